@@ -1,0 +1,2 @@
+//! Room `cli`.
+fn main() {}

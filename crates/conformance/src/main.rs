@@ -1,0 +1,2 @@
+//! Room `conformance`.
+fn main() {}

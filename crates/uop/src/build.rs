@@ -1,0 +1,416 @@
+//! Constructors by name, so that passes and the tensor room read like the maths. Those that can fail
+//! on a user's shapes or dtypes return `Result`; the others are for code that knows its graph.
+
+use crate::arg::{AddrSpace, Arg, AxisType, BufferArg, ReduceOp};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::node::{Srcs, UOp};
+use crate::op::Op;
+use crate::scalar::Scalar;
+use crate::shape::{Dim, Shape};
+use smallvec::smallvec;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
+
+/// A buffer slot that nothing else has.
+pub fn fresh_slot() -> u64 {
+    NEXT_SLOT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl UOp {
+    /// A constant of shape (); the value is brought into the dtype.
+    #[track_caller]
+    pub fn constant(value: Scalar, dtype: DType) -> UOp {
+        let value = match value {
+            Scalar::Invalid => value,
+            v => v.cast(dtype),
+        };
+        UOp::new(Op::Const, Srcs::new(), Arg::Const(value, dtype))
+    }
+
+    /// A float constant.
+    #[track_caller]
+    pub fn float(value: f64, dtype: DType) -> UOp {
+        UOp::constant(Scalar::Float(value), dtype)
+    }
+
+    /// An integer constant of any dtype.
+    #[track_caller]
+    pub fn int(value: i64, dtype: DType) -> UOp {
+        UOp::constant(Scalar::Int(value as i128), dtype)
+    }
+
+    /// A bool constant.
+    #[track_caller]
+    pub fn bool(value: bool) -> UOp {
+        UOp::constant(Scalar::Bool(value), DType::Bool)
+    }
+
+    /// A constant of dtype `index`.
+    #[track_caller]
+    pub fn index_const(value: i64) -> UOp {
+        UOp::int(value, DType::Index)
+    }
+
+    /// The index that is never valid.
+    #[track_caller]
+    pub fn invalid() -> UOp {
+        UOp::constant(Scalar::Invalid, DType::Index)
+    }
+
+    /// A constant of this node's dtype.
+    #[track_caller]
+    pub fn like(&self, value: impl Into<Number>) -> UOp {
+        match value.into() {
+            Number::Int(i) => UOp::constant(Scalar::Int(i as i128), self.dtype()),
+            Number::Float(f) => UOp::constant(Scalar::Float(f), self.dtype()),
+            Number::Bool(b) => UOp::constant(Scalar::Bool(b), self.dtype()),
+        }
+    }
+
+    /// The value of a CONST.
+    pub fn const_value(&self) -> Option<Scalar> {
+        match self.arg() {
+            Arg::Const(v, _) if self.op() == Op::Const => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of an integer CONST.
+    pub fn as_int(&self) -> Option<i64> {
+        self.const_value().and_then(Scalar::as_int)
+    }
+
+    /// Whether this is a CONST of this truth value.
+    pub fn is_bool(&self, value: bool) -> bool {
+        self.const_value() == Some(Scalar::Bool(value))
+    }
+
+    /// Whether this is the invalid index.
+    pub fn is_invalid(&self) -> bool {
+        self.const_value() == Some(Scalar::Invalid)
+    }
+
+    /// A shape, or offsets, as a STACK of `index`.
+    #[track_caller]
+    pub fn dims(dims: &[Dim]) -> UOp {
+        UOp::new(Op::Stack, dims.iter().map(Dim::to_uop).collect::<Srcs>(), Arg::None)
+    }
+
+    /// A placeholder: argument `slot` of a function or kernel.
+    #[track_caller]
+    pub fn param(slot: u64, shape: &Shape, dtype: DType, device: Option<Device>) -> UOp {
+        let arg = BufferArg { slot, version: 0, dtype, device, addrspace: Some(AddrSpace::Global) };
+        UOp::new(Op::Param, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+    }
+
+    /// A variable: an `index` argument with bounds (both inclusive).
+    #[track_caller]
+    pub fn variable(slot: u64, min: i64, max: i64) -> UOp {
+        let arg = BufferArg { slot, version: 0, dtype: DType::Index, device: None, addrspace: None };
+        let src = smallvec![UOp::dims(&[]), UOp::index_const(min), UOp::index_const(max)];
+        UOp::new(Op::Param, src, Arg::Buffer(arg))
+    }
+
+    /// A buffer of a device with a slot of its own.
+    #[track_caller]
+    pub fn buffer(shape: &Shape, dtype: DType, device: Device) -> UOp {
+        let arg = BufferArg {
+            slot: fresh_slot(),
+            version: 0,
+            dtype,
+            device: Some(device),
+            addrspace: Some(AddrSpace::Global),
+        };
+        UOp::new(Op::Buffer, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+    }
+
+    /// Storage inside a kernel.
+    #[track_caller]
+    pub fn scratch(slot: u64, shape: &Shape, dtype: DType, addrspace: AddrSpace) -> UOp {
+        let arg = BufferArg { slot, version: 0, dtype, device: None, addrspace: Some(addrspace) };
+        UOp::new(Op::Buffer, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+    }
+
+    /// The arg of a PARAM or BUFFER.
+    pub fn buffer_arg(&self) -> Option<&BufferArg> {
+        match self.arg() {
+            Arg::Buffer(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// An iterator from 0 to `bound`.
+    #[track_caller]
+    pub fn range(bound: impl Into<Dim>, id: u32, axis: AxisType) -> UOp {
+        UOp::new(Op::Range, smallvec![bound.into().to_uop()], Arg::Range(id, axis))
+    }
+
+    /// The number and type of a RANGE.
+    pub fn range_arg(&self) -> Option<(u32, AxisType)> {
+        match self.arg() {
+            Arg::Range(id, t) => Some((*id, *t)),
+            _ => None,
+        }
+    }
+
+    /// One-operand elementwise op.
+    #[track_caller]
+    pub fn unary(&self, op: Op) -> UOp {
+        UOp::new(op, smallvec![self.clone()], Arg::None)
+    }
+
+    /// Two-operand elementwise op.
+    #[track_caller]
+    pub fn binary(&self, op: Op, other: &UOp) -> UOp {
+        UOp::new(op, smallvec![self.clone(), other.clone()], Arg::None)
+    }
+
+    /// `self` where true, by element.
+    #[track_caller]
+    pub fn select(&self, yes: &UOp, no: &UOp) -> UOp {
+        UOp::new(Op::Where, smallvec![self.clone(), yes.clone(), no.clone()], Arg::None)
+    }
+
+    /// The value in another dtype; the node itself where it has it.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> UOp {
+        if self.dtype() == dtype {
+            return self.clone();
+        }
+        UOp::new(Op::Cast, smallvec![self.clone()], Arg::DType(dtype))
+    }
+
+    /// The bytes in another dtype.
+    pub fn try_bitcast(&self, dtype: DType) -> Result<UOp> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        UOp::try_new(Op::Bitcast, smallvec![self.clone()] as Srcs, Arg::DType(dtype))
+    }
+
+    /// The bits of a value in another dtype of the same width.
+    #[track_caller]
+    pub fn bitcast(&self, dtype: DType) -> UOp {
+        UOp::new(Op::Bitcast, smallvec![self.clone()], Arg::DType(dtype))
+    }
+
+    /// An index, where `gate` holds; otherwise invalid.
+    #[track_caller]
+    pub fn valid(&self, gate: &UOp) -> UOp {
+        if gate.is_bool(true) { self.clone() } else { gate.select(self, &UOp::invalid()) }
+    }
+
+    /// INDEX: the element (or sub-array) at these indices, axis by axis from the left.
+    #[track_caller]
+    pub fn at(&self, indices: &[UOp]) -> UOp {
+        let src: Srcs = std::iter::once(self).chain(indices).cloned().collect();
+        UOp::new(Op::Index, src, Arg::None)
+    }
+
+    /// STORE into storage.
+    #[track_caller]
+    pub fn store(&self, value: &UOp) -> UOp {
+        UOp::new(Op::Store, smallvec![self.clone(), value.clone()], Arg::None)
+    }
+
+    /// This value once `deps` have run.
+    #[track_caller]
+    pub fn after(&self, deps: &[UOp]) -> UOp {
+        if deps.is_empty() {
+            return self.clone();
+        }
+        UOp::new(Op::After, std::iter::once(self).chain(deps).cloned().collect::<Srcs>(), Arg::None)
+    }
+
+    /// Close loops around this effect.
+    #[track_caller]
+    pub fn end(&self, ranges: &[UOp]) -> UOp {
+        if ranges.is_empty() {
+            return self.clone();
+        }
+        UOp::new(Op::End, std::iter::once(self).chain(ranges).cloned().collect::<Srcs>(), Arg::None)
+    }
+
+    /// Collect effects.
+    #[track_caller]
+    pub fn sink(effects: &[UOp]) -> UOp {
+        UOp::new(Op::Sink, effects.iter().cloned().collect::<Srcs>(), Arg::None)
+    }
+
+    /// REDUCE over ranges (inside kernels).
+    #[track_caller]
+    pub fn reduce_ranges(&self, op: ReduceOp, ranges: &[UOp]) -> UOp {
+        let src: Srcs = std::iter::once(self).chain(ranges).cloned().collect();
+        UOp::new(Op::Reduce, src, Arg::Reduce(op, [].into()))
+    }
+
+    // Movement, with the checks of the shapes a user gives.
+
+    /// Reorder axes: axis i of the result is axis `order[i]`.
+    #[track_caller]
+    pub fn permute(&self, order: &[usize]) -> Result<UOp> {
+        if order.iter().enumerate().all(|(i, &a)| i == a) && order.len() == self.shape().len() {
+            return Ok(self.clone());
+        }
+        let axes = order.iter().map(|&a| a.min(255) as u8).collect();
+        UOp::try_new(Op::Permute, smallvec![self.clone()] as Srcs, Arg::Axes(axes))
+    }
+
+    /// The same elements in row-major order under another shape.
+    #[track_caller]
+    pub fn reshape(&self, shape: &Shape) -> Result<UOp> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
+        UOp::try_new(Op::Reshape, smallvec![self.clone(), UOp::dims(shape)] as Srcs, Arg::None)
+    }
+
+    /// Broadcast axes of size 1.
+    #[track_caller]
+    pub fn expand(&self, shape: &Shape) -> Result<UOp> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
+        UOp::try_new(Op::Expand, smallvec![self.clone(), UOp::dims(shape)] as Srcs, Arg::None)
+    }
+
+    /// Place at `offsets` in an array of `shape` filled with `fill`.
+    #[track_caller]
+    pub fn pad(&self, offsets: &[Dim], shape: &Shape, fill: Scalar) -> Result<UOp> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
+        let src: Srcs = smallvec![self.clone(), UOp::dims(offsets), UOp::dims(shape)];
+        UOp::try_new(Op::Pad, src, Arg::Fill(fill.cast(self.dtype())))
+    }
+
+    /// Keep `shape` elements from `offsets`.
+    #[track_caller]
+    pub fn shrink(&self, offsets: &[Dim], shape: &Shape) -> Result<UOp> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
+        let src: Srcs = smallvec![self.clone(), UOp::dims(offsets), UOp::dims(shape)];
+        UOp::try_new(Op::Shrink, src, Arg::None)
+    }
+
+    /// Reverse the axes whose bit is set.
+    #[track_caller]
+    pub fn flip(&self, axes: u64) -> Result<UOp> {
+        if axes == 0 {
+            return Ok(self.clone());
+        }
+        UOp::try_new(Op::Flip, smallvec![self.clone()] as Srcs, Arg::Flags(axes))
+    }
+
+    /// Fold these axes to size 1.
+    #[track_caller]
+    pub fn reduce(&self, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
+        if axes.is_empty() {
+            return Ok(self.clone());
+        }
+        let axes = axes.iter().map(|&a| a.min(255) as u8).collect();
+        UOp::try_new(Op::Reduce, smallvec![self.clone()] as Srcs, Arg::Reduce(op, axes))
+    }
+
+    /// The same value on another device.
+    #[track_caller]
+    pub fn copy_to(&self, device: Device) -> UOp {
+        if self.device() == Some(device) {
+            return self.clone();
+        }
+        UOp::new(Op::Copy, smallvec![self.clone()], Arg::Place(Some(device), Some(AddrSpace::Global)))
+    }
+
+    /// The shape vector of RESHAPE, EXPAND (src 1), PAD and SHRINK (src 2), or offsets (src 1).
+    pub fn dims_src(&self, i: usize) -> Shape {
+        crate::derive::shape::dims_of(&self.src()[i])
+    }
+}
+
+/// A literal in an expression over UOps.
+pub enum Number {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+}
+
+macro_rules! number {
+    ($($t:ty => $v:ident as $as:ty),*) => { $(impl From<$t> for Number {
+        fn from(n: $t) -> Number { Number::$v(n as $as) }
+    })* };
+}
+number!(i32 => Int as i64, i64 => Int as i64, u32 => Int as i64, usize => Int as i64, f32 => Float as f64, f64 => Float as f64, bool => Bool as bool);
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident;)*) => { $(
+        impl std::ops::$trait<&UOp> for &UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: &UOp) -> UOp { self.binary(Op::$op, other) }
+        }
+        impl std::ops::$trait<UOp> for UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: UOp) -> UOp { self.binary(Op::$op, &other) }
+        }
+        impl std::ops::$trait<&UOp> for UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: &UOp) -> UOp { self.binary(Op::$op, other) }
+        }
+        impl std::ops::$trait<UOp> for &UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: UOp) -> UOp { self.binary(Op::$op, &other) }
+        }
+        impl<N: Into<Number>> std::ops::$trait<N> for &UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: N) -> UOp { self.binary(Op::$op, &self.like(other)) }
+        }
+        impl<N: Into<Number>> std::ops::$trait<N> for UOp {
+            type Output = UOp;
+            #[track_caller]
+            fn $method(self, other: N) -> UOp { self.binary(Op::$op, &self.like(other)) }
+        }
+    )* };
+}
+
+// `/` and `%` are the dialect's IDIV and MOD (floor); float division is `div`.
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Idiv;
+    Rem rem Mod;
+    BitAnd bitand And;
+    BitOr bitor Or;
+    BitXor bitxor Xor;
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { impl UOp { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, other: &UOp) -> UOp { self.binary(Op::$op, other) }
+    )* } };
+}
+methods! {
+    /// a < b.
+    lt CmpLt;
+    /// a ≠ b.
+    ne_ CmpNe;
+    /// a = b.
+    eq_ CmpEq;
+    /// a ≥ b.
+    ge CmpGe;
+    /// max(a, b).
+    max_ Max;
+}

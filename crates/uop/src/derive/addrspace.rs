@@ -1,0 +1,21 @@
+//! Address space: of storage from its arg, of views from what they view, of values none.
+
+use crate::arg::{AddrSpace, Arg};
+use crate::node::UOp;
+use crate::op::Op;
+
+impl UOp {
+    /// Where the storage that this node names lives; None for values.
+    pub fn addrspace(&self) -> Option<AddrSpace> {
+        let mut u = self;
+        loop {
+            match (u.op(), u.arg()) {
+                (Op::Param | Op::Buffer, Arg::Buffer(b)) => return b.addrspace,
+                (Op::Load, Arg::Place(_, space)) => return *space,
+                (Op::Stack, _) => return None,
+                (op, _) if op.is_movement() || op == Op::After => u = u.src().first()?,
+                _ => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! min_max: an interval that holds every value of a node. Bounds are exact in i128 and f64; an
+//! interval that leaves its dtype becomes the dtype's range. A float without bounds may be NaN.
+
+use crate::arg::{Arg, ReduceOp};
+use crate::dtype::DType;
+use crate::fold;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::scalar::Scalar;
+use Scalar::{Bool, Float, Int};
+
+impl UOp {
+    /// The least and greatest value, or None for void and for floats that may be NaN.
+    pub fn min_max(&self) -> Option<(Scalar, Scalar)> {
+        if self.op() == Op::Const {
+            return bounds(self);
+        }
+        if self.bounds_cell().get().is_none() {
+            self.fill(
+                |u| u.op() == Op::Const || u.bounds_cell().get().is_some(),
+                |u| {
+                    let _ = u.bounds_cell().set(bounds(u).map(Box::new));
+                },
+            );
+        }
+        self.bounds_cell().get().and_then(|b| b.as_deref().copied())
+    }
+
+    /// Bounds of an integer or bool as i64, saturated; the whole of i64 where there are none.
+    pub fn bounds(&self) -> (i64, i64) {
+        match self.min_max() {
+            Some((lo, hi)) => (clamp(lo.to_i128()), clamp(hi.to_i128())),
+            None => (i64::MIN, i64::MAX),
+        }
+    }
+
+    /// The least value of an integer, saturated to i64.
+    pub fn vmin(&self) -> i64 {
+        self.bounds().0
+    }
+
+    /// The greatest value of an integer, saturated to i64.
+    pub fn vmax(&self) -> i64 {
+        self.bounds().1
+    }
+}
+
+fn clamp(v: i128) -> i64 {
+    v.clamp(i64::MIN as i128, i64::MAX as i128) as i64
+}
+
+type Interval = Option<(Scalar, Scalar)>;
+
+fn range_of(d: DType) -> Interval {
+    match d {
+        DType::Void => None,
+        d if d.is_float() => None,
+        d => Some((d.min(), d.max())),
+    }
+}
+
+fn within(d: DType, lo: Scalar, hi: Scalar) -> Interval {
+    match (lo, hi, d.min(), d.max()) {
+        (Int(a), Int(b), Int(min), Int(max)) if a < min || b > max => Some((Int(min), Int(max))),
+        (Float(a), Float(b), ..) if a.is_nan() || b.is_nan() => None,
+        _ => Some((lo, hi)),
+    }
+}
+
+fn union(a: Interval, b: Interval) -> Interval {
+    let ((a, aa), (b, bb)) = (a?, b?);
+    Some((least(a, b), greatest(aa, bb)))
+}
+
+fn least(a: Scalar, b: Scalar) -> Scalar {
+    if fold::less(b, a) { b } else { a }
+}
+
+fn greatest(a: Scalar, b: Scalar) -> Scalar {
+    if fold::less(a, b) { b } else { a }
+}
+
+fn bounds(u: &UOp) -> Interval {
+    let d = u.dtype();
+    let src = |i: usize| u.src()[i].min_max();
+    let any = range_of(d);
+    match u.op() {
+        Op::Const => match u.arg() {
+            Arg::Const(Float(f), _) if f.is_nan() => None,
+            Arg::Const(Scalar::Invalid, _) => any,
+            Arg::Const(v, _) => Some((*v, *v)),
+            _ => None,
+        },
+        Op::Param if u.src().len() == 3 => Some((src(1)?.0, src(2)?.1)),
+        Op::Range | Op::Special => {
+            let hi = u.src()[0].min_max()?.1.to_i128();
+            Some((Int(0), Int((hi - 1).max(0))))
+        }
+        Op::Pad => match u.arg() {
+            Arg::Fill(Float(f)) if f.is_nan() => None,
+            Arg::Fill(v) => union(src(0), Some((*v, *v))),
+            _ => any,
+        },
+        Op::Bitcast => any,
+        Op::Stack => u.src().iter().map(UOp::min_max).reduce(union).unwrap_or(any),
+        Op::Load if u.src().len() > 1 => union(src(0), src(1)),
+        op if op.is_movement() => src(0),
+        Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => src(0),
+        Op::GetTuple => any,
+        Op::Reduce => reduce(u).or(any),
+        Op::Cast => cast(u),
+        Op::Where => union(src(1), src(2)).or(any),
+        op if op.is_comparison() => comparison(u).or(any),
+        op if op.is_elementwise() => arithmetic(u).or(any),
+        _ => any,
+    }
+}
+
+fn reduce(u: &UOp) -> Interval {
+    let Arg::Reduce(op, axes) = u.arg() else { return None };
+    let (lo, hi) = u.src()[0].min_max()?;
+    match op {
+        ReduceOp::Max if u.dtype() != DType::Bool => {
+            // An empty reduction gives the identity, which no bound of the source holds.
+            let empty = axes.iter().any(|&a| !matches!(u.src()[0].shape()[a as usize], crate::Dim::Int(1..)));
+            if empty { None } else { Some((lo, hi)) }
+        }
+        ReduceOp::Add if u.dtype().is_int() => {
+            let shape = u.src()[0].shape();
+            let mut n: i128 = axes.iter().map(|&a| shape[a as usize].max() as i128).product();
+            for r in &u.src()[1..] {
+                n = n.checked_mul(r.vmax() as i128 + 1)?;
+            }
+            let (a, b) = (lo.to_i128().checked_mul(n)?, hi.to_i128().checked_mul(n)?);
+            within(u.dtype(), Int(a.min(0)), Int(b.max(0)))
+        }
+        _ => None,
+    }
+}
+
+fn cast(u: &UOp) -> Interval {
+    let (s, d) = (&u.src()[0], u.dtype());
+    let any = range_of(d);
+    let Some((lo, hi)) = s.min_max() else { return any };
+    if d == DType::Bool {
+        let zero_in =
+            !fold::less(Bool(false).cast(s.dtype()), lo) && !fold::less(hi, Bool(false).cast(s.dtype()));
+        return Some(match (zero_in, lo == hi) {
+            (true, true) => (Bool(false), Bool(false)),
+            (true, false) => (Bool(false), Bool(true)),
+            _ => (Bool(true), Bool(true)),
+        });
+    }
+    if d.is_int() && !s.dtype().is_float() {
+        return within(d, Int(lo.to_i128()), Int(hi.to_i128()));
+    }
+    // To and from floats both rounding and truncation are monotonic.
+    let (lo, hi) = (lo.cast(d), hi.cast(d));
+    within(d, lo, hi).or(any)
+}
+
+fn comparison(u: &UOp) -> Interval {
+    let ((a, aa), (b, bb)) = (u.src()[0].min_max()?, u.src()[1].min_max()?);
+    let (less, same) =
+        (|x, y| fold::less(x, y), |x: Scalar, y: Scalar| !fold::less(x, y) && !fold::less(y, x));
+    let apart = less(aa, b) || less(bb, a);
+    let equal = same(a, aa) && same(b, bb) && same(a, b);
+    let known = match u.op() {
+        Op::CmpLt if less(aa, b) => true,
+        Op::CmpLt if !less(a, bb) => false,
+        Op::CmpGt if less(bb, a) => true,
+        Op::CmpGt if !less(b, aa) => false,
+        Op::CmpLe if !less(b, aa) => true,
+        Op::CmpLe if less(bb, a) => false,
+        Op::CmpGe if !less(a, bb) => true,
+        Op::CmpGe if less(aa, b) => false,
+        Op::CmpNe if apart => true,
+        Op::CmpNe if equal => false,
+        Op::CmpEq if apart => false,
+        Op::CmpEq if equal => true,
+        _ => return None,
+    };
+    Some((Bool(known), Bool(known)))
+}
+
+fn arithmetic(u: &UOp) -> Interval {
+    let d = u.dtype();
+    if d == DType::Bool {
+        return logic(u);
+    }
+    let mut at = Vec::with_capacity(3);
+    for s in u.src() {
+        at.push(s.min_max()?);
+    }
+    if d.is_float() {
+        return float(u.op(), d, &at);
+    }
+    let (a, aa) = (at[0].0.to_i128(), at[0].1.to_i128());
+    let (b, bb) = at.get(1).map_or((0, 0), |i| (i.0.to_i128(), i.1.to_i128()));
+    let corners = |f: &dyn Fn(i128, i128) -> Option<i128>| {
+        let all = [f(a, b)?, f(a, bb)?, f(aa, b)?, f(aa, bb)?];
+        within(d, Int(*all.iter().min()?), Int(*all.iter().max()?))
+    };
+    match u.op() {
+        Op::Add => within(d, Int(a + b), Int(aa + bb)),
+        Op::Sub => within(d, Int(a - bb), Int(aa - b)),
+        Op::Neg => within(d, Int(-aa), Int(-a)),
+        Op::Mul => corners(&|x, y| x.checked_mul(y)),
+        Op::Max => Some((Int(a.max(b)), Int(aa.max(bb)))),
+        Op::Idiv if b > 0 || bb < 0 => corners(&|x, y| Some(fold::floor_div(x, y))),
+        Op::Mod if b > 0 => {
+            if a >= 0 && aa < b {
+                Some((Int(a), Int(aa)))
+            } else if b == bb && fold::floor_div(a, b) == fold::floor_div(aa, b) {
+                Some((Int(a.rem_euclid(b)), Int(aa.rem_euclid(b))))
+            } else {
+                Some((Int(0), Int(if a >= 0 { aa.min(bb - 1) } else { bb - 1 })))
+            }
+        }
+        Op::Mod if bb < 0 => Some((Int(b + 1), Int(0))),
+        Op::TruncDiv if b > 0 => corners(&|x, y| Some(x / y)),
+        Op::TruncMod if b > 0 && a >= 0 => Some((Int(0), Int(aa.min(bb - 1)))),
+        Op::And if a >= 0 || b >= 0 => {
+            let top = if a >= 0 && b >= 0 {
+                aa.min(bb)
+            } else if a >= 0 {
+                aa
+            } else {
+                bb
+            };
+            Some((Int(0), Int(top)))
+        }
+        Op::Or | Op::Xor if a >= 0 && b >= 0 => {
+            let bits = 128 - aa.max(bb).leading_zeros();
+            Some((Int(0), Int((1i128 << bits) - 1)))
+        }
+        Op::Shr if b >= 0 && bb < 64 => corners(&|x, y| Some(x >> y)),
+        Op::Shl if b >= 0 && bb < 63 && a >= 0 => corners(&|x, y| x.checked_mul(1i128 << y)),
+        Op::MulAcc => {
+            let (c, cc) = (at[2].0.to_i128(), at[2].1.to_i128());
+            match corners(&|x, y| x.checked_mul(y))? {
+                (Int(lo), Int(hi)) => within(d, Int(lo + c), Int(hi + cc)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn logic(u: &UOp) -> Interval {
+    let (a, aa) = u.src()[0].min_max()?;
+    let (b, bb) = u.src().get(1).map_or(Some((Bool(false), Bool(true))), UOp::min_max)?;
+    let (a, aa, b, bb) = (a.truthy(), aa.truthy(), b.truthy(), bb.truthy());
+    Some(match u.op() {
+        Op::And | Op::Mul => (Bool(a && b), Bool(aa && bb)),
+        Op::Or | Op::Max | Op::Add => (Bool(a || b), Bool(aa || bb)),
+        Op::Not => (Bool(!aa), Bool(!a)),
+        _ => return None,
+    })
+}
+
+/// Finite intervals only: an infinity could meet its negative and make a NaN.
+fn float(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
+    let f = |s: Scalar| s.to_f64();
+    if at.iter().any(|(lo, hi)| !f(*lo).is_finite() || !f(*hi).is_finite()) {
+        return match op {
+            Op::Max => Some((greatest(at[0].0, at[1].0), greatest(at[0].1, at[1].1))),
+            Op::Neg => Some((Float(-f(at[0].1)), Float(-f(at[0].0)))),
+            _ => None,
+        };
+    }
+    let (a, aa) = (f(at[0].0), f(at[0].1));
+    let (b, bb) = at.get(1).map_or((0.0, 0.0), |i| (f(i.0), f(i.1)));
+    let round = |lo: f64, hi: f64| within(d, Float(lo).round_to(d), Float(hi).round_to(d));
+    match op {
+        Op::Add => round(a + b, aa + bb),
+        Op::Sub => round(a - bb, aa - b),
+        Op::Neg => round(-aa, -a),
+        Op::Mul => {
+            let all = [a * b, a * bb, aa * b, aa * bb];
+            round(
+                all.iter().copied().fold(f64::INFINITY, f64::min),
+                all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            )
+        }
+        Op::Max => Some((greatest(at[0].0, at[1].0), greatest(at[0].1, at[1].1))),
+        Op::Trunc => round(a.trunc(), aa.trunc()),
+        Op::Sin => Some((Float(-1.0), Float(1.0))),
+        Op::Sqrt if a >= 0.0 => round(a.sqrt(), aa.sqrt()),
+        _ => None,
+    }
+}

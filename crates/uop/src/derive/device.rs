@@ -1,0 +1,35 @@
+//! Device: that of the sources that have one; two different ones are an error.
+
+use crate::arg::Arg;
+use crate::device::Device;
+use crate::error::{ErrorKind, Result};
+use crate::node::UOp;
+use crate::op::Op;
+
+pub(crate) fn device(op: Op, src: &[UOp], arg: &Arg) -> Result<Option<Device>> {
+    match (op, arg) {
+        (Op::Param | Op::Buffer, Arg::Buffer(b)) => return Ok(b.device),
+        (Op::Copy, Arg::Place(d, _)) => return Ok(*d),
+        (Op::Load, Arg::Place(Some(d), _)) => return Ok(Some(*d)),
+        (Op::Call | Op::Function, _) => return Ok(src.get(1).and_then(UOp::device)),
+        // Programs and orders gather work of several devices.
+        (Op::Sink | Op::Linear | Op::Group | Op::Tuple | Op::After | Op::Program, _) => {
+            return Ok(src.first().and_then(UOp::device));
+        }
+        // A store of a COPY moves between devices.
+        (Op::Store, _) => return Ok(src[0].device()),
+        _ => {}
+    }
+    let mut found = None;
+    for d in src.iter().filter_map(UOp::device) {
+        match found {
+            None => found = Some(d),
+            Some(f) if f != d => {
+                let message = format!("operands on {f} and {d}; copy one of them with `to`");
+                return Err(ErrorKind::Device { op: op.name().into(), message }.into());
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,190 @@
+//! Shape of a node, and the checks of movement ops. Elementwise operands have one shape; an operand
+//! of shape () is exempt (the tensor spec narrows that to CONST).
+
+use crate::arg::Arg;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::UOp;
+use crate::op::Op;
+use crate::shape::{Dim, Shape};
+
+pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
+    if op.is_elementwise() || op == Op::Wmma {
+        return elementwise(op, src);
+    }
+    match op {
+        Op::Param | Op::Buffer => Ok(src.first().map_or(Shape::SCALAR, dims_of)),
+        Op::Binary => match arg {
+            Arg::Bytes(b) => Ok(Shape::of(&[b.len() as i64])),
+            _ => Ok(Shape::SCALAR),
+        },
+        Op::Permute => permute(src, arg),
+        Op::Reshape => reshape(src),
+        Op::Expand => expand(src),
+        Op::Pad => pad(src),
+        Op::Shrink => shrink(src),
+        Op::Index => index(src),
+        Op::Stack => stack(src),
+        Op::Bitcast => bitcast(src, arg),
+        Op::Reduce => match arg {
+            Arg::Reduce(_, axes) => collapse(op, src[0].shape(), axes),
+            _ => Err(Error::argument("REDUCE", "needs an operator")),
+        },
+        Op::Replicated => match arg {
+            Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
+            _ => Err(Error::argument("REPLICATED", "needs axes")),
+        },
+        Op::GetTuple => match arg {
+            Arg::Element(i) => Ok(super::dtype::tuple_element(&src[0], *i)?.shape().clone()),
+            _ => Err(Error::argument("GETTUPLE", "needs an element")),
+        },
+        Op::Flip | Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => {
+            Ok(src[0].shape().clone())
+        }
+        Op::Store if src[0].shape() != src[1].shape() && !src[1].shape().is_empty() => Err(Error::shape(
+            "STORE",
+            format!("a value of shape {} into storage of shape {}", src[1].shape(), src[0].shape()),
+        )),
+        _ => Ok(Shape::SCALAR),
+    }
+}
+
+/// The dimensions that a vector of `index` (a STACK, or one scalar) stands for.
+pub(crate) fn dims_of(u: &UOp) -> Shape {
+    match u.op() {
+        Op::Stack => Shape::new(u.src().iter().map(Dim::of)),
+        _ => Shape::new([Dim::of(u)]),
+    }
+}
+
+fn elementwise(op: Op, src: &[UOp]) -> Result<Shape> {
+    let mut found: Option<&Shape> = None;
+    for s in src.iter().map(UOp::shape).filter(|s| !s.is_empty()) {
+        match found {
+            None => found = Some(s),
+            Some(f) if f != s => {
+                return Err(Error::shape(op.name(), format!("operands of shape {f} and {s}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(found.cloned().unwrap_or_default())
+}
+
+fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
+    let shape = src[0].shape();
+    let Arg::Axes(order) = arg else { return Err(Error::argument("PERMUTE", "needs an order")) };
+    let mut seen = vec![false; shape.len()];
+    for &a in order.iter() {
+        match seen.get_mut(a as usize) {
+            Some(s) if !*s => *s = true,
+            _ => return Err(not_an_order(order, shape)),
+        }
+    }
+    if order.len() != shape.len() {
+        return Err(not_an_order(order, shape));
+    }
+    Ok(Shape::new(order.iter().map(|&a| shape[a as usize].clone())))
+}
+
+fn not_an_order(order: &[u8], shape: &Shape) -> Error {
+    Error::argument("PERMUTE", format!("{order:?} does not order the axes of shape {shape}"))
+}
+
+fn reshape(src: &[UOp]) -> Result<Shape> {
+    let (from, to) = (src[0].shape(), dims_of(&src[1]));
+    let fits = match (from.ints(), to.ints()) {
+        (Some(a), Some(b)) => {
+            b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>()
+        }
+        _ => from.max_len() == to.max_len(),
+    };
+    if fits { Ok(to) } else { Err(Error::shape("RESHAPE", format!("shape {from} as {to}"))) }
+}
+
+fn expand(src: &[UOp]) -> Result<Shape> {
+    let (from, to) = (src[0].shape(), dims_of(&src[1]));
+    let fits = from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1));
+    if fits { Ok(to) } else { Err(Error::shape("EXPAND", format!("shape {from} to {to}"))) }
+}
+
+fn pad(src: &[UOp]) -> Result<Shape> {
+    let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
+    let fits = from.len() == to.len()
+        && at.len() == to.len()
+        && (0..to.len()).all(|i| match (&from[i], &at[i], &to[i]) {
+            (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && o + n <= *m,
+            _ => true,
+        });
+    if fits { Ok(to) } else { Err(Error::shape("PAD", format!("shape {from} at {at} of {to}"))) }
+}
+
+fn shrink(src: &[UOp]) -> Result<Shape> {
+    let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
+    let fits = from.len() == to.len()
+        && at.len() == to.len()
+        && (0..to.len()).all(|i| match (&from[i], &at[i], &to[i]) {
+            (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
+            _ => true,
+        });
+    if fits { Ok(to) } else { Err(Error::shape("SHRINK", format!("{to} from {at} of shape {from}"))) }
+}
+
+/// ()-shaped indices drop their axis; all others share one shape (k, …) that each puts in place of
+/// its axis.
+fn index(src: &[UOp]) -> Result<Shape> {
+    let (shape, indices) = (src[0].shape(), &src[1..]);
+    if indices.len() > shape.len() {
+        let (axis, ndim) = (indices.len() as i64 - 1, shape.len());
+        return Err(ErrorKind::Axis { op: "INDEX".into(), axis, ndim }.into());
+    }
+    let mut dims = Vec::new();
+    for (i, u) in indices.iter().enumerate() {
+        if !u.dtype().is_int() {
+            return Err(Error::dtype("INDEX", format!("index {i} is {}, not an integer", u.dtype())));
+        }
+        dims.extend(u.shape().iter().cloned());
+    }
+    dims.extend(shape[indices.len()..].iter().cloned());
+    Ok(Shape::new(dims))
+}
+
+fn stack(src: &[UOp]) -> Result<Shape> {
+    let n = Dim::Int(src.len() as i64);
+    let Some(first) = src.first() else { return Ok(Shape::of(&[0])) };
+    match src.iter().find(|u| u.shape() != first.shape()) {
+        None => Ok(Shape::new(std::iter::once(n).chain(first.shape().iter().cloned()))),
+        Some(u) => Err(Error::shape("STACK", format!("parts of shape {} and {}", first.shape(), u.shape()))),
+    }
+}
+
+fn bitcast(src: &[UOp], arg: &Arg) -> Result<Shape> {
+    let Arg::DType(to) = arg else { return Err(Error::argument("BITCAST", "needs a dtype")) };
+    let (shape, from) = (src[0].shape(), src[0].dtype());
+    let (a, b) = (from.bytes() as i64, to.bytes() as i64);
+    if a == b {
+        return Ok(shape.clone());
+    }
+    match shape.last() {
+        Some(Dim::Int(n)) if b > 0 && n * a % b == 0 => {
+            let last = Dim::Int(n * a / b);
+            Ok(Shape::new(shape[..shape.len() - 1].iter().cloned().chain([last])))
+        }
+        _ => Err(Error::shape("BITCAST", format!("shape {shape} of {from} as {to}"))),
+    }
+}
+
+fn collapse(op: Op, shape: &Shape, axes: &[u8]) -> Result<Shape> {
+    if let Some(&a) = axes.iter().find(|&&a| a as usize >= shape.len()) {
+        return Err(ErrorKind::Axis { op: op.name().into(), axis: a as i64, ndim: shape.len() }.into());
+    }
+    if axes.is_empty() {
+        return Ok(shape.clone());
+    }
+    Ok(Shape::new(
+        shape.iter().enumerate().map(
+            |(i, d)| {
+                if axes.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() }
+            },
+        ),
+    ))
+}

@@ -1,0 +1,264 @@
+//! Element types, their ranges, and the promotion lattice.
+//!
+//! Promotion is PyTorch's table for the types it has. PyTorch has no table for u16, u32 and u64;
+//! ours: two unsigned types promote to the wider; an unsigned and a signed type promote to the
+//! smallest signed type that holds both, and u64 with a signed type to i64 (as u64 has no such
+//! type, large values wrap). Any float beats any integer; f16 with bf16 gives f32; an fp8 type with
+//! any other float gives the other (two different fp8 types: f16).
+
+use crate::scalar::Scalar;
+
+/// The type of one element.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DType {
+    /// No value: effects and order.
+    Void,
+    /// A truth value, stored as one byte 0 or 1.
+    Bool,
+    /// Signed 8-bit integer.
+    I8,
+    /// Signed 16-bit integer.
+    I16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Signed 64-bit integer.
+    I64,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Unsigned 16-bit integer.
+    U16,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Unsigned 64-bit integer.
+    U64,
+    /// 8-bit float, 4 exponent and 3 mantissa bits, no infinities (OCP E4M3).
+    F8E4M3,
+    /// 8-bit float, 5 exponent and 2 mantissa bits (OCP E5M2).
+    F8E5M2,
+    /// IEEE half.
+    F16,
+    /// bfloat16.
+    BF16,
+    /// IEEE single.
+    F32,
+    /// IEEE double.
+    F64,
+    /// Integer of index arithmetic, whose width is chosen when it is lowered.
+    Index,
+}
+
+use DType::*;
+
+impl DType {
+    /// Every dtype.
+    pub const ALL: &'static [DType] =
+        &[Void, Bool, I8, I16, I32, I64, U8, U16, U32, U64, F8E4M3, F8E5M2, F16, BF16, F32, F64, Index];
+
+    /// The name in the text form, in messages and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Void => "void",
+            Bool => "bool",
+            I8 => "i8",
+            I16 => "i16",
+            I32 => "i32",
+            I64 => "i64",
+            U8 => "u8",
+            U16 => "u16",
+            U32 => "u32",
+            U64 => "u64",
+            F8E4M3 => "f8e4m3",
+            F8E5M2 => "f8e5m2",
+            F16 => "f16",
+            BF16 => "bf16",
+            F32 => "f32",
+            F64 => "f64",
+            Index => "index",
+        }
+    }
+
+    /// The dtype of that name.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.iter().copied().find(|d| d.name() == name)
+    }
+
+    /// Bytes of one stored element; 8 for `index`, 0 for void.
+    pub fn bytes(self) -> usize {
+        match self {
+            Void => 0,
+            Bool | I8 | U8 | F8E4M3 | F8E5M2 => 1,
+            I16 | U16 | F16 | BF16 => 2,
+            I32 | U32 | F32 => 4,
+            I64 | U64 | F64 | Index => 8,
+        }
+    }
+
+    /// Bits of one stored element.
+    pub fn bits(self) -> u32 {
+        self.bytes() as u32 * 8
+    }
+
+    /// Any floating type.
+    pub fn is_float(self) -> bool {
+        matches!(self, F8E4M3 | F8E5M2 | F16 | BF16 | F32 | F64)
+    }
+
+    /// Any integer type, `index` included, bool not.
+    pub fn is_int(self) -> bool {
+        matches!(self, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64 | Index)
+    }
+
+    /// An integer type without negative values.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, U8 | U16 | U32 | U64)
+    }
+
+    /// The least value, as an exact scalar (−∞ for floats that have it).
+    pub fn min(self) -> Scalar {
+        match self {
+            Bool => Scalar::Bool(false),
+            F8E4M3 => Scalar::Float(-448.0),
+            d if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
+            Index => Scalar::Int(i64::MIN as i128),
+            d if d.is_unsigned() => Scalar::Int(0),
+            d => Scalar::Int(-(1i128 << (d.bits().max(1) - 1))),
+        }
+    }
+
+    /// The greatest value.
+    pub fn max(self) -> Scalar {
+        match self {
+            Bool => Scalar::Bool(true),
+            F8E4M3 => Scalar::Float(448.0),
+            d if d.is_float() => Scalar::Float(f64::INFINITY),
+            Index => Scalar::Int(i64::MAX as i128),
+            d if d.is_unsigned() => Scalar::Int((1i128 << d.bits()) - 1),
+            d => Scalar::Int((1i128 << (d.bits().max(1) - 1)) - 1),
+        }
+    }
+
+    /// The zero of the type.
+    pub fn zero(self) -> Scalar {
+        self.from_i128(0)
+    }
+
+    /// The one of the type.
+    pub fn one(self) -> Scalar {
+        self.from_i128(1)
+    }
+
+    /// An integer as a scalar of this type, wrapped or rounded.
+    pub fn from_i128(self, v: i128) -> Scalar {
+        match self {
+            Bool => Scalar::Bool(v != 0),
+            d if d.is_float() => Scalar::Float(v as f64).round_to(self),
+            _ => Scalar::Int(v).round_to(self),
+        }
+    }
+
+    /// A float as a scalar of this type, rounded, saturated for integers.
+    pub fn from_f64(self, v: f64) -> Scalar {
+        Scalar::Float(v).cast(self)
+    }
+
+    /// The type in which a sum of elements is held: integers and bools widen to 64 bits.
+    pub fn sum_type(self) -> DType {
+        match self {
+            Bool | I8 | I16 | I32 => I64,
+            U8 | U16 | U32 => U64,
+            d => d,
+        }
+    }
+
+    /// The type in which floats narrower than f32 are computed and accumulated.
+    pub fn compute_type(self) -> DType {
+        match self {
+            F8E4M3 | F8E5M2 | F16 | BF16 => F32,
+            d => d,
+        }
+    }
+
+    /// The least type that both convert to (see the module's comment). `void` promotes to nothing.
+    pub fn promote(self, other: DType) -> DType {
+        if self == other {
+            return self;
+        }
+        let (a, b) = (self.min_by_rank(other), self.max_by_rank(other));
+        match (a, b) {
+            (Bool, d) => d,
+            (Index, d) | (d, Index) if d.is_float() => d,
+            (Index, _) | (_, Index) => Index,
+            (F8E4M3, F8E5M2) => F16,
+            (F16, BF16) => F32,
+            (a, b) if b.is_float() && !a.is_float() => b,
+            (_, b) if b.is_float() => b,
+            (a, b) if a.is_unsigned() == b.is_unsigned() => {
+                if a.bytes() >= b.bytes() {
+                    a
+                } else {
+                    b
+                }
+            }
+            (a, b) => {
+                let (u, s) = if a.is_unsigned() { (a, b) } else { (b, a) };
+                match u.bytes().max(s.bytes() / 2) {
+                    1 => I16,
+                    2 => I32,
+                    _ => I64,
+                }
+            }
+        }
+    }
+
+    fn min_by_rank(self, other: DType) -> DType {
+        if self.rank() <= other.rank() { self } else { other }
+    }
+
+    fn max_by_rank(self, other: DType) -> DType {
+        if self.rank() <= other.rank() { other } else { self }
+    }
+
+    fn rank(self) -> u8 {
+        match self {
+            Index => 2,
+            Bool => 1,
+            d => 2 + d as u8,
+        }
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promotion_follows_the_table() {
+        for (a, b, want) in [
+            (Bool, I8, I8),
+            (U8, I8, I16),
+            (U8, I32, I32),
+            (I64, F16, F16),
+            (F16, BF16, F32),
+            (F32, F64, F64),
+            (U16, I16, I32),
+            (U32, I8, I64),
+            (U64, I32, I64),
+            (U8, U32, U32),
+            (F8E4M3, F8E5M2, F16),
+            (F8E5M2, BF16, BF16),
+            (Index, I32, Index),
+            (Index, F32, F32),
+            (I8, I64, I64),
+        ] {
+            assert_eq!(a.promote(b), want, "{a} {b}");
+            assert_eq!(b.promote(a), want, "{b} {a}");
+        }
+    }
+}

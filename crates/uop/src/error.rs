@@ -1,0 +1,145 @@
+//! What can go wrong, as values: a kind that names the operator, shapes, dtypes and device, and the
+//! caller's line where one is known.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Shapes do not fit the operation.
+    Shape { op: String, message: String },
+    /// Dtypes do not fit the operation.
+    DType { op: String, message: String },
+    /// Values on different devices meet without a COPY.
+    Device { op: String, message: String },
+    /// An axis that the value does not have.
+    Axis { op: String, axis: i64, ndim: usize },
+    /// An index that is known and out of range.
+    Index { op: String, index: i64, size: i64 },
+    /// An argument that means nothing (a step of 0, a negative size, …).
+    Argument { op: String, message: String },
+    /// A reduction without an answer on an empty axis.
+    Empty { op: String, message: String },
+    /// A gradient that cannot be taken.
+    Gradient { message: String },
+    /// An op in the table that nothing runs yet.
+    Unsupported { op: String, message: String },
+    /// A device that is not there, or what it needs is not.
+    NoDevice { device: String, message: String },
+    /// More memory than there is.
+    Memory { device: String, wanted: u64, available: u64 },
+    /// A file that cannot be read or written.
+    Io { path: String, message: String },
+    /// A file or text that is not of its format.
+    Format { what: String, message: String },
+    /// A compiler was found and did not compile.
+    Compile { compiler: String, message: String },
+    /// A graph that breaks the spec of its stage: a bug in the compiler.
+    Verify { stage: String, message: String },
+    /// Something ran and failed.
+    Run { message: String },
+}
+
+/// An error with the line that caused it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Debug, PartialEq)]
+struct Inner {
+    kind: ErrorKind,
+    location: Option<&'static Location<'static>>,
+}
+
+/// The result of anything that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error without a line.
+    pub fn new(kind: ErrorKind) -> Error {
+        Error(Arc::new(Inner { kind, location: None }))
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The caller's line.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.0.location
+    }
+
+    /// The same error at a line, unless it has one already.
+    pub fn at(self, location: &'static Location<'static>) -> Error {
+        if self.0.location.is_some() {
+            return self;
+        }
+        Error(Arc::new(Inner { kind: self.0.kind.clone(), location: Some(location) }))
+    }
+
+    /// A shape error.
+    pub fn shape(op: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Shape { op: op.into(), message: message.into() })
+    }
+
+    /// A dtype error.
+    pub fn dtype(op: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::DType { op: op.into(), message: message.into() })
+    }
+
+    /// An argument error.
+    pub fn argument(op: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Argument { op: op.into(), message: message.into() })
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Error {
+        Error::new(kind)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use ErrorKind::*;
+        match &self.0.kind {
+            Shape { op, message } | DType { op, message } | Device { op, message } => {
+                write!(f, "{op}: {message}")
+            }
+            Argument { op, message } | Empty { op, message } | Unsupported { op, message } => {
+                write!(f, "{op}: {message}")
+            }
+            Axis { op, axis, ndim: 0 } => write!(f, "{op}: axis {axis} of a scalar, which has no axes"),
+            Axis { op, axis, ndim } => {
+                write!(
+                    f,
+                    "{op}: axis {axis} of a tensor with {ndim} axes; it must be in {}..{ndim}",
+                    -(*ndim as i64)
+                )
+            }
+            Index { op, index, size } => {
+                write!(f, "{op}: index {index} of an axis of {size}; it must be in {}..{size}", -size)
+            }
+            Gradient { message } => write!(f, "gradient: {message}"),
+            NoDevice { device, message } => write!(f, "device {device}: {message}"),
+            Memory { device, wanted, available } => {
+                write!(f, "device {device}: {wanted} bytes were asked for and {available} are available")
+            }
+            Io { path, message } => write!(f, "{path}: {message}"),
+            Format { what, message } => write!(f, "{what}: {message}"),
+            Compile { compiler, message } => write!(f, "{compiler}: {message}"),
+            Verify { stage, message } => {
+                write!(f, "the {stage} stage broke its spec (a bug in the compiler):\n{message}")
+            }
+            Run { message } => f.write_str(message),
+        }?;
+        match self.0.location {
+            Some(l) => write!(f, "\n  at {}:{}:{}", l.file(), l.line(), l.column()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

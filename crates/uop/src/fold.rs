@@ -1,0 +1,226 @@
+//! What each elementwise op computes on constants, exactly as every device must: DESIGN's settled
+//! semantics of integers (floor division, 0 for a division by 0, shifts past the width) and IEEE
+//! floats. The simplifier folds with it and the interpreters are checked against it.
+
+use crate::dtype::DType;
+use crate::op::Op;
+use crate::scalar::Scalar;
+use Scalar::{Bool, Float, Int, Invalid};
+
+/// floor(a / b); 0 where b = 0.
+pub fn floor_div(a: i128, b: i128) -> i128 {
+    if b == 0 {
+        return 0;
+    }
+    let q = a / b;
+    if a % b != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+}
+
+/// a − b·floor(a / b); a where b = 0.
+pub fn floor_mod(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { a - b * floor_div(a, b) }
+}
+
+/// a < b on scalars of one kind; false with NaN.
+pub fn less(a: Scalar, b: Scalar) -> bool {
+    match (a, b) {
+        (Float(a), Float(b)) => a < b,
+        (a, b) => a.to_i128() < b.to_i128(),
+    }
+}
+
+fn equal(a: Scalar, b: Scalar) -> bool {
+    match (a, b) {
+        (Float(a), Float(b)) => a == b,
+        (a, b) => a.to_i128() == b.to_i128(),
+    }
+}
+
+/// The value of an elementwise op on constants. `from` is the sources' dtype, `to` the result's
+/// (they differ for CAST and comparisons). None where the op is not elementwise or the invalid index
+/// is among the operands of arithmetic.
+pub fn fold(op: Op, from: DType, to: DType, v: &[Scalar]) -> Option<Scalar> {
+    if op == Op::Where {
+        return Some(if v[0].truthy() { v[1] } else { v[2] });
+    }
+    if v.contains(&Invalid) {
+        return None;
+    }
+    Some(match op {
+        Op::Cast => v[0].cast(to),
+        Op::CmpLt => Bool(less(v[0], v[1])),
+        Op::CmpGt => Bool(less(v[1], v[0])),
+        Op::CmpLe => Bool(less(v[0], v[1]) || equal(v[0], v[1])),
+        Op::CmpGe => Bool(less(v[1], v[0]) || equal(v[0], v[1])),
+        Op::CmpNe => Bool(!equal(v[0], v[1])),
+        Op::CmpEq => Bool(equal(v[0], v[1])),
+        _ if from == DType::Bool => logic(op, v)?,
+        _ if from.is_float() => Float(float(op, from, v)?).round_to(to),
+        _ => integer(op, from, v)?,
+    })
+}
+
+fn logic(op: Op, v: &[Scalar]) -> Option<Scalar> {
+    let (a, b) = (v[0].truthy(), v.get(1).is_some_and(|s| s.truthy()));
+    Some(Bool(match op {
+        Op::Add | Op::Or | Op::Max => a || b,
+        Op::Mul | Op::And => a && b,
+        Op::Xor => a ^ b,
+        Op::Not => !a,
+        Op::Neg | Op::Trunc => a,
+        Op::Idiv => a && b,
+        Op::Mod => a && !b,
+        Op::MulAcc => a && b || v[2].truthy(),
+        _ => return None,
+    }))
+}
+
+fn float(op: Op, d: DType, v: &[Scalar]) -> Option<f64> {
+    let a = v[0].to_f64();
+    let b = v.get(1).map_or(0.0, |s| s.to_f64());
+    let single = d != DType::F64;
+    Some(match op {
+        Op::Add => a + b,
+        Op::Sub => a - b,
+        Op::Mul => a * b,
+        Op::Div => a / b,
+        Op::Max => match (a.is_nan(), b.is_nan()) {
+            (true, _) => a,
+            (_, true) => b,
+            _ => a.max(b),
+        },
+        Op::Mod if b == 0.0 => f64::NAN,
+        Op::Mod => {
+            let r = a % b;
+            if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+        }
+        Op::Idiv => (a / b).floor(),
+        Op::Recip => 1.0 / a,
+        Op::Neg => -a,
+        Op::Trunc => a.trunc(),
+        Op::Sqrt => a.sqrt(),
+        // In the dtype itself: the nearest result differs from a rounded f64 one only beyond half an ulp.
+        Op::Exp2 if single => (a as f32 as f64).exp2(),
+        Op::Exp2 => a.exp2(),
+        Op::Log2 => a.log2(),
+        Op::Sin => a.sin(),
+        Op::Pow => a.powf(b),
+        Op::MulAcc if single => (a as f32).mul_add(b as f32, v[2].to_f64() as f32) as f64,
+        Op::MulAcc => a.mul_add(b, v[2].to_f64()),
+        _ => return None,
+    })
+}
+
+fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<Scalar> {
+    let a = v[0].to_i128();
+    let b = v.get(1).map_or(0, |s| s.to_i128());
+    let bits = d.bits() as i128;
+    let out = match op {
+        Op::Add => a + b,
+        Op::Sub => a - b,
+        Op::Mul => a.wrapping_mul(b),
+        Op::Max => a.max(b),
+        Op::Idiv => floor_div(a, b),
+        Op::Mod => floor_mod(a, b),
+        Op::TruncDiv => a.checked_div(b)?,
+        Op::TruncMod => a.checked_rem(b)?,
+        Op::Neg => -a,
+        Op::Not => !a,
+        Op::Trunc => a,
+        Op::Xor => a ^ b,
+        Op::Or => a | b,
+        Op::And => a & b,
+        Op::Shl if (0..bits).contains(&b) => a << b,
+        Op::Shl => 0,
+        Op::Shr if (0..bits).contains(&b) => a >> b,
+        Op::Shr => {
+            if a < 0 {
+                -1
+            } else {
+                0
+            }
+        }
+        Op::Pow => int_pow(a, b, d),
+        Op::MulAcc => a.wrapping_mul(b).wrapping_add(v[2].to_i128()),
+        Op::Threefry => threefry(a as u64, b as u64) as i128,
+        _ => return None,
+    };
+    Some(Int(out).round_to(d))
+}
+
+/// a^b by squaring, wrapped to the dtype; a negative exponent gives 0 except for bases 1 and −1.
+fn int_pow(a: i128, b: i128, d: DType) -> i128 {
+    if b < 0 {
+        return match a {
+            1 => 1,
+            -1 => {
+                if b % 2 == 0 {
+                    1
+                } else {
+                    -1
+                }
+            }
+            _ => 0,
+        };
+    }
+    let wrap = |x: i128| Int(x).round_to(d).to_i128();
+    let (mut base, mut exp, mut out) = (a, b, 1i128);
+    while exp > 0 {
+        if exp & 1 == 1 {
+            out = wrap(out.wrapping_mul(base));
+        }
+        base = wrap(base.wrapping_mul(base));
+        exp >>= 1;
+    }
+    out
+}
+
+/// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+/// The low half of counter and key is word 0; so is the low half of the result.
+pub fn threefry(counter: u64, key: u64) -> u64 {
+    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+    let keys = [key as u32, (key >> 32) as u32, 0x1bd1_1bda ^ key as u32 ^ (key >> 32) as u32];
+    let (mut x, mut y) = (counter as u32, (counter >> 32) as u32);
+    x = x.wrapping_add(keys[0]);
+    y = y.wrapping_add(keys[1]);
+    for round in 0..5usize {
+        for r in ROTATIONS[round % 2] {
+            x = x.wrapping_add(y);
+            y = y.rotate_left(r) ^ x;
+        }
+        x = x.wrapping_add(keys[(round + 1) % 3]);
+        y = y.wrapping_add(keys[(round + 2) % 3]).wrapping_add(round as u32 + 1);
+    }
+    x as u64 | (y as u64) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threefry_matches_random123() {
+        // The known-answer vectors for threefry2x32, 20 rounds.
+        let pack = |a: u32, b: u32| a as u64 | (b as u64) << 32;
+        assert_eq!(threefry(0, 0), pack(0x6b200159, 0x99ba4efe));
+        assert_eq!(threefry(u64::MAX, u64::MAX), pack(0x1cb996fc, 0xbb002be7));
+        assert_eq!(
+            threefry(pack(0x243f6a88, 0x85a308d3), pack(0x13198a2e, 0x03707344)),
+            pack(0xc4923a9c, 0x483df7a0)
+        );
+    }
+
+    #[test]
+    fn integers_are_as_settled() {
+        let i = |op, d, a: i128, b: i128| fold(op, d, d, &[Int(a), Int(b)]).unwrap().to_i128();
+        assert_eq!(i(Op::Idiv, DType::I32, 7, 0), 0);
+        assert_eq!(i(Op::Mod, DType::I32, 7, 0), 7);
+        assert_eq!(i(Op::Idiv, DType::I32, i32::MIN as i128, -1), i32::MIN as i128);
+        assert_eq!(i(Op::Idiv, DType::I32, -7, 2), -4);
+        assert_eq!(i(Op::Mod, DType::I32, -7, 2), 1);
+        assert_eq!(i(Op::Mod, DType::I32, 7, -2), -1);
+        assert_eq!(i(Op::Shl, DType::I32, 1, 32), 0);
+        assert_eq!(i(Op::Shr, DType::I32, -1, 99), -1);
+        assert_eq!(i(Op::Shr, DType::U8, 255, 8), 0);
+    }
+}

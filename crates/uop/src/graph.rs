@@ -1,0 +1,70 @@
+//! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
+
+use crate::node::{Srcs, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+impl UOp {
+    /// Every node of this graph, sources before users; the root is last.
+    pub fn toposort(&self) -> Vec<UOp> {
+        self.toposort_gated(|_| true)
+    }
+
+    /// As `toposort`, entering only the sources of nodes for which `enter` holds.
+    pub fn toposort_gated(&self, enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+        toposort_many(std::slice::from_ref(self), enter)
+    }
+
+    /// This graph with nodes replaced; what replaces is not searched again.
+    #[track_caller]
+    pub fn substitute(&self, map: &FxHashMap<UOp, UOp>) -> UOp {
+        if map.is_empty() {
+            return self.clone();
+        }
+        let mut done: FxHashMap<UOp, UOp> = map.clone();
+        for u in self.toposort_gated(|u| !map.contains_key(u)) {
+            if done.contains_key(&u) {
+                continue;
+            }
+            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+            if src[..] != *u.src() {
+                let new = u.with_src(src);
+                done.insert(u, new);
+            }
+        }
+        done.get(self).unwrap_or(self).clone()
+    }
+
+    /// Run `fill` on every node below (sources first) that is not `full`, without recursion.
+    pub(crate) fn fill(&self, full: impl Fn(&UOp) -> bool, fill: impl Fn(&UOp)) {
+        let mut stack = vec![(self, false)];
+        while let Some((u, ready)) = stack.pop() {
+            if full(u) {
+                continue;
+            }
+            if ready {
+                fill(u);
+            } else {
+                stack.push((u, true));
+                stack.extend(u.src().iter().filter(|s| !full(s)).map(|s| (s, false)));
+            }
+        }
+    }
+}
+
+/// Every node below these roots, sources before users.
+pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let mut out = Vec::new();
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
+    while let Some((u, ready)) = stack.pop() {
+        if ready {
+            out.push(u.clone());
+        } else if seen.insert(u) {
+            stack.push((u, true));
+            if enter(u) {
+                stack.extend(u.src().iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+            }
+        }
+    }
+    out
+}

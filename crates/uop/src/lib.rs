@@ -1,0 +1,31 @@
+//! The dialect. One node type, the UOp `(op, src, arg, tag)`, carries a program from tensor
+//! expressions to command buffers; this crate holds the op table, the node and its derived
+//! properties, the rewrite engine, the rules, the verifiers, gradients and the text form.
+//!
+//! Nothing of ours is imported here, and nothing here does I/O.
+
+pub mod arg;
+pub mod build;
+pub mod derive;
+pub mod device;
+pub mod dtype;
+pub mod error;
+pub mod fold;
+pub mod graph;
+pub mod node;
+pub mod op;
+pub mod scalar;
+pub mod shape;
+pub mod target;
+
+pub use arg::{
+    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp, TcInfo,
+};
+pub use device::Device;
+pub use dtype::DType;
+pub use error::{Error, ErrorKind, Result};
+pub use node::UOp;
+pub use op::{Group, Op, OpSet};
+pub use scalar::Scalar;
+pub use shape::{Dim, Shape};
+pub use target::{Dialect, Target};

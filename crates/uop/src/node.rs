@@ -1,0 +1,375 @@
+//! The interned node. `(op, src, arg, tag)` is looked up in a global sharded table of weak
+//! references; equal tuples are one allocation, so pointer equality is structural equality.
+//!
+//! Eager at construction: structural hash, dtype, shape, device, the set of ops below. Lazy: bounds,
+//! ranges, sharding axis, structural key. Beside it, outside identity: the first caller's line and the
+//! storage. A node unlinks itself by address when it is dropped; drops are iterative.
+
+use crate::arg::Arg;
+use crate::derive;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::op::{Op, OpSet};
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Sources of a node.
+pub type Srcs = SmallVec<[UOp; 3]>;
+
+/// A node of the graph: a shared pointer to an interned `(op, src, arg, tag)`.
+#[derive(Clone)]
+pub struct UOp(Arc<Node>);
+
+/// A reference that does not keep the node alive.
+#[derive(Clone)]
+pub struct WeakUOp(Weak<Node>);
+
+struct Node {
+    op: Op,
+    dtype: DType,
+    tag: u32,
+    hash: u64,
+    order: u64,
+    below: OpSet,
+    src: Srcs,
+    arg: Arg,
+    shape: Shape,
+    device: Option<Device>,
+    bounds: OnceLock<Option<Box<(Scalar, Scalar)>>>,
+    ranges: OnceLock<Arc<[UOp]>>,
+    side: Side,
+}
+
+/// What identity ignores.
+struct Side {
+    origin: &'static Location<'static>,
+    storage: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+const SHARDS: usize = 64;
+type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
+static TABLE: [Shard; SHARDS] = [const { Mutex::new(HashTable::new()) }; SHARDS];
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+fn shard(hash: u64) -> &'static Shard {
+    &TABLE[(hash >> 58) as usize % SHARDS]
+}
+
+fn lock(shard: &'static Shard) -> std::sync::MutexGuard<'static, HashTable<(u64, Weak<Node>)>> {
+    // The table is consistent after any panic: insertions and removals are single calls.
+    shard.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl UOp {
+    /// The node `(op, src, arg)` without a tag, or why it is none.
+    #[track_caller]
+    pub fn try_new(op: Op, src: impl Into<Srcs>, arg: Arg) -> Result<UOp> {
+        UOp::interned(op, src.into(), arg, 0)
+    }
+
+    /// The node `(op, src, arg)`, by code that knows it fits.
+    ///
+    /// # Panics
+    /// Where shapes, dtypes or devices do not fit: a bug of the caller.
+    #[track_caller]
+    pub fn new(op: Op, src: impl Into<Srcs>, arg: Arg) -> UOp {
+        match UOp::interned(op, src.into(), arg, 0) {
+            Ok(u) => u,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// The same node with other sources.
+    #[track_caller]
+    pub fn with_src(&self, src: impl Into<Srcs>) -> UOp {
+        let src = src.into();
+        if src == self.0.src {
+            return self.clone();
+        }
+        match UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag) {
+            Ok(u) => u,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// The same node with another arg.
+    #[track_caller]
+    pub fn with_arg(&self, arg: Arg) -> UOp {
+        match UOp::interned(self.0.op, self.0.src.clone(), arg, self.0.tag) {
+            Ok(u) => u,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// The same node with a tag (0: none), for temporary processing.
+    #[track_caller]
+    pub fn with_tag(&self, tag: u32) -> UOp {
+        match UOp::interned(self.0.op, self.0.src.clone(), self.0.arg.clone(), tag) {
+            Ok(u) => u,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    #[track_caller]
+    fn interned(op: Op, src: Srcs, arg: Arg, tag: u32) -> Result<UOp> {
+        let (hash, order) = hashes(op, &src, &arg, tag);
+        if let Some(found) = find(hash, op, &src, &arg, tag) {
+            return Ok(found);
+        }
+        let origin = Location::caller();
+        let (least, most) = op.arity();
+        if src.len() < least || src.len() > most.max(least) && most != 255 {
+            let message = format!("{} sources; it takes {least} to {most}", src.len());
+            return Err(Error::argument(op.name(), message).at(origin));
+        }
+        let dtype = derive::dtype::dtype(op, &src, &arg).map_err(|e| e.at(origin))?;
+        let shape = derive::shape::shape(op, &src, &arg).map_err(|e| e.at(origin))?;
+        let device = derive::device::device(op, &src, &arg).map_err(|e| e.at(origin))?;
+        let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
+        let side = Side { origin, storage: OnceLock::new() };
+        let node = Arc::new(Node {
+            op,
+            dtype,
+            tag,
+            hash,
+            order,
+            below,
+            src,
+            arg,
+            shape,
+            device,
+            bounds: OnceLock::new(),
+            ranges: OnceLock::new(),
+            side,
+        });
+        Ok(insert(node))
+    }
+
+    /// The operation.
+    pub fn op(&self) -> Op {
+        self.0.op
+    }
+    /// The sources.
+    pub fn src(&self) -> &[UOp] {
+        &self.0.src
+    }
+    /// The op-dependent part.
+    pub fn arg(&self) -> &Arg {
+        &self.0.arg
+    }
+    /// The tag; 0 where there is none.
+    pub fn tag(&self) -> u32 {
+        self.0.tag
+    }
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+    /// Shape.
+    pub fn shape(&self) -> &Shape {
+        &self.0.shape
+    }
+    /// Device, where one of the sources has one.
+    pub fn device(&self) -> Option<Device> {
+        self.0.device
+    }
+    /// Every op of this graph.
+    pub fn ops_below(&self) -> OpSet {
+        self.0.below
+    }
+    /// The line that first built this node.
+    pub fn origin(&self) -> &'static Location<'static> {
+        self.0.side.origin
+    }
+    /// A hash of the structure, equal in every process.
+    pub fn structural_hash(&self) -> u64 {
+        self.0.hash
+    }
+    /// Canonical order of operands: a structural hash that ignores slots and versions.
+    pub fn order_key(&self) -> u64 {
+        self.0.order
+    }
+    /// A number that no other living node has; never to be used for an order.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+    /// A reference that does not keep the node alive.
+    pub fn downgrade(&self) -> WeakUOp {
+        WeakUOp(Arc::downgrade(&self.0))
+    }
+    /// How many owners the node has now (a race may change it at once).
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// What the device room keeps with a BUFFER: its storage.
+    pub fn storage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.side.storage.get().cloned()
+    }
+    /// Give a BUFFER its storage; false where it has one already.
+    pub fn set_storage(&self, storage: Arc<dyn Any + Send + Sync>) -> bool {
+        self.0.side.storage.set(storage).is_ok()
+    }
+
+    pub(crate) fn bounds_cell(&self) -> &OnceLock<Option<Box<(Scalar, Scalar)>>> {
+        &self.0.bounds
+    }
+    pub(crate) fn ranges_cell(&self) -> &OnceLock<Arc<[UOp]>> {
+        &self.0.ranges
+    }
+}
+
+impl WeakUOp {
+    /// The node, if it is still alive.
+    pub fn upgrade(&self) -> Option<UOp> {
+        self.0.upgrade().map(UOp)
+    }
+}
+
+/// How many nodes are alive, for tests of leaks.
+pub fn live_nodes() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+fn hashes(op: Op, src: &[UOp], arg: &Arg, tag: u32) -> (u64, u64) {
+    let mut h = FxHasher::default();
+    let mut o = FxHasher::default();
+    h.write_u64(op as u64 | (tag as u64) << 8);
+    o.write_u64(op as u64);
+    match arg {
+        Arg::Buffer(b) => {
+            arg.hash(&mut h);
+            (b.dtype, b.device, b.addrspace).hash(&mut o);
+        }
+        Arg::None => {}
+        arg => {
+            arg.hash(&mut h);
+            arg.hash(&mut o);
+        }
+    }
+    for s in src {
+        h.write_u64(s.0.hash);
+        o.write_u64(s.0.order);
+    }
+    (mix(h.finish()), mix(o.finish()))
+}
+
+/// Spread the bits (the finaliser of MurmurHash3), as shards use the high ones and tables the low.
+fn mix(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ x >> 33
+}
+
+fn same(n: &Node, op: Op, src: &[UOp], arg: &Arg, tag: u32) -> bool {
+    n.op == op && n.tag == tag && n.src[..] == *src && n.arg == *arg
+}
+
+fn find(hash: u64, op: Op, src: &[UOp], arg: &Arg, tag: u32) -> Option<UOp> {
+    // A reference revived under the lock may turn out to be the last: it is dropped after unlocking.
+    let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
+    let table = lock(shard(hash));
+    let mut found = None;
+    table.find(hash, |(h, weak)| {
+        *h == hash
+            && weak.upgrade().is_some_and(|n| {
+                let hit = same(&n, op, src, arg, tag);
+                if hit {
+                    found = Some(n);
+                } else {
+                    revived.push(n);
+                }
+                hit
+            })
+    });
+    drop(table);
+    drop(revived);
+    found.map(UOp)
+}
+
+fn insert(node: Arc<Node>) -> UOp {
+    let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
+    let mut found = None;
+    let mut table = lock(shard(node.hash));
+    table.find(node.hash, |(h, weak)| {
+        *h == node.hash
+            && weak.upgrade().is_some_and(|n| {
+                let hit = same(&n, node.op, &node.src, &node.arg, node.tag);
+                if hit {
+                    found = Some(n);
+                } else {
+                    revived.push(n);
+                }
+                hit
+            })
+    });
+    if found.is_none() {
+        table.insert_unique(node.hash, (node.hash, Arc::downgrade(&node)), |(h, _)| *h);
+        LIVE.fetch_add(1, Ordering::Relaxed);
+    }
+    drop(table);
+    drop(revived);
+    UOp(found.unwrap_or(node))
+}
+
+thread_local! {
+    static DRAINING: Cell<bool> = const { Cell::new(false) };
+    static PENDING: RefCell<Vec<UOp>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let me = self as *const Node;
+        let mut table = lock(shard(self.hash));
+        // Losing the race for insertion, a node is dropped without being in the table.
+        if let Ok(entry) = table.find_entry(self.hash, |(_, weak)| weak.as_ptr() == me) {
+            entry.remove();
+            LIVE.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(table);
+        let src = std::mem::take(&mut self.src);
+        if src.is_empty() {
+            return;
+        }
+        // Children wait in a list that the outermost drop empties, so depth stays constant. While a
+        // thread ends its locals may be gone: then the children are dropped here, one level deep at
+        // a time only if the whole graph dies in that moment.
+        let queued = PENDING.try_with(|p| p.borrow_mut().extend(src)).is_ok();
+        if !queued || DRAINING.with(|d| d.replace(true)) {
+            return;
+        }
+        while let Some(u) = PENDING.with(|p| p.borrow_mut().pop()) {
+            drop(u);
+        }
+        DRAINING.with(|d| d.set(false));
+    }
+}
+
+impl PartialEq for UOp {
+    fn eq(&self, other: &UOp) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for UOp {}
+impl Hash for UOp {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        h.write_u64(self.0.hash);
+    }
+}
+impl std::fmt::Debug for UOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}{:?}[{}]", self.op().name(), self.dtype(), self.shape(), self.src().len())
+    }
+}

@@ -1,0 +1,130 @@
+//! Shapes: a list of dimensions, each a number or a symbolic `index` UOp. The empty shape `()` costs
+//! nothing.
+
+use crate::node::UOp;
+use std::sync::Arc;
+
+/// One dimension: a number of elements, or a UOp of dtype `index`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// Known.
+    Int(i64),
+    /// Symbolic.
+    Sym(UOp),
+}
+
+impl Dim {
+    /// The number, where it is known.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Dim::Int(n) => Some(*n),
+            Dim::Sym(_) => None,
+        }
+    }
+
+    /// Whether the dimension is the number `n`.
+    pub fn is(&self, n: i64) -> bool {
+        self.as_int() == Some(n)
+    }
+
+    /// The greatest value it can have.
+    pub fn max(&self) -> i64 {
+        match self {
+            Dim::Int(n) => *n,
+            Dim::Sym(u) => u.bounds().1,
+        }
+    }
+
+    /// The dimension as an `index` UOp.
+    pub fn to_uop(&self) -> UOp {
+        match self {
+            Dim::Int(n) => UOp::index_const(*n),
+            Dim::Sym(u) => u.clone(),
+        }
+    }
+
+    /// The dimension that an `index` UOp stands for.
+    pub fn of(u: &UOp) -> Dim {
+        match u.as_int() {
+            Some(n) => Dim::Int(n),
+            None => Dim::Sym(u.clone()),
+        }
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(n: i64) -> Dim {
+        Dim::Int(n)
+    }
+}
+impl From<usize> for Dim {
+    fn from(n: usize) -> Dim {
+        Dim::Int(n as i64)
+    }
+}
+impl std::fmt::Debug for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Dim::Int(n) => write!(f, "{n}"),
+            Dim::Sym(u) => write!(f, "?{}", u.bounds().1),
+        }
+    }
+}
+
+/// The dimensions of a value, outermost first.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Shape(Option<Arc<[Dim]>>);
+
+impl Shape {
+    /// The shape of a scalar, `()`.
+    pub const SCALAR: Shape = Shape(None);
+
+    /// The shape of these dimensions.
+    pub fn new(dims: impl IntoIterator<Item = Dim>) -> Shape {
+        let dims: Arc<[Dim]> = dims.into_iter().collect();
+        Shape(if dims.is_empty() { None } else { Some(dims) })
+    }
+
+    /// The shape of these numbers.
+    pub fn of(dims: &[i64]) -> Shape {
+        Shape::new(dims.iter().map(|&n| Dim::Int(n)))
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[Dim] {
+        self.0.as_deref().unwrap_or(&[])
+    }
+
+    /// The numbers, where all dimensions are known.
+    pub fn ints(&self) -> Option<Vec<i64>> {
+        self.dims().iter().map(Dim::as_int).collect()
+    }
+
+    /// The greatest sizes.
+    pub fn max_ints(&self) -> Vec<i64> {
+        self.dims().iter().map(Dim::max).collect()
+    }
+
+    /// The number of elements, at most (saturating).
+    pub fn max_len(&self) -> i64 {
+        self.dims().iter().fold(1, |n, d| n.saturating_mul(d.max()))
+    }
+}
+
+impl std::ops::Deref for Shape {
+    type Target = [Dim];
+    fn deref(&self) -> &[Dim] {
+        self.dims()
+    }
+}
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dims: Vec<String> = self.dims().iter().map(|d| format!("{d:?}")).collect();
+        write!(f, "({}{})", dims.join(", "), if dims.len() == 1 { "," } else { "" })
+    }
+}
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

@@ -1,0 +1,62 @@
+//! What a kernel is compiled for, as plain data: widths, registers, caches, what is native. Passes
+//! decide by these numbers, never by a device's name.
+
+use crate::arg::TcInfo;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::op::OpSet;
+
+/// How programs are written for a target.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// C with GNU vector extensions.
+    C,
+    /// The linear program itself, for the interpreter.
+    Linear,
+}
+
+/// A machine, as the compiler sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The device that runs the programs.
+    pub device: Device,
+    /// What is rendered.
+    pub dialect: Dialect,
+    /// The instruction set in a compiler's words, such as `x86-64-v4`, or `` where none is meant.
+    pub arch: String,
+    /// Bytes of a vector register.
+    pub vector_bytes: usize,
+    /// Vector registers.
+    pub registers: usize,
+    /// CPU threads that may share a kernel; 1 where there are none.
+    pub threads: usize,
+    /// Whether workgroups, LOCAL memory and barriers exist.
+    pub workgroups: bool,
+    /// Most threads of a workgroup.
+    pub max_workgroup: usize,
+    /// Lanes of a warp; 1 where there are none.
+    pub warp: usize,
+    /// Bytes of LOCAL memory of a workgroup.
+    pub local_bytes: usize,
+    /// Bytes of the first and second level cache of a core and of the last level.
+    pub caches: [usize; 3],
+    /// Ops that stay nodes until they are rendered; the others are decomposed.
+    pub native: OpSet,
+    /// Dtypes in which arithmetic is done; narrower floats are computed in f32.
+    pub arithmetic: Vec<DType>,
+    /// Dtypes that can be loaded, stored and cast as such; others are moved as integers of their width.
+    pub storage: Vec<DType>,
+    /// Matrix units.
+    pub matrix_units: Vec<TcInfo>,
+    /// Most buffers of a kernel.
+    pub max_buffers: usize,
+    /// Most nodes of a kernel before it is cut.
+    pub max_nodes: usize,
+}
+
+impl Target {
+    /// Lanes of a vector of `dtype`.
+    pub fn lanes(&self, dtype: DType) -> usize {
+        (self.vector_bytes / dtype.bytes().max(1)).max(1)
+    }
+}
