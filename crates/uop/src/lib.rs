@@ -14,6 +14,7 @@ pub mod fold;
 pub mod graph;
 pub mod node;
 pub mod op;
+pub mod rewrite;
 pub mod scalar;
 pub mod shape;
 pub mod target;

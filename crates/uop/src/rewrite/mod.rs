@@ -1,0 +1,423 @@
+//! The rewrite engine. Flows in: a graph and a set of named rules; flows out: the graph in which no
+//! rule matches any node. Invariant: a rewrite keeps dtype and shape (a constant that replaces an
+//! array is broadcast), which is checked at every step; sources are rewritten before their users.
+//!
+//! A rule reads like the maths it stands for:
+//!
+//! ```
+//! use monoglot_uop::{rule, rewrite::RuleSet, UOp, DType};
+//! let set: RuleSet = RuleSet::new("example", vec![
+//!     rule!(add_zero[x]: x + 0 => x),
+//!     rule!(mul_twice[x, c: cnst, d: cnst]: (x * c) * d => x * &(c * d), if x.dtype().is_int()),
+//! ]);
+//! let x = UOp::variable(0, 0, 9);
+//! assert_eq!(set.rewrite(&(&x + 0), &mut ()).unwrap(), x);
+//! ```
+
+pub mod pattern;
+pub mod trace;
+
+use crate::error::{ErrorKind, Result};
+use crate::node::{Srcs, UOp};
+use crate::op::{Op, OpSet};
+use crate::shape::Dim;
+use pattern::{Bound, Pat};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Most rewrites in a row that start from one node; more is a loop among the rules.
+const CHAIN: u32 = 4096;
+
+type Apply<C> = dyn Fn(&Bound, &mut C) -> Option<UOp> + Send + Sync;
+
+/// One named rewrite. Made by [`rule!`](crate::rule).
+pub struct Rule<C = ()> {
+    /// Its name in traces and errors.
+    pub name: &'static str,
+    /// The source file that states it.
+    pub file: &'static str,
+    /// The line there.
+    pub line: u32,
+    /// The pattern as written (first) and with operands of commutative ops exchanged.
+    pub patterns: Vec<Pat>,
+    /// How many variables it binds.
+    pub variables: usize,
+    apply: Box<Apply<C>>,
+}
+
+impl<C> Rule<C> {
+    /// A rule from its parts.
+    ///
+    /// # Panics
+    /// Where the pattern is a bare variable, or a listed variable does not occur in it.
+    pub fn new(
+        name: &'static str,
+        at: (&'static str, u32),
+        pattern: Pat,
+        variables: &[&'static str],
+        apply: Box<Apply<C>>,
+    ) -> Rule<C> {
+        for (i, v) in variables.iter().enumerate() {
+            assert!(pattern.count(i) > 0, "rule {name}: variable {v} is not in the pattern");
+        }
+        let patterns = pattern.orders();
+        assert!(
+            !pattern.roots().contains(Op::Sink) || pattern.roots() != OpSet::filter(|_| true),
+            "rule {name}: a bare variable"
+        );
+        Rule { name, file: at.0, line: at.1, patterns, variables: variables.len(), apply }
+    }
+
+    /// What the rule makes of this node, in whichever operand order fits.
+    pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
+        self.patterns.iter().find_map(|p| self.apply_as(p, u, ctx))
+    }
+
+    fn apply_as(&self, p: &Pat, u: &UOp, ctx: &mut C) -> Option<UOp> {
+        let mut bound = Bound::default();
+        if p.matches(u, &mut bound) { (self.apply)(&bound, ctx) } else { None }
+    }
+}
+
+/// What the right side of a rule may be.
+pub trait IntoRewrite {
+    /// The replacement, or none.
+    fn into_rewrite(self) -> Option<UOp>;
+}
+impl IntoRewrite for UOp {
+    fn into_rewrite(self) -> Option<UOp> {
+        Some(self)
+    }
+}
+impl IntoRewrite for &UOp {
+    fn into_rewrite(self) -> Option<UOp> {
+        Some(self.clone())
+    }
+}
+impl IntoRewrite for Option<UOp> {
+    fn into_rewrite(self) -> Option<UOp> {
+        self
+    }
+}
+
+/// State a rule: `rule!(name[x, c: cnst]: pattern => replacement, if condition)`. The list names the
+/// variables and what they match (nothing: anything; `cnst`: CONST; see `pattern::kinds`). The
+/// replacement is a UOp, a reference to one, or an `Option`. With `|ctx|` after the list it sees the
+/// pass's context.
+#[macro_export]
+macro_rules! rule {
+    ($name:ident [$($v:ident $(: $k:ident)?),*] : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {
+        $crate::rule!($name[$($v $(: $k)?),*] |_ctx| : $lhs => $rhs $(, if $cond)?)
+    };
+    ($name:ident [$($v:ident $(: $k:ident)?),*] |$ctx:ident| : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {{
+        #[allow(unused_imports)]
+        use $crate::rewrite::pattern::{kinds, Pat, PatOps};
+        #[allow(unused_mut, unused_assignments)]
+        let pattern = {
+            let mut n = 0usize;
+            $(
+                let $v = Pat::var(n, $crate::rule!(@kind $($k)?));
+                n += 1;
+            )*
+            $crate::rewrite::pattern::IntoPat::into_pat($lhs)
+        };
+        $crate::rewrite::Rule::new(
+            stringify!($name),
+            (file!(), line!()),
+            pattern,
+            &[$(stringify!($v)),*],
+            Box::new(move |_bound, $ctx| {
+                #[allow(unused_mut, unused_assignments)]
+                let mut _n = 0usize;
+                $(
+                    let $v: &$crate::UOp = _bound.get(_n);
+                    _n += 1;
+                    let _ = $v;
+                )*
+                $(if !($cond) { return None; })?
+                $crate::rewrite::IntoRewrite::into_rewrite($rhs)
+            }),
+        )
+    }};
+    (@kind) => { kinds::any };
+    (@kind $k:ident) => { kinds::$k };
+}
+
+/// Named rules, dispatched by root op. Sets compose with `+`; earlier rules are tried first.
+pub struct RuleSet<C = ()> {
+    /// The pass's name in traces and errors.
+    pub name: &'static str,
+    rules: Vec<Arc<Rule<C>>>,
+    by_op: Vec<Vec<(u16, u16)>>,
+    roots: OpSet,
+}
+
+impl<C> RuleSet<C> {
+    /// A set of rules.
+    ///
+    /// # Panics
+    /// Where two rules have one name.
+    pub fn new(name: &'static str, rules: Vec<Rule<C>>) -> RuleSet<C> {
+        RuleSet::of(name, rules.into_iter().map(Arc::new).collect())
+    }
+
+    fn of(name: &'static str, rules: Vec<Arc<Rule<C>>>) -> RuleSet<C> {
+        let mut by_op = vec![Vec::new(); Op::ALL.len()];
+        let mut roots = OpSet::EMPTY;
+        for (i, rule) in rules.iter().enumerate() {
+            assert!(!rules[..i].iter().any(|r| r.name == rule.name), "two rules are named {}", rule.name);
+            for (j, p) in rule.patterns.iter().enumerate() {
+                for op in Op::ALL.iter().copied().filter(|&op| p.roots().contains(op)) {
+                    by_op[op as usize].push((i as u16, j as u16));
+                    roots = roots.with(op);
+                }
+            }
+        }
+        RuleSet { name, rules, by_op, roots }
+    }
+
+    /// The rules, in the order in which they are tried.
+    pub fn rules(&self) -> &[Arc<Rule<C>>] {
+        &self.rules
+    }
+
+    /// The same set under another pass's name.
+    pub fn named(mut self, name: &'static str) -> RuleSet<C> {
+        self.name = name;
+        self
+    }
+
+    /// What the first rule that matches makes of one node. No rule may give the node itself.
+    pub fn step(&self, u: &UOp, ctx: &mut C) -> Option<(&Rule<C>, UOp)> {
+        for &(i, j) in &self.by_op[u.op() as usize] {
+            let rule = &*self.rules[i as usize];
+            let Some(new) = rule.apply_as(&rule.patterns[j as usize], u, ctx) else { continue };
+            let new = broadcast_like(new, u);
+            if new == *u {
+                continue;
+            }
+            debug_assert!(
+                new.dtype() == u.dtype() && new.shape() == u.shape(),
+                "rule {} ({}:{}) turns {u:?} into {new:?}",
+                rule.name,
+                rule.file,
+                rule.line
+            );
+            trace::fired(self.name, rule.name, rule.file, rule.line, u, &new);
+            return Some((rule, new));
+        }
+        None
+    }
+
+    /// The graph in which no rule matches any node.
+    ///
+    /// # Errors
+    /// `Verify` where rules rewrite one node without end; it names them.
+    pub fn rewrite(&self, root: &UOp, ctx: &mut C) -> Result<UOp> {
+        self.rewrite_with(root, ctx, &mut FxHashMap::default())
+    }
+
+    /// As `rewrite`, keeping what is known of nodes in `done` for further graphs of the same pass.
+    pub fn rewrite_with(&self, root: &UOp, ctx: &mut C, done: &mut FxHashMap<UOp, UOp>) -> Result<UOp> {
+        let mut stack = vec![Frame::Enter(root.clone(), 0)];
+        while let Some(frame) = stack.pop() {
+            match frame {
+                Frame::Enter(u, chain) => {
+                    if done.contains_key(&u) {
+                        continue;
+                    }
+                    if !u.ops_below().intersects(self.roots) {
+                        done.insert(u.clone(), u);
+                        continue;
+                    }
+                    let waiting = u.src().iter().any(|s| !done.contains_key(s));
+                    if !waiting {
+                        self.exit(u, chain, ctx, done, &mut stack)?;
+                        continue;
+                    }
+                    stack.push(Frame::Exit(u.clone(), chain));
+                    stack.extend(
+                        u.src()
+                            .iter()
+                            .rev()
+                            .filter(|s| !done.contains_key(s))
+                            .map(|s| Frame::Enter(s.clone(), 0)),
+                    );
+                }
+                Frame::Exit(u, chain) => self.exit(u, chain, ctx, done, &mut stack)?,
+                Frame::Link(from, to) => {
+                    let end = done.get(&to).cloned().unwrap_or(to);
+                    done.insert(from, end);
+                }
+            }
+        }
+        Ok(done.get(root).unwrap_or(root).clone())
+    }
+
+    fn exit(
+        &self,
+        u: UOp,
+        chain: u32,
+        ctx: &mut C,
+        done: &mut FxHashMap<UOp, UOp>,
+        stack: &mut Vec<Frame>,
+    ) -> Result<()> {
+        if done.contains_key(&u) {
+            return Ok(());
+        }
+        let changed = u.src().iter().any(|s| done.get(s).is_some_and(|d| d != s));
+        let new = if changed {
+            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+            u.with_src(src)
+        } else {
+            u.clone()
+        };
+        if new != u {
+            if let Some(known) = done.get(&new).cloned() {
+                done.insert(u, known);
+                return Ok(());
+            }
+        }
+        match self.step(&new, ctx) {
+            Some((rule, next)) => {
+                if chain >= CHAIN {
+                    return Err(self.loops(&new, rule, ctx));
+                }
+                stack.push(Frame::Link(u.clone(), next.clone()));
+                if new != u {
+                    stack.push(Frame::Link(new, next.clone()));
+                }
+                stack.push(Frame::Enter(next, chain + 1));
+            }
+            None => {
+                if new != u {
+                    done.insert(new.clone(), new.clone());
+                }
+                done.insert(u, new);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which rules keep rewriting this node.
+    fn loops(&self, u: &UOp, rule: &Rule<C>, ctx: &mut C) -> crate::error::Error {
+        let (mut names, mut at) = (vec![rule.name], u.clone());
+        for _ in 0..64 {
+            match self.step(&at, ctx) {
+                Some((r, next)) => {
+                    if !names.contains(&r.name) {
+                        names.push(r.name);
+                    }
+                    at = next;
+                }
+                None => break,
+            }
+        }
+        let message = format!("rules rewrite {u:?} without end: {}", names.join(", "));
+        ErrorKind::Verify { stage: self.name.into(), message }.into()
+    }
+}
+
+impl<C> std::ops::Add for RuleSet<C> {
+    type Output = RuleSet<C>;
+    fn add(self, other: RuleSet<C>) -> RuleSet<C> {
+        let name = self.name;
+        let mut rules = self.rules;
+        rules.extend(other.rules);
+        RuleSet::of(name, rules)
+    }
+}
+
+impl<C> std::ops::Add for &RuleSet<C> {
+    type Output = RuleSet<C>;
+    fn add(self, other: &RuleSet<C>) -> RuleSet<C> {
+        RuleSet::of(self.name, self.rules.iter().chain(&other.rules).cloned().collect())
+    }
+}
+
+enum Frame {
+    /// Rewrite what is below, then this.
+    Enter(UOp, u32),
+    /// What is below is done.
+    Exit(UOp, u32),
+    /// What the second became, the first became.
+    Link(UOp, UOp),
+}
+
+/// A scalar that replaces an array stands for that array.
+fn broadcast_like(new: UOp, old: &UOp) -> UOp {
+    if new.shape() == old.shape() || !new.shape().is_empty() {
+        return new;
+    }
+    new.broadcast(old.shape())
+}
+
+impl UOp {
+    /// A scalar as an array of this shape.
+    #[track_caller]
+    pub fn broadcast(&self, shape: &crate::Shape) -> UOp {
+        if shape.is_empty() {
+            return self.clone();
+        }
+        let ones = crate::Shape::new(shape.iter().map(|_| Dim::Int(1)));
+        let wide = self.reshape(&ones).and_then(|u| u.expand(shape));
+        wide.expect("a scalar reshapes to ones and expands to anything")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    fn set() -> RuleSet {
+        RuleSet::new(
+            "test",
+            vec![
+                rule!(add_zero[x]: x + 0 => x),
+                rule!(add_consts[x, c: cnst, d: cnst]: (x + c) + d => x + &UOp::int(c.as_int()? + d.as_int()?, x.dtype())),
+                rule!(double[x]: x + x => x * 2),
+            ],
+        )
+    }
+
+    #[test]
+    fn both_operand_orders_match_and_rewriting_reaches_a_fixpoint() {
+        let x = UOp::variable(0, 0, 9);
+        let u = (UOp::index_const(3) + (&x + 4)) + UOp::index_const(-7);
+        assert_eq!(set().rewrite(&u, &mut ()).unwrap(), x);
+        assert_eq!(set().rewrite(&(&x + &x), &mut ()).unwrap(), &x * 2);
+    }
+
+    #[test]
+    fn a_loop_among_rules_is_an_error_that_names_them() {
+        let flip: RuleSet = RuleSet::new(
+            "flip",
+            vec![rule!(there[x, c: cnst]: x + c => x * c), rule!(back[x, c: cnst]: x * c => x + c)],
+        );
+        let e = flip.rewrite(&(UOp::variable(0, 0, 9) + 3), &mut ()).unwrap_err();
+        assert!(e.to_string().contains("there") && e.to_string().contains("back"), "{e}");
+    }
+
+    #[test]
+    fn deep_chains_rewrite_and_drop_on_a_small_stack() {
+        let run = || {
+            let mut x = UOp::param(0, &crate::Shape::of(&[4]), DType::I32, None);
+            for _ in 0..100_000 {
+                x = (x + 3) * 1;
+            }
+            let y = set().rewrite(&x, &mut ()).unwrap();
+            assert_eq!(y.src().len(), 2);
+        };
+        std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_trace_names_every_rule_that_fired() {
+        let x = UOp::variable(0, 0, 9);
+        let (_, events) = trace::record(|| set().rewrite(&((&x + 0) + &x), &mut ()).unwrap());
+        let names: Vec<_> = events.iter().map(|e| e.rule).collect();
+        assert_eq!(names, ["add_zero", "double"]);
+        assert!(events[0].file.ends_with("mod.rs") && events[0].line > 0);
+    }
+}

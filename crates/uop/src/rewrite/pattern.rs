@@ -1,0 +1,275 @@
+//! Patterns as values: built by the same operators as UOps, matched without side effects.
+
+use crate::build::Number;
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::scalar::Scalar;
+
+/// Most variables of a rule.
+pub const MAX_VARS: usize = 8;
+
+/// A shape of graph to look for.
+#[derive(Clone, Debug)]
+pub enum Pat {
+    /// Variable number `.0`, of one of these ops; a second occurrence must be the same node.
+    Var(usize, OpSet),
+    /// A CONST of this value.
+    Literal(Literal),
+    /// A node of one of these ops with these sources, bound to a variable if one is given.
+    Node { ops: OpSet, src: Vec<Pat>, bind: Option<usize>, rest: bool },
+}
+
+/// A variable in a pattern being written: number and ops.
+#[derive(Copy, Clone, Debug)]
+pub struct Var(usize, OpSet);
+
+/// The value of a CONST in a pattern.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// Equal to this integer in whatever dtype.
+    Int(i64),
+    /// Equal to this float.
+    Float(f64),
+    /// This truth value.
+    Bool(bool),
+}
+
+/// What a variable may stand for; the names used in rule lists.
+#[allow(non_upper_case_globals)]
+pub mod kinds {
+    use super::{Op, OpSet};
+    /// Anything.
+    pub const any: OpSet = OpSet::ANY;
+    /// A CONST.
+    pub const cnst: OpSet = OpSet::of(&[Op::Const]);
+    /// A RANGE.
+    pub const range: OpSet = OpSet::of(&[Op::Range]);
+    /// An iterator of any kind: RANGE, SPECIAL.
+    pub const iter: OpSet = OpSet::of(&[Op::Range, Op::Special]);
+    /// An INDEX.
+    pub const index: OpSet = OpSet::of(&[Op::Index]);
+    /// A REDUCE.
+    pub const reduce: OpSet = OpSet::of(&[Op::Reduce]);
+}
+
+impl OpSet {
+    /// Every op.
+    pub const ANY: OpSet = OpSet::of(Op::ALL);
+}
+
+/// The nodes that the variables stand for.
+#[derive(Default)]
+pub struct Bound<'a>([Option<&'a UOp>; MAX_VARS]);
+
+impl<'a> Bound<'a> {
+    /// The node of variable `i`.
+    pub fn get(&self, i: usize) -> &'a UOp {
+        self.0[i].expect("a pattern that matched has bound every variable that it holds")
+    }
+}
+
+impl Pat {
+    /// Variable number `i`, of one of these ops.
+    pub fn var(i: usize, ops: OpSet) -> Var {
+        assert!(i < MAX_VARS, "a rule has at most {MAX_VARS} variables");
+        Var(i, ops)
+    }
+
+    /// A node of this op.
+    pub fn op<const N: usize>(op: Op, src: [Pat; N]) -> Pat {
+        Pat::ops(OpSet::of(&[op]), src)
+    }
+
+    /// A node of one of these ops.
+    pub fn ops<const N: usize>(ops: OpSet, src: [Pat; N]) -> Pat {
+        Pat::Node { ops, src: src.into(), bind: None, rest: false }
+    }
+
+    /// A node of one of these ops whose first sources match; it may have more.
+    pub fn first<const N: usize>(ops: OpSet, src: [Pat; N]) -> Pat {
+        Pat::Node { ops, src: src.into(), bind: None, rest: true }
+    }
+
+    /// Also bind the node to a variable.
+    pub fn bind(self, var: Var) -> Pat {
+        match self {
+            Pat::Node { ops, src, rest, .. } => Pat::Node { ops, src, bind: Some(var.0), rest },
+            _ => panic!("`bind` gives a node pattern a variable"),
+        }
+    }
+
+    /// Ops that the root can have.
+    pub fn roots(&self) -> OpSet {
+        match self {
+            Pat::Var(_, ops) => *ops,
+            Pat::Literal(_) => kinds::cnst,
+            Pat::Node { ops, .. } => *ops,
+        }
+    }
+
+    /// How often a variable occurs.
+    pub fn count(&self, var: usize) -> usize {
+        match self {
+            Pat::Var(i, _) => (*i == var) as usize,
+            Pat::Literal(_) => 0,
+            Pat::Node { src, bind, .. } => {
+                (*bind == Some(var)) as usize + src.iter().map(|p| p.count(var)).sum::<usize>()
+            }
+        }
+    }
+
+    /// Whether the node fits; binds variables as it goes.
+    pub fn matches<'a>(&self, u: &'a UOp, bound: &mut Bound<'a>) -> bool {
+        match self {
+            Pat::Var(i, ops) => {
+                ops.contains(u.op())
+                    && match bound.0[*i] {
+                        Some(known) => known == u,
+                        None => {
+                            bound.0[*i] = Some(u);
+                            true
+                        }
+                    }
+            }
+            Pat::Literal(l) => u.const_value().is_some_and(|v| l.is(v)),
+            Pat::Node { ops, src, bind, rest } => {
+                if !ops.contains(u.op()) || u.src().len() < src.len() || !rest && u.src().len() != src.len() {
+                    return false;
+                }
+                if let Some(i) = bind {
+                    bound.0[*i] = Some(u);
+                }
+                src.iter().zip(u.src()).all(|(p, s)| p.matches(s, bound))
+            }
+        }
+    }
+
+    /// This pattern with the operands of commutative ops in every order that can matter.
+    pub(crate) fn orders(&self) -> Vec<Pat> {
+        let free = |p: &Pat| matches!(p, Pat::Var(i, _) if self.count(*i) == 1);
+        let same_kind = |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(_, x), Pat::Var(_, y)) if x == y);
+        fn expand(p: &Pat, skip: &dyn Fn(&Pat, &Pat) -> bool) -> Vec<Pat> {
+            let Pat::Node { ops, src, bind, rest } = p else { return vec![p.clone()] };
+            let mut lists: Vec<Vec<Pat>> = vec![Vec::new()];
+            for s in src {
+                let options = expand(s, skip);
+                lists = lists
+                    .iter()
+                    .flat_map(|l| options.iter().map(move |o| l.iter().cloned().chain([o.clone()]).collect()))
+                    .collect();
+            }
+            let commutes = Op::ALL.iter().all(|&op| !ops.contains(op) || op.is_commutative());
+            let mut out = Vec::new();
+            for l in lists {
+                let swap = commutes && l.len() == 2 && !skip(&src[0], &src[1]);
+                let swapped = swap.then(|| vec![l[1].clone(), l[0].clone()]);
+                for src in std::iter::once(l).chain(swapped) {
+                    out.push(Pat::Node { ops: *ops, src, bind: *bind, rest: *rest });
+                }
+            }
+            out
+        }
+        let same_var = |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(i, _), Pat::Var(j, _)) if i == j);
+        expand(self, &|a, b| same_var(a, b) || free(a) && free(b) && same_kind(a, b))
+    }
+}
+
+impl Literal {
+    fn is(self, v: Scalar) -> bool {
+        match (self, v) {
+            (Literal::Bool(b), Scalar::Bool(v)) => b == v,
+            (Literal::Int(i), Scalar::Bool(v)) => (i == 1 && v) || (i == 0 && !v),
+            (Literal::Int(i), Scalar::Int(v)) => i as i128 == v,
+            (Literal::Int(i), Scalar::Float(v)) => i as f64 == v,
+            (Literal::Float(f), Scalar::Float(v)) => f == v,
+            _ => false,
+        }
+    }
+}
+
+/// What may stand in a pattern.
+pub trait IntoPat {
+    /// As a pattern.
+    fn into_pat(self) -> Pat;
+}
+impl IntoPat for Pat {
+    fn into_pat(self) -> Pat {
+        self
+    }
+}
+impl IntoPat for Var {
+    fn into_pat(self) -> Pat {
+        Pat::Var(self.0, self.1)
+    }
+}
+impl<N: Into<Number>> IntoPat for N {
+    fn into_pat(self) -> Pat {
+        Pat::Literal(match self.into() {
+            Number::Int(i) => Literal::Int(i),
+            Number::Float(f) => Literal::Float(f),
+            Number::Bool(b) => Literal::Bool(b),
+        })
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident;)*) => { $(
+        impl<P: IntoPat> std::ops::$trait<P> for Pat {
+            type Output = Pat;
+            fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self, other.into_pat()]) }
+        }
+        impl<P: IntoPat> std::ops::$trait<P> for Var {
+            type Output = Pat;
+            fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self.into_pat(), other.into_pat()]) }
+        }
+    )* };
+}
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Idiv;
+    Rem rem Mod;
+    BitAnd bitand And;
+    BitOr bitor Or;
+    BitXor bitxor Xor;
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        /// Operators without a symbol of their own.
+        pub trait PatOps: IntoPat + Sized {
+            $($(#[$doc])* fn $name(self, other: impl IntoPat) -> Pat {
+                Pat::op(Op::$op, [self.into_pat(), other.into_pat()])
+            })*
+            /// WHERE with this condition.
+            fn select(self, yes: impl IntoPat, no: impl IntoPat) -> Pat {
+                Pat::op(Op::Where, [self.into_pat(), yes.into_pat(), no.into_pat()])
+            }
+            /// CAST to whatever dtype.
+            fn cast_(self) -> Pat {
+                self.under(Op::Cast)
+            }
+            /// A one-source node over this.
+            fn under(self, op: Op) -> Pat {
+                Pat::op(op, [self.into_pat()])
+            }
+        }
+        impl PatOps for Pat {}
+        impl PatOps for Var {}
+    };
+}
+methods! {
+    /// a < b.
+    lt CmpLt;
+    /// a ≠ b.
+    ne_ CmpNe;
+    /// a = b.
+    eq_ CmpEq;
+    /// max(a, b).
+    max_ Max;
+    /// a << b.
+    shl_ Shl;
+    /// a >> b.
+    shr_ Shr;
+}

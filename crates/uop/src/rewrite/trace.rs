@@ -1,0 +1,71 @@
+//! Provenance: which rule fired where, on what, in which pass. Off unless a thread records; then one
+//! relaxed load a rewrite is all it costs the others.
+
+use crate::node::UOp;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One rewrite.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The set of rules at work.
+    pub pass: &'static str,
+    /// The rule.
+    pub rule: &'static str,
+    /// Where it is stated.
+    pub file: &'static str,
+    /// The line there.
+    pub line: u32,
+    /// The node before.
+    pub before: UOp,
+    /// The node after.
+    pub after: UOp,
+}
+
+static RECORDING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static EVENTS: RefCell<Option<Vec<Event>>> = const { RefCell::new(None) };
+}
+
+/// What `f` gives, and every rewrite that it made on this thread.
+pub fn record<T>(f: impl FnOnce() -> T) -> (T, Vec<Event>) {
+    let before = EVENTS.with(|e| e.replace(Some(Vec::new())));
+    RECORDING.fetch_add(1, Ordering::Relaxed);
+    let out = f();
+    RECORDING.fetch_sub(1, Ordering::Relaxed);
+    let events = EVENTS.with(|e| e.replace(before)).unwrap_or_default();
+    (out, events)
+}
+
+/// How often each rule fired, by name, most often first.
+pub fn counts(events: &[Event]) -> Vec<(&'static str, usize)> {
+    let mut out: Vec<(&'static str, usize)> = Vec::new();
+    for e in events {
+        match out.iter_mut().find(|(name, _)| *name == e.rule) {
+            Some((_, n)) => *n += 1,
+            None => out.push((e.rule, 1)),
+        }
+    }
+    out.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    out
+}
+
+pub(crate) fn fired(
+    pass: &'static str,
+    rule: &'static str,
+    file: &'static str,
+    line: u32,
+    before: &UOp,
+    after: &UOp,
+) {
+    if RECORDING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    EVENTS.with(|events| {
+        if let Some(list) = events.borrow_mut().as_mut() {
+            let (before, after) = (before.clone(), after.clone());
+            list.push(Event { pass, rule, file, line, before, after });
+        }
+    });
+}
