@@ -10,6 +10,7 @@ pub mod derive;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod eval_kernel;
 pub mod fold;
 pub mod graph;
 pub mod node;

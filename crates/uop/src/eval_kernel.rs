@@ -1,0 +1,279 @@
+//! The oracle for kernels. Flows in: a kernel (a SINK of ENDs of STOREs over RANGEs, or the same with
+//! shaped values after expansion) and the bytes of its PARAMs; flows out: the bytes it writes, and how
+//! often each PARAM was read and written. Invariant: every elementwise op is `fold::fold`, every axis
+//! type is a loop, a reduction is folded in the order of its ranges, and an index outside its buffer
+//! is an error.
+//!
+//! The expression is compiled once to a flat list of instructions over slots, each placed at the
+//! shallowest loop on which it depends. A read through the invalid index gives a poison value (NaN,
+//! or a pattern of bits), so that a result that depends on one is seen to be wrong. Floats narrower
+//! than f32 accumulate in f32. WMMA is replaced by the sum that it stands for.
+
+mod compile;
+#[cfg(test)]
+mod tests;
+
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fold::fold;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::scalar::Scalar;
+
+/// How often each PARAM was read and written, in elements, by slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Elements read.
+    pub reads: Vec<u64>,
+    /// Elements written.
+    pub writes: Vec<u64>,
+}
+
+/// Run a kernel on buffers: PARAM `k` is `bufs[k]`; `vars` gives each variable's slot its value.
+///
+/// # Errors
+/// `Index` for an access outside a buffer, `Unsupported` for what is not kernel form, `Argument` for
+/// a buffer or variable that is missing or too small.
+pub fn eval_kernel(kernel: &UOp, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> Result<Counts> {
+    EvalKernel::new(kernel)?.run(bufs, vars)
+}
+
+/// A kernel compiled for evaluation.
+pub struct EvalKernel {
+    code: Vec<Instr>,
+    slots: Vec<Scalar>,
+    vars: Vec<(u64, usize)>,
+    storages: Vec<Storage>,
+}
+
+struct Storage {
+    /// PARAM slot; None where the kernel owns the storage.
+    slot: Option<u64>,
+    dtype: DType,
+    elements: i64,
+}
+
+/// A slot's first place and its number of elements; a single element serves every lane.
+#[derive(Copy, Clone)]
+struct Val {
+    at: usize,
+    n: usize,
+}
+
+impl Val {
+    fn lane(self, i: usize) -> usize {
+        if self.n == 1 { self.at } else { self.at + i }
+    }
+}
+
+/// Where in a storage: dims and indices, outermost first; shaped indices cross.
+struct Access {
+    storage: usize,
+    dims: Vec<Val>,
+    index: Vec<Val>,
+}
+
+enum Instr {
+    Fold { op: Op, from: DType, to: DType, dst: Val, src: [Val; 3], arity: usize },
+    Bits { dst: Val, src: Val, from: DType, to: DType },
+    Gather { dst: Val, src: Val, map: Box<[u32]> },
+    Pick { dst: Val, src: Val, index: Val },
+    Load { dst: Val, from: Access },
+    Store { to: Access, value: Val, gate: Option<Val>, n: usize },
+    Set { dst: Val, value: Scalar },
+    Round { dst: Val, dtype: DType },
+    Loop { counter: usize, bound: Val, end: usize },
+    EndLoop { start: usize },
+}
+
+impl EvalKernel {
+    /// Compile a kernel.
+    ///
+    /// # Errors
+    /// `Unsupported` for an op that has no place in a kernel.
+    pub fn new(kernel: &UOp) -> Result<EvalKernel> {
+        compile::compile(kernel)
+    }
+
+    /// Run on buffers and variables, as [`eval_kernel`].
+    pub fn run(&self, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> Result<Counts> {
+        let mut slots = self.slots.clone();
+        for &(slot, at) in &self.vars {
+            let Some(v) = vars.iter().find(|v| v.0 == slot) else {
+                return Err(Error::argument("kernel", format!("variable {slot} has no value")));
+            };
+            slots[at] = Scalar::Int(v.1 as i128);
+        }
+        let n = bufs.len();
+        let mut own: Vec<Vec<u8>> = Vec::new();
+        let mut place = Vec::with_capacity(self.storages.len());
+        for s in &self.storages {
+            match s.slot {
+                Some(slot) if (slot as usize) < n => place.push(slot as usize),
+                Some(slot) => return Err(Error::argument("kernel", format!("PARAM {slot} has no buffer"))),
+                None => {
+                    own.push(vec![0xff; s.elements as usize * s.dtype.bytes()]);
+                    place.push(n + own.len() - 1);
+                }
+            }
+        }
+        let mut counts = Counts { reads: vec![0; n], writes: vec![0; n] };
+        let mut pc = 0;
+        while let Some(instr) = self.code.get(pc) {
+            pc += 1;
+            match instr {
+                Instr::Fold { op, from, to, dst, src, arity } => {
+                    for i in 0..dst.n {
+                        let v = [slots[src[0].lane(i)], slots[src[1].lane(i)], slots[src[2].lane(i)]];
+                        slots[dst.at + i] = match fold(*op, *from, *to, &v[..*arity]) {
+                            Some(r) => r,
+                            // A division that no device defines may stand in a branch not taken.
+                            None if v[..*arity].contains(&Scalar::Invalid) => Scalar::Invalid,
+                            None if matches!(op, Op::TruncDiv | Op::TruncMod) => poison(*to),
+                            None => return Err(unsupported(*op, "is not defined on its operands")),
+                        };
+                    }
+                }
+                Instr::Bits { dst, src, from, to } => {
+                    for i in 0..dst.n {
+                        slots[dst.at + i] = Scalar::from_bits(slots[src.lane(i)].to_bits(*from), *to);
+                    }
+                }
+                Instr::Gather { dst, src, map } => {
+                    for (i, &m) in map.iter().enumerate() {
+                        slots[dst.at + i] = slots[src.lane(m as usize)];
+                    }
+                }
+                Instr::Pick { dst, src, index } => {
+                    for i in 0..dst.n {
+                        let at = slots[index.lane(i)].as_int().unwrap_or(-1);
+                        if at < 0 || at >= src.n as i64 {
+                            let (index, size) = (at, src.n as i64);
+                            return Err(ErrorKind::Index { op: "INDEX".into(), index, size }.into());
+                        }
+                        slots[dst.at + i] = slots[src.at + at as usize];
+                    }
+                }
+                Instr::Load { dst, from } => {
+                    let (s, p) = (&self.storages[from.storage], place[from.storage]);
+                    let bytes = if p < n { &bufs[p] } else { &own[p - n] };
+                    for i in 0..dst.n {
+                        let at = from.offset(&slots, i, "INDEX")?;
+                        slots[dst.at + i] = at.map_or(Ok(poison(s.dtype)), |at| read(bytes, at, s.dtype))?;
+                        if p < n && at.is_some() {
+                            counts.reads[p] += 1;
+                        }
+                    }
+                }
+                Instr::Store { to, value, gate, n: lanes } => {
+                    let (s, p) = (&self.storages[to.storage], place[to.storage]);
+                    for i in 0..*lanes {
+                        if gate.is_some_and(|g| !slots[g.lane(i)].truthy()) {
+                            continue;
+                        }
+                        let Some(at) = to.offset(&slots, i, "STORE")? else { continue };
+                        let bytes = if p < n { &mut bufs[p] } else { &mut own[p - n] };
+                        write(bytes, at, slots[value.lane(i)], s.dtype)?;
+                        if p < n {
+                            counts.writes[p] += 1;
+                        }
+                    }
+                }
+                Instr::Set { dst, value } => slots[dst.at..dst.at + dst.n].fill(*value),
+                Instr::Round { dst, dtype } => {
+                    for v in &mut slots[dst.at..dst.at + dst.n] {
+                        *v = v.round_to(*dtype);
+                    }
+                }
+                Instr::Loop { counter, bound, end } => {
+                    slots[*counter] = Scalar::Int(0);
+                    if slots[bound.at].to_i128() <= 0 {
+                        pc = *end;
+                    }
+                }
+                Instr::EndLoop { start } => {
+                    let Instr::Loop { counter, bound, .. } = &self.code[*start] else { continue };
+                    let next = slots[*counter].to_i128() + 1;
+                    if next < slots[bound.at].to_i128() {
+                        slots[*counter] = Scalar::Int(next);
+                        pc = start + 1;
+                    }
+                }
+            }
+        }
+        Ok(counts)
+    }
+}
+
+impl Access {
+    /// The element for lane `i`, or None where an index is invalid.
+    fn offset(&self, slots: &[Scalar], i: usize, op: &str) -> Result<Option<usize>> {
+        let mut rest = i;
+        let mut lane = [0usize; 16];
+        for (k, v) in self.index.iter().enumerate().rev() {
+            lane[k] = rest % v.n;
+            rest /= v.n;
+        }
+        let mut at = 0i128;
+        let mut invalid = false;
+        for (k, (v, d)) in self.index.iter().zip(&self.dims).enumerate() {
+            let (x, size) = (slots[v.at + lane[k]], slots[d.at].to_i128());
+            if x == Scalar::Invalid {
+                invalid = true;
+                continue;
+            }
+            let x = x.to_i128();
+            if !invalid && !(0..size).contains(&x) && !self.any_invalid(slots, &lane) {
+                let (index, size) = (x as i64, size as i64);
+                return Err(ErrorKind::Index { op: op.into(), index, size }.into());
+            }
+            at = at * size + x;
+        }
+        Ok(if invalid { None } else { Some(at as usize) })
+    }
+
+    fn any_invalid(&self, slots: &[Scalar], lane: &[usize]) -> bool {
+        self.index.iter().zip(lane).any(|(v, l)| slots[v.at + l] == Scalar::Invalid)
+    }
+}
+
+fn read(bytes: &[u8], at: usize, dtype: DType) -> Result<Scalar> {
+    let n = dtype.bytes();
+    match bytes.get(at * n..at * n + n) {
+        Some(b) => {
+            let mut all = [0u8; 8];
+            all[..n].copy_from_slice(b);
+            Ok(Scalar::from_bits(u64::from_le_bytes(all), dtype))
+        }
+        None => Err(too_small(at, bytes.len() / n.max(1))),
+    }
+}
+
+fn write(bytes: &mut [u8], at: usize, value: Scalar, dtype: DType) -> Result<()> {
+    let n = dtype.bytes();
+    let size = bytes.len() / n.max(1);
+    match bytes.get_mut(at * n..at * n + n) {
+        Some(b) => {
+            b.copy_from_slice(&value.to_bits(dtype).to_le_bytes()[..n]);
+            Ok(())
+        }
+        None => Err(too_small(at, size)),
+    }
+}
+
+fn too_small(at: usize, size: usize) -> Error {
+    Error::argument("kernel", format!("element {at} of a buffer that holds {size}"))
+}
+
+fn unsupported(op: Op, message: impl Into<String>) -> Error {
+    ErrorKind::Unsupported { op: op.name().into(), message: message.into() }.into()
+}
+
+/// What an invalid read gives: nothing that a right kernel can depend on.
+fn poison(dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(true),
+        d if d.is_float() => Scalar::Float(f64::NAN),
+        d => Scalar::Int(0x5a5a_5a5a_5a5a_5a5a).round_to(d),
+    }
+}
