@@ -11,6 +11,7 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod eval_kernel;
+pub mod eval;
 pub mod fold;
 pub mod graph;
 pub mod node;
