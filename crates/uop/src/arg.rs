@@ -16,6 +16,20 @@ pub enum AddrSpace {
     Reg,
 }
 
+impl AddrSpace {
+    /// Every address space.
+    pub const ALL: &'static [AddrSpace] = &[AddrSpace::Global, AddrSpace::Local, AddrSpace::Reg];
+
+    /// The name in the specification and the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            AddrSpace::Global => "GLOBAL",
+            AddrSpace::Local => "LOCAL",
+            AddrSpace::Reg => "REG",
+        }
+    }
+}
+
 /// How the iterations of a RANGE run (specification, "Kernel Optimizations").
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AxisType {
@@ -52,6 +66,21 @@ impl AxisType {
         AxisType::Unroll,
         AxisType::Upcast,
     ];
+
+    /// The name in the specification and the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            AxisType::Global => "GLOBAL",
+            AxisType::Thread => "THREAD",
+            AxisType::Loop => "LOOP",
+            AxisType::Local => "LOCAL",
+            AxisType::Warp => "WARP",
+            AxisType::GroupReduce => "GROUP_REDUCE",
+            AxisType::Reduce => "REDUCE",
+            AxisType::Unroll => "UNROLL",
+            AxisType::Upcast => "UPCAST",
+        }
+    }
 
     /// The letter of the specification.
     pub fn letter(self) -> char {
@@ -91,6 +120,9 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
+    /// Every operator.
+    pub const ALL: &'static [ReduceOp] = &[ReduceOp::Add, ReduceOp::Mul, ReduceOp::Max];
+
     /// The binary op that folds.
     pub fn op(self) -> crate::op::Op {
         match self {

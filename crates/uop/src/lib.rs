@@ -20,6 +20,7 @@ pub mod rewrite;
 pub mod scalar;
 pub mod shape;
 pub mod target;
+pub mod text;
 
 pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp, TcInfo,

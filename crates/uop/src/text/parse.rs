@@ -1,0 +1,328 @@
+//! Parsing: lines to a graph.
+//!
+//! Flows in: text; flows out: its roots, or an error that names line and column. Invariant: any text
+//! gives nodes or an error, never a panic; every node is built by `UOp::try_new`, so shapes and dtypes
+//! are checked where the line stands.
+
+use super::args;
+use super::lex::{Cursor, Read};
+use super::value::Literal;
+use super::{context, implied, print};
+use crate::arg::Arg;
+use crate::build::fresh_slot;
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{Srcs, UOp};
+use crate::op::Op;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::OnceLock;
+
+/// The one graph that a text is.
+///
+/// # Errors
+/// `ErrorKind::Format` with line and column, where the text is of no node, or of several roots.
+pub fn parse(text: &str) -> Result<UOp> {
+    let mut roots = parse_many(text)?;
+    match (roots.pop(), roots.len()) {
+        (Some(root), 0) => Ok(root),
+        (None, _) => Err(error(text, text.len(), "there is no node here")),
+        (_, n) => Err(error(text, text.len(), &format!("{} roots, where one was expected", n + 1))),
+    }
+}
+
+/// The roots of a text, in its order.
+///
+/// # Errors
+/// `ErrorKind::Format` with line and column.
+pub fn parse_many(text: &str) -> Result<Vec<UOp>> {
+    let mut p = Parser {
+        c: Cursor { text, at: 0, depth: 0 },
+        names: FxHashMap::default(),
+        slots: FxHashMap::default(),
+        roots: Vec::new(),
+        last: None,
+        block: None,
+    };
+    match p.lines() {
+        Ok(()) if p.roots.is_empty() => Ok(p.last.into_iter().collect()),
+        Ok(()) => Ok(p.roots),
+        Err((at, message)) => Err(error(text, at, &message)),
+    }
+}
+
+fn error(text: &str, at: usize, message: &str) -> Error {
+    let boundary = (0..=at.min(text.len())).rev().find(|&i| text.is_char_boundary(i));
+    let before = &text[..boundary.unwrap_or(0)];
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    let what = format!("line {line}, column {column}");
+    Error::new(ErrorKind::Format { what, message: message.to_string() })
+}
+
+/// An open `LINEAR {`.
+struct Block<'a> {
+    name: Option<&'a str>,
+    arg: Arg,
+    start: usize,
+    members: Vec<UOp>,
+    seen: FxHashSet<UOp>,
+}
+
+struct Parser<'a> {
+    c: Cursor<'a>,
+    names: FxHashMap<&'a str, UOp>,
+    slots: FxHashMap<u64, u64>,
+    roots: Vec<UOp>,
+    last: Option<UOp>,
+    block: Option<Block<'a>>,
+}
+
+/// An operand; a literal's dtype is known once the others are.
+enum Operand<'a> {
+    Node(UOp),
+    Literal(Literal<'a>),
+}
+
+fn op_named(word: &str) -> Option<Op> {
+    static NAMES: OnceLock<FxHashMap<&str, Op>> = OnceLock::new();
+    NAMES.get_or_init(|| Op::ALL.iter().map(|op| (op.name(), *op)).collect()).get(word).copied()
+}
+
+impl<'a> Parser<'a> {
+    fn lines(&mut self) -> Read<()> {
+        loop {
+            self.c.space();
+            match self.c.peek() {
+                0 => break,
+                b'\n' => self.c.at += 1,
+                b'}' => {
+                    self.c.at += 1;
+                    self.close()?;
+                    self.c.end_of_line()?;
+                }
+                _ => {
+                    self.line()?;
+                    self.c.end_of_line()?;
+                }
+            }
+        }
+        match &self.block {
+            Some(b) => Err((b.start, "this block is not closed with }".into())),
+            None => Ok(()),
+        }
+    }
+
+    fn line(&mut self) -> Read<()> {
+        let start = self.c.at;
+        let mut name = None;
+        if let Some(word) = self.c.word() {
+            self.c.space();
+            if self.c.peek() == b'=' {
+                self.c.at += 1;
+                self.c.space();
+                if self.names.contains_key(word) {
+                    return Err((start, format!("{word} is named twice")));
+                }
+                name = Some(word);
+            } else {
+                self.c.at = start;
+            }
+        }
+        let op_at = self.c.at;
+        match self.c.word().and_then(op_named) {
+            Some(op) => self.node(op, op_at, name),
+            None if name.is_some() => Err((op_at, "an op was expected".into())),
+            None => {
+                self.c.at = op_at;
+                self.listed()
+            }
+        }
+    }
+
+    /// A line of operands: roots, or instructions of the block.
+    fn listed(&mut self) -> Read<()> {
+        while let Some((at, operand)) = self.operand()? {
+            let u = self.resolve(operand, at, None)?;
+            match &mut self.block {
+                Some(b) => {
+                    b.seen.insert(u.clone());
+                    b.members.push(u);
+                }
+                None => self.roots.push(u),
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, op: Op, start: usize, name: Option<&'a str>) -> Read<()> {
+        let brackets = if self.c.peek() == b'[' { Some(self.c.brackets()?) } else { None };
+        let mut operands: Vec<(usize, Operand)> = Vec::new();
+        while let Some(operand) = self.operand()? {
+            operands.push(operand);
+        }
+        let dtypes: Vec<Option<DType>> = operands
+            .iter()
+            .map(|(_, o)| match o {
+                Operand::Node(u) => Some(u.dtype()),
+                Operand::Literal(_) => None,
+            })
+            .collect();
+        let arg = match brackets {
+            None => Arg::None,
+            Some((at, kind, values)) => {
+                let first = dtypes.first().copied().flatten();
+                let slots = &mut self.slots;
+                let mut slot = |number| *slots.entry(number).or_insert_with(fresh_slot);
+                args::read(op, kind, &values, first, &mut slot).map_err(|m| (at, m))?
+            }
+        };
+        if op == Op::Linear && self.c.peek() == b'{' {
+            if self.block.is_some() || !operands.is_empty() {
+                return Err((self.c.at, "a block may stand neither in a block nor after sources".into()));
+            }
+            self.c.at += 1;
+            let (members, seen) = (Vec::new(), FxHashSet::default());
+            self.block = Some(Block { name, arg, start, members, seen });
+            return Ok(());
+        }
+        let mut src = Srcs::with_capacity(operands.len());
+        for (i, (at, operand)) in operands.into_iter().enumerate() {
+            let wanted = context(op, &arg, i, dtypes.len(), |j| dtypes[j]);
+            src.push(self.resolve(operand, at, wanted)?);
+        }
+        let u = UOp::try_new(op, src, arg).map_err(|e| (start, plain(&e)))?;
+        let tag = self.suffixes(&u)?;
+        self.done(name, if tag == 0 { u } else { u.with_tag(tag) });
+        Ok(())
+    }
+
+    fn close(&mut self) -> Read<()> {
+        let Some(b) = self.block.take() else {
+            return Err((self.c.at - 1, "there is no block to close".into()));
+        };
+        let src: Srcs = b.members.into();
+        let u = UOp::try_new(Op::Linear, src, b.arg).map_err(|e| (b.start, plain(&e)))?;
+        self.c.space();
+        let tag = self.suffixes(&u)?;
+        self.done(b.name, if tag == 0 { u } else { u.with_tag(tag) });
+        Ok(())
+    }
+
+    fn done(&mut self, name: Option<&'a str>, u: UOp) {
+        if let Some(name) = name {
+            self.names.insert(name, u.clone());
+        }
+        if let Some(b) = &mut self.block {
+            for s in implied(&u, &b.seen) {
+                b.seen.insert(s.clone());
+                b.members.push(s);
+            }
+            b.members.push(u);
+            return;
+        }
+        match name {
+            None => self.roots.push(u),
+            Some(_) => self.last = Some(u),
+        }
+    }
+
+    /// `: type`, which must be the node's, and `#tag`.
+    fn suffixes(&mut self, u: &UOp) -> Read<u32> {
+        if self.c.peek() == b':' {
+            self.c.at += 1;
+            self.c.space();
+            let start = self.c.at;
+            self.c.word();
+            if self.c.peek() == b'(' {
+                while !matches!(self.c.peek(), b')' | 0 | b'\n') {
+                    self.c.at += 1;
+                }
+                self.c.at += (self.c.peek() == b')') as usize;
+            }
+            let given: String = self.c.text[start..self.c.at].split_whitespace().collect();
+            let mut is = String::new();
+            print::type_text(&mut is, u);
+            if given != is.replace(' ', "") {
+                return Err((start, format!("the type is {is}")));
+            }
+            self.c.space();
+        }
+        if self.c.peek() != b'#' {
+            return Ok(0);
+        }
+        self.c.at += 1;
+        let start = self.c.at;
+        let digits = self.c.digits();
+        digits.parse().map_err(|_| (start, "a tag is a number".into()))
+    }
+
+    fn resolve(&self, operand: Operand, at: usize, context: Option<DType>) -> Read<UOp> {
+        match operand {
+            Operand::Node(u) => Ok(u),
+            Operand::Literal(l) => {
+                let (v, d) = l.value(context).map_err(|m| (at, m))?;
+                UOp::try_new(Op::Const, Srcs::new(), Arg::Const(v, d)).map_err(|e| (at, plain(&e)))
+            }
+        }
+    }
+
+    fn operand(&mut self) -> Read<Option<(usize, Operand<'a>)>> {
+        self.c.space();
+        if self.c.peek() == b',' {
+            self.c.at += 1;
+            self.c.space();
+        }
+        let at = self.c.at;
+        if self.c.peek() == b'(' {
+            return self.vector().map(|u| Some((at, Operand::Node(u))));
+        }
+        self.atom().map(|o| o.map(|o| (at, o)))
+    }
+
+    /// A name or a literal.
+    fn atom(&mut self) -> Read<Option<Operand<'a>>> {
+        let at = self.c.at;
+        if let Some(l) = self.c.literal()? {
+            return Ok(Some(Operand::Literal(l)));
+        }
+        let Some(word) = self.c.word() else { return Ok(None) };
+        match self.names.get(word) {
+            Some(u) => Ok(Some(Operand::Node(u.clone()))),
+            None if op_named(word).is_some() => Err((at, format!("{word} needs a line of its own"))),
+            None => Err((at, format!("nothing above is named {word}"))),
+        }
+    }
+
+    /// `(a, b)`: a STACK.
+    fn vector(&mut self) -> Read<UOp> {
+        let start = self.c.at;
+        self.c.at += 1;
+        self.c.depth += 1;
+        let mut parts = Vec::new();
+        loop {
+            self.c.space();
+            let at = self.c.at;
+            match self.c.peek() {
+                b')' => break,
+                b',' => self.c.at += 1,
+                _ => match self.atom()? {
+                    Some(o) => parts.push((at, o)),
+                    None => return Err((at, "a name, a constant or ) was expected".into())),
+                },
+            }
+        }
+        self.c.at += 1;
+        self.c.depth -= 1;
+        let wanted = parts.iter().find_map(|(_, o)| match o {
+            Operand::Node(u) => Some(u.dtype()),
+            Operand::Literal(_) => None,
+        });
+        let parts: Read<Srcs> = parts.into_iter().map(|(at, o)| self.resolve(o, at, wanted)).collect();
+        UOp::try_new(Op::Stack, parts?, Arg::None).map_err(|e| (start, plain(&e)))
+    }
+}
+
+/// The message without the line of this source, which says nothing about the text.
+fn plain(e: &Error) -> String {
+    Error::new(e.kind().clone()).to_string()
+}

@@ -1,0 +1,337 @@
+//! Printing: a graph to lines.
+//!
+//! Flows in: roots; flows out: the text form. Invariant: names and order depend on the graph's structure
+//! alone, never on addresses.
+
+use super::{args, context, implied, inline, value};
+use crate::arg::{AddrSpace, Arg};
+use crate::dtype::DType;
+use crate::graph::toposort_many;
+use crate::node::UOp;
+use crate::op::Op;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fmt::Write;
+
+/// The graph in the text form.
+pub fn print(root: &UOp) -> String {
+    print_many(std::slice::from_ref(root))
+}
+
+/// The graph below several roots: each an unnamed line, or all listed in the last one.
+pub fn print_many(roots: &[UOp]) -> String {
+    let mut p = Printer::default();
+    p.graph(roots);
+    p.out
+}
+
+/// The names that nodes of a graph have in its text.
+#[derive(Default)]
+pub struct Names {
+    names: FxHashMap<UOp, String>,
+    taken: FxHashMap<String, u32>,
+    buffers: FxHashMap<u64, u64>,
+    values: u32,
+}
+
+impl Names {
+    /// The names of all nodes below `root`.
+    pub fn of(root: &UOp) -> Names {
+        let mut names = Names::default();
+        for u in root.toposort().iter().filter(|u| !inline(u)) {
+            names.give(u);
+        }
+        names
+    }
+
+    /// The node's own line: name, op, arg, sources, type, tag.
+    pub fn line(&self, u: &UOp) -> String {
+        let mut out = String::new();
+        if !inline(u) {
+            out.push_str(self.get(u));
+            out.push_str(" = ");
+        }
+        self.node(&mut out, u);
+        out
+    }
+
+    fn get(&self, u: &UOp) -> &str {
+        self.names.get(u).map_or("%?", String::as_str)
+    }
+
+    fn give(&mut self, u: &UOp) -> &str {
+        let name = match (u.op(), u.arg()) {
+            (Op::Param, Arg::Buffer(b)) if b.addrspace.is_none() => format!("v{}", b.slot),
+            (Op::Param, Arg::Buffer(b)) => format!("p{}", b.slot),
+            (Op::Buffer, Arg::Buffer(b)) => format!("b{}", self.number(u, b.slot)),
+            (Op::Range, Arg::Range(id, _)) => format!("r{id}"),
+            _ => {
+                self.values += 1;
+                format!("%{}", self.values - 1)
+            }
+        };
+        let again = self.taken.entry(name.clone()).and_modify(|n| *n += 1).or_insert(0);
+        let name = if *again == 0 { name } else { format!("{name}_{again}") };
+        self.names.entry(u.clone()).or_insert(name)
+    }
+
+    /// Slots of GLOBAL buffers are the process's own: the text counts them.
+    fn number(&mut self, u: &UOp, slot: u64) -> u64 {
+        if u.op() != Op::Buffer || u.buffer_arg().is_none_or(|b| b.addrspace != Some(AddrSpace::Global)) {
+            return slot;
+        }
+        let next = self.buffers.len() as u64;
+        *self.buffers.entry(slot).or_insert(next)
+    }
+
+    fn node(&self, out: &mut String, u: &UOp) {
+        out.push_str(u.op().name());
+        let slot = u.buffer_arg().map_or(0, |b| b.slot);
+        let global =
+            u.op() == Op::Buffer && u.buffer_arg().is_some_and(|b| b.addrspace == Some(AddrSpace::Global));
+        let number = if global { self.buffers.get(&slot).copied().unwrap_or(slot) } else { slot };
+        let first = u.src().first().map_or(u.dtype(), UOp::dtype);
+        args::write(out, u.op(), u.arg(), first, number);
+        for i in 0..u.src().len() {
+            out.push(' ');
+            self.operand(out, u, i);
+        }
+        if shows_type(u) {
+            out.push_str(" : ");
+            type_text(out, u);
+        }
+        if u.tag() != 0 {
+            let _ = write!(out, " #{}", u.tag());
+        }
+    }
+
+    fn operand(&self, out: &mut String, user: &UOp, i: usize) {
+        match (user.src()[i].op(), user.src()[i].arg()) {
+            (Op::Const, Arg::Const(v, d)) if inline(&user.src()[i]) => {
+                let of = |j: usize| Some(&user.src()[j]).filter(|s| !literal(s)).map(UOp::dtype);
+                let wanted = context(user.op(), user.arg(), i, user.src().len(), of);
+                out.push_str(&value::literal(*v, *d, wanted));
+            }
+            _ => self.alone(out, &user.src()[i]),
+        }
+    }
+
+    /// A node as an operand that nothing else says the dtype of.
+    fn alone(&self, out: &mut String, u: &UOp) {
+        match u.arg() {
+            _ if !inline(u) => out.push_str(self.get(u)),
+            Arg::Const(v, d) => out.push_str(&value::literal(*v, *d, None)),
+            _ => self.vector(out, u),
+        }
+    }
+
+    /// A STACK of constants and named nodes, in parentheses.
+    fn vector(&self, out: &mut String, u: &UOp) {
+        out.push('(');
+        for i in 0..u.src().len() {
+            if i > 0 {
+                out.push_str(", ");
+            }
+            self.operand(out, u, i);
+        }
+        out.push_str(if u.src().len() == 1 { ",)" } else { ")" });
+    }
+}
+
+fn literal(u: &UOp) -> bool {
+    u.op() == Op::Const && inline(u)
+}
+
+/// Types stand on values with a shape and where a scalar's dtype is not that of its sources.
+fn shows_type(u: &UOp) -> bool {
+    match u.op() {
+        Op::Param | Op::Buffer | Op::Const | Op::Range | Op::Special | Op::Binary => false,
+        _ if u.op().is_void() || u.op() == Op::Function => false,
+        Op::Index | Op::Load | Op::GetTuple | Op::Wmma | Op::Custom | Op::Ins | Op::GetAddr => true,
+        _ => !u.shape().is_empty(),
+    }
+}
+
+/// `f32(4, 8)`; a symbolic dimension is `?` and its greatest value.
+pub(super) fn type_text(out: &mut String, u: &UOp) {
+    let shape = u.shape();
+    out.push_str(u.dtype().name());
+    if !shape.is_empty() {
+        let _ = write!(out, "{shape:?}");
+    }
+}
+
+#[derive(Default)]
+struct Printer {
+    names: Names,
+    /// Roots whose own line says so, by having no name.
+    bare: FxHashSet<UOp>,
+    /// How often each node is a source.
+    uses: FxHashMap<UOp, u32>,
+    out: String,
+}
+
+/// What is still to be printed, innermost last.
+enum Work {
+    Nodes(std::vec::IntoIter<UOp>),
+    Block(UOp),
+}
+
+impl Printer {
+    fn graph(&mut self, roots: &[UOp]) {
+        let all = toposort_many(roots, |_| true);
+        for s in all.iter().flat_map(|u| u.src()) {
+            *self.uses.entry(s.clone()).or_insert(0) += 1;
+        }
+        let mut once: FxHashSet<&UOp> = FxHashSet::default();
+        if roots.iter().all(|r| !inline(r) && !self.uses.contains_key(r) && once.insert(r)) {
+            self.bare = roots.iter().cloned().collect();
+        }
+        let mut opened: FxHashSet<UOp> = FxHashSet::default();
+        let mut work = vec![Work::Nodes(self.unprinted(roots).into_iter())];
+        while let Some(top) = work.pop() {
+            let mut nodes = match top {
+                Work::Block(u) => {
+                    self.block(&u);
+                    continue;
+                }
+                Work::Nodes(nodes) => nodes,
+            };
+            let Some(u) = nodes.next() else { continue };
+            work.push(Work::Nodes(nodes));
+            if inline(&u) || self.names.names.contains_key(&u) {
+                continue;
+            }
+            if u.op() != Op::Linear {
+                self.line("", &u, !self.bare.contains(&u));
+            } else if opened.insert(u.clone()) {
+                let hoisted = self.hoisted(&u);
+                work.push(Work::Block(u));
+                work.push(Work::Nodes(hoisted.into_iter()));
+            }
+        }
+        if self.bare.is_empty() {
+            self.operands("", roots);
+        }
+    }
+
+    /// What is below these nodes and has no line yet; a LINEAR stands for all that is below it.
+    fn unprinted(&self, list: &[UOp]) -> Vec<UOp> {
+        toposort_many(list, |u| u.op() != Op::Linear && !self.names.names.contains_key(u))
+    }
+
+    /// One line. A name is given in any case, and shown where `named`.
+    fn line(&mut self, indent: &str, u: &UOp, named: bool) {
+        self.out.push_str(indent);
+        let name = self.names.give(u);
+        if named {
+            self.out.push_str(name);
+            self.out.push_str(" = ");
+        }
+        self.names.node(&mut self.out, u);
+        self.out.push('\n');
+    }
+
+    /// A line of operands.
+    fn operands(&mut self, indent: &str, list: &[UOp]) {
+        if list.is_empty() {
+            return;
+        }
+        self.out.push_str(indent);
+        for (i, u) in list.iter().enumerate() {
+            self.out.push_str(if i == 0 { "" } else { " " });
+            self.names.alone(&mut self.out, u);
+        }
+        self.out.push('\n');
+    }
+
+    /// Members of a LINEAR that get a line in its block.
+    fn is_line(&self, u: &UOp) -> bool {
+        !inline(u) && u.op() != Op::Linear && !self.names.names.contains_key(u)
+    }
+
+    /// What must be printed before the block of `linear`: what is no instruction of it, or everything
+    /// where the lines cannot stand in the list's order.
+    fn hoisted(&self, linear: &UOp) -> Vec<UOp> {
+        let before = self.unprinted(linear.src());
+        let mut members: FxHashSet<&UOp> = FxHashSet::default();
+        let lines: Vec<&UOp> = linear.src().iter().filter(|u| self.is_line(u) && members.insert(u)).collect();
+        let mut next = lines.iter();
+        let mut above: FxHashSet<&UOp> = FxHashSet::default();
+        let mut apart = Vec::new();
+        for u in &before {
+            if members.contains(u) {
+                if next.next() != Some(&u) {
+                    return before;
+                }
+                above.insert(u);
+            } else if u.src().iter().any(|s| above.contains(s)) {
+                above.insert(u);
+                if !inline(u) {
+                    return before;
+                }
+            } else {
+                apart.push(u.clone());
+            }
+        }
+        apart
+    }
+
+    fn block(&mut self, linear: &UOp) {
+        let runs = self.runs(linear).unwrap_or_else(|| {
+            let mut lined: FxHashSet<&UOp> = FxHashSet::default();
+            for u in linear.src() {
+                if self.is_line(u) && lined.insert(u) {
+                    self.line("", u, true);
+                }
+            }
+            vec![linear.src().to_vec()]
+        });
+        if !self.bare.contains(linear) {
+            self.out.push_str(self.names.give(linear));
+            self.out.push_str(" = ");
+        }
+        self.out.push_str("LINEAR");
+        args::write(&mut self.out, Op::Linear, linear.arg(), linear.dtype(), 0);
+        self.out.push_str(" {\n");
+        let mut runs = runs.into_iter();
+        for u in linear.src() {
+            if self.is_line(u) {
+                self.operands("  ", &runs.next().unwrap_or_default());
+                self.line("  ", u, self.uses.get(u) != Some(&1) || u.dtype() != DType::Void);
+            }
+        }
+        self.operands("  ", &runs.next().unwrap_or_default());
+        self.out.push('}');
+        if linear.tag() != 0 {
+            let _ = write!(self.out, " #{}", linear.tag());
+        }
+        self.out.push('\n');
+    }
+
+    /// The runs of operands that stand before each line of the block, and after the last; None where the
+    /// reader's rule (a line lists its own constants) would not give back the list.
+    fn runs(&self, linear: &UOp) -> Option<Vec<Vec<UOp>>> {
+        let mut seen: FxHashSet<UOp> = FxHashSet::default();
+        let mut lined: FxHashSet<&UOp> = FxHashSet::default();
+        let (mut runs, mut run) = (Vec::new(), Vec::new());
+        for u in linear.src() {
+            if !self.is_line(u) || !lined.insert(u) {
+                run.push(u.clone());
+                continue;
+            }
+            let own = implied(u, &seen);
+            if own == run {
+                run.clear();
+                seen.extend(own);
+            } else {
+                seen.extend(run.iter().cloned());
+                if own.iter().any(|s| !seen.contains(s)) {
+                    return None;
+                }
+            }
+            runs.push(std::mem::take(&mut run));
+        }
+        runs.push(run);
+        Some(runs)
+    }
+}
