@@ -1,1 +1,73 @@
-//! Room `schedule`.
+//! Tensor graph → LINEAR of CALLs. Flows in: the roots that somebody wants realized; flows out: a
+//! stateless program, its kernels in an order that respects every hazard, with storage planned.
+//! Invariant: nothing here knows a concrete buffer; a schedule is a function of structure alone.
+//!
+//! | pass | in → out | file |
+//! | --- | --- | --- |
+//! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
+//! | prepare | tensor rules; long reductions and wide stacks split | `prepare` |
+//! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
+//! | kernels | values over ranges → kernels in canonical form | `kernel` |
+//! | fuse | stores over the same ranges share a kernel | `fuse` |
+//! | order | assigns in place where hazards allow, an order for all | `order` |
+//! | memory plan | storage reused by lifetime | `memory` |
+
+mod callify;
+mod fuse;
+mod kernel;
+mod memory;
+mod order;
+mod prepare;
+mod rangeify;
+
+pub use callify::{Function, callify};
+pub use memory::Place;
+
+use monoglot_uop::{Device, Result, Target, UOp};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A program ready to be lowered and run.
+#[derive(Debug)]
+pub struct Schedule {
+    /// LINEAR of CALLs: `CALL(kernel, args…)` runs a kernel, `CALL(COPY(source), destination, source)`
+    /// moves bytes. Arguments are the function's PARAMs and BUFFERs numbered by `places`.
+    pub linear: UOp,
+    /// For each root, where its value is: a view of a PARAM or of a BUFFER of `places`.
+    pub outputs: Vec<UOp>,
+    /// What each BUFFER slot of this program is.
+    pub places: Vec<Place>,
+    /// For each PARAM, whether a kernel writes its storage in place.
+    pub written: Vec<bool>,
+}
+
+/// Seconds spent in the stages of scheduling.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Timings {
+    /// Preparation and rangeify, kernels and their order.
+    pub rangeify: Duration,
+    /// The memory plan.
+    pub memory_plan: Duration,
+}
+
+/// The schedule of a function.
+///
+/// # Errors
+/// `Unsupported` for ops that nothing runs yet, and errors of the compiler's own checks.
+pub fn schedule(
+    function: &Function,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+    timings: &mut Timings,
+) -> Result<Schedule> {
+    let start = Instant::now();
+    let roots = prepare::prepare(&function.roots, target)?;
+    let stored = rangeify::rangeify(&roots, target)?;
+    let kernels = kernel::kernels(stored)?;
+    let fused = fuse::fuse(kernels, target)?;
+    let ordered = order::order(fused, &function.donated)?;
+    timings.rangeify += start.elapsed();
+    let start = Instant::now();
+    let schedule = memory::plan(ordered, function.params.len());
+    timings.memory_plan += start.elapsed();
+    schedule
+}

@@ -53,7 +53,19 @@ struct Node {
 /// What identity ignores.
 struct Side {
     origin: &'static Location<'static>,
-    storage: OnceLock<Arc<dyn Any + Send + Sync>>,
+    storage: Mutex<Option<Storage>>,
+    realized: Mutex<Option<Realized>>,
+}
+
+/// What the device room keeps with a BUFFER.
+pub type Storage = Arc<dyn Any + Send + Sync>;
+
+/// The BUFFER that holds an expression's value, while somebody else holds that BUFFER.
+#[derive(Clone)]
+enum Realized {
+    Weak(WeakUOp),
+    /// Kept: what the expression reads is no longer there to compute it again.
+    Kept(UOp),
 }
 
 const SHARDS: usize = 64;
@@ -136,7 +148,7 @@ impl UOp {
         let shape = derive::shape::shape(op, &src, &arg).map_err(|e| e.at(origin))?;
         let device = derive::device::device(op, &src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
-        let side = Side { origin, storage: OnceLock::new() };
+        let side = Side { origin, storage: Mutex::new(None), realized: Mutex::new(None) };
         let node = Arc::new(Node {
             op,
             dtype,
@@ -213,12 +225,29 @@ impl UOp {
     }
 
     /// What the device room keeps with a BUFFER: its storage.
-    pub fn storage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.0.side.storage.get().cloned()
+    pub fn storage(&self) -> Option<Storage> {
+        unpoisoned(&self.0.side.storage).clone()
     }
-    /// Give a BUFFER its storage; false where it has one already.
-    pub fn set_storage(&self, storage: Arc<dyn Any + Send + Sync>) -> bool {
-        self.0.side.storage.set(storage).is_ok()
+    /// Give a BUFFER its storage.
+    pub fn set_storage(&self, storage: Storage) {
+        *unpoisoned(&self.0.side.storage) = Some(storage);
+    }
+    /// Take a BUFFER's storage away, for its next version.
+    pub fn take_storage(&self) -> Option<Storage> {
+        unpoisoned(&self.0.side.storage).take()
+    }
+    /// The BUFFER (or view of one) that holds this expression's value, if it is still alive.
+    pub fn realized(&self) -> Option<UOp> {
+        match &*unpoisoned(&self.0.side.realized) {
+            Some(Realized::Weak(w)) => w.upgrade(),
+            Some(Realized::Kept(u)) => Some(u.clone()),
+            None => None,
+        }
+    }
+    /// Remember where this expression's value is; `keep` it alive with the expression, or not.
+    pub fn set_realized(&self, buffer: &UOp, keep: bool) {
+        let realized = if keep { Realized::Kept(buffer.clone()) } else { Realized::Weak(buffer.downgrade()) };
+        *unpoisoned(&self.0.side.realized) = Some(realized);
     }
 
     pub(crate) fn bounds_cell(&self) -> &OnceLock<Option<Box<(Scalar, Scalar)>>> {
@@ -227,6 +256,11 @@ impl UOp {
     pub(crate) fn ranges_cell(&self) -> &OnceLock<Arc<[UOp]>> {
         &self.0.ranges
     }
+}
+
+fn unpoisoned<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // The cells hold plain values: whatever panicked, they are whole.
+    m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl WeakUOp {
@@ -339,13 +373,15 @@ impl Drop for Node {
             LIVE.fetch_sub(1, Ordering::Relaxed);
         }
         drop(table);
-        let src = std::mem::take(&mut self.src);
+        let mut src = std::mem::take(&mut self.src);
+        if let Some(Realized::Kept(u)) = unpoisoned(&self.side.realized).take() {
+            src.push(u);
+        }
         if src.is_empty() {
             return;
         }
-        // Children wait in a list that the outermost drop empties, so depth stays constant. While a
-        // thread ends its locals may be gone: then the children are dropped here, one level deep at
-        // a time only if the whole graph dies in that moment.
+        // Children wait in a list that the outermost drop empties, so depth stays constant. Where a
+        // thread's locals are gone already, as it ends, there is no list and they are dropped here.
         let queued = PENDING.try_with(|p| p.borrow_mut().extend(src)).is_ok();
         if !queued || DRAINING.with(|d| d.replace(true)) {
             return;

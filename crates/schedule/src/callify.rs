@@ -1,0 +1,96 @@
+//! Tensor graph → one stateless function. Flows in: roots over BUFFERs; flows out: the same roots over
+//! PARAMs, and the buffers in PARAM order. Equal structures give the same roots, node for node, which
+//! is what finds an earlier schedule.
+
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Roots as a function of PARAMs.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// What is wanted, over PARAMs numbered by first use.
+    pub roots: Vec<UOp>,
+    /// The BUFFER that each PARAM stands for.
+    pub params: Vec<UOp>,
+    /// For each PARAM, whether a root is its next version and its storage may be taken over.
+    pub donated: Vec<bool>,
+}
+
+impl Function {
+    /// The key of this structure: a SINK over the roots, tagged with what is donated.
+    pub fn key(&self) -> UOp {
+        let flags = self.donated.iter().map(|&d| UOp::bool(d));
+        UOp::sink(&self.roots.iter().cloned().chain(flags).collect::<Vec<_>>())
+    }
+}
+
+/// The function that computes these roots; `donate` says of a BUFFER whose next version is among the
+/// roots whether nobody else holds it.
+pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function> {
+    let roots: Vec<UOp> = roots.iter().map(inline_functions).collect::<Result<_>>()?;
+    let (mut map, mut params) = (FxHashMap::default(), Vec::new());
+    for u in toposort_many(&roots, |_| true) {
+        let Arg::Buffer(b) = u.arg() else { continue };
+        if u.op() != Op::Buffer || b.addrspace != Some(AddrSpace::Global) {
+            continue;
+        }
+        let arg = BufferArg { slot: params.len() as u64, version: 0, ..*b };
+        map.insert(
+            u.clone(),
+            UOp::new(Op::Param, u.src().iter().cloned().collect::<Vec<_>>(), Arg::Buffer(arg)),
+        );
+        params.push(u);
+    }
+    let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();
+    let donated = params.iter().map(|p| assigned.contains(p) && donate(p)).collect();
+    // One walk over all roots, so that what they share is rebuilt once.
+    let all = UOp::sink(&roots).substitute(&map);
+    Ok(Function { roots: all.src().to_vec(), params, donated })
+}
+
+/// The BUFFER whose next version a root is.
+fn assigned_buffer(root: &UOp) -> Option<UOp> {
+    let mut u = root;
+    let mut assigned = false;
+    loop {
+        match u.op() {
+            Op::After => assigned = true,
+            Op::Reshape => {}
+            Op::Buffer if assigned => return Some(u.clone()),
+            _ => return None,
+        }
+        u = &u.src()[0];
+    }
+}
+
+/// FUNCTION's body with its PARAMs replaced by the arguments, innermost first.
+fn inline_functions(root: &UOp) -> Result<UOp> {
+    let mut root = root.clone();
+    while root.ops_below().contains(Op::Function) {
+        let mut map = FxHashMap::default();
+        for u in root.toposort() {
+            let (Op::GetTuple, Arg::Element(i)) = (u.op(), u.arg()) else { continue };
+            let f = &u.src()[0];
+            if f.op() != Op::Function || f.src().iter().any(|s| s.ops_below().contains(Op::Function)) {
+                continue;
+            }
+            let body = &f.src()[0];
+            let args: FxHashMap<UOp, UOp> = body
+                .toposort()
+                .into_iter()
+                .filter(|p| p.op() == Op::Param)
+                .filter_map(|p| {
+                    let slot = p.buffer_arg()?.slot as usize;
+                    Some((p, f.src().get(slot + 1)?.clone()))
+                })
+                .collect();
+            map.insert(u.clone(), body.src()[*i].substitute(&args));
+        }
+        if map.is_empty() {
+            break;
+        }
+        root = root.substitute(&map);
+    }
+    Ok(root)
+}

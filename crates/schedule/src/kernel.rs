@@ -1,0 +1,192 @@
+//! Values over ranges → kernels in canonical form. Flows in: a value, the index that it writes, its
+//! ranges; flows out: `SINK(END(STORE(INDEX(PARAM 0, index), value), ranges…))` in simplest form.
+//!
+//! Invariant: canonical numbers only. PARAMs count from 0 (what is written first), RANGEs from 0 (the
+//! output's axes first), so two kernels of one structure are one node. Reductions over equal extents
+//! that do not depend on each other share their ranges, and so their loop.
+
+mod ranges;
+
+use crate::rangeify::{Output, Program, Stored, flat};
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::{Arg, Device, KernelInfo, Op, Result, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// One unit of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// What it does.
+    pub(crate) work: Work,
+    /// The program's buffer for each of its PARAMs; the first `outs` are written.
+    pub(crate) args: Vec<usize>,
+    /// How many of them are written.
+    pub(crate) outs: usize,
+    /// The device that runs it.
+    pub(crate) device: Device,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// A kernel.
+    Compute(UOp),
+    /// Bytes of args[1], from this element on, to args[0].
+    Copy(i64),
+}
+
+/// Every kernel of a program, sources before users, and where its results are.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub(crate) kernels: Vec<Kernel>,
+    /// For each buffer from `inputs` on, the node that it stores.
+    pub(crate) nodes: Vec<UOp>,
+    pub(crate) inputs: usize,
+    pub(crate) outputs: Vec<Output>,
+}
+
+pub(crate) fn kernels(program: Program) -> Result<Kernels> {
+    let mut known = FxHashMap::default();
+    let mut kernels = Vec::with_capacity(program.stored.len());
+    let mut nodes = Vec::with_capacity(program.stored.len());
+    for (i, stored) in program.stored.iter().enumerate() {
+        kernels.push(kernel(stored, program.inputs + i, &mut known)?);
+        nodes.push(stored.node.clone());
+    }
+    Ok(Kernels { kernels, nodes, inputs: program.inputs, outputs: program.outputs })
+}
+
+fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Kernel> {
+    if stored.node.op() == Op::Copy {
+        return copy(stored, slot);
+    }
+    let out = flat(slot, &stored.node, Some(stored.device));
+    let store = out.at(std::slice::from_ref(&stored.index)).store(&stored.value);
+    let sink = UOp::sink(&[store.end(&stored.ranges)]).with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
+    let (sink, args) = local_params(&sink, &[slot]);
+    let sink = number_ranges(&sink);
+    let simple = match known.get(&sink) {
+        Some(k) => k.clone(),
+        None => {
+            let k = simplify(&sink)?;
+            known.insert(sink, k.clone());
+            k
+        }
+    };
+    // Simplification may have dropped reads: number again what is left.
+    let used = |local: u64| args[local as usize];
+    let (sink, args) = renumber_params(&simple, 1, used);
+    Ok(Kernel { work: Work::Compute(sink), args, outs: 1, device: stored.device })
+}
+
+/// The rules, then ranges in the shape that loops like, until both agree.
+fn simplify(sink: &UOp) -> Result<UOp> {
+    let mut sink = monoglot_uop::rules::kernel().rewrite(sink, &mut ())?;
+    for _ in 0..8 {
+        let Some(next) = ranges::reshape(&sink)? else { break };
+        sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next), &mut ())?;
+    }
+    Ok(number_ranges(&sink))
+}
+
+fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
+    let from = stored.value.src()[0].buffer_arg().map_or(0, |b| b.slot as usize);
+    // A contiguous part: the first element says which.
+    let zeros = stored.ranges.iter().map(|r| (r.clone(), UOp::index_const(0))).collect();
+    let index = stored.value.src()[1].substitute(&zeros);
+    let start = monoglot_uop::rules::symbolic().rewrite(&index, &mut ())?.as_int().unwrap_or(0);
+    Ok(Kernel { work: Work::Copy(start), args: vec![slot, from], outs: 1, device: stored.device })
+}
+
+/// PARAMs as numbers of the kernel's own: `outs` first, the others in order of first use.
+fn local_params(sink: &UOp, outs: &[usize]) -> (UOp, Vec<usize>) {
+    let mut args: Vec<usize> = outs.to_vec();
+    let mut map = FxHashMap::default();
+    for u in sink.toposort() {
+        let (Op::Param, Some(b)) = (u.op(), u.buffer_arg()) else { continue };
+        let slot = b.slot as usize;
+        let local = args.iter().position(|&a| a == slot).unwrap_or_else(|| {
+            args.push(slot);
+            args.len() - 1
+        });
+        map.insert(u.clone(), with_slot(&u, local));
+    }
+    (sink.substitute(&map), args)
+}
+
+/// The kernel with its PARAMs numbered densely again; `global` names the buffer of each.
+pub(crate) fn renumber_params(sink: &UOp, outs: usize, global: impl Fn(u64) -> usize) -> (UOp, Vec<usize>) {
+    let mut args: Vec<usize> = (0..outs as u64).map(&global).collect();
+    let mut map = FxHashMap::default();
+    for u in sink.toposort() {
+        let (Op::Param, Some(b)) = (u.op(), u.buffer_arg()) else { continue };
+        let slot = global(b.slot);
+        let local = args.iter().position(|&a| a == slot).unwrap_or_else(|| {
+            args.push(slot);
+            args.len() - 1
+        });
+        if local as u64 != b.slot {
+            map.insert(u.clone(), with_slot(&u, local));
+        }
+    }
+    (sink.substitute(&map), args)
+}
+
+fn with_slot(param: &UOp, slot: usize) -> UOp {
+    match param.arg() {
+        Arg::Buffer(b) => param.with_arg(Arg::Buffer(monoglot_uop::BufferArg { slot: slot as u64, ..*b })),
+        _ => param.clone(),
+    }
+}
+
+/// RANGEs numbered by the kernel alone: those that stores close, in their order, then those of
+/// reductions in order of appearance. Reductions with equal extents inside the same loops, none of
+/// which needs another's result, get the same numbers.
+pub(crate) fn number_ranges(sink: &UOp) -> UOp {
+    let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut next = 0;
+    for end in sink.src().iter().filter(|e| e.op() == Op::End) {
+        for r in &end.src()[1..] {
+            if let (None, Some((_, t))) = (map.get(r), r.range_arg()) {
+                map.insert(r.clone(), r.with_arg(Arg::Range(next, t)));
+                next += 1;
+            }
+        }
+    }
+    type Key = (Vec<UOp>, Vec<UOp>, u32);
+    let mut shared: Vec<(Key, Vec<UOp>)> = Vec::new();
+    let mut depth: FxHashMap<UOp, u32> = FxHashMap::default();
+    for u in toposort_many(std::slice::from_ref(sink), |_| true) {
+        let below = u.src().iter().map(|s| depth[s]).max().unwrap_or(0);
+        let is_reduce = u.op() == Op::Reduce;
+        depth.insert(u.clone(), below + is_reduce as u32);
+        if !is_reduce || u.src().len() < 2 {
+            continue;
+        }
+        let own = &u.src()[1..];
+        if own.iter().all(|r| map.contains_key(r)) {
+            continue;
+        }
+        let bounds = own.iter().map(|r| r.src()[0].clone()).collect();
+        let key: Key = (bounds, u.ranges().to_vec(), below);
+        let numbers = match shared.iter().find(|(k, _)| *k == key) {
+            Some((_, numbers)) => numbers.clone(),
+            None => {
+                let numbers: Vec<UOp> = own
+                    .iter()
+                    .map(|r| {
+                        next += 1;
+                        let t = r.range_arg().map_or(monoglot_uop::AxisType::Reduce, |(_, t)| t);
+                        r.with_arg(Arg::Range(next - 1, t))
+                    })
+                    .collect();
+                shared.push((key, numbers.clone()));
+                numbers
+            }
+        };
+        for (r, n) in own.iter().zip(numbers) {
+            map.entry(r.clone()).or_insert(n);
+        }
+    }
+    map.retain(|a, b| a != b);
+    sink.substitute(&map)
+}

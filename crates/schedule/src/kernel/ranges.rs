@@ -1,0 +1,177 @@
+//! Ranges in the shape that loops like: one that is only used in parts is split where it is divided,
+//! neighbours that every index walks as one are merged. Flows in and out: a kernel of one store.
+
+use monoglot_uop::{AxisType, Op, Result, UOp};
+use rustc_hash::FxHashMap;
+
+/// The kernel with one range split or two merged; None where there is nothing to do.
+pub(super) fn reshape(sink: &UOp) -> Result<Option<UOp>> {
+    let nodes = sink.toposort();
+    if let Some(next) = split(sink, &nodes) {
+        return Ok(Some(next));
+    }
+    Ok(merge(sink, &nodes))
+}
+
+/// Split every range that is divided by (or taken modulo) a divisor of its extent.
+fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
+    let mut cut: Vec<(UOp, i64)> = Vec::new();
+    for u in nodes {
+        let (Op::Idiv | Op::Mod, [r, c]) = (u.op(), u.src()) else { continue };
+        let (Op::Range, Some(c)) = (r.op(), c.as_int()) else { continue };
+        let Some(n) = r.src()[0].as_int() else { continue };
+        if c <= 1 || n % c != 0 || c >= n {
+            continue;
+        }
+        match cut.iter_mut().find(|(x, _)| x == r) {
+            // The finest cut first; coarser ones follow in the next round.
+            Some((_, best)) => *best = c.min(*best),
+            None => cut.push((r.clone(), c)),
+        }
+    }
+    if cut.is_empty() {
+        return None;
+    }
+    let mut next = nodes.iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let (mut values, mut parts) = (FxHashMap::default(), FxHashMap::default());
+    for (r, c) in cut {
+        let (n, t) = (r.src()[0].as_int()?, r.range_arg()?.1);
+        let (outer, inner) = (UOp::range(n / c, next, t), UOp::range(c, next + 1, t));
+        next += 2;
+        values.insert(r.clone(), &outer * c + &inner);
+        parts.insert(r, vec![outer, inner]);
+    }
+    Some(replace(sink, nodes, &values, &parts))
+}
+
+/// Put values in place of ranges, and in the lists of what END and REDUCE close the new ranges.
+fn replace(sink: &UOp, nodes: &[UOp], values: &FxHashMap<UOp, UOp>, parts: &FxHashMap<UOp, Vec<UOp>>) -> UOp {
+    let mut done: FxHashMap<UOp, UOp> = values.clone();
+    for u in nodes {
+        if done.contains_key(u) {
+            continue;
+        }
+        let new = match u.op() {
+            Op::End | Op::Reduce => {
+                let mut src = vec![done[&u.src()[0]].clone()];
+                for r in &u.src()[1..] {
+                    match parts.get(r) {
+                        Some(p) => src.extend(p.iter().filter(|p| !u.src().contains(p)).cloned()),
+                        None => src.push(r.clone()),
+                    }
+                }
+                let mut unique: Vec<UOp> = Vec::with_capacity(src.len());
+                src.into_iter().for_each(|s| {
+                    if !unique.contains(&s) {
+                        unique.push(s);
+                    }
+                });
+                u.with_src(unique)
+            }
+            _ => u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<monoglot_uop::node::Srcs>()),
+        };
+        done.insert(u.clone(), new);
+    }
+    done[sink].clone()
+}
+
+/// Merge one pair of neighbours that every index walks as `a·n + b`.
+fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
+    let mut pairs: Vec<(UOp, UOp)> = Vec::new();
+    for u in nodes.iter().filter(|u| matches!(u.op(), Op::End | Op::Reduce)) {
+        for w in u.src()[1..].windows(2) {
+            let pair = (w[0].clone(), w[1].clone());
+            if !pairs.contains(&pair) {
+                pairs.push(pair);
+            }
+        }
+    }
+    let terms = index_terms(nodes);
+    pairs.retain(|(a, b)| mergeable(a, b, nodes, &terms));
+    let (a, b) = pairs.into_iter().next()?;
+    let (na, nb, t) = (a.src()[0].as_int()?, b.src()[0].as_int()?, a.range_arg()?.1);
+    let next = nodes.iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let merged = UOp::range(na.checked_mul(nb)?, next, t);
+    let values = FxHashMap::from_iter([(a.clone(), &merged / nb), (b.clone(), &merged % nb)]);
+    let parts = FxHashMap::from_iter([(a, vec![merged.clone()]), (b, vec![merged])]);
+    Some(replace(sink, nodes, &values, &parts))
+}
+
+/// For each node that indexes a buffer: the coefficients of its ranges, where it is a plain sum.
+type Terms = Vec<Vec<(UOp, i64)>>;
+
+fn index_terms(nodes: &[UOp]) -> Terms {
+    let mut out = Vec::new();
+    for u in nodes.iter().filter(|u| u.op() == Op::Index) {
+        let mut terms = Vec::new();
+        let mut stack = vec![&u.src()[1]];
+        while let Some(e) = stack.pop() {
+            match (e.op(), e.src()) {
+                (Op::Add, [x, y]) => stack.extend([x, y]),
+                (Op::Mul, [x, c]) if x.op() == Op::Range && c.as_int().is_some() => {
+                    terms.push((x.clone(), c.as_int().unwrap_or(0)));
+                }
+                (Op::Range, _) => terms.push((e.clone(), 1)),
+                _ => {}
+            }
+        }
+        out.push(terms);
+    }
+    out
+}
+
+fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], terms: &Terms) -> bool {
+    let (Some((_, t)), Some((_, s))) = (a.range_arg(), b.range_arg()) else { return false };
+    let Some(n) = b.src()[0].as_int() else { return false };
+    if t != s || a == b || !matches!(t, AxisType::Loop | AxisType::Reduce) {
+        return false;
+    }
+    let coefficient =
+        |list: &[(UOp, i64)], r: &UOp| list.iter().filter(|(x, _)| x == r).map(|(_, c)| c).sum::<i64>();
+    if !terms.iter().all(|l| coefficient(l, a) == n * coefficient(l, b)) {
+        return false;
+    }
+    // Every use is one of those terms: a sum in an index, a product with a constant in such a sum, or
+    // the list of what is closed (where both stand side by side).
+    let plain = plain_users(nodes);
+    for u in nodes {
+        for (i, s) in u.src().iter().enumerate() {
+            if s != a && s != b {
+                continue;
+            }
+            let fine = match u.op() {
+                Op::End | Op::Reduce if i > 0 => u.src().windows(2).any(|w| w[0] == *a && w[1] == *b),
+                _ => plain.contains_key(u),
+            };
+            if !fine {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Nodes used only as the index of a buffer, or as a term of one.
+fn plain_users(nodes: &[UOp]) -> FxHashMap<UOp, ()> {
+    let mut users: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
+    for u in nodes {
+        for s in u.src() {
+            users.entry(s).or_default().push(u);
+        }
+    }
+    let mut plain = FxHashMap::default();
+    for u in nodes.iter().rev() {
+        let ok = match u.op() {
+            Op::Index => true,
+            Op::Add => users.get(u).is_some_and(|l| l.iter().all(|x| plain.contains_key(*x))),
+            Op::Mul if u.src()[1].as_int().is_some() => users.get(u).is_some_and(|l| {
+                l.iter().all(|x| x.op() == Op::Add && plain.contains_key(*x) || x.op() == Op::Index)
+            }),
+            _ => false,
+        };
+        if ok {
+            plain.insert(u.clone(), ());
+        }
+    }
+    plain
+}

@@ -1,0 +1,151 @@
+//! The memory plan: which storage each buffer of a program gets. Flows in: kernels in order; flows
+//! out: LINEAR of CALLs whose BUFFERs are numbers of `Place`s. Buffers whose lives do not overlap share
+//! a place; the outputs have places of their own.
+
+use crate::Schedule;
+use crate::kernel::{Kernels, Work};
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{AddrSpace, Arg, BufferArg, CallInfo, Device, Op, Result, Shape, UOp};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Storage that a program needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Where.
+    pub device: Device,
+    /// How much.
+    pub bytes: usize,
+    /// Whether it outlives the program, as the storage of an output.
+    pub output: bool,
+}
+
+pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
+    let device_of: FxHashMap<usize, Device> =
+        all.kernels.iter().flat_map(|k| k.args[..k.outs].iter().map(|&a| (a, k.device))).collect();
+    let mut last: FxHashMap<usize, usize> = FxHashMap::default();
+    for (i, k) in all.kernels.iter().enumerate() {
+        k.args.iter().for_each(|&a| {
+            last.insert(a, i);
+        });
+    }
+    let mut is_output = vec![false; all.inputs + all.nodes.len()];
+    all.outputs.iter().for_each(|o| is_output[o.slot] = true);
+
+    let mut places: Vec<Place> = Vec::new();
+    let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
+    let mut free: FxHashMap<Device, BTreeMap<usize, Vec<usize>>> = FxHashMap::default();
+    let mut calls = Vec::with_capacity(all.kernels.len());
+    let mut written = vec![false; params];
+    for (i, k) in all.kernels.iter().enumerate() {
+        for &a in &k.args[..k.outs] {
+            if a < all.inputs {
+                written[a] = true;
+                continue;
+            }
+            let node = &all.nodes[a - all.inputs];
+            let bytes = node.shape().max_len() as usize * node.dtype().bytes();
+            let device = device_of[&a];
+            let place = if is_output[a] {
+                places.push(Place { device, bytes, output: true });
+                places.len() - 1
+            } else {
+                reuse(&mut places, free.entry(device).or_default(), device, bytes)
+            };
+            place_of.insert(a, place);
+        }
+        calls.push(call(k, &all, &place_of));
+        for &a in &k.args {
+            if a >= all.inputs && last[&a] == i && !is_output[a] {
+                let place = place_of[&a];
+                let lists = free.entry(places[place].device).or_default();
+                let list = lists.entry(places[place].bytes).or_default();
+                if !list.contains(&place) {
+                    list.push(place);
+                }
+            }
+        }
+    }
+    let outputs = all.outputs.iter().map(|o| {
+        let leaf = match o.slot < all.inputs && o.base.op() == Op::Param {
+            true => o.base.clone(),
+            false if o.slot < all.inputs => param_like(o.slot, &o.base),
+            false => {
+                let device = places[place_of[&o.slot]].device;
+                buffer(place_of[&o.slot], o.base.shape(), o.base.dtype(), device)
+            }
+        };
+        o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), leaf)]))
+    });
+    let outputs = outputs.collect();
+    let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
+    Ok(Schedule { linear, outputs, places, written })
+}
+
+/// The smallest free place that is large enough and not more than twice too large; else a new one.
+fn reuse(
+    places: &mut Vec<Place>,
+    free: &mut BTreeMap<usize, Vec<usize>>,
+    device: Device,
+    bytes: usize,
+) -> usize {
+    let found =
+        free.range(bytes..=bytes.saturating_mul(2).max(4096)).find(|(_, l)| !l.is_empty()).map(|(&b, _)| b);
+    match found.and_then(|b| free.get_mut(&b)).and_then(Vec::pop) {
+        Some(place) => place,
+        None => {
+            places.push(Place { device, bytes, output: false });
+            places.len() - 1
+        }
+    }
+}
+
+fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, usize>) -> UOp {
+    let mut src: Srcs = Srcs::new();
+    src.push(match &k.work {
+        Work::Compute(sink) => sink.clone(),
+        Work::Copy(start) => {
+            // The body names what is moved: elements from `start` on.
+            let node = &all.nodes[k.args[0] - all.inputs];
+            let from = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), node.dtype(), None);
+            let n = node.shape().max_len();
+            let part = UOp::new(
+                Op::Shrink,
+                vec![from, UOp::dims(&[(*start).into()]), UOp::dims(&[n.into()])],
+                Arg::None,
+            );
+            UOp::new(Op::Copy, vec![part], Arg::Place(Some(k.device), Some(AddrSpace::Global)))
+        }
+    });
+    for &a in &k.args {
+        src.push(if a < all.inputs {
+            // Callers bind arguments by number; shape and dtype are in the kernel.
+            param_slot(a)
+        } else {
+            let node = &all.nodes[a - all.inputs];
+            buffer(place_of[&a], node.shape(), node.dtype(), k.device)
+        });
+    }
+    let info = CallInfo { outs: (0..k.outs).collect(), ins: (k.outs..k.args.len()).collect() };
+    UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))
+}
+
+fn buffer(place: usize, shape: &Shape, dtype: monoglot_uop::DType, device: Device) -> UOp {
+    let arg = BufferArg {
+        slot: place as u64,
+        version: 0,
+        dtype,
+        device: Some(device),
+        addrspace: Some(AddrSpace::Global),
+    };
+    UOp::new(Op::Buffer, vec![UOp::dims(shape)], Arg::Buffer(arg))
+}
+
+fn param_slot(slot: usize) -> UOp {
+    UOp::param(slot as u64, &Shape::SCALAR, monoglot_uop::DType::U8, None)
+}
+
+fn param_like(slot: usize, node: &UOp) -> UOp {
+    UOp::param(slot as u64, node.shape(), node.dtype(), node.device())
+}

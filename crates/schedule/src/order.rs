@@ -1,0 +1,122 @@
+//! Assigns in place, and an order that respects every hazard. Flows in: kernels over buffers that are
+//! each written once; flows out: kernels in order, some of which write a PARAM's storage.
+//!
+//! A kernel whose result is the next version of a donated PARAM may write its storage if it reads that
+//! PARAM only where it writes it, and if nothing that reads the PARAM has to run after it.
+
+use crate::kernel::{Kernel, Kernels, Work, renumber_params};
+use monoglot_uop::{Op, Result, UOp};
+
+pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
+    let mut before = dependencies(&all);
+    for k in 0..all.kernels.len() {
+        for out in 0..all.kernels[k].outs {
+            let slot = all.kernels[k].args[out];
+            let Some(param) = slot.checked_sub(all.inputs).and_then(|i| donor(&all.nodes[i], donated)) else {
+                continue;
+            };
+            let readers: Vec<usize> = (0..all.kernels.len())
+                .filter(|&r| r != k && all.kernels[r].args[all.kernels[r].outs..].contains(&param))
+                .collect();
+            let taken = all.kernels.iter().any(|o| o.args[..o.outs].contains(&param));
+            if taken
+                || !reads_where_it_writes(&all.kernels[k], out, param)
+                || readers.iter().any(|&r| reaches(&before, r, k))
+            {
+                continue;
+            }
+            before[k].extend(readers);
+            in_place(&mut all, k, slot, param);
+        }
+    }
+    let sequence = topological(&before);
+    let mut kernels: Vec<Option<Kernel>> = all.kernels.into_iter().map(Some).collect();
+    all.kernels = sequence.into_iter().filter_map(|i| kernels[i].take()).collect();
+    Ok(all)
+}
+
+/// For each kernel, those that must run before it.
+fn dependencies(all: &Kernels) -> Vec<Vec<usize>> {
+    let mut writer = vec![None; all.inputs + all.nodes.len()];
+    for (i, k) in all.kernels.iter().enumerate() {
+        k.args[..k.outs].iter().for_each(|&a| writer[a] = Some(i));
+    }
+    let sources = |k: &Kernel| k.args[k.outs..].iter().filter_map(|&a| writer[a]).collect();
+    all.kernels.iter().map(sources).collect()
+}
+
+/// The donated PARAM whose next version a stored node is.
+fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
+    let base = if node.op() == Op::After { &node.src()[0] } else { return None };
+    let slot = base.buffer_arg()?.slot as usize;
+    (base.op() == Op::Param && donated.get(slot) == Some(&true) && base.shape() == node.shape())
+        .then_some(slot)
+}
+
+fn reads_where_it_writes(k: &Kernel, out: usize, param: usize) -> bool {
+    let Work::Compute(sink) = &k.work else { return false };
+    let Some(local) = k.args.iter().position(|&a| a == param) else { return true };
+    let nodes = sink.toposort();
+    let of = |u: &UOp, slot: usize| u.src()[0].buffer_arg().is_some_and(|b| b.slot as usize == slot);
+    let store = nodes.iter().find(|u| u.op() == Op::Store && of(&u.src()[0], out));
+    let Some(written) = store.map(|s| &s.src()[0].src()[1]) else { return false };
+    nodes.iter().filter(|u| u.op() == Op::Index && of(u, local)).all(|u| {
+        let index = &u.src()[1];
+        index == written || index.op() == Op::Where && index.src()[1] == *written
+    })
+}
+
+/// Whether `from` comes after `to` in every order.
+fn reaches(before: &[Vec<usize>], from: usize, to: usize) -> bool {
+    let mut seen = vec![false; before.len()];
+    let mut stack = vec![from];
+    while let Some(k) = stack.pop() {
+        if k == to {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[k], true) {
+            stack.extend(&before[k]);
+        }
+    }
+    false
+}
+
+/// Let kernel `k` write `param` instead of `slot`; who reads `slot` reads `param` from then on.
+fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
+    for kernel in &mut all.kernels {
+        kernel.args.iter_mut().filter(|a| **a == slot).for_each(|a| *a = param);
+    }
+    for o in all.outputs.iter_mut().filter(|o| o.slot == slot) {
+        o.slot = param;
+    }
+    // Read and written under one number, so that later stages see that they are one buffer.
+    let kernel = &mut all.kernels[k];
+    if let Work::Compute(sink) = &kernel.work {
+        let args = kernel.args.clone();
+        let (sink, args) = renumber_params(sink, kernel.outs, |l| args[l as usize]);
+        kernel.work = Work::Compute(sink);
+        kernel.args = args;
+    }
+}
+
+/// Kernels in an order in which each comes after what it needs; ties keep the order given.
+fn topological(before: &[Vec<usize>]) -> Vec<usize> {
+    let mut waiting: Vec<usize> = before.iter().map(Vec::len).collect();
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
+    for (k, list) in before.iter().enumerate() {
+        list.iter().for_each(|&b| after[b].push(k));
+    }
+    let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<usize>> =
+        (0..before.len()).filter(|&k| waiting[k] == 0).map(std::cmp::Reverse).collect();
+    let mut out = Vec::with_capacity(before.len());
+    while let Some(std::cmp::Reverse(k)) = ready.pop() {
+        out.push(k);
+        for &next in &after[k] {
+            waiting[next] -= 1;
+            if waiting[next] == 0 {
+                ready.push(std::cmp::Reverse(next));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,123 @@
+//! What is done to the tensor graph before ranges: the tensor rules, arrays without elements, long
+//! reductions in two steps, wide stacks as trees. Flows in and out: roots of a tensor graph.
+
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{Arg, Device, Dim, Op, ReduceOp, Result, Scalar, Shape, Target, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Parts of a STACK that one kernel chooses between.
+const WIDE: usize = 16;
+/// Elements folded by one loop when there are too few results to share among threads.
+const LONG: i64 = 1 << 16;
+
+/// See the module.
+pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
+    let all = monoglot_uop::rules::tensor().rewrite(&UOp::sink(roots), &mut ())?;
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for u in toposort_many(all.src(), |_| true) {
+        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let new = if src[..] == *u.src() { u.clone() } else { u.with_src(src) };
+        let new = match new.op() {
+            Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => narrow(&new)?,
+            Op::Reduce => split(&new, target)?,
+            _ => new,
+        };
+        done.insert(u, without_elements(new));
+    }
+    Ok(all.src().iter().map(|r| done[r].clone()).collect())
+}
+
+/// An array computed from arrays without elements is a constant.
+fn without_elements(u: UOp) -> UOp {
+    let empty = |s: &Shape| s.iter().any(|d| d.is(0));
+    if !empty(u.src().first().map_or(&Shape::SCALAR, UOp::shape)) || empty(u.shape()) {
+        return u;
+    }
+    let value = match (u.op(), u.arg()) {
+        (Op::Reduce, Arg::Reduce(op, _)) => op.identity(u.dtype()),
+        (Op::Pad, Arg::Fill(v)) => *v,
+        _ => return u,
+    };
+    UOp::constant(value, u.dtype()).broadcast(u.shape())
+}
+
+/// A STACK of stacks, each level stored: kernels of bounded width, most of them one structure.
+fn narrow(u: &UOp) -> Result<UOp> {
+    if u.src().len() <= WIDE {
+        return Ok(u.clone());
+    }
+    let mut parts = Vec::with_capacity(u.src().len().div_ceil(WIDE));
+    for chunk in u.src().chunks(WIDE) {
+        let stack = UOp::new(Op::Stack, chunk.iter().cloned().collect::<Srcs>(), Arg::None);
+        parts.push((UOp::new(Op::Contiguous, vec![stack], Arg::None), chunk.len()));
+    }
+    join(&parts, u)
+}
+
+/// Parts of several rows each as one array: full parts are stacked, a rest is padded beside them.
+fn join(parts: &[(UOp, usize)], u: &UOp) -> Result<UOp> {
+    let full: Vec<UOp> = parts.iter().filter(|(_, n)| *n == WIDE).map(|(p, _)| p.clone()).collect();
+    let stack = UOp::new(Op::Stack, full.iter().cloned().collect::<Srcs>(), Arg::None);
+    let stack = narrow(&stack)?;
+    let rows = full.len() * WIDE;
+    let inner: Vec<Dim> = u.shape()[1..].to_vec();
+    let shape = |n: usize| Shape::new(std::iter::once(n.into()).chain(inner.iter().cloned()));
+    let body = stack.reshape(&shape(rows))?;
+    let Some((tail, _)) = parts.last().filter(|(_, n)| *n != WIDE) else { return Ok(body) };
+    // out[i] = i < rows ? body[i] : tail[i - rows]
+    let offset = |o: usize| -> Vec<Dim> {
+        std::iter::once(o.into()).chain(inner.iter().map(|_| 0i64.into())).collect()
+    };
+    let fill = u.dtype().zero();
+    let body = body.pad(&offset(0), u.shape(), fill)?;
+    let tail = tail.pad(&offset(rows), u.shape(), fill)?;
+    let yes = UOp::bool(true).broadcast(&shape(rows)).pad(&offset(0), u.shape(), Scalar::Bool(false))?;
+    Ok(yes.select(&body, &tail))
+}
+
+/// A long fold with few results: first many folds, stored, then a fold of those.
+fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp> {
+    let Arg::Reduce(op, axes) = u.arg() else { return Ok(u.clone()) };
+    let src = &u.src()[0];
+    let (Some(shape), Some(out)) = (src.shape().ints(), u.shape().ints()) else { return Ok(u.clone()) };
+    let results: i64 = out.iter().product();
+    let length = shape.iter().product::<i64>() / results.max(1);
+    if results * length < 2 * LONG
+        || length < 4096
+        || results >= 16
+        || u.dtype().is_float() && *op == ReduceOp::Mul
+    {
+        return Ok(u.clone());
+    }
+    if let Some(d) = u.device() {
+        if target(d)?.threads == 1 && !target(d)?.workgroups {
+            return Ok(u.clone());
+        }
+    }
+    // The outermost folded axis that divides well is cut; its outer part becomes results.
+    for &a in axes.iter() {
+        let n = shape[a as usize];
+        let Some(k) = [256, 128, 64, 32, 16].into_iter().find(|k| n % k == 0 && length / k >= 1024) else {
+            continue;
+        };
+        let a = a as usize;
+        let mut cut = shape.clone();
+        cut[a] = k;
+        cut.insert(a + 1, n / k);
+        let inner: Vec<usize> = axes
+            .iter()
+            .map(|&x| x as usize)
+            .filter(|&x| x != a)
+            .map(|x| if x > a { x + 1 } else { x })
+            .chain([a + 1])
+            .collect();
+        let mut sorted = inner;
+        sorted.sort_unstable();
+        let first = src.reshape(&Shape::of(&cut))?.reduce(*op, &sorted)?;
+        let stored = UOp::new(Op::Contiguous, vec![first], Arg::None);
+        return stored.reduce(*op, &[a])?.reshape(u.shape());
+    }
+    Ok(u.clone())
+}

@@ -1,0 +1,105 @@
+//! From instances back to UOps, sources first: the value of every kernel over its ranges.
+
+use super::{Body, Otherwise, Rangeify, placeholder_slot};
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{Arg, DType, Op, Result, UOp};
+use rustc_hash::FxHashMap;
+
+impl Rangeify<'_> {
+    /// For each kernel, its value and the index that it writes.
+    pub(super) fn build(&mut self) -> Result<Vec<(UOp, UOp)>> {
+        let mut by_node: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
+        for (i, instance) in self.instances.iter().enumerate() {
+            by_node[instance.node as usize].push(i as u32);
+        }
+        let mut values: Vec<Option<UOp>> = vec![None; self.instances.len()];
+        let mut buffers: FxHashMap<usize, UOp> = FxHashMap::default();
+        for i in by_node.into_iter().flatten() {
+            values[i as usize] = Some(self.value(i, &values, &mut buffers)?);
+        }
+        let mut out = Vec::with_capacity(self.kernels.len());
+        for k in 0..self.kernels.len() {
+            let mut value = known(&values, self.kernels[k].root);
+            // Indices that are values were placeholders until now; they may nest.
+            loop {
+                let mut map = FxHashMap::default();
+                if self.placeholders {
+                    for p in value.toposort() {
+                        match p.buffer_arg() {
+                            Some(b) if p.op() == Op::Param && b.slot >= placeholder_slot(0) => {
+                                let i = (b.slot - placeholder_slot(0)) as u32;
+                                map.insert(p.clone(), known(&values, i).cast(DType::Index));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                if map.is_empty() {
+                    break;
+                }
+                value = value.substitute(&map);
+            }
+            let shape = self.nodes[self.kernels[k].node as usize].shape().clone();
+            let indices = self.kernels[k].indices.clone();
+            out.push((value, self.algebra.linear(&shape, &indices)?));
+        }
+        Ok(out)
+    }
+
+    fn value(&mut self, i: u32, values: &[Option<UOp>], buffers: &mut FxHashMap<usize, UOp>) -> Result<UOp> {
+        let instance = &self.instances[i as usize];
+        let u = &self.nodes[instance.node as usize];
+        Ok(match &instance.body {
+            Body::Value(v) => v.clone(),
+            Body::Same(p) => known(values, *p),
+            Body::Apply(parts) => {
+                let src: Srcs = parts.iter().map(|&p| known(values, p)).collect();
+                UOp::try_new(u.op(), src, u.arg().clone())?
+            }
+            Body::Words(parts, part) => {
+                let parts: Vec<UOp> = parts.iter().map(|&p| known(values, p)).collect();
+                Rangeify::word_value(u, &parts, part)
+            }
+            Body::Reduce(p, ranges) => {
+                let Arg::Reduce(op, _) = u.arg() else { unreachable!("only REDUCE opens ranges") };
+                known(values, *p).reduce_ranges(*op, ranges)
+            }
+            Body::Choose(parts, end) => {
+                let mut value = match end {
+                    Otherwise::Constant(c) => c.clone(),
+                    Otherwise::Instance(p) => known(values, *p),
+                };
+                for (gate, p) in parts.iter().rev() {
+                    let inner = known(values, *p);
+                    value = match gate {
+                        Some(g) => g.select(&inner, &value),
+                        None => inner,
+                    };
+                }
+                value
+            }
+            Body::Read(slot) => {
+                let buffer = match buffers.get(slot) {
+                    Some(b) => b.clone(),
+                    None => {
+                        let b = self.buffer(*slot);
+                        buffers.insert(*slot, b.clone());
+                        b
+                    }
+                };
+                let (shape, gate) = (u.shape().clone(), instance.gate.clone());
+                let indices = instance.indices.clone();
+                let mut index = self.algebra.linear(&shape, &indices)?;
+                if let Some(g) = gate {
+                    index = index.valid(&g);
+                }
+                buffer.at(&[index])
+            }
+            Body::Pending => unreachable!("every node is visited, which gives its instances bodies"),
+        })
+    }
+}
+
+fn known(values: &[Option<UOp>], i: u32) -> UOp {
+    values[i as usize].clone().expect("sources have their values before their users")
+}

@@ -1,0 +1,173 @@
+//! What it costs to store a value, and what to compute it again. Units are vectorised arithmetic
+//! operations; the weights are a machine's rough proportions, not its name.
+//!
+//! store:   size × (ops + bytes written) + reads + one more kernel
+//! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
+
+use super::{Body, Rangeify};
+use monoglot_uop::{Arg, Op, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Operations that moving one byte costs.
+const BYTE: f64 = 2.0;
+/// Operations that one more kernel costs.
+const LAUNCH: f64 = 100_000.0;
+/// Most kernels or index patterns in which one value is computed anew.
+const COPIES: usize = 4;
+
+/// Per node, from the leaves up.
+pub(super) struct Costs {
+    /// Operations of one element, down to reductions and leaves.
+    light: Vec<f64>,
+    /// Bytes of the reductions there, were each stored.
+    heavy: Vec<f64>,
+}
+
+impl Costs {
+    pub(super) fn new(nodes: &[UOp], number: &FxHashMap<UOp, u32>) -> Costs {
+        let (mut light, mut heavy) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(nodes.len()));
+        for u in nodes {
+            let (mut l, mut h) = (weight(u), 0.0);
+            if u.op() == Op::Reduce {
+                (l, h) = (1.0, bytes(u));
+            } else if !matches!(u.op(), Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After) {
+                // Shape sources are free; the same operand twice is computed once.
+                let mut seen: [Option<&UOp>; 3] = [None; 3];
+                for (k, s) in u.src().iter().enumerate() {
+                    if seen.contains(&Some(s)) {
+                        continue;
+                    }
+                    if let Some(slot) = seen.get_mut(k) {
+                        *slot = Some(s);
+                    }
+                    let i = number[s] as usize;
+                    l += light[i];
+                    h += heavy[i];
+                }
+            }
+            light.push(l.min(1e12));
+            heavy.push(h.min(1e18));
+        }
+        Costs { light, heavy }
+    }
+}
+
+/// Operations of one element of one node.
+fn weight(u: &UOp) -> f64 {
+    match u.op() {
+        Op::Const | Op::Stack if u.dtype() == monoglot_uop::DType::Index => 0.0,
+        Op::Const => 0.0,
+        Op::Param | Op::Contiguous | Op::Copy | Op::After => 1.0,
+        Op::Pad => 6.0,
+        Op::Stack => 2.0 * u.src().len() as f64,
+        Op::Index => 8.0,
+        op if op.is_movement() => 0.0,
+        Op::Detach | Op::ContiguousBackward => 0.0,
+        Op::Recip | Op::Div | Op::Sqrt => 4.0,
+        Op::Exp2 | Op::Log2 => 12.0,
+        Op::Sin => 40.0,
+        Op::Pow => 60.0,
+        Op::Threefry => 110.0,
+        Op::Idiv | Op::Mod => 8.0,
+        _ => 1.0,
+    }
+}
+
+fn bytes(u: &UOp) -> f64 {
+    u.shape().max_len() as f64 * u.dtype().bytes() as f64
+}
+
+impl Rangeify<'_> {
+    /// Whether a node that nobody asked to store is stored.
+    pub(super) fn stores(&self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
+        let op = u.op();
+        if matches!(op, Op::Contiguous | Op::Copy) {
+            return true;
+        }
+        if matches!(op, Op::Param | Op::Const | Op::Stack | Op::Store | Op::Detach | Op::ContiguousBackward)
+            && op != Op::Stack
+            || op.is_movement() && !matches!(op, Op::Pad | Op::Index | Op::Stack)
+            || u.dtype() == monoglot_uop::DType::Index && u.shape().is_empty()
+        {
+            return false;
+        }
+        // A value no larger than a line is not worth a kernel unless computing it is.
+        let at = n as usize;
+        let (light, heavy) = (self.costs.light[at], self.costs.heavy[at]);
+        let size = u.shape().max_len() as f64;
+        let full = wanted.iter().any(|&i| {
+            let k = &self.kernels[self.instances[i as usize].kernel as usize];
+            k.size >= k.max_nodes || k.buffers + 2 >= k.max_buffers
+        });
+        if full && light > 1.5 {
+            return true;
+        }
+        let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
+        let stored_at = size * bytes(u) / size.max(1.0) * BYTE + loads + LAUNCH;
+        if op == Op::Reduce {
+            let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
+            let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
+            let inline: f64 = wanted.iter().map(|&i| self.instances[i as usize].volume.max(1.0) * work).sum();
+            // A long reduction inside a reduction has no registers to live in: keep kernels simple.
+            let nested = wanted.len() == 1 && length > 16.0 && self.in_reduce(wanted[0], size);
+            return inline > size * work + stored_at || nested;
+        }
+        if wanted.len() > COPIES && light > 2.0 {
+            return true;
+        }
+        let blown = wanted.len() > 1 || loads > size * 1.5;
+        if !blown {
+            return false;
+        }
+        let inline = loads * light + if heavy > 0.0 { heavy * BYTE * 2.0 + LAUNCH } else { 0.0 };
+        inline > size * light + stored_at
+    }
+
+    /// Whether a stored value is computed again for this reader all the same: only elementwise work
+    /// on what is stored anyway, no more of it than a read costs several times over.
+    pub(super) fn recompute(&self, n: u32, i: u32) -> bool {
+        let u = &self.nodes[n as usize];
+        let at = n as usize;
+        let reader = &self.kernels[self.instances[i as usize].kernel as usize];
+        self.nodes[reader.node as usize].op() != Op::Copy
+            && u.op().is_elementwise()
+            && self.costs.heavy[at] == 0.0
+            && self.costs.light[at] <= 24.0
+            && self.evaluations(i) <= u.shape().max_len() as f64
+            && !matches!(self.instances[i as usize].body, Body::Read(_))
+    }
+
+    /// How often an instance is evaluated: once for each combination of the ranges it varies over.
+    fn evaluations(&self, i: u32) -> f64 {
+        let instance = &self.instances[i as usize];
+        let mut seen: FxHashSet<UOp> = FxHashSet::default();
+        let mut product = 1.0;
+        for index in &instance.indices {
+            if index.op() == Op::Param || index.ops_below().contains(Op::Param) {
+                return instance.volume;
+            }
+            for r in index.ranges().iter() {
+                if seen.insert(r.clone()) {
+                    product *= r.vmax() as f64 + 1.0;
+                }
+            }
+        }
+        product.min(instance.volume.max(1.0))
+    }
+
+    /// Whether the loops around an instance include a reduction that it does not itself span.
+    fn in_reduce(&self, i: u32, size: f64) -> bool {
+        let instance = &self.instances[i as usize];
+        let kernel = &self.kernels[instance.kernel as usize];
+        let outer: f64 = kernel.ranges.iter().map(|r| r.vmax() as f64 + 1.0).product();
+        instance.volume > outer * 1.5 && size > 1.0
+    }
+}
+
+/// Whether a node folds axes.
+pub(super) fn reduce_axes(u: &UOp) -> Option<&[u8]> {
+    match u.arg() {
+        Arg::Reduce(_, axes) => Some(axes),
+        _ => None,
+    }
+}

@@ -1,0 +1,358 @@
+//! Movement becomes index arithmetic on RANGEs, what is stored is decided, kernels fall out.
+//!
+//! Flows in: roots over PARAMs; flows out: one value over ranges for everything that is stored. From
+//! the roots to the leaves, every node learns at which indices its users want it: an `Instance`. When
+//! a node is reached all its users are known, and `cost` decides whether it is stored once and read by
+//! each, or computed anew inside each. Invariant: an instance belongs to one kernel, and a stored node
+//! depends on stored nodes only through reads of their buffers.
+
+mod build;
+mod cost;
+mod expand;
+mod movement;
+
+use cost::Costs;
+pub(crate) use movement::{Algebra, Indices};
+
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What one kernel computes, or one copy moves.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// The tensor node that it stores.
+    pub(crate) node: UOp,
+    /// Its loop ranges, one per axis longer than 1.
+    pub(crate) ranges: Vec<UOp>,
+    /// The row-major index that an iteration writes.
+    pub(crate) index: UOp,
+    /// The value of an iteration. For a COPY between devices: the buffer that is copied.
+    pub(crate) value: UOp,
+    /// The device that holds the result.
+    pub(crate) device: Device,
+}
+
+/// Everything that is stored, in an order in which no one reads what comes later, and what it is for.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// Stored values. The buffer of number `i` is PARAM `inputs + i` in their expressions.
+    pub(crate) stored: Vec<Stored>,
+    /// The function's PARAMs.
+    pub(crate) inputs: usize,
+    /// For each root: which stored value or PARAM holds it, and the root over that node.
+    pub(crate) outputs: Vec<Output>,
+}
+
+/// Where a root's value is.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// PARAM number of the buffer: below `inputs` a PARAM of the function.
+    pub(crate) slot: usize,
+    /// The node that the buffer stores.
+    pub(crate) base: UOp,
+    /// The root, a view of `base`.
+    pub(crate) root: UOp,
+}
+
+/// A node wanted at some indices by one kernel.
+struct Instance {
+    node: u32,
+    indices: Indices,
+    /// Outside of it the value means nothing.
+    gate: Option<UOp>,
+    kernel: u32,
+    /// Iterations of the loops around it.
+    volume: f64,
+    body: Body,
+}
+
+/// How an instance gets its value.
+enum Body {
+    Pending,
+    /// Known as it is.
+    Value(UOp),
+    /// Read from the buffer of a PARAM number.
+    Read(usize),
+    /// The node's op on other instances.
+    Apply(Vec<u32>),
+    /// Another instance's value.
+    Same(u32),
+    /// The first whose gate holds, else the last value.
+    Choose(Vec<(Option<UOp>, u32)>, Otherwise),
+    /// A fold over ranges.
+    Reduce(u32, Vec<UOp>),
+    /// Bits of the source: BITCAST to another width.
+    Words(Vec<u32>, UOp),
+}
+
+enum Otherwise {
+    Constant(UOp),
+    Instance(u32),
+}
+
+pub(crate) struct Rangeify<'a> {
+    nodes: Vec<UOp>,
+    number: FxHashMap<UOp, u32>,
+    /// Instances wanted of each node.
+    wanted: Vec<Vec<u32>>,
+    instances: Vec<Instance>,
+    /// The kernel that stores a node.
+    store: Vec<Option<u32>>,
+    kernels: Vec<Kernel>,
+    costs: Costs,
+    algebra: Algebra,
+    next_range: u32,
+    inputs: usize,
+    /// Whether any index is a value.
+    placeholders: bool,
+    target: &'a dyn Fn(Device) -> Result<Arc<Target>>,
+}
+
+/// A kernel while it grows.
+struct Kernel {
+    node: u32,
+    root: u32,
+    ranges: Vec<UOp>,
+    indices: Indices,
+    device: Device,
+    size: usize,
+    buffers: usize,
+    max_nodes: usize,
+    max_buffers: usize,
+}
+
+/// See the module.
+pub(crate) fn rangeify(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Program> {
+    let nodes = toposort_many(roots, |_| true);
+    let number: FxHashMap<UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
+    let inputs = nodes.iter().filter(|u| u.op() == Op::Param).filter_map(|u| u.buffer_arg());
+    let inputs = inputs.map(|b| b.slot as usize + 1).max().unwrap_or(0);
+    let count = nodes.len();
+    let costs = Costs::new(&nodes, &number);
+    let mut r = Rangeify {
+        nodes,
+        number,
+        wanted: vec![Vec::new(); count],
+        instances: Vec::new(),
+        store: vec![None; count],
+        kernels: Vec::new(),
+        costs,
+        algebra: Algebra::default(),
+        next_range: 0,
+        inputs,
+        placeholders: false,
+        target,
+    };
+    let mut must = vec![false; count];
+    for root in roots {
+        must[r.number[base_of(root)] as usize] = true;
+    }
+    for n in 0..count {
+        // What is copied between devices lies in storage first.
+        if r.nodes[n].op() == Op::Copy {
+            must[r.number[base_of(&r.nodes[n].src()[0])] as usize] = true;
+        }
+    }
+    for n in (0..count).rev() {
+        r.visit(n as u32, must[n])?;
+    }
+    let values = r.build()?;
+    let outputs = r.outputs(roots);
+    Ok(Program { stored: r.finish(values), inputs: r.inputs, outputs })
+}
+
+/// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
+fn base_of(root: &UOp) -> &UOp {
+    let mut u = root;
+    while matches!(u.op(), Op::Reshape | Op::Detach | Op::ContiguousBackward)
+        || u.op() == Op::Contiguous && is_stored(&u.src()[0])
+        || u.op() == Op::Shrink && is_contiguous_part(u) && is_stored(&u.src()[0])
+    {
+        u = &u.src()[0];
+    }
+    u
+}
+
+/// Whether a node has storage of its own whatever the cost says.
+fn is_stored(u: &UOp) -> bool {
+    matches!(base_through_reshape(u).op(), Op::Param | Op::Contiguous | Op::After | Op::Copy)
+}
+
+fn base_through_reshape(u: &UOp) -> &UOp {
+    let mut u = u;
+    while u.op() == Op::Reshape || u.op() == Op::Shrink && is_contiguous_part(u) {
+        u = &u.src()[0];
+    }
+    u
+}
+
+/// A SHRINK that keeps a run of elements: whole axes after the first one that it cuts, and single
+/// elements before.
+fn is_contiguous_part(u: &UOp) -> bool {
+    let (from, to) = (u.src()[0].shape(), u.shape());
+    let cut = from.iter().zip(to.iter()).position(|(a, b)| !b.is(1) || a.is(1) && b.is(1));
+    let first = cut.unwrap_or(to.len());
+    let first = (first..to.len()).find(|&i| !to[i].is(1)).unwrap_or(to.len());
+    u.dims_src(1).iter().all(|d| d.as_int().is_some()) && (first + 1..to.len()).all(|i| from[i] == to[i])
+}
+
+impl Rangeify<'_> {
+    fn visit(&mut self, n: u32, must: bool) -> Result<()> {
+        let u = self.nodes[n as usize].clone();
+        let wanted = std::mem::take(&mut self.wanted[n as usize]);
+        let known = matches!(u.op(), Op::Param | Op::Const);
+        let store = must && !known || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
+        if !store {
+            for i in wanted {
+                self.expand(i, &u)?;
+            }
+            return Ok(());
+        }
+        let slot = self.inputs + self.kernels.len();
+        let root = self.open_kernel(n, &u)?;
+        self.expand(root, &u)?;
+        for i in wanted {
+            // What is stored anyway may still be cheaper to compute again than to wait for.
+            if must && self.recompute(n, i) {
+                self.expand(i, &u)?;
+            } else {
+                let kernel = self.instances[i as usize].kernel as usize;
+                self.kernels[kernel].buffers += 1;
+                self.instances[i as usize].body = Body::Read(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_kernel(&mut self, n: u32, u: &UOp) -> Result<u32> {
+        let device = u.device().unwrap_or_else(|| self.default_device());
+        let target = (self.target)(device)?;
+        let (mut ranges, mut indices) = (Vec::new(), Vec::new());
+        let mut volume = 1.0;
+        for d in u.shape().iter() {
+            indices.push(if d.is(1) {
+                UOp::index_const(0)
+            } else {
+                let r = self.range(d.to_uop(), AxisType::Loop);
+                ranges.push(r.clone());
+                volume *= d.max() as f64;
+                r
+            });
+        }
+        let kernel = self.kernels.len() as u32;
+        let root = self.instances.len() as u32;
+        self.instances.push(Instance {
+            node: n,
+            indices: indices.clone(),
+            gate: None,
+            kernel,
+            volume,
+            body: Body::Pending,
+        });
+        self.store[n as usize] = Some(kernel);
+        self.kernels.push(Kernel {
+            node: n,
+            root,
+            ranges,
+            indices,
+            device,
+            size: 1,
+            buffers: 1,
+            max_nodes: target.max_nodes,
+            max_buffers: target.max_buffers,
+        });
+        Ok(root)
+    }
+
+    /// Where a graph of constants is computed: on the device of whatever else there is.
+    fn default_device(&self) -> Device {
+        self.nodes.iter().find_map(UOp::device).unwrap_or_else(|| Device::new("CPU"))
+    }
+
+    fn range(&mut self, bound: UOp, axis: AxisType) -> UOp {
+        self.next_range += 1;
+        UOp::range(monoglot_uop::Dim::of(&bound), self.next_range - 1, axis)
+    }
+
+    /// The instance of a node at these indices for the same kernel as `of`.
+    fn want(&mut self, of: u32, src: &UOp, indices: Indices, gate: Option<UOp>, volume: f64) -> u32 {
+        let kernel = self.instances[of as usize].kernel;
+        let node = self.number[src];
+        if src.op() == Op::Const {
+            // Constants have users everywhere and need no sharing.
+            let body = Body::Value(src.clone());
+            self.instances.push(Instance { node, indices, gate, kernel, volume, body });
+            return self.instances.len() as u32 - 1;
+        }
+        let n = node as usize;
+        for &i in &self.wanted[n] {
+            let known = &self.instances[i as usize];
+            if known.kernel == kernel && known.gate == gate && known.indices == indices {
+                let known = &mut self.instances[i as usize];
+                known.volume = known.volume.max(volume);
+                return i;
+            }
+        }
+        let k = &mut self.kernels[kernel as usize];
+        k.size += 1;
+        if src.op() == Op::Param {
+            k.buffers += 1;
+        }
+        let i = self.instances.len() as u32;
+        self.instances.push(Instance { node, indices, gate, kernel, volume, body: Body::Pending });
+        self.wanted[n].push(i);
+        i
+    }
+
+    fn outputs(&self, roots: &[UOp]) -> Vec<Output> {
+        let find = |root: &UOp| {
+            let base = base_of(root);
+            let slot = match base.op() {
+                Op::Param => base.buffer_arg().map_or(0, |b| b.slot as usize),
+                _ => self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize),
+            };
+            Output { slot, base: base.clone(), root: root.clone() }
+        };
+        roots.iter().map(find).collect()
+    }
+
+    fn finish(&self, values: Vec<(UOp, UOp)>) -> Vec<Stored> {
+        let stored = self.kernels.iter().zip(values).map(|(k, (value, index))| Stored {
+            node: self.nodes[k.node as usize].clone(),
+            ranges: k.ranges.clone(),
+            index,
+            value,
+            device: k.device,
+        });
+        stored.collect()
+    }
+
+    /// The buffer of a PARAM number, flat.
+    fn buffer(&self, slot: usize) -> UOp {
+        let node = if slot < self.inputs {
+            // A PARAM is in the graph, or nothing would read it.
+            self.nodes
+                .iter()
+                .find(|u| u.buffer_arg().is_some_and(|b| b.slot as usize == slot && u.op() == Op::Param))
+        } else {
+            self.nodes.get(self.kernels[slot - self.inputs].node as usize)
+        };
+        let node = node.expect("every PARAM number names a PARAM or a kernel");
+        let device =
+            if slot < self.inputs { node.device() } else { Some(self.kernels[slot - self.inputs].device) };
+        flat(slot, node, device)
+    }
+}
+
+/// A PARAM for the storage of a node.
+pub(crate) fn flat(slot: usize, node: &UOp, device: Option<Device>) -> UOp {
+    let len = node.shape().max_len();
+    UOp::param(slot as u64, &monoglot_uop::Shape::of(&[len]), node.dtype(), device)
+}
+
+/// The number of an argument that only stands for an instance until its value is known.
+fn placeholder_slot(instance: u32) -> u64 {
+    1 << 32 | instance as u64
+}
