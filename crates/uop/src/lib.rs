@@ -6,6 +6,7 @@
 
 pub mod arg;
 pub mod build;
+pub mod compose;
 pub mod derive;
 pub mod device;
 pub mod dtype;
@@ -13,6 +14,7 @@ pub mod error;
 pub mod eval;
 pub mod eval_kernel;
 pub mod fold;
+pub mod gradient;
 pub mod graph;
 pub mod node;
 pub mod op;

@@ -55,6 +55,7 @@ struct Side {
     origin: &'static Location<'static>,
     storage: Mutex<Option<Storage>>,
     realized: Mutex<Option<Realized>>,
+    shortcut: OnceLock<Box<crate::gradient::Shortcut>>,
 }
 
 /// What the device room keeps with a BUFFER.
@@ -148,7 +149,8 @@ impl UOp {
         let shape = derive::shape::shape(op, &src, &arg).map_err(|e| e.at(origin))?;
         let device = derive::device::device(op, &src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
-        let side = Side { origin, storage: Mutex::new(None), realized: Mutex::new(None) };
+        let side =
+            Side { origin, storage: Mutex::new(None), realized: Mutex::new(None), shortcut: OnceLock::new() };
         let node = Arc::new(Node {
             op,
             dtype,
@@ -248,6 +250,16 @@ impl UOp {
     pub fn set_realized(&self, buffer: &UOp, keep: bool) {
         let realized = if keep { Realized::Kept(buffer.clone()) } else { Realized::Weak(buffer.downgrade()) };
         *unpoisoned(&self.0.side.realized) = Some(realized);
+    }
+
+    /// The derivative that its builder knows for this node, if any (see `gradient::Shortcut`).
+    pub fn shortcut(&self) -> Option<&crate::gradient::Shortcut> {
+        self.0.side.shortcut.get().map(|s| &**s)
+    }
+    /// This node with a derivative that its builder knows; the first one given stays.
+    pub fn with_shortcut(self, shortcut: crate::gradient::Shortcut) -> UOp {
+        let _ = self.0.side.shortcut.set(Box::new(shortcut));
+        self
     }
 
     pub(crate) fn bounds_cell(&self) -> &OnceLock<Option<Box<(Scalar, Scalar)>>> {
@@ -376,6 +388,9 @@ impl Drop for Node {
         let mut src = std::mem::take(&mut self.src);
         if let Some(Realized::Kept(u)) = unpoisoned(&self.side.realized).take() {
             src.push(u);
+        }
+        if let Some(s) = self.side.shortcut.take() {
+            src.extend(s.inputs);
         }
         if src.is_empty() {
             return;

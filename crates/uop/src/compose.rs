@@ -1,0 +1,172 @@
+//! Compositions of movement ops and reductions that several rooms need: sliding windows and counting.
+//! Flows in: UOps of the tensor level and sizes; out: views and constants made of primitives only.
+
+use crate::arg::ReduceOp;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::node::UOp;
+use crate::scalar::Scalar;
+use crate::shape::{Dim, Shape};
+
+/// Counting up to this many is one prefix sum; beyond, a sum of two.
+const ARANGE_DIRECT: i64 = 2048;
+
+impl UOp {
+    /// The sizes of all axes.
+    ///
+    /// # Errors
+    /// `Unsupported` where one of them is symbolic; `op` is who asks.
+    pub fn sizes(&self, op: &str) -> Result<Vec<i64>> {
+        self.shape().ints().ok_or_else(|| {
+            let message = format!("shape {} has symbolic dimensions", self.shape());
+            crate::ErrorKind::Unsupported { op: op.into(), message }.into()
+        })
+    }
+
+    /// A constant in a shape.
+    pub fn full(value: Scalar, dtype: DType, shape: &Shape) -> UOp {
+        let c = UOp::constant(value, dtype);
+        let ones = Shape::new(shape.iter().map(|_| Dim::Int(1)));
+        // A scalar reshapes to ones and ones expand to anything.
+        c.reshape(&ones).and_then(|u| u.expand(shape)).expect("a scalar takes any shape")
+    }
+
+    /// Keep `len` elements of `axis` from `start`.
+    pub fn narrow(&self, axis: usize, start: i64, len: i64) -> Result<UOp> {
+        let at: Vec<Dim> =
+            (0..self.shape().len()).map(|i| Dim::Int(if i == axis { start } else { 0 })).collect();
+        let mut to: Vec<Dim> = self.shape().to_vec();
+        to[axis] = Dim::Int(len);
+        self.shrink(&at, &Shape::new(to))
+    }
+
+    /// `before` and `after` elements of `fill` around `axis`.
+    pub fn pad_axis(&self, axis: usize, before: i64, after: i64, fill: Scalar) -> Result<UOp> {
+        let at: Vec<Dim> =
+            (0..self.shape().len()).map(|i| Dim::Int(if i == axis { before } else { 0 })).collect();
+        let mut to: Vec<Dim> = self.shape().to_vec();
+        let n = to[axis].as_int().ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
+        to[axis] = Dim::Int(n + before + after);
+        self.pad(&at, &Shape::new(to), fill)
+    }
+
+    /// Without the axes in `axes`, which have size 1.
+    pub fn squeeze_axes(&self, axes: &[usize]) -> Result<UOp> {
+        let dims = self.shape().iter().enumerate().filter(|(i, _)| !axes.contains(i));
+        self.reshape(&Shape::new(dims.map(|(_, d)| d.clone())))
+    }
+
+    /// Windows over the last axis: shape (…, n) becomes (…, o, k) with element `[i, j]` from
+    /// `i·stride + j·dilation`. A view: the axis is repeated and cut so that row j starts j·dilation
+    /// later than row 0.
+    ///
+    /// # Errors
+    /// Where the window is longer than the axis, or a size is not positive.
+    pub fn windows(&self, k: i64, stride: i64, dilation: i64) -> Result<UOp> {
+        let shape = self.sizes("windows")?;
+        let Some((&n, outer)) = shape.split_last() else {
+            return Err(Error::argument("windows", "a scalar has no axis to slide over"));
+        };
+        if k < 1 || stride < 1 || dilation < 1 {
+            let message = format!("size {k}, stride {stride} and dilation {dilation} must be positive");
+            return Err(Error::argument("windows", message));
+        }
+        let span = (k - 1) * dilation + 1;
+        if span > n {
+            let message = format!("a window of {span} elements over an axis of {n}");
+            return Err(Error::shape("windows", message));
+        }
+        let o = (n - span) / stride + 1;
+        let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
+        let axis = outer.len();
+        if dilation == 1 && stride >= k {
+            // They do not overlap: cut into pieces of `stride` and keep the first k of each.
+            let whole = if o * stride > n {
+                self.pad_axis(axis, 0, o * stride - n, self.dtype().zero())?
+            } else {
+                self.narrow(axis, 0, o * stride)?
+            };
+            return whole.reshape(&with(&[o, stride]))?.narrow(axis + 1, 0, k);
+        }
+        let row = n + dilation;
+        let repeats = (k * row + n - 1) / n;
+        let rows = self
+            .reshape(&with(&[1, n]))?
+            .expand(&with(&[repeats, n]))?
+            .reshape(&with(&[repeats * n]))?
+            .narrow(axis, 0, k * row)?
+            .reshape(&with(&[k, row]))?;
+        let picked = if stride == 1 {
+            rows.narrow(axis + 1, 0, o)?
+        } else {
+            let cut = if o * stride > row {
+                rows.pad_axis(axis + 1, 0, o * stride - row, self.dtype().zero())?
+            } else {
+                rows.narrow(axis + 1, 0, o * stride)?
+            };
+            cut.reshape(&with(&[k, o, stride]))?.narrow(axis + 2, 0, 1)?.reshape(&with(&[k, o]))?
+        };
+        let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
+        picked.permute(&order)
+    }
+
+    /// 0, 1, …, n−1 of an integer dtype, as shape (n,): a prefix sum of ones (specification, "Common
+    /// Ops as Compositions"), which the simplifier turns into the index itself.
+    pub fn arange(n: i64, dtype: DType) -> UOp {
+        let one = Shape::of(&[1]);
+        if n <= 1 {
+            return UOp::full(dtype.zero(), dtype, &Shape::of(&[n.max(0)]));
+        }
+        let build = || -> Result<UOp> {
+            if n > ARANGE_DIRECT {
+                let b = (n as f64).sqrt().ceil() as i64;
+                let (a, whole) = ((n + b - 1) / b, |k| Shape::of(&[(n + b - 1) / b, k]));
+                let high = (UOp::arange(a, dtype) * b).reshape(&whole(1))?.expand(&whole(b))?;
+                let low = UOp::arange(b, dtype).reshape(&Shape::of(&[1, b]))?.expand(&whole(b))?;
+                return (high + low).reshape(&Shape::of(&[a * b]))?.narrow(0, 0, n);
+            }
+            let ones = UOp::constant(dtype.one(), dtype).reshape(&one)?.expand(&Shape::of(&[n]))?;
+            let windows = ones.pad_axis(0, n - 1, 0, dtype.zero())?.windows(n, 1, 1)?;
+            Ok(windows.reduce(ReduceOp::Add, &[1])?.reshape(&Shape::of(&[n]))? - 1)
+        };
+        build().expect("sizes fit by construction")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::{Data, Value, eval};
+
+    fn ints(u: &UOp) -> (Vec<i64>, Vec<i64>) {
+        let none = &mut |u: &UOp| Err(Error::argument(u.op().name(), "no leaf"));
+        let Value { shape, data, .. } = eval(std::slice::from_ref(u), none).expect("evaluates").remove(0);
+        match data {
+            Data::Int(v) => (shape, v.to_vec()),
+            _ => (shape, vec![]),
+        }
+    }
+
+    #[test]
+    fn arange_counts() {
+        for n in [0, 1, 2, 7, 2050] {
+            assert_eq!(ints(&UOp::arange(n, DType::I32)).1, (0..n).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn windows_read_what_they_should() {
+        for n in 1..9 {
+            for (k, s, d) in (0..125).map(|c| (c % 5 + 1, c / 5 % 5 + 1, c / 25 + 1)) {
+                let w = UOp::arange(n, DType::I32).windows(k, s, d);
+                if (k - 1) * d >= n {
+                    assert!(w.is_err());
+                    continue;
+                }
+                let o = (n - (k - 1) * d - 1) / s + 1;
+                let want = (0..o).flat_map(|i| (0..k).map(move |j| i * s + j * d)).collect();
+                assert_eq!(ints(&w.expect("fits")), (vec![o, k], want), "{n} {k} {s} {d}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Reverse-mode differentiation of tensor graphs. Flow in: a root, the gradient of what comes after it,
+//! and targets; flow out: for each target the gradient as another tensor graph, which can be
+//! differentiated again.
+//!
+//! One rule an op (`rule`), a `match` over the whole op table. The walk is iterative and linear in the
+//! graph; sums are made in the graph's own order, so the result depends on nothing but the input.
+//!
+//! A builder of a composition may know its derivative in a simpler or more accurate form than the one
+//! that follows from the parts (tanh: 1 − y²). It says so with a `Shortcut` beside the node. That is no
+//! part of the node's meaning: without it the parts are differentiated, to the same values.
+
+use crate::arg::Arg;
+use crate::error::{Error, ErrorKind, Result};
+use crate::eval::inline_functions;
+use crate::graph::toposort_many;
+use crate::node::{Srcs, UOp};
+use crate::op::Op;
+use crate::scalar::Scalar;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use rules::{fit, paths, rule};
+
+/// A known derivative: `rule(y, inputs, params, g)` gives the gradient of each input.
+pub struct Shortcut {
+    /// The nodes below on which the composition depends.
+    pub inputs: Srcs,
+    /// Numbers that the rule needs (strides, sizes).
+    pub params: Box<[i64]>,
+    /// Gradients of the inputs, from the node, its inputs, the numbers and the node's gradient.
+    pub rule: Rule,
+}
+
+/// See `Shortcut`.
+pub type Rule = fn(&UOp, &[UOp], &[i64], &UOp) -> Result<Vec<Option<UOp>>>;
+
+/// The gradient of Σ(root · seed) for every target; None where the root does not depend on it.
+///
+/// # Errors
+/// `Gradient` where two targets are one node, where shapes or dtypes of root and seed differ, and
+/// where the path goes through an op that has no derivative (CALL).
+pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
+    let mut all = vec![root.clone()];
+    all.extend_from_slice(targets);
+    let all = inline_functions(&all);
+    let (root, targets) = (&all[0], &all[1..]);
+    let wanted: FxHashSet<&UOp> = targets.iter().collect();
+    if wanted.len() < targets.len() {
+        return Err(failed(
+            "two of the tensors are one and the same value; make them parameters of their own",
+        ));
+    }
+    if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float() {
+        let (a, b) = (root.dtype(), seed.dtype());
+        return Err(failed(format!("of {a} {} with a seed of {b} {}", root.shape(), seed.shape())));
+    }
+    let order = toposort_many(std::slice::from_ref(root), |_| true);
+    let mut active: FxHashSet<&UOp> = FxHashSet::default();
+    for u in &order {
+        let through = match u.shortcut() {
+            Some(s) => &s.inputs[..],
+            None => paths(u),
+        };
+        let effect = matches!(u.op(), Op::Store | Op::Group);
+        if wanted.contains(u)
+            || (u.dtype().is_float() || effect) && through.iter().any(|s| active.contains(s))
+        {
+            active.insert(u);
+        }
+    }
+    let mut grads: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut found: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    grads.insert(root.clone(), seed.clone());
+    let mut give = Vec::new();
+    for u in order.iter().rev() {
+        let Some(g) = grads.remove(u) else { continue };
+        if !active.contains(u) {
+            continue;
+        }
+        if wanted.contains(u) {
+            found.insert(u, g.clone());
+        }
+        match u.shortcut() {
+            Some(s) => {
+                let parts = (s.rule)(u, &s.inputs, &s.params, &g)?;
+                give.extend(s.inputs.iter().cloned().zip(parts).filter_map(|(i, p)| p.map(|p| (i, p))));
+            }
+            None => rule(u, &g, &|s| active.contains(s), &mut give)?,
+        }
+        for (to, part) in give.drain(..) {
+            if !active.contains(&to) {
+                continue;
+            }
+            let part = fit(&to, part)?;
+            let sum = match grads.remove(&to) {
+                Some(old) => old + part,
+                None => part,
+            };
+            grads.insert(to, sum);
+        }
+    }
+    Ok(targets.iter().map(|t| found.get(t).cloned()).collect())
+}
+
+/// `u · factor`; factors of one chain are multiplied together, as a derivative rounds where it likes.
+pub fn scale(u: &UOp, factor: f64) -> UOp {
+    let (x, factor) = match (u.op(), u.src()) {
+        (Op::Mul, [x, c]) if c.const_value().is_some() => {
+            (x, c.const_value().map_or(1.0, Scalar::to_f64) * factor)
+        }
+        (Op::Neg, [x]) => (x, -factor),
+        _ => (u, factor),
+    };
+    let c = x.like(factor);
+    match c.const_value() {
+        Some(s) if s.to_f64() == 1.0 => x.clone(),
+        Some(s) if s.to_f64() == -1.0 => x.unary(Op::Neg),
+        _ => x * &c,
+    }
+}
+
+/// cos x as 1 − 2 sin²(x/2), whose error is bounded for every x.
+pub fn cos(x: &UOp) -> UOp {
+    let s = (x * 0.5).unary(Op::Sin);
+    (&s * &s).mul_acc(&x.like(-2.0), &x.like(1.0))
+}
+
+impl UOp {
+    /// self · b + c.
+    pub fn mul_acc(&self, b: &UOp, c: &UOp) -> UOp {
+        let src: Srcs = [self, b, c].into_iter().cloned().collect();
+        UOp::new(Op::MulAcc, src, Arg::None)
+    }
+}
+
+fn failed(message: impl Into<String>) -> Error {
+    ErrorKind::Gradient { message: message.into() }.into()
+}

@@ -1,0 +1,332 @@
+//! The derivative of each op: flows in, a node and the gradient of its value; out, what flows to each
+//! source. A `match` over the op table; what has no derivative is said to have none.
+
+use super::{cos, failed, scale};
+use crate::arg::{Arg, ReduceOp};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::node::{Srcs, UOp};
+use crate::op::Op;
+use crate::scalar::Scalar;
+use crate::shape::{Dim, Shape};
+use std::f64::consts::LN_2;
+
+/// The sources through which a gradient can flow.
+pub(super) fn paths(u: &UOp) -> &[UOp] {
+    let s = u.src();
+    match u.op() {
+        Op::Detach | Op::Trunc | Op::Idiv | Op::Bitcast | Op::Const | Op::Param | Op::Buffer => &[],
+        Op::Where => &s[1..],
+        Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => &s[..1],
+        op if op.is_comparison() => &[],
+        _ => s,
+    }
+}
+
+/// A CONST may stand for a whole array: what flows to it is summed.
+pub(super) fn fit(to: &UOp, g: UOp) -> Result<UOp> {
+    if !to.shape().is_empty() || g.shape().is_empty() {
+        return Ok(g);
+    }
+    let axes: Vec<usize> = (0..g.shape().len()).collect();
+    sum(&g, &axes)?.reshape(&Shape::SCALAR)
+}
+
+/// A sum over axes (kept with size 1), in f32 where the dtype is narrower.
+fn sum(g: &UOp, axes: &[usize]) -> Result<UOp> {
+    let d = g.dtype();
+    Ok(g.cast(d.compute_type()).reduce(ReduceOp::Add, axes)?.cast(d))
+}
+
+/// g where `c`, else 0.
+fn keep(c: &UOp, g: &UOp) -> UOp {
+    c.select(g, &g.like(0.0))
+}
+
+/// What flows to the sources of `u` when `g` flows to it.
+pub(super) fn rule(
+    u: &UOp,
+    g: &UOp,
+    active: &dyn Fn(&UOp) -> bool,
+    give: &mut Vec<(UOp, UOp)>,
+) -> Result<()> {
+    let s = u.src();
+    let mut to = |i: usize, part: &dyn Fn() -> Result<UOp>| -> Result<()> {
+        if active(&s[i]) {
+            give.push((s[i].clone(), part()?));
+        }
+        Ok(())
+    };
+    match u.op() {
+        Op::Add => (0..2).try_for_each(|i| to(i, &|| Ok(g.clone()))),
+        Op::Sub => {
+            to(0, &|| Ok(g.clone()))?;
+            to(1, &|| Ok(scale(g, -1.0)))
+        }
+        Op::Neg => to(0, &|| Ok(scale(g, -1.0))),
+        Op::Mul => {
+            let times = |x: &UOp| Ok(x.const_value().map_or_else(|| g * x, |c| scale(g, c.to_f64())));
+            to(0, &|| times(&s[1]))?;
+            to(1, &|| times(&s[0]))
+        }
+        Op::MulAcc => {
+            to(0, &|| Ok(g * &s[1]))?;
+            to(1, &|| Ok(g * &s[0]))?;
+            to(2, &|| Ok(g.clone()))
+        }
+        Op::Div => {
+            to(0, &|| Ok(g.binary(Op::Div, &s[1])))?;
+            to(1, &|| Ok(scale(&(g * u).binary(Op::Div, &s[1]), -1.0)))
+        }
+        Op::Recip => to(0, &|| Ok(scale(&(g * &(u * u)), -1.0))),
+        Op::Exp2 => to(0, &|| Ok(scale(&(g * u), LN_2))),
+        Op::Log2 => to(0, &|| Ok(scale(g, 1.0 / LN_2).binary(Op::Div, &s[0]))),
+        Op::Sin => to(0, &|| Ok(g * &cos(&s[0]))),
+        Op::Sqrt => to(0, &|| Ok(scale(g, 0.5).binary(Op::Div, u))),
+        Op::Pow => pow(u, g, &mut to),
+        // a − b·floor(a / b)
+        Op::Mod => {
+            to(0, &|| Ok(g.clone()))?;
+            to(1, &|| Ok(scale(&(g * &(&s[0] / &s[1])), -1.0)))
+        }
+        // A tie shares.
+        Op::Max => (0..2).try_for_each(|i| {
+            let (a, b) = (&s[i], &s[1 - i]);
+            to(i, &|| Ok(b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)))))
+        }),
+        Op::Where => {
+            to(1, &|| Ok(keep(&s[0], g)))?;
+            to(2, &|| Ok(s[0].select(&g.like(0.0), g)))
+        }
+        Op::Cast if s[0].dtype().is_float() => to(0, &|| Ok(g.cast(s[0].dtype()))),
+        Op::Reduce => to(0, &|| reduce(u, g)),
+        Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => {
+            to(0, &|| transposed(u, g))
+        }
+        Op::Stack => (0..s.len()).try_for_each(|i| to(i, &|| Ok(g.at(&[UOp::index_const(i as i64)])))),
+        Op::Contiguous | Op::Load | Op::Replicated => to(0, &|| Ok(g.clone())),
+        Op::ContiguousBackward => {
+            to(0, &|| Ok(UOp::new(Op::Contiguous, [g.clone()].into_iter().collect::<Srcs>(), Arg::None)))
+        }
+        Op::Copy => to(0, &|| Ok(s[0].device().map_or_else(|| g.clone(), |d| g.copy_to(d)))),
+        Op::After => after(u, g, active, give),
+        // No value, no derivative, or none where it is not zero: nothing flows on.
+        Op::Param
+        | Op::Buffer
+        | Op::Const
+        | Op::Binary
+        | Op::Detach
+        | Op::Trunc
+        | Op::Idiv
+        | Op::Cast
+        | Op::Bitcast => Ok(()),
+        op if op.is_comparison() => Ok(()),
+        op => Err(failed(format!("{} has no derivative", op.name()))),
+    }
+}
+
+type To<'a> = dyn FnMut(usize, &dyn Fn() -> Result<UOp>) -> Result<()> + 'a;
+
+/// a^b: 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
+fn pow(u: &UOp, g: &UOp, to: &mut To<'_>) -> Result<()> {
+    let (a, b) = (&u.src()[0], &u.src()[1]);
+    let zero = g.like(0.0);
+    to(0, &|| {
+        let d = g * &(b * &a.binary(Op::Pow, &(b - 1.0)));
+        Ok(b.eq_(&zero).select(&zero, &d))
+    })?;
+    to(1, &|| {
+        let d = g * &(u * &(a.unary(Op::Log2) * LN_2));
+        let flat = a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
+        Ok(flat.select(&zero, &d))
+    })
+}
+
+fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {
+    let x = &u.src()[0];
+    let Arg::Reduce(op, axes) = u.arg() else { return Err(failed("a REDUCE without operator")) };
+    if u.src().len() > 1 {
+        return Err(failed("a REDUCE over ranges"));
+    }
+    let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
+    match op {
+        ReduceOp::Add => g.expand(x.shape()),
+        ReduceOp::Max => {
+            let mask = x.eq_(&u.expand(x.shape())?);
+            let d = x.dtype().compute_type();
+            let count = mask.cast(d).reduce(ReduceOp::Add, &axes)?.cast(x.dtype());
+            Ok(keep(&mask, &g.binary(Op::Div, &count).expand(x.shape())?))
+        }
+        ReduceOp::Mul => Ok(g.expand(x.shape())? * exclusive_products(x, &axes)?),
+    }
+}
+
+/// The product of all others along `axes`, for every element. No division, so zeros are no special
+/// case: products of neighbours are taken up a binary tree, and down it every node hands to each child
+/// its own share times the sibling's product.
+fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
+    let shape = x.sizes("gradient of a product")?;
+    let kept: Vec<usize> = (0..shape.len()).filter(|i| !axes.contains(i)).collect();
+    let order: Vec<usize> = kept.iter().chain(axes).copied().collect();
+    let moved = x.permute(&order)?;
+    let outer: i64 = kept.iter().map(|&i| shape[i]).product();
+    let n: i64 = axes.iter().map(|&i| shape[i]).product();
+    let one = x.dtype().one();
+    let mut levels = vec![moved.reshape(&Shape::of(&[outer, n]))?.pad_axis(
+        1,
+        0,
+        (n.max(1) as u64).next_power_of_two() as i64 - n,
+        one,
+    )?];
+    let mut m = levels[0].sizes("product")?[1];
+    while m > 1 {
+        m /= 2;
+        let pairs = levels[levels.len() - 1].reshape(&Shape::of(&[outer, m, 2]))?;
+        levels.push(pairs.reduce(ReduceOp::Mul, &[2])?.reshape(&Shape::of(&[outer, m]))?);
+    }
+    let mut share = UOp::full(one, x.dtype(), &Shape::of(&[outer, 1]));
+    for level in levels.iter().rev().skip(1) {
+        let pairs = Shape::of(&[outer, m, 2]);
+        let sibling = level.reshape(&pairs)?.flip(1 << 2)?;
+        let down = share.reshape(&Shape::of(&[outer, m, 1]))?.expand(&pairs)?;
+        m *= 2;
+        share = (down * sibling).reshape(&Shape::of(&[outer, m]))?;
+    }
+    let back: Shape = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
+    let mut inverse = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, &a)| inverse[a] = i);
+    share.narrow(1, 0, n)?.reshape(&back)?.permute(&inverse)
+}
+
+/// A view transposed: `g`, an array of the shape of the view `u`, added up where its elements come
+/// from, in the shape of what `u` views. (For bools: where any of them is true.)
+fn transposed(u: &UOp, g: &UOp) -> Result<UOp> {
+    let x = &u.src()[0];
+    match (u.op(), u.arg()) {
+        (Op::Permute, Arg::Axes(order)) => {
+            let mut inverse = vec![0; order.len()];
+            order.iter().enumerate().for_each(|(i, &a)| inverse[a as usize] = i);
+            g.permute(&inverse)
+        }
+        (Op::Flip, Arg::Flags(bits)) => g.flip(*bits),
+        (Op::Reshape, _) => g.reshape(x.shape()),
+        (Op::Expand, _) => {
+            let axes: Vec<usize> = (0..x.shape().len()).filter(|&i| x.shape()[i] != u.shape()[i]).collect();
+            sum(g, &axes)
+        }
+        (Op::Pad, _) => g.shrink(u.dims_src(1).dims(), x.shape()),
+        (Op::Shrink, _) => g.pad(u.dims_src(1).dims(), x.shape(), g.dtype().zero()),
+        (Op::Index, _) => index(u, g),
+        _ => Err(failed(format!("{} has no derivative", u.op().name()))),
+    }
+}
+
+/// INDEX: each axis in turn, a one-hot selection of g summed over the positions that were read.
+fn index(u: &UOp, g: &UOp) -> Result<UOp> {
+    let (x, indices) = (&u.src()[0], &u.src()[1..]);
+    let rest: Vec<Dim> = x.shape()[indices.len()..].to_vec();
+    let sizes = x.sizes("gradient of INDEX")?;
+    let lens: Vec<i64> = indices.iter().map(|i| i.shape().max_len()).collect();
+    let dims = |done: usize| {
+        let head = sizes[..done].iter().chain(&lens[done..]).map(|&n| Dim::Int(n));
+        Shape::new(head.chain(rest.iter().cloned()))
+    };
+    let mut g = g.reshape(&dims(0))?;
+    for (k, i) in indices.iter().enumerate() {
+        let (n, m) = (sizes[k], lens[k]);
+        if let Some(c) = i.as_int() {
+            g = g.pad_axis(k, c, n - 1 - c, g.dtype().zero())?;
+            continue;
+        }
+        // What a gate makes invalid is out of range, where no position is.
+        let i = match (i.op(), i.src()) {
+            (Op::Where, [_, i, none]) if invalid(none) => i,
+            _ => i,
+        };
+        // (…, n, m, …): axis k is the position in x, axis k + 1 what was read.
+        let split = |a: i64, b: i64| {
+            let d = dims(k);
+            Shape::new(
+                d[..k].iter().cloned().chain([Dim::Int(a), Dim::Int(b)]).chain(d[k + 1..].iter().cloned()),
+            )
+        };
+        let only = |a: i64, b: i64| {
+            let d = dims(k);
+            Shape::new(
+                d[..k]
+                    .iter()
+                    .map(|_| Dim::Int(1))
+                    .chain([Dim::Int(a), Dim::Int(b)])
+                    .chain(d[k + 1..].iter().map(|_| Dim::Int(1))),
+            )
+        };
+        let full = split(n, m);
+        let at = UOp::arange(n, i.dtype()).reshape(&only(n, 1))?.expand(&only(n, m))?;
+        let read = i.reshape(&only(1, m))?.expand(&only(n, m))?;
+        let mask = at.eq_(&read).expand(&full)?;
+        let spread = keep(&mask, &g.reshape(&split(1, m))?.expand(&full)?);
+        g = sum(&spread, &[k + 1])?.reshape(&dims(k + 1))?;
+    }
+    Ok(g)
+}
+
+fn invalid(u: &UOp) -> bool {
+    let mut u = u;
+    while u.op().is_movement() && !u.src().is_empty() {
+        u = &u.src()[0];
+    }
+    u.is_invalid()
+}
+
+/// AFTER(x, STORE(view of x, v), …): the last store first, v gets what flows to its elements, and x
+/// what is left elsewhere.
+fn after(u: &UOp, g: &UOp, active: &dyn Fn(&UOp) -> bool, give: &mut Vec<(UOp, UOp)>) -> Result<()> {
+    let base = &u.src()[0];
+    let mut stores = Vec::new();
+    let mut queue: Vec<&UOp> = u.src()[1..].iter().rev().collect();
+    while let Some(d) = queue.pop() {
+        match d.op() {
+            Op::Store => stores.push(d),
+            Op::Group => queue.extend(d.src().iter().rev()),
+            _ => {}
+        }
+    }
+    let mut g = g.clone();
+    for store in stores.into_iter().rev() {
+        let (target, value) = (&store.src()[0], &store.src()[1]);
+        let mut views = Vec::new();
+        let mut at = target;
+        while at != base && at.op().is_movement() && !at.src().is_empty() {
+            views.push(at);
+            at = &at.src()[0];
+        }
+        if at != base {
+            continue;
+        }
+        let mut seen = g.clone();
+        for v in views.iter().rev() {
+            let src: Srcs = std::iter::once(&seen).chain(&v.src()[1..]).cloned().collect();
+            seen = v.with_src(src);
+        }
+        let truth = UOp::full(Scalar::Bool(true), DType::Bool, target.shape());
+        let mut mask = match store.src().get(2) {
+            Some(gate) => {
+                seen = keep(gate, &seen);
+                gate.clone()
+            }
+            None => truth,
+        };
+        if active(value) {
+            give.push((value.clone(), seen));
+        }
+        for v in &views {
+            mask = transposed(v, &mask)?;
+        }
+        let zero = g.like(0.0);
+        g = mask.select(&zero, &g);
+    }
+    if active(base) {
+        give.push((base.clone(), g));
+    }
+    Ok(())
+}
