@@ -1,1 +1,3 @@
 //! Room `codegen`.
+
+pub mod opt;

@@ -1,0 +1,93 @@
+//! Optimize: a schedule's OptOps applied to a kernel's ranges. Flows in: a kernel (SINK of ENDs of
+//! STOREs over RANGEs) and a list of [`Opt`]s; flows out: the same kernel over other ranges, whose
+//! axis types say what is parallel. Invariant: the kernel computes the same elements (sums in another
+//! order), and its SINK lists every Opt applied.
+//!
+//! # Axes
+//!
+//! The axes of a kernel are its RANGEs, sorted by axis type (in the order of [`AxisType::ALL`]) and
+//! then by number; an [`Opt`] names an axis by its position in that list. Applied kernels number
+//! their ranges by position, so the list reads from the outermost loop to the innermost, and ENDs and
+//! REDUCEs close their ranges in that order. A new axis becomes the innermost of its type, or the
+//! outermost where it was split off the top. The last axes are those that expansion turns into shape.
+//!
+//! # Files
+//!
+//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
+//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end.
+
+pub mod nolocals;
+pub mod padto;
+mod plan;
+pub mod split;
+pub mod swap;
+pub mod tc;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use monoglot_uop::{Arg, AxisType, Error, Op, Opt, OptOp, Result, Target, UOp};
+use plan::Plan;
+
+/// The kernel after these Opts, from left to right.
+///
+/// # Errors
+/// `Argument` names the Opt and the precondition that does not hold; the kernel is left as it is.
+pub fn apply(kernel: &UOp, opts: &[Opt], target: &Target) -> Result<UOp> {
+    if opts.is_empty() {
+        return Ok(kernel.clone());
+    }
+    let mut plan = Plan::new(kernel)?;
+    for opt in opts {
+        plan.step(opt, target)?;
+    }
+    plan.finish()
+}
+
+/// The axes of a kernel, in the order by which Opts name them.
+pub fn axes(kernel: &UOp) -> Vec<UOp> {
+    let mut all: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
+    all.sort_by_key(|r| kind(r).map(|(id, t)| (t, id)));
+    all
+}
+
+/// The Opts that made this kernel.
+pub fn applied(kernel: &UOp) -> &[Opt] {
+    match kernel.arg() {
+        Arg::Kernel(info) => &info.opts,
+        _ => &[],
+    }
+}
+
+impl Plan {
+    fn step(&mut self, opt: &Opt, target: &Target) -> Result<()> {
+        let fits = opt.axis < self.axes.len() || matches!(opt.op, OptOp::NoLocals);
+        if !fits {
+            return Err(refuse(opt, format!("the kernel has {} axes", self.axes.len())));
+        }
+        match opt.op {
+            OptOp::Split { factor, target, top } => split::step(self, opt, factor, target, top),
+            OptOp::PadTo { multiple } => padto::step(self, opt, multiple),
+            OptOp::Swap { with } => swap::step(self, opt, with),
+            OptOp::NoLocals => nolocals::step(self, opt),
+            OptOp::Tc { unit } => tc::step(self, opt, unit, target),
+        }?;
+        self.info.opts.push(*opt);
+        Ok(())
+    }
+}
+
+fn kind(range: &UOp) -> Option<(u32, AxisType)> {
+    range.range_arg()
+}
+
+/// The error of an Opt whose precondition does not hold.
+fn refuse(opt: &Opt, message: impl Into<String>) -> Error {
+    let name = match opt.op {
+        OptOp::Split { .. } => "SPLIT",
+        OptOp::PadTo { .. } => "PADTO",
+        OptOp::Swap { .. } => "SWAP",
+        OptOp::NoLocals => "NOLOCALS",
+        OptOp::Tc { .. } => "TC",
+    };
+    Error::argument(name, format!("axis {}: {}", opt.axis, message.into()))
+}

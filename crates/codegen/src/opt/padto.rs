@@ -1,0 +1,78 @@
+//! PADTO: an axis runs on to the next multiple of `multiple`; what it does past its end has no effect.
+//!
+//! Every read and store that varies with the axis gets an index that is invalid there, and a REDUCE
+//! over the axis sees the identity of its operator (by WHERE, so that NaN and infinities of a read
+//! that did not take place reach nothing). That is right for every operator and under every further
+//! split, as the condition is on the axis itself, whatever it is made of later.
+//!
+//! Preconditions:
+//! * the extent is known, and the padded extent is an i64;
+//! * the axis is not the WARP of TC, nor its pair of elements;
+//! * all that varies with the axis is reads, stores and arithmetic (no AFTER, BARRIER or nested END
+//!   orders something inside the loop by it).
+
+use super::plan::{Axis, Pad, Plan};
+use super::refuse;
+use monoglot_uop::{AxisType, Op, OpSet, Opt, Result};
+
+const ALLOWED: OpSet =
+    OpSet::of(&[Op::Index, Op::Store, Op::Reduce, Op::End, Op::Group, Op::Range, Op::Bitcast, Op::Sink]);
+
+pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
+    let axis = plan.axes[opt.axis].clone();
+    let Some(n) = axis.extent() else { return Err(refuse(opt, "the extent is not known")) };
+    if multiple < 1 {
+        return Err(refuse(opt, format!("{multiple} has no multiples")));
+    }
+    if axis.kind() == AxisType::Warp || plan.tensor.as_ref().is_some_and(|t| t.pair == axis.range) {
+        return Err(refuse(opt, "a matrix unit's lanes and elements cannot be padded"));
+    }
+    let padded = match n.checked_add(multiple - 1) {
+        Some(_) if n == 0 => return Err(refuse(opt, "the axis is empty")),
+        Some(m) => m / multiple * multiple,
+        None => return Err(refuse(opt, "the padded extent is too large")),
+    };
+    let range = &plan.ranges[axis.of];
+    let strange = |u: &&monoglot_uop::UOp| {
+        let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
+        (!ordinary || u.op() == Op::End && !u.src()[1..].contains(range)) && u.ranges().contains(range)
+    };
+    if let Some(u) = plan.nodes.iter().find(strange) {
+        return Err(refuse(opt, format!("{} inside the loop cannot be masked", u.op().name())));
+    }
+    if padded == n {
+        return Ok(());
+    }
+    let new = plan.fresh(padded, axis.kind());
+    plan.rebind(&axis, &new);
+    plan.pads.push(Pad { of: axis.of, valid: new.lt(&new.like(n)) });
+    plan.axes[opt.axis] = Axis { range: new, of: axis.of };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::testing::{check, kernels, padto, split};
+    use AxisType::*;
+    use monoglot_uop::AxisType;
+
+    #[test]
+    fn every_axis_of_every_kernel_can_be_padded() {
+        for k in kernels() {
+            for axis in 0..crate::opt::axes(&k).len() {
+                for multiple in [5, 7, 16] {
+                    check(&k, &[padto(axis, multiple)]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn padding_goes_with_grouping_unrolling_and_upcasting() {
+        let k = &kernels()[0];
+        check(k, &[padto(2, 8), split(2, 4, GroupReduce, false), split(2, 2, Unroll, false)]);
+        check(k, &[padto(2, 7), split(2, 0, Unroll, false), padto(0, 5), split(0, 5, Upcast, false)]);
+        check(k, &[split(1, 2, Upcast, false), padto(3, 3), padto(1, 4), split(1, 2, Loop, true)]);
+        check(k, &[padto(0, 5), padto(0, 7), split(0, 7, Thread, true)]);
+    }
+}

@@ -1,0 +1,290 @@
+//! A kernel's axes while Opts are applied, and the one rebuild at the end. Flows in: a kernel; flows
+//! out: the kernel over the new axes. Invariant: every RANGE of the kernel is, at any time, an
+//! expression over the axes of the plan that takes each of its values once (where no pad's condition
+//! is false).
+
+use monoglot_uop::{Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A loop of the kernel to be.
+#[derive(Clone)]
+pub(super) struct Axis {
+    /// Its RANGE, with a number that no other has.
+    pub(super) range: UOp,
+    /// Which RANGE of the kernel it is a part of.
+    pub(super) of: usize,
+}
+
+impl Axis {
+    pub(super) fn kind(&self) -> AxisType {
+        self.range.range_arg().map_or(AxisType::Loop, |(_, t)| t)
+    }
+
+    /// The number of iterations, where it is known.
+    pub(super) fn extent(&self) -> Option<i64> {
+        self.range.src()[0].as_int()
+    }
+}
+
+/// A RANGE of the kernel that runs past its end wherever `valid` is false.
+pub(super) struct Pad {
+    pub(super) of: usize,
+    pub(super) valid: UOp,
+}
+
+/// A matrix unit at work on one REDUCE.
+pub(super) struct Tensor {
+    pub(super) unit: TcInfo,
+    /// The REDUCE of the kernel, and the factors of its products: `a[m, k]`, `b[k, n]`.
+    pub(super) reduce: UOp,
+    pub(super) a: UOp,
+    pub(super) b: UOp,
+    /// What stands for k in the plan's expressions, and its value for `a`'s two elements and `b`'s.
+    pub(super) k: UOp,
+    pub(super) k_of_a: [UOp; 2],
+    pub(super) k_of_b: UOp,
+    /// What stands for n, its value after the REDUCE, and for `b`'s two elements.
+    pub(super) n: UOp,
+    pub(super) n_now: UOp,
+    pub(super) n_of_b: [UOp; 2],
+    /// The axis of the two elements of n.
+    pub(super) pair: UOp,
+}
+
+/// The state between two Opts.
+pub(super) struct Plan {
+    sink: UOp,
+    pub(super) nodes: Vec<UOp>,
+    /// The axes, sorted by type; within a type from the outermost to the innermost.
+    pub(super) axes: Vec<Axis>,
+    /// The RANGEs of the kernel.
+    pub(super) ranges: Vec<UOp>,
+    /// What each RANGE of the kernel is now.
+    pub(super) now: Vec<UOp>,
+    pub(super) pads: Vec<Pad>,
+    pub(super) tensor: Option<Tensor>,
+    pub(super) info: KernelInfo,
+    next: u32,
+}
+
+impl Plan {
+    pub(super) fn new(kernel: &UOp) -> Result<Plan> {
+        let info = match kernel.arg() {
+            Arg::Kernel(info) if kernel.op() == Op::Sink => KernelInfo::clone(info),
+            Arg::None if kernel.op() == Op::Sink => KernelInfo::default(),
+            _ => {
+                return Err(Error::argument(
+                    "kernel",
+                    format!("{} is not a kernel's SINK", kernel.op().name()),
+                ));
+            }
+        };
+        let nodes = kernel.toposort();
+        let mut ranges: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
+        ranges.sort_by_key(|r| super::kind(r).map(|(id, t)| (t, id)));
+        let next = ranges.iter().filter_map(super::kind).map(|(id, _)| id + 1).max().unwrap_or(0);
+        let axes = ranges.iter().enumerate().map(|(of, r)| Axis { range: r.clone(), of }).collect();
+        let (now, pads) = (ranges.clone(), Vec::new());
+        Ok(Plan { sink: kernel.clone(), nodes, axes, ranges, now, pads, tensor: None, info, next })
+    }
+
+    /// A RANGE that is in no expression yet.
+    pub(super) fn fresh(&mut self, extent: impl Into<Dim>, kind: AxisType) -> UOp {
+        self.next += 1;
+        UOp::range(extent, self.next - 1, kind)
+    }
+
+    /// Put `new` in place of an axis in what the RANGEs of the kernel are.
+    pub(super) fn rebind(&mut self, axis: &Axis, new: &UOp) {
+        let map: FxHashMap<UOp, UOp> = std::iter::once((axis.range.clone(), new.clone())).collect();
+        self.now[axis.of] = self.now[axis.of].substitute(&map);
+        for p in self.pads.iter_mut().filter(|p| p.of == axis.of) {
+            p.valid = p.valid.substitute(&map);
+        }
+        if let Some(t) = &mut self.tensor {
+            let [a0, a1] = &mut t.k_of_a;
+            let [b0, b1] = &mut t.n_of_b;
+            for e in [a0, a1, b0, b1, &mut t.k_of_b, &mut t.n_now] {
+                *e = e.substitute(&map);
+            }
+        }
+    }
+
+    /// Add an axis as the innermost of its type, or the outermost.
+    pub(super) fn insert(&mut self, axis: Axis, outermost: bool) {
+        let kind = axis.kind();
+        let at = match outermost {
+            true => self.axes.partition_point(|a| a.kind() < kind),
+            false => self.axes.partition_point(|a| a.kind() <= kind),
+        };
+        self.axes.insert(at, axis);
+    }
+
+    /// Whether every effect of the kernel is inside the loop over this RANGE.
+    pub(super) fn encloses_all(&self, of: usize) -> bool {
+        let range = &self.ranges[of];
+        self.sink.src().iter().all(|e| e.op() == Op::End && e.src()[1..].contains(range))
+    }
+
+    /// The kernel over the axes as they are now.
+    pub(super) fn finish(self) -> Result<UOp> {
+        let last: FxHashMap<UOp, UOp> = (self.axes.iter().enumerate())
+            .map(|(i, a)| (a.range.clone(), a.range.with_arg(Arg::Range(i as u32, a.kind()))))
+            .collect();
+        let bind = |extra: &[(&UOp, &UOp)]| Binding {
+            ranges: self.now.iter().map(|e| replaced(e, extra).substitute(&last)).collect(),
+            valid: self.pads.iter().map(|p| replaced(&p.valid, extra).substitute(&last)).collect(),
+        };
+        let main = match &self.tensor {
+            Some(t) => bind(&[(&t.n, &t.n_now)]),
+            None => bind(&[]),
+        };
+        let mut closes: Vec<SmallVec<[UOp; 4]>> = vec![SmallVec::new(); self.ranges.len()];
+        for a in &self.axes {
+            closes[a.of].push(last[&a.range].clone());
+        }
+        let mut products = None;
+        if let Some(t) = &self.tensor {
+            let parts = |u: &UOp, k: &UOp, n: &UOp| {
+                let nodes = u.toposort();
+                let with = bind(&[(&t.k, k), (&t.n, n)]);
+                let new = self.rebuild(&nodes, &with, &closes, None)?;
+                let zero = new.like(0);
+                let gate = self.gate(&with, |of| t.reduce.src()[1..].contains(&self.ranges[of]));
+                Ok::<UOp, Error>(gate.map_or(new.clone(), |g| g.select(&new, &zero)))
+            };
+            let a = [parts(&t.a, &t.k_of_a[0], &t.n_now)?, parts(&t.a, &t.k_of_a[1], &t.n_now)?];
+            let b = [parts(&t.b, &t.k_of_b, &t.n_of_b[0])?, parts(&t.b, &t.k_of_b, &t.n_of_b[1])?];
+            let stack = |v: [UOp; 2]| UOp::new(Op::Stack, v.into_iter().collect::<Srcs>(), Arg::None);
+            let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
+            let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])].into_iter().collect();
+            let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
+            let over = self.closed(&t.reduce.src()[1..], &closes);
+            let sum = if over.is_empty() { wmma } else { wmma.reduce_ranges(ReduceOp::Add, &over) };
+            products = Some((t.reduce.clone(), sum.at(&[last[&t.pair].clone()])));
+        }
+        let sink = self.rebuild(&self.nodes, &main, &closes, products)?;
+        Ok(sink.with_arg(Arg::Kernel(Arc::new(self.info))))
+    }
+
+    /// The axes that close these RANGEs of the kernel, in order.
+    fn closed(&self, ranges: &[UOp], closes: &[SmallVec<[UOp; 4]>]) -> Vec<UOp> {
+        let mut all: Vec<UOp> = Vec::with_capacity(ranges.len() + 2);
+        for r in ranges {
+            if let Some(of) = self.ranges.iter().position(|x| x == r) {
+                all.extend(closes[of].iter().cloned());
+            }
+        }
+        all.sort_by_key(|r| super::kind(r).map(|(id, _)| id));
+        all.dedup();
+        all
+    }
+
+    /// The condition under which no padded RANGE among these runs past its end.
+    fn gate(&self, with: &Binding, among: impl Fn(usize) -> bool) -> Option<UOp> {
+        let valid = self.pads.iter().zip(&with.valid).filter(|(p, _)| among(p.of)).map(|(_, v)| v.clone());
+        valid.reduce(|a, b| a & b)
+    }
+
+    /// The condition for everything that varies with these RANGEs of the kernel.
+    fn gate_of(&self, with: &Binding, open: &[UOp]) -> Option<UOp> {
+        if self.pads.is_empty() { None } else { self.gate(with, |of| open.contains(&self.ranges[of])) }
+    }
+
+    /// These nodes (sources first) with every RANGE replaced; gives the last. `known` is what one
+    /// node becomes, whatever is below it.
+    fn rebuild(
+        &self,
+        nodes: &[UOp],
+        with: &Binding,
+        closes: &[SmallVec<[UOp; 4]>],
+        known: Option<(UOp, UOp)>,
+    ) -> Result<UOp> {
+        let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+        done.reserve(nodes.len());
+        for u in nodes {
+            let src =
+                |done: &FxHashMap<&UOp, UOp>| -> Srcs { u.src().iter().map(|s| done[s].clone()).collect() };
+            let new = match u.op() {
+                _ if known.as_ref().is_some_and(|(k, _)| k == u) => known.as_ref().map(|(_, v)| v.clone()),
+                Op::Range => self.ranges.iter().position(|r| r == u).map(|of| with.ranges[of].clone()),
+                Op::End | Op::Reduce if u.src().len() > 1 => {
+                    let mut first = done[&u.src()[0]].clone();
+                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate_of(with, &u.src()[1..])) {
+                        first = gate.select(&first, &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                    }
+                    let over = self.closed(&u.src()[1..], closes);
+                    let src: Srcs = std::iter::once(first).chain(over).collect();
+                    Some(if src.len() == 1 && u.op() == Op::Reduce {
+                        src[0].clone()
+                    } else {
+                        u.with_src(src)
+                    })
+                }
+                Op::Index if u.src()[0].addrspace().is_some() => {
+                    let src = src(&done);
+                    Some(match self.gate_of(with, &u.ranges()) {
+                        Some(gate) if src.len() > 1 => u.with_src(gated(src, &gate)),
+                        _ => u.with_src(src),
+                    })
+                }
+                Op::Store if !self.pads.is_empty() => {
+                    let mut src = src(&done);
+                    if let Some(gate) = self.gate_of(with, &u.ranges()) {
+                        if src[0].op() == Op::Index && src[0].src().len() > 1 {
+                            src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                        } else if src.len() > 2 {
+                            src[2] = &src[2] & &gate;
+                        } else {
+                            src.push(gate);
+                        }
+                    }
+                    Some(u.with_src(src))
+                }
+                _ => None,
+            };
+            let new = new.unwrap_or_else(|| u.with_src(src(&done)));
+            done.insert(u, new);
+        }
+        let root = nodes.last().and_then(|u| done.remove(u));
+        root.ok_or_else(|| Error::argument("kernel", "is empty"))
+    }
+}
+
+/// What the RANGEs of the kernel, and the conditions of the pads, become.
+struct Binding {
+    ranges: Vec<UOp>,
+    valid: Vec<UOp>,
+}
+
+fn replaced(u: &UOp, map: &[(&UOp, &UOp)]) -> UOp {
+    if map.is_empty() {
+        return u.clone();
+    }
+    u.substitute(&map.iter().map(|(a, b)| ((*a).clone(), (*b).clone())).collect())
+}
+
+/// INDEX's sources with the first index invalid where the gate is false, each condition once.
+fn gated(mut src: Srcs, gate: &UOp) -> Srcs {
+    let first = src[1].clone();
+    let all = |u: &UOp| -> Vec<UOp> {
+        let (mut out, mut rest) = (Vec::new(), vec![u.clone()]);
+        while let Some(c) = rest.pop() {
+            match c.op() {
+                Op::And => rest.extend(c.src().iter().rev().cloned()),
+                _ => out.push(c),
+            }
+        }
+        out
+    };
+    let (inner, index) = match first.op() {
+        Op::Where if first.src()[2].is_invalid() => (all(&first.src()[0]), first.src()[1].clone()),
+        _ => (Vec::new(), first.clone()),
+    };
+    let new = all(gate).into_iter().filter(|c| !inner.contains(c));
+    let conditions = inner.iter().cloned().chain(new).reduce(|a, b| a & b);
+    src[1] = conditions.map_or(index.clone(), |c| index.valid(&c));
+    src
+}

@@ -1,0 +1,136 @@
+//! SPLIT: an axis of extent `n` becomes two, of `n / factor` and `factor`; the new one, of extent
+//! `factor`, gets an axis type of its own. It is the inner of the two, or the outer if `top`.
+//!
+//! Preconditions:
+//! * the factor divides the extent, which is known (0 stands for the whole axis, which then only
+//!   changes its type);
+//! * the new type may be split from the axis's, on the side that the table allows:
+//!
+//! | new type | from | side |
+//! | --- | --- | --- |
+//! | GLOBAL | LOOP, GLOBAL | either |
+//! | THREAD | GLOBAL, LOOP | outer; one THREAD axis a kernel |
+//! | LOOP | LOOP, GLOBAL | either |
+//! | LOCAL | GLOBAL, LOOP | inner; not after NOLOCALS |
+//! | WARP | (only TC makes one) | |
+//! | GROUP_REDUCE | REDUCE | either; not after NOLOCALS |
+//! | REDUCE | REDUCE | either |
+//! | UNROLL | REDUCE, GROUP_REDUCE | inner |
+//! | UPCAST | GLOBAL, LOCAL, LOOP | inner |
+//!
+//! * for GLOBAL, THREAD and LOCAL, which run in parallel, every store of the kernel is inside the
+//!   loop.
+
+use super::plan::{Axis, Plan};
+use super::refuse;
+use monoglot_uop::{AxisType, Opt, Result};
+
+/// The types from which `new` may be split, and whether it may be the inner and the outer part.
+pub fn from(new: AxisType) -> (&'static [AxisType], bool, bool) {
+    use AxisType::*;
+    match new {
+        Global => (&[Loop, Global], true, true),
+        Thread => (&[Global, Loop], false, true),
+        Loop => (&[Loop, Global], true, true),
+        Local => (&[Global, Loop], true, false),
+        Warp => (&[], false, false),
+        GroupReduce => (&[Reduce], true, true),
+        Reduce => (&[Reduce], true, true),
+        Unroll => (&[Reduce, GroupReduce], true, false),
+        Upcast => (&[Global, Local, Loop], true, false),
+    }
+}
+
+/// Whether iterations of this type run at the same time, so that nothing may be outside them.
+pub fn is_parallel(kind: AxisType) -> bool {
+    matches!(kind, AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp)
+}
+
+pub(super) fn step(plan: &mut Plan, opt: &Opt, factor: i64, new: AxisType, top: bool) -> Result<()> {
+    let axis = plan.axes[opt.axis].clone();
+    let old = axis.kind();
+    let (sources, inner, outer) = from(new);
+    let letters = || format!("{} from {}", new.letter(), old.letter());
+    if !sources.contains(&old) {
+        return Err(refuse(opt, format!("{}: that type is not split from this one", letters())));
+    }
+    let extent = axis.extent();
+    let whole = factor == 0 || extent == Some(factor);
+    if !whole && !(if top { outer } else { inner }) {
+        let side = if top { "outer" } else { "inner" };
+        return Err(refuse(opt, format!("{}: not as the {side} part", letters())));
+    }
+    if plan.info.no_locals && matches!(new, AxisType::Local | AxisType::GroupReduce) {
+        return Err(refuse(opt, format!("{}: after NOLOCALS", letters())));
+    }
+    if new == AxisType::Thread && plan.axes.iter().any(|a| a.kind() == AxisType::Thread) {
+        return Err(refuse(opt, "the kernel has a THREAD axis already"));
+    }
+    if is_parallel(new) && !plan.encloses_all(axis.of) {
+        return Err(refuse(opt, format!("{}: a store is outside the loop", letters())));
+    }
+    if whole {
+        let expands = matches!(new, AxisType::Unroll | AxisType::Upcast | AxisType::Thread);
+        if expands && extent.is_none() {
+            return Err(refuse(opt, format!("{}: the extent is not known", letters())));
+        }
+        let bound = monoglot_uop::Dim::of(&axis.range.src()[0]);
+        let range = plan.fresh(bound, new);
+        plan.rebind(&axis, &range);
+        plan.axes.remove(opt.axis);
+        plan.insert(Axis { range, of: axis.of }, top);
+        return Ok(());
+    }
+    let n = match extent {
+        Some(n) if factor > 0 && n % factor == 0 => n,
+        Some(n) => return Err(refuse(opt, format!("{factor} does not divide the extent {n}"))),
+        None => return Err(refuse(opt, "the extent is not known")),
+    };
+    if factor == 1 {
+        return Err(refuse(opt, "a factor of 1 splits nothing"));
+    }
+    let (rest, part) = (plan.fresh(n / factor, old), plan.fresh(factor, new));
+    let (high, low, width) = if top { (&part, &rest, n / factor) } else { (&rest, &part, factor) };
+    plan.rebind(&axis, &(high * width + low));
+    plan.axes[opt.axis].range = rest;
+    plan.insert(Axis { range: part, of: axis.of }, top);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::testing::{check, kernels, refused, split};
+    use AxisType::*;
+    use monoglot_uop::AxisType;
+
+    #[test]
+    fn every_type_of_the_table_keeps_the_result() {
+        for k in kernels() {
+            check(&k, &[split(0, 4, Upcast, false)]);
+            check(&k, &[split(0, 2, Thread, true)]);
+            check(&k, &[split(0, 2, Global, true), split(0, 2, Loop, false)]);
+            check(&k, &[split(0, 0, Global, false), split(0, 2, Local, false), split(1, 0, Upcast, false)]);
+        }
+    }
+
+    #[test]
+    fn reductions_split_into_groups_and_unrolled_parts() {
+        let matmul = &kernels()[0];
+        check(matmul, &[split(2, 4, GroupReduce, false), split(2, 2, Unroll, false)]);
+        check(matmul, &[split(2, 4, GroupReduce, true), split(3, 0, Unroll, false)]);
+        check(matmul, &[split(2, 2, Reduce, true), split(3, 3, Unroll, false)]);
+    }
+
+    #[test]
+    fn what_the_table_does_not_allow_is_an_error() {
+        let k = &kernels()[0];
+        refused(k, &[split(0, 5, Upcast, false)], "does not divide");
+        refused(k, &[split(0, 2, Unroll, false)], "r from L");
+        refused(k, &[split(2, 2, Upcast, false)], "u from R");
+        refused(k, &[split(0, 2, Warp, false)], "w from L");
+        refused(k, &[split(0, 2, Thread, false)], "not as the inner");
+        refused(k, &[split(0, 2, Upcast, true)], "not as the outer");
+        refused(k, &[split(0, 2, Thread, true), split(1, 2, Thread, true)], "THREAD axis already");
+        refused(k, &[split(9, 2, Upcast, false)], "3 axes");
+    }
+}

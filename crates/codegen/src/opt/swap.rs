@@ -1,0 +1,43 @@
+//! SWAP: two axes of one type change places, so that the outer loop becomes the inner one.
+//!
+//! Preconditions: both axes have the same type, and are not the same axis. Loops of stores may be
+//! exchanged because every iteration writes elements of its own; loops of reductions because the
+//! order of a reduction is the schedule's choice.
+
+use super::plan::Plan;
+use super::refuse;
+use monoglot_uop::{Opt, Result};
+
+pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
+    let Some(other) = plan.axes.get(with) else {
+        return Err(refuse(opt, format!("there is no axis {with} to exchange it with")));
+    };
+    let (a, b) = (plan.axes[opt.axis].kind(), other.kind());
+    if a != b || with == opt.axis {
+        let message =
+            format!("{} and axis {with}, {}: exchange two axes of one type", a.letter(), b.letter());
+        return Err(refuse(opt, message));
+    }
+    plan.axes.swap(opt.axis, with);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::testing::{check, kernels, refused, split, swap};
+    use monoglot_uop::AxisType;
+
+    #[test]
+    fn loops_change_places() {
+        let k = &kernels()[0];
+        let after = check(k, &[swap(0, 1)]);
+        let extents =
+            |k| crate::opt::axes(k).iter().map(|r| r.src()[0].as_int().unwrap()).collect::<Vec<_>>();
+        assert_eq!(extents(k), [8, 4, 12]);
+        assert_eq!(extents(&after), [4, 8, 12]);
+        check(k, &[split(2, 3, AxisType::Reduce, false), swap(3, 2)]);
+        refused(k, &[swap(0, 2)], "one type");
+        refused(k, &[swap(0, 0)], "one type");
+        refused(k, &[swap(0, 3)], "no axis 3");
+    }
+}

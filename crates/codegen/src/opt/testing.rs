@@ -1,0 +1,183 @@
+//! Kernels for the tests of this room, and the check that a schedule keeps what a kernel computes.
+
+use super::{apply, axes};
+use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_uop::{
+    Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape, Target,
+    TcInfo, UOp,
+};
+use std::sync::Arc;
+
+pub(crate) fn split(axis: usize, factor: i64, target: AxisType, top: bool) -> Opt {
+    Opt { op: OptOp::Split { factor, target, top }, axis }
+}
+
+pub(crate) fn padto(axis: usize, multiple: i64) -> Opt {
+    Opt { op: OptOp::PadTo { multiple }, axis }
+}
+
+pub(crate) fn swap(axis: usize, with: usize) -> Opt {
+    Opt { op: OptOp::Swap { with }, axis }
+}
+
+pub(crate) fn tc(axis: usize) -> Opt {
+    Opt { op: OptOp::Tc { unit: 0 }, axis }
+}
+
+/// A machine with workgroups and a matrix unit, or two threads with vectors of 64 bytes.
+pub(crate) fn target(workgroups: bool) -> Target {
+    Target {
+        device: Device::new("TEST"),
+        dialect: Dialect::Linear,
+        arch: String::new(),
+        vector_bytes: if workgroups { 4 } else { 64 },
+        registers: 32,
+        threads: if workgroups { 1 } else { 2 },
+        workgroups,
+        max_workgroup: if workgroups { 256 } else { 1 },
+        warp: if workgroups { 32 } else { 1 },
+        local_bytes: if workgroups { 16 << 10 } else { 0 },
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        native: OpSet::EMPTY,
+        arithmetic: vec![DType::F32, DType::F64],
+        storage: vec![DType::F32, DType::F64],
+        matrix_units: vec![TcInfo {
+            name: "mma8".into(),
+            dims: [8, 8, 8],
+            threads: 32,
+            dtype_in: DType::F32,
+            dtype_out: DType::F32,
+        }],
+        max_buffers: 31,
+        max_nodes: 4096,
+    }
+}
+
+pub(crate) fn sink(effects: &[UOp]) -> UOp {
+    UOp::sink(effects)
+        .with_arg(Arg::Kernel(Arc::new(KernelInfo { name: "test".into(), ..Default::default() })))
+}
+
+pub(crate) fn param(slot: u64, dims: &[i64], dtype: DType) -> UOp {
+    UOp::param(slot, &Shape::of(dims), dtype, None)
+}
+
+/// `out[i, j] = Σ_r a[i, r]·b[r, j]`.
+pub(crate) fn matmul(m: i64, n: i64, k: i64) -> UOp {
+    let r = ranges(&[m, n], &[k]);
+    let (i, j, r) = (&r[0], &r[1], &r[2]);
+    let a = param(1, &[m, k], DType::F32).at(&[i.clone(), r.clone()]);
+    let b = param(2, &[k, n], DType::F32).at(&[r.clone(), j.clone()]);
+    let sum = (a * b).reduce_ranges(ReduceOp::Add, std::slice::from_ref(r));
+    let out = param(0, &[m, n], DType::F32).at(&[i.clone(), j.clone()]);
+    sink(&[out.store(&sum).end(&[i.clone(), j.clone()])])
+}
+
+/// LOOP ranges of these extents, then REDUCE ranges.
+pub(crate) fn ranges(outer: &[i64], inner: &[i64]) -> Vec<UOp> {
+    let all = outer.iter().map(|&n| (n, AxisType::Loop)).chain(inner.iter().map(|&n| (n, AxisType::Reduce)));
+    all.enumerate().map(|(i, (n, t))| UOp::range(n, i as u32, t)).collect()
+}
+
+/// A dozen shapes of kernel; axis 0 has an extent of a multiple of 4 in each.
+pub(crate) fn kernels() -> Vec<UOp> {
+    let mut all = vec![matmul(8, 4, 12)];
+    // The minimum of a row, of negative numbers: padding with 0 would show.
+    let r = ranges(&[4], &[7]);
+    let x = param(1, &[4, 7], DType::I32).at(&[r[0].clone(), r[1].clone()]);
+    let x = (&x * &x) * -1 - 1;
+    let max = x.reduce_ranges(ReduceOp::Max, &r[1..]);
+    all.push(sink(&[param(0, &[4], DType::I32).at(&r[..1]).store(&max).end(&r[..1])]));
+    // A product of a row, in a wide type.
+    let x = param(1, &[4, 7], DType::I64).at(&[r[0].clone(), r[1].clone()]) + 3;
+    let product = x.reduce_ranges(ReduceOp::Mul, &r[1..]);
+    all.push(sink(&[param(0, &[4], DType::I64).at(&r[..1]).store(&product).end(&r[..1])]));
+    // x − max(x) summed: a REDUCE inside what another closes, over one range.
+    let x = param(1, &[4, 7], DType::F32).at(&[r[0].clone(), r[1].clone()]);
+    let max = x.reduce_ranges(ReduceOp::Max, &r[1..]);
+    let sum = (x - max).reduce_ranges(ReduceOp::Add, &r[1..]);
+    all.push(sink(&[param(0, &[4], DType::F32).at(&r[..1]).store(&sum).end(&r[..1])]));
+    // A convolution with a masked edge, and 1/x of what is read: an infinity in the mask would leak.
+    let r = ranges(&[4, 6], &[3, 3]);
+    let (o, y, c, k) = (&r[0], &r[1], &r[2], &r[3]);
+    let at = y + k;
+    let gate = at.lt(&at.like(7)) & at.like(0).lt(&at);
+    let read = param(1, &[3, 6], DType::F32).at(&[c.valid(&gate), &at - 1]);
+    let value = gate.select(&read, &read.like(0.0))
+        * param(2, &[4, 3, 3], DType::F32).at(&[o.clone(), c.clone(), k.clone()]);
+    let sum = value.reduce_ranges(ReduceOp::Add, &r[2..]);
+    let store = param(0, &[4, 6], DType::F32).at(&r[..2]).store(&sum);
+    all.push(sink(&[store.end(&r[..2])]));
+    // A transpose and a second store over the same ranges; a value of bool.
+    let r = ranges(&[8, 5], &[]);
+    let x = param(2, &[5, 8], DType::F32).at(&[r[1].clone(), r[0].clone()]);
+    let one = param(0, &[8, 5], DType::F32).at(&r).store(&(&x * 2.0)).end(&r);
+    let two = param(1, &[8, 5], DType::Bool).at(&r).store(&x.lt(&x.like(0.0))).end(&r);
+    all.push(sink(&[one, two]));
+    // A gather whose index is data.
+    let r = ranges(&[12, 3], &[]);
+    let at = param(2, &[12], DType::U8).at(&r[..1]).cast(DType::Index);
+    let gate = at.lt(&at.like(9));
+    let read = param(1, &[9, 3], DType::F32).at(&[at.valid(&gate), r[1].clone()]);
+    let store = param(0, &[12, 3], DType::F32).at(&r).store(&gate.select(&read, &read.like(-1.0)));
+    all.push(sink(&[store.end(&r)]));
+    // A reduction of bools, and one in half precision, of one buffer.
+    let r = ranges(&[4], &[6]);
+    let x = param(2, &[4, 6], DType::F16).at(&[r[0].clone(), r[1].clone()]);
+    let any = x.lt(&x.like(-0.5)).reduce_ranges(ReduceOp::Max, &r[1..]);
+    let sum = x.reduce_ranges(ReduceOp::Add, &r[1..]);
+    let one = param(0, &[4], DType::Bool).at(&r[..1]).store(&any).end(&r[..1]);
+    let two = param(1, &[4], DType::F16).at(&r[..1]).store(&sum).end(&r[..1]);
+    all.push(sink(&[one, two]));
+    all
+}
+
+/// A buffer for every PARAM, with values whose sums and products are exact.
+pub(crate) fn buffers(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
+    params.sort_by_key(|p| p.buffer_arg().map(|b| b.slot));
+    let mut element = |d: DType| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let v = (state >> 33) as i64 % 17 - 8;
+        let s =
+            if d.is_float() { monoglot_uop::Scalar::Float(v as f64 / 8.0) } else { d.from_i128(v as i128) };
+        s.to_bits(d).to_le_bytes()[..d.bytes()].to_vec()
+    };
+    params.iter().map(|p| (0..p.shape().max_len()).flat_map(|_| element(p.dtype())).collect()).collect()
+}
+
+/// The kernel after these Opts, which give the same buffers to the bit (the data is such that the
+/// order of a sum does not matter).
+pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
+    let after = apply(kernel, opts, &target(true)).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
+    let (mut want, mut got) = (buffers(kernel, 7), buffers(kernel, 7));
+    eval_kernel(kernel, &mut want, &[]).unwrap();
+    eval_kernel(&after, &mut got, &[]).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
+    assert!(want == got, "{opts:?} changes what the kernel computes");
+    // Positions and numbers agree, and one list is as good as its two halves.
+    for (i, r) in axes(&after).iter().enumerate() {
+        assert_eq!(r.range_arg().map(|(id, _)| id as usize), Some(i));
+    }
+    if !opts.iter().any(|o| matches!(o.op, OptOp::Tc { .. })) {
+        let half = opts.len() / 2;
+        let steps =
+            apply(kernel, &opts[..half], &target(true)).and_then(|k| apply(&k, &opts[half..], &target(true)));
+        let steps = steps.unwrap_or_else(|e| panic!("{opts:?} in halves: {e}"));
+        assert_eq!(super::applied(&steps), opts);
+        let extents =
+            |k: &UOp| axes(k).iter().map(|r| (r.src()[0].as_int(), r.range_arg())).collect::<Vec<_>>();
+        assert_eq!(extents(&steps), extents(&after));
+    }
+    after
+}
+
+/// These Opts are an error that says `why`.
+pub(crate) fn refused(kernel: &UOp, opts: &[Opt], why: &str) {
+    match apply(kernel, opts, &target(true)) {
+        Ok(_) => panic!("{opts:?} was applied"),
+        Err(e) => assert!(e.to_string().contains(why), "{e}"),
+    }
+}
