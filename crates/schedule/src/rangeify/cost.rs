@@ -9,7 +9,7 @@ use monoglot_uop::{Arg, Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Operations that moving one byte costs.
-const BYTE: f64 = 2.0;
+const BYTE: f64 = 4.0;
 /// Operations that one more kernel costs.
 const LAUNCH: f64 = 100_000.0;
 /// Most kernels or index patterns in which one value is computed anew.
@@ -64,7 +64,7 @@ fn weight(u: &UOp) -> f64 {
         op if op.is_movement() => 0.0,
         Op::Detach | Op::ContiguousBackward => 0.0,
         Op::Recip | Op::Div | Op::Sqrt => 4.0,
-        Op::Exp2 | Op::Log2 => 12.0,
+        Op::Exp2 | Op::Log2 => 10.0,
         Op::Sin => 40.0,
         Op::Pow => 60.0,
         Op::Threefry => 110.0,
@@ -119,7 +119,9 @@ impl Rangeify<'_> {
         if !blown {
             return false;
         }
-        let inline = loads * light + if heavy > 0.0 { heavy * BYTE * 2.0 + LAUNCH } else { 0.0 };
+        // Small reductions below are stored whatever happens here; large ones only because of it.
+        let moved = if heavy * 8.0 > bytes(u) { heavy * BYTE * 2.0 + LAUNCH } else { 0.0 };
+        let inline = loads * light + moved;
         inline > size * light + stored_at
     }
 

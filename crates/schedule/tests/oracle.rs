@@ -1,0 +1,291 @@
+//! Schedules against the tensor oracle: programs are evaluated directly and as kernels, one by one, by
+//! the kernel oracle, and every value must agree.
+
+use monoglot_schedule::{Schedule, Timings, callify, schedule};
+use monoglot_uop::eval::{Value, eval};
+use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_uop::{Arg, DType, Device, Dialect, Dim, Op, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp};
+use std::sync::Arc;
+
+fn target(device: Device) -> Result<Arc<Target>> {
+    Ok(Arc::new(Target {
+        device,
+        dialect: Dialect::Linear,
+        arch: String::new(),
+        vector_bytes: 16,
+        registers: 16,
+        threads: 2,
+        workgroups: false,
+        max_workgroup: 1,
+        warp: 1,
+        local_bytes: 0,
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        native: OpSet::ANY,
+        arithmetic: DType::ALL.to_vec(),
+        storage: DType::ALL.to_vec(),
+        matrix_units: Vec::new(),
+        max_buffers: 32,
+        max_nodes: 400,
+    }))
+}
+
+/// The values of the roots when the schedule's calls run one after the other.
+fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut params = params.to_vec();
+    let mut places: Vec<Vec<u8>> = plan.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
+    for call in plan.linear.src() {
+        let (body, args) = (&call.src()[0], &call.src()[1..]);
+        let slot = |a: &UOp| (a.op() == Op::Param, a.buffer_arg().unwrap().slot as usize);
+        let mut bufs: Vec<Vec<u8>> =
+            args.iter().map(|a| if slot(a).0 { params[slot(a).1].clone() } else { places[slot(a).1].clone() }).collect();
+        if body.op() == Op::Copy {
+            let part = &body.src()[0];
+            let from = part.dims_src(1)[0].as_int().unwrap() as usize * part.dtype().bytes();
+            let bytes = part.shape().max_len() as usize * part.dtype().bytes();
+            bufs[0] = bufs[1][from..from + bytes].to_vec();
+        } else {
+            eval_kernel(body, &mut bufs, &[]).unwrap_or_else(|e| panic!("{e}\n{}", body.text()));
+        }
+        let Arg::Call(info) = call.arg() else { panic!("a CALL without CallInfo") };
+        for &o in &info.outs {
+            let (is_param, at) = slot(&args[o]);
+            if is_param { params[at] = bufs[o].clone() } else { places[at] = bufs[o].clone() }
+        }
+    }
+    let value = |view: &UOp| {
+        let mut leaf = |u: &UOp| {
+            let slot = u.buffer_arg().unwrap().slot as usize;
+            let bytes = if u.op() == Op::Param { &params[slot] } else { &places[slot] };
+            let shape = u.shape().ints().unwrap();
+            let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
+            Value::from_bytes(&bytes[..len], &shape, u.dtype())
+        };
+        eval(std::slice::from_ref(view), &mut leaf).unwrap().remove(0).to_bytes()
+    };
+    plan.outputs.iter().map(value).collect()
+}
+
+fn buffer(shape: &[i64], dtype: DType) -> UOp {
+    UOp::buffer(&Shape::of(shape), dtype, Device::new("TEST"))
+}
+
+fn bytes_of(u: &UOp, seed: u64) -> Vec<u8> {
+    let n = u.shape().max_len() as u64;
+    let value = |i: u64| {
+        let x = monoglot_uop::fold::threefry(i, seed ^ u.buffer_arg().unwrap().slot) % 9;
+        Scalar::Int(x as i128 - 4).cast(u.dtype()).to_bits(u.dtype())
+    };
+    (0..n).flat_map(|i| value(i).to_le_bytes()[..u.dtype().bytes()].to_vec()).collect()
+}
+
+/// Both ways give the same; returns the schedule for further looks.
+fn check(roots: &[UOp], donate: bool) -> Schedule {
+    let function = callify(roots, |_| donate).unwrap();
+    let plan = schedule(&function, &target, &mut Timings::default()).unwrap();
+    let data: Vec<Vec<u8>> = function.params.iter().map(|p| bytes_of(p, 7)).collect();
+    let mut leaf = |u: &UOp| {
+        let i = function.params.iter().position(|p| p == u).unwrap();
+        Value::from_bytes(&data[i], &u.shape().ints().unwrap(), u.dtype())
+    };
+    let want = eval(roots, &mut leaf).unwrap();
+    let got = run(&plan, &data);
+    for ((root, want), got) in roots.iter().zip(&want).zip(&got) {
+        let got = Value::from_bytes(got, &root.shape().ints().unwrap(), root.dtype()).unwrap();
+        for i in 0..want.len() {
+            let (a, b) = (want.get(i), got.get(i));
+            let same = match (a, b) {
+                (Scalar::Float(x), Scalar::Float(y)) => x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-4 * x.abs().max(1.0),
+                _ => a == b,
+            };
+            assert!(same, "element {i}: {b:?} instead of {a:?}\n{}\n{}", root.text(), plan.linear.text());
+        }
+    }
+    plan
+}
+
+fn kernels(plan: &Schedule) -> usize {
+    plan.linear.src().len()
+}
+
+fn matmul(a: &UOp, b: &UOp) -> UOp {
+    let (m, k, n) = (a.shape()[0].max(), a.shape()[1].max(), b.shape()[1].max());
+    let wide = Shape::of(&[m, n, k]);
+    let a = a.reshape(&Shape::of(&[m, 1, k])).unwrap().expand(&wide).unwrap();
+    let b = b.permute(&[1, 0]).unwrap().reshape(&Shape::of(&[1, n, k])).unwrap().expand(&wide).unwrap();
+    (a * b).reduce(ReduceOp::Add, &[2]).unwrap().reshape(&Shape::of(&[m, n])).unwrap()
+}
+
+#[test]
+fn a_chain_is_one_kernel() {
+    let mut x = buffer(&[64, 3], DType::F32);
+    for i in 0..20 {
+        x = if i % 2 == 0 { x * 1.5 } else { x + 0.25 };
+    }
+    assert_eq!(kernels(&check(&[x], false)), 1);
+}
+
+#[test]
+fn softmax_is_at_most_three_kernels() {
+    let x = buffer(&[64, 512], DType::F32);
+    let wide = x.shape().clone();
+    let max = x.reduce(ReduceOp::Max, &[1]).unwrap().expand(&wide).unwrap();
+    let e = (&x + max * -1.0).unary(Op::Exp2);
+    let sum = e.reduce(ReduceOp::Add, &[1]).unwrap().expand(&wide).unwrap();
+    assert!(kernels(&check(&[e.binary(Op::Div, &sum)], false)) <= 3);
+}
+
+#[test]
+fn a_matrix_product_with_its_epilogue_is_one_kernel() {
+    let (a, b, c) = (buffer(&[24, 32], DType::F32), buffer(&[32, 16], DType::F32), buffer(&[16], DType::F32));
+    let y = matmul(&a, &b);
+    let bias = c.reshape(&Shape::of(&[1, 16])).unwrap().expand(y.shape()).unwrap();
+    let y = y + bias;
+    let gelu = (&y * 0.5) * ((&y * &y) + 1.0);
+    assert_eq!(kernels(&check(&[gelu], false)), 1);
+}
+
+#[test]
+fn two_reductions_of_one_input_share_a_kernel() {
+    let x = buffer(&[40, 30], DType::F32);
+    let (a, b) = (x.reduce(ReduceOp::Add, &[1]).unwrap(), x.reduce(ReduceOp::Max, &[1]).unwrap());
+    assert_eq!(kernels(&check(&[a, b], false)), 1);
+}
+
+#[test]
+fn views_of_storage_need_no_kernel() {
+    let x = buffer(&[6, 4], DType::I32);
+    let row = x.shrink(&[2i64.into(), 0i64.into()], &Shape::of(&[1, 4])).unwrap().reshape(&Shape::of(&[4])).unwrap();
+    assert_eq!(kernels(&check(&[row, x.reshape(&Shape::of(&[24])).unwrap()], false)), 0);
+}
+
+#[test]
+fn wide_stacks_and_empty_arrays() {
+    let parts: Vec<UOp> = (0..70).map(|_| buffer(&[2, 3], DType::I32)).collect();
+    let stack = UOp::new(Op::Stack, parts, Arg::None);
+    check(&[stack.reduce(ReduceOp::Add, &[2]).unwrap(), stack], false);
+    let x = buffer(&[3, 0], DType::I32);
+    let sum = x.reduce(ReduceOp::Add, &[1]).unwrap();
+    let padded = x.pad(&[0i64.into(), 1i64.into()], &Shape::of(&[3, 2]), Scalar::Int(5)).unwrap();
+    check(&[sum, padded], false);
+}
+
+#[test]
+fn assigns_take_over_storage_only_where_no_hazard_forbids() {
+    let x = buffer(&[8, 4], DType::I32);
+    let assign = |view: &UOp, value: &UOp| x.after(&[view.store(value)]);
+    // x = x + 1, in place.
+    let plan = check(&[assign(&x, &(&x + 1))], true);
+    assert_eq!(plan.written, [true]);
+    // x = flip(x): reads where others write.
+    let plan = check(&[assign(&x, &x.flip(1).unwrap())], true);
+    assert_eq!(plan.written, [false]);
+    // A slice, and a reader of the old value.
+    let part = Shape::of(&[3, 4]);
+    let at = |i: i64| x.shrink(&[i.into(), 0i64.into()], &part).unwrap();
+    let y = assign(&at(1), &(at(0) * 2));
+    check(&[y.clone(), &x * 3], true);
+    check(&[y], false);
+}
+
+#[test]
+fn gathers_read_by_value_and_give_zero_outside() {
+    let (x, i) = (buffer(&[3, 5], DType::F32), buffer(&[7], DType::I32));
+    check(&[x.at(std::slice::from_ref(&i)), x.at(&[&i + 1, &i * 2])], false);
+}
+
+#[test]
+fn bytes_in_other_words() {
+    let (a, b) = (buffer(&[3, 4], DType::I32), buffer(&[3, 8], DType::U8));
+    check(&[a.try_bitcast(DType::U8).unwrap(), b.try_bitcast(DType::U32).unwrap(), (a + 1).try_bitcast(DType::I64).unwrap()], false);
+}
+
+#[test]
+fn a_long_sum_is_split() {
+    let x = buffer(&[1 << 18], DType::I32);
+    assert_eq!(kernels(&check(&[x.reduce(ReduceOp::Add, &[0]).unwrap()], false)), 2);
+}
+
+/// A random program over a few buffers: movement, reductions, arithmetic, assigns.
+fn random(seed: u64) -> Vec<UOp> {
+    let mut count = 0u64;
+    let mut rnd = |n: u64| {
+        count += 1;
+        monoglot_uop::fold::threefry(count, seed) % n.max(1)
+    };
+    let mut pool = vec![buffer(&[4, 6], DType::I32), buffer(&[6], DType::I32), buffer(&[2, 3, 4], DType::F32)];
+    let steps = 3 + rnd(14);
+    for _ in 0..steps {
+        let x = pool[rnd(pool.len() as u64) as usize].clone();
+        let dims = x.shape().ints().unwrap();
+        let n = dims.len();
+        let next = match rnd(11) {
+            0 => &x + (rnd(5) as i64 - 2),
+            1 => {
+                let other = pool.iter().rev().find(|o| o.shape() == x.shape() && o.dtype() == x.dtype()).unwrap();
+                if rnd(2) == 0 { &x + other } else { x.max_(other) }
+            }
+            2 if n > 1 => {
+                let mut order: Vec<usize> = (0..n).collect();
+                order.rotate_left(1 + rnd(n as u64 - 1) as usize);
+                x.permute(&order).unwrap()
+            }
+            3 => {
+                let len: i64 = dims.iter().product();
+                let d = (1..=len).filter(|d| len % d == 0).nth(rnd(6) as usize).unwrap_or(1);
+                x.reshape(&Shape::of(&[d, len / d])).unwrap()
+            }
+            4 if n > 0 => x.flip(1 << rnd(n as u64)).unwrap(),
+            5 if n > 0 => {
+                let a = rnd(n as u64) as usize;
+                let mut to = dims.clone();
+                let mut at = vec![Dim::Int(0); n];
+                to[a] += 1 + rnd(2) as i64;
+                at[a] = Dim::Int(rnd(2) as i64);
+                x.pad(&at, &Shape::of(&to), Scalar::Int(rnd(3) as i128).cast(x.dtype())).unwrap()
+            }
+            6 if n > 0 => {
+                let a = rnd(n as u64) as usize;
+                let mut to = dims.clone();
+                let mut at = vec![Dim::Int(0); n];
+                if to[a] > 1 {
+                    to[a] -= 1;
+                    at[a] = Dim::Int(rnd(2) as i64);
+                }
+                x.shrink(&at, &Shape::of(&to)).unwrap()
+            }
+            7 if n > 0 => {
+                let a = rnd(n as u64) as usize;
+                let op = if rnd(2) == 0 { ReduceOp::Add } else { ReduceOp::Max };
+                let y = x.reduce(op, &[a]).unwrap();
+                if rnd(2) == 0 { y } else { y.expand(x.shape()).unwrap() }
+            }
+            8 if x.shape().max_len() < 200 => {
+                let wide: Vec<i64> = std::iter::once(2).chain(dims.clone()).collect();
+                let one: Vec<i64> = std::iter::once(1).chain(dims.clone()).collect();
+                x.reshape(&Shape::of(&one)).unwrap().expand(&Shape::of(&wide)).unwrap()
+            }
+            9 if n > 0 && dims[0] > 1 => {
+                let part: Vec<i64> = std::iter::once(dims[0] - 1).chain(dims[1..].to_vec()).collect();
+                let zeros = vec![Dim::Int(0); n];
+                let mut ones = zeros.clone();
+                ones[0] = Dim::Int(1);
+                let value = x.shrink(&ones, &Shape::of(&part)).unwrap() * 2;
+                x.after(&[x.shrink(&zeros, &Shape::of(&part)).unwrap().store(&value)])
+            }
+            _ => x.lt(&x.like(1)).select(&(&x * 2), &x),
+        };
+        if next.shape().max_len() <= 600 && next.shape().max_len() > 0 {
+            pool.push(next);
+        }
+    }
+    let from = pool.len().saturating_sub(3);
+    pool.split_off(from)
+}
+
+#[test]
+fn random_programs_agree() {
+    for seed in 0..300 {
+        let roots = random(seed);
+        check(&roots, seed % 2 == 0);
+    }
+}
