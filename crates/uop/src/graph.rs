@@ -1,6 +1,8 @@
 //! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
 
+use crate::fold;
 use crate::node::{Srcs, UOp};
+use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl UOp {
@@ -32,6 +34,27 @@ impl UOp {
             }
         }
         done.get(self).unwrap_or(self).clone()
+    }
+
+    /// The value of a scalar expression where these nodes have these values; None where it needs others
+    /// or is no arithmetic.
+    pub fn sym_infer(&self, values: &FxHashMap<UOp, Scalar>) -> Option<Scalar> {
+        let mut known: FxHashMap<UOp, Scalar> = values.clone();
+        for u in self.toposort_gated(|u| !values.contains_key(u)) {
+            if known.contains_key(&u) {
+                continue;
+            }
+            let value = match u.const_value() {
+                Some(v) => v,
+                None => {
+                    let src: Vec<Scalar> =
+                        u.src().iter().map(|s| known.get(s).copied()).collect::<Option<_>>()?;
+                    fold::fold(u.op(), u.src().first()?.dtype(), u.dtype(), &src)?
+                }
+            };
+            known.insert(u, value);
+        }
+        known.get(self).copied()
     }
 
     /// Run `fill` on every node below (sources first) that is not `full`, without recursion.

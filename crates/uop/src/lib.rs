@@ -19,6 +19,7 @@ pub mod graph;
 pub mod node;
 pub mod op;
 pub mod rewrite;
+pub mod rules;
 pub mod scalar;
 pub mod shape;
 pub mod target;

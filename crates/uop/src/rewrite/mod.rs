@@ -111,7 +111,7 @@ macro_rules! rule {
     };
     ($name:ident [$($v:ident $(: $k:ident)?),*] |$ctx:ident| : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {{
         #[allow(unused_imports)]
-        use $crate::rewrite::pattern::{kinds, Pat, PatOps};
+        use $crate::rewrite::pattern::{kinds, IntoPat, Pat, PatOps};
         #[allow(unused_mut, unused_assignments)]
         let pattern = {
             let mut n = 0usize;

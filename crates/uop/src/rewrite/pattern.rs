@@ -246,6 +246,10 @@ macro_rules! methods {
             fn select(self, yes: impl IntoPat, no: impl IntoPat) -> Pat {
                 Pat::op(Op::Where, [self.into_pat(), yes.into_pat(), no.into_pat()])
             }
+            /// One of these two-operand ops.
+            fn with_(self, ops: OpSet, other: impl IntoPat) -> Pat {
+                Pat::ops(ops, [self.into_pat(), other.into_pat()])
+            }
             /// CAST to whatever dtype.
             fn cast_(self) -> Pat {
                 self.under(Op::Cast)
@@ -266,6 +270,16 @@ methods! {
     ne_ CmpNe;
     /// a = b.
     eq_ CmpEq;
+    /// a > b.
+    gt_ CmpGt;
+    /// a ≥ b.
+    ge_ CmpGe;
+    /// a ≤ b.
+    le_ CmpLe;
+    /// a / b of floats.
+    fdiv Div;
+    /// a^b.
+    pow_ Pow;
     /// max(a, b).
     max_ Max;
     /// a << b.

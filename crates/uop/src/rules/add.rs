@@ -1,0 +1,122 @@
+//! ADD, SUB and NEG. Integer sums become Σ coefficient·atom + constant, like terms collected and
+//! quotients reunited with their remainders; floats only lose their zeros.
+
+use super::idiv::quotient;
+use super::linear::{Linear, atom};
+use super::{fits, int, int_const, key};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // x + 0 = x
+        rule!(add_zero[x]: x + 0 => x),
+        // (x + c) + d = x + (c + d), modulo the dtype
+        rule!(add_constants[x, c: cnst, d: cnst]: (x + c) + d => x + &sum(c, d)?, if x.dtype().is_int()),
+        // Σ k·x is canonical
+        rule!(add_terms[u, x, y]: (x + y).bind(u) => collect(u, x, y), if u.dtype().is_int()),
+        // (x + c) + y = (x + y) + c, for sums too long to collect
+        rule!(add_constant_out[x, c: cnst, y]: (x + c) + y => (x + y) + c, if x.dtype().is_int() && y.op() != Op::Const),
+        // of truth values, + is or
+        rule!(add_bools[x, y]: x + y => x | y, if x.dtype() == DType::Bool),
+        // x - 0 = x
+        rule!(sub_zero[x]: x - 0 => x),
+        // x - x = 0 (not for floats: ∞ - ∞)
+        rule!(sub_itself[x]: x - x => x.like(0), if x.dtype().is_int()),
+        // x - c = x + -c
+        rule!(sub_constant[x, c: cnst]: x - c => x + &int_const(-int(c)?, c.dtype()), if x.dtype().is_int()),
+        // x - y = x + y·(-1)
+        rule!(sub_index[x, y]: x - y => x + &(y * -1), if x.dtype() == DType::Index),
+        // -(-x) = x
+        rule!(neg_neg[x]: x.under(Op::Neg).under(Op::Neg) => x),
+        // -x = x·(-1)
+        rule!(neg_index[x]: x.under(Op::Neg) => x * -1, if x.dtype() == DType::Index),
+    ]
+}
+
+fn sum(c: &UOp, d: &UOp) -> Option<UOp> {
+    Some(int_const(int(c)? + int(d)?, c.dtype()))
+}
+
+/// The canonical sum, unless this is one already.
+fn collect(u: &UOp, x: &UOp, y: &UOp) -> Option<UOp> {
+    const DIVISION: OpSet = OpSet::of(&[Op::Idiv, Op::Mod]);
+    let last = if x.op() == Op::Add { &x.src()[1] } else { x };
+    let ordered = y.op() == Op::Const || y.op() != Op::Add && key(atom(last)) < key(atom(y));
+    let divisions = x.ops_below().intersects(DIVISION) && y.ops_below().intersects(DIVISION);
+    if ordered && !divisions && last.op() != Op::Const && !folds(x) && !folds(y) {
+        return None;
+    }
+    let mut l = Linear::of(u)?;
+    if divisions {
+        while reunite(&mut l)? {}
+    }
+    Some(l.build())
+}
+
+/// SUB and NEG are no part of a canonical sum of `index`; elsewhere they stay where they are cheaper.
+fn folds(u: &UOp) -> bool {
+    u.dtype() == DType::Index && matches!(u.op(), Op::Sub | Op::Neg)
+}
+
+/// Use x = m·(x / m) + x % m once. With x / m = q + t, where t is the one division left in it:
+/// k·(x % m) + k·m·t = k·x - k·m·q, and k·(x % m) + k·m·((w + t) % n) = k·((x + m·(w - q)) % (m·n)).
+fn reunite(l: &mut Linear) -> Option<bool> {
+    for i in 0..l.terms.len() {
+        let (rem, k) = l.terms[i].clone();
+        let Some((x, m)) = remainder(&rem) else { continue };
+        let Some(km) = k.checked_mul(m) else { continue };
+        let partner = |t: &(UOp, i128)| t.1 == km && matches!(t.0.op(), Op::Idiv | Op::Mod);
+        if !l.terms.iter().any(partner) {
+            continue;
+        }
+        let Some((q, Some(t))) = quotient(x, m) else { continue };
+        for j in 0..l.terms.len() {
+            if j == i || !partner(&l.terms[j]) {
+                continue;
+            }
+            let other = l.terms[j].0.clone();
+            let mut new = l.clone();
+            new.terms.retain(|t| t.0 != rem && t.0 != other);
+            if other == t {
+                new.add(x, k)?;
+                new.plus(&q, -km)?;
+            } else if let Some(whole) = digits(&other, x, m, &q, &t) {
+                new.term(&whole, k)?;
+            } else {
+                continue;
+            }
+            *l = new;
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// x % m with m > 0.
+fn remainder(u: &UOp) -> Option<(&UOp, i128)> {
+    match u.op() {
+        Op::Mod => int(&u.src()[1]).filter(|m| *m > 0).map(|m| (&u.src()[0], m)),
+        _ => None,
+    }
+}
+
+/// (x + m·(w - q)) % (m·n), where `other` is (w + t) % n and x / m = q + t.
+fn digits(other: &UOp, x: &UOp, m: i128, q: &Linear, t: &UOp) -> Option<UOp> {
+    let (y, n) = remainder(other)?;
+    let mut w = Linear::of(y)?;
+    w.terms.iter().find(|(a, k)| a == t && *k == 1)?;
+    w.term(t, -1)?;
+    w.plus(q, -1)?;
+    let mut whole = Linear::of(x)?;
+    whole.plus(&w, m)?;
+    let mn = m.checked_mul(n)?;
+    let d = x.dtype();
+    // Outside `index` both numerators must be free of wrapping for the identity to hold.
+    let safe = d == DType::Index
+        || whole.exact() && Linear::of(x)?.exact() && Linear::of(y)?.exact() && fits(d, (mn, mn));
+    safe.then(|| whole.build() % int_const(mn, d))
+}

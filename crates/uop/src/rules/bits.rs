@@ -1,0 +1,78 @@
+//! AND, OR, XOR of integers, SHL and SHR. A shift by the width or more gives 0 (the sign).
+
+use super::{int, int_const, interval, limits};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // x & x = x; x | x = x; x ^ x = 0
+        rule!(and_itself[x]: x & x => x),
+        rule!(or_itself[x]: x | x => x),
+        rule!(xor_itself[x]: x ^ x => UOp::constant(x.dtype().zero(), x.dtype())),
+        // x & 0 = 0; x | 0 = x; x ^ 0 = x
+        rule!(and_zero[x]: x & 0 => x.like(0), if x.dtype().is_int()),
+        rule!(or_zero[x]: x | 0 => x, if x.dtype().is_int()),
+        rule!(xor_zero[x]: x ^ 0 => x, if x.dtype().is_int()),
+        // x & 1…1 = x; x | 1…1 = 1…1; x ^ 1…1 = not x
+        rule!(and_ones[x, c: cnst]: x & c => x, if ones(c)),
+        rule!(or_ones[x, c: cnst]: x | c => c, if ones(c)),
+        // (x & c) & d = x & (c & d), and so for the others
+        rule!(and_constants[x, c: cnst, d: cnst]: (x & c) & d => x & &int_const(int(c)? & int(d)?, x.dtype())),
+        rule!(or_constants[x, c: cnst, d: cnst]: (x | c) | d => x | &int_const(int(c)? | int(d)?, x.dtype())),
+        rule!(xor_constants[x, c: cnst, d: cnst]: (x ^ c) ^ d => x ^ &int_const(int(c)? ^ int(d)?, x.dtype())),
+        // x & (2ᵏ - 1) = x where 0 ≤ x < 2ᵏ
+        rule!(and_mask[x, c: cnst]: x & c => x, if inside(x, c)),
+        // in `index`, x & (2ᵏ - 1) = x % 2ᵏ
+        rule!(and_index[x, c: cnst]: x & c => x % &int_const(int(c)? + 1, DType::Index), if x.dtype() == DType::Index && mask(c)),
+        // x << 0 = x; x >> 0 = x; 0 << x = 0; 0 >> x = 0
+        rule!(shl_zero[x]: x.shl_(0) => x),
+        rule!(shr_zero[x]: x.shr_(0) => x),
+        rule!(zero_shl[z: cnst, x]: z.shl_(x) => z, if int(z) == Some(0)),
+        rule!(zero_shr[z: cnst, x]: z.shr_(x) => z, if int(z) == Some(0)),
+        // (x << c) << d = x << (c + d); (x >> c) >> d = x >> (c + d)
+        rule!(shl_shl[x, c: cnst, d: cnst]: x.shl_(c).shl_(d) => shift(Op::Shl, x, c, d)),
+        rule!(shr_shr[x, c: cnst, d: cnst]: x.shr_(c).shr_(d) => shift(Op::Shr, x, c, d)),
+        // in `index`, shifts are multiplication and floor division
+        rule!(shl_index[x, c: cnst]: x.shl_(c) => x * &int_const(1 << small(c)?, DType::Index), if x.dtype() == DType::Index),
+        rule!(shr_index[x, c: cnst]: x.shr_(c) => x / &int_const(1 << small(c)?, DType::Index), if x.dtype() == DType::Index),
+    ]
+}
+
+/// Whether every bit of the constant is 1.
+fn ones(c: &UOp) -> bool {
+    let d = c.dtype();
+    d.is_int() && int(c) == Some(if d.is_unsigned() { limits(d).1 } else { -1 })
+}
+
+fn mask(c: &UOp) -> bool {
+    int(c).is_some_and(|v| v > 0 && v < 1 << 62 && (v + 1) & v == 0)
+}
+
+fn inside(x: &UOp, c: &UOp) -> bool {
+    let (lo, hi) = interval(x);
+    mask(c) && lo >= 0 && int(c).is_some_and(|v| hi <= v)
+}
+
+/// A shift that neither passes the width nor leaves i64.
+fn small(c: &UOp) -> Option<i128> {
+    int(c).filter(|c| (0..62).contains(c))
+}
+
+fn shift(op: Op, x: &UOp, c: &UOp, d: &UOp) -> Option<UOp> {
+    let bits = x.dtype().bits() as i128;
+    let whole = |v: &UOp| int(v).filter(|v| (0..bits).contains(v));
+    let sum = whole(c)? + whole(d)?;
+    if sum < bits {
+        return Some(x.binary(op, &int_const(sum, c.dtype())));
+    }
+    // Both together pass the width.
+    match op {
+        Op::Shl => Some(x.like(0)),
+        _ if x.dtype().is_unsigned() => Some(x.like(0)),
+        _ => Some(x.binary(op, &int_const(bits - 1, c.dtype()))),
+    }
+}

@@ -1,0 +1,236 @@
+//! Comparisons. Of integers they become Σ k·x < Σ k·y + c with all coefficients positive, divided by
+//! what they have in common; x ≥ c is c - 1 < x. Of floats only what holds with NaN is used.
+
+use super::linear::Linear;
+use super::{fits, int, int_const, limits};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // x < x is false, NaN too
+        rule!(less_itself[x]: x.lt(x) => UOp::bool(false)),
+        // x ≠ x is false (not for floats: NaN)
+        rule!(differs_itself[x]: x.ne_(x) => UOp::bool(false), if !x.dtype().is_float()),
+        // x = x is true (not for floats: NaN)
+        rule!(equals_itself[x]: x.eq_(x) => UOp::bool(true), if !x.dtype().is_float()),
+        // x > y is y < x
+        rule!(greater[x, y]: x.gt_(y) => y.lt(x)),
+        // x ≥ y is not x < y (not for floats: NaN)
+        rule!(at_least[x, y]: x.ge_(y) => not(&x.lt(y)), if !x.dtype().is_float()),
+        // x ≤ y is not y < x (not for floats: NaN)
+        rule!(at_most[x, y]: x.le_(y) => not(&y.lt(x)), if !x.dtype().is_float()),
+        // Σ k·x < Σ k·y + c is canonical
+        rule!(less_linear[x, y]: x.lt(y) => less(&difference(x, y)?), if x.dtype().is_int()),
+        // Σ k·x = Σ k·y + c is canonical
+        rule!(equals_linear[x, y]: x.eq_(y) => equal(&difference(x, y)?), if x.dtype().is_int()),
+        // and its opposite
+        rule!(differs_linear[x, y]: x.ne_(y) => not(&equal(&difference(x, y)?)?), if x.dtype().is_int()),
+        // b ≠ false is b; b ≠ true is not b; and their opposites
+        rule!(differs_false[b]: b.ne_(false) => b, if b.dtype() == DType::Bool),
+        rule!(differs_true[b]: b.ne_(true) => not(b), if b.dtype() == DType::Bool),
+        rule!(equals_true[b]: b.eq_(true) => b, if b.dtype() == DType::Bool),
+        rule!(equals_false[b]: b.eq_(false) => not(b), if b.dtype() == DType::Bool),
+        // of truth values, < is (not a) and b
+        rule!(less_bools[a, b]: a.lt(b) => &not(a) & b, if a.dtype() == DType::Bool),
+        // a truth value as a number against 0
+        rule!(differs_mask[b]: b.cast_().ne_(0) => b, if b.dtype() == DType::Bool),
+        rule!(equals_mask[b]: b.cast_().eq_(0) => not(b), if b.dtype() == DType::Bool),
+        // (not a) ≠ (not b) is a ≠ b
+        rule!(differs_not[a, b]: a.under(Op::Not).ne_(b.under(Op::Not)) => a.ne_(b)),
+    ]
+}
+
+/// The complement of a condition, as one comparison where there is one.
+pub(crate) fn not(b: &UOp) -> UOp {
+    complement(b).unwrap_or_else(|| b.unary(Op::Not))
+}
+
+/// The complement without a NOT, where the condition has one.
+pub(crate) fn complement(b: &UOp) -> Option<UOp> {
+    if b.dtype() != DType::Bool {
+        return None;
+    }
+    let binary = |op: Op| UOp::new(op, [b.src()[0].clone(), b.src()[1].clone()].as_slice(), crate::Arg::None);
+    match b.op() {
+        Op::Const => Some(UOp::bool(!b.const_value()?.truthy())),
+        Op::Not => Some(b.src()[0].clone()),
+        Op::CmpNe => Some(binary(Op::CmpEq)),
+        Op::CmpEq => Some(binary(Op::CmpNe)),
+        Op::CmpLt if b.src()[0].dtype().is_int() => {
+            // not a < b is b < a + 1, and is b - 1 < a
+            let (x, y) = (&b.src()[0], &b.src()[1]);
+            let (min, max) = limits(x.dtype());
+            match (int(x), int(y)) {
+                (_, Some(c)) if c > min => Some(int_const(c - 1, x.dtype()).lt(x)),
+                (Some(c), _) if c < max => Some(y.lt(&int_const(c + 1, x.dtype()))),
+                _ if x.dtype() == DType::Index => Some(y.lt(&(x + 1))),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// x - y, where neither side wraps.
+pub(super) fn difference(x: &UOp, y: &UOp) -> Option<Linear> {
+    let mut l = Linear::of(x)?;
+    let right = Linear::of(y)?;
+    if !l.exact() || !right.exact() {
+        return None;
+    }
+    // Subtracted outside the dtype: coefficients of one atom may add up past half its width.
+    l.dtype = DType::Index;
+    l.plus(&right, -1)?;
+    Some(l)
+}
+
+/// l < 0, canonically.
+fn less(l: &Linear) -> Option<UOp> {
+    let mut l = l.clone();
+    for _ in 0..8 {
+        let mut sum = l.clone();
+        sum.constant = 0;
+        let (bound, (lo, hi)) = (-l.constant, sum.interval());
+        if hi < bound || lo >= bound {
+            return Some(UOp::bool(hi < bound));
+        }
+        if let Some(next) = common(&l).or_else(|| divided(&l)) {
+            l = next;
+        } else {
+            break;
+        }
+    }
+    sides(&l).map(|(a, b)| a.lt(&b))
+}
+
+/// d·a + b < c is a < ceil((c - b) / d), where b varies too little to matter.
+fn common(l: &Linear) -> Option<Linear> {
+    let bound = -l.constant;
+    let mut best: Option<(i128, Linear)> = None;
+    for t in &l.terms {
+        let d = t.1.abs();
+        if d == 1 || best.as_ref().is_some_and(|b| b.0 >= d) {
+            continue;
+        }
+        let (a, mut b) = l.partition(d);
+        b.constant = 0;
+        let (lo, hi) = b.interval();
+        let ceil = |n: i128| -((-n).div_euclid(d));
+        if ceil(bound.saturating_sub(lo)) == ceil(bound.saturating_sub(hi)) {
+            let mut next = a.divided(d);
+            next.constant = -ceil(bound.saturating_sub(lo));
+            best = Some((d, next));
+        }
+    }
+    match best {
+        Some((_, next)) => Some(next),
+        None => {
+            let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+            if g < 2 {
+                return None;
+            }
+            let mut next = l.clone();
+            next.constant = 0;
+            let mut next = next.divided(g);
+            next.constant = -(-((-bound).div_euclid(g)));
+            Some(next)
+        }
+    }
+}
+
+/// y / c + z < b is y + c·z < c·b; z - y / c < b is c·z - y < c·b - c + 1.
+fn divided(l: &Linear) -> Option<Linear> {
+    let (atom, k, c) = l.terms.iter().find_map(|(t, k)| {
+        let c = if t.op() == Op::Idiv && k.abs() == 1 { int(&t.src()[1])? } else { return None };
+        (c > 0).then_some((t, *k, c))
+    })?;
+    let y = Linear::of(&atom.src()[0]).filter(Linear::exact)?;
+    let mut rest = l.clone();
+    rest.term(atom, -k)?;
+    rest.terms.retain(|t| t.1 != 0);
+    let mut out = Linear::number(l.dtype, if k < 0 { c - 1 } else { 0 });
+    out.plus(&rest, c)?;
+    out.plus(&y, k)?;
+    Some(out)
+}
+
+/// l = 0, canonically.
+fn equal(l: &Linear) -> Option<UOp> {
+    let (lo, hi) = l.interval();
+    if lo > 0 || hi < 0 {
+        return Some(UOp::bool(false));
+    }
+    if l.terms.is_empty() {
+        return Some(UOp::bool(l.constant == 0));
+    }
+    // d·a + b = c with d·m ≤ b < d·m + d is a + m = floor(c / d) and b - d·m = c mod d.
+    for t in &l.terms {
+        let d = t.1.abs();
+        let (a, mut b) = l.partition(d);
+        b.constant = 0;
+        if d == 1 || b.terms.is_empty() {
+            continue;
+        }
+        let Some(m) = super::idiv::one_period(&b, d) else { continue };
+        let mut a = a.divided(d);
+        a.constant = m - (-l.constant).div_euclid(d);
+        b.constant = -(d * m) - (-l.constant).rem_euclid(d);
+        let (first, second) = (equal(&a)?, equal(&b)?);
+        return Some(match (first.const_value(), second.const_value()) {
+            (Some(v), _) => {
+                if v.truthy() {
+                    second
+                } else {
+                    first
+                }
+            }
+            (_, Some(v)) => {
+                if v.truthy() {
+                    first
+                } else {
+                    second
+                }
+            }
+            _ => first & second,
+        });
+    }
+    let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+    if l.constant % g != 0 {
+        return Some(UOp::bool(false));
+    }
+    equal_sides(&l.clone().divided(g))
+}
+
+/// l = 0 with the first atom on the left.
+fn equal_sides(l: &Linear) -> Option<UOp> {
+    let mut l = l.clone();
+    let negative = |t: &&(UOp, i128)| t.1 < 0;
+    if l.terms.iter().min_by_key(|t| super::key(&t.0)).filter(negative).is_some() {
+        l.constant = -l.constant;
+        l.terms.iter_mut().for_each(|t| t.1 = -t.1);
+    }
+    let (a, b) = sides(&l)?;
+    Some(if super::key(&b) < super::key(&a) { b.eq_(&a) } else { a.eq_(&b) })
+}
+
+/// l = 0 or l < 0 as left and right sides with positive coefficients: the constant on the right unless
+/// the left would be empty.
+fn sides(l: &Linear) -> Option<(UOp, UOp)> {
+    let dtype = l.terms.first().map_or(DType::Index, |t| t.0.dtype());
+    let (mut left, mut right) = (Linear::number(dtype, 0), Linear::number(dtype, 0));
+    for (t, k) in &l.terms {
+        if *k > 0 { &mut left } else { &mut right }.terms.push((t.clone(), k.abs()));
+    }
+    if left.terms.is_empty() {
+        left.constant = l.constant
+    } else {
+        right.constant = -l.constant
+    }
+    // Outside `index` each side must have room in its dtype.
+    let room = |s: &Linear| fits(dtype, s.interval());
+    (room(&left) && room(&right)).then(|| (left.build(), right.build()))
+}

@@ -1,0 +1,225 @@
+//! IDIV, which is floor division; x idiv 0 = 0. Numerators are taken apart by intervals:
+//! floor((c·a + b) / c) = a + floor(b / c).
+
+use super::linear::{Linear, gcd};
+use super::{int, int_const, interval};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // x / 0 = 0
+        rule!(div_by_zero[x]: x / 0 => x.like(0), if x.dtype().is_int()),
+        // x / 1 = x
+        rule!(div_by_one[x]: x / 1 => x, if x.dtype().is_int()),
+        // x / x = 1 where x ≠ 0
+        rule!(div_itself[x]: x / x => x.like(1), if nonzero(x)),
+        // x / -c = -x / c
+        rule!(div_negative[x, c: cnst]: x / c => &(x * -1) / &int_const(-int(c)?, DType::Index),
+            if x.dtype() == DType::Index && int(c).is_some_and(|c| c < 0)),
+        // floor((c·a + b) / c) = a + floor(b / c), and what follows from it
+        rule!(div_linear[x, c: cnst]: x / c => divide(x, c)),
+        // x·y / y = x where y ≠ 0
+        rule!(div_factor[x, y]: (x * y) / y => x, if x.dtype() == DType::Index && nonzero(y)),
+        // (x·n + r) / n = x where 0 ≤ r < n
+        rule!(div_symbolic[x, n]: x / n => symbolic(x, n)?.0, if x.dtype() == DType::Index && n.op() != Op::Const && nonzero(n)),
+    ]
+}
+
+/// Whether an integer is never 0.
+pub(super) fn nonzero(x: &UOp) -> bool {
+    let (lo, hi) = interval(x);
+    x.dtype().is_int() && (lo > 0 || hi < 0)
+}
+
+fn divide(x: &UOp, c: &UOp) -> Option<UOp> {
+    if !x.dtype().is_int() {
+        return None;
+    }
+    let (mut q, t) = quotient(x, int(c).filter(|c| *c > 1)?)?;
+    if let Some(t) = t {
+        if q.terms.is_empty() && q.constant == 0 {
+            return Some(t);
+        }
+        q.term(&t, 1)?;
+    }
+    Some(q.build())
+}
+
+/// How often a numerator may be taken apart further.
+const STEPS: usize = 12;
+
+/// x / c = q + t for c > 1, where t, if any, is one IDIV (or the MOD that it turned into) that cannot be
+/// taken apart further. None where something may wrap.
+pub(super) fn quotient(x: &UOp, c: i128) -> Option<(Linear, Option<UOp>)> {
+    let d = x.dtype();
+    let mut n = Linear::of(x)?;
+    let mut c = c;
+    let mut q = Linear::number(d, 0);
+    for _ in 0..STEPS {
+        let (whole, rest) = split(&n, c)?;
+        q.plus(&whole, 1)?;
+        if let Some(m) = one_period(&rest, c) {
+            q.constant += m;
+            return Some((q, None));
+        }
+        n = rest;
+        if let Some((a, _, m, g)) = factor(&n, c) {
+            n = a;
+            n.constant += m;
+            c /= g;
+            continue;
+        }
+        // (y / a + z) / b = (y + a·z) / (a·b)
+        let Some((inner, y, a)) = n.terms.iter().find_map(nested) else { break };
+        let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else { break };
+        let mut merged = Linear::of(&y)?;
+        let mut rest = n.clone();
+        rest.term(&inner, -1)?;
+        if !merged.exact() || merged.plus(&rest, a).is_none() || !merged.exact() {
+            break;
+        }
+        (n, c) = (merged, ca);
+    }
+    Some((q, Some(atom(&n, c))))
+}
+
+/// The term y / a with a > 0.
+fn nested(t: &(UOp, i128)) -> Option<(UOp, UOp, i128)> {
+    if t.1 != 1 || t.0.op() != Op::Idiv {
+        return None;
+    }
+    let a = int(&t.0.src()[1]).filter(|a| *a > 0)?;
+    Some((t.0.clone(), t.0.src()[0].clone(), a))
+}
+
+/// n / c, or (y / c) % b where n is y % (b·c).
+fn atom(n: &Linear, c: i128) -> UOp {
+    if let ([(y, 1)], 0) = (&n.terms[..], n.constant) {
+        let m = if y.op() == Op::Mod { int(&y.src()[1]) } else { None };
+        if let Some(m) = m.filter(|m| *m > 0 && m % c == 0) {
+            return (&y.src()[0] / &int_const(c, n.dtype)) % int_const(m / c, n.dtype);
+        }
+    }
+    n.build() / int_const(c, n.dtype)
+}
+
+/// n = c·whole + rest, with coefficients of the rest below c in magnitude, and its least value in 0..c
+/// where it is known, so that the machine's division serves.
+pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
+    if !n.exact() {
+        return None;
+    }
+    let mut whole = Linear::number(n.dtype, 0);
+    let mut rest = Linear::number(n.dtype, 0);
+    for (t, k) in &n.terms {
+        if k / c != 0 {
+            whole.terms.push((t.clone(), k / c));
+        }
+        if k % c != 0 {
+            rest.terms.push((t.clone(), k % c));
+        }
+    }
+    // Residues nearest to 0 may keep the remainder in one period where the others do not.
+    if rest.terms.iter().any(|t| t.1.abs() * 2 > c)
+        && one_period(&shifted(&rest, n.constant, c).1, c).is_none()
+    {
+        let mut near = rest.clone();
+        let mut whole_near = whole.clone();
+        for t in near.terms.iter_mut().filter(|t| t.1.abs() * 2 > c) {
+            whole_near.term(&t.0, t.1.signum())?;
+            t.1 -= c * t.1.signum();
+        }
+        let (m, shifted) = shifted(&near, n.constant, c);
+        if shifted.exact() && one_period(&shifted, c).is_some() {
+            whole_near.constant = m;
+            whole_near.terms.retain(|t| t.1 != 0);
+            return Some((whole_near, shifted));
+        }
+    }
+    let (m, rest) = shifted(&rest, n.constant, c);
+    whole.constant = m;
+    // A narrow dtype may have no room for it.
+    if rest.exact() { Some((whole, rest)) } else { None }
+}
+
+/// constant = c·m + r, so that rest + r is least in 0..c where intervals are small, else r is.
+fn shifted(rest: &Linear, constant: i128, c: i128) -> (i128, Linear) {
+    let mut out = rest.clone();
+    out.constant = constant;
+    let lo = out.interval().0;
+    let m = if lo.abs() < 1 << 30 { lo.div_euclid(c) } else { constant.div_euclid(c) };
+    out.constant = constant - c * m;
+    if !out.exact() {
+        out.constant = constant;
+        return (0, out);
+    }
+    (m, out)
+}
+
+/// floor(n / c), where it is one number.
+pub(super) fn one_period(n: &Linear, c: i128) -> Option<i128> {
+    let (lo, hi) = n.interval();
+    (lo.div_euclid(c) == hi.div_euclid(c)).then(|| lo.div_euclid(c))
+}
+
+/// n = g·a + b with g dividing c and floor(b / g) = m a number: then floor(n / c) =
+/// floor((a + m) / (c / g)). Gives a, b, m, g.
+pub(super) fn factor(n: &Linear, c: i128) -> Option<(Linear, Linear, i128, i128)> {
+    let mut best: Option<(Linear, Linear, i128, i128)> = None;
+    for (i, t) in n.terms.iter().enumerate() {
+        let g = gcd(t.1, c);
+        if g <= 1 || best.as_ref().is_some_and(|b| b.3 >= g) || n.terms[..i].iter().any(|s| gcd(s.1, c) == g)
+        {
+            continue;
+        }
+        let (a, b) = n.partition(g);
+        if let Some(m) = one_period(&b, g) {
+            best = Some((a.divided(g), b, m, g));
+        }
+    }
+    best
+}
+
+/// x = n·q + r with 0 ≤ r < n, for a divisor that is no number: q and r.
+pub(super) fn symbolic(x: &UOp, n: &UOp) -> Option<(UOp, UOp)> {
+    let l = Linear::of(x)?;
+    let (mut q, mut r) = (Linear::number(l.dtype, 0), Linear::number(l.dtype, l.constant));
+    for (t, k) in &l.terms {
+        if t == n {
+            q.constant += k;
+        } else if let Some(f) = cofactor(t, n) {
+            q.term(f, *k)?;
+        } else {
+            r.terms.push((t.clone(), *k));
+        }
+    }
+    if q.terms.is_empty() && q.constant == 0 && !r.terms.is_empty() && !below(&r, n) || !below(&r, n) {
+        return None;
+    }
+    Some((q.build(), r.build()))
+}
+
+/// The other factor of a product.
+fn cofactor<'a>(t: &'a UOp, n: &UOp) -> Option<&'a UOp> {
+    match t.src() {
+        [a, b] if t.op() == Op::Mul && b == n => Some(a),
+        [a, b] if t.op() == Op::Mul && a == n => Some(b),
+        _ => None,
+    }
+}
+
+/// Whether 0 ≤ r < n: by intervals, or as n is the bound of the RANGE that r is.
+fn below(r: &Linear, n: &UOp) -> bool {
+    let (lo, hi) = r.interval();
+    if lo >= 0 && hi < interval(n).0 {
+        return true;
+    }
+    match &r.terms[..] {
+        [(t, 1)] => r.constant == 0 && t.op() == Op::Range && t.src()[0] == *n,
+        _ => false,
+    }
+}

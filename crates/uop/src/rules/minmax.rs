@@ -1,0 +1,57 @@
+//! MAX. Intervals decide it, also those of the difference; NaN stays NaN.
+
+use super::compare::difference;
+use super::linear::Linear;
+use super::{int, int_const, interval};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // max(x, x) = x
+        rule!(max_itself[x]: x.max_(x) => x),
+        // of truth values, max is or
+        rule!(max_bools[x, y]: x.max_(y) => x | y, if x.dtype() == DType::Bool),
+        // max(max(x, c), d) = max(x, max(c, d))
+        rule!(max_constants[x, c: cnst, d: cnst]: x.max_(c).max_(d) => x.max_(&greater(c, d)?), if x.dtype().is_int()),
+        // max(max(x, y), y) = max(x, y)
+        rule!(max_again[u, x, y]: x.max_(y).bind(u).max_(y) => u),
+        // max(x, y) = x where x ≥ y
+        rule!(max_known[x, y]: x.max_(y) => known(x, y), if x.dtype().is_int()),
+        // max(x + c, d) = max(x, d - c) + c, where nothing wraps
+        rule!(max_offset[x, c: cnst, d: cnst]: (x + c).max_(d) => offset(x, int(c)?, int(d)?), if x.dtype() == DType::Index),
+    ]
+}
+
+fn greater(c: &UOp, d: &UOp) -> Option<UOp> {
+    Some(if int(c)? < int(d)? { d.clone() } else { c.clone() })
+}
+
+fn known(x: &UOp, y: &UOp) -> Option<UOp> {
+    let ((a, aa), (b, bb)) = (interval(x), interval(y));
+    if a >= bb {
+        return Some(x.clone());
+    }
+    if b >= aa {
+        return Some(y.clone());
+    }
+    if y.op() == Op::Const {
+        return None;
+    }
+    let (lo, hi) = difference(x, y).as_ref().map(Linear::interval)?;
+    if lo >= 0 {
+        Some(x.clone())
+    } else if hi <= 0 {
+        Some(y.clone())
+    } else {
+        None
+    }
+}
+
+fn offset(x: &UOp, c: i128, d: i128) -> Option<UOp> {
+    let d = d.checked_sub(c)?;
+    Some(x.max_(&int_const(d, x.dtype())) + int_const(c, x.dtype()))
+}

@@ -1,0 +1,157 @@
+//! The simplifier: rules in files by root operator, composed into the sets that passes use.
+//!
+//! Flows in: any graph; flows out: the same values, written canonically. Invariants: a rule keeps the
+//! value of every element (a zero's sign and a NaN's payload aside) and never makes code worse;
+//! integers wrap as their dtype does, `index` is mathematical. Canonical means: CONST is the last
+//! operand, RANGEs come first by number, other operands by structural order; sums of `index` are
+//! Σ coefficient·atom + constant; integer comparisons have their variables with positive coefficients
+//! on the left.
+
+mod add;
+mod bits;
+mod cast;
+mod compare;
+mod idiv;
+pub(crate) mod linear;
+mod logic;
+mod minmax;
+mod modulo;
+mod mul;
+mod select;
+
+use crate::arg::Arg;
+use crate::dtype::DType;
+use crate::fold;
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::rewrite::{Rule, RuleSet};
+use crate::rule;
+use crate::scalar::Scalar;
+use smallvec::SmallVec;
+use std::sync::LazyLock;
+
+/// Ops applied by element.
+pub(crate) const ELEMENTWISE: OpSet = {
+    let (mut set, mut i) = (OpSet::EMPTY, 0);
+    while i < Op::ALL.len() {
+        let op = Op::ALL[i];
+        if (op as u8 >= Op::Recip as u8 && op as u8 <= Op::Threefry as u8)
+            || matches!(op, Op::TruncDiv | Op::TruncMod)
+        {
+            set = set.with(op);
+        }
+        i += 1;
+    }
+    set
+};
+
+/// Elementwise rules, for kernels, tensors and the arithmetic of shapes alike.
+pub fn symbolic() -> &'static RuleSet {
+    static SET: LazyLock<RuleSet> = LazyLock::new(symbolic_with);
+    &SET
+}
+
+/// The rules of `symbolic`, to be composed with those of a pass that has a context.
+pub fn symbolic_with<C: 'static>() -> RuleSet<C> {
+    let mut rules = constants();
+    for list in [
+        add::rules(),
+        mul::rules(),
+        idiv::rules(),
+        modulo::rules(),
+        compare::rules(),
+        logic::rules(),
+        select::rules(),
+        cast::rules(),
+        minmax::rules(),
+        bits::rules(),
+    ] {
+        rules.extend(list);
+    }
+    RuleSet::new("symbolic", rules)
+}
+
+impl UOp {
+    /// This expression in canonical, simplest form.
+    pub fn simplify(&self) -> UOp {
+        // The set has no endless loop that its tests know of; if it has one, the value is still right.
+        symbolic().rewrite(self, &mut ()).unwrap_or_else(|_| self.clone())
+    }
+}
+
+fn constants<C>() -> Vec<Rule<C>> {
+    vec![
+        rule!(fold_constants[u]: Pat::first(ELEMENTWISE, []).bind(u) => fold_constants(u)),
+        rule!(known_value[u]: Pat::first(ELEMENTWISE, []).bind(u) => known_value(u)),
+        rule!(commute[u, x, y]: x.with_(COMMUTATIVE, y).bind(u) =>
+            UOp::new(u.op(), [y.clone(), x.clone()].as_slice(), Arg::None), if key(y) < key(x) && !is_sum(u)),
+    ]
+}
+
+const COMMUTATIVE: OpSet =
+    OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::CmpNe, Op::CmpEq, Op::Xor, Op::Or, Op::And]);
+
+/// Sums of integers have an order of their own (by atom, not by term).
+fn is_sum(u: &UOp) -> bool {
+    u.op() == Op::Add && u.dtype().is_int()
+}
+
+fn fold_constants(u: &UOp) -> Option<UOp> {
+    let mut values: SmallVec<[Scalar; 3]> = SmallVec::new();
+    for s in u.src() {
+        values.push(s.const_value()?);
+    }
+    let from = u.src()[0].dtype();
+    fold::fold(u.op(), from, u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
+}
+
+/// An integer or bool whose interval is one point is that constant.
+fn known_value(u: &UOp) -> Option<UOp> {
+    if u.dtype().is_float() {
+        return None;
+    }
+    let (lo, hi) = u.min_max()?;
+    if lo == hi { Some(UOp::constant(lo, u.dtype())) } else { None }
+}
+
+/// The canonical order of operands: RANGEs by number, others by structure, CONST last. Operands with
+/// equal keys keep the order in which they were written.
+pub(crate) fn key(u: &UOp) -> (u8, u64) {
+    match u.arg() {
+        Arg::Const(..) => (2, 0),
+        Arg::Range(id, _) => (0, *id as u64),
+        _ => (1, u.order_key()),
+    }
+}
+
+/// The value of an integer CONST, exactly.
+pub(crate) fn int(u: &UOp) -> Option<i128> {
+    match u.const_value() {
+        Some(Scalar::Int(v)) => Some(v),
+        _ => None,
+    }
+}
+
+/// An integer constant, wrapped to its dtype.
+pub(crate) fn int_const(v: i128, dtype: DType) -> UOp {
+    UOp::constant(Scalar::Int(v), dtype)
+}
+
+/// The interval of an integer or bool, exactly.
+pub(crate) fn interval(u: &UOp) -> (i128, i128) {
+    match u.min_max() {
+        Some((lo, hi)) => (lo.to_i128(), hi.to_i128()),
+        None => (i64::MIN as i128, u64::MAX as i128),
+    }
+}
+
+/// The least and greatest value of an integer dtype.
+pub(crate) fn limits(d: DType) -> (i128, i128) {
+    (d.min().to_i128(), d.max().to_i128())
+}
+
+/// Whether the interval lies in the dtype; `index` has no end.
+pub(crate) fn fits(d: DType, (lo, hi): (i128, i128)) -> bool {
+    let (min, max) = limits(d);
+    d == DType::Index || lo >= min && hi <= max
+}

@@ -1,0 +1,86 @@
+//! MOD, the remainder of floor division: it has the divisor's sign; x mod 0 = x.
+
+use super::idiv::{factor, nonzero, one_period, split, symbolic};
+use super::linear::Linear;
+use super::{int, int_const};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::Op;
+use crate::rewrite::Rule;
+use crate::rule;
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // x % 0 = x
+        rule!(mod_by_zero[x]: x % 0 => x, if x.dtype().is_int()),
+        // x % 1 = 0
+        rule!(mod_by_one[x]: x % 1 => x.like(0), if x.dtype().is_int()),
+        // x % x = 0 where x ≠ 0
+        rule!(mod_itself[x]: x % x => x.like(0), if nonzero(x)),
+        // x % -c = -(-x % c)
+        rule!(mod_negative[x, c: cnst]: x % c => (&(x * -1) % &int_const(-int(c)?, DType::Index)) * -1,
+            if x.dtype() == DType::Index && int(c).is_some_and(|c| c < 0)),
+        // (c·a + b) % c = b % c, and what follows from it
+        rule!(mod_linear[x, c: cnst]: x % c => remainder(x, int(c)?), if x.dtype().is_int()),
+        // x·y % y = 0 where y ≠ 0
+        rule!(mod_factor[x, y]: (x * y) % y => x.like(0), if x.dtype() == DType::Index && nonzero(y)),
+        // (x·n + r) % n = r where 0 ≤ r < n
+        rule!(mod_symbolic[x, n]: x % n => symbolic(x, n)?.1, if x.dtype() == DType::Index && n.op() != Op::Const && nonzero(n)),
+    ]
+}
+
+const STEPS: usize = 12;
+
+/// x % c for c > 1: `out` + `scale`·(n % c') with what no longer varies taken out.
+fn remainder(x: &UOp, c: i128) -> Option<UOp> {
+    let d = x.dtype();
+    if c < 2 {
+        return None;
+    }
+    let (mut n, mut c, mut scale) = (Linear::of(x)?, c, 1);
+    let mut out = Linear::number(d, 0);
+    for _ in 0..STEPS {
+        let n_in = without_mods(&n, c);
+        let rest = split(n_in.as_ref().unwrap_or(&n), c)?.1;
+        if let Some(m) = one_period(&rest, c) {
+            out.plus(&rest, scale)?;
+            out.constant -= m * c * scale;
+            return Some(out.build());
+        }
+        n = rest;
+        let Some((a, b, m, g)) = factor(&n, c) else { break };
+        out.plus(&b, scale)?;
+        out.constant -= m * g * scale;
+        (n, c, scale) = (a, c / g, scale * g);
+        n.constant += m;
+    }
+    let rest = n.build() % int_const(c, d);
+    if out.terms.is_empty() && out.constant == 0 && scale == 1 {
+        return Some(rest);
+    }
+    out.term(&rest, scale)?;
+    Some(out.build())
+}
+
+/// k·(y % m) ≡ k·y modulo c where c divides k·m.
+fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
+    let drops = |t: &(UOp, i128)| {
+        t.0.op() == Op::Mod
+            && int(&t.0.src()[1]).is_some_and(|m| m > 0 && m.checked_mul(t.1).is_some_and(|km| km % c == 0))
+    };
+    if !n.terms.iter().any(drops) {
+        return None;
+    }
+    let mut out = Linear::number(n.dtype, n.constant);
+    for t in &n.terms {
+        if drops(t) {
+            out.add(&t.0.src()[0], t.1)?;
+        } else {
+            out.term(&t.0, t.1)?;
+        }
+    }
+    out.terms.retain(|t| t.1 != 0);
+    // Both the inner numerators and the whole must be free of wrapping.
+    let inner = |t: &(UOp, i128)| !drops(t) || Linear::of(&t.0.src()[0]).is_some_and(|l| l.exact());
+    (out.exact() && n.exact() && n.terms.iter().all(inner)).then_some(out)
+}
