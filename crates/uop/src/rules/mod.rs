@@ -51,6 +51,18 @@ pub fn symbolic() -> &'static RuleSet {
     &SET
 }
 
+/// For tensor graphs.
+pub fn tensor() -> &'static RuleSet {
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| symbolic_with().named("tensor"));
+    &SET
+}
+
+/// For kernels.
+pub fn kernel() -> &'static RuleSet {
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| symbolic_with().named("kernel"));
+    &SET
+}
+
 /// The rules of `symbolic`, to be composed with those of a pass that has a context.
 pub fn symbolic_with<C: 'static>() -> RuleSet<C> {
     let mut rules = constants();
