@@ -14,11 +14,13 @@
 //! # Files
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
-//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end.
+//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end. [`random`]
+//! draws schedules for the fuzzers.
 
 pub mod nolocals;
 pub mod padto;
 mod plan;
+pub mod random;
 pub mod split;
 pub mod swap;
 pub mod tc;

@@ -29,12 +29,14 @@ impl Axis {
 }
 
 /// A RANGE of the kernel that runs past its end wherever `valid` is false.
+#[derive(Clone)]
 pub(super) struct Pad {
     pub(super) of: usize,
     pub(super) valid: UOp,
 }
 
 /// A matrix unit at work on one REDUCE.
+#[derive(Clone)]
 pub(super) struct Tensor {
     pub(super) unit: TcInfo,
     /// The REDUCE of the kernel, and the factors of its products: `a[m, k]`, `b[k, n]`.
@@ -54,6 +56,7 @@ pub(super) struct Tensor {
 }
 
 /// The state between two Opts.
+#[derive(Clone)]
 pub(super) struct Plan {
     sink: UOp,
     pub(super) nodes: Vec<UOp>,

@@ -1,0 +1,198 @@
+//! Random schedules for the fuzzers. Flows in: a kernel, a target and a seed; flows out: a list of
+//! Opts that `apply` accepts and the target can run, or the kernel over smaller ranges, so that one
+//! run is short. Invariant: the same seed gives the same answer.
+
+use super::plan::Plan;
+use monoglot_uop::{AxisType, Op, Opt, OptOp, Shape, Target, UOp};
+use rustc_hash::FxHashMap;
+
+/// Most copies of a value in registers that a random schedule makes.
+const COPIES: i64 = 64;
+/// Most times as many iterations as the kernel had, after padding.
+const WASTE: i64 = 8;
+
+/// A generator of numbers (xorshift64*), enough for choices.
+pub struct Choice(u64);
+
+impl Choice {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Choice {
+        Choice((seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1)
+    }
+
+    /// A number below `n` (0 where n is 0).
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let x = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        if n == 0 { 0 } else { x as usize % n }
+    }
+
+    /// One of these.
+    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+/// Up to eight Opts that are valid in this order on this target, of every kind it can run.
+pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
+    let mut choice = Choice::new(seed);
+    let Ok(mut plan) = Plan::new(kernel) else { return Vec::new() };
+    let iterations =
+        |p: &Plan| p.axes.iter().fold(1i64, |n, a| n.saturating_mul(a.range.src()[0].vmax().max(1)));
+    let most = iterations(&plan).saturating_mul(WASTE);
+    let wanted = choice.below(9);
+    // A matrix unit can only come first, after the padding that it needs.
+    if !target.matrix_units.is_empty() && target.workgroups && choice.below(3) == 0 {
+        let reduce: Vec<usize> =
+            (0..plan.axes.len()).filter(|&i| plan.axes[i].kind() == AxisType::Reduce).collect();
+        if !reduce.is_empty() {
+            let unit = choice.below(target.matrix_units.len());
+            let pads = (0..plan.axes.len()).map(|axis| Opt { op: OptOp::PadTo { multiple: 8 }, axis });
+            let tc = Opt { op: OptOp::Tc { unit }, axis: choice.of(&reduce) };
+            let mut with: Plan = plan.clone();
+            let fits = pads.chain([tc]).all(|o| with.step(&o, target).is_ok());
+            if fits && iterations(&with) <= most {
+                plan = with;
+            }
+        }
+    }
+    for _ in 0..40 {
+        if plan.info.opts.len() >= wanted || plan.axes.is_empty() {
+            break;
+        }
+        let axis = choice.below(plan.axes.len());
+        let n = plan.axes[axis].range.src()[0].vmax();
+        let op = match choice.below(12) {
+            0 => OptOp::Swap { with: choice.below(plan.axes.len()) },
+            1 if choice.below(4) == 0 => OptOp::NoLocals,
+            1..=3 => OptOp::PadTo { multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]) },
+            _ => {
+                let divisors: Vec<i64> = (2..=n.min(64)).filter(|d| n % d == 0).collect();
+                let factor =
+                    if divisors.is_empty() || choice.below(8) == 0 { 0 } else { choice.of(&divisors) };
+                let target = choice.of(AxisType::ALL);
+                OptOp::Split { factor, target, top: target == AxisType::Thread || choice.below(4) == 0 }
+            }
+        };
+        let mut with = plan.clone();
+        if with.step(&Opt { op, axis }, target).is_ok() && runs(&with, target) && iterations(&with) <= most {
+            plan = with;
+        }
+    }
+    plan.info.opts.split_off(super::applied(kernel).len())
+}
+
+/// Whether the target has what these axes need, and the code stays small.
+fn runs(plan: &Plan, target: &Target) -> bool {
+    let product = |types: &[AxisType]| {
+        let of = |t: AxisType| plan.axes.iter().filter(move |a| a.kind() == t);
+        types.iter().flat_map(|&t| of(t)).fold(1i64, |n, a| n.saturating_mul(a.extent().unwrap_or(i64::MAX)))
+    };
+    use AxisType::*;
+    let has = |t: AxisType| plan.axes.iter().any(|a| a.kind() == t);
+    let group = product(&[Local, Warp, GroupReduce]);
+    let copies = product(&[Upcast, Unroll]);
+    // Each reduction over a group is staged in LOCAL memory, with the copies that a thread holds.
+    let reduces = plan.nodes.iter().filter(|u| u.op() == Op::Reduce).count() as i64;
+    let staged = if has(GroupReduce) { group.saturating_mul(copies).saturating_mul(8 * reduces) } else { 0 };
+    copies <= COPIES
+        && product(&[Thread]) <= 64
+        && (!has(Thread) || !target.workgroups && target.threads > 1)
+        && (target.workgroups || !has(Global) && !has(Local) && !has(Warp) && !has(GroupReduce))
+        && group <= target.max_workgroup as i64
+        && staged <= target.local_bytes as i64
+}
+
+/// The kernel with extents cut until it has at most `budget` iterations, and with buffers that hold
+/// just what is then accessed: the same kind of kernel, quick to run.
+pub fn shrink(kernel: &UOp, budget: i64, seed: u64) -> UOp {
+    let mut choice = Choice::new(seed);
+    let mut extents: Vec<(UOp, i64)> =
+        super::axes(kernel).into_iter().filter_map(|r| r.src()[0].as_int().map(|n| (r, n))).collect();
+    loop {
+        let total = extents.iter().fold(1i64, |n, (_, m)| n.saturating_mul(*m));
+        let Some((_, most)) = extents.iter_mut().max_by_key(|(_, n)| *n) else { break };
+        if total <= budget || *most <= 2 {
+            break;
+        }
+        *most = (*most / 2 + choice.below(*most as usize / 3 + 1) as i64).min(*most - 1).max(1);
+    }
+    let smaller = |(r, n): &(UOp, i64)| {
+        let mut src: Vec<UOp> = r.src().to_vec();
+        src[0] = UOp::index_const(*n);
+        (r.clone(), r.with_src(src))
+    };
+    let kernel = kernel.substitute(&extents.iter().map(smaller).collect());
+    fit(&kernel)
+}
+
+/// The kernel with PARAMs no larger than what its indices reach.
+fn fit(kernel: &UOp) -> UOp {
+    let nodes = kernel.toposort();
+    let mut reach: FxHashMap<&UOp, Vec<i64>> = FxHashMap::default();
+    for u in nodes.iter().filter(|u| u.op() == Op::Index && u.src()[0].op() == Op::Param) {
+        let p = &u.src()[0];
+        let sizes = p.shape().max_ints();
+        let seen = reach.entry(p).or_insert_with(|| vec![1; sizes.len()]);
+        for ((s, n), i) in seen.iter_mut().zip(&sizes).zip(&u.src()[1..]) {
+            // Beyond the size, or unknown: a gate decides, which the bounds do not show.
+            let top = strip(i).vmax().saturating_add(1);
+            *s = (*s).max(if top < 1 || top > *n { *n } else { top });
+        }
+    }
+    let mut map = FxHashMap::default();
+    for p in nodes.iter().filter(|u| u.op() == Op::Param && u.shape().ints().is_some()) {
+        let Some(sizes) = reach.get(p) else { continue };
+        let mut src: Vec<UOp> = p.src().to_vec();
+        src[0] = UOp::dims(&Shape::of(sizes));
+        map.insert(p.clone(), p.with_src(src));
+    }
+    kernel.substitute(&map)
+}
+
+/// An index without its gate.
+fn strip(index: &UOp) -> &UOp {
+    match index.op() {
+        Op::Where if index.src()[2].is_invalid() => &index.src()[1],
+        _ => index,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::testing::{buffers, check, kernels, matmul, target};
+    use monoglot_uop::eval_kernel::eval_kernel;
+
+    #[test]
+    fn random_schedules_keep_what_kernels_compute() {
+        let mut kinds = rustc_hash::FxHashSet::default();
+        let mut all = kernels();
+        all.extend([matmul(16, 8, 24), matmul(7, 5, 9)]);
+        for k in &all {
+            for seed in 0..60 {
+                let opts = sample(k, &target(true), seed);
+                kinds.extend(opts.iter().map(|o| std::mem::discriminant(&o.op)));
+                check(k, &opts);
+                check(k, &sample(k, &target(false), seed));
+                assert_eq!(opts, sample(k, &target(true), seed));
+            }
+        }
+        assert_eq!(kinds.len(), 5, "every OptOp is drawn");
+    }
+
+    #[test]
+    fn a_shrunk_kernel_is_small_and_stays_within_its_buffers() {
+        let k = shrink(&matmul(512, 300, 1000), 2000, 1);
+        assert!(crate::opt::axes(&k).iter().map(|r| r.vmax() + 1).product::<i64>() <= 2000);
+        let mut bufs = buffers(&k, 1);
+        assert!(bufs.iter().map(Vec::len).sum::<usize>() < 1 << 16);
+        eval_kernel(&k, &mut bufs, &[]).unwrap();
+        for k in kernels() {
+            let k = shrink(&k, 20, 3);
+            eval_kernel(&k, &mut buffers(&k, 1), &[]).unwrap();
+        }
+    }
+}
