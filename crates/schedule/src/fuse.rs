@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Most stores of a kernel.
 const STORES: usize = 8;
+/// How many kernels are tried as company for another.
+const HOSTS: usize = 16;
 
 pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Kernels> {
     let Kernels { kernels, nodes, inputs, outputs } = all;
@@ -35,7 +37,7 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
         let key = (level, k.device, closed(sink));
         let limits = target(k.device)?;
         let bucket = buckets.entry(key).or_default();
-        let host = bucket.iter().copied().find(|&h| fits(&out[h].1, &k, &limits));
+        let host = bucket.iter().rev().take(HOSTS).copied().find(|&h| fits(&out[h].1, &k, &limits));
         match host {
             Some(h) => out[h].1 = merge(&out[h].1, &k),
             None => {

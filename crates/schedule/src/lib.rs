@@ -50,18 +50,19 @@ pub struct Timings {
     pub memory_plan: Duration,
 }
 
-/// The schedule of a function.
+/// The schedule of a function; what reads no buffer at all is computed on `device`.
 ///
 /// # Errors
 /// `Unsupported` for ops that nothing runs yet, and errors of the compiler's own checks.
 pub fn schedule(
     function: &Function,
+    device: Device,
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     timings: &mut Timings,
 ) -> Result<Schedule> {
     let start = Instant::now();
     let roots = prepare::prepare(&function.roots, target)?;
-    let stored = rangeify::rangeify(&roots, target)?;
+    let stored = rangeify::rangeify(&roots, device, target)?;
     let kernels = kernel::kernels(stored)?;
     let fused = fuse::fuse(kernels, target)?;
     let ordered = order::order(fused, &function.donated)?;

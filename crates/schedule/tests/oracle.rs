@@ -4,7 +4,9 @@
 use monoglot_schedule::{Schedule, Timings, callify, schedule};
 use monoglot_uop::eval::{Value, eval};
 use monoglot_uop::eval_kernel::eval_kernel;
-use monoglot_uop::{Arg, DType, Device, Dialect, Dim, Op, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp};
+use monoglot_uop::{
+    Arg, DType, Device, Dialect, Dim, Op, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp,
+};
 use std::sync::Arc;
 
 fn target(device: Device) -> Result<Arc<Target>> {
@@ -36,8 +38,10 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
     for call in plan.linear.src() {
         let (body, args) = (&call.src()[0], &call.src()[1..]);
         let slot = |a: &UOp| (a.op() == Op::Param, a.buffer_arg().unwrap().slot as usize);
-        let mut bufs: Vec<Vec<u8>> =
-            args.iter().map(|a| if slot(a).0 { params[slot(a).1].clone() } else { places[slot(a).1].clone() }).collect();
+        let mut bufs: Vec<Vec<u8>> = args
+            .iter()
+            .map(|a| if slot(a).0 { params[slot(a).1].clone() } else { places[slot(a).1].clone() })
+            .collect();
         if body.op() == Op::Copy {
             let part = &body.src()[0];
             let from = part.dims_src(1)[0].as_int().unwrap() as usize * part.dtype().bytes();
@@ -81,7 +85,7 @@ fn bytes_of(u: &UOp, seed: u64) -> Vec<u8> {
 /// Both ways give the same; returns the schedule for further looks.
 fn check(roots: &[UOp], donate: bool) -> Schedule {
     let function = callify(roots, |_| donate).unwrap();
-    let plan = schedule(&function, &target, &mut Timings::default()).unwrap();
+    let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
     let data: Vec<Vec<u8>> = function.params.iter().map(|p| bytes_of(p, 7)).collect();
     let mut leaf = |u: &UOp| {
         let i = function.params.iter().position(|p| p == u).unwrap();
@@ -94,7 +98,9 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
         for i in 0..want.len() {
             let (a, b) = (want.get(i), got.get(i));
             let same = match (a, b) {
-                (Scalar::Float(x), Scalar::Float(y)) => x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-4 * x.abs().max(1.0),
+                (Scalar::Float(x), Scalar::Float(y)) => {
+                    x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-4 * x.abs().max(1.0)
+                }
                 _ => a == b,
             };
             assert!(same, "element {i}: {b:?} instead of {a:?}\n{}\n{}", root.text(), plan.linear.text());
@@ -154,7 +160,11 @@ fn two_reductions_of_one_input_share_a_kernel() {
 #[test]
 fn views_of_storage_need_no_kernel() {
     let x = buffer(&[6, 4], DType::I32);
-    let row = x.shrink(&[2i64.into(), 0i64.into()], &Shape::of(&[1, 4])).unwrap().reshape(&Shape::of(&[4])).unwrap();
+    let row = x
+        .shrink(&[2i64.into(), 0i64.into()], &Shape::of(&[1, 4]))
+        .unwrap()
+        .reshape(&Shape::of(&[4]))
+        .unwrap();
     assert_eq!(kernels(&check(&[row, x.reshape(&Shape::of(&[24])).unwrap()], false)), 0);
 }
 
@@ -196,7 +206,14 @@ fn gathers_read_by_value_and_give_zero_outside() {
 #[test]
 fn bytes_in_other_words() {
     let (a, b) = (buffer(&[3, 4], DType::I32), buffer(&[3, 8], DType::U8));
-    check(&[a.try_bitcast(DType::U8).unwrap(), b.try_bitcast(DType::U32).unwrap(), (a + 1).try_bitcast(DType::I64).unwrap()], false);
+    check(
+        &[
+            a.try_bitcast(DType::U8).unwrap(),
+            b.try_bitcast(DType::U32).unwrap(),
+            (a + 1).try_bitcast(DType::I64).unwrap(),
+        ],
+        false,
+    );
 }
 
 #[test]
@@ -212,7 +229,8 @@ fn random(seed: u64) -> Vec<UOp> {
         count += 1;
         monoglot_uop::fold::threefry(count, seed) % n.max(1)
     };
-    let mut pool = vec![buffer(&[4, 6], DType::I32), buffer(&[6], DType::I32), buffer(&[2, 3, 4], DType::F32)];
+    let mut pool =
+        vec![buffer(&[4, 6], DType::I32), buffer(&[6], DType::I32), buffer(&[2, 3, 4], DType::F32)];
     let steps = 3 + rnd(14);
     for _ in 0..steps {
         let x = pool[rnd(pool.len() as u64) as usize].clone();
@@ -221,7 +239,8 @@ fn random(seed: u64) -> Vec<UOp> {
         let next = match rnd(11) {
             0 => &x + (rnd(5) as i64 - 2),
             1 => {
-                let other = pool.iter().rev().find(|o| o.shape() == x.shape() && o.dtype() == x.dtype()).unwrap();
+                let other =
+                    pool.iter().rev().find(|o| o.shape() == x.shape() && o.dtype() == x.dtype()).unwrap();
                 if rnd(2) == 0 { &x + other } else { x.max_(other) }
             }
             2 if n > 1 => {
@@ -288,4 +307,18 @@ fn random_programs_agree() {
         let roots = random(seed);
         check(&roots, seed % 2 == 0);
     }
+}
+
+#[test]
+fn a_chain_of_100_000_ops_is_many_kernels_of_bounded_size() {
+    let run = || {
+        let mut x = buffer(&[16], DType::F32);
+        for i in 0..100_000 {
+            x = if i % 2 == 0 { x * 1.0001 } else { x + 0.0001 };
+        }
+        let function = callify(&[x], |_| false).unwrap();
+        let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
+        assert!((100..2000).contains(&kernels(&plan)), "{} kernels", kernels(&plan));
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
 }

@@ -105,6 +105,10 @@ pub(crate) struct Rangeify<'a> {
     algebra: Algebra,
     next_range: u32,
     inputs: usize,
+    /// The node of each PARAM number.
+    params: FxHashMap<usize, UOp>,
+    /// Where a graph of constants is computed.
+    device: Device,
     /// Whether any index is a value.
     placeholders: bool,
     target: &'a dyn Fn(Device) -> Result<Arc<Target>>,
@@ -124,11 +128,18 @@ struct Kernel {
 }
 
 /// See the module.
-pub(crate) fn rangeify(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Program> {
+pub(crate) fn rangeify(
+    roots: &[UOp],
+    default: Device,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Program> {
     let nodes = toposort_many(roots, |_| true);
     let number: FxHashMap<UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
-    let inputs = nodes.iter().filter(|u| u.op() == Op::Param).filter_map(|u| u.buffer_arg());
-    let inputs = inputs.map(|b| b.slot as usize + 1).max().unwrap_or(0);
+    let of_slot = |u: &UOp| Some((u.buffer_arg()?.slot as usize, u.clone()));
+    let params: FxHashMap<usize, UOp> =
+        nodes.iter().filter(|u| u.op() == Op::Param).filter_map(of_slot).collect();
+    let inputs = params.keys().map(|&k| k + 1).max().unwrap_or(0);
+    let device = nodes.iter().find_map(UOp::device).unwrap_or(default);
     let count = nodes.len();
     let costs = Costs::new(&nodes, &number);
     let mut r = Rangeify {
@@ -142,6 +153,8 @@ pub(crate) fn rangeify(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Targ
         algebra: Algebra::default(),
         next_range: 0,
         inputs,
+        params,
+        device,
         placeholders: false,
         target,
     };
@@ -227,7 +240,7 @@ impl Rangeify<'_> {
     }
 
     fn open_kernel(&mut self, n: u32, u: &UOp) -> Result<u32> {
-        let device = u.device().unwrap_or_else(|| self.default_device());
+        let device = u.device().unwrap_or(self.device);
         let target = (self.target)(device)?;
         let (mut ranges, mut indices) = (Vec::new(), Vec::new());
         let mut volume = 1.0;
@@ -264,11 +277,6 @@ impl Rangeify<'_> {
             max_buffers: target.max_buffers,
         });
         Ok(root)
-    }
-
-    /// Where a graph of constants is computed: on the device of whatever else there is.
-    fn default_device(&self) -> Device {
-        self.nodes.iter().find_map(UOp::device).unwrap_or_else(|| Device::new("CPU"))
     }
 
     fn range(&mut self, bound: UOp, axis: AxisType) -> UOp {
@@ -331,13 +339,9 @@ impl Rangeify<'_> {
 
     /// The buffer of a PARAM number, flat.
     fn buffer(&self, slot: usize) -> UOp {
-        let node = if slot < self.inputs {
-            // A PARAM is in the graph, or nothing would read it.
-            self.nodes
-                .iter()
-                .find(|u| u.buffer_arg().is_some_and(|b| b.slot as usize == slot && u.op() == Op::Param))
-        } else {
-            self.nodes.get(self.kernels[slot - self.inputs].node as usize)
+        let node = match slot.checked_sub(self.inputs) {
+            None => self.params.get(&slot),
+            Some(kernel) => self.nodes.get(self.kernels[kernel].node as usize),
         };
         let node = node.expect("every PARAM number names a PARAM or a kernel");
         let device =
