@@ -1,3 +1,4 @@
 //! Room `codegen`.
 
 pub mod opt;
+pub mod render;

@@ -1,0 +1,86 @@
+//! Settings, read from the environment once, at the edge, and handed down. Every setting can also be
+//! set in code, before the first device is opened.
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+/// What a user can choose. `Config::default()` ignores the environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `DEV`: the default device, `DEVICE[:RENDERER[:ARCH]]`; None: CPU.
+    pub device: Option<String>,
+    /// `DEBUG`, 0 to 7: how much is told about what runs.
+    pub debug: u8,
+    /// `MONOGLOT_THREADS`: CPU threads of a kernel; None: all cores.
+    pub threads: Option<usize>,
+    /// `MONOGLOT_CACHE`: the folder of compiled programs; None: the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes of compiled programs that are kept on disk.
+    pub cache_bytes: u64,
+    /// `CC`: the C compiler and options of one's own; None: `cc`, `gcc` or `clang`, the first there is.
+    pub compiler: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            device: None,
+            debug: 0,
+            threads: None,
+            cache_dir: None,
+            cache_bytes: 512 << 20,
+            compiler: None,
+        }
+    }
+}
+
+static CURRENT: RwLock<Option<Arc<Config>>> = RwLock::new(None);
+
+impl Config {
+    /// The settings that the environment asks for. What cannot be read as a number is ignored.
+    pub fn from_env() -> Config {
+        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
+        Config {
+            device: var("DEV"),
+            debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
+            threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()).filter(|&n| n > 0),
+            cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
+            compiler: var("CC"),
+            ..Config::default()
+        }
+    }
+
+    /// The settings in force: those set in code, or else the environment's as first read.
+    pub fn current() -> Arc<Config> {
+        if let Some(c) = &*CURRENT.read().unwrap_or_else(|e| e.into_inner()) {
+            return c.clone();
+        }
+        let mut slot = CURRENT.write().unwrap_or_else(|e| e.into_inner());
+        slot.get_or_insert_with(|| Arc::new(Config::from_env())).clone()
+    }
+
+    /// Put these settings in force. Devices that are open keep the ones they were opened with.
+    pub fn set(self) {
+        *CURRENT.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(self));
+    }
+
+    /// CPU threads of a kernel.
+    pub fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+    }
+
+    /// The folder of compiled programs.
+    pub fn cache_folder(&self) -> PathBuf {
+        let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        if let Some(dir) = &self.cache_dir {
+            return dir.clone();
+        }
+        let base = env("XDG_CACHE_HOME").or_else(|| env("HOME").map(|h| h.join(".cache")));
+        base.unwrap_or_else(std::env::temp_dir).join("monoglot")
+    }
+
+    /// The name of the device that tensors are on unless told otherwise.
+    pub fn device_name(&self) -> &str {
+        self.device.as_deref().unwrap_or("CPU")
+    }
+}

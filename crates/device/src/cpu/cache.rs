@@ -1,0 +1,229 @@
+//! Compiled objects on disk, by key. One object holds several kernels; each kernel's key is a hard
+//! link to it, so that whatever set of kernels is asked for next finds its own.
+//!
+//! Invariants, for any number of processes: an entry appears by rename, whole; its last bytes are a
+//! checksum of the rest, and what does not match is a miss and removed; entries used longest ago go
+//! first when the folder is over its bound. No failure here stops work: at most it is warned of, once.
+
+use libloading::Library;
+use rustc_hash::FxHashSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// `void kernel(void *const *bufs, const long long *vars, int tid)`.
+pub(crate) type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i32);
+
+/// A loaded kernel; its code lives as long as this does.
+pub(crate) struct Code {
+    pub(crate) entry: Entry,
+    _library: Library,
+}
+
+/// A folder of compiled objects.
+pub(crate) struct Cache {
+    folder: PathBuf,
+    limit: u64,
+    /// Files that this process has checked: device, inode and time of change.
+    checked: Mutex<FxHashSet<(u64, u64, i64)>>,
+    stores: AtomicUsize,
+    warned: AtomicBool,
+}
+
+const MAGIC: &[u8; 8] = b"monoglot";
+const TRAILER: usize = 24;
+
+/// The name under which a kernel is exported.
+pub(crate) fn symbol(key: u128) -> String {
+    format!("mg_{key:032x}")
+}
+
+/// A file name that no other process or thread uses.
+pub(crate) fn unique(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    format!("{prefix}-{}-{:x}-{time:x}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Cache {
+    pub(crate) fn new(folder: PathBuf, limit: u64) -> Cache {
+        Cache {
+            folder,
+            limit,
+            checked: Mutex::default(),
+            stores: AtomicUsize::new(0),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// The folder, made if need be; None (and a warning, once) where it cannot be written.
+    pub(crate) fn writable(&self) -> Option<&Path> {
+        let probe = self.folder.join(unique("probe"));
+        let made = fs::create_dir_all(&self.folder)
+            .and_then(|_| File::create(&probe))
+            .and_then(|mut f| f.write_all(b"x"));
+        let _ = fs::remove_file(&probe);
+        match made {
+            Ok(()) => Some(&self.folder),
+            Err(e) => {
+                self.warn(&e.to_string());
+                None
+            }
+        }
+    }
+
+    /// Say once that the folder is of no use.
+    pub(crate) fn warn(&self, why: &str) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the cache folder {} cannot be used, work goes on without it: {why}",
+                self.folder.display()
+            );
+        }
+    }
+
+    /// Whether the warning was given.
+    pub(crate) fn has_warned(&self) -> bool {
+        self.warned.load(Ordering::Relaxed)
+    }
+
+    fn path(&self, key: u128) -> PathBuf {
+        self.folder.join(format!("{key:032x}.so"))
+    }
+
+    /// The kernel of that key, if a sound object has it.
+    pub(crate) fn load(&self, key: u128) -> Option<Code> {
+        let path = self.path(key);
+        let mut file = File::open(&path).ok()?;
+        let code = self.sound(&mut file).then(|| load(&path, key)).flatten();
+        if code.is_none() {
+            let _ = fs::remove_file(&path);
+        }
+        code
+    }
+
+    /// Whether the checksum fits. A file is read once a process, and marked as used then.
+    fn sound(&self, file: &mut File) -> bool {
+        let Ok(data) = file.metadata() else { return false };
+        let id = identity(&data);
+        let mut checked = self.checked.lock().unwrap_or_else(|e| e.into_inner());
+        if id.is_some_and(|id| checked.contains(&id)) {
+            return true;
+        }
+        let mut bytes = Vec::new();
+        if file.read_to_end(&mut bytes).is_err() || bytes.len() < TRAILER {
+            return false;
+        }
+        let (body, trailer) = bytes.split_at(bytes.len() - TRAILER);
+        let fits = trailer[..8] == *MAGIC && trailer[8..] == xxh3_128(body).to_le_bytes();
+        if fits {
+            let _ = file.set_modified(SystemTime::now());
+            checked.extend(file.metadata().ok().as_ref().and_then(identity));
+        }
+        fits
+    }
+
+    /// Keep an object under the keys of its kernels. The object may lie anywhere; it stays there.
+    pub(crate) fn store(&self, object: &Path, keys: &[u128]) {
+        if self.writable().is_none() {
+            return;
+        }
+        if let Err(e) = self.try_store(object, keys) {
+            self.warn(&e.to_string());
+        }
+        // Looking through the folder costs milliseconds: not every time, but often enough.
+        if self.stores.fetch_add(1, Ordering::Relaxed) % 16 == 0 {
+            self.trim();
+        }
+    }
+
+    fn try_store(&self, object: &Path, keys: &[u128]) -> io::Result<()> {
+        let mut bytes = fs::read(object)?;
+        let sum = xxh3_128(&bytes);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        let whole = self.folder.join(unique("object"));
+        let result = fs::write(&whole, &bytes).and_then(|_| {
+            for &key in keys {
+                let link = self.folder.join(unique("link"));
+                // Where there are no hard links, a copy.
+                fs::hard_link(&whole, &link).or_else(|_| fs::copy(&whole, &link).map(|_| ()))?;
+                fs::rename(&link, self.path(key)).inspect_err(|_| drop(fs::remove_file(&link)))?;
+            }
+            Ok(())
+        });
+        let _ = fs::remove_file(&whole);
+        result
+    }
+
+    /// Remove what was used longest ago until the folder is within its bound, and what a process that
+    /// died left behind.
+    pub(crate) fn trim(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        let (mut total, mut seen) = (0u64, FxHashSet::default());
+        for e in entries.flatten() {
+            let Ok(data) = e.metadata() else { continue };
+            let used = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let path = e.path();
+            let old = used.elapsed().is_ok_and(|t| t.as_secs() > 3600);
+            match path.extension().and_then(|x| x.to_str()) {
+                Some("so") => {
+                    // Links to one object count once, a share of it each.
+                    let first = inode(&data).is_none_or(|i| seen.insert(i));
+                    total += if first { data.len() } else { 0 };
+                    files.push((used, if first { data.len() } else { 0 }, path));
+                }
+                Some("tmp") if old => drop(fs::remove_file(&path)),
+                _ => {}
+            }
+        }
+        if total <= self.limit {
+            return;
+        }
+        files.sort();
+        for (_, bytes, path) in files {
+            if total <= self.limit / 4 * 3 {
+                break;
+            }
+            if fs::remove_file(&path).is_ok() {
+                total = total.saturating_sub(bytes);
+            }
+        }
+    }
+}
+
+/// Load the kernel of that key from an object.
+pub(crate) fn load(path: &Path, key: u128) -> Option<Code> {
+    // SAFETY: the object was compiled from our own source and is whole (checksum, or just written);
+    // it has no initialisers.
+    let library = unsafe { Library::new(path) }.ok()?;
+    // SAFETY: under this name our source defines a function of this type.
+    let entry = *unsafe { library.get::<Entry>(symbol(key).as_bytes()) }.ok()?;
+    Some(Code { entry, _library: library })
+}
+
+#[cfg(unix)]
+fn identity(data: &fs::Metadata) -> Option<(u64, u64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((data.dev(), data.ino(), data.mtime() ^ data.mtime_nsec() << 20 ^ (data.size() as i64) << 40))
+}
+
+#[cfg(unix)]
+fn inode(data: &fs::Metadata) -> Option<u64> {
+    Some(std::os::unix::fs::MetadataExt::ino(data))
+}
+
+#[cfg(not(unix))]
+fn identity(_data: &fs::Metadata) -> Option<(u64, u64, i64)> {
+    None
+}
+
+#[cfg(not(unix))]
+fn inode(_data: &fs::Metadata) -> Option<u64> {
+    None
+}

@@ -1,0 +1,161 @@
+//! Sources in, an object out: the C compiler as a child process. One process takes many kernels; a
+//! large batch is split so that every core has one process.
+
+use super::cache::{symbol, unique};
+use crate::config::Config;
+use monoglot_uop::{Error, ErrorKind, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// A C compiler: program, own options, and flags for the target.
+pub(crate) struct Compiler {
+    program: PathBuf,
+    flags: Vec<String>,
+    identity: OnceLock<String>,
+}
+
+/// A kernel to compile.
+pub(crate) struct Unit<'a> {
+    pub(crate) key: u128,
+    pub(crate) name: &'a str,
+    pub(crate) source: &'a str,
+}
+
+/// What every kernel is compiled with. Vectors are written out in the source, so the compiler's own
+/// vectoriser only costs time; nothing here lets it change a float's value.
+const FLAGS: &[&str] = &[
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fno-tree-vectorize",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fPIC",
+    "-shared",
+    "-w",
+];
+
+impl Compiler {
+    /// The compiler that the settings name, or the first of cc, gcc and clang that there is.
+    ///
+    /// # Errors
+    /// `NoDevice`, which names the interpreter as the way to go on without one.
+    pub(crate) fn find(device: &str, config: &Config, march: &str) -> Result<Compiler> {
+        let named =
+            config.compiler.as_deref().map(|c| c.split_whitespace().map(String::from).collect::<Vec<_>>());
+        let candidates = match named {
+            Some(words) if !words.is_empty() => vec![words],
+            _ => ["cc", "gcc", "clang"].map(|c| vec![c.to_string()]).to_vec(),
+        };
+        for words in &candidates {
+            if let Some(program) = which(&words[0]) {
+                let mut flags = words[1..].to_vec();
+                flags.push(format!("-march={march}"));
+                flags.extend(FLAGS.iter().map(|f| f.to_string()));
+                if cfg!(target_os = "linux") {
+                    flags.push("-nostdlib".into());
+                }
+                return Ok(Compiler { program, flags, identity: OnceLock::new() });
+            }
+        }
+        let looked: Vec<&str> = candidates.iter().map(|w| w[0].as_str()).collect();
+        let message = format!(
+            "no C compiler was found (looked for {}); install one, name one in CC, or use DEV=INTERP",
+            looked.join(", ")
+        );
+        Err(ErrorKind::NoDevice { device: device.into(), message }.into())
+    }
+
+    /// The program that is called.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// What decides its output besides the source: path, version, time of change, flags. Asked once.
+    pub(crate) fn identity(&self) -> &str {
+        self.identity.get_or_init(|| {
+            let real = self.program.canonicalize().unwrap_or_else(|_| self.program.clone());
+            let changed = real.metadata().and_then(|m| m.modified()).ok();
+            let version = Command::new(&self.program).arg("--version").output();
+            let version =
+                version.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+            format!("{} {changed:?} {version} {}", real.display(), self.flags.join(" "))
+        })
+    }
+
+    /// Compile the units into one object in `folder`.
+    ///
+    /// # Errors
+    /// `Compile`, with the compiler's first messages.
+    pub(crate) fn compile(&self, units: &[&Unit], folder: &Path) -> Result<PathBuf> {
+        let out = folder.join(unique("compile"));
+        let fail = |message: String| {
+            let _ = std::fs::remove_file(&out);
+            let compiler = self.program.display().to_string();
+            Err(Error::new(ErrorKind::Compile { compiler, message }))
+        };
+        let mut text = String::with_capacity(units.iter().map(|u| u.source.len() + 100).sum());
+        for u in units {
+            // Each kernel under the name of its key, whatever it calls itself.
+            for part in ["#define ", u.name, " ", &symbol(u.key), "\n", u.source, "\n#undef ", u.name, "\n"] {
+                text.push_str(part);
+            }
+        }
+        let mut command = Command::new(&self.program);
+        command.args(&self.flags).args(["-x", "c", "-", "-o"]).arg(&out);
+        if cfg!(target_os = "linux") {
+            // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
+            command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(e) => return fail(format!("cannot be started: {e}")),
+        };
+        if let Some(mut input) = child.stdin.take() {
+            // A compiler that stops reading reports why on its own; its exit says enough.
+            let _ = input.write_all(text.as_bytes());
+        }
+        match child.wait_with_output() {
+            Ok(o) if o.status.success() => Ok(out),
+            Ok(o) => {
+                let said = String::from_utf8_lossy(&o.stderr);
+                let lines: Vec<&str> = said.lines().take(12).collect();
+                let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
+                fail(format!("{} (compiling {}):\n{}", o.status, names.join(", "), lines.join("\n")))
+            }
+            Err(e) => fail(e.to_string()),
+        }
+    }
+}
+
+/// Units into groups of about equal length, at most `groups`, none smaller than pays for a process.
+pub(crate) fn split<'u, 'a>(units: &'u [Unit<'a>], groups: usize) -> Vec<Vec<&'u Unit<'a>>> {
+    const PAYS: usize = 6 << 10;
+    let total: usize = units.iter().map(|u| u.source.len()).sum();
+    let n = (total / PAYS).clamp(1, groups.max(1)).min(units.len().max(1));
+    let mut order: Vec<&Unit> = units.iter().collect();
+    order.sort_by_key(|u| (std::cmp::Reverse(u.source.len()), u.key));
+    let mut out: Vec<(usize, Vec<&Unit>)> = (0..n).map(|_| (0, Vec::new())).collect();
+    for u in order {
+        if let Some(least) = out.iter_mut().min_by_key(|g| g.0) {
+            least.0 += u.source.len();
+            least.1.push(u);
+        }
+    }
+    out.into_iter().map(|g| g.1).filter(|g| !g.is_empty()).collect()
+}
+
+/// A program by path, or by name in PATH.
+fn which(name: &str) -> Option<PathBuf> {
+    let direct = PathBuf::from(name);
+    if direct.components().count() > 1 {
+        return direct.is_file().then_some(direct);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.is_file())
+}

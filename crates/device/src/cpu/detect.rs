@@ -1,0 +1,186 @@
+//! This machine as a `Target`: vector width, registers, caches and threads, from the processor and
+//! the operating system. Numbers only; what they mean for a kernel is the compiler's business.
+
+use crate::config::Config;
+use monoglot_uop::{DType, Device, Dialect, Op, OpSet, Target};
+
+/// What a CPU computes without a decomposition, besides MULACC where it has FMA.
+const NATIVE: OpSet = OpSet::of(&[
+    Op::Recip,
+    Op::Trunc,
+    Op::Cast,
+    Op::Bitcast,
+    Op::Add,
+    Op::Sub,
+    Op::Mul,
+    Op::Div,
+    Op::Neg,
+    Op::Not,
+    Op::Max,
+    Op::CmpLt,
+    Op::CmpNe,
+    Op::CmpGt,
+    Op::CmpGe,
+    Op::CmpLe,
+    Op::CmpEq,
+    Op::Xor,
+    Op::Or,
+    Op::And,
+    Op::Shr,
+    Op::Shl,
+    Op::Where,
+    Op::Sqrt,
+    Op::TruncDiv,
+    Op::TruncMod,
+]);
+
+/// Dtypes a CPU computes in.
+pub(crate) const ARITHMETIC: [DType; 11] = [
+    DType::Bool,
+    DType::I8,
+    DType::I16,
+    DType::I32,
+    DType::I64,
+    DType::U8,
+    DType::U16,
+    DType::U32,
+    DType::U64,
+    DType::F32,
+    DType::F64,
+];
+
+/// The instruction sets that decide widths, by the name a compiler gives to the whole.
+struct Level {
+    arch: &'static str,
+    vector_bytes: usize,
+    registers: usize,
+    fma: bool,
+    half: bool,
+}
+
+const LEVELS: [Level; 4] = [
+    Level { arch: "x86-64-v4", vector_bytes: 64, registers: 32, fma: true, half: true },
+    Level { arch: "x86-64-v3", vector_bytes: 32, registers: 16, fma: true, half: true },
+    Level { arch: "x86-64-v2", vector_bytes: 16, registers: 16, fma: false, half: true },
+    Level { arch: "x86-64", vector_bytes: 16, registers: 16, fma: false, half: true },
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+const OTHER: Level = Level {
+    arch: std::env::consts::ARCH,
+    vector_bytes: 16,
+    registers: 32,
+    fma: cfg!(target_arch = "aarch64"),
+    half: cfg!(target_arch = "aarch64"),
+};
+
+/// This machine, for programs in C.
+pub fn target(device: Device, config: &Config) -> Target {
+    build(device, config, here())
+}
+
+/// Another level of x86-64; None where the name is none.
+pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Option<Target> {
+    let level = LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch))?;
+    Some(build(device, config, level))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn here() -> &'static Level {
+    use std::arch::is_x86_feature_detected as has;
+    let v2 = has!("sse4.1") && has!("sse4.2") && has!("ssse3") && has!("popcnt");
+    let v3 = v2 && has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2");
+    let v4 = v3 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    &LEVELS[[v4, v3, v2, true].iter().position(|&l| l).unwrap_or(3)]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn here() -> &'static Level {
+    &OTHER
+}
+
+fn build(device: Device, config: &Config, level: &Level) -> Target {
+    let mut storage = ARITHMETIC.to_vec();
+    if level.half {
+        storage.push(DType::F16);
+    }
+    Target {
+        device,
+        dialect: Dialect::C,
+        arch: level.arch.into(),
+        vector_bytes: level.vector_bytes,
+        registers: level.registers,
+        threads: config.thread_count(),
+        workgroups: false,
+        max_workgroup: 1,
+        warp: 1,
+        local_bytes: 1 << 20,
+        caches: caches(),
+        native: if level.fma { NATIVE.with(Op::MulAcc) } else { NATIVE },
+        arithmetic: ARITHMETIC.to_vec(),
+        storage,
+        matrix_units: Vec::new(),
+        max_buffers: 64,
+        max_nodes: 2000,
+    }
+}
+
+/// Bytes of the caches of the first core: L1 data, L2, and the last level.
+fn caches() -> [usize; 3] {
+    let mut found = [32 << 10, 512 << 10, 8 << 20];
+    for i in 0..8 {
+        let read = |what: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}");
+            std::fs::read_to_string(path).ok().map(|s| s.trim().to_string())
+        };
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else {
+            continue;
+        };
+        let (digits, unit) = size.split_at(size.trim_end_matches(|c: char| c.is_alphabetic()).len());
+        let bytes = digits.parse::<usize>().unwrap_or(0) << if unit.starts_with('M') { 20 } else { 10 };
+        match level.parse::<usize>() {
+            Ok(n @ 1..=3) if kind != "Instruction" && bytes > 0 => found[n - 1] = bytes,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Every feature that `-march=native` may use, as part of the key of compiled code.
+pub(crate) fn features() -> String {
+    let mut out = String::from(std::env::consts::ARCH);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        let flags = [
+            has!("sse4.1"),
+            has!("sse4.2"),
+            has!("popcnt"),
+            has!("avx"),
+            has!("avx2"),
+            has!("fma"),
+            has!("f16c"),
+            has!("bmi1"),
+            has!("bmi2"),
+            has!("lzcnt"),
+            has!("avx512f"),
+            has!("avx512bw"),
+            has!("avx512cd"),
+            has!("avx512dq"),
+            has!("avx512vl"),
+            has!("avx512ifma"),
+            has!("avx512vbmi"),
+            has!("avx512vbmi2"),
+            has!("avx512vnni"),
+            has!("avx512bf16"),
+            has!("avx512bitalg"),
+            has!("avx512vpopcntdq"),
+            has!("gfni"),
+            has!("vaes"),
+            has!("movbe"),
+            has!("adx"),
+        ];
+        out.extend(flags.iter().map(|&f| if f { '1' } else { '0' }));
+    }
+    out
+}

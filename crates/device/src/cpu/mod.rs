@@ -1,0 +1,247 @@
+//! CPU: programs in C, compiled by the machine's C compiler, run on a thread pool.
+//!
+//! Compiled code is found, in this order: among the kernels alive in this process, in the cache folder,
+//! by compiling. Invariant: a launch checks that every buffer has the bytes its PARAM says.
+
+mod cache;
+mod compile;
+mod detect;
+
+use crate::config::Config;
+use crate::pool;
+use crate::runtime::{Kernel, Runtime, check_launch, program_parts, storage_params};
+use crate::storage::Storage;
+use cache::{Cache, Code};
+use compile::{Compiler, Unit};
+use monoglot_uop::{Device, ErrorKind, Result, Target, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+use xxhash_rust::xxh3::Xxh3;
+
+pub(crate) use detect::ARITHMETIC;
+pub use detect::target;
+
+/// The CPU of this machine.
+pub struct Cpu {
+    target: Target,
+    compiler: Compiler,
+    cache: Cache,
+    alive: Mutex<FxHashMap<u128, Weak<Code>>>,
+}
+
+impl Cpu {
+    /// Open it with these settings.
+    ///
+    /// # Errors
+    /// `NoDevice` where no C compiler is found.
+    pub fn open(device: Device, config: &Config) -> Result<Cpu> {
+        Cpu::with(target(device, config), config, "native")
+    }
+
+    /// Open it for another level of its instruction set, such as `x86-64-v3`.
+    ///
+    /// # Errors
+    /// `NoDevice` where there is no such level, or no C compiler.
+    pub fn for_arch(device: Device, config: &Config, arch: &str) -> Result<Cpu> {
+        let Some(target) = detect::target_of(device, config, arch) else {
+            let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
+            return Err(ErrorKind::NoDevice { device: device.name().into(), message }.into());
+        };
+        let march = target.arch.clone();
+        Cpu::with(target, config, &march)
+    }
+
+    fn with(target: Target, config: &Config, march: &str) -> Result<Cpu> {
+        let compiler = Compiler::find(target.device.name(), config, march)?;
+        let cache = Cache::new(config.cache_folder().join("cpu"), config.cache_bytes);
+        Ok(Cpu { target, compiler, cache, alive: Mutex::default() })
+    }
+
+    /// A line about the machine and its compiler.
+    pub fn about(&self) -> String {
+        let t = &self.target;
+        format!(
+            "C through {}, {} with vectors of {} bytes, {} threads, caches {:?}",
+            self.compiler.program().display(),
+            t.arch,
+            t.vector_bytes,
+            t.threads,
+            t.caches
+        )
+    }
+
+    /// Whether the cache folder was found to be of no use.
+    pub fn cache_failed(&self) -> bool {
+        self.cache.has_warned()
+    }
+
+    /// The key of a source: everything that decides the code.
+    fn key(&self, name: &str, source: &str) -> u128 {
+        let mut h = Xxh3::new();
+        let version = env!("CARGO_PKG_VERSION");
+        for part in [source, name, self.compiler.identity(), &detect::features(), &self.target.arch, version]
+        {
+            h.update(part.as_bytes());
+            h.update(&[0]);
+        }
+        h.digest128()
+    }
+
+    /// Code for every unit, by key.
+    fn codes(&self, units: Vec<Unit>) -> Result<FxHashMap<u128, Arc<Code>>> {
+        let (mut found, mut missing, mut seen) = (FxHashMap::default(), Vec::new(), FxHashSet::default());
+        {
+            let alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
+            for u in units {
+                match alive.get(&u.key).and_then(Weak::upgrade) {
+                    Some(code) => drop(found.insert(u.key, code)),
+                    None if seen.insert(u.key) => missing.push(u),
+                    None => {}
+                }
+            }
+        }
+        missing.retain(|u| match self.cache.load(u.key) {
+            Some(code) => {
+                found.insert(u.key, Arc::new(code));
+                false
+            }
+            None => true,
+        });
+        for result in self.compile_all(&missing) {
+            found.extend(result?.into_iter().map(|(key, code)| (key, Arc::new(code))));
+        }
+        let mut alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
+        if alive.len() > 1024 {
+            alive.retain(|_, code| code.strong_count() > 0);
+        }
+        alive.extend(found.iter().map(|(&key, code)| (key, Arc::downgrade(code))));
+        Ok(found)
+    }
+
+    fn compile_all(&self, units: &[Unit]) -> Vec<Result<Vec<(u128, Code)>>> {
+        if units.is_empty() {
+            return Vec::new();
+        }
+        let groups = compile::split(units, self.target.threads);
+        if let [group] = &groups[..] {
+            return vec![self.compile_group(group)];
+        }
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = groups.iter().map(|g| scope.spawn(|| self.compile_group(g))).collect();
+            let gone = || Err(ErrorKind::Run { message: "a compiling thread panicked".into() }.into());
+            workers.into_iter().map(|w| w.join().unwrap_or_else(|_| gone())).collect()
+        })
+    }
+
+    fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+        let temp = std::env::temp_dir();
+        let object = match self.cache.writable() {
+            // A folder that is full also shows as a failure of the compiler: try elsewhere first.
+            Some(folder) => {
+                self.compiler.compile(units, folder).or_else(|_| self.compiler.compile(units, &temp))?
+            }
+            None => self.compiler.compile(units, &temp)?,
+        };
+        let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
+        self.cache.store(&object, &keys);
+        let codes = units.iter().map(|u| self.fresh(&object, u.key)).collect();
+        let _ = std::fs::remove_file(&object);
+        codes
+    }
+
+    fn fresh(&self, object: &Path, key: u128) -> Result<(u128, Code)> {
+        cache::load(object, key).map(|code| (key, code)).ok_or_else(|| {
+            let compiler = self.compiler.program().display().to_string();
+            ErrorKind::Compile { compiler, message: "its object cannot be loaded".into() }.into()
+        })
+    }
+}
+
+impl Runtime for Cpu {
+    fn device(&self) -> Device {
+        self.target.device
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
+        Storage::host(self.target.device, bytes)
+    }
+
+    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+        let mut parts = Vec::with_capacity(programs.len());
+        for p in programs {
+            let (linear, source, info) = program_parts(p)?;
+            parts.push((linear, info, Unit { key: self.key(&info.name, source), name: &info.name, source }));
+        }
+        let units = parts.iter().map(|(_, _, u)| Unit { ..*u }).collect();
+        let codes = self.codes(units)?;
+        let kernel = |(linear, info, unit): &(&UOp, &Arc<monoglot_uop::ProgramInfo>, Unit)| {
+            let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
+            let kernel = CpuKernel {
+                code: codes[&unit.key].clone(),
+                name: info.name.clone(),
+                needs,
+                vars: info.vars.len(),
+                threads: info.threads.max(1) as usize,
+            };
+            Arc::new(kernel) as Arc<dyn Kernel>
+        };
+        Ok(parts.iter().map(kernel).collect())
+    }
+}
+
+/// A compiled function and what it takes.
+struct CpuKernel {
+    code: Arc<Code>,
+    name: String,
+    needs: Vec<usize>,
+    vars: usize,
+    threads: usize,
+}
+
+/// Pointers that may go to the pool's threads.
+struct Args<'a>(&'a [*mut u8], &'a [i64]);
+// SAFETY: the pointers are of storages that the caller of `launch` keeps alive and leaves to it.
+unsafe impl Sync for Args<'_> {}
+
+impl Args<'_> {
+    fn pointers(&self) -> (*const *mut u8, *const i64) {
+        (self.0.as_ptr(), self.1.as_ptr())
+    }
+}
+
+impl Kernel for CpuKernel {
+    fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
+        check_launch(&self.name, &self.needs, self.vars, bufs, vars)?;
+        let mut short = [std::ptr::null_mut(); 16];
+        let mut long = Vec::new();
+        let ptrs = if bufs.len() <= short.len() {
+            &mut short[..bufs.len()]
+        } else {
+            long.resize(bufs.len(), std::ptr::null_mut());
+            &mut long[..]
+        };
+        for (p, b) in ptrs.iter_mut().zip(bufs) {
+            *p = b.host_ptr().ok_or_else(|| ErrorKind::Run {
+                message: format!("kernel {}: {b:?} is not in host memory", self.name),
+            })?;
+        }
+        let args = Args(ptrs, vars);
+        let entry = self.code.entry;
+        let piece = |tid: usize| {
+            let (bufs, vars) = args.pointers();
+            // SAFETY: every buffer has the bytes its PARAM says (checked above), within which the
+            // verifier has shown every access to stay; pieces write apart, as the schedule sees to.
+            unsafe { entry(bufs, vars, tid as i32) }
+        };
+        match self.threads {
+            1 => piece(0),
+            n => pool::global().run(n, &piece),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! NULL: this machine's CPU as a target, without the machine. Storage has a length and no bytes,
+//! compiling calls no compiler, launching does nothing: what is left is the cost of our own stages.
+
+use crate::runtime::{Kernel, Runtime, check_launch, program_parts, storage_params};
+use crate::storage::Storage;
+use monoglot_uop::{Device, Result, Target, UOp};
+use std::sync::Arc;
+
+pub(crate) struct Null {
+    pub(crate) target: Target,
+}
+
+struct NullKernel {
+    name: String,
+    needs: Vec<usize>,
+    vars: usize,
+}
+
+impl Runtime for Null {
+    fn device(&self) -> Device {
+        self.target.device
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
+        Ok(Storage::nothing(self.target.device, bytes))
+    }
+
+    /// Data that comes to NULL is gone.
+    fn upload(&self, _to: &Storage, _offset: usize, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Data that leaves NULL is zero.
+    fn download(&self, _from: &Storage, _offset: usize, out: &mut [u8]) -> Result<()> {
+        out.fill(0);
+        Ok(())
+    }
+
+    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+        let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
+            let (linear, _, info) = program_parts(p)?;
+            let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
+            Ok(Arc::new(NullKernel { name: info.name.clone(), needs, vars: info.vars.len() }))
+        };
+        programs.iter().map(kernel).collect()
+    }
+}
+
+impl Kernel for NullKernel {
+    fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
+        check_launch(&self.name, &self.needs, self.vars, bufs, vars)
+    }
+}

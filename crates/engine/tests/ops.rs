@@ -1,0 +1,292 @@
+//! Every elementwise op on every dtype, scalar and vector, on each device, against `fold`: all values
+//! of 8-bit types, edge values and random ones of the others.
+
+mod support;
+
+use monoglot_device::{Runtime, open};
+use monoglot_uop::*;
+use std::sync::Arc;
+use support::*;
+
+const BINARY: &[Op] =
+    &[Op::Add, Op::Sub, Op::Mul, Op::Max, Op::CmpLt, Op::CmpNe, Op::CmpGt, Op::CmpGe, Op::CmpLe, Op::CmpEq];
+
+/// What a case computes of a, b, c.
+#[derive(Clone)]
+struct Case {
+    text: String,
+    build: fn(&Case, &UOp, &UOp, &UOp) -> UOp,
+    op: Op,
+    to: DType,
+    /// A constant in place of b.
+    fixed: Option<i64>,
+}
+
+fn cases(d: DType) -> Vec<Case> {
+    let mut out = Vec::new();
+    let mut add = |op: Op, to: DType, fixed: Option<i64>, build: fn(&Case, &UOp, &UOp, &UOp) -> UOp| {
+        out.push(Case { text: format!("{} {d} {to} {fixed:?}", op.name()), build, op, to, fixed });
+    };
+    let two: fn(&Case, &UOp, &UOp, &UOp) -> UOp = |c, a, b, _| match c.fixed {
+        Some(k) => a.binary(c.op, &splat(&UOp::int(k, a.dtype()), lanes(a))),
+        None => a.binary(c.op, b),
+    };
+    let one: fn(&Case, &UOp, &UOp, &UOp) -> UOp = |c, a, _, _| a.unary(c.op);
+    for &op in BINARY {
+        // Subtraction of bools is in no dialect.
+        if op != Op::Sub || d != DType::Bool {
+            add(op, if op.is_comparison() { DType::Bool } else { d }, None, two);
+        }
+    }
+    if !d.is_float() {
+        for op in [Op::And, Op::Or, Op::Xor] {
+            add(op, d, None, two);
+        }
+        add(Op::Not, d, None, one);
+    }
+    if d.is_int() {
+        for op in [Op::Shl, Op::Shr] {
+            add(op, d, None, two);
+            add(op, d, Some(3), two);
+            add(op, d, Some(d.bits() as i64 - 1), two);
+        }
+        for op in [Op::TruncDiv, Op::TruncMod] {
+            // A divisor of 0 is the compiler's to exclude.
+            add(op, d, None, |c, a, b, _| {
+                let zero = UOp::int(0, b.dtype());
+                let zero = splat(&zero, lanes(b));
+                let one = splat(&UOp::int(1, b.dtype()), lanes(b));
+                a.binary(c.op, &b.eq_(&zero).select(&one, b))
+            });
+            add(op, d, Some(3), two);
+        }
+    }
+    if d.is_float() {
+        add(Op::Div, d, None, two);
+        for op in [Op::Recip, Op::Sqrt] {
+            add(op, d, None, one);
+        }
+        add(Op::Max, d, Some(0), two);
+    }
+    if d != DType::Bool {
+        add(Op::Neg, d, None, one);
+        add(Op::Trunc, d, None, one);
+    }
+    add(Op::MulAcc, d, None, |_, a, b, c| {
+        UOp::new(Op::MulAcc, vec![a.clone(), b.clone(), c.clone()], Arg::None)
+    });
+    add(Op::Where, d, None, |_, a, b, c| a.lt(b).select(c, a));
+    for &to in &DTYPES {
+        if to != d {
+            add(Op::Cast, to, None, |c, a, _, _| a.cast(c.to));
+        }
+    }
+    for &to in &DTYPES {
+        if to != d && to.bytes() == d.bytes() && to != DType::Bool {
+            add(Op::Bitcast, to, None, |c, a, _, _| a.bitcast(c.to));
+        }
+    }
+    out
+}
+
+fn lanes(u: &UOp) -> usize {
+    u.shape().first().map_or(0, |d| d.max() as usize)
+}
+
+const DTYPES: [DType; 12] = [
+    DType::Bool,
+    DType::I8,
+    DType::I16,
+    DType::I32,
+    DType::I64,
+    DType::U8,
+    DType::U16,
+    DType::U32,
+    DType::U64,
+    DType::F16,
+    DType::F32,
+    DType::F64,
+];
+
+fn expect(case: &Case, d: DType, a: Scalar, b: Scalar, c: Scalar) -> Scalar {
+    let b = case.fixed.map_or(b, |k| d.from_i128(k as i128));
+    match case.op {
+        Op::Where => {
+            if fold::less(a, b) {
+                c
+            } else {
+                a
+            }
+        }
+        Op::Bitcast => Scalar::from_bits(a.to_bits(d), case.to),
+        Op::TruncDiv | Op::TruncMod => {
+            let b = if b.is_zero() { d.one() } else { b };
+            fold::fold(case.op, d, case.to, &[a, b]).unwrap()
+        }
+        op => fold::fold(op, d, case.to, &[a, b, c][..op.arity().0]).unwrap(),
+    }
+}
+
+/// Values of a dtype: all of them when few, else edges and bit patterns from a fixed sequence.
+fn values(d: DType, count: usize) -> Vec<Scalar> {
+    if d == DType::Bool {
+        return vec![Scalar::Bool(false), Scalar::Bool(true)];
+    }
+    if d.bytes() == 1 {
+        return (0..256).map(|b| Scalar::from_bits(b, d)).collect();
+    }
+    let mut out: Vec<Scalar> = Vec::new();
+    if d.is_float() {
+        let edges = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            1.5,
+            -2.5,
+            3.0,
+            127.0,
+            128.0,
+            255.5,
+            256.0,
+            -128.9,
+            -129.0,
+            32767.4,
+            32768.0,
+            65504.0,
+            65535.9,
+            2147483520.0,
+            2147483647.0,
+            2147483648.0,
+            -2147483648.0,
+            -2147483904.0,
+            4294967040.0,
+            4294967296.0,
+            9.2233715e18,
+            9223372036854775808.0,
+            -9223372036854775808.0,
+            1.8446743e19,
+            18446744073709551616.0,
+            1e30,
+            -1e30,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            1e-40,
+            6e-8,
+            1e-310,
+            16777217.0,
+            2147483646.5,
+            9007199254740993.0,
+        ];
+        out.extend(edges.iter().map(|&f| d.from_f64(f)));
+    } else {
+        let (lo, hi) = (d.min().to_i128(), d.max().to_i128());
+        let mut push = |v: i128| {
+            if v >= lo && v <= hi {
+                out.push(Scalar::Int(v));
+            }
+        };
+        for k in 0..=d.bits() {
+            let p = 1i128 << k;
+            [p - 1, p, p + 1, -p - 1, -p, -p + 1].into_iter().for_each(&mut push);
+        }
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    while out.len() < count {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.push(Scalar::from_bits(state, d));
+    }
+    out
+}
+
+struct Data {
+    columns: [Vec<Scalar>; 3],
+    n: usize,
+}
+
+fn data(d: DType) -> Data {
+    let v = values(d, if d.is_float() { 96 } else { 140 });
+    let mut columns = [Vec::new(), Vec::new(), Vec::new()];
+    for (i, &a) in v.iter().enumerate() {
+        for (j, &b) in v.iter().enumerate() {
+            columns[0].push(a);
+            columns[1].push(b);
+            columns[2].push(v[(i * 7 + j * 3) % v.len()]);
+        }
+    }
+    while columns[0].len() % 64 != 0 {
+        columns.iter_mut().for_each(|c| c.push(v[0]));
+    }
+    let n = columns[0].len();
+    Data { columns, n }
+}
+
+/// A program that stores every case of a dtype, in slots 3 and on.
+fn build(d: DType, cases: &[Case], n: usize, w: usize) -> UOp {
+    let r = range((n / w.max(1)) as i64, 0);
+    let i = if w > 0 { &r * w as i64 } else { r.clone() };
+    let value = |slot: u64| load(&address(&param(slot, n as i64, d), &i, w));
+    let (a, b, c) = (value(0), value(1), value(2));
+    let mut effects = vec![r.clone()];
+    for (k, case) in cases.iter().enumerate() {
+        let out = param(3 + k as u64, n as i64, case.to);
+        effects.push(address(&out, &i, w).store(&(case.build)(case, &a, &b, &c)));
+    }
+    let last = effects.last().unwrap().clone();
+    effects.push(end(&last, &r));
+    linear(&effects)
+}
+
+fn close(got: Scalar, want: Scalar, d: DType) -> bool {
+    match (got, want) {
+        (Scalar::Float(g), Scalar::Float(w)) if d.is_float() => g == w || g.is_nan() && w.is_nan(),
+        (g, w) => g == w,
+    }
+}
+
+fn check_device(name: &str, computes: impl Fn(DType) -> bool) {
+    let rt: Arc<dyn Runtime> = open(Device::new(name)).unwrap();
+    let mut plans = Vec::new();
+    for &d in &DTYPES {
+        let all: Vec<Case> =
+            cases(d).into_iter().filter(|c| computes(d) || matches!(c.op, Op::Cast | Op::Bitcast)).collect();
+        for part in all.chunks(30) {
+            for w in [0, rt.target().lanes(d).min(16), 4] {
+                let data = data(d);
+                let info =
+                    ProgramInfo { outs: (3..3 + part.len()).collect(), ins: vec![0, 1, 2], ..single() };
+                let name = format!("ops_{d}_{w}");
+                let p = program(&name, &build(d, part, data.n, w), info, rt.target());
+                plans.push((d, w, part.to_vec(), data, p));
+            }
+        }
+    }
+    let programs: Vec<UOp> = plans.iter().map(|p| p.4.clone()).collect();
+    let kernels = rt.compile(&programs).unwrap();
+    let mut wrong = Vec::new();
+    for ((d, w, part, data, _), kernel) in plans.iter().zip(&kernels) {
+        let mut bufs: Vec<Vec<u8>> = data.columns.iter().map(|c| bytes_of(c, *d)).collect();
+        bufs.extend(part.iter().map(|c| vec![0; data.n * c.to.bytes()]));
+        let out = run(&*rt, &**kernel, &bufs, &[]).unwrap();
+        for (case, got) in part.iter().zip(&out[3..]) {
+            for (i, g) in scalars_of(got, case.to).into_iter().enumerate() {
+                let [a, b, c] = [0, 1, 2].map(|k| data.columns[k][i]);
+                let want = expect(case, *d, a, b, c);
+                if !close(g, want, case.to) {
+                    wrong.push(format!("{} x{w}: {a:?}, {b:?}, {c:?} gave {g:?}, not {want:?}", case.text));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{name}: {} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_op_on_the_cpu() {
+    check_device("CPU", |d| d != DType::F16);
+}
