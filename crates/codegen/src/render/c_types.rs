@@ -109,7 +109,7 @@ pub(crate) struct Builtin {
     generic: &'static str,
     /// gcc's for f32 (512, 256, 128 bits), then f64.
     x86: [&'static str; 6],
-    /// One lane; `#` stands for the lane, `~` for the suffix of f32's functions.
+    /// Lane i of `r_` from `a_`, `b_`, `c_`; `~` stands for the suffix of f32's functions.
     lane: &'static str,
 }
 
@@ -125,7 +125,7 @@ const FMA: Builtin = Builtin {
         "__builtin_ia32_vfmaddpd256(a, b, c)",
         "__builtin_ia32_vfmaddpd(a, b, c)",
     ],
-    lane: "__builtin_fma~((a)[#], (b)[#], (c)[#])",
+    lane: "__builtin_fma~(a_[i], b_[i], c_[i])",
 };
 
 const SQRT: Builtin = Builtin {
@@ -140,7 +140,7 @@ const SQRT: Builtin = Builtin {
         "__builtin_ia32_sqrtpd256(a)",
         "__builtin_ia32_sqrtpd(a)",
     ],
-    lane: "__builtin_sqrt~((a)[#])",
+    lane: "__builtin_sqrt~(a_[i])",
 };
 
 const TRUNC: Builtin = Builtin {
@@ -155,7 +155,7 @@ const TRUNC: Builtin = Builtin {
         "__builtin_ia32_roundpd256(a, 11)",
         "__builtin_ia32_roundpd(a, 11)",
     ],
-    lane: "__builtin_trunc~((a)[#])",
+    lane: "__builtin_trunc~(a_[i])",
 };
 
 /// `a > b ? a : b`: the operand on the right where one is NaN.
@@ -171,7 +171,7 @@ const MAX: Builtin = Builtin {
         "__builtin_ia32_maxpd256(a, b)",
         "__builtin_ia32_maxpd(a, b)",
     ],
-    lane: "(a)[#] > (b)[#] ? (a)[#] : (b)[#]",
+    lane: "a_[i] > b_[i] ? a_[i] : b_[i]",
 };
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
@@ -278,23 +278,6 @@ fn width(name: &str) -> usize {
     }
 }
 
-fn lanes_of(out: &mut String, lane: &str, lanes: usize, suffix: &str) {
-    for i in 0..lanes {
-        if i > 0 {
-            out.push_str(", ");
-        }
-        for c in lane.chars() {
-            match c {
-                '#' => {
-                    let _ = write!(out, "{i}");
-                }
-                '~' => out.push_str(suffix),
-                c => out.push(c),
-            }
-        }
-    }
-}
-
 fn builtin_macro(out: &mut String, b: &Builtin, d: DType, lanes: usize) {
     let (name, double) = (scalar(d), d == DType::F64);
     let head = format!("#define {}_{name}x{lanes}({}) ", b.prefix, b.args);
@@ -320,9 +303,14 @@ fn builtin_macro(out: &mut String, b: &Builtin, d: DType, lanes: usize) {
     if test == "#elif" {
         out.push_str("#else\n");
     }
-    let _ = write!(out, "{head}(({name}x{lanes}){{");
-    lanes_of(out, b.lane, lanes, if double { "" } else { "f" });
-    out.push_str(if test == "#elif" { "})\n#endif\n#endif\n" } else { "})\n#endif\n" });
+    let (vector, suffix) = (format!("{name}x{lanes}"), if double { "" } else { "f" });
+    let _ = write!(out, "{head}({{ {vector} r_");
+    for arg in b.args.split(", ") {
+        let _ = write!(out, ", {arg}_ = {arg}");
+    }
+    let lane = b.lane.replace('~', suffix);
+    let _ = writeln!(out, "; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})");
+    out.push_str(if test == "#elif" { "#endif\n#endif\n" } else { "#endif\n" });
 }
 
 /// gcc 12 converts f16 vectors lane by lane unless told how.
