@@ -22,6 +22,7 @@ pub mod rewrite;
 pub mod rules;
 pub mod scalar;
 pub mod shape;
+pub mod spec;
 pub mod target;
 pub mod text;
 

@@ -15,6 +15,7 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
         (_, Arg::Const(_, d)) | (_, Arg::DType(d)) => Ok(*d),
         (_, Arg::Buffer(b)) => Ok(b.dtype),
         (Op::Binary, _) => Ok(DType::U8),
+        (Op::GetAddr, _) => Ok(DType::U64),
         (Op::Range | Op::Special, _) => Ok(first()),
         (Op::GetTuple, Arg::Element(i)) => Ok(tuple_element(&src[0], *i)?.dtype()),
         (Op::Wmma, _) => Ok(src[2].dtype()),

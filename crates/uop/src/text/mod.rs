@@ -29,6 +29,7 @@
 //! The syntax of args is in `args`.
 
 mod args;
+pub mod filetest;
 mod lex;
 mod parse;
 mod print;

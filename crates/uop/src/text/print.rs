@@ -54,6 +54,11 @@ impl Names {
         out
     }
 
+    /// Whether the node has a line of its own.
+    pub fn has(&self, u: &UOp) -> bool {
+        self.names.contains_key(u)
+    }
+
     fn get(&self, u: &UOp) -> &str {
         self.names.get(u).map_or("%?", String::as_str)
     }

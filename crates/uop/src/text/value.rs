@@ -20,7 +20,7 @@ pub(super) fn literal(v: Scalar, d: DType, context: Option<DType>) -> String {
         Scalar::Float(f) if d == DType::F32 && f as f32 as f64 == f => {
             (format!("{:?}", f as f32), DType::F32)
         }
-        Scalar::Float(f) => (format!("{f:?}"), DType::F32),
+        Scalar::Float(f) => (format!("{:?}", short(f, d)), DType::F32),
     };
     if context.unwrap_or(default) != d {
         let word = text.ends_with(|c: char| c.is_ascii_alphabetic()) || text.starts_with("nan");
@@ -28,6 +28,16 @@ pub(super) fn literal(v: Scalar, d: DType, context: Option<DType>) -> String {
         text.push_str(d.name());
     }
     text
+}
+
+/// The number of fewest digits that is `f` in `d`.
+fn short(f: f64, d: DType) -> f64 {
+    if d == DType::F64 || !f.is_finite() {
+        return f;
+    }
+    let near = |digits| format!("{f:.digits$e}").parse::<f64>().ok();
+    let same = |v: &f64| Scalar::Float(*v).round_to(d) == Scalar::Float(f);
+    (0..17).filter_map(near).find(same).unwrap_or(f)
 }
 
 /// A literal as written, before it is known what dtype it is taken for.

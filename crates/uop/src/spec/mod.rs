@@ -1,0 +1,273 @@
+//! The specs: what must hold at each border of the pipeline.
+//!
+//! Flows in: a graph at a border; flows out: a newtype that only the verifier makes, or one error that
+//! lists every fault with the node's line in the text form, the reason, and the lines of its sources.
+//! Invariant: verification is linear in the graph, takes no recursion and changes nothing.
+//!
+//! | border | spec | gives |
+//! | --- | --- | --- |
+//! | what users write | `tensor` | [`Tensors`] |
+//! | after rangeify, after the OptOps | `kernel`, scalar form | [`Kernel`] |
+//! | after expand | `kernel`, shaped form | [`Expanded`] |
+//! | the schedule | `call` | [`Scheduled`] |
+//! | after linearize | `linear` | [`Lowered`] |
+//! | compiled | `call` | [`Program`] |
+
+mod call;
+mod kernel;
+mod linear;
+mod tensor;
+
+use crate::arg::Arg;
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::scalar::Scalar;
+use crate::text::Names;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fmt::Write;
+
+macro_rules! borders {
+    ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:path;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(UOp);
+
+        impl std::ops::Deref for $name {
+            type Target = UOp;
+            fn deref(&self) -> &UOp { &self.0 }
+        }
+
+        impl $name {
+            /// The graph itself.
+            pub fn into_inner(self) -> UOp { self.0 }
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// `ErrorKind::Verify` with every fault.
+        pub fn $verify(root: UOp) -> Result<$name> {
+            let mut check = Check::new($stage, &root);
+            $check(&mut check);
+            check.finish()?;
+            Ok($name(root))
+        }
+    )* };
+}
+
+borders! {
+    /// A tensor graph that obeys its spec (`spec/tensor.rs`).
+    Tensors verify_tensor "tensor" tensor::check;
+    /// A kernel of scalars over RANGEs (`spec/kernel.rs`).
+    Kernel verify_kernel "kernel" kernel::check_scalar;
+    /// A kernel whose UPCAST and UNROLL ranges have become shape (`spec/kernel.rs`).
+    Expanded verify_expanded "expand" kernel::check_shaped;
+    /// A LINEAR of CALLs whose kernels obey theirs (`spec/call.rs`).
+    Scheduled verify_scheduled "schedule" call::check_schedule;
+    /// A linear program (`spec/linear.rs`).
+    Lowered verify_linear "linear" linear::check;
+    /// A compiled kernel, its linear program verified (`spec/call.rs`).
+    Program verify_program "program" call::check_program;
+}
+
+/// A graph being verified, and the faults found.
+struct Check<'a> {
+    stage: &'static str,
+    root: &'a UOp,
+    faults: Vec<(&'a UOp, String)>,
+}
+
+/// Most faults that a message lists.
+const LISTED: usize = 40;
+
+impl<'a> Check<'a> {
+    fn new(stage: &'static str, root: &'a UOp) -> Check<'a> {
+        Check { stage, root, faults: Vec::new() }
+    }
+
+    fn fault(&mut self, u: &'a UOp, reason: impl Into<String>) {
+        self.faults.push((u, reason.into()));
+    }
+
+    fn finish(self) -> Result<()> {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        let names = Names::of(self.root);
+        let mut message = String::new();
+        let mut last: Option<&UOp> = None;
+        for (u, reason) in self.faults.iter().take(LISTED) {
+            if last != Some(u) {
+                put(&mut message, 0, &names.line(u));
+            }
+            put(&mut message, 2, reason);
+            if last != Some(u) {
+                let mut shown: FxHashSet<&UOp> = FxHashSet::default();
+                for s in u.src().iter().filter(|s| names.has(s)).take(4) {
+                    if shown.insert(s) {
+                        put(&mut message, 4, &names.line(s));
+                    }
+                }
+            }
+            last = Some(u);
+        }
+        if self.faults.len() > LISTED {
+            put(&mut message, 0, &format!("and {} faults more", self.faults.len() - LISTED));
+        }
+        let message = message.trim_end().to_string();
+        Err(Error::new(ErrorKind::Verify { stage: self.stage.to_string(), message }))
+    }
+
+    /// What holds of every node of every stage: an op of the stage, no tag, an arg and sources that fit
+    /// the op.
+    fn any(&mut self, u: &'a UOp, ops: OpSet) {
+        let op = u.op();
+        if !ops.contains(op) {
+            self.fault(u, format!("{} has no place in this stage", op.name()));
+        }
+        if u.tag() != 0 {
+            self.fault(u, "a tag is left");
+        }
+        if !fits(op, u.arg()) {
+            self.fault(u, format!("{} cannot have this arg", op.name()));
+        }
+        match u.arg() {
+            Arg::Const(v, d) if op == Op::Const => {
+                let typed = match v {
+                    Scalar::Bool(_) => *d == DType::Bool,
+                    Scalar::Int(_) => d.is_int() && v.round_to(*d) == *v,
+                    Scalar::Float(f) => d.is_float() && (f.is_nan() || v.round_to(*d) == *v),
+                    Scalar::Invalid => d.is_int(),
+                };
+                if !typed {
+                    self.fault(u, format!("{v:?} is no value of {d}"));
+                }
+            }
+            _ => {}
+        }
+        let values = if TAKES_BODY.contains(op) { &u.src()[1..] } else { u.src() };
+        if !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void) {
+            self.fault(u, "an effect is used as a value");
+        }
+    }
+}
+
+/// Ops that may have effects among their sources.
+const ORDERS: OpSet = OpSet::of(&[
+    Op::After,
+    Op::Group,
+    Op::Sink,
+    Op::Linear,
+    Op::End,
+    Op::EndIf,
+    Op::Barrier,
+    Op::If,
+    Op::Range,
+    Op::Program,
+    Op::CustomFunction,
+]);
+
+/// Ops whose first source may be void: a body, or what packs values.
+const TAKES_BODY: OpSet = OpSet::of(&[Op::Function, Op::Call, Op::GetTuple]);
+
+fn put(out: &mut String, indent: usize, text: &str) {
+    let _ = writeln!(out, "{:indent$}{text}", "");
+}
+
+/// Whether an op's row allows the arg.
+fn fits(op: Op, arg: &Arg) -> bool {
+    match (op, arg) {
+        (Op::Const, Arg::Const(..))
+        | (Op::Cast | Op::Bitcast, Arg::DType(_))
+        | (Op::Param | Op::Buffer, Arg::Buffer(_))
+        | (Op::Permute | Op::Replicated, Arg::Axes(_))
+        | (Op::Flip, Arg::Flags(_))
+        | (Op::Reduce, Arg::Reduce(..))
+        | (Op::Range, Arg::Range(..))
+        | (Op::Pad, Arg::Fill(_))
+        | (Op::Load | Op::Copy | Op::GetAddr, Arg::Place(..))
+        | (Op::GetTuple, Arg::Element(_))
+        | (Op::Special | Op::Custom | Op::CustomFunction | Op::Ins | Op::Source, Arg::Text(_))
+        | (Op::Binary, Arg::Bytes(_))
+        | (Op::Sink, Arg::Kernel(_))
+        | (Op::Program, Arg::Program(_))
+        | (Op::Call, Arg::Call(_))
+        | (Op::Wmma, Arg::Wmma(_)) => true,
+        (
+            Op::Const
+            | Op::Cast
+            | Op::Bitcast
+            | Op::Param
+            | Op::Buffer
+            | Op::Permute
+            | Op::Replicated
+            | Op::Flip
+            | Op::Reduce
+            | Op::Range
+            | Op::Pad
+            | Op::Copy
+            | Op::GetAddr
+            | Op::GetTuple
+            | Op::Special
+            | Op::Custom
+            | Op::CustomFunction
+            | Op::Ins
+            | Op::Source
+            | Op::Binary
+            | Op::Program
+            | Op::Wmma,
+            _,
+        ) => false,
+        (_, arg) => *arg == Arg::None,
+    }
+}
+
+/// The nodes of a graph in an order that has sources first, each with its place.
+struct Walk<'a> {
+    nodes: Vec<&'a UOp>,
+    place: FxHashMap<usize, u32>,
+}
+
+impl<'a> Walk<'a> {
+    /// What is below `roots`, entering `sources(u)` of each node.
+    fn new(roots: &'a [UOp], sources: impl Fn(&'a UOp) -> &'a [UOp]) -> Walk<'a> {
+        let mut walk = Walk { nodes: Vec::with_capacity(256), place: FxHashMap::default() };
+        walk.place.reserve(256);
+        let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|u| (u, false)).collect();
+        while let Some((u, ready)) = stack.pop() {
+            if ready {
+                walk.place.insert(u.address(), walk.nodes.len() as u32);
+                walk.nodes.push(u);
+            } else if let std::collections::hash_map::Entry::Vacant(e) = walk.place.entry(u.address()) {
+                e.insert(u32::MAX);
+                stack.push((u, true));
+                stack.extend(sources(u).iter().rev().map(|s| (s, false)));
+            }
+        }
+        walk
+    }
+
+    fn place(&self, u: &UOp) -> Option<usize> {
+        self.place.get(&u.address()).map(|&i| i as usize)
+    }
+}
+
+/// Whether the node is a vector of integers, or one: a shape, or offsets.
+fn is_dims(u: &UOp) -> bool {
+    u.dtype().is_int() && (u.shape().is_empty() || u.op() == Op::Stack && u.shape().len() == 1)
+}
+
+/// Storage, or storage with an order: what an address may be into.
+fn storage(u: &UOp) -> Option<&UOp> {
+    let mut u = u;
+    while u.op() == Op::After {
+        u = &u.src()[0];
+    }
+    match u.op() {
+        Op::Param | Op::Buffer if u.buffer_arg().is_some_and(|b| b.addrspace.is_some()) => Some(u),
+        Op::Load => Some(u),
+        _ => None,
+    }
+}
