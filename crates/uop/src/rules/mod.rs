@@ -96,16 +96,22 @@ fn constants<C>() -> Vec<Rule<C>> {
         rule!(fold_constants[u]: Pat::first(ELEMENTWISE, []).bind(u) => fold_constants(u)),
         rule!(known_value[u]: Pat::first(ELEMENTWISE, []).bind(u) => known_value(u)),
         rule!(commute[u, x, y]: x.with_(COMMUTATIVE, y).bind(u) =>
-            UOp::new(u.op(), [y.clone(), x.clone()].as_slice(), Arg::None), if key(y) < key(x) && !is_sum(u)),
+            UOp::new(u.op(), [y.clone(), x.clone()].as_slice(), Arg::None), if key(y) < key(x) && !is_chain(u)),
     ]
 }
 
 const COMMUTATIVE: OpSet =
     OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::CmpNe, Op::CmpEq, Op::Xor, Op::Or, Op::And]);
 
-/// Sums of integers have an order of their own (by atom, not by term).
-fn is_sum(u: &UOp) -> bool {
-    u.op() == Op::Add && u.dtype().is_int()
+/// Sums of integers, conjunctions and products of `index` have an order of their own: chains to the
+/// left, by term.
+fn is_chain(u: &UOp) -> bool {
+    match u.op() {
+        Op::Add => u.dtype().is_int(),
+        Op::And | Op::Or => u.dtype() == DType::Bool,
+        Op::Mul => u.dtype() == DType::Index && u.src()[0].op() == Op::Mul,
+        _ => false,
+    }
 }
 
 fn fold_constants(u: &UOp) -> Option<UOp> {
