@@ -15,7 +15,7 @@ const STORES: usize = 8;
 const HOSTS: usize = 16;
 
 pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Kernels> {
-    let Kernels { kernels, nodes, inputs, outputs } = all;
+    let Kernels { kernels, nodes, inputs, params, outputs } = all;
     let mut level_of: Vec<u32> = vec![0; inputs + nodes.len()];
     let mut buckets: FxHashMap<(u32, Device, Vec<UOp>), Vec<usize>> = FxHashMap::default();
     let mut out: Vec<(u32, Kernel)> = Vec::with_capacity(kernels.len());
@@ -47,7 +47,7 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
         }
     }
     out.sort_by_key(|(level, _)| *level);
-    Ok(Kernels { kernels: out.into_iter().map(|(_, k)| k).collect(), nodes, inputs, outputs })
+    Ok(Kernels { kernels: out.into_iter().map(|(_, k)| k).collect(), nodes, inputs, params, outputs })
 }
 
 /// The ranges that the stores of a kernel close.

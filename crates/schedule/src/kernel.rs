@@ -41,6 +41,7 @@ pub(crate) struct Kernels {
     /// For each buffer from `inputs` on, the node that it stores.
     pub(crate) nodes: Vec<UOp>,
     pub(crate) inputs: usize,
+    pub(crate) params: FxHashMap<usize, UOp>,
     pub(crate) outputs: Vec<Output>,
 }
 
@@ -52,7 +53,8 @@ pub(crate) fn kernels(program: Program) -> Result<Kernels> {
         kernels.push(kernel(stored, program.inputs + i, &mut known)?);
         nodes.push(stored.node.clone());
     }
-    Ok(Kernels { kernels, nodes, inputs: program.inputs, outputs: program.outputs })
+    let Program { inputs, params, outputs, .. } = program;
+    Ok(Kernels { kernels, nodes, inputs, params, outputs })
 }
 
 fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Kernel> {

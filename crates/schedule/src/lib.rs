@@ -23,6 +23,7 @@ mod rangeify;
 pub use callify::{Function, callify};
 pub use memory::Place;
 
+use monoglot_uop::spec::Scheduled;
 use monoglot_uop::{Device, Result, Target, UOp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 pub struct Schedule {
     /// LINEAR of CALLs: `CALL(kernel, args…)` runs a kernel, `CALL(COPY(source), destination, source)`
     /// moves bytes. Arguments are the function's PARAMs and BUFFERs numbered by `places`.
-    pub linear: UOp,
+    pub linear: Scheduled,
     /// For each root, where its value is: a view of a PARAM or of a BUFFER of `places`.
     pub outputs: Vec<UOp>,
     /// What each BUFFER slot of this program is.

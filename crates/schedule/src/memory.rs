@@ -80,6 +80,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
     });
     let outputs = outputs.collect();
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
+    let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule { linear, outputs, places, written })
 }
 
@@ -120,8 +121,7 @@ fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, us
     });
     for &a in &k.args {
         src.push(if a < all.inputs {
-            // Callers bind arguments by number; shape and dtype are in the kernel.
-            param_slot(a)
+            param_like(a, &all.params[&a])
         } else {
             let node = &all.nodes[a - all.inputs];
             buffer(place_of[&a], node.shape(), node.dtype(), k.device)
@@ -140,10 +140,6 @@ fn buffer(place: usize, shape: &Shape, dtype: monoglot_uop::DType, device: Devic
         addrspace: Some(AddrSpace::Global),
     };
     UOp::new(Op::Buffer, vec![UOp::dims(shape)], Arg::Buffer(arg))
-}
-
-fn param_slot(slot: usize) -> UOp {
-    UOp::param(slot as u64, &Shape::SCALAR, monoglot_uop::DType::U8, None)
 }
 
 fn param_like(slot: usize, node: &UOp) -> UOp {

@@ -39,8 +39,10 @@ pub(crate) struct Stored {
 pub(crate) struct Program {
     /// Stored values. The buffer of number `i` is PARAM `inputs + i` in their expressions.
     pub(crate) stored: Vec<Stored>,
-    /// The function's PARAMs.
+    /// How many PARAM numbers the function has.
     pub(crate) inputs: usize,
+    /// The PARAM of each number that is used.
+    pub(crate) params: FxHashMap<usize, UOp>,
     /// For each root: which stored value or PARAM holds it, and the root over that node.
     pub(crate) outputs: Vec<Output>,
 }
@@ -173,7 +175,7 @@ pub(crate) fn rangeify(
     }
     let values = r.build()?;
     let outputs = r.outputs(roots);
-    Ok(Program { stored: r.finish(values), inputs: r.inputs, outputs })
+    Ok(Program { stored: r.finish(values), inputs: r.inputs, params: r.params, outputs })
 }
 
 /// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
