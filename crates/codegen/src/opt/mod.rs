@@ -17,6 +17,9 @@
 //! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end. [`random`]
 //! draws schedules for the fuzzers.
 
+mod access;
+mod cost;
+pub mod heuristic;
 pub mod nolocals;
 pub mod padto;
 mod plan;
@@ -29,6 +32,8 @@ pub(crate) mod testing;
 
 use monoglot_uop::{Arg, AxisType, Error, Op, Opt, OptOp, Result, Target, UOp};
 use plan::Plan;
+
+pub use heuristic::choose;
 
 /// The kernel after these Opts, from left to right.
 ///

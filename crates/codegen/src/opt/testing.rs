@@ -28,7 +28,7 @@ pub(crate) fn tc(axis: usize) -> Opt {
 pub(crate) fn target(workgroups: bool) -> Target {
     Target {
         device: Device::new("TEST"),
-        dialect: Dialect::Linear,
+        dialect: if workgroups { Dialect::Linear } else { Dialect::C },
         arch: String::new(),
         vector_bytes: if workgroups { 4 } else { 64 },
         registers: 32,
@@ -180,4 +180,97 @@ pub(crate) fn refused(kernel: &UOp, opts: &[Opt], why: &str) {
         Ok(_) => panic!("{opts:?} was applied"),
         Err(e) => assert!(e.to_string().contains(why), "{e}"),
     }
+}
+
+/// A linear index: ranges times strides.
+pub(crate) fn linear(terms: &[(&UOp, i64)]) -> UOp {
+    terms.iter().map(|(r, s)| if *s == 1 { (*r).clone() } else { *r * *s }).reduce(|a, b| a + b).unwrap()
+}
+
+/// The product of flat row-major matrices.
+pub(crate) fn flat_matmul(m: i64, n: i64, k: i64) -> UOp {
+    let r = ranges(&[m, n], &[k]);
+    let a = param(1, &[m * k], DType::F32).at(&[linear(&[(&r[0], k), (&r[2], 1)])]);
+    let b = param(2, &[k * n], DType::F32).at(&[linear(&[(&r[2], n), (&r[1], 1)])]);
+    let out = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+    sink(&[out.store(&(a * b).reduce_ranges(ReduceOp::Add, &r[2..])).end(&r[..2])])
+}
+
+/// A convolution of images `[n, c, h, h]` with `[o, c, k, k]`, without padding.
+pub(crate) fn conv(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
+    let y = h - k + 1;
+    let r = ranges(&[n, o, y, y], &[c, k, k]);
+    let x = param(1, &[n * c * h * h], DType::F32).at(&[linear(&[
+        (&r[0], c * h * h),
+        (&r[4], h * h),
+        (&r[2], h),
+        (&r[5], h),
+        (&r[3], 1),
+        (&r[6], 1),
+    ])]);
+    let w = param(2, &[o * c * k * k], DType::F32).at(&[linear(&[
+        (&r[1], c * k * k),
+        (&r[4], k * k),
+        (&r[5], k),
+        (&r[6], 1),
+    ])]);
+    let out = param(0, &[n * o * y * y], DType::F32).at(&[linear(&[
+        (&r[0], o * y * y),
+        (&r[1], y * y),
+        (&r[2], y),
+        (&r[3], 1),
+    ])]);
+    sink(&[out.store(&(x * w).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
+}
+
+/// The gradient of that convolution's weights.
+pub(crate) fn conv_weights(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
+    let y = h - k + 1;
+    let r = ranges(&[o, c, k, k], &[n, y, y]);
+    let g = param(1, &[n * o * y * y], DType::F32).at(&[linear(&[
+        (&r[4], o * y * y),
+        (&r[0], y * y),
+        (&r[5], y),
+        (&r[6], 1),
+    ])]);
+    let x = param(2, &[n * c * h * h], DType::F32).at(&[linear(&[
+        (&r[4], c * h * h),
+        (&r[1], h * h),
+        (&r[5], h),
+        (&r[2], h),
+        (&r[6], 1),
+        (&r[3], 1),
+    ])]);
+    let out = param(0, &[o * c * k * k], DType::F32).at(&[linear(&[
+        (&r[0], c * k * k),
+        (&r[1], k * k),
+        (&r[2], k),
+        (&r[3], 1),
+    ])]);
+    sink(&[out.store(&(g * x).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
+}
+
+/// The gradient of that convolution's images: the gradient of the output, padded, against the weights.
+pub(crate) fn conv_images(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
+    let y = h - k + 1;
+    let r = ranges(&[n, c, h, h], &[o, k, k]);
+    let (at_y, at_x) = (&r[2] - &r[5], &r[3] - &r[6]);
+    let inside = |v: &UOp| v.like(-1).lt(v) & v.lt(&v.like(y));
+    let gate = inside(&at_y) & inside(&at_x);
+    let index = linear(&[(&r[0], o * y * y), (&r[4], y * y), (&at_y, y), (&at_x, 1)]);
+    let g = param(1, &[n * o * y * y], DType::F32).at(&[index.valid(&gate)]);
+    let g = gate.select(&g, &g.like(0.0));
+    let w = param(2, &[o * c * k * k], DType::F32).at(&[linear(&[
+        (&r[4], c * k * k),
+        (&r[1], k * k),
+        (&r[5], k),
+        (&r[6], 1),
+    ])]);
+    let out = param(0, &[n * c * h * h], DType::F32).at(&[linear(&[
+        (&r[0], c * h * h),
+        (&r[1], h * h),
+        (&r[2], h),
+        (&r[3], 1),
+    ])]);
+    sink(&[out.store(&(g * w).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
 }

@@ -1,0 +1,220 @@
+//! What a kernel does, as numbers. Flows in: a kernel; flows out: for each of its axes the extent, for
+//! each access the stride along every axis, for each operation the axes with which it varies.
+//! Invariant: sets of axes are bits in the order of [`super::axes`], so an Opt's axis is a bit's place.
+
+use monoglot_uop::{Arg, AxisType, DType, Op, ReduceOp, UOp};
+use rustc_hash::FxHashMap;
+
+/// A set of axes.
+pub(super) type Mask = u64;
+
+/// The stride of an index that is not linear in the axis.
+pub(super) const TANGLED: i64 = i64::MIN;
+
+pub(super) struct Access {
+    pub(super) store: bool,
+    pub(super) bytes: usize,
+    /// Elements from one value of each axis to the next.
+    pub(super) stride: Vec<i64>,
+    /// Axes with which the address or the gate varies.
+    pub(super) varies: Mask,
+    /// Axes with which the gate varies.
+    pub(super) gate: Mask,
+    /// Bytes of the whole buffer.
+    pub(super) size: i64,
+}
+
+/// Arithmetic on elements: how many simple operations, each varying with the same axes.
+pub(super) struct Work {
+    pub(super) varies: Mask,
+    pub(super) bytes: usize,
+    pub(super) ops: f64,
+}
+
+pub(super) struct Reduction {
+    pub(super) closes: Mask,
+    /// Axes with which the result varies.
+    pub(super) open: Mask,
+    pub(super) bytes: usize,
+    /// Adds products, so that its body ends in a fused multiply-add.
+    pub(super) products: bool,
+}
+
+pub(super) struct Nest {
+    /// RANGEs, in the order of their numbers.
+    pub(super) axes: Vec<UOp>,
+    pub(super) extent: Vec<i64>,
+    /// Axes of stores, and those whose extent is known.
+    pub(super) outer: Mask,
+    pub(super) known: Mask,
+    pub(super) accesses: Vec<Access>,
+    pub(super) work: Vec<Work>,
+    pub(super) reductions: Vec<Reduction>,
+}
+
+impl Nest {
+    /// None where there is nothing to arrange: no axes, or more than a mask holds.
+    pub(super) fn of(kernel: &UOp) -> Option<Nest> {
+        let nodes = kernel.toposort();
+        let mut axes: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
+        if axes.is_empty() || axes.len() > 64 {
+            return None;
+        }
+        axes.sort_by_key(|r| super::kind(r).map(|(id, t)| (t, id)));
+        let mut nest = Nest {
+            extent: axes.iter().map(|r| r.src()[0].vmax().max(1)).collect(),
+            outer: 0,
+            known: (axes.iter().enumerate())
+                .fold(0, |m, (i, r)| m | (r.src()[0].as_int().is_some() as Mask) << i),
+            axes,
+            accesses: Vec::new(),
+            work: Vec::new(),
+            reductions: Vec::new(),
+        };
+        let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
+        varies.reserve(nodes.len());
+        let mut fused: Vec<&UOp> = Vec::new();
+        // Users come after their sources: the products that a sum takes in are known before.
+        for u in nodes.iter().filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))) {
+            if u.src()[0].op() == Op::Mul && u.dtype().is_float() {
+                fused.push(&u.src()[0]);
+            }
+        }
+        for u in &nodes {
+            let mask = nest.visit(u, &varies, &fused);
+            varies.insert(u, mask);
+        }
+        Some(nest)
+    }
+
+    fn visit<'a>(&mut self, u: &'a UOp, varies: &FxHashMap<&'a UOp, Mask>, fused: &[&UOp]) -> Mask {
+        let all = |src: &[UOp]| src.iter().fold(0, |m, s| m | varies.get(s).copied().unwrap_or(0));
+        match u.op() {
+            Op::Range => 1 << self.axes.iter().position(|r| r == u).unwrap_or(0),
+            Op::End | Op::Reduce if u.src().len() > 1 => {
+                let (body, closes) = (all(&u.src()[..1]), all(&u.src()[1..]));
+                let open = body & !closes;
+                if u.op() == Op::End {
+                    self.outer |= closes;
+                } else {
+                    let products = fused.contains(&&u.src()[0]);
+                    let bytes = u.dtype().compute_type().bytes();
+                    self.reductions.push(Reduction { closes, open, bytes, products });
+                    self.add_work(body | closes, bytes, 1.0);
+                }
+                open
+            }
+            Op::Index if u.src()[0].addrspace().is_some() => {
+                let mask = all(u.src());
+                let access = self.access(u, mask, varies, false);
+                self.accesses.push(access);
+                mask
+            }
+            Op::Store => {
+                let mask = all(u.src());
+                let address = all(u.src()[0].src());
+                // The address of the store stands among the reads: it is none.
+                let access = self.access(&u.src()[0], address, varies, true);
+                let same = |a: &Access| !a.store && a.stride == access.stride && a.size == access.size;
+                if let Some(i) = self.accesses.iter().position(same) {
+                    self.accesses.remove(i);
+                }
+                self.accesses.push(access);
+                mask
+            }
+            op if op.is_elementwise() && u.dtype() != DType::Index => {
+                let mask = all(u.src());
+                if !fused.contains(&u) && !u.src().iter().all(|s| s.dtype() == DType::Index) {
+                    self.add_work(mask, u.dtype().compute_type().bytes(), weight(op));
+                }
+                mask
+            }
+            _ => all(u.src()),
+        }
+    }
+
+    fn add_work(&mut self, varies: Mask, bytes: usize, ops: f64) {
+        match self.work.iter_mut().find(|w| w.varies == varies && w.bytes == bytes) {
+            Some(w) => w.ops += ops,
+            None => self.work.push(Work { varies, bytes, ops }),
+        }
+    }
+
+    fn access(&self, index: &UOp, varies: Mask, known: &FxHashMap<&UOp, Mask>, store: bool) -> Access {
+        let mut a = Access {
+            store,
+            bytes: index.dtype().bytes(),
+            stride: vec![0; self.axes.len()],
+            varies,
+            gate: 0,
+            size: 0,
+        };
+        if index.op() != Op::Index {
+            return a;
+        }
+        let dims = index.src()[0].shape().max_ints();
+        let mut scale = dims.iter().fold(1i64, |n, d| n.saturating_mul(*d));
+        a.size = scale.saturating_mul(a.bytes as i64);
+        for (i, d) in index.src()[1..].iter().zip(&dims) {
+            scale /= (*d).max(1);
+            let mut stack = vec![(i, scale)];
+            while let Some((e, by)) = stack.pop() {
+                match (e.op(), e.src()) {
+                    (Op::Add, [x, y]) => stack.extend([(x, by), (y, by)]),
+                    (Op::Sub, [x, y]) => stack.extend([(x, by), (y, -by)]),
+                    (Op::Neg, [x]) => stack.push((x, -by)),
+                    (Op::Cast, [x]) if x.dtype().is_int() => stack.push((x, by)),
+                    (Op::Mul, [x, c]) if c.as_int().is_some() => {
+                        stack.push((x, by.saturating_mul(c.as_int().unwrap_or(1))));
+                    }
+                    (Op::Where, [g, x, y]) if y.is_invalid() => {
+                        a.gate |= known.get(g).copied().unwrap_or(0);
+                        stack.push((x, by));
+                    }
+                    (Op::Range, _) => {
+                        if let Some(k) =
+                            self.axes.iter().position(|r| r == e).filter(|&k| a.stride[k] != TANGLED)
+                        {
+                            a.stride[k] += by;
+                        }
+                    }
+                    _ => {
+                        let mask = known.get(e).copied().unwrap_or(0);
+                        (0..a.stride.len())
+                            .filter(|k| mask >> k & 1 == 1)
+                            .for_each(|k| a.stride[k] = TANGLED);
+                    }
+                }
+            }
+        }
+        a
+    }
+
+    /// The number of iterations of the loops over these axes.
+    pub(super) fn count(&self, mask: Mask) -> f64 {
+        (0..self.extent.len()).filter(|k| mask >> k & 1 == 1).map(|k| self.extent[k] as f64).product()
+    }
+
+    /// Simple operations and accesses of one run of the kernel.
+    pub(super) fn total(&self) -> f64 {
+        let work: f64 = self.work.iter().map(|w| w.ops * self.count(w.varies)).sum();
+        work + self.accesses.iter().map(|a| self.count(a.varies)).sum::<f64>()
+    }
+
+    /// The axis type of an axis.
+    pub(super) fn kind(&self, axis: usize) -> AxisType {
+        self.axes[axis].range_arg().map_or(AxisType::Loop, |(_, t)| t)
+    }
+}
+
+/// How many simple vector operations an op takes, roughly.
+fn weight(op: Op) -> f64 {
+    match op {
+        Op::Exp2 | Op::Log2 => 12.0,
+        Op::Sin | Op::Pow => 30.0,
+        Op::Div | Op::Recip | Op::Sqrt => 6.0,
+        Op::Idiv | Op::Mod => 8.0,
+        Op::Threefry => 80.0,
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,185 @@
+//! What a register tile costs. Flows in: what a kernel does, and by how much each axis is unrolled;
+//! flows out: cycles, estimated as the greatest of what loads, arithmetic and latency take.
+//! Invariant: only ratios between tiles of one kernel mean anything.
+
+use super::access::{Access, Mask, Nest, TANGLED};
+use monoglot_uop::Target;
+
+/// Cycles from a fused multiply-add to one that needs its result.
+const LATENCY: f64 = 4.0;
+/// Simple operations for each element of a vector put together from scattered places.
+const GATHER: f64 = 2.0;
+/// Most instructions of one innermost iteration, so that the code stays small.
+const BODY: f64 = 320.0;
+
+/// How many copies of an iteration stand side by side, along each axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tile {
+    pub(super) factor: Vec<i64>,
+    /// The axis along which vectors lie.
+    pub(super) lane: Option<usize>,
+}
+
+/// One level of the loop nest: what an iteration of it executes.
+#[derive(Default)]
+struct Level {
+    loops: Mask,
+    loads: f64,
+    stores: f64,
+    ops: f64,
+    latency: f64,
+    registers: f64,
+}
+
+impl Tile {
+    /// Nothing unrolled.
+    pub(super) fn single(nest: &Nest) -> Tile {
+        Tile { factor: vec![1; nest.extent.len()], lane: None }
+    }
+
+    /// Iterations left over these axes; a padded axis has one that is not full.
+    pub(super) fn iterations(&self, nest: &Nest, mask: Mask) -> f64 {
+        bits(mask).map(|k| ((nest.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64).product()
+    }
+
+    fn copies(&self, mask: Mask, bytes: usize, target: &Target) -> f64 {
+        let lane = self.lane.filter(|l| mask >> l & 1 == 1);
+        let others = bits(mask).filter(|k| Some(*k) != lane).map(|k| self.factor[k] as f64).product::<f64>();
+        others * lane.map_or(1.0, |l| pieces(self.factor[l], (target.vector_bytes / bytes.max(1)).max(1)))
+    }
+
+    /// Loads or stores for one access in a tile.
+    fn accesses(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
+        let copies = self.copies(a.varies, a.bytes, target);
+        let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else { return copies };
+        let padded = nest.extent[l] % self.factor[l] != 0;
+        let masked = if padded || a.gate >> l & 1 == 1 { 2.0 } else { 1.0 };
+        match a.stride[l] {
+            1 | 0 => copies * masked,
+            _ => {
+                let lanes = target.vector_bytes / a.bytes.max(1);
+                copies * (self.factor[l].min(lanes as i64) as f64) * GATHER
+            }
+        }
+    }
+
+    /// Estimated cycles of the whole kernel; None where the code would grow too large.
+    pub(super) fn cycles(&self, nest: &Nest, target: &Target) -> Option<f64> {
+        let mut levels: Vec<Level> = Vec::new();
+        let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
+        for a in &nest.accesses {
+            let n = self.accesses(a, nest, target);
+            let level = level(&mut levels, nest, closed, a.varies);
+            if a.store { level.stores += n } else { level.loads += n }
+        }
+        for w in &nest.work {
+            level(&mut levels, nest, closed, w.varies).ops += w.ops * self.copies(w.varies, w.bytes, target);
+        }
+        for r in &nest.reductions {
+            let across = self.lane.filter(|l| r.closes >> l & 1 == 1);
+            let with_lane = r.open | across.map_or(0, |l| 1 << l);
+            let sums = self.copies(with_lane, r.bytes, target);
+            let chain: f64 =
+                bits(r.closes).filter(|k| Some(*k) != across).map(|k| self.factor[k] as f64).product();
+            let inner = level(&mut levels, nest, closed, r.closes);
+            inner.latency = inner.latency.max(LATENCY * chain);
+            inner.registers += sums + self.held(nest, r.closes, target);
+            // Lanes are folded once the loop is done.
+            if across.is_some() {
+                let outer = level(&mut levels, nest, closed, r.open & !closed);
+                outer.ops += sums + 8.0 * self.copies(r.open, r.bytes, target);
+            }
+        }
+        let mut sum = 0.0;
+        for l in &levels {
+            if l.loads + l.stores + l.ops > BODY {
+                return None;
+            }
+            let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
+            let busy = (l.loads / 2.0 + spilled).max(l.stores + spilled).max(l.ops / 2.0).max(l.latency);
+            sum += self.iterations(nest, l.loops) * (busy + 1.0);
+        }
+        Some(sum)
+    }
+
+    /// Registers for operands of a reduction: one operand is held whole, the others pass by.
+    fn held(&self, nest: &Nest, closes: Mask, target: &Target) -> f64 {
+        let inside = nest.accesses.iter().filter(|a| !a.store && a.varies & closes != 0);
+        let vectors = inside.map(|a| self.copies(a.varies & !closes, a.bytes, target));
+        vectors.fold(f64::INFINITY, f64::min).min(64.0)
+    }
+}
+
+/// The level at which something that varies with these axes is computed: inside every reduction that
+/// closes one of them, or else at the innermost of the outer loops among them.
+fn level<'a>(levels: &'a mut Vec<Level>, nest: &Nest, closed: Mask, varies: Mask) -> &'a mut Level {
+    let loops = if varies & closed != 0 {
+        let around = nest.reductions.iter().filter(|r| r.closes & varies != 0);
+        around.fold(nest.outer, |m, r| m | r.closes)
+    } else {
+        let innermost = varies & nest.outer;
+        if innermost == 0 { 0 } else { nest.outer & (Mask::MAX >> innermost.leading_zeros()) }
+    };
+    let at = levels.iter().position(|l| l.loops == loops).unwrap_or_else(|| {
+        levels.push(Level { loops, ..Level::default() });
+        levels.len() - 1
+    });
+    &mut levels[at]
+}
+
+/// The axes of a set.
+pub(super) fn bits(mask: Mask) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |k| mask >> k & 1 == 1)
+}
+
+/// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.
+fn pieces(n: i64, lanes: usize) -> f64 {
+    let lanes = lanes as i64;
+    (n / lanes + (n % lanes).count_ones() as i64) as f64
+}
+
+/// Bytes from beyond a cache of this size, when the outer loops run in this order (outermost first)
+/// around the tile and the reductions.
+pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> f64 {
+    let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
+    // How many of the innermost loops fit.
+    let mut fits = 0;
+    let extent = |inside: Mask, k: usize| if inside >> k & 1 == 1 { nest.extent[k] } else { tile.factor[k] };
+    let footprint = |a: &Access, inside: Mask| {
+        let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
+        for k in bits(a.varies) {
+            let n = extent(inside, k) as f64;
+            elements *= n;
+            match a.stride[k] {
+                TANGLED => span = f64::INFINITY,
+                s => {
+                    span += s.unsigned_abs() as f64 * (n - 1.0);
+                    dense |= s.unsigned_abs() <= 1 && n > 1.0;
+                }
+            }
+        }
+        let line = if dense { a.bytes as f64 } else { 64.0 };
+        (elements.min(span) * line).min(a.size.max(1) as f64)
+    };
+    let inside = |n: usize| order[order.len() - n..].iter().fold(closed, |m, k| m | 1 << k);
+    for n in 0..=order.len() {
+        if nest.accesses.iter().map(|a| footprint(a, inside(n))).sum::<f64>() > cache {
+            break;
+        }
+        fits = n;
+    }
+    let mut sum = 0.0;
+    for a in &nest.accesses {
+        let bytes = footprint(a, inside(fits));
+        let mut times = 1.0;
+        let mut stays = bytes <= cache / 2.0;
+        for &k in order[..order.len() - fits].iter().rev() {
+            stays &= a.varies >> k & 1 == 0;
+            if !stays {
+                times *= (nest.extent[k] / tile.factor[k]) as f64;
+            }
+        }
+        sum += bytes * times;
+    }
+    sum
+}

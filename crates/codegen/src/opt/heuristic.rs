@@ -1,0 +1,89 @@
+//! Which Opts a kernel gets without a search. Flows in: a kernel and a target; flows out: Opts, each
+//! with the reason for it (`DEBUG=3` prints them). Invariant: `apply` accepts the list.
+//!
+//! A CPU's kernel is unrolled into a register tile, chosen by the estimate of [`cost`](super::cost);
+//! then its loops are ordered for the caches and shared among threads. A machine with workgroups gets
+//! them, and its matrix unit where a sum of products fits it. An interpreter gets the kernel as it is.
+
+mod cpu;
+mod gpu;
+
+use super::access::Nest;
+use super::plan::Plan;
+use monoglot_uop::{Dialect, Opt, OptOp, Target, UOp};
+
+/// Opts for a kernel on a target, in order, and why.
+pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
+    let (Some(nest), Ok(plan)) = (Nest::of(kernel), Plan::new(kernel)) else { return Vec::new() };
+    let mut chosen = Chosen { plan, target, list: Vec::new() };
+    match (target.workgroups, target.dialect) {
+        (true, _) => gpu::choose(&nest, &mut chosen),
+        (false, Dialect::C) => cpu::choose(&nest, &mut chosen),
+        (false, Dialect::Linear) => {}
+    }
+    chosen.list
+}
+
+/// Opts chosen so far, and the axes as they are after them.
+struct Chosen<'a> {
+    plan: Plan,
+    target: &'a Target,
+    list: Vec<(Opt, &'static str)>,
+}
+
+impl Chosen<'_> {
+    /// Apply an Opt; false, with nothing done, where a precondition does not hold.
+    fn add(&mut self, op: OptOp, axis: usize, why: &'static str) -> bool {
+        let opt = Opt { op, axis };
+        let done = self.plan.step(&opt, self.target).is_ok();
+        if done {
+            self.list.push((opt, why));
+        }
+        done
+    }
+
+    /// The place of what is left of an axis of the kernel, of this type.
+    fn axis(&self, of: usize, kind: monoglot_uop::AxisType) -> Option<usize> {
+        self.plan.axes.iter().position(|a| a.of == of && a.kind() == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::apply;
+    use crate::opt::testing::*;
+
+    fn letters(k: &UOp) -> String {
+        let axes = crate::opt::axes(k);
+        axes.iter().filter_map(|r| Some(format!("{}{}", r.range_arg()?.1.letter(), r.vmax() + 1))).collect()
+    }
+
+    #[test]
+    fn what_is_chosen_can_be_applied_and_keeps_the_result() {
+        let mut all = kernels();
+        all.extend([
+            matmul(5, 9, 11),
+            flat_matmul(16, 32, 24),
+            flat_matmul(64, 48, 8),
+            flat_matmul(3, 17, 40),
+        ]);
+        all.extend([conv(2, 3, 4, 8, 3), conv_weights(2, 3, 4, 8, 3), conv_images(2, 3, 4, 8, 3)]);
+        for k in &all {
+            for workgroups in [false, true] {
+                let opts: Vec<Opt> = choose(k, &target(workgroups)).iter().map(|o| o.0).collect();
+                check(k, &opts);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_product_gets_threads_a_register_tile_and_vectors() {
+        let k = flat_matmul(512, 512, 512);
+        let opts: Vec<Opt> = choose(&k, &target(false)).iter().map(|o| o.0).collect();
+        let after = letters(&apply(&k, &opts, &target(false)).unwrap());
+        assert!(after.starts_with("t2") && after.contains("u32"), "{after}");
+        let opts: Vec<Opt> = choose(&k, &target(true)).iter().map(|o| o.0).collect();
+        assert!(apply(&k, &opts, &target(true)).unwrap().ops_below().contains(monoglot_uop::Op::Wmma));
+    }
+}

@@ -1,0 +1,170 @@
+//! CPUs: a register tile, the order of the loops, threads.
+
+use super::Chosen;
+use crate::opt::access::Nest;
+use crate::opt::cost::{Tile, bits, traffic};
+use monoglot_uop::{AxisType, OptOp, Target};
+
+/// Operations below which starting threads costs more than they save.
+const THREADED: f64 = 50_000.0;
+/// Largest factor of an axis that is not the vectors'.
+const MOST: i64 = 16;
+/// How many times as many cycles a tile may be estimated at and still be preferred for its size.
+const GAIN: f64 = 0.98;
+
+pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
+    let tile = best(nest, chosen.target);
+    let order = order(nest, &tile, chosen.target);
+    for k in bits(nest.known) {
+        let f = tile.factor[k];
+        if f > 1 && nest.extent[k] % f != 0 {
+            if let Some(at) = chosen.axis(k, nest.kind(k)) {
+                chosen.add(OptOp::PadTo { multiple: f }, at, "vectors of an odd extent");
+            }
+        }
+    }
+    swap(nest, &order, chosen);
+    // The lanes last among the new axes of a type, so that they are the innermost.
+    let unrolled = bits(nest.known).filter(|k| Some(*k) != tile.lane).chain(tile.lane);
+    for k in unrolled {
+        let (f, outer) = (tile.factor[k], nest.outer >> k & 1 == 1);
+        if f <= 1 {
+            continue;
+        }
+        let target = if outer { AxisType::Upcast } else { AxisType::Unroll };
+        let why = match (Some(k) == tile.lane, outer) {
+            (true, true) => "vectors along the contiguous axis",
+            (true, false) => "vectors of partial results",
+            (false, true) => "registers reuse what the axis does not vary",
+            (false, false) => "fewer iterations, each with more to do",
+        };
+        if let Some(at) = chosen.axis(k, nest.kind(k)) {
+            chosen.add(OptOp::Split { factor: f, target, top: false }, at, why);
+        }
+    }
+    threads(nest, &order, chosen);
+}
+
+/// The tile of least cost that climbing finds from each choice of vectors.
+fn best(nest: &Nest, target: &Target) -> Tile {
+    let mut best = climb(nest, target, Tile::single(nest));
+    for k in bits(nest.known) {
+        let touches = nest.accesses.iter().any(|a| a.stride[k] == 1);
+        if !touches || nest.extent[k] < 2 {
+            continue;
+        }
+        let bytes = nest.accesses.iter().filter(|a| a.stride[k] == 1).map(|a| a.bytes).max().unwrap_or(4);
+        for f in lane_factors(nest.extent[k], (target.vector_bytes / bytes.max(1)).max(1) as i64) {
+            let mut tile = Tile::single(nest);
+            (tile.factor[k], tile.lane) = (f, Some(k));
+            let next = climb(nest, target, tile);
+            if next.1 < best.1 * GAIN {
+                best = next;
+            }
+        }
+    }
+    best.0
+}
+
+/// Numbers of lanes to try: divisors up to four vectors, and whole vectors that need padding.
+fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
+    let mut all: Vec<i64> =
+        (2..=(4 * lanes).min(n)).filter(|f| n % f == 0 && (f % 4 == 0 || *f == n)).collect();
+    if !all.iter().any(|f| f % lanes == 0) {
+        let least = (lanes.min(n) as u64).next_power_of_two().max(4) as i64;
+        all.extend([least, 4 * lanes].into_iter().filter(|f| n % f != 0 && *f < 2 * n));
+    }
+    all
+}
+
+/// Enlarge the tile by the step that helps most, until none does.
+fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
+    let mut cycles = tile.cycles(nest, target).unwrap_or(f64::INFINITY);
+    for _ in 0..16 {
+        let mut next: Option<(Tile, f64)> = None;
+        for k in bits(nest.known).filter(|k| Some(*k) != tile.lane) {
+            let (n, f) = (nest.extent[k], tile.factor[k]);
+            for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
+                let mut t = tile.clone();
+                t.factor[k] = g;
+                let Some(c) = t.cycles(nest, target) else { break };
+                if c < next.as_ref().map_or(cycles * GAIN, |n| n.1) {
+                    next = Some((t, c));
+                }
+            }
+        }
+        match next {
+            Some((t, c)) => (tile, cycles) = (t, c),
+            None => break,
+        }
+    }
+    (tile, cycles)
+}
+
+/// The outer loops, outermost first, in the order that brings least from beyond the second cache.
+fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
+    let natural: Vec<usize> = bits(nest.outer).filter(|&k| nest.extent[k] > tile.factor[k]).collect();
+    if natural.len() < 2 || natural.len() > 4 || nest.reductions.is_empty() {
+        return natural;
+    }
+    let cache = target.caches[1] as f64 * 0.75;
+    let bytes = |o: &[usize]| traffic(nest, tile, o, cache);
+    let (mut best, mut least) = (natural.clone(), bytes(&natural));
+    let mut all = vec![Vec::new()];
+    for _ in 0..natural.len() {
+        let longer = |o: &Vec<usize>| -> Vec<Vec<usize>> {
+            let rest = natural.iter().filter(|k| !o.contains(k));
+            rest.map(|k| o.iter().copied().chain([*k]).collect()).collect()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    for o in all {
+        let b = bytes(&o);
+        if b < least * 0.8 {
+            (best, least) = (o, b);
+        }
+    }
+    best
+}
+
+/// Exchange loops until they stand in this order.
+fn swap(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
+    let places: Vec<usize> = {
+        let mut p: Vec<usize> = order.iter().filter_map(|&k| chosen.axis(k, nest.kind(k))).collect();
+        p.sort();
+        p
+    };
+    for (&k, &want) in order.iter().zip(&places) {
+        let Some(at) = chosen.axis(k, nest.kind(k)) else { continue };
+        if at != want {
+            chosen.add(OptOp::Swap { with: want }, at, "outer loops in the order of least traffic");
+        }
+    }
+}
+
+/// Share the loop that divides best among the threads.
+fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
+    let threads = chosen.target.threads as i64;
+    if threads < 2 || nest.total() < THREADED {
+        return;
+    }
+    let mut best: Option<(f64, usize, i64)> = None;
+    for &k in order {
+        let Some(at) = chosen.axis(k, AxisType::Loop) else { continue };
+        let Some(n) = chosen.plan.axes[at].extent() else { continue };
+        // As many parts as threads, or somewhat more where that does not divide.
+        for parts in (threads..=(8 * threads).min(n)).filter(|p| n % p == 0) {
+            let rounds = (parts + threads - 1) / threads;
+            let used = parts as f64 / (rounds * threads) as f64;
+            if best.is_none_or(|b| used > b.0 + 0.05) {
+                best = Some((used, at, parts));
+            }
+        }
+    }
+    if let Some((used, at, factor)) = best
+        && used * threads as f64 > 1.2
+    {
+        let split = OptOp::Split { factor, target: AxisType::Thread, top: true };
+        chosen.add(split, at, "each thread takes a part of the outermost loop that divides");
+    }
+}

@@ -1,0 +1,91 @@
+//! Machines with workgroups: the matrix unit, or workgroups of a few warps and groups for long
+//! reductions.
+
+use super::Chosen;
+use crate::opt::access::Nest;
+use crate::opt::cost::bits;
+use monoglot_uop::{AxisType, OptOp};
+
+/// Threads of a workgroup to aim for.
+const GROUP: i64 = 64;
+/// Iterations of a reduction from which a workgroup shares it, where there are few results.
+const LONG: i64 = 256;
+/// Results below which a machine is not filled by them.
+const FEW: f64 = 256.0;
+
+pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
+    let unit = matrix_unit(nest, chosen);
+    let outer: Vec<usize> = bits(nest.outer).collect();
+    let axes = || outer.iter().copied();
+    for k in axes() {
+        if let Some(at) = chosen.axis(k, AxisType::Loop) {
+            let whole = OptOp::Split { factor: 0, target: AxisType::Global, top: false };
+            chosen.add(whole, at, "iterations of stores are independent");
+        }
+    }
+    if unit {
+        return;
+    }
+    let results: f64 = nest.count(nest.outer);
+    let mut room = GROUP.min(chosen.target.max_workgroup as i64);
+    let long = bits(nest.known & !nest.outer).filter(|&k| nest.extent[k] >= LONG);
+    if results < FEW
+        && let Some(k) = long.max_by_key(|&k| nest.extent[k])
+        && let Some(at) = chosen.axis(k, AxisType::Reduce)
+        && let Some(factor) = divisor(nest.extent[k], room.min(32))
+    {
+        let group = OptOp::Split { factor, target: AxisType::GroupReduce, top: false };
+        if chosen.add(group, at, "few results, each of a long reduction") {
+            room /= factor;
+        }
+    }
+    // The contiguous axis first, so that neighbours in a warp read neighbours in memory.
+    let contiguous = |k: &usize| nest.accesses.iter().filter(|a| a.stride[*k] == 1).count();
+    let mut by_contact: Vec<usize> = axes().collect();
+    by_contact.sort_by_key(|k| std::cmp::Reverse((contiguous(k), *k)));
+    for k in by_contact {
+        let Some(at) = chosen.axis(k, AxisType::Global) else { continue };
+        let Some(n) = chosen.plan.axes[at].extent() else { continue };
+        if let Some(factor) = divisor(n, room) {
+            let local = OptOp::Split { factor, target: AxisType::Local, top: false };
+            if chosen.add(local, at, "neighbours share a workgroup") {
+                room /= factor;
+            }
+        }
+    }
+}
+
+/// The greatest divisor of `n` up to `most`, from 2.
+fn divisor(n: i64, most: i64) -> Option<i64> {
+    (2..=most.min(n)).rev().find(|d| n % d == 0)
+}
+
+/// TC where a sum of products fits, after padding that at most doubles the work.
+fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
+    let products = nest.reductions.iter().any(|r| r.products);
+    if !products || chosen.target.matrix_units.is_empty() {
+        return false;
+    }
+    let kinds =
+        |k: &usize| matches!(nest.kind(*k), AxisType::Loop | AxisType::Reduce) && nest.extent[*k] >= 6;
+    let grown: f64 = bits(nest.known)
+        .filter(kinds)
+        .map(|k| ((nest.extent[k] + 7) / 8 * 8) as f64 / nest.extent[k] as f64)
+        .product();
+    for unit in 0..chosen.target.matrix_units.len() {
+        for k in bits(nest.known & !nest.outer) {
+            let start = (chosen.plan.clone(), chosen.list.len());
+            if grown <= 2.0 {
+                for p in bits(nest.known).filter(kinds).filter(|p| nest.extent[*p] % 8 != 0) {
+                    chosen.add(OptOp::PadTo { multiple: 8 }, p, "tiles of the matrix unit");
+                }
+            }
+            if chosen.add(OptOp::Tc { unit }, k, "a sum of products on the matrix unit") {
+                return true;
+            }
+            chosen.plan = start.0;
+            chosen.list.truncate(start.1);
+        }
+    }
+    false
+}
