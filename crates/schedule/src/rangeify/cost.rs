@@ -5,7 +5,7 @@
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{Body, Rangeify};
-use monoglot_uop::{Arg, Op, UOp};
+use monoglot_uop::{Arg, Op, OpSet, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Operations that moving one byte costs.
@@ -79,7 +79,7 @@ fn bytes(u: &UOp) -> f64 {
 
 impl Rangeify<'_> {
     /// Whether a node that nobody asked to store is stored.
-    pub(super) fn stores(&self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
+    pub(super) fn stores(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
         let op = u.op();
         if matches!(op, Op::Contiguous | Op::Copy) {
             return true;
@@ -91,7 +91,9 @@ impl Rangeify<'_> {
         {
             return false;
         }
-        // A value no larger than a line is not worth a kernel unless computing it is.
+        if op == Op::Reduce && self.has_closed_form(u) {
+            return false;
+        }
         let at = n as usize;
         let (light, heavy) = (self.costs.light[at], self.costs.heavy[at]);
         let size = u.shape().max_len() as f64;
@@ -137,6 +139,23 @@ impl Rangeify<'_> {
             && self.costs.light[at] <= 24.0
             && self.evaluations(i) <= u.shape().max_len() as f64
             && !matches!(self.instances[i as usize].body, Body::Read(_))
+    }
+
+    /// Whether a reduction of constants alone, such as `arange`, turns into an expression of its index.
+    fn has_closed_form(&mut self, u: &UOp) -> bool {
+        const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
+        if u.ops_below().intersects(DATA) {
+            return false;
+        }
+        if let Some(&known) = self.closed.get(u) {
+            return known;
+        }
+        // Its kernel, were it stored, says so.
+        let found = super::rangeify(std::slice::from_ref(u), self.device, self.target)
+            .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value, &mut ()))
+            .is_ok_and(|value| !value.ops_below().contains(Op::Reduce));
+        self.closed.insert(u.clone(), found);
+        found
     }
 
     /// How often an instance is evaluated: once for each combination of the ranges it varies over.

@@ -111,6 +111,8 @@ pub(crate) struct Rangeify<'a> {
     params: FxHashMap<usize, UOp>,
     /// Where a graph of constants is computed.
     device: Device,
+    /// Reductions of constants, and whether they need no loop.
+    closed: FxHashMap<UOp, bool>,
     /// Whether any index is a value.
     placeholders: bool,
     target: &'a dyn Fn(Device) -> Result<Arc<Target>>,
@@ -157,6 +159,7 @@ pub(crate) fn rangeify(
         inputs,
         params,
         device,
+        closed: FxHashMap::default(),
         placeholders: false,
         target,
     };
