@@ -1,7 +1,9 @@
 //! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
 
+use crate::error::{Error, Result};
 use crate::fold;
 use crate::node::{Srcs, UOp};
+use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,7 +40,7 @@ impl UOp {
 
     /// The value of a scalar expression where these nodes have these values; None where it needs others
     /// or is no arithmetic.
-    pub fn sym_infer(&self, values: &FxHashMap<UOp, Scalar>) -> Option<Scalar> {
+    pub fn sym_eval(&self, values: &FxHashMap<UOp, Scalar>) -> Option<Scalar> {
         let mut known: FxHashMap<UOp, Scalar> = values.clone();
         for u in self.toposort_gated(|u| !values.contains_key(u)) {
             if known.contains_key(&u) {
@@ -55,6 +57,34 @@ impl UOp {
             known.insert(u, value);
         }
         known.get(self).copied()
+    }
+
+    /// The value of an integer expression where each variable (a PARAM of shape (), by slot) has a value.
+    ///
+    /// # Errors
+    /// `Argument` where a variable has no value or one outside its bounds, or where the expression is of
+    /// anything but constants, variables and elementwise ops.
+    pub fn sym_infer(&self, vars: &[(u64, i64)]) -> Result<i64> {
+        if let Some(n) = self.as_int() {
+            return Ok(n);
+        }
+        let fail = |message: String| Error::argument("sym_infer", message);
+        let mut values: FxHashMap<UOp, Scalar> = FxHashMap::default();
+        for u in self.toposort_gated(|u| u.op() != Op::Param) {
+            let Some(b) = u.buffer_arg().filter(|_| u.op() == Op::Param) else { continue };
+            let Some(&(slot, v)) = vars.iter().find(|v| v.0 == b.slot) else {
+                return Err(fail(format!("variable {} has no value", b.slot)));
+            };
+            let (lo, hi) = u.bounds();
+            if v < lo || v > hi {
+                return Err(fail(format!("variable {slot} is {v}, outside {lo}..={hi}")));
+            }
+            values.insert(u, Scalar::Int(v.into()));
+        }
+        match self.sym_eval(&values) {
+            Some(Scalar::Bool(b)) => Ok(b as i64),
+            v => v.and_then(Scalar::as_int).ok_or_else(|| fail("it is no integer arithmetic".into())),
+        }
     }
 
     /// Run `fill` on every node below (sources first) that is not `full`, without recursion.

@@ -15,7 +15,7 @@ fn agree(a: &UOp, b: &UOp, ranges: &[UOp]) {
     loop {
         let values: FxHashMap<UOp, Scalar> =
             ranges.iter().cloned().zip(at.iter().map(|&v| Scalar::Int(v as i128))).collect();
-        let (x, y) = (a.sym_infer(&values).unwrap(), b.sym_infer(&values).unwrap());
+        let (x, y) = (a.sym_eval(&values).unwrap(), b.sym_eval(&values).unwrap());
         assert_eq!(x, y, "at {at:?}:\n{}\n{}", show(a), show(b));
         let Some(k) = (0..at.len()).rev().find(|&k| at[k] + 1 < bounds[k]) else { return };
         at[k] += 1;

@@ -122,7 +122,9 @@ fn reduce(u: &UOp) -> Interval {
     match op {
         ReduceOp::Max if u.dtype() != DType::Bool => {
             // An empty reduction gives the identity, which no bound of the source holds.
-            let empty = axes.iter().any(|&a| !matches!(u.src()[0].shape()[a as usize], crate::Dim::Int(1..)));
+            let shape = u.src()[0].shape();
+            let empty = axes.iter().any(|&a| !matches!(shape[a as usize], crate::Dim::Int(1..)))
+                || u.src()[1..].iter().any(|r| r.src().first().is_some_and(|n| n.vmin() < 1));
             if empty { None } else { Some((lo, hi)) }
         }
         ReduceOp::Add if u.dtype().is_int() => {

@@ -11,6 +11,10 @@ pub(crate) fn device(op: Op, src: &[UOp], arg: &Arg) -> Result<Option<Device>> {
         (Op::Param | Op::Buffer, Arg::Buffer(b)) => return Ok(b.device),
         (Op::Copy, Arg::Place(d, _)) => return Ok(*d),
         (Op::Load | Op::GetAddr, Arg::Place(Some(d), _)) => return Ok(Some(*d)),
+        (Op::GetTuple, Arg::Element(i)) => {
+            let element = super::dtype::tuple_element(&src[0], *i)?;
+            return Ok(element.device().or(src[0].device()));
+        }
         (Op::Call | Op::Function, _) => return Ok(src.get(1).and_then(UOp::device)),
         // Programs and orders gather work of several devices.
         (Op::Sink | Op::Linear | Op::Group | Op::Tuple | Op::After | Op::Program, _) => {

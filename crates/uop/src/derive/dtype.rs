@@ -33,6 +33,7 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
         (Op::Recip | Op::Div | Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt, _) if !first().is_float() => {
             Err(needs(op, "floats", first()))
         }
+        (Op::Threefry, _) if first() != DType::U64 => Err(needs(op, "two u64", first())),
         (op, _) if op.is_comparison() => agree(op, src).map(|_| DType::Bool),
         (op, _) if op.is_elementwise() => agree(op, src).map(|_| first()),
         _ => Ok(first()),

@@ -34,7 +34,7 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
             _ => Err(Error::argument("REPLICATED", "needs axes")),
         },
         Op::GetTuple => match arg {
-            Arg::Element(i) => Ok(super::dtype::tuple_element(&src[0], *i)?.shape().clone()),
+            Arg::Element(i) => Ok(applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape())),
             _ => Err(Error::argument("GETTUPLE", "needs an element")),
         },
         Op::Flip | Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => {
@@ -46,6 +46,23 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         )),
         _ => Ok(Shape::SCALAR),
     }
+}
+
+/// A shape of a FUNCTION's body, where PARAM k is argument k.
+fn applied(function: &UOp, shape: &Shape) -> Shape {
+    let symbolic = shape.iter().any(|d| d.as_int().is_none());
+    if !symbolic || !matches!(function.op(), Op::Function | Op::Call) {
+        return shape.clone();
+    }
+    let args = &function.src()[1..];
+    Shape::new(shape.iter().map(|d| {
+        let u = d.to_uop();
+        let of = |p: &UOp| args.get(p.buffer_arg().filter(|_| p.op() == Op::Param)?.slot as usize);
+        let params = u.toposort_gated(|u| u.op() != Op::Param).into_iter();
+        let map = params.filter_map(|p| Some((of(&p)?.clone(), p))).map(|(a, p)| (p, a)).collect();
+        let u = u.substitute(&map);
+        u.sym_infer(&[]).map_or_else(|_| Dim::of(&u), Dim::Int)
+    }))
 }
 
 /// The dimensions that a vector of `index` (a STACK, or one scalar) stands for.
