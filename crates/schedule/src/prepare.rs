@@ -14,7 +14,7 @@ const LONG: i64 = 1 << 16;
 
 /// See the module.
 pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
-    let all = monoglot_uop::rules::tensor().rewrite(&UOp::sink(roots), &mut ())?;
+    let all = monoglot_uop::rules::simplify_tensors(&UOp::sink(roots))?;
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for u in toposort_many(all.src(), |_| true) {
         let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();

@@ -23,6 +23,9 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(max_known[x, y]: x.max_(y) => known(x, y), if x.dtype().is_int()),
         // max(x + c, d) = max(x, d - c) + c, where nothing wraps
         rule!(max_offset[x, c: cnst, d: cnst]: (x + c).max_(d) => offset(x, int(c)?, int(d)?), if x.dtype() == DType::Index),
+        // c < max(x, d) is c < x, and max(x, d) < c is x < c, where d does not decide
+        rule!(less_max[x, c: cnst, d: cnst]: c.lt(x.max_(d)) => c.lt(x), if int(d).zip(int(c)).is_some_and(|(d, c)| d <= c)),
+        rule!(max_less[x, c: cnst, d: cnst]: x.max_(d).lt(c) => x.lt(c), if int(d).zip(int(c)).is_some_and(|(d, c)| d < c)),
     ]
 }
 

@@ -12,12 +12,18 @@ mod bits;
 mod cast;
 mod compare;
 mod idiv;
+mod index;
 pub(crate) mod linear;
 mod logic;
 mod minmax;
 mod modulo;
+mod movement;
 mod mul;
+mod reduce;
 mod select;
+mod stores;
+
+pub use stores::simplify_tensors;
 
 use crate::arg::Arg;
 use crate::dtype::DType;
@@ -51,16 +57,27 @@ pub fn symbolic() -> &'static RuleSet {
     &SET
 }
 
-/// For tensor graphs.
+/// `symbolic`, and movement, for tensor graphs that have been differentiated: DETACH is dropped. Graphs
+/// with stores go through [`simplify_tensors`].
 pub fn tensor() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(|| symbolic_with().named("tensor"));
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| {
+        let movement: RuleSet = RuleSet::new("tensor", movement::rules());
+        movement + symbolic_with()
+    });
     &SET
 }
 
-/// For kernels.
+/// `symbolic`, and what concerns gates, indices, ranges and reductions, for kernels.
 pub fn kernel() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(|| symbolic_with().named("kernel"));
+    static SET: LazyLock<RuleSet> = LazyLock::new(kernel_with);
     &SET
+}
+
+/// The rules of `kernel`, to be composed with those of a pass that has a context.
+pub fn kernel_with<C: 'static>() -> RuleSet<C> {
+    let mut rules = index::rules();
+    rules.extend(reduce::rules());
+    RuleSet::new("kernel", rules) + symbolic_with()
 }
 
 /// The rules of `symbolic`, to be composed with those of a pass that has a context.

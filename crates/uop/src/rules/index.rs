@@ -1,0 +1,154 @@
+//! INDEX, its gates, and the ranges of kernels. A gate moves to the outside of the arithmetic it
+//! guards; an index is simplified knowing that its gate holds, but nothing is assumed inside of
+//! nested reads, which run whether it holds or not.
+
+use super::logic::parts;
+use super::{int, interval};
+use crate::arg::Arg;
+use crate::dtype::DType;
+use crate::node::{Srcs, UOp};
+use crate::op::{Op, OpSet};
+use crate::rewrite::Rule;
+use crate::rule;
+use crate::scalar::Scalar;
+use rustc_hash::FxHashMap;
+
+const ARITHMETIC: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul, Op::Idiv, Op::Mod, Op::Max]);
+const COMPARISON: OpSet = OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]);
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // an index of nothing is the value
+        rule!(index_nothing[x]: Pat::op(Op::Index, [x.into_pat()]) => x),
+        // an index of an index: both
+        rule!(index_index[u, v, x]: Pat::first(INDEX, [Pat::first(INDEX, [x.into_pat()]).bind(v)]).bind(u) => index_index(u, v)),
+        // a known part of a stack
+        rule!(index_stack[u, s, k: cnst]: Pat::first(INDEX, [Pat::first(STACK, []).bind(s), k.into_pat()]).bind(u) => index_stack(u, s, k)),
+        // (g ? i : invalid) ∘ x = g ? i ∘ x : invalid
+        rule!(gate_out[u, g, i, n: cnst, x]: g.select(i, n).with_(ARITHMETIC, x).bind(u) => gated(u, g, i, x), if n.is_invalid()),
+        rule!(gate_out_second[u, g, i, n: cnst, x]: x.with_(ARITHMETIC, g.select(i, n)).bind(u) => gated(u, g, x, i), if n.is_invalid()),
+        // what an invalid index compares to does not matter
+        rule!(gate_off[u, g, i, n: cnst, x]: g.select(i, n).with_(COMPARISON, x).bind(u) => u.with_src([i.clone(), x.clone()].as_slice()), if n.is_invalid()),
+        rule!(gate_off_second[u, g, i, n: cnst, x]: x.with_(COMPARISON, g.select(i, n)).bind(u) => u.with_src([x.clone(), i.clone()].as_slice()), if n.is_invalid()),
+        // g ? invalid : i = not g ? i : invalid
+        rule!(gate_first[g, n: cnst, i]: g.select(n, i) => super::compare::not(g).select(i, n), if n.is_invalid() && !i.is_invalid()),
+        // i, where g holds
+        rule!(gate_known[g, i, n: cnst]: g.select(i, n) => given(g, i)?.valid(g), if n.is_invalid()),
+        // a loop of one step
+        rule!(range_one[n: cnst]: Pat::op(Op::Range, [n.into_pat()]) => UOp::index_const(0), if int(n) == Some(1)),
+        // which needs no closing
+        rule!(end_closed[u]: Pat::first(END, []).bind(u) => closed(u)),
+    ]
+}
+
+const INDEX: OpSet = OpSet::of(&[Op::Index]);
+const STACK: OpSet = OpSet::of(&[Op::Stack]);
+const END: OpSet = OpSet::of(&[Op::End]);
+
+fn index_index(u: &UOp, v: &UOp) -> Option<UOp> {
+    if v.src()[1..].iter().any(|i| !i.shape().is_empty()) {
+        return None;
+    }
+    Some(UOp::new(Op::Index, v.src().iter().chain(&u.src()[1..]).cloned().collect::<Srcs>(), Arg::None))
+}
+
+fn index_stack(u: &UOp, s: &UOp, k: &UOp) -> Option<UOp> {
+    let part = s.src().get(usize::try_from(int(k)?).ok()?)?;
+    Some(if u.src().len() == 2 { part.clone() } else { part.at(&u.src()[2..]) })
+}
+
+fn gated(u: &UOp, g: &UOp, x: &UOp, y: &UOp) -> UOp {
+    UOp::new(u.op(), [x.clone(), y.clone()].as_slice(), Arg::None).valid(g)
+}
+
+fn closed(u: &UOp) -> Option<UOp> {
+    if !u.src()[1..].iter().any(|r| r.op() == Op::Const) {
+        return None;
+    }
+    let open: Vec<UOp> = u.src()[1..].iter().filter(|r| r.op() != Op::Const).cloned().collect();
+    Some(u.src()[0].end(&open))
+}
+
+/// Slots of variables that stand for something while it is simplified.
+const STAND_IN: u64 = 1 << 62;
+
+/// The index simplified with what its gate says of the intervals of its parts, if that makes it
+/// smaller.
+fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
+    const BENT: OpSet = OpSet::of(&[Op::Idiv, Op::Mod, Op::Max, Op::Where, Op::CmpLt]);
+    if !index.ops_below().intersects(BENT) {
+        return None;
+    }
+    let inside: Vec<UOp> = index.toposort_gated(|u| u.op() != Op::Index);
+    let mut best = index.clone();
+    let mut facts: Vec<(UOp, i128, i128)> = Vec::new();
+    for p in parts(gate, Op::And)? {
+        let Some((x, lo, hi)) = fact(&p) else { continue };
+        match facts.iter_mut().find(|f| f.0 == x) {
+            Some(f) => (f.1, f.2) = (f.1.max(lo), f.2.min(hi)),
+            None => facts.push((x, lo, hi)),
+        }
+    }
+    for (k, (x, lo, hi)) in facts.into_iter().enumerate() {
+        let (Ok(lo), Ok(hi)) = (i64::try_from(lo), i64::try_from(hi)) else { continue };
+        if lo > hi {
+            continue;
+        }
+        let v = UOp::variable(STAND_IN + k as u64, lo, hi);
+        let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+        // A sum is assumed through one of its atoms: a = ±(v - rest).
+        let l = super::linear::Linear::of(&x)?;
+        match l.terms.iter().find(|t| t.1.abs() == 1 && inside.contains(&t.0)) {
+            _ if inside.contains(&x) && l.terms.len() < 2 => map.insert(x.clone(), v.clone()),
+            Some((atom, k)) => {
+                let mut rest = l.clone();
+                rest.term(atom, -k)?;
+                let other = (&v - &rest.build()) * *k as i64;
+                map.insert(atom.clone(), other)
+            }
+            None => continue,
+        };
+        // Nothing is known inside of nested reads.
+        let mut reads: FxHashMap<UOp, UOp> = FxHashMap::default();
+        for (j, r) in inside.iter().filter(|u| u.op() == Op::Index).enumerate() {
+            let (lo, hi) = r.bounds();
+            if r.dtype() == DType::Index && !map.contains_key(r) {
+                let stand = UOp::variable(STAND_IN + 1000 + j as u64, lo, hi);
+                map.insert(r.clone(), stand.clone());
+                reads.insert(stand, r.clone());
+            } else if !map.contains_key(r) {
+                map.insert(r.clone(), r.clone());
+            }
+        }
+        reads.insert(v, x);
+        let new = best.substitute(&map).simplify().substitute(&reads).simplify();
+        if cost(&new) < cost(&best) {
+            best = new;
+        }
+    }
+    (best != *index).then_some(best)
+}
+
+/// What a condition says of an `index` expression.
+fn fact(p: &UOp) -> Option<(UOp, i128, i128)> {
+    let [a, b] = p.src() else { return None };
+    if a.dtype() != DType::Index {
+        return None;
+    }
+    Some(match (p.op(), int(a), int(b)) {
+        (Op::CmpLt, None, Some(c)) => (a.clone(), interval(a).0, c - 1),
+        (Op::CmpLt, Some(c), None) => (b.clone(), c + 1, interval(b).1),
+        (Op::CmpEq, None, Some(c)) => (a.clone(), c, c),
+        _ => return None,
+    })
+}
+
+/// Nodes outside of nested reads; divisions count more.
+fn cost(u: &UOp) -> usize {
+    let weight = |u: &UOp| match (u.op(), u.const_value()) {
+        (Op::Idiv | Op::Mod, _) => 4,
+        (_, Some(Scalar::Int(0))) => 0,
+        _ => 1,
+    };
+    u.toposort_gated(|u| u.op() != Op::Index).iter().map(weight).sum()
+}

@@ -1,0 +1,223 @@
+//! Tensor graphs: movement of movement, constants that fill arrays, reductions of what does not vary,
+//! arrays without elements, markers. Everything here looks at a node and its sources only.
+
+use super::ELEMENTWISE;
+use crate::arg::{Arg, ReduceOp};
+use crate::fold;
+use crate::node::UOp;
+use crate::op::{Op, OpSet};
+use crate::rewrite::Rule;
+use crate::rule;
+use crate::scalar::Scalar;
+use crate::shape::{Dim, Shape};
+use smallvec::SmallVec;
+
+/// Views that show nothing but elements of their source.
+const VIEWS: OpSet =
+    OpSet::of(&[Op::Permute, Op::Flip, Op::Reshape, Op::Expand, Op::Shrink, Op::Pad, Op::Index, Op::Stack]);
+const PURE: OpSet = VIEWS.union(ELEMENTWISE).union(OpSet::of(&[Op::Reduce]));
+const SHRINK: OpSet = OpSet::of(&[Op::Shrink]);
+const PAD: OpSet = OpSet::of(&[Op::Pad]);
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // without elements there is nothing to compute
+        rule!(empty[u]: Pat::first(PURE, []).bind(u) => UOp::constant(u.dtype().zero(), u.dtype()),
+            if u.shape().iter().any(|d| d.is(0)) && constant(u).is_none() && u.op() != Op::Stack),
+        // a constant array under an elementwise op is its constant
+        rule!(elementwise_constant[u]: Pat::first(ELEMENTWISE, []).bind(u) => scalar_operands(u)),
+        // a view of a constant array is one
+        rule!(view_constant[u]: Pat::first(VIEWS, []).bind(u) => view_constant(u)),
+        // a view that shows its source as it is
+        rule!(view_nothing[u]: Pat::first(VIEWS, []).bind(u) => &u.src()[0], if shows_source(u)),
+        // views of views of one kind are one
+        rule!(reshape_reshape[u, x, s, t]: Pat::op(Op::Reshape, [Pat::op(Op::Reshape, [x.into_pat(), s.into_pat()]), t.into_pat()]).bind(u) =>
+            UOp::new(Op::Reshape, [x.clone(), t.clone()].as_slice(), Arg::None)),
+        rule!(expand_expand[u, x, s, t]: Pat::op(Op::Expand, [Pat::op(Op::Expand, [x.into_pat(), s.into_pat()]), t.into_pat()]).bind(u) =>
+            UOp::new(Op::Expand, [x.clone(), t.clone()].as_slice(), Arg::None)),
+        rule!(permute_permute[u, v, x]: x.under(Op::Permute).bind(v).under(Op::Permute).bind(u) => permute_permute(u, v, x)),
+        rule!(flip_flip[u, v, x]: x.under(Op::Flip).bind(v).under(Op::Flip).bind(u) => flip_flip(u, v, x)),
+        rule!(shrink_shrink[u, v]: Pat::first(SHRINK, [Pat::first(SHRINK, []).bind(v)]).bind(u) =>
+            v.src()[0].shrink(&offsets(u, v)?, u.shape()).ok()?),
+        rule!(pad_pad[u, v]: Pat::first(PAD, [Pat::first(PAD, []).bind(v)]).bind(u) =>
+            v.src()[0].pad(&offsets(u, v)?, u.shape(), fill(u)?).ok()?, if u.arg() == v.arg()),
+        // a part of a padded array is the part of the array that is in it, padded
+        rule!(shrink_pad[u, v]: Pat::first(SHRINK, [Pat::first(PAD, []).bind(v)]).bind(u) => shrink_pad(u, v)),
+        // axes of size 1 need no reduction
+        rule!(reduce_ones[u, x]: x.under(Op::Reduce).bind(u) => reduce_ones(u, x)),
+        // a reduction of a reduction by one operator is one
+        rule!(reduce_reduce[u, v, x]: x.under(Op::Reduce).bind(v).under(Op::Reduce).bind(u) => reduce_reduce(u, v, x)),
+        // what does not vary along an axis is repeated
+        rule!(reduce_expand[u, v, x, s]: Pat::op(Op::Expand, [x.into_pat(), s.into_pat()]).bind(v).under(Op::Reduce).bind(u) => reduce_expand(u, v, x)),
+        // derivatives have been taken
+        rule!(detach[x]: x.under(Op::Detach) => x),
+        rule!(contiguous_backward[x]: x.under(Op::ContiguousBackward) => x),
+        // what is stored in order already
+        rule!(contiguous_stored[x]: x.under(Op::Contiguous) => x, if matches!(x.op(), Op::Buffer | Op::Param | Op::Contiguous | Op::Copy)),
+        // an element of a tuple that is there
+        rule!(element[u, t]: Pat::first(OpSet::of(&[Op::Tuple]), []).bind(t).under(Op::GetTuple).bind(u) => element(u, t)),
+    ]
+}
+
+/// The CONST that fills an array: through RESHAPE and EXPAND, as `broadcast` makes it.
+pub(crate) fn constant(u: &UOp) -> Option<&UOp> {
+    let u = if u.op() == Op::Expand { &u.src()[0] } else { u };
+    let u = if u.op() == Op::Reshape { &u.src()[0] } else { u };
+    if u.op() == Op::Const { Some(u) } else { None }
+}
+
+fn scalar_operands(u: &UOp) -> Option<UOp> {
+    let wide = |s: &UOp| matches!(s.op(), Op::Expand | Op::Reshape) && constant(s).is_some();
+    if !u.src().iter().any(wide) {
+        return None;
+    }
+    let src: SmallVec<[UOp; 3]> = u.src().iter().map(|s| constant(s).unwrap_or(s).clone()).collect();
+    if src.iter().any(|s| !s.shape().is_empty()) {
+        return Some(u.with_src(src));
+    }
+    let values: SmallVec<[Scalar; 3]> = src.iter().map(UOp::const_value).collect::<Option<_>>()?;
+    let value = fold::fold(u.op(), src[0].dtype(), u.dtype(), &values)?;
+    Some(UOp::constant(value, u.dtype()))
+}
+
+fn view_constant(u: &UOp) -> Option<UOp> {
+    let c = constant(u.src().first()?)?;
+    if constant(u).is_some_and(|_| *u == c.broadcast(u.shape())) {
+        return None;
+    }
+    let all = match (u.op(), u.arg()) {
+        (Op::Pad, Arg::Fill(v)) => c.const_value() == Some(*v),
+        (Op::Stack, _) => u.dtype() != crate::DType::Index && u.src().iter().all(|s| constant(s) == Some(c)),
+        // A read outside gives 0.
+        (Op::Index, _) => {
+            let inside = |(i, n): (&UOp, &Dim)| i.vmin() >= 0 && n.as_int().is_some_and(|n| i.vmax() < n);
+            c.const_value()?.is_zero() || u.src()[1..].iter().zip(u.src()[0].shape().iter()).all(inside)
+        }
+        _ => true,
+    };
+    // What makes constant arrays is no view of them.
+    if all && !matches!((u.op(), u.src()[0].op()), (Op::Reshape, Op::Const)) { Some(c.clone()) } else { None }
+}
+
+fn shows_source(u: &UOp) -> bool {
+    let Some(x) = u.src().first() else { return false };
+    if u.op() == Op::Stack || x.shape() != u.shape() {
+        return false;
+    }
+    match (u.op(), u.arg()) {
+        (Op::Permute, Arg::Axes(order)) => order.iter().enumerate().all(|(i, &a)| i == a as usize),
+        (Op::Flip, Arg::Flags(flags)) => {
+            x.shape().iter().enumerate().all(|(i, d)| flags >> i & 1 == 0 || d.is(1))
+        }
+        (Op::Index, _) => u.src().len() == 1,
+        // Symbolic sizes that are equal leave no room for an offset either.
+        _ => true,
+    }
+}
+
+fn permute_permute(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+    let (Arg::Axes(outer), Arg::Axes(inner)) = (u.arg(), v.arg()) else { return None };
+    let order: Vec<usize> = outer.iter().map(|&a| inner[a as usize] as usize).collect();
+    x.permute(&order).ok()
+}
+
+fn flip_flip(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+    let (Arg::Flags(a), Arg::Flags(b)) = (u.arg(), v.arg()) else { return None };
+    x.flip(a ^ b).ok()
+}
+
+/// Offsets of one view in another, summed.
+fn offsets(u: &UOp, v: &UOp) -> Option<Vec<Dim>> {
+    let (a, b) = (u.dims_src(1).ints()?, v.dims_src(1).ints()?);
+    Some(a.iter().zip(&b).map(|(a, b)| Dim::Int(a + b)).collect())
+}
+
+fn fill(u: &UOp) -> Option<Scalar> {
+    match u.arg() {
+        Arg::Fill(v) => Some(*v),
+        _ => None,
+    }
+}
+
+fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
+    let x = &v.src()[0];
+    let (at, want) = (u.dims_src(1).ints()?, u.shape().ints()?);
+    let (from, have) = (v.dims_src(1).ints()?, x.shape().ints()?);
+    let (mut start, mut size, mut place) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..at.len() {
+        let (lo, hi) = (at[i].max(from[i]), (at[i] + want[i]).min(from[i] + have[i]));
+        if hi <= lo {
+            return Some(UOp::constant(fill(v)?, u.dtype()));
+        }
+        start.push(Dim::Int(lo - from[i]));
+        size.push(Dim::Int(hi - lo));
+        place.push(Dim::Int(lo - at[i]));
+    }
+    x.shrink(&start, &Shape::new(size)).ok()?.pad(&place, u.shape(), fill(v)?).ok()
+}
+
+fn axes(u: &UOp) -> Option<(ReduceOp, &[u8])> {
+    match u.arg() {
+        Arg::Reduce(op, axes) if u.src().len() == 1 => Some((*op, axes)),
+        _ => None,
+    }
+}
+
+fn over(op: ReduceOp, x: &UOp, axes: &[u8]) -> Option<UOp> {
+    let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
+    x.reduce(op, &axes).ok()
+}
+
+fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
+    let (op, all) = axes(u)?;
+    let long: Vec<u8> = all.iter().copied().filter(|&a| !x.shape()[a as usize].is(1)).collect();
+    if long.len() == all.len() { None } else { over(op, x, &long) }
+}
+
+fn reduce_reduce(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+    let ((op, a), (other, b)) = (axes(u)?, axes(v)?);
+    if op != other {
+        return None;
+    }
+    let mut all: Vec<u8> = a.iter().chain(b).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    over(op, x, &all)
+}
+
+/// REDUCE of EXPAND: along the expanded axes only the number of elements counts.
+fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+    let (op, all) = axes(u)?;
+    let repeats = |a: u8| x.shape()[a as usize].is(1) && !v.shape()[a as usize].is(1);
+    let (same, rest): (Vec<u8>, Vec<u8>) = all.iter().copied().partition(|&a| repeats(a));
+    let mut n = 1i64;
+    for &a in &same {
+        n = n.checked_mul(v.shape()[a as usize].as_int()?)?;
+    }
+    if same.is_empty() || n < 1 {
+        return None;
+    }
+    let narrow = v
+        .shape()
+        .iter()
+        .enumerate()
+        .map(|(i, d)| if same.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() });
+    let y = over(op, &x.expand(&Shape::new(narrow)).ok()?, &rest)?;
+    let (d, wide) = (y.dtype(), y.dtype().compute_type());
+    match op {
+        _ if d == crate::DType::Bool => Some(y),
+        ReduceOp::Max => Some(y),
+        ReduceOp::Add => Some((y.cast(wide) * n).cast(d)),
+        ReduceOp::Mul if d.is_float() => {
+            Some(y.cast(wide).binary(Op::Pow, &UOp::float(n as f64, wide)).cast(d))
+        }
+        ReduceOp::Mul => None,
+    }
+}
+
+fn element(u: &UOp, t: &UOp) -> Option<UOp> {
+    match u.arg() {
+        Arg::Element(i) => t.src().get(*i).cloned(),
+        _ => None,
+    }
+}

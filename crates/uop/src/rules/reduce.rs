@@ -1,0 +1,340 @@
+//! REDUCE over ranges that can do without a loop. A value that does not vary is repeated; a choice by
+//! bounds on the range is counted; a choice by equality is made where the equality holds (a gather of
+//! D rows reads D rows). Each needs the identity of its own operator on the other side: a MAX of
+//! WHERE(…, x, 0) is no sum.
+
+use super::compare::not;
+use super::linear::Linear;
+use super::logic::parts;
+use super::{cast::keeps, int, int_const};
+use crate::arg::{Arg, ReduceOp};
+use crate::dtype::DType;
+use crate::node::{Srcs, UOp};
+use crate::op::{Op, OpSet};
+use crate::rewrite::Rule;
+use crate::rule;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+const REDUCE: OpSet = OpSet::of(&[Op::Reduce]);
+
+pub(super) fn rules<C>() -> Vec<Rule<C>> {
+    vec![
+        // a loop of one step needs no closing
+        rule!(reduce_closed[u]: Pat::first(REDUCE, []).bind(u) => closed(u)),
+        // a range is left out where its sum, product or maximum is known
+        rule!(reduce_collapse[u]: Pat::first(REDUCE, []).bind(u) => collapse(u)),
+    ]
+}
+
+fn with_ranges(u: &UOp, value: &UOp, keep: impl Fn(&UOp) -> bool) -> UOp {
+    let open: SmallVec<[UOp; 3]> = u.src()[1..].iter().filter(|r| keep(r)).cloned().collect();
+    if open.is_empty() {
+        return value.clone();
+    }
+    let src: Srcs = std::iter::once(value.clone()).chain(open).collect();
+    u.with_src(src)
+}
+
+/// Only where no axes are left to fold.
+fn operator(u: &UOp) -> Option<ReduceOp> {
+    match u.arg() {
+        Arg::Reduce(op, axes) if axes.is_empty() && u.src().len() > 1 => Some(*op),
+        _ => None,
+    }
+}
+
+fn closed(u: &UOp) -> Option<UOp> {
+    operator(u)?;
+    let one = |r: &UOp| r.op() == Op::Const;
+    u.src()[1..].iter().any(one).then(|| with_ranges(u, &u.src()[0], |r| !one(r)))
+}
+
+fn collapse(u: &UOp) -> Option<UOp> {
+    let op = operator(u)?;
+    u.src()[1..].iter().rev().filter(|r| r.op() == Op::Range).find_map(|r| {
+        let value = without(op, &u.src()[0], r, 0)?;
+        Some(with_ranges(u, &value, |other| other != r))
+    })
+}
+
+fn varies(x: &UOp, r: &UOp) -> bool {
+    x.ranges().contains(r)
+}
+
+/// How deep sums are taken apart.
+const DEPTH: usize = 8;
+
+/// The fold of `x` over `r`, without `r`.
+fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
+    if !varies(x, r) {
+        return repeated(op, x, &r.src()[0]);
+    }
+    if depth > DEPTH {
+        return None;
+    }
+    let d = x.dtype();
+    let src = x.src();
+    let identity =
+        |u: &UOp| u.const_value().is_some_and(|v| v == op.identity(d) || v.is_zero() && op == ReduceOp::Add);
+    match x.op() {
+        Op::Where if identity(&src[2]) => chosen(op, &src[0], &src[1], r),
+        Op::Where if identity(&src[1]) => chosen(op, &not(&src[0]).simplify(), &src[2], r),
+        _ if op != ReduceOp::Add => None,
+        Op::Where if d == DType::Bool => None,
+        // Σ (c ? a : b) = Σ (c ? a : 0) + Σ (c ? 0 : b)
+        Op::Where => {
+            let zero = UOp::constant(d.zero(), d);
+            let a = without(op, &src[0].select(&src[1], &zero), r, depth + 1)?;
+            let b = if varies(&src[2], r) || d.is_float() {
+                without(op, &not(&src[0]).select(&src[2], &zero), r, depth + 1)?
+            } else {
+                // b·n - Σ (c ? b : 0)
+                let all = repeated(op, &src[2], &r.src()[0])?;
+                let some = without(op, &src[0].select(&src[2], &zero), r, depth + 1)?;
+                all - some
+            };
+            Some(a + b)
+        }
+        Op::Cast if src[0].dtype() == DType::Bool => {
+            let one = |v| UOp::constant(v, d);
+            without(op, &src[0].select(&one(d.one()), &one(d.zero())), r, depth + 1)
+        }
+        // CAST to fewer bits is one of rings.
+        Op::Cast if d.is_int() && src[0].dtype().is_int() => {
+            let from = src[0].dtype();
+            let ring = from == DType::Index || d != DType::Index && from.bits() >= d.bits();
+            if ring { Some(without(op, &src[0], r, depth + 1)?.cast(d)) } else { None }
+        }
+        Op::Range if x == r => {
+            let n = &r.src()[0];
+            Some((n * &(n - 1)) / 2)
+        }
+        Op::Mul if d.is_int() => match (varies(&src[0], r), varies(&src[1], r)) {
+            (true, false) => Some(without(op, &src[0], r, depth + 1)? * &src[1]),
+            (false, true) => Some(without(op, &src[1], r, depth + 1)? * &src[0]),
+            _ => None,
+        },
+        Op::Add | Op::Sub | Op::Neg if d.is_int() => {
+            let l = Linear::of(x)?;
+            let mut sum = repeated(op, &int_const(l.constant, d), &r.src()[0])?;
+            for (t, k) in &l.terms {
+                sum = sum + without(op, t, r, depth + 1)? * int_const(*k, d);
+            }
+            Some(sum)
+        }
+        _ => None,
+    }
+}
+
+/// `x` folded with itself `n` times.
+fn repeated(op: ReduceOp, x: &UOp, n: &UOp) -> Option<UOp> {
+    let some = UOp::index_const(0).lt(n);
+    let identity = UOp::constant(op.identity(x.dtype()), x.dtype());
+    if x.dtype() == DType::Bool || op == ReduceOp::Max {
+        return Some(some.select(x, &identity));
+    }
+    let value = match op {
+        ReduceOp::Mul => power(x, n)?,
+        _ => times(x, n),
+    };
+    // ∞·0 and NaN·0 are no 0.
+    Some(if x.dtype().is_float() && n.vmin() < 1 { some.select(&value, &identity) } else { value })
+}
+
+/// x·n, in f32 where the dtype could not hold n.
+fn times(x: &UOp, n: &UOp) -> UOp {
+    let (d, wide) = (x.dtype(), x.dtype().compute_type());
+    (x.cast(wide) * n.cast(wide)).cast(d)
+}
+
+fn power(x: &UOp, n: &UOp) -> Option<UOp> {
+    let d = x.dtype();
+    if !d.is_float() {
+        let (base, _) = (x.const_value()?, int(n)?);
+        let exponent = n.const_value()?.cast(DType::I64);
+        let value = crate::fold::fold(Op::Pow, DType::I64, DType::I64, &[base.cast(DType::I64), exponent])?;
+        return Some(UOp::constant(value, d));
+    }
+    let wide = d.compute_type();
+    Some(x.cast(wide).binary(Op::Pow, &n.cast(wide)).cast(d))
+}
+
+/// The fold over `r` of `c ? x : identity`.
+fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
+    let conditions = parts(c, Op::And)?;
+    let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
+    for (i, p) in with.iter().enumerate() {
+        if let Some((e, exact)) = solve_equal(p, r) {
+            let others = with.iter().enumerate().filter(|(j, _)| *j != i || !exact).map(|(_, p)| p);
+            return at_one(op, &e, others, &free, x, r);
+        }
+    }
+    counted(op, &with, &free, x, r)
+}
+
+/// x at r = e, where e is a step of the loop and the other conditions hold there.
+fn at_one<'a>(
+    op: ReduceOp,
+    e: &UOp,
+    others: impl Iterator<Item = &'a UOp>,
+    free: &[UOp],
+    x: &UOp,
+    r: &UOp,
+) -> Option<UOp> {
+    let here: FxHashMap<UOp, UOp> = [(r.clone(), e.clone())].into_iter().collect();
+    let inside = &UOp::index_const(-1).lt(e) & &e.lt(&r.src()[0]);
+    let gate = others
+        .map(|p| replaced(p, r, None, &here))
+        .chain(free.iter().cloned())
+        .fold(inside, |a, b| a & b)
+        .simplify();
+    let value = replaced(x, r, Some(&gate), &here);
+    let identity = UOp::constant(op.identity(x.dtype()), x.dtype());
+    Some(gate.select(&value, &identity))
+}
+
+/// Substitute where `r` varies, and gate the indices of every read that this changes: it was the loop
+/// that kept them inside.
+fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> UOp {
+    let mut done: FxHashMap<UOp, UOp> = map.clone();
+    // What does not vary with `r` may hold another loop of the same number, which is not meant.
+    for u in x.toposort_gated(|u| !map.contains_key(u) && varies(u, r)) {
+        if done.contains_key(&u) || !varies(&u, r) {
+            continue;
+        }
+        let mut src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+        if src[..] == *u.src() {
+            continue;
+        }
+        if let (Op::Index, Some(gate)) = (u.op(), gate) {
+            for (new, old) in src[1..].iter_mut().zip(&u.src()[1..]) {
+                if new != old {
+                    *new = new.valid(gate);
+                }
+            }
+        }
+        let new = u.with_src(src);
+        done.insert(u, new);
+    }
+    done.get(x).unwrap_or(x).clone()
+}
+
+/// x as often as all bounds on r hold.
+fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option<UOp> {
+    let (mut lows, mut highs): (Vec<UOp>, Vec<UOp>) = (vec![UOp::index_const(0)], vec![r.src()[0].clone()]);
+    for p in with {
+        match solve_less(p, r)? {
+            Side::From(lo) => lows.push(lo),
+            Side::Below(hi) => highs.push(hi),
+        }
+    }
+    // Inside of x the conditions hold.
+    let holds: FxHashMap<UOp, UOp> = with.iter().map(|p| (p.clone(), UOp::bool(true))).collect();
+    let gate = lows
+        .iter()
+        .flat_map(|lo| highs.iter().map(move |hi| lo.lt(hi)))
+        .chain(free.iter().cloned())
+        .reduce(|a, b| a & b)?
+        .simplify();
+    let value = if varies(x, r) { replaced(x, r, Some(&gate), &holds).simplify() } else { x.clone() };
+    if varies(&value, r) {
+        return None;
+    }
+    let d = x.dtype();
+    let identity = UOp::constant(op.identity(d), d);
+    if d == DType::Bool || op == ReduceOp::Max {
+        return Some(gate.select(&value, &identity));
+    }
+    let zero = UOp::index_const(0);
+    let lo = lows.into_iter().reduce(|a, b| a.max_(&b))?;
+    // min(a, b) = a - max(a - b, 0)
+    let hi = highs.into_iter().reduce(|a, b| &a - &(&a - &b).max_(&zero))?;
+    let count = (hi - lo).max_(&zero).simplify();
+    let finite = value.const_value().is_some_and(|v| v.to_f64().is_finite());
+    match op {
+        ReduceOp::Mul => Some(gate.select(&power(&value, &count)?, &identity)),
+        _ if d.is_int() || finite => {
+            let free = free.iter().cloned().reduce(|a, b| a & b);
+            let value = times(&value, &count);
+            Some(free.map_or(value.clone(), |f| f.select(&value, &identity)))
+        }
+        _ => Some(gate.select(&times(&value, &count), &identity)),
+    }
+}
+
+enum Side {
+    From(UOp),
+    Below(UOp),
+}
+
+/// k·r + rest, with a rest that does not vary with r.
+fn affine(l: &Linear, r: &UOp) -> Option<(i128, Linear)> {
+    let k = l.terms.iter().find(|t| t.0 == *r)?.1;
+    let mut rest = l.clone();
+    rest.term(r, -k)?;
+    rest.terms.retain(|t| t.1 != 0);
+    if rest.terms.iter().any(|t| varies(&t.0, r)) { None } else { Some((k, rest)) }
+}
+
+/// a - b of the operands of a comparison, in `index`.
+fn difference(p: &UOp) -> Option<Linear> {
+    let mut l = Linear::of(&in_index(&p.src()[0])?)?;
+    l.plus(&Linear::of(&in_index(&p.src()[1])?)?, -1)?;
+    Some(l)
+}
+
+/// An integer as `index`: without the CAST that it has, if that changes nothing.
+fn in_index(x: &UOp) -> Option<UOp> {
+    match x.op() {
+        _ if x.dtype() == DType::Index => Some(x.clone()),
+        _ if !x.dtype().is_int() => None,
+        Op::Cast if x.src()[0].dtype() == DType::Index && keeps(&x.src()[0], x.dtype()) => {
+            Some(x.src()[0].clone())
+        }
+        _ => Some(x.cast(DType::Index).simplify()),
+    }
+}
+
+fn solve_less(p: &UOp, r: &UOp) -> Option<Side> {
+    if p.op() != Op::CmpLt {
+        return None;
+    }
+    let (k, rest) = affine(&difference(p)?, r)?;
+    // k·r + rest < 0
+    let rest = rest.build();
+    Some(if k > 0 {
+        Side::Below(((&rest * -1) + (k - 1) as i64) / k as i64)
+    } else {
+        Side::From(&rest / -k as i64 + 1)
+    })
+}
+
+/// The only r at which p can hold, and whether p holds there for certain.
+fn solve_equal(p: &UOp, r: &UOp) -> Option<(UOp, bool)> {
+    if p.op() != Op::CmpEq {
+        return None;
+    }
+    if p.src()[0].dtype().is_float() {
+        // A counter converted to float without loss equals e only where e, truncated, is the counter.
+        let (c, e) =
+            if varies(&p.src()[0], r) { (&p.src()[0], &p.src()[1]) } else { (&p.src()[1], &p.src()[0]) };
+        if c.op() != Op::Cast
+            || c.src()[0].dtype() != DType::Index
+            || !keeps(&c.src()[0], c.dtype())
+            || varies(e, r)
+        {
+            return None;
+        }
+        let (k, rest) = affine(&Linear::of(&c.src()[0])?, r)?;
+        let at = e.cast(DType::Index) - rest.build();
+        return (k == 1).then_some((at, false));
+    }
+    let (k, rest) = affine(&difference(p)?, r)?;
+    let rest = rest.build();
+    Some(match k {
+        1 => (&rest * -1, true),
+        -1 => (rest, true),
+        k => ((&rest * -(k.signum() as i64)) / k.abs() as i64, false),
+    })
+}
