@@ -2,6 +2,7 @@
 
 use super::{apply, axes};
 use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
     Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape, Target,
     TcInfo, UOp,
@@ -92,10 +93,11 @@ pub(crate) fn kernels() -> Vec<UOp> {
     let x = param(1, &[4, 7], DType::I64).at(&[r[0].clone(), r[1].clone()]) + 3;
     let product = x.reduce_ranges(ReduceOp::Mul, &r[1..]);
     all.push(sink(&[param(0, &[4], DType::I64).at(&r[..1]).store(&product).end(&r[..1])]));
-    // x − max(x) summed: a REDUCE inside what another closes, over one range.
-    let x = param(1, &[4, 7], DType::F32).at(&[r[0].clone(), r[1].clone()]);
-    let max = x.reduce_ranges(ReduceOp::Max, &r[1..]);
-    let sum = (x - max).reduce_ranges(ReduceOp::Add, &r[1..]);
+    // x − max(x) summed: a REDUCE inside what another closes.
+    let r = ranges(&[4], &[7, 7]);
+    let row = |k: &UOp| param(1, &[4, 7], DType::F32).at(&[r[0].clone(), k.clone()]);
+    let max = row(&r[1]).reduce_ranges(ReduceOp::Max, &r[1..2]);
+    let sum = (row(&r[2]) - max).reduce_ranges(ReduceOp::Add, &r[2..]);
     all.push(sink(&[param(0, &[4], DType::F32).at(&r[..1]).store(&sum).end(&r[..1])]));
     // A convolution with a masked edge, and 1/x of what is read: an infinity in the mask would leak.
     let r = ranges(&[4, 6], &[3, 3]);
@@ -153,6 +155,7 @@ pub(crate) fn buffers(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
 /// order of a sum does not matter).
 pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
     let after = apply(kernel, opts, &target(true)).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
+    verify_kernel(after.clone()).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
     let (mut want, mut got) = (buffers(kernel, 7), buffers(kernel, 7));
     eval_kernel(kernel, &mut want, &[]).unwrap();
     eval_kernel(&after, &mut got, &[]).unwrap_or_else(|e| panic!("{opts:?}: {e}"));

@@ -10,8 +10,8 @@
 //!    Shaped form: no UPCAST or UNROLL range is left, and shaped values have one rank.
 //! 6. PARAMs are GLOBAL storage or `index` variables of shape (); their slots are 0, 1, … without gaps,
 //!    one node each; all name one device. BUFFERs are LOCAL or REG.
-//! 7. An INDEX into storage gives every axis an index, and each is within its axis by min_max, or is
-//!    `WHERE(gate, index, INVALID)`.
+//! 7. An INDEX into storage gives every axis an index. Each is within its axis by min_max, or one of
+//!    them is `WHERE(gate, index, INVALID)`: then nothing is accessed where the gate is false.
 //! 8. INVALID occurs as a branch of such a WHERE, or as an index; such a WHERE is only an index, or a
 //!    branch of another.
 //! 9. A STORE goes to an INDEX (shaped: or a view) of storage, has its dtype, and its gate is bool.
@@ -164,7 +164,7 @@ fn index<'a>(c: &mut Check<'a>, u: &'a UOp) {
             c.fault(u, format!("index {i} is {}, not index", at.dtype()));
         }
         let (lo, hi) = at.bounds();
-        if (lo < 0 || hi >= size.max()) && !is_gated(at) {
+        if (lo < 0 || hi >= size.max()) && !indices.iter().any(is_gated) {
             let n = size.max();
             c.fault(
                 u,
