@@ -1,0 +1,131 @@
+//! What methods take: shapes, axes, operands and element types in the forms that people write. Flows
+//! in: arrays, slices, numbers, tensors; out: plain lists and operands.
+
+use crate::Tensor;
+use monoglot_uop::DType;
+
+/// Sizes, or any list of integers: `[2, 3]`, `&[2, 3]`, `vec![2, 3]`, `7`, `()` for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dims(pub Vec<i64>);
+
+/// Axes: one, a list, or `..` for all; negative ones count from the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Axes {
+    /// Every axis.
+    All,
+    /// These.
+    Some(Vec<i64>),
+}
+
+macro_rules! lists {
+    ($($t:ty),*) => { $(
+        impl From<$t> for Dims { fn from(n: $t) -> Dims { Dims(vec![n as i64]) } }
+        impl<const N: usize> From<[$t; N]> for Dims {
+            fn from(v: [$t; N]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+        }
+        impl<const N: usize> From<&[$t; N]> for Dims {
+            fn from(v: &[$t; N]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+        }
+        impl From<&[$t]> for Dims {
+            fn from(v: &[$t]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+        }
+        impl From<Vec<$t>> for Dims {
+            fn from(v: Vec<$t>) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+        }
+        impl From<&Vec<$t>> for Dims {
+            fn from(v: &Vec<$t>) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+        }
+        impl From<$t> for Axes { fn from(n: $t) -> Axes { Axes::Some(vec![n as i64]) } }
+        impl<const N: usize> From<[$t; N]> for Axes {
+            fn from(v: [$t; N]) -> Axes { Axes::Some(Dims::from(v).0) }
+        }
+        impl<const N: usize> From<&[$t; N]> for Axes {
+            fn from(v: &[$t; N]) -> Axes { Axes::Some(Dims::from(v).0) }
+        }
+        impl From<&[$t]> for Axes { fn from(v: &[$t]) -> Axes { Axes::Some(Dims::from(v).0) } }
+        impl From<Vec<$t>> for Axes { fn from(v: Vec<$t>) -> Axes { Axes::Some(Dims::from(v).0) } }
+        impl From<&Vec<$t>> for Axes { fn from(v: &Vec<$t>) -> Axes { Axes::Some(Dims::from(v).0) } }
+    )* };
+}
+lists!(i32, i64, usize);
+
+impl From<()> for Dims {
+    fn from(_: ()) -> Dims {
+        Dims::default()
+    }
+}
+impl From<std::ops::RangeFull> for Axes {
+    fn from(_: std::ops::RangeFull) -> Axes {
+        Axes::All
+    }
+}
+
+/// The other side of an operation: a tensor, or a literal, whose dtype is weak (it takes the tensor's
+/// unless it is of a higher kind: a float beside integers gives f32, an integer beside bools i64).
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A tensor.
+    Tensor(Tensor),
+    /// An integer literal.
+    Int(i64),
+    /// A float literal.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl From<Tensor> for Operand {
+    fn from(t: Tensor) -> Operand {
+        Operand::Tensor(t)
+    }
+}
+impl From<&Tensor> for Operand {
+    fn from(t: &Tensor) -> Operand {
+        Operand::Tensor(t.clone())
+    }
+}
+
+macro_rules! literals {
+    ($($t:ty => $v:ident),*) => { $(
+        impl From<$t> for Operand { fn from(n: $t) -> Operand { Operand::$v(n as _) } }
+    )* };
+}
+literals!(i32 => Int, i64 => Int, usize => Int, f32 => Float, f64 => Float, bool => Bool);
+
+/// A Rust type that elements are read and written as.
+pub trait Element: Copy {
+    /// The dtype it stands for.
+    const DTYPE: DType;
+    /// The element in its `DTYPE.bytes()` little-endian bytes.
+    fn read(bytes: &[u8]) -> Self;
+    /// Append those bytes.
+    fn write(self, out: &mut Vec<u8>);
+}
+
+macro_rules! elements {
+    ($($t:ty => $d:ident),*) => { $(
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            fn read(bytes: &[u8]) -> $t {
+                let mut word = [0; std::mem::size_of::<$t>()];
+                word.copy_from_slice(&bytes[..std::mem::size_of::<$t>()]);
+                <$t>::from_le_bytes(word)
+            }
+            fn write(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )* };
+}
+elements!(i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => BF16);
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+    fn read(bytes: &[u8]) -> bool {
+        bytes[0] != 0
+    }
+    fn write(self, out: &mut Vec<u8>) {
+        out.push(self as u8);
+    }
+}

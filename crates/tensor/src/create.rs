@@ -1,0 +1,210 @@
+//! Tensors from data and from nothing. Flows in: Rust values, shapes, dtypes; out: uploaded buffers, or
+//! constants that take no storage until they are realized.
+
+use crate::args::{Dims, Element};
+use crate::tensor::Tensor;
+use monoglot_engine as engine;
+use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
+
+impl Tensor {
+    /// The elements of a slice, row-major in `shape` (one size may be −1), on the default device.
+    #[track_caller]
+    pub fn new<T: Element>(data: &[T], shape: impl Into<Dims>) -> Tensor {
+        let mut bytes = Vec::with_capacity(data.len() * T::DTYPE.bytes());
+        data.iter().for_each(|&x| x.write(&mut bytes));
+        Tensor::from_bytes(&bytes, shape, T::DTYPE)
+    }
+
+    /// Row-major little-endian bytes, on the default device.
+    #[track_caller]
+    pub fn from_bytes(bytes: &[u8], shape: impl Into<Dims>, dtype: DType) -> Tensor {
+        Tensor::from_bytes_on(bytes, shape, dtype, engine::default_device())
+    }
+
+    /// As `from_bytes`, on a device.
+    #[track_caller]
+    pub fn from_bytes_on(bytes: &[u8], shape: impl Into<Dims>, dtype: DType, device: Device) -> Tensor {
+        Tensor::wrap(upload(bytes, shape.into(), dtype, device))
+    }
+
+    /// A 0-d tensor.
+    #[track_caller]
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::new(&[value], ())
+    }
+
+    /// A shape filled with one value.
+    #[track_caller]
+    pub fn full<T: Element>(shape: impl Into<Dims>, value: T) -> Tensor {
+        let mut bytes = Vec::new();
+        value.write(&mut bytes);
+        bytes.resize(8, 0);
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes);
+        let value = Scalar::from_bits(u64::from_le_bytes(word), T::DTYPE);
+        Tensor::filled(shape, value, T::DTYPE)
+    }
+
+    /// A shape filled with one value, brought into `dtype`.
+    #[track_caller]
+    pub fn filled(shape: impl Into<Dims>, value: Scalar, dtype: DType) -> Tensor {
+        Tensor::wrap(sizes("full", shape.into()).map(|s| UOp::full(value, dtype, &s)))
+    }
+
+    /// Zeros, f32.
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Dims>) -> Tensor {
+        Tensor::filled(shape, Scalar::Float(0.0), DType::F32)
+    }
+
+    /// Ones, f32.
+    #[track_caller]
+    pub fn ones(shape: impl Into<Dims>) -> Tensor {
+        Tensor::filled(shape, Scalar::Float(1.0), DType::F32)
+    }
+
+    /// Zeros of this tensor's shape and dtype.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Tensor {
+        self.map(|u| Ok(UOp::full(u.dtype().zero(), u.dtype(), u.shape())))
+    }
+
+    /// Ones of this tensor's shape and dtype.
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor {
+        self.map(|u| Ok(UOp::full(u.dtype().one(), u.dtype(), u.shape())))
+    }
+
+    /// A buffer of its own without storage, whose elements are not set until it is assigned.
+    #[track_caller]
+    pub fn empty(shape: impl Into<Dims>, dtype: DType, device: Device) -> Tensor {
+        Tensor::wrap(sizes("empty", shape.into()).map(|s| UOp::buffer(&s, dtype, device)))
+    }
+
+    /// start, start + step, … before `stop`, i32.
+    #[track_caller]
+    pub fn arange(start: i64, stop: i64, step: i64) -> Tensor {
+        Tensor::arange_of(start as f64, stop as f64, step as f64, DType::I32)
+    }
+
+    /// start, start + step, … before `stop`, in a dtype.
+    #[track_caller]
+    pub fn arange_of(start: f64, stop: f64, step: f64, dtype: DType) -> Tensor {
+        let n = ((stop - start) / step).ceil();
+        if step == 0.0 || !n.is_finite() || n >= i64::MAX as f64 {
+            let message = format!("from {start} to {stop} by {step}");
+            return Tensor::failed(Error::argument("arange", message));
+        }
+        let n = n.max(0.0) as i64;
+        Tensor::wrap(Ok(match dtype.is_float() {
+            true => {
+                let i = UOp::arange(n, DType::I32).cast(dtype.compute_type());
+                i.mul_acc(&i.like(step), &i.like(start)).cast(dtype)
+            }
+            false => {
+                let i = UOp::arange(n, if dtype == DType::Bool { DType::I64 } else { dtype });
+                (i * step as i64 + start as i64).cast(dtype)
+            }
+        }))
+    }
+
+    /// `steps` values evenly from `start` to `stop`, both included, f32.
+    #[track_caller]
+    pub fn linspace(start: f64, stop: f64, steps: i64) -> Tensor {
+        if steps < 0 {
+            return Tensor::failed(Error::argument("linspace", format!("{steps} steps")));
+        }
+        // From both ends, so that the last value is exact.
+        let step = (stop - start) / (steps - 1).max(1) as f64;
+        let i = UOp::arange(steps, DType::I32);
+        let (up, n) = (i.cast(DType::F32), (steps - 1) as f64);
+        let low = up.mul_acc(&up.like(step), &up.like(start));
+        let high = (&up - n).mul_acc(&up.like(step), &up.like(stop));
+        Tensor::wrap(Ok(i.lt(&i.like(steps / 2 + steps % 2)).select(&low, &high)))
+    }
+
+    /// Ones where row and column agree, f32.
+    #[track_caller]
+    pub fn eye(rows: i64, columns: i64) -> Tensor {
+        let on = grid(rows, columns).map(|(i, j)| i.eq_(&j).cast(DType::F32));
+        Tensor::wrap(on)
+    }
+
+    /// The elements of the last two axes where column ≤ row + `diagonal`; 0 elsewhere.
+    #[track_caller]
+    pub fn tril(&self, diagonal: i64) -> Tensor {
+        self.triangle("tril", diagonal, |i, j| j.binary(Op::CmpLe, i))
+    }
+
+    /// The elements of the last two axes where column ≥ row + `diagonal`; 0 elsewhere.
+    #[track_caller]
+    pub fn triu(&self, diagonal: i64) -> Tensor {
+        self.triangle("triu", diagonal, |i, j| i.binary(Op::CmpLe, j))
+    }
+
+    #[track_caller]
+    fn triangle(&self, op: &str, diagonal: i64, keep: impl FnOnce(&UOp, &UOp) -> UOp) -> Tensor {
+        self.map(|u| {
+            let sizes = u.sizes(op)?;
+            let [.., m, n] = sizes[..] else {
+                return Err(Error::shape(op, format!("shape {} is no matrix", u.shape())));
+            };
+            let (i, j) = grid(m, n)?;
+            let mask = keep(&(i + diagonal), &j);
+            let mask = crate::elementwise::broadcast_to(&mask, u.shape())?;
+            Ok(mask.select(u, &UOp::constant(u.dtype().zero(), u.dtype())))
+        })
+    }
+
+    /// 1 where the last axis counts to the element, as i32, in a new last axis of `classes`.
+    #[track_caller]
+    pub fn one_hot(&self, classes: i64) -> Tensor {
+        self.map(|u| {
+            if !u.dtype().is_int() {
+                return Err(Error::dtype("one_hot", format!("classes are integers, not {}", u.dtype())));
+            }
+            if classes < 1 {
+                return Err(Error::argument("one_hot", format!("{classes} classes")));
+            }
+            let dims = |n: i64| Shape::new(u.shape().iter().cloned().chain([Dim::Int(n)]));
+            let at = crate::elementwise::broadcast_to(&UOp::arange(classes, u.dtype()), &dims(classes))?;
+            Ok(u.reshape(&dims(1))?.expand(&dims(classes))?.eq_(&at).cast(DType::I32))
+        })
+    }
+}
+
+/// Row and column numbers of a matrix.
+pub(crate) fn grid(rows: i64, columns: i64) -> Result<(UOp, UOp)> {
+    if rows < 0 || columns < 0 {
+        return Err(Error::argument("matrix", format!("sizes {rows} and {columns}")));
+    }
+    let all = Shape::of(&[rows, columns]);
+    let i = UOp::arange(rows, DType::I32).reshape(&Shape::of(&[rows, 1]))?.expand(&all)?;
+    let j = UOp::arange(columns, DType::I32).reshape(&Shape::of(&[1, columns]))?.expand(&all)?;
+    Ok((i, j))
+}
+
+/// A shape that a tensor can have.
+pub(crate) fn sizes(op: &str, dims: Dims) -> Result<Shape> {
+    let total = dims.0.iter().try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
+    match total {
+        Some(_) => Ok(Shape::of(&dims.0)),
+        None => Err(Error::argument(op, format!("sizes {:?}", dims.0))),
+    }
+}
+
+pub(crate) fn upload(bytes: &[u8], dims: Dims, dtype: DType, device: Device) -> Result<UOp> {
+    let mut dims = dims.0;
+    if let Some(hole) = dims.iter().position(|&n| n == -1) {
+        let known: i64 = dims.iter().filter(|&&n| n != -1).product();
+        let n = (bytes.len() / dtype.bytes().max(1)) as i64;
+        dims[hole] = if known > 0 { n / known } else { 0 };
+    }
+    let shape = sizes("new", Dims(dims))?;
+    let want = shape.max_len() as usize * dtype.bytes();
+    if want != bytes.len() {
+        let n = bytes.len() / dtype.bytes().max(1);
+        return Err(Error::shape("new", format!("{n} elements of {dtype} for shape {shape}")));
+    }
+    engine::upload(bytes, &shape, dtype, device)
+}

@@ -1,0 +1,480 @@
+//! Functions of real numbers on UOps: flows in, a value of f32 or f64 (narrower floats come as f32);
+//! out, a composition of the dialect's ops whose error is a few units in the last place, also at the
+//! ends of the range, at infinities and for NaN.
+//!
+//! Coefficients are minimax fits of our own. A function whose derivative has a simple form says so
+//! with a `Shortcut`; the parts would give the same values.
+
+use monoglot_uop::gradient::{Rule, Shortcut, cos as cosine, scale};
+use monoglot_uop::{DType, Op, UOp};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
+
+/// Beyond it π/2 in f32 has this error (π/2 − fl(π/2)).
+const PI_2_LOW_F32: f64 = -4.371139000186241e-8;
+const PI_2_LOW_F64: f64 = 6.123233995736766e-17;
+
+fn known(y: UOp, x: &UOp, rule: Rule) -> UOp {
+    y.with_shortcut(Shortcut { inputs: [x.clone()].into_iter().collect(), params: Box::new([]), rule })
+}
+
+/// Σ cᵢ xⁱ by Horner's rule, every step rounded once.
+fn polynomial(x: &UOp, c: &[f64]) -> UOp {
+    let (last, rest) = c.split_last().expect("coefficients");
+    rest.iter().rev().fold(x.like(*last), |acc, &c| acc.mul_acc(x, &x.like(c)))
+}
+
+fn by_width(x: &UOp, single: &'static [f64], double: &'static [f64]) -> UOp {
+    polynomial(x, if x.dtype() == DType::F64 { double } else { single })
+}
+
+/// 1/x.
+pub(crate) fn recip(x: &UOp) -> UOp {
+    x.unary(Op::Recip)
+}
+
+/// a/b.
+pub(crate) fn div(a: &UOp, b: &UOp) -> UOp {
+    a.binary(Op::Div, b)
+}
+
+/// |x|, with derivative 0 at 0.
+pub(crate) fn abs(x: &UOp) -> UOp {
+    if x.dtype().is_unsigned() || x.dtype() == DType::Bool {
+        return x.clone();
+    }
+    known(x.max_(&x.unary(Op::Neg)), x, |_, s, _, g| Ok(vec![Some(g * &sign(&s[0]))]))
+}
+
+/// −1, 0 or 1; 0 for NaN.
+pub(crate) fn sign(x: &UOp) -> UOp {
+    let zero = x.like(0);
+    let up = zero.lt(x).select(&x.like(1), &zero);
+    if x.dtype().is_unsigned() { up } else { x.lt(&zero).select(&x.like(-1), &up) }
+}
+
+/// `y` with the sign of x (y ≥ 0).
+fn signed(y: &UOp, x: &UOp) -> UOp {
+    x.lt(&x.like(0.0)).select(&y.unary(Op::Neg), y)
+}
+
+/// e^x where speed counts and x is not far from 0: the error grows with |x|, to 5·10⁻⁶ at the end of
+/// f32's range where the target does not contract x·log₂e with the reduction inside EXP2.
+pub(crate) fn exp_near(x: &UOp) -> UOp {
+    known((x * LOG2_E).unary(Op::Exp2), x, |y, _, _, g| Ok(vec![Some(g * y)]))
+}
+
+/// e^x: 2^t with t = x·log₂e rounded, corrected by what that rounding lost, x − t·ln 2.
+pub(crate) fn exp(x: &UOp) -> UOp {
+    let t = x * LOG2_E;
+    let lost = t.mul_acc(&x.like(-LN_2), x);
+    // Infinities have lost nothing (∞ − ∞).
+    let fix = lost.eq_(&lost).select(&(&lost + 1.0), &x.like(1.0));
+    known(t.unary(Op::Exp2) * fix, x, |y, _, _, g| Ok(vec![Some(g * y)]))
+}
+
+/// ln x.
+pub(crate) fn log(x: &UOp) -> UOp {
+    known(x.unary(Op::Log2) * LN_2, x, |_, s, _, g| Ok(vec![Some(div(g, &s[0]))]))
+}
+
+/// ln(1 + x): the logarithm of the rounded sum, plus what the rounding lost.
+pub(crate) fn log1p(x: &UOp) -> UOp {
+    let u = x + 1.0;
+    let lost = div(&(x - &(&u - 1.0)), &u);
+    let y = log(&u) + lost.eq_(&lost).select(&lost, &x.like(0.0));
+    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &(&s[0] + 1.0)))]))
+}
+
+/// e^x − 1.
+pub(crate) fn expm1(x: &UOp) -> UOp {
+    let p = by_width(
+        x,
+        &[0.5000000122, 0.166666668, 0.04166579123, 0.008333236134, 0.001398218605, 0.0001994487444],
+        &[
+            0.499999999999999999,
+            0.166666666666666667,
+            0.0416666666666670617,
+            0.00833333333333335966,
+            0.0013888888888704549,
+            0.000198412698411469919,
+            0.0000248015876161454127,
+            2.75573194336202428e-6,
+            2.75570766366427235e-7,
+            2.50519467097216211e-8,
+            2.09629558159760757e-9,
+            1.61164965143715465e-10,
+        ],
+    );
+    let near = p.mul_acc(&(x * x), x);
+    let y = abs(x).lt(&x.like(0.5)).select(&near, &(exp(x) - 1.0));
+    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y + 1.0))]))
+}
+
+/// 1 / (1 + e^−x), from e^−|x|, which does not overflow.
+pub(crate) fn sigmoid(x: &UOp) -> UOp {
+    let below = x.lt(&x.like(0.0));
+    let e = exp_near(&below.select(x, &x.unary(Op::Neg)));
+    let y = div(&below.select(&e, &x.like(1.0)), &(&e + 1.0));
+    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y * &(y.like(1.0) - y)))]))
+}
+
+/// tanh x: in f32 a rational function of x, in f64 from e^(−2|x|) − 1.
+pub(crate) fn tanh(x: &UOp) -> UOp {
+    let y = if x.dtype() == DType::F64 {
+        let t = expm1(&(abs(x) * -2.0));
+        signed(&div(&t.unary(Op::Neg), &(&t + 2.0)), x)
+    } else {
+        let c = clamped(x, 9.1);
+        let u = &c * &c;
+        let p =
+            [1.0, 0.13374434411525726, 0.0034877602010965347, 2.0480276361922733e-5, 1.3176158830674467e-8];
+        let q = [1.0, 0.46707749366760254, 0.02584720030426979, 3.2728337100706995e-4, 7.703507662881748e-7];
+        div(&(c * polynomial(&u, &p)), &polynomial(&u, &q))
+    };
+    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y.like(1.0) - &(y * y)))]))
+}
+
+/// x between −limit and limit; NaN stays.
+fn clamped(x: &UOp, limit: f64) -> UOp {
+    let low = x.lt(&x.like(-limit)).select(&x.like(-limit), x);
+    x.like(limit).lt(x).select(&x.like(limit), &low)
+}
+
+/// The error function: in f32 a rational function of x; in f64 a series in x² below 1 and e^(−x²)
+/// times a polynomial in 1/(1 + x/2) above.
+pub(crate) fn erf(x: &UOp) -> UOp {
+    let y = if x.dtype() == DType::F64 {
+        let (a, u) = (abs(&clamped(x, 6.0)), &clamped(x, 1.0));
+        let near = u * &polynomial(&(u * u), ERF_NEAR);
+        let t = recip(&a.mul_acc(&x.like(0.5), &x.like(1.0))) - 0.45;
+        let far = x.like(1.0) - exp(&(&a * &a).unary(Op::Neg)) * polynomial(&t, ERFC_FAR);
+        a.lt(&x.like(1.0)).select(&near, &signed(&far, x))
+    } else {
+        let c = clamped(x, 4.0);
+        let u = &c * &c;
+        let p = [
+            1.1283791065216064,
+            0.19354043900966644,
+            0.053100619465112686,
+            0.003883003257215023,
+            2.8453482082113624e-4,
+            1.9865181002387544e-6,
+        ];
+        let q = [
+            1.0,
+            0.5048533082008362,
+            0.11534762382507324,
+            0.015206588432192802,
+            0.0011854444164782763,
+            3.741578620974906e-5,
+        ];
+        div(&(c * polynomial(&u, &p)), &polynomial(&u, &q))
+    };
+    known(y, x, |_, s, _, g| {
+        let x = &s[0];
+        Ok(vec![Some(scale(&(g * &exp(&(x * x).unary(Op::Neg))), FRAC_2_SQRT_PI))])
+    })
+}
+
+const ERF_NEAR: &[f64] = &[
+    1.12837916709551257,
+    -0.376126389031837525,
+    0.112837916709551257,
+    -0.026866170645131251,
+    0.00522397762544217516,
+    -0.000854832702344949706,
+    0.000120553329816944951,
+    -0.0000149256503537878664,
+    1.64621142057980448e-6,
+    -1.6365840648222766e-7,
+    1.48071177197313286e-8,
+    -1.22895294199602936e-9,
+    9.41255859499282917e-11,
+    -6.63929490131611762e-12,
+    4.11730946097065714e-13,
+    -1.74660927931806891e-14,
+];
+const ERFC_FAR: &[f64] = &[
+    0.215015137249648088,
+    0.762410386694208285,
+    0.873028372109530131,
+    0.614448146763506298,
+    0.113131391633423654,
+    -0.201204871022438523,
+    -0.0964638204191612218,
+    0.112905788740946683,
+    0.0531596709240636286,
+    -0.0941186149017152818,
+    -0.0114920994847043022,
+    0.0854920401901017528,
+    -0.0340105450617204838,
+    -0.061741746385451687,
+    0.076573386732517241,
+    0.00760490054067457927,
+    -0.0911382352428455547,
+    0.0680950105484953892,
+    0.0514899267342882436,
+    -0.0992353193164289894,
+];
+
+/// sin x.
+pub(crate) fn sin(x: &UOp) -> UOp {
+    x.unary(Op::Sin)
+}
+
+/// cos x.
+pub(crate) fn cos(x: &UOp) -> UOp {
+    known(cosine(x), x, |_, s, _, g| Ok(vec![Some(scale(&(g * &sin(&s[0])), -1.0))]))
+}
+
+/// tan x: the cosine as sin(x + π/2), with what the sum lost put back, so that poles are sharp.
+pub(crate) fn tan(x: &UOp) -> UOp {
+    let (s, h) = (sin(x), x + FRAC_PI_2);
+    let back = &h - x;
+    let low = if x.dtype() == DType::F64 { PI_2_LOW_F64 } else { PI_2_LOW_F32 };
+    let lost = (x - &(&h - &back)) + (x.like(FRAC_PI_2) - &back) + low;
+    let y = div(&s, &(sin(&h) - lost * &s));
+    known(y, x, |y, _, _, g| Ok(vec![Some(g * &((y * y) + 1.0))]))
+}
+
+/// arctan x: arguments above 1 by their reciprocal, above tan(π/8) turned by π/4.
+pub(crate) fn atan(x: &UOp) -> UOp {
+    let a = abs(x);
+    let (one, over) = (x.like(1.0), x.like(1.0).lt(&a));
+    let t = over.select(&recip(&a), &a);
+    let mid = x.like(0.41421356237309503).lt(&t);
+    let u = mid.select(&div(&(&t - 1.0), &(&t + 1.0)), &t);
+    let z = &u * &u;
+    let p = by_width(
+        &z,
+        &[-0.3333333176, 0.1999954048, -0.142639556, 0.1074373149, -0.06451928208],
+        &[
+            -0.333333333333333302,
+            0.199999999999955207,
+            -0.142857142846665429,
+            0.111111110152563617,
+            -0.0909090457812390189,
+            0.0769218319082608656,
+            -0.06664511447381948,
+            0.0585814891280220988,
+            -0.0508544973794025986,
+            0.0392316582955871913,
+            -0.019176887119062259,
+        ],
+    );
+    let r = p.mul_acc(&(&z * &u), &u) + mid.select(&x.like(FRAC_PI_4), &x.like(0.0));
+    let y = signed(&over.select(&(x.like(FRAC_PI_2) - &r), &r), x);
+    let _ = one;
+    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &((&s[0] * &s[0]) + 1.0)))]))
+}
+
+/// For asin and acos: whether |x| > 1/2, and arcsin |x| there halved, as arcsin √((1 − |x|)/2).
+fn arc(x: &UOp) -> (UOp, UOp) {
+    let a = abs(x);
+    let big = x.like(0.5).lt(&a);
+    let z = big.select(&a.mul_acc(&x.like(-0.5), &x.like(0.5)), &(&a * &a));
+    let s = big.select(&z.unary(Op::Sqrt), &a);
+    let p = by_width(
+        &z,
+        &[0.1666667241, 0.07498855073, 0.04500138007, 0.02655454221, 0.03808502356],
+        &[
+            0.166666666666666667,
+            0.0749999999999999118,
+            0.0446428571428834039,
+            0.0303819444413638067,
+            0.0223721592796799784,
+            0.0173527574778197887,
+            0.0139650099320536062,
+            0.0115490866129874244,
+            0.00979275132020199495,
+            0.00813582992550165602,
+            0.00879500607648843027,
+            0.000380853033290726004,
+            0.0225535636382029807,
+            -0.0240205449185546053,
+            0.0307187689951910972,
+        ],
+    );
+    (big, p.mul_acc(&(&z * &s), &s))
+}
+
+/// arcsin x.
+pub(crate) fn asin(x: &UOp) -> UOp {
+    let (big, p) = arc(x);
+    let y = signed(&big.select(&p.mul_acc(&x.like(-2.0), &x.like(FRAC_PI_2)), &p), x);
+    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &below_one(&s[0]).unary(Op::Sqrt)))]))
+}
+
+/// arccos x, exact near 1.
+pub(crate) fn acos(x: &UOp) -> UOp {
+    let (big, p) = arc(x);
+    let (twice, below) = (&p * 2.0, x.lt(&x.like(0.0)));
+    let far = below.select(&(x.like(PI) - &twice), &twice);
+    let near = x.like(FRAC_PI_2) - &signed(&p, x);
+    known(big.select(&far, &near), x, |_, s, _, g| {
+        Ok(vec![Some(scale(&div(g, &below_one(&s[0]).unary(Op::Sqrt)), -1.0))])
+    })
+}
+
+/// 1 − x², by its factors.
+fn below_one(x: &UOp) -> UOp {
+    (x.like(1.0) - x) * (x + 1.0)
+}
+
+/// sinh x: from e^|x| − 1 where e^|x| is finite, and beyond from e^(|x|/2) squared.
+pub(crate) fn sinh(x: &UOp) -> UOp {
+    let a = abs(x);
+    let t = expm1(&clamped(&a, 20.0));
+    let near = (&t + &div(&t, &(&t + 1.0))) * 0.5;
+    let y = signed(&a.lt(&x.like(20.0)).select(&near, &half_exp(&a)), x);
+    known(y, x, |_, s, _, g| Ok(vec![Some(g * &cosh(&s[0]))]))
+}
+
+/// cosh x.
+pub(crate) fn cosh(x: &UOp) -> UOp {
+    let a = abs(x);
+    let e = exp(&clamped(&a, 20.0));
+    let near = (&e + &recip(&e)) * 0.5;
+    let y = a.lt(&x.like(20.0)).select(&near, &half_exp(&a));
+    known(y, x, |_, s, _, g| Ok(vec![Some(g * &sinh(&s[0]))]))
+}
+
+/// e^a / 2, finite as long as it can be.
+fn half_exp(a: &UOp) -> UOp {
+    let h = exp(&(a * 0.5));
+    (&h * 0.5) * h
+}
+
+/// arsinh x.
+pub(crate) fn asinh(x: &UOp) -> UOp {
+    let a = abs(x);
+    let s = a.mul_acc(&a, &x.like(1.0)).unary(Op::Sqrt);
+    let near = log1p(&(&a + &div(&(&a * &a), &(s + 1.0))));
+    let y = signed(&a.lt(&x.like(1e8)).select(&near, &(log(&a) + LN_2)), x);
+    known(y, x, |_, s, _, g| {
+        let root = s[0].mul_acc(&s[0], &s[0].like(1.0)).unary(Op::Sqrt);
+        Ok(vec![Some(div(g, &root))])
+    })
+}
+
+/// arcosh x.
+pub(crate) fn acosh(x: &UOp) -> UOp {
+    let t = x - 1.0;
+    let near = log1p(&(&t + &((&t + 2.0) * &t).unary(Op::Sqrt)));
+    let y = x.lt(&x.like(1e8)).select(&near, &(log(x) + LN_2));
+    known(y, x, |_, s, _, g| {
+        let root = (&s[0] - 1.0).unary(Op::Sqrt) * (&s[0] + 1.0).unary(Op::Sqrt);
+        Ok(vec![Some(div(g, &root))])
+    })
+}
+
+/// artanh x.
+pub(crate) fn atanh(x: &UOp) -> UOp {
+    let a = abs(x);
+    let y = signed(&(log1p(&div(&(&a * 2.0), &(x.like(1.0) - &a))) * 0.5), x);
+    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &below_one(&s[0])))]))
+}
+
+/// ln(1 + e^x).
+pub(crate) fn softplus(x: &UOp) -> UOp {
+    let zero = x.like(0.0);
+    let y = x.lt(&zero).select(&zero, x) + log1p(&exp(&abs(x).unary(Op::Neg)));
+    known(y, x, |_, s, _, g| Ok(vec![Some(g * &sigmoid(&s[0]))]))
+}
+
+/// x · Φ(x), Φ the normal distribution's.
+pub(crate) fn gelu(x: &UOp) -> UOp {
+    (x * 0.5) * (erf(&(x * FRAC_1_SQRT_2)) + 1.0)
+}
+
+/// gelu's approximation by tanh(√(2/π)·(x + 0.044715·x³)).
+pub(crate) fn gelu_tanh(x: &UOp) -> UOp {
+    let c = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+    let inner = (x * x).mul_acc(&x.like(0.044715 * c), &x.like(c)) * x;
+    (x * 0.5) * (tanh(&inner) + 1.0)
+}
+
+/// Toward −∞.
+pub(crate) fn floor(x: &UOp) -> UOp {
+    let t = x.unary(Op::Trunc);
+    x.lt(&t).select(&(&t - 1.0), &t)
+}
+
+/// Toward ∞.
+pub(crate) fn ceil(x: &UOp) -> UOp {
+    let t = x.unary(Op::Trunc);
+    t.lt(x).select(&(&t + 1.0), &t)
+}
+
+/// To the nearest integer, halves to the even one.
+pub(crate) fn round(x: &UOp) -> UOp {
+    let t = x.unary(Op::Trunc);
+    let part = abs(&(x - &t));
+    let odd = (&t * 0.5).unary(Op::Trunc).mul_acc(&x.like(-2.0), &t).ne_(&x.like(0.0));
+    let half = x.like(0.5);
+    let up = half.lt(&part) | (part.eq_(&half) & odd);
+    up.select(&(&t + &signed(&x.like(1.0), x)), &t)
+}
+
+/// The remainder of truncated division, with the sign of a; NaN where b = 0.
+pub(crate) fn fmod(a: &UOp, b: &UOp) -> UOp {
+    let zero = a.like(0.0);
+    let q = div(a, b).unary(Op::Trunc);
+    let r = q.unary(Op::Neg).mul_acc(b, a);
+    // The rounded quotient may be one too far from zero, or one too near.
+    let (size, below) = (abs(b), a.lt(&zero));
+    let step = below.select(&size.unary(Op::Neg), &size);
+    let over = below.select(&zero.lt(&r), &r.lt(&zero));
+    let under = size.binary(Op::CmpLe, &abs(&r));
+    let r = over.select(&(&r + &step), &under.select(&(&r - &step), &r));
+    q.eq_(&zero).select(&abs(a).lt(&size).select(a, &r), &r)
+}
+
+/// The remainder of floored division, with the sign of b.
+pub(crate) fn floor_mod(a: &UOp, b: &UOp) -> UOp {
+    let (r, zero) = (fmod(a, b), a.like(0.0));
+    let other = r.lt(&zero).ne_(&b.lt(&zero)) & r.ne_(&zero);
+    other.select(&(&r + b), &r)
+}
+
+/// ⌊a/b⌋ of the exact quotient; a/b where b = 0.
+pub(crate) fn floor_div(a: &UOp, b: &UOp) -> UOp {
+    let q = round(&div(&(a - &floor_mod(a, b)), b));
+    b.eq_(&b.like(0.0)).select(&div(a, b), &q)
+}
+
+/// The angle of the point (x, y).
+pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
+    let (ax, ay, zero) = (abs(x), abs(y), x.like(0.0));
+    let steep = ax.lt(&ay);
+    let (small, large) = (steep.select(&ax, &ay), steep.select(&ay, &ax));
+    // 0/0 is 0, ∞/∞ is 1.
+    let q = small.eq_(&large).select(&x.like(1.0), &div(&small, &large));
+    let q = large.eq_(&zero).select(&zero, &q);
+    let t = atan(&q);
+    let t = steep.select(&(x.like(FRAC_PI_2) - &t), &t);
+    let left = x.lt(&zero) | (x.eq_(&zero) & recip(x).lt(&zero));
+    let t = left.select(&(x.like(PI) - &t), &t);
+    let down = y.lt(&zero) | (y.eq_(&zero) & recip(y).lt(&zero));
+    let nan = x.ne_(x) | y.ne_(y);
+    let r = nan.select(&(x + y), &down.select(&t.unary(Op::Neg), &t));
+    let inputs = [y.clone(), x.clone()].into_iter().collect();
+    let rule: Rule = |_, s, _, g| {
+        let (y, x) = (&s[0], &s[1]);
+        let d = div(g, &y.mul_acc(y, &(x * x)));
+        Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])
+    };
+    r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
+}
+
+/// ln(e^a + e^b).
+pub(crate) fn logaddexp(a: &UOp, b: &UOp) -> UOp {
+    let apart = a.ne_(b).select(&abs(&(a - b)), &a.like(0.0));
+    let r = a.max_(b) + log1p(&exp(&apart.unary(Op::Neg)));
+    let inputs = [a.clone(), b.clone()].into_iter().collect();
+    let rule: Rule = |_, s, _, g| {
+        let d = &s[0] - &s[1];
+        Ok(vec![Some(g * &sigmoid(&d)), Some(g * &sigmoid(&d.unary(Op::Neg)))])
+    };
+    r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
+}

@@ -1,0 +1,74 @@
+//! Gradients of tensors, and parameters. Flows in: a loss of one element and the tensors it is to be
+//! differentiated by; out: one gradient each, again a lazy tensor that can be differentiated.
+
+use crate::tensor::Tensor;
+use monoglot_engine as engine;
+use monoglot_uop::{ErrorKind, Result, UOp, gradient};
+use rustc_hash::FxHashSet;
+use std::panic::Location;
+
+impl Tensor {
+    /// The gradient of this tensor (of one element) by each of `targets`; zeros where it depends on a
+    /// target only through steps (comparisons, rounding, `detach`).
+    ///
+    /// # Errors
+    /// `Gradient` where this tensor has more than one element or no float dtype, where it does not
+    /// depend on a target (also because one of them was realized in between, which ends its history),
+    /// and where two targets are one value.
+    #[track_caller]
+    pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let u = self.uop()?;
+        if u.sizes("gradient")?.iter().product::<i64>() != 1 {
+            let message = format!("of a tensor of shape {}; reduce it to one element", u.shape());
+            return Err(monoglot_uop::Error::from(ErrorKind::Gradient { message }).at(Location::caller()));
+        }
+        self.gradient_from(&UOp::full(u.dtype().one(), u.dtype(), u.shape()), targets)
+    }
+
+    /// The gradient of Σ(self · seed) by each of `targets`.
+    ///
+    /// # Errors
+    /// As `gradient`; the seed has this tensor's shape and dtype.
+    #[track_caller]
+    pub fn gradient_with(&self, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        self.gradient_from(&seed.uop()?, targets)
+    }
+
+    #[track_caller]
+    fn gradient_from(&self, seed: &UOp, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let here = Location::caller();
+        let (root, wanted) = (self.uop()?, targets.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?);
+        let found = gradient::gradient(&root, seed, &wanted).map_err(|e| e.at(here))?;
+        let mut below: Option<FxHashSet<UOp>> = None;
+        let mut out = Vec::with_capacity(found.len());
+        for (k, (g, t)) in found.into_iter().zip(&wanted).enumerate() {
+            let g = match g {
+                Some(g) => g,
+                None if below.get_or_insert_with(|| root.toposort().into_iter().collect()).contains(t) => {
+                    UOp::full(t.dtype().zero(), t.dtype(), t.shape())
+                }
+                None => {
+                    let message = format!(
+                        "the value does not depend on tensor {k} of {}; if it did, one of the two was \
+                         realized or assigned in between, which ends its history",
+                        wanted.len()
+                    );
+                    return Err(monoglot_uop::Error::from(ErrorKind::Gradient { message }).at(here));
+                }
+            };
+            out.push(Tensor::from_uop(g));
+        }
+        Ok(out)
+    }
+
+    /// A parameter that starts as this value: it owns storage from now on, so that it is never the same
+    /// value as another parameter, however equal they begin.
+    #[track_caller]
+    pub fn parameter(&self) -> Tensor {
+        self.map(|u| {
+            let device = u.device().unwrap_or_else(engine::default_device);
+            let own = UOp::buffer(u.shape(), u.dtype(), device);
+            Ok(own.after(&[own.store(u)]))
+        })
+    }
+}

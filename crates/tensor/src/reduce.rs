@@ -1,0 +1,251 @@
+//! Reductions. Flows in: a tensor, axes, whether they stay with size 1; out: the folded tensor.
+//!
+//! Sums and products of integers and bools are held in 64 bits; floats narrower than f32 are
+//! accumulated in f32. On empty axes sum gives 0, prod 1, mean NaN, any false, all true; max, min,
+//! argmax and argmin are errors.
+
+use crate::args::Axes;
+use crate::elementwise::real;
+use crate::functions as f;
+use crate::tensor::{Tensor, axis_of, marker};
+use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
+
+impl Tensor {
+    /// The sum over `axes`.
+    #[track_caller]
+    pub fn sum(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("sum", axes, keepdim, |u, axes| sum(u, axes))
+    }
+
+    /// The product over `axes`.
+    #[track_caller]
+    pub fn prod(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("prod", axes, keepdim, |u, axes| wide(u, ReduceOp::Mul, axes))
+    }
+
+    /// The mean over `axes`; of integers in f32.
+    #[track_caller]
+    pub fn mean(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("mean", axes, keepdim, |u, axes| try_real(u, |x| mean(x, axes)))
+    }
+
+    /// The greatest over `axes`, NaN if any is; ties share the gradient.
+    #[track_caller]
+    pub fn max(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("max", axes, keepdim, |u, axes| {
+            not_empty("max", u, axes)?;
+            u.reduce(ReduceOp::Max, axes)
+        })
+    }
+
+    /// The least over `axes`, NaN if any is; ties share the gradient.
+    #[track_caller]
+    pub fn min(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("min", axes, keepdim, |u, axes| {
+            not_empty("min", u, axes)?;
+            let turn = if u.dtype().is_float() { Op::Neg } else { Op::Not };
+            Ok(u.unary(turn).reduce(ReduceOp::Max, axes)?.unary(turn))
+        })
+    }
+
+    /// Whether any element over `axes` is not zero.
+    #[track_caller]
+    pub fn any(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("any", axes, keepdim, |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Max, axes))
+    }
+
+    /// Whether no element over `axes` is zero.
+    #[track_caller]
+    pub fn all(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("all", axes, keepdim, |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Mul, axes))
+    }
+
+    /// The variance over `axes`: squared differences from the mean over n − `correction`.
+    #[track_caller]
+    pub fn var(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
+        self.reduced("var", axes, keepdim, |u, axes| try_real(u, |x| var(x, axes, correction)))
+    }
+
+    /// The root of the variance; its gradient at 0 is 0.
+    #[track_caller]
+    pub fn std(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
+        self.reduced("std", axes, keepdim, |u, axes| {
+            try_real(u, |x| {
+                let v = var(x, axes, correction)?;
+                let flat = v.eq_(&v.like(0.0));
+                let root = flat.select(&v.like(1.0), &v).unary(Op::Sqrt);
+                Ok(flat.select(&v.like(0.0), &root))
+            })
+        })
+    }
+
+    /// ln Σ eˣ over `axes`, without overflow.
+    #[track_caller]
+    pub fn logsumexp(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
+        self.reduced("logsumexp", axes, keepdim, |u, axes| {
+            try_real(u, |x| {
+                let m = peak(x, axes)?;
+                let e = f::exp_near(&(x - &m.expand(x.shape())?)).reduce(ReduceOp::Add, axes)?;
+                Ok(f::log(&e) + m)
+            })
+        })
+    }
+
+    /// eˣ / Σ eˣ along `axis`.
+    #[track_caller]
+    pub fn softmax(&self, axis: i64) -> Tensor {
+        self.along("softmax", axis, |u, a| {
+            try_real(u, |x| {
+                let e = f::exp_near(&(x - &top(x, &[a])?.expand(x.shape())?));
+                Ok(f::div(&e, &e.reduce(ReduceOp::Add, &[a])?.expand(x.shape())?))
+            })
+        })
+    }
+
+    /// ln softmax(x) along `axis`.
+    #[track_caller]
+    pub fn log_softmax(&self, axis: i64) -> Tensor {
+        self.along("log_softmax", axis, |u, a| {
+            try_real(u, |x| {
+                let z = x - &top(x, &[a])?.expand(x.shape())?;
+                let s = f::log(&f::exp_near(&z).reduce(ReduceOp::Add, &[a])?);
+                Ok(&z - &s.expand(x.shape())?)
+            })
+        })
+    }
+
+    /// The position of the greatest along `axis` as i32, the first of ties; NaN counts as greatest.
+    #[track_caller]
+    pub fn argmax(&self, axis: i64, keepdim: bool) -> Tensor {
+        self.reduced("argmax", axis, keepdim, |u, axes| arg("argmax", u, axes))
+    }
+
+    /// The position of the least along `axis` as i32, the first of ties; NaN counts as least.
+    #[track_caller]
+    pub fn argmin(&self, axis: i64, keepdim: bool) -> Tensor {
+        self.reduced("argmin", axis, keepdim, |u, axes| {
+            let turn = if u.dtype().is_float() { Op::Neg } else { Op::Not };
+            arg("argmin", &u.unary(turn), axes)
+        })
+    }
+
+    /// A fold that keeps its axes with size 1, which are then dropped unless they shall stay.
+    #[track_caller]
+    pub(crate) fn reduced(
+        &self,
+        op: &str,
+        axes: impl Into<Axes>,
+        keepdim: bool,
+        f: impl FnOnce(&UOp, &[usize]) -> Result<UOp>,
+    ) -> Tensor {
+        let axes = axes.into();
+        self.map(|u| {
+            let axes = axes.resolve(op, u.shape().len())?;
+            let r = f(u, &axes)?;
+            if keepdim { Ok(r) } else { r.squeeze_axes(&axes) }
+        })
+    }
+
+    /// Something along one axis.
+    #[track_caller]
+    pub(crate) fn along(&self, op: &str, axis: i64, f: impl FnOnce(&UOp, usize) -> Result<UOp>) -> Tensor {
+        self.map(|u| f(u, axis_of(op, axis, u.shape().len())?))
+    }
+}
+
+impl Axes {
+    /// Ascending positions among `ndim` axes.
+    ///
+    /// # Errors
+    /// An axis that is not there, or named twice.
+    pub(crate) fn resolve(&self, op: &str, ndim: usize) -> Result<Vec<usize>> {
+        let Axes::Some(list) = self else { return Ok((0..ndim).collect()) };
+        // PyTorch lets a scalar's one element be reduced along "axis 0".
+        if ndim == 0 && list.iter().all(|a| (-1..=0).contains(a)) {
+            return Ok(vec![]);
+        }
+        let mut axes = list.iter().map(|&a| axis_of(op, a, ndim)).collect::<Result<Vec<_>>>()?;
+        axes.sort_unstable();
+        match axes.windows(2).find(|w| w[0] == w[1]) {
+            Some(w) => Err(Error::argument(op, format!("axis {} twice", w[0]))),
+            None => Ok(axes),
+        }
+    }
+}
+
+/// As `real`, for compositions that may fail.
+pub(crate) fn try_real(u: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+    let mut error = None;
+    let out = real(u, |x| {
+        f(x).unwrap_or_else(|e| {
+            error = Some(e);
+            x.clone()
+        })
+    });
+    error.map_or(Ok(out), Err)
+}
+
+/// A sum, held as DESIGN says.
+pub(crate) fn sum(u: &UOp, axes: &[usize]) -> Result<UOp> {
+    wide(u, ReduceOp::Add, axes)
+}
+
+fn wide(u: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
+    let d = u.dtype();
+    if d.is_float() {
+        return Ok(u.cast(d.compute_type()).reduce(op, axes)?.cast(d));
+    }
+    u.cast(d.sum_type()).reduce(op, axes)
+}
+
+fn count(u: &UOp, axes: &[usize]) -> Result<i64> {
+    let sizes = u.sizes("mean")?;
+    Ok(axes.iter().map(|&a| sizes[a]).product())
+}
+
+pub(crate) fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
+    let n = count(x, axes)?;
+    Ok(f::div(&x.reduce(ReduceOp::Add, axes)?, &x.like(n)))
+}
+
+pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
+    let apart = x - &mean(x, axes)?.expand(x.shape())?;
+    let n = (count(x, axes)? - correction).max(0);
+    Ok(f::div(&(&apart * &apart).reduce(ReduceOp::Add, axes)?, &x.like(n)))
+}
+
+/// The greatest, as a constant to the gradient.
+fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
+    marker(&x.reduce(ReduceOp::Max, axes)?, Op::Detach)
+}
+
+/// As `top`, 0 where it is infinite, so that it can be subtracted.
+fn peak(x: &UOp, axes: &[usize]) -> Result<UOp> {
+    let m = top(x, axes)?;
+    Ok(f::abs(&m).eq_(&m.like(f64::INFINITY)).select(&m.like(0.0), &m))
+}
+
+fn not_empty(op: &str, u: &UOp, axes: &[usize]) -> Result<()> {
+    match axes.iter().find(|&&a| u.shape()[a].is(0)) {
+        None => Ok(()),
+        Some(a) => {
+            let message = format!("axis {a} of shape {} has no elements", u.shape());
+            Err(ErrorKind::Empty { op: op.into(), message }.into())
+        }
+    }
+}
+
+/// The first position of the greatest: the least distance from the end among those that equal it.
+fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
+    not_empty(op, u, axes)?;
+    let Some(&a) = axes.first() else { return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape())) };
+    let n = u.sizes(op)?[a];
+    let m = u.reduce(ReduceOp::Max, axes)?.expand(u.shape())?;
+    let hit = if u.dtype().is_float() { u.eq_(&m) | u.ne_(u) } else { u.eq_(&m) };
+    let mut dims = vec![monoglot_uop::Dim::Int(1); u.shape().len()];
+    dims[a] = monoglot_uop::Dim::Int(n);
+    let back = UOp::arange(n, DType::I32).unary(Op::Neg) + n;
+    let back = back.reshape(&monoglot_uop::Shape::new(dims))?.expand(u.shape())?;
+    let first = hit.select(&back, &back.like(0)).reduce(ReduceOp::Max, axes)?;
+    Ok(first.unary(Op::Neg) + n)
+}

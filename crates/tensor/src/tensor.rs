@@ -1,0 +1,296 @@
+//! The tensor itself: a shared cell that holds an expression or the error that it could not be built.
+//! Flows in: expressions; out: shapes, dtypes, realized values and elements.
+
+use crate::args::Element;
+use monoglot_engine as engine;
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use std::panic::Location;
+use std::sync::{Arc, RwLock};
+
+/// An array of numbers that is computed when it is asked for.
+///
+/// Clones share one cell: `assign` and `realize` on one are seen by all. An expression means what it
+/// meant when it was written, whatever is assigned later. A tensor that could not be built carries the
+/// error until a call that returns a `Result` gives it back.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Cell>);
+
+pub(crate) struct Cell {
+    value: RwLock<Result<UOp>>,
+    line: &'static Location<'static>,
+    /// Set where this tensor is a view, so that assigning to it writes what it views.
+    pub(crate) view: Option<View>,
+}
+
+/// How a view came from its base: the base's cell, and both expressions at that time.
+pub(crate) struct View {
+    pub(crate) base: Tensor,
+    pub(crate) from: UOp,
+    pub(crate) to: UOp,
+}
+
+impl Tensor {
+    /// The dtype.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn dtype(&self) -> Result<DType> {
+        self.uop().map(|u| u.dtype())
+    }
+
+    /// The sizes of the axes.
+    ///
+    /// # Errors
+    /// The error this tensor carries; `Unsupported` where a size is symbolic.
+    #[track_caller]
+    pub fn shape(&self) -> Result<Vec<usize>> {
+        let sizes = self.uop()?.sizes("shape").map_err(|e| e.at(Location::caller()))?;
+        Ok(sizes.into_iter().map(|n| n as usize).collect())
+    }
+
+    /// The shape, whose dimensions may be symbolic.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn dims(&self) -> Result<Shape> {
+        self.uop().map(|u| u.shape().clone())
+    }
+
+    /// The number of axes.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn ndim(&self) -> Result<usize> {
+        self.uop().map(|u| u.shape().len())
+    }
+
+    /// The number of elements.
+    ///
+    /// # Errors
+    /// As `shape`.
+    #[track_caller]
+    pub fn numel(&self) -> Result<usize> {
+        Ok(self.shape()?.iter().product())
+    }
+
+    /// The device that holds it, or will.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn device(&self) -> Result<Device> {
+        self.uop().map(|u| u.device().unwrap_or_else(engine::default_device))
+    }
+
+    /// Ok, or the error this tensor carries.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn check(&self) -> Result<()> {
+        self.uop().map(|_| ())
+    }
+
+    /// The expression.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn uop(&self) -> Result<UOp> {
+        self.0.value.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Compute it and keep the result: from now on this tensor is a leaf.
+    ///
+    /// # Errors
+    /// The error this tensor carries, or what went wrong in compiling or running, with the line that
+    /// built this tensor.
+    pub fn realize(&self) -> Result<()> {
+        Tensor::realize_all(&[self])
+    }
+
+    /// Compute several tensors in one program; each becomes a leaf.
+    ///
+    /// # Errors
+    /// As `realize`; nothing is changed then.
+    pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
+        let roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        let done = engine::realize(&roots).map_err(|e| match tensors.first() {
+            Some(t) => e.at(t.0.line),
+            None => e,
+        })?;
+        for ((t, old), new) in tensors.iter().zip(&roots).zip(done) {
+            let mut cell = t.0.value.write().unwrap_or_else(|e| e.into_inner());
+            // An assignment by another thread meanwhile stays.
+            if cell.as_ref() == Ok(old) {
+                *cell = Ok(new);
+            }
+        }
+        Ok(())
+    }
+
+    /// The elements, row-major. Reading does not rebind the tensor.
+    ///
+    /// # Errors
+    /// As `realize`; a dtype error where `T` is not this tensor's element type.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let u = self.uop()?;
+        if u.dtype() != T::DTYPE {
+            let message = format!("a tensor of {} read as {}; cast it first", u.dtype(), T::DTYPE);
+            return Err(Error::dtype("to_vec", message).at(Location::caller()));
+        }
+        let bytes = self.to_bytes()?;
+        Ok(bytes.chunks_exact(T::DTYPE.bytes()).map(T::read).collect())
+    }
+
+    /// The elements' bytes, row-major, little-endian.
+    ///
+    /// # Errors
+    /// As `realize`.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        engine::read(&self.uop()?).map_err(|e| e.at(self.0.line))
+    }
+
+    /// The one element of a tensor that has one.
+    ///
+    /// # Errors
+    /// As `to_vec`; a shape error where there are more or none.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        let here = Location::caller();
+        let v = self.to_vec::<T>().map_err(|e| e.at(here))?;
+        match v[..] {
+            [one] => Ok(one),
+            _ => Err(Error::shape("item", format!("{} elements, not one", v.len())).at(here)),
+        }
+    }
+
+    /// The same value on another device.
+    #[track_caller]
+    pub fn to(&self, device: Device) -> Tensor {
+        self.map(|u| Ok(u.copy_to(device)))
+    }
+
+    /// The same value, through which no gradient flows.
+    #[track_caller]
+    pub fn detach(&self) -> Tensor {
+        self.map(|u| marker(u, Op::Detach))
+    }
+
+    /// The same value in storage of its own.
+    #[track_caller]
+    pub fn contiguous(&self) -> Tensor {
+        self.map(|u| marker(u, Op::Contiguous))
+    }
+
+    /// The same value; its gradient is put in storage of its own.
+    #[track_caller]
+    pub fn contiguous_backward(&self) -> Tensor {
+        self.map(|u| marker(u, Op::ContiguousBackward))
+    }
+
+    /// The tensor of an expression, as built at the caller's line.
+    #[track_caller]
+    pub fn from_uop(u: UOp) -> Tensor {
+        Tensor::wrap(Ok(u))
+    }
+
+    /// A tensor that carries an error, at the caller's line where the error has none.
+    #[track_caller]
+    pub(crate) fn failed(e: Error) -> Tensor {
+        Tensor::wrap(Err(e))
+    }
+
+    #[track_caller]
+    pub(crate) fn wrap(value: Result<UOp>) -> Tensor {
+        Tensor::cell(value, None)
+    }
+
+    #[track_caller]
+    pub(crate) fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
+        let line = Location::caller();
+        let value = RwLock::new(value.map_err(|e| e.at(line)));
+        Tensor(Arc::new(Cell { value, line, view }))
+    }
+
+    /// A tensor from this one's expression; what `f` reports is an error at the caller's line.
+    #[track_caller]
+    pub(crate) fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+        Tensor::wrap(match self.uop() {
+            Ok(u) => here(f(&u), Location::caller()),
+            Err(e) => Err(e),
+        })
+    }
+
+    /// As `map`, from several tensors; the first error among them is passed on.
+    #[track_caller]
+    pub(crate) fn map_all(all: &[&Tensor], f: impl FnOnce(&[UOp]) -> Result<UOp>) -> Tensor {
+        let us: Result<Vec<UOp>> = all.iter().map(|t| t.uop()).collect();
+        Tensor::wrap(match us {
+            Ok(us) => here(f(&us), Location::caller()),
+            Err(e) => Err(e),
+        })
+    }
+
+    /// As `map` for movement: the result remembers what it views.
+    #[track_caller]
+    pub(crate) fn view(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+        let u = match self.uop() {
+            Ok(u) => u,
+            Err(e) => return Tensor::failed(e),
+        };
+        match here(f(&u), Location::caller()) {
+            Err(e) => Tensor::failed(e),
+            Ok(to) => {
+                // A view of a view is a view of the first base, through both.
+                let view = match &self.0.view {
+                    Some(v) if v.to == u => {
+                        View { base: v.base.clone(), from: v.from.clone(), to: to.clone() }
+                    }
+                    _ => View { base: self.clone(), from: u, to: to.clone() },
+                };
+                Tensor::cell(Ok(to), Some(view))
+            }
+        }
+    }
+
+    pub(crate) fn set(&self, value: UOp) {
+        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Ok(value);
+    }
+}
+
+/// An error made by our own code belongs to the user's line, not to ours.
+fn here<T>(r: Result<T>, line: &'static Location<'static>) -> Result<T> {
+    r.map_err(|e| Error::new(e.kind().clone()).at(line))
+}
+
+pub(crate) fn marker(u: &UOp, op: Op) -> Result<UOp> {
+    UOp::try_new(op, std::slice::from_ref(u).to_vec(), monoglot_uop::Arg::None)
+}
+
+/// The value, or a tensor that carries the error at the caller's line.
+macro_rules! tri {
+    ($e:expr) => {
+        match $e {
+            Ok(v) => v,
+            Err(e) => return $crate::Tensor::failed(e),
+        }
+    };
+}
+pub(crate) use tri;
+
+/// The axis that `axis` names among `ndim`, negative ones from the end.
+pub(crate) fn axis_of(op: &str, axis: i64, ndim: usize) -> Result<usize> {
+    let n = ndim as i64;
+    if (-n..n).contains(&axis) {
+        return Ok(axis.rem_euclid(n) as usize);
+    }
+    Err(ErrorKind::Axis { op: op.into(), axis, ndim }.into())
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.uop() {
+            Ok(u) => write!(f, "Tensor({} {})", u.dtype(), u.shape()),
+            Err(e) => write!(f, "Tensor({e})"),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The tensor room end to end on what the engine runs: values, promotion, errors with the user's line.
+
+use monoglot_tensor::{DType, ErrorKind, Tensor};
+
+fn f32s(t: &Tensor) -> Vec<f32> {
+    t.to_vec().expect("f32 values")
+}
+
+#[test]
+fn expressions_run() {
+    let a = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    let b = &a * 2.0 + 1.0 - &a;
+    assert_eq!(f32s(&b), [2.0, 3.0, 4.0, 5.0]);
+    assert_eq!(f32s(&a.sum(0, false)), [4.0, 6.0]);
+    assert_eq!(a.sum(.., false).item::<f32>().unwrap(), 10.0);
+    assert_eq!(f32s(&(1.0 / &a.t())), [1.0, 1.0 / 3.0, 0.5, 0.25]);
+    let y = (&a * &a).sum(.., false);
+    let g = y.gradient(&[&a]).unwrap();
+    assert_eq!(f32s(&g[0]), [2.0, 4.0, 6.0, 8.0]);
+}
+
+#[test]
+fn promotion_is_pytorchs() {
+    use DType::*;
+    let t = |d: DType| Tensor::ones([2]).cast(d);
+    let s = |d: DType| Tensor::ones(()).cast(d);
+    for (got, want) in [
+        (t(I32) + t(I64), I64),
+        (t(I32) + 1, I32),
+        (t(I32) + 1.5, F32),
+        (t(Bool) + 1, I64),
+        (t(F16) + 1.5, F16),
+        (t(F16) + t(BF16), F32),
+        (t(I8) + s(I64), I8),
+        (t(I32) + s(F64), F64),
+        (t(F32) + s(F64), F32),
+        (t(U8) / 2, F32),
+        (t(I32).sum(.., false), I64),
+        (t(U8).sum(.., false), U64),
+        (t(F16).sum(.., false), F16),
+        (t(I32).exp(), F32),
+        (t(I32).lt(&t(F32)), Bool),
+        (t(U16) + t(I16), I32),
+    ] {
+        assert_eq!(got.dtype().unwrap(), want);
+    }
+}
+
+#[test]
+fn errors_travel_with_the_users_line() {
+    let a = Tensor::ones([2, 3]);
+    let bad = &a + &Tensor::ones([4]);
+    let line = line!() - 1;
+    let later = bad.relu().sum(.., false).softmax(0);
+    let e = later.check().expect_err("shapes do not fit");
+    assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
+    assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)));
+    for (t, text) in [
+        (a.reshape([4]), "reshape"),
+        (a.sum(2, false), "axis 2"),
+        (a.permute([0, 0]), "PERMUTE"),
+        (Tensor::ones([0, 2]).max(0, false), "no elements"),
+        (Tensor::new(&[1.0f32], [2]), "1 elements"),
+        (a.bitwise_not(), "NOT"),
+        (Tensor::arange(0, 3, 0), "by 0"),
+        (a.narrow(1, 2, 2), "2 elements from 2"),
+        (Tensor::cat(&[], 0), "no tensors"),
+    ] {
+        let e = t.check().expect_err(text);
+        assert!(e.to_string().to_lowercase().contains(&text.to_lowercase()), "{e} has no {text}");
+        assert_eq!(e.location().map(|l| l.file()), Some(file!()), "{e}");
+    }
+    assert!(a.to_vec::<i32>().is_err() && a.item::<f32>().is_err());
+}
