@@ -290,3 +290,8 @@ fn check_device(name: &str, computes: impl Fn(DType) -> bool) {
 fn every_op_on_the_cpu() {
     check_device("CPU", |d| d != DType::F16);
 }
+
+#[test]
+fn every_op_on_the_interpreter() {
+    check_device("INTERP", |_| true);
+}

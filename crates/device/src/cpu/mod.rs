@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use xxhash_rust::xxh3::Xxh3;
 
+pub(crate) use detect::ARITHMETIC;
 pub use detect::target;
 
 /// The CPU of this machine.

@@ -1,0 +1,203 @@
+//! Threads that run together: the threads of a workgroup take turns, each until it waits; what they
+//! wait for (a barrier by all, a matrix product by a warp) is done when all have come to it. A CPU
+//! thread is a group of one.
+
+use super::decode::{BARRIER, Code, Start, poison};
+use super::machine::{Buf, Frame, Ins, STOP, WAIT};
+use super::race::Watch;
+use super::{WARP, describe};
+use half::f16;
+use monoglot_uop::{AddrSpace, DType, ProgramInfo, TcInfo};
+
+/// What a launch gives to a program.
+pub(super) struct Arguments<'a> {
+    pub(super) ptrs: &'a [*mut u8],
+    pub(super) vars: &'a [i64],
+}
+
+// SAFETY: the pointers are of storages that the caller of `launch` keeps alive and leaves to it.
+unsafe impl Sync for Arguments<'_> {}
+
+/// The threads of one workgroup, used for one after the other.
+pub(super) struct Group<'a> {
+    code: &'a Code,
+    args: &'a Arguments<'a>,
+    frames: Vec<Frame>,
+    /// The register files, which the frames point into.
+    _regs: Vec<u64>,
+    locals: Vec<(u64, Vec<u64>)>,
+    watch: Box<Watch>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(code: &'a Code, args: &'a Arguments<'a>, threads: usize) -> Group<'a> {
+        let words = code.image.len();
+        let mut g = Group {
+            code,
+            args,
+            frames: Vec::with_capacity(threads),
+            _regs: vec![0; words * threads],
+            locals: Vec::new(),
+            watch: Box::default(),
+        };
+        for b in code.bufs.iter().filter(|b| b.space == AddrSpace::Local) {
+            let size = (b.len as usize * b.dtype.bytes()).div_ceil(8);
+            g.locals.push((poison(b.dtype), vec![0; size]));
+        }
+        let watch: *mut Watch = &mut *g.watch;
+        let file = g._regs.as_mut_ptr();
+        for t in 0..threads {
+            // SAFETY: each thread has `words` words of the file.
+            let regs = unsafe { file.add(t * words) }.cast::<u8>();
+            let (mut global, mut local) = (args.ptrs.iter(), g.locals.iter_mut());
+            let buf = |b: &super::decode::BufInfo| {
+                let none = std::ptr::null_mut();
+                let ptr = match b.space {
+                    AddrSpace::Global => global.next().copied().unwrap_or(none),
+                    AddrSpace::Local => local.next().map_or(none, |l| l.1.as_mut_ptr().cast()),
+                    // SAFETY: the decoder placed the buffer within the file.
+                    AddrSpace::Reg => unsafe { regs.add(b.offset as usize) },
+                };
+                let len = if ptr.is_null() { 0 } else { b.len };
+                Buf { ptr, len, reads: 0, slot: b.slot }
+            };
+            let bufs = code.bufs.iter().map(buf).collect();
+            g.frames.push(Frame { regs, bufs, fault: None, pc: 0, thread: t as u32, watch });
+        }
+        g
+    }
+
+    /// Run the unit-th workgroup (or CPU thread) to its end.
+    pub(super) fn run(&mut self, unit: usize, info: &ProgramInfo, groups: bool) -> Result<(), String> {
+        for (fill, words) in &mut self.locals {
+            words.fill(*fill);
+        }
+        self.watch.clear();
+        for t in 0..self.frames.len() {
+            self.start(t, unit, info, groups);
+        }
+        loop {
+            for warp in 0..self.frames.len().div_ceil(WARP) {
+                self.run_warp(warp)?;
+            }
+            let ended = self.code.code.len();
+            let first = self.frames[0].pc;
+            if let Some(f) = self.frames.iter().find(|f| f.pc != first) {
+                return Err(format!(
+                    "a barrier is not reached by every thread of the workgroup: thread 0 {}, thread {} {}",
+                    where_to(first),
+                    f.thread,
+                    where_to(f.pc)
+                ));
+            }
+            if first == ended {
+                return Ok(());
+            }
+            self.watch.clear();
+            self.frames.iter_mut().for_each(|f| f.pc = first - WAIT + 1);
+        }
+    }
+
+    /// Add what was read of each global buffer.
+    pub(super) fn add_reads(&self, reads: &mut [u64]) {
+        for f in &self.frames {
+            // Global buffers come first, in the order of the arguments.
+            reads.iter_mut().zip(&f.bufs).for_each(|(r, b)| *r += b.reads);
+        }
+    }
+
+    fn start(&mut self, t: usize, unit: usize, info: &ProgramInfo, groups: bool) {
+        let words = self.code.image.len();
+        let file = self.frames[t].regs.cast::<u64>();
+        // SAFETY: a thread's part of the file has as many words as the image, and no one runs on it now.
+        unsafe { std::ptr::copy_nonoverlapping(self.code.image.as_ptr(), file, words) };
+        let position = |n: usize, dims: &[i64; 3], axis: usize| {
+            let dims = dims.map(|d| d.max(1) as usize);
+            (n / dims[..axis].iter().product::<usize>() % dims[axis]) as i64
+        };
+        for (at, d, start) in &self.code.starts {
+            let value = match *start {
+                Start::Variable(k) => self.args.vars.get(k).copied().unwrap_or(0),
+                Start::Special(6) => unit as i64,
+                Start::Special(_) if !groups => 0,
+                Start::Special(k @ 0..=2) => position(unit, &info.global_size, k),
+                Start::Special(k) => position(t, &info.local_size, k - 3),
+            };
+            let word = if d.bytes() == 4 { value as i32 as u32 as u64 } else { value as u64 };
+            // SAFETY: the decoder placed the value within the file.
+            unsafe { *file.add(*at as usize / 8) = word };
+        }
+        self.frames[t].pc = 0;
+    }
+
+    /// Run the threads of a warp until each waits at a barrier or has ended; matrix products on the way.
+    fn run_warp(&mut self, warp: usize) -> Result<(), String> {
+        let lanes = warp * WARP..((warp + 1) * WARP).min(self.frames.len());
+        loop {
+            for f in &mut self.frames[lanes.clone()] {
+                // SAFETY: the frame was made for this code, and its registers are its own.
+                unsafe { f.go(&self.code.code) };
+                if f.pc == STOP {
+                    return Err(f.fault.as_ref().map_or_else(|| "stopped".into(), describe));
+                }
+            }
+            let first = self.frames[lanes.start].pc;
+            let at = |pc: usize| {
+                pc.checked_sub(WAIT).and_then(|pc| self.code.code.get(pc)).filter(|i| i.x != BARRIER)
+            };
+            if self.frames[lanes.clone()].iter().all(|f| at(f.pc).is_none()) {
+                return Ok(());
+            }
+            let ins = match at(first) {
+                Some(ins)
+                    if lanes.len() == WARP && self.frames[lanes.clone()].iter().all(|f| f.pc == first) =>
+                {
+                    *ins
+                }
+                _ => return Err("a matrix product is not reached by all 32 lanes of a warp".into()),
+            };
+            self.multiply(&ins, lanes.clone())?;
+            self.frames[lanes.clone()].iter_mut().for_each(|f| f.pc = first - WAIT + 1);
+        }
+    }
+
+    /// d = acc + a·b for 8×8 matrices: lane l holds row l / 4, columns 2·(l mod 4) and the next.
+    fn multiply(&mut self, ins: &Ins, lanes: std::ops::Range<usize>) -> Result<(), String> {
+        let unit: &TcInfo = &self.code.units[ins.x as usize];
+        if unit.dims != [8, 8, 8] || ins.n != 2 || unit.dtype_out != DType::F32 {
+            return Err(format!("the interpreter has no matrix unit {}", unit.name));
+        }
+        let (mut a, mut b, mut c) = ([0f32; 64], [0f32; 64], [0f32; 64]);
+        for (l, f) in self.frames[lanes.clone()].iter().enumerate() {
+            for k in 0..2 {
+                let input = |at: u32| {
+                    // SAFETY: a and b are vectors of two lanes of the unit's input type.
+                    unsafe {
+                        match unit.dtype_in {
+                            DType::F16 => (*f.at::<f16>(at).add(k)).to_f32(),
+                            _ => *f.at::<f32>(at).add(k),
+                        }
+                    }
+                };
+                // Row l / 4 and column 2·(l mod 4) + k, in row-major order.
+                let place = 2 * l + k;
+                (a[place], b[place]) = (input(ins.a), input(ins.b));
+                // SAFETY: the accumulator is a vector of two f32.
+                c[place] = unsafe { *f.at::<f32>(ins.c).add(k) };
+            }
+        }
+        for (l, f) in self.frames[lanes].iter_mut().enumerate() {
+            for k in 0..2 {
+                let (row, column) = (l / 4, 2 * (l % 4) + k);
+                let sum = (0..8).fold(c[2 * l + k], |s, j| s + a[row * 8 + j] * b[j * 8 + column]);
+                // SAFETY: the result is a vector of two f32.
+                unsafe { *f.at::<f32>(ins.dst).add(k) = sum };
+            }
+        }
+        Ok(())
+    }
+}
+
+fn where_to(pc: usize) -> String {
+    if pc >= WAIT { format!("waits at instruction {}", pc - WAIT) } else { "has ended".into() }
+}

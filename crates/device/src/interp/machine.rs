@@ -1,0 +1,106 @@
+//! The machine that runs decoded programs: a file of registers in bytes, a table of buffers, and
+//! instructions that are function pointers. A vector is consecutive lanes in its dtype's own width.
+//!
+//! Invariants that the decoder keeps: every register operand of an instruction lies within the file
+//! and is aligned for its dtype, and a result does not overlap what it is made from. What depends on
+//! data (an index into a buffer) is checked here, and a failed check stops the program with a fault.
+
+/// One instruction: what runs, and its operands. `a`, `b`, `c`, `dst` are byte offsets into the
+/// register file, or what the instruction says; `n` is the number of lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct Ins {
+    pub(crate) run: Run,
+    pub(crate) dst: u32,
+    pub(crate) a: u32,
+    pub(crate) b: u32,
+    pub(crate) c: u32,
+    pub(crate) n: u32,
+    pub(crate) x: u32,
+}
+
+/// Runs one instruction at `pc` and says where to go on.
+///
+/// # Safety
+/// The instruction is of the program for which the frame was made.
+pub(crate) type Run = unsafe fn(&mut Frame, &Ins, usize) -> usize;
+
+/// Added to a pc: this thread waits there for the others of its workgroup or warp.
+pub(crate) const WAIT: usize = 1 << 62;
+/// A pc past every program: stop.
+pub(crate) const STOP: usize = 1 << 61;
+
+/// A buffer as instructions see it.
+#[derive(Clone, Copy)]
+pub(crate) struct Buf {
+    pub(crate) ptr: *mut u8,
+    /// Elements.
+    pub(crate) len: u64,
+    /// Elements that were read.
+    pub(crate) reads: u64,
+    /// The PARAM's or BUFFER's number, for messages.
+    pub(crate) slot: u32,
+}
+
+/// What went wrong in a program.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Elements `index..index + n` of a buffer of `len`.
+    Bounds { slot: u32, index: i64, n: u32, len: u64, write: bool },
+    /// Two threads of a workgroup touch an element of LOCAL memory with no barrier between.
+    Race { slot: u32, index: i64, threads: (u32, u32) },
+}
+
+/// One thread of a running program.
+pub(crate) struct Frame {
+    pub(crate) regs: *mut u8,
+    pub(crate) bufs: Vec<Buf>,
+    pub(crate) fault: Option<Fault>,
+    /// Where it waits, or where it starts.
+    pub(crate) pc: usize,
+    /// Its number in the workgroup.
+    pub(crate) thread: u32,
+    /// Who touched LOCAL memory since the last barrier, where that is watched.
+    pub(crate) watch: *mut super::race::Watch,
+}
+
+impl Frame {
+    /// A register as a typed pointer.
+    ///
+    /// # Safety
+    /// The offset is one that the decoder gave for a value of this type.
+    #[inline(always)]
+    pub(crate) unsafe fn at<T>(&self, offset: u32) -> *mut T {
+        // SAFETY: within the file, by the decoder's invariant.
+        unsafe { self.regs.add(offset as usize).cast() }
+    }
+
+    /// Where the elements from `index` on are; None (and a fault) where they are not all in the buffer.
+    #[inline(always)]
+    pub(crate) fn element<T>(&mut self, buf: u32, index: i64, n: u32, write: bool) -> Option<*mut T> {
+        let b = &mut self.bufs[buf as usize];
+        // A negative index is far past the end.
+        if (index as u64).saturating_add(n as u64) > b.len {
+            let (slot, len) = (b.slot, b.len);
+            self.fault = Some(Fault::Bounds { slot, index, n, len, write });
+            return None;
+        }
+        if !write {
+            b.reads += n as u64;
+        }
+        // SAFETY: `index + n` elements are within the buffer, whose bytes the launch has checked.
+        Some(unsafe { b.ptr.cast::<T>().add(index as usize) })
+    }
+
+    /// Run from its pc until the program ends, waits or faults.
+    ///
+    /// # Safety
+    /// The code is that for which the frame was made, and no one else uses the frame's registers.
+    pub(crate) unsafe fn go(&mut self, code: &[Ins]) {
+        let mut pc = self.pc;
+        while let Some(ins) = code.get(pc) {
+            // SAFETY: the caller's promise.
+            pc = unsafe { (ins.run)(self, ins, pc) };
+        }
+        self.pc = pc;
+    }
+}

@@ -1,0 +1,270 @@
+//! Elementwise ops as instructions: for the dtypes a machine computes in, code of their own; for all
+//! others `fold` itself, lane by lane. Both compute exactly what `fold` does.
+
+use super::machine::{Frame, Ins, Run};
+use half::{bf16, f16};
+use monoglot_uop::fold::{fold, threefry};
+use monoglot_uop::{DType, Op, Scalar};
+
+/// The instruction of one lane and that of many.
+pub(crate) type Pair = (Run, Run);
+
+macro_rules! run {
+    ($(#[$attr:meta])* ($($v:ident $field:ident: $t:ty),+) => $r:ty, $value:expr) => {{
+        /// One lane.
+        ///
+        /// # Safety
+        /// That of `Run`.
+        $(#[$attr])*
+        unsafe fn one(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+            // SAFETY: operands are values of these types, by the decoder's invariant.
+            unsafe {
+                $(let $v: $t = *f.at::<$t>(i.$field);)+
+                *f.at::<$r>(i.dst) = $value;
+            }
+            pc + 1
+        }
+        /// Every lane.
+        ///
+        /// # Safety
+        /// That of `Run`.
+        $(#[$attr])*
+        unsafe fn many(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+            // SAFETY: operands are vectors of n lanes of these types, by the decoder's invariant.
+            unsafe {
+                for k in 0..i.n as usize {
+                    $(let $v: $t = *f.at::<$t>(i.$field).add(k);)+
+                    *f.at::<$r>(i.dst).add(k) = $value;
+                }
+            }
+            pc + 1
+        }
+        Some((one as Run, many as Run))
+    }};
+}
+
+macro_rules! compare {
+    ($op:expr, $t:ty) => {
+        match $op {
+            Op::CmpLt => run!((x a: $t, y b: $t) => bool, x < y),
+            Op::CmpGt => run!((x a: $t, y b: $t) => bool, x > y),
+            Op::CmpLe => run!((x a: $t, y b: $t) => bool, x <= y),
+            Op::CmpGe => run!((x a: $t, y b: $t) => bool, x >= y),
+            Op::CmpNe => run!((x a: $t, y b: $t) => bool, x != y),
+            Op::CmpEq => run!((x a: $t, y b: $t) => bool, x == y),
+            _ => None,
+        }
+    };
+}
+
+macro_rules! integer {
+    ($op:expr, $t:ident) => {
+        match $op {
+            Op::Add => run!((x a: $t, y b: $t) => $t, x.wrapping_add(y)),
+            Op::Sub => run!((x a: $t, y b: $t) => $t, x.wrapping_sub(y)),
+            Op::Mul => run!((x a: $t, y b: $t) => $t, x.wrapping_mul(y)),
+            Op::MulAcc => run!((x a: $t, y b: $t, z c: $t) => $t, x.wrapping_mul(y).wrapping_add(z)),
+            Op::Max => run!((x a: $t, y b: $t) => $t, x.max(y)),
+            Op::And => run!((x a: $t, y b: $t) => $t, x & y),
+            Op::Or => run!((x a: $t, y b: $t) => $t, x | y),
+            Op::Xor => run!((x a: $t, y b: $t) => $t, x ^ y),
+            Op::Not => run!((x a: $t) => $t, !x),
+            Op::Neg => run!((x a: $t) => $t, x.wrapping_neg()),
+            Op::Trunc => run!((x a: $t) => $t, x),
+            Op::Shl => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x << y } else { 0 }),
+            Op::Shr => run!((x a: $t, y b: $t) => $t, x >> (y as u64).min($t::BITS as u64 - 1) as u32 & shifted::<$t>(x, y as u64)),
+            Op::TruncDiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else { x.wrapping_div(y) }),
+            Op::TruncMod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else { x.wrapping_rem(y) }),
+            Op::Idiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else {
+                let (q, r) = (x.wrapping_div(y), x.wrapping_rem(y));
+                if r != 0 && opposite(x as i64, y as i64, $t::MIN != 0) { q.wrapping_sub(1) } else { q }
+            }),
+            Op::Mod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else {
+                let r = x.wrapping_rem(y);
+                if r != 0 && opposite(x as i64, y as i64, $t::MIN != 0) { r.wrapping_add(y) } else { r }
+            }),
+            op => compare!(op, $t),
+        }
+    };
+}
+
+/// All ones, or 0 where an unsigned value is shifted past its width (a signed one keeps its sign).
+#[inline(always)]
+fn shifted<T: Bits>(_x: T, count: u64) -> T {
+    T::keep(count)
+}
+
+trait Bits {
+    fn keep(count: u64) -> Self;
+}
+
+macro_rules! bits {
+    ($($t:ident $signed:literal)*) => { $(impl Bits for $t {
+        #[inline(always)]
+        fn keep(count: u64) -> $t {
+            if $signed || count < $t::BITS as u64 { !0 } else { 0 }
+        }
+    })* };
+}
+bits!(i8 true i16 true i32 true i64 true u8 false u16 false u32 false u64 false);
+
+/// Whether a signed quotient is negative.
+#[inline(always)]
+fn opposite(x: i64, y: i64, signed: bool) -> bool {
+    signed && (x < 0) != (y < 0)
+}
+
+macro_rules! float {
+    ($op:expr, $t:ident) => {
+        match $op {
+            Op::Add => run!((x a: $t, y b: $t) => $t, x + y),
+            Op::Sub => run!((x a: $t, y b: $t) => $t, x - y),
+            Op::Mul => run!((x a: $t, y b: $t) => $t, x * y),
+            Op::Div => run!((x a: $t, y b: $t) => $t, x / y),
+            Op::Recip => run!((x a: $t) => $t, 1.0 / x),
+            Op::Neg => run!((x a: $t) => $t, -x),
+            Op::Trunc => run!((x a: $t) => $t, x.trunc()),
+            Op::Sqrt => run!((x a: $t) => $t, x.sqrt()),
+            Op::Max => run!((x a: $t, y b: $t) => $t, if x > y || x.is_nan() { x } else { y }),
+            // Transcendental functions in f64, rounded once.
+            Op::Exp2 => run!((x a: $t) => $t, (x as f64).exp2() as $t),
+            Op::Log2 => run!((x a: $t) => $t, (x as f64).log2() as $t),
+            Op::Sin => run!((x a: $t) => $t, (x as f64).sin() as $t),
+            Op::Pow => run!((x a: $t, y b: $t) => $t, (x as f64).powf(y as f64) as $t),
+            Op::MulAcc => fused!($t),
+            op => compare!(op, $t),
+        }
+    };
+}
+
+macro_rules! fused {
+    ($t:ident) => {{
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("fma") {
+            return run!(#[target_feature(enable = "fma")] (x a: $t, y b: $t, z c: $t) => $t, x.mul_add(y, z));
+        }
+        run!((x a: $t, y b: $t, z c: $t) => $t, x.mul_add(y, z))
+    }};
+}
+
+fn logic(op: Op) -> Option<Pair> {
+    match op {
+        Op::Add | Op::Or | Op::Max => run!((x a: bool, y b: bool) => bool, x | y),
+        Op::Mul | Op::And | Op::Idiv => run!((x a: bool, y b: bool) => bool, x & y),
+        Op::Xor => run!((x a: bool, y b: bool) => bool, x ^ y),
+        Op::Mod => run!((x a: bool, y b: bool) => bool, x & !y),
+        Op::Not => run!((x a: bool) => bool, !x),
+        Op::Neg | Op::Trunc => run!((x a: bool) => bool, x),
+        Op::MulAcc => run!((x a: bool, y b: bool, z c: bool) => bool, x & y | z),
+        op => compare!(op, bool),
+    }
+}
+
+/// The instruction for `op` on operands of `from`, where it has code of its own.
+pub(crate) fn arithmetic(op: Op, from: DType) -> Option<Pair> {
+    match from {
+        DType::Bool => logic(op),
+        DType::I8 => integer!(op, i8),
+        DType::I16 => integer!(op, i16),
+        DType::I32 => integer!(op, i32),
+        DType::I64 | DType::Index => integer!(op, i64),
+        DType::U8 => integer!(op, u8),
+        DType::U16 => integer!(op, u16),
+        DType::U32 => integer!(op, u32),
+        DType::U64 if op == Op::Threefry => run!((x a: u64, y b: u64) => u64, threefry(x, y)),
+        DType::U64 => integer!(op, u64),
+        DType::F32 => float!(op, f32),
+        DType::F64 => float!(op, f64),
+        _ => None,
+    }
+}
+
+macro_rules! casts {
+    ($from:ty, $to:expr) => {
+        match $to {
+            DType::I8 => run!((x a: $from) => i8, x as i8),
+            DType::I16 => run!((x a: $from) => i16, x as i16),
+            DType::I32 => run!((x a: $from) => i32, x as i32),
+            DType::I64 | DType::Index => run!((x a: $from) => i64, x as i64),
+            DType::U8 => run!((x a: $from) => u8, x as u8),
+            DType::U16 => run!((x a: $from) => u16, x as u16),
+            DType::U32 => run!((x a: $from) => u32, x as u32),
+            DType::U64 => run!((x a: $from) => u64, x as u64),
+            DType::F32 => run!((x a: $from) => f32, x as f32),
+            DType::F64 => run!((x a: $from) => f64, x as f64),
+            DType::Bool => run!((x a: $from) => bool, x != 0 as $from),
+            _ => None,
+        }
+    };
+}
+
+/// The instruction of a CAST, where it has code of its own. Rust's `as` truncates, wraps, rounds and
+/// saturates as CAST does.
+pub(crate) fn cast(from: DType, to: DType) -> Option<Pair> {
+    match (from, to) {
+        (DType::Bool, DType::F32) => run!((x a: bool) => f32, x as u8 as f32),
+        (DType::Bool, DType::F64) => run!((x a: bool) => f64, x as u8 as f64),
+        (DType::Bool, _) => casts!(u8, to),
+        (DType::I8, _) => casts!(i8, to),
+        (DType::I16, _) => casts!(i16, to),
+        (DType::I32, _) => casts!(i32, to),
+        (DType::I64 | DType::Index, _) => casts!(i64, to),
+        (DType::U8, _) => casts!(u8, to),
+        (DType::U16, _) => casts!(u16, to),
+        (DType::U32, _) => casts!(u32, to),
+        (DType::U64, _) => casts!(u64, to),
+        (DType::F32, DType::F16) => run!((x a: f32) => f16, f16::from_f32(x)),
+        (DType::F32, DType::BF16) => run!((x a: f32) => bf16, bf16::from_f32(x)),
+        (DType::F16, DType::F32) => run!((x a: f16) => f32, x.to_f32()),
+        (DType::BF16, DType::F32) => run!((x a: bf16) => f32, x.to_f32()),
+        (DType::F32, _) => casts!(f32, to),
+        (DType::F64, _) => casts!(f64, to),
+        _ => None,
+    }
+}
+
+/// WHERE on values of a width, its condition one bool a lane.
+pub(crate) fn select(bytes: usize) -> Option<Pair> {
+    match bytes {
+        1 => run!((x a: bool, y b: u8, z c: u8) => u8, if x { y } else { z }),
+        2 => run!((x a: bool, y b: u16, z c: u16) => u16, if x { y } else { z }),
+        4 => run!((x a: bool, y b: u32, z c: u32) => u32, if x { y } else { z }),
+        _ => run!((x a: bool, y b: u64, z c: u64) => u64, if x { y } else { z }),
+    }
+}
+
+/// A byte as a truth value.
+pub(crate) fn truth() -> Option<Pair> {
+    run!((x a: u8) => bool, x != 0)
+}
+
+/// What an instruction that folds needs besides its operands, packed into `x`.
+pub(crate) fn pack(op: Op, from: DType, to: DType) -> u32 {
+    op as u32 | (from as u32) << 8 | (to as u32) << 16
+}
+
+/// Any elementwise op on any dtypes, through `fold`.
+///
+/// # Safety
+/// That of `Run`; `x` is of `pack`.
+pub(crate) unsafe fn folded(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+    let op = Op::ALL[(i.x & 255) as usize];
+    let (from, to) = (DType::ALL[(i.x >> 8 & 255) as usize], DType::ALL[(i.x >> 16) as usize]);
+    let (size, out) = (from.bytes(), to.bytes());
+    let sources = [i.a, i.b, i.c];
+    let sources = &sources[..op.arity().0.min(3)];
+    for k in 0..i.n.max(1) as usize {
+        let mut values = [Scalar::Int(0); 3];
+        for (v, &s) in values.iter_mut().zip(sources) {
+            let mut word = [0u8; 8];
+            // SAFETY: lane k of an operand, by the decoder's invariant.
+            unsafe { std::ptr::copy_nonoverlapping(f.at::<u8>(s).add(k * size), word.as_mut_ptr(), size) };
+            *v = Scalar::from_bits(u64::from_le_bytes(word), from);
+        }
+        let value = fold(op, from, to, &values[..sources.len()]).unwrap_or(to.zero());
+        let word = value.to_bits(to).to_le_bytes();
+        // SAFETY: lane k of the result.
+        unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), f.at::<u8>(i.dst).add(k * out), out) };
+    }
+    pc + 1
+}
