@@ -15,6 +15,9 @@ const LAUNCH: f64 = 100_000.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 
+/// Ops by which values come from storage.
+const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
+
 /// Per node, from the leaves up.
 pub(super) struct Costs {
     /// Operations of one element, down to reductions and leaves.
@@ -29,7 +32,8 @@ impl Costs {
         for u in nodes {
             let (mut l, mut h) = (weight(u), 0.0);
             if u.op() == Op::Reduce {
-                (l, h) = (1.0, bytes(u));
+                // Without data below it is most likely an expression of its index.
+                (l, h) = (1.0, if u.ops_below().intersects(DATA) { bytes(u) } else { 0.0 });
             } else if !matches!(u.op(), Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After) {
                 // Shape sources are free; the same operand twice is computed once.
                 let mut seen: [Option<&UOp>; 3] = [None; 3];
@@ -91,7 +95,9 @@ impl Rangeify<'_> {
         {
             return false;
         }
-        if op == Op::Reduce && self.has_closed_form(u) {
+        // Cheap functions of the index alone are never worth their bytes.
+        let data = u.ops_below().intersects(DATA);
+        if !data && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u)) {
             return false;
         }
         let at = n as usize;
@@ -143,8 +149,7 @@ impl Rangeify<'_> {
 
     /// Whether a reduction of constants alone, such as `arange`, turns into an expression of its index.
     fn has_closed_form(&mut self, u: &UOp) -> bool {
-        const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
-        if u.ops_below().intersects(DATA) {
+        if u.op() != Op::Reduce {
             return false;
         }
         if let Some(&known) = self.closed.get(u) {
