@@ -8,8 +8,8 @@
 //! 5. PARAM: GLOBAL, flat; or a variable, an i32 or i64 of shape (). Slots are distinct. BUFFER: LOCAL or
 //!    REG, flat; REG also (n, W).
 //! 6. LOAD, STORE and ATOMICADD have addresses: INDEX(buffer, i) or SHRINK(buffer, (i,), (W,)). Neither
-//!    an address nor storage is a value. AFTER passes storage through, so that reads of one address
-//!    before and after a store are two nodes; no instruction stands twice.
+//!    an address nor storage is a value. AFTER is its first source under another name, so that reads of
+//!    one address before and after a store are two nodes; no instruction stands twice. GROUP is nothing.
 //! 7. An address is within its buffer by min_max, or the access is gated, or inside an IF.
 //! 8. LOAD(address, alt, gate): alt has the address's dtype and shape. STORE(address, value, gate): value
 //!    too, or is a CONST. Gates are bool, of shape () or the address's.
@@ -51,6 +51,7 @@ fn ops() -> OpSet {
         Op::Ins,
         Op::GetAddr,
         Op::After,
+        Op::Group,
         Op::Sink,
     ]);
     *OPS.get_or_init(|| {
@@ -101,7 +102,6 @@ pub(super) fn check(c: &mut Check) {
             }
             (Op::Buffer, _) => buffer(c, u),
             (Op::Load | Op::Store | Op::AtomicAdd, _) => access(c, u, &scopes),
-            (Op::After, _) if !is_buffer(u) => c.fault(u, "AFTER is of storage here"),
             (Op::Special, Arg::Text(name)) => {
                 if !SPECIALS.contains(&&**name) || u.dtype() != DType::I32 {
                     c.fault(u, format!("there is no hardware index {name} of {}", u.dtype()));
@@ -121,11 +121,21 @@ pub(super) fn check(c: &mut Check) {
     }
 }
 
+/// What an AFTER names.
+fn named(u: &UOp) -> &UOp {
+    let mut u = u;
+    while u.op() == Op::After {
+        u = &u.src()[0];
+    }
+    u
+}
+
 fn is_buffer(u: &UOp) -> bool {
     storage(u).is_some_and(|s| s.op() != Op::Load)
 }
 
 fn is_address(u: &UOp) -> bool {
+    let u = named(u);
     matches!(u.op(), Op::Index | Op::Shrink) && is_buffer(&u.src()[0])
 }
 
@@ -140,7 +150,7 @@ fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
         return;
     }
     let free = matches!(u.op(), Op::Custom | Op::Ins);
-    let to_address = matches!(u.op(), Op::Load | Op::Store | Op::AtomicAdd | Op::GetAddr);
+    let to_address = matches!(u.op(), Op::Load | Op::Store | Op::AtomicAdd | Op::GetAddr | Op::After);
     let to_storage = matches!(u.op(), Op::Index | Op::Shrink | Op::GetAddr | Op::After);
     for (i, s) in u.src().iter().enumerate() {
         let place = i > 0 && matches!(u.op(), Op::Index | Op::Shrink);
@@ -254,7 +264,7 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 /// LOAD, STORE, ATOMICADD.
 fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
-    let address = &u.src()[0];
+    let address = named(&u.src()[0]);
     if !is_address(address) {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }
