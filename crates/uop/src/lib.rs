@@ -2,7 +2,7 @@
 //! expressions to command buffers; this crate holds the op table, the node and its derived
 //! properties, the rewrite engine, the rules, the verifiers, gradients and the text form.
 //!
-//! Nothing of ours is imported here, and nothing here does I/O.
+//! Nothing of ours is imported here, and nothing here does I/O (`text::filetest`, for tests, reads files).
 
 pub mod arg;
 pub mod build;

@@ -1,8 +1,9 @@
-//! Runs `tests/filetests`: the text form and the specs. `UPDATE=1 cargo test -p monoglot-uop --test
+//! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test -p monoglot-uop --test
 //! filetests` accepts what is computed.
 
+use monoglot_uop::gradient::gradient;
 use monoglot_uop::text::filetest;
-use monoglot_uop::{Error, Result, UOp, spec};
+use monoglot_uop::{Arg, Error, Op, Result, UOp, rules, spec};
 
 fn pass(name: &str, u: UOp) -> Result<UOp> {
     match name {
@@ -12,8 +13,24 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "verify-scheduled" => spec::verify_scheduled(u).map(|v| v.into_inner()),
         "verify-linear" => spec::verify_linear(u).map(|v| v.into_inner()),
         "verify-program" => spec::verify_program(u).map(|v| v.into_inner()),
+        "symbolic" => rules::symbolic().rewrite(&u, &mut ()),
+        "kernel" => rules::kernel().rewrite(&u, &mut ()),
+        "tensor" => rules::tensor().rewrite(&u, &mut ()),
+        "simplify-tensors" => rules::simplify_tensors(&u),
+        "gradient" => gradients(&u),
         name => Err(Error::argument("filetest", format!("there is no pass {name}"))),
     }
+}
+
+/// Of TUPLE(y, seed, x…): the gradients of Σ(y · seed) for each x, as a TUPLE; x itself where there is
+/// none.
+fn gradients(u: &UOp) -> Result<UOp> {
+    let [y, seed, targets @ ..] = u.src() else {
+        return Err(Error::argument("gradient", "of TUPLE(y, seed, x…)"));
+    };
+    let found = gradient(y, seed, targets)?;
+    let all: Vec<UOp> = found.into_iter().zip(targets).map(|(g, x)| g.unwrap_or_else(|| x.clone())).collect();
+    UOp::try_new(Op::Tuple, all, Arg::None)
 }
 
 #[test]

@@ -140,13 +140,16 @@ fn describe(u: &UOp) -> String {
 fn every_op_has_its_properties() {
     let mut wrong = String::new();
     let mut seen = OpSet::EMPTY;
-    for (text, want) in ROWS {
-        let roots = parse_many(&format!("{PRELUDE}\n{text}")).unwrap_or_else(|e| panic!("{text}: {e}"));
+    for (row, want) in ROWS {
+        let roots = parse_many(&format!("{PRELUDE}\n{row}")).unwrap_or_else(|e| panic!("{row}: {e}"));
         let u = &roots[0];
         seen = seen.with(u.op());
-        let is = describe(u);
+        let (printed, is) = (u.text(), describe(u));
+        if text::parse(&printed).map(|back| back.text()) != Ok(printed) {
+            wrong += &format!("{row} does not print and parse\n");
+        }
         if is != *want {
-            wrong += &format!("{text}\n  is   {is}\n  want {want}\n");
+            wrong += &format!("{row}\n  is   {is}\n  want {want}\n");
         }
     }
     for op in Op::ALL.iter().filter(|op| !seen.contains(**op)) {

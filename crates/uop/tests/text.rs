@@ -72,6 +72,17 @@ SINK[\"r_4_8\", opts=[SPLIT(0, 4, UPCAST)]] %8
 }
 
 #[test]
+fn opts_are_read_as_written() {
+    for text in
+        ["SPLIT(0, 4, UPCAST)", "SPLIT(1, 8, GROUP_REDUCE, top)", "PADTO(2, 32)", "SWAP(0, 1)", "TC(2, 0)"]
+    {
+        assert_eq!(text.parse::<Opt>().map(|o| o.to_string()), Ok(text.to_string()));
+    }
+    assert_eq!("NOLOCALS(0)".parse(), Ok(Opt { op: OptOp::NoLocals, axis: 0 }));
+    assert!("SPLIT(0, 4)".parse::<Opt>().is_err() && "".parse::<Opt>().is_err());
+}
+
+#[test]
 fn a_linear_program_is_a_block() {
     let shape = Shape::of(&[64]);
     let (p, q) = (UOp::param(0, &shape, DType::F32, None), UOp::param(1, &shape, DType::F32, None));

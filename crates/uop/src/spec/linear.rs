@@ -232,7 +232,7 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
     if u.dtype() == DType::Index {
         c.fault(u, "dtype index is left");
     }
-    if shape.len() > 1 && !is_buffer(u) && !(is_address(u) && shape.len() <= 1) {
+    if shape.len() > 1 && !is_buffer(u) {
         c.fault(u, format!("a value of shape {shape}"));
     }
     if op.is_elementwise() {

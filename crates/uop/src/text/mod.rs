@@ -40,6 +40,7 @@ pub use print::{Names, print, print_many};
 
 use crate::arg::{Arg, Opt, OptOp};
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::FxHashSet;
@@ -125,6 +126,18 @@ impl std::fmt::Display for Opt {
             OptOp::Swap { with } => write!(f, "SWAP({axis}, {with})"),
             OptOp::NoLocals => write!(f, "NOLOCALS({axis})"),
             OptOp::Tc { unit } => write!(f, "TC({axis}, {unit})"),
+        }
+    }
+}
+
+impl std::str::FromStr for Opt {
+    type Err = Error;
+
+    /// Reads what `Display` writes, such as `SPLIT(0, 4, UPCAST)`.
+    fn from_str(s: &str) -> Result<Opt> {
+        match parse(&format!("SINK[\"\", opts=[{s}]]"))?.arg() {
+            Arg::Kernel(k) if k.opts.len() == 1 => Ok(k.opts[0]),
+            _ => Err(Error::argument("Opt", format!("{s} is not one Opt"))),
         }
     }
 }
