@@ -9,6 +9,11 @@ use monoglot_uop::Target;
 const LATENCY: f64 = 4.0;
 /// Simple operations for each element of a vector put together from scattered places.
 const GATHER: f64 = 2.0;
+/// Cycles lost where a loop ends.
+const LEAVE: f64 = 8.0;
+/// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
+const ALIAS: i64 = 4096;
+const WAYS: i64 = 8;
 /// Most instructions of one innermost iteration, so that the code stays small.
 const BODY: f64 = 320.0;
 
@@ -42,6 +47,15 @@ impl Tile {
         bits(mask).map(|k| ((nest.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64).product()
     }
 
+    /// How many of so many threads can be kept busy, at best, by splitting one of the outer loops.
+    pub(super) fn busy(&self, nest: &Nest, threads: i64) -> f64 {
+        let parts = |k: usize| {
+            let n = (nest.extent[k] + self.factor[k] - 1) / self.factor[k];
+            part(n, threads).map_or(1.0, |p| p.1)
+        };
+        bits(nest.outer & nest.known).map(parts).fold(1.0, f64::max)
+    }
+
     fn copies(&self, mask: Mask, bytes: usize, target: &Target) -> f64 {
         let lane = self.lane.filter(|l| mask >> l & 1 == 1);
         let others = bits(mask).filter(|k| Some(*k) != lane).map(|k| self.factor[k] as f64).product::<f64>();
@@ -50,12 +64,20 @@ impl Tile {
 
     /// Loads or stores for one access in a tile.
     fn accesses(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
-        let copies = self.copies(a.varies, a.bytes, target);
+        let mut copies = self.copies(a.varies, a.bytes, target);
+        for k in bits(a.varies).filter(|k| Some(*k) != self.lane && self.factor[*k] > WAYS) {
+            let step = a.stride[k].saturating_mul(a.bytes as i64).unsigned_abs();
+            let sets = ALIAS / (1 << step.trailing_zeros().min(12)).clamp(64, ALIAS);
+            if self.factor[k] > WAYS * sets {
+                copies *= 3.0;
+            }
+        }
         let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else { return copies };
         let padded = nest.extent[l] % self.factor[l] != 0;
         let masked = if padded || a.gate >> l & 1 == 1 { 2.0 } else { 1.0 };
         match a.stride[l] {
-            1 | 0 => copies * masked,
+            // A row more is another stream of memory, a vector more in a row is not.
+            1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes, target),
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
                 copies * (self.factor[l].min(lanes as i64) as f64) * GATHER
@@ -96,8 +118,13 @@ impl Tile {
                 return None;
             }
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
+            let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
             let busy = (l.loads / 2.0 + spilled).max(l.stores + spilled).max(l.ops / 2.0).max(l.latency);
-            sum += self.iterations(nest, l.loops) * (busy + 1.0);
+            let times = self.iterations(nest, l.loops);
+            let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
+            let trips = if innermost < 0 { f64::INFINITY } else { self.iterations(nest, 1 << innermost) };
+            let left = if trips > 1.0 { times / trips * LEAVE } else { 0.0 };
+            sum += times * busy.max(issued) + left;
         }
         Some(sum)
     }
@@ -125,6 +152,20 @@ fn level<'a>(levels: &'a mut Vec<Level>, nest: &Nest, closed: Mask, varies: Mask
         levels.len() - 1
     });
     &mut levels[at]
+}
+
+/// Into how many equal parts to cut a loop of `n` for these threads, and how many that keeps busy.
+pub(super) fn part(n: i64, threads: i64) -> Option<(i64, f64)> {
+    let mut best: Option<(i64, f64)> = None;
+    // As many parts as threads, or somewhat more where that does not divide.
+    for parts in (threads..=(8 * threads).min(n)).filter(|p| n % p == 0) {
+        let rounds = (parts + threads - 1) / threads;
+        let busy = parts as f64 / rounds as f64;
+        if best.is_none_or(|b| busy > b.1 * 1.05) {
+            best = Some((parts, busy));
+        }
+    }
+    best
 }
 
 /// The axes of a set.

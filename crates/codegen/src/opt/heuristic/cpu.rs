@@ -2,7 +2,7 @@
 
 use super::Chosen;
 use crate::opt::access::Nest;
-use crate::opt::cost::{Tile, bits, traffic};
+use crate::opt::cost::{Tile, bits, part, traffic};
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Operations below which starting threads costs more than they save.
@@ -10,7 +10,7 @@ const THREADED: f64 = 50_000.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
-const GAIN: f64 = 0.98;
+const GAIN: f64 = 0.97;
 
 pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     let tile = best(nest, chosen.target);
@@ -18,6 +18,11 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     for k in bits(nest.known) {
         let f = tile.factor[k];
         if f > 1 && nest.extent[k] % f != 0 {
+            // Whole parts for the threads cost no more masks than whole vectors.
+            let threads = chosen.target.threads as i64;
+            let alone = tile.busy(nest, threads) < 1.5 && nest.total() >= THREADED;
+            let even = alone && nest.outer >> k & 1 == 1 && nest.extent[k] >= 64 * f * threads;
+            let f = if even { f * threads } else { f };
             if let Some(at) = chosen.axis(k, nest.kind(k)) {
                 chosen.add(OptOp::PadTo { multiple: f }, at, "vectors of an odd extent");
             }
@@ -79,7 +84,9 @@ fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
 
 /// Enlarge the tile by the step that helps most, until none does.
 fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
-    let mut cycles = tile.cycles(nest, target).unwrap_or(f64::INFINITY);
+    let threads = if nest.total() < THREADED { 1 } else { target.threads as i64 };
+    let estimate = |t: &Tile| t.cycles(nest, target).map(|c| c / t.busy(nest, threads));
+    let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
         let mut next: Option<(Tile, f64)> = None;
         for k in bits(nest.known).filter(|k| Some(*k) != tile.lane) {
@@ -87,7 +94,7 @@ fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
                 let mut t = tile.clone();
                 t.factor[k] = g;
-                let Some(c) = t.cycles(nest, target) else { break };
+                let Some(c) = estimate(&t) else { break };
                 if c < next.as_ref().map_or(cycles * GAIN, |n| n.1) {
                     next = Some((t, c));
                 }
@@ -151,19 +158,14 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
     let mut best: Option<(f64, usize, i64)> = None;
     for &k in order {
         let Some(at) = chosen.axis(k, AxisType::Loop) else { continue };
-        let Some(n) = chosen.plan.axes[at].extent() else { continue };
-        // As many parts as threads, or somewhat more where that does not divide.
-        for parts in (threads..=(8 * threads).min(n)).filter(|p| n % p == 0) {
-            let rounds = (parts + threads - 1) / threads;
-            let used = parts as f64 / (rounds * threads) as f64;
-            if best.is_none_or(|b| used > b.0 + 0.05) {
-                best = Some((used, at, parts));
-            }
+        let n = chosen.plan.axes[at].extent();
+        if let Some((parts, busy)) = n.and_then(|n| part(n, threads))
+            && best.is_none_or(|b| busy > b.0 * 1.05)
+        {
+            best = Some((busy, at, parts));
         }
     }
-    if let Some((used, at, factor)) = best
-        && used * threads as f64 > 1.2
-    {
+    if let Some((_, at, factor)) = best.filter(|b| b.0 > 1.2) {
         let split = OptOp::Split { factor, target: AxisType::Thread, top: true };
         chosen.add(split, at, "each thread takes a part of the outermost loop that divides");
     }
