@@ -1,4 +1,20 @@
-//! Room `codegen`.
+//! Kernels to programs. Flows in: a kernel, a SINK of ENDs of STOREs over RANGEs; flows out: a PROGRAM
+//! with its linear form and its source. The stages are in `pipeline`, in order.
+//!
+//! In a LINEAR every operand of an instruction stands before it. AFTER and GROUP stand in it as well,
+//! where they order what others use: an AFTER is its first source under another name, a GROUP nothing.
 
+mod decompose;
+mod expand;
+mod graph;
+mod info;
+mod linear_form;
+mod linearize;
+mod loops;
+mod memory;
 pub mod opt;
+pub mod pipeline;
 pub mod render;
+mod select;
+
+pub use pipeline::{Stage, Timings, lower};

@@ -1,0 +1,45 @@
+//! What the passes of this room share: building nodes from fixed lists of sources, and sorting a graph
+//! with a choice of which sources count.
+
+use monoglot_uop::{Arg, Op, UOp};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+/// Sources of a node.
+pub(crate) type Srcs = SmallVec<[UOp; 3]>;
+
+/// A node without an arg.
+#[track_caller]
+pub(crate) fn node<const N: usize>(op: Op, src: [UOp; N]) -> UOp {
+    UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
+}
+
+/// A node without an arg, of any number of sources.
+#[track_caller]
+pub(crate) fn node_of(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
+    UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
+}
+
+/// Effects as one node.
+pub(crate) fn group(mut effects: Vec<UOp>) -> UOp {
+    match effects.len() {
+        1 => effects.remove(0),
+        _ => UOp::new(Op::Group, effects, Arg::None),
+    }
+}
+
+/// Every node below `root` by the sources that count, sources before users.
+pub(crate) fn sorted(root: &UOp, operands: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let mut out = Vec::new();
+    let mut stack: Vec<(&UOp, bool)> = vec![(root, false)];
+    while let Some((u, ready)) = stack.pop() {
+        if ready {
+            out.push(u.clone());
+        } else if seen.insert(u) {
+            stack.push((u, true));
+            stack.extend(operands(u).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+        }
+    }
+    out
+}

@@ -1,0 +1,104 @@
+//! What a program says of itself. Flows in: the optimised kernel and its linear program; flows out:
+//! name, sizes of the launch, which PARAMs are written and read, and estimates of work. Estimates
+//! count each arithmetic op on data once for every iteration of the loops on which it depends, and
+//! each buffer's elements at most once.
+
+use crate::memory::storage_of;
+use monoglot_uop::{Arg, AxisType, DType, Op, ProgramInfo, Target, UOp};
+use rustc_hash::FxHashMap;
+use std::fmt::Write;
+
+/// The record of a program.
+pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramInfo {
+    let mut info = ProgramInfo { global_size: [1; 3], local_size: [1; 3], threads: 1, ..Default::default() };
+    info.target = format!("{}:{}:{}", target.device, dialect(target), target.arch);
+    for u in linear.src() {
+        match (u.op(), u.arg()) {
+            (Op::Special, Arg::Text(name)) => {
+                let n = u.src()[0].as_int().unwrap_or(1);
+                let axis = name.as_bytes().last().map_or(0, |c| (c.wrapping_sub(b'0') % 3) as usize);
+                match &name[..name.len() - 1] {
+                    "gidx" => info.global_size[axis] = n,
+                    "lidx" => info.local_size[axis] = n,
+                    _ => info.threads = n,
+                }
+            }
+            (Op::Param, Arg::Buffer(b)) if b.addrspace.is_none() => info.vars.push(b.slot as usize),
+            (Op::Load | Op::Store, _) => {
+                let storage = storage_of(&u.src()[0]);
+                if let (Op::Param, Some(b)) = (storage.op(), storage.buffer_arg()) {
+                    let list = if u.op() == Op::Store { &mut info.outs } else { &mut info.ins };
+                    list.push(b.slot as usize);
+                }
+            }
+            _ => {}
+        }
+    }
+    for list in [&mut info.vars, &mut info.outs, &mut info.ins] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    estimate(kernel, &mut info);
+    info
+}
+
+fn dialect(target: &Target) -> &'static str {
+    match target.dialect {
+        monoglot_uop::Dialect::C => "C",
+        monoglot_uop::Dialect::Linear => "LINEAR",
+    }
+}
+
+/// The name, from the kernel's axes, and work.
+fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
+    let topo = kernel.toposort();
+    let mut ranges: Vec<&UOp> = topo.iter().filter(|u| u.op() == Op::Range).collect();
+    ranges.sort_by_key(|r| r.range_arg().map(|(id, t)| (t, id)));
+    let extent = |r: &UOp| r.vmax() as f64 + 1.0;
+    let reduces = ranges.iter().any(|r| r.range_arg().is_some_and(|(_, t)| t.is_reduce()));
+    info.name.push(if reduces { 'r' } else { 'E' });
+    for r in ranges.iter().take(12) {
+        let kind = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
+        let letter = if matches!(kind, AxisType::Loop | AxisType::Reduce) {
+            String::new()
+        } else {
+            kind.letter().to_string()
+        };
+        let _ = write!(info.name, "_{}{letter}", r.vmax() + 1);
+    }
+    let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
+    let (mut flops, mut bytes): (f64, FxHashMap<(u64, bool), f64>) = (0.0, FxHashMap::default());
+    let mut order: Vec<(u64, bool)> = Vec::new();
+    let trips = |u: &UOp| u.ranges().iter().map(extent).product::<f64>();
+    for u in &topo {
+        match u.op() {
+            Op::Index => {
+                let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else { continue };
+                let most = u.src()[0].shape().max_len() as f64;
+                let moved = trips(u).min(most) * b.dtype.bytes() as f64;
+                let key = (b.slot, u.src()[0].op() == Op::Param);
+                let seen = bytes.entry(key).or_insert_with(|| {
+                    order.push(key);
+                    0.0
+                });
+                *seen = seen.max(moved);
+            }
+            Op::Reduce => flops += trips(&u.src()[0]),
+            Op::Wmma => {
+                if let Arg::Wmma(w) = u.arg() {
+                    flops += trips(u) * 2.0 * w.dims.iter().product::<i64>() as f64 / w.threads as f64;
+                }
+            }
+            op if op.is_elementwise()
+                && !matches!(op, Op::Cast | Op::Where)
+                && u.src()[0].dtype() != DType::Index
+                && u.dtype() != DType::Bool =>
+            {
+                flops += trips(u) * if op == Op::MulAcc { 2.0 } else { 1.0 };
+            }
+            _ => {}
+        }
+    }
+    info.flops = flops as u64;
+    info.bytes = order.iter().filter(|k| k.1).map(|k| bytes[k]).sum::<f64>() as u64;
+}

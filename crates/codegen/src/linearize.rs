@@ -1,0 +1,332 @@
+//! One order for everything. Flows in: a kernel of scalars and vectors; flows out: a LINEAR in which
+//! every operand stands before its users and every loop is a contiguous run from its RANGE to its END.
+//! Invariant: a value stands in the outermost loop that holds all the loops on which it depends, so
+//! what a loop does not change is computed before it; loops are opened as late as their results allow.
+//!
+//! Within a block the order is depth first from the effects, which keeps values close to their uses.
+//! Accumulators that one loop updates in several steps take each step together, so that the operands
+//! of a step die before those of the next are read.
+
+use crate::graph::sorted;
+use crate::memory::{in_registers, storage_of};
+use monoglot_uop::{Arg, ErrorKind, Op, Result, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+const ROOT: u32 = u32::MAX;
+
+struct Graph {
+    nodes: Vec<UOp>,
+    src: Vec<SmallVec<[u32; 4]>>,
+    /// The RANGE that each loop opens and the END that closes it.
+    range: Vec<u32>,
+    end: Vec<u32>,
+    /// The loop around each loop.
+    parent: Vec<u32>,
+    depth: Vec<u32>,
+    /// The loop in which each node stands; a RANGE and an END stand in that around theirs.
+    block: Vec<u32>,
+    /// By loop: what must stand before it, in the block around it.
+    needs: Vec<Vec<u32>>,
+    /// STOREs that overwrite what LOADs still read: those loads come first.
+    before: FxHashMap<u32, Vec<u32>>,
+}
+
+/// Order the nodes of a kernel.
+pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
+    let g = Graph::new(kernel)?;
+    let order = g.order()?;
+    let list: SmallVec<[UOp; 3]> = order.into_iter().map(|i| g.nodes[i as usize].clone()).collect();
+    Ok(UOp::new(Op::Linear, list, Arg::None))
+}
+
+fn broken(message: &str) -> monoglot_uop::Error {
+    ErrorKind::Verify { stage: "linearize".into(), message: message.into() }.into()
+}
+
+/// Sources that are instructions: the extents of storage are not.
+fn operands(u: &UOp) -> &[UOp] {
+    if matches!(u.op(), Op::Param | Op::Buffer) { &[] } else { u.src() }
+}
+
+impl Graph {
+    fn new(kernel: &UOp) -> Result<Graph> {
+        let nodes = sorted(kernel, operands);
+        let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
+        let src: Vec<SmallVec<[u32; 4]>> =
+            nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect();
+        drop(at);
+        let n = nodes.len();
+        let range: Vec<u32> = (0..n as u32).filter(|&i| nodes[i as usize].op() == Op::Range).collect();
+        if range.len() > 128 {
+            let message = "a kernel of more than 128 loops".to_string();
+            return Err(ErrorKind::Unsupported { op: "RANGE".into(), message }.into());
+        }
+        let loops = range.len();
+        let mut g = Graph {
+            end: vec![ROOT; loops],
+            parent: vec![ROOT; loops],
+            depth: vec![0; loops],
+            block: Vec::new(),
+            needs: vec![Vec::new(); loops],
+            before: FxHashMap::default(),
+            nodes,
+            src,
+            range,
+        };
+        let open = g.open()?;
+        g.nest(&open)?;
+        let block = |(i, &open)| g.loop_of(i as u32).map_or_else(|| g.deepest(open), |k| g.parent[k]);
+        g.block = open.iter().enumerate().map(block).collect();
+        g.enclose();
+        g.hazards();
+        g.collect_needs();
+        Ok(g)
+    }
+
+    fn loop_of(&self, range: u32) -> Option<usize> {
+        self.range.iter().position(|&r| r == range)
+    }
+
+    fn bit(&self, range: u32) -> u128 {
+        self.loop_of(range).map_or(0, |k| 1 << k)
+    }
+
+    /// The open loops of every node.
+    fn open(&mut self) -> Result<Vec<u128>> {
+        let mut open: Vec<u128> = Vec::with_capacity(self.nodes.len());
+        for i in 0..self.nodes.len() {
+            let mut mask = self.src[i].iter().fold(0, |m, &s| m | open[s as usize]);
+            match self.nodes[i].op() {
+                Op::Range => mask |= self.bit(i as u32),
+                Op::End => {
+                    let Some(k) = self.loop_of(self.src[i][1]) else {
+                        return Err(broken("an END of no RANGE"));
+                    };
+                    if self.end[k] != ROOT || self.src[i].len() != 2 {
+                        return Err(broken("a loop that is closed twice, or an END of several"));
+                    }
+                    self.end[k] = i as u32;
+                    mask &= !(1 << k);
+                }
+                _ => {}
+            }
+            open.push(mask);
+        }
+        Ok(open)
+    }
+
+    /// Which loop stands in which: a loop whose END still depends on others stands inside those.
+    fn nest(&mut self, open: &[u128]) -> Result<()> {
+        let loops = self.range.len();
+        if self.end.contains(&ROOT) {
+            return Err(broken("a loop that is never closed"));
+        }
+        // A loop stands after those around it, so as many rounds as loops settle all depths.
+        for round in 0.. {
+            let mut changed = false;
+            for k in 0..loops {
+                let parent = self.deepest(open[self.end[k] as usize]);
+                let depth = if parent == ROOT { 1 } else { self.depth[parent as usize] + 1 };
+                changed |= (parent, depth) != (self.parent[k], self.depth[k]);
+                (self.parent[k], self.depth[k]) = (parent, depth);
+            }
+            if !changed {
+                return Ok(());
+            }
+            if round > loops {
+                return Err(broken("loops that stand inside each other"));
+            }
+        }
+        Ok(())
+    }
+
+    fn deepest(&self, mut mask: u128) -> u32 {
+        let mut best = ROOT;
+        while mask != 0 {
+            let k = mask.trailing_zeros();
+            if best == ROOT || self.depth[k as usize] >= self.depth[best as usize] {
+                best = k;
+            }
+            mask &= mask - 1;
+        }
+        best
+    }
+
+    /// What an END runs stands in its loop, also where it does not depend on it.
+    fn enclose(&mut self) {
+        for k in 0..self.range.len() {
+            let mut stack: SmallVec<[u32; 8]> = self.src[self.end[k] as usize][..1].into();
+            while let Some(i) = stack.pop() {
+                let mut at = self.block[i as usize];
+                while at != ROOT && at != k as u32 {
+                    at = self.parent[at as usize];
+                }
+                if at == ROOT && self.nodes[i as usize].op().is_void() {
+                    self.block[i as usize] = k as u32;
+                    if self.nodes[i as usize].op() == Op::Group {
+                        stack.extend(self.src[i as usize].iter().copied());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads of storage that is also written come before the writes of their block: what a kernel
+    /// reads is what was there before it.
+    fn hazards(&mut self) {
+        let mut written: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
+        for (i, u) in self.nodes.iter().enumerate() {
+            if u.op() == Op::Store && u.src()[0].src()[0].op() == Op::Param {
+                written.entry(storage_of(&u.src()[0])).or_default().push(i as u32);
+            }
+        }
+        if written.is_empty() {
+            return;
+        }
+        for (i, u) in self.nodes.iter().enumerate() {
+            if u.op() != Op::Load || u.src()[0].src()[0].op() != Op::Param {
+                continue;
+            }
+            for &store in written.get(storage_of(&u.src()[0])).into_iter().flatten() {
+                if self.block[store as usize] == self.block[i] {
+                    self.before.entry(store).or_default().push(i as u32);
+                }
+            }
+        }
+    }
+
+    /// For every loop what it takes from the block around it, in order.
+    fn collect_needs(&mut self) {
+        let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
+        for i in 0..self.nodes.len() {
+            let from = self.block_of(i);
+            for &s in &self.src[i] {
+                let to = self.block_of(s as usize);
+                if to == from || self.opens(s, from) {
+                    continue;
+                }
+                // The loop just inside the source's block, on the way to the user.
+                let mut k = from;
+                while k != ROOT && self.parent[k as usize] != to {
+                    k = self.parent[k as usize];
+                }
+                if k != ROOT && self.range[k as usize] != s && seen.insert((k, s)) {
+                    self.needs[k as usize].push(s);
+                }
+            }
+        }
+    }
+
+    /// Whether a node is the RANGE of this loop.
+    fn opens(&self, i: u32, k: u32) -> bool {
+        k != ROOT && self.range[k as usize] == i
+    }
+
+    /// The block that a node's operands are seen from: those of a RANGE or END belong to the loop.
+    fn block_of(&self, i: usize) -> u32 {
+        self.block[i]
+    }
+
+    /// What must stand directly before a node in its block.
+    fn operands_in_block(&self, i: u32) -> SmallVec<[u32; 8]> {
+        let mut out: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut push = |s: u32| {
+            if self.block[s as usize] == self.block[i as usize] && self.nodes[s as usize].op() != Op::Range {
+                out.push(s);
+            }
+        };
+        if let Some(loads) = self.before.get(&i) {
+            loads.iter().for_each(|&s| push(s));
+        }
+        self.src[i as usize].iter().for_each(|&s| push(s));
+        out
+    }
+
+    fn order(&self) -> Result<Vec<u32>> {
+        enum Step {
+            Enter(u32),
+            Emit(u32),
+            Close(u32),
+        }
+        let n = self.nodes.len();
+        let mut out: Vec<u32> = Vec::with_capacity(n);
+        let mut seen = vec![false; n];
+        let mut stack = vec![Step::Enter(n as u32 - 1)];
+        while let Some(step) = stack.pop() {
+            match step {
+                Step::Enter(i) => {
+                    if std::mem::replace(&mut seen[i as usize], true) {
+                        continue;
+                    }
+                    stack.push(Step::Emit(i));
+                    let before = match self.nodes[i as usize].op() {
+                        Op::End => match self.loop_of(self.src[i as usize][1]) {
+                            Some(k) => {
+                                let bound = self.src[self.range[k] as usize].iter().copied();
+                                let here = |s: &u32| self.block[*s as usize] == self.block[i as usize];
+                                self.needs[k].iter().copied().chain(bound.filter(here)).collect()
+                            }
+                            None => SmallVec::new(),
+                        },
+                        Op::Group | Op::Sink => self.in_steps(i),
+                        _ => self.operands_in_block(i),
+                    };
+                    stack
+                        .extend(before.iter().rev().filter(|&&s| !seen[s as usize]).map(|&s| Step::Enter(s)));
+                }
+                Step::Emit(i) if self.nodes[i as usize].op() == Op::End => {
+                    let [body, range] = self.src[i as usize][..] else {
+                        return Err(broken("an END of several loops"));
+                    };
+                    out.push(range);
+                    stack.push(Step::Close(i));
+                    stack.push(Step::Enter(body));
+                }
+                Step::Emit(i) | Step::Close(i) => out.push(i),
+            }
+        }
+        if out.len() != n {
+            return Err(broken("nodes that no effect needs in their loop"));
+        }
+        Ok(out)
+    }
+
+    /// The operands of a GROUP; where they are stores of accumulators, first the steps by which those
+    /// are updated, the same step of each together.
+    fn in_steps(&self, i: u32) -> SmallVec<[u32; 8]> {
+        let stores = self.operands_in_block(i);
+        let mut chains: Vec<Vec<u32>> = Vec::new();
+        for &s in &stores {
+            let u = &self.nodes[s as usize];
+            if u.op() != Op::Store || !in_registers(&u.src()[0]) {
+                return stores;
+            }
+            let address = self.src[s as usize][0];
+            let (mut chain, mut v) = (Vec::new(), self.src[s as usize][1]);
+            let op = self.nodes[v as usize].op();
+            // Down to the LOAD of the accumulator.
+            while self.nodes[v as usize].op() == op && (op.is_elementwise() || op == Op::Wmma) {
+                chain.push(v);
+                let next = self.src[v as usize].iter().find(|&&x| {
+                    let o = &self.nodes[x as usize];
+                    o.op() == op || o.op() == Op::Load && self.src[x as usize][0] == address
+                });
+                match next {
+                    Some(&x) => v = x,
+                    None => break,
+                }
+            }
+            chain.reverse();
+            chains.push(chain);
+        }
+        let steps = chains.iter().map(Vec::len).max().unwrap_or(0);
+        let here = |v: &u32| self.block[*v as usize] == self.block[i as usize];
+        let mut out: SmallVec<[u32; 8]> = SmallVec::new();
+        for k in 0..steps {
+            out.extend(chains.iter().filter_map(|c| c.get(k).copied()).filter(here));
+        }
+        out.extend(stores);
+        out
+    }
+}

@@ -1,0 +1,339 @@
+//! Loops made unambiguous. Flows in: an optimised kernel; flows out: the same kernel in which every
+//! range is closed by one nest of ENDs or by one group of REDUCEs that can share a loop, and in which
+//! hardware axes are SPECIALs and a reduction over a workgroup is staged through LOCAL storage.
+//! Invariant: no RANGE of type GLOBAL, THREAD, LOCAL, WARP or GROUP_REDUCE is left.
+
+use crate::graph::{Srcs, group as effects_of, node_of};
+use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
+use rustc_hash::FxHashMap;
+
+/// Close every range once and name the hardware's axes.
+pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
+    let kernel = group_reduce(kernel)?;
+    let kernel = close_reduces_once(&kernel);
+    let kernel = close_stores_once(&kernel);
+    hardware(&kernel)
+}
+
+/// How deep a loop over a range stands among the others: hardware, then loops by number, then
+/// reductions, then what becomes lanes.
+pub(crate) fn depth(r: &UOp) -> (u8, u32) {
+    match r.range_arg() {
+        None => (0, 0),
+        Some((id, AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp)) => (1, id),
+        Some((id, AxisType::Loop)) => (2, id),
+        Some((id, AxisType::GroupReduce | AxisType::Reduce)) => (3, id),
+        Some((id, AxisType::Upcast | AxisType::Unroll)) => (4, id),
+    }
+}
+
+fn is_axis(u: &UOp, types: &[AxisType]) -> bool {
+    u.range_arg().is_some_and(|(_, t)| types.contains(&t))
+}
+
+/// The least number that no range of the kernel has.
+fn next_id(kernel: &UOp) -> u32 {
+    kernel.toposort().iter().filter_map(UOp::range_arg).map(|(id, _)| id + 1).max().unwrap_or(0)
+}
+
+fn fresh(r: &UOp, id: &mut u32) -> UOp {
+    let axis = r.range_arg().map_or(AxisType::Reduce, |(_, t)| t);
+    *id += 1;
+    r.with_arg(Arg::Range(*id - 1, axis))
+}
+
+/// A REDUCE over a range of the workgroup becomes a sum of each thread's part: the parts go to LOCAL
+/// storage, and after a barrier every thread folds all of them. Only one thread then stores.
+fn group_reduce(kernel: &UOp) -> Result<UOp> {
+    let group = |u: &UOp| is_axis(u, &[AxisType::GroupReduce]);
+    let topo = kernel.toposort();
+    if !topo.iter().any(group) {
+        return Ok(kernel.clone());
+    }
+    let groups: Vec<&UOp> = topo.iter().filter(|u| group(u)).collect();
+    let mut id = next_id(kernel);
+    let mut slot = 0;
+    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    for u in &topo {
+        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+        let mut new = u.with_src(src);
+        match (u.op(), u.arg()) {
+            (Op::Reduce, Arg::Reduce(op, _)) => {
+                let (across, within): (Vec<UOp>, Vec<UOp>) = new.src()[1..].iter().cloned().partition(group);
+                if !across.is_empty() {
+                    let part = match within.is_empty() {
+                        true => new.src()[0].clone(),
+                        false => new.src()[0].reduce_ranges(*op, &within),
+                    };
+                    new = stage(&part, *op, &across, &mut slot, &mut id)?;
+                }
+            }
+            (Op::Store, _) if new.src()[0].addrspace() == Some(AddrSpace::Global) => {
+                let open = u.ranges();
+                let first = groups.iter().filter(|g| !open.contains(g)).map(|g| g.lt(&g.like(1)));
+                if let Some(gate) = new.src().get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b) {
+                    new = new.with_src([&new.src()[..2], &[gate]].concat());
+                }
+            }
+            _ => {}
+        }
+        done.insert(u, new);
+    }
+    Ok(done.get(kernel).unwrap_or(kernel).clone())
+}
+
+/// Each thread's `part` through LOCAL storage, folded by every thread.
+fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32) -> Result<UOp> {
+    let open = part.ranges();
+    let inside = |r: &UOp| {
+        is_axis(r, &[AxisType::Local, AxisType::Warp, AxisType::Upcast, AxisType::Unroll])
+            || across.contains(r)
+    };
+    let axes: Vec<UOp> = open.iter().filter(|r| inside(r)).cloned().collect();
+    let across: Vec<UOp> = axes.iter().filter(|r| across.contains(r)).cloned().collect();
+    let size = |r: &UOp| r.src()[0].as_int().map(Dim::Int);
+    let Some(dims) = axes.iter().map(size).collect::<Option<Vec<Dim>>>() else {
+        return Err(Error::argument("GROUP_REDUCE", "a workgroup axis has no known size"));
+    };
+    let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
+    *slot += 1;
+    // Nobody writes while another thread may still read what the last iteration left.
+    let loops: Vec<UOp> = open.iter().filter(|r| !axes.contains(r)).cloned().collect();
+    let loops: Vec<UOp> =
+        loops.into_iter().filter(|r| is_axis(r, &[AxisType::Loop, AxisType::Reduce])).collect();
+    let empty = match loops.is_empty() {
+        true => local.clone(),
+        false => local.after(&[node_of(Op::Barrier, loops)]),
+    };
+    let store = empty.at(&axes).store(part);
+    let full = local.after(&[node_of(Op::Barrier, [store])]);
+    let again: Vec<UOp> = across
+        .iter()
+        .map(|r| {
+            *id += 1;
+            r.with_arg(Arg::Range(*id - 1, AxisType::Reduce))
+        })
+        .collect();
+    let at: Vec<UOp> = axes
+        .iter()
+        .map(|r| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone()))
+        .collect();
+    Ok(full.at(&at).reduce_ranges(op, &again))
+}
+
+/// What REDUCEs that share a loop have in common: the ranges they close, those around them, and how
+/// many REDUCEs stand below.
+type Owner<'a> = (&'a [UOp], std::sync::Arc<[UOp]>, u32);
+
+/// Two REDUCEs share a loop where they close the same ranges inside the same ones and neither needs
+/// the other; where they only share some range, one of them gets ranges of its own.
+fn close_reduces_once(kernel: &UOp) -> UOp {
+    let mut kernel = kernel.clone();
+    let mut id = next_id(&kernel);
+    // One renaming may duplicate a nested reduction, which then needs the next.
+    'again: loop {
+        let topo = kernel.toposort();
+        let mut level: FxHashMap<&UOp, u32> = FxHashMap::default();
+        let mut owner: FxHashMap<&UOp, Owner> = FxHashMap::default();
+        for u in &topo {
+            let below = u.src().iter().filter_map(|s| level.get(s)).max().copied().unwrap_or(0);
+            let closes = u.op() == Op::Reduce && u.src().len() > 1;
+            level.insert(u, below + closes as u32);
+            if !closes {
+                continue;
+            }
+            let key: Owner = (&u.src()[1..], u.ranges(), below);
+            let clash: Vec<&UOp> = key.0.iter().filter(|r| owner.get(r).is_some_and(|o| *o != key)).collect();
+            if clash.is_empty() {
+                owner.extend(key.0.iter().map(|r| (r, key.clone())));
+                continue;
+            }
+            let map: FxHashMap<UOp, UOp> = clash.iter().map(|r| ((*r).clone(), fresh(r, &mut id))).collect();
+            let renamed = rename(u, &map);
+            kernel = kernel.substitute(&[(u.clone(), renamed)].into_iter().collect());
+            continue 'again;
+        }
+        return kernel;
+    }
+}
+
+/// A graph over other ranges, where they are open: what closes them itself stays as it is.
+fn rename(root: &UOp, map: &FxHashMap<UOp, UOp>) -> UOp {
+    if map.is_empty() {
+        return root.clone();
+    }
+    let open = |u: &UOp| u == root || u.ranges().iter().any(|r| map.contains_key(r));
+    let mut done: FxHashMap<UOp, UOp> = map.clone();
+    for u in root.toposort_gated(open) {
+        if open(&u) && !done.contains_key(&u) {
+            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+            let new = u.with_src(src);
+            done.insert(u, new);
+        }
+    }
+    done.remove(root).unwrap_or_else(|| root.clone())
+}
+
+/// One loop of the kernel's outer nest: its range, and what it runs in order.
+struct Nest {
+    range: UOp,
+    parent: usize,
+    items: Vec<Item>,
+}
+
+#[derive(Clone)]
+enum Item {
+    Effect(UOp),
+    Loop(usize),
+}
+
+/// ENDs as one tree of loops, each closing one range; stores over the same ranges share them.
+fn close_stores_once(kernel: &UOp) -> UOp {
+    let mut id = next_id(kernel);
+    let root = UOp::sink(&[]);
+    let mut nests = vec![Nest { range: root, parent: 0, items: Vec::new() }];
+    // Effects with the ranges around them, in the order of the SINK.
+    let mut stack: Vec<(UOp, Vec<UOp>)> =
+        kernel.src().iter().rev().map(|u| (u.clone(), Vec::new())).collect();
+    while let Some((u, mut ranges)) = stack.pop() {
+        match u.op() {
+            Op::End => {
+                ranges.extend(u.src()[1..].iter().cloned());
+                stack.push((u.src()[0].clone(), ranges));
+            }
+            Op::Group | Op::Sink => stack.extend(u.src().iter().rev().map(|s| (s.clone(), ranges.clone()))),
+            _ => {
+                ranges.sort_by_key(depth);
+                ranges.dedup();
+                place(&mut nests, u, &ranges, &mut id);
+            }
+        }
+    }
+    // Inner loops were made after outer ones.
+    let mut built: Vec<Option<UOp>> = vec![None; nests.len()];
+    for i in (0..nests.len()).rev() {
+        let effects: Vec<UOp> = nests[i]
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Effect(u) => Some(u.clone()),
+                Item::Loop(k) => built[*k].clone(),
+            })
+            .collect();
+        built[i] = Some(if i == 0 {
+            UOp::new(Op::Sink, effects, kernel.arg().clone())
+        } else {
+            effects_of(effects).end(std::slice::from_ref(&nests[i].range))
+        });
+    }
+    built[0].take().expect("the root is built last")
+}
+
+fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
+    let mut at = 0;
+    let mut renamed: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for r in ranges {
+        match nests.iter().position(|n| n.range == *r) {
+            Some(k) if nests[k].parent == at && renamed.is_empty() => at = k,
+            taken => {
+                let range = match taken {
+                    None => r.clone(),
+                    Some(_) => {
+                        let new = fresh(r, id);
+                        renamed.insert(r.clone(), new.clone());
+                        new
+                    }
+                };
+                nests.push(Nest { range, parent: at, items: Vec::new() });
+                let k = nests.len() - 1;
+                nests[at].items.push(Item::Loop(k));
+                at = k;
+            }
+        }
+    }
+    nests[at].items.push(Item::Effect(rename(&effect, &renamed)));
+}
+
+/// GLOBAL, THREAD, LOCAL, WARP and GROUP_REDUCE ranges as expressions of SPECIALs.
+fn hardware(kernel: &UOp) -> Result<UOp> {
+    let topo = kernel.toposort();
+    let of = |types: &[AxisType]| -> Vec<UOp> {
+        let mut v: Vec<UOp> = topo.iter().filter(|u| is_axis(u, types)).cloned().collect();
+        v.sort_by_key(|r| r.range_arg().map_or(0, |a| a.0));
+        v
+    };
+    let global = of(&[AxisType::Global]);
+    let thread = of(&[AxisType::Thread]);
+    let warp = of(&[AxisType::Warp]);
+    let local = of(&[AxisType::Local]);
+    let groups = of(&[AxisType::GroupReduce]);
+    if global.is_empty() && thread.is_empty() && warp.is_empty() && local.is_empty() && groups.is_empty() {
+        return Ok(kernel.clone());
+    }
+    let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+    assign(&mut map, "gidx", global.iter().rev().map(|r| vec![r.clone()]).collect(), 3)?;
+    assign(&mut map, "tid", thread.iter().rev().map(|r| vec![r.clone()]).collect(), 1)?;
+    // Ranges of different reductions share threads unless one value is open in both.
+    let mut shared: Vec<Vec<UOp>> = Vec::new();
+    for g in &groups {
+        let apart = |set: &Vec<UOp>| {
+            set[0].src() == g.src()
+                && !topo.iter().any(|u| {
+                    let open = u.ranges();
+                    open.contains(g) && set.iter().any(|s| open.contains(s))
+                })
+        };
+        match shared.iter().position(apart) {
+            Some(i) => shared[i].push(g.clone()),
+            None => shared.push(vec![g.clone()]),
+        }
+    }
+    // Lanes of a warp are neighbours in the first dimension.
+    let inner = warp.iter().chain(local.iter().rev()).map(|r| vec![r.clone()]);
+    assign(&mut map, "lidx", inner.chain(shared.into_iter().rev()).collect(), 3)?;
+    Ok(without_ends(kernel, &map).substitute(&map))
+}
+
+/// ENDs of ranges that are no loops go.
+fn without_ends(kernel: &UOp, gone: &FxHashMap<UOp, UOp>) -> UOp {
+    let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for u in kernel.toposort() {
+        let src: Srcs = u.src().iter().map(|s| map.get(s).unwrap_or(s).clone()).collect();
+        let new = match u.op() {
+            Op::End if gone.contains_key(&u.src()[1]) => src[0].clone(),
+            _ => u.with_src(src),
+        };
+        if new != u {
+            map.insert(u, new);
+        }
+    }
+    map.get(kernel).unwrap_or(kernel).clone()
+}
+
+/// Spread sets of ranges, fastest first, over the SPECIALs `name0`, `name1`, …: those that exceed
+/// the dimensions share the last. Ranges of one set are one axis.
+fn assign(map: &mut FxHashMap<UOp, UOp>, name: &str, sets: Vec<Vec<UOp>>, dims: usize) -> Result<()> {
+    let known = |r: &UOp| r.src()[0].as_int();
+    let Some(sizes) = sets.iter().map(|s| known(&s[0])).collect::<Option<Vec<i64>>>() else {
+        return Err(Error::argument("kernel", "a hardware axis has no known size"));
+    };
+    let mut at = 0;
+    for d in 0..dims {
+        let take = if d + 1 == dims { sets.len() - at } else { 1.min(sets.len() - at) };
+        if take == 0 {
+            break;
+        }
+        let total: i64 = sizes[at..at + take].iter().product();
+        let text = if name == "tid" { name.to_string() } else { format!("{name}{d}") };
+        let special = UOp::new(Op::Special, vec![UOp::index_const(total)], Arg::Text(text.into()));
+        let mut below = 1;
+        for (set, &size) in sets[at..at + take].iter().zip(&sizes[at..at + take]) {
+            let part = if below == 1 { special.clone() } else { &special / below };
+            let part = if below * size == total { part } else { part % size };
+            map.extend(set.iter().map(|r| (r.clone(), part.clone())));
+            below *= size;
+        }
+        at += take;
+    }
+    Ok(())
+}

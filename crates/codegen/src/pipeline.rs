@@ -1,0 +1,114 @@
+//! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
+//! out: PROGRAM(sink, LINEAR, SOURCE). Pure and safe to call from many threads.
+
+use crate::{expand, info, linearize, loops, memory, opt, render, select};
+use monoglot_uop::spec::{verify_kernel, verify_linear};
+use monoglot_uop::{Arg, Op, Opt, Result, Target, UOp, rules};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A stage of the pipeline.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// OptOps.
+    Optimize,
+    /// UPCAST and UNROLL ranges become shape.
+    Expand,
+    /// Shaped values become the target's instructions.
+    Select,
+    /// One order for everything.
+    Linearize,
+    /// Source text.
+    Render,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Stage; 5] =
+        [Stage::Optimize, Stage::Expand, Stage::Select, Stage::Linearize, Stage::Render];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Optimize => "optimize",
+            Stage::Expand => "expand",
+            Stage::Select => "select",
+            Stage::Linearize => "linearize",
+            Stage::Render => "render",
+        }
+    }
+}
+
+/// Seconds spent in each stage.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Timings {
+    seconds: [f64; 5],
+}
+
+impl Timings {
+    /// Seconds of one stage.
+    pub fn of(&self, stage: Stage) -> f64 {
+        self.seconds[stage as usize]
+    }
+
+    /// Seconds of all stages.
+    pub fn total(&self) -> f64 {
+        self.seconds.iter().sum()
+    }
+
+    /// Add what another measured.
+    pub fn add(&mut self, other: &Timings) {
+        self.seconds.iter_mut().zip(other.seconds).for_each(|(a, b)| *a += b);
+    }
+}
+
+/// Lower a kernel: apply these Opts, or those that the heuristic chooses, and compile it to source.
+/// `watch` sees the graph that each stage gives (after `Render`, the PROGRAM).
+///
+/// # Errors
+/// `Argument` for Opts that do not fit, `Unsupported` for an op that the target cannot run, `Verify`
+/// for a graph that breaks the spec of a border.
+pub fn lower(
+    kernel: &UOp,
+    target: &Target,
+    opts: Option<&[Opt]>,
+    watch: &mut dyn FnMut(Stage, &UOp),
+) -> Result<(UOp, Timings)> {
+    let mut clock = Clock { timings: Timings::default(), last: Instant::now() };
+    let mut done = |stage: Stage, graph: &UOp| {
+        clock.timings.seconds[stage as usize] += clock.last.elapsed().as_secs_f64();
+        watch(stage, graph);
+        clock.last = Instant::now();
+    };
+    let optimized = opt::apply(kernel, opts.unwrap_or(&[]), target)?;
+    let optimized = verify_kernel(optimized)?.into_inner();
+    done(Stage::Optimize, &optimized);
+
+    let closed = loops::normalise(&optimized)?;
+    let flat = memory::flatten(&closed)?;
+    let simple = rules::kernel().rewrite(&flat, &mut ())?;
+    let expanded = expand::expand(&simple)?;
+    done(Stage::Expand, &expanded);
+
+    let selected = select::select(&expanded, target)?;
+    done(Stage::Select, &selected);
+
+    let linear = linearize::linearize(&selected)?;
+    let linear = verify_linear(linear)?.into_inner();
+    done(Stage::Linearize, &linear);
+
+    let record = info::describe(&optimized, &linear, target);
+    let source = render::render(&linear, &record, target);
+    let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
+    let program = UOp::new(Op::Program, vec![optimized, linear, source], Arg::Program(Arc::new(record)));
+    done(Stage::Render, &program);
+    Ok((program, clock.timings))
+}
+
+struct Clock {
+    timings: Timings,
+    last: Instant,
+}
+
+#[cfg(test)]
+mod tests;

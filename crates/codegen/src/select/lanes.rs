@@ -1,0 +1,245 @@
+//! Which axes become lanes of vectors. Flows in: the table; flows out: what of it is needed as data
+//! and what as an index, how indices change along each axis, and each axis cut into pieces: vectors
+//! of a power of two along an axis of lanes, single elements along the others. Invariant: no value
+//! extends along two axes of lanes.
+
+use super::table::{Axes, Table, is_fragment};
+use monoglot_uop::{DType, Op, Target};
+use smallvec::{SmallVec, smallvec};
+
+/// By node: needed as data (pieces), needed as index arithmetic (a scalar form).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Demand {
+    pub(super) data: bool,
+    pub(super) index: bool,
+}
+
+pub(super) struct Plan {
+    pub(super) demand: Vec<Demand>,
+    /// By node and axis: by how much an index grows with each step; None where it is no sum.
+    pub(super) steps: Vec<Axes<Option<i64>>>,
+    /// By axis: whether its pieces are vectors.
+    pub(super) is_lane: Axes<bool>,
+    /// By axis: first element and length of each piece.
+    pub(super) pieces: Axes<Vec<(u32, u32)>>,
+}
+
+/// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
+pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
+    use monoglot_uop::{Arg, ReduceOp};
+    let u = &t.nodes[i];
+    matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
+        && matches!(u.dtype(), DType::F32 | DType::F64)
+        && t.nodes[t.src[i][0] as usize].op() == Op::Mul
+        && target.native.contains(Op::MulAcc)
+}
+
+pub(super) fn plan(t: &Table, target: &Target) -> Plan {
+    let demand = demands(t, target);
+    let steps = steps(t);
+    let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
+    let is_lane = choose(t, &demand, &steps, &widest, target);
+    let unit = t.nodes.iter().any(|u| u.op() == Op::Wmma);
+    let mut pieces: Axes<Vec<(u32, u32)>> = SmallVec::new();
+    for k in 0..t.rank {
+        let extent = t.dims.iter().map(|d| d[k]).max().unwrap_or(1);
+        let lanes = match is_lane[k] {
+            true if unit => extent.next_power_of_two() as usize,
+            true => lanes(target, widest[k]),
+            false => 1,
+        };
+        pieces.push(cut(extent, lanes as u32));
+    }
+    Plan { demand, steps, is_lane, pieces }
+}
+
+fn lanes(target: &Target, bytes: usize) -> usize {
+    let n = (target.vector_bytes / bytes.max(1)).max(1);
+    if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }
+}
+
+/// Pieces of at most `lanes`, each a power of two.
+fn cut(extent: u32, lanes: u32) -> Vec<(u32, u32)> {
+    let (mut at, mut width, mut out) = (0, lanes, Vec::new());
+    while at < extent {
+        while width > extent - at {
+            width /= 2;
+        }
+        out.push((at, width));
+        at += width;
+    }
+    out
+}
+
+/// Whether a node is arithmetic of an index: computed again where it is needed rather than taken
+/// from a vector.
+pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
+    let u = &t.nodes[i];
+    let exact = |d: DType| d.is_int() || d == DType::Bool;
+    match u.op() {
+        Op::Const | Op::Range | Op::Special | Op::Param => true,
+        Op::Reshape if is_fragment(u) => false,
+        Op::Reshape => t.nodes[t.src[i][0] as usize].op() == Op::Stack || exact(u.dtype()),
+        Op::Expand => exact(u.dtype()),
+        Op::Threefry | Op::Pow => false,
+        op => op.is_elementwise() && exact(u.dtype()) && u.src().iter().all(|s| exact(s.dtype())),
+    }
+}
+
+fn demands(t: &Table, target: &Target) -> Vec<Demand> {
+    let mut d = vec![Demand::default(); t.len()];
+    for i in (0..t.len()).rev() {
+        let (u, src) = (&t.nodes[i], &t.src[i]);
+        if d[i].index {
+            if is_index_arithmetic(t, i) {
+                src.iter().for_each(|&s| d[s as usize].index = true);
+            } else {
+                d[i].data = true;
+            }
+        }
+        match u.op() {
+            Op::Load | Op::Store => {
+                let address = src[0] as usize;
+                if let Some(&index) = t.src[address].get(1) {
+                    d[index as usize].index = true;
+                }
+                if d[i].data || u.op() == Op::Store {
+                    src[1..].iter().for_each(|&s| d[s as usize].data = true);
+                }
+            }
+            Op::Range | Op::Special => d[src[0] as usize].data = true,
+            Op::Reduce if d[i].data && fuses(t, i, target) => {
+                for &s in &t.src[src[0] as usize] {
+                    d[s as usize].data = true;
+                }
+            }
+            Op::Reduce if d[i].data => d[src[0] as usize].data = true,
+            Op::Index | Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {}
+            _ if d[i].data => src.iter().for_each(|&s| d[s as usize].data = true),
+            _ => {}
+        }
+    }
+    d
+}
+
+/// How integers change along the axes.
+fn steps(t: &Table) -> Vec<Axes<Option<i64>>> {
+    let mut all: Vec<Axes<Option<i64>>> = Vec::with_capacity(t.len());
+    for (i, u) in t.nodes.iter().enumerate() {
+        let of = |k: usize| &all[t.src[i][k] as usize];
+        let number = |k: usize| t.nodes[t.src[i][k] as usize].as_int();
+        let each = |f: &dyn Fn(usize) -> Option<i64>| -> Axes<Option<i64>> {
+            (0..t.rank).map(|k| if t.dims[i][k] == 1 { Some(0) } else { f(k) }).collect()
+        };
+        let still = |k: usize| t.src[i].iter().all(|&s| all[s as usize][k] == Some(0)).then_some(0);
+        let scaled = |s: usize, c: i64| each(&|k| of(s)[k]?.checked_mul(c));
+        let new = match u.op() {
+            _ if t.rank == 0 => smallvec![],
+            Op::Reshape if is_fragment(u) => each(&|_| None),
+            Op::Reshape if t.nodes[t.src[i][0] as usize].op() == Op::Stack => each(&|_| progression(u)),
+            Op::Reshape | Op::Expand => each(&|k| of(0)[k]),
+            Op::Add => each(&|k| of(0)[k]?.checked_add(of(1)[k]?)),
+            Op::Sub => each(&|k| of(0)[k]?.checked_sub(of(1)[k]?)),
+            Op::Neg => scaled(0, -1),
+            Op::Mul if number(1).is_some() => scaled(0, number(1).unwrap_or(1)),
+            Op::Mul if number(0).is_some() => scaled(1, number(0).unwrap_or(1)),
+            Op::Shl => match number(1) {
+                Some(c @ 0..62) => scaled(0, 1 << c),
+                _ => each(&still),
+            },
+            Op::Cast if is_index_arithmetic(t, i) && keeps(u) => each(&|k| of(0)[k]),
+            _ if is_index_arithmetic(t, i) => each(&still),
+            _ => each(&|_| None),
+        };
+        all.push(new);
+    }
+    all
+}
+
+/// Whether a CAST changes no value.
+fn keeps(u: &monoglot_uop::UOp) -> bool {
+    let (lo, hi) = u.src()[0].bounds();
+    let (min, max) = (u.dtype().min().to_i128(), u.dtype().max().to_i128());
+    u.dtype().is_int() && lo as i128 >= min && hi as i128 <= max
+}
+
+/// The common difference of a list of constants that became an axis.
+fn progression(u: &monoglot_uop::UOp) -> Option<i64> {
+    let list = u.src()[0].src();
+    let step = list.get(1)?.as_int()? - list[0].as_int()?;
+    let even = list.windows(2).all(|w| w[1].as_int().zip(w[0].as_int()).is_some_and(|(b, a)| b - a == step));
+    even.then_some(step)
+}
+
+/// Bytes of the widest element that extends along an axis.
+fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
+    let along = |i: &usize| demand[*i].data && t.dims[*i][axis] > 1 && t.nodes[*i].op() != Op::Const;
+    (0..t.len()).filter(along).map(|i| t.nodes[i].dtype().bytes()).max().unwrap_or(0)
+}
+
+/// The axes whose elements are lanes, by what the kernel would cost with each of them: first the
+/// cheapest one, then others that no value shares with those taken.
+fn choose(
+    t: &Table,
+    demand: &[Demand],
+    steps: &[Axes<Option<i64>>],
+    widest: &[usize],
+    target: &Target,
+) -> Axes<bool> {
+    let mut is_lane: Axes<bool> = smallvec![false; t.rank];
+    if let Some(w) = t.nodes.iter().position(|u| u.op() == Op::Wmma) {
+        // A lane of a warp holds neighbours of a fragment.
+        if let Some(k) = (0..t.rank).rev().find(|&k| t.dims[w][k] > 1) {
+            is_lane[k] = true;
+        }
+        return is_lane;
+    }
+    let scalar = cost(t, demand, steps, None, 1);
+    let mut ranked: Vec<(f64, usize)> = (0..t.rank)
+        .filter(|&k| widest[k] > 0 && lanes(target, widest[k]) > 1)
+        .map(|k| (cost(t, demand, steps, Some(k), lanes(target, widest[k])), k))
+        .filter(|c| c.0 < scalar)
+        .collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    for (_, k) in ranked {
+        let meets = |d: &Axes<u32>| d[k] > 1 && (0..t.rank).any(|o| is_lane[o] && d[o] > 1);
+        if !t.dims.iter().any(meets) {
+            is_lane[k] = true;
+        }
+    }
+    is_lane
+}
+
+/// Instructions, roughly, where `axis` is cut into vectors of `lanes`.
+fn cost(t: &Table, demand: &[Demand], steps: &[Axes<Option<i64>>], axis: Option<usize>, lanes: usize) -> f64 {
+    let mut sum = 0.0;
+    for (i, u) in t.nodes.iter().enumerate() {
+        let memory = matches!(u.op(), Op::Load | Op::Store);
+        let work = u.op().is_elementwise() || u.op() == Op::Reduce;
+        if !(memory || work && demand[i].data) {
+            continue;
+        }
+        // A STORE has the lanes of its address, a REDUCE those of what it folds.
+        let of = match u.op() {
+            Op::Store | Op::Reduce => t.src[i][0] as usize,
+            _ => i,
+        };
+        let others: f64 = (0..t.rank).filter(|&k| Some(k) != axis).map(|k| t.dims[of][k] as f64).product();
+        let n = axis.map_or(1, |k| t.dims[of][k] as usize);
+        let along = match axis {
+            _ if n == 1 => 1.0,
+            Some(k) if memory => {
+                let index = t.src[t.src[i][0] as usize].get(1);
+                match index.and_then(|&x| steps[x as usize][k]) {
+                    Some(1) => n.div_ceil(lanes) as f64,
+                    Some(0) => 1.0,
+                    Some(-1) => 2.0 * n.div_ceil(lanes) as f64,
+                    _ => 1.5 * n as f64,
+                }
+            }
+            _ => n.div_ceil(lanes) as f64,
+        };
+        sum += others * along * t.trips(of);
+    }
+    sum
+}

@@ -1,0 +1,294 @@
+//! Shaped values as pieces. Flows in: a legalised kernel; flows out: the kernel on scalars and
+//! vectors. Invariant: the pieces of a value stand in row-major order of the axes' pieces, so that
+//! operands of one shape correspond piece by piece.
+
+use super::build::{alu, lane, splat};
+use super::lanes::{self, Plan, is_index_arithmetic};
+use super::table::{Axes, Table, is_fragment};
+use crate::graph::{Srcs, node_of};
+use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
+use smallvec::{SmallVec, smallvec};
+
+/// The kernel while it is taken apart.
+pub(super) struct Devectorise<'a> {
+    pub(super) t: &'a Table,
+    pub(super) plan: Plan,
+    pub(super) target: &'a Target,
+    /// Values, by node.
+    pub(super) data: Vec<Vec<UOp>>,
+    /// Index arithmetic, by node: the value where all steps are taken back, over the other axes.
+    pub(super) bases: Vec<Vec<UOp>>,
+    /// Effects and storage, by node.
+    pub(super) effect: Vec<Option<UOp>>,
+    /// The next number for storage of the kernel's own.
+    pub(super) slot: u64,
+}
+
+/// Take a kernel apart into scalars and vectors.
+pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
+    let t = Table::new(kernel)?;
+    let plan = lanes::plan(&t, target);
+    let n = t.len();
+    let slot =
+        t.nodes.iter().filter(|u| u.op() == Op::Buffer).filter_map(|u| Some(u.buffer_arg()?.slot + 1)).max();
+    let mut d = Devectorise {
+        t: &t,
+        plan,
+        target,
+        data: vec![Vec::new(); n],
+        bases: vec![Vec::new(); n],
+        effect: vec![None; n],
+        slot: slot.unwrap_or(0),
+    };
+    for i in 0..n {
+        d.node(i)?;
+    }
+    d.effect[n - 1].take().ok_or_else(|| broken("a kernel that does not end in a SINK"))
+}
+
+pub(super) fn broken(message: impl Into<String>) -> monoglot_uop::Error {
+    ErrorKind::Verify { stage: "select".into(), message: message.into() }.into()
+}
+
+impl Devectorise<'_> {
+    fn node(&mut self, i: usize) -> Result<()> {
+        let t = self.t;
+        let (u, src) = (&t.nodes[i], &t.src[i]);
+        match u.op() {
+            Op::Param | Op::Buffer if u.addrspace().is_some() => self.effect[i] = Some(u.clone()),
+            Op::Store => self.effect[i] = Some(self.store(i)?),
+            Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {
+                let new: Result<Srcs> = src.iter().map(|&s| self.thing(s as usize)).collect();
+                self.effect[i] = Some(u.with_src(new?));
+            }
+            Op::Reduce => {
+                if let Some(group) = t.groups.get(&(i as u32)) {
+                    self.reduce_group(group)?;
+                } else if src.len() == 1 {
+                    self.reduce_lanes(i)?;
+                }
+            }
+            _ => {}
+        }
+        let demand = self.plan.demand[i];
+        if demand.data && self.data[i].is_empty() {
+            self.data[i] = self.evaluate(i)?;
+        }
+        if demand.index {
+            self.bases[i] = self.base(i)?;
+        }
+        Ok(())
+    }
+
+    /// An effect, a piece of storage, or a loop's range, as something else's source.
+    fn thing(&self, i: usize) -> Result<UOp> {
+        let u = &self.t.nodes[i];
+        match &self.effect[i] {
+            Some(e) => Ok(e.clone()),
+            None if u.op() == Op::Range => Ok(u.clone()),
+            None if self.data[i].len() == 1 => Ok(self.data[i][0].clone()),
+            None => Err(broken(format!("{u:?} where an effect belongs"))),
+        }
+    }
+
+    fn evaluate(&mut self, i: usize) -> Result<Vec<UOp>> {
+        let t = self.t;
+        let (u, src) = (&t.nodes[i], &t.src[i]);
+        Ok(match u.op() {
+            Op::Const | Op::Param | Op::Range | Op::Special => vec![u.clone()],
+            Op::Stack => u.src().to_vec(),
+            Op::Reshape if is_fragment(u) => self.fragment(i),
+            Op::Reshape if t.nodes[src[0] as usize].op() == Op::Stack => self.axis(i),
+            Op::Reshape => self.data[src[0] as usize].clone(),
+            Op::Expand => self.expand(i),
+            Op::Load => self.load(i)?,
+            op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
+                let n = self.count(&t.dims[i]);
+                let mut out = Vec::with_capacity(n);
+                for p in 0..n {
+                    let s: SmallVec<[UOp; 3]> = src.iter().map(|&s| self.operand(s as usize, p)).collect();
+                    out.push(match u.arg() {
+                        Arg::None => alu(op, &s),
+                        _ => u.with_src(s),
+                    });
+                }
+                out
+            }
+            op => return Err(broken(format!("{} as a value", op.name()))),
+        })
+    }
+
+    /// Piece `p` of an operand; a constant stands for every piece.
+    pub(super) fn operand(&self, i: usize, p: usize) -> UOp {
+        let data = &self.data[i];
+        if data.len() == 1 { data[0].clone() } else { data[p].clone() }
+    }
+
+    /// How many pieces a value of these extents has.
+    pub(super) fn count(&self, dims: &[u32]) -> usize {
+        dims.iter().zip(&self.plan.pieces).map(|(&n, p)| if n == 1 { 1 } else { p.len() }).product()
+    }
+
+    /// The axis along which a value of these extents has lanes.
+    pub(super) fn lane_axis(&self, dims: &[u32]) -> Option<usize> {
+        (0..dims.len()).find(|&k| dims[k] > 1 && self.plan.is_lane[k])
+    }
+
+    /// Visit the pieces of a value: their number, the first element along each axis, and lanes.
+    pub(super) fn each_piece(
+        &self,
+        dims: &[u32],
+        mut visit: impl FnMut(usize, &[u32], usize) -> Result<()>,
+    ) -> Result<()> {
+        let lane = self.lane_axis(dims);
+        let mut at: Axes<usize> = smallvec![0; dims.len()];
+        for p in 0..self.count(dims) {
+            let start: Axes<u32> = (0..dims.len())
+                .map(|k| if dims[k] == 1 { 0 } else { self.plan.pieces[k][at[k]].0 })
+                .collect();
+            let width = lane.map_or(1, |k| self.plan.pieces[k][at[k]].1 as usize);
+            visit(p, &start, width)?;
+            for k in (0..dims.len()).rev() {
+                at[k] += 1;
+                if dims[k] > 1 && at[k] < self.plan.pieces[k].len() {
+                    break;
+                }
+                at[k] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// The piece of a value of extents `dims` that holds the element at `start`.
+    pub(super) fn piece_at(&self, dims: &[u32], start: &[u32]) -> usize {
+        let mut p = 0;
+        for k in 0..dims.len() {
+            if dims[k] > 1 {
+                let list = &self.plan.pieces[k];
+                p = p * list.len()
+                    + list.iter().position(|c| c.0 <= start[k] && start[k] < c.0 + c.1).unwrap_or(0);
+            }
+        }
+        p
+    }
+
+    /// The pieces of a list of constants that became an axis.
+    fn axis(&self, i: usize) -> Vec<UOp> {
+        let list = self.t.nodes[i].src()[0].src();
+        let Some(k) = (0..self.t.rank).find(|&k| self.t.dims[i][k] > 1) else { return list.to_vec() };
+        let piece = |&(at, n): &(u32, u32)| match n {
+            1 => list[at as usize].clone(),
+            n => node_of(Op::Stack, list[at as usize..(at + n) as usize].iter().cloned()),
+        };
+        self.plan.pieces[k].iter().map(piece).collect()
+    }
+
+    /// The pieces of a list of values that became an axis, which holds all of them in one piece.
+    fn fragment(&self, i: usize) -> Vec<UOp> {
+        let t = self.t;
+        let mut out = Vec::with_capacity(self.count(&t.dims[i]));
+        let _ = self.each_piece(&t.dims[i], |_, start, width| {
+            let part = |&s: &u32| self.element(s as usize, start);
+            let lanes: Srcs = t.src[i].iter().map(part).collect();
+            out.push(if width == lanes.len() {
+                node_of(Op::Stack, lanes)
+            } else {
+                lanes[start.iter().copied().max().unwrap_or(0) as usize].clone()
+            });
+            Ok(())
+        });
+        out
+    }
+
+    fn expand(&self, i: usize) -> Vec<UOp> {
+        let t = self.t;
+        let from = t.src[i][0] as usize;
+        let (small, wide) = (&t.dims[from], &t.dims[i]);
+        let lane_grows = self.lane_axis(wide).is_some_and(|k| small[k] == 1);
+        let mut out = Vec::with_capacity(self.count(wide));
+        let _ = self.each_piece(wide, |_, start, width| {
+            let piece =
+                &self.data[from][if self.data[from].len() == 1 { 0 } else { self.piece_at(small, start) }];
+            out.push(if lane_grows { splat(piece, width) } else { piece.clone() });
+            Ok(())
+        });
+        out
+    }
+
+    /// The element at a place, out of the piece that holds it.
+    fn element(&self, i: usize, start: &[u32]) -> UOp {
+        let dims = &self.t.dims[i];
+        let piece = &self.data[i][self.piece_at(dims, start)];
+        match self.lane_axis(dims) {
+            None => piece.clone(),
+            Some(k) => {
+                let first = self.plan.pieces[k].iter().find(|c| c.0 <= start[k] && start[k] < c.0 + c.1);
+                lane(piece, (start[k] - first.map_or(0, |c| c.0)) as usize)
+            }
+        }
+    }
+
+    /// Index arithmetic where all steps are taken back, for every place along the other axes.
+    fn base(&mut self, i: usize) -> Result<Vec<UOp>> {
+        let t = self.t;
+        let (u, src) = (&t.nodes[i], &t.src[i]);
+        let arithmetic = is_index_arithmetic(t, i);
+        let mut out = Vec::new();
+        for start in self.jumps(i) {
+            out.push(match u.op() {
+                _ if !arithmetic => self.element(i, &start),
+                Op::Const | Op::Param | Op::Range | Op::Special => u.clone(),
+                Op::Reshape if t.nodes[src[0] as usize].op() == Op::Stack => {
+                    let list = u.src()[0].src();
+                    list[start.iter().copied().max().unwrap_or(0) as usize].clone()
+                }
+                Op::Reshape | Op::Expand => self.index_at(src[0] as usize, &start),
+                op => {
+                    let s: SmallVec<[UOp; 3]> =
+                        src.iter().map(|&s| self.index_at(s as usize, &start)).collect();
+                    match u.arg() {
+                        Arg::None => alu(op, &s),
+                        _ => super::build::cast(&s[0], u.dtype()),
+                    }
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// The places along the axes on which an index jumps, row-major.
+    fn jumps(&self, i: usize) -> Vec<Axes<u32>> {
+        let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
+        let mut out: Vec<Axes<u32>> = vec![smallvec![0; dims.len()]];
+        for k in 0..dims.len() {
+            if steps[k].is_none() {
+                let each = |start: &Axes<u32>| -> Vec<Axes<u32>> {
+                    (0..dims[k])
+                        .map(|e| {
+                            let mut s = start.clone();
+                            s[k] = e;
+                            s
+                        })
+                        .collect()
+                };
+                out = out.iter().flat_map(each).collect();
+            }
+        }
+        out
+    }
+
+    /// The value of an index at a place.
+    pub(super) fn index_at(&self, i: usize, start: &[u32]) -> UOp {
+        let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
+        let (mut at, mut offset) = (0, 0i64);
+        for k in 0..dims.len() {
+            match steps[k] {
+                Some(step) if dims[k] > 1 => offset += step * start[k] as i64,
+                None => at = at * dims[k] as usize + start[k] as usize,
+                _ => {}
+            }
+        }
+        let base = &self.bases[i][at];
+        if offset == 0 { base.clone() } else { alu(Op::Add, &[base.clone(), UOp::int(offset, base.dtype())]) }
+    }
+}

@@ -1,0 +1,244 @@
+//! REDUCE as loops over accumulators. Flows in: REDUCEs that close the same ranges; flows out: REG
+//! storage set to the identity before the loop, updated in it, read after it. Lanes that are folded
+//! are kept apart inside the loop and folded by halves after it; other unrolled steps are folded in
+//! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
+
+use super::build::{alu, lane_const, part, splat};
+use super::lanes::fuses;
+use super::pieces::Devectorise;
+use super::table::Axes;
+use crate::graph::{Srcs, group, node};
+use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Result, Shape, UOp};
+use smallvec::smallvec;
+
+/// One REDUCE being lowered.
+struct Fold {
+    node: usize,
+    op: ReduceOp,
+    /// The factors where a product is accumulated by fused multiply-adds, or the value alone.
+    terms: Vec<usize>,
+    wmma: Option<usize>,
+    /// Extents of the source, of the accumulators, of the result.
+    source: Axes<u32>,
+    kept: Axes<u32>,
+    result: Axes<u32>,
+}
+
+/// Where an accumulator lives: which buffer, and its number there.
+type Home = (usize, usize);
+
+impl Devectorise<'_> {
+    fn fold(&self, i: usize) -> Fold {
+        let t = self.t;
+        let value = t.src[i][0] as usize;
+        let (op, axes): (ReduceOp, &[u8]) = match t.nodes[i].arg() {
+            Arg::Reduce(op, axes) => (*op, axes),
+            _ => (ReduceOp::Add, &[]),
+        };
+        let source = t.dims[value].clone();
+        let (mut kept, mut result) = (source.clone(), source.clone());
+        for &a in axes {
+            result[a as usize] = 1;
+            if !self.plan.is_lane[a as usize] {
+                kept[a as usize] = 1;
+            }
+        }
+        let zero = |k: u32| t.nodes[k as usize].const_value().is_some_and(|v| v.is_zero());
+        let wmma = (t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add && zero(t.src[value][2]))
+            .then_some(value);
+        let terms = match fuses(t, i, self.target) || wmma.is_some() {
+            true => t.src[value].iter().take(2).map(|&s| s as usize).collect(),
+            false => vec![value],
+        };
+        Fold { node: i, op, terms, wmma, source, kept, result }
+    }
+
+    /// What is left after the terms at piece `p` are added.
+    fn accumulate(&self, f: &Fold, acc: &UOp, p: usize) -> UOp {
+        let term = |k: usize| self.operand(f.terms[k], p);
+        if let Some(w) = f.wmma {
+            return self.t.nodes[w].with_src(smallvec![term(0), term(1), acc.clone()] as Srcs);
+        }
+        if f.terms.len() == 2 {
+            return alu(Op::MulAcc, &[term(0), term(1), acc.clone()]);
+        }
+        let value = term(0);
+        let value = if value.shape() != acc.shape() { splat(&value, width(acc)) } else { value };
+        combine(f.op, acc, &value)
+    }
+
+    /// REDUCEs over the same loops, which they share.
+    pub(super) fn reduce_group(&mut self, members: &[u32]) -> Result<()> {
+        let t = self.t;
+        let folds: Vec<Fold> = members.iter().map(|&i| self.fold(i as usize)).collect();
+        let first = members[0] as usize;
+        let mut ranges: Vec<&UOp> = t.src[first][1..].iter().map(|&r| &t.nodes[r as usize]).collect();
+        ranges.sort_by_key(|r| crate::loops::depth(r));
+        // Set before the loop, inside the loops around it.
+        let mut around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
+        let mut outer: Vec<UOp> = Vec::new();
+        while around != 0 {
+            outer.push(t.nodes[t.ranges[around.trailing_zeros() as usize] as usize].clone());
+            around &= around - 1;
+        }
+        let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
+        let mut homes: Vec<Vec<Home>> = Vec::new();
+        for f in &folds {
+            let dtype = t.nodes[f.node].dtype();
+            let mut list = Vec::new();
+            self.each_piece(&f.kept, |_, _, n| {
+                let b = match buffers.iter().position(|b| (b.0, b.1) == (dtype, n)) {
+                    Some(b) => b,
+                    None => {
+                        buffers.push((dtype, n, 0));
+                        buffers.len() - 1
+                    }
+                };
+                list.push((b, buffers[b].2));
+                buffers[b].2 += 1;
+                Ok(())
+            })?;
+            homes.push(list);
+        }
+        let storage: Vec<UOp> = buffers
+            .iter()
+            .map(|&(dtype, width, n)| {
+                let shape =
+                    if width == 1 { Shape::of(&[n as i64]) } else { Shape::of(&[n as i64, width as i64]) };
+                self.slot += 1;
+                UOp::scratch(self.slot - 1, &shape, dtype, AddrSpace::Reg)
+            })
+            .collect();
+        let mut set: Vec<Vec<UOp>> = vec![Vec::new(); storage.len()];
+        for (f, list) in folds.iter().zip(&homes) {
+            for &(b, k) in list {
+                let (dtype, n, _) = buffers[b];
+                let identity = UOp::constant(f.op.identity(dtype), dtype);
+                let empty = storage[b].after(&outer);
+                set[b].push(empty.at(&[lane_const(k)]).store(&splat(&identity, n)));
+            }
+        }
+        let inside: Vec<UOp> = storage
+            .iter()
+            .zip(set)
+            .map(|(s, set)| {
+                let before: Vec<UOp> =
+                    [group(set)].into_iter().chain(ranges.iter().map(|r| (*r).clone())).collect();
+                s.after(&before)
+            })
+            .collect();
+        let mut stores = Vec::new();
+        for (f, list) in folds.iter().zip(&homes) {
+            let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
+            let mut acc: Vec<UOp> = list.iter().map(|h| node(Op::Load, [place(h)])).collect();
+            self.each_piece(&f.source, |p, start, _| {
+                let k = self.piece_at(&f.kept, start);
+                acc[k] = self.accumulate(f, &acc[k], p);
+                Ok(())
+            })?;
+            stores.extend(list.iter().zip(&acc).map(|(h, v)| place(h).store(v)));
+        }
+        let mut done = group(stores);
+        for r in ranges.iter().rev() {
+            done = done.end(&[(*r).clone()]);
+        }
+        for (f, list) in folds.iter().zip(&homes) {
+            let read = |&(b, k): &Home| {
+                node(Op::Load, [storage[b].after(std::slice::from_ref(&done)).at(&[lane_const(k)])])
+            };
+            let kept: Vec<UOp> = list.iter().map(read).collect();
+            self.data[f.node] = self.fold_lanes(f, kept);
+        }
+        Ok(())
+    }
+
+    /// A REDUCE over axes alone needs no loop.
+    pub(super) fn reduce_lanes(&mut self, i: usize) -> Result<()> {
+        let f = self.fold(i);
+        let mut kept: Vec<Option<UOp>> = vec![None; self.count(&f.kept)];
+        let dtype = self.t.nodes[i].dtype();
+        self.each_piece(&f.source, |p, start, n| {
+            let k = self.piece_at(&f.kept, start);
+            kept[k] = Some(match &kept[k] {
+                Some(acc) => self.accumulate(&f, acc, p),
+                None if f.wmma.is_some() => {
+                    let zero = splat(&UOp::constant(dtype.zero(), dtype), n);
+                    self.accumulate(&f, &zero, p)
+                }
+                None if f.terms.len() == 2 => {
+                    let s: Vec<UOp> = f.terms.iter().map(|&s| self.operand(s, p)).collect();
+                    alu(Op::Mul, &s)
+                }
+                None => {
+                    let value = self.operand(f.terms[0], p);
+                    if n > 1 && value.shape().is_empty() { splat(&value, n) } else { value }
+                }
+            });
+            Ok(())
+        })?;
+        let kept = kept.into_iter().flatten().collect();
+        self.data[i] = self.fold_lanes(&f, kept);
+        Ok(())
+    }
+
+    /// Fold the lanes of accumulators whose axis is reduced.
+    fn fold_lanes(&self, f: &Fold, kept: Vec<UOp>) -> Vec<UOp> {
+        if f.kept == f.result {
+            return kept;
+        }
+        // Pieces along the axis of lanes lie `inner` apart.
+        let Some(axis) = self.lane_axis(&f.kept) else { return kept };
+        let inner = self.count_from(&f.kept, axis + 1);
+        let n = self.plan.pieces[axis].len();
+        let outer = kept.len() / (n * inner);
+        let mut out = Vec::with_capacity(outer * inner);
+        for o in 0..outer {
+            for i in 0..inner {
+                let list: Vec<UOp> = (0..n).map(|k| kept[(o * n + k) * inner + i].clone()).collect();
+                out.push(horizontal(f.op, list));
+            }
+        }
+        out
+    }
+
+    fn count_from(&self, dims: &[u32], first: usize) -> usize {
+        (first..dims.len()).map(|k| if dims[k] == 1 { 1 } else { self.plan.pieces[k].len() }).product()
+    }
+}
+
+fn width(u: &UOp) -> usize {
+    u.shape().first().and_then(|d| d.as_int()).unwrap_or(1) as usize
+}
+
+fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
+    let op = match (op, a.dtype()) {
+        (ReduceOp::Add | ReduceOp::Max, DType::Bool) => Op::Or,
+        (ReduceOp::Mul, DType::Bool) => Op::And,
+        (op, _) => op.op(),
+    };
+    alu(op, &[a.clone(), b.clone()])
+}
+
+/// One element out of all lanes of vectors, widest first: neighbours in pairs, then by halves.
+fn horizontal(op: ReduceOp, mut list: Vec<UOp>) -> UOp {
+    let mut n = list.iter().map(width).max().unwrap_or(1);
+    loop {
+        let (mut wide, rest): (Vec<UOp>, Vec<UOp>) = list.into_iter().partition(|v| width(v) == n);
+        while wide.len() > 1 {
+            wide = wide
+                .chunks(2)
+                .map(|c| if c.len() == 2 { combine(op, &c[0], &c[1]) } else { c[0].clone() })
+                .collect();
+        }
+        list = rest;
+        let Some(v) = wide.pop() else {
+            n /= 2;
+            continue;
+        };
+        if n == 1 {
+            return v;
+        }
+        n /= 2;
+        list.insert(0, combine(op, &part(&v, 0, n), &part(&v, n, n)));
+    }
+}
