@@ -20,6 +20,11 @@ pub fn render_c(program: &UOp, info: &ProgramInfo, _target: &Target) -> String {
     let mut body = String::with_capacity(64 * list.len());
     r.arguments(&mut body, list, info);
     r.find_registers(list);
+    // Storage is declared for the whole function: a program may name it in several loops.
+    for u in list.iter().filter(|u| u.op() == Op::Buffer) {
+        body.push_str("  ");
+        r.declare(&mut body, u);
+    }
     let mut indent = 1;
     for (i, u) in list.iter().enumerate() {
         r.statement(&mut body, i, u, &mut indent);
@@ -324,13 +329,8 @@ impl Renderer {
                 self.store(o, u);
                 o.push_str(";\n");
             }
-            Op::Buffer => {
-                line(o, *indent);
-                self.declare(o, u);
-            }
-            Op::Barrier => {
-                // The threads of a CPU kernel share nothing that would need one.
-            }
+            // The threads of a CPU kernel share nothing that would need a barrier.
+            Op::Buffer | Op::Barrier => {}
             _ => {
                 let item = &self.plan.items[i];
                 let named = matches!(u.op(), Op::Param | Op::Const | Op::Special | Op::Sink | Op::Linear);

@@ -134,6 +134,9 @@ impl Renderer {
                 o.push('(');
                 self.value(o, g);
                 o.push_str(" ? ");
+                if k.n > 0 && k.d != DType::Bool {
+                    self.cast_to(o, scalar(k.d), k.n);
+                }
                 self.fetch(o, &a, k);
                 o.push_str(" : ");
                 match alt {

@@ -133,3 +133,8 @@ pub(crate) fn f32s(v: &[f32]) -> Vec<u8> {
 pub(crate) fn to_f32s(b: &[u8]) -> Vec<f32> {
     b.chunks(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
+
+/// A STACK of i32 constants.
+pub(crate) fn ints(v: &[i64]) -> UOp {
+    UOp::new(Op::Stack, v.iter().map(|&k| i32c(k)).collect::<Vec<_>>(), Arg::None)
+}

@@ -62,35 +62,38 @@ fn folds(u: &UOp) -> bool {
     u.dtype() == DType::Index && matches!(u.op(), Op::Sub | Op::Neg)
 }
 
-/// Use x = m·(x / m) + x % m once. With x / m = q + t, where t is the one division left in it:
-/// k·(x % m) + k·m·t = k·x - k·m·q, and k·(x % m) + k·m·((w + t) % n) = k·((x + m·(w - q)) % (m·n)).
+/// Use x = m·(x / m) + x % m once. With x / m = q + s·t, where t is the one division left in it and s its
+/// sign: k·(x % m) + k·m·s·t = k·x - k·m·q, and
+/// k·(x % m) + k·m·((w + s·t) % n) = k·((x + m·(w - q)) % (m·n)).
 fn reunite(l: &mut Linear) -> Option<bool> {
     for i in 0..l.terms.len() {
         let (rem, k) = l.terms[i].clone();
         let Some((x, m)) = remainder(&rem) else { continue };
         let Some(km) = k.checked_mul(m) else { continue };
-        let partner = |t: &(UOp, i128)| t.1 == km && matches!(t.0.op(), Op::Idiv | Op::Mod);
+        let partner = |t: &(UOp, i128)| t.1.abs() == km.abs() && matches!(t.0.op(), Op::Idiv | Op::Mod);
         if !l.terms.iter().any(partner) {
             continue;
         }
-        let Some((q, Some(t))) = quotient(x, m) else { continue };
-        for j in 0..l.terms.len() {
-            if j == i || !partner(&l.terms[j]) {
-                continue;
+        for deep in [false, true] {
+            let Some((q, Some((t, sign)))) = quotient(x, m, deep) else { continue };
+            for (other, c) in l.terms.iter().filter(|o| o.0 != rem && partner(o)) {
+                let whole = if *c == km { digits(other, x, m, &q, (&t, sign)) } else { None };
+                let same = *other == t && *c == km * sign;
+                if !same && whole.is_none() {
+                    continue;
+                }
+                let mut new = l.clone();
+                new.terms.retain(|t| t.0 != rem && t.0 != *other);
+                match whole {
+                    Some(whole) => new.term(&whole, k)?,
+                    None => {
+                        new.add(x, k)?;
+                        new.plus(&q, -km)?;
+                    }
+                }
+                *l = new;
+                return Some(true);
             }
-            let other = l.terms[j].0.clone();
-            let mut new = l.clone();
-            new.terms.retain(|t| t.0 != rem && t.0 != other);
-            if other == t {
-                new.add(x, k)?;
-                new.plus(&q, -km)?;
-            } else if let Some(whole) = digits(&other, x, m, &q, &t) {
-                new.term(&whole, k)?;
-            } else {
-                continue;
-            }
-            *l = new;
-            return Some(true);
         }
     }
     Some(false)
@@ -104,12 +107,12 @@ fn remainder(u: &UOp) -> Option<(&UOp, i128)> {
     }
 }
 
-/// (x + m·(w - q)) % (m·n), where `other` is (w + t) % n and x / m = q + t.
-fn digits(other: &UOp, x: &UOp, m: i128, q: &Linear, t: &UOp) -> Option<UOp> {
+/// (x + m·(w - q)) % (m·n), where `other` is (w + s·t) % n and x / m = q + s·t.
+fn digits(other: &UOp, x: &UOp, m: i128, q: &Linear, (t, sign): (&UOp, i128)) -> Option<UOp> {
     let (y, n) = remainder(other)?;
     let mut w = Linear::of(y)?;
-    w.terms.iter().find(|(a, k)| a == t && *k == 1)?;
-    w.term(t, -1)?;
+    w.terms.iter().find(|(a, k)| a == t && *k == sign)?;
+    w.term(t, -sign)?;
     w.plus(q, -1)?;
     let mut whole = Linear::of(x)?;
     whole.plus(&w, m)?;

@@ -39,12 +39,12 @@ fn divide(x: &UOp, c: &UOp) -> Option<UOp> {
     if !x.dtype().is_int() {
         return None;
     }
-    let (mut q, t) = quotient(x, int(c).filter(|c| *c > 1)?)?;
-    if let Some(t) = t {
-        if q.terms.is_empty() && q.constant == 0 {
+    let (mut q, t) = quotient(x, int(c).filter(|c| *c > 1)?, false)?;
+    if let Some((t, sign)) = t {
+        if q.terms.is_empty() && q.constant == 0 && sign == 1 {
             return Some(t);
         }
-        q.term(&t, 1)?;
+        q.term(&t, sign)?;
     }
     Some(q.build())
 }
@@ -52,9 +52,9 @@ fn divide(x: &UOp, c: &UOp) -> Option<UOp> {
 /// How often a numerator may be taken apart further.
 const STEPS: usize = 12;
 
-/// x / c = q + t for c > 1, where t, if any, is one IDIV (or the MOD that it turned into) that cannot be
-/// taken apart further. None where something may wrap.
-pub(super) fn quotient(x: &UOp, c: i128) -> Option<(Linear, Option<UOp>)> {
+/// x / c = q ± t for c > 1, where t, if any, is one IDIV (or the MOD that it turned into) that cannot be
+/// taken apart further (`deep`: nested quotients become one). None where something may wrap.
+pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(UOp, i128)>)> {
     let d = x.dtype();
     let mut n = Linear::of(x)?;
     let mut c = c;
@@ -73,7 +73,11 @@ pub(super) fn quotient(x: &UOp, c: i128) -> Option<(Linear, Option<UOp>)> {
             c /= g;
             continue;
         }
-        // (y / a + z) / b = (y + a·z) / (a·b)
+        // (y / a + z) / b = (y + a·z) / (a·b). Where z varies too, the sum would hide how its parts are
+        // bounded, and is only good for finding it elsewhere.
+        if n.terms.len() > 1 && !deep {
+            break;
+        }
         let Some((inner, y, a)) = n.terms.iter().find_map(nested) else { break };
         let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else { break };
         let mut merged = Linear::of(&y)?;
@@ -84,7 +88,24 @@ pub(super) fn quotient(x: &UOp, c: i128) -> Option<(Linear, Option<UOp>)> {
         }
         (n, c) = (merged, ca);
     }
-    Some((q, Some(atom(&n, c))))
+    if let Some((m, y)) = opposite(&n, c) {
+        q.constant -= m + 1;
+        return Some((q, Some((atom(&y, c), -1))));
+    }
+    Some((q, Some((atom(&n, c), 1))))
+}
+
+/// n = -(c·m + y) - 1, where the first term of n is negative: then floor(n / c) = -m - 1 - floor(y / c)
+/// and n % c = c - 1 - y % c. So a view and its mirror image have the same quotients and remainders.
+pub(super) fn opposite(n: &Linear, c: i128) -> Option<(i128, Linear)> {
+    let first = n.terms.iter().min_by_key(|t| super::key(&t.0))?;
+    if first.1 > 0 {
+        return None;
+    }
+    let mut y = n.clone();
+    y.terms.iter_mut().for_each(|t| t.1 = -t.1);
+    let (m, y) = shifted(&y, -n.constant - 1, c);
+    y.exact().then_some((m, y))
 }
 
 /// The term y / a with a > 0.

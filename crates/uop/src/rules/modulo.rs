@@ -1,6 +1,6 @@
 //! MOD, the remainder of floor division: it has the divisor's sign; x mod 0 = x.
 
-use super::idiv::{factor, nonzero, one_period, split, symbolic};
+use super::idiv::{factor, nonzero, one_period, opposite, split, symbolic};
 use super::linear::Linear;
 use super::{int, int_const};
 use crate::dtype::DType;
@@ -54,6 +54,11 @@ fn remainder(x: &UOp, c: i128) -> Option<UOp> {
         (n, c, scale) = (a, c / g, scale * g);
         n.constant += m;
     }
+    if let Some((_, y)) = opposite(&n, c) {
+        n = y;
+        out.constant += (c - 1) * scale;
+        scale = -scale;
+    }
     let rest = n.build() % int_const(c, d);
     if out.terms.is_empty() && out.constant == 0 && scale == 1 {
         return Some(rest);
@@ -68,7 +73,8 @@ fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
         t.0.op() == Op::Mod
             && int(&t.0.src()[1]).is_some_and(|m| m > 0 && m.checked_mul(t.1).is_some_and(|km| km % c == 0))
     };
-    if !n.terms.iter().any(drops) {
+    // Beside other terms the bound of y % m is worth more.
+    if n.terms.len() != 1 || !drops(&n.terms[0]) {
         return None;
     }
     let mut out = Linear::number(n.dtype, n.constant);

@@ -31,7 +31,7 @@ fn ops() -> OpSet {
     static OPS: OnceLock<OpSet> = OnceLock::new();
     *OPS.get_or_init(|| {
         OpSet::filter(|op| match op.group() {
-            Group::Codegen => op == Op::CustomFunction,
+            Group::Codegen => false,
             Group::Ordering => matches!(op, Op::After | Op::Group | Op::Sink),
             _ => true,
         })

@@ -1,0 +1,206 @@
+//! The folder of compiled kernels: found again, damaged, of no use, over its bound, shared; and what
+//! happens without a compiler. The compiler is a script that keeps a log of its calls.
+#![cfg(unix)]
+
+use monoglot_device::cpu::Cpu;
+use monoglot_device::{Config, Runtime};
+use monoglot_uop::*;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A folder of its own, removed at the end, with a compiler that logs.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("monoglot-cache-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Place(dir)
+    }
+
+    /// A compiler that runs `before` and then `cc`.
+    fn config(&self, before: &str) -> Config {
+        let (script, log) = (self.0.join("compiler"), self.0.join("log"));
+        let text = format!("#!/bin/sh\necho \"$@\" >> {}\n{before}\nexec cc \"$@\"\n", log.display());
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let compiler = Some(script.display().to_string());
+        Config { cache_dir: Some(self.0.join("cache")), compiler, threads: Some(2), ..Config::default() }
+    }
+
+    fn calls(&self) -> usize {
+        let log = std::fs::read_to_string(self.0.join("log")).unwrap_or_default();
+        log.lines().filter(|l| l.contains("-shared")).count()
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        let dir = std::fs::read_dir(self.0.join("cache/cpu"));
+        dir.map_or(Vec::new(), |d| d.flatten().map(|e| e.path()).filter(|p| is(p, "so")).collect())
+    }
+}
+
+fn is(p: &Path, extension: &str) -> bool {
+    p.extension().is_some_and(|e| e == extension)
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A kernel that stores a number.
+fn storing(value: i32) -> UOp {
+    let source = format!(
+        "void k{value}(void *const *bufs, const long long *vars, int tid) {{ *(int *)bufs[0] = {value}; }}"
+    );
+    with_source(&format!("k{value}"), &source)
+}
+
+fn with_source(name: &str, source: &str) -> UOp {
+    let out = UOp::param(0, &Shape::of(&[1]), DType::I32, None);
+    let info = ProgramInfo { name: name.into(), threads: 1, outs: vec![0], ..ProgramInfo::default() };
+    let linear = UOp::new(Op::Linear, vec![out], Arg::None);
+    let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
+    UOp::new(Op::Program, vec![UOp::sink(&[]), linear, source], Arg::Program(Arc::new(info)))
+}
+
+fn open(config: &Config) -> Cpu {
+    Cpu::open(Device::new("CPU"), config).unwrap()
+}
+
+/// Compile kernels that store these numbers, run them, and check.
+fn works(cpu: &Cpu, values: &[i32]) {
+    let programs: Vec<UOp> = values.iter().map(|&v| storing(v)).collect();
+    for (kernel, v) in cpu.compile(&programs).unwrap().iter().zip(values) {
+        let out = cpu.alloc(4).unwrap();
+        kernel.launch(&[out.clone()], &[]).unwrap();
+        let mut bytes = [0; 4];
+        cpu.download(&out, 0, &mut bytes).unwrap();
+        assert_eq!(i32::from_le_bytes(bytes), *v);
+    }
+}
+
+#[test]
+fn what_was_compiled_is_found_again() {
+    let place = Place::new("found");
+    let config = place.config("");
+    let cpu = open(&config);
+    works(&cpu, &[1, 2, 3, 2]);
+    assert_eq!((place.calls(), place.objects().len()), (1, 3));
+    // As in another process; any set of kernels, the new one alone is compiled.
+    let cpu = open(&config);
+    works(&cpu, &[3, 1]);
+    assert_eq!(place.calls(), 1);
+    works(&cpu, &[2, 4]);
+    assert_eq!((place.calls(), place.objects().len()), (2, 4));
+    assert!(!cpu.cache_failed());
+    // Nothing temporary is left.
+    let left =
+        std::fs::read_dir(place.0.join("cache/cpu")).unwrap().flatten().filter(|e| is(&e.path(), "tmp"));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_damaged_entry_is_a_miss() {
+    let place = Place::new("damaged");
+    let config = place.config("");
+    works(&open(&config), &[1]);
+    let damage: [fn(Vec<u8>) -> Vec<u8>; 4] = [
+        |b| b[..b.len() / 2].to_vec(),
+        |_| Vec::new(),
+        |mut b| {
+            let middle = b.len() / 2;
+            b[middle] ^= 1;
+            b
+        },
+        |_| b"not an object, but longer than a trailer of twenty-four bytes".to_vec(),
+    ];
+    for (k, damage) in damage.iter().enumerate() {
+        for path in place.objects() {
+            let bytes = damage(std::fs::read(&path).unwrap());
+            // Another inode, as an object that is mapped must not change.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+        }
+        works(&open(&config), &[1]);
+        assert_eq!(place.calls(), k + 2);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_costs_a_warning() {
+    let place = Place::new("unwritable");
+    std::fs::write(place.0.join("file"), b"").unwrap();
+    let config = Config { cache_dir: Some(place.0.join("file/cache")), ..place.config("") };
+    let cpu = open(&config);
+    works(&cpu, &[1, 2]);
+    works(&cpu, &[1, 2, 3]);
+    assert!(cpu.cache_failed());
+}
+
+#[test]
+fn a_full_folder_costs_nothing_else() {
+    let place = Place::new("full");
+    let full = format!(
+        "case \"$*\" in *{}*) echo 'No space left on device' >&2; exit 1;; esac",
+        place.0.join("cache").display()
+    );
+    let cpu = open(&place.config(&full));
+    works(&cpu, &[1, 2]);
+    assert_eq!(place.calls(), 2);
+}
+
+#[test]
+fn the_folder_stays_within_its_bound() {
+    let place = Place::new("bound");
+    let config = Config { cache_bytes: 100 << 10, ..place.config("") };
+    for k in 0..18 {
+        works(&open(&config), &[k]);
+    }
+    let total: u64 = place.objects().iter().map(|p| p.metadata().unwrap().len()).sum();
+    // It is looked through at a process's first store.
+    assert!(total < 130 << 10, "{total}");
+    assert!(place.objects().iter().any(|p| p.exists()));
+}
+
+#[test]
+fn many_at_once_share_a_folder() {
+    let place = Place::new("shared");
+    let config = place.config("");
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let config = &config;
+            scope.spawn(move || (0..3).for_each(|k| works(&open(config), &[k, k + t])));
+        }
+    });
+    works(&open(&config), &[0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn without_a_compiler_the_error_names_the_interpreter() {
+    let config = Config { compiler: Some("no-such-compiler -O2".into()), ..Config::default() };
+    let error = Cpu::open(Device::new("CPU"), &config).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::NoDevice { .. }));
+    let text = error.to_string();
+    assert!(text.contains("no-such-compiler") && text.contains("DEV=INTERP"), "{text}");
+}
+
+#[test]
+fn what_does_not_compile_says_why() {
+    let place = Place::new("broken");
+    let cpu = open(&place.config(""));
+    let error = cpu.compile(&[with_source("broken", "void broken(void) { nonsense; }")]).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Compile { .. }));
+    assert!(error.to_string().contains("nonsense"), "{error}");
+}
+
+#[test]
+fn an_unknown_device_says_what_there_is() {
+    let error = monoglot_device::open(Device::new("ABACUS")).err().unwrap();
+    assert!(error.to_string().contains("INTERP:GPU"), "{error}");
+    assert!(monoglot_device::open(Device::new("CPU:C:z80")).is_err());
+    assert_eq!(monoglot_device::list().len(), 5);
+}
