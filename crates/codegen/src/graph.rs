@@ -20,12 +20,16 @@ pub(crate) fn node_of(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
     UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
 }
 
-/// Effects as one node.
-pub(crate) fn group(mut effects: Vec<UOp>) -> UOp {
-    match effects.len() {
-        1 => effects.remove(0),
-        _ => UOp::new(Op::Group, effects, Arg::None),
+/// Effects as one node, those of GROUPs among them in its place.
+pub(crate) fn group(effects: Vec<UOp>) -> UOp {
+    let mut flat = Srcs::new();
+    for u in effects {
+        match u.op() {
+            Op::Group => flat.extend(u.src().iter().cloned()),
+            _ => flat.push(u),
+        }
     }
+    if flat.len() == 1 { flat.remove(0) } else { UOp::new(Op::Group, flat, Arg::None) }
 }
 
 /// Every node below `root` by the sources that count, sources before users.

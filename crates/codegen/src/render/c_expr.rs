@@ -607,9 +607,10 @@ impl Renderer {
             (n, DType::F16, d) => {
                 self.prelude.halves(n);
                 let _ = if d == DType::F32 { Ok(()) } else { write!(o, "__builtin_convertvector(") };
-                let _ = write!(o, "F32_f16x{n}(");
+                // The text may hold commas, which a macro takes for more arguments.
+                let _ = write!(o, "F32_f16x{n}((");
                 self.value(o, a);
-                o.push(')');
+                o.push_str("))");
                 if d != DType::F32 {
                     o.push_str(", ");
                     self.prelude.vector(o, scalar(d), n);
@@ -618,9 +619,9 @@ impl Renderer {
             }
             (n, DType::F32, DType::F16) => {
                 self.prelude.halves(n);
-                let _ = write!(o, "F16_f32x{n}(");
+                let _ = write!(o, "F16_f32x{n}((");
                 self.value(o, a);
-                o.push(')');
+                o.push_str("))");
             }
             (n, f, DType::F16) if f.is_int() => {
                 self.prelude.halves(n);
@@ -688,9 +689,9 @@ impl Renderer {
                 return r.operand(o, a, x);
             }
             r.prelude.halves(n);
-            let _ = write!(o, "F32_f16x{n}(");
+            let _ = write!(o, "F32_f16x{n}((");
             r.operand(o, a, x);
-            o.push(')');
+            o.push_str("))");
         };
         o.push_str("__builtin_convertvector(");
         if within {

@@ -30,6 +30,12 @@ fn place(storage: &UOp, index: UOp, n: usize) -> UOp {
     }
 }
 
+/// Whether a vector from a known element lies in the storage: where some lanes are gated off it may not.
+fn within(storage: &UOp, index: &UOp, n: usize) -> bool {
+    let size = storage.shape()[0].max();
+    index.as_int().is_none_or(|i| i >= 0 && i + n as i64 <= size)
+}
+
 impl Devectorise<'_> {
     /// The storage that an address refers to and the node of its index.
     fn target_of(&self, address: usize) -> Result<(UOp, usize)> {
@@ -91,7 +97,9 @@ impl Devectorise<'_> {
             };
             out.push(if n == 1 {
                 one(place(&storage, at(0), 1), alt, gate)
-            } else if lie == Lie::Forward || lie == Lie::Backward && uniform {
+            } else if (lie == Lie::Forward || lie == Lie::Backward && uniform)
+                && within(&storage, &at(if lie == Lie::Forward { 0 } else { n - 1 }), n)
+            {
                 // An alternative of shape () stands for every lane.
                 let wide = alt.map(|a| if a.shape().is_empty() { splat(&a, n) } else { a });
                 let first = if lie == Lie::Forward { 0 } else { n - 1 };
@@ -142,7 +150,7 @@ impl Devectorise<'_> {
                 s.extend(gate);
                 node_of(Op::Store, s)
             };
-            if n == 1 || lie == Lie::Forward {
+            if n == 1 || lie == Lie::Forward && within(&storage, &at(0), n) {
                 let value = if value.shape().is_empty() { splat(&value, n) } else { value };
                 out.push(one(place(&storage, at(0), n), value, gate));
             } else {

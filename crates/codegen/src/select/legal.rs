@@ -137,7 +137,7 @@ impl Legal<'_> {
         if dtype == b.dtype {
             u.clone()
         } else {
-            u.with_arg(Arg::Buffer(monoglot_uop::BufferArg { dtype, ..b.clone() }))
+            u.with_arg(Arg::Buffer(monoglot_uop::BufferArg { dtype, ..*b }))
         }
     }
 
@@ -166,12 +166,8 @@ impl Legal<'_> {
         let interval = |i: usize| old.get(i).map_or((0, 0), UOp::bounds);
         let new = match u.op() {
             _ if d == DType::Bool && u.op() != Op::Where => self.logic(u.op(), &s)?,
-            Op::Idiv if !d.is_float() && !self.has(Op::Idiv) => {
-                self.idiv(&s[0], &s[1], interval(0), interval(1))
-            }
-            Op::Mod if !d.is_float() && !self.has(Op::Mod) => {
-                self.modulo(&s[0], &s[1], interval(0), interval(1))
-            }
+            Op::Idiv if !d.is_float() => self.idiv(&s[0], &s[1], interval(0), interval(1)),
+            Op::Mod if !d.is_float() => self.modulo(&s[0], &s[1], interval(0), interval(1)),
             Op::Shl | Op::Shr => self.shift(u.op(), &s[0], &s[1], interval(1)),
             Op::Pow if !d.is_float() => self.int_pow(&s[0], &s[1], interval(1)),
             Op::Trunc if !d.is_float() => s[0].clone(),
@@ -186,8 +182,8 @@ impl Legal<'_> {
         let d = s[0].dtype();
         Ok(match op {
             Op::Threefry => decompose::threefry(self, &s[0], &s[1]),
-            Op::Idiv if d.is_float() && !self.has(op) => self.floor(&self.op(Op::Div, s)?)?,
-            Op::Mod if d.is_float() && !self.has(op) => self.float_mod(&s[0], &s[1])?,
+            Op::Idiv if d.is_float() => self.floor(&self.op(Op::Div, s)?)?,
+            Op::Mod if d.is_float() => self.float_mod(&s[0], &s[1])?,
             op if self.has(op) => alu(op, s),
             Op::Neg if d.is_float() => alu(Op::Mul, &[s[0].clone(), UOp::float(-1.0, d)]),
             Op::Neg => self.minus(&UOp::int(0, d), &s[0]),

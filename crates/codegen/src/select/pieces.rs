@@ -5,7 +5,7 @@
 use super::build::{alu, lane, splat};
 use super::lanes::{self, Plan, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
-use crate::graph::{Srcs, node_of};
+use crate::graph::{Srcs, group, node_of};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
 use smallvec::{SmallVec, smallvec};
 
@@ -59,7 +59,10 @@ impl Devectorise<'_> {
             Op::Store => self.effect[i] = Some(self.store(i)?),
             Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {
                 let new: Result<Srcs> = src.iter().map(|&s| self.thing(s as usize)).collect();
-                self.effect[i] = Some(u.with_src(new?));
+                self.effect[i] = Some(match u.op() {
+                    Op::Group => group(new?.into_vec()),
+                    _ => u.with_src(new?),
+                });
             }
             Op::Reduce => {
                 if let Some(group) = t.groups.get(&(i as u32)) {

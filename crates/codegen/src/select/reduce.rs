@@ -122,8 +122,7 @@ impl Devectorise<'_> {
             .iter()
             .zip(set)
             .map(|(s, set)| {
-                let before: Vec<UOp> =
-                    [group(set)].into_iter().chain(ranges.iter().map(|r| (*r).clone())).collect();
+                let before: Vec<UOp> = set.into_iter().chain(ranges.iter().map(|r| (*r).clone())).collect();
                 s.after(&before)
             })
             .collect();

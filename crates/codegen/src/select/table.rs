@@ -45,7 +45,8 @@ pub(super) fn is_fragment(u: &UOp) -> bool {
 
 /// Storage, and the lists that become axes, have shapes that are no lanes.
 fn has_lanes(u: &UOp) -> bool {
-    !matches!(u.op(), Op::Stack | Op::Param | Op::Buffer) && !(u.op() == Op::After && u.addrspace().is_some())
+    let storage = matches!(u.op(), Op::Param | Op::Buffer) || u.op() == Op::After && u.addrspace().is_some();
+    !storage && u.op() != Op::Stack
 }
 
 impl Table {
