@@ -6,11 +6,19 @@
 use monoglot_uop::error::{ErrorKind, Result};
 use monoglot_uop::eval::{Value, eval};
 use monoglot_uop::{DType, Device, Op, Shape, UOp};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
+
+static DEFAULT: RwLock<Option<Device>> = RwLock::new(None);
 
 /// The device of values that name none.
 pub fn default_device() -> Device {
-    Device::new("CPU")
+    let chosen = *DEFAULT.read().unwrap_or_else(|e| e.into_inner());
+    chosen.unwrap_or_else(|| Device::new("CPU"))
+}
+
+/// Choose the device of values that name none.
+pub fn set_default_device(device: Device) {
+    *DEFAULT.write().unwrap_or_else(|e| e.into_inner()) = Some(device);
 }
 
 /// Bring row-major bytes to a device, as a BUFFER.

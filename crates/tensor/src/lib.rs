@@ -7,16 +7,27 @@
 
 mod activation;
 mod args;
+mod attention;
+mod conv;
 mod create;
 mod elementwise;
 mod functions;
 mod grad;
+mod index;
+mod linalg;
+mod loss;
 mod movement;
+mod norm;
 mod operators;
 mod reduce;
+mod scan;
+mod sort;
 mod tensor;
 
 pub use args::{Axes, Dims, Element, Operand};
+pub use conv::{Conv, Interpolation};
+pub use index::{Index, Indices};
+pub use loss::Reduction;
 pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
 pub use movement::PadMode;
 pub use tensor::Tensor;

@@ -343,16 +343,15 @@ impl Tensor {
             let k = *m.min(n);
             let last = sizes.len() - 1;
             let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
-            // Rows one longer put the diagonal in one column.
             let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
             if k == 0 {
                 return square.reshape(&with(&[0]));
             }
+            // In rows of k + 1 the diagonal is the first column.
             square
-                .pad_axis(last, 0, 1, u.dtype().zero())?
-                .reshape(&with(&[k * (k + 1)]))?
-                .narrow(last - 1, 0, k * k)?
-                .reshape(&with(&[k, k]))?
+                .reshape(&with(&[k * k]))?
+                .pad_axis(last - 1, 0, k, u.dtype().zero())?
+                .reshape(&with(&[k, k + 1]))?
                 .narrow(last, 0, 1)?
                 .reshape(&with(&[k]))
         })

@@ -220,7 +220,7 @@ fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
 }
 
 /// As `top`, 0 where it is infinite, so that it can be subtracted.
-fn peak(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(crate) fn peak(x: &UOp, axes: &[usize]) -> Result<UOp> {
     let m = top(x, axes)?;
     Ok(f::abs(&m).eq_(&m.like(f64::INFINITY)).select(&m.like(0.0), &m))
 }

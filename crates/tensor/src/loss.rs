@@ -1,0 +1,135 @@
+//! Losses. Flows in: predictions and targets; out: a mean, a sum, or the loss of each element.
+
+use crate::elementwise::broadcast_to;
+use crate::functions as f;
+use crate::tensor::{Tensor, tri};
+use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Shape, UOp};
+
+/// What is made of the losses of single elements.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their mean (weighted by how many targets count).
+    Mean,
+    /// Their sum.
+    Sum,
+    /// They stay.
+    None,
+}
+
+/// Targets of this class do not count.
+const IGNORED: i64 = -100;
+
+impl Tensor {
+    /// −ln softmax(x) at the target classes. `self` is (n, classes, …) or (classes); `target` holds
+    /// classes as integers, without that axis (−100: does not count), or probabilities in `self`'s
+    /// shape. `smoothing` of the weight is spread over all classes.
+    #[track_caller]
+    pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
+        let axis = if tri!(self.ndim()) == 1 { 0 } else { 1 };
+        let logs = self.log_softmax(axis);
+        if tri!(target.dtype()).is_float() {
+            let n = tri!(self.shape())[axis as usize] as f64;
+            let soft =
+                if smoothing > 0.0 { target * (1.0 - smoothing) + smoothing / n } else { target.clone() };
+            let each = -(logs * soft).sum(axis, false);
+            let count = tri!(each.numel()) as f64;
+            return each.folded(reduction, &Tensor::full((), count as f32));
+        }
+        logs.pick_classes(target, axis as usize, reduction, smoothing)
+    }
+
+    /// −x at the target classes, for x that are logarithms of probabilities.
+    #[track_caller]
+    pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        let axis = if tri!(self.ndim()) == 1 { 0 } else { 1 };
+        self.pick_classes(target, axis, reduction, 0.0)
+    }
+
+    #[track_caller]
+    fn pick_classes(&self, target: &Tensor, axis: usize, reduction: Reduction, smoothing: f64) -> Tensor {
+        let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], axis, smoothing));
+        let valid = target.map(|t| {
+            let ok = t.ne_(&t.like(IGNORED)).cast(DType::F32);
+            let axes: Vec<usize> = (0..t.shape().len()).collect();
+            ok.reduce(ReduceOp::Add, &axes)?.squeeze_axes(&axes)
+        });
+        each.folded(reduction, &valid)
+    }
+
+    /// The mean of squared differences.
+    #[track_caller]
+    pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        (self - target).square().averaged(reduction)
+    }
+
+    /// The mean of absolute differences.
+    #[track_caller]
+    pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        (self - target).abs().averaged(reduction)
+    }
+
+    /// −t·ln σ(x) − (1 − t)·ln(1 − σ(x)) for targets t between 0 and 1, without overflow.
+    #[track_caller]
+    pub fn bce_with_logits(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        let each = Tensor::map_all(&[self, target], |u| {
+            let d = u[0].dtype();
+            if u[0].shape() != u[1].shape() || !d.is_float() {
+                let message = format!("{d} {} and targets {}", u[0].shape(), u[1].shape());
+                return Err(Error::shape("bce_with_logits", message));
+            }
+            let (x, t) = (u[0].cast(d.compute_type()), u[1].cast(d.compute_type()));
+            Ok((f::softplus(&x) - x * t).cast(d))
+        });
+        each.averaged(reduction)
+    }
+
+    #[track_caller]
+    fn averaged(&self, reduction: Reduction) -> Tensor {
+        match reduction {
+            Reduction::Mean => self.mean(.., false),
+            Reduction::Sum => self.sum(.., false),
+            Reduction::None => self.clone(),
+        }
+    }
+
+    #[track_caller]
+    fn folded(&self, reduction: Reduction, count: &Tensor) -> Tensor {
+        match reduction {
+            Reduction::Mean => self.sum(.., false) / count,
+            Reduction::Sum => self.sum(.., false),
+            Reduction::None => self.clone(),
+        }
+    }
+}
+
+/// −logs at the target classes, 0 where the target does not count.
+fn class_losses(logs: &UOp, target: &UOp, axis: usize, smoothing: f64) -> Result<UOp> {
+    let rest: Vec<Dim> =
+        logs.shape().iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| d.clone()).collect();
+    if target.shape().to_vec() != rest || !target.dtype().is_int() {
+        let message =
+            format!("classes {} {} for predictions {}", target.dtype(), target.shape(), logs.shape());
+        return Err(Error::shape("cross_entropy", message));
+    }
+    let n = logs.sizes("cross_entropy")?[axis];
+    let one = |n: i64| {
+        let mut dims = rest.clone();
+        dims.insert(axis, Dim::Int(n));
+        Shape::new(dims)
+    };
+    let mut place = vec![Dim::Int(1); logs.shape().len()];
+    place[axis] = Dim::Int(n);
+    let place = UOp::arange(n, target.dtype()).reshape(&Shape::new(place))?;
+    let place = broadcast_to(&place, logs.shape())?;
+    let hit = target.reshape(&one(1))?.expand(&one(n))?.eq_(&place);
+    let d = logs.dtype();
+    let zero = UOp::constant(d.zero(), d);
+    let total = |u: &UOp| crate::reduce::sum(u, &[axis])?.squeeze_axes(&[axis]);
+    let mut loss = total(&hit.select(logs, &zero))?.unary(Op::Neg);
+    if smoothing > 0.0 {
+        let all = total(logs)? * (-smoothing / n as f64);
+        let valid = target.ne_(&target.like(IGNORED));
+        loss = loss * (1.0 - smoothing) + valid.select(&all, &zero);
+    }
+    Ok(loss)
+}

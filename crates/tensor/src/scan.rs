@@ -1,0 +1,99 @@
+//! Running sums, products and maxima along an axis. Flows in: a tensor; out: one of the same shape.
+//!
+//! A sum of n reads at most 2n√n elements: blocks of about √n are summed by windows, and the totals of
+//! the blocks, again a running sum, are added. Products and maxima double their reach at every step,
+//! which keeps their gradients free of divisions and of ties.
+
+use crate::movement::{from_last, to_last};
+use crate::tensor::{Tensor, marker};
+use monoglot_uop::{Op, ReduceOp, Result, Scalar, Shape, UOp};
+
+/// Up to this length one window an element costs less than two levels.
+const DIRECT: i64 = 14;
+/// The longest block, so that long axes get more levels rather than long windows.
+const BLOCK: i64 = 64;
+
+impl Tensor {
+    /// Σ of the elements up to each; integers widen to i64 (u64).
+    #[track_caller]
+    pub fn cumsum(&self, axis: i64) -> Tensor {
+        self.along("cumsum", axis, |u, a| {
+            let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
+            let x = to_last(&u.cast(d.compute_type()), a)?;
+            from_last(&running_sum(&x)?.cast(d), a)
+        })
+    }
+
+    /// Π of the elements up to each; integers widen to i64 (u64).
+    #[track_caller]
+    pub fn cumprod(&self, axis: i64) -> Tensor {
+        self.along("cumprod", axis, |u, a| {
+            let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
+            let x = to_last(&u.cast(d.compute_type()), a)?;
+            let y = doubled(&x, d.compute_type().one(), |before, here| before * here)?;
+            from_last(&y.cast(d), a)
+        })
+    }
+
+    /// The greatest of the elements up to each; a tie's gradient goes to the last of them.
+    #[track_caller]
+    pub fn cummax(&self, axis: i64) -> Tensor {
+        self.along("cummax", axis, |u, a| {
+            let x = to_last(u, a)?;
+            let y = doubled(&x, u.dtype().min(), |before, here| {
+                let stay = here.lt(before);
+                let stay = match here.dtype().is_float() {
+                    true => (stay | before.ne_(before)) & here.eq_(here),
+                    false => stay,
+                };
+                stay.select(before, here)
+            })?;
+            from_last(&y, a)
+        })
+    }
+}
+
+/// Along the last axis.
+fn running_sum(x: &UOp) -> Result<UOp> {
+    let sizes = x.sizes("cumsum")?;
+    let (n, axis) = (sizes[sizes.len() - 1], sizes.len() - 1);
+    let zero = x.dtype().zero();
+    if n <= DIRECT {
+        if n <= 1 {
+            return Ok(x.clone());
+        }
+        let w = x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?;
+        return w.reduce(ReduceOp::Add, &[axis + 1])?.reshape(x.shape());
+    }
+    let b = ((n as f64).sqrt().ceil() as i64).min(BLOCK);
+    let a = (n + b - 1) / b;
+    let dims = |tail: &[i64]| Shape::of(&[&sizes[..axis], tail].concat());
+    let blocks = x.pad_axis(axis, 0, a * b - n, zero)?.reshape(&dims(&[a, b]))?;
+    let windows = blocks.pad_axis(axis + 1, b - 1, 0, zero)?.windows(b, 1, 1)?;
+    let inner = windows.reduce(ReduceOp::Add, &[axis + 2])?.reshape(&dims(&[a, b]))?;
+    let inner = marker(&inner, Op::Contiguous)?;
+    // What stands before each block: the running sum of the blocks' last elements, moved by one.
+    let totals = inner.narrow(axis + 1, b - 1, 1)?.reshape(&dims(&[a]))?;
+    let before = running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?;
+    let before = marker(&before, Op::Contiguous)?;
+    let out = inner + before.reshape(&dims(&[a, 1]))?.expand(&dims(&[a, b]))?;
+    out.reshape(&dims(&[a * b]))?.narrow(axis, 0, n)
+}
+
+/// Every element combined with what lies 1, 2, 4, … before it, along the last axis.
+fn doubled(x: &UOp, identity: Scalar, combine: impl Fn(&UOp, &UOp) -> UOp) -> Result<UOp> {
+    let axis = x.shape().len() - 1;
+    let n = x.sizes("scan")?[axis];
+    let (mut y, mut reach, mut steps) = (x.clone(), 1, 0);
+    while reach < n {
+        let before = y.pad_axis(axis, reach, 0, identity)?.narrow(axis, 0, n)?;
+        y = combine(&before, &y);
+        reach *= 2;
+        steps += 1;
+        // A step reads twice what the one before it computes: after some, that is stored.
+        if steps % 4 == 0 && reach < n {
+            y = marker(&y, Op::Contiguous)?;
+        }
+    }
+    Ok(y)
+}
