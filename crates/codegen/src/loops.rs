@@ -43,17 +43,17 @@ fn fresh(r: &UOp, id: &mut u32) -> UOp {
 }
 
 /// A REDUCE over a range of the workgroup becomes a sum of each thread's part: the parts go to LOCAL
-/// storage, and after a barrier every thread folds all of them. Only one thread then stores.
+/// storage, and after a barrier every thread folds all of them.
 fn group_reduce(kernel: &UOp) -> Result<UOp> {
     let group = |u: &UOp| is_axis(u, &[AxisType::GroupReduce]);
     let topo = kernel.toposort();
     if !topo.iter().any(group) {
         return Ok(kernel.clone());
     }
-    let groups: Vec<&UOp> = topo.iter().filter(|u| group(u)).collect();
     let mut id = next_id(kernel);
     let mut slot = 0;
     let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    let mut parts: FxHashMap<&UOp, (ReduceOp, Vec<UOp>)> = FxHashMap::default();
     for u in &topo {
         let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
         let mut new = u.with_src(src);
@@ -65,15 +65,17 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
                         true => new.src()[0].clone(),
                         false => new.src()[0].reduce_ranges(*op, &within),
                     };
-                    new = stage(&part, *op, &across, &mut slot, &mut id)?;
+                    new = match part.shape().is_empty() {
+                        true => stage(&part, *op, &across, &mut slot, &mut id)?,
+                        false => part,
+                    };
+                    parts.insert(u, (*op, across));
                 }
             }
-            (Op::Store, _) if new.src()[0].addrspace() == Some(AddrSpace::Global) => {
-                let open = u.ranges();
-                let first = groups.iter().filter(|g| !open.contains(g)).map(|g| g.lt(&g.like(1)));
-                if let Some(gate) = new.src().get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b) {
-                    new = new.with_src([&new.src()[..2], &[gate]].concat());
-                }
+            // The fragments of a matrix unit go through LOCAL storage by element.
+            (Op::Index, _) if !u.src()[0].shape().is_empty() && parts.contains_key(&u.src()[0]) => {
+                let (op, across) = &parts[&u.src()[0]];
+                new = stage(&new, *op, across, &mut slot, &mut id)?;
             }
             _ => {}
         }
@@ -86,8 +88,10 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
 fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32) -> Result<UOp> {
     let open = part.ranges();
     let inside = |r: &UOp| {
-        is_axis(r, &[AxisType::Local, AxisType::Warp, AxisType::Upcast, AxisType::Unroll])
-            || across.contains(r)
+        is_axis(
+            r,
+            &[AxisType::Local, AxisType::Warp, AxisType::GroupReduce, AxisType::Upcast, AxisType::Unroll],
+        )
     };
     let axes: Vec<UOp> = open.iter().filter(|r| inside(r)).cloned().collect();
     let across: Vec<UOp> = axes.iter().filter(|r| across.contains(r)).cloned().collect();
@@ -267,31 +271,78 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
     let warp = of(&[AxisType::Warp]);
     let local = of(&[AxisType::Local]);
     let groups = of(&[AxisType::GroupReduce]);
-    if global.is_empty() && thread.is_empty() && warp.is_empty() && local.is_empty() && groups.is_empty() {
+    let n = global.len() + thread.len() + warp.len() + local.len() + groups.len();
+    if n == 0 {
         return Ok(kernel.clone());
+    }
+    if n > 128 {
+        return Err(Error::argument("kernel", "more than 128 hardware axes"));
     }
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
     assign(&mut map, "gidx", global.iter().rev().map(|r| vec![r.clone()]).collect(), 3)?;
     assign(&mut map, "tid", thread.iter().rev().map(|r| vec![r.clone()]).collect(), 1)?;
+    let all: Vec<&UOp> = [&global, &thread, &warp, &local, &groups].into_iter().flatten().collect();
+    let open = open_threads(&topo, &all);
     // Ranges of different reductions share threads unless one value is open in both.
+    let bit = |r: &UOp| all.iter().position(|t| *t == r).map_or(0u128, |k| 1 << k);
     let mut shared: Vec<Vec<UOp>> = Vec::new();
     for g in &groups {
-        let apart = |set: &Vec<UOp>| {
-            set[0].src() == g.src()
-                && !topo.iter().any(|u| {
-                    let open = u.ranges();
-                    open.contains(g) && set.iter().any(|s| open.contains(s))
-                })
-        };
-        match shared.iter().position(apart) {
+        let meets = |s: &UOp| open.iter().any(|m| m & bit(g) != 0 && m & bit(s) != 0);
+        match shared.iter().position(|set| set[0].src() == g.src() && !set.iter().any(meets)) {
             Some(i) => shared[i].push(g.clone()),
             None => shared.push(vec![g.clone()]),
         }
     }
+    let threads: Vec<Vec<UOp>> = [&global, &thread, &warp, &local]
+        .into_iter()
+        .flatten()
+        .map(|r| vec![r.clone()])
+        .chain(shared.iter().cloned())
+        .collect();
     // Lanes of a warp are neighbours in the first dimension.
     let inner = warp.iter().chain(local.iter().rev()).map(|r| vec![r.clone()]);
     assign(&mut map, "lidx", inner.chain(shared.into_iter().rev()).collect(), 3)?;
-    Ok(without_ends(kernel, &map).substitute(&map))
+    let bits: Vec<(u128, UOp)> =
+        threads.iter().map(|set| (set.iter().fold(0, |m, r| m | bit(r)), map[&set[0]].clone())).collect();
+    let kernel = one_writer(&topo, &open, &bits);
+    Ok(without_ends(&kernel, &map).substitute(&map))
+}
+
+/// By node, on which of these ranges it depends. What a barrier lets pass is the same for all threads.
+fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
+    let bit = |r: &UOp| all.iter().position(|t| *t == r).map_or(0u128, |k| 1 << k);
+    let mut open: FxHashMap<&UOp, u128> = FxHashMap::default();
+    let mut out = Vec::with_capacity(topo.len());
+    for u in topo {
+        let mut mask = u.src().iter().fold(0, |m, s| m | open[s]);
+        match u.op() {
+            Op::Range => mask |= bit(u),
+            Op::Reduce | Op::End => mask &= !u.src()[1..].iter().fold(0, |m, r| m | bit(r)),
+            Op::Barrier => mask = 0,
+            _ => {}
+        }
+        open.insert(u, mask);
+        out.push(mask);
+    }
+    out
+}
+
+/// Threads that would all store the same element leave it to the first of them.
+fn one_writer(topo: &[UOp], open: &[u128], threads: &[(u128, UOp)]) -> UOp {
+    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    for (u, mask) in topo.iter().zip(open) {
+        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let mut new = u.with_src(src);
+        if u.op() == Op::Store {
+            let idle = threads.iter().filter(|(set, _)| mask & set == 0);
+            let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
+            if let Some(gate) = new.src().get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b) {
+                new = new.with_src([&new.src()[..2], &[gate]].concat());
+            }
+        }
+        done.insert(u, new);
+    }
+    topo.last().map_or_else(|| UOp::sink(&[]), |root| done[root].clone())
 }
 
 /// ENDs of ranges that are no loops go.

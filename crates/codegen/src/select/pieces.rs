@@ -7,7 +7,7 @@ use super::lanes::{self, Plan, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
 use crate::graph::{Srcs, group, node_of};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// The kernel while it is taken apart.
 pub(super) struct Devectorise<'a> {
@@ -109,7 +109,10 @@ impl Devectorise<'_> {
                 let n = self.count(&t.dims[i]);
                 let mut out = Vec::with_capacity(n);
                 for p in 0..n {
-                    let s: SmallVec<[UOp; 3]> = src.iter().map(|&s| self.operand(s as usize, p)).collect();
+                    let mut s: Srcs = src.iter().map(|&s| self.operand(s as usize, p)).collect();
+                    if op == Op::Wmma && s[2].shape().is_empty() {
+                        s[2] = splat(&s[2], s[0].shape().max_len() as usize);
+                    }
                     out.push(match u.arg() {
                         Arg::None => alu(op, &s),
                         _ => u.with_src(s),
@@ -247,8 +250,7 @@ impl Devectorise<'_> {
                 }
                 Op::Reshape | Op::Expand => self.index_at(src[0] as usize, &start),
                 op => {
-                    let s: SmallVec<[UOp; 3]> =
-                        src.iter().map(|&s| self.index_at(s as usize, &start)).collect();
+                    let s: Srcs = src.iter().map(|&s| self.index_at(s as usize, &start)).collect();
                     match u.arg() {
                         Arg::None => alu(op, &s),
                         _ => super::build::cast(&s[0], u.dtype()),
