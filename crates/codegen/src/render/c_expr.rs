@@ -128,7 +128,7 @@ impl Renderer {
                         None => o.push('0'),
                     }
                 }
-                return o.push('}');
+                o.push('}')
             }
             Some(g) => {
                 o.push('(');

@@ -239,11 +239,11 @@ impl Prelude {
         let mut counts: Vec<usize> = Vec::new();
         for &(name, lanes) in &self.types {
             let bytes = lanes * width(name);
-            let _ = write!(out, "typedef {name} {name}x{lanes} __attribute__((vector_size({bytes})));\n");
+            let _ = writeln!(out, "typedef {name} {name}x{lanes} __attribute__((vector_size({bytes})));");
             // The same vector anywhere in memory.
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "typedef {name} {name}x{lanes}m __attribute__((vector_size({bytes}), aligned({}), may_alias));\n",
+                "typedef {name} {name}x{lanes}m __attribute__((vector_size({bytes}), aligned({}), may_alias));",
                 width(name)
             );
             once(&mut counts, lanes);

@@ -136,7 +136,7 @@ impl Cache {
             self.warn(&e.to_string());
         }
         // Looking through the folder costs milliseconds: not every time, but often enough.
-        if self.stores.fetch_add(1, Ordering::Relaxed) % 16 == 0 {
+        if self.stores.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
             self.trim();
         }
     }

@@ -2,8 +2,8 @@
 //! is used; constants are in the file from the start; lanes of a vector, BITCASTs and addresses cost
 //! nothing, as they only name places.
 
-use super::machine::{Ins, Run};
-use super::memory::{Gate, copies, copy, loads, loops, splats, stores, unless, wait};
+use super::machine::{Ins, RUN, Run};
+use super::memory::{Gate, copies, copy, ended, loads, loops, pause, splats, stores, unless, wait};
 use super::ops::{arithmetic, cast, folded, pack, select, truth};
 use super::race::touch;
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp};
@@ -66,6 +66,7 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
         buf_of: FxHashMap::default(),
         units: Vec::new(),
         open: Vec::new(),
+        paused: 0,
     };
     d.at.extend(list.iter().enumerate().map(|(i, u)| (u, i)));
     d.find_lives();
@@ -74,6 +75,7 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
         d.instruction(i, u, info)?;
         d.release(i);
     }
+    d.emit(ended, 0, [0; 3], 0, 0);
     Ok(Code { code: d.code, image: d.image, starts: d.starts, bufs: d.bufs, units: d.units })
 }
 
@@ -98,6 +100,8 @@ struct Decoder<'a> {
     units: Vec<Arc<TcInfo>>,
     /// Open loops and conditions: where they stand in the code.
     open: Vec<usize>,
+    /// Where the run of instructions since the last `pause` starts.
+    paused: usize,
 }
 
 /// Storage, element and lanes of an address; None for values.
@@ -268,7 +272,16 @@ impl<'a> Decoder<'a> {
 
     fn emit(&mut self, run: Run, dst: u32, operands: [u32; 3], n: usize, x: u32) {
         let [a, b, c] = operands;
+        self.room(1);
         self.code.push(Ins { run, dst, a, b, c, n: n as u32, x });
+    }
+
+    /// See to it that the next `n` instructions stand in a row.
+    fn room(&mut self, n: usize) {
+        if self.code.len() + n - self.paused >= RUN {
+            self.code.push(Ins { run: pause, dst: 0, a: 0, b: 0, c: 0, n: 0, x: 0 });
+            self.paused = self.code.len();
+        }
     }
 
     /// Where an operand is, with as many lanes as the instruction at `i` wants (0: as it is).
@@ -319,14 +332,14 @@ impl<'a> Decoder<'a> {
             Op::Range => {
                 let bound = self.operand(&src[0], 0, i)?;
                 self.places[i] = self.register(d.bytes(), self.last[i].max(i));
-                self.open.push(self.code.len());
                 let counter = self.places[i];
                 self.emit(loops(d).0, counter, [bound, 0, 0], 0, 0);
+                self.open.push(self.code.len() - 1);
             }
             Op::If => {
                 let gate = self.operand(&src[0], 0, i)?;
-                self.open.push(self.code.len());
                 self.emit(unless, 0, [gate, 0, 0], 0, 0);
+                self.open.push(self.code.len() - 1);
             }
             Op::End | Op::EndIf => {
                 let Some(start) = self.open.pop() else { return Err(unsupported(u)) };
@@ -402,6 +415,7 @@ impl<'a> Decoder<'a> {
             Op::Where if scalar_choice => {
                 // One bool for all lanes: take one branch whole.
                 let bytes = (n * d.bytes()) as u32;
+                self.room(4);
                 let here = self.code.len() as u32;
                 self.emit(unless, 0, [at[0], 0, 0], 0, here + 3);
                 self.emit(copy, dst, [at[1], 0, 0], 0, bytes);
@@ -505,9 +519,9 @@ impl<'a> Decoder<'a> {
             return;
         }
         let flags = write as u32
-            | (index.bytes() == 8) as u32 * 2
-            | (gate != Gate::None) as u32 * 4
-            | (gate == Gate::Lanes) as u32 * 8;
+            | ((index.bytes() == 8) as u32 * 2)
+            | ((gate != Gate::None) as u32 * 4)
+            | ((gate == Gate::Lanes) as u32 * 8);
         self.emit(touch, 0, [regs[0], regs[1], flags], n, buf);
     }
 

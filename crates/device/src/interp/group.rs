@@ -3,7 +3,7 @@
 //! thread is a group of one.
 
 use super::decode::{BARRIER, Code, Start, poison};
-use super::machine::{Buf, Frame, Ins, STOP, WAIT};
+use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
 use super::{WARP, describe};
 use half::f16;
@@ -62,7 +62,15 @@ impl<'a> Group<'a> {
                 Buf { ptr, len, reads: 0, slot: b.slot }
             };
             let bufs = code.bufs.iter().map(buf).collect();
-            g.frames.push(Frame { regs, bufs, fault: None, pc: 0, thread: t as u32, watch });
+            g.frames.push(Frame {
+                regs,
+                bufs,
+                fault: None,
+                at: At::Ended,
+                code: code.code.as_ptr(),
+                thread: t as u32,
+                watch,
+            });
         }
         g
     }
@@ -80,21 +88,18 @@ impl<'a> Group<'a> {
             for warp in 0..self.frames.len().div_ceil(WARP) {
                 self.run_warp(warp)?;
             }
-            let ended = self.code.code.len();
-            let first = self.frames[0].pc;
-            if let Some(f) = self.frames.iter().find(|f| f.pc != first) {
+            let first = self.frames[0].at;
+            if let Some(f) = self.frames.iter().find(|f| f.at != first) {
                 return Err(format!(
                     "a barrier is not reached by every thread of the workgroup: thread 0 {}, thread {} {}",
                     where_to(first),
                     f.thread,
-                    where_to(f.pc)
+                    where_to(f.at)
                 ));
             }
-            if first == ended {
-                return Ok(());
-            }
+            let At::Waits(barrier) = first else { return Ok(()) };
             self.watch.clear();
-            self.frames.iter_mut().for_each(|f| f.pc = first - WAIT + 1);
+            self.frames.iter_mut().for_each(|f| f.at = At::Next(barrier + 1));
         }
     }
 
@@ -127,7 +132,7 @@ impl<'a> Group<'a> {
             // SAFETY: the decoder placed the value within the file.
             unsafe { *file.add(*at as usize / 8) = word };
         }
-        self.frames[t].pc = 0;
+        self.frames[t].at = At::Next(0);
     }
 
     /// Run the threads of a warp until each waits at a barrier or has ended; matrix products on the way.
@@ -136,28 +141,24 @@ impl<'a> Group<'a> {
         loop {
             for f in &mut self.frames[lanes.clone()] {
                 // SAFETY: the frame was made for this code, and its registers are its own.
-                unsafe { f.go(&self.code.code) };
-                if f.pc == STOP {
+                unsafe { f.go() };
+                if f.at == At::Failed {
                     return Err(f.fault.as_ref().map_or_else(|| "stopped".into(), describe));
                 }
             }
-            let first = self.frames[lanes.start].pc;
-            let at = |pc: usize| {
-                pc.checked_sub(WAIT).and_then(|pc| self.code.code.get(pc)).filter(|i| i.x != BARRIER)
-            };
-            if self.frames[lanes.clone()].iter().all(|f| at(f.pc).is_none()) {
+            let code = &self.code.code;
+            let product = |f: &Frame| matches!(f.at, At::Waits(k) if code[k].x != BARRIER);
+            let warp = &self.frames[lanes.clone()];
+            if !warp.iter().any(product) {
                 return Ok(());
             }
-            let ins = match at(first) {
-                Some(ins)
-                    if lanes.len() == WARP && self.frames[lanes.clone()].iter().all(|f| f.pc == first) =>
-                {
-                    *ins
-                }
-                _ => return Err("a matrix product is not reached by all 32 lanes of a warp".into()),
+            let first = warp[0].at;
+            let (At::Waits(k), WARP, true) = (first, warp.len(), warp.iter().all(|f| f.at == first)) else {
+                return Err("a matrix product is not reached by all 32 lanes of a warp".into());
             };
+            let ins = code[k];
             self.multiply(&ins, lanes.clone())?;
-            self.frames[lanes.clone()].iter_mut().for_each(|f| f.pc = first - WAIT + 1);
+            self.frames[lanes.clone()].iter_mut().for_each(|f| f.at = At::Next(k + 1));
         }
     }
 
@@ -174,8 +175,8 @@ impl<'a> Group<'a> {
                     // SAFETY: a and b are vectors of two lanes of the unit's input type.
                     unsafe {
                         match unit.dtype_in {
-                            DType::F16 => (*f.at::<f16>(at).add(k)).to_f32(),
-                            _ => *f.at::<f32>(at).add(k),
+                            DType::F16 => (*f.reg::<f16>(at).add(k)).to_f32(),
+                            _ => *f.reg::<f32>(at).add(k),
                         }
                     }
                 };
@@ -183,7 +184,7 @@ impl<'a> Group<'a> {
                 let place = 2 * l + k;
                 (a[place], b[place]) = (input(ins.a), input(ins.b));
                 // SAFETY: the accumulator is a vector of two f32.
-                c[place] = unsafe { *f.at::<f32>(ins.c).add(k) };
+                c[place] = unsafe { *f.reg::<f32>(ins.c).add(k) };
             }
         }
         for (l, f) in self.frames[lanes].iter_mut().enumerate() {
@@ -191,13 +192,16 @@ impl<'a> Group<'a> {
                 let (row, column) = (l / 4, 2 * (l % 4) + k);
                 let sum = (0..8).fold(c[2 * l + k], |s, j| s + a[row * 8 + j] * b[j * 8 + column]);
                 // SAFETY: the result is a vector of two f32.
-                unsafe { *f.at::<f32>(ins.dst).add(k) = sum };
+                unsafe { *f.reg::<f32>(ins.dst).add(k) = sum };
             }
         }
         Ok(())
     }
 }
 
-fn where_to(pc: usize) -> String {
-    if pc >= WAIT { format!("waits at instruction {}", pc - WAIT) } else { "has ended".into() }
+fn where_to(at: At) -> String {
+    match at {
+        At::Waits(k) => format!("waits at instruction {k}"),
+        _ => "has ended".into(),
+    }
 }

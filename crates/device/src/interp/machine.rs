@@ -18,16 +18,32 @@ pub(crate) struct Ins {
     pub(crate) x: u32,
 }
 
-/// Runs one instruction at `pc` and says where to go on.
+/// Runs the instruction, and those after it, until one gives control back: that instruction says where
+/// to go on, or null where this thread waits, has ended or has failed.
+///
+/// Calling the next instruction at the end of each lets the processor predict it from the one before,
+/// which one loop that calls all of them does not. Where the compiler makes no jump of that call, depth
+/// is bounded, as the decoder puts a `pause` into every run of `RUN` instructions.
 ///
 /// # Safety
-/// The instruction is of the program for which the frame was made.
-pub(crate) type Run = unsafe fn(&mut Frame, &Ins, usize) -> usize;
+/// The instruction is of the program for which the frame was made, and not the last.
+pub(crate) type Run = unsafe fn(&mut Frame, *const Ins) -> *const Ins;
 
-/// Added to a pc: this thread waits there for the others of its workgroup or warp.
-pub(crate) const WAIT: usize = 1 << 62;
-/// A pc past every program: stop.
-pub(crate) const STOP: usize = 1 << 61;
+/// Instructions in a row between two that give control back, at most.
+pub(crate) const RUN: usize = 32;
+
+/// Where a thread is when it does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// About to run the instruction of that number.
+    Next(usize),
+    /// At the instruction of that number, which needs the other threads.
+    Waits(usize),
+    /// At the end of the program.
+    Ended,
+    /// At a fault.
+    Failed,
+}
 
 /// A buffer as instructions see it.
 #[derive(Clone, Copy)]
@@ -55,8 +71,9 @@ pub(crate) struct Frame {
     pub(crate) regs: *mut u8,
     pub(crate) bufs: Vec<Buf>,
     pub(crate) fault: Option<Fault>,
-    /// Where it waits, or where it starts.
-    pub(crate) pc: usize,
+    pub(crate) at: At,
+    /// The program's first instruction.
+    pub(crate) code: *const Ins,
     /// Its number in the workgroup.
     pub(crate) thread: u32,
     /// Who touched LOCAL memory since the last barrier, where that is watched.
@@ -69,7 +86,7 @@ impl Frame {
     /// # Safety
     /// The offset is one that the decoder gave for a value of this type.
     #[inline(always)]
-    pub(crate) unsafe fn at<T>(&self, offset: u32) -> *mut T {
+    pub(crate) unsafe fn reg<T>(&self, offset: u32) -> *mut T {
         // SAFETY: within the file, by the decoder's invariant.
         unsafe { self.regs.add(offset as usize).cast() }
     }
@@ -91,16 +108,38 @@ impl Frame {
         Some(unsafe { b.ptr.cast::<T>().add(index as usize) })
     }
 
-    /// Run from its pc until the program ends, waits or faults.
+    /// Stop with what `element` has found.
+    #[cold]
+    pub(crate) fn fail(&mut self) -> *const Ins {
+        self.at = At::Failed;
+        std::ptr::null()
+    }
+
+    /// Run until the program ends, waits or fails.
     ///
     /// # Safety
     /// The code is that for which the frame was made, and no one else uses the frame's registers.
-    pub(crate) unsafe fn go(&mut self, code: &[Ins]) {
-        let mut pc = self.pc;
-        while let Some(ins) = code.get(pc) {
-            // SAFETY: the caller's promise.
-            pc = unsafe { (ins.run)(self, ins, pc) };
+    pub(crate) unsafe fn go(&mut self) {
+        let At::Next(pc) = self.at else { return };
+        // SAFETY: the number of an instruction of this program, and then what instructions gave back.
+        unsafe {
+            let mut next = self.code.add(pc);
+            while !next.is_null() {
+                next = ((*next).run)(self, next);
+            }
         }
-        self.pc = pc;
+    }
+}
+
+/// Go on with the instruction after `i`.
+///
+/// # Safety
+/// `i` is not the last instruction of its program.
+#[inline(always)]
+pub(crate) unsafe fn after(f: &mut Frame, i: *const Ins) -> *const Ins {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let next = i.add(1);
+        ((*next).run)(f, next)
     }
 }

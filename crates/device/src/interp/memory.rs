@@ -1,7 +1,7 @@
 //! Instructions that move bytes (between registers, to and from buffers) and that steer (loops,
 //! conditions, waiting). Widths, index types and gates are chosen when the program is decoded.
 
-use super::machine::{Frame, Ins, Run, STOP, WAIT};
+use super::machine::{At, Frame, Ins, Run, after};
 use monoglot_uop::DType;
 
 /// How an access is guarded: not, by one bool for all lanes, or by one a lane.
@@ -31,70 +31,70 @@ impl Index for i64 {
 ///
 /// # Safety
 /// That of `Run`.
-unsafe fn load<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn load<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers are of these types, by the decoder's invariant; elements are checked.
     unsafe {
-        let index = (*f.at::<I>(i.a)).get();
-        let n = i.n.max(1) as usize;
+        let index = (*f.reg::<I>((*i).a)).get();
+        let n = (*i).n.max(1) as usize;
         match G {
-            1 if !*f.at::<bool>(i.b) => {
-                std::ptr::copy_nonoverlapping(f.at::<T>(i.c), f.at::<T>(i.dst), n);
+            1 if !*f.reg::<bool>((*i).b) => {
+                std::ptr::copy_nonoverlapping(f.reg::<T>((*i).c), f.reg::<T>((*i).dst), n);
             }
             2 => {
                 for k in 0..n {
-                    *f.at::<T>(i.dst).add(k) = if *f.at::<bool>(i.b).add(k) {
-                        match f.element::<T>(i.x, index + k as i64, 1, false) {
+                    *f.reg::<T>((*i).dst).add(k) = if *f.reg::<bool>((*i).b).add(k) {
+                        match f.element::<T>((*i).x, index + k as i64, 1, false) {
                             Some(p) => p.read_unaligned(),
-                            None => return STOP,
+                            None => return f.fail(),
                         }
                     } else {
-                        *f.at::<T>(i.c).add(k)
+                        *f.reg::<T>((*i).c).add(k)
                     };
                 }
             }
-            _ => match f.element::<T>(i.x, index, n as u32, false) {
-                Some(p) if n == 1 => *f.at::<T>(i.dst) = p.read_unaligned(),
+            _ => match f.element::<T>((*i).x, index, n as u32, false) {
+                Some(p) if n == 1 => *f.reg::<T>((*i).dst) = p.read_unaligned(),
                 Some(p) => {
-                    std::ptr::copy_nonoverlapping(p.cast::<u8>(), f.at::<u8>(i.dst), n * size_of::<T>());
+                    std::ptr::copy_nonoverlapping(p.cast::<u8>(), f.reg::<u8>((*i).dst), n * size_of::<T>());
                 }
-                None => return STOP,
+                None => return f.fail(),
             },
         }
+        after(f, i)
     }
-    pc + 1
 }
 
 /// buffer `x` from index register `a` = c[0..n]. Gate in `b`.
 ///
 /// # Safety
 /// That of `Run`.
-unsafe fn store<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn store<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: as for `load`.
     unsafe {
-        let index = (*f.at::<I>(i.a)).get();
-        let n = i.n.max(1) as usize;
+        let index = (*f.reg::<I>((*i).a)).get();
+        let n = (*i).n.max(1) as usize;
         match G {
-            1 if !*f.at::<bool>(i.b) => {}
+            1 if !*f.reg::<bool>((*i).b) => {}
             2 => {
                 for k in 0..n {
-                    if *f.at::<bool>(i.b).add(k) {
-                        match f.element::<T>(i.x, index + k as i64, 1, true) {
-                            Some(p) => p.write_unaligned(*f.at::<T>(i.c).add(k)),
-                            None => return STOP,
+                    if *f.reg::<bool>((*i).b).add(k) {
+                        match f.element::<T>((*i).x, index + k as i64, 1, true) {
+                            Some(p) => p.write_unaligned(*f.reg::<T>((*i).c).add(k)),
+                            None => return f.fail(),
                         }
                     }
                 }
             }
-            _ => match f.element::<T>(i.x, index, n as u32, true) {
-                Some(p) if n == 1 => p.write_unaligned(*f.at::<T>(i.c)),
+            _ => match f.element::<T>((*i).x, index, n as u32, true) {
+                Some(p) if n == 1 => p.write_unaligned(*f.reg::<T>((*i).c)),
                 Some(p) => {
-                    std::ptr::copy_nonoverlapping(f.at::<u8>(i.c), p.cast::<u8>(), n * size_of::<T>());
+                    std::ptr::copy_nonoverlapping(f.reg::<u8>((*i).c), p.cast::<u8>(), n * size_of::<T>());
                 }
-                None => return STOP,
+                None => return f.fail(),
             },
         }
+        after(f, i)
     }
-    pc + 1
 }
 
 macro_rules! by_width {
@@ -144,16 +144,20 @@ pub(crate) fn stores(bytes: usize, index: DType, gate: Gate) -> Run {
 ///
 /// # Safety
 /// That of `Run`.
-pub(crate) unsafe fn copy(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+pub(crate) unsafe fn copy(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: both are within the file and apart, by the decoder's invariant.
-    unsafe { std::ptr::copy_nonoverlapping(f.at::<u8>(i.a), f.at::<u8>(i.dst), i.x as usize) };
-    pc + 1
+    unsafe {
+        std::ptr::copy_nonoverlapping(f.reg::<u8>((*i).a), f.reg::<u8>((*i).dst), (*i).x as usize);
+        after(f, i)
+    }
 }
 
-unsafe fn copy_one<T: Copy>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn copy_one<T: Copy>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this width, by the decoder's invariant.
-    unsafe { f.at::<T>(i.dst).write_unaligned(f.at::<T>(i.a).read_unaligned()) };
-    pc + 1
+    unsafe {
+        f.reg::<T>((*i).dst).write_unaligned(f.reg::<T>((*i).a).read_unaligned());
+        after(f, i)
+    }
 }
 
 /// A copy of so many bytes.
@@ -168,13 +172,13 @@ pub(crate) fn copies(bytes: usize) -> Run {
     }
 }
 
-unsafe fn splat<T: Copy>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn splat<T: Copy>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this width, by the decoder's invariant.
     unsafe {
-        let value = *f.at::<T>(i.a);
-        (0..i.n as usize).for_each(|k| *f.at::<T>(i.dst).add(k) = value);
+        let value = *f.reg::<T>((*i).a);
+        (0..(*i).n as usize).for_each(|k| *f.reg::<T>((*i).dst).add(k) = value);
+        after(f, i)
     }
-    pc + 1
 }
 
 /// dst[0..n] = a, of a width.
@@ -187,20 +191,20 @@ pub(crate) fn splats(bytes: usize) -> Run {
     }
 }
 
-unsafe fn begin<I: Index + From32>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn begin<I: Index + From32>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        *f.at::<I>(i.dst) = I::from32(0);
-        if (*f.at::<I>(i.a)).get() > 0 { pc + 1 } else { i.x as usize }
+        *f.reg::<I>((*i).dst) = I::from32(0);
+        if (*f.reg::<I>((*i).a)).get() > 0 { after(f, i) } else { f.code.add((*i).x as usize) }
     }
 }
 
-unsafe fn next<I: Index + From32>(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+unsafe fn next<I: Index + From32>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        let step = (*f.at::<I>(i.dst)).get() + 1;
-        *f.at::<I>(i.dst) = I::from32(step);
-        if step < (*f.at::<I>(i.a)).get() { i.x as usize } else { pc + 1 }
+        let step = (*f.reg::<I>((*i).dst)).get() + 1;
+        *f.reg::<I>((*i).dst) = I::from32(step);
+        if step < (*f.reg::<I>((*i).a)).get() { f.code.add((*i).x as usize) } else { after(f, i) }
     }
 }
 
@@ -231,15 +235,35 @@ pub(crate) fn loops(index: DType) -> (Run, Run) {
 ///
 /// # Safety
 /// That of `Run`.
-pub(crate) unsafe fn unless(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+pub(crate) unsafe fn unless(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: a register of this type, by the decoder's invariant.
-    if unsafe { *f.at::<bool>(i.a) } { pc + 1 } else { i.x as usize }
+    unsafe { if *f.reg::<bool>((*i).a) { after(f, i) } else { f.code.add((*i).x as usize) } }
 }
 
 /// Wait for the others: a BARRIER, or a WMMA, which all lanes do together.
 ///
 /// # Safety
 /// That of `Run`.
-pub(crate) unsafe fn wait(_f: &mut Frame, _i: &Ins, pc: usize) -> usize {
-    WAIT + pc
+pub(crate) unsafe fn wait(f: &mut Frame, i: *const Ins) -> *const Ins {
+    // SAFETY: both point into the program's instructions.
+    f.at = At::Waits(unsafe { i.offset_from(f.code) } as usize);
+    std::ptr::null()
+}
+
+/// Give control back, and go on with the next instruction.
+///
+/// # Safety
+/// That of `Run`.
+pub(crate) unsafe fn pause(_f: &mut Frame, i: *const Ins) -> *const Ins {
+    // SAFETY: a `pause` is not the last instruction.
+    unsafe { i.add(1) }
+}
+
+/// The end of a program.
+///
+/// # Safety
+/// That of `Run`.
+pub(crate) unsafe fn ended(f: &mut Frame, _i: *const Ins) -> *const Ins {
+    f.at = At::Ended;
+    std::ptr::null()
 }

@@ -1,7 +1,7 @@
 //! Elementwise ops as instructions: for the dtypes a machine computes in, code of their own; for all
 //! others `fold` itself, lane by lane. Both compute exactly what `fold` does.
 
-use super::machine::{Frame, Ins, Run};
+use super::machine::{Frame, Ins, Run, after};
 use half::{bf16, f16};
 use monoglot_uop::fold::{fold, threefry};
 use monoglot_uop::{DType, Op, Scalar};
@@ -16,28 +16,28 @@ macro_rules! run {
         /// # Safety
         /// That of `Run`.
         $(#[$attr])*
-        unsafe fn one(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+        unsafe fn one(f: &mut Frame, i: *const Ins) -> *const Ins {
             // SAFETY: operands are values of these types, by the decoder's invariant.
             unsafe {
-                $(let $v: $t = *f.at::<$t>(i.$field);)+
-                *f.at::<$r>(i.dst) = $value;
+                $(let $v: $t = *f.reg::<$t>((*i).$field);)+
+                *f.reg::<$r>((*i).dst) = $value;
+                after(f, i)
             }
-            pc + 1
         }
         /// Every lane.
         ///
         /// # Safety
         /// That of `Run`.
         $(#[$attr])*
-        unsafe fn many(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+        unsafe fn many(f: &mut Frame, i: *const Ins) -> *const Ins {
             // SAFETY: operands are vectors of n lanes of these types, by the decoder's invariant.
             unsafe {
-                for k in 0..i.n as usize {
-                    $(let $v: $t = *f.at::<$t>(i.$field).add(k);)+
-                    *f.at::<$r>(i.dst).add(k) = $value;
+                for k in 0..(*i).n as usize {
+                    $(let $v: $t = *f.reg::<$t>((*i).$field).add(k);)+
+                    *f.reg::<$r>((*i).dst).add(k) = $value;
                 }
+                after(f, i)
             }
-            pc + 1
         }
         Some((one as Run, many as Run))
     }};
@@ -247,7 +247,15 @@ pub(crate) fn pack(op: Op, from: DType, to: DType) -> u32 {
 ///
 /// # Safety
 /// That of `Run`; `x` is of `pack`.
-pub(crate) unsafe fn folded(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+pub(crate) unsafe fn folded(f: &mut Frame, i: *const Ins) -> *const Ins {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fold_lanes(f, &*i);
+        after(f, i)
+    }
+}
+
+fn fold_lanes(f: &Frame, i: &Ins) {
     let op = Op::ALL[(i.x & 255) as usize];
     let (from, to) = (DType::ALL[(i.x >> 8 & 255) as usize], DType::ALL[(i.x >> 16) as usize]);
     let (size, out) = (from.bytes(), to.bytes());
@@ -258,13 +266,12 @@ pub(crate) unsafe fn folded(f: &mut Frame, i: &Ins, pc: usize) -> usize {
         for (v, &s) in values.iter_mut().zip(sources) {
             let mut word = [0u8; 8];
             // SAFETY: lane k of an operand, by the decoder's invariant.
-            unsafe { std::ptr::copy_nonoverlapping(f.at::<u8>(s).add(k * size), word.as_mut_ptr(), size) };
+            unsafe { std::ptr::copy_nonoverlapping(f.reg::<u8>(s).add(k * size), word.as_mut_ptr(), size) };
             *v = Scalar::from_bits(u64::from_le_bytes(word), from);
         }
         let value = fold(op, from, to, &values[..sources.len()]).unwrap_or(to.zero());
         let word = value.to_bits(to).to_le_bytes();
         // SAFETY: lane k of the result.
-        unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), f.at::<u8>(i.dst).add(k * out), out) };
+        unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), f.reg::<u8>(i.dst).add(k * out), out) };
     }
-    pc + 1
 }

@@ -1,7 +1,7 @@
 //! Finds two threads of a workgroup that touch an element of LOCAL memory with no barrier between
 //! them, one of them writing. A GPU would give either value; here it is an error.
 
-use super::machine::{Fault, Frame, Ins, STOP};
+use super::machine::{Fault, Frame, Ins, after};
 use rustc_hash::FxHashMap;
 
 /// Who touched what since the last barrier.
@@ -48,22 +48,22 @@ impl Watch {
 ///
 /// # Safety
 /// That of `Run`; `watch` outlives the frame.
-pub(crate) unsafe fn touch(f: &mut Frame, i: &Ins, pc: usize) -> usize {
+pub(crate) unsafe fn touch(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of these types, by the decoder's invariant; threads of a workgroup take turns,
     // so nothing else refers to the watch now.
     unsafe {
-        let index = if i.c & 2 != 0 { *f.at::<i64>(i.a) } else { *f.at::<i32>(i.a) as i64 };
-        for k in 0..i.n.max(1) as i64 {
-            let lane = if i.c & 8 != 0 { k as usize } else { 0 };
-            if i.c & 4 != 0 && !*f.at::<bool>(i.b).add(lane) {
+        let index = if (*i).c & 2 != 0 { *f.reg::<i64>((*i).a) } else { *f.reg::<i32>((*i).a) as i64 };
+        for k in 0..(*i).n.max(1) as i64 {
+            let lane = if (*i).c & 8 != 0 { k as usize } else { 0 };
+            if (*i).c & 4 != 0 && !*f.reg::<bool>((*i).b).add(lane) {
                 continue;
             }
-            if let Some(other) = (*f.watch).touch(i.x, index + k, f.thread, i.c & 1 != 0) {
-                let slot = f.bufs[i.x as usize].slot;
+            if let Some(other) = (*f.watch).touch((*i).x, index + k, f.thread, (*i).c & 1 != 0) {
+                let slot = f.bufs[(*i).x as usize].slot;
                 f.fault = Some(Fault::Race { slot, index: index + k, threads: (f.thread, other) });
-                return STOP;
+                return f.fail();
             }
         }
+        after(f, i)
     }
-    pc + 1
 }
