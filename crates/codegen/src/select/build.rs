@@ -19,6 +19,14 @@ pub(super) fn cast(x: &UOp, to: DType) -> UOp {
     }
 }
 
+/// BITCAST between types of one width, folded on constants.
+pub(super) fn bitcast(x: &UOp, to: DType) -> UOp {
+    match x.const_value() {
+        Some(v) => UOp::constant(Scalar::from_bits(v.to_bits(x.dtype()), to), to),
+        None => x.bitcast(to),
+    }
+}
+
 /// A splat of a scalar over lanes.
 pub(super) fn splat(x: &UOp, lanes: usize) -> UOp {
     match lanes {

@@ -6,7 +6,7 @@
 //! The width of an index is chosen where it is computed: i32 where the interval of every operand and
 //! of the result fits, i64 elsewhere (DESIGN 3). A narrow float is held as the f32 of its value.
 
-use super::build::{alu, cast};
+use super::build::{alu, bitcast, cast};
 use crate::decompose;
 use crate::graph::{Srcs, node};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp};
@@ -28,7 +28,7 @@ pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
 
 /// Builds nodes out of what a target has.
 pub(crate) struct Legal<'a> {
-    pub(super) target: &'a Target,
+    pub(crate) target: &'a Target,
 }
 
 fn fits_i32((lo, hi): (i64, i64)) -> bool {
@@ -53,6 +53,19 @@ impl Legal<'_> {
     /// CAST between machine types.
     pub(crate) fn converted(&self, x: &UOp, to: DType) -> UOp {
         cast(x, to)
+    }
+
+    /// BITCAST between machine types of one width.
+    pub(crate) fn reinterpreted(&self, x: &UOp, to: DType) -> UOp {
+        bitcast(x, to)
+    }
+
+    /// a·b + c, rounded once where the target can.
+    pub(crate) fn fused(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
+        match self.has(Op::MulAcc) {
+            true => alu(Op::MulAcc, &[a.clone(), b.clone(), c.clone()]),
+            false => alu(Op::Add, &[alu(Op::Mul, &[a.clone(), b.clone()]), c.clone()]),
+        }
     }
 
     /// The dtype in which a value of `d` is computed.
@@ -201,7 +214,7 @@ impl Legal<'_> {
                     self.not(&alu(Op::CmpLt, &[b.clone(), a.clone()]))
                 }
             }
-            Op::MulAcc => alu(Op::Add, &[alu(Op::Mul, &s[..2]), s[2].clone()]),
+            Op::MulAcc => self.fused(&s[0], &s[1], &s[2]),
             Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt | Op::Pow => {
                 decompose::transcendental(self, op, s).ok_or_else(|| unsupported(op))?
             }
@@ -244,7 +257,7 @@ impl Legal<'_> {
         if self.has(Op::CmpEq) { alu(Op::CmpEq, &s) } else { self.not(&alu(Op::CmpNe, &s)) }
     }
 
-    pub(super) fn minus(&self, a: &UOp, b: &UOp) -> UOp {
+    pub(crate) fn minus(&self, a: &UOp, b: &UOp) -> UOp {
         if self.has(Op::Sub) {
             return alu(Op::Sub, &[a.clone(), b.clone()]);
         }
@@ -293,7 +306,7 @@ impl Legal<'_> {
 }
 
 fn same_width(x: &UOp, to: DType) -> UOp {
-    if x.dtype() == to { x.clone() } else { x.bitcast(to) }
+    if x.dtype() == to { x.clone() } else { bitcast(x, to) }
 }
 
 fn bad(message: &str) -> Error {

@@ -3,7 +3,7 @@
 //! Invariant: every rounding is one rounding to nearest even, and NaN, infinities and overflow are
 //! those of `scalar.rs`.
 
-use super::build::{alu, cast};
+use super::build::{alu, bitcast, cast};
 use super::legal::Legal;
 use monoglot_uop::{DType, Op, UOp};
 
@@ -47,7 +47,7 @@ impl Legal<'_> {
     /// A held value as memory holds it; it is representable there.
     pub(super) fn encode(&self, x: &UOp, d: DType) -> UOp {
         if self.held(d) == d {
-            return if self.stored(d) == d { x.clone() } else { x.bitcast(self.stored(d)) };
+            return if self.stored(d) == d { x.clone() } else { bitcast(x, self.stored(d)) };
         }
         if self.stored(d) == d {
             return cast(x, d);
@@ -56,7 +56,7 @@ impl Legal<'_> {
             return UOp::int(v.to_bits(d) as i64, bits_type(d));
         }
         match d {
-            DType::BF16 => cast(&op2(Op::Shr, &x.bitcast(DType::U32), 16), DType::U16),
+            DType::BF16 => cast(&op2(Op::Shr, &bitcast(x, DType::U32), 16), DType::U16),
             d => self.pack(x, d),
         }
     }
@@ -64,13 +64,13 @@ impl Legal<'_> {
     /// What memory holds, as it is computed with.
     pub(super) fn decode(&self, x: &UOp, d: DType) -> UOp {
         if self.held(d) == d {
-            return if self.stored(d) == d { x.clone() } else { x.bitcast(d) };
+            return if self.stored(d) == d { x.clone() } else { bitcast(x, d) };
         }
         if self.stored(d) == d {
             return cast(x, DType::F32);
         }
         match d {
-            DType::BF16 => op2(Op::Shl, &cast(x, DType::U32), 16).bitcast(DType::F32),
+            DType::BF16 => bitcast(&op2(Op::Shl, &cast(x, DType::U32), 16), DType::F32),
             d => self.unpack(x, d),
         }
     }
@@ -88,13 +88,13 @@ impl Legal<'_> {
         }
         match d {
             DType::BF16 => {
-                let bits = x.bitcast(DType::U32);
+                let bits = bitcast(x, DType::U32);
                 let odd = op2(Op::And, &op2(Op::Shr, &bits, 16), 1);
                 let up = alu(Op::Add, &[alu(Op::Add, &[bits.clone(), odd]), UOp::int(0x7fff, DType::U32)]);
                 let quiet = op2(Op::Or, &bits, 0x40_0000);
                 let nan = alu(Op::CmpNe, &[x.clone(), x.clone()]);
                 let bits = op2(Op::And, &alu(Op::Where, &[nan, quiet, up]), 0xffff_0000);
-                bits.bitcast(DType::F32)
+                bitcast(&bits, DType::F32)
             }
             d => self.unpack(&self.pack(x, d), d),
         }
@@ -136,21 +136,21 @@ impl Legal<'_> {
     fn f64_to_odd_f32(&self, x: &UOp) -> UOp {
         let near = cast(x, DType::F32);
         let back = cast(&near, DType::F64);
-        let magnitude = |v: &UOp| op2(Op::And, &v.bitcast(DType::U64), i64::MAX);
-        let bits = near.bitcast(DType::U32);
+        let magnitude = |v: &UOp| op2(Op::And, &bitcast(v, DType::U64), i64::MAX);
+        let bits = bitcast(&near, DType::U32);
         let above = alu(Op::CmpLt, &[magnitude(x), magnitude(&back)]);
         let down = alu(Op::Where, &[above, op2(Op::Add, &bits, u32::MAX as i64), bits.clone()]);
         let odd = op2(Op::Or, &down, 1);
         let exact = self.equal(&back, x);
         let nan = alu(Op::CmpNe, &[x.clone(), x.clone()]);
-        alu(Op::Where, &[alu(Op::Or, &[exact, nan]), bits, odd]).bitcast(DType::F32)
+        bitcast(&alu(Op::Where, &[alu(Op::Or, &[exact, nan]), bits, odd]), DType::F32)
     }
 
     /// f32 to the bits of a small float, rounded to nearest even.
     fn pack(&self, x: &UOp, d: DType) -> UOp {
         let t = small(d);
         let u32c = |v: i64| UOp::int(v, DType::U32);
-        let bits = x.bitcast(DType::U32);
+        let bits = bitcast(x, DType::U32);
         let a = op2(Op::And, &bits, 0x7fff_ffff);
         let drop = 23 - t.mantissa;
         let odd = op2(Op::And, &op2(Op::Shr, &a, drop), 1);
@@ -158,8 +158,8 @@ impl Legal<'_> {
         let normal = op2(Op::Add, &op2(Op::Shr, &up, drop), -((127 - t.bias) << t.mantissa) & 0xffff_ffff);
         // Added to a power of two whose last place is the least subnormal, the sum's last bits count it.
         let magic = (23 - t.mantissa + 1 - t.bias + 127) << 23;
-        let tiny = alu(Op::Add, &[a.bitcast(DType::F32), u32c(magic).bitcast_const()]);
-        let tiny = op2(Op::Add, &tiny.bitcast(DType::U32), -magic & 0xffff_ffff);
+        let tiny = alu(Op::Add, &[bitcast(&a, DType::F32), bitcast(&u32c(magic), DType::F32)]);
+        let tiny = op2(Op::Add, &bitcast(&tiny, DType::U32), -magic & 0xffff_ffff);
         let is_tiny = op2(Op::CmpLt, &a, (127 - t.bias + 1) << 23);
         let code = alu(Op::Where, &[is_tiny, tiny, normal]);
         let over = alu(Op::CmpLt, &[u32c(t.max), code.clone()]);
@@ -177,7 +177,7 @@ impl Legal<'_> {
         let top = d.bits() as i64 - 1;
         let code = op2(Op::And, &bits, (1 << top) - 1);
         let sign = op2(Op::Shl, &op2(Op::Shr, &bits, top), 31);
-        let scaled = op2(Op::Shl, &code, 23 - t.mantissa).bitcast(DType::F32);
+        let scaled = bitcast(&op2(Op::Shl, &code, 23 - t.mantissa), DType::F32);
         let value = alu(Op::Mul, &[scaled, UOp::float(2f64.powi((127 - t.bias) as i32), DType::F32)]);
         let special = alu(Op::CmpLt, &[UOp::int(t.max, DType::U32), code.clone()]);
         let infinite =
@@ -185,16 +185,6 @@ impl Legal<'_> {
         let (inf, nan) = (UOp::float(f64::INFINITY, DType::F32), UOp::float(f64::NAN, DType::F32));
         let odd = alu(Op::Where, &[infinite, inf, nan]);
         let value = alu(Op::Where, &[special, odd, value]);
-        alu(Op::Or, &[value.bitcast(DType::U32), sign]).bitcast(DType::F32)
-    }
-}
-
-trait ConstBits {
-    fn bitcast_const(&self) -> UOp;
-}
-impl ConstBits for UOp {
-    /// A constant u32 as the f32 of those bits.
-    fn bitcast_const(&self) -> UOp {
-        UOp::float(f32::from_bits(self.as_int().unwrap_or(0) as u32) as f64, DType::F32)
+        bitcast(&alu(Op::Or, &[bitcast(&value, DType::U32), sign]), DType::F32)
     }
 }

@@ -1,0 +1,223 @@
+//! The elementary functions' common ground: building arithmetic of a float format, and what is known
+//! of f32 and f64. Flows in: values in f32 or f64; flows out: nodes of primitive ops. Invariant: a
+//! sequence is fixed and free of branches; `(x + magic) − magic` is never folded; NaN is made by WHERE,
+//! not by 0·x.
+
+use crate::select::Legal;
+use monoglot_uop::{DType, Op, Scalar, UOp};
+
+/// Primitive ops on machine types.
+pub(super) struct Make<'a>(pub(super) &'a Legal<'a>);
+
+macro_rules! primitives {
+    ($($name:ident $op:ident($($arg:ident),*);)*) => { $(
+        pub(super) fn $name(&self, $($arg: &UOp),*) -> UOp {
+            self.0.primitive(Op::$op, &[$($arg.clone()),*])
+        }
+    )* };
+}
+
+impl Make<'_> {
+    primitives! {
+        add Add(a, b);
+        mul Mul(a, b);
+        shl Shl(a, b);
+        shr Shr(a, b);
+        and And(a, b);
+        or Or(a, b);
+        xor Xor(a, b);
+        cmplt CmpLt(a, b);
+        cmpne CmpNe(a, b);
+        select Where(c, a, b);
+    }
+
+    pub(super) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
+        self.0.minus(a, b)
+    }
+
+    /// a·b + c, rounded once where the target can.
+    pub(super) fn mulacc(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
+        self.0.fused(a, b, c)
+    }
+
+    pub(super) fn recip(&self, a: &UOp) -> UOp {
+        self.0.primitive(Op::Div, &[UOp::float(1.0, a.dtype()), a.clone()])
+    }
+
+    pub(super) fn trunc(&self, a: &UOp) -> UOp {
+        self.0.primitive(Op::Trunc, std::slice::from_ref(a))
+    }
+
+    pub(super) fn cast(&self, a: &UOp, to: DType) -> UOp {
+        self.0.converted(a, to)
+    }
+
+    pub(super) fn bitcast(&self, a: &UOp, to: DType) -> UOp {
+        self.0.reinterpreted(a, to)
+    }
+
+    /// The constant of these bits.
+    pub(super) fn konst(&self, d: DType, bits: u64) -> UOp {
+        UOp::constant(Scalar::from_bits(bits, d), d)
+    }
+
+    pub(super) fn u64c(&self, x: u64) -> UOp {
+        self.konst(DType::U64, x)
+    }
+
+    pub(super) fn f32c(&self, x: f32) -> UOp {
+        UOp::float(x as f64, DType::F32)
+    }
+}
+
+/// Arithmetic in one format.
+pub(super) struct Math<'a> {
+    pub(super) make: Make<'a>,
+    pub(super) format: &'static Format,
+}
+
+impl Math<'_> {
+    /// Float constant; `x` must be exact in the format or is rounded to it.
+    pub(super) fn c(&self, x: f64) -> UOp {
+        UOp::float(x, self.format.float)
+    }
+    /// Float constant by bit pattern.
+    pub(super) fn cb(&self, bits: u64) -> UOp {
+        self.make.konst(self.format.float, bits)
+    }
+    /// Unsigned constant of the float's width.
+    pub(super) fn u(&self, bits: u64) -> UOp {
+        let mask = if self.format.width == 64 { u64::MAX } else { 0xffff_ffff };
+        self.make.konst(self.format.uint, bits & mask)
+    }
+    pub(super) fn bits(&self, x: &UOp) -> UOp {
+        self.make.bitcast(x, self.format.uint)
+    }
+    pub(super) fn float(&self, x: &UOp) -> UOp {
+        self.make.bitcast(x, self.format.float)
+    }
+    pub(super) fn shl(&self, x: &UOp, n: u32) -> UOp {
+        self.make.shl(x, &self.u(n as u64))
+    }
+    pub(super) fn shr(&self, x: &UOp, n: u32) -> UOp {
+        self.make.shr(x, &self.u(n as u64))
+    }
+    pub(super) fn iadd(&self, x: &UOp, n: u64) -> UOp {
+        self.make.add(x, &self.u(n))
+    }
+    pub(super) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
+        self.make.sub(a, b)
+    }
+    pub(super) fn neg(&self, a: &UOp) -> UOp {
+        self.make.mul(a, &self.c(-1.0))
+    }
+    /// 1.5 * 2^mant: adding it rounds to an integer, which then sits in the low bits.
+    pub(super) fn magic(&self) -> UOp {
+        self.c(1.5 * (1u64 << self.format.mant) as f64)
+    }
+    pub(super) fn one(&self) -> u64 {
+        self.format.bias << self.format.mant
+    }
+    pub(super) fn sign(&self) -> u64 {
+        1 << (self.format.width - 1)
+    }
+    pub(super) fn abs(&self, x: &UOp) -> UOp {
+        self.float(&self.make.and(&self.bits(x), &self.u(self.sign() - 1)))
+    }
+    pub(super) fn inf(&self) -> UOp {
+        self.c(f64::INFINITY)
+    }
+    pub(super) fn nan(&self) -> UOp {
+        self.c(f64::NAN)
+    }
+    /// Horner with fma; `coef` from degree 0 up.
+    pub(super) fn poly(&self, x: &UOp, coef: &[u64]) -> UOp {
+        let mut p = self.cb(coef[coef.len() - 1]);
+        for &c in coef[..coef.len() - 1].iter().rev() {
+            p = self.make.mulacc(&p, x, &self.cb(c));
+        }
+        p
+    }
+}
+
+/// What the format-independent code needs to know of f32 and f64. Bit patterns sit in the low bits of a u64.
+pub(super) struct Format {
+    pub(super) float: DType,
+    pub(super) uint: DType,
+    /// stored significand bits
+    pub(super) mant: u32,
+    pub(super) bias: u64,
+    /// width of the whole
+    pub(super) width: u32,
+    /// The least number not below sqrt(1/2). With the number before it, the x just below sqrt(2) would become
+    /// k = 1 and its log2, just below 1/2, a difference whose rounding errors count double in that binade.
+    pub(super) sqrt_half: u64,
+    pub(super) exp2_lo: f64,
+    pub(super) exp2_hi: f64,
+    pub(super) exp2: &'static [u64],
+    /// 2/ln 2 and 2/(3 ln 2), each as two parts, then the polynomial that follows them
+    pub(super) pow_c0: [u64; 2],
+    pub(super) pow_c1: [u64; 2],
+    pub(super) pow_t: &'static [u64],
+    /// first guess for 1/sqrt, Newton steps, power of two that lifts small arguments
+    pub(super) rsqrt_magic: u64,
+    pub(super) rsqrt_steps: u32,
+    pub(super) sqrt_lift: i32,
+}
+
+pub(super) static F32: Format = Format {
+    float: DType::F32,
+    uint: DType::U32,
+    mant: 23,
+    bias: 127,
+    width: 32,
+    sqrt_half: 0x3f3504f4,
+    exp2_lo: -160.0,
+    exp2_hi: 130.0,
+    exp2: &[0x3f317218, 0x3e75fdee, 0x3d6357bd, 0x3c1d96e8, 0x3aaf84a7, 0x3920c7ef],
+    pow_c0: [0x4038aa3b, 0x33257060],
+    pow_c1: [0x3f76384f, 0xb1f17f01],
+    pow_t: &[0x3f13bb87, 0x3ed2ddfc, 0x3eacf75a],
+    rsqrt_magic: 0x5f375a86,
+    rsqrt_steps: 2,
+    sqrt_lift: 64,
+};
+
+pub(super) static F64: Format = Format {
+    float: DType::F64,
+    uint: DType::U64,
+    mant: 52,
+    bias: 1023,
+    width: 64,
+    sqrt_half: 0x3fe6a09e667f3bcd,
+    exp2_lo: -1100.0,
+    exp2_hi: 1030.0,
+    exp2: &[
+        0x3fe62e42fefa39ef,
+        0x3fcebfbdff82c59c,
+        0x3fac6b08d704a0d4,
+        0x3f83b2ab6fba11f6,
+        0x3f55d87fe78b3af0,
+        0x3f24309130c00d25,
+        0x3eeffcbfbf92e444,
+        0x3eb62bfcde0a8b2c,
+        0x3e7b5260ce123052,
+        0x3e3e61198b5dffda,
+        0x3dfe80d687e0c413,
+    ],
+    pow_c0: [0x40071547652b82fe, 0x3c8777d0ffda0d24],
+    pow_c1: [0x3feec709dc3a03fd, 0x3c8d27f05548af0c],
+    pow_t: &[
+        0x3fe2776c50ef9bfc,
+        0x3fda61762a7aeddc,
+        0x3fd484b13d6ad185,
+        0x3fd0c9a853ad93e9,
+        0x3fcc68ee9704d8c0,
+        0x3fc8a09b50e732f5,
+        0x3fc58fd08f54b82f,
+        0x3fc61eec0f373af4,
+    ],
+    rsqrt_magic: 0x5fe6eb50c7b537a9,
+    rsqrt_steps: 3,
+    sqrt_lift: 256,
+};

@@ -1,0 +1,177 @@
+//! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
+//! errors stated at each function.
+
+use super::math::{Make, Math};
+use monoglot_uop::{DType, UOp};
+
+const SIN_F32: [u64; 4] = [0xbe2aaaa6, 0x3c08876d, 0xb94fb87c, 0x362ee52b];
+
+const SIN_F64: [u64; 8] = [
+    0xbfc5555555555555,
+    0x3f811111111110c8,
+    0xbf2a01a01a014d7c,
+    0x3ec71de3a52a176e,
+    0xbe5ae6454d501681,
+    0x3de6123cd3721480,
+    0xbd6ae4394002f0ed,
+    0x3ce88349aae95c88,
+];
+
+/// The binary digits of 1/pi after the point.
+const INV_PI: [u64; 20] = [
+    0x517cc1b727220a94,
+    0xfe13abe8fa9a6ee0,
+    0x6db14acc9e21c820,
+    0xff28b1d5ef5de2b0,
+    0xdb92371d2126e970,
+    0x0324977504e8c90e,
+    0x7f0ef58e5894d39f,
+    0x74411afa975da242,
+    0x74ce38135a2fbf20,
+    0x9cc8eb1cc1a99cfa,
+    0x4e422fc5defc941d,
+    0x8ffc4bffef02cc07,
+    0xf79788c5ad05368f,
+    0xb69b3f6793e584db,
+    0xa7a31fb34f2ff516,
+    0xba93dd63f5f2f8bd,
+    0x9e839cfbc5294975,
+    0x35fdafd88fc6ae84,
+    0x2b0198237e3db5d5,
+    0xf867de104d7a1b0e,
+];
+
+/// Word `i` of those digits with `zeros` (1 to 63) zeros put before them.
+const fn inv_pi(i: usize, zeros: u32) -> u64 {
+    let low = INV_PI[i] >> zeros;
+    if i == 0 { low } else { INV_PI[i - 1] << (64 - zeros) | low }
+}
+
+/// The 64 bits that begin `s` bits into the pair of words (a, b); `ns` is 63 - s, so that s = 0 is no odd case.
+fn window(o: &Make, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
+    o.or(&o.shl(a, s), &o.shr(&o.shr(b, &o.u64c(1)), ns))
+}
+
+impl Math<'_> {
+    /// sin r for |r| <= pi/2, with the bits of a sign put on it: r + r (c0 u + u^2 W(u)), u = r^2.
+    ///
+    /// Taking c0 out of the Horner chain costs one multiplication and spares the rounding of c0 + u W, which near
+    /// the crest would be half an ulp.
+    pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u64]) -> UOp {
+        let o = &self.make;
+        let u = o.mul(r, r);
+        let w = o.mul(&o.mul(&u, &u), &self.poly(&u, &coef[1..]));
+        let t = o.mulacc(&u, &self.cb(coef[0]), &w);
+        let s = o.mulacc(r, &t, r);
+        self.float(&o.xor(&self.bits(&s), sign))
+    }
+
+    /// sin x for every x. The reduction is that of Payne and Hanek (SIGNUM Newsletter 18, 1983), by integers, modulo pi
+    /// instead of pi/2: one polynomial does, and the parity of the multiple is the sign. |x| >= 1 always takes it, since
+    /// without branches a second, cheaper reduction would be computed on top and save nothing; |x| < 1 needs none. The
+    /// window of 1/pi comes out of constants by three `where`s and shifts.
+    ///
+    /// 57 ops. Every f32: at most 1.5356 ulp; -0 gives -0; infinities and NaN give NaN.
+    pub(super) fn sin_f32(&self, x: &UOp) -> UOp {
+        let (c, o) = (self, &self.make);
+        let b = c.bits(x);
+        let ab = o.and(&b, &c.u(0x7fff_ffff));
+        let ax = c.float(&ab);
+        // |x| = m 2^(e-23); the 96 bits of 1/pi from digit e-23 on give |x|/pi mod 2 to 2^-63
+        let e = c.iadd(&c.shr(&ab, 23), 1);
+        let s = o.cast(&o.and(&e, &c.u(63)), DType::U64);
+        let ns = o.xor(&s, &o.u64c(63));
+        let m = o.or(&o.and(&ab, &c.u(0x7f_ffff)), &c.u(0x80_0000));
+        let m = o.cast(&m, DType::U64);
+        let near = o.cmplt(&ax, &o.f32c(18446744073709551616.0));
+        let word = |i: usize| o.select(&near, &o.u64c(inv_pi(i, 24)), &o.u64c(inv_pi(i + 1, 24)));
+        let (w0, w1, w2) = (word(0), word(1), word(2));
+        let low = o.shr(&window(o, &w1, &w2, &s, &ns), &o.u64c(32));
+        let low = o.shr(&o.mul(&m, &low), &o.u64c(32));
+        let p = o.add(&o.mul(&m, &window(o, &w0, &w1, &s, &ns)), &low);
+        // distance to the nearest integer, in 2^-64, as two integers that a float can take: the upper one rounded, and
+        // rounded before the integer's parity is read, or a distance next to 1/2 would wrap away from its parity
+        let p = o.add(&p, &o.u64c(1 << 38));
+        let q = o.shl(&p, &o.u64c(1));
+        let top = o.cast(&o.shr(&q, &o.u64c(32)), DType::U32);
+        let top = o.bitcast(&o.and(&top, &c.u(0xffff_ff00)), DType::I32);
+        let rest = o.cast(&o.shr(&q, &o.u64c(8)), DType::U32);
+        let rest = o.bitcast(&o.xor(&rest, &c.u(0x8000_0000)), DType::I32);
+        let (top, rest) = (o.cast(&top, DType::F32), o.cast(&rest, DType::F32));
+        let (pi, pi_lo) = (f32::from_bits(0x40490fdb), f32::from_bits(0xb3bbbd2e));
+        let unit = 1.0 / 4294967296.0;
+        let r = o.mul(&rest, &o.f32c(pi * (unit / 16777216.0)));
+        let r = o.mulacc(&top, &o.f32c(pi * unit), &o.mulacc(&top, &o.f32c(pi_lo * unit), &r));
+        // that integer's parity turns the sign; below 1 nothing has to be reduced
+        let odd = o.cast(&o.shr(&o.add(&p, &o.u64c(1 << 62)), &o.u64c(32)), DType::U32);
+        let below = o.cmplt(&ax, &o.f32c(1.0));
+        let r = o.select(&below, &ax, &r);
+        let sign = o.xor(&b, &o.select(&below, &c.u(0), &odd));
+        let sign = o.and(&sign, &c.u(0x8000_0000));
+        let y = c.sin_tail(&r, &sign, &SIN_F32);
+        o.select(&o.cmplt(&ax, &c.inf()), &y, &c.nan())
+    }
+
+    /// sin x for every x, as `sin_f32`: the four words of 1/pi that matter come out of 19 constants by a barrel shifter
+    /// of 27 `where`s, the product keeps 128 bits of |x|/pi mod 2, and the rounded and the remaining part of it become
+    /// floats apart, so that an x next to a multiple of pi keeps its digits.
+    ///
+    /// 121 ops. 166000 samples against mpmath, for each exponent the x nearest to multiples of pi/2 (from the continued
+    /// fraction of 2^e/pi) among them: at most 1.46 ulp.
+    pub(super) fn sin_f64(&self, x: &UOp) -> UOp {
+        let (c, o) = (self, &self.make);
+        let k = |n: u64| o.u64c(n);
+        let (shl, shr) = (|a: &UOp, n: u64| o.shl(a, &k(n)), |a: &UOp, n: u64| o.shr(a, &k(n)));
+        let lo32 = |a: &UOp| o.and(a, &k(0xffff_ffff));
+        let b = c.bits(x);
+        let ab = o.and(&b, &k(u64::MAX >> 1));
+        let ax = c.float(&ab);
+        // |x| = m 2^(e-52), e >= 0
+        let e = c.iadd(&shr(&ab, 52), 1u64.wrapping_sub(1024));
+        let s = o.and(&e, &k(63));
+        let ns = o.xor(&s, &k(63));
+        let m = o.or(&o.and(&ab, &k((1 << 52) - 1)), &k(1 << 52));
+        // words e/64 .. e/64+3 of the digits: a shifter over 19 constants, one bit of e/64 a stage
+        let bit = |i: u64| o.cmpne(&o.and(&e, &k(1 << i)), &k(0));
+        let mut w: Vec<UOp> = (0..19).map(|i| k(inv_pi(i, 53))).collect();
+        for stage in (0..4).rev() {
+            let by = 1usize << stage;
+            let cond = bit(6 + stage as u64);
+            w = (0..by + 3).map(|i| o.select(&cond, &w[i + by], &w[i])).collect();
+        }
+        let w0 = window(o, &w[0], &w[1], &s, &ns);
+        let w1 = window(o, &w[1], &w[2], &s, &ns);
+        let w2 = window(o, &w[2], &w[3], &s, &ns);
+        // (hi, lo) = |x|/pi mod 2 in 2^-127: m times 192 bits, the last 64 dropped
+        let (ml, mh) = (lo32(&m), shr(&m, 32));
+        let (al, ah) = (lo32(&w1), shr(&w1, 32));
+        let t = o.add(&o.mul(&ml, &ah), &shr(&o.mul(&ml, &al), 32));
+        let u = o.add(&o.mul(&mh, &al), &lo32(&t));
+        let carry = o.add(&o.mul(&mh, &ah), &o.add(&shr(&t, 32), &shr(&u, 32)));
+        let (bl, bh) = (lo32(&w2), shr(&w2, 32));
+        let tail = o.add(&shr(&o.mul(&ml, &bh), 32), &shr(&o.mul(&mh, &bl), 32));
+        let tail = o.add(&o.mul(&mh, &bh), &tail);
+        let part = o.mul(&m, &w1);
+        let lo = o.add(&part, &tail);
+        let wrapped = o.select(&o.cmplt(&lo, &part), &k(1), &k(0));
+        let hi = o.add(&o.add(&o.mul(&m, &w0), &carry), &wrapped);
+        // distance to the nearest integer, in 2^-128, as in f32
+        let hi = o.add(&hi, &k(1 << 9));
+        let q = o.or(&shl(&hi, 1), &shr(&lo, 63));
+        let top = o.bitcast(&o.and(&q, &k(!0x7ff)), DType::I64);
+        let rest = o.or(&shl(&q, 53), &shr(&shl(&lo, 1), 11));
+        let rest = o.bitcast(&o.xor(&rest, &k(1 << 63)), DType::I64);
+        let (top, rest) = (o.cast(&top, DType::F64), o.cast(&rest, DType::F64));
+        let (pi, pi_lo) = (f64::from_bits(0x400921fb54442d18), f64::from_bits(0x3ca1a62633145c07));
+        let unit = 2f64.powi(-64);
+        let r = o.mul(&rest, &c.c(pi * 2f64.powi(-117)));
+        let r = o.mulacc(&top, &c.c(pi * unit), &o.mulacc(&top, &c.c(pi_lo * unit), &r));
+        let odd = o.add(&hi, &k(1 << 62));
+        let below = o.cmplt(&ax, &c.c(1.0));
+        let r = o.select(&below, &ax, &r);
+        let sign = o.xor(&b, &o.select(&below, &k(0), &odd));
+        let sign = o.and(&sign, &k(1 << 63));
+        let y = c.sin_tail(&r, &sign, &SIN_F64);
+        o.select(&o.cmplt(&ax, &c.inf()), &y, &c.nan())
+    }
+}

@@ -1,0 +1,162 @@
+//! Stratified checks of every decomposition, which folds to its result where its argument is a
+//! constant. The reference is the platform's f64; `xtask ulp` does all 2^32 arguments of f32.
+
+use super::{threefry, transcendental};
+use crate::opt::testing::target;
+use crate::select::Legal;
+use monoglot_uop::{DType, Op, OpSet, Scalar, Target, UOp, fold};
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn uniform(&mut self, a: f64, b: f64) -> f64 {
+        a + (b - a) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn with_fma() -> Target {
+    Target { native: OpSet::of(&[Op::MulAcc, Op::Sub, Op::CmpEq]), ..target(false) }
+}
+
+fn run(t: &Target, op: Op, d: DType, args: &[f64]) -> f64 {
+    let args: Vec<UOp> = args.iter().map(|&x| UOp::float(x, d)).collect();
+    let out = transcendental(&Legal { target: t }, op, &args).unwrap();
+    out.const_value().unwrap_or_else(|| panic!("{op:?} does not fold: {out:?}")).to_f64()
+}
+
+/// Error in units of the last place of the format, where `want` is better known.
+fn ulps(got: f64, want: f64, d: DType) -> f64 {
+    let (mantissa, least, most) = if d == DType::F32 { (23, -126, 127) } else { (52, -1022, 1023) };
+    let near = d.from_f64(want).to_f64();
+    if near.is_nan() || got.is_nan() {
+        return if near.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if near.to_bits() == got.to_bits() {
+        return 0.0;
+    }
+    if near == 0.0 && got == 0.0 || near.is_infinite() && want.is_infinite() {
+        return f64::INFINITY;
+    }
+    let e = (((want.to_bits() >> 52) & 0x7ff) as i32 - 1023).clamp(least, most);
+    let got = if got.is_infinite() { 2f64.powi(most).copysign(got) * 2.0 } else { got };
+    (got - want).abs() / 2f64.powi(e) * 2f64.powi(mantissa)
+}
+
+const SPECIAL: [f64; 30] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    0.5,
+    -0.5,
+    1.5,
+    0.9999999,
+    -0.9999999,
+    1.0000001,
+    7.0,
+    1e-40,
+    -1e-40,
+    1e30,
+    1e38,
+    16777215.0,
+    -16777217.0,
+    9007199254740993.0,
+    5e-324,
+    1.7e308,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    128.0,
+    -150.0,
+    1e-7,
+];
+
+fn strata(rng: &mut Rng, d: DType) -> Vec<f64> {
+    let bits = |r: u64| Scalar::from_bits(if d == DType::F32 { r & 0xffff_ffff } else { r }, d).to_f64();
+    let mut all: Vec<f64> = SPECIAL.iter().map(|&x| d.from_f64(x).to_f64()).collect();
+    for _ in 0..400 {
+        for x in [
+            bits(rng.next()),
+            rng.uniform(-152.0, 130.0),
+            rng.uniform(-4.0, 4.0),
+            1.0 + rng.uniform(-1e-4, 1e-4),
+            (rng.next() % 100_000) as f64 * std::f64::consts::PI,
+        ] {
+            all.push(d.from_f64(x).to_f64());
+        }
+    }
+    all
+}
+
+#[test]
+fn every_stratum_is_within_its_bound() {
+    let (t, mut rng) = (with_fma(), Rng(1));
+    for (d, slack) in [(DType::F32, 0.0), (DType::F64, 1.0)] {
+        for x in strata(&mut rng, d) {
+            for (op, want, bound) in [
+                (Op::Exp2, x.exp2(), 1.0),
+                (Op::Log2, x.log2(), 1.0),
+                (Op::Sin, x.sin(), 1.6),
+                (Op::Sqrt, x.sqrt(), 0.5),
+            ] {
+                let got = run(&t, op, d, &[x]);
+                assert!(ulps(got, want, d) <= bound + slack, "{op:?} {d} {x:e}: {got:e}, not {want:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn powers_are_right_for_zeros_infinities_and_negative_bases() {
+    let (t, mut rng) = (with_fma(), Rng(3));
+    let mut pairs: Vec<(f64, f64)> = SPECIAL.iter().flat_map(|&x| SPECIAL.map(|y| (x, y))).collect();
+    for _ in 0..300 {
+        let x = f32::from_bits(rng.next() as u32 & 0x7fff_ffff) as f64;
+        pairs.push((x, rng.uniform(-150.0, 128.0) / x.log2()));
+        pairs.push((-rng.uniform(0.5, 3.0), (rng.next() % 400) as f64 - 200.0));
+        pairs.push((-rng.uniform(0.5, 3.0), rng.uniform(-100.0, 100.0)));
+    }
+    for d in [DType::F32, DType::F64] {
+        for &(x, y) in &pairs {
+            let (x, y) = (d.from_f64(x).to_f64(), d.from_f64(y).to_f64());
+            let (got, want) = (run(&t, Op::Pow, d, &[x, y]), x.powf(y));
+            assert!(ulps(got, want, d) <= 2.0, "{x:e}^{y:e} in {d}: {got:e}, not {want:e}");
+        }
+    }
+}
+
+#[test]
+fn without_fused_multiply_add_the_errors_stay_small() {
+    let (t, mut rng) = (Target { native: OpSet::EMPTY, ..target(false) }, Rng(5));
+    for x in strata(&mut rng, DType::F32) {
+        for (op, want, bound) in
+            [(Op::Exp2, x.exp2(), 1.2), (Op::Log2, x.log2(), 1.7), (Op::Sin, x.sin(), 2.0)]
+        {
+            let got = run(&t, op, DType::F32, &[x]);
+            assert!(ulps(got, want, DType::F32) <= bound, "{op:?} {x:e}: {got:e}, not {want:e}");
+        }
+    }
+}
+
+#[test]
+fn threefry_is_that_of_fold() {
+    let t = with_fma();
+    let mut rng = Rng(9);
+    for _ in 0..50 {
+        let (c, k) = (rng.next(), rng.next());
+        let word = |x: u64| UOp::constant(Scalar::Int(x as i128), DType::U64);
+        let got = threefry(&Legal { target: &t }, &word(c), &word(k));
+        assert_eq!(got.const_value(), Some(Scalar::Int(fold::threefry(c, k) as i128)));
+    }
+}
