@@ -1,72 +1,23 @@
-//! Room `engine`: realize, caches, replay. The one room that sees schedule, codegen and device.
+//! The engine: realize, caches, replay. The one room that sees schedule, codegen and device.
 //!
-//! For now values are computed by the evaluator of the tensor graph and kept in host memory: the four
-//! functions below are what the tensor room is written against.
+//! Flows in: roots of tensor graphs; flows out: BUFFERs that hold their values. A structure seen before
+//! is neither scheduled nor compiled again; a kernel seen before, in whatever program, is not compiled
+//! again. Invariant: a realize either gives every root or changes nothing that was there.
 
-use monoglot_uop::error::{ErrorKind, Result};
-use monoglot_uop::eval::{Value, eval};
-use monoglot_uop::{DType, Device, Op, Shape, UOp};
-use std::sync::{Arc, RwLock};
+mod counters;
+mod donate;
+mod program;
+mod realize;
+mod report;
 
-static DEFAULT: RwLock<Option<Device>> = RwLock::new(None);
+pub use counters::{Counters, counters};
+pub use monoglot_device::{Config, Storage};
+pub use program::{Compiled, compile};
+pub use realize::{read, realize, upload};
 
-/// The device of values that name none.
+use monoglot_uop::Device;
+
+/// The device that tensors are on unless told otherwise: the configuration's, by default the CPU.
 pub fn default_device() -> Device {
-    let chosen = *DEFAULT.read().unwrap_or_else(|e| e.into_inner());
-    chosen.unwrap_or_else(|| Device::new("CPU"))
-}
-
-/// Choose the device of values that name none.
-pub fn set_default_device(device: Device) {
-    *DEFAULT.write().unwrap_or_else(|e| e.into_inner()) = Some(device);
-}
-
-/// Bring row-major bytes to a device, as a BUFFER.
-///
-/// # Errors
-/// Where the number of bytes is not what shape and dtype need.
-pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Result<UOp> {
-    let want = shape.max_len() as usize * dtype.bytes();
-    if bytes.len() != want {
-        let message = format!("{} bytes for shape {shape} of {dtype}, which needs {want}", bytes.len());
-        return Err(ErrorKind::Argument { op: "upload".into(), message }.into());
-    }
-    let buffer = UOp::buffer(shape, dtype, device);
-    buffer.set_storage(Arc::new(bytes.to_vec()));
-    Ok(buffer)
-}
-
-/// Compute all roots; each result is a BUFFER of the same shape and dtype.
-///
-/// # Errors
-/// What cannot run, or a BUFFER without storage.
-pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
-    let todo: Vec<UOp> = roots.iter().filter(|r| r.storage().is_none()).cloned().collect();
-    let mut values = eval(&todo, &mut stored)?.into_iter();
-    roots
-        .iter()
-        .map(|r| match r.storage() {
-            Some(_) => Ok(r.clone()),
-            None => {
-                let v = values.next().expect("one value a root");
-                upload(&v.to_bytes(), r.shape(), r.dtype(), r.device().unwrap_or_else(default_device))
-            }
-        })
-        .collect()
-}
-
-/// The row-major bytes of a value, computed if need be.
-///
-/// # Errors
-/// As `realize`.
-pub fn read(u: &UOp) -> Result<Vec<u8>> {
-    Ok(eval(std::slice::from_ref(u), &mut stored)?.remove(0).to_bytes())
-}
-
-fn stored(u: &UOp) -> Result<Value> {
-    let bytes = u.storage().and_then(|s| s.downcast::<Vec<u8>>().ok());
-    match (bytes, u.sizes(Op::Buffer.name())?) {
-        (Some(b), shape) => Value::from_bytes(&b, &shape, u.dtype()),
-        (None, _) => Err(ErrorKind::Run { message: format!("{u:?} has no storage") }.into()),
-    }
+    Device::new(Config::current().device_name())
 }

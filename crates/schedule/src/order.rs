@@ -18,7 +18,8 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
             let readers: Vec<usize> = (0..all.kernels.len())
                 .filter(|&r| r != k && all.kernels[r].args[all.kernels[r].outs..].contains(&param))
                 .collect();
-            let taken = all.kernels.iter().any(|o| o.args[..o.outs].contains(&param));
+            let taken = all.kernels.iter().any(|o| o.args[..o.outs].contains(&param))
+                || all.outputs.iter().any(|o| o.slot == param);
             if taken
                 || !reads_where_it_writes(&all.kernels[k], out, param)
                 || readers.iter().any(|&r| reaches(&before, r, k))

@@ -3,7 +3,7 @@
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, Device, Dim, Op, ReduceOp, Result, Scalar, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, ReduceOp, Result, Scalar, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const LONG: i64 = 1 << 16;
 
 /// See the module.
 pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
-    let all = monoglot_uop::rules::simplify_tensors(&UOp::sink(roots))?;
+    let all = monoglot_uop::rules::simplify_tensors(&detach_views(&UOp::sink(roots)))?;
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for u in toposort_many(all.src(), |_| true) {
         let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
@@ -27,6 +27,29 @@ pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Targe
         done.insert(u, without_elements(new));
     }
     Ok(all.src().iter().map(|r| done[r].clone()).collect())
+}
+
+/// What an assign writes to is a view, whatever its base is computed from: `AFTER(x, STORE(view(x), v))`
+/// becomes `AFTER(x, STORE(view(s), v))` with a stand-in s for x, so that no rule sees through it.
+fn detach_views(all: &UOp) -> UOp {
+    if !all.ops_below().contains(Op::After) {
+        return all.clone();
+    }
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for u in all.toposort() {
+        let mut src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        if u.op() == Op::After {
+            let base = &u.src()[0];
+            let stand_in = UOp::scratch(0, base.shape(), base.dtype(), AddrSpace::Reg);
+            let over = FxHashMap::from_iter([(base.clone(), stand_in)]);
+            for (s, old) in src.iter_mut().zip(u.src()).skip(1).filter(|(s, _)| s.op() == Op::Store) {
+                *s = old.src()[0].substitute(&over).store(&s.src()[1]);
+            }
+        }
+        let new = if src[..] == *u.src() { u.clone() } else { u.with_src(src) };
+        done.insert(u, new);
+    }
+    done[all].clone()
 }
 
 /// An array computed from arrays without elements is a constant.

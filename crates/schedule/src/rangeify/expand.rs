@@ -175,7 +175,8 @@ impl Rangeify<'_> {
             let (view, value) = (&store.src()[0], &store.src()[1]);
             let mut chain = Vec::new();
             let mut v = view;
-            while v != base {
+            // `prepare` put a stand-in for the base below the view.
+            while v.op() != Op::Buffer {
                 chain.push(v.clone());
                 match v.src().first() {
                     Some(below) if v.op().is_movement() => v = below,

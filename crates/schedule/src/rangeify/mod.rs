@@ -221,7 +221,8 @@ impl Rangeify<'_> {
         let u = self.nodes[n as usize].clone();
         let wanted = std::mem::take(&mut self.wanted[n as usize]);
         let known = matches!(u.op(), Op::Param | Op::Const);
-        let store = must && !known || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
+        let store =
+            must && u.op() != Op::Param || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
         if !store {
             for i in wanted {
                 self.expand(i, &u)?;

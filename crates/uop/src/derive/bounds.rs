@@ -105,7 +105,9 @@ fn bounds(u: &UOp) -> Interval {
         Op::Stack => u.src().iter().map(UOp::min_max).reduce(union).unwrap_or(any),
         Op::Load if u.src().len() > 1 => union(src(0), src(1)),
         op if op.is_movement() => src(0),
-        Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => src(0),
+        Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
+        // What a store wrote may be outside of what was there.
+        Op::After => stored(u),
         Op::GetTuple => any,
         Op::Reduce => reduce(u).or(any),
         Op::Cast => cast(u),
@@ -114,6 +116,11 @@ fn bounds(u: &UOp) -> Interval {
         op if op.is_elementwise() => arithmetic(u).or(any),
         _ => any,
     }
+}
+
+fn stored(u: &UOp) -> Interval {
+    let stores = u.src()[1..].iter().filter(|s| s.op() == Op::Store).map(|s| s.src()[1].min_max());
+    stores.fold(u.src()[0].min_max(), union)
 }
 
 fn reduce(u: &UOp) -> Interval {

@@ -1,0 +1,233 @@
+//! Compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
+//! compiled kernels and which storage each argument is.
+
+use crate::counters::{COMPILED, SCHEDULES, count};
+use crate::report;
+use monoglot_codegen::{Stage, Timings, lower};
+use monoglot_device::{Kernel, open};
+use monoglot_schedule::{Function, Place, schedule};
+use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A program that can be run.
+pub(crate) struct Program {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) outputs: Vec<UOp>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) written: Vec<bool>,
+}
+
+/// One CALL.
+pub(crate) struct Step {
+    pub(crate) work: Work,
+    pub(crate) args: Vec<Slot>,
+    pub(crate) info: Arc<ProgramInfo>,
+    pub(crate) device: Device,
+}
+
+pub(crate) enum Work {
+    Launch(Arc<dyn Kernel>),
+    /// Bytes from an offset of argument 1 to argument 0.
+    Copy {
+        from: usize,
+        bytes: usize,
+    },
+}
+
+/// Which storage an argument is.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Slot {
+    Param(usize),
+    Place(usize),
+}
+
+/// What compiling a program took and gave.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    /// Seconds by stage: callify, rangeify, memory_plan, optimize, expand, select, linearize, render.
+    pub stages: Vec<(&'static str, f64)>,
+    /// CALLs of kernels in the program.
+    pub kernels: usize,
+    /// Different kernels among them.
+    pub unique_kernels: usize,
+    /// Nodes in the linear programs of the different kernels.
+    pub uops: usize,
+    /// The lowered kernels: PROGRAM nodes, in order of first use.
+    pub programs: Vec<UOp>,
+}
+
+const KEPT: usize = 1024;
+static PROGRAMS: Mutex<Option<FxHashMap<UOp, Arc<Program>>>> = Mutex::new(None);
+type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
+static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
+
+/// The program of a function, compiled if its structure is new.
+pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
+    let key = function.key();
+    let mut programs = PROGRAMS.lock().unwrap_or_else(|e| e.into_inner());
+    let programs = programs.get_or_insert_with(FxHashMap::default);
+    if let Some(p) = programs.get(&key) {
+        return Ok(p.clone());
+    }
+    count(&SCHEDULES);
+    let mut timings = Default::default();
+    let plan = schedule(function, crate::default_device(), &target, &mut timings)?;
+    let steps = steps(&plan.linear)?;
+    let program =
+        Arc::new(Program { steps, outputs: plan.outputs, places: plan.places, written: plan.written });
+    if programs.len() >= KEPT {
+        // Rare: who makes so many structures makes them once each.
+        programs.clear();
+    }
+    programs.insert(key, program.clone());
+    Ok(program)
+}
+
+/// What kernels of a device are compiled for.
+pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
+    Ok(Arc::new(open(device)?.target().clone()))
+}
+
+fn steps(linear: &UOp) -> Result<Vec<Step>> {
+    let wanted = unique_kernels(linear);
+    let mut kernels = KERNELS.lock().unwrap_or_else(|e| e.into_inner());
+    let kernels = kernels.get_or_insert_with(FxHashMap::default);
+    let missing: Vec<(UOp, Device)> = wanted.into_iter().filter(|k| !kernels.contains_key(k)).collect();
+    let (lowered, _) = lower_all(&missing)?;
+    // Programs of one device are compiled together: one run of a C compiler costs more than a kernel.
+    let mut devices: Vec<Device> = missing.iter().map(|(_, d)| *d).collect();
+    devices.sort_by_key(|d| d.name());
+    devices.dedup();
+    for device in devices {
+        let of_device: Vec<usize> = (0..missing.len()).filter(|&i| missing[i].1 == device).collect();
+        let programs: Vec<UOp> = of_device.iter().map(|&i| lowered[i].clone()).collect();
+        let compiled = open(device)?.compile(&programs)?;
+        for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
+            count(&COMPILED);
+            report::compiled(program);
+            kernels.insert(missing[i].clone(), (kernel, info(program)?));
+        }
+    }
+    linear.src().iter().map(|call| step(call, kernels)).collect()
+}
+
+fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
+    let (body, args) = (&call.src()[0], &call.src()[1..]);
+    let slot = |a: &UOp| {
+        let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
+        if a.op() == Op::Param { Slot::Param(number) } else { Slot::Place(number) }
+    };
+    let slots = args.iter().map(slot).collect();
+    let device = kernel_device(call)?;
+    if body.op() == Op::Copy {
+        let part = &body.src()[0];
+        let from = part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
+        let bytes = part.shape().max_len() as usize * part.dtype().bytes();
+        let info =
+            Arc::new(ProgramInfo { name: "copy".into(), bytes: 2 * bytes as u64, ..ProgramInfo::default() });
+        return Ok(Step { work: Work::Copy { from, bytes }, args: slots, info, device });
+    }
+    let (kernel, info) = &kernels[&(body.clone(), device)];
+    Ok(Step { work: Work::Launch(kernel.clone()), args: slots, info: info.clone(), device })
+}
+
+fn kernel_device(call: &UOp) -> Result<Device> {
+    let body = &call.src()[0];
+    let own = match body.arg() {
+        Arg::Place(d, _) => *d,
+        _ => body.toposort().iter().filter(|u| u.op() == Op::Param).find_map(UOp::device),
+    };
+    own.ok_or_else(|| {
+        Error::new(ErrorKind::Verify {
+            stage: "schedule".into(),
+            message: "a kernel without a device".into(),
+        })
+    })
+}
+
+/// The different kernels of a program, in order of first use.
+fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    let mut out = Vec::new();
+    for call in linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink) {
+        let body = &call.src()[0];
+        if seen.insert(body.clone()) {
+            if let Ok(d) = kernel_device(call) {
+                out.push((body.clone(), d));
+            }
+        }
+    }
+    out
+}
+
+/// Lower kernels, over all cores where there are several.
+fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
+    let mut targets: FxHashMap<Device, Arc<Target>> = FxHashMap::default();
+    for (_, d) in kernels {
+        targets.insert(*d, target(*d)?);
+    }
+    let workers =
+        std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len().div_ceil(2)).max(1);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<UOp>>>> = Mutex::new(vec![None; kernels.len()]);
+    let total = Mutex::new(Timings::default());
+    let work = || {
+        let mut timings = Timings::default();
+        loop {
+            let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some((kernel, device)) = kernels.get(i) else { break };
+            let lowered = lower(kernel, &targets[device], None, &mut |_, _| {}).map(|(program, seconds)| {
+                timings.add(&seconds);
+                program
+            });
+            results.lock().unwrap_or_else(|e| e.into_inner())[i] = Some(lowered);
+        }
+        total.lock().unwrap_or_else(|e| e.into_inner()).add(&timings);
+    };
+    std::thread::scope(|s| {
+        for _ in 1..workers {
+            s.spawn(work);
+        }
+        work();
+    });
+    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let lowered = results.into_iter().map(|r| r.expect("every kernel was taken by a worker"));
+    let total = total.into_inner().unwrap_or_else(|e| e.into_inner());
+    Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
+}
+
+fn info(program: &UOp) -> Result<Arc<ProgramInfo>> {
+    match program.arg() {
+        Arg::Program(info) => Ok(info.clone()),
+        _ => Err(Error::new(ErrorKind::Verify { stage: "codegen".into(), message: "no ProgramInfo".into() })),
+    }
+}
+
+/// Schedule and lower what these roots need, to rendered source, with no cache and without running or
+/// compiling anything.
+pub fn compile(roots: &[UOp]) -> Result<Compiled> {
+    let start = Instant::now();
+    let function = monoglot_schedule::callify(roots, |_| true)?;
+    let callify = start.elapsed();
+    let mut timings = monoglot_schedule::Timings::default();
+    let plan = schedule(&function, crate::default_device(), &target, &mut timings)?;
+    let unique = unique_kernels(&plan.linear);
+    let (programs, lowering) = lower_all(&unique)?;
+    let seconds = |d: Duration| d.as_secs_f64();
+    let mut stages = vec![
+        ("callify", seconds(callify)),
+        ("rangeify", seconds(timings.rangeify)),
+        ("memory_plan", seconds(timings.memory_plan)),
+    ];
+    stages.extend(Stage::ALL.map(|s| (s.name(), lowering.of(s))));
+    let linear_uops = |p: &UOp| p.src().iter().find(|u| u.op() == Op::Linear).map_or(0, |l| l.src().len());
+    Ok(Compiled {
+        stages,
+        kernels: plan.linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink).count(),
+        unique_kernels: unique.len(),
+        uops: programs.iter().map(linear_uops).sum(),
+        programs,
+    })
+}

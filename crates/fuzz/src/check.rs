@@ -1,0 +1,246 @@
+//! Comparisons. Programs: the tensor oracle against each device, with Opts and without. Schedules:
+//! kernels with random Opts against the kernel oracle.
+
+use crate::program;
+use crate::run::{Compiled, Plan, difference};
+use monoglot_codegen::opt;
+use monoglot_device::{Runtime, open};
+use monoglot_uop::eval::{Value, eval};
+use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_uop::{Device, Error, ErrorKind, Op, Opt, Result, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// A case that went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed that makes it again.
+    pub seed: u64,
+    /// On which device, with which Opts.
+    pub setting: String,
+    /// What differs, or the error.
+    pub message: String,
+    /// The roots or the kernel, in the text form.
+    pub text: String,
+}
+
+/// How many programs one compiler run takes.
+const BATCH: u64 = 100;
+
+/// Compare the programs of these seeds on devices, optimised and not; returns the failures.
+///
+/// # Errors
+/// Where a device cannot be opened.
+pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Result<Vec<Failure>> {
+    let mut failures = Vec::new();
+    let mut at = seeds.start;
+    scheduled(seeds.clone(), ops, &mut failures)?;
+    while at < seeds.end {
+        let batch = at..(at + BATCH).min(seeds.end);
+        at = batch.end;
+        for name in devices {
+            let device = Device::new(name);
+            let runtime = open(device)?;
+            let target = Arc::new(runtime.target().clone());
+            let mut plans = Vec::new();
+            for seed in batch.clone() {
+                let roots = program::random(seed, ops, device);
+                match Plan::new(&roots, device, &target) {
+                    Ok(plan) => plans.push((seed, roots, plan)),
+                    Err(e) => failures.push(failure(seed, name, &e.to_string(), &UOp::sink(&roots))),
+                }
+            }
+            for plain in [false, true] {
+                let setting = format!("{name}{}", if plain { " without Opts" } else { "" });
+                let opts = plain.then(Vec::new);
+                let all = plans.iter().flat_map(|(_, _, p)| p.kernels()).map(|k| (k, opts.clone())).collect();
+                let compiled = compile_apart(&runtime, all, &mut |k, e| {
+                    failures.push(failure(batch.start, &setting, &e.to_string(), k));
+                });
+                for (seed, roots, plan) in &plans {
+                    if let Some(message) = compare(*seed, roots, plan, &mut |k, b| compiled.run(k, b)) {
+                        failures.push(failure(*seed, &setting, &message, &UOp::sink(roots)));
+                    }
+                }
+            }
+        }
+    }
+    Ok(failures)
+}
+
+/// The same programs kernel by kernel through the kernel oracle: what is wrong here is the schedule's.
+fn scheduled(seeds: std::ops::Range<u64>, ops: u64, failures: &mut Vec<Failure>) -> Result<()> {
+    let device = Device::new("INTERP");
+    let target = Arc::new(open(device)?.target().clone());
+    for seed in seeds {
+        let roots = program::random(seed, ops, device);
+        let message = match Plan::new(&roots, device, &target) {
+            Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs| eval_kernel(k, bufs, &[]).map(|_| ())),
+            Err(e) => Some(e.to_string()),
+        };
+        failures.extend(message.map(|m| failure(seed, "the kernel oracle", &m, &UOp::sink(&roots))));
+    }
+    Ok(())
+}
+
+/// All kernels at once; where one of them fails, one by one, and the failures are reported.
+fn compile_apart(
+    runtime: &Arc<dyn Runtime>,
+    kernels: Vec<(UOp, Option<Vec<Opt>>)>,
+    report: &mut dyn FnMut(&UOp, Error),
+) -> Compiled {
+    let mut seen = FxHashMap::default();
+    let unique: Vec<_> = kernels.into_iter().filter(|(k, _)| seen.insert(k.clone(), ()).is_none()).collect();
+    if let Ok(all) = Compiled::new(runtime.clone(), &unique) {
+        return all;
+    }
+    let mut good = Vec::new();
+    for k in unique {
+        match Compiled::new(runtime.clone(), std::slice::from_ref(&k)) {
+            Ok(_) => good.push(k),
+            Err(e) => report(&k.0, e),
+        }
+    }
+    Compiled::new(runtime.clone(), &good).unwrap_or_else(|_| Compiled::none(runtime.clone()))
+}
+
+fn compare(
+    seed: u64,
+    roots: &[UOp],
+    plan: &Plan,
+    run: &mut dyn FnMut(&UOp, &mut [Vec<u8>]) -> Result<()>,
+) -> Option<String> {
+    let data: Vec<Vec<u8>> = plan
+        .function
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, p)| program::data(p, seed ^ (i as u64) << 32))
+        .collect();
+    let mut leaf = |u: &UOp| {
+        let i = plan.function.params.iter().position(|p| p == u);
+        let unknown = || Error::new(ErrorKind::Run { message: "a leaf that is no parameter".into() });
+        Value::from_bytes(&data[i.ok_or_else(unknown)?], &u.sizes("leaf")?, u.dtype())
+    };
+    let want = match eval(roots, &mut leaf) {
+        Ok(v) => v,
+        Err(e) => return Some(format!("oracle: {e}")),
+    };
+    match plan.run(&data, run) {
+        Err(e) => Some(e.to_string()),
+        Ok(got) => want
+            .iter()
+            .zip(&got)
+            .enumerate()
+            .find_map(|(r, (w, g))| difference(w, g).map(|d| format!("root {r}: {d}"))),
+    }
+}
+
+fn failure(seed: u64, setting: &str, message: &str, graph: &UOp) -> Failure {
+    Failure { seed, setting: setting.into(), message: message.into(), text: graph.text() }
+}
+
+/// Kernels of random programs and of these roots, each with its ranges shrunk.
+pub fn kernels(count: u64, roots: &[UOp], device: Device) -> Result<Vec<UOp>> {
+    let target = Arc::new(open(device)?.target().clone());
+    let mut out: Vec<UOp> = Vec::new();
+    let mut add = |plan: Plan| {
+        for k in plan.kernels() {
+            {
+                let small = opt::random::shrink(&k, 4096, out.len() as u64);
+                if !out.contains(&small) {
+                    out.push(small);
+                }
+            }
+        }
+    };
+    for root in roots {
+        if let Ok(plan) = Plan::new(std::slice::from_ref(root), device, &target) {
+            add(plan);
+        }
+    }
+    for seed in 0..count {
+        if let Ok(plan) = Plan::new(&program::random(seed, 20, device), device, &target) {
+            add(plan);
+        }
+    }
+    Ok(out)
+}
+
+/// Compare random valid lists of Opts on kernels with the kernels themselves; returns the failures.
+///
+/// # Errors
+/// Where a device cannot be opened.
+pub fn schedules(seeds: std::ops::Range<u64>, kernels: &[UOp], devices: &[&str]) -> Result<Vec<Failure>> {
+    let mut failures = Vec::new();
+    for name in devices {
+        let runtime = open(Device::new(name))?;
+        let mut at = seeds.start;
+        while at < seeds.end {
+            let batch = at..(at + BATCH).min(seeds.end);
+            at = batch.end;
+            let mut cases = Vec::new();
+            for seed in batch {
+                let kernel = &kernels[seed as usize % kernels.len().max(1)];
+                let opts = opt::random::sample(kernel, runtime.target(), seed);
+                cases.push((seed, kernel.clone(), opts));
+            }
+            schedule_batch(name, &runtime, &cases, &mut failures);
+        }
+    }
+    Ok(failures)
+}
+
+fn schedule_batch(
+    name: &str,
+    runtime: &Arc<dyn Runtime>,
+    cases: &[(u64, UOp, Vec<Opt>)],
+    failures: &mut Vec<Failure>,
+) {
+    // One kernel may be there with several lists: compile in rounds in which each occurs once.
+    let mut rest: Vec<&(u64, UOp, Vec<Opt>)> = cases.iter().collect();
+    while !rest.is_empty() {
+        let (mut round, mut later): (Vec<&(u64, UOp, Vec<Opt>)>, Vec<_>) = (Vec::new(), Vec::new());
+        for c in rest {
+            if round.iter().any(|r| r.1 == c.1) { later.push(c) } else { round.push(c) }
+        }
+        rest = later;
+        let all = round.iter().map(|(_, k, o)| (k.clone(), Some(o.clone()))).collect();
+        let mut broken: Vec<UOp> = Vec::new();
+        let mut reports = Vec::new();
+        let compiled = compile_apart(runtime, all, &mut |k, e| {
+            broken.push(k.clone());
+            reports.push((k.clone(), e));
+        });
+        for (k, e) in reports {
+            if let Some((seed, _, opts)) = round.iter().find(|c| c.1 == k) {
+                failures.push(failure(*seed, &format!("{name} {opts:?}"), &e.to_string(), &k));
+            }
+        }
+        for (seed, kernel, opts) in round.into_iter().filter(|c| !broken.contains(&c.1)) {
+            if let Some(message) = compare_kernel(*seed, kernel, &compiled) {
+                failures.push(failure(*seed, &format!("{name} {opts:?}"), &message, kernel));
+            }
+        }
+    }
+}
+
+fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
+    let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
+    params.sort_by_key(|p| p.buffer_arg().map_or(0, |b| b.slot));
+    let data: Vec<Vec<u8>> =
+        params.iter().enumerate().map(|(i, p)| program::data(p, seed ^ (i as u64) << 32)).collect();
+    let (mut want, mut got) = (data.clone(), data);
+    if let Err(e) = eval_kernel(kernel, &mut want, &[]) {
+        return Some(format!("oracle: {e}"));
+    }
+    if let Err(e) = compiled.run(kernel, &mut got) {
+        return Some(e.to_string());
+    }
+    params.iter().zip(want.iter().zip(&got)).enumerate().find_map(|(i, (p, (w, g)))| {
+        let shape = p.sizes("PARAM").ok()?;
+        let value = |b: &[u8]| Value::from_bytes(b, &shape, p.dtype());
+        let (w, g) = (value(w).ok()?, value(g).ok()?);
+        difference(&w, &g).map(|d| format!("buffer {i}: {d}"))
+    })
+}

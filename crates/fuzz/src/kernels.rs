@@ -1,0 +1,61 @@
+//! The shapes of work that models do, as small tensor programs: what random schedules are drawn for
+//! besides the kernels of random programs.
+
+use monoglot_uop::{DType, Device, Op, ReduceOp, Shape, UOp};
+
+fn buffer(shape: &[i64], dtype: DType) -> UOp {
+    UOp::buffer(&Shape::of(shape), dtype, Device::new("INTERP:GPU"))
+}
+
+fn view(u: &UOp, one: &[i64], wide: &[i64]) -> UOp {
+    let u = u.reshape(&Shape::of(one)).and_then(|u| u.expand(&Shape::of(wide)));
+    u.expect("shapes are written to fit")
+}
+
+fn sum(u: UOp, axes: &[usize]) -> UOp {
+    u.reduce(ReduceOp::Add, axes).expect("axes are written to fit")
+}
+
+/// A matrix product of (m, k) and (k, n).
+pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
+    let (a, b) = (buffer(&[m, k], dtype), buffer(&[k, n], dtype));
+    let b = b.permute(&[1, 0]).expect("two axes");
+    sum(view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]), &[2])
+}
+
+/// A convolution of (n, c, h, h) with (o, c, k, k).
+pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
+    let (x, w) = (buffer(&[n, c, h, h], DType::F32), buffer(&[o, c, k, k], DType::F32));
+    let windows = |u: &UOp| u.windows(k, 1, 1).expect("the window fits");
+    // (n, c, h, ow, kw) → (n, c, ow, kw, oh, kh) → (n, oh, ow, c, kh, kw)
+    let x = windows(&windows(&x).permute(&[0, 1, 3, 4, 2]).expect("five axes"));
+    let x = x.permute(&[0, 4, 2, 1, 5, 3]).expect("six axes");
+    let s = h - k + 1;
+    let wide = [n, o, s, s, c, k, k];
+    sum(view(&x, &[n, 1, s, s, c, k, k], &wide) * view(&w, &[1, o, 1, 1, c, k, k], &wide), &[4, 5, 6])
+}
+
+/// Matrix products, convolutions, reductions, transposes and their like.
+pub fn roots() -> Vec<UOp> {
+    let x = buffer(&[24, 40], DType::F32);
+    let over = |op| x.reduce(op, &[1]).expect("two axes");
+    let scaled = (&x + view(&over(ReduceOp::Max), &[24, 1], &[24, 40]) * -1.0).unary(Op::Exp2);
+    vec![
+        matmul(16, 24, 32, DType::F32),
+        matmul(8, 8, 8, DType::F32),
+        matmul(7, 13, 5, DType::F32),
+        matmul(16, 16, 16, DType::I32),
+        matmul(16, 8, 24, DType::F16),
+        (matmul(8, 12, 16, DType::F32) + 1.0).max_(&UOp::float(0.0, DType::F32)),
+        conv(2, 3, 8, 4, 3),
+        conv(1, 1, 9, 8, 5),
+        over(ReduceOp::Add),
+        over(ReduceOp::Mul),
+        over(ReduceOp::Max),
+        scaled,
+        x.reduce(ReduceOp::Add, &[0]).expect("two axes"),
+        x.permute(&[1, 0]).expect("two axes") * 2.0,
+        &x * &x + 1.0,
+        buffer(&[12, 6, 10], DType::I64).reduce(ReduceOp::Add, &[0, 2]).expect("three axes"),
+    ]
+}

@@ -1,0 +1,7 @@
+//! Random programs and random schedules, compared over devices: every device and every schedule must
+//! give what the oracles give. Flows in: seeds; flows out: the cases that differ, as text that parses.
+
+pub mod check;
+pub mod kernels;
+pub mod program;
+pub mod run;

@@ -1,0 +1,76 @@
+//! `monoglot-fuzz programs` and `monoglot-fuzz schedules`: as many random cases as one likes.
+
+use clap::{Parser, Subcommand};
+use monoglot_fuzz::check::{self, Failure};
+use monoglot_uop::{Device, Result};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(about = "Random programs and schedules, compared over devices")]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Programs of movement, reductions, arithmetic and assigns, with Opts and without.
+    Programs {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Most operations of a program.
+        #[arg(long, default_value_t = 40)]
+        ops: u64,
+        /// Devices to compare.
+        #[arg(long, value_delimiter = ',', default_value = "CPU,INTERP")]
+        devices: Vec<String>,
+    },
+    /// Random lists of Opts on kernels of random programs.
+    Schedules {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Devices to compare.
+        #[arg(long, value_delimiter = ',', default_value = "CPU,INTERP:GPU")]
+        devices: Vec<String>,
+    },
+}
+
+fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
+    let names = |list: &[String]| list.to_vec();
+    match args.what {
+        What::Programs { count, seed, ops, devices } => {
+            let devices = names(&devices);
+            let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+            Ok((count, check::programs(seed..seed + count, ops, &devices)?))
+        }
+        What::Schedules { count, seed, devices } => {
+            let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+            let kernels = check::kernels(400, &monoglot_fuzz::kernels::roots(), Device::new("INTERP:GPU"))?;
+            Ok((count, check::schedules(seed..seed + count, &kernels, &devices)?))
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let (count, failures) = match run(Args::parse()) {
+        Ok(done) => done,
+        Err(e) => {
+            eprintln!("error: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    for f in failures.iter().take(10) {
+        println!("seed {} on {}: {}\n{}", f.seed, f.setting, f.message, f.text);
+    }
+    let seeds: std::collections::BTreeSet<u64> = failures.iter().map(|f| f.seed).collect();
+    println!("{} passed, {} failed", count - (seeds.len() as u64).min(count), seeds.len());
+    if seeds.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
