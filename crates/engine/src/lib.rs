@@ -21,3 +21,8 @@ use monoglot_uop::Device;
 pub fn default_device() -> Device {
     Device::new(Config::current().device_name())
 }
+
+/// Put tensors on this device from now on, unless told otherwise.
+pub fn set_default_device(device: Device) {
+    Config { device: Some(device.name().into()), ..(*Config::current()).clone() }.set();
+}
