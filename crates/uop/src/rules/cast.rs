@@ -41,7 +41,7 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(bitcast_constant[u, c: cnst]: c.under(Op::Bitcast).bind(u) => bits(u, c)),
         // bits of bits
         rule!(bitcast_bitcast[u, v, x]: x.under(Op::Bitcast).bind(v).under(Op::Bitcast).bind(u) => x.try_bitcast(u.dtype()).ok()?,
-            if x.dtype().bytes() == v.dtype().bytes()),
+            if x.dtype().bytes() == v.dtype().bytes() && v.dtype() != DType::Bool),
         rule!(bitcast_same[u, x]: x.under(Op::Bitcast).bind(u) => x, if u.dtype() == x.dtype()),
     ]
 }

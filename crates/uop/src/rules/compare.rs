@@ -2,7 +2,7 @@
 //! what they have in common; x ≥ c is c - 1 < x. Of floats only what holds with NaN is used.
 
 use super::linear::Linear;
-use super::{fits, int, int_const, limits};
+use super::{has_room, int, int_const, interval, limits};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::Op;
@@ -67,7 +67,7 @@ pub(crate) fn complement(b: &UOp) -> Option<UOp> {
             match (int(x), int(y)) {
                 (_, Some(c)) if c > min => Some(int_const(c - 1, x.dtype()).lt(x)),
                 (Some(c), _) if c < max => Some(y.lt(&int_const(c + 1, x.dtype()))),
-                _ if x.dtype() == DType::Index => Some(y.lt(&(x + 1))),
+                _ if x.dtype() == DType::Index && interval(x).1 < max => Some(y.lt(&(x + 1))),
                 _ => None,
             }
         }
@@ -98,7 +98,8 @@ fn less(l: &Linear) -> Option<UOp> {
         if hi < bound || lo >= bound {
             return Some(UOp::bool(hi < bound));
         }
-        if let Some(next) = common(&l).or_else(|| divided(&l)) {
+        let roomy = |l: &Linear| has_room(DType::Index, l.interval());
+        if let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) {
             l = next;
         } else {
             break;
@@ -230,7 +231,7 @@ fn sides(l: &Linear) -> Option<(UOp, UOp)> {
     } else {
         right.constant = -l.constant
     }
-    // Outside `index` each side must have room in its dtype.
-    let room = |s: &Linear| fits(dtype, s.interval());
+    // Each side must have room in its dtype; `index` has 64 bits.
+    let room = |s: &Linear| has_room(dtype, s.interval());
     (room(&left) && room(&right)).then(|| (left.build(), right.build()))
 }

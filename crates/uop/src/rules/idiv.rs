@@ -2,7 +2,7 @@
 //! floor((c·a + b) / c) = a + floor(b / c).
 
 use super::linear::{Linear, gcd};
-use super::{int, int_const, interval};
+use super::{has_room, int, int_const, interval};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::Op;
@@ -19,7 +19,7 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(div_itself[x]: x / x => x.like(1), if nonzero(x)),
         // x / -c = -x / c
         rule!(div_negative[x, c: cnst]: x / c => &(x * -1) / &int_const(-int(c)?, DType::Index),
-            if x.dtype() == DType::Index && int(c).is_some_and(|c| c < 0)),
+            if negatable(x) && int(c).is_some_and(|c| c < 0)),
         // floor((c·a + b) / c) = a + floor(b / c), and what follows from it
         rule!(div_linear[x, c: cnst]: x / c => divide(x, c)),
         // x·y / y = x where y ≠ 0
@@ -27,6 +27,11 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         // (x·n + r) / n = x where 0 ≤ r < n
         rule!(div_symbolic[x, n]: x / n => symbolic(x, n)?.0, if x.dtype() == DType::Index && n.op() != Op::Const && nonzero(n)),
     ]
+}
+
+/// Whether -x is an `index` like x.
+pub(super) fn negatable(x: &UOp) -> bool {
+    x.dtype() == DType::Index && interval(x).0 > i64::MIN as i128
 }
 
 /// Whether an integer is never 0.
@@ -83,7 +88,8 @@ pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(
         let mut merged = Linear::of(&y)?;
         let mut rest = n.clone();
         rest.term(&inner, -1)?;
-        if !merged.exact() || merged.plus(&rest, a).is_none() || !merged.exact() {
+        let roomy = |l: &Linear| has_room(d, l.interval());
+        if !merged.exact() || merged.plus(&rest, a).is_none() || !roomy(&merged) {
             break;
         }
         (n, c) = (merged, ca);
@@ -105,7 +111,7 @@ pub(super) fn opposite(n: &Linear, c: i128) -> Option<(i128, Linear)> {
     let mut y = n.clone();
     y.terms.iter_mut().for_each(|t| t.1 = -t.1);
     let (m, y) = shifted(&y, -n.constant - 1, c);
-    y.exact().then_some((m, y))
+    has_room(y.dtype, y.interval()).then_some((m, y))
 }
 
 /// The term y / a with a > 0.
@@ -174,7 +180,7 @@ fn shifted(rest: &Linear, constant: i128, c: i128) -> (i128, Linear) {
     let lo = out.interval().0;
     let m = if lo.abs() < 1 << 30 { lo.div_euclid(c) } else { constant.div_euclid(c) };
     out.constant = constant - c * m;
-    if !out.exact() {
+    if !has_room(out.dtype, out.interval()) {
         out.constant = constant;
         return (0, out);
     }

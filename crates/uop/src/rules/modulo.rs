@@ -1,6 +1,6 @@
 //! MOD, the remainder of floor division: it has the divisor's sign; x mod 0 = x.
 
-use super::idiv::{factor, nonzero, one_period, opposite, split, symbolic};
+use super::idiv::{factor, negatable, nonzero, one_period, opposite, split, symbolic};
 use super::linear::Linear;
 use super::{int, int_const};
 use crate::dtype::DType;
@@ -19,7 +19,7 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(mod_itself[x]: x % x => x.like(0), if nonzero(x)),
         // x % -c = -(-x % c)
         rule!(mod_negative[x, c: cnst]: x % c => (&(x * -1) % &int_const(-int(c)?, DType::Index)) * -1,
-            if x.dtype() == DType::Index && int(c).is_some_and(|c| c < 0)),
+            if negatable(x) && int(c).is_some_and(|c| c < 0)),
         // (c·a + b) % c = b % c, and what follows from it
         rule!(mod_linear[x, c: cnst]: x % c => remainder(x, int(c)?), if x.dtype().is_int()),
         // x·y % y = 0 where y ≠ 0
