@@ -80,14 +80,22 @@ pub fn lower(
         watch(stage, graph);
         clock.last = Instant::now();
     };
-    let optimized = opt::apply(kernel, opts.unwrap_or(&[]), target)?;
+    let optimized = match opts {
+        Some(opts) => opt::apply(kernel, opts, target)?,
+        None => opt::apply(
+            kernel,
+            &opt::choose(kernel, target).into_iter().map(|o| o.0).collect::<Vec<_>>(),
+            target,
+        )?,
+    };
     let optimized = verify_kernel(optimized)?.into_inner();
     done(Stage::Optimize, &optimized);
 
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat, &mut ())?;
-    let expanded = expand::expand(&simple)?;
+    let hoisted = memory::hoist(&simple);
+    let expanded = expand::expand(&hoisted)?;
     done(Stage::Expand, &expanded);
 
     let selected = select::select(&expanded, target)?;
