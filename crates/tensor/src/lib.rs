@@ -7,9 +7,11 @@
 
 mod activation;
 mod args;
+mod assign;
 mod attention;
 mod conv;
 mod create;
+mod display;
 mod elementwise;
 mod functions;
 mod grad;
@@ -19,6 +21,7 @@ mod loss;
 mod movement;
 mod norm;
 mod operators;
+mod random;
 mod reduce;
 mod scan;
 mod sort;

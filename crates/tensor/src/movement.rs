@@ -57,11 +57,12 @@ impl Tensor {
         self.transpose(-2, -1)
     }
 
-    /// Repeat axes of size 1, and new ones in front; −1 keeps a size.
+    /// Repeat axes of size 1, and new ones in front; −1 keeps a size. Assigning to it is an error, as
+    /// its elements are not places of their own.
     #[track_caller]
     pub fn expand(&self, shape: impl Into<Dims>) -> Tensor {
         let want = shape.into().0;
-        self.map(|u| {
+        self.view(|u| {
             let old = u.shape();
             if want.len() < old.len() {
                 return Err(Error::shape("expand", format!("shape {old} to {want:?}, which has fewer axes")));

@@ -252,8 +252,8 @@ impl Tensor {
         }
     }
 
-    pub(crate) fn set(&self, value: UOp) {
-        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Ok(value);
+    pub(crate) fn set(&self, value: Result<UOp>) {
+        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = value;
     }
 }
 

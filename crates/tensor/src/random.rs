@@ -1,0 +1,191 @@
+//! Random tensors, reproducible to the bit. Flows in: shapes and bounds; out: lazy tensors over a small
+//! buffer that holds key and counter.
+//!
+//! Element i (row-major) of a tensor has the 64 bits `w = threefry2x32-20(counter + i, key)`, where the
+//! key is the seed and the counter starts at 0 and advances by the number of elements of every random
+//! tensor, in the order in which they are written down. From w:
+//! * uniform: the top 24 bits of w times 2⁻²⁴, so 0 ≤ u < 1; then low + u·(high − low), rounded once;
+//! * normal: Box–Muller, √(−2 ln(1 − u))·cos(2πv), u from the top 24 bits of w, v from bits 8 to 31;
+//! * integers: low + ⌊(w >> 32)·(high − low) / 2³²⌋;
+//! * permutation: the order of w >> 33, ties by position.
+//!
+//! The seed is 0 until `Tensor::manual_seed` sets it. Key and counter are fixed when the tensor is
+//! written down, yet they are no constants: steps that differ in them only have one structure.
+
+use crate::args::Dims;
+use crate::create::{sizes, upload};
+use crate::functions as f;
+use crate::tensor::{Tensor, tri};
+use monoglot_engine as engine;
+use monoglot_uop::gradient::cos;
+use monoglot_uop::{DType, Error, Op, Result, Scalar, Shape, UOp};
+use std::f64::consts::TAU;
+use std::sync::Mutex;
+
+struct State {
+    key: u64,
+    counter: u64,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { key: 0, counter: 0 });
+
+impl Tensor {
+    /// Start the stream of this seed from its beginning.
+    pub fn manual_seed(seed: u64) {
+        *STATE.lock().unwrap_or_else(|e| e.into_inner()) = State { key: seed, counter: 0 };
+    }
+
+    /// Uniform between 0 (included) and 1, f32.
+    #[track_caller]
+    pub fn rand(shape: impl Into<Dims>) -> Tensor {
+        Tensor::uniform(shape, 0.0, 1.0)
+    }
+
+    /// Uniform between `low` (included) and `high`, f32.
+    #[track_caller]
+    pub fn uniform(shape: impl Into<Dims>, low: f64, high: f64) -> Tensor {
+        Tensor::random("uniform", shape.into(), |w| {
+            let u = unit(&shifted(w, 40));
+            Ok(if (low, high) == (0.0, 1.0) { u } else { u.mul_acc(&u.like(high - low), &u.like(low)) })
+        })
+    }
+
+    /// Normal with mean 0 and variance 1, f32.
+    #[track_caller]
+    pub fn randn(shape: impl Into<Dims>) -> Tensor {
+        Tensor::normal(shape, 0.0, 1.0)
+    }
+
+    /// Normal with a mean and a standard deviation, f32.
+    #[track_caller]
+    pub fn normal(shape: impl Into<Dims>, mean: f64, std: f64) -> Tensor {
+        Tensor::random("normal", shape.into(), |w| {
+            let low = shifted(w, 8);
+            let (u, v) = (unit(&shifted(w, 40)), unit(&(&low & &low.like(0xff_ffff))));
+            let r = (f::log(&(u.like(1.0) - &u)) * -2.0).unary(Op::Sqrt);
+            let n = r * cos(&(v * TAU));
+            Ok(if (mean, std) == (0.0, 1.0) { n } else { n.mul_acc(&n.like(std), &n.like(mean)) })
+        })
+    }
+
+    /// Integers from `low` (included) to `high`: i32 where both fit, else i64.
+    #[track_caller]
+    pub fn randint(shape: impl Into<Dims>, low: i64, high: i64) -> Tensor {
+        let range = high.checked_sub(low).filter(|r| (1..=1 << 32).contains(r));
+        let Some(range) = range else {
+            return Tensor::failed(Error::argument("randint", format!("from {low} to {high}")));
+        };
+        let fits = i32::try_from(low).is_ok() && i32::try_from(high - 1).is_ok();
+        let d = if fits { DType::I32 } else { DType::I64 };
+        Tensor::random("randint", shape.into(), |w| {
+            let scaled = shifted(w, 32) * range;
+            Ok(shifted(&scaled, 32).cast(DType::I64).cast(d) + low)
+        })
+    }
+
+    /// 0, 1, …, n−1 in random order, i32.
+    #[track_caller]
+    pub fn permutation(n: i64) -> Tensor {
+        let keys = Tensor::random("permutation", Dims(vec![n]), |w| Ok(shifted(w, 33).cast(DType::I32)));
+        keys.argsort(0, false)
+    }
+
+    /// Uniform with the variance 2/((1 + a²)·fan_in) of He et al. (2015): for weights before a leaky
+    /// relu of slope a. fan_in is the product of all sizes but the first.
+    #[track_caller]
+    pub fn kaiming_uniform(shape: impl Into<Dims>, a: f64) -> Tensor {
+        let shape = shape.into();
+        let bound = (6.0 / ((1.0 + a * a) * fans(&shape).0)).sqrt();
+        Tensor::uniform(shape, -bound, bound)
+    }
+
+    /// Normal with the same variance.
+    #[track_caller]
+    pub fn kaiming_normal(shape: impl Into<Dims>, a: f64) -> Tensor {
+        let shape = shape.into();
+        let std = (2.0 / ((1.0 + a * a) * fans(&shape).0)).sqrt();
+        Tensor::normal(shape, 0.0, std)
+    }
+
+    /// Uniform with the variance 2/(fan_in + fan_out) of Glorot and Bengio (2010).
+    #[track_caller]
+    pub fn glorot_uniform(shape: impl Into<Dims>) -> Tensor {
+        let shape = shape.into();
+        let (fan_in, fan_out) = fans(&shape);
+        let bound = (6.0 / (fan_in + fan_out)).sqrt();
+        Tensor::uniform(shape, -bound, bound)
+    }
+
+    /// Normal with the same variance.
+    #[track_caller]
+    pub fn glorot_normal(shape: impl Into<Dims>) -> Tensor {
+        let shape = shape.into();
+        let (fan_in, fan_out) = fans(&shape);
+        Tensor::normal(shape, 0.0, (2.0 / (fan_in + fan_out)).sqrt())
+    }
+
+    /// Zeros with probability p, and the other elements divided by 1 − p.
+    #[track_caller]
+    pub fn dropout(&self, p: f64) -> Tensor {
+        if !(0.0..=1.0).contains(&p) {
+            return Tensor::failed(Error::argument("dropout", format!("probability {p}")));
+        }
+        if p == 0.0 {
+            return self.clone();
+        }
+        if p == 1.0 {
+            return self * 0.0;
+        }
+        let shape: Vec<i64> = tri!(self.uop().and_then(|u| u.sizes("dropout")));
+        let drawn = Tensor::rand(shape);
+        Tensor::map_all(&[self, &drawn], |u| {
+            let x = &u[0];
+            if !x.dtype().is_float() {
+                return Err(Error::dtype("dropout", format!("takes floats, not {}", x.dtype())));
+            }
+            let kept = u[1].lt(&u[1].like(p));
+            Ok(kept.select(&x.like(0.0), &(x * (1.0 / (1.0 - p)))))
+        })
+    }
+
+    /// A tensor from the 64 random bits of each of its elements.
+    #[track_caller]
+    fn random(op: &str, shape: Dims, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+        let made = sizes(op, shape).and_then(|shape| {
+            let n = shape.max_len();
+            let (key, counter) = {
+                let mut s = STATE.lock().unwrap_or_else(|e| e.into_inner());
+                let at = (s.key, s.counter);
+                s.counter = s.counter.wrapping_add(n as u64);
+                at
+            };
+            if n == 0 {
+                let none = f(&UOp::full(Scalar::Int(0), DType::U64, &Shape::of(&[1])))?;
+                return Ok(UOp::full(none.dtype().zero(), none.dtype(), &shape));
+            }
+            let place = |v: u64| -> Result<UOp> {
+                let one = upload(&v.to_le_bytes(), Dims(vec![]), DType::U64, engine::default_device())?;
+                one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]))
+            };
+            let words = (place(counter)? + UOp::arange(n, DType::U64)).binary(Op::Threefry, &place(key)?);
+            f(&words)?.reshape(&shape)
+        });
+        Tensor::wrap(made)
+    }
+}
+
+fn shifted(w: &UOp, by: i64) -> UOp {
+    w.binary(Op::Shr, &w.like(by))
+}
+
+/// A 24-bit number as f32 below 1.
+fn unit(bits: &UOp) -> UOp {
+    bits.cast(DType::I32).cast(DType::F32) * 2f64.powi(-24)
+}
+
+/// Inputs and outputs that a weight of (out, in, …) connects.
+fn fans(shape: &Dims) -> (f64, f64) {
+    let field: i64 = shape.0.iter().skip(2).product();
+    let at = |i: usize| (shape.0.get(i).copied().unwrap_or(1) * field).max(1) as f64;
+    (at(1), at(0))
+}

@@ -1,0 +1,108 @@
+//! Assignment: snapshots, views, overlap, errors; parameters and gradients through them.
+
+use monoglot_tensor::{Index, Tensor};
+
+fn f32s(t: &Tensor) -> Vec<f32> {
+    t.to_vec().expect("f32 values")
+}
+
+fn numbers() -> Tensor {
+    Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0], [5])
+}
+
+#[test]
+fn what_was_written_before_keeps_the_old_value() {
+    let t = numbers();
+    let before = &t * 10.0;
+    let clone = t.clone();
+    t.assign(&(&t + 1.0));
+    assert_eq!(f32s(&before), [10.0, 20.0, 30.0, 40.0, 50.0]);
+    assert_eq!(f32s(&clone), [2.0, 3.0, 4.0, 5.0, 6.0]);
+    t.realize().unwrap();
+    t.assign(0.5);
+    assert_eq!(f32s(&clone), [0.5; 5]);
+    assert_eq!(f32s(&before), [10.0, 20.0, 30.0, 40.0, 50.0]);
+}
+
+#[test]
+fn a_view_writes_what_it_views() {
+    let t = numbers().reshape([5, 1]).contiguous();
+    let column = t.squeeze(1);
+    let odd = column.index(Index::step(1, None, 2));
+    odd.assign(-1.0);
+    assert_eq!(f32s(&t), [1.0, -1.0, 3.0, -1.0, 5.0]);
+    assert_eq!(f32s(&odd), [-1.0, -1.0]);
+    // Again, through the base as it is now; another view of it adds to its slice.
+    odd.assign(&odd * 3.0);
+    let head = t.narrow(0, 0, 2);
+    head.assign(&head + 10.0);
+    assert_eq!(f32s(&t), [11.0, 7.0, 3.0, -3.0, 5.0]);
+}
+
+#[test]
+fn overlapping_views_read_before_they_write() {
+    let t = numbers();
+    t.set_at(1.., &t.index(..4));
+    assert_eq!(f32s(&t), [1.0, 1.0, 2.0, 3.0, 4.0]);
+    let t = numbers();
+    t.set_at(..4, &t.index(1..));
+    assert_eq!(f32s(&t), [2.0, 3.0, 4.0, 5.0, 5.0]);
+    let t = numbers();
+    t.index(Index::step(None, None, -1)).assign(&t);
+    assert_eq!(f32s(&t), [5.0, 4.0, 3.0, 2.0, 1.0]);
+    let t = numbers();
+    t.realize().unwrap();
+    t.set_at(Index::step(None, None, 2), 1);
+    t.set_at(0, 9.0);
+    assert_eq!(f32s(&t), [9.0, 2.0, 1.0, 4.0, 1.0]);
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_at_the_users_line() {
+    let t = numbers();
+    t.assign(&Tensor::ones([3]));
+    let e = t.check().expect_err("five are not three");
+    assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line!() - 2)));
+    let wide = Tensor::ones([1, 3]).expand([4, 3]);
+    let e = wide.assign(2.0).check().expect_err("four rows are one");
+    assert!(e.to_string().contains("EXPAND"), "{e}");
+    let t = numbers();
+    let e = t.set_at(&Tensor::new(&[0i32], [1]), 1.0).check().expect_err("no view");
+    assert!(e.to_string().contains("scatter"), "{e}");
+}
+
+#[test]
+fn gradients_stop_at_what_was_replaced() {
+    let (x, v) = (numbers(), Tensor::new(&[7.0f32, 8.0], [2]));
+    let y = &x * 1.0;
+    y.set_at(1..3, &v);
+    let loss = (&y * &y).sum(.., false);
+    let g = loss.gradient(&[&x, &v]).unwrap();
+    assert_eq!(f32s(&g[0]), [2.0, 0.0, 0.0, 8.0, 10.0]);
+    assert_eq!(f32s(&g[1]), [14.0, 16.0]);
+}
+
+#[test]
+fn equal_parameters_have_gradients_of_their_own() {
+    let (a, b) = (Tensor::ones([2]).parameter(), Tensor::ones([2]).parameter());
+    let loss = (&a * 2.0 + &b * 3.0).sum(.., false);
+    let g = loss.gradient(&[&a, &b]).unwrap();
+    assert_eq!((f32s(&g[0]), f32s(&g[1])), (vec![2.0; 2], vec![3.0; 2]));
+    let (c, d) = (Tensor::ones([2]), Tensor::ones([2]));
+    let e = (&c + &d).sum(.., false).gradient(&[&c, &d]).expect_err("one node");
+    assert!(e.to_string().contains("one and the same"), "{e}");
+    assert_eq!(e.location().map(|l| l.file()), Some(file!()));
+    // A step of training: the next one starts from leaves.
+    Tensor::realize_all(&[&a, &b]).unwrap();
+    for step in 1..4 {
+        let loss = (&a * &a).sum(.., false);
+        let g = loss.gradient(&[&a]).unwrap();
+        a.assign(&(&a - &g[0] * 0.25));
+        a.realize().unwrap();
+        assert_eq!(f32s(&a), [0.5f32.powi(step); 2]);
+    }
+    let early = (&a * 2.0).sum(.., false);
+    a.assign(1.0).realize().unwrap();
+    let e = early.gradient(&[&a]).expect_err("another value now");
+    assert!(e.to_string().contains("realized or assigned"), "{e}");
+}

@@ -1,0 +1,186 @@
+//! Gradients of random small programs against differences in f64, and of programs that are deep or
+//! wide, in a small stack.
+
+use monoglot_tensor::{Conv, DType, Dims, PadMode, Reduction, Tensor};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// One op on a (2, 3) tensor of f64 that gives another, smooth where values are likely to be.
+fn op(k: u64, x: &Tensor, y: &Tensor) -> Tensor {
+    match k {
+        0 => x.tanh() + y,
+        1 => x * y,
+        2 => (x * 0.3).exp() - y,
+        3 => (x * x + 1.0).sqrt(),
+        4 => x.softmax(1) * 2.0,
+        5 => x - x.mean([0, 1], true),
+        6 => x.gelu(),
+        7 => x.sigmoid() / (y * y + 1.0),
+        8 => x.cumsum(1),
+        9 => x.flip([0, 1]) * y,
+        10 => x.t().reshape([2, 3]).sin(),
+        11 => x.matmul(&y.t()).matmul(x) * 0.2,
+        12 => x.pad(&[[1, 0], [0, 2]], PadMode::Constant(0.5)).index((1.., 2..)),
+        13 => x.maximum(y),
+        14 => x.gt(y).select(x.square(), y.cos()),
+        15 => x.log_softmax(0),
+        16 => x.layer_norm([3], None, None, 1e-3),
+        17 => Tensor::cat(&[x, y], 1).narrow(1, 2, 3),
+        18 => Tensor::stack(&[&x.sum(0, false), &y.max(0, false)], 0),
+        19 => x.logsumexp(1, true) + y.prod(0, true) * 0.1,
+        20 => x.softplus(2.0) - y.logsigmoid(),
+        21 => x.sort(1, true) + y,
+        22 => x.roll([1, 1], [0, 1]).elu(1.2),
+        23 => x.cumprod(1) * 0.5 + y.atan(),
+        24 => x.var(0, true, 0) * y,
+        25 => (x * 0.1).asin() + (y * 0.1).tan() + x.asinh(),
+        26 => x.erf() * y.silu(),
+        27 => x.logaddexp(y),
+        28 => x.attention(y, x, None, false),
+        _ => x
+            .repeat_interleave(2, 0)
+            .narrow(0, 1, 2)
+            .index((.., monoglot_tensor::Index::step(None, None, -1))),
+    }
+}
+
+fn program(seed: u64, x: &Tensor, y: &Tensor) -> Tensor {
+    let mut r = Random(seed.wrapping_mul(0x9e3779b97f4a7c15) + 1);
+    let mut values = vec![x.clone(), y.clone()];
+    for _ in 0..6 {
+        let (a, b) = (r.next(values.len() as u64) as usize, values.len() - 1);
+        let k = r.next(30);
+        values.push(op(k, &values[b], &values[a]));
+    }
+    let w = Tensor::new(&[0.3f64, -0.7, 1.1, 0.9, -0.4, 0.6], [2, 3]);
+    (&values[values.len() - 1] * &w).sum(.., false)
+}
+
+fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: [f64; 6]) {
+    let t = |v: &[f64; 6]| Tensor::new(v, [2, 3]);
+    let (x, y) = (t(&xs), t(&ys));
+    let loss = of(&x, &y);
+    let grads = loss.gradient(&[&x, &y]).unwrap_or_else(|e| panic!("{name}: {e}"));
+    for (k, g) in grads.iter().enumerate() {
+        let got = g.to_vec::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
+        for i in 0..6 {
+            let at = |d: f64| {
+                let (mut a, mut b) = (xs, ys);
+                if k == 0 {
+                    a[i] += d
+                } else {
+                    b[i] += d
+                }
+                of(&t(&a), &t(&b)).item::<f64>().expect("runs")
+            };
+            let h = 1e-5;
+            let want = (at(h) - at(-h)) / (2.0 * h);
+            assert!((got[i] - want).abs() < 1e-5 * (1.0 + want.abs()), "{name} d{k}[{i}]: {} {want}", got[i]);
+        }
+    }
+}
+
+#[test]
+fn every_op_and_random_programs() {
+    let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
+    let w = Tensor::new(&[0.3f64, -0.7, 1.1, 0.9, -0.4, 0.6], [2, 3]);
+    for k in 0..30 {
+        // An op may use one of the two only.
+        check(&format!("op {k}"), |x, y| (op(k, x, y) * &w).sum(.., false) + (x * y).sum(.., false), xs, ys);
+    }
+    for seed in 0..60 {
+        check(&format!("program {seed}"), |x, y| program(seed, x, y) + (x * y).sum(.., false), xs, ys);
+    }
+}
+
+#[test]
+fn convolutions_pools_and_losses() {
+    let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
+    let how = Conv { stride: Dims(vec![1]), padding: Dims(vec![2]), ..Conv::default() };
+    check(
+        "conv",
+        |x, y| x.reshape([1, 1, 6]).conv(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        xs,
+        ys,
+    );
+    let how =
+        Conv { stride: Dims(vec![2]), padding: Dims(vec![1]), dilation: Dims(vec![2]), ..Conv::default() };
+    check(
+        "strided",
+        |x, y| x.reshape([1, 1, 6]).conv(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        xs,
+        ys,
+    );
+    check(
+        "transposed",
+        |x, y| x.reshape([1, 2, 3]).conv_transpose(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        xs,
+        ys,
+    );
+    check(
+        "pools",
+        |x, y| (x.max_pool([1, 2], [1, 1], 0, 1) * y.avg_pool([1, 2], [1, 1], 0, true)).sum(.., false),
+        xs,
+        ys,
+    );
+    let classes = Tensor::new(&[2i32, 0], [2]);
+    check("loss", |x, y| (x * y).cross_entropy(&classes, Reduction::Mean, 0.1), xs, ys);
+    check("gather", |x, y| (x.gather(1, &classes.reshape([2, 1])) * y).sum(.., false), xs, ys);
+    check("select", |x, y| (x.index_select(1, &classes) * y.narrow(1, 0, 2)).sum(.., false), xs, ys);
+}
+
+#[test]
+fn the_second_derivative_of_a_network() {
+    let x = Tensor::new(&[0.3f64, -0.8, 0.5], [3]);
+    let first = x.tanh().square().sum(.., false).gradient(&[&x]).unwrap().remove(0);
+    let second = first.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f64>().unwrap();
+    for (x, got) in [0.3f64, -0.8, 0.5].iter().zip(second) {
+        let (t, s) = (x.tanh(), 1.0 - x.tanh().powi(2));
+        let want = 2.0 * s * s - 4.0 * t * t * s;
+        assert!((got - want).abs() < 1e-12, "{got} {want}");
+    }
+}
+
+#[test]
+fn deep_and_wide_programs_in_a_small_stack() {
+    let work = || {
+        let x = Tensor::new(&[1.0f32; 16], [16]);
+        let mut y = x.clone();
+        for _ in 0..10_000 {
+            y = y * 0.9999 + 0.0001;
+        }
+        let g = y.sum(.., false).gradient(&[&x]).unwrap().remove(0);
+        assert!((g.to_vec::<f32>().unwrap()[3] - 0.36786).abs() < 1e-4);
+        let mut y = x.clone();
+        for _ in 0..500 {
+            y = y.tanh();
+        }
+        let g = y.sum(.., false).gradient(&[&x]).unwrap().remove(0);
+        assert!(g.to_vec::<f32>().unwrap()[0] > 0.0);
+        let parts: Vec<Tensor> = (0..3000).map(|i| &x * i).collect();
+        let s = Tensor::stack(&parts.iter().collect::<Vec<_>>(), 0).sum(.., false);
+        let g = s.gradient(&[&x]).unwrap().remove(0);
+        assert_eq!(g.to_vec::<f32>().unwrap()[0], (0..3000).sum::<i32>() as f32);
+    };
+    let small = std::thread::Builder::new().stack_size(512 << 10).spawn(work).expect("starts");
+    small.join().expect("no overflow");
+}
+
+#[test]
+fn what_has_no_gradient_says_so() {
+    let x = Tensor::ones([2]).parameter();
+    let floor = x.floor().sum(.., false).gradient(&[&x]).unwrap().remove(0);
+    assert_eq!(floor.to_vec::<f32>().unwrap(), [0.0, 0.0]);
+    assert!((&x * 2.0).gradient(&[&x]).is_err());
+    let counts = x.cast(DType::I32).sum(.., false);
+    assert!(counts.gradient(&[&x]).is_err());
+    let other = Tensor::ones([2]).parameter();
+    assert!(x.sum(.., false).gradient(&[&other]).is_err());
+}

@@ -1,0 +1,244 @@
+//! Values: functions against f64, indexing against plain loops, scans, sorting, random numbers.
+
+use monoglot_tensor::{Index, PadMode, Tensor};
+
+fn f32s(t: &Tensor) -> Vec<f32> {
+    t.to_vec().expect("f32 values")
+}
+fn ints(t: &Tensor) -> Vec<i32> {
+    t.to_vec().expect("i32 values")
+}
+
+#[test]
+fn functions_are_within_a_few_ulp() {
+    type Case = (&'static str, fn(&Tensor) -> Tensor, fn(f64) -> f64, f64, f64, f64);
+    let cases: &[Case] = &[
+        ("exp", Tensor::exp, f64::exp, -87.0, 88.0, 5.0),
+        ("expm1", Tensor::expm1, f64::exp_m1, -20.0, 20.0, 6.0),
+        ("expm1 near", Tensor::expm1, f64::exp_m1, -1e-3, 1e-3, 4.0),
+        ("log", Tensor::log, f64::ln, 1e-30, 1e4, 4.0),
+        ("log1p", Tensor::log1p, f64::ln_1p, -0.9, 3.0, 6.0),
+        ("log1p near", Tensor::log1p, f64::ln_1p, -1e-4, 1e-4, 4.0),
+        ("tan", Tensor::tan, f64::tan, -10.0, 10.0, 8.0),
+        ("asin", Tensor::asin, f64::asin, -1.0, 1.0, 5.0),
+        ("acos", Tensor::acos, f64::acos, -1.0, 0.999, 6.0),
+        ("acos near 1", Tensor::acos, f64::acos, 0.999, 1.0, 6.0),
+        ("atan", Tensor::atan, f64::atan, -20.0, 20.0, 5.0),
+        ("sinh", Tensor::sinh, f64::sinh, -88.0, 88.0, 8.0),
+        ("sinh near", Tensor::sinh, f64::sinh, -1e-2, 1e-2, 6.0),
+        ("cosh", Tensor::cosh, f64::cosh, -88.0, 88.0, 8.0),
+        ("tanh", Tensor::tanh, f64::tanh, -12.0, 12.0, 6.0),
+        ("tanh near", Tensor::tanh, f64::tanh, -1e-3, 1e-3, 4.0),
+        ("asinh", Tensor::asinh, f64::asinh, -50.0, 50.0, 8.0),
+        ("asinh far", Tensor::asinh, f64::asinh, 1e7, 1e30, 6.0),
+        ("acosh", Tensor::acosh, f64::acosh, 1.0, 50.0, 8.0),
+        ("atanh", Tensor::atanh, f64::atanh, -0.999, 0.999, 8.0),
+        ("sigmoid", Tensor::sigmoid, |x| 1.0 / (1.0 + (-x).exp()), -20.0, 20.0, 25.0),
+    ];
+    for &(name, f, exact, low, high, ulps) in cases {
+        let n = 4001;
+        let xs: Vec<f32> = (0..n).map(|i| (low + (high - low) * i as f64 / (n - 1) as f64) as f32).collect();
+        for (x, y) in xs.iter().zip(f32s(&f(&Tensor::new(&xs, [n])))) {
+            let want = exact(*x as f64);
+            let unit = f64::from(want.abs().max(1e-37) as f32) * 2f64.powi(-23);
+            let off = (y as f64 - want).abs() / unit;
+            assert!(off <= ulps || y as f64 == want, "{name}({x}) = {y}, not {want}: {off:.1} ulp");
+        }
+        let ends = Tensor::new(&[f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0], [4]);
+        for (x, y) in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0].iter().zip(f32s(&f(&ends))) {
+            let want = exact(*x);
+            let same = want.is_nan() && y.is_nan() || (y as f64 - want).abs() < 1e-6 || y as f64 == want;
+            assert!(same, "{name}({x}) = {y}, not {want}");
+        }
+        // In f64 nearly all digits.
+        let xs: Vec<f64> = (0..101).map(|i| low + (high - low) * i as f64 / 100.0).collect();
+        let got: Vec<f64> = f(&Tensor::new(&xs, [101])).to_vec().expect("f64 values");
+        for (x, y) in xs.iter().zip(got) {
+            let want = exact(*x);
+            let off = (y - want).abs() / want.abs().max(1e-300);
+            assert!(off < 2e-13 || (y - want).abs() < 1e-300, "{name}({x}) = {y} in f64, not {want}");
+        }
+    }
+}
+
+#[test]
+fn erf_and_gelu() {
+    // Abramowitz and Stegun's table.
+    let t = Tensor::new(&[0.0f64, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, -1.0, 7.0], [9]);
+    let want = [
+        0.0,
+        0.1124629160,
+        0.5204998778,
+        0.8427007929,
+        0.9661051465,
+        0.9953222650,
+        0.9999779095,
+        -0.8427007929,
+        1.0,
+    ];
+    for (a, b) in t.erf().to_vec::<f64>().unwrap().iter().zip(want) {
+        assert!((a - b).abs() < 2e-10, "{a} {b}");
+    }
+    for (a, b) in f32s(&t.cast(monoglot_tensor::DType::F32).erf()).iter().zip(want) {
+        assert!((*a as f64 - b).abs() < 3e-7, "{a} {b}");
+    }
+}
+
+#[test]
+fn remainders_and_rounding() {
+    let a = Tensor::new(&[7.0f32, -7.0, 7.0, -7.0, 1.0, 5.5, 0.0, -1.0], [8]);
+    let b = Tensor::new(&[3.0f32, 3.0, -3.0, -3.0, 0.1, f32::INFINITY, 2.0, f32::INFINITY], [8]);
+    assert_eq!(f32s(&a.modulo(&b))[..4], [1.0, 2.0, -2.0, -1.0]);
+    assert_eq!(f32s(&a.fmod(&b))[..4], [1.0, -1.0, 1.0, -1.0]);
+    assert_eq!(f32s(&a.floor_div(&b))[..5], [2.0, -3.0, -3.0, 2.0, 9.0]);
+    assert_eq!(f32s(&a.fmod(&b))[5..], [5.5, 0.0, -1.0]);
+    let i = |v: &[i32]| Tensor::new(v, [v.len()]);
+    let (x, y) = (i(&[7, -7, 7, -7, 5, i32::MIN]), i(&[3, 3, -3, -3, 0, -1]));
+    assert_eq!(ints(&x.floor_div(&y)), [2, -3, -3, 2, 0, i32::MIN]);
+    assert_eq!(ints(&x.trunc_div(&y)), [2, -2, -2, 2, 0, i32::MIN]);
+    assert_eq!(ints(&x.modulo(&y)), [1, 2, -2, -1, 5, 0]);
+    assert_eq!(ints(&x.fmod(&y)), [1, -1, 1, -1, 5, 0]);
+    let h = Tensor::new(&[0.5f32, 1.5, -0.5, -2.5, 2.4, 1e10, -0.4], [7]);
+    assert_eq!(f32s(&h.round()), [0.0, 2.0, 0.0, -2.0, 2.0, 1e10, 0.0]);
+    assert_eq!(ints(&i(&[-128, 5]).minimum(&i(&[3, i32::MIN]))), [-128, i32::MIN]);
+}
+
+#[test]
+fn slices_are_pythons() {
+    let n = 7;
+    let t = Tensor::arange(0, n, 1);
+    let ends = [None, Some(-9), Some(-7), Some(-3), Some(-1), Some(0), Some(2), Some(6), Some(7), Some(11)];
+    for start in ends {
+        for stop in ends {
+            for step in [-8, -3, -2, -1, 1, 2, 3, 8] {
+                let clamp = |v: Option<i64>, missing: i64| -> i64 {
+                    let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
+                    v.map_or(missing, |v| (if v < 0 { v + n } else { v }).clamp(low, high))
+                };
+                let (a, b) = if step > 0 { (0, n) } else { (n - 1, -1) };
+                let (mut at, end) = (clamp(start, a), clamp(stop, b));
+                let mut want = Vec::new();
+                while if step > 0 { at < end } else { at > end } {
+                    want.push(at as i32);
+                    at += step;
+                }
+                let got = t.index(Index::step(start, stop, step));
+                assert_eq!(ints(&got), want, "{start:?}:{stop:?}:{step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn index_tensors_and_what_is_out_of_range() {
+    let t = Tensor::arange(0, 24, 1).reshape([2, 3, 4]);
+    let shape = |t: &Tensor| t.shape().unwrap();
+    assert_eq!(ints(&t.index((1, .., 3))), [15, 19, 23]);
+    assert_eq!(shape(&t.index((Index::NewAxis, 0, Index::Rest, 1..3))), [1, 3, 2]);
+    let i = Tensor::new(&[2i64, -1, 0, 5], [2, 2]);
+    let got = t.index((0, &i));
+    assert_eq!(shape(&got), [2, 2, 4]);
+    assert_eq!(ints(&got), [8, 9, 10, 11, 8, 9, 10, 11, 0, 1, 2, 3, 0, 0, 0, 0]);
+    let (r, c) = (Tensor::new(&[0i32, 1], [2]), Tensor::new(&[2i32, 0], [2]));
+    assert_eq!(ints(&t.index((&r, &c))), [8, 9, 10, 11, 12, 13, 14, 15]);
+    assert_eq!(shape(&t.index((&r, .., &c))), [2, 3]);
+    assert_eq!(ints(&t.index((&r, .., &c))), [2, 6, 10, 12, 16, 20]);
+    assert!(t.index(2).check().is_err() && t.index((0, 0, 0, 0)).check().is_err());
+    let x = Tensor::new(&[1.0f32, 2.0, 3.0], [3]);
+    let j = Tensor::new(&[0i32, 7, 2, -5], [4]);
+    assert_eq!(f32s(&x.gather(0, &j)), [1.0, 0.0, 3.0, 0.0]);
+    let v = Tensor::new(&[10.0f32, 20.0, 30.0, 40.0], [4]);
+    assert_eq!(f32s(&x.scatter(0, &j, &v)), [10.0, 2.0, 30.0]);
+    let twice = Tensor::new(&[1i32, 1, 0, 9], [4]);
+    assert_eq!(f32s(&x.scatter(0, &twice, &v)), [30.0, 20.0, 3.0]);
+    assert_eq!(f32s(&x.scatter_add(0, &twice, &v)), [31.0, 32.0, 3.0]);
+    assert_eq!(ints(&t.index((0, 0)).pad(&[[2, 1]], PadMode::Reflect)), [2, 1, 0, 1, 2, 3, 2]);
+}
+
+#[test]
+fn scans_of_every_length() {
+    for n in [0usize, 1, 2, 5, 14, 15, 16, 17, 100, 300] {
+        let v: Vec<i32> = (0..n).map(|i| (i * 37 % 11) as i32 - 5).collect();
+        let t = Tensor::new(&v, [n]);
+        let mut sum = 0i64;
+        let sums: Vec<i64> = v
+            .iter()
+            .map(|&x| {
+                sum += x as i64;
+                sum
+            })
+            .collect();
+        assert_eq!(t.cumsum(0).to_vec::<i64>().unwrap(), sums, "{n}");
+        let mut top = i32::MIN;
+        let tops: Vec<i32> = v
+            .iter()
+            .map(|&x| {
+                top = top.max(x);
+                top
+            })
+            .collect();
+        assert_eq!(ints(&t.cummax(0)), tops, "{n}");
+        let mut product = 1i64;
+        let products: Vec<i64> = v
+            .iter()
+            .map(|&x| {
+                product = product.wrapping_mul(x as i64);
+                product
+            })
+            .collect();
+        assert_eq!(t.cumprod(0).to_vec::<i64>().unwrap(), products, "{n}");
+    }
+}
+
+#[test]
+fn sorting_is_stable_and_puts_nan_last() {
+    for n in [1usize, 2, 7, 64, 65, 100] {
+        let mut v: Vec<f32> = (0..n).map(|i| (i * 7919 % 13) as f32).collect();
+        v[n / 2] = f32::NAN;
+        v[n / 3] = f32::NEG_INFINITY;
+        let t = Tensor::new(&v, [n]);
+        for descending in [false, true] {
+            let mut order: Vec<usize> = (0..n).collect();
+            order.sort_by(|&a, &b| {
+                let (x, y) = if descending { (v[b], v[a]) } else { (v[a], v[b]) };
+                x.partial_cmp(&y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
+            });
+            let (got, from) = t.sorted(0, descending);
+            let want: Vec<i32> = order.iter().map(|&i| i as i32).collect();
+            assert_eq!(ints(&from), want, "{n} {descending}");
+            let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&f32s(&got)), bits(&order.iter().map(|&i| v[i]).collect::<Vec<_>>()), "{n}");
+        }
+    }
+    let (top, at) = Tensor::new(&[3i32, 9, 1, 9, 4], [5]).topk(3, 0, true);
+    assert_eq!((ints(&top), ints(&at)), (vec![9, 9, 4], vec![1, 3, 4]));
+}
+
+#[test]
+fn random_numbers_are_as_documented() {
+    use monoglot_uop::fold::threefry;
+    let _alone = RANDOM.lock().unwrap_or_else(|e| e.into_inner());
+    Tensor::manual_seed(7);
+    let (a, b) = (Tensor::rand([3]), Tensor::randint([2, 2], -3, 5));
+    for (i, u) in f32s(&a).iter().enumerate() {
+        assert_eq!(*u, (threefry(i as u64, 7) >> 40) as f32 * 2f32.powi(-24));
+    }
+    for (i, v) in ints(&b).iter().enumerate() {
+        assert_eq!(*v as i64, -3 + ((threefry(3 + i as u64, 7) >> 32) * 8 >> 32) as i64);
+    }
+    Tensor::manual_seed(7);
+    assert_eq!(f32s(&Tensor::rand([3])), f32s(&a));
+    let n = Tensor::randn([4000]);
+    let (mean, std) = (n.mean(.., false).item::<f32>().unwrap(), n.std(.., false, 1).item::<f32>().unwrap());
+    assert!(mean.abs() < 0.05 && (std - 1.0).abs() < 0.05, "{mean} {std}");
+    let mut p = ints(&Tensor::permutation(200));
+    assert!(p.windows(2).any(|w| w[1] < w[0]));
+    p.sort_unstable();
+    assert_eq!(p, (0..200).collect::<Vec<_>>());
+    let d = f32s(&Tensor::ones([1000]).dropout(0.25));
+    let zeros = d.iter().filter(|v| **v == 0.0).count();
+    assert!((200..300).contains(&zeros) && d.iter().all(|v| *v == 0.0 || (*v - 4.0 / 3.0).abs() < 1e-6));
+}
+
+/// The seed is one for the process.
+static RANDOM: std::sync::Mutex<()> = std::sync::Mutex::new(());
