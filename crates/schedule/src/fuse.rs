@@ -68,7 +68,7 @@ fn merge(a: &Kernel, b: &Kernel) -> Kernel {
     let outs: Vec<usize> = a.args[..a.outs].iter().chain(&b.args[..b.outs]).copied().collect();
     let global = |args: &[usize], local: u64| args[local as usize];
     let x = to_global(x, |l| global(&a.args, l));
-    let y = to_global(y, |l| global(&b.args, l));
+    let y = to_global(&apart(y, x.toposort().len() as u32), |l| global(&b.args, l));
     let effects: Vec<UOp> = x.src().iter().chain(y.src()).cloned().collect();
     let sink = UOp::sink(&effects).with_arg(x.arg().clone());
     let position = |slot: u64| outs.iter().position(|&o| o as u64 == slot);
@@ -79,6 +79,19 @@ fn merge(a: &Kernel, b: &Kernel) -> Kernel {
         None => s as usize - outs.len(),
     });
     Kernel { work: Work::Compute(number_ranges(&sink)), args, outs: outs.len(), device: a.device }
+}
+
+/// The kernel with the ranges of its reductions numbered from `first` on: what two kernels call by one
+/// number need not be one loop. `number_ranges` finds out which are.
+fn apart(sink: &UOp, first: u32) -> UOp {
+    let outer = closed(sink);
+    let mut map = FxHashMap::default();
+    for r in sink.toposort().into_iter().filter(|u| u.op() == Op::Range && !outer.contains(u)) {
+        if let Some((id, t)) = r.range_arg() {
+            map.insert(r.clone(), r.with_arg(Arg::Range(first + id, t)));
+        }
+    }
+    sink.substitute(&map)
 }
 
 /// The kernel with its PARAMs numbered otherwise.

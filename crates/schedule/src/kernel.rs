@@ -9,7 +9,7 @@ mod ranges;
 
 use crate::rangeify::{Output, Program, Stored, flat};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{Arg, Device, KernelInfo, Op, Result, UOp};
+use monoglot_uop::{Arg, AxisType, Device, KernelInfo, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub(crate) enum Work {
     Compute(UOp),
     /// Bytes of args[1], from this element on, to args[0].
     Copy(i64),
+    /// Nothing: the result has no elements.
+    Nothing,
 }
 
 /// Every kernel of a program, sources before users, and where its results are.
@@ -58,6 +60,9 @@ pub(crate) fn kernels(program: Program) -> Result<Kernels> {
 }
 
 fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Kernel> {
+    if stored.node.shape().iter().any(|d| d.is(0)) {
+        return Ok(Kernel { work: Work::Nothing, args: vec![slot], outs: 1, device: stored.device });
+    }
     if stored.node.op() == Op::Copy {
         return copy(stored, slot);
     }
@@ -165,30 +170,35 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
             continue;
         }
         let own = &u.src()[1..];
-        if own.iter().all(|r| map.contains_key(r)) {
-            continue;
-        }
         let bounds = own.iter().map(|r| r.src()[0].clone()).collect();
         let key: Key = (bounds, u.ranges().to_vec(), below);
         let numbers = match shared.iter().find(|(k, _)| *k == key) {
             Some((_, numbers)) => numbers.clone(),
             None => {
-                let numbers: Vec<UOp> = own
-                    .iter()
-                    .map(|r| {
-                        next += 1;
-                        let t = r.range_arg().map_or(monoglot_uop::AxisType::Reduce, |(_, t)| t);
-                        r.with_arg(Arg::Range(next - 1, t))
-                    })
-                    .collect();
-                shared.push((key, numbers.clone()));
-                numbers
+                let first = next;
+                next += own.len() as u32;
+                let axis = |r: &UOp| r.range_arg().map_or(AxisType::Reduce, |(_, t)| t);
+                own.iter().zip(first..).map(|(r, id)| r.with_arg(Arg::Range(id, axis(r)))).collect()
             }
         };
-        for (r, n) in own.iter().zip(numbers) {
-            map.entry(r.clone()).or_insert(n);
+        if own.iter().zip(&numbers).any(|(r, n)| map.get(r).is_some_and(|m| m != n)) {
+            // Its range is another reduction's as well, which belongs to another loop.
+            return number_ranges(&own_ranges(sink, &u));
         }
+        map.extend(own.iter().cloned().zip(numbers.iter().cloned()));
+        shared.push((key, numbers));
     }
     map.retain(|a, b| a != b);
     sink.substitute(&map)
+}
+
+/// The kernel with ranges of its own for one REDUCE.
+fn own_ranges(sink: &UOp, reduce: &UOp) -> UOp {
+    let used = sink.toposort().iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let fresh = |(r, id): (&UOp, u32)| match r.range_arg() {
+        Some((_, t)) => (r.clone(), r.with_arg(Arg::Range(id, t))),
+        None => (r.clone(), r.clone()),
+    };
+    let map = reduce.src()[1..].iter().zip(used..).map(fresh).collect();
+    sink.substitute(&FxHashMap::from_iter([(reduce.clone(), reduce.substitute(&map))]))
 }

@@ -55,7 +55,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             };
             place_of.insert(a, place);
         }
-        calls.push(call(k, &all, &place_of));
+        calls.extend(call(k, &all, &place_of));
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let place = place_of[&a];
@@ -102,9 +102,10 @@ fn reuse(
     }
 }
 
-fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, usize>) -> UOp {
+fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, usize>) -> Option<UOp> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.work {
+        Work::Nothing => return None,
         Work::Compute(sink) => sink.clone(),
         Work::Copy(start) => {
             // The body names what is moved: elements from `start` on.
@@ -128,7 +129,7 @@ fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, us
         });
     }
     let info = CallInfo { outs: (0..k.outs).collect(), ins: (k.outs..k.args.len()).collect() };
-    UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))
+    Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
 }
 
 fn buffer(place: usize, shape: &Shape, dtype: monoglot_uop::DType, device: Device) -> UOp {
