@@ -4,8 +4,8 @@
 //! Reading is a snapshot: what was written down before keeps the old value, also where it is computed
 //! later; the right-hand side is evaluated before anything is replaced.
 
-use crate::elementwise::broadcast_to;
 use crate::index::Indices;
+use crate::promote::broadcast_to;
 use crate::tensor::Tensor;
 use crate::{Operand, Result};
 use monoglot_uop::node::Srcs;

@@ -28,7 +28,7 @@ impl Tensor {
         self.map(|u| {
             let s = u.sizes("attention")?;
             let (i, j) = crate::create::grid(s[s.len() - 2], s[s.len() - 1])?;
-            let seen = crate::elementwise::broadcast_to(&j.binary(Op::CmpLe, &i), u.shape())?;
+            let seen = crate::promote::broadcast_to(&j.binary(Op::CmpLe, &i), u.shape())?;
             Ok(seen.select(u, &u.like(f64::NEG_INFINITY)))
         })
     }

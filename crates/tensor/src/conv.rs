@@ -2,10 +2,10 @@
 //! REDUCE over windows, which are views: nothing is copied.
 
 use crate::args::Dims;
-use crate::elementwise::{broadcast_to, promoted};
 use crate::index::take;
 use crate::linalg::multiply;
 use crate::movement::to_last;
+use crate::promote::{broadcast_to, promoted};
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
 

@@ -151,7 +151,7 @@ impl Tensor {
             };
             let (i, j) = grid(m, n)?;
             let mask = keep(&(i + diagonal), &j);
-            let mask = crate::elementwise::broadcast_to(&mask, u.shape())?;
+            let mask = crate::promote::broadcast_to(&mask, u.shape())?;
             Ok(mask.select(u, &UOp::constant(u.dtype().zero(), u.dtype())))
         })
     }
@@ -167,7 +167,7 @@ impl Tensor {
                 return Err(Error::argument("one_hot", format!("{classes} classes")));
             }
             let dims = |n: i64| Shape::new(u.shape().iter().cloned().chain([Dim::Int(n)]));
-            let at = crate::elementwise::broadcast_to(&UOp::arange(classes, u.dtype()), &dims(classes))?;
+            let at = crate::promote::broadcast_to(&UOp::arange(classes, u.dtype()), &dims(classes))?;
             Ok(u.reshape(&dims(1))?.expand(&dims(classes))?.eq_(&at).cast(DType::I32))
         })
     }

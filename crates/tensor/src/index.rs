@@ -3,8 +3,8 @@
 //!
 //! An index that is known and out of range is an error. One that is data reads 0 and writes nothing.
 
-use crate::elementwise::broadcast;
 use crate::movement::{from_last, to_last};
+use crate::promote::broadcast;
 use crate::tensor::{Tensor, axis_of, tri};
 use monoglot_uop::{DType, Dim, Error, ErrorKind, ReduceOp, Result, Scalar, Shape, UOp};
 
@@ -383,7 +383,7 @@ fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
 fn one_hot(index: &UOp, x: &UOp) -> Result<UOp> {
     let n = x.sizes("index")?[x.shape().len() - 1];
     let dims = |n: i64| Shape::new(index.shape().iter().cloned().chain([Dim::Int(n)]));
-    let place = crate::elementwise::broadcast_to(&UOp::arange(n, index.dtype()), &dims(n))?;
+    let place = crate::promote::broadcast_to(&UOp::arange(n, index.dtype()), &dims(n))?;
     Ok(index.reshape(&dims(1))?.expand(&dims(n))?.eq_(&place))
 }
 

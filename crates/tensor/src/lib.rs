@@ -1,6 +1,11 @@
 //! Room `tensor`: tensor expressions by families of methods. Flows in: numbers, shapes and other
 //! tensors; flows out: UOps of the tensor level, which the engine realizes.
 //!
+//! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
+//! elementwise, activation, reduce, scan, sort, linalg, conv, norm, attention, loss (computing),
+//! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs and
+//! promote.rs are what they share.
+//!
 //! Invariant: nothing here computes and nothing panics on what a user writes. A tensor that could not
 //! be built carries a typed error with the user's line, and the first call that returns a `Result`
 //! gives it back. Everything is a composition of the dialect's ops.
@@ -9,6 +14,8 @@ mod activation;
 mod args;
 mod assign;
 mod attention;
+mod binary;
+mod coefficients;
 mod conv;
 mod create;
 mod display;
@@ -16,11 +23,13 @@ mod elementwise;
 mod functions;
 mod grad;
 mod index;
+mod join;
 mod linalg;
 mod loss;
 mod movement;
 mod norm;
 mod operators;
+mod promote;
 mod random;
 mod reduce;
 mod scan;
@@ -30,7 +39,7 @@ mod tensor;
 pub use args::{Axes, Dims, Element, Operand};
 pub use conv::{Conv, Interpolation};
 pub use index::{Index, Indices};
+pub use join::PadMode;
 pub use loss::Reduction;
 pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
-pub use movement::PadMode;
 pub use tensor::Tensor;

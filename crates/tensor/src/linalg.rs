@@ -3,7 +3,7 @@
 //!
 //! Floats narrower than f32 are multiplied and accumulated in f32 and rounded once at the end.
 
-use crate::elementwise::{broadcast_shape, promoted};
+use crate::promote::{broadcast_shape, promoted};
 use crate::tensor::{Tensor, tri};
 use monoglot_uop::{Dim, Error, ReduceOp, Result, Shape, UOp};
 
@@ -78,7 +78,7 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
 pub(crate) fn multiply(parts: &[&UOp], shape: &Shape, d: monoglot_uop::DType) -> Result<UOp> {
     let mut out: Option<UOp> = None;
     for p in parts {
-        let p = crate::elementwise::broadcast_to(&p.cast(d).cast(d.compute_type()), shape)?;
+        let p = crate::promote::broadcast_to(&p.cast(d).cast(d.compute_type()), shape)?;
         out = Some(out.map_or_else(|| p.clone(), |o| o * &p));
     }
     out.ok_or_else(|| Error::argument("multiply", "nothing to multiply"))

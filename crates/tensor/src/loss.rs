@@ -1,7 +1,7 @@
 //! Losses. Flows in: predictions and targets; out: a mean, a sum, or the loss of each element.
 
-use crate::elementwise::broadcast_to;
 use crate::functions as f;
+use crate::promote::broadcast_to;
 use crate::tensor::{Tensor, tri};
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Shape, UOp};
 

@@ -2,8 +2,8 @@
 //! weighted. Half types are computed in f32 and rounded at the end.
 
 use crate::args::Dims;
-use crate::elementwise::broadcast_to;
 use crate::functions as f;
+use crate::promote::broadcast_to;
 use crate::reduce::mean;
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Shape, UOp};

@@ -1,7 +1,7 @@
 //! `&a + &b`, `a * 2.0`, `1.0 - &a`, `-&a`: Rust's operators on tensors and literals. `/` is true
 //! division, `%` the remainder with the divisor's sign, `!` logical on bools and bitwise on integers.
 
-use crate::elementwise::{Binary, apply};
+use crate::binary::{Binary, apply};
 use crate::{Operand, Tensor};
 use std::ops;
 

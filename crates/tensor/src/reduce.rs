@@ -14,7 +14,7 @@ impl Tensor {
     /// The sum over `axes`.
     #[track_caller]
     pub fn sum(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("sum", axes, keepdim, |u, axes| sum(u, axes))
+        self.reduced("sum", axes, keepdim, sum)
     }
 
     /// The product over `axes`.

@@ -4,8 +4,9 @@
 //! are sorted by counting, for each element, how many stand before it; long ones by a bitonic network
 //! of O(log² n) steps over all elements.
 
-use crate::elementwise::broadcast_to;
-use crate::movement::{from_last, join, to_last};
+use crate::join::join;
+use crate::movement::{from_last, to_last};
+use crate::promote::broadcast_to;
 use crate::tensor::{Tensor, axis_of, marker};
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
 

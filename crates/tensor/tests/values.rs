@@ -100,7 +100,7 @@ fn remainders_and_rounding() {
     assert_eq!(ints(&x.fmod(&y)), [1, -1, 1, -1, 5, 0]);
     let h = Tensor::new(&[0.5f32, 1.5, -0.5, -2.5, 2.4, 1e10, -0.4], [7]);
     assert_eq!(f32s(&h.round()), [0.0, 2.0, 0.0, -2.0, 2.0, 1e10, 0.0]);
-    assert_eq!(ints(&i(&[-128, 5]).minimum(&i(&[3, i32::MIN]))), [-128, i32::MIN]);
+    assert_eq!(ints(&i(&[-128, 5]).minimum(i(&[3, i32::MIN]))), [-128, i32::MIN]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn random_numbers_are_as_documented() {
         assert_eq!(*u, (threefry(i as u64, 7) >> 40) as f32 * 2f32.powi(-24));
     }
     for (i, v) in ints(&b).iter().enumerate() {
-        assert_eq!(*v as i64, -3 + ((threefry(3 + i as u64, 7) >> 32) * 8 >> 32) as i64);
+        assert_eq!(*v as i64, -3 + (((threefry(3 + i as u64, 7) >> 32) * 8) >> 32) as i64);
     }
     Tensor::manual_seed(7);
     assert_eq!(f32s(&Tensor::rand([3])), f32s(&a));
