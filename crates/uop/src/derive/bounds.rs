@@ -8,6 +8,7 @@ use crate::node::UOp;
 use crate::op::Op;
 use crate::scalar::Scalar;
 use Scalar::{Bool, Float, Int};
+use smallvec::SmallVec;
 
 impl UOp {
     /// The least and greatest value, or None for void and for floats that may be NaN.
@@ -16,12 +17,15 @@ impl UOp {
             return bounds(self);
         }
         if self.bounds_cell().get().is_none() {
-            self.fill(
-                |u| u.op() == Op::Const || u.bounds_cell().get().is_some(),
-                |u| {
-                    let _ = u.bounds_cell().set(bounds(u).map(Box::new));
-                },
-            );
+            let full = |u: &UOp| u.op() == Op::Const || u.bounds_cell().get().is_some();
+            if self.src().iter().all(full) {
+                let found = bounds(self);
+                let _ = self.bounds_cell().set(found.map(Box::new));
+                return found;
+            }
+            self.fill(full, |u| {
+                let _ = u.bounds_cell().set(bounds(u).map(Box::new));
+            });
         }
         self.bounds_cell().get().and_then(|b| b.as_deref().copied())
     }
@@ -197,7 +201,7 @@ fn arithmetic(u: &UOp) -> Interval {
     if d == DType::Bool {
         return logic(u);
     }
-    let mut at = Vec::with_capacity(3);
+    let mut at: SmallVec<[(Scalar, Scalar); 3]> = SmallVec::new();
     for s in u.src() {
         at.push(s.min_max()?);
     }

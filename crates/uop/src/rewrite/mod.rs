@@ -148,8 +148,21 @@ pub struct RuleSet<C = ()> {
     /// The pass's name in traces and errors.
     pub name: &'static str,
     rules: Vec<Arc<Rule<C>>>,
-    by_op: Vec<Vec<(u16, u16)>>,
+    by_op: Vec<Vec<Entry>>,
     roots: OpSet,
+}
+
+/// A pattern of a rule, and what its first sources can be: most nodes are rejected by that.
+struct Entry {
+    rule: u16,
+    pattern: u16,
+    src: [OpSet; 2],
+}
+
+impl Entry {
+    fn may_fit(&self, u: &UOp) -> bool {
+        u.src().iter().zip(&self.src).all(|(s, ops)| ops.contains(s.op()))
+    }
 }
 
 impl<C> RuleSet<C> {
@@ -162,13 +175,14 @@ impl<C> RuleSet<C> {
     }
 
     fn of(name: &'static str, rules: Vec<Arc<Rule<C>>>) -> RuleSet<C> {
-        let mut by_op = vec![Vec::new(); Op::ALL.len()];
+        let mut by_op: Vec<Vec<Entry>> = Op::ALL.iter().map(|_| Vec::new()).collect();
         let mut roots = OpSet::EMPTY;
         for (i, rule) in rules.iter().enumerate() {
             assert!(!rules[..i].iter().any(|r| r.name == rule.name), "two rules are named {}", rule.name);
             for (j, p) in rule.patterns.iter().enumerate() {
                 for op in Op::ALL.iter().copied().filter(|&op| p.roots().contains(op)) {
-                    by_op[op as usize].push((i as u16, j as u16));
+                    let src = [p.source_roots(0), p.source_roots(1)];
+                    by_op[op as usize].push(Entry { rule: i as u16, pattern: j as u16, src });
                     roots = roots.with(op);
                 }
             }
@@ -189,9 +203,9 @@ impl<C> RuleSet<C> {
 
     /// What the first rule that matches makes of one node. No rule may give the node itself.
     pub fn step(&self, u: &UOp, ctx: &mut C) -> Option<(&Rule<C>, UOp)> {
-        for &(i, j) in &self.by_op[u.op() as usize] {
-            let rule = &*self.rules[i as usize];
-            let Some(new) = rule.apply_as(&rule.patterns[j as usize], u, ctx) else { continue };
+        for e in self.by_op[u.op() as usize].iter().filter(|e| e.may_fit(u)) {
+            let rule = &*self.rules[e.rule as usize];
+            let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u, ctx) else { continue };
             let new = broadcast_like(new, u);
             if new == *u {
                 continue;
@@ -226,25 +240,29 @@ impl<C> RuleSet<C> {
                     if done.contains_key(&u) {
                         continue;
                     }
-                    if !u.ops_below().intersects(self.roots) {
+                    if self.untouched(&u) {
                         done.insert(u.clone(), u);
                         continue;
                     }
-                    let waiting = u.src().iter().any(|s| !done.contains_key(s));
-                    if !waiting {
-                        self.exit(u, chain, ctx, done, &mut stack)?;
-                        continue;
+                    match self.sources(&u, done) {
+                        Some(new) => self.exit(u, new, chain, ctx, done, &mut stack)?,
+                        None => {
+                            let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
+                            let at = stack.len();
+                            stack.push(Frame::Exit(u.clone(), chain));
+                            stack.extend(
+                                u.src().iter().rev().filter(waits).map(|s| Frame::Enter(s.clone(), 0)),
+                            );
+                            debug_assert!(stack.len() > at + 1);
+                        }
                     }
-                    stack.push(Frame::Exit(u.clone(), chain));
-                    stack.extend(
-                        u.src()
-                            .iter()
-                            .rev()
-                            .filter(|s| !done.contains_key(s))
-                            .map(|s| Frame::Enter(s.clone(), 0)),
-                    );
                 }
-                Frame::Exit(u, chain) => self.exit(u, chain, ctx, done, &mut stack)?,
+                Frame::Exit(u, chain) => {
+                    if !done.contains_key(&u) {
+                        let new = self.sources(&u, done).unwrap_or_else(|| u.clone());
+                        self.exit(u, new, chain, ctx, done, &mut stack)?
+                    }
+                }
                 Frame::Link(from, to) => {
                     let end = done.get(&to).cloned().unwrap_or(to);
                     done.insert(from, end);
@@ -254,29 +272,43 @@ impl<C> RuleSet<C> {
         Ok(done.get(root).unwrap_or(root).clone())
     }
 
+    /// Whether no rule can match anything in this graph.
+    fn untouched(&self, u: &UOp) -> bool {
+        !u.ops_below().intersects(self.roots)
+    }
+
+    /// The node over its rewritten sources; None while one of them waits.
+    fn sources(&self, u: &UOp, done: &FxHashMap<UOp, UOp>) -> Option<UOp> {
+        let mut new: Option<Srcs> = None;
+        for (i, s) in u.src().iter().enumerate() {
+            if self.untouched(s) {
+                continue;
+            }
+            let d = done.get(s)?;
+            if d != s {
+                new.get_or_insert_with(|| u.src().into())[i] = d.clone();
+            }
+        }
+        Some(match new {
+            Some(src) => u.with_src(src),
+            None => u.clone(),
+        })
+    }
+
     fn exit(
         &self,
         u: UOp,
+        new: UOp,
         chain: u32,
         ctx: &mut C,
         done: &mut FxHashMap<UOp, UOp>,
         stack: &mut Vec<Frame>,
     ) -> Result<()> {
-        if done.contains_key(&u) {
+        if new != u
+            && let Some(known) = done.get(&new).cloned()
+        {
+            done.insert(u, known);
             return Ok(());
-        }
-        let changed = u.src().iter().any(|s| done.get(s).is_some_and(|d| d != s));
-        let new = if changed {
-            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-            u.with_src(src)
-        } else {
-            u.clone()
-        };
-        if new != u {
-            if let Some(known) = done.get(&new).cloned() {
-                done.insert(u, known);
-                return Ok(());
-            }
         }
         match self.step(&new, ctx) {
             Some((rule, next)) => {

@@ -107,6 +107,14 @@ impl Pat {
         }
     }
 
+    /// Ops that source `i` can have.
+    pub fn source_roots(&self, i: usize) -> OpSet {
+        match self {
+            Pat::Node { src, .. } => src.get(i).map_or(OpSet::ANY, Pat::roots),
+            _ => OpSet::ANY,
+        }
+    }
+
     /// How often a variable occurs.
     pub fn count(&self, var: usize) -> usize {
         match self {
