@@ -183,6 +183,10 @@ impl<'a> Flatten<'a> {
         let (mut form, mut proved) = (LinearForm::default(), true);
         for ((i, d), stride) in indices.iter().zip(dims.iter()).zip(&strides) {
             let index = self.read(i).cast(DType::Index);
+            if index.is_invalid() {
+                // Never read: what a gate guards that never holds.
+                return Access { address: flat.at(&[UOp::index_const(0)]), gate: Some(UOp::bool(false)) };
+            }
             // A symbolic dimension is at least what its interval says.
             let size = d.as_int().unwrap_or_else(|| d.to_uop().vmin());
             proved = proved && in_bounds(&index, size, gate.as_ref());

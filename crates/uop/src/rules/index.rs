@@ -27,6 +27,8 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         // (g ? i : invalid) ∘ x = g ? i ∘ x : invalid
         rule!(gate_out[u, g, i, n: cnst, x]: g.select(i, n).with_(ARITHMETIC, x).bind(u) => gated(u, g, i, x), if n.is_invalid()),
         rule!(gate_out_second[u, g, i, n: cnst, x]: x.with_(ARITHMETIC, g.select(i, n)).bind(u) => gated(u, g, x, i), if n.is_invalid()),
+        rule!(gate_shut[n: cnst, x]: n.with_(ARITHMETIC, x) => n, if n.is_invalid()),
+        rule!(gate_shut_second[n: cnst, x]: x.with_(ARITHMETIC, n) => n, if n.is_invalid()),
         // what an invalid index compares to does not matter
         rule!(gate_off[u, g, i, n: cnst, x]: g.select(i, n).with_(COMPARISON, x).bind(u) => u.with_src([i.clone(), x.clone()].as_slice()), if n.is_invalid()),
         rule!(gate_off_second[u, g, i, n: cnst, x]: x.with_(COMPARISON, g.select(i, n)).bind(u) => u.with_src([x.clone(), i.clone()].as_slice()), if n.is_invalid()),
