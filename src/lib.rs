@@ -1,1 +1,44 @@
-//! Façade.
+//! Monoglot: a tensor compiler in which every stage, from tensor expressions to programs, is written in
+//! one dialect. Flows in: programs over `Tensor`; flows out: their values, gradients, trained networks.
+//!
+//! ```no_run
+//! use monoglot::prelude::*;
+//!
+//! fn main() -> Result<()> {
+//!     let x = Tensor::randn([3, 4]);
+//!     let w = Tensor::randn([4, 2]);
+//!     let loss = x.matmul(&w).relu().sum(.., false);
+//!     let gradients = loss.gradient(&[&w])?;
+//!     println!("{loss}\n{}", gradients[0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Nothing is computed until a value is asked for; a tensor that could not be built carries its error
+//! until then. `DEV` chooses the device, `DEBUG` tells what runs; `Config` does both in code.
+//!
+//! This crate only re-exports: the rooms are described in ARCHITECTURE.md.
+
+pub use monoglot_engine::{Config, Counters, counters};
+pub use monoglot_models as models;
+pub use monoglot_nn as nn;
+pub use monoglot_tensor::*;
+
+/// The compiler, for tools: the dialect and the rooms that it passes through.
+pub mod compiler {
+    pub use monoglot_codegen as codegen;
+    pub use monoglot_device as device;
+    pub use monoglot_engine as engine;
+    pub use monoglot_schedule as schedule;
+    pub use monoglot_uop as uop;
+}
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::nn::data;
+    pub use crate::nn::{
+        Adam, AdamW, BatchNorm, Conv1d, Conv2d, ConvOptions, Dropout, Embedding, GroupNorm, LayerNorm, Linear,
+        Module, Optimizer, RmsNorm, Sgd, module,
+    };
+    pub use crate::{DType, Device, Error, ErrorKind, Reduction, Result, Tensor};
+}

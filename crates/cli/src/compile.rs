@@ -1,0 +1,121 @@
+//! `monoglot compile`: builds, schedules and lowers a built-in model to rendered source, and tells what
+//! each stage took. No weight is allocated, nothing is read from or written to a cache, nothing runs.
+
+use crate::model::{Name, graph};
+use crate::{Failure, Outcome, configure, json_line, seconds};
+use monoglot::compiler::engine;
+use monoglot::compiler::uop::UOp;
+use serde::Serialize;
+use std::io::Write;
+use std::time::Instant;
+
+/// What may be asked.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The model
+    #[arg(long, value_enum)]
+    model: Name,
+    /// Its number of layers (minilm and gpt2)
+    #[arg(long)]
+    layers: Option<usize>,
+    /// The device to compile for
+    #[arg(long, default_value = "NULL")]
+    device: String,
+    /// One object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Record {
+    model: String,
+    stages: Stages,
+    total_s: f64,
+    kernels: usize,
+    unique_kernels: usize,
+    uops: usize,
+    peak_bytes: u64,
+}
+
+/// Seconds of every stage. Lowering may use several threads, whose seconds are added up.
+#[derive(Default, Serialize)]
+struct Stages {
+    build: f64,
+    gradient: f64,
+    callify: f64,
+    rangeify: f64,
+    memory_plan: f64,
+    optimize: f64,
+    expand: f64,
+    select: f64,
+    linearize: f64,
+    render: f64,
+}
+
+impl Stages {
+    fn rows(&mut self) -> [(&'static str, &mut f64); 10] {
+        [
+            ("build", &mut self.build),
+            ("gradient", &mut self.gradient),
+            ("callify", &mut self.callify),
+            ("rangeify", &mut self.rangeify),
+            ("memory_plan", &mut self.memory_plan),
+            ("optimize", &mut self.optimize),
+            ("expand", &mut self.expand),
+            ("select", &mut self.select),
+            ("linearize", &mut self.linearize),
+            ("render", &mut self.render),
+        ]
+    }
+}
+
+/// Compile a model.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    if args.layers.is_some() && !matches!(args.model, Name::Minilm | Name::Gpt2) {
+        return Err(Failure::Told(format!("{} has no number of layers to choose", args.model.name())));
+    }
+    configure(Some(&args.device), None);
+    // Opening a device looks at the machine; that is no part of compiling.
+    monoglot::compiler::device::open(engine::default_device())?;
+    let start = Instant::now();
+    let model = graph(args.model, args.layers)?;
+    let roots: Vec<UOp> = model.roots.iter().map(|t| t.uop()).collect::<monoglot::Result<_>>()?;
+    let compiled = engine::compile(&roots)?;
+    let total_s = start.elapsed().as_secs_f64();
+
+    let mut stages = Stages::default();
+    let measured = [("build", model.build.as_secs_f64()), ("gradient", model.gradient.as_secs_f64())];
+    for (name, spent) in measured.into_iter().chain(compiled.stages.iter().copied()) {
+        if let Some((_, to)) = stages.rows().into_iter().find(|(n, _)| *n == name) {
+            *to += spent;
+        }
+    }
+    let mut record = Record {
+        model: args.model.name(),
+        stages,
+        total_s,
+        kernels: compiled.kernels,
+        unique_kernels: compiled.unique_kernels,
+        uops: compiled.uops,
+        peak_bytes: peak_bytes(),
+    };
+    if args.json { json_line(out, &record) } else { table(out, &mut record) }
+}
+
+fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
+    writeln!(out, "{} compiled in {}", r.model, seconds(r.total_s))?;
+    writeln!(out, "  {} kernels, {} of them different, {} uops in these", r.kernels, r.unique_kernels, r.uops)?;
+    writeln!(out, "  {:.1} MB of memory at most", r.peak_bytes as f64 / 1e6)?;
+    for (name, spent) in r.stages.rows() {
+        writeln!(out, "  {name:<12} {:>12}", seconds(*spent))?;
+    }
+    Ok(())
+}
+
+/// The most memory this process ever had, as the kernel counts it; 0 where it does not say.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,66 @@
+//! How weights begin. Flows in: shapes and a rule; flows out: tensors with storage of their own, or,
+//! inside `without_data`, with none at all.
+
+use monoglot_tensor::{DType, Device, Tensor};
+use std::cell::Cell;
+
+/// The values that a new tensor begins with.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Init {
+    /// All the same.
+    Full(f64),
+    /// Uniform between −bound and bound.
+    Uniform(f64),
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+}
+
+impl Init {
+    /// Uniform on ±1/√inputs: what PyTorch's linear and convolution layers begin with.
+    pub fn fan_in(inputs: usize) -> Init {
+        Init::Uniform(1.0 / (inputs.max(1) as f64).sqrt())
+    }
+}
+
+thread_local! {
+    static WITHOUT_DATA: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Run `make` so that the parameters and buffers it makes are never filled: they have shape and dtype
+/// and no storage until something runs on them. For compiling a network that is not to run.
+pub fn without_data<T>(make: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WITHOUT_DATA.set(self.0);
+        }
+    }
+    let _restore = Restore(WITHOUT_DATA.replace(true));
+    make()
+}
+
+/// A tensor to be learned: f32 of this shape.
+#[track_caller]
+pub fn parameter(shape: &[usize], start: Init) -> Tensor {
+    buffer(shape, start)
+}
+
+/// A tensor that a layer or an optimizer keeps: f32 of this shape, in storage of its own.
+#[track_caller]
+pub fn buffer(shape: &[usize], start: Init) -> Tensor {
+    if WITHOUT_DATA.get() {
+        // Whatever device is the default one; the error of one that cannot be opened comes later.
+        let device = Tensor::zeros(()).device().unwrap_or_else(|_| Device::new("CPU"));
+        return Tensor::empty(shape, DType::F32, device);
+    }
+    match start {
+        Init::Full(v) => Tensor::new(&vec![v as f32; shape.iter().product()], shape),
+        Init::Uniform(bound) => Tensor::uniform(shape, -bound, bound).parameter(),
+        Init::Normal(deviation) => (Tensor::randn(shape) * deviation).parameter(),
+    }
+}
+
+/// Whether parameters have no data now.
+pub(crate) fn is_without_data() -> bool {
+    WITHOUT_DATA.get()
+}

@@ -1,0 +1,229 @@
+//! Optimizers. Flows in: a loss; flows out: assigned parameters, in one program with the loss.
+//!
+//! Invariant: the learning rate, the step's number and everything else that changes are buffers, never
+//! constants, so that every step has the structure of the first.
+
+use crate::init::{Init, buffer, is_without_data};
+use crate::module::Module;
+use monoglot_tensor::{Result, Tensor};
+use std::sync::RwLock;
+
+/// What every optimizer works on. Making it computes the network's initial values, if they are not yet.
+pub struct Trained {
+    parameters: Vec<Tensor>,
+    buffers: Vec<Tensor>,
+    rate: RwLock<Tensor>,
+    /// Whether the initial values could be computed.
+    begun: Result<()>,
+}
+
+impl Trained {
+    fn new(net: &(impl Module + ?Sized), rate: f64) -> Trained {
+        let rate = RwLock::new(buffer(&[], Init::Full(rate)));
+        // Initial values are computed now, so that the first step has the structure of all others.
+        let begun = if is_without_data() { Ok(()) } else { net.realize() };
+        Trained { parameters: net.parameters(), buffers: net.buffers(), rate, begun }
+    }
+
+    /// The tensors that are learned.
+    pub fn parameters(&self) -> &[Tensor] {
+        &self.parameters
+    }
+
+    /// The learning rate: f32, one number.
+    pub fn rate(&self) -> Tensor {
+        self.rate.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// One buffer of zeros for each parameter.
+    fn zeros(&self) -> Vec<Tensor> {
+        self.parameters.iter().map(|p| buffer(&p.shape().unwrap_or_default(), Init::Full(0.0))).collect()
+    }
+}
+
+/// What changes parameters against their gradients.
+pub trait Optimizer {
+    /// The network's tensors and the learning rate.
+    fn trained(&self) -> &Trained;
+
+    /// Write down the assignments of one step and return every tensor that it changes. Nothing is
+    /// computed; `step` is this and the rest. `gradients` are in the order of `trained().parameters()`.
+    fn update(&self, gradients: &[Tensor]) -> Vec<Tensor>;
+
+    /// One step: the loss, the parameters' new values, the optimizer's state and the buffers of the
+    /// network (such as running means) are computed in one program.
+    ///
+    /// # Errors
+    /// An error that the loss carries, a parameter that it does not depend on, or what went wrong in
+    /// compiling or running.
+    fn step(&self, loss: &Tensor) -> Result<()> {
+        self.trained().begun.clone()?;
+        let parameters: Vec<&Tensor> = self.trained().parameters.iter().collect();
+        let gradients = loss.gradient(&parameters)?;
+        let changed = self.update(&gradients);
+        let mut all = vec![loss];
+        all.extend(&changed);
+        all.extend(&self.trained().buffers);
+        Tensor::realize_all(&all)
+    }
+
+    /// The learning rate from the next step on.
+    fn set_rate(&self, rate: f64) {
+        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) =
+            Tensor::scalar(rate as f32);
+    }
+}
+
+/// Stochastic gradient descent, with momentum where one is given:
+/// v ← μ·v + g, p ← p − r·v (Nesterov: p ← p − r·(g + μ·v)), g with weight decay's λ·p in it.
+pub struct Sgd {
+    trained: Trained,
+    momentum: f64,
+    nesterov: bool,
+    weight_decay: f64,
+    velocity: Vec<Tensor>,
+}
+
+impl Sgd {
+    /// Plain gradient descent.
+    #[track_caller]
+    pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Sgd {
+        let trained = Trained::new(net, rate);
+        Sgd { trained, momentum: 0.0, nesterov: false, weight_decay: 0.0, velocity: Vec::new() }
+    }
+
+    /// With momentum μ.
+    #[track_caller]
+    pub fn momentum(mut self, momentum: f64) -> Sgd {
+        self.velocity = if momentum == 0.0 { Vec::new() } else { self.trained.zeros() };
+        self.momentum = momentum;
+        self
+    }
+
+    /// With Nesterov's momentum μ.
+    #[track_caller]
+    pub fn nesterov(self, momentum: f64) -> Sgd {
+        Sgd { nesterov: true, ..self.momentum(momentum) }
+    }
+
+    /// With weight decay λ.
+    pub fn weight_decay(self, weight_decay: f64) -> Sgd {
+        Sgd { weight_decay, ..self }
+    }
+}
+
+impl Optimizer for Sgd {
+    fn trained(&self) -> &Trained {
+        &self.trained
+    }
+
+    fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
+        let rate = self.trained.rate();
+        for (i, (p, g)) in self.trained.parameters.iter().zip(gradients).enumerate() {
+            let mut g = g.clone();
+            if self.weight_decay != 0.0 {
+                g = g + p * self.weight_decay;
+            }
+            if let Some(v) = self.velocity.get(i) {
+                v.assign(&(v * self.momentum + &g));
+                g = if self.nesterov { g + v * self.momentum } else { v.clone() };
+            }
+            p.assign(&(p - g * &rate));
+        }
+        self.trained.parameters.iter().chain(&self.velocity).cloned().collect()
+    }
+}
+
+/// Adam (Kingma and Ba, 2015): m ← β₁·m + (1−β₁)·g, v ← β₂·v + (1−β₂)·g²,
+/// p ← p − r · m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε), g with weight decay's λ·p in it.
+pub struct Adam {
+    trained: Trained,
+    betas: [f64; 2],
+    eps: f64,
+    weight_decay: f64,
+    decoupled: bool,
+    first: Vec<Tensor>,
+    second: Vec<Tensor>,
+    /// β₁ᵗ and β₂ᵗ: the step's number, in the form in which it is used.
+    powers: [Tensor; 2],
+}
+
+impl Adam {
+    /// β = (0.9, 0.999), ε = 10⁻⁸, no weight decay.
+    #[track_caller]
+    pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Adam {
+        let trained = Trained::new(net, rate);
+        let (first, second) = (trained.zeros(), trained.zeros());
+        let powers = [(); 2].map(|_| buffer(&[], Init::Full(1.0)));
+        let (betas, eps, weight_decay, decoupled) = ([0.9, 0.999], 1e-8, 0.0, false);
+        Adam { trained, betas, eps, weight_decay, decoupled, first, second, powers }
+    }
+
+    /// With these β₁ and β₂.
+    pub fn betas(self, first: f64, second: f64) -> Adam {
+        Adam { betas: [first, second], ..self }
+    }
+
+    /// With this ε.
+    pub fn eps(self, eps: f64) -> Adam {
+        Adam { eps, ..self }
+    }
+
+    /// With weight decay λ.
+    pub fn weight_decay(self, weight_decay: f64) -> Adam {
+        Adam { weight_decay, ..self }
+    }
+}
+
+impl Optimizer for Adam {
+    fn trained(&self) -> &Trained {
+        &self.trained
+    }
+
+    fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
+        let (rate, [b1, b2], [p1, p2]) = (self.trained.rate(), self.betas, &self.powers);
+        p1.assign(&(p1 * b1));
+        p2.assign(&(p2 * b2));
+        // p − size · m / (√v + ε′), both corrections taken out of what is done for every element.
+        let root = (1.0 - p2).sqrt();
+        let size = &rate * &root / (1.0 - p1);
+        let eps = &root * self.eps;
+        let state = self.first.iter().zip(&self.second);
+        for ((p, g), (m, v)) in self.trained.parameters.iter().zip(gradients).zip(state) {
+            let coupled = self.weight_decay != 0.0 && !self.decoupled;
+            let g = if coupled { g + p * self.weight_decay } else { g.clone() };
+            m.assign(&(m * b1 + &g * (1.0 - b1)));
+            v.assign(&(v * b2 + &g * &g * (1.0 - b2)));
+            let kept = if self.decoupled { p * (1.0 - &rate * self.weight_decay) } else { p.clone() };
+            p.assign(&(kept - m * &size / (v.sqrt() + &eps)));
+        }
+        let all = self.trained.parameters.iter().chain(&self.first).chain(&self.second);
+        all.chain(&self.powers).cloned().collect()
+    }
+}
+
+/// Adam with weight decay apart from the gradient (Loshchilov and Hutter, 2019): p ← p·(1 − r·λ) first.
+pub struct AdamW(Adam);
+
+impl AdamW {
+    /// β = (0.9, 0.999), ε = 10⁻⁸.
+    #[track_caller]
+    pub fn new(net: &(impl Module + ?Sized), rate: f64, weight_decay: f64) -> AdamW {
+        AdamW(Adam { decoupled: true, weight_decay, ..Adam::new(net, rate) })
+    }
+
+    /// With these β₁ and β₂.
+    pub fn betas(self, first: f64, second: f64) -> AdamW {
+        AdamW(self.0.betas(first, second))
+    }
+}
+
+impl Optimizer for AdamW {
+    fn trained(&self) -> &Trained {
+        self.0.trained()
+    }
+
+    fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
+        self.0.update(gradients)
+    }
+}

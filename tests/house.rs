@@ -1,0 +1,202 @@
+//! The house as it is meant to stand: rooms import only downwards, every file says what it is, the core
+//! stays small, the README names things that exist. Flows in: this repository's files; flows out:
+//! a list of everything that is wrong, or nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What each room may import of ours, from DESIGN's table; the façade and what stands on it may import all.
+const LADDER: &[(&str, &[&str])] = &[
+    ("uop", &[]),
+    ("schedule", &["uop"]),
+    ("codegen", &["uop"]),
+    ("device", &["uop"]),
+    ("engine", &["uop", "schedule", "codegen", "device"]),
+    ("tensor", &["uop", "engine"]),
+    ("nn", &["tensor"]),
+    ("models", &["tensor", "nn"]),
+];
+
+/// The rooms whose size is limited.
+const CORE: &[&str] = &["uop", "schedule", "codegen", "device", "engine", "tensor"];
+const CORE_LINES: usize = 20_000;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Every file with this extension below a folder, build outputs apart, in order.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let (mut open, mut out) = (vec![folder.to_path_buf()], Vec::new());
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                out.push(path);
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let silent: Vec<String> = files(root(), "rs")
+        .iter()
+        .filter(|p| !read(p).starts_with("//! "))
+        .map(|p| relative(p))
+        .collect();
+    assert!(silent.is_empty(), "files that do not start with `//! `: {silent:#?}");
+}
+
+/// Our crates named among a manifest's ordinary and build dependencies.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut section = "";
+    let mut out = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if matches!(section, "[dependencies]" | "[build-dependencies]") && line.starts_with("monoglot") {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            out.push(name.strip_prefix("monoglot-").unwrap_or("monoglot").to_string());
+        }
+    }
+    out
+}
+
+#[test]
+fn rooms_import_only_downwards() {
+    let mut wrong = Vec::new();
+    for (room, allowed) in LADDER {
+        let folder = root().join("crates").join(room);
+        for import in dependencies(&read(&folder.join("Cargo.toml"))) {
+            if !allowed.contains(&import.as_str()) {
+                wrong.push(format!("{room} imports {import}"));
+            }
+        }
+    }
+    // What stands on the façade sees the rooms through it alone.
+    for manifest in files(&root().join("crates"), "toml") {
+        let room = manifest.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().to_string();
+        if manifest.ends_with("Cargo.toml") && !LADDER.iter().any(|(r, _)| *r == room) {
+            let others = dependencies(&read(&manifest)).into_iter().filter(|d| d != "monoglot");
+            wrong.extend(others.map(|d| format!("{room} imports {d} beside the façade")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Lines that are neither blank nor comment nor part of a test module.
+fn code_lines(text: &str) -> usize {
+    let mut lines = text.lines().peekable();
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        if line == "#[cfg(test)]" && lines.peek().is_some_and(|l| l.starts_with("mod ") && l.ends_with('{')) {
+            // rustfmt closes a module of the file at the margin.
+            for inner in lines.by_ref() {
+                if inner == "}" {
+                    break;
+                }
+            }
+            continue;
+        }
+        let code = line.trim();
+        count += (!code.is_empty() && !code.starts_with("//")) as usize;
+    }
+    count
+}
+
+/// Whether a file holds nothing but tests: it is declared under `#[cfg(test)]` by the file beside or above.
+fn only_tests(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_string();
+    if stem == "tests" || path.components().any(|c| c.as_os_str() == "tests") {
+        return true;
+    }
+    let dir = path.parent().unwrap_or(root());
+    let beside = ["mod.rs", "lib.rs", "main.rs"].map(|f| dir.join(f));
+    beside.iter().filter(|p| p.is_file()).any(|p| {
+        let text = read(p);
+        [format!("#[cfg(test)]\nmod {stem};"), format!("#[cfg(test)]\npub(crate) mod {stem};")]
+            .iter()
+            .any(|d| text.contains(d))
+    })
+}
+
+#[test]
+fn the_core_is_small() {
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for room in CORE {
+        let all = files(&root().join("crates").join(room).join("src"), "rs");
+        let lines = all.iter().filter(|p| !only_tests(p)).map(|p| code_lines(&read(p))).sum();
+        sizes.insert(room, lines);
+    }
+    let total: usize = sizes.values().sum();
+    println!("lines of code: {sizes:?}, {total} in all");
+    assert!(total < CORE_LINES, "{total} lines of code, {sizes:?}; the core stays under {CORE_LINES}");
+}
+
+#[test]
+fn lines_are_counted_without_comments_and_tests() {
+    let text = "//! A.\n\nfn f() {\n    // why\n    g()\n}\n#[cfg(test)]\nmod tests {\n    fn t() {}\n}\nfn h() {}\n";
+    assert_eq!(code_lines(text), 4);
+}
+
+/// The commands in the README's shell blocks.
+fn commands(readme: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut out = Vec::new();
+    for line in readme.lines() {
+        match line.trim() {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            command if inside && !command.is_empty() && !command.starts_with('#') => out.push(command.into()),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn the_readme_names_what_exists() {
+    let readme = read(&root().join("README.md"));
+    let commands = commands(&readme);
+    assert!(!commands.is_empty(), "the README shows how to run and test");
+    for command in &commands {
+        let words: Vec<&str> = command.split_whitespace().take_while(|w| *w != "--").collect();
+        for pair in words.windows(2) {
+            let exists = match pair[0] {
+                "--example" => root().join("examples").join(format!("{}.rs", pair[1])).is_file(),
+                "--bin" => pair[1] == "monoglot",
+                "-p" => {
+                    let room = pair[1].strip_prefix("monoglot-").unwrap_or("");
+                    pair[1] == "monoglot" || root().join("crates").join(room).join("Cargo.toml").is_file()
+                }
+                _ => true,
+            };
+            assert!(exists, "README: `{command}`: there is no {} {}", pair[0], pair[1]);
+        }
+    }
+    let ci = root().join(".ci/run");
+    if ci.is_file() {
+        let ci = read(&ci);
+        let test = commands.iter().find(|c| c.starts_with("cargo test")).expect("the README says how to test");
+        assert!(ci.contains(test.as_str()), ".ci/run does not call `{test}`");
+    }
+    for link in readme.split("](").skip(1).filter_map(|l| l.split(')').next()) {
+        let path = link.split('#').next().unwrap_or_default();
+        let ours = !path.is_empty() && !path.contains("://");
+        assert!(!ours || root().join(path).exists(), "README links to {path}, which is not there");
+    }
+}
