@@ -83,10 +83,15 @@ impl Gpt2 {
     /// The small one: 768 wide, 12 heads, 50,257 words, 1,024 positions, with this many layers (12).
     #[track_caller]
     pub fn small(layers: usize) -> Gpt2 {
-        let (width, heads) = (768, 12);
+        Gpt2::with(layers, 768, 12, 50_257, 1024)
+    }
+
+    /// Of any size.
+    #[track_caller]
+    pub fn with(layers: usize, width: usize, heads: usize, words: usize, positions: usize) -> Gpt2 {
         Gpt2 {
-            wte: Embedding::new(50_257, width),
-            wpe: Embedding::new(1024, width),
+            wte: Embedding::new(words, width),
+            wpe: Embedding::new(positions, width),
             blocks: (0..layers).map(|_| Block::new(width, heads)).collect(),
             ln: LayerNorm::new(width),
             heads,

@@ -185,8 +185,8 @@ impl Optimizer for Adam {
         p1.assign(&(p1 * b1));
         p2.assign(&(p2 * b2));
         // p − size · m / (√v + ε′), both corrections taken out of what is done for every element.
-        let root = (1.0 - p2).sqrt();
-        let size = &rate * &root / (1.0 - p1);
+        let root = (1f64 - p2).sqrt();
+        let size = &rate * &root / (1f64 - p1);
         let eps = &root * self.eps;
         let state = self.first.iter().zip(&self.second);
         for ((p, g), (m, v)) in self.trained.parameters.iter().zip(gradients).zip(state) {
@@ -194,7 +194,7 @@ impl Optimizer for Adam {
             let g = if coupled { g + p * self.weight_decay } else { g.clone() };
             m.assign(&(m * b1 + &g * (1.0 - b1)));
             v.assign(&(v * b2 + &g * &g * (1.0 - b2)));
-            let kept = if self.decoupled { p * (1.0 - &rate * self.weight_decay) } else { p.clone() };
+            let kept = if self.decoupled { p * (1f64 - &rate * self.weight_decay) } else { p.clone() };
             p.assign(&(kept - m * &size / (v.sqrt() + &eps)));
         }
         let all = self.trained.parameters.iter().chain(&self.first).chain(&self.second);
