@@ -7,14 +7,14 @@ fn main() -> Result<()> {
     Tensor::manual_seed(common::seed());
     let (test, train) = data::digits()?.split(|i| i % 5 == 4);
     let net = Net::new();
-    let adam = Adam::new(&net, rate);
+    let adam = AdamW::new(&net, rate, 0.01);
     let bar = common::progress(epochs);
     for epoch in 0..epochs {
         adam.set_rate(rate * (1.0 - epoch as f64 / epochs as f64));
         for rows in train.shuffled(32)? {
             let (images, labels) = train.batch(&rows);
             let scores = net.forward(&images);
-            adam.step(&scores.cross_entropy(&labels, Reduction::Mean, 0.0))?;
+            adam.step(&scores.cross_entropy(&labels, Reduction::Mean, 0.1))?;
         }
         bar.inc(1);
     }
@@ -39,7 +39,7 @@ impl Net {
             c2: Conv2d::with(32, 64, [3, 3], padded()),
             l1: Linear::new(64 * 4 * 4, 128),
             l2: Linear::new(128, 10),
-            dropout: Dropout::new(0.3),
+            dropout: Dropout::new(0.5),
         }
     }
 

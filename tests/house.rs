@@ -53,11 +53,8 @@ fn relative(path: &Path) -> String {
 
 #[test]
 fn every_file_says_what_it_is() {
-    let silent: Vec<String> = files(root(), "rs")
-        .iter()
-        .filter(|p| !read(p).starts_with("//! "))
-        .map(|p| relative(p))
-        .collect();
+    let silent: Vec<String> =
+        files(root(), "rs").iter().filter(|p| !read(p).starts_with("//! ")).map(|p| relative(p)).collect();
     assert!(silent.is_empty(), "files that do not start with `//! `: {silent:#?}");
 }
 
@@ -68,7 +65,8 @@ fn dependencies(manifest: &str) -> Vec<String> {
     for line in manifest.lines().map(str::trim) {
         if line.starts_with('[') {
             section = line;
-        } else if matches!(section, "[dependencies]" | "[build-dependencies]") && line.starts_with("monoglot") {
+        } else if matches!(section, "[dependencies]" | "[build-dependencies]") && line.starts_with("monoglot")
+        {
             let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
             out.push(name.strip_prefix("monoglot-").unwrap_or("monoglot").to_string());
         }
@@ -89,7 +87,8 @@ fn rooms_import_only_downwards() {
     }
     // What stands on the façade sees the rooms through it alone.
     for manifest in files(&root().join("crates"), "toml") {
-        let room = manifest.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().to_string();
+        let room =
+            manifest.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().to_string();
         if manifest.ends_with("Cargo.toml") && !LADDER.iter().any(|(r, _)| *r == room) {
             let others = dependencies(&read(&manifest)).into_iter().filter(|d| d != "monoglot");
             wrong.extend(others.map(|d| format!("{room} imports {d} beside the façade")));
@@ -191,7 +190,8 @@ fn the_readme_names_what_exists() {
     let ci = root().join(".ci/run");
     if ci.is_file() {
         let ci = read(&ci);
-        let test = commands.iter().find(|c| c.starts_with("cargo test")).expect("the README says how to test");
+        let test =
+            commands.iter().find(|c| c.starts_with("cargo test")).expect("the README says how to test");
         assert!(ci.contains(test.as_str()), ".ci/run does not call `{test}`");
     }
     for link in readme.split("](").skip(1).filter_map(|l| l.split(')').next()) {
@@ -199,4 +199,12 @@ fn the_readme_names_what_exists() {
         let ours = !path.is_empty() && !path.contains("://");
         assert!(!ours || root().join(path).exists(), "README links to {path}, which is not there");
     }
+}
+
+#[test]
+fn the_readme_shows_the_example() {
+    let example = read(&root().join("examples/digits.rs"));
+    let first: Vec<&str> = example.lines().take(20).collect();
+    let readme = read(&root().join("README.md"));
+    assert!(readme.contains(first.join("\n").trim_end()), "the README shows examples/digits.rs, lines 1 to 20");
 }

@@ -104,7 +104,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
 fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
     writeln!(out, "{} compiled in {}", r.model, seconds(r.total_s))?;
-    writeln!(out, "  {} kernels, {} of them different, {} uops in these", r.kernels, r.unique_kernels, r.uops)?;
+    writeln!(
+        out,
+        "  {} kernels, {} of them different, {} uops in these",
+        r.kernels, r.unique_kernels, r.uops
+    )?;
     writeln!(out, "  {:.1} MB of memory at most", r.peak_bytes as f64 / 1e6)?;
     for (name, spent) in r.stages.rows() {
         writeln!(out, "  {name:<12} {:>12}", seconds(*spent))?;

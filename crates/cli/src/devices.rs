@@ -38,10 +38,41 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             continue;
         }
         let mark = if record.default { '*' } else { ' ' };
-        writeln!(out, "{mark} {:<11} {}", d.name, d.missing.as_ref().map_or("", |_| "not available: ").to_string() + d.missing.as_deref().unwrap_or(&d.about))?;
+        let text = d.missing.as_ref().map_or(d.about.clone(), |why| format!("not available: {why}"));
+        writeln!(out, "{}", wrapped(&format!("{mark} {:<11}", d.name), &text))?;
     }
     if !args.json {
         writeln!(out, "* is the default; DEV=NAME chooses another")?;
     }
     Ok(())
+}
+
+/// Text after a head, in lines of at most 80 columns.
+fn wrapped(head: &str, text: &str) -> String {
+    let (mut out, mut column) = (head.to_string(), head.chars().count());
+    let indent = column;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column + 1 + length > 80 && column > indent {
+            out += &format!("\n{:indent$}", "");
+            column = indent;
+        }
+        out += &format!(" {word}");
+        column += 1 + length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn lines_are_short() {
+        let out = wrapped("* CPU        ", &"caches of many bytes ".repeat(12));
+        assert!(out.lines().count() > 2 && out.lines().all(|l| l.len() <= 80), "{out}");
+        assert!(
+            out.lines().skip(1).all(|l| l.starts_with("              c") || l.starts_with("              "))
+        );
+    }
 }

@@ -39,7 +39,8 @@ pub(crate) fn graph(name: Name, layers: Option<usize>) -> Result<Graph> {
         Name::Convnet => {
             let net = models::ConvNet::new();
             let adam = Adam::new(&net, 1e-3);
-            let loss = net.forward(&input([512, 1, 28, 28])).cross_entropy(&numbers([512]), Reduction::Mean, 0.0);
+            let loss =
+                net.forward(&input([512, 1, 28, 28])).cross_entropy(&numbers([512]), Reduction::Mean, 0.0);
             let build = start.elapsed();
             let start = Instant::now();
             let gradients = loss.gradient(&net.parameters().iter().collect::<Vec<_>>())?;

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Apply no optimisations
     #[arg(long)]
     unoptimized: bool,
-    /// The device to compile for
+    /// The device to compile for, whatever the file says
     #[arg(long, default_value = "NULL")]
     device: String,
 }
@@ -69,7 +69,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let kernels = match roots.as_slice() {
         [kernel] if is_kernel(kernel) => {
             if args.stage < Stage::Kernel {
-                return Err(Failure::Told("the file holds a kernel; the stages before `kernel` are past".into()));
+                return Err(Failure::Told(
+                    "the file holds a kernel; the stages before `kernel` are past".into(),
+                ));
             }
             vec![kernel.clone()]
         }
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
                 return Ok(out.write_all(print_many(&function.roots).as_bytes())?);
             }
             let mut timings = schedule::Timings::default();
-            let plan = schedule::schedule(&function, engine::default_device(), &target, &mut timings)?;
+            let plan = schedule::schedule(&function, engine::default_device(), &|_| target(), &mut timings)?;
             if args.stage == Stage::Schedule {
                 return Ok(out.write_all(print(&plan.linear).as_bytes())?);
             }
@@ -89,7 +91,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     if let Some(k) = args.kernel.filter(|&k| k >= kernels.len()) {
         let last = kernels.len().saturating_sub(1);
-        return Err(Failure::Told(format!("there is no kernel {k}; the last of {} is {last}", kernels.len())));
+        return Err(Failure::Told(format!(
+            "there is no kernel {k}; the last of {} is {last}",
+            kernels.len()
+        )));
     }
     for (i, kernel) in kernels.iter().enumerate().filter(|(i, _)| args.kernel.is_none_or(|k| k == *i)) {
         if kernels.len() > 1 {
@@ -102,7 +107,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
 fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
     match (&args.model, &args.file) {
-        (Some(name), _) => Ok(graph(*name, args.layers)?.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?),
+        (Some(name), _) => {
+            Ok(graph(*name, args.layers)?.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?)
+        }
         (None, Some(path)) => Ok(parse_many(&read(path)?)?),
         (None, None) => Err(Failure::Told("a file or --model is needed".into())),
     }
@@ -122,8 +129,8 @@ fn is_kernel(u: &UOp) -> bool {
     u.op() == Op::Sink && matches!(u.arg(), Arg::Kernel(_))
 }
 
-fn target(device: monoglot::Device) -> Result<Arc<Target>> {
-    Ok(Arc::new(device::open(device)?.target().clone()))
+fn target() -> Result<Arc<Target>> {
+    Ok(Arc::new(device::open(engine::default_device())?.target().clone()))
 }
 
 /// The different kernels of a schedule, in order of first use.
@@ -149,8 +156,7 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
     };
     let mut seen = None;
     let opts = if args.unoptimized { Some(&[][..]) } else { None };
-    let device = kernel.toposort().iter().find_map(UOp::device).unwrap_or_else(engine::default_device);
-    let (program, _) = codegen::lower(kernel, &*target(device)?, opts, &mut |stage, graph| {
+    let (program, _) = codegen::lower(kernel, &*target()?, opts, &mut |stage, graph| {
         if stage == wanted {
             seen = Some(graph.clone());
         }

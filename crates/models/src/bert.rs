@@ -79,7 +79,9 @@ impl Bert {
     #[track_caller]
     pub fn forward(&self, ids: &Tensor) -> Tensor {
         let t = ids.shape().map_or(0, |s| s.last().copied().unwrap_or(0));
-        let x = self.word.forward(ids) + self.position.weight.narrow(0, 0, t as i64) + self.segment.weight.index(0);
+        let x = self.word.forward(ids)
+            + self.position.weight.narrow(0, 0, t as i64)
+            + self.segment.weight.index(0);
         self.layers.iter().fold(self.ln.forward(&x), |x, layer| layer.forward(&x))
     }
 }

@@ -1,6 +1,6 @@
 //! Shapes and sizes of the models, and small ones run.
 
-use crate::{Bert, Block, BertLayer, Bottleneck, ConvNet, Gpt2, ResNet50};
+use crate::{Bert, BertLayer, Block, Bottleneck, ConvNet, Gpt2, ResNet50};
 use monoglot_nn::{Module, without_data};
 use monoglot_tensor::{DType, Result, Tensor};
 

@@ -175,7 +175,9 @@ fn parse_digits(text: &str) -> Result<Images> {
             .map(|n| n.trim().parse().map_err(|_| bad(format!("{n:?} is not a number from 0 to 255"))))
             .collect::<Result<_>>()?;
         match row[..] {
-            [ref image @ .., label] if image.len() == SIZE && label < 10 && image.iter().all(|&p| p <= 16) => {
+            [ref image @ .., label]
+                if image.len() == SIZE && label < 10 && image.iter().all(|&p| p <= 16) =>
+            {
                 pixels.extend_from_slice(image);
                 labels.push(label);
             }

@@ -154,7 +154,8 @@ impl GroupNorm {
     /// `channels` channels in `groups` groups.
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        let (weight, bias) = (parameter(&[channels], Init::Full(1.0)), parameter(&[channels], Init::Full(0.0)));
+        let (weight, bias) =
+            (parameter(&[channels], Init::Full(1.0)), parameter(&[channels], Init::Full(0.0)));
         GroupNorm { weight, bias, groups, eps: 1e-5 }
     }
 

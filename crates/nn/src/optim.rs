@@ -69,8 +69,7 @@ pub trait Optimizer {
 
     /// The learning rate from the next step on.
     fn set_rate(&self, rate: f64) {
-        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) =
-            Tensor::scalar(rate as f32);
+        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) = Tensor::scalar(rate as f32);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Layers and optimizers against their formulas, computed here by hand.
 
 use crate::{
-    Adam, AdamW, BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Module, Optimizer, Part,
-    RmsNorm, Sgd, join, module, without_data,
+    Adam, AdamW, BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Module, Optimizer,
+    Part, RmsNorm, Sgd, join, module, without_data,
 };
 use monoglot_tensor::{ErrorKind, Result, Tensor};
 
@@ -23,7 +23,10 @@ fn close(got: &[f32], want: &[f64]) {
 }
 
 /// Five steps on Σ (w − t)², by an optimizer and by `by_hand(w, gradient, step from 1)`.
-fn compare(make: impl Fn(&Weights) -> Box<dyn Optimizer>, mut by_hand: impl FnMut(usize, f64, f64, i32) -> f64) {
+fn compare(
+    make: impl Fn(&Weights) -> Box<dyn Optimizer>,
+    mut by_hand: impl FnMut(usize, f64, f64, i32) -> f64,
+) {
     let (start, goal) = ([0.5f64, -1.0, 2.0], [1.0f64, 1.0, -3.0]);
     let net = Weights(Tensor::new(&start.map(|x| x as f32), [3]));
     let t = Tensor::new(&goal.map(|x| x as f32), [3]);

@@ -52,7 +52,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let chosen: Vec<&Workload> = workloads::ALL.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let filter = args.filter.as_deref().unwrap_or_default();
-        return Err(crate::Failure::Told(format!("no workload's name contains `{filter}`; --list shows them")));
+        return Err(crate::Failure::Told(format!(
+            "no workload's name contains `{filter}`; --list shows them"
+        )));
     }
     if args.list {
         for w in chosen {
@@ -61,7 +63,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         return Ok(());
     }
     if !args.json {
-        writeln!(out, "{:<22} {:>7} {:>12} {:>16} {:>8}", "workload", "threads", "median", "rate", "kernels")?;
+        writeln!(
+            out,
+            "{:<22} {:>7} {:>12} {:>16} {:>8}",
+            "workload", "threads", "median", "rate", "kernels"
+        )?;
     }
     for w in chosen {
         let record = measure(w, args.seconds)?;

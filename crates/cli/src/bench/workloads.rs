@@ -122,7 +122,8 @@ const fn bert_flops(batch: f64) -> f64 {
 }
 
 /// Every weight once, the word embedding as the logits' matrix included, and the cached keys and values.
-const GPT2_BYTES: f64 = F32 * (12.0 * 12.0 * 768.0 * 768.0 + 50257.0 * 768.0) + 2.0 * F32 * 12.0 * 128.0 * 768.0;
+const GPT2_BYTES: f64 =
+    F32 * (12.0 * 12.0 * 768.0 * 768.0 + 50257.0 * 768.0) + 2.0 * F32 * 12.0 * 128.0 * 768.0;
 const GPT2_PREFILL_FLOPS: f64 =
     128.0 * 12.0 * (24.0 * 768.0 * 768.0 + 4.0 * 128.0 * 768.0) + 2.0 * 768.0 * 50257.0;
 
