@@ -206,5 +206,8 @@ fn the_readme_shows_the_example() {
     let example = read(&root().join("examples/digits.rs"));
     let first: Vec<&str> = example.lines().take(20).collect();
     let readme = read(&root().join("README.md"));
-    assert!(readme.contains(first.join("\n").trim_end()), "the README shows examples/digits.rs, lines 1 to 20");
+    assert!(
+        readme.contains(first.join("\n").trim_end()),
+        "the README shows examples/digits.rs, lines 1 to 20"
+    );
 }

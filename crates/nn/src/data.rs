@@ -73,10 +73,11 @@ impl Images {
     /// The numbers of all images in random order, in batches of `size`; what is left over is left out.
     ///
     /// # Errors
-    /// What went wrong in computing the permutation.
+    /// What went wrong in drawing the order.
     pub fn shuffled(&self, size: usize) -> Result<Vec<Vec<usize>>> {
-        let order = Tensor::randperm(self.len()).to_vec::<i32>()?;
-        let order: Vec<usize> = order.into_iter().map(|i| i as usize).collect();
+        let keys = Tensor::rand([self.len()]).to_vec::<f32>()?;
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by(|&a, &b| keys[a].total_cmp(&keys[b]));
         Ok(order.chunks_exact(size.max(1)).map(<[usize]>::to_vec).collect())
     }
 

@@ -56,7 +56,7 @@ pub fn buffer(shape: &[usize], start: Init) -> Tensor {
     match start {
         Init::Full(v) => Tensor::new(&vec![v as f32; shape.iter().product()], shape),
         Init::Uniform(bound) => Tensor::uniform(shape, -bound, bound).parameter(),
-        Init::Normal(deviation) => (Tensor::randn(shape) * deviation).parameter(),
+        Init::Normal(deviation) => Tensor::normal(shape, 0.0, deviation).parameter(),
     }
 }
 

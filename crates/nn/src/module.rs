@@ -118,7 +118,9 @@ pub fn join(path: &str, name: &str) -> String {
 
 /// Makes a struct a `Module` whose parts are those of the fields named.
 ///
-/// ```ignore
+/// ```
+/// use monoglot_nn::{Conv2d, Linear, module};
+///
 /// struct Net { conv: Conv2d, head: Linear }
 /// module!(Net { conv, head });
 /// ```
