@@ -334,7 +334,9 @@ fn one_writer(topo: &[UOp], open: &[u128], threads: &[(u128, UOp)]) -> UOp {
         let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
         let mut new = u.with_src(src);
         if u.op() == Op::Store {
-            let idle = threads.iter().filter(|(set, _)| mask & set == 0);
+            // Every workgroup has LOCAL storage of its own.
+            let shared = u.src()[0].addrspace() == Some(AddrSpace::Global);
+            let idle = threads.iter().filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
             let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
             if let Some(gate) = new.src().get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b) {
                 new = new.with_src([&new.src()[..2], &[gate]].concat());
@@ -343,6 +345,11 @@ fn one_writer(topo: &[UOp], open: &[u128], threads: &[(u128, UOp)]) -> UOp {
         done.insert(u, new);
     }
     topo.last().map_or_else(|| UOp::sink(&[]), |root| done[root].clone())
+}
+
+/// Whether a part of a hardware axis tells threads of one workgroup apart.
+fn is_local(part: &UOp) -> bool {
+    part.toposort().iter().any(|u| matches!(u.arg(), Arg::Text(name) if name.starts_with("lidx")))
 }
 
 /// ENDs of ranges that are no loops go.

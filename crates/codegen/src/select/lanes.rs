@@ -187,11 +187,10 @@ fn choose(
     target: &Target,
 ) -> Axes<bool> {
     let mut is_lane: Axes<bool> = smallvec![false; t.rank];
-    if let Some(w) = t.nodes.iter().position(|u| u.op() == Op::Wmma) {
-        // A lane of a warp holds neighbours of a fragment.
-        if let Some(k) = (0..t.rank).rev().find(|&k| t.dims[w][k] > 1) {
-            is_lane[k] = true;
-        }
+    if let Some(f) = t.nodes.iter().position(is_fragment) {
+        // A lane of a warp holds neighbours of a fragment: the axis that no element of it has.
+        let own = |k: &usize| t.dims[f][*k] > 1 && t.src[f].iter().all(|&s| t.dims[s as usize][*k] == 1);
+        (0..t.rank).filter(own).for_each(|k| is_lane[k] = true);
         return is_lane;
     }
     let scalar = cost(t, demand, steps, None, 1);
