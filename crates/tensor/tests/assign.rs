@@ -42,10 +42,10 @@ fn a_view_writes_what_it_views() {
 #[test]
 fn overlapping_views_read_before_they_write() {
     let t = numbers();
-    t.set_at(1.., &t.index(..4));
+    t.set_at(1.., t.index(..4));
     assert_eq!(f32s(&t), [1.0, 1.0, 2.0, 3.0, 4.0]);
     let t = numbers();
-    t.set_at(..4, &t.index(1..));
+    t.set_at(..4, t.index(1..));
     assert_eq!(f32s(&t), [2.0, 3.0, 4.0, 5.0, 5.0]);
     let t = numbers();
     t.index(Index::step(None, None, -1)).assign(&t);

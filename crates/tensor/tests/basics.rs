@@ -39,7 +39,7 @@ fn promotion_is_pytorchs() {
         (t(U8).sum(.., false), U64),
         (t(F16).sum(.., false), F16),
         (t(I32).exp(), F32),
-        (t(I32).lt(&t(F32)), Bool),
+        (t(I32).lt(t(F32)), Bool),
         (t(U16) + t(I16), I32),
     ] {
         assert_eq!(got.dtype().unwrap(), want);

@@ -3,6 +3,11 @@
 
 use monoglot_tensor::{Conv, DType, Dims, PadMode, Reduction, Tensor};
 
+/// No compiler is waited for.
+fn on_interpreter() {
+    monoglot_engine::set_default_device(monoglot_tensor::Device::new("INTERP"));
+}
+
 struct Random(u64);
 
 impl Random {
@@ -89,6 +94,7 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
 
 #[test]
 fn every_op_and_random_programs() {
+    on_interpreter();
     let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
     let w = Tensor::new(&[0.3f64, -0.7, 1.1, 0.9, -0.4, 0.6], [2, 3]);
     for k in 0..30 {
@@ -102,6 +108,7 @@ fn every_op_and_random_programs() {
 
 #[test]
 fn convolutions_pools_and_losses() {
+    on_interpreter();
     let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
     let how = Conv { stride: Dims(vec![1]), padding: Dims(vec![2]), ..Conv::default() };
     check(
@@ -138,6 +145,7 @@ fn convolutions_pools_and_losses() {
 
 #[test]
 fn the_second_derivative_of_a_network() {
+    on_interpreter();
     let x = Tensor::new(&[0.3f64, -0.8, 0.5], [3]);
     let first = x.tanh().square().sum(.., false).gradient(&[&x]).unwrap().remove(0);
     let second = first.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f64>().unwrap();
@@ -150,6 +158,7 @@ fn the_second_derivative_of_a_network() {
 
 #[test]
 fn deep_and_wide_programs_in_a_small_stack() {
+    on_interpreter();
     let work = || {
         let x = Tensor::new(&[1.0f32; 16], [16]);
         let mut y = x.clone();
@@ -175,6 +184,7 @@ fn deep_and_wide_programs_in_a_small_stack() {
 
 #[test]
 fn what_has_no_gradient_says_so() {
+    on_interpreter();
     let x = Tensor::ones([2]).parameter();
     let floor = x.floor().sum(.., false).gradient(&[&x]).unwrap().remove(0);
     assert_eq!(floor.to_vec::<f32>().unwrap(), [0.0, 0.0]);

@@ -2,6 +2,11 @@
 
 use monoglot_tensor::{Index, PadMode, Tensor};
 
+/// No compiler is waited for.
+fn on_interpreter() {
+    monoglot_engine::set_default_device(monoglot_tensor::Device::new("INTERP"));
+}
+
 fn f32s(t: &Tensor) -> Vec<f32> {
     t.to_vec().expect("f32 values")
 }
@@ -11,6 +16,7 @@ fn ints(t: &Tensor) -> Vec<i32> {
 
 #[test]
 fn functions_are_within_a_few_ulp() {
+    on_interpreter();
     type Case = (&'static str, fn(&Tensor) -> Tensor, fn(f64) -> f64, f64, f64, f64);
     let cases: &[Case] = &[
         ("exp", Tensor::exp, f64::exp, -87.0, 88.0, 5.0),
@@ -63,6 +69,7 @@ fn functions_are_within_a_few_ulp() {
 
 #[test]
 fn erf_and_gelu() {
+    on_interpreter();
     // Abramowitz and Stegun's table.
     let t = Tensor::new(&[0.0f64, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, -1.0, 7.0], [9]);
     let want = [
@@ -86,6 +93,7 @@ fn erf_and_gelu() {
 
 #[test]
 fn remainders_and_rounding() {
+    on_interpreter();
     let a = Tensor::new(&[7.0f32, -7.0, 7.0, -7.0, 1.0, 5.5, 0.0, -1.0], [8]);
     let b = Tensor::new(&[3.0f32, 3.0, -3.0, -3.0, 0.1, f32::INFINITY, 2.0, f32::INFINITY], [8]);
     assert_eq!(f32s(&a.modulo(&b))[..4], [1.0, 2.0, -2.0, -1.0]);
@@ -105,6 +113,7 @@ fn remainders_and_rounding() {
 
 #[test]
 fn slices_are_pythons() {
+    on_interpreter();
     let n = 7;
     let t = Tensor::arange(0, n, 1);
     let ends = [None, Some(-9), Some(-7), Some(-3), Some(-1), Some(0), Some(2), Some(6), Some(7), Some(11)];
@@ -131,6 +140,7 @@ fn slices_are_pythons() {
 
 #[test]
 fn index_tensors_and_what_is_out_of_range() {
+    on_interpreter();
     let t = Tensor::arange(0, 24, 1).reshape([2, 3, 4]);
     let shape = |t: &Tensor| t.shape().unwrap();
     assert_eq!(ints(&t.index((1, .., 3))), [15, 19, 23]);
@@ -157,6 +167,7 @@ fn index_tensors_and_what_is_out_of_range() {
 
 #[test]
 fn scans_of_every_length() {
+    on_interpreter();
     for n in [0usize, 1, 2, 5, 14, 15, 16, 17, 100, 300] {
         let v: Vec<i32> = (0..n).map(|i| (i * 37 % 11) as i32 - 5).collect();
         let t = Tensor::new(&v, [n]);
@@ -192,6 +203,7 @@ fn scans_of_every_length() {
 
 #[test]
 fn sorting_is_stable_and_puts_nan_last() {
+    on_interpreter();
     for n in [1usize, 2, 7, 64, 65, 100] {
         let mut v: Vec<f32> = (0..n).map(|i| (i * 7919 % 13) as f32).collect();
         v[n / 2] = f32::NAN;
@@ -216,6 +228,7 @@ fn sorting_is_stable_and_puts_nan_last() {
 
 #[test]
 fn random_numbers_are_as_documented() {
+    on_interpreter();
     use monoglot_uop::fold::threefry;
     let _alone = RANDOM.lock().unwrap_or_else(|e| e.into_inner());
     Tensor::manual_seed(7);
