@@ -23,7 +23,6 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                     _ => info.threads = n,
                 }
             }
-            (Op::Param, Arg::Buffer(b)) if b.addrspace.is_none() => info.vars.push(b.slot as usize),
             (Op::Load | Op::Store, _) => {
                 let storage = storage_of(&u.src()[0]);
                 if let (Op::Param, Some(b)) = (storage.op(), storage.buffer_arg()) {
@@ -32,6 +31,16 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                 }
             }
             _ => {}
+        }
+    }
+    // Arguments that simplification left unused are passed all the same.
+    for p in kernel.toposort().iter().filter(|u| u.op() == Op::Param) {
+        let Some(b) = p.buffer_arg() else { continue };
+        let slot = b.slot as usize;
+        match b.addrspace {
+            None => info.vars.push(slot),
+            Some(_) if !info.outs.contains(&slot) => info.ins.push(slot),
+            Some(_) => {}
         }
     }
     for list in [&mut info.vars, &mut info.outs, &mut info.ins] {

@@ -68,6 +68,10 @@ impl<'a> Flatten<'a> {
         let src = u.src();
         match u.op() {
             Op::Param | Op::Buffer if u.buffer_arg().is_some_and(|b| b.addrspace.is_some()) => Ok(flat(u)),
+            Op::Const if u.is_invalid() => {
+                self.gated(u, Some(UOp::bool(false)));
+                Ok(UOp::index_const(0))
+            }
             Op::Param | Op::Const => Ok(u.clone()),
             Op::Index if is_storage(&src[0]) => {
                 let access = self.access(u);
@@ -231,6 +235,9 @@ fn load(access: &Access, alt: Option<UOp>) -> UOp {
     let d = access.address.dtype();
     let mut src: Srcs = smallvec![access.address.clone()];
     if let Some(gate) = &access.gate {
+        if gate.is_bool(false) {
+            return alt.unwrap_or_else(|| UOp::constant(d.zero(), d));
+        }
         src.extend([alt.unwrap_or_else(|| UOp::constant(d.zero(), d)), gate.clone()]);
     }
     node_of(Op::Load, src)
