@@ -1,2 +1,18 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks that are no part of the build: `cargo run --release -p xtask -- TASK`.
+//!
+//! `prove`: the integer rules, by an SMT solver (Debian's package `z3`).
+
+mod prove;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("prove") => prove::main(&args[1..]),
+        _ => {
+            eprintln!("tasks: prove [--instances N] [--timeout MS] [--rule NAME] [--seed N]");
+            ExitCode::FAILURE
+        }
+    }
+}

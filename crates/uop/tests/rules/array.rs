@@ -14,7 +14,7 @@ const DTYPES: &[DType] = &[DType::F32, DType::I32, DType::Bool, DType::F16, DTyp
 
 /// How often the rule fired; its results are right on random data.
 pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
-    let mut r = Random(seed << 41);
+    let mut r = Random::new(seed << 41);
     let mut hits = 0;
     for t in 0..TRIES * enough {
         if hits >= enough {

@@ -14,7 +14,7 @@ const ROWS: i64 = 5;
 
 /// How often the rule fired; its results are right on random data.
 pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
-    let mut r = Random(seed << 42);
+    let mut r = Random::new(seed << 42);
     let mut hits = 0;
     for t in 0..TRIES * enough {
         if hits >= enough {

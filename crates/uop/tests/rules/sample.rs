@@ -3,12 +3,25 @@
 use monoglot_uop::rewrite::pattern::{Literal, MAX_VARS, Pat};
 use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Op, OpSet, Scalar, Shape, UOp};
 
-/// Numbers that look random, the same in every run.
-pub(crate) struct Random(pub(crate) u64);
+/// Numbers that look random, the same in every run, and what is to be made with them.
+pub(crate) struct Random {
+    state: u64,
+    /// Dtypes of values, those more often that come more often.
+    pub(crate) dtypes: &'static [DType],
+    /// How deep expressions for a variable are.
+    pub(crate) depth: usize,
+}
+
 impl Random {
+    pub(crate) fn new(state: u64) -> Random {
+        Random { state, dtypes: DTYPES, depth: 2 }
+    }
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 += 1;
-        monoglot_uop::fold::threefry(self.0, 0xc0ffee)
+        self.state += 1;
+        monoglot_uop::fold::threefry(self.state, 0xc0ffee)
+    }
+    pub(crate) fn dtype(&mut self) -> DType {
+        self.of(self.dtypes)
     }
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
@@ -102,11 +115,10 @@ pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
     if depth == 0 || r.chance(45) {
         return if r.chance(20) { constant(r, d) } else { leaf(r, d) };
     }
-    let mut sub = |d| expression(r, d, depth - 1);
     match d {
         DType::Bool => {
-            let from = DTYPES[(depth * 7 + sub(DType::Index).order_key() as usize) % DTYPES.len()];
-            let (a, b) = (sub(from), sub(from));
+            let from = r.dtype();
+            let (a, b) = (expression(r, from, depth - 1), expression(r, from, depth - 1));
             match r.below(6) {
                 0 => expression(r, DType::Bool, depth - 1).unary(Op::Not),
                 1 => expression(r, DType::Bool, depth - 1) & expression(r, DType::Bool, depth - 1),
@@ -117,7 +129,7 @@ pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
             }
         }
         d => {
-            let (a, b) = (sub(d), sub(d));
+            let (a, b) = (expression(r, d, depth - 1), expression(r, d, depth - 1));
             match r.below(12) {
                 0 => a * constant(r, d),
                 1 => a + constant(r, d),
@@ -126,7 +138,7 @@ pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
                 4 => a.max_(&b),
                 5 => expression(r, DType::Bool, depth - 1).select(&a, &b),
                 6 => {
-                    let from = r.of(DTYPES);
+                    let from = r.dtype();
                     expression(r, from, depth - 1).cast(d)
                 }
                 7 => a * constant(r, d) + b,
@@ -169,7 +181,7 @@ pub(crate) fn instance(p: &Pat, d: DType, r: &mut Random, bound: &mut Bound) -> 
 
 fn variable(ops: OpSet, d: DType, r: &mut Random) -> Option<UOp> {
     if ops.contains(Op::Add) {
-        return Some(expression(r, d, 2));
+        return Some(expression(r, d, r.depth));
     }
     if ops.contains(Op::Const) {
         let invalid = d == DType::Index && r.chance(15);
@@ -180,13 +192,13 @@ fn variable(ops: OpSet, d: DType, r: &mut Random) -> Option<UOp> {
 
 fn node(op: Op, src: &[Pat], d: DType, r: &mut Random, bound: &mut Bound) -> Option<UOp> {
     let (count, _) = op.arity();
-    let compared = r.of(DTYPES);
+    let compared = r.dtype();
     let arg = if matches!(op, Op::Cast | Op::Bitcast) { Arg::DType(d) } else { Arg::None };
     let want = |i: usize, r: &mut Random| match op {
         Op::Where if i == 0 => DType::Bool,
-        Op::Cast => r.of(DTYPES),
+        Op::Cast => r.dtype(),
         Op::Bitcast => loop {
-            let from = r.of(DTYPES);
+            let from = r.dtype();
             if from.bytes() == d.bytes() {
                 break from;
             }
@@ -215,7 +227,7 @@ fn node(op: Op, src: &[Pat], d: DType, r: &mut Random, bound: &mut Bound) -> Opt
             Some(p) => instance(p, w, r, bound)?,
             // Sources that the pattern does not look at: often constants, or a rule about them never fires.
             None if r.chance(40) => constant(r, w),
-            None => expression(r, w, 2),
+            None => expression(r, w, r.depth),
         });
     }
     UOp::try_new(op, sources, arg).ok()
@@ -232,4 +244,25 @@ pub(crate) fn meaningful(op: Op, d: DType) -> bool {
         Op::Sub | Op::Neg | Op::Pow | Op::Idiv | Op::Mod | Op::MulAcc => d != DType::Bool,
         _ => true,
     }
+}
+
+/// An index with divisions under a gate that bounds its ranges: chance alone hardly makes one.
+pub(crate) fn gated(r: &mut Random) -> UOp {
+    let (i, j) =
+        (UOp::range(r.within(2, 12), 0, AxisType::Loop), UOp::range(r.within(2, 12), 1, AxisType::Loop));
+    let c = |r: &mut Random| UOp::index_const(r.within(-2, 14));
+    let affine = |r: &mut Random| &i * r.within(-3, 3) + &j * r.within(-1, 4) + r.within(-9, 9);
+    let mut gate = affine(r).lt(&c(r)).simplify();
+    for _ in 0..r.below(3) {
+        gate = gate & c(r).lt(&affine(r)).simplify();
+    }
+    let mut index = affine(r) / r.within(2, 9);
+    for _ in 0..r.below(3) {
+        index = match r.below(3) {
+            0 => index + affine(r) % r.within(2, 9),
+            1 => index % r.within(2, 9),
+            _ => (index + affine(r)).max_(&c(r)),
+        };
+    }
+    gate.select(&index.simplify(), &UOp::invalid())
 }

@@ -1,10 +1,10 @@
 //! Rules on expressions, evaluated at points of their leaves.
 
 use crate::report;
-use crate::sample::{Bound, DTYPES, Random, instance};
+use crate::sample::{Bound, Random, gated, instance};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::rewrite::Rule;
-use monoglot_uop::{AxisType, DType, Op, Scalar, UOp, fold};
+use monoglot_uop::{DType, Op, Scalar, UOp, fold};
 use rustc_hash::FxHashMap;
 
 /// Samples a wanted hit.
@@ -13,14 +13,14 @@ const POINTS: usize = 160;
 
 /// How often the rule fired; its results are right at every point looked at.
 pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
-    let mut r = Random(seed << 40);
+    let mut r = Random::new(seed << 40);
     let mut hits = 0;
     for t in 0..TRIES * enough {
         if hits >= enough {
             break;
         }
         let pattern = &rule.patterns[t % rule.patterns.len()];
-        let d = r.of(DTYPES);
+        let d = r.dtype();
         let mut bound = Bound::default();
         let sample = match rule.name {
             "gate_known" => Some(gated(&mut r)),
@@ -38,27 +38,6 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
         same(rule, &before, &after, &mut r);
     }
     hits
-}
-
-/// An index with divisions under a gate that bounds its ranges: chance alone hardly makes one.
-fn gated(r: &mut Random) -> UOp {
-    let (i, j) =
-        (UOp::range(r.within(2, 12), 0, AxisType::Loop), UOp::range(r.within(2, 12), 1, AxisType::Loop));
-    let c = |r: &mut Random| UOp::index_const(r.within(-2, 14));
-    let affine = |r: &mut Random| &i * r.within(-3, 3) + &j * r.within(-1, 4) + r.within(-9, 9);
-    let mut gate = affine(r).lt(&c(r)).simplify();
-    for _ in 0..r.below(3) {
-        gate = gate & c(r).lt(&affine(r)).simplify();
-    }
-    let mut index = affine(r) / r.within(2, 9);
-    for _ in 0..r.below(3) {
-        index = match r.below(3) {
-            0 => index + affine(r) % r.within(2, 9),
-            1 => index % r.within(2, 9),
-            _ => (index + affine(r)).max_(&c(r)),
-        };
-    }
-    gate.select(&index.simplify(), &UOp::invalid())
 }
 
 /// Compare both sides at points of their leaves.
