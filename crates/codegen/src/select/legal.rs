@@ -280,14 +280,25 @@ impl Legal<'_> {
         Ok(alu(Op::Where, &[alu(Op::CmpLt, &[x.clone(), t.clone()]), less, t]))
     }
 
-    /// The float remainder with the divisor's sign, from the machine's (C's fmod), which is exact.
+    /// The float remainder with the divisor's sign; exact while the quotient is an integer of the format.
     fn float_mod(&self, a: &UOp, b: &UOp) -> Result<UOp> {
         let zero = UOp::float(0.0, a.dtype());
-        let r = alu(Op::TruncMod, &[a.clone(), b.clone()]);
-        let negative = |x: &UOp| alu(Op::CmpLt, &[x.clone(), zero.clone()]);
-        let apart = alu(Op::Xor, &[negative(&r), negative(b)]);
+        let less = |x: &UOp, y: &UOp| alu(Op::CmpLt, &[x.clone(), y.clone()]);
+        let add = |x: &UOp, y: &UOp| alu(Op::Add, &[x.clone(), y.clone()]);
+        let minus = |x: &UOp| self.minus(&UOp::float(-0.0, a.dtype()), x);
+        let abs = |x: &UOp| alu(Op::Where, &[less(x, &zero), minus(x), x.clone()]);
+        let q = self.op(Op::Trunc, &[self.op(Op::Div, &[a.clone(), b.clone()])?])?;
+        let r = self.fused(&minus(&q), b, a);
+        // The rounded quotient may be one too far from zero.
+        let size = abs(b);
+        let step = alu(Op::Where, &[less(a, &zero), minus(&size), size.clone()]);
+        let over = alu(Op::Where, &[less(a, &zero), less(&zero, &r), less(&r, &zero)]);
+        let r = alu(Op::Where, &[over, add(&r, &step), r]);
+        let small = alu(Op::And, &[self.equal(&q, &zero), less(&abs(a), &size)]);
+        let r = alu(Op::Where, &[small, a.clone(), r]);
+        let apart = alu(Op::Xor, &[less(&r, &zero), less(b, &zero)]);
         let fix = alu(Op::And, &[alu(Op::CmpNe, &[r.clone(), zero.clone()]), apart]);
-        Ok(alu(Op::Where, &[fix, alu(Op::Add, &[r.clone(), b.clone()]), r]))
+        Ok(alu(Op::Where, &[fix, add(&r, b), r]))
     }
 
     /// CAST between dtypes as they are held.
