@@ -146,6 +146,33 @@ fn gated(name: &'static str, w: usize, lanes: bool) -> Case {
     Case { name, linear: linear(&list), info: out_first(1), bufs, vars: vec![], out: (0, f32s(&want)) }
 }
 
+/// A shift by two with a fill, every lane under its own gate, of any dtype.
+fn masked(name: &'static str, d: DType, w: usize) -> Case {
+    let n = 128i64;
+    let r = range(n / w as i64, 0);
+    let i = &r * w as i64;
+    let lane = |k: i64| &(&i - 2) + k;
+    let index = UOp::new(Op::Stack, (0..w as i64).map(lane).collect::<Vec<_>>(), Arg::None);
+    let (gate, keep) = (index.ge(&splat(&i32c(0), w)), index.lt(&splat(&i32c(n - 5), w)));
+    let fill = splat(&UOp::constant(d.one(), d), w);
+    let v = load_if(&address(&param(1, n, d), &(&i - 2), w), &fill, &gate);
+    let s = store_if(&address(&param(0, n, d), &i, w), &v, &keep);
+    let value =
+        |k: i64| d.from_i128(if d == DType::Bool { (k % 3 == 0) as i128 } else { (k * 3 % 101) as i128 });
+    let zeros: Vec<Scalar> = (0..n).map(|_| d.zero()).collect();
+    let data: Vec<Scalar> = (0..n).map(value).collect();
+    let want: Vec<Scalar> = (0..n)
+        .map(|k| match k - 2 {
+            j if j >= n - 5 => d.zero(),
+            j if j < 0 => d.one(),
+            j => data[j as usize],
+        })
+        .collect();
+    let bufs = vec![bytes_of(&zeros, d), bytes_of(&data, d)];
+    let linear = linear(&[r.clone(), s.clone(), end(&s, &r)]);
+    Case { name, linear, info: out_first(1), bufs, vars: vec![], out: (0, bytes_of(&want, d)) }
+}
+
 /// Each thread sums its part, `n` elements of a variable length, from a variable offset in i64.
 fn threads_and_variables() -> Case {
     let var = |slot: u64, d: DType| {
@@ -264,6 +291,18 @@ fn cases() -> Vec<Case> {
         local("local_small", 64),
         local("local_large", 32 << 10),
         constants(),
+        masked("masked_u8_64", DType::U8, 64),
+        masked("masked_bool_16", DType::Bool, 16),
+        masked("masked_i8_8", DType::I8, 8),
+        masked("masked_u16_32", DType::U16, 32),
+        masked("masked_f16_8", DType::F16, 8),
+        masked("masked_f32_16", F, 16),
+        masked("masked_f32_8", F, 8),
+        masked("masked_i32_4", DType::I32, 4),
+        masked("masked_i32_2", DType::I32, 2),
+        masked("masked_f64_8", DType::F64, 8),
+        masked("masked_i64_4", DType::I64, 4),
+        masked("masked_u64_2", DType::U64, 2),
     ]
 }
 
@@ -293,6 +332,10 @@ fn check(device: &str) {
 #[test]
 fn programs_on_the_cpu() {
     check("CPU");
+    if cfg!(target_arch = "x86_64") {
+        // A level below this machine's: other vectors, other builtins.
+        check("CPU:C:x86-64-v2");
+    }
 }
 
 #[test]

@@ -295,7 +295,10 @@ impl Renderer {
             let Some(Registers::Variables(run)) = self.regs.get(a.buffer).copied() else { continue };
             let rows = a.buffer.shape().len() > 1;
             let want = if rows { 1 } else { a.lanes.max(1) };
-            let fits = a.index.as_int().is_some_and(|i| i % want as i64 == 0) && (run == 0 || run == want);
+            let masked = u.src().get(2).is_some_and(|g| lanes(g) > 0);
+            let fits = !masked
+                && a.index.as_int().is_some_and(|i| i % want as i64 == 0)
+                && (run == 0 || run == want);
             let kind = if fits { Registers::Variables(want) } else { Registers::Array };
             self.regs.insert(a.buffer.clone(), kind);
         }
@@ -450,6 +453,14 @@ impl Renderer {
             self.value(o, a.index);
             o.push(')');
         }
+    }
+
+    /// The address of an element in memory.
+    pub(super) fn pointer(&mut self, o: &mut String, a: &Address) {
+        let Some(b) = a.buffer.buffer_arg() else { return };
+        let letter = if a.buffer.op() == Op::Param { 'p' } else { buffer_letter(b.addrspace) };
+        let _ = write!(o, "{letter}{} + ", b.slot);
+        self.value(o, a.index);
     }
 
     /// Whether the storage holds vectors of bools as masks rather than as bytes 0 and 1.

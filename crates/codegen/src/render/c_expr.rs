@@ -71,17 +71,21 @@ impl Renderer {
                 o.push_str(") ");
             }
             Some(g) => {
-                let Some(b) = a.buffer.buffer_arg() else { return };
-                let letter = if a.buffer.op() == Op::Param { 'p' } else { 'l' };
-                for i in 0..a.lanes {
-                    o.push_str(if i > 0 { "; if ((" } else { "if ((" });
-                    self.value(o, g);
-                    let _ = write!(o, ")[{i}]) {letter}{}[", b.slot);
-                    self.value(o, a.index);
-                    let _ = write!(o, " + {i}] = ");
-                    self.lane(o, value, i);
+                let bytes = d.bytes();
+                self.prelude.masked(o, true, bytes, k.n);
+                o.push('(');
+                self.pointer(o, &a);
+                o.push_str(", ");
+                self.as_mask(o, g, k.n, bytes);
+                o.push_str(", ");
+                match d {
+                    DType::Bool => {
+                        self.as_mask(o, value, k.n, 1);
+                        o.push_str(" & 1");
+                    }
+                    _ => self.operand(o, value, k),
                 }
-                return;
+                return o.push(')');
             }
             None => {}
         }
@@ -105,30 +109,23 @@ impl Renderer {
         let (alt, gate) = (u.src().get(1), u.src().get(2));
         match gate {
             Some(g) if lanes(g) > 0 => {
-                let Some(b) = a.buffer.buffer_arg() else { return };
-                let letter = if a.buffer.op() == Op::Param { 'p' } else { 'l' };
+                let bytes = k.d.bytes();
+                // A bool is true where its byte is not 0.
                 o.push('(');
                 self.type_of(o, u);
-                o.push_str("){");
-                for i in 0..k.n {
-                    o.push_str(if i > 0 { ", (" } else { "(" });
-                    self.value(o, g);
-                    let _ = write!(o, ")[{i}] ? ");
-                    o.push_str(if k.d == DType::Bool { "-(" } else { "(" });
-                    let _ = write!(o, "{letter}{}[", b.slot);
-                    self.value(o, a.index);
-                    let _ = write!(o, " + {i}]");
-                    o.push_str(if k.d == DType::Bool { " != 0) : " } else { ") : " });
-                    match alt {
-                        Some(alt) if k.d == DType::Bool => {
-                            o.push_str("-(i8)");
-                            self.lane(o, alt, i);
-                        }
-                        Some(alt) => self.lane(o, alt, i),
-                        None => o.push('0'),
-                    }
+                o.push_str(if k.d == DType::Bool { ")(" } else { ")" });
+                self.prelude.masked(o, false, bytes, k.n);
+                o.push('(');
+                self.pointer(o, &a);
+                o.push_str(", ");
+                self.as_mask(o, g, k.n, bytes);
+                o.push_str(", ");
+                match alt {
+                    Some(alt) if k.d == DType::Bool => self.as_mask(o, alt, k.n, 1),
+                    Some(alt) => self.operand(o, alt, k),
+                    None => self.constant(o, k.d.zero(), k),
                 }
-                o.push('}')
+                o.push_str(if k.d == DType::Bool { ") != 0)" } else { ")" });
             }
             Some(g) => {
                 o.push('(');
@@ -181,9 +178,7 @@ impl Renderer {
         if k.n == 0 {
             return literal(o, v, k.d);
         }
-        o.push('(');
-        self.prelude.vector(o, scalar(k.d), k.n);
-        let _ = write!(o, ")X{}(", k.n);
+        self.broadcast(o, scalar(k.d), k.n);
         literal(o, v, k.d);
         o.push(')');
     }
@@ -193,19 +188,23 @@ impl Renderer {
         if k.n == 0 || lanes(u) > 0 {
             return self.value(o, u);
         }
-        o.push('(');
-        self.prelude.vector(o, scalar(u.dtype()), k.n);
-        let _ = write!(o, ")X{}(", k.n);
+        self.broadcast(o, scalar(u.dtype()), k.n);
         self.value(o, u);
         o.push(')');
+    }
+
+    /// `Xn(type, `: a scalar in every lane.
+    fn broadcast(&mut self, o: &mut String, name: &'static str, n: usize) {
+        let _ = write!(o, "X{n}(");
+        self.prelude.vector(o, name, n);
+        o.push_str(", ");
     }
 
     /// A bool as a mask with lanes of `bytes`.
     fn as_mask(&mut self, o: &mut String, u: &UOp, n: usize, bytes: usize) {
         if lanes(u) == 0 {
-            o.push('(');
-            self.prelude.vector(o, signed(bytes), n);
-            let _ = write!(o, ")X{n}(-({})", signed(bytes));
+            self.broadcast(o, signed(bytes), n);
+            let _ = write!(o, "-({})", signed(bytes));
             self.value(o, u);
             return o.push(')');
         }
@@ -822,19 +821,22 @@ impl Renderer {
             return self.shuffle(o, a, b, &lanes, k, self.mask(u));
         }
         let name = if k.d == DType::Bool { "i8" } else { scalar(k.d) };
-        self.cast_to(o, name, k.n);
         if let Some(s) = splat(u) {
-            let _ = write!(o, "X{}({minus}", k.n);
+            self.broadcast(o, name, k.n);
+            o.push_str(minus);
             self.value(o, s);
             return o.push(')');
         }
+        // In parentheses, as its commas would end an argument of a macro.
+        o.push('(');
+        self.cast_to(o, name, k.n);
         o.push('{');
         for (i, s) in u.src().iter().enumerate() {
             o.push_str(if i > 0 { ", " } else { "" });
             o.push_str(minus);
             self.value(o, s);
         }
-        o.push('}');
+        o.push_str("})");
     }
 
     fn shuffle(&mut self, o: &mut String, a: &UOp, b: &UOp, lanes: &[i64], k: Kind, mask: usize) {
@@ -904,6 +906,7 @@ impl Renderer {
             }
         };
         if k.n > 0 {
+            o.push('(');
             self.cast_to(o, scalar(k.d), k.n);
             o.push('{');
         }
@@ -916,7 +919,7 @@ impl Renderer {
             }
             o.push(')');
         }
-        o.push_str(if k.n > 0 { "}" } else { "" });
+        o.push_str(if k.n > 0 { "})" } else { "" });
     }
 }
 

@@ -171,7 +171,7 @@ const MAX: Builtin = Builtin {
         "__builtin_ia32_maxpd256(a, b)",
         "__builtin_ia32_maxpd(a, b)",
     ],
-    lane: "a_[i] > b_[i] ? a_[i] : b_[i]",
+    lane: "",
 };
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
@@ -192,6 +192,8 @@ pub(crate) struct Prelude {
     types: Vec<(&'static str, usize)>,
     builtins: Vec<(&'static str, DType, usize)>,
     halves: Vec<usize>,
+    /// Loads and stores under a mask: whether it stores, bytes of a lane, lanes.
+    masked: Vec<(bool, usize, usize)>,
     select: bool,
 }
 
@@ -216,8 +218,22 @@ impl Prelude {
     /// The name of a builtin's macro for a float type, noted as used.
     pub(crate) fn builtin(&mut self, out: &mut String, b: &'static Builtin, d: DType, lanes: usize) {
         once(&mut self.types, (scalar(d), lanes));
+        if b.prefix == "MAX" {
+            once(&mut self.types, (signed(d.bytes()), lanes));
+            self.select = true;
+        }
         once(&mut self.builtins, (b.prefix, d, lanes));
         let _ = write!(out, "{}_{}x{lanes}", b.prefix, scalar(d));
+    }
+
+    /// The name of a load (`address, mask, other`) or store (`address, mask, value`) of the lanes that a
+    /// mask as wide as the element keeps, noted as used.
+    pub(crate) fn masked(&mut self, o: &mut String, store: bool, bytes: usize, lanes: usize) {
+        once(&mut self.types, (signed(bytes), lanes));
+        once(&mut self.masked, (store, bytes, lanes));
+        // One of the ways to load merges with a select.
+        self.select = true;
+        let _ = write!(o, "{}_{}x{lanes}", if store { "STORE" } else { "LOAD" }, signed(bytes));
     }
 
     /// The conversions between f16 and f32 vectors are used.
@@ -249,7 +265,7 @@ impl Prelude {
             once(&mut counts, lanes);
         }
         for n in counts {
-            let _ = writeln!(out, "#define X{n}(x) {{{}}}", vec!["x"; n].join(", "));
+            let _ = writeln!(out, "#define X{n}(T, x) ((T){{{}}})", vec!["x"; n].join(", "));
         }
         if self.select {
             out.push_str("#define SEL(V, M, m, a, b) ((V)(((M)(a) & (m)) | ((M)(b) & ~(m))))\n");
@@ -260,6 +276,9 @@ impl Prelude {
                     builtin_macro(&mut out, b, d, lanes);
                 }
             }
+        }
+        for &(store, bytes, lanes) in &self.masked {
+            masked_macro(&mut out, store, bytes, lanes);
         }
         for &lanes in &self.halves {
             half_macros(&mut out, lanes);
@@ -303,6 +322,13 @@ fn builtin_macro(out: &mut String, b: &Builtin, d: DType, lanes: usize) {
     if test == "#elif" {
         out.push_str("#else\n");
     }
+    if b.prefix == "MAX" {
+        // Both compilers make the machine's maximum, or a comparison and a blend, of this.
+        let (v, m) = (format!("{name}x{lanes}"), format!("{}x{lanes}", signed(d.bytes())));
+        let _ = writeln!(out, "{head}SEL({v}, {m}, ({m})((a) > (b)), a, b)");
+        out.push_str(if test == "#elif" { "#endif\n#endif\n" } else { "#endif\n" });
+        return;
+    }
     let (vector, suffix) = (format!("{name}x{lanes}"), if double { "" } else { "f" });
     let _ = write!(out, "{head}({{ {vector} r_");
     for arg in b.args.split(", ") {
@@ -310,6 +336,61 @@ fn builtin_macro(out: &mut String, b: &Builtin, d: DType, lanes: usize) {
     }
     let lane = b.lane.replace('~', suffix);
     let _ = writeln!(out, "; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})");
+    out.push_str(if test == "#elif" { "#endif\n#endif\n" } else { "#endif\n" });
+}
+
+/// A load or store under a mask: one instruction with AVX-512, or AVX2 for lanes of 4 and 8 bytes.
+fn masked_macro(out: &mut String, store: bool, bytes: usize, lanes: usize) {
+    let (e, bits) = (signed(bytes), bytes * lanes * 8);
+    let v = format!("{e}x{lanes}");
+    let (name, args) = if store { ("STORE", "p, m, a") } else { ("LOAD", "p, m, a") };
+    let head = format!("#define {name}_{v}({args}) ");
+    let _ = writeln!(out, "#ifndef {name}_{v}");
+    let mut test = "#if";
+    if matches!(bits, 128 | 256 | 512) {
+        // Letters of the element in the names of gcc's builtins.
+        let (wide, letter) =
+            [("qi", 'b'), ("hi", 'w'), ("si", 'd'), ("di", 'q')][bytes.trailing_zeros() as usize];
+        let count = unsigned((lanes / 8).max(1));
+        let ptr = ["char", "short", "int", "long long"][bytes.trailing_zeros() as usize];
+        // gcc's vectors of bytes are of char, which is neither of C's other two byte types.
+        let x = if bytes == 1 { format!("c8x{lanes}") } else { v.clone() };
+        if bytes == 1 {
+            let _ = writeln!(out, "typedef char {x} __attribute__((vector_size({lanes})));");
+        }
+        let keep = format!("({count})__builtin_ia32_cvt{letter}2mask{bits}(({x})(m))");
+        let call = match store {
+            true => format!("__builtin_ia32_storedqu{wide}{bits}_mask(({ptr} *)(p), ({x})(a), {keep})"),
+            false => {
+                format!(
+                    "(({v})__builtin_ia32_loaddqu{wide}{bits}_mask((const {ptr} *)(p), ({x})(a), {keep}))"
+                )
+            }
+        };
+        let _ = writeln!(
+            out,
+            "#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && !defined(__clang__)\n{head}{call}"
+        );
+        test = "#elif";
+        if bytes >= 4 && bits < 512 {
+            let suffix = if bits == 256 { "256" } else { "" };
+            let call = match store {
+                true => format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))"),
+                false => format!(
+                    "SEL({v}, {v}, m, __builtin_ia32_maskload{letter}{suffix}((const {v} *)(p), m), a)"
+                ),
+            };
+            let _ = writeln!(out, "#elif defined(__AVX2__) && !defined(__clang__)\n{head}{call}");
+        }
+    }
+    if test == "#elif" {
+        out.push_str("#else\n");
+    }
+    let each = if store { "if (m_[i]) p_[i] = a_[i];" } else { "if (m_[i]) a_[i] = p_[i]; a_;" };
+    let _ = writeln!(
+        out,
+        "{head}({{ {v} a_ = ({v})(a), m_ = m; {e} *p_ = ({e} *)(p); for (int i = 0; i < {lanes}; i++) {each} }})"
+    );
     out.push_str(if test == "#elif" { "#endif\n#endif\n" } else { "#endif\n" });
 }
 

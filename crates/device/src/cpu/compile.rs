@@ -21,12 +21,13 @@ pub(crate) struct Unit<'a> {
     pub(crate) key: u128,
     pub(crate) name: &'a str,
     pub(crate) source: &'a str,
+    /// It computes enough for the compiler's slower passes to pay.
+    pub(crate) heavy: bool,
 }
 
 /// What every kernel is compiled with. Vectors are written out in the source, so the compiler's own
 /// vectoriser only costs time; nothing here lets it change a float's value.
 const FLAGS: &[&str] = &[
-    "-O2",
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -106,6 +107,8 @@ impl Compiler {
             }
         }
         let mut command = Command::new(&self.program);
+        // -O1 takes two thirds of the time of -O2, and its vector code is within a few per cent.
+        command.arg(if units.iter().any(|u| u.heavy) { "-O2" } else { "-O1" });
         command.args(&self.flags).args(["-x", "c", "-", "-o"]).arg(&out);
         if cfg!(target_os = "linux") {
             // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
@@ -133,21 +136,37 @@ impl Compiler {
     }
 }
 
-/// Units into groups of about equal length, at most `groups`, none smaller than pays for a process.
+/// Units into groups of about equal length, at most about `groups`, none smaller than pays for a
+/// process; heavy ones apart where there are several groups.
 pub(crate) fn split<'u, 'a>(units: &'u [Unit<'a>], groups: usize) -> Vec<Vec<&'u Unit<'a>>> {
     const PAYS: usize = 6 << 10;
-    let total: usize = units.iter().map(|u| u.source.len()).sum();
-    let n = (total / PAYS).clamp(1, groups.max(1)).min(units.len().max(1));
-    let mut order: Vec<&Unit> = units.iter().collect();
-    order.sort_by_key(|u| (std::cmp::Reverse(u.source.len()), u.key));
-    let mut out: Vec<(usize, Vec<&Unit>)> = (0..n).map(|_| (0, Vec::new())).collect();
-    for u in order {
+    let length = |units: &[&Unit]| units.iter().map(|u| u.source.len()).sum::<usize>();
+    let all: Vec<&Unit> = units.iter().collect();
+    let total = length(&all).max(1);
+    let n = (total / PAYS).clamp(1, groups.max(1));
+    if n == 1 {
+        return vec![all];
+    }
+    let (heavy, light): (Vec<&Unit>, Vec<&Unit>) = all.into_iter().partition(|u| u.heavy);
+    let mut out = Vec::new();
+    for class in [heavy, light].into_iter().filter(|c| !c.is_empty()) {
+        let share = (n * length(&class) + total / 2) / total;
+        out.extend(level(class, share.max(1)));
+    }
+    out
+}
+
+/// The longest first, each to the group that is shortest so far.
+fn level<'u, 'a>(mut units: Vec<&'u Unit<'a>>, groups: usize) -> Vec<Vec<&'u Unit<'a>>> {
+    units.sort_by_key(|u| (std::cmp::Reverse(u.source.len()), u.key));
+    let mut out: Vec<(usize, Vec<&Unit>)> = (0..groups.min(units.len())).map(|_| (0, Vec::new())).collect();
+    for u in units {
         if let Some(least) = out.iter_mut().min_by_key(|g| g.0) {
             least.0 += u.source.len();
             least.1.push(u);
         }
     }
-    out.into_iter().map(|g| g.1).filter(|g| !g.is_empty()).collect()
+    out.into_iter().map(|g| g.1).collect()
 }
 
 /// A program by path, or by name in PATH.

@@ -22,6 +22,9 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) use detect::ARITHMETIC;
 pub use detect::target;
 
+/// Arithmetic operations of a run from which on a kernel is compiled with all the compiler can do.
+const HEAVY: u64 = 20_000_000;
+
 /// The CPU of this machine.
 pub struct Cpu {
     target: Target,
@@ -175,7 +178,8 @@ impl Runtime for Cpu {
         let mut parts = Vec::with_capacity(programs.len());
         for p in programs {
             let (linear, source, info) = program_parts(p)?;
-            parts.push((linear, info, Unit { key: self.key(&info.name, source), name: &info.name, source }));
+            let (key, heavy) = (self.key(&info.name, source), info.flops >= HEAVY);
+            parts.push((linear, info, Unit { key, name: &info.name, source, heavy }));
         }
         let units = parts.iter().map(|(_, _, u)| Unit { ..*u }).collect();
         let codes = self.codes(units)?;
