@@ -1,0 +1,32 @@
+//! Training as users do it: the same from the same seed, and errors as values. Flows in: the façade.
+
+use monoglot::models;
+use monoglot::prelude::*;
+
+#[test]
+fn a_model_trained_twice_from_one_seed_is_the_same() -> Result<()> {
+    let train = || -> Result<Vec<f32>> {
+        let w = Tensor::new(&[0.1f32, -0.2, 0.3, 0.4], [2, 2]);
+        let net = Linear { weight: w, bias: None };
+        let sgd = Sgd::new(&net, 0.1).momentum(0.9);
+        let x = Tensor::new(&[1f32, 2.0, -1.0, 0.5], [2, 2]);
+        for _ in 0..5 {
+            sgd.step(&net.forward(&x).square().mean(.., false))?;
+        }
+        net.weight.to_vec()
+    };
+    assert_eq!(train()?, train()?);
+    Ok(())
+}
+
+#[test]
+fn errors_of_a_network_are_values_with_the_users_line() {
+    let net = models::ConvNet::new();
+    let bad = Tensor::zeros([4, 3, 28, 28]);
+    let line = line!() + 1;
+    let e = net.forward(&bad).shape().expect_err("three channels are not one");
+    assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
+    let at = e.location().expect("a line");
+    assert!(at.file().ends_with("training.rs"), "{e}");
+    assert_eq!(at.line(), line, "{e}");
+}
