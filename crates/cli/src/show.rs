@@ -40,7 +40,7 @@ enum Stage {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A file in the text form; `-` for standard input
-    #[arg(required_unless_present = "model", conflicts_with = "model")]
+    #[arg(conflicts_with = "model")]
     file: Option<String>,
     /// A built-in model
     #[arg(long, value_enum)]
@@ -110,8 +110,10 @@ fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
         (Some(name), _) => {
             Ok(graph(*name, args.layers)?.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?)
         }
-        (None, Some(path)) => Ok(parse_many(&read(path)?)?),
-        (None, None) => Err(Failure::Told("a file or --model is needed".into())),
+        (None, Some(path)) => parse_many(&read(path)?).map_err(|e| Failure::Told(format!("{path}: {e}"))),
+        (None, None) => {
+            Err(Failure::Told("what shall be shown: FILE in the text form, or --model NAME?".into()))
+        }
     }
 }
 

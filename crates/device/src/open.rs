@@ -55,6 +55,7 @@ fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
         ("INTERP", _) if numbered => Arc::new(Interp::cpu(device, config)),
         ("NULL", []) => Arc::new(Null { target: crate::cpu::target(device, config) }),
         ("NULL", _) if numbered => Arc::new(Null { target: crate::cpu::target(device, config) }),
+        ("NULL", ["C", arch]) => Arc::new(Null { target: crate::cpu::ordinary(device, config, arch)? }),
         ("DISK", []) => Arc::new(Disk { target: crate::interp::target(device, config) }),
         _ => {
             let message = format!("there is no such device; there are {}", NAMES.join(", "));

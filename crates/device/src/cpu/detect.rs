@@ -2,7 +2,7 @@
 //! the operating system. Numbers only; what they mean for a kernel is the compiler's business.
 
 use crate::config::Config;
-use monoglot_uop::{DType, Device, Dialect, Op, OpSet, Target};
+use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
 
 /// What a CPU computes without a decomposition, besides MULACC where it has FMA.
 const NATIVE: OpSet = OpSet::of(&[
@@ -79,10 +79,28 @@ pub fn target(device: Device, config: &Config) -> Target {
     build(device, config, here())
 }
 
-/// Another level of x86-64; None where the name is none.
-pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Option<Target> {
-    let level = LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch))?;
-    Some(build(device, config, level))
+/// This machine at another level of x86-64.
+///
+/// # Errors
+/// `NoDevice` where there is no level of that name.
+pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
+    match LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch)) {
+        Some(level) => Ok(build(device, config, level)),
+        None => {
+            let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
+            Err(ErrorKind::NoDevice { device: device.name().into(), message }.into())
+        }
+    }
+}
+
+/// A machine of that level with common caches and two threads, whatever this one is: what is rendered
+/// for it is the same everywhere.
+///
+/// # Errors
+/// As `target_of`.
+pub(crate) fn ordinary(device: Device, config: &Config, arch: &str) -> Result<Target> {
+    let threads = config.threads.unwrap_or(2);
+    Ok(Target { threads, caches: [32 << 10, 1 << 20, 32 << 20], ..target_of(device, config, arch)? })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 use xxhash_rust::xxh3::Xxh3;
 
 pub(crate) use detect::ARITHMETIC;
+pub(crate) use detect::ordinary;
 pub use detect::target;
 
 /// Arithmetic operations of a run from which on a kernel is compiled with all the compiler can do.
@@ -47,10 +48,7 @@ impl Cpu {
     /// # Errors
     /// `NoDevice` where there is no such level, or no C compiler.
     pub fn for_arch(device: Device, config: &Config, arch: &str) -> Result<Cpu> {
-        let Some(target) = detect::target_of(device, config, arch) else {
-            let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
-            return Err(ErrorKind::NoDevice { device: device.name().into(), message }.into());
-        };
+        let target = detect::target_of(device, config, arch)?;
         let march = target.arch.clone();
         Cpu::with(target, config, &march)
     }

@@ -1,0 +1,93 @@
+//! The command line from outside: what is printed, what fails and how. Flows in: arguments; flows out:
+//! text, exit codes.
+
+use std::process::{Command, Output};
+
+fn monoglot(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_monoglot"));
+    command.args(args.split_whitespace()).env_remove("DEV").env_remove("DEBUG");
+    command.output().expect("the binary starts")
+}
+
+fn stdout(args: &str) -> String {
+    let out = monoglot(args);
+    assert!(out.status.success(), "{args}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[track_caller]
+fn fails(args: &str, code: i32, message: &str) {
+    let out = monoglot(args);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{args}: {text}");
+    assert!(text.contains(message), "{args}: {text}");
+    assert!(out.stdout.is_empty(), "{args}: an error prints nothing on standard output");
+}
+
+#[test]
+fn devices_are_listed_within_80_columns() {
+    let out = stdout("devices");
+    assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
+    for name in ["CPU", "INTERP", "INTERP:GPU", "NULL", "DISK"] {
+        assert!(out.contains(name), "{out}");
+    }
+    let lines: Vec<serde_json::Value> = stdout("devices --json")
+        .lines()
+        .map(|l| serde_json::from_str(l).expect("an object a line"))
+        .collect();
+    assert!(lines.iter().any(|d| d["name"] == "INTERP" && d["available"] == true));
+}
+
+#[test]
+fn compile_tells_every_stage() {
+    let out = stdout("compile --model minilm --layers 1 --json");
+    let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!(record["model"], "minilm");
+    for key in ["total_s", "kernels", "unique_kernels", "uops", "peak_bytes"] {
+        assert!(record[key].as_f64().is_some_and(|v| v > 0.0), "{key}: {record}");
+    }
+    let stages = record["stages"].as_object().expect("an object");
+    let names = [
+        "build",
+        "gradient",
+        "callify",
+        "rangeify",
+        "memory_plan",
+        "optimize",
+        "expand",
+        "select",
+        "linearize",
+        "render",
+    ];
+    assert_eq!(stages.len(), names.len());
+    for name in names {
+        assert!(stages[name].as_f64().is_some(), "{name}: {record}");
+        assert!(name == "gradient" || stages[name].as_f64() > Some(0.0), "{name}: {record}");
+    }
+}
+
+#[test]
+fn bench_runs_and_counts_kernels() {
+    let out = stdout("bench --filter gemm_f32_256 --threads 1 --seconds 0.01 --json");
+    let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!(record["name"], "gemm_f32_256");
+    assert_eq!((&record["threads"], &record["kernels"]), (&1.into(), &1.into()));
+    assert!(record["median_s"].as_f64() > Some(0.0) && record["rate"].as_f64() > Some(0.0));
+    assert_eq!(record["unit"], "GFLOP/s");
+    assert!(stdout("bench --list").lines().any(|l| l == "mnist_train_b512"));
+}
+
+#[test]
+fn what_means_nothing_is_an_error_that_says_so() {
+    fails("compile --model nothing", 2, "possible values: convnet, minilm, gpt2, resnet50");
+    fails("compile --model convnet --layers 3", 1, "convnet has no number of layers");
+    fails("compile --model minilm --device NOWHERE", 1, "there is no such device");
+    fails("bench --filter nothing", 1, "no workload's name contains `nothing`");
+    fails("show", 1, "FILE in the text form, or --model");
+    fails("show /nowhere/file.txt", 1, "/nowhere/file.txt");
+    fails("show --model minilm --layers 1 --kernel 999", 1, "there is no kernel 999");
+    let bad = std::env::temp_dir().join(format!("monoglot-bad-{}.txt", std::process::id()));
+    std::fs::write(&bad, "%0 = NOSUCHOP 1 2\n").expect("a temporary file can be written");
+    fails(&format!("show {}", bad.display()), 1, "txt: line 1, column 6");
+    std::fs::remove_file(&bad).expect("the file is ours");
+}
