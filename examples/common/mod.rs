@@ -15,19 +15,19 @@ struct Args {
 }
 
 /// The seed that the command line asks for.
-pub fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     Args::parse().seed
 }
 
 /// A bar of so many steps.
-pub fn progress(steps: usize) -> ProgressBar {
+pub(crate) fn progress(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
     let style = ProgressStyle::with_template("training {wide_bar} {pos}/{len} {elapsed}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// End the bar and print how many of the images `forward` reads right.
-pub fn finish(
+pub(crate) fn finish(
     bar: &ProgressBar,
     net: &dyn Module,
     forward: impl Fn(&Tensor) -> Tensor,
