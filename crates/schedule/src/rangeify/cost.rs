@@ -18,7 +18,8 @@ const COPIES: usize = 4;
 /// Ops by which values come from storage.
 const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
 
-/// Per node, from the leaves up.
+/// Per node, from the leaves up. What is likely to be stored (whatever several others use, or one
+/// broadcast, that needs a reduction) counts as a leaf for those who use it.
 pub(super) struct Costs {
     /// Operations of one element, down to reductions and leaves.
     light: Vec<f64>,
@@ -27,33 +28,44 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    pub(super) fn new(nodes: &[UOp], number: &FxHashMap<UOp, u32>) -> Costs {
-        let (mut light, mut heavy) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(nodes.len()));
+    pub(super) fn new(nodes: &[UOp], number: &FxHashMap<UOp, u32>, must: &[bool]) -> Costs {
+        let mut users = vec![0u32; nodes.len()];
         for u in nodes {
+            distinct(u.src()).for_each(|s| users[number[s] as usize] += 1);
+        }
+        let (mut light, mut heavy) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(nodes.len()));
+        // The same, as the users of each node see it.
+        let mut seen: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
+        for (n, u) in nodes.iter().enumerate() {
             let (mut l, mut h) = (weight(u), 0.0);
             if u.op() == Op::Reduce {
                 // Without data below it is most likely an expression of its index.
                 (l, h) = (1.0, if u.ops_below().intersects(DATA) { bytes(u) } else { 0.0 });
             } else if !matches!(u.op(), Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After) {
-                // Shape sources are free; the same operand twice is computed once.
-                let mut seen: [Option<&UOp>; 3] = [None; 3];
-                for (k, s) in u.src().iter().enumerate() {
-                    if seen.contains(&Some(s)) {
-                        continue;
-                    }
-                    if let Some(slot) = seen.get_mut(k) {
-                        *slot = Some(s);
-                    }
-                    let i = number[s] as usize;
-                    l += light[i];
-                    h += heavy[i];
+                for s in distinct(u.src()) {
+                    let (sl, sh) = seen[number[s] as usize];
+                    l += sl;
+                    h += sh;
                 }
             }
-            light.push(l.min(1e12));
-            heavy.push(h.min(1e18));
+            let (l, h): (f64, f64) = (l.min(1e12), h.min(1e18));
+            let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
+            let kept = must[n] || h > 0.0 && (users[n] > 1 && !is_view(u) || grows);
+            seen.push(if kept { (1.0, 0.0) } else { (l, h) });
+            light.push(l);
+            heavy.push(h);
         }
         Costs { light, heavy }
     }
+}
+
+/// Sources, the same operand once.
+fn distinct(src: &[UOp]) -> impl Iterator<Item = &UOp> {
+    src.iter().enumerate().filter(|(k, s)| src.len() > 8 || !src[..*k].contains(s)).map(|(_, s)| s)
+}
+
+fn is_view(u: &UOp) -> bool {
+    u.op().is_movement() && !matches!(u.op(), Op::Pad | Op::Index | Op::Stack)
 }
 
 /// Operations of one element of one node.
@@ -90,7 +102,7 @@ impl Rangeify<'_> {
         }
         if matches!(op, Op::Param | Op::Const | Op::Stack | Op::Store | Op::Detach | Op::ContiguousBackward)
             && op != Op::Stack
-            || op.is_movement() && !matches!(op, Op::Pad | Op::Index | Op::Stack)
+            || is_view(u)
             || u.dtype() == monoglot_uop::DType::Index && u.shape().is_empty()
         {
             return false;

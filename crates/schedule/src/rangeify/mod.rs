@@ -145,7 +145,17 @@ pub(crate) fn rangeify(
     let inputs = params.keys().map(|&k| k + 1).max().unwrap_or(0);
     let device = nodes.iter().find_map(UOp::device).unwrap_or(default);
     let count = nodes.len();
-    let costs = Costs::new(&nodes, &number);
+    let mut must = vec![false; count];
+    for root in roots {
+        must[number[base_of(root)] as usize] = true;
+    }
+    for n in 0..count {
+        // What is copied between devices lies in storage first.
+        if nodes[n].op() == Op::Copy {
+            must[number[base_of(&nodes[n].src()[0])] as usize] = true;
+        }
+    }
+    let costs = Costs::new(&nodes, &number, &must);
     let mut r = Rangeify {
         nodes,
         number,
@@ -163,16 +173,6 @@ pub(crate) fn rangeify(
         placeholders: false,
         target,
     };
-    let mut must = vec![false; count];
-    for root in roots {
-        must[r.number[base_of(root)] as usize] = true;
-    }
-    for n in 0..count {
-        // What is copied between devices lies in storage first.
-        if r.nodes[n].op() == Op::Copy {
-            must[r.number[base_of(&r.nodes[n].src()[0])] as usize] = true;
-        }
-    }
     for n in (0..count).rev() {
         r.visit(n as u32, must[n])?;
     }
