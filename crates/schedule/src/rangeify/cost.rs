@@ -50,8 +50,9 @@ impl Costs {
             }
             let (l, h): (f64, f64) = (l.min(1e12), h.min(1e18));
             let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
-            let kept = must[n] || h > 0.0 && (users[n] > 1 && !is_view(u) || grows);
-            seen.push(if kept { (1.0, 0.0) } else { (l, h) });
+            let kept = must[n] || h > 0.0 && users[n] > 1;
+            // What is broadcast is computed before the loops over which it does not vary.
+            seen.push(if kept || grows { (1.0, 0.0) } else { (l, h) });
             light.push(l);
             heavy.push(h);
         }
@@ -62,6 +63,16 @@ impl Costs {
 /// Sources, the same operand once.
 fn distinct(src: &[UOp]) -> impl Iterator<Item = &UOp> {
     src.iter().enumerate().filter(|(k, s)| src.len() > 8 || !src[..*k].contains(s)).map(|(_, s)| s)
+}
+
+/// The value of an assign that overwrites all there was; other nodes are their own value.
+fn written(u: &UOp) -> &UOp {
+    match (u.op(), u.src()) {
+        (Op::After, [_, store]) if store.op() == Op::Store && store.src()[0].op() == Op::Buffer => {
+            &store.src()[1]
+        }
+        _ => u,
+    }
 }
 
 fn is_view(u: &UOp) -> bool {
@@ -132,7 +143,7 @@ impl Rangeify<'_> {
             let nested = wanted.len() == 1 && length > 16.0 && self.in_reduce(wanted[0], size);
             return inline > size * work + stored_at || nested;
         }
-        if wanted.len() > COPIES && light > 2.0 {
+        if wanted.len() > COPIES && light > 8.0 {
             return true;
         }
         let blown = wanted.len() > 1 || loads > size * 1.5;
@@ -146,10 +157,11 @@ impl Rangeify<'_> {
     }
 
     /// Whether a stored value is computed again for this reader all the same: only elementwise work
-    /// on what is stored anyway, no more of it than a read costs several times over.
+    /// on what is stored anyway, no more of it than a read costs several times over. So an optimizer's
+    /// new state and new parameter are one kernel.
     pub(super) fn recompute(&self, n: u32, i: u32) -> bool {
-        let u = &self.nodes[n as usize];
-        let at = n as usize;
+        let u = written(&self.nodes[n as usize]);
+        let at = self.number[u] as usize;
         let reader = &self.kernels[self.instances[i as usize].kernel as usize];
         self.nodes[reader.node as usize].op() != Op::Copy
             && u.op().is_elementwise()
