@@ -1,7 +1,7 @@
 //! What the simplifier makes of index expressions: known results, and random index maps compared with
 //! what they were at every point.
 
-use monoglot_uop::{AxisType, DType, Scalar, UOp};
+use monoglot_uop::{AxisType, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 
 fn range(n: i64, id: u32) -> UOp {
@@ -327,4 +327,32 @@ fn a_view_and_its_inverse_vanish() {
         }
     }
     assert_eq!(left, 0, "views and their inverses that leave something");
+}
+
+/// Found by random expressions: two variables that look alike to the canonical order.
+#[test]
+fn equalities_of_alike_variables_settle() {
+    let (a, b) = (UOp::variable(0, -100, 100), UOp::variable(1, -100, 100));
+    for u in [(&b * 27806 + 24159).eq_(&a), a.eq_(&(&b * 27806 + 24159)), (&b + 3).eq_(&a), (&a - &b).ne_(&b)]
+    {
+        let s = u.simplify();
+        assert_eq!(monoglot_uop::rules::symbolic().rewrite(&u, &mut ()).unwrap(), s);
+        assert_eq!(s.simplify(), s);
+    }
+}
+
+/// Found by the rule check: an index from data can be as large as 64 bits, and one more is too large.
+#[test]
+fn no_sum_is_made_up_that_leaves_64_bits() {
+    let e = UOp::param(0, &monoglot_uop::Shape::SCALAR, DType::I64, None).cast(DType::Index);
+    let r = range(11, 0);
+    let most = [(e.src()[0].clone(), Scalar::Int(i64::MAX as i128)), (r.clone(), Scalar::Int(5))];
+    let values: FxHashMap<UOp, Scalar> = most.into_iter().collect();
+    for u in [e.ge(&r), (&e + -3).ne_(&(&r * -1)), (&e * -1) / 31] {
+        let parts = u.simplify().toposort();
+        for part in parts.iter().filter(|p| p.dtype() == DType::Index && p.op() != Op::Stack) {
+            let v = part.sym_eval(&values).unwrap();
+            assert!(v.as_int().is_some(), "{v:?} in {}", show(&u.simplify()));
+        }
+    }
 }

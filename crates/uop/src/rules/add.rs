@@ -110,16 +110,18 @@ fn remainder(u: &UOp) -> Option<(&UOp, i128)> {
 /// (x + m·(w - q)) % (m·n), where `other` is (w + s·t) % n and x / m = q + s·t.
 fn digits(other: &UOp, x: &UOp, m: i128, q: &Linear, (t, sign): (&UOp, i128)) -> Option<UOp> {
     let (y, n) = remainder(other)?;
-    let mut w = Linear::of(y)?;
+    let d = x.dtype();
+    // Outside `index` both numerators must be free of wrapping for the identity to hold.
+    let mut w = Linear::of(y).filter(Linear::exact)?.unwrapped();
     w.terms.iter().find(|(a, k)| a == t && *k == sign)?;
     w.term(t, -sign)?;
     w.plus(q, -1)?;
-    let mut whole = Linear::of(x)?;
+    let mut whole = Linear::of(x).filter(Linear::exact)?.unwrapped();
     whole.plus(&w, m)?;
     let mn = m.checked_mul(n)?;
-    let d = x.dtype();
-    // Outside `index` both numerators must be free of wrapping for the identity to hold.
-    let safe = d == DType::Index
-        || whole.exact() && Linear::of(x)?.exact() && Linear::of(y)?.exact() && fits(d, (mn, mn));
-    safe.then(|| whole.build() % int_const(mn, d))
+    if !fits(d, whole.interval()) || !fits(d, (mn, mn)) {
+        return None;
+    }
+    whole.dtype = d;
+    Some(whole.build() % int_const(mn, d))
 }

@@ -25,11 +25,11 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(cast_cast[u, v, x]: x.cast_().bind(v).cast_().bind(u) => x.cast(u.dtype()), if skips(x, v.dtype(), u.dtype())),
         // arithmetic modulo 2ⁿ on converted indices
         rule!(ring_in_index[u, v, w, x, y]: x.cast_().bind(v).with_(RING, y.cast_().bind(w)).bind(u) =>
-            same_op(u, x, y).cast(u.dtype()), if u.dtype().is_int() && index(x) && index(y)),
+            same_op(u, x, y).cast(u.dtype()), if index(y) && in_ring(u, x, y)),
         rule!(ring_in_index_constant[u, v, x, c: cnst]: x.cast_().bind(v).with_(RING, c).bind(u) =>
-            same_op(u, x, &c.cast_index()?).cast(u.dtype()), if u.dtype().is_int() && index(x)),
+            same_op(u, x, &c.cast_index()?).cast(u.dtype()), if in_ring(u, x, c)),
         rule!(ring_in_index_constant_first[u, v, x, c: cnst]: c.with_(RING, x.cast_().bind(v)).bind(u) =>
-            same_op(u, &c.cast_index()?, x).cast(u.dtype()), if u.dtype().is_int() && index(x)),
+            same_op(u, &c.cast_index()?, x).cast(u.dtype()), if in_ring(u, x, c)),
         // and what needs the numbers, where the conversion keeps them
         rule!(order_in_index[u, v, w, x, y]: x.cast_().bind(v).with_(ORDER, y.cast_().bind(w)).bind(u) =>
             lifted(u, same_op(u, x, y)), if index(x) && index(y) && whole(u, v) && keeps(x, v.dtype()) && keeps(y, w.dtype())),
@@ -48,6 +48,15 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
 
 fn index(x: &UOp) -> bool {
     x.dtype() == DType::Index && !x.is_invalid()
+}
+
+/// Whether x ∘ y can be computed in `index`: a sum or product that stays in 64 bits.
+fn in_ring(u: &UOp, x: &UOp, y: &UOp) -> bool {
+    let ((a, aa), (b, bb)) = (interval(x), interval(y));
+    let most = a.abs().max(aa.abs()).max(1).saturating_mul(b.abs().max(bb.abs()).max(1));
+    u.dtype().is_int()
+        && index(x)
+        && (most < 1 << 62 || u.op() != Op::Mul && a.abs().max(aa.abs()) + b.abs().max(bb.abs()) < 1 << 62)
 }
 
 fn same_op(u: &UOp, x: &UOp, y: &UOp) -> UOp {

@@ -214,8 +214,8 @@ fn equal_sides(l: &Linear) -> Option<UOp> {
         l.constant = -l.constant;
         l.terms.iter_mut().for_each(|t| t.1 = -t.1);
     }
-    let (a, b) = sides(&l)?;
-    Some(if super::key(&b) < super::key(&a) { b.eq_(&a) } else { a.eq_(&b) })
+    // Not by `key` of the sides: which term is first must stay the same.
+    sides(&l).map(|(a, b)| a.eq_(&b))
 }
 
 /// l = 0 or l < 0 as left and right sides with positive coefficients: the constant on the right unless

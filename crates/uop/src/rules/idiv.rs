@@ -51,6 +51,8 @@ fn divide(x: &UOp, c: &UOp) -> Option<UOp> {
         }
         q.term(&t, sign)?;
     }
+    // Above it is a sum of numbers; wrapping comes here.
+    q.dtype = x.dtype();
     Some(q.build())
 }
 
@@ -63,7 +65,7 @@ pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(
     let d = x.dtype();
     let mut n = Linear::of(x)?;
     let mut c = c;
-    let mut q = Linear::number(d, 0);
+    let mut q = Linear::number(DType::Index, 0);
     for _ in 0..STEPS {
         let (whole, rest) = split(&n, c)?;
         q.plus(&whole, 1)?;
@@ -85,13 +87,13 @@ pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(
         }
         let Some((inner, y, a)) = n.terms.iter().find_map(nested) else { break };
         let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else { break };
-        let mut merged = Linear::of(&y)?;
-        let mut rest = n.clone();
+        let mut merged = Linear::of(&y).filter(Linear::exact)?.unwrapped();
+        let mut rest = n.clone().unwrapped();
         rest.term(&inner, -1)?;
-        let roomy = |l: &Linear| has_room(d, l.interval());
-        if !merged.exact() || merged.plus(&rest, a).is_none() || !roomy(&merged) {
+        if merged.plus(&rest, a).is_none() || !has_room(d, merged.interval()) {
             break;
         }
+        merged.dtype = d;
         (n, c) = (merged, ca);
     }
     if let Some((m, y)) = opposite(&n, c) {

@@ -2,7 +2,7 @@
 //! or an expression built from terms. Invariant: the value is that of the expression modulo the
 //! dtype; it is exactly that where `exact` holds. Coefficients are the representatives nearest to 0.
 
-use super::{fits, int, int_const, interval, key};
+use super::{FAR, fits, int, int_const, interval, key};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::Op;
@@ -102,7 +102,7 @@ impl Linear {
         Some(if r > m / 2 { r - m } else { r })
     }
 
-    /// The interval of the sum before any wrapping (saturated).
+    /// The interval of the sum before any wrapping, saturated far outside of every dtype.
     pub(crate) fn interval(&self) -> (i128, i128) {
         let (mut lo, mut hi) = (self.constant, self.constant);
         for (atom, k) in &self.terms {
@@ -111,12 +111,18 @@ impl Linear {
             lo = lo.saturating_add(a.min(b));
             hi = hi.saturating_add(a.max(b));
         }
-        (lo, hi)
+        (lo.clamp(-FAR, FAR), hi.clamp(-FAR, FAR))
     }
 
     /// Whether nothing wraps: the expression's value is the sum itself.
     pub(crate) fn exact(&self) -> bool {
         self.dtype == DType::Index || fits(self.dtype, self.interval())
+    }
+
+    /// The same sum of numbers (for a caller who knows that nothing wraps), to calculate with it.
+    pub(crate) fn unwrapped(mut self) -> Linear {
+        self.dtype = DType::Index;
+        self
     }
 
     /// As an expression, in canonical order.

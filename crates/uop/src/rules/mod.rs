@@ -124,11 +124,14 @@ const COMMUTATIVE: OpSet =
     OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::CmpNe, Op::CmpEq, Op::Xor, Op::Or, Op::And]);
 
 /// Sums of integers, conjunctions and products of `index` have an order of their own: chains to the
-/// left, by term.
+/// left, by term; and so have the sides of equalities.
 fn is_chain(u: &UOp) -> bool {
     match u.op() {
         Op::Add => u.dtype().is_int(),
         Op::And | Op::Or => u.dtype() == DType::Bool,
+        Op::CmpEq | Op::CmpNe => {
+            u.src()[0].dtype().is_int() && compare::difference(&u.src()[0], &u.src()[1]).is_some()
+        }
         Op::Mul => u.dtype() == DType::Index && u.src()[0].op() == Op::Mul,
         _ => false,
     }
@@ -162,10 +165,13 @@ pub(crate) fn key(u: &UOp) -> (u8, u64) {
     }
 }
 
+/// Where numbers end, far outside of every dtype, with room to calculate: `index` is mathematical.
+pub(crate) const FAR: i128 = 1 << 100;
+
 /// The value of an integer CONST, exactly.
 pub(crate) fn int(u: &UOp) -> Option<i128> {
     match u.const_value() {
-        Some(Scalar::Int(v)) => Some(v),
+        Some(Scalar::Int(v)) if v.unsigned_abs() < FAR.unsigned_abs() => Some(v),
         _ => None,
     }
 }
@@ -178,7 +184,7 @@ pub(crate) fn int_const(v: i128, dtype: DType) -> UOp {
 /// The interval of an integer or bool, exactly.
 pub(crate) fn interval(u: &UOp) -> (i128, i128) {
     match u.min_max() {
-        Some((lo, hi)) => (lo.to_i128(), hi.to_i128()),
+        Some((lo, hi)) => (lo.to_i128().clamp(-FAR, FAR), hi.to_i128().clamp(-FAR, FAR)),
         None => (i64::MIN as i128, u64::MAX as i128),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::idiv::{factor, negatable, nonzero, one_period, opposite, split, symbolic};
 use super::linear::Linear;
-use super::{int, int_const};
+use super::{fits, int, int_const};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::Op;
@@ -77,16 +77,11 @@ fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
     if n.terms.len() != 1 || !drops(&n.terms[0]) {
         return None;
     }
-    let mut out = Linear::number(n.dtype, n.constant);
-    for t in &n.terms {
-        if drops(t) {
-            out.add(&t.0.src()[0], t.1)?;
-        } else {
-            out.term(&t.0, t.1)?;
-        }
-    }
-    out.terms.retain(|t| t.1 != 0);
-    // Both the inner numerators and the whole must be free of wrapping.
-    let inner = |t: &(UOp, i128)| !drops(t) || Linear::of(&t.0.src()[0]).is_some_and(|l| l.exact());
-    (out.exact() && n.exact() && n.terms.iter().all(inner)).then_some(out)
+    // Both the inner numerator and the whole must be free of wrapping.
+    let (y, k) = (Linear::of(&n.terms[0].0.src()[0])?, n.terms[0].1);
+    let mut out = Linear::number(DType::Index, n.constant);
+    out.plus(&y, k)?;
+    let safe = y.exact() && n.exact() && fits(n.dtype, out.interval());
+    out.dtype = n.dtype;
+    safe.then_some(out)
 }

@@ -50,5 +50,8 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
 }
 
 fn product(c: &UOp, d: &UOp) -> Option<UOp> {
-    Some(int_const(int(c)?.wrapping_mul(int(d)?), c.dtype()))
+    let (a, b) = (int(c)?, int(d)?);
+    // Modulo 2¹²⁸ is modulo the dtype, but `index` does not wrap.
+    let v = if c.dtype() == DType::Index { a.checked_mul(b)? } else { a.wrapping_mul(b) };
+    Some(int_const(v, c.dtype()))
 }

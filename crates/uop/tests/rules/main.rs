@@ -67,6 +67,11 @@ fn every_rule_keeps_values() {
     assert!(idle.is_empty(), "no sample exercises {}", idle.join(", "));
 }
 
+#[test]
+fn sets_of_rules_end_and_keep_values() {
+    scalar::check_sets(setting("HITS", HITS) * 50, setting("SEED", 1) as u64);
+}
+
 /// What a failing rule is reported with.
 fn report(rule: &Rule, before: &monoglot_uop::UOp, after: &monoglot_uop::UOp, what: &str) -> ! {
     panic!(
