@@ -8,9 +8,9 @@ use monoglot_uop::{Op, UOp};
 /// 0 where x ≤ 0, with gradient 0 at 0; NaN stays.
 /// The gradient asks the result, not x: so x need not be kept for it.
 fn relu(x: &UOp) -> UOp {
-    let rule: Rule = |y, _, _, g| {
-        let off = y.binary(Op::CmpLe, &y.like(0));
-        Ok(vec![Some(off.select(&g.like(0), g))])
+    let rule: Rule = |f| {
+        let off = f.y.binary(Op::CmpLe, &f.y.like(0));
+        Ok(vec![Some(off.select(&f.g.like(0), f.g))])
     };
     let inputs = [x.clone()].into_iter().collect();
     let y = x.binary(Op::CmpLe, &x.like(0)).select(&x.like(0), x);

@@ -6,7 +6,8 @@ use crate::index::take;
 use crate::linalg::multiply;
 use crate::movement::to_last;
 use crate::promote::{broadcast_to, promoted};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, marker};
+use monoglot_uop::gradient::{Rule, Shortcut};
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
@@ -188,23 +189,72 @@ fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     correlate(&pad_both(x, 2, &both, x.dtype().zero())?, w, &s, &d, g)
 }
 
-/// Windows of x (n, g·cin, …) times w (g·cout, cin, …), summed over channels and window.
+/// Windows of x (n, g·cin, …) times w (g·cout, cin, …), summed over channels and window. What flows
+/// back to x is again such a sum, over mirrored weights: no product is spread out and gathered again.
 fn correlate(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
     let (xs, ws) = (x.sizes("conv")?, w.sizes("conv")?);
     let (n, k) = (s.len(), &ws[2..]);
     let (cin, cout) = (ws[1], ws[0] / g);
-    let win = windows(x, 2, k, s, d)?;
-    let out = win.sizes("conv")?[2..2 + n].to_vec();
-    // (n, g, 1, out…, cin, k…)
-    let split = win.reshape(&Shape::of(&[&[xs[0], g, cin], &out[..], k].concat()))?;
-    let order: Vec<usize> = [0, 1].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
-    let left = split.permute(&order)?.reshape(&Shape::of(&[&[xs[0], g, 1], &out[..], &[cin], k].concat()))?;
+    let (left, out) = patches(x, w, s, d, g)?;
     let right = w.reshape(&Shape::of(&[&[1, g, cout], &vec![1; n][..], &[cin], k].concat()))?;
     let all = Shape::of(&[&[xs[0], g, cout], &out[..], &[cin], k].concat());
     let dt = promoted(x, w);
     let axes: Vec<usize> = (3 + n..4 + 2 * n).collect();
     let y = multiply(&[&left, &right], &all, dt)?.reduce(ReduceOp::Add, &axes)?.cast(dt);
-    y.reshape(&Shape::of(&[&[xs[0], g * cout], &out[..]].concat()))
+    let y = y.reshape(&Shape::of(&[&[xs[0], g * cout], &out[..]].concat()))?;
+    let rule: Rule = |f| {
+        let (x, w, n) = (&f.inputs[0], &f.inputs[1], (f.params.len() - 1) / 2);
+        let (s, d, g) = (&f.params[1..=n], &f.params[n + 1..], f.params[0]);
+        let flow = |i: usize, of: &dyn Fn() -> Result<UOp>| match f.wanted[i] {
+            true => of().map(|u| Some(u.cast(f.inputs[i].dtype()))),
+            false => Ok(None),
+        };
+        Ok(vec![
+            flow(0, &|| flow_to_input(x, w, f.g, s, d, g))?,
+            flow(1, &|| flow_to_weight(x, w, f.g, s, d, g))?,
+        ])
+    };
+    let params = [&[g], s, d].concat().into();
+    let inputs = [x.clone(), w.clone()].into_iter().collect();
+    Ok(y.with_shortcut(Shortcut { inputs, params, rule }))
+}
+
+/// The windows of x as (n, g, 1, out…, cin, k…), and the sizes out….
+fn patches(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<(UOp, Vec<i64>)> {
+    let (xs, ws) = (x.sizes("conv")?, w.sizes("conv")?);
+    let (n, k, cin) = (s.len(), &ws[2..], ws[1]);
+    let win = windows(x, 2, k, s, d)?;
+    let out = win.sizes("conv")?[2..2 + n].to_vec();
+    let split = win.reshape(&Shape::of(&[&[xs[0], g, cin], &out[..], k].concat()))?;
+    let order: Vec<usize> = [0, 1].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
+    let left = split.permute(&order)?.reshape(&Shape::of(&[&[xs[0], g, 1], &out[..], &[cin], k].concat()))?;
+    Ok((left, out))
+}
+
+fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
+    let (xs, ws, os) = (x.sizes("conv")?, w.sizes("conv")?, flow.sizes("conv")?);
+    // What the last window did not reach gets zeros.
+    let short = (0..s.len()).map(|i| xs[i + 2] - ((os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1));
+    let how = Conv {
+        stride: Dims(s.to_vec()),
+        dilation: Dims(d.to_vec()),
+        padding: Dims(vec![0]),
+        output_padding: Dims(short.collect()),
+        groups: g,
+    };
+    conv_transpose(flow, w, &how)
+}
+
+fn flow_to_weight(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
+    let (xs, ws, n) = (x.sizes("conv")?, w.sizes("conv")?, s.len());
+    let (left, out) = patches(x, w, s, d, g)?;
+    let (cin, cout) = (ws[1], ws[0] / g);
+    let right = flow.reshape(&Shape::of(&[&[xs[0], g, cout], &out[..], &vec![1; n + 1][..]].concat()))?;
+    let all = Shape::of(&[&[xs[0], g, cout], &out[..], &[cin], &ws[2..]].concat());
+    let axes: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
+    let dt = promoted(x, flow);
+    let sums = multiply(&[&left, &right], &all, dt)?.reduce(ReduceOp::Add, &axes)?;
+    sums.cast(dt).reshape(w.shape())
 }
 
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
@@ -297,48 +347,31 @@ impl Pool {
     }
 }
 
-/// Element by element of the window: a later one replaces an earlier one only where it is greater (or
-/// NaN), so the first of equals is chosen and gets the gradient.
+/// A REDUCE over windows. What flows back goes to the first of equals, unlike REDUCE's own rule, so
+/// the result is a node of its own kind (a marker), to which that choice belongs.
 fn max_pool(u: &UOp, pool: &Pool) -> Result<UOp> {
     let win = pool.windows(u, u.dtype().min())?;
     let (rank, n) = (u.shape().len(), pool.axes());
-    let sizes = win.sizes("max_pool")?;
-    let whole: i64 = pool.kernel.iter().product();
-    let flat = win.reshape(&Shape::of(&[&sizes[..rank], &[whole]].concat()))?;
-    let tap = |i: i64| -> Result<UOp> {
-        let mut at = win.clone();
-        let mut rest = i;
-        for a in (0..n).rev() {
-            at = at.narrow(rank + a, rest % pool.kernel[a], 1)?;
-            rest /= pool.kernel[a];
-        }
-        at.reshape(&Shape::of(&sizes[..rank]))
+    let axes: Vec<usize> = (rank..rank + n).collect();
+    let top = win.reduce(ReduceOp::Max, &axes)?.squeeze_axes(&axes)?;
+    let rule: Rule = |f| {
+        let (win, n) = (&f.inputs[0], f.params[0] as usize);
+        let sizes = win.sizes("max_pool")?;
+        let rank = sizes.len() - n;
+        let (axes, whole) = ((rank..rank + n).collect::<Vec<_>>(), sizes[rank..].iter().product::<i64>());
+        let ones = |tail: &[i64]| Shape::of(&[&sizes[..rank], tail].concat());
+        let spread = |u: &UOp| u.reshape(&ones(&vec![1; n]))?.expand(win.shape());
+        // The first of equals is the one furthest from the window's end.
+        let left =
+            (UOp::arange(whole, DType::I32).unary(Op::Neg) + whole).reshape(&Shape::of(&sizes[rank..]))?;
+        let left = broadcast_to(&left, win.shape())?;
+        let hit = win.eq_(&spread(f.y)?) | win.ne_(win);
+        let key = hit.select(&left, &left.like(0));
+        let first = key.reduce(ReduceOp::Max, &axes)?.expand(win.shape())?;
+        Ok(vec![Some(left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0)))])
     };
-    if whole > 32 {
-        return first_greatest(&flat, rank);
-    }
-    let mut best = tap(0)?;
-    for i in 1..whole {
-        let next = tap(i)?;
-        let mut take = best.lt(&next);
-        if u.dtype().is_float() {
-            take = take | next.ne_(&next);
-        }
-        best = take.select(&next, &best);
-    }
-    Ok(best)
-}
-
-/// For large windows: the position of the first greatest, and the element there.
-fn first_greatest(x: &UOp, axis: usize) -> Result<UOp> {
-    let n = x.sizes("max_pool")?[axis];
-    let top = x.reduce(ReduceOp::Max, &[axis])?.expand(x.shape())?;
-    let hit = if x.dtype().is_float() { x.eq_(&top) | x.ne_(x) } else { x.eq_(&top) };
-    let back = UOp::arange(n, DType::I32).unary(Op::Neg) + n;
-    let back = broadcast_to(&back, x.shape())?;
-    let first = hit.select(&back, &back.like(0)).reduce(ReduceOp::Max, &[axis])?.expand(x.shape())?;
-    let zero = UOp::constant(x.dtype().zero(), x.dtype());
-    back.eq_(&first).select(x, &zero).reduce(ReduceOp::Add, &[axis])?.squeeze_axes(&[axis])
+    let (inputs, params) = ([win].into_iter().collect(), [n as i64].into());
+    Ok(marker(&top, Op::ContiguousBackward)?.with_shortcut(Shortcut { inputs, params, rule }))
 }
 
 /// One axis brought to n elements.

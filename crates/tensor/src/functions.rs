@@ -14,8 +14,16 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2
 const PI_2_LOW_F32: f64 = -4.371139000186241e-8;
 const PI_2_LOW_F64: f64 = 6.123233995736766e-17;
 
-fn known(y: UOp, x: &UOp, rule: Rule) -> UOp {
-    y.with_shortcut(Shortcut { inputs: [x.clone()].into_iter().collect(), params: Box::new([]), rule })
+/// A function of x whose derivative is known: `known!(value, x, |y, x, g| what flows to x)`.
+macro_rules! known {
+    ($value:expr, $input:expr, |$y:pat_param, $x:pat_param, $g:pat_param| $d:expr) => {{
+        let rule: Rule = |f| {
+            let ($y, $x, $g) = (f.y, &f.inputs[0], f.g);
+            Ok(vec![Some($d)])
+        };
+        let inputs = [$input.clone()].into_iter().collect();
+        $value.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
+    }};
 }
 
 /// Σ cᵢ xⁱ by Horner's rule, every step rounded once.
@@ -43,7 +51,7 @@ pub(crate) fn abs(x: &UOp) -> UOp {
     if x.dtype().is_unsigned() || x.dtype() == DType::Bool {
         return x.clone();
     }
-    known(x.max_(&x.unary(Op::Neg)), x, |_, s, _, g| Ok(vec![Some(g * &sign(&s[0]))]))
+    known!(x.max_(&x.unary(Op::Neg)), x, |_, x, g| g * &sign(x))
 }
 
 /// −1, 0 or 1; 0 for NaN.
@@ -61,7 +69,7 @@ fn signed(y: &UOp, x: &UOp) -> UOp {
 /// e^x where speed counts and x is not far from 0: the error grows with |x|, to 5·10⁻⁶ at the end of
 /// f32's range where the target does not contract x·log₂e with the reduction inside EXP2.
 pub(crate) fn exp_near(x: &UOp) -> UOp {
-    known((x * LOG2_E).unary(Op::Exp2), x, |y, _, _, g| Ok(vec![Some(g * y)]))
+    known!((x * LOG2_E).unary(Op::Exp2), x, |y, _, g| g * y)
 }
 
 /// e^x: 2^t with t = x·log₂e rounded, corrected by what that rounding lost, x − t·ln 2.
@@ -70,12 +78,12 @@ pub(crate) fn exp(x: &UOp) -> UOp {
     let lost = t.mul_acc(&x.like(-LN_2), x);
     // Infinities have lost nothing (∞ − ∞).
     let fix = lost.eq_(&lost).select(&(&lost + 1.0), &x.like(1.0));
-    known(t.unary(Op::Exp2) * fix, x, |y, _, _, g| Ok(vec![Some(g * y)]))
+    known!(t.unary(Op::Exp2) * fix, x, |y, _, g| g * y)
 }
 
 /// ln x.
 pub(crate) fn log(x: &UOp) -> UOp {
-    known(x.unary(Op::Log2) * LN_2, x, |_, s, _, g| Ok(vec![Some(div(g, &s[0]))]))
+    known!(x.unary(Op::Log2) * LN_2, x, |_, x, g| div(g, x))
 }
 
 /// ln(1 + x): the logarithm of the rounded sum, plus what the rounding lost.
@@ -83,7 +91,7 @@ pub(crate) fn log1p(x: &UOp) -> UOp {
     let u = x + 1.0;
     let lost = div(&(x - &(&u - 1.0)), &u);
     let y = log(&u) + lost.eq_(&lost).select(&lost, &x.like(0.0));
-    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &(&s[0] + 1.0)))]))
+    known!(y, x, |_, x, g| div(g, &(x + 1.0)))
 }
 
 /// e^x − 1.
@@ -91,7 +99,7 @@ pub(crate) fn expm1(x: &UOp) -> UOp {
     let p = by_width(x, EXPM1_SINGLE, EXPM1_DOUBLE);
     let near = p.mul_acc(&(x * x), x);
     let y = abs(x).lt(&x.like(0.5)).select(&near, &(exp(x) - 1.0));
-    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y + 1.0))]))
+    known!(y, x, |y, _, g| g * &(y + 1.0))
 }
 
 /// 1 / (1 + e^−x), from e^−|x|, which does not overflow.
@@ -99,7 +107,7 @@ pub(crate) fn sigmoid(x: &UOp) -> UOp {
     let below = x.lt(&x.like(0.0));
     let e = exp_near(&below.select(x, &x.unary(Op::Neg)));
     let y = div(&below.select(&e, &x.like(1.0)), &(&e + 1.0));
-    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y * &(y.like(1.0) - y)))]))
+    known!(y, x, |y, _, g| g * &(y * &(y.like(1.0) - y)))
 }
 
 /// tanh x: in f32 a rational function of x, in f64 from e^(−2|x|) − 1.
@@ -112,7 +120,7 @@ pub(crate) fn tanh(x: &UOp) -> UOp {
         let u = &c * &c;
         div(&(c * polynomial(&u, TANH_P)), &polynomial(&u, TANH_Q))
     };
-    known(y, x, |y, _, _, g| Ok(vec![Some(g * &(y.like(1.0) - &(y * y)))]))
+    known!(y, x, |y, _, g| g * &(y.like(1.0) - &(y * y)))
 }
 
 /// x between −limit and limit; NaN stays.
@@ -135,10 +143,7 @@ pub(crate) fn erf(x: &UOp) -> UOp {
         let u = &c * &c;
         div(&(c * polynomial(&u, ERF_P)), &polynomial(&u, ERF_Q))
     };
-    known(y, x, |_, s, _, g| {
-        let x = &s[0];
-        Ok(vec![Some(scale(&(g * &exp(&(x * x).unary(Op::Neg))), FRAC_2_SQRT_PI))])
-    })
+    known!(y, x, |_, x, g| scale(&(g * &exp(&(x * x).unary(Op::Neg))), FRAC_2_SQRT_PI))
 }
 
 /// sin x.
@@ -148,7 +153,7 @@ pub(crate) fn sin(x: &UOp) -> UOp {
 
 /// cos x.
 pub(crate) fn cos(x: &UOp) -> UOp {
-    known(cosine(x), x, |_, s, _, g| Ok(vec![Some(scale(&(g * &sin(&s[0])), -1.0))]))
+    known!(cosine(x), x, |_, x, g| scale(&(g * &sin(x)), -1.0))
 }
 
 /// tan x: the cosine as sin(x + π/2), with what the sum lost put back, so that poles are sharp.
@@ -158,7 +163,7 @@ pub(crate) fn tan(x: &UOp) -> UOp {
     let low = if x.dtype() == DType::F64 { PI_2_LOW_F64 } else { PI_2_LOW_F32 };
     let lost = (x - &(&h - &back)) + (x.like(FRAC_PI_2) - &back) + low;
     let y = div(&s, &(sin(&h) - lost * &s));
-    known(y, x, |y, _, _, g| Ok(vec![Some(g * &((y * y) + 1.0))]))
+    known!(y, x, |y, _, g| g * &((y * y) + 1.0))
 }
 
 /// arctan x: arguments above 1 by their reciprocal, above tan(π/8) turned by π/4.
@@ -172,7 +177,7 @@ pub(crate) fn atan(x: &UOp) -> UOp {
     let p = by_width(&z, ATAN_SINGLE, ATAN_DOUBLE);
     let r = p.mul_acc(&(&z * &u), &u) + mid.select(&x.like(FRAC_PI_4), &x.like(0.0));
     let y = signed(&over.select(&(x.like(FRAC_PI_2) - &r), &r), x);
-    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &((&s[0] * &s[0]) + 1.0)))]))
+    known!(y, x, |_, x, g| div(g, &((x * x) + 1.0)))
 }
 
 /// For asin and acos: whether |x| > 1/2, and arcsin |x| there halved, as arcsin √((1 − |x|)/2).
@@ -189,7 +194,7 @@ fn arc(x: &UOp) -> (UOp, UOp) {
 pub(crate) fn asin(x: &UOp) -> UOp {
     let (big, p) = arc(x);
     let y = signed(&big.select(&p.mul_acc(&x.like(-2.0), &x.like(FRAC_PI_2)), &p), x);
-    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &below_one(&s[0]).unary(Op::Sqrt)))]))
+    known!(y, x, |_, x, g| div(g, &below_one(x).unary(Op::Sqrt)))
 }
 
 /// arccos x, exact near 1.
@@ -198,9 +203,7 @@ pub(crate) fn acos(x: &UOp) -> UOp {
     let (twice, below) = (&p * 2.0, x.lt(&x.like(0.0)));
     let far = below.select(&(x.like(PI) - &twice), &twice);
     let near = x.like(FRAC_PI_2) - &signed(&p, x);
-    known(big.select(&far, &near), x, |_, s, _, g| {
-        Ok(vec![Some(scale(&div(g, &below_one(&s[0]).unary(Op::Sqrt)), -1.0))])
-    })
+    known!(big.select(&far, &near), x, |_, x, g| scale(&div(g, &below_one(x).unary(Op::Sqrt)), -1.0))
 }
 
 /// 1 − x², by its factors.
@@ -214,7 +217,7 @@ pub(crate) fn sinh(x: &UOp) -> UOp {
     let t = expm1(&clamped(&a, 20.0));
     let near = (&t + &div(&t, &(&t + 1.0))) * 0.5;
     let y = signed(&a.lt(&x.like(20.0)).select(&near, &half_exp(&a)), x);
-    known(y, x, |_, s, _, g| Ok(vec![Some(g * &cosh(&s[0]))]))
+    known!(y, x, |_, x, g| g * &cosh(x))
 }
 
 /// cosh x.
@@ -223,7 +226,7 @@ pub(crate) fn cosh(x: &UOp) -> UOp {
     let e = exp(&clamped(&a, 20.0));
     let near = (&e + &recip(&e)) * 0.5;
     let y = a.lt(&x.like(20.0)).select(&near, &half_exp(&a));
-    known(y, x, |_, s, _, g| Ok(vec![Some(g * &sinh(&s[0]))]))
+    known!(y, x, |_, x, g| g * &sinh(x))
 }
 
 /// e^a / 2, finite as long as it can be.
@@ -238,10 +241,7 @@ pub(crate) fn asinh(x: &UOp) -> UOp {
     let s = a.mul_acc(&a, &x.like(1.0)).unary(Op::Sqrt);
     let near = log1p(&(&a + &div(&(&a * &a), &(s + 1.0))));
     let y = signed(&a.lt(&x.like(1e8)).select(&near, &(log(&a) + LN_2)), x);
-    known(y, x, |_, s, _, g| {
-        let root = s[0].mul_acc(&s[0], &s[0].like(1.0)).unary(Op::Sqrt);
-        Ok(vec![Some(div(g, &root))])
-    })
+    known!(y, x, |_, x, g| div(g, &x.mul_acc(x, &x.like(1.0)).unary(Op::Sqrt)))
 }
 
 /// arcosh x.
@@ -249,24 +249,21 @@ pub(crate) fn acosh(x: &UOp) -> UOp {
     let t = x - 1.0;
     let near = log1p(&(&t + &((&t + 2.0) * &t).unary(Op::Sqrt)));
     let y = x.lt(&x.like(1e8)).select(&near, &(log(x) + LN_2));
-    known(y, x, |_, s, _, g| {
-        let root = (&s[0] - 1.0).unary(Op::Sqrt) * (&s[0] + 1.0).unary(Op::Sqrt);
-        Ok(vec![Some(div(g, &root))])
-    })
+    known!(y, x, |_, x, g| div(g, &((x - 1.0).unary(Op::Sqrt) * (x + 1.0).unary(Op::Sqrt))))
 }
 
 /// artanh x.
 pub(crate) fn atanh(x: &UOp) -> UOp {
     let a = abs(x);
     let y = signed(&(log1p(&div(&(&a * 2.0), &(x.like(1.0) - &a))) * 0.5), x);
-    known(y, x, |_, s, _, g| Ok(vec![Some(div(g, &below_one(&s[0])))]))
+    known!(y, x, |_, x, g| div(g, &below_one(x)))
 }
 
 /// ln(1 + e^x).
 pub(crate) fn softplus(x: &UOp) -> UOp {
     let zero = x.like(0.0);
     let y = x.lt(&zero).select(&zero, x) + log1p(&exp(&abs(x).unary(Op::Neg)));
-    known(y, x, |_, s, _, g| Ok(vec![Some(g * &sigmoid(&s[0]))]))
+    known!(y, x, |_, x, g| g * &sigmoid(x))
 }
 
 /// x · Φ(x), Φ the normal distribution's.
@@ -346,9 +343,9 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let nan = x.ne_(x) | y.ne_(y);
     let r = nan.select(&(x + y), &down.select(&t.unary(Op::Neg), &t));
     let inputs = [y.clone(), x.clone()].into_iter().collect();
-    let rule: Rule = |_, s, _, g| {
-        let (y, x) = (&s[0], &s[1]);
-        let d = div(g, &y.mul_acc(y, &(x * x)));
+    let rule: Rule = |f| {
+        let (y, x) = (&f.inputs[0], &f.inputs[1]);
+        let d = div(f.g, &y.mul_acc(y, &(x * x)));
         Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])
     };
     r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
@@ -359,9 +356,9 @@ pub(crate) fn logaddexp(a: &UOp, b: &UOp) -> UOp {
     let apart = a.ne_(b).select(&abs(&(a - b)), &a.like(0.0));
     let r = a.max_(b) + log1p(&exp(&apart.unary(Op::Neg)));
     let inputs = [a.clone(), b.clone()].into_iter().collect();
-    let rule: Rule = |_, s, _, g| {
-        let d = &s[0] - &s[1];
-        Ok(vec![Some(g * &sigmoid(&d)), Some(g * &sigmoid(&d.unary(Op::Neg)))])
+    let rule: Rule = |f| {
+        let d = &f.inputs[0] - &f.inputs[1];
+        Ok(vec![Some(f.g * &sigmoid(&d)), Some(f.g * &sigmoid(&d.unary(Op::Neg)))])
     };
     r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
 }

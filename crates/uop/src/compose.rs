@@ -4,6 +4,7 @@
 use crate::arg::ReduceOp;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::gradient::{Rule, Shortcut};
 use crate::node::UOp;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
@@ -107,7 +108,13 @@ impl UOp {
             cut.reshape(&with(&[k, o, stride]))?.narrow(axis + 2, 0, 1)?.reshape(&with(&[k, o]))?
         };
         let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
-        picked.permute(&order)
+        let params = [n, stride, dilation].into();
+        let rule: Rule = |f| {
+            let [n, stride, dilation] = f.params[..] else { return Ok(vec![None]) };
+            Ok(vec![Some(unwindow(f.g, n, stride, dilation)?)])
+        };
+        let inputs = [self.clone()].into_iter().collect();
+        Ok(picked.permute(&order)?.with_shortcut(Shortcut { inputs, params, rule }))
     }
 
     /// 0, 1, …, n−1 of an integer dtype, as shape (n,): a prefix sum of ones (specification, "Common
@@ -131,6 +138,37 @@ impl UOp {
         };
         build().expect("sizes fit by construction")
     }
+}
+
+/// `windows` transposed: (…, o, k) added up to (…, n), where element `[i, j]` of g belongs to
+/// i·stride + j·dilation. Every element of the result gathers its k: row j, spread by the stride, is
+/// moved by j·dilation (rows of one length read as rows of a longer one) and the rows are summed.
+fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
+    let shape = g.sizes("windows")?;
+    let [outer @ .., o, k] = &shape[..] else { return Err(Error::argument("windows", "two axes")) };
+    let (o, k, axis, zero) = (*o, *k, outer.len(), g.dtype().zero());
+    let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
+    let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
+    let rows = g.permute(&order)?.flip(1 << axis)?;
+    let spread = if stride == 1 {
+        rows
+    } else {
+        rows.reshape(&with(&[k, o, 1]))?
+            .pad_axis(axis + 2, 0, stride - 1, zero)?
+            .reshape(&with(&[k, o * stride]))?
+            .narrow(axis + 1, 0, (o - 1) * stride + 1)?
+    };
+    let reach = (k - 1) * dilation;
+    let len = n + reach;
+    let wide = spread.pad_axis(axis + 1, reach, len - reach - ((o - 1) * stride + 1), zero)?;
+    let moved = wide
+        .reshape(&with(&[k * len]))?
+        .pad_axis(axis, 0, k * dilation, zero)?
+        .reshape(&with(&[k, len + dilation]))?
+        .narrow(axis + 1, 0, n)?;
+    let d = g.dtype();
+    let summed = moved.cast(d.compute_type()).reduce(ReduceOp::Add, &[axis])?.cast(d);
+    summed.reshape(&with(&[n]))
 }
 
 #[cfg(test)]

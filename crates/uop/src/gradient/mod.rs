@@ -7,7 +7,8 @@
 //!
 //! A builder of a composition may know its derivative in a simpler or more accurate form than the one
 //! that follows from the parts (tanh: 1 − y²). It says so with a `Shortcut` beside the node. That is no
-//! part of the node's meaning: without it the parts are differentiated, to the same values.
+//! part of the node's meaning: without it the parts are differentiated, to the same values (but where
+//! a function has a kink and its builder chooses the side).
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,18 +25,32 @@ mod tests;
 
 use rules::{fit, paths, rule};
 
-/// A known derivative: `rule(y, inputs, params, g)` gives the gradient of each input.
+/// A known derivative.
 pub struct Shortcut {
     /// The nodes below on which the composition depends.
     pub inputs: Srcs,
     /// Numbers that the rule needs (strides, sizes).
     pub params: Box<[i64]>,
-    /// Gradients of the inputs, from the node, its inputs, the numbers and the node's gradient.
+    /// What flows to each input; None where nothing does.
     pub rule: Rule,
 }
 
 /// See `Shortcut`.
-pub type Rule = fn(&UOp, &[UOp], &[i64], &UOp) -> Result<Vec<Option<UOp>>>;
+pub type Rule = fn(&Flow<'_>) -> Result<Vec<Option<UOp>>>;
+
+/// What a `Rule` is told.
+pub struct Flow<'a> {
+    /// The node that has the shortcut.
+    pub y: &'a UOp,
+    /// Its inputs.
+    pub inputs: &'a [UOp],
+    /// Its numbers.
+    pub params: &'a [i64],
+    /// What flows to the node.
+    pub g: &'a UOp,
+    /// Which inputs are asked for; what a rule gives for others is not used.
+    pub wanted: &'a [bool],
+}
 
 /// The gradient of Σ(root · seed) for every target; None where the root does not depend on it.
 ///
@@ -85,7 +100,9 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         }
         match u.shortcut() {
             Some(s) => {
-                let parts = (s.rule)(u, &s.inputs, &s.params, &g)?;
+                let wanted: Vec<bool> = s.inputs.iter().map(|i| active.contains(i)).collect();
+                let flow = Flow { y: u, inputs: &s.inputs, params: &s.params, g: &g, wanted: &wanted };
+                let parts = (s.rule)(&flow)?;
                 give.extend(s.inputs.iter().cloned().zip(parts).filter_map(|(i, p)| p.map(|p| (i, p))));
             }
             None => rule(u, &g, &|s| active.contains(s), &mut give)?,
