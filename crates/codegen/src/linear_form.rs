@@ -124,8 +124,11 @@ fn constraints(u: &UOp, out: &mut SmallVec<[LinearForm; 8]>) {
     }
 }
 
+/// How deep quotients and remainders are looked into.
+const DEEP: usize = 4;
+
 /// The greatest value of a sum where the constraints hold, or that its terms' intervals give.
-fn upper(e: &LinearForm, given: &[LinearForm]) -> i128 {
+fn upper(e: &LinearForm, given: &[LinearForm], deep: usize) -> i128 {
     let mut rest = e.terms.clone();
     let mut bound = e.constant as i128;
     for c in given {
@@ -138,14 +141,33 @@ fn upper(e: &LinearForm, given: &[LinearForm]) -> i128 {
         let Some(f) = factor(&(first.clone(), *k)) else { continue };
         if c.terms.iter().all(|t| factor(t) == Some(f)) {
             rest.retain(|r| c.terms.iter().all(|t| t.0 != r.0));
-            bound -= f as i128 * c.constant as i128;
+            bound += f as i128 * -(c.constant as i128);
         }
     }
     for (atom, k) in &rest {
-        let (lo, hi) = atom.bounds();
-        bound += (lo as i128 * *k as i128).max(hi as i128 * *k as i128);
+        let (lo, hi) = atom_bounds(atom, given, deep);
+        bound += (lo * *k as i128).max(hi * *k as i128);
     }
     bound
+}
+
+/// The interval of an atom where the constraints hold.
+fn atom_bounds(atom: &UOp, given: &[LinearForm], deep: usize) -> (i128, i128) {
+    let (lo, hi) = atom.bounds();
+    let known = (lo as i128, hi as i128);
+    let divisor = atom.src().get(1).and_then(UOp::as_int).filter(|&n| n > 0);
+    let (Op::Idiv | Op::Mod, Some(n), true) = (atom.op(), divisor, deep > 0) else { return known };
+    let mut minus = LinearForm::default();
+    minus.add(&atom.src()[0], -1);
+    let hi = upper(&LinearForm::of(&atom.src()[0]), given, deep - 1);
+    let lo = -upper(&minus, given, deep - 1);
+    let n = n as i128;
+    let found = match atom.op() {
+        Op::Idiv => (lo.div_euclid(n), hi.div_euclid(n)),
+        _ if lo.div_euclid(n) == hi.div_euclid(n) => (lo.rem_euclid(n), hi.rem_euclid(n)),
+        _ => (0, n - 1),
+    };
+    (known.0.max(found.0), known.1.min(found.1))
 }
 
 /// Whether 0 ≤ `index` < `size` wherever `gate` holds.
@@ -162,7 +184,7 @@ pub(crate) fn in_bounds(index: &UOp, size: i64, gate: Option<&UOp>) -> bool {
     let e = LinearForm::of(index);
     let mut minus = LinearForm::default();
     minus.add(index, -1);
-    (hi < size || upper(&e, &given) < size as i128) && (lo >= 0 || upper(&minus, &given) <= 0)
+    (hi < size || upper(&e, &given, DEEP) < size as i128) && (lo >= 0 || upper(&minus, &given, DEEP) <= 0)
 }
 
 #[cfg(test)]
@@ -181,6 +203,10 @@ mod tests {
         let flat = (&i * 10) + &y;
         assert!(in_bounds(&flat, 280, Some(&gate)));
         assert!(!in_bounds(&flat, 279, Some(&gate)));
+        // What a gate says of a number bounds its quotient.
+        let quotient = &x / 7;
+        assert!(!in_bounds(&quotient, 3, None));
+        assert!(in_bounds(&quotient, 3, Some(&x.lt(&x.like(21)))));
         let not = x.ge(&x.like(5)).ne_(&UOp::bool(true));
         assert!(in_bounds(&x, 5, Some(&not)));
     }

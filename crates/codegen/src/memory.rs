@@ -167,7 +167,10 @@ impl<'a> Flatten<'a> {
         let own = access.gate.as_ref()?;
         let have = conjuncts(&gate);
         let implied = conjuncts(own).iter().all(|g| have.contains(g));
-        (implied && fill.op() == Op::Const)
+        // A read that its own gate stops gives 0.
+        let zero = fill.const_value().is_some_and(|v| v.is_zero());
+        let gate = if implied { gate } else { both(Some(gate), Some(own.clone()))? };
+        (fill.op() == Op::Const && (implied || zero))
             .then(|| load(&Access { address: access.address.clone(), gate: Some(gate) }, Some(fill)))
     }
 

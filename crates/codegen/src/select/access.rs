@@ -3,15 +3,16 @@
 //! are one place, scalar accesses elsewhere. Invariant: a gate that varies over the lanes is a vector
 //! of bools on a vector access, and a lane's own gate on scalar ones.
 
-use super::build::{lane, lane_const, splat};
+use super::build::{alu, lane, lane_const, splat, uniform};
+use super::lanes::Plan;
 use super::pieces::{Devectorise, broken};
-use crate::graph::{Srcs, group, node, node_of};
+use super::table::Axes;
+use crate::graph::{group, node, node_of};
 use monoglot_uop::{Op, Result, UOp};
-use smallvec::smallvec;
 
 /// How the lanes of an access lie in memory.
 #[derive(Clone, Copy, PartialEq)]
-enum Lie {
+pub(super) enum Lie {
     /// One after the other.
     Forward,
     /// One before the other.
@@ -22,18 +23,165 @@ enum Lie {
     Apart,
 }
 
-/// The address of `n` elements from `index`.
-fn place(storage: &UOp, index: UOp, n: usize) -> UOp {
-    match n {
-        1 => storage.at(&[index]),
-        n => node(Op::Shrink, [storage.clone(), node(Op::Stack, [index]), node(Op::Stack, [lane_const(n)])]),
+/// How lanes along an axis lie, by the steps of their index.
+pub(super) fn lie(plan: &Plan, index: usize, axis: Option<usize>) -> Lie {
+    match axis.map(|k| plan.steps[index][k]) {
+        Some(Some(1)) => Lie::Forward,
+        Some(Some(-1)) => Lie::Backward,
+        Some(Some(0)) => Lie::Same,
+        _ => Lie::Apart,
     }
 }
 
-/// Whether a vector from a known element lies in the storage: where some lanes are gated off it may not.
-fn within(storage: &UOp, index: &UOp, n: usize) -> bool {
-    let size = storage.shape()[0].max();
-    index.as_int().is_none_or(|i| i >= 0 && i + n as i64 <= size)
+/// One piece of an access: so many lanes from a place.
+struct Piece<'a> {
+    d: &'a Devectorise<'a>,
+    storage: &'a UOp,
+    index: usize,
+    gate: Option<usize>,
+    start: &'a [u32],
+    axis: Option<usize>,
+    lanes: usize,
+}
+
+impl Piece<'_> {
+    fn place(&self, lane: usize) -> Axes<u32> {
+        let mut s: Axes<u32> = self.start.into();
+        if let Some(k) = self.axis {
+            s[k] += lane as u32;
+        }
+        s
+    }
+
+    fn index(&self, lane: usize) -> UOp {
+        self.d.index_at(self.index, &self.place(lane))
+    }
+
+    /// The address of all lanes from one of them.
+    fn vector(&self, first: usize) -> UOp {
+        match self.lanes {
+            1 => self.scalar(0),
+            n => node(
+                Op::Shrink,
+                [
+                    self.storage.clone(),
+                    node(Op::Stack, [self.index(first)]),
+                    node(Op::Stack, [lane_const(n)]),
+                ],
+            ),
+        }
+    }
+
+    fn scalar(&self, lane: usize) -> UOp {
+        self.storage.at(&[self.index(lane)])
+    }
+
+    /// Whether all lanes from one lie in the storage whatever the gate: by interval (`proved`), or as
+    /// far as is known.
+    fn within(&self, first: usize, proved: bool) -> bool {
+        let size = self.storage.shape()[0].max();
+        let (lo, hi) = self.index(first).bounds();
+        match proved {
+            true => lo >= 0 && hi <= size - self.lanes as i64,
+            false => lo != hi || lo >= 0 && hi + self.lanes as i64 <= size,
+        }
+    }
+
+    /// The gate of all lanes; None where it is true.
+    fn gate(&self) -> Option<UOp> {
+        let g = self.gate?;
+        let data = &self.d.data[g];
+        let piece = match data.len() {
+            0 => return Some(self.d.index_at(g, self.start)),
+            1 => &data[0],
+            _ => &data[self.d.piece_at(&self.d.t.dims[g], self.start)],
+        };
+        match uniform(piece) {
+            Some(v) if v.truthy() => None,
+            Some(_) => Some(UOp::bool(false)),
+            None => Some(piece.clone()),
+        }
+    }
+
+    /// The gate of one lane; None where it is true.
+    fn lane_gate(&self, k: usize) -> Option<UOp> {
+        let g = self.gate?;
+        let gate = match self.d.plan.demand[g].index {
+            true => self.d.index_at(g, &self.place(k)),
+            false => lane(&self.gate()?, k),
+        };
+        (!gate.is_bool(true)).then_some(gate)
+    }
+
+    fn load(&self, address: UOp, alt: Option<&UOp>, gate: Option<UOp>) -> UOp {
+        match (alt, gate) {
+            (Some(alt), Some(gate)) if gate.is_bool(false) => self.wide(alt),
+            (Some(alt), Some(gate)) => {
+                let alt = if address.shape().is_empty() { lane(alt, 0) } else { self.wide(alt) };
+                node(Op::Load, [address, alt, gate])
+            }
+            _ => node(Op::Load, [address]),
+        }
+    }
+
+    fn wide(&self, x: &UOp) -> UOp {
+        if x.shape().is_empty() { splat(x, self.lanes) } else { x.clone() }
+    }
+
+    /// The value of a LOAD.
+    fn read(&self, lie: Lie, alt: Option<&UOp>) -> UOp {
+        let n = self.lanes;
+        if n == 1 {
+            return self.load(self.scalar(0), alt, self.gate());
+        }
+        let first = if lie == Lie::Backward { n - 1 } else { 0 };
+        if lie == Lie::Apart || lie != Lie::Same && !self.within(first, false) {
+            return self.read_lanes(alt);
+        }
+        let gate = self.gate();
+        let varies = gate.as_ref().is_some_and(|g| !g.shape().is_empty());
+        let single = Piece { lanes: 1, ..*self };
+        let proved = if lie == Lie::Same { single.within(0, true) } else { self.within(first, true) };
+        if varies && !proved && lie != Lie::Forward {
+            return self.read_lanes(alt);
+        }
+        // What may be read anyway is read, and its gate chooses.
+        let (before, after) = if varies && proved { (None, gate) } else { (gate, None) };
+        let value = match lie {
+            Lie::Same => splat(&single.load(self.scalar(0), alt, before), n),
+            Lie::Backward => {
+                let order = node_of(Op::Stack, (0..n).rev().map(lane_const));
+                self.load(self.vector(first), alt, before).at(&[order])
+            }
+            _ => self.load(self.vector(0), alt, before),
+        };
+        match (after, alt) {
+            (Some(gate), Some(alt)) => alu(Op::Where, &[gate, value, alt.clone()]),
+            _ => value,
+        }
+    }
+
+    fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
+        let single = Piece { lanes: 1, ..*self };
+        let one = |k: usize| single.load(self.scalar(k), alt.map(|a| lane(a, k)).as_ref(), self.lane_gate(k));
+        node_of(Op::Stack, (0..self.lanes).map(one))
+    }
+
+    /// The STOREs of a value.
+    fn write(&self, lie: Lie, value: &UOp, out: &mut Vec<UOp>) {
+        let n = self.lanes;
+        let mut put = |address: UOp, value: UOp, gate: Option<UOp>| {
+            if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
+                out.push(node_of(Op::Store, [Some(address), Some(value), gate].into_iter().flatten()));
+            }
+        };
+        if n == 1 || lie == Lie::Forward && self.within(0, false) {
+            return put(self.vector(0), self.wide(value), self.gate());
+        }
+        for k in 0..n {
+            put(self.scalar(k), lane(value, k), self.lane_gate(k));
+        }
+    }
 }
 
 impl Devectorise<'_> {
@@ -47,124 +195,33 @@ impl Devectorise<'_> {
         }
     }
 
-    fn lie(&self, index: usize, dims: &[u32]) -> Lie {
-        match self.lane_axis(dims).map(|k| self.plan.steps[index][k]) {
-            Some(Some(1)) => Lie::Forward,
-            Some(Some(-1)) => Lie::Backward,
-            Some(Some(0)) => Lie::Same,
-            _ => Lie::Apart,
-        }
-    }
-
-    /// The gate for the piece of an access at `start`, and whether its lanes differ.
-    fn gate(&self, gate: Option<usize>, start: &[u32]) -> Option<UOp> {
-        let g = gate?;
-        let piece = match self.data[g].len() {
-            1 => self.data[g][0].clone(),
-            _ => self.data[g][self.piece_at(&self.t.dims[g], start)].clone(),
-        };
-        (!piece.is_bool(true)).then_some(piece)
-    }
-
-    pub(super) fn load(&mut self, i: usize) -> Result<Vec<UOp>> {
+    pub(super) fn load(&self, i: usize) -> Result<Vec<UOp>> {
         let (src, dims) = (&self.t.src[i], &self.t.dims[i]);
         let (storage, index) = self.target_of(src[0] as usize)?;
-        let gate = src.get(2).map(|&g| g as usize);
-        let alt = src.get(1).map(|&a| a as usize);
-        let (lie, axis) = (self.lie(index, dims), self.lane_axis(dims));
+        let axis = self.lane_axis(dims);
+        let lie = lie(&self.plan, index, axis);
         let mut out = Vec::with_capacity(self.count(dims));
-        self.each_piece(dims, |p, start, n| {
-            let gate = self.gate(gate, start);
-            let alt = alt.map(|a| self.operand(a, p));
-            let one = |address: UOp, alt: Option<UOp>, gate: Option<UOp>| {
-                let mut s: Srcs = smallvec![address];
-                if let (Some(alt), Some(gate)) = (alt, gate) {
-                    s.extend([alt, gate]);
-                }
-                node_of(Op::Load, s)
-            };
-            if let (Some(alt), true) = (&alt, gate.as_ref().is_some_and(|g| g.is_bool(false))) {
-                out.push(if alt.shape().is_empty() { splat(alt, n) } else { alt.clone() });
-                return Ok(());
-            }
-            let uniform = gate.as_ref().is_none_or(|g| g.shape().is_empty());
-            let at = |lane: usize| {
-                let mut s: super::table::Axes<u32> = start.into();
-                if let Some(k) = axis {
-                    s[k] += lane as u32;
-                }
-                self.index_at(index, &s)
-            };
-            out.push(if n == 1 {
-                one(place(&storage, at(0), 1), alt, gate)
-            } else if (lie == Lie::Forward || lie == Lie::Backward && uniform)
-                && within(&storage, &at(if lie == Lie::Forward { 0 } else { n - 1 }), n)
-            {
-                // An alternative of shape () stands for every lane.
-                let wide = alt.map(|a| if a.shape().is_empty() { splat(&a, n) } else { a });
-                let first = if lie == Lie::Forward { 0 } else { n - 1 };
-                let vector = one(place(&storage, at(first), n), wide, gate);
-                match lie {
-                    Lie::Forward => vector,
-                    _ => vector.at(&[node_of(Op::Stack, (0..n).rev().map(lane_const))]),
-                }
-            } else if lie == Lie::Same && uniform && alt.as_ref().is_none_or(|a| a.shape().is_empty()) {
-                splat(&one(place(&storage, at(0), 1), alt, gate), n)
-            } else {
-                let lanes: Srcs = (0..n)
-                    .map(|l| {
-                        let alt = alt.as_ref().map(|a| lane(a, l));
-                        one(place(&storage, at(l), 1), alt, gate.as_ref().map(|g| lane(g, l)))
-                    })
-                    .collect();
-                node_of(Op::Stack, lanes)
-            });
+        self.each_piece(dims, |p, start, lanes| {
+            let gate = src.get(2).map(|&g| g as usize);
+            let piece = Piece { d: self, storage: &storage, index, gate, start, axis, lanes };
+            let alt = src.get(1).map(|&a| self.operand(a as usize, p));
+            out.push(piece.read(lie, alt.as_ref()));
             Ok(())
         })?;
         Ok(out)
     }
 
-    pub(super) fn store(&mut self, i: usize) -> Result<UOp> {
+    pub(super) fn store(&self, i: usize) -> Result<UOp> {
         let src = &self.t.src[i];
         let (storage, index) = self.target_of(src[0] as usize)?;
         let dims = &self.t.dims[src[0] as usize];
-        let value = src[1] as usize;
-        let gate = src.get(2).map(|&g| g as usize);
-        let (lie, axis) = (self.lie(index, dims), self.lane_axis(dims));
+        let axis = self.lane_axis(dims);
+        let lie = lie(&self.plan, index, axis);
         let mut out = Vec::with_capacity(self.count(dims));
-        self.each_piece(dims, |p, start, n| {
-            let gate = self.gate(gate, start);
-            if gate.as_ref().is_some_and(|g| g.is_bool(false)) {
-                return Ok(());
-            }
-            let value = self.operand(value, p);
-            let at = |lane: usize| {
-                let mut s: super::table::Axes<u32> = start.into();
-                if let Some(k) = axis {
-                    s[k] += lane as u32;
-                }
-                self.index_at(index, &s)
-            };
-            let one = |address: UOp, value: UOp, gate: Option<UOp>| {
-                let mut s: Srcs = smallvec![address, value];
-                s.extend(gate);
-                node_of(Op::Store, s)
-            };
-            if n == 1 || lie == Lie::Forward && within(&storage, &at(0), n) {
-                let value = if value.shape().is_empty() { splat(&value, n) } else { value };
-                out.push(one(place(&storage, at(0), n), value, gate));
-            } else {
-                for l in 0..n {
-                    let gate = gate.as_ref().map(|g| lane(g, l));
-                    if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
-                        out.push(one(
-                            place(&storage, at(l), 1),
-                            lane(&value, l),
-                            gate.filter(|g| !g.is_bool(true)),
-                        ));
-                    }
-                }
-            }
+        self.each_piece(dims, |p, start, lanes| {
+            let gate = src.get(2).map(|&g| g as usize);
+            let piece = Piece { d: self, storage: &storage, index, gate, start, axis, lanes };
+            piece.write(lie, &self.operand(src[1] as usize, p), &mut out);
             Ok(())
         })?;
         Ok(group(out))

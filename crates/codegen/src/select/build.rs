@@ -59,47 +59,97 @@ pub(super) fn part(x: &UOp, at: usize, n: usize) -> UOp {
 }
 
 fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
-    if src.iter().all(|s| s.op() == Op::Const) {
-        let from = src[0].dtype();
-        let to = match op {
-            Op::Where => src[1].dtype(),
-            op if op.is_comparison() => DType::Bool,
-            _ => from,
+    let from = src[if op == Op::Where { 1 } else { 0 }].dtype();
+    let to = if op.is_comparison() { DType::Bool } else { from };
+    if let Some(n) = constant_lanes(src) {
+        let at = |k: usize| -> Option<UOp> {
+            let v: SmallVec<[Scalar; 3]> = src.iter().filter_map(|s| lane_value(s, k)).collect();
+            Some(UOp::constant(fold(op, from, to, &v)?, to))
         };
-        let v: SmallVec<[Scalar; 3]> = src.iter().filter_map(UOp::const_value).collect();
-        return Some(UOp::constant(fold(op, from, to, &v)?, to));
+        return match n {
+            0 => at(0),
+            n => Some(node_of(Op::Stack, (0..n).map(at).collect::<Option<SmallVec<[UOp; 16]>>>()?)),
+        };
     }
-    let d = src[0].dtype();
-    if d.is_float() {
+    if op == Op::Where {
+        let pick = if uniform(&src[0])?.truthy() { &src[1] } else { &src[2] };
+        return (src[1].shape() == src[2].shape()).then(|| pick.clone());
+    }
+    if src[0].dtype().is_float() {
         return None;
     }
-    let a = &src[0];
-    let same = |u: &UOp| src.iter().all(|s| s.shape() == u.shape() || s.op() == Op::Const);
-    let keep = |u: &UOp| same(u).then(|| u.clone());
-    let number = |i: usize| src.get(i).and_then(UOp::as_int);
+    let commutes = matches!(op, Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor);
+    if commutes && uniform(&src[0]).is_some() {
+        return folded(op, &[src[1].clone(), src[0].clone()]);
+    }
+    by_constant(op, src).or_else(|| by_interval(op, src))
+}
+
+/// Lanes of operands that are all constants, 0 where they are scalars.
+fn constant_lanes(src: &[UOp]) -> Option<usize> {
+    let mut lanes = 0;
+    for s in src {
+        match s.op() {
+            Op::Const => {}
+            Op::Stack if s.src().iter().all(|l| l.op() == Op::Const) => lanes = s.src().len(),
+            _ => return None,
+        }
+    }
+    Some(lanes)
+}
+
+fn lane_value(u: &UOp, k: usize) -> Option<Scalar> {
+    if u.op() == Op::Stack { u.src()[k].const_value() } else { u.const_value() }
+}
+
+/// The value of a constant, or that all lanes of a list are.
+pub(super) fn uniform(u: &UOp) -> Option<Scalar> {
+    match u.op() {
+        Op::Stack if u.src().iter().all(|s| *s == u.src()[0]) => u.src()[0].const_value(),
+        _ => u.const_value(),
+    }
+}
+
+/// What an operand that is a constant makes of an integer op.
+fn by_constant(op: Op, src: &[UOp]) -> Option<UOp> {
+    let (a, scalar) = (&src[0], src[0].shape().is_empty());
+    let keep = |u: &UOp| {
+        Some(u.clone()).filter(|u| src.iter().all(|s| s.shape() == u.shape() || s.op() == Op::Const))
+    };
+    let value = src.get(1).and_then(uniform);
+    let (zero, one) = (value.is_some_and(Scalar::is_zero), value.is_some_and(Scalar::is_one));
+    let bools = a.dtype() == DType::Bool;
     match op {
-        Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor if a.op() == Op::Const => {
-            folded(op, &[src[1].clone(), a.clone()])
-        }
-        Op::Add if number(1) == Some(0) => keep(a),
-        Op::Add if a.op() == Op::Add => {
+        Op::Add | Op::Sub | Op::Or | Op::Xor | Op::Shl | Op::Shr if zero => keep(a),
+        Op::Add if a.op() == Op::Add && scalar => {
             let (x, c, k) = (&a.src()[0], a.src()[1].const_value()?, src[1].const_value()?);
-            Some(alu(op, &[x.clone(), UOp::constant(fold(op, d, d, &[c, k])?, d)]))
+            Some(alu(op, &[x.clone(), UOp::constant(fold(op, a.dtype(), a.dtype(), &[c, k])?, a.dtype())]))
         }
-        Op::Sub | Op::Shl | Op::Shr | Op::Or | Op::Xor if number(1) == Some(0) => keep(a),
-        Op::Mul | Op::TruncDiv if number(1) == Some(1) => keep(a),
-        Op::Mul | Op::And if number(1) == Some(0) && a.shape().is_empty() => Some(src[1].clone()),
-        Op::TruncMod if number(1) == Some(1) && a.shape().is_empty() => Some(a.like(0)),
-        Op::And if src[1].is_bool(true) || *a == src[1] => keep(a),
-        Op::And if src[1].is_bool(false) && a.shape().is_empty() => Some(src[1].clone()),
-        Op::Or if src[1].is_bool(false) || *a == src[1] => keep(a),
-        Op::Or if src[1].is_bool(true) && a.shape().is_empty() => Some(src[1].clone()),
-        Op::Xor if src[1].is_bool(false) => keep(a),
-        Op::Not if a.op() == Op::Not => keep(&a.src()[0]),
-        Op::Where => {
-            let yes = a.const_value()?.truthy();
-            let pick = if yes { &src[1] } else { &src[2] };
-            (src[1].shape() == src[2].shape()).then(|| pick.clone())
+        Op::Mul | Op::TruncDiv if one => keep(a),
+        Op::And if bools && one || *a == src[1] => keep(a),
+        Op::Or if *a == src[1] => keep(a),
+        Op::Mul | Op::And if zero && scalar => Some(src[1].clone()),
+        Op::Or if bools && one && scalar => Some(src[1].clone()),
+        Op::TruncMod if one && scalar => Some(a.like(0)),
+        Op::Not if a.op() == Op::Not => Some(a.src()[0].clone()),
+        _ => None,
+    }
+}
+
+/// What the intervals of scalars make of a comparison, a quotient or a remainder.
+fn by_interval(op: Op, src: &[UOp]) -> Option<UOp> {
+    if !src.iter().all(|s| s.shape().is_empty() && s.dtype().is_int()) {
+        return None;
+    }
+    match op {
+        op if op.is_comparison() => {
+            let (lo, hi) = node_of(op, src.iter().cloned()).min_max()?;
+            (lo == hi).then(|| UOp::constant(lo, DType::Bool))
+        }
+        Op::TruncDiv | Op::TruncMod => {
+            let ((lo, hi), n) = (src[0].bounds(), src[1].as_int()?);
+            let within = lo >= 0 && hi < n;
+            within.then(|| if op == Op::TruncMod { src[0].clone() } else { src[0].like(0) })
         }
         _ => None,
     }

@@ -35,7 +35,7 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
 }
 
 pub(super) fn plan(t: &Table, target: &Target) -> Plan {
-    let demand = demands(t, target);
+    let demand = demands(t, target, |_| false);
     let steps = steps(t);
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let is_lane = choose(t, &demand, &steps, &widest, target);
@@ -50,6 +50,15 @@ pub(super) fn plan(t: &Table, target: &Target) -> Plan {
         };
         pieces.push(cut(extent, lanes as u32));
     }
+    // Accesses by lane take their gates by lane too, where those are arithmetic.
+    let apart = |i: usize| {
+        let (address, u) = (t.src[i][0] as usize, &t.nodes[i]);
+        let dims = &t.dims[if u.op() == Op::Store { address } else { i }];
+        let step = |k: usize| t.src[address].get(1).and_then(|&x| steps[x as usize][k]);
+        let lane = (0..t.rank).find(|&k| dims[k] > 1 && is_lane[k]);
+        lane.is_some_and(|k| !matches!(step(k), Some(-1..=1)))
+    };
+    let demand = demands(t, target, apart);
     Plan { demand, steps, is_lane, pieces }
 }
 
@@ -86,7 +95,8 @@ pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
     }
 }
 
-fn demands(t: &Table, target: &Target) -> Vec<Demand> {
+/// What is needed as what. `by_lane` tells of an access whether its lanes go one by one.
+fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<Demand> {
     let mut d = vec![Demand::default(); t.len()];
     for i in (0..t.len()).rev() {
         let (u, src) = (&t.nodes[i], &t.src[i]);
@@ -104,7 +114,13 @@ fn demands(t: &Table, target: &Target) -> Vec<Demand> {
                     d[index as usize].index = true;
                 }
                 if d[i].data || u.op() == Op::Store {
-                    src[1..].iter().for_each(|&s| d[s as usize].data = true);
+                    d[src.get(1).map_or(i, |&s| s as usize)].data = true;
+                }
+                if let Some(&gate) = src.get(2) {
+                    match is_index_arithmetic(t, gate as usize) && by_lane(i) {
+                        true => d[gate as usize].index = true,
+                        false => d[gate as usize].data = true,
+                    }
                 }
             }
             Op::Range | Op::Special => d[src[0] as usize].data = true,
