@@ -137,10 +137,73 @@ fn convolutions_pools_and_losses() {
         xs,
         ys,
     );
+    let how = Conv {
+        stride: Dims(vec![2, 1]),
+        padding: Dims(vec![1, 2]),
+        dilation: Dims(vec![1, 2]),
+        groups: 2,
+        output_padding: Dims(vec![1, 0]),
+    };
+    let twice = |y: Tensor, x: &Tensor, w: &Tensor| {
+        let first = (y.square().sum(.., false) * 0.5).gradient(&[x, w]).unwrap();
+        first.iter().map(|g| (g * g).sin().sum(.., false)).reduce(|a, b| a + b).unwrap()
+    };
+    check(
+        "conv2d twice",
+        |x, w| {
+            let all = Tensor::cat(&[x, &(x * 0.7)], 1).reshape([1, 2, 3, 2]);
+            twice(all.conv2d(&w.reshape([2, 1, 1, 3]), None, &how), x, w)
+        },
+        xs,
+        ys,
+    );
+    check(
+        "transposed twice",
+        |x, w| twice(x.reshape([1, 2, 3, 1]).conv_transpose(&w.reshape([2, 1, 1, 3]), None, &how), x, w),
+        xs,
+        ys,
+    );
+    check(
+        "overlapping pools twice",
+        |x, w| {
+            twice(
+                x.reshape([1, 1, 2, 3]).max_pool([2, 2], [1, 1], 1, 1) * w.narrow(0, 0, 1).sum(.., false),
+                x,
+                w,
+            )
+        },
+        xs,
+        ys,
+    );
     let classes = Tensor::new(&[2i32, 0], [2]);
     check("loss", |x, y| (x * y).cross_entropy(&classes, Reduction::Mean, 0.1), xs, ys);
     check("gather", |x, y| (x.gather(1, &classes.reshape([2, 1])) * y).sum(.., false), xs, ys);
     check("select", |x, y| (x.index_select(1, &classes) * y.narrow(1, 0, 2)).sum(.., false), xs, ys);
+}
+
+#[test]
+fn a_pool_gives_its_gradient_to_the_first_of_equals() {
+    on_interpreter();
+    let nan = f32::NAN;
+    let x = Tensor::new(&[3.0f32, 3.0, 1.0, nan, 2.0, nan, 0.0, 5.0, 5.0], [9]);
+    let y = x.max_pool([2], [2], 0, 1);
+    // As an array of pairs, equals share; the two are not one value.
+    let shared = x.narrow(0, 0, 8).reshape([4, 2]).max(1, false);
+    let got = y.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    assert_eq!(got, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+    let got = shared.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    assert_eq!(got[..2], [0.5, 0.5]);
+    let y = y.to_vec::<f32>().unwrap();
+    assert!(y[0] == 3.0 && y[1].is_nan() && y[2].is_nan() && y[3] == 5.0);
+    // One value made twice: the gradient by the padded tensor is found as well.
+    let x = Tensor::new(&[1.0f32, -2.0, 4.0], [1, 1, 3]);
+    let w = Tensor::new(&[0.5f32, 2.0], [1, 1, 2]);
+    let padded = x.pad(&[[0, 0], [0, 0], [1, 1]], PadMode::Constant(0.0));
+    let whole = x.conv(&w, None, &Conv { padding: Dims(vec![1]), ..Conv::default() });
+    let same = padded.conv(&w, None, &Conv::default());
+    let got = same.sum(.., false).gradient(&[&padded]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    assert_eq!(got, [0.5, 2.5, 2.5, 2.5, 2.0]);
+    assert_eq!(whole.to_vec::<f32>().unwrap(), same.to_vec::<f32>().unwrap());
 }
 
 #[test]
