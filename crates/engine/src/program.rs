@@ -153,10 +153,10 @@ fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
     let mut out = Vec::new();
     for call in linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink) {
         let body = &call.src()[0];
-        if seen.insert(body.clone()) {
-            if let Ok(d) = kernel_device(call) {
-                out.push((body.clone(), d));
-            }
+        if seen.insert(body.clone())
+            && let Ok(d) = kernel_device(call)
+        {
+            out.push((body.clone(), d));
         }
     }
     out

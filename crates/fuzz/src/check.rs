@@ -2,7 +2,7 @@
 //! kernels with random Opts against the kernel oracle.
 
 use crate::program;
-use crate::run::{Compiled, Plan, difference};
+use crate::run::{Compiled, Plan, Run, difference};
 use monoglot_codegen::opt;
 use monoglot_device::{Runtime, open};
 use monoglot_uop::eval::{Value, eval};
@@ -104,12 +104,7 @@ fn compile_apart(
     Compiled::new(runtime.clone(), &good).unwrap_or_else(|_| Compiled::none(runtime.clone()))
 }
 
-fn compare(
-    seed: u64,
-    roots: &[UOp],
-    plan: &Plan,
-    run: &mut dyn FnMut(&UOp, &mut [Vec<u8>]) -> Result<()>,
-) -> Option<String> {
+fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<String> {
     let data: Vec<Vec<u8>> = plan
         .function
         .params
@@ -191,16 +186,14 @@ pub fn schedules(seeds: std::ops::Range<u64>, kernels: &[UOp], devices: &[&str])
     Ok(failures)
 }
 
-fn schedule_batch(
-    name: &str,
-    runtime: &Arc<dyn Runtime>,
-    cases: &[(u64, UOp, Vec<Opt>)],
-    failures: &mut Vec<Failure>,
-) {
+/// Seed, kernel and Opts.
+type Case = (u64, UOp, Vec<Opt>);
+
+fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], failures: &mut Vec<Failure>) {
     // One kernel may be there with several lists: compile in rounds in which each occurs once.
-    let mut rest: Vec<&(u64, UOp, Vec<Opt>)> = cases.iter().collect();
+    let mut rest: Vec<&Case> = cases.iter().collect();
     while !rest.is_empty() {
-        let (mut round, mut later): (Vec<&(u64, UOp, Vec<Opt>)>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut round, mut later): (Vec<&Case>, Vec<&Case>) = (Vec::new(), Vec::new());
         for c in rest {
             if round.iter().any(|r| r.1 == c.1) { later.push(c) } else { round.push(c) }
         }

@@ -9,6 +9,9 @@ use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, Opt, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
+/// Runs one kernel on its buffers.
+pub type Run<'a> = dyn FnMut(&UOp, &mut [Vec<u8>]) -> Result<()> + 'a;
+
 /// A program scheduled for one device.
 pub struct Plan {
     /// The roots over PARAMs.
@@ -38,11 +41,7 @@ impl Plan {
     }
 
     /// The values of the roots; `run` is given each kernel and its buffers.
-    pub fn run(
-        &self,
-        params: &[Vec<u8>],
-        run: &mut dyn FnMut(&UOp, &mut [Vec<u8>]) -> Result<()>,
-    ) -> Result<Vec<Value>> {
+    pub fn run(&self, params: &[Vec<u8>], run: &mut Run) -> Result<Vec<Value>> {
         let mut params = params.to_vec();
         let mut places: Vec<Vec<u8>> = self.schedule.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
         for call in self.schedule.linear.src() {

@@ -36,10 +36,7 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function>
             continue;
         }
         let arg = BufferArg { slot: params.len() as u64, version: 0, ..*b };
-        map.insert(
-            u.clone(),
-            UOp::new(Op::Param, u.src().iter().cloned().collect::<Vec<_>>(), Arg::Buffer(arg)),
-        );
+        map.insert(u.clone(), UOp::new(Op::Param, u.src().to_vec(), Arg::Buffer(arg)));
         params.push(u);
     }
     let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();

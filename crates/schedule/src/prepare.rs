@@ -114,10 +114,11 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     {
         return Ok(u.clone());
     }
-    if let Some(d) = u.device() {
-        if target(d)?.threads == 1 && !target(d)?.workgroups {
-            return Ok(u.clone());
-        }
+    if let Some(d) = u.device()
+        && target(d)?.threads == 1
+        && !target(d)?.workgroups
+    {
+        return Ok(u.clone());
     }
     // The outermost folded axis that divides well is cut; its outer part becomes results.
     for &a in axes.iter() {

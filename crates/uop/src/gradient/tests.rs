@@ -129,7 +129,7 @@ fn movement_rules() {
     check("index", |x, _| {
         let at = UOp::arange(5, DType::I32) - 1;
         let i = at.lt(&(&at * 0 + 2));
-        let i = (&i.select(&at, &(&at * 0 + 1))).reshape(&shape(&[5])).unwrap();
+        let i = i.select(&at, &(&at * 0 + 1)).reshape(&shape(&[5])).unwrap();
         (x * x).at(&[UOp::index_const(1), i])
     });
     check("index two", |x, _| (x * x).at(&[UOp::arange(2, DType::I64), UOp::arange(3, DType::I32) % 2]));
