@@ -37,7 +37,7 @@ macro_rules! ops {
         /// An operation of the dialect.
         #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
-        pub enum Op { $(#[doc = $term] $variant),* }
+        pub enum Op { $(#[doc = concat!("`", $term, "`.")] $variant),* }
 
         impl Op {
             /// Every op, in table order.

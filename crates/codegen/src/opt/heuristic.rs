@@ -1,7 +1,7 @@
 //! Which Opts a kernel gets without a search. Flows in: a kernel and a target; flows out: Opts, each
 //! with the reason for it (`DEBUG=3` prints them). Invariant: `apply` accepts the list.
 //!
-//! A CPU's kernel is unrolled into a register tile, chosen by the estimate of [`cost`](super::cost);
+//! A CPU's kernel is unrolled into a register tile, chosen by the estimate of `cost`;
 //! then its loops are ordered for the caches and shared among threads. A machine with workgroups gets
 //! them, and its matrix unit where a sum of products fits it. An interpreter gets the kernel as it is.
 
