@@ -91,3 +91,10 @@ fn what_means_nothing_is_an_error_that_says_so() {
     fails(&format!("show {}", bad.display()), 1, "txt: line 1, column 6");
     std::fs::remove_file(&bad).expect("the file is ours");
 }
+
+#[test]
+fn a_training_step_of_the_convnet_is_at_most_60_kernels() {
+    let out = stdout("compile --model convnet --json");
+    let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert!(record["kernels"].as_u64().is_some_and(|n| n <= 60), "{record}");
+}

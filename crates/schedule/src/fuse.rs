@@ -46,6 +46,23 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
             }
         }
     }
+    // Companies that met different members first may fit together as well.
+    let mut members: Vec<Vec<usize>> = buckets.into_values().filter(|b| b.len() > 1).collect();
+    members.sort();
+    let mut gone = vec![false; out.len()];
+    for bucket in members {
+        for (i, &b) in bucket.iter().enumerate().skip(1) {
+            let limits = target(out[b].1.device)?;
+            let mut earlier = bucket[..i].iter().rev().take(HOSTS).copied();
+            let host = earlier.find(|&a| !gone[a] && fits(&out[a].1, &out[b].1, &limits));
+            if let Some(a) = host {
+                out[a].1 = merge(&out[a].1, &out[b].1);
+                gone[b] = true;
+            }
+        }
+    }
+    let mut kept = gone.iter();
+    out.retain(|_| kept.next() == Some(&false));
     out.sort_by_key(|(level, _)| *level);
     Ok(Kernels { kernels: out.into_iter().map(|(_, k)| k).collect(), nodes, inputs, params, outputs })
 }

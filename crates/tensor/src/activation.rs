@@ -13,7 +13,7 @@ fn relu(x: &UOp) -> UOp {
         Ok(vec![Some(off.select(&f.g.like(0), f.g))])
     };
     let inputs = [x.clone()].into_iter().collect();
-    let y = x.binary(Op::CmpLe, &x.like(0)).select(&x.like(0), x);
+    let y = x.max_(&x.like(0));
     y.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
 }
 

@@ -11,7 +11,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Operations that moving one byte costs.
 const BYTE: f64 = 4.0;
 /// Operations that one more kernel costs.
-const LAUNCH: f64 = 100_000.0;
+const LAUNCH: f64 = 250_000.0;
+/// Operations of an element of what is computed from no data.
+const INDEX: f64 = 4.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 
@@ -49,6 +51,8 @@ impl Costs {
                 }
             }
             let (l, h): (f64, f64) = (l.min(1e12), h.min(1e18));
+            // Functions of the index alone are mostly computed before the loops, or fold.
+            let l = if u.ops_below().intersects(DATA) { l } else { l.min(INDEX) };
             let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
             let kept = must[n] || h > 0.0 && users[n] > 1;
             // What is broadcast is computed before the loops over which it does not vary.
