@@ -15,11 +15,8 @@ const LADDER: &[(&str, &[&str])] = &[
     ("tensor", &["uop", "engine"]),
     ("nn", &["tensor"]),
     ("models", &["tensor", "nn"]),
+    ("oracle", &["uop", "codegen"]),
 ];
-
-/// What only tests and tools call: the evaluators that everything is compared with, random schedules.
-const ORACLES: &[&str] =
-    &["uop/src/eval/", "uop/src/eval_kernel", "uop/src/text/filetest.rs", "codegen/src/opt/random.rs"];
 
 /// The rooms whose size is limited.
 const CORE: &[&str] = &["uop", "schedule", "codegen", "device", "engine", "tensor"];
@@ -129,9 +126,6 @@ fn code_lines(text: &str) -> usize {
 
 /// Whether a file holds nothing but tests: it is declared under `#[cfg(test)]` by the file beside or above.
 fn only_tests(path: &Path) -> bool {
-    if ORACLES.iter().any(|o| relative(path).starts_with(&format!("crates/{o}"))) {
-        return true;
-    }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_string();
     if stem == "tests" || path.components().any(|c| c.as_os_str() == "tests") {
         return true;

@@ -3,8 +3,8 @@
 //! monoglot-codegen --test filetests` accepts what is computed.
 
 use monoglot_codegen::opt;
+use monoglot_oracle::filetest;
 use monoglot_uop::spec::verify_kernel;
-use monoglot_uop::text::filetest;
 use monoglot_uop::{DType, Device, Dialect, Error, OpSet, Opt, Result, Target, TcInfo, UOp};
 
 /// A machine with workgroups, LOCAL memory and a matrix unit: every Opt can be applied.

@@ -10,8 +10,8 @@ mod compare;
 mod ops;
 
 use cases::{Array, Case, Folder};
+use monoglot_oracle::eval::{Value, eval};
 use monoglot_tensor::{Device, Error, ErrorKind, Result, Tensor};
-use monoglot_uop::eval::{Value, eval};
 use monoglot_uop::{Shape, UOp};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

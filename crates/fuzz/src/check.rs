@@ -3,10 +3,9 @@
 
 use crate::program;
 use crate::run::{Compiled, Plan, Run, difference};
-use monoglot_codegen::opt;
 use monoglot_device::{Runtime, open};
-use monoglot_uop::eval::{Value, eval};
-use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_oracle::eval::{Value, eval};
+use monoglot_oracle::{eval_kernel::eval_kernel, random};
 use monoglot_uop::{Device, Error, ErrorKind, Op, Opt, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -142,7 +141,7 @@ pub fn kernels(count: u64, roots: &[UOp], device: Device) -> Result<Vec<UOp>> {
     let mut add = |plan: Plan| {
         for k in plan.kernels() {
             {
-                let small = opt::random::shrink(&k, 4096, out.len() as u64);
+                let small = random::shrink(&k, 4096, out.len() as u64);
                 if !out.contains(&small) {
                     out.push(small);
                 }
@@ -177,7 +176,7 @@ pub fn schedules(seeds: std::ops::Range<u64>, kernels: &[UOp], devices: &[&str])
             let mut cases = Vec::new();
             for seed in batch {
                 let kernel = &kernels[seed as usize % kernels.len().max(1)];
-                let opts = opt::random::sample(kernel, runtime.target(), seed);
+                let opts = random::sample(kernel, runtime.target(), seed);
                 cases.push((seed, kernel.clone(), opts));
             }
             schedule_batch(name, &runtime, &cases, &mut failures);

@@ -3,8 +3,8 @@
 
 use monoglot_codegen::lower;
 use monoglot_device::{Kernel, Runtime};
+use monoglot_oracle::eval::{Value, eval};
 use monoglot_schedule::{Function, Schedule, Timings, callify, schedule};
-use monoglot_uop::eval::{Value, eval};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, Opt, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

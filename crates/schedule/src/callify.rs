@@ -2,7 +2,7 @@
 //! PARAMs, and the buffers in PARAM order. Equal structures give the same roots, node for node, which
 //! is what finds an earlier schedule.
 
-use monoglot_uop::graph::toposort_many;
+use monoglot_uop::graph::{inline_functions, toposort_many};
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,7 +28,7 @@ impl Function {
 /// The function that computes these roots; `donate` says of a BUFFER whose next version is among the
 /// roots whether nobody else holds it.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function> {
-    let roots: Vec<UOp> = roots.iter().map(inline_functions).collect::<Result<_>>()?;
+    let roots = inline_functions(roots);
     let (mut map, mut params) = (FxHashMap::default(), Vec::new());
     for u in toposort_many(&roots, |_| true) {
         let Arg::Buffer(b) = u.arg() else { continue };
@@ -59,35 +59,4 @@ fn assigned_buffer(root: &UOp) -> Option<UOp> {
         }
         u = &u.src()[0];
     }
-}
-
-/// FUNCTION's body with its PARAMs replaced by the arguments, innermost first.
-fn inline_functions(root: &UOp) -> Result<UOp> {
-    let mut root = root.clone();
-    while root.ops_below().contains(Op::Function) {
-        let mut map = FxHashMap::default();
-        for u in root.toposort() {
-            let (Op::GetTuple, Arg::Element(i)) = (u.op(), u.arg()) else { continue };
-            let f = &u.src()[0];
-            if f.op() != Op::Function || f.src().iter().any(|s| s.ops_below().contains(Op::Function)) {
-                continue;
-            }
-            let body = &f.src()[0];
-            let args: FxHashMap<UOp, UOp> = body
-                .toposort()
-                .into_iter()
-                .filter(|p| p.op() == Op::Param)
-                .filter_map(|p| {
-                    let slot = p.buffer_arg()?.slot as usize;
-                    Some((p, f.src().get(slot + 1)?.clone()))
-                })
-                .collect();
-            map.insert(u.clone(), body.src()[*i].substitute(&args));
-        }
-        if map.is_empty() {
-            break;
-        }
-        root = root.substitute(&map);
-    }
-    Ok(root)
 }

@@ -1,9 +1,9 @@
 //! Runs `tests/filetests`: tensor graphs and the schedules they become. `UPDATE=1 cargo test -p
 //! monoglot-schedule --test filetests` accepts what is computed.
 
+use monoglot_oracle::filetest;
 use monoglot_schedule::{Timings, callify, schedule};
 use monoglot_uop::spec::verify_tensor;
-use monoglot_uop::text::filetest;
 use monoglot_uop::{Arg, DType, Device, Dialect, Error, Op, OpSet, Result, Target, UOp};
 use std::sync::Arc;
 

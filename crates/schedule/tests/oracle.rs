@@ -1,9 +1,9 @@
 //! Schedules against the tensor oracle: programs are evaluated directly and as kernels, one by one, by
 //! the kernel oracle, and every value must agree.
 
+use monoglot_oracle::eval::{Value, eval};
+use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_schedule::{Schedule, Timings, callify, schedule};
-use monoglot_uop::eval::{Value, eval};
-use monoglot_uop::eval_kernel::eval_kernel;
 use monoglot_uop::{
     Arg, DType, Device, Dialect, Dim, Op, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp,
 };

@@ -1,5 +1,6 @@
 //! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
 
+use crate::arg::Arg;
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::node::{Srcs, UOp};
@@ -120,4 +121,33 @@ pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
         }
     }
     out
+}
+
+/// The same graphs with every FUNCTION replaced by its body over its arguments.
+pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
+    if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
+        return roots.to_vec();
+    }
+    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for u in toposort_many(roots, |_| true) {
+        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+        let new = match (u.op(), u.arg()) {
+            (Op::Function, _) => {
+                let mut map = FxHashMap::default();
+                for p in src[0].toposort().into_iter().filter(|p| p.op() == Op::Param) {
+                    let arg = p.buffer_arg().and_then(|b| src.get(b.slot as usize + 1)).cloned();
+                    if let Some(a) = arg {
+                        map.insert(p, a);
+                    }
+                }
+                src[0].substitute(&map)
+            }
+            (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
+            _ => u.with_src(src),
+        };
+        if new != u {
+            done.insert(u, new);
+        }
+    }
+    roots.iter().map(|r| done.get(r).unwrap_or(r).clone()).collect()
 }

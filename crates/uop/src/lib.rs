@@ -2,7 +2,7 @@
 //! expressions to command buffers; this crate holds the op table, the node and its derived
 //! properties, the rewrite engine, the rules, the verifiers, gradients and the text form.
 //!
-//! Nothing of ours is imported here, and nothing here does I/O (`text::filetest`, for tests, reads files).
+//! Nothing of ours is imported here, and nothing here does I/O.
 
 pub mod arg;
 pub mod build;
@@ -11,8 +11,6 @@ pub mod derive;
 pub mod device;
 pub mod dtype;
 pub mod error;
-pub mod eval;
-pub mod eval_kernel;
 pub mod fold;
 pub mod gradient;
 pub mod graph;

@@ -1,8 +1,8 @@
 //! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test -p monoglot-uop --test
 //! filetests` accepts what is computed.
 
+use monoglot_oracle::filetest;
 use monoglot_uop::gradient::gradient;
-use monoglot_uop::text::filetest;
 use monoglot_uop::{Arg, Error, Op, Result, UOp, rules, spec};
 
 fn pass(name: &str, u: UOp) -> Result<UOp> {

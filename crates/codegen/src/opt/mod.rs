@@ -14,8 +14,7 @@
 //! # Files
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
-//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end. [`random`]
-//! draws schedules for the fuzzers.
+//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end.
 
 mod access;
 mod cost;
@@ -23,12 +22,13 @@ pub mod heuristic;
 pub mod nolocals;
 pub mod padto;
 mod plan;
-pub mod random;
 pub mod split;
 pub mod swap;
 pub mod tc;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use monoglot_uop::{Arg, AxisType, Error, Op, Opt, OptOp, Result, Target, UOp};
 use plan::Plan;

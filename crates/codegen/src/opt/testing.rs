@@ -1,7 +1,7 @@
 //! Kernels for the tests of this room, and the check that a schedule keeps what a kernel computes.
 
 use super::{apply, axes};
-use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
     Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape, Target,

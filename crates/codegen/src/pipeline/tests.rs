@@ -1,10 +1,10 @@
 //! Kernels lowered and run, against the oracle of kernels.
 
 use super::lower;
-use crate::opt::random::sample;
 use crate::opt::testing::{buffers, kernels, matmul, param, sink, split};
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
-use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_oracle::eval_kernel::eval_kernel;
+use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Scalar, UOp};
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn edges(d: DType, n: usize, seed: u64) -> Vec<u8> {
         ]
         .to_vec(),
     };
-    let mut choice = crate::opt::random::Choice::new(seed);
+    let mut choice = Choice::new(seed);
     let mut out = Vec::new();
     for _ in 0..n {
         let v = match choice.below(3) {

@@ -12,16 +12,13 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
-use crate::eval::inline_functions;
-use crate::graph::toposort_many;
+use crate::graph::{inline_functions, toposort_many};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use rules::{fit, paths, rule};
 

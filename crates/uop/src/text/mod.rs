@@ -29,7 +29,6 @@
 //! The syntax of args is in `args`.
 
 mod args;
-pub mod filetest;
 mod lex;
 mod parse;
 mod print;

@@ -3,7 +3,7 @@
 use crate::report;
 use crate::sample::{Bound, Random, constant, meaningful};
 use crate::scalar::equal;
-use monoglot_uop::eval::{Value, eval};
+use monoglot_oracle::eval::{Value, eval};
 use monoglot_uop::rewrite::Rule;
 use monoglot_uop::rewrite::pattern::Pat;
 use monoglot_uop::{Arg, DType, Device, Op, ReduceOp, Scalar, Shape, UOp};

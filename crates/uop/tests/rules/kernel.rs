@@ -3,7 +3,7 @@
 use crate::report;
 use crate::sample::{Random, constant};
 use crate::scalar::equal;
-use monoglot_uop::eval_kernel::eval_kernel;
+use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::rewrite::Rule;
 use monoglot_uop::{Arg, AxisType, DType, Device, Op, ReduceOp, Scalar, Shape, UOp};
 

@@ -1,9 +1,8 @@
 //! Kernels with known results: the oracle is checked here against sums done by hand.
 
 use super::*;
-use crate::arg::{AddrSpace, Arg, AxisType, ReduceOp};
-use crate::node::Srcs;
-use crate::shape::Shape;
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{AddrSpace, Arg, AxisType, Dim, ReduceOp, Shape};
 
 fn range(n: i64, id: u32, t: AxisType) -> UOp {
     UOp::range(n, id, t)
@@ -70,7 +69,7 @@ fn invalid_indices_neither_read_nor_write() {
 #[test]
 fn a_nested_reduction_starts_again_in_every_iteration_and_variables_bound_loops() {
     let v = UOp::variable(9, 1, 8);
-    let (i, j) = (range(3, 0, AxisType::Loop), UOp::range(crate::Dim::Sym(v), 1, AxisType::Reduce));
+    let (i, j) = (range(3, 0, AxisType::Loop), UOp::range(Dim::Sym(v), 1, AxisType::Reduce));
     let x = param(1, &[8], DType::I32).at(std::slice::from_ref(&j)) * i.cast(DType::I32);
     let max = x.reduce_ranges(ReduceOp::Max, std::slice::from_ref(&j));
     let sum = (&max - &x).reduce_ranges(ReduceOp::Add, &[j]);

@@ -2,12 +2,7 @@
 //! elementwise ops do to them. Flows in: arrays of known shape; out: new arrays, with elements as `fold`
 //! defines them.
 
-use crate::arg::ReduceOp;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::fold;
-use crate::op::Op;
-use crate::scalar::Scalar;
+use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, fold};
 use std::sync::Arc;
 
 /// The elements of a value, row-major. Floats of every width are kept as f64, integers as i64 (u64 by

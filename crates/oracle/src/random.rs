@@ -2,7 +2,7 @@
 //! Opts that `apply` accepts and the target can run, or the kernel over smaller ranges, so that one
 //! run is short. Invariant: the same seed gives the same answer.
 
-use super::plan::Plan;
+use monoglot_codegen::opt::{applied, apply, axes};
 use monoglot_uop::{AxisType, Op, Opt, OptOp, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 
@@ -35,37 +35,52 @@ impl Choice {
     }
 }
 
+/// A kernel with the Opts drawn so far.
+struct Drawn {
+    opts: Vec<Opt>,
+    after: UOp,
+    axes: Vec<UOp>,
+}
+
+impl Drawn {
+    /// The kernel after these Opts, unless one of them is refused.
+    fn new(kernel: &UOp, opts: Vec<Opt>, target: &Target) -> Option<Drawn> {
+        let after = apply(kernel, &opts, target).ok()?;
+        let axes = axes(&after);
+        Some(Drawn { opts, after, axes })
+    }
+
+    fn iterations(&self) -> i64 {
+        self.axes.iter().fold(1, |n, a| n.saturating_mul(a.src()[0].vmax().max(1)))
+    }
+}
+
 /// Up to eight Opts that are valid in this order on this target, of every kind it can run.
 pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
     let mut choice = Choice::new(seed);
-    let Ok(mut plan) = Plan::new(kernel) else { return Vec::new() };
-    let iterations =
-        |p: &Plan| p.axes.iter().fold(1i64, |n, a| n.saturating_mul(a.range.src()[0].vmax().max(1)));
-    let most = iterations(&plan).saturating_mul(WASTE);
+    let Some(mut now) = Drawn::new(kernel, Vec::new(), target) else { return Vec::new() };
+    let most = now.iterations().saturating_mul(WASTE);
     let wanted = choice.below(9);
     // A matrix unit can only come first, after the padding that it needs.
     if !target.matrix_units.is_empty() && target.workgroups && choice.below(3) == 0 {
         let reduce: Vec<usize> =
-            (0..plan.axes.len()).filter(|&i| plan.axes[i].kind() == AxisType::Reduce).collect();
+            (0..now.axes.len()).filter(|&i| kind(&now.axes[i]) == AxisType::Reduce).collect();
         if !reduce.is_empty() {
             let unit = choice.below(target.matrix_units.len());
-            let pads = (0..plan.axes.len()).map(|axis| Opt { op: OptOp::PadTo { multiple: 8 }, axis });
+            let pads = (0..now.axes.len()).map(|axis| Opt { op: OptOp::PadTo { multiple: 8 }, axis });
             let tc = Opt { op: OptOp::Tc { unit }, axis: choice.of(&reduce) };
-            let mut with: Plan = plan.clone();
-            let fits = pads.chain([tc]).all(|o| with.step(&o, target).is_ok());
-            if fits && iterations(&with) <= most {
-                plan = with;
-            }
+            let with = Drawn::new(kernel, pads.chain([tc]).collect(), target);
+            now = with.filter(|with| with.iterations() <= most).unwrap_or(now);
         }
     }
     for _ in 0..40 {
-        if plan.info.opts.len() >= wanted || plan.axes.is_empty() {
+        if applied(&now.after).len() >= wanted || now.axes.is_empty() {
             break;
         }
-        let axis = choice.below(plan.axes.len());
-        let n = plan.axes[axis].range.src()[0].vmax();
+        let axis = choice.below(now.axes.len());
+        let n = now.axes[axis].src()[0].vmax();
         let op = match choice.below(12) {
-            0 => OptOp::Swap { with: choice.below(plan.axes.len()) },
+            0 => OptOp::Swap { with: choice.below(now.axes.len()) },
             1 if choice.below(4) == 0 => OptOp::NoLocals,
             1..=3 => OptOp::PadTo { multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]) },
             _ => {
@@ -76,26 +91,30 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
                 OptOp::Split { factor, target, top: target == AxisType::Thread || choice.below(4) == 0 }
             }
         };
-        let mut with = plan.clone();
-        if with.step(&Opt { op, axis }, target).is_ok() && runs(&with, target) && iterations(&with) <= most {
-            plan = with;
-        }
+        let opts = now.opts.iter().copied().chain([Opt { op, axis }]).collect();
+        let with = Drawn::new(kernel, opts, target);
+        now = with.filter(|with| runs(with, target) && with.iterations() <= most).unwrap_or(now);
     }
-    plan.info.opts.split_off(super::applied(kernel).len())
+    now.opts
+}
+
+fn kind(range: &UOp) -> AxisType {
+    range.range_arg().map_or(AxisType::Loop, |(_, t)| t)
 }
 
 /// Whether the target has what these axes need, and the code stays small.
-fn runs(plan: &Plan, target: &Target) -> bool {
+fn runs(with: &Drawn, target: &Target) -> bool {
     let product = |types: &[AxisType]| {
-        let of = |t: AxisType| plan.axes.iter().filter(move |a| a.kind() == t);
-        types.iter().flat_map(|&t| of(t)).fold(1i64, |n, a| n.saturating_mul(a.extent().unwrap_or(i64::MAX)))
+        let of = |t: AxisType| with.axes.iter().filter(move |a| kind(a) == t);
+        let extent = |a: &UOp| a.src()[0].as_int().unwrap_or(i64::MAX);
+        types.iter().flat_map(|&t| of(t)).fold(1i64, |n, a| n.saturating_mul(extent(a)))
     };
     use AxisType::*;
-    let has = |t: AxisType| plan.axes.iter().any(|a| a.kind() == t);
+    let has = |t: AxisType| with.axes.iter().any(|a| kind(a) == t);
     let group = product(&[Local, Warp, GroupReduce]);
     let copies = product(&[Upcast, Unroll]);
     // Each reduction over a group is staged in LOCAL memory, with the copies that a thread holds.
-    let reduces = plan.nodes.iter().filter(|u| u.op() == Op::Reduce).count() as i64;
+    let reduces = with.after.toposort().iter().filter(|u| u.op() == Op::Reduce).count() as i64;
     let staged = if has(GroupReduce) { group.saturating_mul(copies).saturating_mul(8 * reduces) } else { 0 };
     copies <= COPIES
         && product(&[Thread]) <= 64
@@ -110,7 +129,7 @@ fn runs(plan: &Plan, target: &Target) -> bool {
 pub fn shrink(kernel: &UOp, budget: i64, seed: u64) -> UOp {
     let mut choice = Choice::new(seed);
     let mut extents: Vec<(UOp, i64)> =
-        super::axes(kernel).into_iter().filter_map(|r| r.src()[0].as_int().map(|n| (r, n))).collect();
+        axes(kernel).into_iter().filter_map(|r| r.src()[0].as_int().map(|n| (r, n))).collect();
     loop {
         let total = extents.iter().fold(1i64, |n, (_, m)| n.saturating_mul(*m));
         let Some((_, most)) = extents.iter_mut().max_by_key(|(_, n)| *n) else { break };
@@ -157,42 +176,5 @@ fn strip(index: &UOp) -> &UOp {
     match index.op() {
         Op::Where if index.src()[2].is_invalid() => &index.src()[1],
         _ => index,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::opt::testing::{buffers, check, kernels, matmul, target};
-    use monoglot_uop::eval_kernel::eval_kernel;
-
-    #[test]
-    fn random_schedules_keep_what_kernels_compute() {
-        let mut kinds = rustc_hash::FxHashSet::default();
-        let mut all = kernels();
-        all.extend([matmul(16, 8, 24), matmul(7, 5, 9)]);
-        for k in &all {
-            for seed in 0..60 {
-                let opts = sample(k, &target(true), seed);
-                kinds.extend(opts.iter().map(|o| std::mem::discriminant(&o.op)));
-                check(k, &opts);
-                check(k, &sample(k, &target(false), seed));
-                assert_eq!(opts, sample(k, &target(true), seed));
-            }
-        }
-        assert_eq!(kinds.len(), 5, "every OptOp is drawn");
-    }
-
-    #[test]
-    fn a_shrunk_kernel_is_small_and_stays_within_its_buffers() {
-        let k = shrink(&matmul(512, 300, 1000), 2000, 1);
-        assert!(crate::opt::axes(&k).iter().map(|r| r.vmax() + 1).product::<i64>() <= 2000);
-        let mut bufs = buffers(&k, 1);
-        assert!(bufs.iter().map(Vec::len).sum::<usize>() < 1 << 16);
-        eval_kernel(&k, &mut bufs, &[]).unwrap();
-        for k in kernels() {
-            let k = shrink(&k, 20, 3);
-            eval_kernel(&k, &mut buffers(&k, 1), &[]).unwrap();
-        }
     }
 }

@@ -3,13 +3,9 @@
 //! which it depends, after everything that it needs.
 
 use super::{Access, EvalKernel, Instr, Storage, Val, unsupported};
-use crate::arg::{Arg, AxisType};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::graph::toposort_many;
-use crate::node::{Srcs, UOp};
-use crate::op::Op;
-use crate::scalar::Scalar;
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{Arg, AxisType, DType, Dim, Op, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The program of a kernel.
@@ -344,7 +340,7 @@ fn strides(dims: &[i64]) -> Vec<i64> {
 fn movement(u: &UOp) -> Result<Box<[u32]>> {
     let (from, to) = (ints(&u.src()[0])?, ints(u)?);
     let (fs, ts) = (strides(&from), strides(&to));
-    let at = |k: usize| u.dims_src(1).get(k).and_then(crate::Dim::as_int).unwrap_or(0);
+    let at = |k: usize| u.dims_src(1).get(k).and_then(Dim::as_int).unwrap_or(0);
     Ok((0..to.iter().product::<i64>())
         .map(|i| {
             let coord = |k: usize| i / ts[k] % to[k];

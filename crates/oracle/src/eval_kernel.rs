@@ -13,12 +13,8 @@ mod compile;
 #[cfg(test)]
 mod tests;
 
-use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
-use crate::fold::fold;
-use crate::node::UOp;
-use crate::op::Op;
-use crate::scalar::Scalar;
+use monoglot_uop::fold::fold;
+use monoglot_uop::{DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 
 /// How often each PARAM was read and written, in elements, by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Flows in: a folder of `.txt` files and a function that runs a named pass; flows out: the differences.
 //! Invariant: with `UPDATE=1` in the environment the expected parts become what was computed, and
-//! nothing else in the files changes. This is the only place of the crate that reads or writes files.
+//! nothing else in the files changes.
 //!
 //! ```text
 //! What the file is about, in free words.
@@ -19,9 +19,8 @@
 //! error: line 1, column 7: nothing above is named %7
 //! ```
 
-use super::{parse, print};
-use crate::error::{Error, Result};
-use crate::node::UOp;
+use monoglot_uop::text::{parse, print};
+use monoglot_uop::{Error, Result, UOp};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

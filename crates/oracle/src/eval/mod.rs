@@ -4,13 +4,8 @@
 //! Invariant: every elementwise result is what `fold::fold` gives, element by element; reductions of
 //! floats run in f64 and are rounded once. Values are dropped as soon as their last reader has run.
 
-use crate::arg::Arg;
-use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
-use crate::graph::toposort_many;
-use crate::node::UOp;
-use crate::op::Op;
-use crate::scalar::Scalar;
+use monoglot_uop::graph::{inline_functions, toposort_many};
+use monoglot_uop::{Arg, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -49,35 +44,6 @@ pub fn eval(roots: &[UOp], leaf: &mut dyn FnMut(&UOp) -> Result<Value>) -> Resul
         }
     }
     roots.iter().map(|r| env.get(r)).collect()
-}
-
-/// The same graphs with every FUNCTION replaced by its body over its arguments.
-pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
-    if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
-        return roots.to_vec();
-    }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in toposort_many(roots, |_| true) {
-        let src: crate::node::Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        let new = match (u.op(), u.arg()) {
-            (Op::Function, _) => {
-                let mut map = FxHashMap::default();
-                for p in src[0].toposort().into_iter().filter(|p| p.op() == Op::Param) {
-                    let arg = p.buffer_arg().and_then(|b| src.get(b.slot as usize + 1)).cloned();
-                    if let Some(a) = arg {
-                        map.insert(p, a);
-                    }
-                }
-                src[0].substitute(&map)
-            }
-            (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
-            _ => u.with_src(src),
-        };
-        if new != u {
-            done.insert(u, new);
-        }
-    }
-    roots.iter().map(|r| done.get(r).unwrap_or(r).clone()).collect()
 }
 
 struct Env<'a> {
@@ -300,8 +266,7 @@ fn after(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arg::ReduceOp;
-    use crate::{Dim, Shape, fold};
+    use monoglot_uop::{Dim, ReduceOp, Shape, fold};
 
     fn f32s(v: &[f64], shape: &[i64]) -> Value {
         Value { dtype: DType::F32, shape: shape.to_vec(), data: Data::Float(Arc::new(v.to_vec())) }

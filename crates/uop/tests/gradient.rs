@@ -1,15 +1,10 @@
 //! Derivatives against differences of the evaluator in f64, first and second, and the shapes of graph
 //! that break recursive implementations.
 
-use super::gradient;
-use crate::arg::{Arg, ReduceOp};
-use crate::dtype::DType;
-use crate::error::Error;
-use crate::eval::{Data, Value, eval};
-use crate::node::{Srcs, UOp};
-use crate::op::Op;
-use crate::scalar::Scalar;
-use crate::shape::{Dim, Shape};
+use monoglot_oracle::eval::{Data, Value, eval};
+use monoglot_uop::gradient::gradient;
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{Arg, DType, Dim, Error, Op, ReduceOp, Scalar, Shape, UOp};
 use std::sync::Arc;
 
 const N: i64 = 6;

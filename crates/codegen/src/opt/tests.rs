@@ -1,0 +1,35 @@
+//! Random schedules on the kernels of `testing`, against the oracle of kernels.
+
+use super::testing::{buffers, check, kernels, matmul, target};
+use monoglot_oracle::eval_kernel::eval_kernel;
+use monoglot_oracle::random::{sample, shrink};
+
+#[test]
+fn random_schedules_keep_what_kernels_compute() {
+    let mut kinds = rustc_hash::FxHashSet::default();
+    let mut all = kernels();
+    all.extend([matmul(16, 8, 24), matmul(7, 5, 9)]);
+    for k in &all {
+        for seed in 0..60 {
+            let opts = sample(k, &target(true), seed);
+            kinds.extend(opts.iter().map(|o| std::mem::discriminant(&o.op)));
+            check(k, &opts);
+            check(k, &sample(k, &target(false), seed));
+            assert_eq!(opts, sample(k, &target(true), seed));
+        }
+    }
+    assert_eq!(kinds.len(), 5, "every OptOp is drawn");
+}
+
+#[test]
+fn a_shrunk_kernel_is_small_and_stays_within_its_buffers() {
+    let k = shrink(&matmul(512, 300, 1000), 2000, 1);
+    assert!(super::axes(&k).iter().map(|r| r.vmax() + 1).product::<i64>() <= 2000);
+    let mut bufs = buffers(&k, 1);
+    assert!(bufs.iter().map(Vec::len).sum::<usize>() < 1 << 16);
+    eval_kernel(&k, &mut bufs, &[]).unwrap();
+    for k in kernels() {
+        let k = shrink(&k, 20, 3);
+        eval_kernel(&k, &mut buffers(&k, 1), &[]).unwrap();
+    }
+}
