@@ -14,6 +14,7 @@ pub mod error;
 pub mod fold;
 pub mod gradient;
 pub mod graph;
+pub mod linear;
 pub mod node;
 pub mod op;
 pub mod rewrite;

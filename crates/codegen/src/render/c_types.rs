@@ -175,7 +175,10 @@ const MAX: Builtin = Builtin {
 };
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
-pub(crate) fn builtin(op: Op) -> Option<&'static Builtin> {
+pub(crate) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
+    if !matches!(d, DType::F32 | DType::F64) {
+        return None;
+    }
     Some(match op {
         Op::MulAcc => &FMA,
         Op::Sqrt => &SQRT,

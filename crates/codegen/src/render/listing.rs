@@ -1,8 +1,9 @@
 //! A linear program as a listing for people, one instruction a line: what the interpreter shows as
 //! its source. Values are numbered in order; addresses and literals are written where they are used.
 
-use super::c::{address, splat};
+use super::c_plan::splat;
 use super::c_types::literal;
+use monoglot_uop::linear::address;
 use monoglot_uop::{Arg, DType, Op, ProgramInfo, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;

@@ -2,7 +2,10 @@
 //! itself for the interpreter. Text depends on the program alone, so that it can key caches.
 
 mod c;
+mod c_cast;
 mod c_expr;
+mod c_memory;
+mod c_plan;
 mod c_types;
 mod listing;
 

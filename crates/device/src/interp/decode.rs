@@ -2,10 +2,11 @@
 //! is used; constants are in the file from the start; lanes of a vector, BITCASTs and addresses cost
 //! nothing, as they only name places.
 
+use super::lives::last_reads;
 use super::machine::{Ins, RUN, Run};
-use super::memory::{Gate, copies, copy, ended, loads, loops, pause, splats, stores, unless, wait};
+use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
 use super::ops::{arithmetic, cast, folded, pack, select, truth};
-use super::race::touch;
+use monoglot_uop::linear::{address, lanes};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -50,11 +51,12 @@ pub(crate) const BARRIER: u32 = u32::MAX;
 /// `Unsupported` for an op that has no meaning here, `Verify` for a list that is out of order.
 pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<Code> {
     let list = linear.src();
+    let at = list.iter().enumerate().map(|(i, u)| (u, i)).collect();
     let mut d = Decoder {
         list,
         groups,
-        at: FxHashMap::default(),
-        last: vec![0; list.len()],
+        last: last_reads(list, &at),
+        at,
         places: vec![NOWHERE; list.len()],
         code: Vec::with_capacity(list.len()),
         image: Vec::new(),
@@ -68,8 +70,6 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
         open: Vec::new(),
         paused: 0,
     };
-    d.at.extend(list.iter().enumerate().map(|(i, u)| (u, i)));
-    d.find_lives();
     d.find_buffers(linear, info);
     for (i, u) in list.iter().enumerate() {
         d.instruction(i, u, info)?;
@@ -81,13 +81,13 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
 
 const NOWHERE: u32 = u32::MAX;
 
-struct Decoder<'a> {
+pub(super) struct Decoder<'a> {
     list: &'a [UOp],
-    groups: bool,
+    pub(super) groups: bool,
     at: FxHashMap<&'a UOp, usize>,
     /// The last position that reads each value; 0 where none does.
-    last: Vec<usize>,
-    places: Vec<u32>,
+    pub(super) last: Vec<usize>,
+    pub(super) places: Vec<u32>,
     code: Vec<Ins>,
     image: Vec<u64>,
     consts: FxHashMap<(u64, DType, usize), u32>,
@@ -95,8 +95,8 @@ struct Decoder<'a> {
     /// Registers to give back after each position: where, words.
     due: Vec<Vec<(u32, usize)>>,
     starts: Vec<(u32, DType, Start)>,
-    bufs: Vec<BufInfo>,
-    buf_of: FxHashMap<&'a UOp, u32>,
+    pub(super) bufs: Vec<BufInfo>,
+    pub(super) buf_of: FxHashMap<&'a UOp, u32>,
     units: Vec<Arc<TcInfo>>,
     /// Open loops and conditions: where they stand in the code.
     open: Vec<usize>,
@@ -104,97 +104,7 @@ struct Decoder<'a> {
     paused: usize,
 }
 
-/// Storage, element and lanes of an address; None for values.
-fn address(u: &UOp) -> Option<(&UOp, &UOp, usize)> {
-    if !matches!(u.op(), Op::Index | Op::Shrink) || u.src().len() < 2 {
-        return None;
-    }
-    let mut b = &u.src()[0];
-    while b.op() == Op::After {
-        b = &b.src()[0];
-    }
-    if !matches!(b.op(), Op::Param | Op::Buffer) || b.shape().is_empty() {
-        return None;
-    }
-    let index = match (u.op(), u.src()[1].op()) {
-        (Op::Shrink, Op::Stack) => &u.src()[1].src()[0],
-        _ => &u.src()[1],
-    };
-    Some((b, index, lanes(u)))
-}
-
-fn lanes(u: &UOp) -> usize {
-    u.shape().first().and_then(|d| d.as_int()).unwrap_or(0) as usize
-}
-
-/// Values that `u` reads.
-fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
-    match u.op() {
-        Op::Load | Op::Store => {
-            if let Some((_, index, _)) = address(&u.src()[0]) {
-                f(index);
-            }
-            u.src()[1..].iter().for_each(f);
-        }
-        Op::Index | Op::Shrink => {
-            if address(u).is_none() {
-                f(&u.src()[0]);
-            }
-        }
-        Op::End => u.src()[1..].iter().for_each(f),
-        Op::Param | Op::Buffer | Op::Const | Op::Special | Op::Sink | Op::Barrier | Op::EndIf => {}
-        _ => u.src().iter().for_each(f),
-    }
-}
-
 impl<'a> Decoder<'a> {
-    /// How long each value lives. What is read inside a loop that its definition stands outside of
-    /// lives until the loop ends; a value that only names a part of another keeps that alive.
-    fn find_lives(&mut self) {
-        let list = self.list;
-        let mut ends = vec![usize::MAX; list.len()];
-        let (mut open, mut inside) = (Vec::new(), Vec::with_capacity(list.len()));
-        for (i, u) in list.iter().enumerate() {
-            if matches!(u.op(), Op::End | Op::EndIf)
-                && let Some(start) = open.pop()
-            {
-                ends[start] = i;
-            }
-            inside.push(open.clone());
-            if matches!(u.op(), Op::Range | Op::If) {
-                open.push(i);
-            }
-        }
-        for i in (0..list.len()).rev() {
-            let u = &list[i];
-            let void = u.op().is_void() || u.op() == Op::Range;
-            if self.last[i] == 0 && !void {
-                continue;
-            }
-            let part = match u.op() {
-                Op::Index | Op::Shrink | Op::Bitcast => self.last[i],
-                Op::Stack if u.src().len() == 1 => self.last[i],
-                _ => i,
-            };
-            operands(u, |o| {
-                let Some(&k) = self.at.get(o) else { return };
-                // The outermost loop around the reader that does not hold the definition.
-                let outer = inside[i].iter().find(|&&l| l > k && list[l].op() == Op::Range);
-                let until = outer.map_or(i, |&l| if ends[l] == usize::MAX { list.len() } else { ends[l] });
-                self.last[k] = self.last[k].max(until).max(part);
-            });
-        }
-        for (i, u) in list.iter().enumerate() {
-            if u.op() == Op::Range && ends[i] != usize::MAX {
-                // The counter and the bound are read by the END.
-                self.last[i] = self.last[i].max(ends[i]);
-                if let Some(&k) = self.at.get(&u.src()[0]) {
-                    self.last[k] = self.last[k].max(ends[i]);
-                }
-            }
-        }
-    }
-
     fn find_buffers(&mut self, linear: &UOp, info: &ProgramInfo) {
         for (slot, _) in crate::runtime::storage_params(linear, info) {
             let param = self.list.iter().find(|u| {
@@ -235,7 +145,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A register of so many bytes, given back after position `until`.
-    fn register(&mut self, bytes: usize, until: usize) -> u32 {
+    pub(super) fn register(&mut self, bytes: usize, until: usize) -> u32 {
         let words = bytes.div_ceil(8).max(1);
         let at = match self.free.get_mut(&words).and_then(Vec::pop) {
             Some(at) => at,
@@ -252,7 +162,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn constant(&mut self, v: Scalar, d: DType, n: usize) -> u32 {
+    pub(super) fn constant(&mut self, v: Scalar, d: DType, n: usize) -> u32 {
         let bits = v.to_bits(d);
         if let Some(&at) = self.consts.get(&(bits, d, n)) {
             return at;
@@ -270,7 +180,7 @@ impl<'a> Decoder<'a> {
         at
     }
 
-    fn emit(&mut self, run: Run, dst: u32, operands: [u32; 3], n: usize, x: u32) {
+    pub(super) fn emit(&mut self, run: Run, dst: u32, operands: [u32; 3], n: usize, x: u32) {
         let [a, b, c] = operands;
         self.room(1);
         self.code.push(Ins { run, dst, a, b, c, n: n as u32, x });
@@ -285,7 +195,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Where an operand is, with as many lanes as the instruction at `i` wants (0: as it is).
-    fn operand(&mut self, u: &UOp, n: usize, i: usize) -> Result<u32> {
+    pub(super) fn operand(&mut self, u: &UOp, n: usize, i: usize) -> Result<u32> {
         if let Some(v) = u.const_value() {
             return Ok(self.constant(v, u.dtype(), n));
         }
@@ -395,7 +305,7 @@ impl<'a> Decoder<'a> {
         self.starts.push((self.places[i], d, start));
     }
 
-    fn pair(&mut self, pair: Option<(Run, Run)>, dst: u32, operands: [u32; 3], n: usize) {
+    pub(super) fn pair(&mut self, pair: Option<(Run, Run)>, dst: u32, operands: [u32; 3], n: usize) {
         if let Some((one, many)) = pair {
             self.emit(if n <= 1 { one } else { many }, dst, operands, n, 0);
         }
@@ -433,96 +343,6 @@ impl<'a> Decoder<'a> {
             }
         }
         Ok(())
-    }
-
-    fn buffer(&self, b: &UOp) -> Result<u32> {
-        self.buf_of.get(b).copied().ok_or_else(|| {
-            ErrorKind::Verify { stage: "linear".into(), message: format!("{b:?} does not stand in the list") }
-                .into()
-        })
-    }
-
-    /// Where element `index` of a buffer in registers is, when the index is known.
-    fn known(&self, buf: u32, index: &UOp, n: usize) -> Option<u32> {
-        let (b, i) = (&self.bufs[buf as usize], index.as_int()?);
-        let inside = i >= 0 && i as u64 + n.max(1) as u64 <= b.len;
-        (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
-    }
-
-    fn load(&mut self, i: usize, u: &UOp) -> Result<()> {
-        let Some((b, index, _)) = address(&u.src()[0]) else { return Err(unsupported(u)) };
-        let (n, d, buf) = (lanes(u), u.dtype(), self.buffer(b)?);
-        let rows = b.shape().len() > 1;
-        let size = d.bytes();
-        if let (true, Some(at)) = (u.src().len() == 1, self.known(buf, &scaled(index, n, rows), n)) {
-            let dst = self.register(n.max(1) * size, self.last[i]);
-            self.places[i] = dst;
-            let bytes = n.max(1) * size;
-            self.emit(copies(bytes), dst, [at, 0, 0], 0, bytes as u32);
-            return Ok(());
-        }
-        let (at, index_type) = self.index(index, n, rows, i)?;
-        let mut gate = Gate::None;
-        let mut regs = [at, 0, 0];
-        if let [_, alt, g] = u.src() {
-            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
-            regs = [at, self.operand(g, 0, i)?, self.operand(alt, n, i)?];
-        }
-        let dst = self.register(n.max(1) * size, self.last[i]);
-        self.places[i] = dst;
-        self.watch(buf, regs, index_type, gate, n, false);
-        self.emit(loads(size, index_type, gate), dst, regs, n, buf);
-        if d == DType::Bool && self.bufs[buf as usize].space == AddrSpace::Global {
-            // Bytes of a user's file may be other than 0 and 1.
-            self.pair(truth(), dst, [dst, 0, 0], n);
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, i: usize, u: &UOp) -> Result<()> {
-        let Some((b, index, n)) = address(&u.src()[0]) else { return Err(unsupported(u)) };
-        let (d, buf) = (b.dtype(), self.buffer(b)?);
-        let rows = b.shape().len() > 1;
-        let value = self.operand(&u.src()[1], n, i)?;
-        if let (None, Some(at)) = (u.src().get(2), self.known(buf, &scaled(index, n, rows), n)) {
-            let bytes = n.max(1) * d.bytes();
-            self.emit(copies(bytes), at, [value, 0, 0], 0, bytes as u32);
-            return Ok(());
-        }
-        let (at, index_type) = self.index(index, n, rows, i)?;
-        let mut gate = Gate::None;
-        let mut regs = [at, 0, value];
-        if let Some(g) = u.src().get(2) {
-            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
-            regs[1] = self.operand(g, 0, i)?;
-        }
-        self.watch(buf, regs, index_type, gate, n, true);
-        self.emit(stores(d.bytes(), index_type, gate), 0, regs, n, buf);
-        Ok(())
-    }
-
-    /// The register of an index; of a buffer of vectors, of the first lane's element.
-    fn index(&mut self, index: &UOp, n: usize, rows: bool, i: usize) -> Result<(u32, DType)> {
-        let (at, d) = (self.operand(index, 0, i)?, index.dtype());
-        if !rows {
-            return Ok((at, d));
-        }
-        let width = self.constant(Scalar::Int(n as i128), d, 0);
-        let dst = self.register(8, i);
-        self.pair(arithmetic(Op::Mul, d), dst, [at, width, 0], 1);
-        Ok((dst, d))
-    }
-
-    /// Note an access to LOCAL memory before it happens.
-    fn watch(&mut self, buf: u32, regs: [u32; 3], index: DType, gate: Gate, n: usize, write: bool) {
-        if !self.groups || self.bufs[buf as usize].space != AddrSpace::Local {
-            return;
-        }
-        let flags = write as u32
-            | ((index.bytes() == 8) as u32 * 2)
-            | ((gate != Gate::None) as u32 * 4)
-            | ((gate == Gate::Lanes) as u32 * 8);
-        self.emit(touch, 0, [regs[0], regs[1], flags], n, buf);
     }
 
     fn stack(&mut self, i: usize, u: &UOp) -> Result<()> {
@@ -582,14 +402,6 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A constant row of a buffer of vectors as a constant element.
-fn scaled(index: &UOp, n: usize, rows: bool) -> UOp {
-    match (rows, index.as_int()) {
-        (true, Some(k)) => UOp::int(k * n as i64, DType::I64),
-        _ => index.clone(),
-    }
-}
-
 /// Words that stand out when they are read: NaNs, or bytes of 0xAA.
 pub(crate) fn poison(d: DType) -> u64 {
     match d {
@@ -599,7 +411,7 @@ pub(crate) fn poison(d: DType) -> u64 {
     }
 }
 
-fn unsupported(u: &UOp) -> Error {
+pub(super) fn unsupported(u: &UOp) -> Error {
     let message = format!("the interpreter does not run {u:?}");
     ErrorKind::Unsupported { op: u.op().name().into(), message }.into()
 }

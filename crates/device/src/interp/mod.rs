@@ -5,8 +5,10 @@
 //! Invariant: whatever a program does, nothing outside its buffers is touched: an access out of bounds,
 //! a barrier that not every thread reaches, a race in LOCAL memory are errors.
 
+mod access;
 mod decode;
 mod group;
+mod lives;
 mod machine;
 mod memory;
 mod ops;

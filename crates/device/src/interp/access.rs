@@ -1,0 +1,100 @@
+//! Accesses to storage, decoded: loads and stores by width, index type and gate; elements of REG storage
+//! at known places are copies between registers; LOCAL storage is watched for races.
+
+use super::decode::{Decoder, unsupported};
+use super::memory::{Gate, copies, loads, stores};
+use super::ops::{arithmetic, truth};
+use super::race::touch;
+use monoglot_uop::linear::{Address, address, lanes};
+use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
+
+impl Decoder<'_> {
+    fn buffer(&self, b: &UOp) -> Result<u32> {
+        self.buf_of.get(b).copied().ok_or_else(|| {
+            ErrorKind::Verify { stage: "linear".into(), message: format!("{b:?} does not stand in the list") }
+                .into()
+        })
+    }
+
+    /// Where an element of a buffer in registers is, when its index is known.
+    fn known(&self, buf: u32, a: &Address) -> Option<u32> {
+        let (b, index) = (&self.bufs[buf as usize], a.index.as_int()?);
+        let (n, i) = (a.lanes.max(1) as i64, if a.rows() { index * a.lanes as i64 } else { index });
+        let inside = i >= 0 && (i + n) as u64 <= b.len;
+        (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
+    }
+
+    pub(super) fn load(&mut self, i: usize, u: &UOp) -> Result<()> {
+        let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
+        let (n, d, buf) = (a.lanes, u.dtype(), self.buffer(a.buffer)?);
+        let size = d.bytes();
+        if let (true, Some(at)) = (u.src().len() == 1, self.known(buf, &a)) {
+            let dst = self.register(n.max(1) * size, self.last[i]);
+            self.places[i] = dst;
+            let bytes = n.max(1) * size;
+            self.emit(copies(bytes), dst, [at, 0, 0], 0, bytes as u32);
+            return Ok(());
+        }
+        let (at, index_type) = self.index(&a, i)?;
+        let mut gate = Gate::None;
+        let mut regs = [at, 0, 0];
+        if let [_, alt, g] = u.src() {
+            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
+            regs = [at, self.operand(g, 0, i)?, self.operand(alt, n, i)?];
+        }
+        let dst = self.register(n.max(1) * size, self.last[i]);
+        self.places[i] = dst;
+        self.watch(buf, regs, index_type, gate, n, false);
+        self.emit(loads(size, index_type, gate), dst, regs, n, buf);
+        if d == DType::Bool && self.bufs[buf as usize].space == AddrSpace::Global {
+            // Bytes of a user's file may be other than 0 and 1.
+            self.pair(truth(), dst, [dst, 0, 0], n);
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&mut self, i: usize, u: &UOp) -> Result<()> {
+        let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
+        let (n, d, buf) = (a.lanes, a.buffer.dtype(), self.buffer(a.buffer)?);
+        let value = self.operand(&u.src()[1], n, i)?;
+        if let (None, Some(at)) = (u.src().get(2), self.known(buf, &a)) {
+            let bytes = n.max(1) * d.bytes();
+            self.emit(copies(bytes), at, [value, 0, 0], 0, bytes as u32);
+            return Ok(());
+        }
+        let (at, index_type) = self.index(&a, i)?;
+        let mut gate = Gate::None;
+        let mut regs = [at, 0, value];
+        if let Some(g) = u.src().get(2) {
+            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
+            regs[1] = self.operand(g, 0, i)?;
+        }
+        self.watch(buf, regs, index_type, gate, n, true);
+        self.emit(stores(d.bytes(), index_type, gate), 0, regs, n, buf);
+        Ok(())
+    }
+
+    /// The register of an index; of a buffer of vectors, of the first lane's element.
+    fn index(&mut self, a: &Address, i: usize) -> Result<(u32, DType)> {
+        let (at, d) = (self.operand(a.index, 0, i)?, a.index.dtype());
+        if !a.rows() {
+            return Ok((at, d));
+        }
+        let width = self.constant(Scalar::Int(a.lanes as i128), d, 0);
+        let dst = self.register(8, i);
+        self.pair(arithmetic(Op::Mul, d), dst, [at, width, 0], 1);
+        Ok((dst, d))
+    }
+
+    /// Note an access to LOCAL memory before it happens.
+    fn watch(&mut self, buf: u32, regs: [u32; 3], index: DType, gate: Gate, n: usize, write: bool) {
+        if !self.groups || self.bufs[buf as usize].space != AddrSpace::Local {
+            return;
+        }
+        let flags = write as u32
+            | ((index.bytes() == 8) as u32 * 2)
+            | ((gate != Gate::None) as u32 * 4)
+            | ((gate == Gate::Lanes) as u32 * 8);
+        self.emit(touch, 0, [regs[0], regs[1], flags], n, buf);
+    }
+}
