@@ -143,8 +143,8 @@ pub struct Adam {
     decoupled: bool,
     first: Vec<Tensor>,
     second: Vec<Tensor>,
-    /// β₁ᵗ and β₂ᵗ: the step's number, in the form in which it is used.
-    powers: [Tensor; 2],
+    /// The number of steps so far, as f32: exact as long as it counts.
+    steps: Tensor,
 }
 
 impl Adam {
@@ -153,9 +153,9 @@ impl Adam {
     pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Adam {
         let trained = Trained::new(net, rate);
         let (first, second) = (trained.zeros(), trained.zeros());
-        let powers = [(); 2].map(|_| buffer(&[], Init::Full(1.0)));
+        let steps = buffer(&[], Init::Full(0.0));
         let (betas, eps, weight_decay, decoupled) = ([0.9, 0.999], 1e-8, 0.0, false);
-        Adam { trained, betas, eps, weight_decay, decoupled, first, second, powers }
+        Adam { trained, betas, eps, weight_decay, decoupled, first, second, steps }
     }
 
     /// With these β₁ and β₂.
@@ -180,12 +180,11 @@ impl Optimizer for Adam {
     }
 
     fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
-        let (rate, [b1, b2], [p1, p2]) = (self.trained.rate(), self.betas, &self.powers);
-        p1.assign(&(p1 * b1));
-        p2.assign(&(p2 * b2));
+        let (rate, [b1, b2], t) = (self.trained.rate(), self.betas, &self.steps + 1.0);
         // p − size · m / (√v + ε′), both corrections taken out of what is done for every element.
-        let root = (1f64 - p2).sqrt();
-        let size = &rate * &root / (1f64 - p1);
+        let correction = |b: f64| -(&t * b.ln()).expm1();
+        let root = correction(b2).sqrt();
+        let size = &rate * &root / correction(b1);
         let eps = &root * self.eps;
         let state = self.first.iter().zip(&self.second);
         for ((p, g), (m, v)) in self.trained.parameters.iter().zip(gradients).zip(state) {
@@ -196,8 +195,9 @@ impl Optimizer for Adam {
             let kept = if self.decoupled { p * (1f64 - &rate * self.weight_decay) } else { p.clone() };
             p.assign(&(kept - m * &size / (v.sqrt() + &eps)));
         }
+        self.steps.assign(t);
         let all = self.trained.parameters.iter().chain(&self.first).chain(&self.second);
-        all.chain(&self.powers).cloned().collect()
+        all.chain([&self.steps]).cloned().collect()
     }
 }
 
