@@ -1,21 +1,26 @@
 //! What it costs to store a value, and what to compute it again. Units are vectorised arithmetic
 //! operations; the weights are a machine's rough proportions, not its name.
 //!
-//! store:   size × (ops + bytes written) + reads + one more kernel
+//! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{Body, Rangeify};
 use monoglot_uop::{Arg, Op, OpSet, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 /// Operations that moving one byte costs.
 const BYTE: f64 = 4.0;
+/// Operations that reading a stored element costs.
+const READ: f64 = 4.0;
 /// Operations that one more kernel costs.
 const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
+/// Most nodes of an expression that are told apart when one of them is used twice.
+const CONE: usize = 48;
 
 /// Ops by which values come from storage.
 const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
@@ -36,29 +41,39 @@ impl Costs {
             distinct(u.src()).for_each(|s| users[number[s] as usize] += 1);
         }
         let (mut light, mut heavy) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(nodes.len()));
-        // The same, as the users of each node see it.
-        let mut seen: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
+        // For those who use a node: what it adds, and which nodes it takes, so that none counts twice.
+        let mut parts: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
+        let mut cones: Vec<SmallVec<[u32; 8]>> = Vec::with_capacity(nodes.len());
         for (n, u) in nodes.iter().enumerate() {
-            let (mut l, mut h) = (weight(u), 0.0);
+            let data = u.ops_below().intersects(DATA);
+            let (mut own, mut cone) = ((weight(u), 0.0), SmallVec::new());
             if u.op() == Op::Reduce {
                 // Without data below it is most likely an expression of its index.
-                (l, h) = (1.0, if u.ops_below().intersects(DATA) { bytes(u) } else { 0.0 });
+                own = (1.0, if data { bytes(u) } else { 0.0 });
             } else if !matches!(u.op(), Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After) {
-                for s in distinct(u.src()) {
-                    let (sl, sh) = seen[number[s] as usize];
-                    l += sl;
-                    h += sh;
-                }
+                distinct(u.src()).for_each(|s| cone.extend_from_slice(&cones[number[s] as usize]));
+                cone.sort_unstable();
+                cone.dedup();
             }
-            let (l, h): (f64, f64) = (l.min(1e12), h.min(1e18));
+            let sum = |f: fn(&(f64, f64)) -> f64| cone.iter().map(|&c| f(&parts[c as usize])).sum::<f64>();
+            let (l, h): (f64, f64) = ((own.0 + sum(|p| p.0)).min(1e12), (own.1 + sum(|p| p.1)).min(1e18));
             // Functions of the index alone are mostly computed before the loops, or fold.
-            let l = if u.ops_below().intersects(DATA) { l } else { l.min(INDEX) };
+            let l = if data { l } else { l.min(INDEX) };
             let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
             let kept = must[n] || h > 0.0 && users[n] > 1;
             // What is broadcast is computed before the loops over which it does not vary.
-            seen.push(if kept || grows { (1.0, 0.0) } else { (l, h) });
-            light.push(l);
-            heavy.push(h);
+            let (part, whole) = if kept || grows {
+                ((1.0, 0.0), true)
+            } else if cone.len() >= CONE || !data {
+                ((l, h), true)
+            } else {
+                (own, false)
+            };
+            if whole {
+                cone.clear();
+            }
+            cone.push(n as u32);
+            (light.push(l), heavy.push(h), parts.push(part), cones.push(cone));
         }
         Costs { light, heavy }
     }
@@ -138,7 +153,7 @@ impl Rangeify<'_> {
             return true;
         }
         let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
-        let stored_at = size * bytes(u) / size.max(1.0) * BYTE + loads + LAUNCH;
+        let stored_at = bytes(u) * BYTE + loads * READ + LAUNCH;
         if op == Op::Reduce {
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
