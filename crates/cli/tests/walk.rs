@@ -12,7 +12,7 @@ const MARK: &str = "<!-- monoglot show ";
 /// The program of the walk, in the text form.
 fn program() -> String {
     let cpu = Device::new("CPU");
-    let (a, b) = (Tensor::empty([8, 16], DType::F32, cpu), Tensor::empty([16, 32], DType::F32, cpu));
+    let (a, b) = (Tensor::empty([64, 256], DType::F32, cpu), Tensor::empty([256, 256], DType::F32, cpu));
     let graph = a.matmul(&b).softmax(-1).uop().expect("shapes fit");
     graph.to_string()
 }
