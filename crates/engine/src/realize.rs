@@ -80,9 +80,11 @@ pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Resu
     Ok(buffer)
 }
 
-/// The roots with everything that is realized already replaced by where it is.
+/// The roots with everything that is realized already replaced by where it is. An expression of constants
+/// has no device of its own: below a root it may be wanted on another than where it was once realized.
 fn resolve(roots: &[UOp]) -> Vec<UOp> {
-    let found = |u: &UOp| u.realized().filter(|v| v != u && is_view_of_storage(v));
+    let free = |u: &UOp| u.device().is_none() && !roots.contains(u);
+    let found = |u: &UOp| u.realized().filter(|v| v != u && is_view_of_storage(v) && !free(u));
     let mut map = FxHashMap::default();
     for u in toposort_many(roots, |u| u.op() != Op::Buffer && found(u).is_none()) {
         if let Some(v) = found(&u) {
