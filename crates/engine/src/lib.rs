@@ -13,7 +13,7 @@ mod report;
 pub use counters::{Counters, counters};
 pub use monoglot_device::{Config, Storage};
 pub use program::{Compiled, compile};
-pub use realize::{read, realize, upload};
+pub use realize::{open_file, read, realize, upload};
 
 use monoglot_uop::Device;
 

@@ -59,13 +59,14 @@ pub struct Compiled {
 }
 
 const KEPT: usize = 1024;
-static PROGRAMS: Mutex<Option<FxHashMap<UOp, Arc<Program>>>> = Mutex::new(None);
+/// By structure and by the device of what names none.
+static PROGRAMS: Mutex<Option<FxHashMap<(UOp, Device), Arc<Program>>>> = Mutex::new(None);
 type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
 static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
 
 /// The program of a function, compiled if its structure is new.
 pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
-    let key = function.key();
+    let key = (function.key(), crate::default_device());
     let mut programs = PROGRAMS.lock().unwrap_or_else(|e| e.into_inner());
     let programs = programs.get_or_insert_with(FxHashMap::default);
     if let Some(p) = programs.get(&key) {
@@ -73,7 +74,7 @@ pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     }
     count(&SCHEDULES);
     let mut timings = Default::default();
-    let plan = schedule(function, crate::default_device(), &target, &mut timings)?;
+    let plan = schedule(function, key.1, &target, &mut timings)?;
     let steps = steps(&plan.linear)?;
     let program =
         Arc::new(Program { steps, outputs: plan.outputs, places: plan.places, written: plan.written });

@@ -10,6 +10,7 @@ use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// One realize at a time: who holds what must not change between looking and running.
@@ -76,6 +77,23 @@ pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Resu
         runtime.upload(&storage, 0, bytes)?;
     }
     let buffer = UOp::buffer(shape, dtype, device);
+    buffer.set_storage(storage);
+    Ok(buffer)
+}
+
+/// A BUFFER on DISK over a file's bytes, shape (n,) for the n values that it holds. Bytes are read when
+/// something copies them.
+///
+/// # Errors
+/// `Io` where the path is no readable file, `Shape` where its length is no whole number of values.
+pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
+    let storage = monoglot_device::open_file(path)?;
+    if storage.bytes() % dtype.bytes() != 0 {
+        let message = format!("a file of {} bytes holds no whole number of {dtype}", storage.bytes());
+        return Err(Error::shape("open", message));
+    }
+    let shape = Shape::of(&[(storage.bytes() / dtype.bytes()) as i64]);
+    let buffer = UOp::buffer(&shape, dtype, storage.device());
     buffer.set_storage(storage);
     Ok(buffer)
 }

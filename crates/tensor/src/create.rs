@@ -5,6 +5,7 @@ use crate::args::{Dims, Element};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
+use std::path::Path;
 
 impl Tensor {
     /// The elements of a slice, row-major in `shape` (one size may be −1), on the default device.
@@ -25,6 +26,12 @@ impl Tensor {
     #[track_caller]
     pub fn from_bytes_on(bytes: &[u8], shape: impl Into<Dims>, dtype: DType, device: Device) -> Tensor {
         Tensor::wrap(upload(bytes, shape.into(), dtype, device))
+    }
+
+    /// The values in a file, shape (n,), on DISK: `to` a device what is needed, and only that is read.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>, dtype: DType) -> Tensor {
+        Tensor::wrap(engine::open_file(path, dtype))
     }
 
     /// A 0-d tensor.
