@@ -60,7 +60,8 @@ pub struct Compiled {
 
 const KEPT: usize = 1024;
 /// By structure and by the device of what names none.
-static PROGRAMS: Mutex<Option<FxHashMap<(UOp, Device), Arc<Program>>>> = Mutex::new(None);
+type Programs = FxHashMap<(UOp, Device), Arc<Program>>;
+static PROGRAMS: Mutex<Option<Programs>> = Mutex::new(None);
 type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
 static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
 

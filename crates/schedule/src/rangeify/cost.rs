@@ -73,7 +73,10 @@ impl Costs {
                 cone.clear();
             }
             cone.push(n as u32);
-            (light.push(l), heavy.push(h), parts.push(part), cones.push(cone));
+            light.push(l);
+            heavy.push(h);
+            parts.push(part);
+            cones.push(cone);
         }
         Costs { light, heavy }
     }
