@@ -39,6 +39,10 @@ impl Runtime for Disk {
         &self.target
     }
 
+    fn about(&self) -> String {
+        "files as read-only tensors".into()
+    }
+
     fn alloc(&self, _bytes: usize) -> Result<Arc<Storage>> {
         Err(unsupported("holds files that exist; copy to another device first"))
     }

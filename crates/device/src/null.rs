@@ -25,6 +25,10 @@ impl Runtime for Null {
         &self.target
     }
 
+    fn about(&self) -> String {
+        format!("renders for {}, compiles and runs nothing", self.target.arch)
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
         Ok(Storage::nothing(self.target.device, bytes))
     }

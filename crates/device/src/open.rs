@@ -67,20 +67,9 @@ fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
 /// Every device this build knows, with what it is on this machine.
 pub fn list() -> Vec<Listed> {
     let config = Config::current();
-    let about = |name: &'static str| match name {
-        "CPU" => match Cpu::open(Device::new(name), &config) {
-            Ok(cpu) => Listed { name, about: cpu.about(), missing: None },
-            Err(e) => Listed { name, about: "C through a compiler".into(), missing: Some(e.to_string()) },
-        },
-        "INTERP" => Listed { name, about: "interpreter of linear programs".into(), missing: None },
-        "INTERP:GPU" => {
-            let about = "the same as a GPU: workgroups, LOCAL memory, warps of 32, an 8x8x8 matrix unit";
-            Listed { name, about: about.into(), missing: None }
-        }
-        "NULL" => {
-            Listed { name, about: "renders for this CPU, compiles and runs nothing".into(), missing: None }
-        }
-        _ => Listed { name, about: "files as read-only tensors".into(), missing: None },
+    let about = |name| match open_new(Device::new(name), &config) {
+        Ok(runtime) => Listed { name, about: runtime.about(), missing: None },
+        Err(e) => Listed { name, about: "C through a compiler".into(), missing: Some(e.to_string()) },
     };
     NAMES.into_iter().map(about).collect()
 }

@@ -14,6 +14,9 @@ pub trait Runtime: Send + Sync {
     /// The machine, as the compiler sees it.
     fn target(&self) -> &Target;
 
+    /// What it is, and what it is on this machine: one line.
+    fn about(&self) -> String;
+
     /// Storage of so many bytes, contents unspecified.
     ///
     /// # Errors
@@ -36,6 +39,11 @@ pub trait Runtime: Send + Sync {
     /// # Errors
     /// `NoDevice` where no compiler is found, `Compile` where one rejects a source.
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>>;
+
+    /// The machine code of a PROGRAM as text, where the device has such a thing.
+    fn assembly(&self, _program: &UOp) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Wait until everything launched has run.
     fn synchronize(&self) -> Result<()> {

@@ -105,10 +105,12 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
     for device in devices {
         let of_device: Vec<usize> = (0..missing.len()).filter(|&i| missing[i].1 == device).collect();
         let programs: Vec<UOp> = of_device.iter().map(|&i| lowered[i].clone()).collect();
-        let compiled = open(device)?.compile(&programs)?;
+        let runtime = open(device)?;
+        report::opened(&*runtime);
+        let compiled = runtime.compile(&programs)?;
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
             count(&COMPILED);
-            report::compiled(program);
+            report::compiled(&missing[i].0, program, &*runtime);
             kernels.insert(missing[i].clone(), (kernel, info(program)?));
         }
     }

@@ -136,6 +136,29 @@ impl Compiler {
     }
 }
 
+impl Compiler {
+    /// What a source becomes, as text.
+    ///
+    /// # Errors
+    /// `Compile`, where the compiler cannot be run or rejects the source.
+    pub(crate) fn assembly(&self, source: &str) -> Result<String> {
+        let run = || -> std::io::Result<std::process::Output> {
+            let mut command = Command::new(&self.program);
+            command.arg("-O2").args(&self.flags).args(["-S", "-x", "c", "-", "-o", "-"]);
+            let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = pipes.spawn()?;
+            child.stdin.take().map_or(Ok(()), |mut input| input.write_all(source.as_bytes()))?;
+            child.wait_with_output()
+        };
+        let message = match run() {
+            Ok(o) if o.status.success() => return Ok(String::from_utf8_lossy(&o.stdout).into_owned()),
+            Ok(o) => String::from_utf8_lossy(&o.stderr).into_owned(),
+            Err(e) => e.to_string(),
+        };
+        Err(ErrorKind::Compile { compiler: self.program.display().to_string(), message }.into())
+    }
+}
+
 /// Units into groups of about equal length, at most about `groups`, none smaller than pays for a
 /// process; heavy ones apart where there are several groups.
 pub(crate) fn split<'u, 'a>(units: &'u [Unit<'a>], groups: usize) -> Vec<Vec<&'u Unit<'a>>> {

@@ -59,19 +59,6 @@ impl Cpu {
         Ok(Cpu { target, compiler, cache, alive: Mutex::default() })
     }
 
-    /// A line about the machine and its compiler.
-    pub fn about(&self) -> String {
-        let t = &self.target;
-        format!(
-            "C through {}, {} with vectors of {} bytes, {} threads, caches {:?}",
-            self.compiler.program().display(),
-            t.arch,
-            t.vector_bytes,
-            t.threads,
-            t.caches
-        )
-    }
-
     /// Whether the cache folder was found to be of no use.
     pub fn cache_failed(&self) -> bool {
         self.cache.has_warned()
@@ -168,8 +155,24 @@ impl Runtime for Cpu {
         &self.target
     }
 
+    fn about(&self) -> String {
+        let t = &self.target;
+        format!(
+            "C through {}, {} with vectors of {} bytes, {} threads, caches {:?}",
+            self.compiler.program().display(),
+            t.arch,
+            t.vector_bytes,
+            t.threads,
+            t.caches
+        )
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
         Storage::host(self.target.device, bytes)
+    }
+
+    fn assembly(&self, program: &UOp) -> Result<Option<String>> {
+        self.compiler.assembly(program_parts(program)?.1).map(Some)
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {

@@ -129,6 +129,11 @@ impl Runtime for Interp {
         &self.target
     }
 
+    fn about(&self) -> String {
+        let gpu = " as a GPU: workgroups, LOCAL memory, warps of 32, an 8x8x8 matrix unit";
+        format!("interpreter of linear programs{}", if self.target.workgroups { gpu } else { "" })
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
         Storage::host(self.target.device, bytes)
     }
