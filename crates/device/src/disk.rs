@@ -31,10 +31,6 @@ pub(crate) struct Disk {
 }
 
 impl Runtime for Disk {
-    fn device(&self) -> Device {
-        self.target.device
-    }
-
     fn target(&self) -> &Target {
         &self.target
     }

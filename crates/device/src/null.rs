@@ -1,26 +1,16 @@
 //! NULL: this machine's CPU as a target, without the machine. Storage has a length and no bytes,
 //! compiling calls no compiler, launching does nothing: what is left is the cost of our own stages.
 
-use crate::runtime::{Kernel, Runtime, check_launch, program_parts, storage_params};
+use crate::runtime::{Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
-use monoglot_uop::{Device, Result, Target, UOp};
+use monoglot_uop::{Result, Target, UOp};
 use std::sync::Arc;
 
 pub(crate) struct Null {
     pub(crate) target: Target,
 }
 
-struct NullKernel {
-    name: String,
-    needs: Vec<usize>,
-    vars: usize,
-}
-
 impl Runtime for Null {
-    fn device(&self) -> Device {
-        self.target.device
-    }
-
     fn target(&self) -> &Target {
         &self.target
     }
@@ -47,15 +37,15 @@ impl Runtime for Null {
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
         let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
-            let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
-            Ok(Arc::new(NullKernel { name: info.name.clone(), needs, vars: info.vars.len() }))
+            Ok(Arc::new(Signature::of(linear, info)))
         };
         programs.iter().map(kernel).collect()
     }
 }
 
-impl Kernel for NullKernel {
+/// A program that does nothing.
+impl Kernel for Signature {
     fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        check_launch(&self.name, &self.needs, self.vars, bufs, vars)
+        self.check(bufs, vars)
     }
 }

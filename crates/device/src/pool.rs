@@ -51,6 +51,11 @@ pub fn global() -> &'static Pool {
     POOL.get_or_init(|| Pool::new(crate::Config::current().thread_count()))
 }
 
+/// Call `job(i)` for every i in 0..n, on the pool of the process where there are several.
+pub(crate) fn run(n: usize, job: &(dyn Fn(usize) + Sync)) {
+    if n > 1 { global().run(n, job) } else { (0..n).for_each(job) }
+}
+
 impl Pool {
     /// A pool in which `threads` threads work on a job: the caller and `threads − 1` workers.
     pub fn new(threads: usize) -> Pool {

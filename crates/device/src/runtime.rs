@@ -4,12 +4,16 @@
 
 use crate::storage::Storage;
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
+use smallvec::SmallVec;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// One opened device.
 pub trait Runtime: Send + Sync {
     /// Its name.
-    fn device(&self) -> Device;
+    fn device(&self) -> Device {
+        self.target().device
+    }
 
     /// The machine, as the compiler sees it.
     fn target(&self) -> &Target;
@@ -21,7 +25,9 @@ pub trait Runtime: Send + Sync {
     ///
     /// # Errors
     /// `Memory`, where there is not that much: decided before it is asked for.
-    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>>;
+    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
+        Storage::host(self.device(), bytes)
+    }
 
     /// Copy bytes from the host to `offset` in storage of this device.
     fn upload(&self, to: &Storage, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -97,28 +103,56 @@ pub(crate) fn storage_params(linear: &UOp, info: &ProgramInfo) -> Vec<(usize, us
     slots
 }
 
-/// Check the arguments of a launch against what the program's PARAMs say.
-pub(crate) fn check_launch(
-    name: &str,
-    needs: &[usize],
+/// What a launch of a program takes: at least so many bytes of each buffer, so many variables.
+pub(crate) struct Signature {
+    name: String,
+    needs: Vec<usize>,
     vars: usize,
-    bufs: &[Arc<Storage>],
-    given: &[i64],
-) -> Result<()> {
-    let fail =
-        |message: String| Err(Error::new(ErrorKind::Run { message: format!("kernel {name}: {message}") }));
-    if bufs.len() != needs.len() || given.len() != vars {
-        return fail(format!(
-            "{} buffers and {} variables were given; it takes {} and {vars}",
-            bufs.len(),
-            given.len(),
-            needs.len()
-        ));
+}
+
+/// What a launch gives to a program, checked.
+pub(crate) struct Arguments<'a> {
+    pub(crate) ptrs: SmallVec<[*mut u8; 16]>,
+    pub(crate) vars: &'a [i64],
+}
+
+// SAFETY: the pointers are of storages that the caller of `launch` keeps alive and leaves to it.
+unsafe impl Sync for Arguments<'_> {}
+
+impl Signature {
+    pub(crate) fn of(linear: &UOp, info: &ProgramInfo) -> Signature {
+        let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
+        Signature { name: info.name.clone(), needs, vars: info.vars.len() }
     }
-    for (k, (b, need)) in bufs.iter().zip(needs).enumerate() {
-        if b.bytes() < *need {
-            return fail(format!("argument {k} has {} bytes; it needs {need}", b.bytes()));
+
+    /// An error of a run.
+    pub(crate) fn fail(&self, message: impl Display) -> Error {
+        ErrorKind::Run { message: format!("kernel {}: {message}", self.name) }.into()
+    }
+
+    /// Check the arguments of a launch against what the program's PARAMs say.
+    pub(crate) fn check(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
+        let (takes, given) = ((self.needs.len(), self.vars), (bufs.len(), vars.len()));
+        if given != takes {
+            let (n, v) = given;
+            let message =
+                format!("{n} buffers and {v} variables were given; it takes {} and {}", takes.0, takes.1);
+            return Err(self.fail(message));
+        }
+        match bufs.iter().zip(&self.needs).position(|(b, need)| b.bytes() < *need) {
+            None => Ok(()),
+            Some(k) => {
+                let (has, needs) = (bufs[k].bytes(), self.needs[k]);
+                Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")))
+            }
         }
     }
-    Ok(())
+
+    /// The arguments in host memory, checked.
+    pub(crate) fn arguments<'a>(&self, bufs: &[Arc<Storage>], vars: &'a [i64]) -> Result<Arguments<'a>> {
+        self.check(bufs, vars)?;
+        let pointer =
+            |b: &Arc<Storage>| b.host_ptr().ok_or_else(|| self.fail(format!("{b:?} is not in host memory")));
+        Ok(Arguments { ptrs: bufs.iter().map(pointer).collect::<Result<_>>()?, vars })
+    }
 }

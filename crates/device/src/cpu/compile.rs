@@ -17,6 +17,7 @@ pub(crate) struct Compiler {
 }
 
 /// A kernel to compile.
+#[derive(Clone, Copy)]
 pub(crate) struct Unit<'a> {
     pub(crate) key: u128,
     pub(crate) name: &'a str,

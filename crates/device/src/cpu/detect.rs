@@ -4,35 +4,8 @@
 use crate::config::Config;
 use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
 
-/// What a CPU computes without a decomposition, besides MULACC where it has FMA.
-const NATIVE: OpSet = OpSet::of(&[
-    Op::Recip,
-    Op::Trunc,
-    Op::Cast,
-    Op::Bitcast,
-    Op::Add,
-    Op::Sub,
-    Op::Mul,
-    Op::Div,
-    Op::Neg,
-    Op::Not,
-    Op::Max,
-    Op::CmpLt,
-    Op::CmpNe,
-    Op::CmpGt,
-    Op::CmpGe,
-    Op::CmpLe,
-    Op::CmpEq,
-    Op::Xor,
-    Op::Or,
-    Op::And,
-    Op::Shr,
-    Op::Shl,
-    Op::Where,
-    Op::Sqrt,
-    Op::TruncDiv,
-    Op::TruncMod,
-]);
+/// What a CPU does not compute without a decomposition.
+const FOREIGN: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Idiv, Op::Mod, Op::Threefry]);
 
 /// Dtypes a CPU computes in.
 pub(crate) const ARITHMETIC: [DType; 11] = [
@@ -55,14 +28,17 @@ struct Level {
     vector_bytes: usize,
     registers: usize,
     fma: bool,
-    half: bool,
 }
 
+/// Floats that are stored and converted, but not computed in.
+const HALF: &[DType] =
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { &[DType::F16] } else { &[] };
+
 const LEVELS: [Level; 4] = [
-    Level { arch: "x86-64-v4", vector_bytes: 64, registers: 32, fma: true, half: true },
-    Level { arch: "x86-64-v3", vector_bytes: 32, registers: 16, fma: true, half: true },
-    Level { arch: "x86-64-v2", vector_bytes: 16, registers: 16, fma: false, half: true },
-    Level { arch: "x86-64", vector_bytes: 16, registers: 16, fma: false, half: true },
+    Level { arch: "x86-64-v4", vector_bytes: 64, registers: 32, fma: true },
+    Level { arch: "x86-64-v3", vector_bytes: 32, registers: 16, fma: true },
+    Level { arch: "x86-64-v2", vector_bytes: 16, registers: 16, fma: false },
+    Level { arch: "x86-64", vector_bytes: 16, registers: 16, fma: false },
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -71,7 +47,6 @@ const OTHER: Level = Level {
     vector_bytes: 16,
     registers: 32,
     fma: cfg!(target_arch = "aarch64"),
-    half: cfg!(target_arch = "aarch64"),
 };
 
 /// This machine, for programs in C.
@@ -118,34 +93,46 @@ fn here() -> &'static Level {
 }
 
 fn build(device: Device, config: &Config, level: &Level) -> Target {
-    let mut storage = ARITHMETIC.to_vec();
-    if level.half {
-        storage.push(DType::F16);
-    }
+    let native = |op: Op| op.is_elementwise() && !FOREIGN.contains(op) && (op != Op::MulAcc || level.fma);
     Target {
-        device,
-        dialect: Dialect::C,
         arch: level.arch.into(),
         vector_bytes: level.vector_bytes,
         registers: level.registers,
+        caches: caches(),
+        native: OpSet::filter(native).with(Op::Bitcast),
+        ..machine(device, config, HALF)
+    }
+}
+
+/// What is the same of every machine without workgroups, which stores these floats besides.
+pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Target {
+    Target {
+        device,
+        dialect: Dialect::C,
+        arch: String::new(),
+        vector_bytes: 16,
+        registers: 32,
         threads: config.thread_count(),
         workgroups: false,
         max_workgroup: 1,
         warp: 1,
         local_bytes: 1 << 20,
-        caches: caches(),
-        native: if level.fma { NATIVE.with(Op::MulAcc) } else { NATIVE },
+        caches: CACHES,
+        native: OpSet::EMPTY,
         arithmetic: ARITHMETIC.to_vec(),
-        storage,
+        storage: [&ARITHMETIC, floats].concat(),
         matrix_units: Vec::new(),
         max_buffers: 64,
         max_nodes: 2000,
     }
 }
 
+/// Caches where nothing is known of them.
+pub(crate) const CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
+
 /// Bytes of the caches of the first core: L1 data, L2, and the last level.
 fn caches() -> [usize; 3] {
-    let mut found = [32 << 10, 512 << 10, 8 << 20];
+    let mut found = CACHES;
     for i in 0..8 {
         let read = |what: &str| {
             let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}");
@@ -169,36 +156,15 @@ pub(crate) fn features() -> String {
     let mut out = String::from(std::env::consts::ARCH);
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::is_x86_feature_detected as has;
-        let flags = [
-            has!("sse4.1"),
-            has!("sse4.2"),
-            has!("popcnt"),
-            has!("avx"),
-            has!("avx2"),
-            has!("fma"),
-            has!("f16c"),
-            has!("bmi1"),
-            has!("bmi2"),
-            has!("lzcnt"),
-            has!("avx512f"),
-            has!("avx512bw"),
-            has!("avx512cd"),
-            has!("avx512dq"),
-            has!("avx512vl"),
-            has!("avx512ifma"),
-            has!("avx512vbmi"),
-            has!("avx512vbmi2"),
-            has!("avx512vnni"),
-            has!("avx512bf16"),
-            has!("avx512bitalg"),
-            has!("avx512vpopcntdq"),
-            has!("gfni"),
-            has!("vaes"),
-            has!("movbe"),
-            has!("adx"),
-        ];
-        out.extend(flags.iter().map(|&f| if f { '1' } else { '0' }));
+        macro_rules! flags {
+            ($($name:tt)*) => { [$(std::arch::is_x86_feature_detected!($name)),*] };
+        }
+        let flags = flags!(
+            "sse4.1" "sse4.2" "popcnt" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "movbe" "adx"
+            "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512ifma" "avx512vbmi" "avx512vbmi2"
+            "avx512vnni" "avx512bf16" "avx512bitalg" "avx512vpopcntdq" "gfni" "vaes"
+        );
+        out.extend(flags.map(|f| if f { '1' } else { '0' }));
     }
     out
 }

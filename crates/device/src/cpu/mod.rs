@@ -9,7 +9,7 @@ mod detect;
 
 use crate::config::Config;
 use crate::pool;
-use crate::runtime::{Kernel, Runtime, check_launch, program_parts, storage_params};
+use crate::runtime::{Arguments, Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use cache::{Cache, Code};
 use compile::{Compiler, Unit};
@@ -19,9 +19,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use xxhash_rust::xxh3::Xxh3;
 
-pub(crate) use detect::ARITHMETIC;
-pub(crate) use detect::ordinary;
 pub use detect::target;
+pub(crate) use detect::{CACHES, machine, ordinary};
 
 /// Arithmetic operations of a run from which on a kernel is compiled with all the compiler can do.
 const HEAVY: u64 = 20_000_000;
@@ -77,14 +76,14 @@ impl Cpu {
     }
 
     /// Code for every unit, by key.
-    fn codes(&self, units: Vec<Unit>) -> Result<FxHashMap<u128, Arc<Code>>> {
+    fn codes(&self, units: &[Unit]) -> Result<FxHashMap<u128, Arc<Code>>> {
         let (mut found, mut missing, mut seen) = (FxHashMap::default(), Vec::new(), FxHashSet::default());
         {
             let alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
             for u in units {
                 match alive.get(&u.key).and_then(Weak::upgrade) {
                     Some(code) => drop(found.insert(u.key, code)),
-                    None if seen.insert(u.key) => missing.push(u),
+                    None if seen.insert(u.key) => missing.push(*u),
                     None => {}
                 }
             }
@@ -147,10 +146,6 @@ impl Cpu {
 }
 
 impl Runtime for Cpu {
-    fn device(&self) -> Device {
-        self.target.device
-    }
-
     fn target(&self) -> &Target {
         &self.target
     }
@@ -167,86 +162,44 @@ impl Runtime for Cpu {
         )
     }
 
-    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
-        Storage::host(self.target.device, bytes)
-    }
-
     fn assembly(&self, program: &UOp) -> Result<Option<String>> {
         self.compiler.assembly(program_parts(program)?.1).map(Some)
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
-        let mut parts = Vec::with_capacity(programs.len());
+        let mut units = Vec::with_capacity(programs.len());
         for p in programs {
-            let (linear, source, info) = program_parts(p)?;
-            let (key, heavy) = (self.key(&info.name, source), info.flops >= HEAVY);
-            parts.push((linear, info, Unit { key, name: &info.name, source, heavy }));
+            let (_, source, info) = program_parts(p)?;
+            let (name, heavy) = (&*info.name, info.flops >= HEAVY);
+            units.push(Unit { key: self.key(name, source), name, source, heavy });
         }
-        let units = parts.iter().map(|(_, _, u)| Unit { ..*u }).collect();
-        let codes = self.codes(units)?;
-        let kernel = |(linear, info, unit): &(&UOp, &Arc<monoglot_uop::ProgramInfo>, Unit)| {
-            let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
-            let kernel = CpuKernel {
-                code: codes[&unit.key].clone(),
-                name: info.name.clone(),
-                needs,
-                vars: info.vars.len(),
-                threads: info.threads.max(1) as usize,
-            };
-            Arc::new(kernel) as Arc<dyn Kernel>
+        let codes = self.codes(&units)?;
+        let kernel = |(p, unit): (&UOp, &Unit)| -> Result<Arc<dyn Kernel>> {
+            let (linear, _, info) = program_parts(p)?;
+            let (code, signature) = (codes[&unit.key].clone(), Signature::of(linear, info));
+            Ok(Arc::new(CpuKernel { code, signature, threads: info.threads.max(1) as usize }))
         };
-        Ok(parts.iter().map(kernel).collect())
+        programs.iter().zip(&units).map(kernel).collect()
     }
 }
 
 /// A compiled function and what it takes.
 struct CpuKernel {
     code: Arc<Code>,
-    name: String,
-    needs: Vec<usize>,
-    vars: usize,
+    signature: Signature,
     threads: usize,
-}
-
-/// Pointers that may go to the pool's threads.
-struct Args<'a>(&'a [*mut u8], &'a [i64]);
-// SAFETY: the pointers are of storages that the caller of `launch` keeps alive and leaves to it.
-unsafe impl Sync for Args<'_> {}
-
-impl Args<'_> {
-    fn pointers(&self) -> (*const *mut u8, *const i64) {
-        (self.0.as_ptr(), self.1.as_ptr())
-    }
 }
 
 impl Kernel for CpuKernel {
     fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        check_launch(&self.name, &self.needs, self.vars, bufs, vars)?;
-        let mut short = [std::ptr::null_mut(); 16];
-        let mut long = Vec::new();
-        let ptrs = if bufs.len() <= short.len() {
-            &mut short[..bufs.len()]
-        } else {
-            long.resize(bufs.len(), std::ptr::null_mut());
-            &mut long[..]
-        };
-        for (p, b) in ptrs.iter_mut().zip(bufs) {
-            *p = b.host_ptr().ok_or_else(|| ErrorKind::Run {
-                message: format!("kernel {}: {b:?} is not in host memory", self.name),
-            })?;
-        }
-        let args = Args(ptrs, vars);
+        let args = &self.signature.arguments(bufs, vars)?;
         let entry = self.code.entry;
-        let piece = |tid: usize| {
-            let (bufs, vars) = args.pointers();
+        pool::run(self.threads, &|tid: usize| {
+            let Arguments { ptrs, vars } = args;
             // SAFETY: every buffer has the bytes its PARAM says (checked above), within which the
             // verifier has shown every access to stay; pieces write apart, as the schedule sees to.
-            unsafe { entry(bufs, vars, tid as i32) }
-        };
-        match self.threads {
-            1 => piece(0),
-            n => pool::global().run(n, &piece),
-        }
+            unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), tid as i32) }
+        });
         Ok(())
     }
 }

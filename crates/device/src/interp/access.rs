@@ -29,9 +29,8 @@ impl Decoder<'_> {
         let (n, d, buf) = (a.lanes, u.dtype(), self.buffer(a.buffer)?);
         let size = d.bytes();
         if let (true, Some(at)) = (u.src().len() == 1, self.known(buf, &a)) {
-            let dst = self.register(n.max(1) * size, self.last[i]);
-            self.places[i] = dst;
             let bytes = n.max(1) * size;
+            let dst = self.result(i, bytes);
             self.emit(copies(bytes), dst, [at, 0, 0], 0, bytes as u32);
             return Ok(());
         }
@@ -42,8 +41,7 @@ impl Decoder<'_> {
             gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
             regs = [at, self.operand(g, 0, i)?, self.operand(alt, n, i)?];
         }
-        let dst = self.register(n.max(1) * size, self.last[i]);
-        self.places[i] = dst;
+        let dst = self.result(i, n.max(1) * size);
         self.watch(buf, regs, index_type, gate, n, false);
         self.emit(loads(size, index_type, gate), dst, regs, n, buf);
         if d == DType::Bool && self.bufs[buf as usize].space == AddrSpace::Global {

@@ -122,14 +122,11 @@ impl<'a> Decoder<'a> {
         for u in self.list.iter().filter(|u| u.op() == Op::Buffer) {
             let Some(b) = u.buffer_arg() else { continue };
             let (len, dtype) = (u.shape().max_len().max(0) as u64, b.dtype);
-            let space = b.addrspace.unwrap_or(AddrSpace::Reg);
-            let offset = match space {
-                AddrSpace::Reg => self.fresh((len as usize * dtype.bytes()).div_ceil(8)),
-                _ => 0,
-            };
+            let (space, mut offset) = (b.addrspace.unwrap_or(AddrSpace::Reg), 0);
             if space == AddrSpace::Reg {
-                // What is read before it is written shows.
                 let words = (len as usize * dtype.bytes()).div_ceil(8);
+                offset = self.fresh(words);
+                // What is read before it is written shows.
                 self.image[offset as usize / 8..][..words].fill(poison(dtype));
             }
             self.buf_of.insert(u, self.bufs.len() as u32);
@@ -155,6 +152,12 @@ impl<'a> Decoder<'a> {
         at
     }
 
+    /// The register of the value at position `i`, of so many bytes.
+    pub(super) fn result(&mut self, i: usize, bytes: usize) -> u32 {
+        self.places[i] = self.register(bytes, self.last[i].max(i));
+        self.places[i]
+    }
+
     /// Give back what is not read after position `i`.
     fn release(&mut self, i: usize) {
         for (at, words) in std::mem::take(&mut self.due[i]) {
@@ -169,12 +172,8 @@ impl<'a> Decoder<'a> {
         }
         let (size, n_lanes) = (d.bytes().max(1), n.max(1));
         let at = self.fresh((size * n_lanes).div_ceil(8));
-        let mut bytes = vec![0u8; (size * n_lanes).next_multiple_of(8)];
-        bytes.chunks_mut(size).take(n_lanes).for_each(|c| c.copy_from_slice(&bits.to_le_bytes()[..size]));
-        for (k, word) in bytes.chunks_exact(8).enumerate() {
-            let mut w = [0; 8];
-            w.copy_from_slice(word);
-            self.image[at as usize / 8 + k] = u64::from_le_bytes(w);
+        for byte in (at as usize..).step_by(size).take(n_lanes) {
+            self.image[byte / 8] |= bits << (8 * (byte % 8));
         }
         self.consts.insert((bits, d, n), at);
         at
@@ -241,8 +240,7 @@ impl<'a> Decoder<'a> {
             }
             Op::Range => {
                 let bound = self.operand(&src[0], 0, i)?;
-                self.places[i] = self.register(d.bytes(), self.last[i].max(i));
-                let counter = self.places[i];
+                let counter = self.result(i, d.bytes());
                 self.emit(loops(d).0, counter, [bound, 0, 0], 0, 0);
                 self.open.push(self.code.len() - 1);
             }
@@ -260,36 +258,28 @@ impl<'a> Decoder<'a> {
                 }
                 self.code[start].x = self.code.len() as u32;
             }
-            Op::Barrier => {
-                if self.groups {
-                    self.emit(wait, 0, [0; 3], 0, BARRIER);
-                }
-            }
+            Op::Barrier if self.groups => self.emit(wait, 0, [0; 3], 0, BARRIER),
+            Op::Barrier => {}
             Op::Wmma => {
                 let Arg::Wmma(unit) = u.arg() else { return Err(unsupported(u)) };
                 let mut at = [0; 3];
                 for (k, s) in src.iter().enumerate() {
                     at[k] = self.operand(s, 0, i)?;
                 }
-                self.places[i] = self.register(n * d.bytes(), self.last[i]);
-                let x = self.units.len() as u32;
+                let dst = self.result(i, n * d.bytes());
+                self.emit(wait, dst, at, n, self.units.len() as u32);
                 self.units.push(unit.clone());
-                self.emit(wait, self.places[i], at, n, x);
             }
             Op::Load => self.load(i, u)?,
             Op::Store => self.store(i, u)?,
             Op::Stack => self.stack(i, u)?,
-            Op::Index | Op::Shrink => {
-                if address(u).is_none() {
-                    self.pick(i, u)?;
-                }
-            }
+            Op::Index | Op::Shrink if address(u).is_some() => {}
+            Op::Index | Op::Shrink => self.pick(i, u)?,
             Op::Bitcast => {
                 let from = self.operand(&src[0], n, i)?;
                 self.places[i] = from;
                 if d == DType::Bool && src[0].dtype() != DType::Bool {
-                    self.places[i] = self.register(n.max(1), self.last[i]);
-                    let dst = self.places[i];
+                    let dst = self.result(i, n.max(1));
                     self.pair(truth(), dst, [from, 0, 0], n);
                 }
             }
@@ -318,29 +308,26 @@ impl<'a> Decoder<'a> {
         for (k, s) in src.iter().enumerate() {
             at[k] = self.operand(s, if scalar_choice && k == 0 { 0 } else { n }, i)?;
         }
-        let dst = self.register(n.max(1) * d.bytes(), self.last[i]);
-        self.places[i] = dst;
+        let dst = self.result(i, n.max(1) * d.bytes());
         let from = src[0].dtype();
-        match u.op() {
-            Op::Where if scalar_choice => {
-                // One bool for all lanes: take one branch whole.
-                let bytes = (n * d.bytes()) as u32;
-                self.room(4);
-                let here = self.code.len() as u32;
-                self.emit(unless, 0, [at[0], 0, 0], 0, here + 3);
-                self.emit(copy, dst, [at[1], 0, 0], 0, bytes);
-                let never = self.constant(Scalar::Bool(false), DType::Bool, 0);
-                self.emit(unless, 0, [never, 0, 0], 0, here + 4);
-                self.emit(copy, dst, [at[2], 0, 0], 0, bytes);
-            }
-            Op::Where => self.pair(select(d.bytes()), dst, at, n),
-            op => {
-                let own = if op == Op::Cast { cast(from, d) } else { arithmetic(op, from) };
-                match own {
-                    Some(_) => self.pair(own, dst, at, n),
-                    None => self.emit(folded, dst, at, n, pack(op, from, d)),
-                }
-            }
+        if scalar_choice {
+            // One bool for all lanes: what is right unless it holds, then what is right where it does.
+            let bytes = (n * d.bytes()) as u32;
+            self.room(3);
+            let end = self.code.len() as u32 + 3;
+            self.emit(copy, dst, [at[2], 0, 0], 0, bytes);
+            self.emit(unless, 0, [at[0], 0, 0], 0, end);
+            self.emit(copy, dst, [at[1], 0, 0], 0, bytes);
+            return Ok(());
+        }
+        let own = match u.op() {
+            Op::Where => select(d.bytes()),
+            Op::Cast => cast(from, d),
+            op => arithmetic(op, from),
+        };
+        match own {
+            Some(_) => self.pair(own, dst, at, n),
+            None => self.emit(folded, dst, at, n, pack(u.op(), from, d)),
         }
         Ok(())
     }
@@ -356,14 +343,12 @@ impl<'a> Decoder<'a> {
             let from = self.operand(first, 0, i)?;
             self.places[i] = from;
             if n > 1 {
-                let dst = self.register(n * size, self.last[i]);
-                self.places[i] = dst;
+                let dst = self.result(i, n * size);
                 self.emit(splats(size), dst, [from, 0, 0], n, 0);
             }
             return Ok(());
         }
-        let dst = self.register(n * size, self.last[i]);
-        self.places[i] = dst;
+        let dst = self.result(i, n * size);
         for (k, s) in src.iter().enumerate() {
             let from = self.operand(s, 0, i)?;
             self.emit(copies(size), dst + (k * size) as u32, [from, 0, 0], 0, size as u32);
@@ -379,24 +364,15 @@ impl<'a> Decoder<'a> {
             Some(k) if k >= 0 && (k as usize) < lanes(v).max(1) => Ok(k as usize),
             _ => Err(unsupported(u)),
         };
-        if lanes(u) == 0 {
-            self.places[i] = from + (lane(at)? * size) as u32;
-        } else if u.op() == Op::Shrink {
+        if lanes(u) == 0 || u.op() == Op::Shrink {
             let first = if at.op() == Op::Stack { &at.src()[0] } else { at };
             self.places[i] = from + (lane(first)? * size) as u32;
-        } else {
-            let dst = self.register(lanes(u) * size, self.last[i]);
-            self.places[i] = dst;
-            for (k, c) in at.src().iter().enumerate() {
-                let lane = lane(c)?;
-                self.emit(
-                    copies(size),
-                    dst + (k * size) as u32,
-                    [from + (lane * size) as u32, 0, 0],
-                    0,
-                    size as u32,
-                );
-            }
+            return Ok(());
+        }
+        let dst = self.result(i, lanes(u) * size);
+        for (k, c) in at.src().iter().enumerate() {
+            let from = from + (lane(c)? * size) as u32;
+            self.emit(copies(size), dst + (k * size) as u32, [from, 0, 0], 0, size as u32);
         }
         Ok(())
     }

@@ -6,17 +6,9 @@ use super::decode::{BARRIER, Code, Start, poison};
 use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
 use super::{WARP, describe};
+use crate::runtime::Arguments;
 use half::f16;
 use monoglot_uop::{AddrSpace, DType, ProgramInfo, TcInfo};
-
-/// What a launch gives to a program.
-pub(super) struct Arguments<'a> {
-    pub(super) ptrs: &'a [*mut u8],
-    pub(super) vars: &'a [i64],
-}
-
-// SAFETY: the pointers are of storages that the caller of `launch` keeps alive and leaves to it.
-unsafe impl Sync for Arguments<'_> {}
 
 /// The threads of one workgroup, used for one after the other.
 pub(super) struct Group<'a> {

@@ -12,132 +12,93 @@ pub(crate) enum Gate {
     Lanes,
 }
 
-/// An integer that indexes.
+/// An integer that indexes and counts.
 trait Index: Copy {
     fn get(self) -> i64;
-}
-impl Index for i32 {
-    fn get(self) -> i64 {
-        self as i64
-    }
-}
-impl Index for i64 {
-    fn get(self) -> i64 {
-        self
-    }
+    fn of(v: i64) -> Self;
 }
 
-/// dst[0..n] = buffer `x` from index register `a`. Gate in `b`, the value where it fails in `c`.
+macro_rules! index {
+    ($($t:ident)*) => { $(impl Index for $t {
+        fn get(self) -> i64 {
+            self as i64
+        }
+        fn of(v: i64) -> $t {
+            v as $t
+        }
+    })* };
+}
+index!(i32 i64);
+
+/// dst[0..n] = buffer `x` from index register `a`, with the value in `c` where the gate in `b` fails; or
+/// (`WRITE`) buffer `x` from index register `a` = c[0..n] where it holds.
 ///
 /// # Safety
 /// That of `Run`.
-unsafe fn load<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: *const Ins) -> *const Ins {
+unsafe fn access<T: Copy, I: Index, const G: u8, const WRITE: bool>(
+    f: &mut Frame,
+    i: *const Ins,
+) -> *const Ins {
     // SAFETY: registers are of these types, by the decoder's invariant; elements are checked.
     unsafe {
         let index = (*f.reg::<I>((*i).a)).get();
         let n = (*i).n.max(1) as usize;
-        match G {
-            1 if !*f.reg::<bool>((*i).b) => {
-                std::ptr::copy_nonoverlapping(f.reg::<T>((*i).c), f.reg::<T>((*i).dst), n);
-            }
-            2 => {
-                for k in 0..n {
-                    *f.reg::<T>((*i).dst).add(k) = if *f.reg::<bool>((*i).b).add(k) {
-                        match f.element::<T>((*i).x, index + k as i64, 1, false) {
-                            Some(p) => p.read_unaligned(),
-                            None => return f.fail(),
-                        }
-                    } else {
-                        *f.reg::<T>((*i).c).add(k)
-                    };
+        let (mine, other) = (f.reg::<T>(if WRITE { (*i).c } else { (*i).dst }), f.reg::<T>((*i).c));
+        let gate = f.reg::<bool>((*i).b);
+        // A gate a lane makes accesses of a lane each.
+        let (pieces, lanes) = if G == 2 { (n, 1) } else { (1, n) };
+        for k in 0..pieces {
+            let mine = mine.add(k);
+            if G > 0 && !*gate.add(k) {
+                if !WRITE {
+                    std::ptr::copy_nonoverlapping(other.add(k), mine, lanes);
                 }
+                continue;
             }
-            _ => match f.element::<T>((*i).x, index, n as u32, false) {
-                Some(p) if n == 1 => *f.reg::<T>((*i).dst) = p.read_unaligned(),
+            match f.element::<T>((*i).x, index + k as i64, lanes as u32, WRITE) {
+                Some(p) if lanes == 1 && WRITE => p.write_unaligned(*mine),
+                Some(p) if lanes == 1 => *mine = p.read_unaligned(),
                 Some(p) => {
-                    std::ptr::copy_nonoverlapping(p.cast::<u8>(), f.reg::<u8>((*i).dst), n * size_of::<T>());
+                    let (p, mine) = (p.cast::<u8>(), mine.cast::<u8>());
+                    let (from, to) = if WRITE { (mine, p) } else { (p, mine) };
+                    std::ptr::copy_nonoverlapping(from, to, lanes * size_of::<T>());
                 }
                 None => return f.fail(),
-            },
+            }
         }
         after(f, i)
     }
 }
 
-/// buffer `x` from index register `a` = c[0..n]. Gate in `b`.
-///
-/// # Safety
-/// That of `Run`.
-unsafe fn store<T: Copy, I: Index, const G: u8>(f: &mut Frame, i: *const Ins) -> *const Ins {
-    // SAFETY: as for `load`.
-    unsafe {
-        let index = (*f.reg::<I>((*i).a)).get();
-        let n = (*i).n.max(1) as usize;
-        match G {
-            1 if !*f.reg::<bool>((*i).b) => {}
-            2 => {
-                for k in 0..n {
-                    if *f.reg::<bool>((*i).b).add(k) {
-                        match f.element::<T>((*i).x, index + k as i64, 1, true) {
-                            Some(p) => p.write_unaligned(*f.reg::<T>((*i).c).add(k)),
-                            None => return f.fail(),
-                        }
-                    }
-                }
-            }
-            _ => match f.element::<T>((*i).x, index, n as u32, true) {
-                Some(p) if n == 1 => p.write_unaligned(*f.reg::<T>((*i).c)),
-                Some(p) => {
-                    std::ptr::copy_nonoverlapping(f.reg::<u8>((*i).c), p.cast::<u8>(), n * size_of::<T>());
-                }
-                None => return f.fail(),
-            },
-        }
-        after(f, i)
+fn gated<T: Copy, I: Index, const WRITE: bool>(gate: Gate) -> Run {
+    match gate {
+        Gate::None => access::<T, I, 0, WRITE>,
+        Gate::Scalar => access::<T, I, 1, WRITE>,
+        Gate::Lanes => access::<T, I, 2, WRITE>,
     }
 }
 
-macro_rules! by_width {
-    ($name:ident, $bytes:expr, $wide:expr, $gate:expr) => {
-        match ($bytes, $wide, $gate) {
-            (1, false, Gate::None) => $name::<u8, i32, 0>,
-            (1, false, Gate::Scalar) => $name::<u8, i32, 1>,
-            (1, false, Gate::Lanes) => $name::<u8, i32, 2>,
-            (1, true, Gate::None) => $name::<u8, i64, 0>,
-            (1, true, Gate::Scalar) => $name::<u8, i64, 1>,
-            (1, true, Gate::Lanes) => $name::<u8, i64, 2>,
-            (2, false, Gate::None) => $name::<u16, i32, 0>,
-            (2, false, Gate::Scalar) => $name::<u16, i32, 1>,
-            (2, false, Gate::Lanes) => $name::<u16, i32, 2>,
-            (2, true, Gate::None) => $name::<u16, i64, 0>,
-            (2, true, Gate::Scalar) => $name::<u16, i64, 1>,
-            (2, true, Gate::Lanes) => $name::<u16, i64, 2>,
-            (4, false, Gate::None) => $name::<u32, i32, 0>,
-            (4, false, Gate::Scalar) => $name::<u32, i32, 1>,
-            (4, false, Gate::Lanes) => $name::<u32, i32, 2>,
-            (4, true, Gate::None) => $name::<u32, i64, 0>,
-            (4, true, Gate::Scalar) => $name::<u32, i64, 1>,
-            (4, true, Gate::Lanes) => $name::<u32, i64, 2>,
-            (_, false, Gate::None) => $name::<u64, i32, 0>,
-            (_, false, Gate::Scalar) => $name::<u64, i32, 1>,
-            (_, false, Gate::Lanes) => $name::<u64, i32, 2>,
-            (_, true, Gate::None) => $name::<u64, i64, 0>,
-            (_, true, Gate::Scalar) => $name::<u64, i64, 1>,
-            (_, true, Gate::Lanes) => $name::<u64, i64, 2>,
-        }
-    };
+fn accesses<const WRITE: bool>(bytes: usize, index: DType, gate: Gate) -> Run {
+    match (bytes, index.bytes() == 8) {
+        (1, false) => gated::<u8, i32, WRITE>(gate),
+        (1, true) => gated::<u8, i64, WRITE>(gate),
+        (2, false) => gated::<u16, i32, WRITE>(gate),
+        (2, true) => gated::<u16, i64, WRITE>(gate),
+        (4, false) => gated::<u32, i32, WRITE>(gate),
+        (4, true) => gated::<u32, i64, WRITE>(gate),
+        (_, false) => gated::<u64, i32, WRITE>(gate),
+        (_, true) => gated::<u64, i64, WRITE>(gate),
+    }
 }
 
 /// A load of elements of `bytes`, with an index of dtype `index`.
 pub(crate) fn loads(bytes: usize, index: DType, gate: Gate) -> Run {
-    let wide = index.bytes() == 8;
-    by_width!(load, bytes, wide, gate)
+    accesses::<false>(bytes, index, gate)
 }
 
 /// A store of elements of `bytes`, with an index of dtype `index`.
 pub(crate) fn stores(bytes: usize, index: DType, gate: Gate) -> Run {
-    let wide = index.bytes() == 8;
-    by_width!(store, bytes, wide, gate)
+    accesses::<true>(bytes, index, gate)
 }
 
 /// dst = a, `x` bytes.
@@ -191,34 +152,20 @@ pub(crate) fn splats(bytes: usize) -> Run {
     }
 }
 
-unsafe fn begin<I: Index + From32>(f: &mut Frame, i: *const Ins) -> *const Ins {
+unsafe fn begin<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        *f.reg::<I>((*i).dst) = I::from32(0);
+        *f.reg::<I>((*i).dst) = I::of(0);
         if (*f.reg::<I>((*i).a)).get() > 0 { after(f, i) } else { f.code.add((*i).x as usize) }
     }
 }
 
-unsafe fn next<I: Index + From32>(f: &mut Frame, i: *const Ins) -> *const Ins {
+unsafe fn next<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
         let step = (*f.reg::<I>((*i).dst)).get() + 1;
-        *f.reg::<I>((*i).dst) = I::from32(step);
+        *f.reg::<I>((*i).dst) = I::of(step);
         if step < (*f.reg::<I>((*i).a)).get() { f.code.add((*i).x as usize) } else { after(f, i) }
-    }
-}
-
-trait From32 {
-    fn from32(v: i64) -> Self;
-}
-impl From32 for i32 {
-    fn from32(v: i64) -> i32 {
-        v as i32
-    }
-}
-impl From32 for i64 {
-    fn from32(v: i64) -> i64 {
-        v
     }
 }
 

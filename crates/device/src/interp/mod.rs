@@ -16,14 +16,12 @@ mod race;
 
 use crate::config::Config;
 use crate::pool;
-use crate::runtime::{Kernel, Runtime, check_launch, program_parts, storage_params};
+use crate::runtime::{Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use decode::{Code, decode};
-use group::{Arguments, Group};
+use group::Group;
 use machine::Fault;
-use monoglot_uop::{
-    AddrSpace, DType, Device, Dialect, Error, ErrorKind, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp,
-};
+use monoglot_uop::{AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -47,12 +45,12 @@ thread_local! {
 
 /// The counters of kernels that this thread launched since it last reset them.
 pub fn counters() -> Counters {
-    COUNTERS.with(|c| c.borrow().clone())
+    COUNTERS.with_borrow(Counters::clone)
 }
 
 /// Set this thread's counters to zero.
 pub fn reset_counters() {
-    COUNTERS.with(|c| *c.borrow_mut() = Counters::default());
+    COUNTERS.set(Counters::default());
 }
 
 /// An interpreter.
@@ -62,27 +60,12 @@ pub struct Interp {
 
 /// The interpreter as a CPU, as a target: narrow vectors, every op but Threefry native.
 pub fn target(device: Device, config: &Config) -> Target {
-    let native = OpSet::filter(|op| op.is_elementwise() && op != Op::Threefry);
-    let mut storage = crate::cpu::ARITHMETIC.to_vec();
-    storage.extend([DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2]);
+    let narrow = [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2];
     Target {
-        device,
         dialect: Dialect::Linear,
-        arch: String::new(),
-        vector_bytes: 16,
-        registers: 32,
-        threads: config.thread_count(),
-        workgroups: false,
-        max_workgroup: 1,
-        warp: 1,
-        local_bytes: 1 << 20,
-        caches: [32 << 10, 512 << 10, 8 << 20],
-        native: native.with(Op::Bitcast),
-        arithmetic: crate::cpu::ARITHMETIC.to_vec(),
-        storage,
-        matrix_units: Vec::new(),
-        max_buffers: 64,
-        max_nodes: 2000,
+        caches: crate::cpu::CACHES,
+        native: OpSet::filter(|op| op.is_elementwise() && op != Op::Threefry).with(Op::Bitcast),
+        ..crate::cpu::machine(device, config, &narrow)
     }
 }
 
@@ -121,10 +104,6 @@ impl Interp {
 }
 
 impl Runtime for Interp {
-    fn device(&self) -> Device {
-        self.target.device
-    }
-
     fn target(&self) -> &Target {
         &self.target
     }
@@ -134,17 +113,13 @@ impl Runtime for Interp {
         format!("interpreter of linear programs{}", if self.target.workgroups { gpu } else { "" })
     }
 
-    fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
-        Storage::host(self.target.device, bytes)
-    }
-
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
         let groups = self.target.workgroups;
         let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
             let code = decode(linear, info, groups)?;
-            let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
-            Ok(Arc::new(InterpKernel { code, info: info.clone(), needs, groups }))
+            let signature = Signature::of(linear, info);
+            Ok(Arc::new(InterpKernel { code, info: info.clone(), signature, groups }))
         };
         programs.iter().map(kernel).collect()
     }
@@ -153,23 +128,15 @@ impl Runtime for Interp {
 struct InterpKernel {
     code: Code,
     info: Arc<ProgramInfo>,
-    needs: Vec<usize>,
+    signature: Signature,
     groups: bool,
 }
 
 impl Kernel for InterpKernel {
     fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        let name = &self.info.name;
-        check_launch(name, &self.needs, self.info.vars.len(), bufs, vars)?;
-        let mut ptrs = Vec::with_capacity(bufs.len());
-        for b in bufs {
-            ptrs.push(b.host_ptr().ok_or_else(|| {
-                Error::new(ErrorKind::Run { message: format!("kernel {name}: {b:?} is not in host memory") })
-            })?);
-        }
-        let args = Arguments { ptrs: &ptrs, vars };
-        let reads = Mutex::new(vec![0u64; ptrs.len()]);
-        let fault: Mutex<Option<String>> = Mutex::new(None);
+        let args = self.signature.arguments(bufs, vars)?;
+        // What was read of each buffer, and the first fault.
+        let result = Mutex::new((vec![0u64; bufs.len()], None));
         let size = |dims: &[i64; 3]| dims.iter().map(|&n| n.max(1) as usize).product::<usize>();
         // The units of work: threads of a CPU, or workgroups, a share of which each piece runs in turn.
         let (total, threads) = match self.groups {
@@ -179,36 +146,21 @@ impl Kernel for InterpKernel {
         let pieces = if self.groups { total.min(pool::global().threads()) } else { total };
         let piece = |p: usize| {
             let mut group = Group::new(&self.code, &args, threads);
-            for unit in (p..total).step_by(pieces) {
-                if let Err(message) = group.run(unit, &self.info, self.groups) {
-                    fault.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(message);
-                    break;
-                }
-            }
-            let mut all = reads.lock().unwrap_or_else(|e| e.into_inner());
-            group.add_reads(&mut all);
+            let mut units = (p..total).step_by(pieces);
+            let run = units.try_for_each(|unit| group.run(unit, &self.info, self.groups));
+            let mut all = result.lock().unwrap_or_else(|e| e.into_inner());
+            group.add_reads(&mut all.0);
+            all.1 = all.1.take().or(run.err());
         };
-        match pieces {
-            1 => piece(0),
-            n => pool::global().run(n, &piece),
-        }
-        self.count(&reads.into_inner().unwrap_or_else(|e| e.into_inner()));
-        match fault.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            Some(message) => Err(Error::new(ErrorKind::Run { message: format!("kernel {name}: {message}") })),
-            None => Ok(()),
-        }
-    }
-}
-
-impl InterpKernel {
-    fn count(&self, reads: &[u64]) {
+        pool::run(pieces, &piece);
+        let (reads, fault) = result.into_inner().unwrap_or_else(|e| e.into_inner());
         let globals = self.code.bufs.iter().filter(|b| b.space == AddrSpace::Global);
-        COUNTERS.with(|c| {
-            let mut c = c.borrow_mut();
+        COUNTERS.with_borrow_mut(|c| {
             c.launches += 1;
             c.reads += reads.iter().sum::<u64>();
-            c.latest = globals.zip(reads).map(|(b, &n)| (b.slot as usize, n)).collect();
+            c.latest = globals.zip(reads).map(|(b, n)| (b.slot as usize, n)).collect();
         });
+        fault.map_or(Ok(()), |message| Err(self.signature.fail(message)))
     }
 }
 

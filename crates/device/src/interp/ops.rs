@@ -72,7 +72,7 @@ macro_rules! integer {
             Op::Neg => run!((x a: $t) => $t, x.wrapping_neg()),
             Op::Trunc => run!((x a: $t) => $t, x),
             Op::Shl => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x << y } else { 0 }),
-            Op::Shr => run!((x a: $t, y b: $t) => $t, x >> (y as u64).min($t::BITS as u64 - 1) as u32 & shifted::<$t>(x, y as u64)),
+            Op::Shr => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x >> y } else if $t::MIN != 0 { x >> ($t::BITS - 1) } else { 0 }),
             Op::TruncDiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else { x.wrapping_div(y) }),
             Op::TruncMod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else { x.wrapping_rem(y) }),
             Op::Idiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else {
@@ -87,26 +87,6 @@ macro_rules! integer {
         }
     };
 }
-
-/// All ones, or 0 where an unsigned value is shifted past its width (a signed one keeps its sign).
-#[inline(always)]
-fn shifted<T: Bits>(_x: T, count: u64) -> T {
-    T::keep(count)
-}
-
-trait Bits {
-    fn keep(count: u64) -> Self;
-}
-
-macro_rules! bits {
-    ($($t:ident $signed:literal)*) => { $(impl Bits for $t {
-        #[inline(always)]
-        fn keep(count: u64) -> $t {
-            if $signed || count < $t::BITS as u64 { !0 } else { 0 }
-        }
-    })* };
-}
-bits!(i8 true i16 true i32 true i64 true u8 false u16 false u32 false u64 false);
 
 /// Whether a signed quotient is negative.
 #[inline(always)]
@@ -160,40 +140,47 @@ fn logic(op: Op) -> Option<Pair> {
     }
 }
 
+/// `$macro` for the type in which values of a dtype are; the last where there is none.
+macro_rules! by_type {
+    ($d:expr, $macro:ident, $arg:ident) => {
+        match $d {
+            DType::I8 => $macro!($arg, i8),
+            DType::I16 => $macro!($arg, i16),
+            DType::I32 => $macro!($arg, i32),
+            DType::I64 | DType::Index => $macro!($arg, i64),
+            DType::U8 => $macro!($arg, u8),
+            DType::U16 => $macro!($arg, u16),
+            DType::U32 => $macro!($arg, u32),
+            DType::U64 => $macro!($arg, u64),
+            _ => None,
+        }
+    };
+}
+
 /// The instruction for `op` on operands of `from`, where it has code of its own.
 pub(crate) fn arithmetic(op: Op, from: DType) -> Option<Pair> {
     match from {
         DType::Bool => logic(op),
-        DType::I8 => integer!(op, i8),
-        DType::I16 => integer!(op, i16),
-        DType::I32 => integer!(op, i32),
-        DType::I64 | DType::Index => integer!(op, i64),
-        DType::U8 => integer!(op, u8),
-        DType::U16 => integer!(op, u16),
-        DType::U32 => integer!(op, u32),
         DType::U64 if op == Op::Threefry => run!((x a: u64, y b: u64) => u64, threefry(x, y)),
-        DType::U64 => integer!(op, u64),
         DType::F32 => float!(op, f32),
         DType::F64 => float!(op, f64),
-        _ => None,
+        _ => by_type!(from, integer, op),
     }
 }
 
+macro_rules! cast_to {
+    ($from:ident, $to:ident) => {
+        run!((x a: $from) => $to, x as $to)
+    };
+}
+
 macro_rules! casts {
-    ($from:ty, $to:expr) => {
+    ($to:expr, $from:ident) => {
         match $to {
-            DType::I8 => run!((x a: $from) => i8, x as i8),
-            DType::I16 => run!((x a: $from) => i16, x as i16),
-            DType::I32 => run!((x a: $from) => i32, x as i32),
-            DType::I64 | DType::Index => run!((x a: $from) => i64, x as i64),
-            DType::U8 => run!((x a: $from) => u8, x as u8),
-            DType::U16 => run!((x a: $from) => u16, x as u16),
-            DType::U32 => run!((x a: $from) => u32, x as u32),
-            DType::U64 => run!((x a: $from) => u64, x as u64),
-            DType::F32 => run!((x a: $from) => f32, x as f32),
-            DType::F64 => run!((x a: $from) => f64, x as f64),
+            DType::F32 => cast_to!($from, f32),
+            DType::F64 => cast_to!($from, f64),
             DType::Bool => run!((x a: $from) => bool, x != 0 as $from),
-            _ => None,
+            _ => by_type!($to, cast_to, $from),
         }
     };
 }
@@ -204,22 +191,14 @@ pub(crate) fn cast(from: DType, to: DType) -> Option<Pair> {
     match (from, to) {
         (DType::Bool, DType::F32) => run!((x a: bool) => f32, x as u8 as f32),
         (DType::Bool, DType::F64) => run!((x a: bool) => f64, x as u8 as f64),
-        (DType::Bool, _) => casts!(u8, to),
-        (DType::I8, _) => casts!(i8, to),
-        (DType::I16, _) => casts!(i16, to),
-        (DType::I32, _) => casts!(i32, to),
-        (DType::I64 | DType::Index, _) => casts!(i64, to),
-        (DType::U8, _) => casts!(u8, to),
-        (DType::U16, _) => casts!(u16, to),
-        (DType::U32, _) => casts!(u32, to),
-        (DType::U64, _) => casts!(u64, to),
+        (DType::Bool, _) => casts!(to, u8),
         (DType::F32, DType::F16) => run!((x a: f32) => f16, f16::from_f32(x)),
         (DType::F32, DType::BF16) => run!((x a: f32) => bf16, bf16::from_f32(x)),
         (DType::F16, DType::F32) => run!((x a: f16) => f32, x.to_f32()),
         (DType::BF16, DType::F32) => run!((x a: bf16) => f32, x.to_f32()),
-        (DType::F32, _) => casts!(f32, to),
-        (DType::F64, _) => casts!(f64, to),
-        _ => None,
+        (DType::F32, _) => casts!(to, f32),
+        (DType::F64, _) => casts!(to, f64),
+        _ => by_type!(from, casts, to),
     }
 }
 
