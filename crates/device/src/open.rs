@@ -44,17 +44,16 @@ pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
 fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
     let mut parts = device.name().split(':');
     let kind = parts.next().unwrap_or("");
-    let rest: Vec<&str> = parts.collect();
-    let numbered = matches!(rest[..], [n] if n.parse::<u32>().is_ok());
+    let mut rest: Vec<&str> = parts.collect();
+    if kind != "DISK" && matches!(rest[..], [n] if n.parse::<u32>().is_ok()) {
+        rest.clear();
+    }
     Ok(match (kind, &rest[..]) {
         ("CPU", [] | ["C"]) => Arc::new(Cpu::open(device, config)?),
-        ("CPU", _) if numbered => Arc::new(Cpu::open(device, config)?),
         ("CPU", ["C", arch]) => Arc::new(Cpu::for_arch(device, config, arch)?),
         ("INTERP", []) => Arc::new(Interp::cpu(device, config)),
         ("INTERP", ["GPU"]) => Arc::new(Interp::gpu(device)),
-        ("INTERP", _) if numbered => Arc::new(Interp::cpu(device, config)),
         ("NULL", []) => Arc::new(Null { target: crate::cpu::target(device, config) }),
-        ("NULL", _) if numbered => Arc::new(Null { target: crate::cpu::target(device, config) }),
         ("NULL", ["C", arch]) => Arc::new(Null { target: crate::cpu::ordinary(device, config, arch)? }),
         ("DISK", []) => Arc::new(Disk { target: crate::interp::target(device, config) }),
         _ => {

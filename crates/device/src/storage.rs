@@ -8,7 +8,7 @@ use std::alloc::Layout;
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Bytes on a device, freed when the last `Arc` goes. Reads and writes through `&self` follow the
 /// order that the engine gives launches and copies: it never lets two that conflict run at once.
@@ -40,17 +40,21 @@ impl Storage {
     /// `Memory`, where the machine has not that much available.
     pub fn host(device: Device, bytes: usize) -> Result<Arc<Storage>> {
         let block = Block::take(device, bytes)?;
-        Ok(Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(Memory::Host(block)) }))
+        Ok(Storage::of(device, bytes, Memory::Host(block)))
     }
 
     /// A length without bytes.
     pub(crate) fn nothing(device: Device, bytes: usize) -> Arc<Storage> {
-        Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(Memory::Nothing) })
+        Storage::of(device, bytes, Memory::Nothing)
     }
 
     /// A file's bytes, read when they are asked for.
     pub(crate) fn file(device: Device, file: File, path: String, bytes: usize) -> Arc<Storage> {
-        Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(Memory::File { file, path }) })
+        Storage::of(device, bytes, Memory::File { file, path })
+    }
+
+    fn of(device: Device, bytes: usize, memory: Memory) -> Arc<Storage> {
+        Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(memory) })
     }
 
     /// A part of this storage, which it keeps alive. None where the part is not within it.
@@ -74,7 +78,7 @@ impl Storage {
     pub fn host_ptr(&self) -> Option<*mut u8> {
         match &*self.memory {
             // SAFETY: `offset` is within the block, as `host` and `slice` see to.
-            Memory::Host(b) => Some(unsafe { b.ptr().as_ptr().add(self.offset) }),
+            Memory::Host(b) => Some(unsafe { b.memory.ptr().add(self.offset) }),
             _ => None,
         }
     }
@@ -223,17 +227,8 @@ fn size_class(bytes: usize) -> Option<usize> {
 }
 
 /// How many freed bytes are kept: an eighth of the machine's memory, at most 2 GiB.
-fn keep_limit() -> usize {
-    static LIMIT: AtomicUsize = AtomicUsize::new(0);
-    match LIMIT.load(Ordering::Relaxed) {
-        0 => {
-            let limit = (memory_info("MemTotal:").unwrap_or(4 << 30) / 8).min(2 << 30) as usize;
-            LIMIT.store(limit.max(1), Ordering::Relaxed);
-            limit
-        }
-        n => n,
-    }
-}
+static LIMIT: LazyLock<usize> =
+    LazyLock::new(|| (memory_info("MemTotal:").unwrap_or(4 << 30) / 8).min(2 << 30) as usize);
 
 impl Block {
     fn take(device: Device, bytes: usize) -> Result<Block> {
@@ -242,39 +237,30 @@ impl Block {
         let class = size_class(bytes).ok_or_else(|| too_much(available().unwrap_or(0)))?;
         let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
         let found = kept.blocks.iter().rposition(|(c, _)| *c == class);
-        let memory = match found {
-            Some(i) => {
-                kept.bytes -= class;
-                kept.blocks.remove(i).1
-            }
-            None => {
-                kept.since = kept.since.saturating_add(class);
-                if kept.since >= CHECK {
-                    let mut now = available().unwrap_or(u64::MAX);
-                    if class as u64 > now {
-                        // What is kept for reuse is not in use: give it back before refusing.
-                        kept.blocks.clear();
-                        kept.bytes = 0;
-                        now = available().unwrap_or(u64::MAX);
-                    }
-                    kept.available = now;
-                    kept.since = 0;
-                    if class as u64 > now {
-                        kept.since = CHECK;
-                        return Err(too_much(now).into());
-                    }
+        let memory = if let Some(i) = found {
+            kept.bytes -= class;
+            kept.blocks.remove(i).1
+        } else {
+            kept.since = kept.since.saturating_add(class);
+            if kept.since >= CHECK {
+                kept.available = available().unwrap_or(u64::MAX);
+                if class as u64 > kept.available {
+                    // What is kept for reuse is not in use: give it back before refusing.
+                    kept.blocks.clear();
+                    kept.bytes = 0;
+                    kept.available = available().unwrap_or(u64::MAX);
                 }
-                let seen = kept.available;
-                drop(kept);
-                Raw::new(class).ok_or_else(|| too_much(seen))?
+                if class as u64 > kept.available {
+                    return Err(too_much(kept.available).into());
+                }
+                kept.since = 0;
             }
+            let seen = kept.available;
+            drop(kept);
+            Raw::new(class).ok_or_else(|| too_much(seen))?
         };
         LIVE.fetch_add(bytes, Ordering::Relaxed);
         Ok(Block { memory, class, live: bytes })
-    }
-
-    fn ptr(&self) -> NonNull<u8> {
-        self.memory.ptr()
     }
 }
 
@@ -284,13 +270,10 @@ impl Drop for Block {
         // An empty heap block takes the place of the one that is kept or freed.
         let memory = std::mem::replace(&mut self.memory, Raw::Heap(NonNull::dangling(), Layout::new::<()>()));
         let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        if kept.bytes + self.class > keep_limit() || kept.blocks.len() >= 4096 {
-            drop(kept);
-            drop(memory);
-            return;
+        if kept.bytes + self.class <= *LIMIT && kept.blocks.len() < 4096 {
+            kept.bytes += self.class;
+            kept.blocks.push((self.class, memory));
         }
-        kept.bytes += self.class;
-        kept.blocks.push((self.class, memory));
     }
 }
 
@@ -311,10 +294,10 @@ impl Raw {
         Some(Raw::Pages(pages))
     }
 
-    fn ptr(&self) -> NonNull<u8> {
+    fn ptr(&self) -> *mut u8 {
         match self {
-            Raw::Heap(p, _) => *p,
-            Raw::Pages(m) => NonNull::new(m.as_ptr() as *mut u8).unwrap_or(NonNull::dangling()),
+            Raw::Heap(p, _) => p.as_ptr(),
+            Raw::Pages(m) => m.as_ptr() as *mut u8,
         }
     }
 }

@@ -174,9 +174,10 @@ impl Cache {
             match path.extension().and_then(|x| x.to_str()) {
                 Some("so") => {
                     // Links to one object count once, a share of it each.
-                    let first = inode(&data).is_none_or(|i| seen.insert(i));
-                    total += if first { data.len() } else { 0 };
-                    files.push((used, if first { data.len() } else { 0 }, path));
+                    let first = identity(&data).is_none_or(|i| seen.insert(i));
+                    let bytes = if first { data.len() } else { 0 };
+                    total += bytes;
+                    files.push((used, bytes, path));
                 }
                 Some("tmp") if old => drop(fs::remove_file(&path)),
                 _ => {}
@@ -207,23 +208,14 @@ pub(crate) fn load(path: &Path, key: u128) -> Option<Code> {
     Some(Code { entry, _library: library })
 }
 
-#[cfg(unix)]
+/// Device, inode and time of change, where there are such: the same for all links to a file.
 fn identity(data: &fs::Metadata) -> Option<(u64, u64, i64)> {
-    use std::os::unix::fs::MetadataExt;
-    Some((data.dev(), data.ino(), data.mtime() ^ data.mtime_nsec() << 20 ^ (data.size() as i64) << 40))
-}
-
-#[cfg(unix)]
-fn inode(data: &fs::Metadata) -> Option<u64> {
-    Some(std::os::unix::fs::MetadataExt::ino(data))
-}
-
-#[cfg(not(unix))]
-fn identity(_data: &fs::Metadata) -> Option<(u64, u64, i64)> {
-    None
-}
-
-#[cfg(not(unix))]
-fn inode(_data: &fs::Metadata) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let change = data.mtime() ^ data.mtime_nsec() << 20 ^ (data.size() as i64) << 40;
+        Some((data.dev(), data.ino(), change))
+    }
+    #[cfg(not(unix))]
     None
 }

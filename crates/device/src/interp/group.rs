@@ -2,10 +2,10 @@
 //! wait for (a barrier by all, a matrix product by a warp) is done when all have come to it. A CPU
 //! thread is a group of one.
 
+use super::WARP;
 use super::decode::{BARRIER, Code, Start, poison};
 use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
-use super::{WARP, describe};
 use crate::runtime::Arguments;
 use half::f16;
 use monoglot_uop::{AddrSpace, DType, ProgramInfo, TcInfo};
@@ -135,7 +135,7 @@ impl<'a> Group<'a> {
                 // SAFETY: the frame was made for this code, and its registers are its own.
                 unsafe { f.go() };
                 if f.at == At::Failed {
-                    return Err(f.fault.as_ref().map_or_else(|| "stopped".into(), describe));
+                    return Err(f.fault.take().unwrap_or_else(|| "stopped".into()));
                 }
             }
             let code = &self.code.code;

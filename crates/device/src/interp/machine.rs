@@ -57,20 +57,12 @@ pub(crate) struct Buf {
     pub(crate) slot: u32,
 }
 
-/// What went wrong in a program.
-#[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    /// Elements `index..index + n` of a buffer of `len`.
-    Bounds { slot: u32, index: i64, n: u32, len: u64, write: bool },
-    /// Two threads of a workgroup touch an element of LOCAL memory with no barrier between.
-    Race { slot: u32, index: i64, threads: (u32, u32) },
-}
-
 /// One thread of a running program.
 pub(crate) struct Frame {
     pub(crate) regs: *mut u8,
     pub(crate) bufs: Vec<Buf>,
-    pub(crate) fault: Option<Fault>,
+    /// What went wrong.
+    pub(crate) fault: Option<String>,
     pub(crate) at: At,
     /// The program's first instruction.
     pub(crate) code: *const Ins,
@@ -98,7 +90,7 @@ impl Frame {
         // A negative index is far past the end.
         if (index as u64).saturating_add(n as u64) > b.len {
             let (slot, len) = (b.slot, b.len);
-            self.fault = Some(Fault::Bounds { slot, index, n, len, write });
+            self.fault = Some(out_of_bounds(slot, index, n, len, write));
             return None;
         }
         if !write {
@@ -142,4 +134,11 @@ pub(crate) unsafe fn after(f: &mut Frame, i: *const Ins) -> *const Ins {
         let next = i.add(1);
         ((*next).run)(f, next)
     }
+}
+
+#[cold]
+fn out_of_bounds(slot: u32, index: i64, n: u32, len: u64, write: bool) -> String {
+    let what = if write { "writes" } else { "reads" };
+    let many = if n > 1 { format!("{n} elements from {index}") } else { format!("element {index}") };
+    format!("{what} {many} of buffer {slot}, which has {len}")
 }

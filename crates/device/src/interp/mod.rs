@@ -20,7 +20,6 @@ use crate::runtime::{Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use decode::{Code, decode};
 use group::Group;
-use machine::Fault;
 use monoglot_uop::{AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -161,18 +160,5 @@ impl Kernel for InterpKernel {
             c.latest = globals.zip(reads).map(|(b, n)| (b.slot as usize, n)).collect();
         });
         fault.map_or(Ok(()), |message| Err(self.signature.fail(message)))
-    }
-}
-
-fn describe(fault: &Fault) -> String {
-    match fault {
-        Fault::Bounds { slot, index, n, len, write } => {
-            let what = if *write { "writes" } else { "reads" };
-            let many = if *n > 1 { format!("{n} elements from {index}") } else { format!("element {index}") };
-            format!("{what} {many} of buffer {slot}, which has {len}")
-        }
-        Fault::Race { slot, index, threads: (a, b) } => {
-            format!("threads {a} and {b} race for element {index} of LOCAL buffer {slot}")
-        }
     }
 }

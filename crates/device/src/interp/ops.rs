@@ -189,8 +189,6 @@ macro_rules! casts {
 /// saturates as CAST does.
 pub(crate) fn cast(from: DType, to: DType) -> Option<Pair> {
     match (from, to) {
-        (DType::Bool, DType::F32) => run!((x a: bool) => f32, x as u8 as f32),
-        (DType::Bool, DType::F64) => run!((x a: bool) => f64, x as u8 as f64),
         (DType::Bool, _) => casts!(to, u8),
         (DType::F32, DType::F16) => run!((x a: f32) => f16, f16::from_f32(x)),
         (DType::F32, DType::BF16) => run!((x a: f32) => bf16, bf16::from_f32(x)),

@@ -1,7 +1,7 @@
 //! Finds two threads of a workgroup that touch an element of LOCAL memory with no barrier between
 //! them, one of them writing. A GPU would give either value; here it is an error.
 
-use super::machine::{Fault, Frame, Ins, after};
+use super::machine::{Frame, Ins, after};
 use rustc_hash::FxHashMap;
 
 /// Who touched what since the last barrier.
@@ -59,8 +59,10 @@ pub(crate) unsafe fn touch(f: &mut Frame, i: *const Ins) -> *const Ins {
                 continue;
             }
             if let Some(other) = (*f.watch).touch((*i).x, index + k, f.thread, (*i).c & 1 != 0) {
-                let slot = f.bufs[(*i).x as usize].slot;
-                f.fault = Some(Fault::Race { slot, index: index + k, threads: (f.thread, other) });
+                let (slot, thread, index) = (f.bufs[(*i).x as usize].slot, f.thread, index + k);
+                f.fault = Some(format!(
+                    "threads {thread} and {other} race for element {index} of LOCAL buffer {slot}"
+                ));
                 return f.fail();
             }
         }
