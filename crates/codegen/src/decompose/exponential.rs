@@ -26,7 +26,7 @@ impl Math<'_> {
     /// The scale goes on in two factors, 2^floor(n/2) and 2^ceil(n/2), so the last multiplication alone rounds or
     /// overflows. The scale is multiplied, not added to the exponent field: a NaN stays a NaN.
     pub(super) fn exp2_tail(&self, t: &UOp, f: &UOp) -> UOp {
-        let o = &self.make;
+        let o = self.o;
         let p = o.mulacc(f, &self.poly(f, self.format.exp2), &self.c(1.0));
         let b = self.bits(t);
         let half = |b: &UOp| self.float(&self.iadd(&self.shl(&self.shr(b, 1), self.format.mant), self.one()));
@@ -36,7 +36,7 @@ impl Math<'_> {
 
     /// A value cut to the range in which `exp2_tail` works and past whose ends 2^x is 0 or infinity; NaN passes.
     pub(super) fn exp2_clamp(&self, x: &UOp) -> UOp {
-        let o = &self.make;
+        let o = self.o;
         let (lo, hi) = (self.c(self.format.exp2_lo), self.c(self.format.exp2_hi));
         let x = o.select(&o.cmplt(x, &lo), &lo, x);
         o.select(&o.cmplt(&hi, &x), &hi, &x)
@@ -51,10 +51,10 @@ impl Math<'_> {
     ///
     /// 2^x like `exp2_f32`, polynomial of degree 11. 27 ops. 101000 samples against mpmath: at most 0.81 ulp.
     pub(super) fn exp2(&self, x: &UOp) -> UOp {
-        let o = &self.make;
+        let o = self.o;
         let x = self.exp2_clamp(x);
         let t = o.add(&x, &self.magic());
-        let n = self.make.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
+        let n = self.o.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
         self.exp2_tail(&t, &self.sub(&x, &n))
     }
 
@@ -63,7 +63,7 @@ impl Math<'_> {
     /// k comes out of the bits by the same magic constant that would put it in, which spares a conversion, and the
     /// correction for a lifted subnormal rides on the constant that is subtracted anyway.
     pub(super) fn frexp(&self, x: &UOp) -> (UOp, UOp) {
-        let (o, f) = (&self.make, self.format);
+        let (o, f) = (self.o, self.format);
         let mant = (1u64 << f.mant) as f64;
         let tiny = o.cmplt(x, &self.cb(1 << f.mant));
         let x = o.select(&tiny, &o.mul(x, &self.c(mant)), x);
@@ -78,7 +78,7 @@ impl Math<'_> {
 
     /// The arguments at which a logarithm is no ordinary number.
     pub(super) fn log_edges(&self, x: &UOp, y: &UOp) -> UOp {
-        let o = &self.make;
+        let o = self.o;
         let zero = self.c(0.0);
         let low = o.select(&o.cmpne(x, &zero), &self.nan(), &self.c(f64::NEG_INFINITY));
         let high = o.select(&o.cmplt(x, &self.inf()), y, x);
@@ -91,7 +91,7 @@ impl Math<'_> {
     /// 33 ops, no division. Every f32: at most 0.9455 ulp (1.51 with mulacc rounded twice); exact at powers of two,
     /// subnormal ones too; 0 gives -inf, negatives NaN.
     pub(super) fn log2_f32(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, &self.make);
+        let (c, o) = (self, self.o);
         let (k, m) = c.frexp(x);
         let r = o.add(&m, &c.c(-1.0));
         let q = c.poly(&r, &LOG2_F32);
@@ -109,7 +109,7 @@ impl Math<'_> {
     ///
     /// 41 ops, one of them a recip. 146000 samples against mpmath: at most 0.69 ulp; exact at powers of two.
     pub(super) fn log2_f64(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, &self.make);
+        let (c, o) = (self, self.o);
         let (k, m) = c.frexp(x);
         let r = o.add(&m, &c.c(-1.0));
         let s = o.mul(&r, &o.recip(&o.add(&r, &c.c(2.0))));

@@ -3,76 +3,25 @@
 //! sequence is fixed and free of branches; `(x + magic) − magic` is never folded; NaN is made by WHERE,
 //! not by 0·x.
 
-use crate::select::Legal;
-use monoglot_uop::{DType, Op, Scalar, UOp};
+use crate::select::{Legal, bitcast};
+use monoglot_uop::{DType, Scalar, UOp};
 
-/// Primitive ops on machine types.
-pub(super) struct Make<'a>(pub(super) &'a Legal<'a>);
-
-macro_rules! primitives {
-    ($($name:ident $op:ident($($arg:ident),*);)*) => { $(
-        pub(super) fn $name(&self, $($arg: &UOp),*) -> UOp {
-            self.0.primitive(Op::$op, &[$($arg.clone()),*])
-        }
-    )* };
+/// The constant of these bits.
+fn konst(d: DType, bits: u64) -> UOp {
+    UOp::constant(Scalar::from_bits(bits, d), d)
 }
 
-impl Make<'_> {
-    primitives! {
-        add Add(a, b);
-        mul Mul(a, b);
-        shl Shl(a, b);
-        shr Shr(a, b);
-        and And(a, b);
-        or Or(a, b);
-        xor Xor(a, b);
-        cmplt CmpLt(a, b);
-        cmpne CmpNe(a, b);
-        select Where(c, a, b);
-    }
+pub(super) fn u64c(x: u64) -> UOp {
+    konst(DType::U64, x)
+}
 
-    pub(super) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
-        self.0.minus(a, b)
-    }
-
-    /// a·b + c, rounded once where the target can.
-    pub(super) fn mulacc(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
-        self.0.fused(a, b, c)
-    }
-
-    pub(super) fn recip(&self, a: &UOp) -> UOp {
-        self.0.primitive(Op::Div, &[UOp::float(1.0, a.dtype()), a.clone()])
-    }
-
-    pub(super) fn trunc(&self, a: &UOp) -> UOp {
-        self.0.primitive(Op::Trunc, std::slice::from_ref(a))
-    }
-
-    pub(super) fn cast(&self, a: &UOp, to: DType) -> UOp {
-        self.0.converted(a, to)
-    }
-
-    pub(super) fn bitcast(&self, a: &UOp, to: DType) -> UOp {
-        self.0.reinterpreted(a, to)
-    }
-
-    /// The constant of these bits.
-    pub(super) fn konst(&self, d: DType, bits: u64) -> UOp {
-        UOp::constant(Scalar::from_bits(bits, d), d)
-    }
-
-    pub(super) fn u64c(&self, x: u64) -> UOp {
-        self.konst(DType::U64, x)
-    }
-
-    pub(super) fn f32c(&self, x: f32) -> UOp {
-        UOp::float(x as f64, DType::F32)
-    }
+pub(super) fn f32c(x: f32) -> UOp {
+    UOp::float(x as f64, DType::F32)
 }
 
 /// Arithmetic in one format.
 pub(super) struct Math<'a> {
-    pub(super) make: Make<'a>,
+    pub(super) o: &'a Legal<'a>,
     pub(super) format: &'static Format,
 }
 
@@ -83,33 +32,33 @@ impl Math<'_> {
     }
     /// Float constant by bit pattern.
     pub(super) fn cb(&self, bits: u64) -> UOp {
-        self.make.konst(self.format.float, bits)
+        konst(self.format.float, bits)
     }
     /// Unsigned constant of the float's width.
     pub(super) fn u(&self, bits: u64) -> UOp {
         let mask = if self.format.width == 64 { u64::MAX } else { 0xffff_ffff };
-        self.make.konst(self.format.uint, bits & mask)
+        konst(self.format.uint, bits & mask)
     }
     pub(super) fn bits(&self, x: &UOp) -> UOp {
-        self.make.bitcast(x, self.format.uint)
+        bitcast(x, self.format.uint)
     }
     pub(super) fn float(&self, x: &UOp) -> UOp {
-        self.make.bitcast(x, self.format.float)
+        bitcast(x, self.format.float)
     }
     pub(super) fn shl(&self, x: &UOp, n: u32) -> UOp {
-        self.make.shl(x, &self.u(n as u64))
+        self.o.shl(x, &self.u(n as u64))
     }
     pub(super) fn shr(&self, x: &UOp, n: u32) -> UOp {
-        self.make.shr(x, &self.u(n as u64))
+        self.o.shr(x, &self.u(n as u64))
     }
     pub(super) fn iadd(&self, x: &UOp, n: u64) -> UOp {
-        self.make.add(x, &self.u(n))
+        self.o.add(x, &self.u(n))
     }
     pub(super) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
-        self.make.sub(a, b)
+        self.o.sub(a, b)
     }
     pub(super) fn neg(&self, a: &UOp) -> UOp {
-        self.make.mul(a, &self.c(-1.0))
+        self.o.mul(a, &self.c(-1.0))
     }
     /// 1.5 * 2^mant: adding it rounds to an integer, which then sits in the low bits.
     pub(super) fn magic(&self) -> UOp {
@@ -122,7 +71,7 @@ impl Math<'_> {
         1 << (self.format.width - 1)
     }
     pub(super) fn abs(&self, x: &UOp) -> UOp {
-        self.float(&self.make.and(&self.bits(x), &self.u(self.sign() - 1)))
+        self.float(&self.o.and(&self.bits(x), &self.u(self.sign() - 1)))
     }
     pub(super) fn inf(&self) -> UOp {
         self.c(f64::INFINITY)
@@ -134,7 +83,7 @@ impl Math<'_> {
     pub(super) fn poly(&self, x: &UOp, coef: &[u64]) -> UOp {
         let mut p = self.cb(coef[coef.len() - 1]);
         for &c in coef[..coef.len() - 1].iter().rev() {
-            p = self.make.mulacc(&p, x, &self.cb(c));
+            p = self.o.mulacc(&p, x, &self.cb(c));
         }
         p
     }

@@ -9,7 +9,7 @@ mod sin;
 mod threefry;
 
 use crate::select::Legal;
-use math::{F32, F64, Make, Math};
+use math::{F32, F64, Math};
 use monoglot_uop::{DType, Op, UOp};
 
 pub(crate) use threefry::threefry;
@@ -21,7 +21,7 @@ pub(crate) fn transcendental(legal: &Legal, op: Op, s: &[UOp]) -> Option<UOp> {
         DType::F64 => &F64,
         _ => return None,
     };
-    let m = Math { make: Make(legal), format };
+    let m = Math { o: legal, format };
     let single = s[0].dtype() == DType::F32;
     Some(match op {
         Op::Exp2 => m.exp2(&s[0]),

@@ -1,7 +1,8 @@
 //! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
 //! errors stated at each function.
 
-use super::math::{Make, Math};
+use super::math::{Math, f32c, u64c};
+use crate::select::{Legal, bitcast, cast};
 use monoglot_uop::{DType, UOp};
 
 const SIN_F32: [u64; 4] = [0xbe2aaaa6, 0x3c08876d, 0xb94fb87c, 0x362ee52b];
@@ -48,8 +49,8 @@ const fn inv_pi(i: usize, zeros: u32) -> u64 {
 }
 
 /// The 64 bits that begin `s` bits into the pair of words (a, b); `ns` is 63 - s, so that s = 0 is no odd case.
-fn window(o: &Make, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
-    o.or(&o.shl(a, s), &o.shr(&o.shr(b, &o.u64c(1)), ns))
+fn window(o: &Legal, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
+    o.or(&o.shl(a, s), &o.shr(&o.shr(b, &u64c(1)), ns))
 }
 
 impl Math<'_> {
@@ -58,7 +59,7 @@ impl Math<'_> {
     /// Taking c0 out of the Horner chain costs one multiplication and spares the rounding of c0 + u W, which near
     /// the crest would be half an ulp.
     pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u64]) -> UOp {
-        let o = &self.make;
+        let o = self.o;
         let u = o.mul(r, r);
         let w = o.mul(&o.mul(&u, &u), &self.poly(&u, &coef[1..]));
         let t = o.mulacc(&u, &self.cb(coef[0]), &w);
@@ -73,38 +74,38 @@ impl Math<'_> {
     ///
     /// 57 ops. Every f32: at most 1.5356 ulp; -0 gives -0; infinities and NaN give NaN.
     pub(super) fn sin_f32(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, &self.make);
+        let (c, o) = (self, self.o);
         let b = c.bits(x);
         let ab = o.and(&b, &c.u(0x7fff_ffff));
         let ax = c.float(&ab);
         // |x| = m 2^(e-23); the 96 bits of 1/pi from digit e-23 on give |x|/pi mod 2 to 2^-63
         let e = c.iadd(&c.shr(&ab, 23), 1);
-        let s = o.cast(&o.and(&e, &c.u(63)), DType::U64);
-        let ns = o.xor(&s, &o.u64c(63));
+        let s = cast(&o.and(&e, &c.u(63)), DType::U64);
+        let ns = o.xor(&s, &u64c(63));
         let m = o.or(&o.and(&ab, &c.u(0x7f_ffff)), &c.u(0x80_0000));
-        let m = o.cast(&m, DType::U64);
-        let near = o.cmplt(&ax, &o.f32c(18446744073709551616.0));
-        let word = |i: usize| o.select(&near, &o.u64c(inv_pi(i, 24)), &o.u64c(inv_pi(i + 1, 24)));
+        let m = cast(&m, DType::U64);
+        let near = o.cmplt(&ax, &f32c(18446744073709551616.0));
+        let word = |i: usize| o.select(&near, &u64c(inv_pi(i, 24)), &u64c(inv_pi(i + 1, 24)));
         let (w0, w1, w2) = (word(0), word(1), word(2));
-        let low = o.shr(&window(o, &w1, &w2, &s, &ns), &o.u64c(32));
-        let low = o.shr(&o.mul(&m, &low), &o.u64c(32));
+        let low = o.shr(&window(o, &w1, &w2, &s, &ns), &u64c(32));
+        let low = o.shr(&o.mul(&m, &low), &u64c(32));
         let p = o.add(&o.mul(&m, &window(o, &w0, &w1, &s, &ns)), &low);
         // distance to the nearest integer, in 2^-64, as two integers that a float can take: the upper one rounded, and
         // rounded before the integer's parity is read, or a distance next to 1/2 would wrap away from its parity
-        let p = o.add(&p, &o.u64c(1 << 38));
-        let q = o.shl(&p, &o.u64c(1));
-        let top = o.cast(&o.shr(&q, &o.u64c(32)), DType::U32);
-        let top = o.bitcast(&o.and(&top, &c.u(0xffff_ff00)), DType::I32);
-        let rest = o.cast(&o.shr(&q, &o.u64c(8)), DType::U32);
-        let rest = o.bitcast(&o.xor(&rest, &c.u(0x8000_0000)), DType::I32);
-        let (top, rest) = (o.cast(&top, DType::F32), o.cast(&rest, DType::F32));
+        let p = o.add(&p, &u64c(1 << 38));
+        let q = o.shl(&p, &u64c(1));
+        let top = cast(&o.shr(&q, &u64c(32)), DType::U32);
+        let top = bitcast(&o.and(&top, &c.u(0xffff_ff00)), DType::I32);
+        let rest = cast(&o.shr(&q, &u64c(8)), DType::U32);
+        let rest = bitcast(&o.xor(&rest, &c.u(0x8000_0000)), DType::I32);
+        let (top, rest) = (cast(&top, DType::F32), cast(&rest, DType::F32));
         let (pi, pi_lo) = (f32::from_bits(0x40490fdb), f32::from_bits(0xb3bbbd2e));
         let unit = 1.0 / 4294967296.0;
-        let r = o.mul(&rest, &o.f32c(pi * (unit / 16777216.0)));
-        let r = o.mulacc(&top, &o.f32c(pi * unit), &o.mulacc(&top, &o.f32c(pi_lo * unit), &r));
+        let r = o.mul(&rest, &f32c(pi * (unit / 16777216.0)));
+        let r = o.mulacc(&top, &f32c(pi * unit), &o.mulacc(&top, &f32c(pi_lo * unit), &r));
         // that integer's parity turns the sign; below 1 nothing has to be reduced
-        let odd = o.cast(&o.shr(&o.add(&p, &o.u64c(1 << 62)), &o.u64c(32)), DType::U32);
-        let below = o.cmplt(&ax, &o.f32c(1.0));
+        let odd = cast(&o.shr(&o.add(&p, &u64c(1 << 62)), &u64c(32)), DType::U32);
+        let below = o.cmplt(&ax, &f32c(1.0));
         let r = o.select(&below, &ax, &r);
         let sign = o.xor(&b, &o.select(&below, &c.u(0), &odd));
         let sign = o.and(&sign, &c.u(0x8000_0000));
@@ -119,8 +120,8 @@ impl Math<'_> {
     /// 121 ops. 166000 samples against mpmath, for each exponent the x nearest to multiples of pi/2 (from the continued
     /// fraction of 2^e/pi) among them: at most 1.46 ulp.
     pub(super) fn sin_f64(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, &self.make);
-        let k = |n: u64| o.u64c(n);
+        let (c, o) = (self, self.o);
+        let k = |n: u64| u64c(n);
         let (shl, shr) = (|a: &UOp, n: u64| o.shl(a, &k(n)), |a: &UOp, n: u64| o.shr(a, &k(n)));
         let lo32 = |a: &UOp| o.and(a, &k(0xffff_ffff));
         let b = c.bits(x);
@@ -158,10 +159,10 @@ impl Math<'_> {
         // distance to the nearest integer, in 2^-128, as in f32
         let hi = o.add(&hi, &k(1 << 9));
         let q = o.or(&shl(&hi, 1), &shr(&lo, 63));
-        let top = o.bitcast(&o.and(&q, &k(!0x7ff)), DType::I64);
+        let top = bitcast(&o.and(&q, &k(!0x7ff)), DType::I64);
         let rest = o.or(&shl(&q, 53), &shr(&shl(&lo, 1), 11));
-        let rest = o.bitcast(&o.xor(&rest, &k(1 << 63)), DType::I64);
-        let (top, rest) = (o.cast(&top, DType::F64), o.cast(&rest, DType::F64));
+        let rest = bitcast(&o.xor(&rest, &k(1 << 63)), DType::I64);
+        let (top, rest) = (cast(&top, DType::F64), cast(&rest, DType::F64));
         let (pi, pi_lo) = (f64::from_bits(0x400921fb54442d18), f64::from_bits(0x3ca1a62633145c07));
         let unit = 2f64.powi(-64);
         let r = o.mul(&rest, &c.c(pi * 2f64.powi(-117)));

@@ -11,8 +11,13 @@ pub(super) fn alu(op: Op, src: &[UOp]) -> UOp {
     folded(op, src).unwrap_or_else(|| node_of(op, src.iter().cloned()))
 }
 
+/// A scalar constant of a value's dtype.
+pub(super) fn c(like: &UOp, v: i64) -> UOp {
+    UOp::int(v, like.dtype())
+}
+
 /// CAST, folded on constants.
-pub(super) fn cast(x: &UOp, to: DType) -> UOp {
+pub(crate) fn cast(x: &UOp, to: DType) -> UOp {
     match x.const_value() {
         Some(v) if x.dtype() != to => UOp::constant(v, to),
         _ => x.cast(to),
@@ -20,7 +25,7 @@ pub(super) fn cast(x: &UOp, to: DType) -> UOp {
 }
 
 /// BITCAST between types of one width, folded on constants.
-pub(super) fn bitcast(x: &UOp, to: DType) -> UOp {
+pub(crate) fn bitcast(x: &UOp, to: DType) -> UOp {
     match x.const_value() {
         Some(v) => UOp::constant(Scalar::from_bits(v.to_bits(x.dtype()), to), to),
         None => x.bitcast(to),

@@ -3,16 +3,12 @@
 //! any amount by shifts that are in range, powers by squaring. Invariant: TRUNCDIV and TRUNCMOD never
 //! meet a divisor 0 or the least value over −1.
 
-use super::build::{alu, cast};
+use super::build::{alu, c, cast};
 use super::legal::Legal;
 use monoglot_uop::{DType, Op, UOp};
 
 /// An inclusive interval.
 pub(super) type Interval = (i64, i64);
-
-fn c(like: &UOp, v: i64) -> UOp {
-    UOp::int(v, like.dtype())
-}
 
 /// How often `b` must be added so that what is at least `alo` becomes nonnegative, where that stays
 /// in the dtype.
@@ -25,97 +21,79 @@ fn shift_up(d: DType, (alo, ahi): Interval, b: i64) -> Option<i64> {
 impl Legal<'_> {
     /// floor(a / b), 0 where b = 0.
     pub(super) fn idiv(&self, a: &UOp, b: &UOp, ia: Interval, ib: Interval) -> UOp {
-        let d = a.dtype();
-        let positive = d.is_unsigned() || ia.0 >= 0 && ib.0 >= 0;
+        let positive = a.dtype().is_unsigned() || ia.0 >= 0 && ib.0 >= 0;
         match b.as_int() {
-            Some(0) => return alu(Op::And, &[a.clone(), c(a, 0)]),
-            Some(n) if n > 0 && n & (n - 1) == 0 => {
-                return alu(Op::Shr, &[a.clone(), c(a, n.trailing_zeros() as i64)]);
-            }
-            Some(_) if positive => return alu(Op::TruncDiv, &[a.clone(), b.clone()]),
-            Some(-1) => return self.minus(&c(a, 0), a),
+            Some(0) => return self.and(a, &c(a, 0)),
+            Some(n) if n > 0 && n & (n - 1) == 0 => return self.shr(a, &c(a, n.trailing_zeros() as i64)),
+            Some(_) if positive => return self.quotient(a, b),
+            Some(-1) => return self.sub(&c(a, 0), a),
             Some(n) if n > 0 => {
-                if let Some(k) = shift_up(d, ia, n) {
-                    let q = alu(Op::TruncDiv, &[alu(Op::Add, &[a.clone(), c(a, k * n)]), b.clone()]);
-                    return alu(Op::Add, &[q, c(a, -k)]);
+                if let Some(k) = shift_up(a.dtype(), ia, n) {
+                    let q = self.quotient(&self.add(a, &c(a, k * n)), b);
+                    return self.add(&q, &c(a, -k));
                 }
             }
             _ => {}
         }
-        let (zero, wraps) = self.odd_divisors(a, b, ia, ib);
+        let (zero, wraps) = odd_divisors(a, b, ia, ib);
         let safe = self.safe(b, zero, wraps);
-        let mut q = alu(Op::TruncDiv, &[a.clone(), safe.clone()]);
+        let mut q = self.quotient(a, &safe);
         if !positive {
-            let r = self.minus(a, &alu(Op::Mul, &[q.clone(), safe.clone()]));
-            let less = alu(Op::Add, &[q.clone(), c(a, -1)]);
-            q = alu(Op::Where, &[self.apart(&r, &safe, ib), less, q]);
+            let r = self.sub(a, &self.mul(&q, &safe));
+            q = self.select(&self.apart(&r, &safe, ib), &self.add(&q, &c(a, -1)), &q);
         }
         if wraps {
-            q = alu(Op::Where, &[self.equal(b, &c(b, -1)), self.minus(&c(a, 0), a), q]);
+            q = self.select(&self.equal(b, &c(b, -1)), &self.sub(&c(a, 0), a), &q);
         }
         if zero {
-            q = alu(Op::Where, &[self.equal(b, &c(b, 0)), c(a, 0), q]);
+            q = self.select(&self.equal(b, &c(b, 0)), &c(a, 0), &q);
         }
         q
     }
 
     /// a − b·floor(a / b), a where b = 0.
     pub(super) fn modulo(&self, a: &UOp, b: &UOp, ia: Interval, ib: Interval) -> UOp {
-        let d = a.dtype();
-        let positive = d.is_unsigned() || ia.0 >= 0 && ib.0 >= 0;
+        let positive = a.dtype().is_unsigned() || ia.0 >= 0 && ib.0 >= 0;
         match b.as_int() {
             Some(0) => return a.clone(),
-            Some(1 | -1) => return alu(Op::And, &[a.clone(), c(a, 0)]),
-            Some(n) if n > 0 && n & (n - 1) == 0 => return alu(Op::And, &[a.clone(), c(a, n - 1)]),
-            Some(_) if positive => return alu(Op::TruncMod, &[a.clone(), b.clone()]),
+            Some(1 | -1) => return self.and(a, &c(a, 0)),
+            Some(n) if n > 0 && n & (n - 1) == 0 => return self.and(a, &c(a, n - 1)),
+            Some(_) if positive => return self.remainder(a, b),
             Some(n) if n > 0 => {
-                if let Some(k) = shift_up(d, ia, n) {
-                    return alu(Op::TruncMod, &[alu(Op::Add, &[a.clone(), c(a, k * n)]), b.clone()]);
+                if let Some(k) = shift_up(a.dtype(), ia, n) {
+                    return self.remainder(&self.add(a, &c(a, k * n)), b);
                 }
             }
             _ => {}
         }
-        let (zero, wraps) = self.odd_divisors(a, b, ia, ib);
+        let (zero, wraps) = odd_divisors(a, b, ia, ib);
         let safe = self.safe(b, zero, wraps);
-        let mut r = alu(Op::TruncMod, &[a.clone(), safe.clone()]);
+        let mut r = self.remainder(a, &safe);
         if !positive {
-            let up = alu(Op::Add, &[r.clone(), safe.clone()]);
-            r = alu(Op::Where, &[self.apart(&r, &safe, ib), up, r]);
+            r = self.select(&self.apart(&r, &safe, ib), &self.add(&r, &safe), &r);
         }
         if zero {
-            r = alu(Op::Where, &[self.equal(b, &c(b, 0)), a.clone(), r]);
+            r = self.select(&self.equal(b, &c(b, 0)), a, &r);
         }
         r
     }
 
-    /// Whether the divisor may be 0, and whether it may be −1 under the least value.
-    fn odd_divisors(&self, a: &UOp, b: &UOp, ia: Interval, ib: Interval) -> (bool, bool) {
-        let d = a.dtype();
-        let least = !d.is_unsigned() && ia.0 as i128 <= d.min().to_i128();
-        let known = b.as_int();
-        (known.is_none() && ib.0 <= 0 && ib.1 >= 0, known.is_none() && least && ib.0 <= -1 && ib.1 >= -1)
-    }
-
     fn safe(&self, b: &UOp, zero: bool, wraps: bool) -> UOp {
-        let mut odd = zero.then(|| self.equal(b, &c(b, 0)));
-        if wraps {
-            let minus = self.equal(b, &c(b, -1));
-            odd = Some(odd.map_or(minus.clone(), |z| alu(Op::Or, &[z, minus])));
-        }
-        odd.map_or(b.clone(), |odd| alu(Op::Where, &[odd, c(b, 1), b.clone()]))
+        let odd = [(zero, 0), (wraps, -1)].into_iter().filter(|o| o.0).map(|o| self.equal(b, &c(b, o.1)));
+        odd.reduce(|x, y| self.or(&x, &y)).map_or(b.clone(), |odd| self.select(&odd, &c(b, 1), b))
     }
 
     /// Whether a remainder is nonzero and its sign is not the divisor's.
     fn apart(&self, r: &UOp, b: &UOp, ib: Interval) -> UOp {
-        let (zero, negative) = (c(r, 0), alu(Op::CmpLt, &[r.clone(), c(r, 0)]));
+        let zero = &c(r, 0);
         if ib.0 >= 0 {
-            return negative;
+            return self.cmplt(r, zero);
         }
         if ib.1 < 0 {
-            return alu(Op::CmpLt, &[zero, r.clone()]);
+            return self.cmplt(zero, r);
         }
-        let differ = alu(Op::Xor, &[negative, alu(Op::CmpLt, &[b.clone(), zero.clone()])]);
-        alu(Op::And, &[alu(Op::CmpNe, &[r.clone(), zero]), differ])
+        let differ = self.xor(&self.cmplt(r, zero), &self.cmplt(b, zero));
+        self.and(&self.cmpne(r, zero), &differ)
     }
 
     /// A shift by any amount: past the width all bits leave.
@@ -123,20 +101,18 @@ impl Legal<'_> {
         let d = a.dtype();
         let bits = d.bits() as i64;
         let n = cast(b, d);
+        let shift = |n: &UOp| alu(op, &[a.clone(), n.clone()]);
         if ib.0 >= 0 && ib.1 < bits {
-            return alu(op, &[a.clone(), n]);
+            return shift(&n);
         }
-        let fits = alu(Op::CmpLt, &[b.clone(), c(b, bits)]);
-        let fits = match b.dtype().is_unsigned() || ib.0 >= 0 {
-            true => fits,
-            false => alu(Op::And, &[fits, alu(Op::CmpLt, &[c(b, -1), b.clone()])]),
-        };
-        if op == Op::Shr && !d.is_unsigned() {
-            let n = alu(Op::Where, &[fits, n, c(a, bits - 1)]);
-            return alu(op, &[a.clone(), n]);
+        let mut fits = self.cmplt(b, &c(b, bits));
+        if !(b.dtype().is_unsigned() || ib.0 >= 0) {
+            fits = self.and(&fits, &self.cmplt(&c(b, -1), b));
         }
-        let shifted = alu(op, &[a.clone(), alu(Op::And, &[n, c(a, bits - 1)])]);
-        alu(Op::Where, &[fits, shifted, c(a, 0)])
+        match op == Op::Shr && !d.is_unsigned() {
+            true => shift(&self.select(&fits, &n, &c(a, bits - 1))),
+            false => self.select(&fits, &shift(&self.and(&n, &c(a, bits - 1))), &c(a, 0)),
+        }
     }
 
     /// a^b by squaring, as many steps as the greatest exponent has bits; 0 for a negative exponent,
@@ -144,28 +120,31 @@ impl Legal<'_> {
     pub(super) fn int_pow(&self, a: &UOp, b: &UOp, ib: Interval) -> UOp {
         let steps = 64 - ib.1.max(0).leading_zeros();
         let (one, mut base, mut out) = (c(a, 1), a.clone(), c(a, 1));
+        let odd = |x: &UOp| self.cmpne(&self.and(x, &c(b, 1)), &c(b, 0));
         for i in 0..steps {
-            let bit = alu(Op::And, &[alu(Op::Shr, &[b.clone(), c(b, i as i64)]), c(b, 1)]);
-            let factor = alu(Op::Where, &[alu(Op::CmpNe, &[bit, c(b, 0)]), base.clone(), one.clone()]);
-            out = alu(Op::Mul, &[out, factor]);
+            let bit = odd(&self.shr(b, &c(b, i as i64)));
+            out = self.mul(&out, &self.select(&bit, &base, &one));
             if i + 1 < steps {
-                base = alu(Op::Mul, &[base.clone(), base]);
+                base = self.mul(&base, &base);
             }
         }
         if b.dtype().is_unsigned() || ib.0 >= 0 {
-            return self.like_shape(out, a);
+            // A constant stands for a whole value, as that value's shape.
+            return if out.shape() == a.shape() { out } else { out.broadcast(a.shape()) };
         }
-        let odd = alu(Op::CmpNe, &[alu(Op::And, &[b.clone(), c(b, 1)]), c(b, 0)]);
-        let minus = alu(Op::Where, &[odd, c(a, -1), c(a, 1)]);
-        let mut inverse = alu(Op::Where, &[self.equal(a, &one), one.clone(), c(a, 0)]);
+        let mut inverse = self.select(&self.equal(a, &one), &one, &c(a, 0));
         if !a.dtype().is_unsigned() {
-            inverse = alu(Op::Where, &[self.equal(a, &c(a, -1)), minus, inverse]);
+            let sign = self.select(&odd(b), &c(a, -1), &one);
+            inverse = self.select(&self.equal(a, &c(a, -1)), &sign, &inverse);
         }
-        alu(Op::Where, &[alu(Op::CmpLt, &[b.clone(), c(b, 0)]), inverse, out])
+        self.select(&self.cmplt(b, &c(b, 0)), &inverse, &out)
     }
+}
 
-    /// A constant that stands for a whole value, as that value's shape.
-    fn like_shape(&self, x: UOp, like: &UOp) -> UOp {
-        if x.shape() == like.shape() { x } else { x.broadcast(like.shape()) }
-    }
+/// Whether the divisor may be 0, and whether it may be −1 under the least value.
+fn odd_divisors(a: &UOp, b: &UOp, ia: Interval, ib: Interval) -> (bool, bool) {
+    let d = a.dtype();
+    let least = !d.is_unsigned() && ia.0 as i128 <= d.min().to_i128();
+    let may_be = |v| b.as_int().is_none() && ib.0 <= v && ib.1 >= v;
+    (may_be(0), least && may_be(-1))
 }

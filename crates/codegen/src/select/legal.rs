@@ -8,10 +8,9 @@
 
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
-use crate::graph::{Srcs, node};
+use crate::graph::{Srcs, node, node_of};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp};
 use rustc_hash::FxHashMap;
-use smallvec::smallvec;
 
 /// Bring a kernel into the target's types and ops.
 pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
@@ -24,6 +23,15 @@ pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
         done.insert(u, new);
     }
     Ok(done[kernel].clone())
+}
+
+/// Ops that every target has, folded on constants.
+macro_rules! primitives {
+    ($($name:ident $op:ident($($arg:ident),*);)*) => { $(
+        pub(crate) fn $name(&self, $($arg: &UOp),*) -> UOp {
+            alu(Op::$op, &[$($arg.clone()),*])
+        }
+    )* };
 }
 
 /// Builds nodes out of what a target has.
@@ -45,26 +53,53 @@ impl Legal<'_> {
         self.target.native.contains(op)
     }
 
-    /// An op that every target has, folded on constants.
-    pub(crate) fn primitive(&self, op: Op, src: &[UOp]) -> UOp {
-        alu(op, src)
+    primitives! {
+        add Add(a, b);
+        mul Mul(a, b);
+        shl Shl(a, b);
+        shr Shr(a, b);
+        and And(a, b);
+        or Or(a, b);
+        xor Xor(a, b);
+        cmplt CmpLt(a, b);
+        cmpne CmpNe(a, b);
+        select Where(c, a, b);
+        trunc Trunc(a);
+        div Div(a, b);
+        quotient TruncDiv(a, b);
+        remainder TruncMod(a, b);
     }
 
-    /// CAST between machine types.
-    pub(crate) fn converted(&self, x: &UOp, to: DType) -> UOp {
-        cast(x, to)
+    pub(crate) fn recip(&self, a: &UOp) -> UOp {
+        self.div(&UOp::float(1.0, a.dtype()), a)
     }
 
-    /// BITCAST between machine types of one width.
-    pub(crate) fn reinterpreted(&self, x: &UOp, to: DType) -> UOp {
-        bitcast(x, to)
+    pub(crate) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
+        match self.has(Op::Sub) {
+            true => alu(Op::Sub, &[a.clone(), b.clone()]),
+            false => self.add(a, &self.mul(b, &UOp::constant(Scalar::Int(-1), b.dtype()))),
+        }
     }
 
     /// a·b + c, rounded once where the target can.
-    pub(crate) fn fused(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
+    pub(crate) fn mulacc(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
         match self.has(Op::MulAcc) {
             true => alu(Op::MulAcc, &[a.clone(), b.clone(), c.clone()]),
-            false => alu(Op::Add, &[alu(Op::Mul, &[a.clone(), b.clone()]), c.clone()]),
+            false => self.add(&self.mul(a, b), c),
+        }
+    }
+
+    pub(super) fn not(&self, x: &UOp) -> UOp {
+        match self.has(Op::Not) {
+            true => alu(Op::Not, std::slice::from_ref(x)),
+            false => self.xor(x, &UOp::bool(true)),
+        }
+    }
+
+    pub(super) fn equal(&self, a: &UOp, b: &UOp) -> UOp {
+        match self.has(Op::CmpEq) {
+            true => alu(Op::CmpEq, &[a.clone(), b.clone()]),
+            false => self.not(&self.cmpne(a, b)),
         }
     }
 
@@ -77,7 +112,7 @@ impl Legal<'_> {
         }
     }
 
-    fn node(&self, u: &UOp, src: Srcs) -> Result<UOp> {
+    fn node(&self, u: &UOp, mut src: Srcs) -> Result<UOp> {
         Ok(match u.op() {
             Op::Const => match u.arg() {
                 Arg::Const(Scalar::Invalid, _) => {
@@ -91,31 +126,23 @@ impl Legal<'_> {
             // The extents of shapes are not values.
             Op::Reshape | Op::Expand => node(u.op(), [src[0].clone(), u.src()[1].clone()]),
             Op::Stack => {
-                let wide = src.iter().any(|s| s.dtype() == DType::I64);
-                let d = if u.dtype() == DType::Index && wide {
-                    DType::I64
-                } else {
-                    src.first().map_or(DType::I32, UOp::dtype)
-                };
+                let wide = u.dtype() == DType::Index && src.iter().any(|s| s.dtype() == DType::I64);
+                let d = if wide { DType::I64 } else { src.first().map_or(DType::I32, UOp::dtype) };
                 u.with_src(src.iter().map(|s| cast(s, d)).collect::<Srcs>())
             }
             Op::Range | Op::Special => {
-                let bound = cast(&src[0], width(&u.src()[0]));
-                u.with_src(smallvec![bound] as Srcs)
+                src[0] = cast(&src[0], width(&u.src()[0]));
+                u.with_src(src)
             }
             Op::Load => {
-                let d = u.dtype();
-                let mut src = src;
                 if src.len() > 1 {
-                    src[1] = self.encode(&src[1], d);
+                    src[1] = self.encode(&src[1], u.dtype());
                 }
-                let value = UOp::new(Op::Load, src, u.arg().clone());
-                self.decode(&value, d)
+                self.decode(&node_of(Op::Load, src), u.dtype())
             }
             Op::Store => {
-                let mut src = src;
                 src[1] = self.encode(&src[1], u.src()[0].dtype());
-                UOp::new(Op::Store, src, Arg::None)
+                node_of(Op::Store, src)
             }
             Op::Cast => self.convert(&src[0], &u.src()[0], u),
             Op::Bitcast => {
@@ -126,11 +153,8 @@ impl Legal<'_> {
             Op::Reduce => self.reduce(u, src),
             Op::Wmma => {
                 let Arg::Wmma(info) = u.arg() else { return Err(bad("WMMA without a matrix unit")) };
-                let src: Srcs = smallvec![
-                    cast(&src[0], info.dtype_in),
-                    cast(&src[1], info.dtype_in),
-                    cast(&src[2], info.dtype_out)
-                ];
+                let types = [info.dtype_in, info.dtype_in, info.dtype_out];
+                src.iter_mut().zip(types).for_each(|(s, d)| *s = cast(s, d));
                 cast(&u.with_src(src), self.held(u.dtype()))
             }
             op if op.is_elementwise() => self.elementwise(u, &src)?,
@@ -154,8 +178,8 @@ impl Legal<'_> {
         }
     }
 
-    fn reduce(&self, u: &UOp, src: Srcs) -> UOp {
-        let (d, mut src) = (u.dtype(), src);
+    fn reduce(&self, u: &UOp, mut src: Srcs) -> UOp {
+        let d = u.dtype();
         if d == DType::Index {
             let wide = width(u) == DType::I64 || src[0].dtype() == DType::I64;
             src[0] = cast(&src[0], if wide { DType::I64 } else { DType::I32 });
@@ -192,113 +216,85 @@ impl Legal<'_> {
 
     /// An elementwise op on machine types, out of native ones.
     pub(crate) fn op(&self, op: Op, s: &[UOp]) -> Result<UOp> {
-        let d = s[0].dtype();
+        let (a, d) = (&s[0], s[0].dtype());
+        let b = s.get(1).unwrap_or(a);
         Ok(match op {
-            Op::Threefry => decompose::threefry(self, &s[0], &s[1]),
+            Op::Threefry => decompose::threefry(self, a, b),
             Op::Idiv if d.is_float() => self.floor(&self.op(Op::Div, s)?)?,
-            Op::Mod if d.is_float() => self.float_mod(&s[0], &s[1])?,
+            Op::Mod if d.is_float() => self.float_mod(a, b)?,
             op if self.has(op) => alu(op, s),
-            Op::Neg if d.is_float() => alu(Op::Mul, &[s[0].clone(), UOp::float(-1.0, d)]),
-            Op::Neg => self.minus(&UOp::int(0, d), &s[0]),
-            Op::Sub => self.minus(&s[0], &s[1]),
-            Op::Not => alu(Op::Xor, &[s[0].clone(), UOp::int(-1, d)]),
-            Op::Div => alu(Op::Mul, &[s[0].clone(), self.op(Op::Recip, &s[1..])?]),
-            Op::Recip => alu(Op::Div, &[UOp::float(1.0, d), s[0].clone()]),
-            Op::CmpGt => alu(Op::CmpLt, &[s[1].clone(), s[0].clone()]),
-            Op::CmpEq => self.equal(&s[0], &s[1]),
-            Op::CmpLe | Op::CmpGe => {
-                let (a, b) = if op == Op::CmpLe { (&s[0], &s[1]) } else { (&s[1], &s[0]) };
-                if d.is_float() {
-                    alu(Op::Or, &[alu(Op::CmpLt, &[a.clone(), b.clone()]), self.equal(a, b)])
-                } else {
-                    self.not(&alu(Op::CmpLt, &[b.clone(), a.clone()]))
-                }
-            }
-            Op::MulAcc => self.fused(&s[0], &s[1], &s[2]),
+            Op::Neg if d.is_float() => self.mul(a, &UOp::float(-1.0, d)),
+            Op::Neg => self.sub(&UOp::int(0, d), a),
+            Op::Sub => self.sub(a, b),
+            Op::Not => self.xor(a, &UOp::int(-1, d)),
+            Op::Div => self.mul(a, &self.op(Op::Recip, &s[1..])?),
+            Op::Recip => self.recip(a),
+            Op::CmpGt => self.cmplt(b, a),
+            Op::CmpEq => self.equal(a, b),
+            Op::CmpGe => self.op(Op::CmpLe, &[b.clone(), a.clone()])?,
+            Op::CmpLe if d.is_float() => self.or(&self.cmplt(a, b), &self.equal(a, b)),
+            Op::CmpLe => self.not(&self.cmplt(b, a)),
+            Op::MulAcc => self.mulacc(a, b, &s[2]),
             Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt | Op::Pow => {
                 decompose::transcendental(self, op, s).ok_or_else(|| unsupported(op))?
             }
             // The rest are what every target has.
             Op::Add | Op::Mul | Op::CmpLt | Op::CmpNe | Op::And | Op::Or | Op::Xor | Op::Where => alu(op, s),
-            Op::Max => alu(Op::Where, &[self.not_less_or_nan(&s[0], &s[1]), s[0].clone(), s[1].clone()]),
+            Op::Max => {
+                let not_less = self.not(&self.cmplt(a, b));
+                let first = match d.is_float() {
+                    // a where a is NaN; b where only b is.
+                    true => self.or(&self.and(&not_less, &self.equal(b, b)), &self.cmpne(a, a)),
+                    false => not_less,
+                };
+                self.select(&first, a, b)
+            }
             op => return Err(unsupported(op)),
         })
     }
 
     /// Bools by the truth tables of `fold`.
     fn logic(&self, op: Op, s: &[UOp]) -> Result<UOp> {
-        let not = |x: &UOp| self.not(x);
+        let a = &s[0];
+        let b = s.get(1).unwrap_or(a);
         Ok(match op {
-            Op::Add | Op::Or | Op::Max => alu(Op::Or, s),
-            Op::Mul | Op::And | Op::Idiv => alu(Op::And, s),
-            Op::Xor | Op::CmpNe => alu(Op::Xor, s),
-            Op::CmpEq => not(&alu(Op::Xor, s)),
-            Op::Not => not(&s[0]),
-            Op::Neg | Op::Trunc => s[0].clone(),
-            Op::Mod | Op::CmpGt => alu(Op::And, &[s[0].clone(), not(&s[1])]),
-            Op::CmpLt => alu(Op::And, &[not(&s[0]), s[1].clone()]),
-            Op::CmpLe => alu(Op::Or, &[not(&s[0]), s[1].clone()]),
-            Op::CmpGe => alu(Op::Or, &[s[0].clone(), not(&s[1])]),
-            Op::MulAcc => alu(Op::Or, &[alu(Op::And, &s[..2]), s[2].clone()]),
+            Op::Add | Op::Or | Op::Max => self.or(a, b),
+            Op::Mul | Op::And | Op::Idiv => self.and(a, b),
+            Op::Xor | Op::CmpNe => self.xor(a, b),
+            Op::CmpEq => self.not(&self.xor(a, b)),
+            Op::Not => self.not(a),
+            Op::Neg | Op::Trunc => a.clone(),
+            Op::Mod | Op::CmpGt => self.and(a, &self.not(b)),
+            Op::CmpLt => self.and(&self.not(a), b),
+            Op::CmpLe => self.or(&self.not(a), b),
+            Op::CmpGe => self.or(a, &self.not(b)),
+            Op::MulAcc => self.or(&self.and(a, b), &s[2]),
             op => return Err(unsupported(op)),
         })
     }
 
-    pub(super) fn not(&self, x: &UOp) -> UOp {
-        if self.has(Op::Not) {
-            alu(Op::Not, std::slice::from_ref(x))
-        } else {
-            alu(Op::Xor, &[x.clone(), UOp::bool(true)])
-        }
-    }
-
-    pub(super) fn equal(&self, a: &UOp, b: &UOp) -> UOp {
-        let s = [a.clone(), b.clone()];
-        if self.has(Op::CmpEq) { alu(Op::CmpEq, &s) } else { self.not(&alu(Op::CmpNe, &s)) }
-    }
-
-    pub(crate) fn minus(&self, a: &UOp, b: &UOp) -> UOp {
-        if self.has(Op::Sub) {
-            return alu(Op::Sub, &[a.clone(), b.clone()]);
-        }
-        alu(Op::Add, &[a.clone(), alu(Op::Mul, &[b.clone(), UOp::constant(Scalar::Int(-1), b.dtype())])])
-    }
-
-    fn not_less_or_nan(&self, a: &UOp, b: &UOp) -> UOp {
-        let not_less = self.not(&alu(Op::CmpLt, &[a.clone(), b.clone()]));
-        if !a.dtype().is_float() {
-            return not_less;
-        }
-        // a where a is NaN; b where only b is.
-        let b_fine = self.equal(b, b);
-        alu(Op::Or, &[alu(Op::And, &[not_less, b_fine]), alu(Op::CmpNe, &[a.clone(), a.clone()])])
-    }
-
     fn floor(&self, x: &UOp) -> Result<UOp> {
         let t = self.op(Op::Trunc, std::slice::from_ref(x))?;
-        let less = alu(Op::Add, &[t.clone(), UOp::float(-1.0, x.dtype())]);
-        Ok(alu(Op::Where, &[alu(Op::CmpLt, &[x.clone(), t.clone()]), less, t]))
+        Ok(self.select(&self.cmplt(x, &t), &self.add(&t, &UOp::float(-1.0, x.dtype())), &t))
     }
 
     /// The float remainder with the divisor's sign; exact while the quotient is an integer of the format.
     fn float_mod(&self, a: &UOp, b: &UOp) -> Result<UOp> {
-        let zero = UOp::float(0.0, a.dtype());
-        let less = |x: &UOp, y: &UOp| alu(Op::CmpLt, &[x.clone(), y.clone()]);
-        let add = |x: &UOp, y: &UOp| alu(Op::Add, &[x.clone(), y.clone()]);
-        let minus = |x: &UOp| self.minus(&UOp::float(-0.0, a.dtype()), x);
-        let abs = |x: &UOp| alu(Op::Where, &[less(x, &zero), minus(x), x.clone()]);
-        let q = self.op(Op::Trunc, &[self.op(Op::Div, &[a.clone(), b.clone()])?])?;
-        let r = self.fused(&minus(&q), b, a);
+        let o = self;
+        let zero = &UOp::float(0.0, a.dtype());
+        let minus = |x: &UOp| o.sub(&UOp::float(-0.0, a.dtype()), x);
+        let abs = |x: &UOp| o.select(&o.cmplt(x, zero), &minus(x), x);
+        let q = o.op(Op::Trunc, &[o.op(Op::Div, &[a.clone(), b.clone()])?])?;
+        let r = o.mulacc(&minus(&q), b, a);
         // The rounded quotient may be one too far from zero.
-        let size = abs(b);
-        let step = alu(Op::Where, &[less(a, &zero), minus(&size), size.clone()]);
-        let over = alu(Op::Where, &[less(a, &zero), less(&zero, &r), less(&r, &zero)]);
-        let r = alu(Op::Where, &[over, add(&r, &step), r]);
-        let small = alu(Op::And, &[self.equal(&q, &zero), less(&abs(a), &size)]);
-        let r = alu(Op::Where, &[small, a.clone(), r]);
-        let apart = alu(Op::Xor, &[less(&r, &zero), less(b, &zero)]);
-        let fix = alu(Op::And, &[alu(Op::CmpNe, &[r.clone(), zero.clone()]), apart]);
-        Ok(alu(Op::Where, &[fix, add(&r, b), r]))
+        let (size, negative) = (abs(b), o.cmplt(a, zero));
+        let step = o.select(&negative, &minus(&size), &size);
+        let over = o.select(&negative, &o.cmplt(zero, &r), &o.cmplt(&r, zero));
+        let r = o.select(&over, &o.add(&r, &step), &r);
+        let small = o.and(&o.equal(&q, zero), &o.cmplt(&abs(a), &size));
+        let r = o.select(&small, a, &r);
+        let apart = o.xor(&o.cmplt(&r, zero), &o.cmplt(b, zero));
+        Ok(o.select(&o.and(&o.cmpne(&r, zero), &apart), &o.add(&r, b), &r))
     }
 
     /// CAST between dtypes as they are held.
@@ -309,7 +305,7 @@ impl Legal<'_> {
                 let exact = from.is_int() || from == DType::Bool;
                 cast(x, if exact && fits_i32(old.bounds()) { DType::I32 } else { DType::I64 })
             }
-            DType::Bool => alu(Op::CmpNe, &[x.clone(), UOp::constant(x.dtype().zero(), x.dtype())]),
+            DType::Bool => self.cmpne(x, &UOp::constant(x.dtype().zero(), x.dtype())),
             to if self.held(to) != to => self.narrow(x, from, to),
             to => cast(x, to),
         }

@@ -12,6 +12,7 @@ mod pieces;
 mod reduce;
 mod table;
 
+pub(crate) use build::{bitcast, cast};
 pub(crate) use legal::Legal;
 
 use monoglot_uop::{Result, Target, UOp};

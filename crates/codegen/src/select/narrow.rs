@@ -3,9 +3,9 @@
 //! Invariant: every rounding is one rounding to nearest even, and NaN, infinities and overflow are
 //! those of `scalar.rs`.
 
-use super::build::{alu, bitcast, cast};
+use super::build::{bitcast, c, cast};
 use super::legal::Legal;
-use monoglot_uop::{DType, Op, UOp};
+use monoglot_uop::{DType, UOp};
 
 /// A small float: stored significand bits, exponent bias, bits of the greatest finite value, of what
 /// overflows and of NaN.
@@ -23,10 +23,6 @@ fn small(d: DType) -> Small {
         DType::F8E5M2 => Small { mantissa: 2, bias: 15, max: 0x7b, overflow: 0x7c, nan: 0x7f },
         _ => Small { mantissa: 10, bias: 15, max: 0x7bff, overflow: 0x7c00, nan: 0x7e00 },
     }
-}
-
-fn op2(op: Op, a: &UOp, c: i64) -> UOp {
-    alu(op, &[a.clone(), UOp::int(c, a.dtype())])
 }
 
 fn bits_type(d: DType) -> DType {
@@ -56,7 +52,7 @@ impl Legal<'_> {
             return UOp::int(v.to_bits(d) as i64, bits_type(d));
         }
         match d {
-            DType::BF16 => cast(&op2(Op::Shr, &bitcast(x, DType::U32), 16), DType::U16),
+            DType::BF16 => cast(&self.shr(&bitcast(x, DType::U32), &UOp::int(16, DType::U32)), DType::U16),
             d => self.pack(x, d),
         }
     }
@@ -70,7 +66,7 @@ impl Legal<'_> {
             return cast(x, DType::F32);
         }
         match d {
-            DType::BF16 => bitcast(&op2(Op::Shl, &cast(x, DType::U32), 16), DType::F32),
+            DType::BF16 => bitcast(&self.shl(&cast(x, DType::U32), &UOp::int(16, DType::U32)), DType::F32),
             d => self.unpack(x, d),
         }
     }
@@ -89,12 +85,12 @@ impl Legal<'_> {
         match d {
             DType::BF16 => {
                 let bits = bitcast(x, DType::U32);
-                let odd = op2(Op::And, &op2(Op::Shr, &bits, 16), 1);
-                let up = alu(Op::Add, &[alu(Op::Add, &[bits.clone(), odd]), UOp::int(0x7fff, DType::U32)]);
-                let quiet = op2(Op::Or, &bits, 0x40_0000);
-                let nan = alu(Op::CmpNe, &[x.clone(), x.clone()]);
-                let bits = op2(Op::And, &alu(Op::Where, &[nan, quiet, up]), 0xffff_0000);
-                bitcast(&bits, DType::F32)
+                let k = |v: i64| c(&bits, v);
+                let odd = self.and(&self.shr(&bits, &k(16)), &k(1));
+                let up = self.add(&self.add(&bits, &odd), &k(0x7fff));
+                let quiet = self.or(&bits, &k(0x40_0000));
+                let either = self.select(&self.cmpne(x, x), &quiet, &up);
+                bitcast(&self.and(&either, &k(0xffff_0000)), DType::F32)
             }
             d => self.unpack(&self.pack(x, d), d),
         }
@@ -109,23 +105,16 @@ impl Legal<'_> {
                 self.f64_to_odd_f32(&cast(x, DType::F64))
             }
             d if d.is_int() => {
+                let k = |v: i64| c(x, v);
                 // The low bits only matter as one: what is left fits the significand of f64.
-                let low = op2(Op::And, x, 0xffff);
-                let sticky = alu(Op::CmpNe, &[low, UOp::int(0, x.dtype())]);
-                let high = op2(Op::And, x, !0xffff);
-                let one = alu(Op::Where, &[sticky, UOp::int(1, x.dtype()), UOp::int(0, x.dtype())]);
-                let odd = alu(Op::Or, &[high, op2(Op::Shl, &one, 15)]);
-                let near = match x.dtype().is_unsigned() {
-                    true => op2(Op::CmpLt, x, 1 << 32),
-                    false => alu(
-                        Op::And,
-                        &[
-                            op2(Op::CmpLt, x, 1 << 32),
-                            alu(Op::CmpLt, &[UOp::int(-(1 << 32), x.dtype()), x.clone()]),
-                        ],
-                    ),
-                };
-                self.f64_to_odd_f32(&cast(&alu(Op::Where, &[near, x.clone(), odd]), DType::F64))
+                let sticky = self.cmpne(&self.and(x, &k(0xffff)), &k(0));
+                let one = self.shl(&self.select(&sticky, &k(1), &k(0)), &k(15));
+                let odd = self.or(&self.and(x, &k(!0xffff)), &one);
+                let mut near = self.cmplt(x, &k(1 << 32));
+                if !x.dtype().is_unsigned() {
+                    near = self.and(&near, &self.cmplt(&k(-(1 << 32)), x));
+                }
+                self.f64_to_odd_f32(&cast(&self.select(&near, x, &odd), DType::F64))
             }
             _ => x.clone(),
         };
@@ -136,55 +125,50 @@ impl Legal<'_> {
     fn f64_to_odd_f32(&self, x: &UOp) -> UOp {
         let near = cast(x, DType::F32);
         let back = cast(&near, DType::F64);
-        let magnitude = |v: &UOp| op2(Op::And, &bitcast(v, DType::U64), i64::MAX);
+        let magnitude = |v: &UOp| self.and(&bitcast(v, DType::U64), &UOp::int(i64::MAX, DType::U64));
         let bits = bitcast(&near, DType::U32);
-        let above = alu(Op::CmpLt, &[magnitude(x), magnitude(&back)]);
-        let down = alu(Op::Where, &[above, op2(Op::Add, &bits, u32::MAX as i64), bits.clone()]);
-        let odd = op2(Op::Or, &down, 1);
-        let exact = self.equal(&back, x);
-        let nan = alu(Op::CmpNe, &[x.clone(), x.clone()]);
-        bitcast(&alu(Op::Where, &[alu(Op::Or, &[exact, nan]), bits, odd]), DType::F32)
+        let above = self.cmplt(&magnitude(x), &magnitude(&back));
+        let down = self.select(&above, &self.add(&bits, &c(&bits, u32::MAX as i64)), &bits);
+        let kept = self.or(&self.equal(&back, x), &self.cmpne(x, x));
+        bitcast(&self.select(&kept, &bits, &self.or(&down, &c(&bits, 1))), DType::F32)
     }
 
     /// f32 to the bits of a small float, rounded to nearest even.
     fn pack(&self, x: &UOp, d: DType) -> UOp {
         let t = small(d);
-        let u32c = |v: i64| UOp::int(v, DType::U32);
+        let k = |v: i64| UOp::int(v & 0xffff_ffff, DType::U32);
         let bits = bitcast(x, DType::U32);
-        let a = op2(Op::And, &bits, 0x7fff_ffff);
+        let a = self.and(&bits, &k(0x7fff_ffff));
         let drop = 23 - t.mantissa;
-        let odd = op2(Op::And, &op2(Op::Shr, &a, drop), 1);
-        let up = alu(Op::Add, &[alu(Op::Add, &[a.clone(), odd]), u32c((1 << (drop - 1)) - 1)]);
-        let normal = op2(Op::Add, &op2(Op::Shr, &up, drop), -((127 - t.bias) << t.mantissa) & 0xffff_ffff);
+        let odd = self.and(&self.shr(&a, &k(drop)), &k(1));
+        let up = self.add(&self.add(&a, &odd), &k((1 << (drop - 1)) - 1));
+        let normal = self.add(&self.shr(&up, &k(drop)), &k(-((127 - t.bias) << t.mantissa)));
         // Added to a power of two whose last place is the least subnormal, the sum's last bits count it.
         let magic = (23 - t.mantissa + 1 - t.bias + 127) << 23;
-        let tiny = alu(Op::Add, &[bitcast(&a, DType::F32), bitcast(&u32c(magic), DType::F32)]);
-        let tiny = op2(Op::Add, &bitcast(&tiny, DType::U32), -magic & 0xffff_ffff);
-        let is_tiny = op2(Op::CmpLt, &a, (127 - t.bias + 1) << 23);
-        let code = alu(Op::Where, &[is_tiny, tiny, normal]);
-        let over = alu(Op::CmpLt, &[u32c(t.max), code.clone()]);
-        let code = alu(Op::Where, &[over, u32c(t.overflow), code]);
-        let nan = alu(Op::CmpLt, &[u32c(0x7f80_0000), a]);
-        let code = alu(Op::Where, &[nan, u32c(t.nan), code]);
-        let sign = op2(Op::Shl, &op2(Op::Shr, &bits, 31), d.bits() as i64 - 1);
-        cast(&alu(Op::Or, &[code, sign]), bits_type(d))
+        let tiny = self.add(&bitcast(&a, DType::F32), &bitcast(&k(magic), DType::F32));
+        let tiny = self.add(&bitcast(&tiny, DType::U32), &k(-magic));
+        let is_tiny = self.cmplt(&a, &k((127 - t.bias + 1) << 23));
+        let code = self.select(&is_tiny, &tiny, &normal);
+        let code = self.select(&self.cmplt(&k(t.max), &code), &k(t.overflow), &code);
+        let code = self.select(&self.cmplt(&k(0x7f80_0000), &a), &k(t.nan), &code);
+        let sign = self.shl(&self.shr(&bits, &k(31)), &k(d.bits() as i64 - 1));
+        cast(&self.or(&code, &sign), bits_type(d))
     }
 
     /// The bits of a small float to f32.
     fn unpack(&self, x: &UOp, d: DType) -> UOp {
         let t = small(d);
+        let k = |v: i64| UOp::int(v, DType::U32);
+        let float = |v: f64| UOp::float(v, DType::F32);
         let bits = cast(x, DType::U32);
         let top = d.bits() as i64 - 1;
-        let code = op2(Op::And, &bits, (1 << top) - 1);
-        let sign = op2(Op::Shl, &op2(Op::Shr, &bits, top), 31);
-        let scaled = bitcast(&op2(Op::Shl, &code, 23 - t.mantissa), DType::F32);
-        let value = alu(Op::Mul, &[scaled, UOp::float(2f64.powi((127 - t.bias) as i32), DType::F32)]);
-        let special = alu(Op::CmpLt, &[UOp::int(t.max, DType::U32), code.clone()]);
-        let infinite =
-            self.equal(&code, &UOp::int(if t.overflow == t.nan { -1 } else { t.overflow }, DType::U32));
-        let (inf, nan) = (UOp::float(f64::INFINITY, DType::F32), UOp::float(f64::NAN, DType::F32));
-        let odd = alu(Op::Where, &[infinite, inf, nan]);
-        let value = alu(Op::Where, &[special, odd, value]);
-        bitcast(&alu(Op::Or, &[bitcast(&value, DType::U32), sign]), DType::F32)
+        let code = self.and(&bits, &k((1 << top) - 1));
+        let sign = self.shl(&self.shr(&bits, &k(top)), &k(31));
+        let scaled = bitcast(&self.shl(&code, &k(23 - t.mantissa)), DType::F32);
+        let value = self.mul(&scaled, &float(2f64.powi((127 - t.bias) as i32)));
+        let infinite = self.equal(&code, &k(if t.overflow == t.nan { -1 } else { t.overflow }));
+        let odd = self.select(&infinite, &float(f64::INFINITY), &float(f64::NAN));
+        let value = self.select(&self.cmplt(&k(t.max), &code), &odd, &value);
+        bitcast(&self.or(&bitcast(&value, DType::U32), &sign), DType::F32)
     }
 }
