@@ -1,8 +1,8 @@
 //! What the passes of this room share: building nodes from fixed lists of sources, and sorting a graph
 //! with a choice of which sources count.
 
-use monoglot_uop::{Arg, Op, UOp};
-use rustc_hash::FxHashSet;
+use monoglot_uop::{Arg, Op, Result, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Sources of a node.
@@ -18,6 +18,25 @@ pub(crate) fn node<const N: usize>(op: Op, src: [UOp; N]) -> UOp {
 #[track_caller]
 pub(crate) fn node_of(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
     UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
+}
+
+/// A graph rebuilt from its sources up: what `new` makes of each node and of what its sources became.
+/// Nodes are visited in the order of `toposort`.
+pub(crate) fn rebuild(root: &UOp, mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>) -> Result<UOp> {
+    let topo = root.toposort();
+    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    done.reserve(topo.len());
+    for u in &topo {
+        let node = new(u, u.src().iter().map(|s| done[s].clone()).collect())?;
+        done.insert(u, node);
+    }
+    Ok(done[root].clone())
+}
+
+/// The places of each node's sources that count, in a list of nodes.
+pub(crate) fn places(nodes: &[UOp], operands: impl Fn(&UOp) -> &[UOp]) -> Vec<SmallVec<[u32; 4]>> {
+    let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
+    nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect()
 }
 
 /// Effects as one node, those of GROUPs among them in its place.

@@ -3,7 +3,7 @@
 //! count each arithmetic op on data once for every iteration of the loops on which it depends, and
 //! each buffer's elements at most once.
 
-use crate::memory::storage_of;
+use monoglot_uop::linear::address;
 use monoglot_uop::{Arg, AxisType, DType, Op, ProgramInfo, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
@@ -24,11 +24,9 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                 }
             }
             (Op::Load | Op::Store, _) => {
-                let storage = storage_of(&u.src()[0]);
-                if let (Op::Param, Some(b)) = (storage.op(), storage.buffer_arg()) {
-                    let list = if u.op() == Op::Store { &mut info.outs } else { &mut info.ins };
-                    list.push(b.slot as usize);
-                }
+                let storage = address(&u.src()[0]).map(|a| a.buffer).filter(|s| s.op() == Op::Param);
+                let list = if u.op() == Op::Store { &mut info.outs } else { &mut info.ins };
+                list.extend(storage.and_then(UOp::buffer_arg).map(|b| b.slot as usize));
             }
             _ => {}
         }
@@ -68,26 +66,22 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     info.name.push(if reduces { 'r' } else { 'E' });
     for r in ranges.iter().take(12) {
         let kind = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
-        let letter = if matches!(kind, AxisType::Loop | AxisType::Reduce) {
-            String::new()
-        } else {
-            kind.letter().to_string()
-        };
-        let _ = write!(info.name, "_{}{letter}", r.vmax() + 1);
+        let _ = write!(info.name, "_{}", r.vmax() + 1);
+        info.name.extend(Some(kind.letter()).filter(|_| !matches!(kind, AxisType::Loop | AxisType::Reduce)));
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
-    let (mut flops, mut bytes): (f64, FxHashMap<(u64, bool), f64>) = (0.0, FxHashMap::default());
-    let mut order: Vec<(u64, bool)> = Vec::new();
+    // Bytes by slot of the PARAM.
+    let (mut flops, mut bytes): (f64, FxHashMap<u64, f64>) = (0.0, FxHashMap::default());
+    let mut order: Vec<u64> = Vec::new();
     let trips = |u: &UOp| u.ranges().iter().map(extent).product::<f64>();
     for u in &topo {
         match u.op() {
-            Op::Index => {
+            Op::Index if u.src()[0].op() == Op::Param => {
                 let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else { continue };
                 let most = u.src()[0].shape().max_len() as f64;
                 let moved = trips(u).min(most) * b.dtype.bytes() as f64;
-                let key = (b.slot, u.src()[0].op() == Op::Param);
-                let seen = bytes.entry(key).or_insert_with(|| {
-                    order.push(key);
+                let seen = bytes.entry(b.slot).or_insert_with(|| {
+                    order.push(b.slot);
                     0.0
                 });
                 *seen = seen.max(moved);
@@ -109,5 +103,5 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         }
     }
     info.flops = flops as u64;
-    info.bytes = order.iter().filter(|k| k.1).map(|k| bytes[k]).sum::<f64>() as u64;
+    info.bytes = order.iter().map(|k| bytes[k]).sum::<f64>() as u64;
 }

@@ -7,8 +7,8 @@
 //! Accumulators that one loop updates in several steps take each step together, so that the operands
 //! of a step die before those of the next are read.
 
-use crate::graph::sorted;
-use crate::memory::{in_registers, storage_of};
+use crate::graph::{places, sorted};
+use crate::memory::in_registers;
 use monoglot_uop::{Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -52,12 +52,9 @@ fn operands(u: &UOp) -> &[UOp] {
 impl Graph {
     fn new(kernel: &UOp) -> Result<Graph> {
         let nodes = sorted(kernel, operands);
-        let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
-        let src: Vec<SmallVec<[u32; 4]>> =
-            nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect();
-        drop(at);
-        let n = nodes.len();
-        let range: Vec<u32> = (0..n as u32).filter(|&i| nodes[i as usize].op() == Op::Range).collect();
+        let src = places(&nodes, operands);
+        let range: Vec<u32> =
+            (0..nodes.len() as u32).filter(|&i| nodes[i as usize].op() == Op::Range).collect();
         if range.len() > 128 {
             let message = "a kernel of more than 128 loops".to_string();
             return Err(ErrorKind::Unsupported { op: "RANGE".into(), message }.into());
@@ -88,17 +85,13 @@ impl Graph {
         self.range.iter().position(|&r| r == range)
     }
 
-    fn bit(&self, range: u32) -> u128 {
-        self.loop_of(range).map_or(0, |k| 1 << k)
-    }
-
     /// The open loops of every node.
     fn open(&mut self) -> Result<Vec<u128>> {
         let mut open: Vec<u128> = Vec::with_capacity(self.nodes.len());
         for i in 0..self.nodes.len() {
             let mut mask = self.src[i].iter().fold(0, |m, &s| m | open[s as usize]);
             match self.nodes[i].op() {
-                Op::Range => mask |= self.bit(i as u32),
+                Op::Range => mask |= self.loop_of(i as u32).map_or(0, |k| 1 << k),
                 Op::End => {
                     let Some(k) = self.loop_of(self.src[i][1]) else {
                         return Err(broken("an END of no RANGE"));
@@ -175,20 +168,18 @@ impl Graph {
     /// Reads of storage that is also written come before the writes of their block: what a kernel
     /// reads is what was there before it.
     fn hazards(&mut self) {
-        let mut written: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
-        for (i, u) in self.nodes.iter().enumerate() {
-            if u.op() == Op::Store && u.src()[0].src()[0].op() == Op::Param {
-                written.entry(storage_of(&u.src()[0])).or_default().push(i as u32);
+        let storage = |u: &'_ UOp| Some(&u.src().first()?.src()[0]).filter(|s| s.op() == Op::Param).cloned();
+        let mut written: FxHashMap<UOp, Vec<u32>> = FxHashMap::default();
+        for (i, u) in self.nodes.iter().enumerate().filter(|(_, u)| u.op() == Op::Store) {
+            if let Some(p) = storage(u) {
+                written.entry(p).or_default().push(i as u32);
             }
         }
         if written.is_empty() {
             return;
         }
-        for (i, u) in self.nodes.iter().enumerate() {
-            if u.op() != Op::Load || u.src()[0].src()[0].op() != Op::Param {
-                continue;
-            }
-            for &store in written.get(storage_of(&u.src()[0])).into_iter().flatten() {
+        for (i, u) in self.nodes.iter().enumerate().filter(|(_, u)| u.op() == Op::Load) {
+            for &store in storage(u).and_then(|p| written.get(&p)).into_iter().flatten() {
                 if self.block[store as usize] == self.block[i] {
                     self.before.entry(store).or_default().push(i as u32);
                 }
@@ -200,10 +191,10 @@ impl Graph {
     fn collect_needs(&mut self) {
         let mut seen: FxHashSet<(u32, u32)> = FxHashSet::default();
         for i in 0..self.nodes.len() {
-            let from = self.block_of(i);
+            let from = self.block[i];
             for &s in &self.src[i] {
-                let to = self.block_of(s as usize);
-                if to == from || self.opens(s, from) {
+                let to = self.block[s as usize];
+                if to == from {
                     continue;
                 }
                 // The loop just inside the source's block, on the way to the user.
@@ -218,29 +209,13 @@ impl Graph {
         }
     }
 
-    /// Whether a node is the RANGE of this loop.
-    fn opens(&self, i: u32, k: u32) -> bool {
-        k != ROOT && self.range[k as usize] == i
-    }
-
-    /// The block that a node's operands are seen from: those of a RANGE or END belong to the loop.
-    fn block_of(&self, i: usize) -> u32 {
-        self.block[i]
-    }
-
     /// What must stand directly before a node in its block.
     fn operands_in_block(&self, i: u32) -> SmallVec<[u32; 8]> {
-        let mut out: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut push = |s: u32| {
-            if self.block[s as usize] == self.block[i as usize] && self.nodes[s as usize].op() != Op::Range {
-                out.push(s);
-            }
+        let here = |s: &u32| {
+            self.block[*s as usize] == self.block[i as usize] && self.nodes[*s as usize].op() != Op::Range
         };
-        if let Some(loads) = self.before.get(&i) {
-            loads.iter().for_each(|&s| push(s));
-        }
-        self.src[i as usize].iter().for_each(|&s| push(s));
-        out
+        let loads = self.before.get(&i).into_iter().flatten();
+        loads.chain(&self.src[i as usize]).copied().filter(here).collect()
     }
 
     fn order(&self) -> Result<Vec<u32>> {
@@ -312,10 +287,8 @@ impl Graph {
                     let o = &self.nodes[x as usize];
                     o.op() == op || o.op() == Op::Load && self.src[x as usize][0] == address
                 });
-                match next {
-                    Some(&x) => v = x,
-                    None => break,
-                }
+                let Some(&x) = next else { break };
+                v = x;
             }
             chain.reverse();
             chains.push(chain);

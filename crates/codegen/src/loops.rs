@@ -3,7 +3,7 @@
 //! hardware axes are SPECIALs and a reduction over a workgroup is staged through LOCAL storage.
 //! Invariant: no RANGE of type GLOBAL, THREAD, LOCAL, WARP or GROUP_REDUCE is left.
 
-use crate::graph::{Srcs, group as effects_of, node_of};
+use crate::graph::{Srcs, group as effects_of, node_of, rebuild};
 use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
 use rustc_hash::FxHashMap;
 
@@ -31,13 +31,16 @@ fn is_axis(u: &UOp, types: &[AxisType]) -> bool {
     u.range_arg().is_some_and(|(_, t)| types.contains(&t))
 }
 
+fn kind(r: &UOp) -> AxisType {
+    r.range_arg().map_or(AxisType::Reduce, |(_, t)| t)
+}
+
 /// The least number that no range of the kernel has.
 fn next_id(kernel: &UOp) -> u32 {
     kernel.toposort().iter().filter_map(UOp::range_arg).map(|(id, _)| id + 1).max().unwrap_or(0)
 }
 
-fn fresh(r: &UOp, id: &mut u32) -> UOp {
-    let axis = r.range_arg().map_or(AxisType::Reduce, |(_, t)| t);
+fn fresh(r: &UOp, axis: AxisType, id: &mut u32) -> UOp {
     *id += 1;
     r.with_arg(Arg::Range(*id - 1, axis))
 }
@@ -46,54 +49,42 @@ fn fresh(r: &UOp, id: &mut u32) -> UOp {
 /// storage, and after a barrier every thread folds all of them.
 fn group_reduce(kernel: &UOp) -> Result<UOp> {
     let group = |u: &UOp| is_axis(u, &[AxisType::GroupReduce]);
-    let topo = kernel.toposort();
-    if !topo.iter().any(group) {
+    if !kernel.toposort().iter().any(group) {
         return Ok(kernel.clone());
     }
-    let mut id = next_id(kernel);
-    let mut slot = 0;
-    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-    let mut parts: FxHashMap<&UOp, (ReduceOp, Vec<UOp>)> = FxHashMap::default();
-    for u in &topo {
-        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        let mut new = u.with_src(src);
-        match (u.op(), u.arg()) {
-            (Op::Reduce, Arg::Reduce(op, _)) => {
+    let (mut id, mut slot) = (next_id(kernel), 0);
+    let mut parts: FxHashMap<UOp, (ReduceOp, Vec<UOp>)> = FxHashMap::default();
+    rebuild(kernel, |u, src| {
+        let new = u.with_src(src);
+        Ok(match (u.op(), u.arg()) {
+            (Op::Reduce, Arg::Reduce(op, _)) if u.src()[1..].iter().any(group) => {
                 let (across, within): (Vec<UOp>, Vec<UOp>) = new.src()[1..].iter().cloned().partition(group);
-                if !across.is_empty() {
-                    let part = match within.is_empty() {
-                        true => new.src()[0].clone(),
-                        false => new.src()[0].reduce_ranges(*op, &within),
-                    };
-                    new = match part.shape().is_empty() {
-                        true => stage(&part, *op, &across, &mut slot, &mut id)?,
-                        false => part,
-                    };
-                    parts.insert(u, (*op, across));
+                parts.insert(u.clone(), (*op, across.clone()));
+                let part = match within.is_empty() {
+                    true => new.src()[0].clone(),
+                    false => new.src()[0].reduce_ranges(*op, &within),
+                };
+                match part.shape().is_empty() {
+                    true => stage(&part, *op, &across, &mut slot, &mut id)?,
+                    false => part,
                 }
             }
             // The fragments of a matrix unit go through LOCAL storage by element.
             (Op::Index, _) if !u.src()[0].shape().is_empty() && parts.contains_key(&u.src()[0]) => {
                 let (op, across) = &parts[&u.src()[0]];
-                new = stage(&new, *op, across, &mut slot, &mut id)?;
+                stage(&new, *op, across, &mut slot, &mut id)?
             }
-            _ => {}
-        }
-        done.insert(u, new);
-    }
-    Ok(done.get(kernel).unwrap_or(kernel).clone())
+            _ => new,
+        })
+    })
 }
 
 /// Each thread's `part` through LOCAL storage, folded by every thread.
 fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32) -> Result<UOp> {
     let open = part.ranges();
-    let inside = |r: &UOp| {
-        is_axis(
-            r,
-            &[AxisType::Local, AxisType::Warp, AxisType::GroupReduce, AxisType::Upcast, AxisType::Unroll],
-        )
-    };
-    let axes: Vec<UOp> = open.iter().filter(|r| inside(r)).cloned().collect();
+    use AxisType::*;
+    let inside = |r: &&UOp| is_axis(r, &[Local, Warp, GroupReduce, Upcast, Unroll]);
+    let axes: Vec<UOp> = open.iter().filter(inside).cloned().collect();
     let across: Vec<UOp> = axes.iter().filter(|r| across.contains(r)).cloned().collect();
     let size = |r: &UOp| r.src()[0].as_int().map(Dim::Int);
     let Some(dims) = axes.iter().map(size).collect::<Option<Vec<Dim>>>() else {
@@ -102,26 +93,17 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
     *slot += 1;
     // Nobody writes while another thread may still read what the last iteration left.
-    let loops: Vec<UOp> = open.iter().filter(|r| !axes.contains(r)).cloned().collect();
-    let loops: Vec<UOp> =
-        loops.into_iter().filter(|r| is_axis(r, &[AxisType::Loop, AxisType::Reduce])).collect();
+    let around = |r: &&UOp| !axes.contains(r) && is_axis(r, &[AxisType::Loop, AxisType::Reduce]);
+    let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
     let empty = match loops.is_empty() {
         true => local.clone(),
         false => local.after(&[node_of(Op::Barrier, loops)]),
     };
     let store = empty.at(&axes).store(part);
     let full = local.after(&[node_of(Op::Barrier, [store])]);
-    let again: Vec<UOp> = across
-        .iter()
-        .map(|r| {
-            *id += 1;
-            r.with_arg(Arg::Range(*id - 1, AxisType::Reduce))
-        })
-        .collect();
-    let at: Vec<UOp> = axes
-        .iter()
-        .map(|r| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone()))
-        .collect();
+    let again: Vec<UOp> = across.iter().map(|r| fresh(r, AxisType::Reduce, id)).collect();
+    let other = |r: &UOp| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone());
+    let at: Vec<UOp> = axes.iter().map(other).collect();
     Ok(full.at(&at).reduce_ranges(op, &again))
 }
 
@@ -152,7 +134,8 @@ fn close_reduces_once(kernel: &UOp) -> UOp {
                 owner.extend(key.0.iter().map(|r| (r, key.clone())));
                 continue;
             }
-            let map: FxHashMap<UOp, UOp> = clash.iter().map(|r| ((*r).clone(), fresh(r, &mut id))).collect();
+            let map: FxHashMap<UOp, UOp> =
+                clash.iter().map(|r| ((*r).clone(), fresh(r, kind(r), &mut id))).collect();
             let renamed = rename(u, &map);
             kernel = kernel.substitute(&[(u.clone(), renamed)].into_iter().collect());
             continue 'again;
@@ -243,7 +226,7 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
                 let range = match taken {
                     None => r.clone(),
                     Some(_) => {
-                        let new = fresh(r, id);
+                        let new = fresh(r, kind(r), id);
                         renamed.insert(r.clone(), new.clone());
                         new
                     }
@@ -261,27 +244,24 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
 /// GLOBAL, THREAD, LOCAL, WARP and GROUP_REDUCE ranges as expressions of SPECIALs.
 fn hardware(kernel: &UOp) -> Result<UOp> {
     let topo = kernel.toposort();
-    let of = |types: &[AxisType]| -> Vec<UOp> {
-        let mut v: Vec<UOp> = topo.iter().filter(|u| is_axis(u, types)).cloned().collect();
-        v.sort_by_key(|r| r.range_arg().map_or(0, |a| a.0));
+    let of = |kind: AxisType| -> Vec<UOp> {
+        let mut v: Vec<UOp> = topo.iter().filter(|u| is_axis(u, &[kind])).cloned().collect();
+        v.sort_by_key(UOp::range_arg);
         v
     };
-    let global = of(&[AxisType::Global]);
-    let thread = of(&[AxisType::Thread]);
-    let warp = of(&[AxisType::Warp]);
-    let local = of(&[AxisType::Local]);
-    let groups = of(&[AxisType::GroupReduce]);
-    let n = global.len() + thread.len() + warp.len() + local.len() + groups.len();
-    if n == 0 {
+    let [global, thread, warp, local, groups] =
+        [AxisType::Global, AxisType::Thread, AxisType::Warp, AxisType::Local, AxisType::GroupReduce].map(of);
+    let all: Vec<&UOp> = [&global, &thread, &warp, &local, &groups].into_iter().flatten().collect();
+    if all.is_empty() {
         return Ok(kernel.clone());
     }
-    if n > 128 {
+    if all.len() > 128 {
         return Err(Error::argument("kernel", "more than 128 hardware axes"));
     }
+    let alone = |r: &UOp| vec![r.clone()];
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
-    assign(&mut map, "gidx", global.iter().rev().map(|r| vec![r.clone()]).collect(), 3)?;
-    assign(&mut map, "tid", thread.iter().rev().map(|r| vec![r.clone()]).collect(), 1)?;
-    let all: Vec<&UOp> = [&global, &thread, &warp, &local, &groups].into_iter().flatten().collect();
+    assign(&mut map, "gidx", global.iter().rev().map(alone).collect(), 3)?;
+    assign(&mut map, "tid", thread.iter().rev().map(alone).collect(), 1)?;
     let open = open_threads(&topo, &all);
     // Ranges of different reductions share threads unless one value is open in both.
     let bit = |r: &UOp| all.iter().position(|t| *t == r).map_or(0u128, |k| 1 << k);
@@ -293,19 +273,34 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
             None => shared.push(vec![g.clone()]),
         }
     }
-    let threads: Vec<Vec<UOp>> = [&global, &thread, &warp, &local]
-        .into_iter()
-        .flatten()
-        .map(|r| vec![r.clone()])
-        .chain(shared.iter().cloned())
-        .collect();
+    let single = [&global, &thread, &warp, &local].into_iter().flatten().map(alone);
+    let threads: Vec<Vec<UOp>> = single.chain(shared.iter().cloned()).collect();
     // Lanes of a warp are neighbours in the first dimension.
-    let inner = warp.iter().chain(local.iter().rev()).map(|r| vec![r.clone()]);
+    let inner = warp.iter().chain(local.iter().rev()).map(alone);
     assign(&mut map, "lidx", inner.chain(shared.into_iter().rev()).collect(), 3)?;
-    let bits: Vec<(u128, UOp)> =
+    let threads: Vec<(u128, UOp)> =
         threads.iter().map(|set| (set.iter().fold(0, |m, r| m | bit(r)), map[&set[0]].clone())).collect();
-    let kernel = one_writer(&topo, &open, &bits);
-    Ok(without_ends(&kernel, &map).substitute(&map))
+    let mut open = open.into_iter();
+    rebuild(kernel, |u, mut src| {
+        let mask = open.next().unwrap_or(0);
+        Ok(match u.op() {
+            Op::Range if map.contains_key(u) => map[u].clone(),
+            // ENDs of ranges that are no loops go.
+            Op::End if map.contains_key(&u.src()[1]) => src[0].clone(),
+            Op::Store => {
+                // Threads that would all store the same element leave it to the first of them. Every
+                // workgroup has LOCAL storage of its own.
+                let shared = u.src()[0].addrspace() == Some(AddrSpace::Global);
+                let idle = threads.iter().filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
+                let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
+                let gate = src.get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b);
+                src.truncate(2);
+                src.extend(gate);
+                u.with_src(src)
+            }
+            _ => u.with_src(src),
+        })
+    })
 }
 
 /// By node, on which of these ranges it depends. What a barrier lets pass is the same for all threads.
@@ -327,45 +322,9 @@ fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
     out
 }
 
-/// Threads that would all store the same element leave it to the first of them.
-fn one_writer(topo: &[UOp], open: &[u128], threads: &[(u128, UOp)]) -> UOp {
-    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-    for (u, mask) in topo.iter().zip(open) {
-        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let mut new = u.with_src(src);
-        if u.op() == Op::Store {
-            // Every workgroup has LOCAL storage of its own.
-            let shared = u.src()[0].addrspace() == Some(AddrSpace::Global);
-            let idle = threads.iter().filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
-            let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
-            if let Some(gate) = new.src().get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b) {
-                new = new.with_src([&new.src()[..2], &[gate]].concat());
-            }
-        }
-        done.insert(u, new);
-    }
-    topo.last().map_or_else(|| UOp::sink(&[]), |root| done[root].clone())
-}
-
 /// Whether a part of a hardware axis tells threads of one workgroup apart.
 fn is_local(part: &UOp) -> bool {
     part.toposort().iter().any(|u| matches!(u.arg(), Arg::Text(name) if name.starts_with("lidx")))
-}
-
-/// ENDs of ranges that are no loops go.
-fn without_ends(kernel: &UOp, gone: &FxHashMap<UOp, UOp>) -> UOp {
-    let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in kernel.toposort() {
-        let src: Srcs = u.src().iter().map(|s| map.get(s).unwrap_or(s).clone()).collect();
-        let new = match u.op() {
-            Op::End if gone.contains_key(&u.src()[1]) => src[0].clone(),
-            _ => u.with_src(src),
-        };
-        if new != u {
-            map.insert(u, new);
-        }
-    }
-    map.get(kernel).unwrap_or(kernel).clone()
 }
 
 /// Spread sets of ranges, fastest first, over the SPECIALs `name0`, `name1`, …: those that exceed

@@ -3,7 +3,7 @@
 //! each. Invariant: every access lies within its storage, by the interval of its index or by what
 //! its gate says; one for which neither holds gets a gate (DESIGN 15). The invalid index is gone.
 
-use crate::graph::{Srcs, node_of};
+use crate::graph::{Srcs, node_of, rebuild};
 use crate::linear_form::{LinearForm, conjuncts, in_bounds};
 use crate::loops::depth;
 use monoglot_uop::{AddrSpace, DType, Op, Result, Shape, UOp};
@@ -39,23 +39,17 @@ pub(crate) fn flatten(kernel: &UOp) -> Result<UOp> {
 
 /// Index sums in the order in which loops can be left by their parts: what varies least is added
 /// first. The simplifier, which came before, knows another order.
-pub(crate) fn hoist(kernel: &UOp) -> UOp {
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in kernel.toposort() {
-        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        let mut new = u.with_src(src);
-        if u.op() == Op::Index && is_storage(&u.src()[0]) && new.src()[1].op() == Op::Add {
-            let sum = LinearForm::of(&new.src()[1]).by_depth(DType::Index, |atom| {
+pub(crate) fn hoist(kernel: &UOp) -> Result<UOp> {
+    rebuild(kernel, |u, src| {
+        if u.op() == Op::Index && is_storage(&u.src()[0]) && src[1].op() == Op::Add {
+            let sum = LinearForm::of(&src[1]).by_depth(DType::Index, |atom| {
                 let open = atom.ranges();
                 open.iter().map(depth).max().map_or(0, |(kind, id)| (kind as u64) << 32 | id as u64)
             });
-            new = new.src()[0].at(&[sum]);
+            return Ok(src[0].at(&[sum]));
         }
-        if new != u {
-            done.insert(u, new);
-        }
-    }
-    done.remove(kernel).unwrap_or_else(|| kernel.clone())
+        Ok(u.with_src(src))
+    })
 }
 
 /// Whether a node is storage that addresses refer to.
@@ -257,15 +251,6 @@ fn flat(u: &UOp) -> UOp {
     u.with_src(src)
 }
 
-/// The storage of an address, past what orders it.
-pub(crate) fn storage_of(address: &UOp) -> &UOp {
-    let mut u = &address.src()[0];
-    while u.op() == Op::After {
-        u = &u.src()[0];
-    }
-    u
-}
-
 /// Whether an address lies in registers.
 pub(crate) fn in_registers(address: &UOp) -> bool {
     address.addrspace() == Some(AddrSpace::Reg)
@@ -284,7 +269,7 @@ mod tests {
     fn rows_are_multiplied_out_with_what_varies_least_first() {
         let (m, k) = (UOp::range(4i64, 0, AxisType::Loop), UOp::range(8i64, 1, AxisType::Reduce));
         let a = param(0, &[8, 4]).at(&[k.clone(), m.clone()]);
-        let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap());
+        let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap()).unwrap();
         let want = param(0, &[32]).at(&[&m + &(&k * 4)]);
         assert_eq!(got.src()[0].src()[0].src()[0], want);
     }

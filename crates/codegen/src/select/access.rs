@@ -61,14 +61,10 @@ impl Piece<'_> {
     fn vector(&self, first: usize) -> UOp {
         match self.lanes {
             1 => self.scalar(0),
-            n => node(
-                Op::Shrink,
-                [
-                    self.storage.clone(),
-                    node(Op::Stack, [self.index(first)]),
-                    node(Op::Stack, [lane_const(n)]),
-                ],
-            ),
+            n => {
+                let (from, lanes) = (node(Op::Stack, [self.index(first)]), node(Op::Stack, [lane_const(n)]));
+                node(Op::Shrink, [self.storage.clone(), from, lanes])
+            }
         }
     }
 
@@ -200,15 +196,13 @@ impl Devectorise<'_> {
         let (storage, index) = self.target_of(src[0] as usize)?;
         let axis = self.lane_axis(dims);
         let lie = lie(&self.plan, index, axis);
-        let mut out = Vec::with_capacity(self.count(dims));
-        self.each_piece(dims, |p, start, lanes| {
-            let gate = src.get(2).map(|&g| g as usize);
-            let piece = Piece { d: self, storage: &storage, index, gate, start, axis, lanes };
+        let gate = src.get(2).map(|&g| g as usize);
+        let read = |(p, (start, lanes)): (usize, (Axes<u32>, usize))| {
+            let piece = Piece { d: self, storage: &storage, index, gate, start: &start, axis, lanes };
             let alt = src.get(1).map(|&a| self.operand(a as usize, p));
-            out.push(piece.read(lie, alt.as_ref()));
-            Ok(())
-        })?;
-        Ok(out)
+            piece.read(lie, alt.as_ref())
+        };
+        Ok(self.each_piece(dims).into_iter().enumerate().map(read).collect())
     }
 
     pub(super) fn store(&self, i: usize) -> Result<UOp> {
@@ -217,13 +211,12 @@ impl Devectorise<'_> {
         let dims = &self.t.dims[src[0] as usize];
         let axis = self.lane_axis(dims);
         let lie = lie(&self.plan, index, axis);
+        let gate = src.get(2).map(|&g| g as usize);
         let mut out = Vec::with_capacity(self.count(dims));
-        self.each_piece(dims, |p, start, lanes| {
-            let gate = src.get(2).map(|&g| g as usize);
-            let piece = Piece { d: self, storage: &storage, index, gate, start, axis, lanes };
+        for (p, (start, lanes)) in self.each_piece(dims).iter().enumerate() {
+            let piece = Piece { d: self, storage: &storage, index, gate, start, axis, lanes: *lanes };
             piece.write(lie, &self.operand(src[1] as usize, p), &mut out);
-            Ok(())
-        })?;
+        }
         Ok(group(out))
     }
 }

@@ -8,21 +8,13 @@
 
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
-use crate::graph::{Srcs, node, node_of};
+use crate::graph::{Srcs, node, node_of, rebuild};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp};
-use rustc_hash::FxHashMap;
 
 /// Bring a kernel into the target's types and ops.
 pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
     let legal = Legal { target };
-    let topo = kernel.toposort();
-    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-    for u in &topo {
-        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = legal.node(u, src)?;
-        done.insert(u, new);
-    }
-    Ok(done[kernel].clone())
+    rebuild(kernel, |u, src| legal.node(u, src))
 }
 
 /// Ops that every target has, folded on constants.

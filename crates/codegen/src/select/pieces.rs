@@ -66,9 +66,9 @@ impl Devectorise<'_> {
             }
             Op::Reduce => {
                 if let Some(group) = t.groups.get(&(i as u32)) {
-                    self.reduce_group(group)?;
+                    self.reduce_group(group);
                 } else if src.len() == 1 {
-                    self.reduce_lanes(i)?;
+                    self.reduce_lanes(i);
                 }
             }
             _ => {}
@@ -140,29 +140,9 @@ impl Devectorise<'_> {
         (0..dims.len()).find(|&k| dims[k] > 1 && self.plan.is_lane[k])
     }
 
-    /// Visit the pieces of a value: their number, the first element along each axis, and lanes.
-    pub(super) fn each_piece(
-        &self,
-        dims: &[u32],
-        mut visit: impl FnMut(usize, &[u32], usize) -> Result<()>,
-    ) -> Result<()> {
-        let lane = self.lane_axis(dims);
-        let mut at: Axes<usize> = smallvec![0; dims.len()];
-        for p in 0..self.count(dims) {
-            let start: Axes<u32> = (0..dims.len())
-                .map(|k| if dims[k] == 1 { 0 } else { self.plan.pieces[k][at[k]].0 })
-                .collect();
-            let width = lane.map_or(1, |k| self.plan.pieces[k][at[k]].1 as usize);
-            visit(p, &start, width)?;
-            for k in (0..dims.len()).rev() {
-                at[k] += 1;
-                if dims[k] > 1 && at[k] < self.plan.pieces[k].len() {
-                    break;
-                }
-                at[k] = 0;
-            }
-        }
-        Ok(())
+    /// The pieces of a value, in order: the first element along each axis, and lanes.
+    pub(super) fn each_piece(&self, dims: &[u32]) -> Vec<(Axes<u32>, usize)> {
+        combinations(dims.len(), |k| if dims[k] == 1 { &[(0, 1)] } else { &self.plan.pieces[k] })
     }
 
     /// The piece of a value of extents `dims` that holds the element at `start`.
@@ -192,18 +172,14 @@ impl Devectorise<'_> {
     /// The pieces of a list of values that became an axis, which holds all of them in one piece.
     fn fragment(&self, i: usize) -> Vec<UOp> {
         let t = self.t;
-        let mut out = Vec::with_capacity(self.count(&t.dims[i]));
-        let _ = self.each_piece(&t.dims[i], |_, start, width| {
-            let part = |&s: &u32| self.element(s as usize, start);
-            let lanes: Srcs = t.src[i].iter().map(part).collect();
-            out.push(if width == lanes.len() {
-                node_of(Op::Stack, lanes)
-            } else {
-                lanes[start.iter().copied().max().unwrap_or(0) as usize].clone()
-            });
-            Ok(())
-        });
-        out
+        let piece = |(start, width): (Axes<u32>, usize)| {
+            let lanes: Srcs = t.src[i].iter().map(|&s| self.element(s as usize, &start)).collect();
+            match width == lanes.len() {
+                true => node_of(Op::Stack, lanes),
+                false => lanes[start.iter().copied().max().unwrap_or(0) as usize].clone(),
+            }
+        };
+        self.each_piece(&t.dims[i]).into_iter().map(piece).collect()
     }
 
     fn expand(&self, i: usize) -> Vec<UOp> {
@@ -211,14 +187,12 @@ impl Devectorise<'_> {
         let from = t.src[i][0] as usize;
         let (small, wide) = (&t.dims[from], &t.dims[i]);
         let lane_grows = self.lane_axis(wide).is_some_and(|k| small[k] == 1);
-        let mut out = Vec::with_capacity(self.count(wide));
-        let _ = self.each_piece(wide, |_, start, width| {
-            let piece =
-                &self.data[from][if self.data[from].len() == 1 { 0 } else { self.piece_at(small, start) }];
-            out.push(if lane_grows { splat(piece, width) } else { piece.clone() });
-            Ok(())
-        });
-        out
+        let piece = |(start, width): (Axes<u32>, usize)| {
+            let one = self.data[from].len() == 1;
+            let piece = &self.data[from][if one { 0 } else { self.piece_at(small, &start) }];
+            if lane_grows { splat(piece, width) } else { piece.clone() }
+        };
+        self.each_piece(wide).into_iter().map(piece).collect()
     }
 
     /// The element at a place, out of the piece that holds it.
@@ -264,22 +238,9 @@ impl Devectorise<'_> {
     /// The places along the axes on which an index jumps, row-major.
     fn jumps(&self, i: usize) -> Vec<Axes<u32>> {
         let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
-        let mut out: Vec<Axes<u32>> = vec![smallvec![0; dims.len()]];
-        for k in 0..dims.len() {
-            if steps[k].is_none() {
-                let each = |start: &Axes<u32>| -> Vec<Axes<u32>> {
-                    (0..dims[k])
-                        .map(|e| {
-                            let mut s = start.clone();
-                            s[k] = e;
-                            s
-                        })
-                        .collect()
-                };
-                out = out.iter().flat_map(each).collect();
-            }
-        }
-        out
+        let along = |k: usize| (0..if steps[k].is_none() { dims[k] } else { 1 }).map(|e| (e, 1)).collect();
+        let all: Axes<Vec<(u32, u32)>> = (0..dims.len()).map(along).collect();
+        combinations(dims.len(), |k| &all[k]).into_iter().map(|c| c.0).collect()
     }
 
     /// The value of an index at a place.
@@ -296,4 +257,26 @@ impl Devectorise<'_> {
         let base = &self.bases[i][at];
         if offset == 0 { base.clone() } else { alu(Op::Add, &[base.clone(), UOp::int(offset, base.dtype())]) }
     }
+}
+
+/// Every choice of one part along each axis, row-major: where each begins, and how many elements it holds.
+fn combinations<'a>(rank: usize, along: impl Fn(usize) -> &'a [(u32, u32)]) -> Vec<(Axes<u32>, usize)> {
+    let mut out: Vec<(Axes<u32>, usize)> = vec![(smallvec![0; rank], 1)];
+    for k in 0..rank {
+        match along(k) {
+            [(at, n)] => out.iter_mut().for_each(|(start, width)| {
+                start[k] = *at;
+                *width *= *n as usize;
+            }),
+            parts => {
+                let each = |(start, width): &(Axes<u32>, usize), &(at, n): &(u32, u32)| {
+                    let mut start = start.clone();
+                    start[k] = at;
+                    (start, width * n as usize)
+                };
+                out = out.iter().flat_map(|c| parts.iter().map(|p| each(c, p))).collect();
+            }
+        }
+    }
+    out
 }

@@ -8,7 +8,7 @@ use super::lanes::fuses;
 use super::pieces::Devectorise;
 use super::table::Axes;
 use crate::graph::{Srcs, group, node};
-use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Result, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Shape, UOp};
 use smallvec::smallvec;
 
 /// One REDUCE being lowered.
@@ -68,7 +68,7 @@ impl Devectorise<'_> {
     }
 
     /// REDUCEs over the same loops, which they share.
-    pub(super) fn reduce_group(&mut self, members: &[u32]) -> Result<()> {
+    pub(super) fn reduce_group(&mut self, members: &[u32]) {
         let t = self.t;
         let folds: Vec<Fold> = members.iter().map(|&i| self.fold(i as usize)).collect();
         let first = members[0] as usize;
@@ -85,26 +85,21 @@ impl Devectorise<'_> {
         let mut homes: Vec<Vec<Home>> = Vec::new();
         for f in &folds {
             let dtype = t.nodes[f.node].dtype();
-            let mut list = Vec::new();
-            self.each_piece(&f.kept, |_, _, n| {
-                let b = match buffers.iter().position(|b| (b.0, b.1) == (dtype, n)) {
-                    Some(b) => b,
-                    None => {
-                        buffers.push((dtype, n, 0));
-                        buffers.len() - 1
-                    }
-                };
-                list.push((b, buffers[b].2));
+            let home = |(_, n): (Axes<u32>, usize)| {
+                let b = buffers.iter().position(|b| (b.0, b.1) == (dtype, n)).unwrap_or_else(|| {
+                    buffers.push((dtype, n, 0));
+                    buffers.len() - 1
+                });
                 buffers[b].2 += 1;
-                Ok(())
-            })?;
-            homes.push(list);
+                (b, buffers[b].2 - 1)
+            };
+            homes.push(self.each_piece(&f.kept).into_iter().map(home).collect());
         }
         let storage: Vec<UOp> = buffers
             .iter()
             .map(|&(dtype, width, n)| {
-                let shape =
-                    if width == 1 { Shape::of(&[n as i64]) } else { Shape::of(&[n as i64, width as i64]) };
+                let dims = [n as i64, width as i64];
+                let shape = Shape::of(if width == 1 { &dims[..1] } else { &dims });
                 self.slot += 1;
                 UOp::scratch(self.slot - 1, &shape, dtype, AddrSpace::Reg)
             })
@@ -130,11 +125,10 @@ impl Devectorise<'_> {
         for (f, list) in folds.iter().zip(&homes) {
             let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
             let mut acc: Vec<UOp> = list.iter().map(|h| node(Op::Load, [place(h)])).collect();
-            self.each_piece(&f.source, |p, start, _| {
+            for (p, (start, _)) in self.each_piece(&f.source).iter().enumerate() {
                 let k = self.piece_at(&f.kept, start);
                 acc[k] = self.accumulate(f, &acc[k], p);
-                Ok(())
-            })?;
+            }
             stores.extend(list.iter().zip(&acc).map(|(h, v)| place(h).store(v)));
         }
         let mut done = group(stores);
@@ -148,16 +142,15 @@ impl Devectorise<'_> {
             let kept: Vec<UOp> = list.iter().map(read).collect();
             self.data[f.node] = self.fold_lanes(f, kept);
         }
-        Ok(())
     }
 
     /// A REDUCE over axes alone needs no loop.
-    pub(super) fn reduce_lanes(&mut self, i: usize) -> Result<()> {
+    pub(super) fn reduce_lanes(&mut self, i: usize) {
         let f = self.fold(i);
         let mut kept: Vec<Option<UOp>> = vec![None; self.count(&f.kept)];
         let dtype = self.t.nodes[i].dtype();
-        self.each_piece(&f.source, |p, start, n| {
-            let k = self.piece_at(&f.kept, start);
+        for (p, (start, n)) in self.each_piece(&f.source).into_iter().enumerate() {
+            let k = self.piece_at(&f.kept, &start);
             kept[k] = Some(match &kept[k] {
                 Some(acc) => self.accumulate(&f, acc, p),
                 None if f.wmma.is_some() => {
@@ -173,11 +166,9 @@ impl Devectorise<'_> {
                     if n > 1 && value.shape().is_empty() { splat(&value, n) } else { value }
                 }
             });
-            Ok(())
-        })?;
+        }
         let kept = kept.into_iter().flatten().collect();
         self.data[i] = self.fold_lanes(&f, kept);
-        Ok(())
     }
 
     /// Fold the lanes of accumulators whose axis is reduced.

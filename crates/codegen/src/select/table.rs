@@ -2,7 +2,7 @@
 //! users, with extents by axis, the loops they stand in, and REDUCEs that share a loop. Invariant:
 //! everything that any REDUCE of a group needs stands before all of the group.
 
-use crate::graph::sorted;
+use crate::graph::{places, sorted};
 use monoglot_uop::{ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -51,25 +51,20 @@ fn has_lanes(u: &UOp) -> bool {
 
 impl Table {
     pub(super) fn new(kernel: &UOp) -> Result<Table> {
-        let nodes = sorted(kernel, operands);
-        let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
+        let mut nodes = sorted(kernel, operands);
+        let mut src = places(&nodes, operands);
         let mut by_ranges: FxHashMap<&[UOp], Vec<u32>> = FxHashMap::default();
         for (i, u) in nodes.iter().enumerate() {
             if u.op() == Op::Reduce && u.src().len() > 1 {
                 by_ranges.entry(&u.src()[1..]).or_default().push(i as u32);
             }
         }
-        let src: Vec<SmallVec<[u32; 4]>> =
-            nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect();
         let shared: Vec<Vec<u32>> = by_ranges.into_values().filter(|g| g.len() > 1).collect();
-        if shared.is_empty() {
-            return Table::of(nodes.clone(), src);
+        if !shared.is_empty() {
+            nodes = together(&src, &shared).into_iter().map(|i| nodes[i as usize].clone()).collect();
+            src = places(&nodes, operands);
         }
-        let order = together(&src, &shared);
-        let nodes: Vec<UOp> = order.iter().map(|&i| nodes[i as usize].clone()).collect();
-        let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
-        let src = nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect();
-        Table::of(nodes.clone(), src)
+        Table::of(nodes, src)
     }
 
     fn of(nodes: Vec<UOp>, src: Vec<SmallVec<[u32; 4]>>) -> Result<Table> {
@@ -150,12 +145,9 @@ fn together(src: &[SmallVec<[u32; 4]>], groups: &[Vec<u32>]) -> Vec<u32> {
             out.push(i);
         } else if !std::mem::replace(&mut seen[i as usize], true) {
             stack.push((i, true));
-            if let Some(&k) = group_of.get(&i) {
-                for &m in groups[k].iter().rev() {
-                    stack.extend(src[m as usize].iter().rev().map(|&s| (s, false)));
-                }
-            } else {
-                stack.extend(src[i as usize].iter().rev().map(|&s| (s, false)));
+            let group = group_of.get(&i).map_or(std::slice::from_ref(&i), |&k| &groups[k]);
+            for &m in group.iter().rev() {
+                stack.extend(src[m as usize].iter().rev().map(|&s| (s, false)));
             }
         }
     }
