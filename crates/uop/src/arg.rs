@@ -5,101 +5,46 @@ use crate::dtype::DType;
 use crate::scalar::Scalar;
 use std::sync::Arc;
 
-/// Where storage lives.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AddrSpace {
-    /// A device's memory.
-    Global,
-    /// Shared by a workgroup (or a core's cache).
-    Local,
-    /// A thread's registers.
-    Reg,
-}
-
-impl AddrSpace {
-    /// Every address space.
-    pub const ALL: &'static [AddrSpace] = &[AddrSpace::Global, AddrSpace::Local, AddrSpace::Reg];
-
-    /// The name in the specification and the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            AddrSpace::Global => "GLOBAL",
-            AddrSpace::Local => "LOCAL",
-            AddrSpace::Reg => "REG",
-        }
+named! {
+    /// Where storage lives.
+    AddrSpace {
+        /// A device's memory.
+        Global "GLOBAL",
+        /// Shared by a workgroup (or a core's cache).
+        Local "LOCAL",
+        /// A thread's registers.
+        Reg "REG",
     }
 }
 
-/// How the iterations of a RANGE run (specification, "Kernel Optimizations").
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AxisType {
-    /// Workgroups of a GPU.
-    Global,
-    /// Threads of a CPU.
-    Thread,
-    /// A sequential loop: the initial state.
-    Loop,
-    /// Threads of a workgroup.
-    Local,
-    /// Lanes of a warp.
-    Warp,
-    /// A reduction split over a workgroup.
-    GroupReduce,
-    /// A sequential reduction.
-    Reduce,
-    /// Unrolled within a reduction.
-    Unroll,
-    /// Unrolled into registers, vectorised where it is innermost.
-    Upcast,
+named! {
+    /// How the iterations of a RANGE run (specification, "Kernel Optimizations").
+    AxisType {
+        /// Workgroups of a GPU.
+        Global "GLOBAL",
+        /// Threads of a CPU.
+        Thread "THREAD",
+        /// A sequential loop: the initial state.
+        Loop "LOOP",
+        /// Threads of a workgroup.
+        Local "LOCAL",
+        /// Lanes of a warp.
+        Warp "WARP",
+        /// A reduction split over a workgroup.
+        GroupReduce "GROUP_REDUCE",
+        /// A sequential reduction.
+        Reduce "REDUCE",
+        /// Unrolled within a reduction.
+        Unroll "UNROLL",
+        /// Unrolled into registers, vectorised where it is innermost.
+        Upcast "UPCAST",
+    }
 }
 
 impl AxisType {
-    /// Every axis type.
-    pub const ALL: &'static [AxisType] = &[
-        AxisType::Global,
-        AxisType::Thread,
-        AxisType::Loop,
-        AxisType::Local,
-        AxisType::Warp,
-        AxisType::GroupReduce,
-        AxisType::Reduce,
-        AxisType::Unroll,
-        AxisType::Upcast,
-    ];
-
-    /// The name in the specification and the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            AxisType::Global => "GLOBAL",
-            AxisType::Thread => "THREAD",
-            AxisType::Loop => "LOOP",
-            AxisType::Local => "LOCAL",
-            AxisType::Warp => "WARP",
-            AxisType::GroupReduce => "GROUP_REDUCE",
-            AxisType::Reduce => "REDUCE",
-            AxisType::Unroll => "UNROLL",
-            AxisType::Upcast => "UPCAST",
-        }
-    }
-
     /// The letter of the specification.
     pub fn letter(self) -> char {
-        match self {
-            AxisType::Global => 'g',
-            AxisType::Thread => 't',
-            AxisType::Loop => 'L',
-            AxisType::Local => 'l',
-            AxisType::Warp => 'w',
-            AxisType::GroupReduce => 'G',
-            AxisType::Reduce => 'R',
-            AxisType::Unroll => 'r',
-            AxisType::Upcast => 'u',
-        }
-    }
-
-    /// The axis type of that letter.
-    pub fn from_letter(c: char) -> Option<AxisType> {
-        AxisType::ALL.iter().copied().find(|t| t.letter() == c)
+        ['g', 't', 'L', 'l', 'w', 'G', 'R', 'r', 'u'][self as usize]
     }
 
     /// Closed by a REDUCE rather than by a store.
@@ -108,21 +53,19 @@ impl AxisType {
     }
 }
 
-/// The operator of a REDUCE.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ReduceOp {
-    /// Sum; identity 0.
-    Add,
-    /// Product; identity 1.
-    Mul,
-    /// Maximum; identity the dtype's least value.
-    Max,
+named! {
+    /// The operator of a REDUCE.
+    ReduceOp {
+        /// Sum; identity 0.
+        Add "ADD",
+        /// Product; identity 1.
+        Mul "MUL",
+        /// Maximum; identity the dtype's least value.
+        Max "MAX",
+    }
 }
 
 impl ReduceOp {
-    /// Every operator.
-    pub const ALL: &'static [ReduceOp] = &[ReduceOp::Add, ReduceOp::Mul, ReduceOp::Max];
-
     /// The binary op that folds.
     pub fn op(self) -> crate::op::Op {
         match self {
@@ -278,4 +221,29 @@ pub enum Arg {
     Call(Arc<CallInfo>),
     /// WMMA.
     Wmma(Arc<TcInfo>),
+}
+
+impl Arg {
+    /// The kind of arg that this is, by the name it has in the text form.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Arg::None => "none",
+            Arg::Const(..) => "const",
+            Arg::DType(_) => "dtype",
+            Arg::Buffer(_) => "buffer",
+            Arg::Axes(_) => "axes",
+            Arg::Flags(_) => "flags",
+            Arg::Reduce(..) => "reduce",
+            Arg::Range(..) => "range",
+            Arg::Fill(_) => "fill",
+            Arg::Place(..) => "place",
+            Arg::Element(_) => "element",
+            Arg::Text(_) => "text",
+            Arg::Bytes(_) => "bytes",
+            Arg::Kernel(_) => "kernel",
+            Arg::Program(_) => "program",
+            Arg::Call(_) => "call",
+            Arg::Wmma(_) => "wmma",
+        }
+    }
 }

@@ -8,81 +8,50 @@
 
 use crate::scalar::Scalar;
 
-/// The type of one element.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum DType {
-    /// No value: effects and order.
-    Void,
-    /// A truth value, stored as one byte 0 or 1.
-    Bool,
-    /// Signed 8-bit integer.
-    I8,
-    /// Signed 16-bit integer.
-    I16,
-    /// Signed 32-bit integer.
-    I32,
-    /// Signed 64-bit integer.
-    I64,
-    /// Unsigned 8-bit integer.
-    U8,
-    /// Unsigned 16-bit integer.
-    U16,
-    /// Unsigned 32-bit integer.
-    U32,
-    /// Unsigned 64-bit integer.
-    U64,
-    /// 8-bit float, 4 exponent and 3 mantissa bits, no infinities (OCP E4M3).
-    F8E4M3,
-    /// 8-bit float, 5 exponent and 2 mantissa bits (OCP E5M2).
-    F8E5M2,
-    /// IEEE half.
-    F16,
-    /// bfloat16.
-    BF16,
-    /// IEEE single.
-    F32,
-    /// IEEE double.
-    F64,
-    /// Integer of index arithmetic, whose width is chosen when it is lowered.
-    Index,
+named! {
+    /// The type of one element.
+    #[repr(u8)]
+    DType {
+        /// No value: effects and order.
+        Void "void",
+        /// A truth value, stored as one byte 0 or 1.
+        Bool "bool",
+        /// Signed 8-bit integer.
+        I8 "i8",
+        /// Signed 16-bit integer.
+        I16 "i16",
+        /// Signed 32-bit integer.
+        I32 "i32",
+        /// Signed 64-bit integer.
+        I64 "i64",
+        /// Unsigned 8-bit integer.
+        U8 "u8",
+        /// Unsigned 16-bit integer.
+        U16 "u16",
+        /// Unsigned 32-bit integer.
+        U32 "u32",
+        /// Unsigned 64-bit integer.
+        U64 "u64",
+        /// 8-bit float, 4 exponent and 3 mantissa bits, no infinities (OCP E4M3).
+        F8E4M3 "f8e4m3",
+        /// 8-bit float, 5 exponent and 2 mantissa bits (OCP E5M2).
+        F8E5M2 "f8e5m2",
+        /// IEEE half.
+        F16 "f16",
+        /// bfloat16.
+        BF16 "bf16",
+        /// IEEE single.
+        F32 "f32",
+        /// IEEE double.
+        F64 "f64",
+        /// Integer of index arithmetic, whose width is chosen when it is lowered.
+        Index "index",
+    }
 }
 
 use DType::*;
 
 impl DType {
-    /// Every dtype.
-    pub const ALL: &'static [DType] =
-        &[Void, Bool, I8, I16, I32, I64, U8, U16, U32, U64, F8E4M3, F8E5M2, F16, BF16, F32, F64, Index];
-
-    /// The name in the text form, in messages and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Void => "void",
-            Bool => "bool",
-            I8 => "i8",
-            I16 => "i16",
-            I32 => "i32",
-            I64 => "i64",
-            U8 => "u8",
-            U16 => "u16",
-            U32 => "u32",
-            U64 => "u64",
-            F8E4M3 => "f8e4m3",
-            F8E5M2 => "f8e5m2",
-            F16 => "f16",
-            BF16 => "bf16",
-            F32 => "f32",
-            F64 => "f64",
-            Index => "index",
-        }
-    }
-
-    /// The dtype of that name.
-    pub fn from_name(name: &str) -> Option<DType> {
-        DType::ALL.iter().copied().find(|d| d.name() == name)
-    }
-
     /// Bytes of one stored element; 8 for `index`, 0 for void.
     pub fn bytes(self) -> usize {
         match self {

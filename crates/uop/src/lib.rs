@@ -4,6 +4,28 @@
 //!
 //! Nothing of ours is imported here, and nothing here does I/O.
 
+/// A closed enum whose members have names.
+macro_rules! named {
+    ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident $name:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type { $($(#[$doc])* $variant),* }
+
+        impl $type {
+            /// Every one, in order.
+            pub const ALL: &'static [$type] = &[$($type::$variant),*];
+
+            /// The name in the specification, the text form and messages.
+            pub fn name(self) -> &'static str { match self { $($type::$variant => $name),* } }
+
+            /// The one of that name.
+            pub fn from_name(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+    };
+}
+
 pub mod arg;
 pub mod build;
 pub mod compose;

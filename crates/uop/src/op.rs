@@ -1,4 +1,4 @@
-//! The op table: one row an op, with its text name, group, number of sources and term. Everything
+//! The op table: one row an op, with its text name, group, number of sources, kind of arg and term. Everything
 //! else about ops (properties, spec, gradient, renderers) is a `match` over this closed enum.
 
 /// Which part of the specification an op belongs to.
@@ -33,7 +33,7 @@ pub enum Group {
 }
 
 macro_rules! ops {
-    ($($variant:ident $name:literal $group:ident $min:literal .. $max:literal $term:literal;)*) => {
+    ($($variant:ident $name:literal $group:ident $min:literal .. $max:literal $arg:literal $term:literal;)*) => {
         /// An operation of the dialect.
         #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
@@ -52,6 +52,9 @@ macro_rules! ops {
             /// The least and greatest number of sources; 255 is unbounded.
             pub fn arity(self) -> (usize, usize) { match self { $(Op::$variant => ($min, $max)),* } }
 
+            /// The kind of arg that the op has (`Arg::kind`).
+            pub fn arg_kind(self) -> &'static str { match self { $(Op::$variant => $arg),* } }
+
             /// The meaning, as one term over the sources.
             pub fn term(self) -> &'static str { match self { $(Op::$variant => $term),* } }
         }
@@ -59,82 +62,82 @@ macro_rules! ops {
 }
 
 ops! {
-    Param "PARAM" Source 0..3 "placeholder(slot), of shape src[0], bounds src[1], src[2]";
-    Buffer "BUFFER" Source 0..1 "storage(slot, version), of shape src[0]";
-    Const "CONST" Source 0..0 "a scalar";
-    Binary "BINARY" Source 0..0 "raw bytes, u8";
-    Permute "PERMUTE" Movement 1..1 "reorder axes";
-    Flip "FLIP" Movement 1..1 "reverse along axes";
-    Reshape "RESHAPE" Movement 2..2 "reinterpret in row-major order";
-    Expand "EXPAND" Movement 2..2 "broadcast axes of size 1";
-    Pad "PAD" Movement 3..3 "place at an offset in an output filled with arg";
-    Shrink "SHRINK" Movement 3..3 "keep src[2] elements from offset src[1]";
-    Index "INDEX" Movement 1..255 "index axes from the left";
-    Stack "STACK" Movement 0..255 "join along a new leading axis";
-    Bitcast "BITCAST" Movement 1..1 "reinterpret the bytes, rescaling the last axis";
-    Replicated "REPLICATED" Movement 1..1 "mark as replicated along axes, collapsing them to 1";
-    Reduce "REDUCE" Reduce 1..255 "fold axes, or ranges, with an operator";
-    Function "FUNCTION" Call 1..255 "substitute PARAM k in src[0] with src[k+1]";
-    Call "CALL" Call 1..255 "invoke src[0] on src[1..]";
-    Tuple "TUPLE" Call 0..255 "pack values";
-    GetTuple "GETTUPLE" Call 1..1 "element arg of a tuple";
-    Load "LOAD" Load 1..3 "read src[0] into an anonymous buffer; src[1] where gate src[2] is false";
-    Copy "COPY" Load 1..1 "the same value on device arg";
-    Contiguous "CONTIGUOUS" Marker 1..1 "the same value in row-major storage";
-    Store "STORE" Store 2..3 "write src[1] to src[0] where gate src[2]";
-    Range "RANGE" Ordering 1..255 "iterator from 0 to src[0]";
-    End "END" Ordering 1..255 "close the loops src[1..] around src[0]";
-    After "AFTER" Ordering 1..255 "src[0] once src[1..] have run";
-    Group "GROUP" Ordering 0..255 "unordered merge of effects";
-    Sink "SINK" Ordering 0..255 "root of effects";
-    Linear "LINEAR" Ordering 0..255 "instructions in order";
-    Recip "RECIP" Unary 1..1 "1 / a";
-    Trunc "TRUNC" Unary 1..1 "round toward zero";
-    Cast "CAST" Unary 1..1 "convert to dtype arg";
-    Add "ADD" Binary 2..2 "a + b";
-    Mul "MUL" Binary 2..2 "a * b";
-    Max "MAX" Binary 2..2 "max(a, b), NaN if either is";
-    Mod "MOD" Binary 2..2 "a - b * floor(a / b); a where b = 0";
-    Idiv "IDIV" Binary 2..2 "floor(a / b); 0 where b = 0";
-    CmpLt "CMPLT" Binary 2..2 "a < b";
-    CmpNe "CMPNE" Binary 2..2 "a != b";
-    Xor "XOR" Binary 2..2 "a ^ b";
-    Or "OR" Binary 2..2 "a | b";
-    And "AND" Binary 2..2 "a & b";
-    Shr "SHR" Binary 2..2 "a >> b, arithmetic where signed; b past the width shifts all out";
-    Shl "SHL" Binary 2..2 "a << b; 0 past the width";
-    Where "WHERE" Ternary 3..3 "a if p else b";
-    Neg "NEG" Decomposed 1..1 "-a";
-    Not "NOT" Decomposed 1..1 "logical, or bitwise, complement";
-    Exp2 "EXP2" Decomposed 1..1 "2^a";
-    Log2 "LOG2" Decomposed 1..1 "log2 a";
-    Sin "SIN" Decomposed 1..1 "sin a";
-    Sqrt "SQRT" Decomposed 1..1 "sqrt a";
-    Sub "SUB" Decomposed 2..2 "a - b";
-    Div "DIV" Decomposed 2..2 "a / b, float";
-    CmpGt "CMPGT" Decomposed 2..2 "a > b";
-    CmpGe "CMPGE" Decomposed 2..2 "a >= b";
-    CmpLe "CMPLE" Decomposed 2..2 "a <= b";
-    CmpEq "CMPEQ" Decomposed 2..2 "a = b";
-    Pow "POW" Decomposed 2..2 "a^b";
-    MulAcc "MULACC" Decomposed 3..3 "a * b + c, rounded once";
-    Threefry "THREEFRY" Decomposed 2..2 "Threefry-2x32-20 of counter a, key b (u64 each)";
-    ContiguousBackward "CONTIGUOUSBACKWARD" Marker 1..1 "CONTIGUOUS on the gradient";
-    Detach "DETACH" Marker 1..1 "no gradient flows";
-    Barrier "BARRIER" Codegen 0..255 "synchronize the threads of a workgroup";
-    Ins "INS" Codegen 0..255 "one machine instruction";
-    GetAddr "GETADDR" Codegen 1..1 "address of a buffer on a device";
-    Special "SPECIAL" Codegen 1..1 "hardware index arg, from 0 to src[0]";
-    If "IF" Codegen 1..255 "begin what runs where src[0]";
-    EndIf "ENDIF" Codegen 1..1 "end of an IF";
-    Wmma "WMMA" Codegen 3..3 "acc + a @ b over a warp";
-    Custom "CUSTOM" Codegen 0..255 "source text with sources spliced in";
-    AtomicAdd "ATOMICADD" Codegen 2..2 "atomic src[0] += src[1]";
-    CustomFunction "CUSTOMFUNCTION" Codegen 0..255 "named device function, through CALL";
-    Program "PROGRAM" Codegen 1..4 "compiled kernel: sink, linear, source, binary";
-    Source "SOURCE" Codegen 0..0 "rendered source text";
-    TruncDiv "TRUNCDIV" Codegen 2..2 "a / b rounded toward zero, b != 0: the machine's division";
-    TruncMod "TRUNCMOD" Codegen 2..2 "a - b * trunc(a / b), b != 0: the machine's remainder";
+    Param "PARAM" Source 0..3 "buffer" "placeholder(slot), of shape src[0], bounds src[1], src[2]";
+    Buffer "BUFFER" Source 0..1 "buffer" "storage(slot, version), of shape src[0]";
+    Const "CONST" Source 0..0 "const" "a scalar";
+    Binary "BINARY" Source 0..0 "bytes" "raw bytes, u8";
+    Permute "PERMUTE" Movement 1..1 "axes" "reorder axes";
+    Flip "FLIP" Movement 1..1 "flags" "reverse along axes";
+    Reshape "RESHAPE" Movement 2..2 "none" "reinterpret in row-major order";
+    Expand "EXPAND" Movement 2..2 "none" "broadcast axes of size 1";
+    Pad "PAD" Movement 3..3 "fill" "place at an offset in an output filled with arg";
+    Shrink "SHRINK" Movement 3..3 "none" "keep src[2] elements from offset src[1]";
+    Index "INDEX" Movement 1..255 "none" "index axes from the left";
+    Stack "STACK" Movement 0..255 "none" "join along a new leading axis";
+    Bitcast "BITCAST" Movement 1..1 "dtype" "reinterpret the bytes, rescaling the last axis";
+    Replicated "REPLICATED" Movement 1..1 "axes" "mark as replicated along axes, collapsing them to 1";
+    Reduce "REDUCE" Reduce 1..255 "reduce" "fold axes, or ranges, with an operator";
+    Function "FUNCTION" Call 1..255 "none" "substitute PARAM k in src[0] with src[k+1]";
+    Call "CALL" Call 1..255 "call" "invoke src[0] on src[1..]";
+    Tuple "TUPLE" Call 0..255 "none" "pack values";
+    GetTuple "GETTUPLE" Call 1..1 "element" "element arg of a tuple";
+    Load "LOAD" Load 1..3 "place" "read src[0] into an anonymous buffer; src[1] where gate src[2] is false";
+    Copy "COPY" Load 1..1 "place" "the same value on device arg";
+    Contiguous "CONTIGUOUS" Marker 1..1 "none" "the same value in row-major storage";
+    Store "STORE" Store 2..3 "none" "write src[1] to src[0] where gate src[2]";
+    Range "RANGE" Ordering 1..255 "range" "iterator from 0 to src[0]";
+    End "END" Ordering 1..255 "none" "close the loops src[1..] around src[0]";
+    After "AFTER" Ordering 1..255 "none" "src[0] once src[1..] have run";
+    Group "GROUP" Ordering 0..255 "none" "unordered merge of effects";
+    Sink "SINK" Ordering 0..255 "kernel" "root of effects";
+    Linear "LINEAR" Ordering 0..255 "none" "instructions in order";
+    Recip "RECIP" Unary 1..1 "none" "1 / a";
+    Trunc "TRUNC" Unary 1..1 "none" "round toward zero";
+    Cast "CAST" Unary 1..1 "dtype" "convert to dtype arg";
+    Add "ADD" Binary 2..2 "none" "a + b";
+    Mul "MUL" Binary 2..2 "none" "a * b";
+    Max "MAX" Binary 2..2 "none" "max(a, b), NaN if either is";
+    Mod "MOD" Binary 2..2 "none" "a - b * floor(a / b); a where b = 0";
+    Idiv "IDIV" Binary 2..2 "none" "floor(a / b); 0 where b = 0";
+    CmpLt "CMPLT" Binary 2..2 "none" "a < b";
+    CmpNe "CMPNE" Binary 2..2 "none" "a != b";
+    Xor "XOR" Binary 2..2 "none" "a ^ b";
+    Or "OR" Binary 2..2 "none" "a | b";
+    And "AND" Binary 2..2 "none" "a & b";
+    Shr "SHR" Binary 2..2 "none" "a >> b, arithmetic where signed; b past the width shifts all out";
+    Shl "SHL" Binary 2..2 "none" "a << b; 0 past the width";
+    Where "WHERE" Ternary 3..3 "none" "a if p else b";
+    Neg "NEG" Decomposed 1..1 "none" "-a";
+    Not "NOT" Decomposed 1..1 "none" "logical, or bitwise, complement";
+    Exp2 "EXP2" Decomposed 1..1 "none" "2^a";
+    Log2 "LOG2" Decomposed 1..1 "none" "log2 a";
+    Sin "SIN" Decomposed 1..1 "none" "sin a";
+    Sqrt "SQRT" Decomposed 1..1 "none" "sqrt a";
+    Sub "SUB" Decomposed 2..2 "none" "a - b";
+    Div "DIV" Decomposed 2..2 "none" "a / b, float";
+    CmpGt "CMPGT" Decomposed 2..2 "none" "a > b";
+    CmpGe "CMPGE" Decomposed 2..2 "none" "a >= b";
+    CmpLe "CMPLE" Decomposed 2..2 "none" "a <= b";
+    CmpEq "CMPEQ" Decomposed 2..2 "none" "a = b";
+    Pow "POW" Decomposed 2..2 "none" "a^b";
+    MulAcc "MULACC" Decomposed 3..3 "none" "a * b + c, rounded once";
+    Threefry "THREEFRY" Decomposed 2..2 "none" "Threefry-2x32-20 of counter a, key b (u64 each)";
+    ContiguousBackward "CONTIGUOUSBACKWARD" Marker 1..1 "none" "CONTIGUOUS on the gradient";
+    Detach "DETACH" Marker 1..1 "none" "no gradient flows";
+    Barrier "BARRIER" Codegen 0..255 "none" "synchronize the threads of a workgroup";
+    Ins "INS" Codegen 0..255 "text" "one machine instruction";
+    GetAddr "GETADDR" Codegen 1..1 "place" "address of a buffer on a device";
+    Special "SPECIAL" Codegen 1..1 "text" "hardware index arg, from 0 to src[0]";
+    If "IF" Codegen 1..255 "none" "begin what runs where src[0]";
+    EndIf "ENDIF" Codegen 1..1 "none" "end of an IF";
+    Wmma "WMMA" Codegen 3..3 "wmma" "acc + a @ b over a warp";
+    Custom "CUSTOM" Codegen 0..255 "text" "source text with sources spliced in";
+    AtomicAdd "ATOMICADD" Codegen 2..2 "none" "atomic src[0] += src[1]";
+    CustomFunction "CUSTOMFUNCTION" Codegen 0..255 "text" "named device function, through CALL";
+    Program "PROGRAM" Codegen 1..4 "program" "compiled kernel: sink, linear, source, binary";
+    Source "SOURCE" Codegen 0..0 "text" "rendered source text";
+    TruncDiv "TRUNCDIV" Codegen 2..2 "none" "a / b rounded toward zero, b != 0: the machine's division";
+    TruncMod "TRUNCMOD" Codegen 2..2 "none" "a - b * trunc(a / b), b != 0: the machine's remainder";
 }
 
 impl Op {

@@ -178,50 +178,7 @@ fn put(out: &mut String, indent: usize, text: &str) {
 
 /// Whether an op's row allows the arg.
 fn fits(op: Op, arg: &Arg) -> bool {
-    match (op, arg) {
-        (Op::Const, Arg::Const(..))
-        | (Op::Cast | Op::Bitcast, Arg::DType(_))
-        | (Op::Param | Op::Buffer, Arg::Buffer(_))
-        | (Op::Permute | Op::Replicated, Arg::Axes(_))
-        | (Op::Flip, Arg::Flags(_))
-        | (Op::Reduce, Arg::Reduce(..))
-        | (Op::Range, Arg::Range(..))
-        | (Op::Pad, Arg::Fill(_))
-        | (Op::Load | Op::Copy | Op::GetAddr, Arg::Place(..))
-        | (Op::GetTuple, Arg::Element(_))
-        | (Op::Special | Op::Custom | Op::CustomFunction | Op::Ins | Op::Source, Arg::Text(_))
-        | (Op::Binary, Arg::Bytes(_))
-        | (Op::Sink, Arg::Kernel(_))
-        | (Op::Program, Arg::Program(_))
-        | (Op::Call, Arg::Call(_))
-        | (Op::Wmma, Arg::Wmma(_)) => true,
-        (
-            Op::Const
-            | Op::Cast
-            | Op::Bitcast
-            | Op::Param
-            | Op::Buffer
-            | Op::Permute
-            | Op::Replicated
-            | Op::Flip
-            | Op::Reduce
-            | Op::Range
-            | Op::Pad
-            | Op::Copy
-            | Op::GetAddr
-            | Op::GetTuple
-            | Op::Special
-            | Op::Custom
-            | Op::CustomFunction
-            | Op::Ins
-            | Op::Source
-            | Op::Binary
-            | Op::Program
-            | Op::Wmma,
-            _,
-        ) => false,
-        (_, arg) => *arg == Arg::None,
-    }
+    arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Op::Load | Op::Sink | Op::Call)
 }
 
 /// The nodes of a graph in an order that has sources first, each with its place.

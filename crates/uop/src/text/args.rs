@@ -1,67 +1,241 @@
 //! The syntax of args, both ways: what stands in the brackets after an op.
 //!
 //! Flows in: an arg, or the values read between brackets; flows out: the other. Every op has a usual
-//! kind of arg, which needs no mark; any other kind on it is written `[kind: ...]`.
+//! kind of arg (`Op::arg_kind`), which needs no mark; any other kind on it is written `[kind: ...]`.
 
-use super::value::{Literal, Read, Value, literal};
+use super::value::{Items, Literal, Read, Value, literal};
 use crate::arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp, TcInfo,
 };
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::op::Op;
+use crate::scalar::Scalar;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Write to a String, which cannot fail.
-macro_rules! put {
-    ($out:expr, $($format:tt)*) => {{
-        let _ = write!($out, $($format)*);
-    }};
-}
+/// A part of an arg, both ways.
+trait Part: Sized {
+    fn write(&self) -> Value;
 
-/// The kind of arg that this one is.
-fn kind(arg: &Arg) -> &'static str {
-    match arg {
-        Arg::None => "none",
-        Arg::Const(..) => "const",
-        Arg::DType(_) => "dtype",
-        Arg::Buffer(_) => "buffer",
-        Arg::Axes(_) => "axes",
-        Arg::Flags(_) => "flags",
-        Arg::Reduce(..) => "reduce",
-        Arg::Range(..) => "range",
-        Arg::Fill(_) => "fill",
-        Arg::Place(..) => "place",
-        Arg::Element(_) => "element",
-        Arg::Text(_) => "text",
-        Arg::Bytes(_) => "bytes",
-        Arg::Kernel(_) => "kernel",
-        Arg::Program(_) => "program",
-        Arg::Call(_) => "call",
-        Arg::Wmma(_) => "wmma",
+    fn read(v: &Value) -> Read<Self>;
+
+    /// `key=value`, where it is not left out.
+    fn entry(&self, key: &str) -> Option<Value> {
+        Some(Value::Named(key.into(), Box::new(self.write())))
+    }
+
+    /// What is left out.
+    fn missing() -> Option<Self> {
+        None
+    }
+
+    /// The part of that name.
+    fn find(key: &str, values: &[Value]) -> Read<Self> {
+        let named = values.iter().find_map(|v| match v {
+            Value::Named(k, v) if k == key => Some(&**v),
+            _ => None,
+        });
+        named.map_or_else(|| Self::missing().ok_or_else(|| format!("{key}= is missing")), Self::read)
     }
 }
 
-/// The kind of arg that an op has by its table row.
-pub(super) fn usual(op: Op) -> &'static str {
-    match op {
-        Op::Const => "const",
-        Op::Param | Op::Buffer => "buffer",
-        Op::Permute | Op::Replicated => "axes",
-        Op::Flip => "flags",
-        Op::Reduce => "reduce",
-        Op::Range => "range",
-        Op::Pad => "fill",
-        Op::Load | Op::Copy | Op::GetAddr => "place",
-        Op::GetTuple => "element",
-        Op::Special | Op::Custom | Op::CustomFunction | Op::Ins | Op::Source => "text",
-        Op::Binary => "bytes",
-        Op::Sink => "kernel",
-        Op::Program => "program",
-        Op::Call => "call",
-        Op::Wmma => "wmma",
-        _ => "dtype",
+macro_rules! numbers {
+    ($($type:ty: $missing:expr;)*) => { $(impl Part for $type {
+        fn write(&self) -> Value {
+            Value::number(self)
+        }
+        fn read(v: &Value) -> Read<$type> {
+            let Value::Literal(Literal { text, suffix: None }) = v else { return Err("a number was expected".into()) };
+            text.parse().map_err(|_| format!("{text} is not a number that fits here"))
+        }
+        fn missing() -> Option<$type> {
+            $missing
+        }
+    })* };
+}
+numbers!(u8: None; u32: None; usize: None; i64: Some(1); u64: Some(0););
+
+macro_rules! words {
+    ($($type:ty: $what:literal;)*) => { $(impl Part for $type {
+        fn write(&self) -> Value {
+            Value::Word(self.name().into())
+        }
+        fn read(v: &Value) -> Read<$type> {
+            let Value::Word(word) = v else { return Err("a word was expected".into()) };
+            <$type>::from_name(word).ok_or_else(|| format!("there is no {} {word}", $what))
+        }
+    })* };
+}
+words!(DType: "dtype"; AxisType: "axis type"; AddrSpace: "address space"; ReduceOp: "reduce operator";);
+
+impl Part for String {
+    fn write(&self) -> Value {
+        Value::Text(self.clone())
+    }
+    fn read(v: &Value) -> Read<String> {
+        let Value::Text(t) = v else { return Err("a text in quotes was expected".into()) };
+        Ok(t.clone())
+    }
+    fn missing() -> Option<String> {
+        Some(String::new())
+    }
+}
+
+/// A flag: the word alone.
+impl Part for bool {
+    fn write(&self) -> Value {
+        Value::number(self)
+    }
+    fn read(_: &Value) -> Read<bool> {
+        Ok(true)
+    }
+    fn entry(&self, key: &str) -> Option<Value> {
+        self.then(|| Value::Word(key.into()))
+    }
+    fn find(key: &str, values: &[Value]) -> Read<bool> {
+        Ok(values.iter().any(|v| v.is(key)))
+    }
+}
+
+impl<T: Part> Part for Vec<T> {
+    fn write(&self) -> Value {
+        Value::List(self.iter().map(T::write).collect())
+    }
+    fn read(v: &Value) -> Read<Vec<T>> {
+        let Value::List(items) = v else { return Err("a list was expected".into()) };
+        items.iter().map(T::read).collect()
+    }
+    fn entry(&self, key: &str) -> Option<Value> {
+        (!self.is_empty()).then(|| Value::Named(key.into(), Box::new(self.write())))
+    }
+    fn missing() -> Option<Vec<T>> {
+        Some(Vec::new())
+    }
+}
+
+impl Part for [i64; 3] {
+    fn write(&self) -> Value {
+        self.to_vec().write()
+    }
+    fn read(v: &Value) -> Read<[i64; 3]> {
+        Vec::read(v)?.try_into().map_err(|_| "three numbers were expected".into())
+    }
+    fn missing() -> Option<[i64; 3]> {
+        Some([1; 3])
+    }
+}
+
+/// A word where it reads as one that is no address space, else a text.
+impl Part for Device {
+    fn write(&self) -> Value {
+        let name = self.name();
+        let plain = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        };
+        let word = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split(':').all(plain);
+        let taken = name == "NOWHERE" || AddrSpace::from_name(name).is_some();
+        if word && !taken { Value::Word(name.into()) } else { Value::Text(name.into()) }
+    }
+    fn read(v: &Value) -> Read<Device> {
+        match v {
+            Value::Text(t) | Value::Word(t) => Ok(Device::new(t)),
+            _ => Err("a device was expected".into()),
+        }
+    }
+}
+
+impl Part for Opt {
+    fn write(&self) -> Value {
+        let (name, parts) = match &self.op {
+            OptOp::Split { factor, target, top } => {
+                let top = top.then(|| Value::Word("top".into()));
+                ("SPLIT", [factor.write(), target.write()].into_iter().chain(top).collect())
+            }
+            OptOp::PadTo { multiple } => ("PADTO", vec![multiple.write()]),
+            OptOp::Swap { with } => ("SWAP", vec![with.write()]),
+            OptOp::NoLocals => ("NOLOCALS", vec![]),
+            OptOp::Tc { unit } => ("TC", vec![unit.write()]),
+        };
+        Value::Apply(name.into(), [self.axis.write()].into_iter().chain(parts).collect())
+    }
+    fn read(v: &Value) -> Read<Opt> {
+        let Value::Apply(name, a) = v else { return Err("an Opt was expected, such as SWAP(0, 1)".into()) };
+        let op = match &**name {
+            "SPLIT" => OptOp::Split {
+                factor: at(a, 1)?,
+                target: at(a, 2)?,
+                top: a.get(3).is_some_and(|v| v.is("top")),
+            },
+            "PADTO" => OptOp::PadTo { multiple: at(a, 1)? },
+            "SWAP" => OptOp::Swap { with: at(a, 1)? },
+            "NOLOCALS" => OptOp::NoLocals,
+            "TC" => OptOp::Tc { unit: at(a, 1)? },
+            name => return Err(format!("there is no OptOp {name}")),
+        };
+        Ok(Opt { op, axis: at(a, 0)? })
+    }
+}
+
+impl std::fmt::Display for Opt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.write().fmt(f)
+    }
+}
+
+/// Records: a name first, then parts by name.
+macro_rules! records {
+    ($($type:ident { $($field:ident $key:literal),* })*) => { $(impl $type {
+        fn parts(&self) -> Vec<Value> {
+            let named = [$(self.$field.entry($key)),*];
+            [self.name.write()].into_iter().chain(named.into_iter().flatten()).collect()
+        }
+        fn of(values: &[Value]) -> Read<Arc<$type>> {
+            Ok(Arc::new($type { name: at(values, 0)?, $($field: Part::find($key, values)?),* }))
+        }
+    })* };
+}
+records! {
+    KernelInfo { opts "opts", no_locals "no_locals" }
+    ProgramInfo {
+        target "target", global_size "global", local_size "local", threads "threads",
+        outs "outs", ins "ins", vars "vars", flops "flops", bytes "bytes"
+    }
+    TcInfo { dims "dims", threads "threads", dtype_in "in", dtype_out "out" }
+}
+
+fn at<T: Part>(values: &[Value], i: usize) -> Read<T> {
+    let v = values.get(i).ok_or_else(|| format!("the arg has {} parts, too few", values.len()))?;
+    T::read(v)
+}
+
+fn constant(v: Scalar, d: DType, context: Option<DType>) -> Vec<Value> {
+    vec![Value::number(literal(v, d, context))]
+}
+
+/// The parts of an arg; `dtype` is the first source's, `number` what a buffer's slot prints as.
+fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
+    match arg {
+        Arg::None => vec![],
+        Arg::Const(v, d) => constant(*v, *d, None),
+        Arg::DType(d) => vec![d.write()],
+        Arg::Buffer(b) => buffer(b, number),
+        Arg::Axes(axes) => axes.iter().map(u8::write).collect(),
+        Arg::Flags(bits) => (0..64u32).filter(|k| bits >> k & 1 == 1).map(|k| k.write()).collect(),
+        Arg::Reduce(r, axes) => [r.write()].into_iter().chain(axes.iter().map(u8::write)).collect(),
+        Arg::Range(id, axis) => vec![id.write(), axis.write()],
+        Arg::Fill(v) => constant(*v, dtype, Some(dtype)),
+        Arg::Place(d, s) => d.iter().map(Device::write).chain(s.iter().map(AddrSpace::write)).collect(),
+        Arg::Element(i) => vec![i.write()],
+        Arg::Text(t) => vec![Value::Text(t.to_string())],
+        Arg::Bytes(b) => vec![Value::Bytes(b.to_vec())],
+        Arg::Kernel(k) => k.parts(),
+        Arg::Program(p) => p.parts(),
+        Arg::Call(c) => [("outs", &c.outs), ("ins", &c.ins)]
+            .map(|(key, list)| Value::Named(key.into(), Box::new(list.write())))
+            .into(),
+        Arg::Wmma(w) => w.parts(),
     }
 }
 
@@ -70,142 +244,28 @@ pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u
     if *arg == Arg::None {
         return;
     }
-    out.push('[');
-    if kind(arg) != usual(op) {
-        put!(out, "{}: ", kind(arg));
-    }
-    let start = out.len();
-    match arg {
-        Arg::None => {}
-        Arg::Const(v, d) => out.push_str(&literal(*v, *d, None)),
-        Arg::DType(d) => out.push_str(d.name()),
-        Arg::Buffer(b) => buffer(out, b, number),
-        Arg::Axes(axes) => join(out, axes.iter()),
-        Arg::Flags(bits) => join(out, (0..64).filter(|k| bits >> k & 1 == 1)),
-        Arg::Reduce(r, axes) => {
-            out.push_str(r.op().name());
-            axes.iter().for_each(|a| item(out, start, a));
-        }
-        Arg::Range(id, axis) => put!(out, "{id}, {}", axis.name()),
-        Arg::Fill(v) => out.push_str(&literal(*v, dtype, Some(dtype))),
-        Arg::Place(device, space) => {
-            device.iter().for_each(|d| item(out, start, device_text(*d)));
-            space.iter().for_each(|s| item(out, start, s.name()));
-        }
-        Arg::Element(i) => put!(out, "{i}"),
+    let mark = if arg.kind() == op.arg_kind() { String::new() } else { format!("{}: ", arg.kind()) };
+    // Writing to a String cannot fail.
+    let _ = match arg {
         Arg::Text(t) if t.contains('\n') => {
-            for line in t.split('\n') {
-                put!(out, "\n  |{}{line}", if line.is_empty() { "" } else { " " });
-            }
-            out.push('\n');
+            let line = |l: &str| format!("\n  |{}{l}", if l.is_empty() { "" } else { " " });
+            write!(out, "[{mark}{}\n]", t.split('\n').map(line).collect::<String>())
         }
-        Arg::Text(t) => put!(out, "{t:?}"),
-        Arg::Bytes(b) => {
-            out.push_str("x\"");
-            b.iter().for_each(|b| put!(out, "{b:02x}"));
-            out.push('"');
-        }
-        Arg::Kernel(k) => {
-            put!(out, "{:?}", k.name);
-            list(out, "opts", &k.opts);
-            if k.no_locals {
-                out.push_str(", no_locals");
-            }
-        }
-        Arg::Program(p) => {
-            put!(out, "{:?}, target={:?}", p.name, p.target);
-            list(out, "global", &p.global_size);
-            list(out, "local", &p.local_size);
-            put!(out, ", threads={}", p.threads);
-            list(out, "outs", &p.outs);
-            list(out, "ins", &p.ins);
-            list(out, "vars", &p.vars);
-            put!(out, ", flops={}, bytes={}", p.flops, p.bytes);
-        }
-        Arg::Call(c) => {
-            item(out, start, "outs=[");
-            join(out, c.outs.iter());
-            out.push_str("], ins=[");
-            join(out, c.ins.iter());
-            out.push(']');
-        }
-        Arg::Wmma(w) => {
-            put!(out, "{:?}", w.name);
-            list(out, "dims", &w.dims);
-            put!(out, ", threads={}, in={}, out={}", w.threads, w.dtype_in, w.dtype_out);
-        }
-    }
-    out.push(']');
+        _ => write!(out, "[{mark}{}]", Items(&parts(arg, dtype, number))),
+    };
 }
 
-fn buffer(out: &mut String, b: &BufferArg, number: u64) {
-    put!(out, "{number}");
-    if b.version != 0 {
-        put!(out, ".{}", b.version);
-    }
-    put!(out, ", {}", b.dtype);
-    if let Some(d) = b.device {
-        put!(out, ", {}", device_text(d));
-    }
+fn buffer(b: &BufferArg, number: u64) -> Vec<Value> {
+    let version = if b.version == 0 { String::new() } else { format!(".{}", b.version) };
+    let mut out = vec![Value::number(format!("{number}{version}")), b.dtype.write()];
+    out.extend(b.device.iter().map(Device::write));
     // GLOBAL goes without saying on a device, and nothing goes without saying elsewhere.
     match (b.device, b.addrspace) {
         (Some(_), Some(AddrSpace::Global)) | (None, None) => {}
-        (_, Some(s)) => put!(out, ", {}", s.name()),
-        (Some(_), None) => out.push_str(", NOWHERE"),
+        (_, Some(s)) => out.push(s.write()),
+        (Some(_), None) => out.push(Value::Word("NOWHERE".into())),
     }
-}
-
-fn device_text(d: Device) -> String {
-    let name = d.name();
-    let plain = name.split(':').all(|part| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
-    });
-    let word = name.starts_with(|c: char| c.is_ascii_uppercase());
-    let taken = name == "NOWHERE" || AddrSpace::ALL.iter().any(|s| s.name() == name);
-    if plain && word && !taken { name.to_string() } else { format!("{name:?}") }
-}
-
-fn item(out: &mut String, start: usize, value: impl std::fmt::Display) {
-    let comma = if out.len() > start { ", " } else { "" };
-    put!(out, "{comma}{value}");
-}
-
-fn join(out: &mut String, items: impl Iterator<Item = impl std::fmt::Display>) {
-    let start = out.len();
-    items.for_each(|i| item(out, start, i));
-}
-
-fn list(out: &mut String, key: &str, items: &[impl std::fmt::Display]) {
-    if !items.is_empty() {
-        put!(out, ", {key}=[");
-        join(out, items.iter());
-        out.push(']');
-    }
-}
-
-fn axis_type(v: &Value) -> Read<AxisType> {
-    let word = v.word()?;
-    let found = AxisType::ALL.iter().copied().find(|t| t.name() == word);
-    found.ok_or_else(|| format!("there is no axis type {word}"))
-}
-
-fn at<'a, 'b>(values: &'a [Value<'b>], i: usize) -> Read<&'a Value<'b>> {
-    values.get(i).ok_or_else(|| format!("the arg has {} parts, too few", values.len()))
-}
-
-fn opt(v: &Value) -> Read<Opt> {
-    let Value::Apply(name, a) = v else { return Err("an Opt was expected, such as SWAP(0, 1)".into()) };
-    let axis = at(a, 0)?.int()?;
-    let top = a.get(3).is_some_and(|v| *v == Value::Word("top"));
-    let op = match *name {
-        "SPLIT" => OptOp::Split { factor: at(a, 1)?.int()?, target: axis_type(at(a, 2)?)?, top },
-        "PADTO" => OptOp::PadTo { multiple: at(a, 1)?.int()? },
-        "SWAP" => OptOp::Swap { with: at(a, 1)?.int()? },
-        "NOLOCALS" => OptOp::NoLocals,
-        "TC" => OptOp::Tc { unit: at(a, 1)?.int()? },
-        name => return Err(format!("there is no OptOp {name}")),
-    };
-    Ok(Opt { op, axis })
+    out
 }
 
 /// The arg that these values are on `op`. `kind` is given where it is not the usual one; `dtype` is the
@@ -217,109 +277,67 @@ pub(super) fn read(
     dtype: Option<DType>,
     slot: &mut dyn FnMut(u64) -> u64,
 ) -> Read<Arg> {
-    let ints = || values.iter().map(Value::int).collect::<Read<Vec<u8>>>();
-    let named = |key: &str| {
-        values.iter().find_map(|v| match v {
-            Value::Named(k, v) if *k == key => Some(&**v),
-            _ => None,
-        })
+    let axes = |from: usize| values[from..].iter().map(u8::read).collect::<Read<Vec<u8>>>();
+    let constant = |context| match values.first() {
+        Some(Value::Literal(l)) => l.value(context),
+        _ => Err("a constant was expected".to_string()),
     };
-    let list = |key: &str| named(key).map_or(Ok(Vec::new()), Value::list::<usize>);
-    let number = |key: &str| named(key).map_or(Ok(0), Value::int::<u64>);
-    let one = || at(values, 0);
-    Ok(match kind.unwrap_or(usual(op)) {
-        "const" => match one()? {
-            Value::Literal(l) => l.value(None).map(|(v, d)| Arg::Const(v, d))?,
-            _ => return Err("a constant was expected".into()),
-        },
-        "dtype" => Arg::DType(one()?.dtype()?),
+    Ok(match kind.unwrap_or(op.arg_kind()) {
+        "const" => constant(None).map(|(v, d)| Arg::Const(v, d))?,
+        "dtype" | "none" => Arg::DType(at(values, 0)?),
         "buffer" => Arg::Buffer(read_buffer(op, values, slot)?),
-        "axes" => Arg::Axes(ints()?.into()),
-        "flags" => match ints()?.iter().try_fold(0u64, |f, &k| Some(f | 1u64.checked_shl(k.into())?)) {
-            Some(bits) => Arg::Flags(bits),
-            None => return Err("an axis beyond 63".into()),
-        },
-        "reduce" => {
-            let word = one()?.word()?;
-            let found = ReduceOp::ALL.iter().copied().find(|r| r.op().name() == word);
-            let op = found.ok_or_else(|| format!("REDUCE has no operator {word}"))?;
-            Arg::Reduce(op, values[1..].iter().map(Value::int).collect::<Read<Vec<u8>>>()?.into())
+        "axes" => Arg::Axes(axes(0)?.into()),
+        "flags" => {
+            let bits = axes(0)?.iter().try_fold(0u64, |f, &k| Some(f | 1u64.checked_shl(k.into())?));
+            Arg::Flags(bits.ok_or("an axis beyond 63")?)
         }
-        "range" => Arg::Range(one()?.int()?, axis_type(at(values, 1)?)?),
-        "fill" => match one()? {
-            Value::Literal(l) => Arg::Fill(l.value(dtype)?.0),
-            _ => return Err("a constant was expected".into()),
-        },
+        "reduce" => Arg::Reduce(at(values, 0)?, axes(1)?.into()),
+        "range" => Arg::Range(at(values, 0)?, at(values, 1)?),
+        "fill" => Arg::Fill(constant(dtype)?.0),
         "place" => {
-            let space = values.last().and_then(Value::space);
+            let space = values.last().and_then(|v| AddrSpace::read(v).ok());
             match values.len() - space.is_some() as usize {
                 0 => Arg::Place(None, space),
-                1 => Arg::Place(Some(one()?.device()?), space),
+                1 => Arg::Place(Some(at(values, 0)?), space),
                 _ => return Err("a device and an address space were expected".into()),
             }
         }
-        "element" => Arg::Element(one()?.int()?),
-        "text" => Arg::Text(one()?.text()?.into()),
-        "bytes" => match one()? {
-            Value::Bytes(b) => Arg::Bytes(b[..].into()),
+        "element" => Arg::Element(at(values, 0)?),
+        "text" => Arg::Text(at::<String>(values, 0)?.into()),
+        "bytes" => match values {
+            [Value::Bytes(b)] => Arg::Bytes(b[..].into()),
             _ => return Err("bytes were expected, such as x\"00ff\"".into()),
         },
-        "kernel" => {
-            let opts = match named("opts") {
-                Some(Value::List(items)) => items.iter().map(opt).collect::<Read<Vec<Opt>>>()?,
-                Some(_) => return Err("a list of Opts was expected".into()),
-                None => Vec::new(),
-            };
-            let no_locals = values.contains(&Value::Word("no_locals"));
-            Arg::Kernel(Arc::new(KernelInfo { name: one()?.text()?, opts, no_locals }))
+        "kernel" => Arg::Kernel(KernelInfo::of(values)?),
+        "program" => Arg::Program(ProgramInfo::of(values)?),
+        "call" => {
+            let (outs, ins) = (Part::find("outs", values)?, Part::find("ins", values)?);
+            Arg::Call(Arc::new(CallInfo { outs, ins }))
         }
-        "program" => Arg::Program(Arc::new(ProgramInfo {
-            name: one()?.text()?,
-            target: named("target").map_or(Ok(String::new()), Value::text)?,
-            global_size: named("global").map_or(Ok([1; 3]), Value::three)?,
-            local_size: named("local").map_or(Ok([1; 3]), Value::three)?,
-            threads: named("threads").map_or(Ok(1), Value::int)?,
-            outs: list("outs")?,
-            ins: list("ins")?,
-            vars: list("vars")?,
-            flops: number("flops")?,
-            bytes: number("bytes")?,
-        })),
-        "call" => Arg::Call(Arc::new(CallInfo { outs: list("outs")?, ins: list("ins")? })),
-        "wmma" => Arg::Wmma(Arc::new(TcInfo {
-            name: one()?.text()?,
-            dims: named("dims").ok_or("dims are missing")?.three()?,
-            threads: named("threads").map_or(Ok(1), Value::int)?,
-            dtype_in: named("in").ok_or("the dtype in= is missing")?.dtype()?,
-            dtype_out: named("out").ok_or("the dtype out= is missing")?.dtype()?,
-        })),
+        "wmma" => Arg::Wmma(TcInfo::of(values)?),
         kind => return Err(format!("there is no kind of arg {kind}")),
     })
 }
 
 fn read_buffer(op: Op, values: &[Value], slot: &mut dyn FnMut(u64) -> u64) -> Read<BufferArg> {
-    let Value::Literal(Literal { text, suffix: None }) = at(values, 0)? else {
+    let Some(Value::Literal(Literal { text, suffix: None })) = values.first() else {
         return Err("a slot was expected".into());
     };
     let (number, version) = text.split_once('.').unwrap_or((text, "0"));
-    let (number, version) = match (number.parse(), version.parse()) {
-        (Ok(n), Ok(v)) => (n, v),
-        _ => return Err(format!("{text} is not a slot")),
+    let (Ok(number), Ok(version)) = (number.parse(), version.parse()) else {
+        return Err(format!("{text} is not a slot"));
     };
-    let mut rest = &values[2.min(values.len())..];
-    let mut device = None;
-    if let Some(first) = rest.first().filter(|v| v.space().is_none() && **v != Value::Word("NOWHERE")) {
-        device = Some(first.device()?);
-        rest = &rest[1..];
-    }
-    let addrspace = match rest {
-        [] if device.is_some() => Some(AddrSpace::Global),
-        [] => None,
-        [Value::Word("NOWHERE")] => None,
-        [v] if v.space().is_some() => v.space(),
+    let dtype = at(values, 1)?;
+    let space = |v: &Value| AddrSpace::read(v).ok();
+    let (device, addrspace) = match &values[2..] {
+        [] => (None, None),
+        [v] if space(v).is_some() => (None, space(v)),
+        [d] => (Some(Device::read(d)?), Some(AddrSpace::Global)),
+        [d, v] if v.is("NOWHERE") => (Some(Device::read(d)?), None),
+        [d, v] => (Some(Device::read(d)?), Some(AddrSpace::read(v)?)),
         _ => return Err("slot, dtype, device and address space were expected".into()),
     };
     let fresh = op == Op::Buffer && addrspace == Some(AddrSpace::Global);
     let slot = if fresh { slot(number) } else { number };
-    Ok(BufferArg { slot, version, dtype: at(values, 1)?.dtype()?, device, addrspace })
+    Ok(BufferArg { slot, version, dtype, device, addrspace })
 }

@@ -20,7 +20,7 @@ pub(super) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// The byte here; 0 at the end.
     pub(super) fn peek(&self) -> u8 {
-        self.text.as_bytes().get(self.at).copied().unwrap_or(0)
+        self.ahead(0)
     }
 
     fn ahead(&self, n: usize) -> u8 {
@@ -51,17 +51,13 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn end_of_line(&mut self) -> Read<()> {
         self.space();
-        match self.peek() {
-            0 | b'\n' => Ok(()),
-            b'}' => Ok(()),
-            _ => {
-                let c = self.text[self.at..].chars().next().unwrap_or(' ');
-                Err((self.at, format!("{c:?} does not belong here")))
-            }
+        match self.text[self.at..].chars().next() {
+            None | Some('\n' | '}') => Ok(()),
+            Some(c) => Err((self.at, format!("{c:?} does not belong here"))),
         }
     }
 
-    fn while_bytes(&mut self, keep: impl Fn(u8) -> bool) -> &'a str {
+    pub(super) fn while_bytes(&mut self, keep: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while keep(self.peek()) {
             self.at += 1;
@@ -89,11 +85,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// A constant, with its suffix.
-    pub(super) fn literal(&mut self) -> Read<Option<Literal<'a>>> {
+    pub(super) fn literal(&mut self) -> Read<Option<Literal>> {
         let start = self.at;
-        let sign = self.peek() == b'-';
-        if self.ahead(sign as usize).is_ascii_digit() {
-            self.at += sign as usize;
+        let sign = self.take(b'-');
+        let number = self.peek().is_ascii_digit();
+        if number {
             self.digits();
             if self.peek() == b'.' && self.ahead(1).is_ascii_digit() {
                 self.at += 1;
@@ -104,56 +100,49 @@ impl<'a> Cursor<'a> {
                 self.at += 1 + signed;
                 self.digits();
             }
-            let text = &self.text[start..self.at];
-            return self.suffix(text).map(Some);
+        } else {
+            let known = match self.while_bytes(|b| b.is_ascii_alphabetic()) {
+                "inf" => true,
+                "nan" if self.take(b'#') => {
+                    self.while_bytes(|b| b.is_ascii_hexdigit());
+                    !sign
+                }
+                word => matches!(word, "nan" | "true" | "false" | "INVALID") && !sign,
+            };
+            if !known {
+                self.at = start;
+                return if sign { Err((start, "a number was expected".into())) } else { Ok(None) };
+            }
         }
-        self.at += sign as usize;
-        let word = self.while_bytes(|b| b.is_ascii_alphabetic());
-        let known = match word {
-            "inf" => true,
-            "nan" | "true" | "false" | "INVALID" => !sign,
-            _ => false,
-        };
-        if !known {
-            self.at = start;
-            return if sign { Err((start, "a number was expected".into())) } else { Ok(None) };
+        let text = self.text[start..self.at].to_string();
+        if !number {
+            self.take(b'_');
         }
-        if word == "nan" && self.peek() == b'#' {
-            self.at += 1;
-            self.while_bytes(|b| b.is_ascii_hexdigit());
-        }
-        let text = &self.text[start..self.at];
-        self.take(b'_');
-        self.suffix(text).map(Some)
-    }
-
-    fn suffix(&mut self, text: &'a str) -> Read<Literal<'a>> {
         let at = self.at;
         let word = self.while_bytes(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match (word, DType::from_name(word)) {
-            ("", _) => Ok(Literal { text, suffix: None }),
-            (_, Some(d)) => Ok(Literal { text, suffix: Some(d) }),
-            _ => Err((at, format!("there is no dtype {word}"))),
+        let suffix = DType::from_name(word);
+        if suffix.is_none() && !word.is_empty() {
+            return Err((at, format!("there is no dtype {word}")));
         }
+        Ok(Some(Literal { text, suffix }))
     }
 
     /// `[kind: values]`: where it stands, the kind where one is named, the values.
-    pub(super) fn brackets(&mut self) -> Read<(usize, Option<&'a str>, Vec<Value<'a>>)> {
+    pub(super) fn brackets(&mut self) -> Read<(usize, Option<&'a str>, Vec<Value>)> {
         let start = self.at;
         self.at += 1;
         self.depth += 1;
         self.space();
         let first = self.at;
-        let kind = self.word();
-        if kind.is_none() || !self.take(b':') {
+        let kind = self.word().filter(|_| self.take(b':'));
+        if kind.is_none() {
             self.at = first;
-            return self.values(b']', 0).map(|v| (start, None, v));
         }
-        self.values(b']', 0).map(|v| (start, kind, v))
+        Ok((start, kind, self.values(b']', 0)?))
     }
 
     /// Values up to the closing bracket of an open one.
-    fn values(&mut self, close: u8, nested: usize) -> Read<Vec<Value<'a>>> {
+    fn values(&mut self, close: u8, nested: usize) -> Read<Vec<Value>> {
         let mut out = Vec::new();
         loop {
             self.space();
@@ -167,7 +156,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn value(&mut self, nested: usize) -> Read<Value<'a>> {
+    fn value(&mut self, nested: usize) -> Read<Value> {
         let start = self.at;
         if nested > 4 {
             return Err((start, "brackets nest too deeply".into()));
@@ -189,7 +178,7 @@ impl<'a> Cursor<'a> {
         if let Some(l) = self.literal()? {
             return Ok(Value::Literal(l));
         }
-        let Some(word) = self.word() else { return Err((start, "a value or a bracket was expected".into())) };
+        let word = self.word().ok_or((start, "a value or a bracket was expected".to_string()))?.to_string();
         if self.take(b'=') {
             self.space();
             return Ok(Value::Named(word, Box::new(self.value(nested + 1)?)));
@@ -205,30 +194,17 @@ impl<'a> Cursor<'a> {
     fn quoted(&mut self) -> Read<String> {
         let start = self.at;
         let mut out = String::new();
-        let mut chars = self.text[start + 1..].char_indices();
-        while let Some((i, c)) = chars.next() {
-            let here = start + 1 + i;
-            match c {
-                '"' => {
-                    self.at = here + 1;
-                    return Ok(out);
-                }
-                '\\' => match chars.next().map(|(_, c)| c) {
-                    Some('n') => out.push('\n'),
-                    Some('t') => out.push('\t'),
-                    Some('r') => out.push('\r'),
-                    Some('0') => out.push('\0'),
-                    Some(c @ ('\\' | '"' | '\'')) => out.push(c),
-                    Some('u') => {
-                        let code: String =
-                            chars.by_ref().map(|(_, c)| c).skip(1).take_while(|&c| c != '}').collect();
-                        let c = u32::from_str_radix(&code, 16).ok().and_then(char::from_u32);
-                        out.push(c.ok_or((here, "this escape is no character".to_string()))?);
-                    }
-                    _ => return Err((here, "there is no such escape".into())),
-                },
-                c => out.push(c),
+        let mut chars = self.text[start + 1..].chars();
+        while let Some(c) = chars.next() {
+            if c == '"' {
+                self.at = self.text.len() - chars.as_str().len();
+                return Ok(out);
             }
+            out.push(if c == '\\' {
+                escaped(&mut chars).ok_or((start, "there is no such escape".to_string()))?
+            } else {
+                c
+            });
         }
         Err((start, "this text is not closed".into()))
     }
@@ -238,8 +214,7 @@ impl<'a> Cursor<'a> {
         let mut lines = Vec::new();
         while self.take(b'|') {
             self.take(b' ');
-            let rest = &self.text[self.at..];
-            let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+            let line = self.text[self.at..].split('\n').next().unwrap_or_default();
             lines.push(line);
             self.at += line.len();
             self.while_bytes(|b| matches!(b, b' ' | b'\t' | b'\n'));
@@ -250,11 +225,27 @@ impl<'a> Cursor<'a> {
     fn hex(&mut self) -> Read<Vec<u8>> {
         let start = self.at;
         let text = self.quoted()?;
-        let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|p| u8::from_str_radix(p, 16).ok());
-        text.as_bytes()
-            .chunks(2)
-            .map(|p| pair(p).filter(|_| p.len() == 2))
-            .collect::<Option<Vec<u8>>>()
-            .ok_or((start, "bytes are pairs of hexadecimal digits".into()))
+        let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
+        match digits {
+            Some(d) if d.len() % 2 == 0 => Ok(d.chunks(2).map(|p| (p[0] << 4 | p[1]) as u8).collect()),
+            _ => Err((start, "bytes are pairs of hexadecimal digits".into())),
+        }
     }
+}
+
+/// What stands behind a backslash.
+fn escaped(chars: &mut std::str::Chars) -> Option<char> {
+    Some(match chars.next()? {
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        '0' => '\0',
+        'u' => {
+            let (code, rest) = chars.as_str().strip_prefix('{')?.split_once('}')?;
+            *chars = rest.chars();
+            char::from_u32(u32::from_str_radix(code, 16).ok()?)?
+        }
+        c @ ('\\' | '"' | '\'') => c,
+        _ => return None,
+    })
 }

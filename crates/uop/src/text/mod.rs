@@ -37,7 +37,7 @@ mod value;
 pub use parse::{parse, parse_many};
 pub use print::{Names, print, print_many};
 
-use crate::arg::{Arg, Opt, OptOp};
+use crate::arg::{Arg, Opt};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::node::UOp;
@@ -49,18 +49,9 @@ const INLINE: usize = 16;
 
 /// Printed where it is used rather than on a line of its own.
 fn inline(u: &UOp) -> bool {
-    match u.op() {
-        _ if u.tag() != 0 => false,
-        Op::Const => true,
-        Op::Stack => {
-            let plain = |s: &UOp| s.shape().is_empty() && (s.op() != Op::Const || s.tag() == 0);
-            *u.arg() == Arg::None
-                && u.src().len() <= INLINE
-                && u.dtype().is_int()
-                && u.src().iter().all(plain)
-        }
-        _ => false,
-    }
+    let plain = |s: &UOp| s.shape().is_empty() && (s.op() != Op::Const || s.tag() == 0);
+    let vector = u.op() == Op::Stack && u.src().len() <= INLINE && u.dtype().is_int();
+    u.tag() == 0 && (u.op() == Op::Const || vector && *u.arg() == Arg::None && u.src().iter().all(plain))
 }
 
 /// The sources whose dtypes decide that of a literal at source `i`: those it must agree with.
@@ -110,22 +101,6 @@ impl UOp {
 impl std::fmt::Display for UOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&print(self))
-    }
-}
-
-impl std::fmt::Display for Opt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let axis = self.axis;
-        match self.op {
-            OptOp::Split { factor, target, top } => {
-                let top = if top { ", top" } else { "" };
-                write!(f, "SPLIT({axis}, {factor}, {}{top})", target.name())
-            }
-            OptOp::PadTo { multiple } => write!(f, "PADTO({axis}, {multiple})"),
-            OptOp::Swap { with } => write!(f, "SWAP({axis}, {with})"),
-            OptOp::NoLocals => write!(f, "NOLOCALS({axis})"),
-            OptOp::Tc { unit } => write!(f, "TC({axis}, {unit})"),
-        }
     }
 }
 

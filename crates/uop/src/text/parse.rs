@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::OnceLock;
 
 /// The one graph that a text is.
 ///
@@ -78,33 +77,32 @@ struct Parser<'a> {
 }
 
 /// An operand; a literal's dtype is known once the others are.
-enum Operand<'a> {
+enum Operand {
     Node(UOp),
-    Literal(Literal<'a>),
+    Literal(Literal),
 }
 
-fn op_named(word: &str) -> Option<Op> {
-    static NAMES: OnceLock<FxHashMap<&str, Op>> = OnceLock::new();
-    NAMES.get_or_init(|| Op::ALL.iter().map(|op| (op.name(), *op)).collect()).get(word).copied()
+impl Operand {
+    fn dtype(&self) -> Option<DType> {
+        match self {
+            Operand::Node(u) => Some(u.dtype()),
+            Operand::Literal(_) => None,
+        }
+    }
 }
 
 impl<'a> Parser<'a> {
     fn lines(&mut self) -> Read<()> {
         loop {
             self.c.space();
-            match self.c.peek() {
-                0 => break,
-                b'\n' => self.c.at += 1,
-                b'}' => {
-                    self.c.at += 1;
-                    self.close()?;
-                    self.c.end_of_line()?;
-                }
-                _ => {
-                    self.line()?;
-                    self.c.end_of_line()?;
-                }
+            if self.c.peek() == 0 {
+                break;
             }
+            if self.c.take(b'\n') {
+                continue;
+            }
+            if self.c.take(b'}') { self.close() } else { self.line() }?;
+            self.c.end_of_line()?;
         }
         match &self.block {
             Some(b) => Err((b.start, "this block is not closed with }".into())),
@@ -117,8 +115,7 @@ impl<'a> Parser<'a> {
         let mut name = None;
         if let Some(word) = self.c.word() {
             self.c.space();
-            if self.c.peek() == b'=' {
-                self.c.at += 1;
+            if self.c.take(b'=') {
                 self.c.space();
                 if self.names.contains_key(word) {
                     return Err((start, format!("{word} is named twice")));
@@ -129,7 +126,7 @@ impl<'a> Parser<'a> {
             }
         }
         let op_at = self.c.at;
-        match self.c.word().and_then(op_named) {
+        match self.c.word().and_then(Op::from_name) {
             Some(op) => self.node(op, op_at, name),
             None if name.is_some() => Err((op_at, "an op was expected".into())),
             None => {
@@ -160,13 +157,7 @@ impl<'a> Parser<'a> {
         while let Some(operand) = self.operand()? {
             operands.push(operand);
         }
-        let dtypes: Vec<Option<DType>> = operands
-            .iter()
-            .map(|(_, o)| match o {
-                Operand::Node(u) => Some(u.dtype()),
-                Operand::Literal(_) => None,
-            })
-            .collect();
+        let dtypes: Vec<Option<DType>> = operands.iter().map(|(_, o)| o.dtype()).collect();
         let arg = match brackets {
             None => Arg::None,
             Some((at, kind, values)) => {
@@ -190,25 +181,21 @@ impl<'a> Parser<'a> {
             let wanted = context(op, &arg, i, dtypes.len(), |j| dtypes[j]);
             src.push(self.resolve(operand, at, wanted)?);
         }
-        let u = UOp::try_new(op, src, arg).map_err(|e| (start, plain(&e)))?;
-        let tag = self.suffixes(&u)?;
-        self.done(name, if tag == 0 { u } else { u.with_tag(tag) });
-        Ok(())
+        self.finish(name, start, op, src, arg)
     }
 
     fn close(&mut self) -> Read<()> {
         let Some(b) = self.block.take() else {
             return Err((self.c.at - 1, "there is no block to close".into()));
         };
-        let src: Srcs = b.members.into();
-        let u = UOp::try_new(Op::Linear, src, b.arg).map_err(|e| (b.start, plain(&e)))?;
         self.c.space();
-        let tag = self.suffixes(&u)?;
-        self.done(b.name, if tag == 0 { u } else { u.with_tag(tag) });
-        Ok(())
+        self.finish(b.name, b.start, Op::Linear, b.members.into(), b.arg)
     }
 
-    fn done(&mut self, name: Option<&'a str>, u: UOp) {
+    /// The node of a line whose sources are read.
+    fn finish(&mut self, name: Option<&'a str>, start: usize, op: Op, src: Srcs, arg: Arg) -> Read<()> {
+        let u = UOp::try_new(op, src, arg).map_err(|e| (start, plain(&e)))?;
+        let u = u.with_tag(self.suffixes(&u)?);
         if let Some(name) = name {
             self.names.insert(name, u.clone());
         }
@@ -218,42 +205,36 @@ impl<'a> Parser<'a> {
                 b.members.push(s);
             }
             b.members.push(u);
-            return;
+        } else if name.is_some() {
+            self.last = Some(u);
+        } else {
+            self.roots.push(u);
         }
-        match name {
-            None => self.roots.push(u),
-            Some(_) => self.last = Some(u),
-        }
+        Ok(())
     }
 
     /// `: type`, which must be the node's, and `#tag`.
     fn suffixes(&mut self, u: &UOp) -> Read<u32> {
-        if self.c.peek() == b':' {
-            self.c.at += 1;
+        if self.c.take(b':') {
             self.c.space();
             let start = self.c.at;
             self.c.word();
             if self.c.peek() == b'(' {
-                while !matches!(self.c.peek(), b')' | 0 | b'\n') {
-                    self.c.at += 1;
-                }
-                self.c.at += (self.c.peek() == b')') as usize;
+                self.c.while_bytes(|b| !matches!(b, b')' | 0 | b'\n'));
+                self.c.take(b')');
             }
             let given: String = self.c.text[start..self.c.at].split_whitespace().collect();
-            let mut is = String::new();
-            print::type_text(&mut is, u);
+            let is = print::type_text(u);
             if given != is.replace(' ', "") {
                 return Err((start, format!("the type is {is}")));
             }
             self.c.space();
         }
-        if self.c.peek() != b'#' {
+        if !self.c.take(b'#') {
             return Ok(0);
         }
-        self.c.at += 1;
         let start = self.c.at;
-        let digits = self.c.digits();
-        digits.parse().map_err(|_| (start, "a tag is a number".into()))
+        self.c.digits().parse().map_err(|_| (start, "a tag is a number".into()))
     }
 
     fn resolve(&self, operand: Operand, at: usize, context: Option<DType>) -> Read<UOp> {
@@ -266,10 +247,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn operand(&mut self) -> Read<Option<(usize, Operand<'a>)>> {
+    fn operand(&mut self) -> Read<Option<(usize, Operand)>> {
         self.c.space();
-        if self.c.peek() == b',' {
-            self.c.at += 1;
+        if self.c.take(b',') {
             self.c.space();
         }
         let at = self.c.at;
@@ -280,7 +260,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A name or a literal.
-    fn atom(&mut self) -> Read<Option<Operand<'a>>> {
+    fn atom(&mut self) -> Read<Option<Operand>> {
         let at = self.c.at;
         if let Some(l) = self.c.literal()? {
             return Ok(Some(Operand::Literal(l)));
@@ -288,7 +268,7 @@ impl<'a> Parser<'a> {
         let Some(word) = self.c.word() else { return Ok(None) };
         match self.names.get(word) {
             Some(u) => Ok(Some(Operand::Node(u.clone()))),
-            None if op_named(word).is_some() => Err((at, format!("{word} needs a line of its own"))),
+            None if Op::from_name(word).is_some() => Err((at, format!("{word} needs a line of its own"))),
             None => Err((at, format!("nothing above is named {word}"))),
         }
     }
@@ -313,10 +293,7 @@ impl<'a> Parser<'a> {
         }
         self.c.at += 1;
         self.c.depth -= 1;
-        let wanted = parts.iter().find_map(|(_, o)| match o {
-            Operand::Node(u) => Some(u.dtype()),
-            Operand::Literal(_) => None,
-        });
+        let wanted = parts.iter().find_map(|(_, o)| o.dtype());
         let parts: Read<Srcs> = parts.into_iter().map(|(at, o)| self.resolve(o, at, wanted)).collect();
         UOp::try_new(Op::Stack, parts?, Arg::None).map_err(|e| (start, plain(&e)))
     }

@@ -67,7 +67,11 @@ impl Names {
         let name = match (u.op(), u.arg()) {
             (Op::Param, Arg::Buffer(b)) if b.addrspace.is_none() => format!("v{}", b.slot),
             (Op::Param, Arg::Buffer(b)) => format!("p{}", b.slot),
-            (Op::Buffer, Arg::Buffer(b)) => format!("b{}", self.number(u, b.slot)),
+            (Op::Buffer, Arg::Buffer(b)) => {
+                let next = self.buffers.len() as u64;
+                let number = counted(u).map(|slot| *self.buffers.entry(slot).or_insert(next));
+                format!("b{}", number.unwrap_or(b.slot))
+            }
             (Op::Range, Arg::Range(id, _)) => format!("r{id}"),
             _ => {
                 self.values += 1;
@@ -79,21 +83,10 @@ impl Names {
         self.names.entry(u.clone()).or_insert(name)
     }
 
-    /// Slots of GLOBAL buffers are the process's own: the text counts them.
-    fn number(&mut self, u: &UOp, slot: u64) -> u64 {
-        if u.op() != Op::Buffer || u.buffer_arg().is_none_or(|b| b.addrspace != Some(AddrSpace::Global)) {
-            return slot;
-        }
-        let next = self.buffers.len() as u64;
-        *self.buffers.entry(slot).or_insert(next)
-    }
-
     fn node(&self, out: &mut String, u: &UOp) {
         out.push_str(u.op().name());
         let slot = u.buffer_arg().map_or(0, |b| b.slot);
-        let global =
-            u.op() == Op::Buffer && u.buffer_arg().is_some_and(|b| b.addrspace == Some(AddrSpace::Global));
-        let number = if global { self.buffers.get(&slot).copied().unwrap_or(slot) } else { slot };
+        let number = counted(u).and_then(|slot| self.buffers.get(&slot)).copied().unwrap_or(slot);
         let first = u.src().first().map_or(u.dtype(), UOp::dtype);
         args::write(out, u.op(), u.arg(), first, number);
         for i in 0..u.src().len() {
@@ -101,8 +94,7 @@ impl Names {
             self.operand(out, u, i);
         }
         if shows_type(u) {
-            out.push_str(" : ");
-            type_text(out, u);
+            let _ = write!(out, " : {}", type_text(u));
         }
         if u.tag() != 0 {
             let _ = write!(out, " #{}", u.tag());
@@ -110,13 +102,13 @@ impl Names {
     }
 
     fn operand(&self, out: &mut String, user: &UOp, i: usize) {
-        match (user.src()[i].op(), user.src()[i].arg()) {
-            (Op::Const, Arg::Const(v, d)) if inline(&user.src()[i]) => {
-                let of = |j: usize| Some(&user.src()[j]).filter(|s| !literal(s)).map(UOp::dtype);
-                let wanted = context(user.op(), user.arg(), i, user.src().len(), of);
-                out.push_str(&value::literal(*v, *d, wanted));
+        let src = user.src();
+        match src[i].arg() {
+            Arg::Const(v, d) if literal(&src[i]) => {
+                let of = |j: usize| Some(&src[j]).filter(|s| !literal(s)).map(UOp::dtype);
+                out.push_str(&value::literal(*v, *d, context(user.op(), user.arg(), i, src.len(), of)));
             }
-            _ => self.alone(out, &user.src()[i]),
+            _ => self.alone(out, &src[i]),
         }
     }
 
@@ -142,6 +134,11 @@ impl Names {
     }
 }
 
+/// The slot of a GLOBAL buffer, which is the process's own: the text counts them.
+fn counted(u: &UOp) -> Option<u64> {
+    u.buffer_arg().filter(|b| u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global)).map(|b| b.slot)
+}
+
 fn literal(u: &UOp) -> bool {
     u.op() == Op::Const && inline(u)
 }
@@ -157,12 +154,9 @@ fn shows_type(u: &UOp) -> bool {
 }
 
 /// `f32(4, 8)`; a symbolic dimension is `?` and its greatest value.
-pub(super) fn type_text(out: &mut String, u: &UOp) {
-    let shape = u.shape();
-    out.push_str(u.dtype().name());
-    if !shape.is_empty() {
-        let _ = write!(out, "{shape:?}");
-    }
+pub(super) fn type_text(u: &UOp) -> String {
+    let shape = if u.shape().is_empty() { String::new() } else { u.shape().to_string() };
+    format!("{}{shape}", u.dtype())
 }
 
 #[derive(Default)]

@@ -1,12 +1,11 @@
-//! Constants and the values between brackets: how a constant is written, what a written one is.
+//! Constants and the values between brackets: how they are written, and what a written one is.
 //!
-//! Flows in: a scalar and its dtype, or what the lexer read; flows out: text, or a scalar, number, word.
-//! Invariant: `literal` without a suffix is read back in the same context as the same constant.
+//! Flows in: a scalar and its dtype, or what the lexer read; flows out: text, or a scalar. Invariant:
+//! `literal` without a suffix is read back in the same context as the same constant.
 
-use crate::arg::AddrSpace;
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::scalar::Scalar;
+use std::fmt::{Display, Formatter, Result as Written};
 
 /// A constant as it stands inline: without a suffix where `context`, or its form, says the dtype.
 pub(super) fn literal(v: Scalar, d: DType, context: Option<DType>) -> String {
@@ -14,12 +13,10 @@ pub(super) fn literal(v: Scalar, d: DType, context: Option<DType>) -> String {
         Scalar::Bool(b) => (b.to_string(), DType::Bool),
         Scalar::Int(i) => (i.to_string(), DType::Index),
         Scalar::Invalid => ("INVALID".to_string(), DType::Index),
-        Scalar::Float(f) if f.is_nan() && f.to_bits() == f64::NAN.to_bits() => ("nan".into(), DType::F32),
+        Scalar::Float(f) if f.to_bits() == f64::NAN.to_bits() => ("nan".into(), DType::F32),
         Scalar::Float(f) if f.is_nan() => (format!("nan#{:016x}", f.to_bits()), DType::F32),
         // The shortest digits of an f32 are fewer than those of the same value as f64.
-        Scalar::Float(f) if d == DType::F32 && f as f32 as f64 == f => {
-            (format!("{:?}", f as f32), DType::F32)
-        }
+        Scalar::Float(f) if d == DType::F32 && f as f32 as f64 == f => (format!("{:?}", f as f32), d),
         Scalar::Float(f) => (format!("{:?}", short(f, d)), DType::F32),
     };
     if context.unwrap_or(default) != d {
@@ -40,110 +37,93 @@ fn short(f: f64, d: DType) -> f64 {
     (0..17).filter_map(near).find(same).unwrap_or(f)
 }
 
-/// A literal as written, before it is known what dtype it is taken for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Literal<'a> {
-    pub(super) text: &'a str,
-    pub(super) suffix: Option<DType>,
-}
-
-impl Literal<'_> {
-    /// The value, in its suffix' dtype, else `context`'s, else the one that its form says.
-    pub(super) fn value(self, context: Option<DType>) -> Result<(Scalar, DType), String> {
-        let text = self.text;
-        let float = text.contains(['.', 'e', 'n']) && text != "INVALID" && text != "true" && text != "false";
-        let form = match text {
-            "true" | "false" => DType::Bool,
-            _ if float => DType::F32,
-            _ => DType::Index,
-        };
-        let d = self.suffix.or(context).unwrap_or(form);
-        let misfit = || format!("{text} is no {d}");
-        let v = match text {
-            "INVALID" => Scalar::Invalid,
-            "true" | "false" if d == DType::Bool => Scalar::Bool(text == "true"),
-            _ if d.is_float() => match text.strip_prefix("nan#") {
-                Some(bits) => {
-                    Scalar::Float(f64::from_bits(u64::from_str_radix(bits, 16).map_err(|_| misfit())?))
-                }
-                None if text == "nan" => Scalar::Float(f64::NAN),
-                None if d == DType::F32 => Scalar::Float(text.parse::<f32>().map_err(|_| misfit())? as f64),
-                None => Scalar::Float(text.parse().map_err(|_| misfit())?).round_to(d),
-            },
-            _ if d.is_int() => Scalar::Int(text.parse().map_err(|_| misfit())?),
-            _ => return Err(misfit()),
-        };
-        match (v, d.min(), d.max()) {
-            (Scalar::Int(i), Scalar::Int(lo), Scalar::Int(hi)) if i < lo || i > hi => Err(misfit()),
-            _ => Ok((v, d)),
-        }
-    }
-}
-
-/// A value read between brackets.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value<'a> {
-    Word(&'a str),
-    Literal(Literal<'a>),
-    Text(String),
-    Bytes(Vec<u8>),
-    List(Vec<Value<'a>>),
-    Apply(&'a str, Vec<Value<'a>>),
-    Named(&'a str, Box<Value<'a>>),
-}
-
 /// What was read, or why it cannot be.
 pub(super) type Read<T> = Result<T, String>;
 
-impl Value<'_> {
-    pub(super) fn int<T: std::str::FromStr>(&self) -> Read<T> {
-        match self {
-            Value::Literal(Literal { text, suffix: None }) => {
-                text.parse().map_err(|_| format!("{text} is not a number that fits here"))
+/// A literal as written, before it is known what dtype it is taken for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Literal {
+    pub(super) text: String,
+    pub(super) suffix: Option<DType>,
+}
+
+impl Literal {
+    /// The value, in its suffix' dtype, else `context`'s, else the one that its form says.
+    pub(super) fn value(&self, context: Option<DType>) -> Read<(Scalar, DType)> {
+        let text = &*self.text;
+        let form = match text {
+            "true" | "false" => DType::Bool,
+            "INVALID" => DType::Index,
+            _ if text.contains(['.', 'e', 'n']) => DType::F32,
+            _ => DType::Index,
+        };
+        let d = self.suffix.or(context).unwrap_or(form);
+        let v = match text {
+            "INVALID" => Some(Scalar::Invalid),
+            "true" | "false" => (d == DType::Bool).then_some(Scalar::Bool(text == "true")),
+            _ if d.is_float() => match text.strip_prefix("nan#") {
+                Some(bits) => u64::from_str_radix(bits, 16).ok().map(|b| Scalar::Float(f64::from_bits(b))),
+                None if text == "nan" => Some(Scalar::Float(f64::NAN)),
+                None if d == DType::F32 => text.parse::<f32>().ok().map(|f| Scalar::Float(f as f64)),
+                None => text.parse().ok().map(|f| Scalar::Float(f).round_to(d)),
+            },
+            _ if d.is_int() => {
+                let range = d.min().to_i128()..=d.max().to_i128();
+                text.parse().ok().filter(|i| range.contains(i)).map(Scalar::Int)
             }
-            _ => Err("a number was expected".into()),
-        }
+            _ => None,
+        };
+        v.map(|v| (v, d)).ok_or_else(|| format!("{text} is no {d}"))
+    }
+}
+
+/// A value between brackets.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Word(String),
+    Literal(Literal),
+    Text(String),
+    Bytes(Vec<u8>),
+    List(Vec<Value>),
+    Apply(String, Vec<Value>),
+    Named(String, Box<Value>),
+}
+
+impl Value {
+    /// A literal without a suffix.
+    pub(super) fn number(n: impl ToString) -> Value {
+        Value::Literal(Literal { text: n.to_string(), suffix: None })
     }
 
-    pub(super) fn list<T: std::str::FromStr>(&self) -> Read<Vec<T>> {
+    /// Whether this is the word `word`.
+    pub(super) fn is(&self, word: &str) -> bool {
+        matches!(self, Value::Word(w) if w == word)
+    }
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
         match self {
-            Value::List(items) => items.iter().map(Value::int).collect(),
-            _ => Err("a list of numbers was expected".into()),
+            Value::Word(w) => f.write_str(w),
+            Value::Literal(l) => f.write_str(&l.text),
+            Value::Text(t) => write!(f, "{t:?}"),
+            Value::Bytes(b) => {
+                f.write_str("x\"")?;
+                b.iter().try_for_each(|b| write!(f, "{b:02x}"))?;
+                f.write_str("\"")
+            }
+            Value::List(items) => write!(f, "[{}]", Items(items)),
+            Value::Apply(name, items) => write!(f, "{name}({})", Items(items)),
+            Value::Named(name, v) => write!(f, "{name}={v}"),
         }
     }
+}
 
-    pub(super) fn three(&self) -> Read<[i64; 3]> {
-        self.list()?.try_into().map_err(|_| "three numbers were expected".into())
-    }
+/// Values with commas between them.
+pub(super) struct Items<'a>(pub(super) &'a [Value]);
 
-    pub(super) fn text(&self) -> Read<String> {
-        match self {
-            Value::Text(t) => Ok(t.clone()),
-            _ => Err("a text in quotes was expected".into()),
-        }
-    }
-
-    pub(super) fn word(&self) -> Read<&str> {
-        match self {
-            Value::Word(w) => Ok(w),
-            _ => Err("a word was expected".into()),
-        }
-    }
-
-    pub(super) fn dtype(&self) -> Read<DType> {
-        let word = self.word()?;
-        DType::from_name(word).ok_or_else(|| format!("there is no dtype {word}"))
-    }
-
-    pub(super) fn device(&self) -> Read<Device> {
-        match self {
-            Value::Text(t) => Ok(Device::new(t)),
-            value => value.word().map(Device::new),
-        }
-    }
-
-    pub(super) fn space(&self) -> Option<AddrSpace> {
-        let Value::Word(w) = self else { return None };
-        AddrSpace::ALL.iter().copied().find(|s| s.name() == *w)
+impl Display for Items<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        self.0.iter().enumerate().try_for_each(|(i, v)| write!(f, "{}{v}", if i == 0 { "" } else { ", " }))
     }
 }
