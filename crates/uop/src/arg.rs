@@ -170,7 +170,7 @@ pub struct CallInfo {
 }
 
 /// A matrix unit: `d[m, n] = c[m, n] + Σ_k a[m, k]·b[k, n]`, spread over a warp.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TcInfo {
     /// The unit's name in source text.
     pub name: String,

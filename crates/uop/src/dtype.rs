@@ -10,9 +10,11 @@ use crate::scalar::Scalar;
 
 named! {
     /// The type of one element.
+    #[derive(Default)]
     #[repr(u8)]
     DType {
         /// No value: effects and order.
+        #[default]
         Void "void",
         /// A truth value, stored as one byte 0 or 1.
         Bool "bool",

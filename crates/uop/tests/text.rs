@@ -369,7 +369,7 @@ fn errors_name_line_and_column() {
         ("", "line 1, column 1: there is no node here"),
         ("%0 = ADD 1 2\n%1 = ADD %0 %7\n", "line 2, column 13: nothing above is named %7"),
         ("%0 = SUM 1\n", "line 1, column 6: an op was expected"),
-        ("p = PARAM[0, f33] (4,)\n", "line 1, column 10: there is no dtype f33"),
+        ("p = PARAM[0, f33] (4,)\n", "line 1, column 10: f33 is no DType"),
         (
             "p = PARAM[0, f32] (4,)\nq = PARAM[1, f32] (5,)\nADD p q",
             "line 3, column 1: ADD: operands of shape (4,) and (5,)",

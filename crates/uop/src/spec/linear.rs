@@ -18,46 +18,13 @@
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's.
 //! 11. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
-use super::{Check, storage};
+use super::{Check, need, ops_of, storage};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::node::UOp;
-use crate::op::{Op, OpSet};
+use crate::op::Op;
 use crate::shape::Shape;
 use rustc_hash::FxHashMap;
-use std::sync::OnceLock;
-
-fn ops() -> OpSet {
-    static OPS: OnceLock<OpSet> = OnceLock::new();
-    const OTHER: OpSet = OpSet::of(&[
-        Op::Param,
-        Op::Buffer,
-        Op::Const,
-        Op::Special,
-        Op::Range,
-        Op::End,
-        Op::If,
-        Op::EndIf,
-        Op::Barrier,
-        Op::Index,
-        Op::Shrink,
-        Op::Stack,
-        Op::Bitcast,
-        Op::Load,
-        Op::Store,
-        Op::Wmma,
-        Op::AtomicAdd,
-        Op::Custom,
-        Op::Ins,
-        Op::GetAddr,
-        Op::After,
-        Op::Group,
-        Op::Sink,
-    ]);
-    *OPS.get_or_init(|| {
-        OTHER.union(OpSet::filter(|op| op.is_elementwise() && !matches!(op, Op::Idiv | Op::Mod)))
-    })
-}
 
 /// Names of hardware indices.
 const SPECIALS: [&str; 7] = ["gidx0", "gidx1", "gidx2", "lidx0", "lidx1", "lidx2", "tid"];
@@ -82,37 +49,30 @@ pub(super) fn check(c: &mut Check) {
     scopes.of.reserve(n);
     let mut slots: FxHashMap<u64, &UOp> = FxHashMap::default();
     let mut specials: Vec<&str> = Vec::new();
-    let ops = ops();
+    let ops = ops_of('l');
     for (at, u) in root.src().iter().enumerate() {
         c.any(u, ops);
-        if scopes.of.contains_key(&u.address()) {
-            c.fault(u, "this instruction stands twice");
-        }
+        need!(c, u, !scopes.of.contains_key(&u.address()), "this instruction stands twice");
         operands(c, u, &scopes);
         blocks(c, u, &mut scopes);
         let scope = scopes.open.last().map_or(0, |s| s.1);
         scopes.of.insert(u.address(), scope);
         shapes(c, u);
         match (u.op(), u.arg()) {
-            (Op::Param, Arg::Buffer(b)) => {
-                if slots.insert(b.slot, u).is_some() {
-                    c.fault(u, format!("another PARAM has slot {} too", b.slot));
-                }
+            (Op::Param | Op::Buffer, Arg::Buffer(b)) => {
+                let other = u.op() == Op::Param && slots.insert(b.slot, u).is_some();
+                need!(c, u, !other, "another PARAM has slot {} too", b.slot);
                 buffer(c, u);
             }
-            (Op::Buffer, _) => buffer(c, u),
             (Op::Load | Op::Store | Op::AtomicAdd, _) => access(c, u, &scopes),
             (Op::Special, Arg::Text(name)) => {
-                if !SPECIALS.contains(&&**name) || u.dtype() != DType::I32 {
-                    c.fault(u, format!("there is no hardware index {name} of {}", u.dtype()));
-                }
-                if specials.contains(&&**name) {
-                    c.fault(u, format!("{name} stands twice"));
-                }
+                let known = SPECIALS.contains(&&**name) && u.dtype() == DType::I32;
+                need!(c, u, known, "there is no hardware index {name} of {}", u.dtype());
+                need!(c, u, !specials.contains(&&**name), "{name} stands twice");
                 specials.push(name);
             }
             (Op::Wmma, Arg::Wmma(_)) => wmma(c, u),
-            (Op::Sink, _) if at + 1 != n => c.fault(u, "SINK stands last"),
+            (Op::Sink, _) => need!(c, u, at + 1 == n, "SINK stands last"),
             _ => {}
         }
     }
@@ -146,35 +106,31 @@ fn is_number(u: &UOp) -> bool {
 
 /// Every operand has come, and in a scope that is still open.
 fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
-    if matches!(u.op(), Op::Param | Op::Buffer) {
+    use Op::*;
+    if matches!(u.op(), Param | Buffer) {
         return;
     }
-    let free = matches!(u.op(), Op::Custom | Op::Ins);
-    let to_address = matches!(u.op(), Op::Load | Op::Store | Op::AtomicAdd | Op::GetAddr | Op::After);
-    let to_storage = matches!(u.op(), Op::Index | Op::Shrink | Op::GetAddr | Op::After);
+    let free = matches!(u.op(), Custom | Ins);
+    let to_address = matches!(u.op(), Load | Store | AtomicAdd | GetAddr | After);
+    let to_storage = matches!(u.op(), Index | Shrink | GetAddr | After);
     for (i, s) in u.src().iter().enumerate() {
-        let place = i > 0 && matches!(u.op(), Op::Index | Op::Shrink);
+        let place = i > 0 && matches!(u.op(), Index | Shrink);
         if place && is_number(s) {
             continue;
         }
         // The vector of a SHRINK's offset need not be an instruction where its element is.
         let s = match s.op() {
-            Op::Stack if place && s.src().len() == 1 && !scopes.of.contains_key(&s.address()) => &s.src()[0],
+            Stack if place && s.src().len() == 1 && !scopes.of.contains_key(&s.address()) => &s.src()[0],
             _ => s,
         };
-        match scopes.of.get(&s.address()) {
-            None => c.fault(u, format!("source {i} is no earlier instruction")),
-            Some(&scope) if !scopes.is_open[scope] && s.dtype() != DType::Void => {
-                c.fault(u, format!("source {i} was made in a loop or condition that is closed"));
-            }
-            _ => {}
-        }
-        if !free && is_address(s) && !(i == 0 && to_address) {
-            c.fault(u, format!("source {i} is an address, not a value"));
-        }
-        if !free && is_buffer(s) && !(i == 0 && to_storage) {
-            c.fault(u, format!("source {i} is storage, not a value"));
-        }
+        let scope = scopes.of.get(&s.address());
+        need!(c, u, scope.is_some(), "source {i} is no earlier instruction");
+        let open = scope.is_none_or(|&scope| scopes.is_open[scope]) || s.dtype() == DType::Void;
+        need!(c, u, open, "source {i} was made in a loop or condition that is closed");
+        let value = free || i == 0 && to_address || !is_address(s);
+        need!(c, u, value, "source {i} is an address, not a value");
+        let value = free || i == 0 && to_storage || !is_buffer(s);
+        need!(c, u, value, "source {i} is storage, not a value");
     }
 }
 
@@ -184,27 +140,23 @@ fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
         Op::Range | Op::If => {
             scopes.open.push((u, scopes.is_open.len()));
             scopes.is_open.push(true);
-            if u.op() == Op::If && u.src()[0].dtype() != DType::Bool {
-                c.fault(u, "the gate is no bool");
-            }
-            if u.op() == Op::Range && !matches!(u.dtype(), DType::I32 | DType::I64) {
-                c.fault(u, format!("a RANGE counts in i32 or i64, not in {}", u.dtype()));
+            if u.op() == Op::If {
+                need!(c, u, u.src()[0].dtype() == DType::Bool, "the gate is no bool");
+            } else {
+                let counts = matches!(u.dtype(), DType::I32 | DType::I64);
+                need!(c, u, counts, "a RANGE counts in i32 or i64, not in {}", u.dtype());
             }
         }
         Op::End | Op::EndIf => {
-            let wanted = if u.op() == Op::End { u.src().get(1) } else { u.src().first() };
-            match (scopes.open.last(), wanted) {
-                (Some((top, _)), Some(w)) if top == &w => {}
-                (Some((top, _)), _) => {
-                    c.fault(u, format!("it does not close the innermost {}", top.op().name()))
+            need!(c, u, u.op() == Op::EndIf || u.src().len() == 2, "END closes one RANGE here");
+            let wanted = u.src().get((u.op() == Op::End) as usize);
+            match scopes.open.pop() {
+                Some((top, scope)) => {
+                    scopes.is_open[scope] = false;
+                    let innermost = Some(top) == wanted;
+                    need!(c, u, innermost, "it does not close the innermost {}", top.op().name());
                 }
-                (None, _) => c.fault(u, "there is nothing to close"),
-            }
-            if u.op() == Op::End && u.src().len() != 2 {
-                c.fault(u, "END closes one RANGE here");
-            }
-            if let Some((_, scope)) = scopes.open.pop() {
-                scopes.is_open[scope] = false;
+                None => c.fault(u, "there is nothing to close"),
             }
         }
         _ => {}
@@ -220,46 +172,40 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
         (Op::Buffer, Some(AddrSpace::Reg)) => rank == 1 || rank == 2,
         _ => false,
     };
-    if !fits {
-        let space = b.addrspace.map_or("no address space", AddrSpace::name);
-        c.fault(u, format!("a {} cannot be {}{} in {space}", u.op().name(), b.dtype, u.shape()));
-    }
+    let space = b.addrspace.map_or("no address space", AddrSpace::name);
+    need!(c, u, fits, "a {} cannot be {}{} in {space}", u.op().name(), b.dtype, u.shape());
 }
 
 /// Shapes, dtypes and operands of a value.
 fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
-    let (op, shape) = (u.op(), u.shape());
-    if u.dtype() == DType::Index {
-        c.fault(u, "dtype index is left");
-    }
-    if shape.len() > 1 && !is_buffer(u) {
-        c.fault(u, format!("a value of shape {shape}"));
-    }
+    let (op, shape, src) = (u.op(), u.shape(), u.src());
+    need!(c, u, u.dtype() != DType::Index, "dtype index is left");
+    need!(c, u, shape.len() < 2 || is_buffer(u), "a value of shape {shape}");
     if op.is_elementwise() {
-        for (i, s) in u.src().iter().enumerate().filter(|(_, s)| s.shape() != shape) {
+        for (i, s) in src.iter().enumerate().filter(|(_, s)| s.shape() != shape) {
             let exempt = s.shape().is_empty() && (s.op() == Op::Const || op == Op::Where && i == 0);
-            if !exempt {
-                c.fault(u, format!("source {i} has shape {}, not {shape}", s.shape()));
-            }
+            need!(c, u, exempt, "source {i} has shape {}, not {shape}", s.shape());
         }
     }
     match op {
-        Op::Bitcast if u.src()[0].dtype().bytes() != u.dtype().bytes() => {
-            c.fault(u, format!("BITCAST from {} to another width", u.src()[0].dtype()));
+        Op::Bitcast => {
+            let from = src[0].dtype();
+            need!(c, u, from.bytes() == u.dtype().bytes(), "BITCAST from {from} to another width");
         }
-        Op::Stack if u.src().iter().any(|s| !s.shape().is_empty()) => c.fault(u, "STACK of vectors"),
-        Op::Index if u.src().len() != 2 => c.fault(u, "INDEX has one index here"),
-        Op::Index | Op::Shrink if !is_buffer(&u.src()[0]) => {
-            let n = u.src()[0].shape().max_len();
-            let lanes = &u.src()[1];
-            let (lo, hi) = lanes.bounds();
-            let width = if op == Op::Shrink { shape.max_len() } else { 1 };
-            if !is_number(lanes) || lo < 0 || hi + width > n || u.src()[0].shape().len() != 1 {
-                c.fault(u, format!("lanes are constants below {n}"));
-            }
+        Op::Stack => need!(c, u, src.iter().all(|s| s.shape().is_empty()), "STACK of vectors"),
+        Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
+        Op::Index | Op::Shrink if !is_buffer(&src[0]) => {
+            let (n, (lo, hi)) = (src[0].shape().max_len(), src[1].bounds());
+            let inside = is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
+            need!(c, u, inside, "lanes are constants below {n}");
         }
         _ => {}
     }
+}
+
+/// How many elements an INDEX or SHRINK is of.
+fn width(u: &UOp) -> i64 {
+    if u.op() == Op::Shrink { u.shape().max_len() } else { 1 }
 }
 
 /// LOAD, STORE, ATOMICADD.
@@ -268,32 +214,24 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
     if !is_address(address) {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }
-    let (load, n) = (u.op() == Op::Load, u.src().len());
-    if load && n == 2 {
-        c.fault(u, "an alternative without a gate");
-    }
+    let (dtype, shape) = (address.dtype(), address.shape());
+    need!(c, u, u.op() != Op::Load || u.src().len() != 2, "an alternative without a gate");
     if let Some(v) = u.src().get(1) {
-        let shape = v.shape() == address.shape() || v.op() == Op::Const && v.shape() == &Shape::SCALAR;
-        if v.dtype() != address.dtype() || !shape {
-            let (has, wants) = ((v.dtype(), v.shape()), (address.dtype(), address.shape()));
-            c.fault(u, format!("the value is {}{:?}, the address {}{:?}", has.0, has.1, wants.0, wants.1));
-        }
+        let fits = v.shape() == shape || v.op() == Op::Const && v.shape().is_empty();
+        let fits = fits && v.dtype() == dtype;
+        need!(c, u, fits, "the value is {}{}, the address {dtype}{shape}", v.dtype(), v.shape());
     }
     let gate = u.src().get(2);
     if let Some(g) = gate {
-        let shape = g.shape().is_empty() || g.shape() == address.shape();
-        if g.dtype() != DType::Bool || !shape {
-            c.fault(u, format!("a gate of {}{:?}", g.dtype(), g.shape()));
-        }
+        let fits = g.dtype() == DType::Bool && (g.shape().is_empty() || g.shape() == shape);
+        need!(c, u, fits, "a gate of {}{}", g.dtype(), g.shape());
     }
     let guarded = gate.is_some() || scopes.open.iter().any(|(s, _)| s.op() == Op::If);
     let size = address.src()[0].shape().first().map_or(0, |d| d.max());
     let (lo, hi) = address.src()[1].bounds();
-    let width = if address.op() == Op::Shrink { address.shape().max_len() } else { 1 };
-    if !guarded && (lo < 0 || hi.saturating_add(width) > size) {
-        let last = hi.saturating_add(width - 1);
-        c.fault(u, format!("elements {lo}..={last} by min_max of a buffer of {size}, without a gate"));
-    }
+    let last = hi.saturating_add(width(address) - 1);
+    let inside = guarded || lo >= 0 && last < size;
+    need!(c, u, inside, "elements {lo}..={last} by min_max of a buffer of {size}, without a gate");
 }
 
 fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
@@ -302,8 +240,7 @@ fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let wanted = [(m * k, t.dtype_in), (k * n, t.dtype_in), (m * n, t.dtype_out)];
     for (i, (s, (elements, dtype))) in u.src().iter().zip(wanted).enumerate() {
         let fragment = Shape::of(&[elements / t.threads.max(1)]);
-        if *s.shape() != fragment || s.dtype() != dtype {
-            c.fault(u, format!("source {i} is {}{}, not {dtype}{fragment}", s.dtype(), s.shape()));
-        }
+        let fits = *s.shape() == fragment && s.dtype() == dtype;
+        need!(c, u, fits, "source {i} is {}{}, not {dtype}{fragment}", s.dtype(), s.shape());
     }
 }

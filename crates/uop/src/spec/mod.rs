@@ -20,13 +20,12 @@ mod tensor;
 
 use crate::arg::Arg;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::text::Names;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::fmt::Write;
+use rustc_hash::FxHashMap;
 
 macro_rules! borders {
     ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:path;)*) => { $(
@@ -72,6 +71,16 @@ borders! {
     Program verify_program "program" call::check_program;
 }
 
+/// A fault of the node unless the condition holds.
+macro_rules! need {
+    ($check:expr, $node:expr, $holds:expr, $($reason:tt)*) => {
+        if !$holds {
+            $check.fault($node, format!($($reason)*));
+        }
+    };
+}
+use need;
+
 /// A graph being verified, and the faults found.
 struct Check<'a> {
     stage: &'static str,
@@ -97,88 +106,66 @@ impl<'a> Check<'a> {
         }
         let names = Names::of(self.root);
         let mut message = String::new();
-        let mut last: Option<&UOp> = None;
+        let mut put = |indent: usize, text: &str| message += &format!("{:indent$}{text}\n", "");
+        let mut last = None;
         for (u, reason) in self.faults.iter().take(LISTED) {
-            if last != Some(u) {
-                put(&mut message, 0, &names.line(u));
+            let new = last.replace(u) != Some(u);
+            if new {
+                put(0, &names.line(u));
             }
-            put(&mut message, 2, reason);
-            if last != Some(u) {
-                let mut shown: FxHashSet<&UOp> = FxHashSet::default();
-                for s in u.src().iter().filter(|s| names.has(s)).take(4) {
-                    if shown.insert(s) {
-                        put(&mut message, 4, &names.line(s));
-                    }
-                }
-            }
-            last = Some(u);
+            put(2, reason);
+            let first = |(i, s): &(usize, &UOp)| new && names.has(s) && !u.src()[..*i].contains(s);
+            u.src().iter().enumerate().filter(first).take(4).for_each(|(_, s)| put(4, &names.line(s)));
         }
         if self.faults.len() > LISTED {
-            put(&mut message, 0, &format!("and {} faults more", self.faults.len() - LISTED));
+            put(0, &format!("and {} faults more", self.faults.len() - LISTED));
         }
         let message = message.trim_end().to_string();
-        Err(Error::new(ErrorKind::Verify { stage: self.stage.to_string(), message }))
+        Err(ErrorKind::Verify { stage: self.stage.to_string(), message }.into())
     }
 
     /// What holds of every node of every stage: an op of the stage, no tag, an arg and sources that fit
     /// the op.
     fn any(&mut self, u: &'a UOp, ops: OpSet) {
-        let op = u.op();
-        if !ops.contains(op) {
-            self.fault(u, format!("{} has no place in this stage", op.name()));
+        use Op::*;
+        /// Ops that may have effects among their sources.
+        const ORDERS: OpSet =
+            OpSet::of(&[After, Group, Sink, Linear, End, EndIf, Barrier, If, Range, Program, CustomFunction]);
+        let (op, arg) = (u.op(), u.arg());
+        need!(self, u, ops.contains(op), "{} has no place in this stage", op.name());
+        need!(self, u, u.tag() == 0, "a tag is left");
+        let fits = arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Load | Sink | Call);
+        need!(self, u, fits, "{} cannot have this arg", op.name());
+        if let Arg::Const(v, d) = arg {
+            need!(self, u, is_value(*v, *d), "{v:?} is no value of {d}");
         }
-        if u.tag() != 0 {
-            self.fault(u, "a tag is left");
-        }
-        if !fits(op, u.arg()) {
-            self.fault(u, format!("{} cannot have this arg", op.name()));
-        }
-        match u.arg() {
-            Arg::Const(v, d) if op == Op::Const => {
-                let typed = match v {
-                    Scalar::Bool(_) => *d == DType::Bool,
-                    Scalar::Int(_) => d.is_int() && v.round_to(*d) == *v,
-                    Scalar::Float(f) => d.is_float() && (f.is_nan() || v.round_to(*d) == *v),
-                    Scalar::Invalid => d.is_int(),
-                };
-                if !typed {
-                    self.fault(u, format!("{v:?} is no value of {d}"));
-                }
-            }
-            _ => {}
-        }
-        let values = if TAKES_BODY.contains(op) { &u.src()[1..] } else { u.src() };
-        if !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void) {
-            self.fault(u, "an effect is used as a value");
-        }
+        // A body, or what packs values, may be void.
+        let values = &u.src()[matches!(op, Function | Call | GetTuple) as usize..];
+        let effects = !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void);
+        need!(self, u, !effects, "an effect is used as a value");
+    }
+
+    /// What holds of every STORE's dtypes.
+    fn stored(&mut self, u: &'a UOp) {
+        let (to, value) = (u.src()[0].dtype(), u.src()[1].dtype());
+        need!(self, u, to == value, "a {value} is stored as {to}");
+        need!(self, u, u.src().get(2).is_none_or(|g| g.dtype() == DType::Bool), "the gate is no bool");
     }
 }
 
-/// Ops that may have effects among their sources.
-const ORDERS: OpSet = OpSet::of(&[
-    Op::After,
-    Op::Group,
-    Op::Sink,
-    Op::Linear,
-    Op::End,
-    Op::EndIf,
-    Op::Barrier,
-    Op::If,
-    Op::Range,
-    Op::Program,
-    Op::CustomFunction,
-]);
-
-/// Ops whose first source may be void: a body, or what packs values.
-const TAKES_BODY: OpSet = OpSet::of(&[Op::Function, Op::Call, Op::GetTuple]);
-
-fn put(out: &mut String, indent: usize, text: &str) {
-    let _ = writeln!(out, "{:indent$}{text}", "");
+/// The ops of a stage, by its letter in the op table.
+fn ops_of(stage: char) -> OpSet {
+    OpSet::filter(|op| op.stages().contains(stage))
 }
 
-/// Whether an op's row allows the arg.
-fn fits(op: Op, arg: &Arg) -> bool {
-    arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Op::Load | Op::Sink | Op::Call)
+/// Whether the scalar is a value of the dtype, as it stands.
+fn is_value(v: Scalar, d: DType) -> bool {
+    match v {
+        Scalar::Bool(_) => d == DType::Bool,
+        Scalar::Int(_) => d.is_int() && v.round_to(d) == v,
+        Scalar::Float(f) => d.is_float() && (f.is_nan() || v.round_to(d) == v),
+        Scalar::Invalid => d.is_int(),
+    }
 }
 
 /// The nodes of a graph in an order that has sources first, each with its place.

@@ -17,30 +17,21 @@
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 
-use super::{Check, Walk, is_dims};
+use super::{Check, Walk, is_dims, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::node::UOp;
-use crate::op::{Group, Op, OpSet};
+use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 use rustc_hash::FxHashMap;
-use std::sync::OnceLock;
-
-fn ops() -> OpSet {
-    static OPS: OnceLock<OpSet> = OnceLock::new();
-    *OPS.get_or_init(|| {
-        OpSet::filter(|op| match op.group() {
-            Group::Codegen => false,
-            Group::Ordering => matches!(op, Op::After | Op::Group | Op::Sink),
-            _ => true,
-        })
-    })
-}
+use std::slice::from_ref;
 
 /// Bodies of a CALL that another spec covers.
-const COMPILED: OpSet =
-    OpSet::of(&[Op::Sink, Op::Program, Op::CustomFunction, Op::Copy, Op::Load, Op::Store]);
+pub(super) const COMPILED: OpSet = {
+    use Op::*;
+    OpSet::of(&[Sink, Program, CustomFunction, Copy, Load, Store])
+};
 
 /// What a tensor graph's walk enters: not the compiled bodies of CALLs.
 fn sources(u: &UOp) -> &[UOp] {
@@ -49,10 +40,11 @@ fn sources(u: &UOp) -> &[UOp] {
 }
 
 pub(super) fn check(c: &mut Check) {
-    let walk = Walk::new(std::slice::from_ref(c.root), sources);
+    let ops = ops_of('t');
+    let walk = Walk::new(from_ref(c.root), sources);
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
     for &u in &walk.nodes {
-        c.any(u, ops());
+        c.any(u, ops);
         node(c, u);
         if u.op().is_elementwise() && !u.shape().is_empty() {
             for s in u.src().iter().filter(|s| s.shape().is_empty() && s.op() != Op::Const) {
@@ -67,66 +59,48 @@ pub(super) fn check(c: &mut Check) {
 }
 
 fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
+    use Op::*;
+    let (s, rank) = (u.src(), u.shape().len());
     match (u.op(), u.arg()) {
-        (Op::Const, _) if u.is_invalid() => c.fault(u, "INVALID belongs in the indices of kernels"),
-        (Op::Buffer, Arg::Buffer(b)) => {
-            if b.addrspace != Some(AddrSpace::Global) {
-                c.fault(u, "a tensor's storage is GLOBAL");
-            }
-            if b.device.is_none() {
-                c.fault(u, "a BUFFER has a device");
-            }
+        (Const, _) => need!(c, u, !u.is_invalid(), "INVALID belongs in the indices of kernels"),
+        (Buffer, Arg::Buffer(b)) => {
+            need!(c, u, b.addrspace == Some(AddrSpace::Global), "a tensor's storage is GLOBAL");
+            need!(c, u, b.device.is_some(), "a BUFFER has a device");
             dims(c, u, 0, "shape");
         }
-        (Op::Param, Arg::Buffer(b)) => {
-            let variable = b.addrspace.is_none() && b.dtype == DType::Index && u.shape().is_empty();
-            if !variable && b.addrspace != Some(AddrSpace::Global) {
-                c.fault(u, "a PARAM is GLOBAL, or an index variable of shape ()");
-            }
+        (Param, Arg::Buffer(b)) => {
+            let variable = b.addrspace.is_none() && b.dtype == DType::Index && rank == 0;
+            let fits = variable || b.addrspace == Some(AddrSpace::Global);
+            need!(c, u, fits, "a PARAM is GLOBAL, or an index variable of shape ()");
             dims(c, u, 0, "shape");
         }
-        (Op::Reshape | Op::Expand, _) => dims(c, u, 1, "shape"),
-        (Op::Pad | Op::Shrink, _) => {
+        (Reshape | Expand, _) => dims(c, u, 1, "shape"),
+        (Pad | Shrink, _) => {
             dims(c, u, 1, "offset");
             dims(c, u, 2, "shape");
             if let Arg::Fill(v) = u.arg() {
-                let typed = match v {
-                    Scalar::Bool(_) => u.dtype() == DType::Bool,
-                    Scalar::Int(_) => u.dtype().is_int(),
-                    Scalar::Float(_) => u.dtype().is_float(),
-                    Scalar::Invalid => false,
-                };
-                if !typed {
-                    c.fault(u, format!("the fill {v:?} is no value of {}", u.dtype()));
-                }
+                let typed = is_value(*v, u.dtype()) && *v != Scalar::Invalid;
+                need!(c, u, typed, "the fill {v:?} is no value of {}", u.dtype());
             }
         }
-        (Op::Flip, Arg::Flags(bits)) if u.shape().len() < 64 && bits >> u.shape().len() != 0 => {
-            c.fault(u, format!("it flips an axis beyond its {} axes", u.shape().len()));
+        (Flip, Arg::Flags(bits)) => {
+            need!(c, u, rank > 63 || bits >> rank == 0, "it flips an axis beyond its {rank} axes");
         }
-        (Op::Reduce, Arg::Reduce(_, axes)) => {
-            if u.src().len() > 1 {
-                c.fault(u, "a tensor is reduced over axes, not ranges");
-            }
-            if !axes.windows(2).all(|w| w[0] < w[1]) {
-                c.fault(u, format!("the axes {axes:?} do not ascend"));
-            }
+        (Reduce, Arg::Reduce(_, axes)) => {
+            need!(c, u, s.len() == 1, "a tensor is reduced over axes, not ranges");
+            need!(c, u, axes.is_sorted_by(|a, b| a < b), "the axes {axes:?} do not ascend");
         }
-        (Op::Store, _) => store(c, u),
-        (Op::After | Op::Group | Op::Sink, _) => {
-            let skip = (u.op() == Op::After) as usize;
-            if u.op() == Op::After && u.dtype() == DType::Void {
-                c.fault(u, "AFTER gives a value");
-            }
-            if u.op() != Op::Sink && u.src()[skip..].iter().any(|s| s.op() == Op::Const) {
-                c.fault(u, "a CONST is no effect to wait for");
-            }
+        (Store, _) => store(c, u),
+        (After | Group, _) => {
+            need!(c, u, u.op() == Group || u.dtype() != DType::Void, "AFTER gives a value");
+            let waits = &s[(u.op() == After) as usize..];
+            need!(c, u, waits.iter().all(|s| s.op() != Const), "a CONST is no effect to wait for");
         }
-        (Op::GetTuple, _) if !matches!(u.src()[0].op(), Op::Tuple | Op::Function | Op::Call) => {
-            c.fault(u, format!("{} is no tuple", u.src()[0].op().name()));
+        (GetTuple, _) => {
+            need!(c, u, matches!(s[0].op(), Tuple | Function | Call), "{} is no tuple", s[0].op().name());
         }
-        (Op::Copy, Arg::Place(None, _)) => c.fault(u, "COPY names no device"),
-        (Op::Cast | Op::Bitcast, Arg::DType(DType::Void)) => c.fault(u, "void has no values"),
+        (Copy, Arg::Place(device, _)) => need!(c, u, device.is_some(), "COPY names no device"),
+        (Cast | Bitcast, Arg::DType(d)) => need!(c, u, *d != DType::Void, "void has no values"),
         _ => {}
     }
 }
@@ -136,68 +110,51 @@ fn dims<'a>(c: &mut Check<'a>, u: &'a UOp, i: usize, what: &str) {
     if !is_dims(s) {
         return c.fault(u, format!("the {what} is no vector of integers"));
     }
-    let parts = if s.op() == Op::Stack { s.src() } else { std::slice::from_ref(s) };
-    if parts.iter().any(|d| d.vmin() < 0) {
-        c.fault(u, format!("the {what} may be negative"));
-    }
+    let parts = if s.op() == Op::Stack { s.src() } else { from_ref(s) };
+    need!(c, u, parts.iter().all(|d| d.vmin() >= 0), "the {what} may be negative");
 }
 
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (to, value) = (&u.src()[0], &u.src()[1]);
-    if to.addrspace() != Some(AddrSpace::Global) {
-        c.fault(u, "a STORE goes to storage or a view of it");
-    }
-    if to.dtype() != value.dtype() {
-        c.fault(u, format!("a {} is stored as {}", value.dtype(), to.dtype()));
-    }
-    if to.shape() != value.shape() && value.op() != Op::Const {
-        c.fault(u, format!("shape {} is stored into shape {}", value.shape(), to.shape()));
-    }
-    if u.src().get(2).is_some_and(|g| g.dtype() != DType::Bool) {
-        c.fault(u, "the gate is no bool");
-    }
+    need!(c, u, to.addrspace() == Some(AddrSpace::Global), "a STORE goes to storage or a view of it");
+    let fits = to.shape() == value.shape() || value.op() == Op::Const;
+    need!(c, u, fits, "shape {} is stored into shape {}", value.shape(), to.shape());
+    c.stored(u);
 }
 
 /// The body, and its PARAMs against the arguments.
 fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a UOp>>) {
-    let (body, args) = (&u.src()[0], &u.src()[1..]);
-    let compiled = COMPILED.contains(body.op());
+    let (body, compiled) = (&u.src()[0], COMPILED.contains(u.src()[0].op()));
     if body.op() != Op::Tuple && !(u.op() == Op::Call && compiled) {
         return c.fault(u, format!("{} cannot be its body", body.op().name()));
     }
     if compiled {
         return;
     }
-    let params = bodies.entry(body.address()).or_insert_with(|| params(body));
-    let mut faults = Vec::new();
-    for p in params.iter() {
-        let Some(b) = p.buffer_arg() else { continue };
-        let Some(arg) = args.get(b.slot as usize) else {
-            faults.push(format!("PARAM {} of the body has no argument", b.slot));
-            continue;
-        };
-        if arg.dtype() != p.dtype() {
-            faults.push(format!("argument {} is {}, its PARAM {}", b.slot, arg.dtype(), p.dtype()));
-        }
-        if !may_equal(arg.shape(), p.shape()) {
-            faults.push(format!("argument {} has shape {}, its PARAM {}", b.slot, arg.shape(), p.shape()));
-        }
+    for p in bodies.entry(body.address()).or_insert_with(|| params(body)) {
+        let Some((k, arg)) = argument(c, u, p) else { continue };
+        need!(c, u, arg.dtype() == p.dtype(), "argument {k} is {}, its PARAM {}", arg.dtype(), p.dtype());
+        let (has, wants) = (arg.shape(), p.shape());
+        need!(c, u, may_equal(has, wants), "argument {k} has shape {has}, its PARAM {wants}");
     }
-    faults.into_iter().for_each(|f| c.fault(u, f));
+}
+
+/// The number and argument of a PARAM of the body of a call.
+pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<(u64, &'a UOp)> {
+    let slot = p.buffer_arg()?.slot;
+    let arg = call.src()[1..].get(slot as usize);
+    need!(c, call, arg.is_some(), "PARAM {slot} of the body has no argument");
+    Some((slot, arg?))
 }
 
 fn may_equal(a: &Shape, b: &Shape) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b.iter()).all(|(a, b)| match (a.as_int(), b.as_int()) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        })
+    let known = |(a, b): (&crate::Dim, &crate::Dim)| a.as_int().zip(b.as_int());
+    a.len() == b.len() && a.iter().zip(b.iter()).filter_map(known).all(|(a, b)| a == b)
 }
 
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.
 pub(super) fn params(body: &UOp) -> Vec<&UOp> {
-    const CALLS: OpSet = OpSet::of(&[Op::Function, Op::Call]);
-    let own = |u: &'_ UOp| CALLS.contains(u.op()) as usize;
-    let walk = Walk::new(std::slice::from_ref(body), |u| &u.src()[own(u)..]);
+    let own = |u: &UOp| matches!(u.op(), Op::Function | Op::Call) as usize;
+    let walk = Walk::new(from_ref(body), |u| &u.src()[own(u)..]);
     walk.nodes.into_iter().filter(|u| u.op() == Op::Param).collect()
 }

@@ -19,83 +19,37 @@ trait Part: Sized {
     fn write(&self) -> Value;
 
     fn read(v: &Value) -> Read<Self>;
-
-    /// `key=value`, where it is not left out.
-    fn entry(&self, key: &str) -> Option<Value> {
-        Some(Value::Named(key.into(), Box::new(self.write())))
-    }
-
-    /// What is left out.
-    fn missing() -> Option<Self> {
-        None
-    }
-
-    /// The part of that name.
-    fn find(key: &str, values: &[Value]) -> Read<Self> {
-        let named = values.iter().find_map(|v| match v {
-            Value::Named(k, v) if k == key => Some(&**v),
-            _ => None,
-        });
-        named.map_or_else(|| Self::missing().ok_or_else(|| format!("{key}= is missing")), Self::read)
-    }
 }
 
-macro_rules! numbers {
-    ($($type:ty: $missing:expr;)*) => { $(impl Part for $type {
-        fn write(&self) -> Value {
-            Value::number(self)
+/// Parts: how one is written, and which values are read as one.
+macro_rules! parts {
+    ($($($type:ty)|+: |$part:ident| $write:expr, $pattern:pat => $read:expr;)*) => { $($(
+        impl Part for $type {
+            fn write(&self) -> Value {
+                let $part = self;
+                $write
+            }
+            fn read(v: &Value) -> Read<$type> {
+                let read = match v {
+                    $pattern => $read,
+                    #[allow(unreachable_patterns)]
+                    _ => None,
+                };
+                read.ok_or_else(|| format!("{v} is no {}", stringify!($type)))
+            }
         }
-        fn read(v: &Value) -> Read<$type> {
-            let Value::Literal(Literal { text, suffix: None }) = v else { return Err("a number was expected".into()) };
-            text.parse().map_err(|_| format!("{text} is not a number that fits here"))
-        }
-        fn missing() -> Option<$type> {
-            $missing
-        }
-    })* };
+    )+)* };
 }
-numbers!(u8: None; u32: None; usize: None; i64: Some(1); u64: Some(0););
-
-macro_rules! words {
-    ($($type:ty: $what:literal;)*) => { $(impl Part for $type {
-        fn write(&self) -> Value {
-            Value::Word(self.name().into())
-        }
-        fn read(v: &Value) -> Read<$type> {
-            let Value::Word(word) = v else { return Err("a word was expected".into()) };
-            <$type>::from_name(word).ok_or_else(|| format!("there is no {} {word}", $what))
-        }
-    })* };
-}
-words!(DType: "dtype"; AxisType: "axis type"; AddrSpace: "address space"; ReduceOp: "reduce operator";);
-
-impl Part for String {
-    fn write(&self) -> Value {
-        Value::Text(self.clone())
-    }
-    fn read(v: &Value) -> Read<String> {
-        let Value::Text(t) = v else { return Err("a text in quotes was expected".into()) };
-        Ok(t.clone())
-    }
-    fn missing() -> Option<String> {
-        Some(String::new())
-    }
-}
-
-/// A flag: the word alone.
-impl Part for bool {
-    fn write(&self) -> Value {
-        Value::number(self)
-    }
-    fn read(_: &Value) -> Read<bool> {
-        Ok(true)
-    }
-    fn entry(&self, key: &str) -> Option<Value> {
-        self.then(|| Value::Word(key.into()))
-    }
-    fn find(key: &str, values: &[Value]) -> Read<bool> {
-        Ok(values.iter().any(|v| v.is(key)))
-    }
+parts! {
+    u8 | u32 | u64 | i64 | usize: |n| Value::number(n),
+        Value::Literal(Literal { text, suffix: None }) => text.parse().ok();
+    DType | AxisType | AddrSpace | ReduceOp: |w| Value::Word(w.name().into()),
+        Value::Word(w) => Self::from_name(w);
+    String: |t| Value::Text(t.clone()), Value::Text(t) => Some(t.clone());
+    [i64; 3]: |sizes| sizes.to_vec().write(), sizes => Vec::read(sizes)?.try_into().ok();
+    Device: |d| device(d.name()), Value::Text(t) | Value::Word(t) => Some(Device::new(t));
+    // A flag stands as its name alone.
+    bool: |flag| if *flag { Value::Word(String::new()) } else { Value::List(vec![]) }, _flag => Some(true);
 }
 
 impl<T: Part> Part for Vec<T> {
@@ -103,47 +57,18 @@ impl<T: Part> Part for Vec<T> {
         Value::List(self.iter().map(T::write).collect())
     }
     fn read(v: &Value) -> Read<Vec<T>> {
-        let Value::List(items) = v else { return Err("a list was expected".into()) };
+        let Value::List(items) = v else { return Err(format!("{v} is no list")) };
         items.iter().map(T::read).collect()
-    }
-    fn entry(&self, key: &str) -> Option<Value> {
-        (!self.is_empty()).then(|| Value::Named(key.into(), Box::new(self.write())))
-    }
-    fn missing() -> Option<Vec<T>> {
-        Some(Vec::new())
-    }
-}
-
-impl Part for [i64; 3] {
-    fn write(&self) -> Value {
-        self.to_vec().write()
-    }
-    fn read(v: &Value) -> Read<[i64; 3]> {
-        Vec::read(v)?.try_into().map_err(|_| "three numbers were expected".into())
-    }
-    fn missing() -> Option<[i64; 3]> {
-        Some([1; 3])
     }
 }
 
 /// A word where it reads as one that is no address space, else a text.
-impl Part for Device {
-    fn write(&self) -> Value {
-        let name = self.name();
-        let plain = |part: &str| {
-            !part.is_empty()
-                && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
-        };
-        let word = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split(':').all(plain);
-        let taken = name == "NOWHERE" || AddrSpace::from_name(name).is_some();
-        if word && !taken { Value::Word(name.into()) } else { Value::Text(name.into()) }
-    }
-    fn read(v: &Value) -> Read<Device> {
-        match v {
-            Value::Text(t) | Value::Word(t) => Ok(Device::new(t)),
-            _ => Err("a device was expected".into()),
-        }
-    }
+fn device(name: &str) -> Value {
+    let inner = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(inner);
+    let word = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split(':').all(plain);
+    let taken = name == "NOWHERE" || AddrSpace::from_name(name).is_some();
+    if word && !taken { Value::Word(name.into()) } else { Value::Text(name.into()) }
 }
 
 impl Part for Opt {
@@ -184,15 +109,23 @@ impl std::fmt::Display for Opt {
     }
 }
 
-/// Records: a name first, then parts by name.
+/// Records: a name first, then parts by name; empty lists and unset flags are left out.
 macro_rules! records {
     ($($type:ident { $($field:ident $key:literal),* })*) => { $(impl $type {
         fn parts(&self) -> Vec<Value> {
-            let named = [$(self.$field.entry($key)),*];
+            let named = [$(match self.$field.write() {
+                Value::List(items) if items.is_empty() => None,
+                Value::Word(w) if w.is_empty() => Some(Value::Word($key.into())),
+                v => Some(named($key, v)),
+            }),*];
             [self.name.write()].into_iter().chain(named.into_iter().flatten()).collect()
         }
         fn of(values: &[Value]) -> Read<Arc<$type>> {
-            Ok(Arc::new($type { name: at(values, 0)?, $($field: Part::find($key, values)?),* }))
+            let mut record = $type { name: at(values, 0)?, ..Default::default() };
+            $(if let Some(v) = find($key, values) {
+                record.$field = Part::read(v)?;
+            })*
+            Ok(Arc::new(record))
         }
     })* };
 }
@@ -203,6 +136,18 @@ records! {
         outs "outs", ins "ins", vars "vars", flops "flops", bytes "bytes"
     }
     TcInfo { dims "dims", threads "threads", dtype_in "in", dtype_out "out" }
+}
+
+fn named(key: &str, v: Value) -> Value {
+    Value::Named(key.into(), Box::new(v))
+}
+
+/// The value of that name, or the word.
+fn find<'a>(key: &str, values: &'a [Value]) -> Option<&'a Value> {
+    values.iter().find_map(|v| match v {
+        Value::Named(k, v) if k == key => Some(&**v),
+        v => Some(v).filter(|v| v.is(key)),
+    })
 }
 
 fn at<T: Part>(values: &[Value], i: usize) -> Read<T> {
@@ -232,9 +177,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::Bytes(b) => vec![Value::Bytes(b.to_vec())],
         Arg::Kernel(k) => k.parts(),
         Arg::Program(p) => p.parts(),
-        Arg::Call(c) => [("outs", &c.outs), ("ins", &c.ins)]
-            .map(|(key, list)| Value::Named(key.into(), Box::new(list.write())))
-            .into(),
+        Arg::Call(c) => vec![named("outs", c.outs.write()), named("ins", c.ins.write())],
         Arg::Wmma(w) => w.parts(),
     }
 }
@@ -311,8 +254,8 @@ pub(super) fn read(
         "kernel" => Arg::Kernel(KernelInfo::of(values)?),
         "program" => Arg::Program(ProgramInfo::of(values)?),
         "call" => {
-            let (outs, ins) = (Part::find("outs", values)?, Part::find("ins", values)?);
-            Arg::Call(Arc::new(CallInfo { outs, ins }))
+            let list = |key| find(key, values).map_or(Ok(Vec::new()), Vec::read);
+            Arg::Call(Arc::new(CallInfo { outs: list("outs")?, ins: list("ins")? }))
         }
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         kind => return Err(format!("there is no kind of arg {kind}")),
