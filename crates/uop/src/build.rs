@@ -19,15 +19,22 @@ pub fn fresh_slot() -> u64 {
     NEXT_SLOT.fetch_add(1, Ordering::Relaxed)
 }
 
+#[track_caller]
+fn stored(op: Op, slot: u64, shape: &Shape, dtype: DType, device: Option<Device>, space: AddrSpace) -> UOp {
+    let arg = BufferArg { slot, version: 0, dtype, device, addrspace: Some(space) };
+    UOp::new(op, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+}
+
+/// A node and more sources behind it.
+fn with<'a>(first: &'a UOp, others: impl IntoIterator<Item = &'a UOp>) -> Srcs {
+    std::iter::once(first).chain(others).cloned().collect()
+}
+
 impl UOp {
     /// A constant of shape (); the value is brought into the dtype.
     #[track_caller]
     pub fn constant(value: Scalar, dtype: DType) -> UOp {
-        let value = match value {
-            Scalar::Invalid => value,
-            v => v.cast(dtype),
-        };
-        UOp::new(Op::Const, Srcs::new(), Arg::Const(value, dtype))
+        UOp::new(Op::Const, Srcs::new(), Arg::Const(value.cast(dtype), dtype))
     }
 
     /// A float constant.
@@ -63,11 +70,7 @@ impl UOp {
     /// A constant of this node's dtype.
     #[track_caller]
     pub fn like(&self, value: impl Into<Number>) -> UOp {
-        match value.into() {
-            Number::Int(i) => UOp::constant(Scalar::Int(i as i128), self.dtype()),
-            Number::Float(f) => UOp::constant(Scalar::Float(f), self.dtype()),
-            Number::Bool(b) => UOp::constant(Scalar::Bool(b), self.dtype()),
-        }
+        UOp::constant(value.into().0, self.dtype())
     }
 
     /// The value of a CONST.
@@ -102,8 +105,7 @@ impl UOp {
     /// A placeholder: argument `slot` of a function or kernel.
     #[track_caller]
     pub fn param(slot: u64, shape: &Shape, dtype: DType, device: Option<Device>) -> UOp {
-        let arg = BufferArg { slot, version: 0, dtype, device, addrspace: Some(AddrSpace::Global) };
-        UOp::new(Op::Param, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+        stored(Op::Param, slot, shape, dtype, device, AddrSpace::Global)
     }
 
     /// A variable: an `index` argument with bounds (both inclusive).
@@ -117,21 +119,13 @@ impl UOp {
     /// A buffer of a device with a slot of its own.
     #[track_caller]
     pub fn buffer(shape: &Shape, dtype: DType, device: Device) -> UOp {
-        let arg = BufferArg {
-            slot: fresh_slot(),
-            version: 0,
-            dtype,
-            device: Some(device),
-            addrspace: Some(AddrSpace::Global),
-        };
-        UOp::new(Op::Buffer, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+        stored(Op::Buffer, fresh_slot(), shape, dtype, Some(device), AddrSpace::Global)
     }
 
     /// Storage inside a kernel.
     #[track_caller]
     pub fn scratch(slot: u64, shape: &Shape, dtype: DType, addrspace: AddrSpace) -> UOp {
-        let arg = BufferArg { slot, version: 0, dtype, device: None, addrspace: Some(addrspace) };
-        UOp::new(Op::Buffer, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+        stored(Op::Buffer, slot, shape, dtype, None, addrspace)
     }
 
     /// The arg of a PARAM or BUFFER.
@@ -206,8 +200,7 @@ impl UOp {
     /// INDEX: the element (or sub-array) at these indices, axis by axis from the left.
     #[track_caller]
     pub fn at(&self, indices: &[UOp]) -> UOp {
-        let src: Srcs = std::iter::once(self).chain(indices).cloned().collect();
-        UOp::new(Op::Index, src, Arg::None)
+        UOp::new(Op::Index, with(self, indices), Arg::None)
     }
 
     /// STORE into storage.
@@ -219,19 +212,13 @@ impl UOp {
     /// This value once `deps` have run.
     #[track_caller]
     pub fn after(&self, deps: &[UOp]) -> UOp {
-        if deps.is_empty() {
-            return self.clone();
-        }
-        UOp::new(Op::After, std::iter::once(self).chain(deps).cloned().collect::<Srcs>(), Arg::None)
+        if deps.is_empty() { self.clone() } else { UOp::new(Op::After, with(self, deps), Arg::None) }
     }
 
     /// Close loops around this effect.
     #[track_caller]
     pub fn end(&self, ranges: &[UOp]) -> UOp {
-        if ranges.is_empty() {
-            return self.clone();
-        }
-        UOp::new(Op::End, std::iter::once(self).chain(ranges).cloned().collect::<Srcs>(), Arg::None)
+        if ranges.is_empty() { self.clone() } else { UOp::new(Op::End, with(self, ranges), Arg::None) }
     }
 
     /// Collect effects.
@@ -243,77 +230,63 @@ impl UOp {
     /// REDUCE over ranges (inside kernels).
     #[track_caller]
     pub fn reduce_ranges(&self, op: ReduceOp, ranges: &[UOp]) -> UOp {
-        let src: Srcs = std::iter::once(self).chain(ranges).cloned().collect();
-        UOp::new(Op::Reduce, src, Arg::Reduce(op, [].into()))
+        UOp::new(Op::Reduce, with(self, ranges), Arg::Reduce(op, [].into()))
     }
 
     // Movement, with the checks of the shapes a user gives.
 
+    /// The view of this with the sources `at` and `arg`; the node itself where it shows all as it is.
+    #[track_caller]
+    fn view(&self, op: Op, nothing: bool, at: &[&[Dim]], arg: Arg) -> Result<UOp> {
+        if nothing {
+            return Ok(self.clone());
+        }
+        UOp::try_new(op, with(self, &at.iter().map(|d| UOp::dims(d)).collect::<Srcs>()), arg)
+    }
+
     /// Reorder axes: axis i of the result is axis `order[i]`.
     #[track_caller]
     pub fn permute(&self, order: &[usize]) -> Result<UOp> {
-        if order.iter().enumerate().all(|(i, &a)| i == a) && order.len() == self.shape().len() {
-            return Ok(self.clone());
-        }
-        let axes = order.iter().map(|&a| a.min(255) as u8).collect();
-        UOp::try_new(Op::Permute, smallvec![self.clone()] as Srcs, Arg::Axes(axes))
+        let nothing = order.iter().copied().eq(0..self.shape().len());
+        self.view(Op::Permute, nothing, &[], Arg::Axes(order.iter().map(|&a| a.min(255) as u8).collect()))
     }
 
     /// The same elements in row-major order under another shape.
     #[track_caller]
     pub fn reshape(&self, shape: &Shape) -> Result<UOp> {
-        if self.shape() == shape {
-            return Ok(self.clone());
-        }
-        UOp::try_new(Op::Reshape, smallvec![self.clone(), UOp::dims(shape)] as Srcs, Arg::None)
+        self.view(Op::Reshape, self.shape() == shape, &[shape], Arg::None)
     }
 
     /// Broadcast axes of size 1.
     #[track_caller]
     pub fn expand(&self, shape: &Shape) -> Result<UOp> {
-        if self.shape() == shape {
-            return Ok(self.clone());
-        }
-        UOp::try_new(Op::Expand, smallvec![self.clone(), UOp::dims(shape)] as Srcs, Arg::None)
+        self.view(Op::Expand, self.shape() == shape, &[shape], Arg::None)
     }
 
     /// Place at `offsets` in an array of `shape` filled with `fill`.
     #[track_caller]
     pub fn pad(&self, offsets: &[Dim], shape: &Shape, fill: Scalar) -> Result<UOp> {
-        if self.shape() == shape {
-            return Ok(self.clone());
-        }
-        let src: Srcs = smallvec![self.clone(), UOp::dims(offsets), UOp::dims(shape)];
-        UOp::try_new(Op::Pad, src, Arg::Fill(fill.cast(self.dtype())))
+        let fill = Arg::Fill(fill.cast(self.dtype()));
+        self.view(Op::Pad, self.shape() == shape, &[offsets, shape], fill)
     }
 
     /// Keep `shape` elements from `offsets`.
     #[track_caller]
     pub fn shrink(&self, offsets: &[Dim], shape: &Shape) -> Result<UOp> {
-        if self.shape() == shape {
-            return Ok(self.clone());
-        }
-        let src: Srcs = smallvec![self.clone(), UOp::dims(offsets), UOp::dims(shape)];
-        UOp::try_new(Op::Shrink, src, Arg::None)
+        self.view(Op::Shrink, self.shape() == shape, &[offsets, shape], Arg::None)
     }
 
     /// Reverse the axes whose bit is set.
     #[track_caller]
     pub fn flip(&self, axes: u64) -> Result<UOp> {
-        if axes == 0 {
-            return Ok(self.clone());
-        }
-        UOp::try_new(Op::Flip, smallvec![self.clone()] as Srcs, Arg::Flags(axes))
+        self.view(Op::Flip, axes == 0, &[], Arg::Flags(axes))
     }
 
     /// Fold these axes to size 1.
     #[track_caller]
     pub fn reduce(&self, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
-        if axes.is_empty() {
-            return Ok(self.clone());
-        }
-        let axes = axes.iter().map(|&a| a.min(255) as u8).collect();
-        UOp::try_new(Op::Reduce, smallvec![self.clone()] as Srcs, Arg::Reduce(op, axes))
+        let arg = Arg::Reduce(op, axes.iter().map(|&a| a.min(255) as u8).collect());
+        self.view(Op::Reduce, axes.is_empty(), &[], arg)
     }
 
     /// The same value on another device.
@@ -332,53 +305,49 @@ impl UOp {
 }
 
 /// A literal in an expression over UOps.
-pub enum Number {
-    /// An integer.
-    Int(i64),
-    /// A float.
-    Float(f64),
-    /// A truth value.
-    Bool(bool),
-}
+#[derive(Copy, Clone, Debug)]
+pub struct Number(pub Scalar);
 
 macro_rules! number {
     ($($t:ty => $v:ident as $as:ty),*) => { $(impl From<$t> for Number {
-        fn from(n: $t) -> Number { Number::$v(n as $as) }
+        fn from(n: $t) -> Number { Number(Scalar::$v(n as $as)) }
     })* };
 }
-number!(i32 => Int as i64, i64 => Int as i64, u32 => Int as i64, usize => Int as i64, f32 => Float as f64, f64 => Float as f64, bool => Bool as bool);
+number!(i32 => Int as i128, i64 => Int as i128, u32 => Int as i128, usize => Int as i128, f32 => Float as f64, f64 => Float as f64, bool => Bool as bool);
+
+/// What may stand on the right of an operator: a UOp, a reference to one, or a literal of the left's dtype.
+pub trait Operand {
+    /// As a source beside `left`.
+    fn beside(self, left: &UOp) -> UOp;
+}
+impl Operand for UOp {
+    fn beside(self, _: &UOp) -> UOp {
+        self
+    }
+}
+impl Operand for &UOp {
+    fn beside(self, _: &UOp) -> UOp {
+        self.clone()
+    }
+}
+impl<N: Into<Number>> Operand for N {
+    #[track_caller]
+    fn beside(self, left: &UOp) -> UOp {
+        left.like(self)
+    }
+}
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident;)*) => { $(
-        impl std::ops::$trait<&UOp> for &UOp {
+        impl<R: Operand> std::ops::$trait<R> for &UOp {
             type Output = UOp;
             #[track_caller]
-            fn $method(self, other: &UOp) -> UOp { self.binary(Op::$op, other) }
+            fn $method(self, other: R) -> UOp { self.binary(Op::$op, &other.beside(self)) }
         }
-        impl std::ops::$trait<UOp> for UOp {
+        impl<R: Operand> std::ops::$trait<R> for UOp {
             type Output = UOp;
             #[track_caller]
-            fn $method(self, other: UOp) -> UOp { self.binary(Op::$op, &other) }
-        }
-        impl std::ops::$trait<&UOp> for UOp {
-            type Output = UOp;
-            #[track_caller]
-            fn $method(self, other: &UOp) -> UOp { self.binary(Op::$op, other) }
-        }
-        impl std::ops::$trait<UOp> for &UOp {
-            type Output = UOp;
-            #[track_caller]
-            fn $method(self, other: UOp) -> UOp { self.binary(Op::$op, &other) }
-        }
-        impl<N: Into<Number>> std::ops::$trait<N> for &UOp {
-            type Output = UOp;
-            #[track_caller]
-            fn $method(self, other: N) -> UOp { self.binary(Op::$op, &self.like(other)) }
-        }
-        impl<N: Into<Number>> std::ops::$trait<N> for UOp {
-            type Output = UOp;
-            #[track_caller]
-            fn $method(self, other: N) -> UOp { self.binary(Op::$op, &self.like(other)) }
+            fn $method(self, other: R) -> UOp { self.binary(Op::$op, &other.beside(&self)) }
         }
     )* };
 }

@@ -152,49 +152,29 @@ impl DType {
 
     /// The least type that both convert to (see the module's comment). `void` promotes to nothing.
     pub fn promote(self, other: DType) -> DType {
-        if self == other {
-            return self;
-        }
-        let (a, b) = (self.min_by_rank(other), self.max_by_rank(other));
+        // Of two types the later in the table is `b`; bool and `index` come first.
+        let rank = |d: DType| if d == Index { 1 } else { d as u8 };
+        let (a, b) = if rank(self) <= rank(other) { (self, other) } else { (other, self) };
         match (a, b) {
+            (a, b) if a == b => a,
             (Bool, d) => d,
-            (Index, d) | (d, Index) if d.is_float() => d,
-            (Index, _) | (_, Index) => Index,
+            (Index, d) => {
+                if d.is_float() {
+                    d
+                } else {
+                    Index
+                }
+            }
             (F8E4M3, F8E5M2) => F16,
             (F16, BF16) => F32,
-            (a, b) if b.is_float() && !a.is_float() => b,
             (_, b) if b.is_float() => b,
-            (a, b) if a.is_unsigned() == b.is_unsigned() => {
-                if a.bytes() >= b.bytes() {
-                    a
-                } else {
-                    b
-                }
-            }
-            (a, b) => {
-                let (u, s) = if a.is_unsigned() { (a, b) } else { (b, a) };
-                match u.bytes().max(s.bytes() / 2) {
-                    1 => I16,
-                    2 => I32,
-                    _ => I64,
-                }
-            }
-        }
-    }
-
-    fn min_by_rank(self, other: DType) -> DType {
-        if self.rank() <= other.rank() { self } else { other }
-    }
-
-    fn max_by_rank(self, other: DType) -> DType {
-        if self.rank() <= other.rank() { other } else { self }
-    }
-
-    fn rank(self) -> u8 {
-        match self {
-            Index => 2,
-            Bool => 1,
-            d => 2 + d as u8,
+            (a, b) if a.is_unsigned() == b.is_unsigned() => b,
+            // Signed types come before unsigned ones.
+            (s, u) => match u.bytes().max(s.bytes() / 2) {
+                1 => I16,
+                2 => I32,
+                _ => I64,
+            },
         }
     }
 }

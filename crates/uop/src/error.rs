@@ -105,31 +105,27 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use ErrorKind::*;
         match &self.0.kind {
-            Shape { op, message } | DType { op, message } | Device { op, message } => {
-                write!(f, "{op}: {message}")
-            }
-            Argument { op, message } | Empty { op, message } | Unsupported { op, message } => {
-                write!(f, "{op}: {message}")
-            }
+            Shape { op: what, message }
+            | DType { op: what, message }
+            | Device { op: what, message }
+            | Argument { op: what, message }
+            | Empty { op: what, message }
+            | Unsupported { op: what, message }
+            | Io { path: what, message }
+            | Format { what, message }
+            | Compile { compiler: what, message } => write!(f, "{what}: {message}"),
             Axis { op, axis, ndim: 0 } => write!(f, "{op}: axis {axis} of a scalar, which has no axes"),
             Axis { op, axis, ndim } => {
-                write!(
-                    f,
-                    "{op}: axis {axis} of a tensor with {ndim} axes; it must be in {}..{ndim}",
-                    -(*ndim as i64)
-                )
+                write!(f, "{op}: axis {axis} of a tensor with {ndim} axes; it must be in -{ndim}..{ndim}")
             }
             Index { op, index, size } => {
-                write!(f, "{op}: index {index} of an axis of {size}; it must be in {}..{size}", -size)
+                write!(f, "{op}: index {index} of an axis of {size}; it must be in -{size}..{size}")
             }
             Gradient { message } => write!(f, "gradient: {message}"),
             NoDevice { device, message } => write!(f, "device {device}: {message}"),
             Memory { device, wanted, available } => {
                 write!(f, "device {device}: {wanted} bytes were asked for and {available} are available")
             }
-            Io { path, message } => write!(f, "{path}: {message}"),
-            Format { what, message } => write!(f, "{what}: {message}"),
-            Compile { compiler, message } => write!(f, "{compiler}: {message}"),
             Verify { stage, message } => {
                 write!(f, "the {stage} stage broke its spec (a bug in the compiler):\n{message}")
             }

@@ -84,11 +84,9 @@ fn float(op: Op, d: DType, v: &[Scalar]) -> Option<f64> {
         Op::Sub => a - b,
         Op::Mul => a * b,
         Op::Div => a / b,
-        Op::Max => match (a.is_nan(), b.is_nan()) {
-            (true, _) => a,
-            (_, true) => b,
-            _ => a.max(b),
-        },
+        Op::Max if a.is_nan() => a,
+        Op::Max if b.is_nan() => b,
+        Op::Max => a.max(b),
         Op::Mod if b == 0.0 => f64::NAN,
         Op::Mod => {
             let r = a % b;
@@ -133,13 +131,7 @@ fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<Scalar> {
         Op::Shl if (0..bits).contains(&b) => a << b,
         Op::Shl => 0,
         Op::Shr if (0..bits).contains(&b) => a >> b,
-        Op::Shr => {
-            if a < 0 {
-                -1
-            } else {
-                0
-            }
-        }
+        Op::Shr => a >> 127,
         Op::Pow => int_pow(a, b, d),
         Op::MulAcc => a.wrapping_mul(b).wrapping_add(v[2].to_i128()),
         Op::Threefry => threefry(a as u64, b as u64) as i128,
@@ -153,13 +145,7 @@ fn int_pow(a: i128, b: i128, d: DType) -> i128 {
     if b < 0 {
         return match a {
             1 => 1,
-            -1 => {
-                if b % 2 == 0 {
-                    1
-                } else {
-                    -1
-                }
-            }
+            -1 => 1 - 2 * (b & 1),
             _ => 0,
         };
     }

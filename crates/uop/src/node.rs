@@ -20,7 +20,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Sources of a node.
@@ -72,15 +71,15 @@ enum Realized {
 const SHARDS: usize = 64;
 type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
 static TABLE: [Shard; SHARDS] = [const { Mutex::new(HashTable::new()) }; SHARDS];
-static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 fn shard(hash: u64) -> &'static Shard {
     &TABLE[(hash >> 58) as usize % SHARDS]
 }
 
-fn lock(shard: &'static Shard) -> std::sync::MutexGuard<'static, HashTable<(u64, Weak<Node>)>> {
-    // The table is consistent after any panic: insertions and removals are single calls.
-    shard.lock().unwrap_or_else(|e| e.into_inner())
+/// The node, by code that knows it fits.
+#[track_caller]
+fn fitting(u: Result<UOp>) -> UOp {
+    u.unwrap_or_else(|e| panic!("{e}"))
 }
 
 impl UOp {
@@ -96,10 +95,7 @@ impl UOp {
     /// Where shapes, dtypes or devices do not fit: a bug of the caller.
     #[track_caller]
     pub fn new(op: Op, src: impl Into<Srcs>, arg: Arg) -> UOp {
-        match UOp::interned(op, src.into(), arg, 0) {
-            Ok(u) => u,
-            Err(e) => panic!("{e}"),
-        }
+        fitting(UOp::interned(op, src.into(), arg, 0))
     }
 
     /// The same node with other sources.
@@ -109,34 +105,26 @@ impl UOp {
         if src == self.0.src {
             return self.clone();
         }
-        match UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag) {
-            Ok(u) => u,
-            Err(e) => panic!("{e}"),
-        }
+        fitting(UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag))
     }
 
     /// The same node with another arg.
     #[track_caller]
     pub fn with_arg(&self, arg: Arg) -> UOp {
-        match UOp::interned(self.0.op, self.0.src.clone(), arg, self.0.tag) {
-            Ok(u) => u,
-            Err(e) => panic!("{e}"),
-        }
+        fitting(UOp::interned(self.0.op, self.0.src.clone(), arg, self.0.tag))
     }
 
     /// The same node with a tag (0: none), for temporary processing.
     #[track_caller]
     pub fn with_tag(&self, tag: u32) -> UOp {
-        match UOp::interned(self.0.op, self.0.src.clone(), self.0.arg.clone(), tag) {
-            Ok(u) => u,
-            Err(e) => panic!("{e}"),
-        }
+        fitting(UOp::interned(self.0.op, self.0.src.clone(), self.0.arg.clone(), tag))
     }
 
     #[track_caller]
     fn interned(op: Op, src: Srcs, arg: Arg, tag: u32) -> Result<UOp> {
         let (hash, order) = hashes(op, &src, &arg, tag);
-        if let Some(found) = find(hash, op, &src, &arg, tag) {
+        let same = |n: &Node| n.op == op && n.tag == tag && n.src == src && n.arg == arg;
+        if let Some(found) = lookup(hash, same, None) {
             return Ok(found);
         }
         let origin = Location::caller();
@@ -166,13 +154,10 @@ impl UOp {
             ranges: OnceLock::new(),
             side,
         });
-        Ok(insert(node))
+        let same = |n: &Node| n.op == op && n.tag == tag && n.src == node.src && n.arg == node.arg;
+        Ok(lookup(hash, same, Some(&node)).unwrap_or(UOp(node)))
     }
 
-    /// The operation.
-    pub fn op(&self) -> Op {
-        self.0.op
-    }
     /// The sources.
     pub fn src(&self) -> &[UOp] {
         &self.0.src
@@ -181,37 +166,13 @@ impl UOp {
     pub fn arg(&self) -> &Arg {
         &self.0.arg
     }
-    /// The tag; 0 where there is none.
-    pub fn tag(&self) -> u32 {
-        self.0.tag
-    }
-    /// Element type.
-    pub fn dtype(&self) -> DType {
-        self.0.dtype
-    }
     /// Shape.
     pub fn shape(&self) -> &Shape {
         &self.0.shape
     }
-    /// Device, where one of the sources has one.
-    pub fn device(&self) -> Option<Device> {
-        self.0.device
-    }
-    /// Every op of this graph.
-    pub fn ops_below(&self) -> OpSet {
-        self.0.below
-    }
     /// The line that first built this node.
     pub fn origin(&self) -> &'static Location<'static> {
         self.0.side.origin
-    }
-    /// A hash of the structure, equal in every process.
-    pub fn structural_hash(&self) -> u64 {
-        self.0.hash
-    }
-    /// Canonical order of operands: a structural hash that ignores slots and versions.
-    pub fn order_key(&self) -> u64 {
-        self.0.order
     }
     /// A number that no other living node has; never to be used for an order.
     pub fn address(&self) -> usize {
@@ -270,8 +231,33 @@ impl UOp {
     }
 }
 
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $field:ident;)*) => { impl UOp { $(
+        $(#[$doc])*
+        pub fn $name(&self) -> $type {
+            self.0.$field
+        }
+    )* } };
+}
+fields! {
+    /// The operation.
+    op: Op = op;
+    /// The tag; 0 where there is none.
+    tag: u32 = tag;
+    /// Element type.
+    dtype: DType = dtype;
+    /// Device, where one of the sources has one.
+    device: Option<Device> = device;
+    /// Every op of this graph.
+    ops_below: OpSet = below;
+    /// A hash of the structure, equal in every process.
+    structural_hash: u64 = hash;
+    /// Canonical order of operands: a structural hash that ignores slots and versions.
+    order_key: u64 = order;
+}
+
 fn unpoisoned<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // The cells hold plain values: whatever panicked, they are whole.
+    // Cells hold plain values and the table changes by single calls: whatever panicked, they are whole.
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -280,11 +266,6 @@ impl WeakUOp {
     pub fn upgrade(&self) -> Option<UOp> {
         self.0.upgrade().map(UOp)
     }
-}
-
-/// How many nodes are alive, for tests of leaks.
-pub fn live_nodes() -> usize {
-    LIVE.load(Ordering::Relaxed)
 }
 
 fn hashes(op: Op, src: &[UOp], arg: &Arg, tag: u32) -> (u64, u64) {
@@ -319,55 +300,22 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-fn same(n: &Node, op: Op, src: &[UOp], arg: &Arg, tag: u32) -> bool {
-    n.op == op && n.tag == tag && n.src[..] == *src && n.arg == *arg
-}
-
-fn find(hash: u64, op: Op, src: &[UOp], arg: &Arg, tag: u32) -> Option<UOp> {
+/// The node of this hash for which `same` holds; where there is none, `new` is entered in the table.
+fn lookup(hash: u64, same: impl Fn(&Node) -> bool, new: Option<&Arc<Node>>) -> Option<UOp> {
     // A reference revived under the lock may turn out to be the last: it is dropped after unlocking.
     let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
-    let table = lock(shard(hash));
-    let mut found = None;
-    table.find(hash, |(h, weak)| {
-        *h == hash
-            && weak.upgrade().is_some_and(|n| {
-                let hit = same(&n, op, src, arg, tag);
-                if hit {
-                    found = Some(n);
-                } else {
-                    revived.push(n);
-                }
-                hit
-            })
+    let mut table = unpoisoned(shard(hash));
+    let found = table.find(hash, |(h, weak)| {
+        let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else { return false };
+        revived.push(n);
+        revived.last().is_some_and(|n| same(n))
     });
-    drop(table);
-    drop(revived);
-    found.map(UOp)
-}
-
-fn insert(node: Arc<Node>) -> UOp {
-    let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
-    let mut found = None;
-    let mut table = lock(shard(node.hash));
-    table.find(node.hash, |(h, weak)| {
-        *h == node.hash
-            && weak.upgrade().is_some_and(|n| {
-                let hit = same(&n, node.op, &node.src, &node.arg, node.tag);
-                if hit {
-                    found = Some(n);
-                } else {
-                    revived.push(n);
-                }
-                hit
-            })
-    });
-    if found.is_none() {
-        table.insert_unique(node.hash, (node.hash, Arc::downgrade(&node)), |(h, _)| *h);
-        LIVE.fetch_add(1, Ordering::Relaxed);
+    let found = found.is_some().then(|| revived.pop()).flatten();
+    if let (None, Some(new)) = (&found, new) {
+        table.insert_unique(hash, (hash, Arc::downgrade(new)), |(h, _)| *h);
     }
     drop(table);
-    drop(revived);
-    UOp(found.unwrap_or(node))
+    found.map(UOp)
 }
 
 thread_local! {
@@ -378,11 +326,10 @@ thread_local! {
 impl Drop for Node {
     fn drop(&mut self) {
         let me = self as *const Node;
-        let mut table = lock(shard(self.hash));
+        let mut table = unpoisoned(shard(self.hash));
         // Losing the race for insertion, a node is dropped without being in the table.
         if let Ok(entry) = table.find_entry(self.hash, |(_, weak)| weak.as_ptr() == me) {
             entry.remove();
-            LIVE.fetch_sub(1, Ordering::Relaxed);
         }
         drop(table);
         let mut src = std::mem::take(&mut self.src);

@@ -173,22 +173,9 @@ impl Op {
 
     /// Has an effect or orders effects: its dtype is void.
     pub fn is_void(self) -> bool {
-        matches!(
-            self,
-            Op::Store
-                | Op::End
-                | Op::Group
-                | Op::Sink
-                | Op::Linear
-                | Op::Barrier
-                | Op::If
-                | Op::EndIf
-                | Op::AtomicAdd
-                | Op::Tuple
-                | Op::Program
-                | Op::Source
-                | Op::CustomFunction
-        )
+        use Op::*;
+        let program = matches!(self, Program | Source | CustomFunction | Tuple | Barrier | If | EndIf);
+        program || matches!(self, Store | End | Group | Sink | Linear | AtomicAdd)
     }
 }
 

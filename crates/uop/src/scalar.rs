@@ -27,8 +27,7 @@ impl PartialEq for Scalar {
             (Bool(a), Bool(b)) => a == b,
             (Int(a), Int(b)) => a == b,
             (Float(a), Float(b)) => a.to_bits() == b.to_bits(),
-            (Invalid, Invalid) => true,
-            _ => false,
+            (a, b) => matches!((a, b), (Invalid, Invalid)),
         }
     }
 }
@@ -79,27 +78,17 @@ impl Scalar {
 
     /// The value as a truth value.
     pub fn truthy(self) -> bool {
-        match self {
-            Bool(b) => b,
-            Int(i) => i != 0,
-            Float(f) => f != 0.0,
-            Invalid => false,
-        }
+        self != Invalid && self.to_f64() != 0.0
     }
 
     /// Whether the value is zero (either sign) or false.
     pub fn is_zero(self) -> bool {
-        !matches!(self, Invalid) && !self.truthy()
+        self.to_f64() == 0.0
     }
 
     /// Whether the value is one, or true.
     pub fn is_one(self) -> bool {
-        match self {
-            Bool(b) => b,
-            Int(i) => i == 1,
-            Float(f) => f == 1.0,
-            Invalid => false,
-        }
+        self.to_f64() == 1.0
     }
 
     /// The same kind of value brought into `dtype`: integers wrap, floats round to nearest even.
@@ -163,15 +152,10 @@ fn mask(d: DType) -> u64 {
 }
 
 fn wrap(i: i128, d: DType) -> i128 {
+    let unused = 128 - d.bits();
     match d {
-        DType::I8 => i as i8 as i128,
-        DType::I16 => i as i16 as i128,
-        DType::I32 => i as i32 as i128,
-        DType::I64 => i as i64 as i128,
-        DType::U8 => i as u8 as i128,
-        DType::U16 => i as u16 as i128,
-        DType::U32 => i as u32 as i128,
-        DType::U64 => i as u64 as i128,
+        d if d.is_unsigned() => i & mask(d) as i128,
+        d if d.is_int() && d != DType::Index => i << unused >> unused,
         _ => i,
     }
 }

@@ -32,8 +32,9 @@ fn axis(u: &UOp, known: &FxHashMap<UOp, Option<usize>>) -> Option<usize> {
     let of = |s: &UOp| known.get(s).copied().flatten();
     let first = || u.src().first().and_then(of);
     match (u.op(), u.arg()) {
-        (Op::Param | Op::Buffer | Op::Copy, _) => (!u.shape().is_empty()).then_some(0),
-        (Op::Load, Arg::Place(Some(_), _)) => (!u.shape().is_empty()).then_some(0),
+        (Op::Param | Op::Buffer | Op::Copy, _) | (Op::Load, Arg::Place(Some(_), _)) => {
+            (!u.shape().is_empty()).then_some(0)
+        }
         (Op::Permute, Arg::Axes(order)) => {
             let a = first()?;
             order.iter().position(|&o| o as usize == a)
@@ -51,13 +52,7 @@ fn axis(u: &UOp, known: &FxHashMap<UOp, Option<usize>>) -> Option<usize> {
             first().filter(|&a| a >= n).map(|a| a + u.shape().len() - (u.src()[0].shape().len() - n))
         }
         (Op::Stack, _) => shared(u, of).map(|a| a + 1),
-        (Op::GetTuple, Arg::Element(i)) => {
-            let mut t = &u.src()[0];
-            while matches!(t.op(), Op::Function | Op::Call) {
-                t = &t.src()[0];
-            }
-            t.src().get(*i)?.axis()
-        }
+        (Op::GetTuple, Arg::Element(i)) => super::dtype::tuple_element(&u.src()[0], *i).ok()?.axis(),
         (op, _) if op.is_elementwise() => shared(u, of),
         (Op::Bitcast | Op::Contiguous | Op::ContiguousBackward | Op::Detach, _) => first(),
         (Op::Load | Op::After | Op::Store, _) => first(),

@@ -23,9 +23,7 @@ impl UOp {
                 let _ = self.bounds_cell().set(found.map(Box::new));
                 return found;
             }
-            self.fill(full, |u| {
-                let _ = u.bounds_cell().set(bounds(u).map(Box::new));
-            });
+            self.fill(full, |u| _ = u.bounds_cell().set(bounds(u).map(Box::new)));
         }
         self.bounds_cell().get().and_then(|b| b.as_deref().copied())
     }
@@ -56,11 +54,11 @@ fn clamp(v: i128) -> i64 {
 type Interval = Option<(Scalar, Scalar)>;
 
 fn range_of(d: DType) -> Interval {
-    match d {
-        DType::Void => None,
-        d if d.is_float() => None,
-        d => Some((d.min(), d.max())),
-    }
+    if d == DType::Void || d.is_float() { None } else { Some((d.min(), d.max())) }
+}
+
+fn point(v: Scalar) -> Interval {
+    if v.to_f64().is_nan() { None } else { Some((v, v)) }
 }
 
 fn within(d: DType, lo: Scalar, hi: Scalar) -> Interval {
@@ -89,11 +87,9 @@ fn bounds(u: &UOp) -> Interval {
     let src = |i: usize| u.src()[i].min_max();
     let any = range_of(d);
     match u.op() {
-        Op::Const => match u.arg() {
-            Arg::Const(Float(f), _) if f.is_nan() => None,
-            Arg::Const(Scalar::Invalid, _) => any,
-            Arg::Const(v, _) => Some((*v, *v)),
-            _ => None,
+        Op::Const => match u.const_value()? {
+            Scalar::Invalid => any,
+            v => point(v),
         },
         Op::Param if u.src().len() == 3 => Some((src(1)?.0, src(2)?.1)),
         Op::Range | Op::Special => {
@@ -101,8 +97,7 @@ fn bounds(u: &UOp) -> Interval {
             Some((Int(0), Int((hi - 1).max(0))))
         }
         Op::Pad => match u.arg() {
-            Arg::Fill(Float(f)) if f.is_nan() => None,
-            Arg::Fill(v) => union(src(0), Some((*v, *v))),
+            Arg::Fill(v) => union(src(0), point(*v)),
             _ => any,
         },
         Op::Bitcast => any,
@@ -156,13 +151,9 @@ fn cast(u: &UOp) -> Interval {
     let any = range_of(d);
     let Some((lo, hi)) = s.min_max() else { return any };
     if d == DType::Bool {
-        let zero_in =
-            !fold::less(Bool(false).cast(s.dtype()), lo) && !fold::less(hi, Bool(false).cast(s.dtype()));
-        return Some(match (zero_in, lo == hi) {
-            (true, true) => (Bool(false), Bool(false)),
-            (true, false) => (Bool(false), Bool(true)),
-            _ => (Bool(true), Bool(true)),
-        });
+        let zero = s.dtype().zero();
+        let zero_in = !fold::less(zero, lo) && !fold::less(hi, zero);
+        return Some((Bool(!zero_in), Bool(!(zero_in && lo == hi))));
     }
     if d.is_int() && !s.dtype().is_float() {
         return within(d, Int(lo.to_i128()), Int(hi.to_i128()));
@@ -174,8 +165,8 @@ fn cast(u: &UOp) -> Interval {
 
 fn comparison(u: &UOp) -> Interval {
     let ((a, aa), (b, bb)) = (u.src()[0].min_max()?, u.src()[1].min_max()?);
-    let (less, same) =
-        (|x, y| fold::less(x, y), |x: Scalar, y: Scalar| !fold::less(x, y) && !fold::less(y, x));
+    let less = fold::less;
+    let same = |x, y| !less(x, y) && !less(y, x);
     let apart = less(aa, b) || less(bb, a);
     let equal = same(a, aa) && same(b, bb) && same(a, b);
     let known = match u.op() {
@@ -234,14 +225,8 @@ fn arithmetic(u: &UOp) -> Interval {
         Op::TruncDiv if b > 0 => corners(&|x, y| Some(x / y)),
         Op::TruncMod if b > 0 && a >= 0 => Some((Int(0), Int(aa.min(bb - 1)))),
         Op::And if a >= 0 || b >= 0 => {
-            let top = if a >= 0 && b >= 0 {
-                aa.min(bb)
-            } else if a >= 0 {
-                aa
-            } else {
-                bb
-            };
-            Some((Int(0), Int(top)))
+            let top = |lo: i128, hi: i128| if lo >= 0 { hi } else { i128::MAX };
+            Some((Int(0), Int(top(a, aa).min(top(b, bb)))))
         }
         Op::Or | Op::Xor if a >= 0 && b >= 0 => {
             let bits = 128 - aa.max(bb).leading_zeros();
@@ -292,8 +277,8 @@ fn float(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
         Op::Mul => {
             let all = [a * b, a * bb, aa * b, aa * bb];
             round(
-                all.iter().copied().fold(f64::INFINITY, f64::min),
-                all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                all.into_iter().fold(f64::INFINITY, f64::min),
+                all.into_iter().fold(f64::NEG_INFINITY, f64::max),
             )
         }
         Op::Max => Some((greatest(at[0].0, at[1].0), greatest(at[0].1, at[1].1))),

@@ -24,16 +24,13 @@ pub(crate) fn device(op: Op, src: &[UOp], arg: &Arg) -> Result<Option<Device>> {
         (Op::Store, _) => return Ok(src[0].device()),
         _ => {}
     }
-    let mut found = None;
-    for d in src.iter().filter_map(UOp::device) {
-        match found {
-            None => found = Some(d),
-            Some(f) if f != d => {
-                let message = format!("operands on {f} and {d}; copy one of them with `to`");
-                return Err(ErrorKind::Device { op: op.name().into(), message }.into());
-            }
-            _ => {}
+    let mut devices = src.iter().filter_map(UOp::device);
+    let first = devices.next();
+    match first.and_then(|f| devices.find(|d| *d != f).map(|d| (f, d))) {
+        None => Ok(first),
+        Some((f, d)) => {
+            let message = format!("operands on {f} and {d}; copy one of them with `to`");
+            Err(ErrorKind::Device { op: op.name().into(), message }.into())
         }
     }
-    Ok(found)
 }

@@ -13,10 +13,7 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
     }
     match op {
         Op::Param | Op::Buffer => Ok(src.first().map_or(Shape::SCALAR, dims_of)),
-        Op::Binary => match arg {
-            Arg::Bytes(b) => Ok(Shape::of(&[b.len() as i64])),
-            _ => Ok(Shape::SCALAR),
-        },
+        Op::Binary => Ok(if let Arg::Bytes(b) = arg { Shape::of(&[b.len() as i64]) } else { Shape::SCALAR }),
         Op::Permute => permute(src, arg),
         Op::Reshape => reshape(src),
         Op::Expand => expand(src),
@@ -25,17 +22,10 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Index => index(src),
         Op::Stack => stack(src),
         Op::Bitcast => bitcast(src, arg),
-        Op::Reduce => match arg {
-            Arg::Reduce(_, axes) => collapse(op, src[0].shape(), axes),
-            _ => Err(Error::argument("REDUCE", "needs an operator")),
-        },
-        Op::Replicated => match arg {
-            Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
-            _ => Err(Error::argument("REPLICATED", "needs axes")),
-        },
-        Op::GetTuple => match arg {
+        Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
+            Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
             Arg::Element(i) => Ok(applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape())),
-            _ => Err(Error::argument("GETTUPLE", "needs an element")),
+            _ => Err(Error::argument(op.name(), format!("needs its arg of kind {}", op.arg_kind()))),
         },
         Op::Flip | Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => {
             Ok(src[0].shape().clone())
@@ -74,37 +64,22 @@ pub(crate) fn dims_of(u: &UOp) -> Shape {
 }
 
 fn elementwise(op: Op, src: &[UOp]) -> Result<Shape> {
-    let mut found: Option<&Shape> = None;
-    for s in src.iter().map(UOp::shape).filter(|s| !s.is_empty()) {
-        match found {
-            None => found = Some(s),
-            Some(f) if f != s => {
-                return Err(Error::shape(op.name(), format!("operands of shape {f} and {s}")));
-            }
-            _ => {}
-        }
+    let mut shapes = src.iter().map(UOp::shape).filter(|s| !s.is_empty());
+    let Some(first) = shapes.next() else { return Ok(Shape::SCALAR) };
+    match shapes.find(|s| *s != first) {
+        None => Ok(first.clone()),
+        Some(s) => Err(Error::shape(op.name(), format!("operands of shape {first} and {s}"))),
     }
-    Ok(found.cloned().unwrap_or_default())
 }
 
 fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
     let shape = src[0].shape();
     let Arg::Axes(order) = arg else { return Err(Error::argument("PERMUTE", "needs an order")) };
-    let mut seen = vec![false; shape.len()];
-    for &a in order.iter() {
-        match seen.get_mut(a as usize) {
-            Some(s) if !*s => *s = true,
-            _ => return Err(not_an_order(order, shape)),
-        }
-    }
-    if order.len() != shape.len() {
-        return Err(not_an_order(order, shape));
+    if order.len() != shape.len() || (0..shape.len()).any(|i| !order.contains(&(i as u8))) {
+        let message = format!("{order:?} does not order the axes of shape {shape}");
+        return Err(Error::argument("PERMUTE", message));
     }
     Ok(Shape::new(order.iter().map(|&a| shape[a as usize].clone())))
-}
-
-fn not_an_order(order: &[u8], shape: &Shape) -> Error {
-    Error::argument("PERMUTE", format!("{order:?} does not order the axes of shape {shape}"))
 }
 
 fn reshape(src: &[UOp]) -> Result<Shape> {
@@ -124,25 +99,25 @@ fn expand(src: &[UOp]) -> Result<Shape> {
     if fits { Ok(to) } else { Err(Error::shape("EXPAND", format!("shape {from} to {to}"))) }
 }
 
-fn pad(src: &[UOp]) -> Result<Shape> {
+/// `fits` says of the size in the source, the offset and the new size whether they go together.
+fn placed(src: &[UOp], fits: impl Fn(i64, i64, i64) -> bool) -> (bool, Shape, Shape) {
     let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
-    let fits = from.len() == to.len()
-        && at.len() == to.len()
-        && (0..to.len()).all(|i| match (&from[i], &at[i], &to[i]) {
-            (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && o + n <= *m,
-            _ => true,
-        });
-    if fits { Ok(to) } else { Err(Error::shape("PAD", format!("shape {from} at {at} of {to}"))) }
+    let axis = |i: usize| match (&from[i], &at[i], &to[i]) {
+        (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && fits(*n, *o, *m),
+        _ => true,
+    };
+    let all = from.len() == to.len() && at.len() == to.len() && (0..to.len()).all(axis);
+    (all, at, to)
+}
+
+fn pad(src: &[UOp]) -> Result<Shape> {
+    let (fits, at, to) = placed(src, |n, o, m| o + n <= m);
+    if fits { Ok(to) } else { Err(Error::shape("PAD", format!("shape {} at {at} of {to}", src[0].shape()))) }
 }
 
 fn shrink(src: &[UOp]) -> Result<Shape> {
-    let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
-    let fits = from.len() == to.len()
-        && at.len() == to.len()
-        && (0..to.len()).all(|i| match (&from[i], &at[i], &to[i]) {
-            (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
-            _ => true,
-        });
+    let (fits, at, to) = placed(src, |n, o, m| m >= 0 && o + m <= n);
+    let from = src[0].shape();
     if fits { Ok(to) } else { Err(Error::shape("SHRINK", format!("{to} from {at} of shape {from}"))) }
 }
 
@@ -197,11 +172,6 @@ fn collapse(op: Op, shape: &Shape, axes: &[u8]) -> Result<Shape> {
     if axes.is_empty() {
         return Ok(shape.clone());
     }
-    Ok(Shape::new(
-        shape.iter().enumerate().map(
-            |(i, d)| {
-                if axes.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() }
-            },
-        ),
-    ))
+    let one = |i: usize| axes.contains(&(i as u8));
+    Ok(Shape::new(shape.iter().enumerate().map(|(i, d)| if one(i) { Dim::Int(1) } else { d.clone() })))
 }

@@ -75,28 +75,14 @@ impl<C> Rule<C> {
 
     fn apply_as(&self, p: &Pat, u: &UOp, ctx: &mut C) -> Option<UOp> {
         let mut bound = Bound::default();
-        if p.matches(u, &mut bound) { (self.apply)(&bound, ctx) } else { None }
+        p.matches(u, &mut bound).then(|| (self.apply)(&bound, ctx)).flatten()
     }
 }
 
-/// What the right side of a rule may be.
-pub trait IntoRewrite {
-    /// The replacement, or none.
-    fn into_rewrite(self) -> Option<UOp>;
-}
-impl IntoRewrite for UOp {
-    fn into_rewrite(self) -> Option<UOp> {
-        Some(self)
-    }
-}
-impl IntoRewrite for &UOp {
-    fn into_rewrite(self) -> Option<UOp> {
-        Some(self.clone())
-    }
-}
-impl IntoRewrite for Option<UOp> {
-    fn into_rewrite(self) -> Option<UOp> {
-        self
+/// The right side of a rule may be a UOp, a reference to one, or an `Option`.
+impl From<&UOp> for Option<UOp> {
+    fn from(u: &UOp) -> Option<UOp> {
+        Some(u.clone())
     }
 }
 
@@ -135,7 +121,7 @@ macro_rules! rule {
                     let _ = $v;
                 )*
                 $(if !($cond) { return None; })?
-                $crate::rewrite::IntoRewrite::into_rewrite($rhs)
+                Into::<Option<$crate::UOp>>::into($rhs)
             }),
         )
     }};
@@ -206,7 +192,8 @@ impl<C> RuleSet<C> {
         for e in self.by_op[u.op() as usize].iter().filter(|e| e.may_fit(u)) {
             let rule = &*self.rules[e.rule as usize];
             let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u, ctx) else { continue };
-            let new = broadcast_like(new, u);
+            // A scalar that replaces an array stands for that array.
+            let new = if new.shape().is_empty() { new.broadcast(u.shape()) } else { new };
             if new == *u {
                 continue;
             }
@@ -248,12 +235,9 @@ impl<C> RuleSet<C> {
                         Some(new) => self.exit(u, new, chain, ctx, done, &mut stack)?,
                         None => {
                             let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
-                            let at = stack.len();
                             stack.push(Frame::Exit(u.clone(), chain));
-                            stack.extend(
-                                u.src().iter().rev().filter(waits).map(|s| Frame::Enter(s.clone(), 0)),
-                            );
-                            debug_assert!(stack.len() > at + 1);
+                            let below = u.src().iter().rev().filter(waits);
+                            stack.extend(below.map(|s| Frame::Enter(s.clone(), 0)));
                         }
                     }
                 }
@@ -289,10 +273,7 @@ impl<C> RuleSet<C> {
                 new.get_or_insert_with(|| u.src().into())[i] = d.clone();
             }
         }
-        Some(match new {
-            Some(src) => u.with_src(src),
-            None => u.clone(),
-        })
+        Some(new.map_or_else(|| u.clone(), |src| u.with_src(src)))
     }
 
     fn exit(
@@ -335,15 +316,11 @@ impl<C> RuleSet<C> {
     fn loops(&self, u: &UOp, rule: &Rule<C>, ctx: &mut C) -> crate::error::Error {
         let (mut names, mut at) = (vec![rule.name], u.clone());
         for _ in 0..64 {
-            match self.step(&at, ctx) {
-                Some((r, next)) => {
-                    if !names.contains(&r.name) {
-                        names.push(r.name);
-                    }
-                    at = next;
-                }
-                None => break,
+            let Some((r, next)) = self.step(&at, ctx) else { break };
+            if !names.contains(&r.name) {
+                names.push(r.name);
             }
+            at = next;
         }
         let message = format!("rules rewrite {u:?} without end: {}", names.join(", "));
         ErrorKind::Verify { stage: self.name.into(), message }.into()
@@ -353,10 +330,7 @@ impl<C> RuleSet<C> {
 impl<C> std::ops::Add for RuleSet<C> {
     type Output = RuleSet<C>;
     fn add(self, other: RuleSet<C>) -> RuleSet<C> {
-        let name = self.name;
-        let mut rules = self.rules;
-        rules.extend(other.rules);
-        RuleSet::of(name, rules)
+        &self + &other
     }
 }
 
@@ -374,14 +348,6 @@ enum Frame {
     Exit(UOp, u32),
     /// What the second became, the first became.
     Link(UOp, UOp),
-}
-
-/// A scalar that replaces an array stands for that array.
-fn broadcast_like(new: UOp, old: &UOp) -> UOp {
-    if new.shape() == old.shape() || !new.shape().is_empty() {
-        return new;
-    }
-    new.broadcast(old.shape())
 }
 
 impl UOp {

@@ -14,7 +14,7 @@ pub enum Pat {
     /// Variable number `.0`, of one of these ops; a second occurrence must be the same node.
     Var(usize, OpSet),
     /// A CONST of this value.
-    Literal(Literal),
+    Literal(Scalar),
     /// A node of one of these ops with these sources, bound to a variable if one is given.
     Node { ops: OpSet, src: Vec<Pat>, bind: Option<usize>, rest: bool },
 }
@@ -22,17 +22,6 @@ pub enum Pat {
 /// A variable in a pattern being written: number and ops.
 #[derive(Copy, Clone, Debug)]
 pub struct Var(usize, OpSet);
-
-/// The value of a CONST in a pattern.
-#[derive(Copy, Clone, Debug, PartialEq)]
-pub enum Literal {
-    /// Equal to this integer in whatever dtype.
-    Int(i64),
-    /// Equal to this float.
-    Float(f64),
-    /// This truth value.
-    Bool(bool),
-}
 
 /// What a variable may stand for; the names used in rule lists.
 #[allow(non_upper_case_globals)]
@@ -129,17 +118,8 @@ impl Pat {
     /// Whether the node fits; binds variables as it goes.
     pub fn matches<'a>(&self, u: &'a UOp, bound: &mut Bound<'a>) -> bool {
         match self {
-            Pat::Var(i, ops) => {
-                ops.contains(u.op())
-                    && match bound.0[*i] {
-                        Some(known) => known == u,
-                        None => {
-                            bound.0[*i] = Some(u);
-                            true
-                        }
-                    }
-            }
-            Pat::Literal(l) => u.const_value().is_some_and(|v| l.is(v)),
+            Pat::Var(i, ops) => ops.contains(u.op()) && *bound.0[*i].get_or_insert(u) == u,
+            Pat::Literal(l) => u.const_value().is_some_and(|v| is(*l, v)),
             Pat::Node { ops, src, bind, rest } => {
                 if !ops.contains(u.op()) || u.src().len() < src.len() || !rest && u.src().len() != src.len() {
                     return false;
@@ -182,16 +162,14 @@ impl Pat {
     }
 }
 
-impl Literal {
-    fn is(self, v: Scalar) -> bool {
-        match (self, v) {
-            (Literal::Bool(b), Scalar::Bool(v)) => b == v,
-            (Literal::Int(i), Scalar::Bool(v)) => (i == 1 && v) || (i == 0 && !v),
-            (Literal::Int(i), Scalar::Int(v)) => i as i128 == v,
-            (Literal::Int(i), Scalar::Float(v)) => i as f64 == v,
-            (Literal::Float(f), Scalar::Float(v)) => f == v,
-            _ => false,
-        }
+/// Whether a literal stands for this value, in whatever dtype it is.
+fn is(literal: Scalar, v: Scalar) -> bool {
+    match (literal, v) {
+        (Scalar::Bool(b), Scalar::Bool(v)) => b == v,
+        (Scalar::Int(i), Scalar::Bool(v)) => i == v as i128,
+        (Scalar::Int(i), Scalar::Int(v)) => i == v,
+        (Scalar::Int(_) | Scalar::Float(_), Scalar::Float(v)) => literal.to_f64() == v,
+        _ => false,
     }
 }
 
@@ -212,25 +190,16 @@ impl IntoPat for Var {
 }
 impl<N: Into<Number>> IntoPat for N {
     fn into_pat(self) -> Pat {
-        Pat::Literal(match self.into() {
-            Number::Int(i) => Literal::Int(i),
-            Number::Float(f) => Literal::Float(f),
-            Number::Bool(b) => Literal::Bool(b),
-        })
+        Pat::Literal(self.into().0)
     }
 }
 
 macro_rules! operators {
-    ($($trait:ident $method:ident $op:ident;)*) => { $(
-        impl<P: IntoPat> std::ops::$trait<P> for Pat {
-            type Output = Pat;
-            fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self, other.into_pat()]) }
-        }
-        impl<P: IntoPat> std::ops::$trait<P> for Var {
-            type Output = Pat;
-            fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self.into_pat(), other.into_pat()]) }
-        }
-    )* };
+    ($($trait:ident $method:ident $op:ident;)*) => { operators!(Pat: $($trait $method $op;)*); operators!(Var: $($trait $method $op;)*); };
+    ($left:ty: $($trait:ident $method:ident $op:ident;)*) => { $(impl<P: IntoPat> std::ops::$trait<P> for $left {
+        type Output = Pat;
+        fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self.into_pat(), other.into_pat()]) }
+    })* };
 }
 operators! {
     Add add Add;

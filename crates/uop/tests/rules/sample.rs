@@ -1,7 +1,7 @@
 //! Instances of patterns: scalars of every dtype, with and without bounds, and small expressions of them.
 
-use monoglot_uop::rewrite::pattern::{Literal, MAX_VARS, Pat};
-use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Op, OpSet, Scalar, Shape, UOp};
+use monoglot_uop::rewrite::pattern::{MAX_VARS, Pat};
+use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Op, OpSet, Shape, UOp};
 
 /// Numbers that look random, the same in every run, and what is to be made with them.
 pub(crate) struct Random {
@@ -156,9 +156,7 @@ pub(crate) type Bound = [Option<UOp>; MAX_VARS];
 /// A scalar expression that fits the pattern's ops; None where the dice gave something ill-typed.
 pub(crate) fn instance(p: &Pat, d: DType, r: &mut Random, bound: &mut Bound) -> Option<UOp> {
     match p {
-        Pat::Literal(Literal::Int(i)) => Some(UOp::constant(Scalar::Int(*i as i128), d)),
-        Pat::Literal(Literal::Float(f)) => Some(UOp::constant(Scalar::Float(*f), d)),
-        Pat::Literal(Literal::Bool(b)) => Some(UOp::constant(Scalar::Bool(*b), d)),
+        Pat::Literal(l) => Some(UOp::constant(*l, d)),
         Pat::Var(i, ops) => {
             if let Some(known) = &bound[*i] {
                 return Some(known.clone());
