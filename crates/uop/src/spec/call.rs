@@ -18,6 +18,7 @@ use crate::arg::Arg;
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::Entry;
 
 pub(super) fn check_schedule(c: &mut Check) {
     let root = c.root;
@@ -31,13 +32,13 @@ pub(super) fn check_schedule(c: &mut Check) {
             continue;
         }
         let body = &u.src()[0];
-        if !bodies.contains_key(&body.address()) {
+        if let Entry::Vacant(new) = bodies.entry(body.address()) {
             let kernel = match body.op() {
                 Op::Sink => Some(body),
                 Op::Program => body.src().first(),
                 _ => None,
             };
-            bodies.insert(body.address(), kernel.map(params).unwrap_or_default());
+            new.insert(kernel.map(params).unwrap_or_default());
             match body.op() {
                 Op::Sink => within(c, body, kernel::check_scalar),
                 Op::Program => within(c, body, check_program),
