@@ -1,8 +1,10 @@
 //! Project tasks that are no part of the build: `cargo run --release -p xtask -- TASK`.
 //!
 //! `prove`: the integer rules, by an SMT solver (Debian's package `z3`).
+//! `ulp`: the errors of the transcendental functions, over every f32.
 
 mod prove;
+mod ulp;
 
 use std::process::ExitCode;
 
@@ -10,8 +12,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("prove") => prove::main(&args[1..]),
+        Some("ulp") => ulp::main(&args[1..]),
         _ => {
-            eprintln!("tasks: prove [--instances N] [--timeout MS] [--rule NAME] [--seed N]");
+            eprintln!(
+                "tasks: prove [--instances N] [--timeout MS] [--rule NAME] [--seed N], ulp [exp2 log2 sin sqrt] [--every N]"
+            );
             ExitCode::FAILURE
         }
     }

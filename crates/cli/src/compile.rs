@@ -1,10 +1,11 @@
 //! `monoglot compile`: builds, schedules and lowers a built-in model to rendered source, and tells what
 //! each stage took. No weight is allocated, nothing is read from or written to a cache, nothing runs.
 
-use crate::model::{Name, graph};
 use crate::{Failure, Outcome, configure, json_line, seconds};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use monoglot::compiler::engine;
 use monoglot::compiler::uop::UOp;
+use monoglot::models::{Workload, graph};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -13,8 +14,8 @@ use std::time::Instant;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The model
-    #[arg(long, value_enum)]
-    model: Name,
+    #[arg(long, value_parser = workload())]
+    model: Workload,
     /// Its number of layers (minilm and gpt2)
     #[arg(long)]
     layers: Option<usize>,
@@ -24,6 +25,14 @@ pub(crate) struct Args {
     /// One object
     #[arg(long)]
     json: bool,
+}
+
+/// A built-in model by name.
+pub(crate) fn workload() -> impl TypedValueParser<Value = Workload> {
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name)).map(|name| {
+        let known = Workload::ALL.into_iter().find(|w| w.name() == name);
+        known.expect("the parser lets only these names pass")
+    })
 }
 
 #[derive(Serialize)]
@@ -71,14 +80,14 @@ impl Stages {
 
 /// Compile a model.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    if args.layers.is_some() && !matches!(args.model, Name::Minilm | Name::Gpt2) {
+    if args.layers.is_some() && !args.model.has_layers() {
         return Err(Failure::Told(format!("{} has no number of layers to choose", args.model.name())));
     }
     configure(Some(&args.device), None);
     // Opening a device looks at the machine; that is no part of compiling.
     monoglot::compiler::device::open(engine::default_device())?;
     let start = Instant::now();
-    let model = graph(args.model, args.layers)?;
+    let model = graph(args.model, args.layers, engine::default_device())?;
     let roots: Vec<UOp> = model.roots.iter().map(|t| t.uop()).collect::<monoglot::Result<_>>()?;
     let compiled = engine::compile(&roots)?;
     let total_s = start.elapsed().as_secs_f64();
@@ -91,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         }
     }
     let mut record = Record {
-        model: args.model.name(),
+        model: args.model.name().into(),
         stages,
         total_s,
         kernels: compiled.kernels,

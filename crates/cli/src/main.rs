@@ -5,7 +5,6 @@
 mod bench;
 mod compile;
 mod devices;
-mod model;
 mod show;
 
 use clap::{Parser, Subcommand};

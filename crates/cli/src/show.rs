@@ -2,13 +2,14 @@
 //! that holds a tensor graph or a kernel, or a built-in model. What is printed parses back; comments say
 //! which kernel follows.
 
-use crate::model::{self, graph};
+use crate::compile::workload;
 use crate::{Failure, Outcome, configure};
 use clap::ValueEnum;
 use monoglot::compiler::codegen::{self, Stage as Lowering};
 use monoglot::compiler::uop::text::{parse_many, print, print_many};
 use monoglot::compiler::uop::{Arg, Op, Target, UOp};
 use monoglot::compiler::{device, engine, schedule};
+use monoglot::models::{Workload, graph};
 use monoglot::{ErrorKind, Result};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -43,8 +44,8 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "model")]
     file: Option<String>,
     /// A built-in model
-    #[arg(long, value_enum)]
-    model: Option<model::Name>,
+    #[arg(long, value_parser = workload())]
+    model: Option<Workload>,
     /// Its number of layers (minilm and gpt2)
     #[arg(long)]
     layers: Option<usize>,
@@ -108,7 +109,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
     match (&args.model, &args.file) {
         (Some(name), _) => {
-            Ok(graph(*name, args.layers)?.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?)
+            let graph = graph(*name, args.layers, engine::default_device())?;
+            Ok(graph.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?)
         }
         (None, Some(path)) => parse_many(&read(path)?).map_err(|e| Failure::Told(format!("{path}: {e}"))),
         (None, None) => {

@@ -95,6 +95,21 @@ pub fn run(folder: &Path, options: &Options, say: &mut dyn FnMut(&str)) -> Resul
     Ok(report)
 }
 
+/// The outputs and gradients of every case of a folder as graphs over leaves without data, one list a case.
+/// Cases that cannot be built are left out: `run` says why.
+///
+/// # Errors
+/// As `run`.
+pub fn graphs(folder: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
+    let folder = Folder::read(folder)?;
+    let leaf = |_, a: &Array| Tensor::empty(&a.shape, a.dtype, device);
+    let graph = |case| {
+        let built = catch_unwind(AssertUnwindSafe(|| build(&folder, case, &leaf))).ok()?.ok()?;
+        built.tensors.iter().map(Tensor::uop).collect::<Result<Vec<_>>>().ok()
+    };
+    Ok(folder.cases.iter().filter_map(graph).collect())
+}
+
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<String>()
@@ -104,7 +119,10 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn check(folder: &Folder, case: &Case, device: Device, oracle: bool) -> Outcome {
-    let built = match build(folder, case, device, oracle) {
+    let param = |k, a: &Array| Tensor::from_uop(UOp::param(k, &Shape::of(&a.shape), a.dtype, None));
+    let upload = |_, a: &Array| Tensor::from_bytes_on(&a.bytes, &a.shape, a.dtype, device);
+    let leaf: Leaf = if oracle { &param } else { &upload };
+    let built = match build(folder, case, leaf) {
         Ok(b) => b,
         Err(e) => return Outcome::Failed(format!("not built: {e}")),
     };
@@ -131,16 +149,14 @@ struct Built<'a> {
     names: Vec<(String, &'a Array, f64)>,
 }
 
-fn build<'a>(folder: &'a Folder, case: &Case, device: Device, oracle: bool) -> Result<Built<'a>> {
+/// The tensor of an input, or of an output's weights: its number among them, and its data.
+type Leaf<'l> = &'l dyn Fn(u64, &Array) -> Tensor;
+
+fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
     let mut values: Vec<(String, Tensor)> = Vec::new();
     for (k, input) in case.inputs.iter().enumerate() {
         let a = folder.array(&format!("{}:{}", case.name, input.name))?;
-        let t = if oracle {
-            Tensor::from_uop(UOp::param(k as u64, &Shape::of(&a.shape), a.dtype, None))
-        } else {
-            Tensor::from_bytes_on(&a.bytes, &a.shape, a.dtype, device)
-        };
-        values.push((input.name.clone(), t));
+        values.push((input.name.clone(), leaf(k as u64, a)));
     }
     let find = |values: &[(String, Tensor)], name: &str| -> Result<Tensor> {
         let found = values.iter().rev().find(|(n, _)| n == name).map(|(_, t)| t.clone());
@@ -161,12 +177,7 @@ fn build<'a>(folder: &'a Folder, case: &Case, device: Device, oracle: bool) -> R
         if out.dtype()?.is_float() && case.inputs.iter().any(|i| i.grad) {
             let key = format!("{}:w:{name}", case.name);
             let w = folder.array(&key)?;
-            let w = if oracle {
-                let slot = (case.inputs.len() + tensors.len()) as u64;
-                Tensor::from_uop(UOp::param(slot, &Shape::of(&w.shape), w.dtype, None))
-            } else {
-                Tensor::from_bytes_on(&w.bytes, &w.shape, w.dtype, device)
-            };
+            let w = leaf((case.inputs.len() + tensors.len()) as u64, w);
             let part = (&out * &w).sum(.., false);
             loss = Some(loss.map_or_else(|| part.clone(), |l| l + &part));
         }

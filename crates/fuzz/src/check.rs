@@ -7,7 +7,7 @@ use monoglot_device::{Runtime, open};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::{eval_kernel::eval_kernel, random};
 use monoglot_uop::{Device, Error, ErrorKind, Op, Opt, Result, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// A case that went wrong.
@@ -25,6 +25,9 @@ pub struct Failure {
 
 /// How many programs one compiler run takes.
 const BATCH: u64 = 100;
+/// Most iterations of a kernel that gets random schedules, and bytes of its buffers.
+const ITERATIONS: i64 = 4096;
+const BYTES: usize = 4 << 20;
 
 /// Compare the programs of these seeds on devices, optimised and not; returns the failures.
 ///
@@ -134,28 +137,27 @@ fn failure(seed: u64, setting: &str, message: &str, graph: &UOp) -> Failure {
     Failure { seed, setting: setting.into(), message: message.into(), text: graph.text() }
 }
 
-/// Kernels of random programs and of these roots, each with its ranges shrunk.
-pub fn kernels(count: u64, roots: &[UOp], device: Device) -> Result<Vec<UOp>> {
+/// Kernels of these programs and of `count` random ones, each with its ranges shrunk and able to run on
+/// random data: no index read from it leads outside a buffer.
+///
+/// # Errors
+/// Where the device cannot be opened.
+pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<UOp>> {
     let target = Arc::new(open(device)?.target().clone());
+    let random = (0..count).map(|seed| program::random(seed, 20, device));
+    let mut seen = FxHashSet::default();
     let mut out: Vec<UOp> = Vec::new();
-    let mut add = |plan: Plan| {
+    for roots in programs.iter().cloned().chain(random) {
+        let Ok(plan) = Plan::new(&roots, device, &target) else { continue };
         for k in plan.kernels() {
+            let small = random::shrink(&k, ITERATIONS, out.len() as u64);
+            let bytes: usize = params(&small).iter().map(|p| program::bytes(p)).sum();
+            if bytes <= BYTES
+                && seen.insert(small.clone())
+                && eval_kernel(&small, &mut inputs(&small, 0), &[]).is_ok()
             {
-                let small = random::shrink(&k, 4096, out.len() as u64);
-                if !out.contains(&small) {
-                    out.push(small);
-                }
+                out.push(small);
             }
-        }
-    };
-    for root in roots {
-        if let Ok(plan) = Plan::new(std::slice::from_ref(root), device, &target) {
-            add(plan);
-        }
-    }
-    for seed in 0..count {
-        if let Ok(plan) = Plan::new(&program::random(seed, 20, device), device, &target) {
-            add(plan);
         }
     }
     Ok(out)
@@ -217,11 +219,20 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], failur
     }
 }
 
-fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
+/// The PARAMs of a kernel by slot.
+fn params(kernel: &UOp) -> Vec<UOp> {
     let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
     params.sort_by_key(|p| p.buffer_arg().map_or(0, |b| b.slot));
-    let data: Vec<Vec<u8>> =
-        params.iter().enumerate().map(|(i, p)| program::data(p, seed ^ (i as u64) << 32)).collect();
+    params
+}
+
+/// Random bytes for each.
+fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
+    params(kernel).iter().enumerate().map(|(i, p)| program::data(p, seed ^ (i as u64) << 32)).collect()
+}
+
+fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
+    let (params, data) = (params(kernel), inputs(kernel, seed));
     let (mut want, mut got) = (data.clone(), data);
     if let Err(e) = eval_kernel(kernel, &mut want, &[]) {
         return Some(format!("oracle: {e}"));

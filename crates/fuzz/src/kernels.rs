@@ -1,7 +1,9 @@
-//! The shapes of work that models do, as small tensor programs: what random schedules are drawn for
-//! besides the kernels of random programs.
+//! What random schedules are drawn for besides the kernels of random programs: the models, the operator
+//! cases, and the shapes of work that models do. Flows out: programs, each a list of roots.
 
-use monoglot_uop::{DType, Device, Op, ReduceOp, Shape, UOp};
+use monoglot_models::{Workload, graph};
+use monoglot_uop::{DType, Device, Op, ReduceOp, Result, Shape, UOp};
+use std::path::Path;
 
 fn buffer(shape: &[i64], dtype: DType) -> UOp {
     UOp::buffer(&Shape::of(shape), dtype, Device::new("INTERP:GPU"))
@@ -35,8 +37,22 @@ pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
     sum(view(&x, &[n, 1, s, s, c, k, k], &wide) * view(&w, &[1, o, 1, 1, c, k, k], &wide), &[4, 5, 6])
 }
 
+/// All programs there are: hand-written ones, one layer of each model, and the cases of a folder.
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub fn programs(cases: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
+    let mut out: Vec<Vec<UOp>> = by_hand().into_iter().map(|root| vec![root]).collect();
+    for w in Workload::ALL {
+        let roots = graph(w, w.has_layers().then_some(1), device)?.roots;
+        out.push(roots.iter().map(|t| t.uop()).collect::<Result<_>>()?);
+    }
+    out.extend(monoglot_conformance::graphs(cases, device)?);
+    Ok(out)
+}
+
 /// Matrix products, convolutions, reductions, transposes and their like.
-pub fn roots() -> Vec<UOp> {
+fn by_hand() -> Vec<UOp> {
     let x = buffer(&[24, 40], DType::F32);
     let over = |op| x.reduce(op, &[1]).expect("two axes");
     let scaled = (&x + view(&over(ReduceOp::Max), &[24, 1], &[24, 40]) * -1.0).unary(Op::Exp2);

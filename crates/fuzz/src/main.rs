@@ -1,8 +1,11 @@
 //! `monoglot-fuzz programs` and `monoglot-fuzz schedules`: as many random cases as one likes.
 
 use clap::{Parser, Subcommand};
+use monoglot_device::Config;
 use monoglot_fuzz::check::{self, Failure};
+use monoglot_fuzz::kernels;
 use monoglot_uop::{Device, Result};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -29,7 +32,7 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "CPU,INTERP")]
         devices: Vec<String>,
     },
-    /// Random lists of Opts on kernels of random programs.
+    /// Random lists of Opts on kernels of the models, of operator cases and of random programs.
     Schedules {
         /// How many.
         #[arg(long, default_value_t = 2000)]
@@ -40,6 +43,9 @@ enum What {
         /// Devices to compare.
         #[arg(long, value_delimiter = ',', default_value = "CPU,INTERP:GPU")]
         devices: Vec<String>,
+        /// A folder of operator cases.
+        #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance"))]
+        cases: PathBuf,
     },
 }
 
@@ -51,9 +57,12 @@ fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
             Ok((count, check::programs(seed..seed + count, ops, &devices)?))
         }
-        What::Schedules { count, seed, devices } => {
+        What::Schedules { count, seed, devices, cases } => {
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
-            let kernels = check::kernels(400, &monoglot_fuzz::kernels::roots(), Device::new("INTERP:GPU"))?;
+            let gpu = Device::new("INTERP:GPU");
+            Config { device: Some(gpu.name().into()), ..Config::default() }.set();
+            let kernels = check::kernels(400, &kernels::programs(&cases, gpu)?, gpu)?;
+            println!("{} kernels", kernels.len());
             Ok((count, check::schedules(seed..seed + count, &kernels, &devices)?))
         }
     }

@@ -234,6 +234,11 @@ fn assign(dice: &mut Dice, e: &Entry) -> Option<Entry> {
     Some(Entry { value: x.after(&[to.store(&value)]), ..e.clone() })
 }
 
+/// Bytes of a leaf.
+pub fn bytes(buffer: &UOp) -> usize {
+    buffer.shape().max_len() as usize * buffer.dtype().bytes()
+}
+
 /// The bytes of an input buffer: small integers, a different mix for every seed.
 pub fn data(buffer: &UOp, seed: u64) -> Vec<u8> {
     let d = buffer.dtype();

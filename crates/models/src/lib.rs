@@ -11,8 +11,10 @@ mod gpt2;
 mod resnet;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub use bert::{Bert, BertLayer};
 pub use convnet::ConvNet;
 pub use gpt2::{Block, Gpt2, KeysAndValues};
 pub use resnet::{Bottleneck, ResNet50};
+pub use workload::{Graph, Workload, graph};

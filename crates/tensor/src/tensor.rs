@@ -3,6 +3,7 @@
 
 use crate::args::Element;
 use monoglot_engine as engine;
+use monoglot_uop::derive::device::common_device;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use std::panic::Location;
 use std::sync::{Arc, RwLock};
@@ -225,7 +226,10 @@ impl Tensor {
     pub(crate) fn map_all(all: &[&Tensor], f: impl FnOnce(&[UOp]) -> Result<UOp>) -> Tensor {
         let us: Result<Vec<UOp>> = all.iter().map(|t| t.uop()).collect();
         Tensor::wrap(match us {
-            Ok(us) => here(f(&us), Location::caller()),
+            Ok(us) => {
+                let placed = common_device("operation", &us);
+                here(placed.and_then(|_| f(&us)), Location::caller())
+            }
             Err(e) => Err(e),
         })
     }

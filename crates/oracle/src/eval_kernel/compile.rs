@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The program of a kernel.
 pub(super) fn compile(kernel: &UOp) -> Result<EvalKernel> {
-    let kernel = without_wmma(kernel);
+    let kernel = one_loop(&without_wmma(kernel));
     let mut c = Compiler {
         out: EvalKernel { code: Vec::new(), slots: Vec::new(), vars: Vec::new(), storages: Vec::new() },
         known: FxHashMap::default(),
@@ -19,6 +19,24 @@ pub(super) fn compile(kernel: &UOp) -> Result<EvalKernel> {
     };
     c.scope(kernel.src(), &[])?;
     Ok(c.out)
+}
+
+/// ENDs over the same ranges are one loop: what one of them stores, the others have read before.
+fn one_loop(kernel: &UOp) -> UOp {
+    let mut loops: Vec<(&[UOp], Vec<UOp>)> = Vec::new();
+    for end in kernel.src() {
+        let (body, ranges) =
+            if end.op() == Op::End { (&end.src()[0], &end.src()[1..]) } else { (end, &[][..]) };
+        match loops.iter_mut().find(|l| l.0 == ranges) {
+            Some(l) => l.1.push(body.clone()),
+            None => loops.push((ranges, vec![body.clone()])),
+        }
+    }
+    let closed = loops.into_iter().map(|(ranges, mut bodies)| {
+        let body = if bodies.len() == 1 { bodies.remove(0) } else { UOp::new(Op::Group, bodies, Arg::None) };
+        if ranges.is_empty() { body } else { body.end(ranges) }
+    });
+    kernel.with_src(closed.collect::<Vec<_>>())
 }
 
 struct Compiler {

@@ -122,3 +122,15 @@ fn a_deep_chain_is_evaluated_on_a_small_stack() {
     };
     std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
 }
+
+#[test]
+fn stores_over_the_same_ranges_read_before_any_of_them_writes() {
+    let r = range(4, 0, AxisType::Loop);
+    let at = |slot| param(slot, &[4], DType::F32).at(std::slice::from_ref(&r));
+    let new = at(0) + at(0);
+    let ends = [at(0).store(&new), at(1).store(&(at(1) + new))].map(|s| s.end(std::slice::from_ref(&r)));
+    let mut bufs = vec![floats([1.0, 2.0, 3.0, 4.0]), floats([10.0; 4])];
+    eval_kernel(&UOp::sink(&ends), &mut bufs, &[]).unwrap();
+    assert_eq!(back(&bufs[0]), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(back(&bufs[1]), [12.0, 14.0, 16.0, 18.0]);
+}

@@ -24,13 +24,21 @@ pub(crate) fn device(op: Op, src: &[UOp], arg: &Arg) -> Result<Option<Device>> {
         (Op::Store, _) => return Ok(src[0].device()),
         _ => {}
     }
+    common_device(op.name(), src)
+}
+
+/// The one device of those values that have one.
+///
+/// # Errors
+/// `Device` where two are on different ones; `op` is what wants them together.
+pub fn common_device(op: &str, src: &[UOp]) -> Result<Option<Device>> {
     let mut devices = src.iter().filter_map(UOp::device);
     let first = devices.next();
     match first.and_then(|f| devices.find(|d| *d != f).map(|d| (f, d))) {
         None => Ok(first),
         Some((f, d)) => {
             let message = format!("operands on {f} and {d}; copy one of them with `to`");
-            Err(ErrorKind::Device { op: op.name().into(), message }.into())
+            Err(ErrorKind::Device { op: op.into(), message }.into())
         }
     }
 }

@@ -1,0 +1,119 @@
+//! `ulp`: the error of EXP2, LOG2, SIN and SQRT as compiled for this machine, over all 2^32 arguments
+//! of f32, against f64. Flows in: names of functions; flows out: for each the greatest error in units
+//! of the last place and the argument that has it.
+
+use monoglot_codegen::lower;
+use monoglot_device::{Config, Runtime, cpu::Cpu};
+use monoglot_uop::{Arg, AxisType, DType, Device, KernelInfo, Op, Result, Scalar, Shape, UOp};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Arguments of one run.
+const CHUNK: u64 = 1 << 22;
+
+type Function = (&'static str, Op, fn(f64) -> f64, f64);
+
+/// Names, ops, references and the bounds that the decompositions promise.
+const FUNCTIONS: [Function; 4] = [
+    ("exp2", Op::Exp2, f64::exp2, 1.0),
+    ("log2", Op::Log2, f64::log2, 1.0),
+    ("sin", Op::Sin, f64::sin, 2.0),
+    ("sqrt", Op::Sqrt, f64::sqrt, 0.5),
+];
+
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let every =
+        args.iter().position(|a| a == "--every").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(1);
+    let named = |f: &&Function| {
+        args.iter().any(|a| a == f.0) || !FUNCTIONS.iter().any(|f| args.iter().any(|a| a == f.0))
+    };
+    let mut good = true;
+    for f in FUNCTIONS.iter().filter(named) {
+        match measure(f, every) {
+            Ok((worst, at)) => {
+                println!("{}: at most {worst:.4} ulp, at {at:e} ({:#010x})", f.0, at.to_bits());
+                good &= worst <= f.3;
+            }
+            Err(e) => {
+                eprintln!("{}: {e}", f.0);
+                good = false;
+            }
+        }
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The greatest error over every `every`-th chunk of arguments, and where it is.
+fn measure(f: &Function, every: u64) -> Result<(f64, f32)> {
+    let cpu = Cpu::open(Device::new("CPU"), &Config::current())?;
+    let program = lower(&kernel(f.1), cpu.target(), None, &mut |_, _| {})?.0;
+    let run = cpu.compile(&[program])?.remove(0);
+    let (out, base) = (cpu.alloc(CHUNK as usize * 4)?, cpu.alloc(4)?);
+    let mut bytes = vec![0u8; CHUNK as usize * 4];
+    let mut worst = (0.0, 0.0f32);
+    for chunk in (0..(1u64 << 32) / CHUNK).step_by(every.max(1) as usize) {
+        let first = (chunk * CHUNK) as u32;
+        cpu.upload(&base, 0, &first.to_le_bytes())?;
+        run.launch(&[out.clone(), base.clone()], &[])?;
+        cpu.download(&out, 0, &mut bytes)?;
+        let half = bytes.len() / 2;
+        let parts = std::thread::scope(|s| {
+            let part = |bytes, first| s.spawn(move || compare(bytes, first, f.2));
+            let (low, high) = bytes.split_at(half);
+            let all = [part(low, first), part(high, first + (half / 4) as u32)];
+            all.map(|t| t.join().unwrap_or((f64::NAN, f32::NAN)))
+        });
+        for p in parts {
+            if p.0.is_nan() || p.0 > worst.0 {
+                worst = p;
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// `out[i] = op(the f32 whose bits are base + i)`.
+fn kernel(op: Op) -> UOp {
+    let i = UOp::range(CHUNK as i64, 0, AxisType::Loop);
+    let base = UOp::param(1, &Shape::of(&[1]), DType::U32, None).at(&[UOp::index_const(0)]);
+    let x = (i.cast(DType::U32) + base).bitcast(DType::F32);
+    let out = UOp::param(0, &Shape::of(&[CHUNK as i64]), DType::F32, None).at(std::slice::from_ref(&i));
+    let info = KernelInfo { name: "ulp".into(), ..Default::default() };
+    UOp::sink(&[out.store(&x.unary(op)).end(&[i])]).with_arg(Arg::Kernel(Arc::new(info)))
+}
+
+/// The greatest error among results for consecutive bit patterns.
+fn compare(bytes: &[u8], first: u32, reference: fn(f64) -> f64) -> (f64, f32) {
+    let mut worst = (0.0, 0.0f32);
+    for (i, b) in bytes.chunks_exact(4).enumerate() {
+        let got = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        let x = f32::from_bits(first.wrapping_add(i as u32));
+        let e = error(got, reference(x as f64));
+        if e > worst.0 {
+            worst = (e, x);
+        }
+    }
+    worst
+}
+
+/// Units of the last place between a result and what is known better.
+fn error(got: f32, want: f64) -> f64 {
+    let near = Scalar::Float(want).cast(DType::F32).to_f64();
+    if near.is_nan() || got.is_nan() {
+        return if near.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if near.to_bits() == (got as f64).to_bits() {
+        // The rounded result itself is off by what rounding costs.
+        return if near.is_finite() { (near - want).abs() / unit(want) } else { 0.0 };
+    }
+    if want.is_infinite() || near == got as f64 {
+        return f64::INFINITY;
+    }
+    let got = if got.is_infinite() { 2f64.powi(128).copysign(got as f64) } else { got as f64 };
+    (got - want).abs() / unit(want)
+}
+
+fn unit(want: f64) -> f64 {
+    let e = ((want.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    2f64.powi(e.clamp(-126, 127) - 23)
+}
