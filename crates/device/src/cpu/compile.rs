@@ -3,7 +3,7 @@
 
 use super::cache::{symbol, unique};
 use crate::config::Config;
-use monoglot_uop::{Error, ErrorKind, Result};
+use monoglot_uop::{ErrorKind, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -95,11 +95,6 @@ impl Compiler {
     /// `Compile`, with the compiler's first messages.
     pub(crate) fn compile(&self, units: &[&Unit], folder: &Path) -> Result<PathBuf> {
         let out = folder.join(unique("compile"));
-        let fail = |message: String| {
-            let _ = std::fs::remove_file(&out);
-            let compiler = self.program.display().to_string();
-            Err(Error::new(ErrorKind::Compile { compiler, message }))
-        };
         let mut text = String::with_capacity(units.iter().map(|u| u.source.len() + 100).sum());
         for u in units {
             // Each kernel under the name of its key, whatever it calls itself.
@@ -115,46 +110,44 @@ impl Compiler {
             // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
             command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(e) => return fail(format!("cannot be started: {e}")),
-        };
-        if let Some(mut input) = child.stdin.take() {
-            // A compiler that stops reading reports why on its own; its exit says enough.
-            let _ = input.write_all(text.as_bytes());
-        }
-        match child.wait_with_output() {
-            Ok(o) if o.status.success() => Ok(out),
-            Ok(o) => {
-                let said = String::from_utf8_lossy(&o.stderr);
-                let lines: Vec<&str> = said.lines().take(12).collect();
-                let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
-                fail(format!("{} (compiling {}):\n{}", o.status, names.join(", "), lines.join("\n")))
+        let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
+        match self.run(&mut command, &text, &names.join(", ")) {
+            Ok(_) => Ok(out),
+            Err(e) => {
+                let _ = std::fs::remove_file(&out);
+                Err(e)
             }
-            Err(e) => fail(e.to_string()),
         }
     }
-}
 
-impl Compiler {
     /// What a source becomes, as text.
     ///
     /// # Errors
     /// `Compile`, where the compiler cannot be run or rejects the source.
-    pub(crate) fn assembly(&self, source: &str) -> Result<String> {
-        let run = || -> std::io::Result<std::process::Output> {
-            let mut command = Command::new(&self.program);
-            command.arg("-O2").args(&self.flags).args(["-S", "-x", "c", "-", "-o", "-"]);
-            let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut child = pipes.spawn()?;
-            child.stdin.take().map_or(Ok(()), |mut input| input.write_all(source.as_bytes()))?;
+    pub(crate) fn assembly(&self, name: &str, source: &str) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        command.arg("-O2").args(&self.flags).args(["-S", "-x", "c", "-", "-o", "-"]);
+        self.run(&mut command, source, name)
+    }
+
+    /// Run the compiler on a text; what it prints.
+    fn run(&self, command: &mut Command, text: &str, names: &str) -> Result<String> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = command.spawn().and_then(|mut child| {
+            if let Some(mut input) = child.stdin.take() {
+                // A compiler that stops reading reports why on its own; its exit says enough.
+                let _ = input.write_all(text.as_bytes());
+            }
             child.wait_with_output()
-        };
-        let message = match run() {
+        });
+        let message = match output {
             Ok(o) if o.status.success() => return Ok(String::from_utf8_lossy(&o.stdout).into_owned()),
-            Ok(o) => String::from_utf8_lossy(&o.stderr).into_owned(),
-            Err(e) => e.to_string(),
+            Ok(o) => {
+                let said = String::from_utf8_lossy(&o.stderr);
+                let lines: Vec<&str> = said.lines().take(12).collect();
+                format!("{} (compiling {names}):\n{}", o.status, lines.join("\n"))
+            }
+            Err(e) => format!("cannot be run: {e}"),
         };
         Err(ErrorKind::Compile { compiler: self.program.display().to_string(), message }.into())
     }

@@ -163,7 +163,8 @@ impl Runtime for Cpu {
     }
 
     fn assembly(&self, program: &UOp) -> Result<Option<String>> {
-        self.compiler.assembly(program_parts(program)?.1).map(Some)
+        let (_, source, info) = program_parts(program)?;
+        self.compiler.assembly(&info.name, source).map(Some)
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
