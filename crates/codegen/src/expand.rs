@@ -41,13 +41,10 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
     let mut done: FxHashMap<&UOp, (UOp, u64)> = FxHashMap::default();
     for u in &topo {
         let src: SmallVec<[&(UOp, u64); 4]> = u.src().iter().map(|s| &done[s]).collect();
-        let new = if src.iter().all(|s| s.1 == 0)
-            && !is_axis(u)
-            && !matches!(u.op(), Op::End | Op::Reduce | Op::Stack)
-        {
-            (u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()), 0)
-        } else {
-            e.node(u, &src)?
+        let special = is_axis(u) || matches!(u.op(), Op::End | Op::Reduce | Op::Stack);
+        let new = match !special && src.iter().all(|s| s.1 == 0) {
+            true => (u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()), 0),
+            false => e.node(u, &src)?,
         };
         drop(src);
         done.insert(u, new);
@@ -63,9 +60,15 @@ fn is_axis(u: &UOp) -> bool {
     u.range_arg().is_some_and(|(_, t)| matches!(t, AxisType::Upcast | AxisType::Unroll))
 }
 
+/// What became of the ranges that a node closes and that stay loops.
+fn open_ranges(u: &UOp, src: &[&(UOp, u64)]) -> Vec<UOp> {
+    u.src().iter().zip(src).skip(1).filter(|(r, _)| !is_axis(r)).map(|(_, s)| s.0.clone()).collect()
+}
+
 impl Expand {
     fn node(&mut self, u: &UOp, src: &[&(UOp, u64)]) -> Result<(UOp, u64)> {
         let all = src.iter().fold(0, |m, s| m | s.1);
+        let mut new: Srcs = src.iter().map(|s| s.0.clone()).collect();
         Ok(match u.op() {
             Op::Range if is_axis(u) => {
                 let k = self.position(u);
@@ -81,39 +84,26 @@ impl Expand {
                     None => return Err(broken("a fragment's element that no UPCAST range picks".into())),
                 }
             }
-            Op::Index => (u.with_src(smallvec![src[0].0.clone(), src[1].0.clone()] as Srcs), src[1].1),
+            Op::Index => (u.with_src(new), src[1].1),
             Op::Load => {
-                let mut new: Srcs = smallvec![self.address(&src[0].0, src[0].1, all)];
-                new.extend(src[1..].iter().map(|s| s.0.clone()));
+                new[0] = self.address(&src[0].0, src[0].1, all);
                 (u.with_src(new), all)
             }
+            Op::Store if all != src[0].1 => {
+                return Err(broken("lanes that differ are stored to one place".into()));
+            }
             Op::Store => {
-                if all != src[0].1 {
-                    return Err(broken("lanes that differ are stored to one place".into()));
-                }
-                let mut new: Srcs = smallvec![src[0].0.clone(), self.widen(&src[1].0, src[1].1, all)];
-                new.extend(src[2..].iter().map(|s| s.0.clone()));
+                new[1] = self.widen(&src[1].0, src[1].1, all);
                 (u.with_src(new), 0)
             }
             Op::Reduce => self.reduce(u, src),
-            Op::End => {
-                let (x, ranges) = (&src[0].0, &u.src()[1..]);
-                let open: Vec<UOp> = ranges
-                    .iter()
-                    .zip(&src[1..])
-                    .filter(|(r, _)| !is_axis(r))
-                    .map(|(_, s)| s.0.clone())
-                    .collect();
-                (x.end(&open), 0)
-            }
-            Op::After => (u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()), src[0].1),
+            Op::End => (src[0].0.end(&open_ranges(u, src)), 0),
+            Op::After => (u.with_src(new), src[0].1),
             op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
-                let new: Srcs = src.iter().map(|s| self.widen(&s.0, s.1, all)).collect();
+                new.iter_mut().zip(src).for_each(|(n, s)| *n = self.widen(&s.0, s.1, all));
                 (u.with_src(new), all)
             }
-            op if op.is_void() || all == 0 => {
-                (u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()), 0)
-            }
+            op if op.is_void() || all == 0 => (u.with_src(new), 0),
             op => return Err(broken(format!("{} over an UPCAST or UNROLL range", op.name()))),
         })
     }
@@ -155,21 +145,16 @@ impl Expand {
 
     fn reduce(&mut self, u: &UOp, src: &[&(UOp, u64)]) -> (UOp, u64) {
         let Arg::Reduce(op, _) = u.arg() else { return (u.clone(), 0) };
-        let ranges = &u.src()[1..];
-        let closed = ranges.iter().filter(|r| is_axis(r)).fold(0, |m, r| m | 1 << self.position(r));
-        let open: Vec<UOp> =
-            ranges.iter().zip(&src[1..]).filter(|(r, _)| !is_axis(r)).map(|(_, s)| s.0.clone()).collect();
+        let axes = u.src()[1..].iter().filter(|r| is_axis(r));
+        let closed = axes.fold(0, |m, r| m | 1 << self.position(r));
         let mask = src[0].1 | closed;
         let value = self.widen_all(&src[0].0, src[0].1, mask);
         let axes: Vec<u8> = (0..64).filter(|k| closed >> k & 1 == 1).collect();
         let arg = Arg::Reduce(*op, axes.into());
-        let new = UOp::new(Op::Reduce, [vec![value], open].concat(), arg);
+        let new = UOp::new(Op::Reduce, [vec![value], open_ranges(u, src)].concat(), arg);
         let left = mask & !closed;
-        if left == 0 && mask != 0 {
-            let scalar = node(Op::Reshape, [new, UOp::dims(&[])]);
-            return (scalar, 0);
-        }
-        (new, left)
+        let scalar = left == 0 && mask != 0;
+        (if scalar { node(Op::Reshape, [new, UOp::dims(&[])]) } else { new }, left)
     }
 
     fn position(&self, range: &UOp) -> usize {

@@ -29,13 +29,7 @@ impl Stage {
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Stage::Optimize => "optimize",
-            Stage::Expand => "expand",
-            Stage::Select => "select",
-            Stage::Linearize => "linearize",
-            Stage::Render => "render",
-        }
+        ["optimize", "expand", "select", "linearize", "render"][self as usize]
     }
 }
 
@@ -80,15 +74,9 @@ pub fn lower(
         watch(stage, graph);
         clock.last = Instant::now();
     };
-    let optimized = match opts {
-        Some(opts) => opt::apply(kernel, opts, target)?,
-        None => opt::apply(
-            kernel,
-            &opt::choose(kernel, target).into_iter().map(|o| o.0).collect::<Vec<_>>(),
-            target,
-        )?,
-    };
-    let optimized = verify_kernel(optimized)?.into_inner();
+    let chosen = || opt::choose(kernel, target).into_iter().map(|o| o.0).collect();
+    let opts: Vec<Opt> = opts.map_or_else(chosen, <[Opt]>::to_vec);
+    let optimized = verify_kernel(opt::apply(kernel, &opts, target)?)?.into_inner();
     done(Stage::Optimize, &optimized);
 
     let closed = loops::normalise(&optimized)?;

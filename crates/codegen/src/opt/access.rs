@@ -56,11 +56,10 @@ impl Nest {
     /// None where there is nothing to arrange: no axes, or more than a mask holds.
     pub(super) fn of(kernel: &UOp) -> Option<Nest> {
         let nodes = kernel.toposort();
-        let mut axes: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
+        let axes = super::ranges(&nodes);
         if axes.is_empty() || axes.len() > 64 {
             return None;
         }
-        axes.sort_by_key(|r| super::kind(r).map(|(id, t)| (t, id)));
         let mut nest = Nest {
             extent: axes.iter().map(|r| r.src()[0].vmax().max(1)).collect(),
             outer: 0,
@@ -73,13 +72,10 @@ impl Nest {
         };
         let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
         varies.reserve(nodes.len());
-        let mut fused: Vec<&UOp> = Vec::new();
         // Users come after their sources: the products that a sum takes in are known before.
-        for u in nodes.iter().filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))) {
-            if u.src()[0].op() == Op::Mul && u.dtype().is_float() {
-                fused.push(&u.src()[0]);
-            }
-        }
+        let sums = nodes.iter().filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)));
+        let products = |u: &&UOp| u.src()[0].op() == Op::Mul && u.dtype().is_float();
+        let fused: Vec<&UOp> = sums.filter(products).map(|u| &u.src()[0]).collect();
         for u in &nodes {
             let mask = nest.visit(u, &varies, &fused);
             varies.insert(u, mask);
@@ -106,21 +102,18 @@ impl Nest {
             }
             Op::Index if u.src()[0].addrspace().is_some() => {
                 let mask = all(u.src());
-                let access = self.access(u, mask, varies, false);
-                self.accesses.push(access);
+                self.accesses.push(self.access(u, mask, varies, false));
                 mask
             }
             Op::Store => {
-                let mask = all(u.src());
-                let address = all(u.src()[0].src());
                 // The address of the store stands among the reads: it is none.
-                let access = self.access(&u.src()[0], address, varies, true);
+                let access = self.access(&u.src()[0], all(u.src()[0].src()), varies, true);
                 let same = |a: &Access| !a.store && a.stride == access.stride && a.size == access.size;
                 if let Some(i) = self.accesses.iter().position(same) {
                     self.accesses.remove(i);
                 }
                 self.accesses.push(access);
-                mask
+                all(u.src())
             }
             op if op.is_elementwise() && u.dtype() != DType::Index => {
                 let mask = all(u.src());
@@ -141,14 +134,8 @@ impl Nest {
     }
 
     fn access(&self, index: &UOp, varies: Mask, known: &FxHashMap<&UOp, Mask>, store: bool) -> Access {
-        let mut a = Access {
-            store,
-            bytes: index.dtype().bytes(),
-            stride: vec![0; self.axes.len()],
-            varies,
-            gate: 0,
-            size: 0,
-        };
+        let (bytes, stride) = (index.dtype().bytes(), vec![0; self.axes.len()]);
+        let mut a = Access { store, bytes, stride, varies, gate: 0, size: 0 };
         if index.op() != Op::Index {
             return a;
         }
@@ -171,19 +158,11 @@ impl Nest {
                         a.gate |= known.get(g).copied().unwrap_or(0);
                         stack.push((x, by));
                     }
-                    (Op::Range, _) => {
-                        if let Some(k) =
-                            self.axes.iter().position(|r| r == e).filter(|&k| a.stride[k] != TANGLED)
-                        {
-                            a.stride[k] += by;
-                        }
-                    }
-                    _ => {
-                        let mask = known.get(e).copied().unwrap_or(0);
-                        (0..a.stride.len())
-                            .filter(|k| mask >> k & 1 == 1)
-                            .for_each(|k| a.stride[k] = TANGLED);
-                    }
+                    (Op::Range, _) => match self.axes.iter().position(|r| r == e) {
+                        Some(k) if a.stride[k] != TANGLED => a.stride[k] += by,
+                        _ => {}
+                    },
+                    _ => bits(known.get(e).copied().unwrap_or(0)).for_each(|k| a.stride[k] = TANGLED),
                 }
             }
         }
@@ -192,7 +171,7 @@ impl Nest {
 
     /// The number of iterations of the loops over these axes.
     pub(super) fn count(&self, mask: Mask) -> f64 {
-        (0..self.extent.len()).filter(|k| mask >> k & 1 == 1).map(|k| self.extent[k] as f64).product()
+        bits(mask).map(|k| self.extent[k] as f64).product()
     }
 
     /// Simple operations and accesses of one run of the kernel.
@@ -205,6 +184,11 @@ impl Nest {
     pub(super) fn kind(&self, axis: usize) -> AxisType {
         self.axes[axis].range_arg().map_or(AxisType::Loop, |(_, t)| t)
     }
+}
+
+/// The axes of a set.
+pub(super) fn bits(mask: Mask) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |k| mask >> k & 1 == 1)
 }
 
 /// How many simple vector operations an op takes, roughly.

@@ -2,7 +2,7 @@
 //! flows out: cycles, estimated as the greatest of what loads, arithmetic and latency take.
 //! Invariant: only ratios between tiles of one kernel mean anything.
 
-use super::access::{Access, Mask, Nest, TANGLED};
+use super::access::{Access, Mask, Nest, TANGLED, bits};
 use monoglot_uop::Target;
 
 /// Cycles from a fused multiply-add to one that needs its result.
@@ -166,11 +166,6 @@ pub(super) fn part(n: i64, threads: i64) -> Option<(i64, f64)> {
         }
     }
     best
-}
-
-/// The axes of a set.
-pub(super) fn bits(mask: Mask) -> impl Iterator<Item = usize> {
-    (0..64).filter(move |k| mask >> k & 1 == 1)
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.

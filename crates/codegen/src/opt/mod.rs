@@ -30,7 +30,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use monoglot_uop::{Arg, AxisType, Error, Op, Opt, OptOp, Result, Target, UOp};
+use monoglot_uop::{Arg, Error, Op, Opt, OptOp, Result, Target, UOp};
 use plan::Plan;
 
 pub use heuristic::choose;
@@ -52,8 +52,12 @@ pub fn apply(kernel: &UOp, opts: &[Opt], target: &Target) -> Result<UOp> {
 
 /// The axes of a kernel, in the order by which Opts name them.
 pub fn axes(kernel: &UOp) -> Vec<UOp> {
-    let mut all: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
-    all.sort_by_key(|r| kind(r).map(|(id, t)| (t, id)));
+    ranges(&kernel.toposort())
+}
+
+fn ranges(nodes: &[UOp]) -> Vec<UOp> {
+    let mut all: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
+    all.sort_by_key(|r| r.range_arg().map(|(id, t)| (t, id)));
     all
 }
 
@@ -81,10 +85,6 @@ impl Plan {
         self.info.opts.push(*opt);
         Ok(())
     }
-}
-
-fn kind(range: &UOp) -> Option<(u32, AxisType)> {
-    range.range_arg()
 }
 
 /// The error of an Opt whose precondition does not hold.

@@ -3,6 +3,8 @@
 //! expression over the axes of the plan that takes each of its values once (where no pad's condition
 //! is false).
 
+use crate::graph::{node, rebuild};
+use crate::linear_form::conjuncts;
 use monoglot_uop::{Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -78,16 +80,13 @@ impl Plan {
             Arg::Kernel(info) if kernel.op() == Op::Sink => KernelInfo::clone(info),
             Arg::None if kernel.op() == Op::Sink => KernelInfo::default(),
             _ => {
-                return Err(Error::argument(
-                    "kernel",
-                    format!("{} is not a kernel's SINK", kernel.op().name()),
-                ));
+                let message = format!("{} is not a kernel's SINK", kernel.op().name());
+                return Err(Error::argument("kernel", message));
             }
         };
         let nodes = kernel.toposort();
-        let mut ranges: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
-        ranges.sort_by_key(|r| super::kind(r).map(|(id, t)| (t, id)));
-        let next = ranges.iter().filter_map(super::kind).map(|(id, _)| id + 1).max().unwrap_or(0);
+        let ranges = super::ranges(&nodes);
+        let next = ranges.iter().filter_map(UOp::range_arg).map(|(id, _)| id + 1).max().unwrap_or(0);
         let axes = ranges.iter().enumerate().map(|(of, r)| Axis { range: r.clone(), of }).collect();
         let (now, pads) = (ranges.clone(), Vec::new());
         Ok(Plan { sink: kernel.clone(), nodes, axes, ranges, now, pads, tensor: None, info, next })
@@ -140,10 +139,7 @@ impl Plan {
             ranges: self.now.iter().map(|e| replaced(e, extra).substitute(&last)).collect(),
             valid: self.pads.iter().map(|p| replaced(&p.valid, extra).substitute(&last)).collect(),
         };
-        let main = match &self.tensor {
-            Some(t) => bind(&[(&t.n, &t.n_now)]),
-            None => bind(&[]),
-        };
+        let main = self.tensor.as_ref().map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
         let mut closes: Vec<SmallVec<[UOp; 4]>> = vec![SmallVec::new(); self.ranges.len()];
         for a in &self.axes {
             closes[a.of].push(last[&a.range].clone());
@@ -151,16 +147,15 @@ impl Plan {
         let mut products = None;
         if let Some(t) = &self.tensor {
             let parts = |u: &UOp, k: &UOp, n: &UOp| {
-                let nodes = u.toposort();
                 let with = bind(&[(&t.k, k), (&t.n, n)]);
-                let new = self.rebuild(&nodes, &with, &closes, None)?;
+                let new = self.rebuild(u, &with, &closes, None)?;
                 let zero = new.like(0);
                 let gate = self.gate(&with, |of| t.reduce.src()[1..].contains(&self.ranges[of]));
                 Ok::<UOp, Error>(gate.map_or(new.clone(), |g| g.select(&new, &zero)))
             };
             let a = [parts(&t.a, &t.k_of_a[0], &t.n_now)?, parts(&t.a, &t.k_of_a[1], &t.n_now)?];
             let b = [parts(&t.b, &t.k_of_b, &t.n_of_b[0])?, parts(&t.b, &t.k_of_b, &t.n_of_b[1])?];
-            let stack = |v: [UOp; 2]| UOp::new(Op::Stack, v.into_iter().collect::<Srcs>(), Arg::None);
+            let stack = |v: [UOp; 2]| node(Op::Stack, v);
             let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
             let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])].into_iter().collect();
             let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
@@ -168,7 +163,7 @@ impl Plan {
             let sum = if over.is_empty() { wmma } else { wmma.reduce_ranges(ReduceOp::Add, &over) };
             products = Some((t.reduce.clone(), sum.at(&[last[&t.pair].clone()])));
         }
-        let sink = self.rebuild(&self.nodes, &main, &closes, products)?;
+        let sink = self.rebuild(&self.sink, &main, &closes, products)?;
         Ok(sink.with_arg(Arg::Kernel(Arc::new(self.info))))
     }
 
@@ -180,7 +175,7 @@ impl Plan {
                 all.extend(closes[of].iter().cloned());
             }
         }
-        all.sort_by_key(|r| super::kind(r).map(|(id, _)| id));
+        all.sort_by_key(|r| r.range_arg());
         all.dedup();
         all
     }
@@ -196,63 +191,50 @@ impl Plan {
         if self.pads.is_empty() { None } else { self.gate(with, |of| open.contains(&self.ranges[of])) }
     }
 
-    /// These nodes (sources first) with every RANGE replaced; gives the last. `known` is what one
-    /// node becomes, whatever is below it.
+    /// A graph with every RANGE replaced. `known` is what one node becomes, whatever is below it.
     fn rebuild(
         &self,
-        nodes: &[UOp],
+        root: &UOp,
         with: &Binding,
         closes: &[SmallVec<[UOp; 4]>],
         known: Option<(UOp, UOp)>,
     ) -> Result<UOp> {
-        let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-        done.reserve(nodes.len());
-        for u in nodes {
-            let src =
-                |done: &FxHashMap<&UOp, UOp>| -> Srcs { u.src().iter().map(|s| done[s].clone()).collect() };
-            let new = match u.op() {
-                _ if known.as_ref().is_some_and(|(k, _)| k == u) => known.as_ref().map(|(_, v)| v.clone()),
-                Op::Range => self.ranges.iter().position(|r| r == u).map(|of| with.ranges[of].clone()),
-                Op::End | Op::Reduce if u.src().len() > 1 => {
-                    let mut first = done[&u.src()[0]].clone();
+        rebuild(root, |u, mut src| {
+            if let Some((_, v)) = known.as_ref().filter(|k| k.0 == *u) {
+                return Ok(v.clone());
+            }
+            match u.op() {
+                Op::Range => {
+                    if let Some(of) = self.ranges.iter().position(|r| r == u) {
+                        return Ok(with.ranges[of].clone());
+                    }
+                }
+                Op::End | Op::Reduce if src.len() > 1 => {
                     if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate_of(with, &u.src()[1..])) {
-                        first = gate.select(&first, &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                        src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
                     }
-                    let over = self.closed(&u.src()[1..], closes);
-                    let src: Srcs = std::iter::once(first).chain(over).collect();
-                    Some(if src.len() == 1 && u.op() == Op::Reduce {
-                        src[0].clone()
-                    } else {
-                        u.with_src(src)
-                    })
+                    src.truncate(1);
+                    src.extend(self.closed(&u.src()[1..], closes));
+                    if src.len() == 1 && u.op() == Op::Reduce {
+                        return Ok(src[0].clone());
+                    }
                 }
-                Op::Index if u.src()[0].addrspace().is_some() => {
-                    let src = src(&done);
-                    Some(match self.gate_of(with, &u.ranges()) {
-                        Some(gate) if src.len() > 1 => u.with_src(gated(src, &gate)),
-                        _ => u.with_src(src),
-                    })
-                }
-                Op::Store if !self.pads.is_empty() => {
-                    let mut src = src(&done);
+                Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
                     if let Some(gate) = self.gate_of(with, &u.ranges()) {
-                        if src[0].op() == Op::Index && src[0].src().len() > 1 {
-                            src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
-                        } else if src.len() > 2 {
-                            src[2] = &src[2] & &gate;
-                        } else {
-                            src.push(gate);
-                        }
+                        src = gated(src, &gate);
                     }
-                    Some(u.with_src(src))
                 }
-                _ => None,
-            };
-            let new = new.unwrap_or_else(|| u.with_src(src(&done)));
-            done.insert(u, new);
-        }
-        let root = nodes.last().and_then(|u| done.remove(u));
-        root.ok_or_else(|| Error::argument("kernel", "is empty"))
+                Op::Store => match self.gate_of(with, &u.ranges()) {
+                    Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
+                        src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                    }
+                    Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
+                    gate => src.extend(gate),
+                },
+                _ => {}
+            }
+            Ok(u.with_src(src))
+        })
     }
 }
 
@@ -272,21 +254,11 @@ fn replaced(u: &UOp, map: &[(&UOp, &UOp)]) -> UOp {
 /// INDEX's sources with the first index invalid where the gate is false, each condition once.
 fn gated(mut src: Srcs, gate: &UOp) -> Srcs {
     let first = src[1].clone();
-    let all = |u: &UOp| -> Vec<UOp> {
-        let (mut out, mut rest) = (Vec::new(), vec![u.clone()]);
-        while let Some(c) = rest.pop() {
-            match c.op() {
-                Op::And => rest.extend(c.src().iter().rev().cloned()),
-                _ => out.push(c),
-            }
-        }
-        out
-    };
     let (inner, index) = match first.op() {
-        Op::Where if first.src()[2].is_invalid() => (all(&first.src()[0]), first.src()[1].clone()),
-        _ => (Vec::new(), first.clone()),
+        Op::Where if first.src()[2].is_invalid() => (conjuncts(&first.src()[0]), first.src()[1].clone()),
+        _ => (SmallVec::new(), first),
     };
-    let new = all(gate).into_iter().filter(|c| !inner.contains(c));
+    let new = conjuncts(gate).into_iter().filter(|c| !inner.contains(c));
     let conditions = inner.iter().cloned().chain(new).reduce(|a, b| a & b);
     src[1] = conditions.map_or(index.clone(), |c| index.valid(&c));
     src

@@ -1,8 +1,8 @@
 //! CPUs: a register tile, the order of the loops, threads.
 
 use super::Chosen;
-use crate::opt::access::Nest;
-use crate::opt::cost::{Tile, bits, part, traffic};
+use crate::opt::access::{Nest, bits};
+use crate::opt::cost::{Tile, part, traffic};
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Operations below which starting threads costs more than they save.

@@ -2,8 +2,7 @@
 //! reductions.
 
 use super::Chosen;
-use crate::opt::access::Nest;
-use crate::opt::cost::bits;
+use crate::opt::access::{Nest, bits};
 use monoglot_uop::{AxisType, OptOp};
 
 /// Threads of a workgroup to aim for.
