@@ -39,6 +39,16 @@ pub(crate) fn places(nodes: &[UOp], operands: impl Fn(&UOp) -> &[UOp]) -> Vec<Sm
     nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect()
 }
 
+/// The members of a set of bits.
+pub(crate) fn bits(mask: impl Into<u128>) -> impl Iterator<Item = usize> {
+    let mut rest = mask.into();
+    std::iter::from_fn(move || {
+        let k = rest.trailing_zeros() as usize;
+        rest &= rest.checked_sub(1)?;
+        Some(k)
+    })
+}
+
 /// Effects as one node, those of GROUPs among them in its place.
 pub(crate) fn group(effects: Vec<UOp>) -> UOp {
     let mut flat = Srcs::new();

@@ -15,8 +15,12 @@ pub(crate) struct LinearForm {
 impl LinearForm {
     /// The terms of an expression.
     pub(crate) fn of(u: &UOp) -> LinearForm {
+        LinearForm::times(u, 1)
+    }
+
+    fn times(u: &UOp, k: i64) -> LinearForm {
         let mut form = LinearForm::default();
-        form.add(u, 1);
+        form.add(u, k);
         form
     }
 
@@ -57,15 +61,8 @@ impl LinearForm {
     /// least stands innermost, so that partial sums can leave the loops that they do not depend on.
     pub(crate) fn by_depth(mut self, dtype: DType, depth: impl Fn(&UOp) -> u64) -> UOp {
         self.terms.sort_by_cached_key(|t| depth(&t.0));
-        let mut sum: Option<UOp> = None;
-        for (atom, k) in &self.terms {
-            let term = if *k == 1 { atom.clone() } else { atom * &UOp::int(*k, dtype) };
-            sum = Some(match sum {
-                None => term,
-                Some(s) => s + term,
-            });
-        }
-        match sum {
+        let term = |(u, k): &(UOp, i64)| if *k == 1 { u.clone() } else { u * &UOp::int(*k, dtype) };
+        match self.terms.iter().map(term).reduce(|sum, t| sum + t) {
             Some(s) if self.constant == 0 => s,
             Some(s) => s + UOp::int(self.constant, dtype),
             None => UOp::int(self.constant, dtype),
@@ -157,10 +154,8 @@ fn atom_bounds(atom: &UOp, given: &[LinearForm], deep: usize) -> (i128, i128) {
     let known = (lo as i128, hi as i128);
     let divisor = atom.src().get(1).and_then(UOp::as_int).filter(|&n| n > 0);
     let (Op::Idiv | Op::Mod, Some(n), true) = (atom.op(), divisor, deep > 0) else { return known };
-    let mut minus = LinearForm::default();
-    minus.add(&atom.src()[0], -1);
     let hi = upper(&LinearForm::of(&atom.src()[0]), given, deep - 1);
-    let lo = -upper(&minus, given, deep - 1);
+    let lo = -upper(&LinearForm::times(&atom.src()[0], -1), given, deep - 1);
     let n = n as i128;
     let found = match atom.op() {
         Op::Idiv => (lo.div_euclid(n), hi.div_euclid(n)),
@@ -181,10 +176,8 @@ pub(crate) fn in_bounds(index: &UOp, size: i64, gate: Option<&UOp>) -> bool {
     for c in conjuncts(gate) {
         constraints(&c, &mut given);
     }
-    let e = LinearForm::of(index);
-    let mut minus = LinearForm::default();
-    minus.add(index, -1);
-    (hi < size || upper(&e, &given, DEEP) < size as i128) && (lo >= 0 || upper(&minus, &given, DEEP) <= 0)
+    let most = |k: i64| upper(&LinearForm::times(index, k), &given, DEEP);
+    (hi < size || most(1) < size as i128) && (lo >= 0 || most(-1) <= 0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! Accumulators that one loop updates in several steps take each step together, so that the operands
 //! of a step die before those of the next are read.
 
-use crate::graph::{places, sorted};
+use crate::graph::{bits, places, sorted};
 use crate::memory::in_registers;
 use monoglot_uop::{Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -134,16 +134,8 @@ impl Graph {
         Ok(())
     }
 
-    fn deepest(&self, mut mask: u128) -> u32 {
-        let mut best = ROOT;
-        while mask != 0 {
-            let k = mask.trailing_zeros();
-            if best == ROOT || self.depth[k as usize] >= self.depth[best as usize] {
-                best = k;
-            }
-            mask &= mask - 1;
-        }
-        best
+    fn deepest(&self, mask: u128) -> u32 {
+        bits(mask).max_by_key(|&k| self.depth[k]).map_or(ROOT, |k| k as u32)
     }
 
     /// What an END runs stands in its loop, also where it does not depend on it.

@@ -80,12 +80,7 @@ impl<'a> Flatten<'a> {
                 new.extend(gate.filter(|g| !g.is_bool(true)));
                 Ok(node_of(Op::Store, new))
             }
-            Op::Where => {
-                if let Some(load) = self.masked(u) {
-                    return Ok(load);
-                }
-                self.choose(u)
-            }
+            Op::Where => self.masked(u).map_or_else(|| self.choose(u), Ok),
             Op::After if is_storage(u) => Ok(self.rebuilt(u, 1)),
             _ => {
                 let new = self.rebuilt(u, 0);
@@ -132,15 +127,11 @@ impl<'a> Flatten<'a> {
     fn choose(&mut self, u: &'a UOp) -> Result<UOp> {
         let [c, a, b] = u.src() else { return Ok(self.rebuilt(u, 0)) };
         let cond = self.read(c);
-        if b.is_invalid() {
-            let gate = both(Some(cond), self.gate.get(a).cloned());
+        if a.is_invalid() || b.is_invalid() {
+            let (x, cond) = if b.is_invalid() { (a, cond) } else { (b, cond.unary(Op::Not)) };
+            let gate = both(Some(cond), self.gate.get(x).cloned());
             self.gated(u, gate);
-            return Ok(self.read(a));
-        }
-        if a.is_invalid() {
-            let gate = both(Some(cond.unary(Op::Not)), self.gate.get(b).cloned());
-            self.gated(u, gate);
-            return Ok(self.read(b));
+            return Ok(self.read(x));
         }
         let gate = match (self.gate.get(a).cloned(), self.gate.get(b).cloned()) {
             (None, None) => None,
@@ -171,13 +162,10 @@ impl<'a> Flatten<'a> {
     fn access(&self, u: &UOp) -> Access {
         let storage = &u.src()[0];
         let (dims, flat) = (storage.shape(), self.value[storage].clone());
-        let mut stride = UOp::index_const(1);
-        let mut strides: SmallVec<[UOp; 6]> = SmallVec::new();
-        for d in dims.iter().rev() {
-            strides.push(stride.clone());
-            stride = times(&d.to_uop(), &stride);
+        let mut strides: SmallVec<[UOp; 6]> = smallvec![UOp::index_const(1)];
+        for d in dims.iter().skip(1).rev() {
+            strides.insert(0, times(&d.to_uop(), &strides[0]));
         }
-        strides.reverse();
         // An access is valid where all of its indices are, so what any gate says holds for each.
         let indices = &u.src()[1..];
         let mut gate = indices.iter().fold(None, |g, i| both(g, self.gate.get(i).cloned()));

@@ -2,6 +2,7 @@
 //! each access the stride along every axis, for each operation the axes with which it varies.
 //! Invariant: sets of axes are bits in the order of [`super::axes`], so an Opt's axis is a bit's place.
 
+use crate::graph::bits;
 use monoglot_uop::{Arg, AxisType, DType, Op, ReduceOp, UOp};
 use rustc_hash::FxHashMap;
 
@@ -184,11 +185,6 @@ impl Nest {
     pub(super) fn kind(&self, axis: usize) -> AxisType {
         self.axes[axis].range_arg().map_or(AxisType::Loop, |(_, t)| t)
     }
-}
-
-/// The axes of a set.
-pub(super) fn bits(mask: Mask) -> impl Iterator<Item = usize> {
-    (0..64).filter(move |k| mask >> k & 1 == 1)
 }
 
 /// How many simple vector operations an op takes, roughly.

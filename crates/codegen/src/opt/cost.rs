@@ -2,7 +2,8 @@
 //! flows out: cycles, estimated as the greatest of what loads, arithmetic and latency take.
 //! Invariant: only ratios between tiles of one kernel mean anything.
 
-use super::access::{Access, Mask, Nest, TANGLED, bits};
+use super::access::{Access, Mask, Nest, TANGLED};
+use crate::graph::bits;
 use monoglot_uop::Target;
 
 /// Cycles from a fused multiply-add to one that needs its result.

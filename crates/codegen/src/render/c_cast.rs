@@ -2,7 +2,7 @@
 //! such values open; where the interval of the operand fits, it is a plain conversion.
 
 use super::c::Renderer;
-use super::c_expr::Kind;
+use super::c_expr::{Kind, NONE};
 use super::c_types::scalar;
 use monoglot_uop::{DType, Scalar, UOp};
 use std::fmt::Write;
@@ -77,7 +77,7 @@ impl Renderer {
         let x = Kind::new(k.n, f);
         // Lanes are compared several times: as a variable.
         o.push_str("({ ");
-        self.put(o, x, "$V x_ = ", &[]);
+        self.put(o, x, "$V x_ = ", NONE);
         self.widened(o, a, Kind::new(k.n, a.dtype()));
         o.push_str("; ");
         let int = |r: &mut Renderer, o: &mut String| r.type_name(o, scalar(k.d), k.n);
@@ -91,7 +91,7 @@ impl Renderer {
         if most < 1 << if f == DType::F32 { 24 } else { 53 } {
             let t = "x_ = SEL($V, $M, ($M)(x_ < $0), SEL($V, $M, ($M)(x_ > $1), x_, $1), $0); \
                      __builtin_convertvector(__builtin_convertvector(x_, $M) & n_, ";
-            self.put(o, x, "$M n_ = ($M)(x_ == x_); ", &[]);
+            self.put(o, x, "$M n_ = ($M)(x_ == x_); ", NONE);
             self.put(o, x, t, &[&float(most), &float(least)]);
             int(self, o);
             return o.push_str("); })");

@@ -11,6 +11,7 @@ use super::c_plan::{gathered, splat};
 use super::c_types::{builtin, literal, scalar, signed, unsigned};
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, UOp};
+use std::borrow::Borrow;
 use std::fmt::Write;
 
 /// What an expression is made of: lanes (0: a scalar), element, and for bools the bytes of a mask's lane.
@@ -20,6 +21,9 @@ pub(super) struct Kind {
     pub(super) d: DType,
     pub(super) mask: usize,
 }
+
+/// No operands.
+pub(super) const NONE: &[UOp] = &[];
 
 impl Kind {
     pub(super) fn new(n: usize, d: DType) -> Kind {
@@ -57,13 +61,13 @@ impl Renderer {
             op if op.is_comparison() => self.compare(o, u, k),
             op => match template(op, k) {
                 "" => self.other(o, u, k),
-                t => self.put_all(o, k, t, s),
+                t => self.put(o, k, t, s),
             },
         }
     }
 
     /// Write a template.
-    pub(super) fn put(&mut self, o: &mut String, k: Kind, template: &str, s: &[&UOp]) {
+    pub(super) fn put<S: Borrow<UOp>>(&mut self, o: &mut String, k: Kind, template: &str, s: &[S]) {
         if template.contains("SEL(") {
             self.prelude.select();
         }
@@ -80,21 +84,12 @@ impl Renderer {
                 b'!' => o.push(if k.n == 0 { '!' } else { '~' }),
                 digit => {
                     if let Some(u) = s.get(digit.wrapping_sub(b'0') as usize) {
-                        self.operand(o, u, k);
+                        self.operand(o, u.borrow(), k);
                     }
                 }
             }
         }
         o.push_str(rest);
-    }
-
-    fn put_all(&mut self, o: &mut String, k: Kind, template: &str, s: &[UOp]) {
-        match s {
-            [a] => self.put(o, k, template, &[a]),
-            [a, b] => self.put(o, k, template, &[a, b]),
-            [a, b, c, ..] => self.put(o, k, template, &[a, b, c]),
-            [] => {}
-        }
     }
 
     /// A scalar or vector type.
@@ -163,7 +158,7 @@ impl Renderer {
             (Op::Mul, ..) => "($0 * $1)",
             _ => "($0 * $1 + $2)",
         };
-        self.put_all(o, k, t, u.src());
+        self.put(o, k, t, u.src());
     }
 
     fn max(&mut self, o: &mut String, u: &UOp, k: Kind) {
@@ -207,9 +202,9 @@ impl Renderer {
         };
         let k = Kind { d: from, ..k };
         if k.n > 0 && from != DType::Bool {
-            self.put(o, k, "($M)", &[]);
+            self.put(o, k, "($M)", NONE);
         }
-        self.put_all(o, k, t, u.src());
+        self.put(o, k, t, u.src());
     }
 
     fn shift(&mut self, o: &mut String, u: &UOp, k: Kind) {
@@ -262,7 +257,7 @@ impl Renderer {
         if let (true, Some(b)) = (k.n > 0, builtin(u.op(), k.d)) {
             self.prelude.builtin(o, b, k.d, k.n);
             let t = if u.src().len() == 1 { "($0)" } else { "($0, $1, $2)" };
-            return self.put_all(o, k, t, u.src());
+            return self.put(o, k, t, u.src());
         }
         let name = match u.op() {
             Op::MulAcc => "fma",
@@ -278,7 +273,7 @@ impl Renderer {
                 return;
             }
         };
-        self.put(o, k, if k.n > 0 { "(($V){" } else { "" }, &[]);
+        self.put(o, k, if k.n > 0 { "(($V){" } else { "" }, NONE);
         for i in 0..k.n.max(1) {
             let suffix = if k.d == DType::F64 { "" } else { "f" };
             let _ = write!(o, "{}__builtin_{name}{suffix}(", if i > 0 { ", " } else { "" });
@@ -310,7 +305,7 @@ impl Renderer {
             return self.operand(o, s, k);
         }
         // In parentheses, as its commas would end an argument of a macro.
-        self.put(o, k, "(($V){", &[]);
+        self.put(o, k, "(($V){", NONE);
         for (i, s) in u.src().iter().enumerate() {
             o.push_str(if i > 0 { ", " } else { "" });
             o.push_str(if k.d == DType::Bool { "-(i8)" } else { "" });

@@ -2,7 +2,7 @@
 //! anywhere in memory that their elements may; a vector of bools is bytes 0 and 1 there, and a mask in REG.
 
 use super::c::Renderer;
-use super::c_expr::Kind;
+use super::c_expr::{Kind, NONE};
 use super::c_types::scalar;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, Op, UOp};
@@ -141,7 +141,7 @@ impl Renderer {
             Some(g) if lanes(g) > 0 => {
                 // A bool is true where its byte is not 0.
                 let bool = k.d == DType::Bool;
-                self.put(o, k, if bool { "($V)(" } else { "($V)" }, &[]);
+                self.put(o, k, if bool { "($V)(" } else { "($V)" }, NONE);
                 self.prelude.masked(o, false, k.d.bytes(), k.n);
                 o.push('(');
                 self.pointer(o, &a);
@@ -151,7 +151,7 @@ impl Renderer {
             Some(g) => {
                 o.push('(');
                 self.value(o, g);
-                self.put(o, k, if k.n > 0 { " ? ($V)" } else { " ? " }, &[]);
+                self.put(o, k, if k.n > 0 { " ? ($V)" } else { " ? " }, NONE);
                 self.fetch(o, &a, k);
                 self.put(o, k, " : $0)", &[alt]);
             }
@@ -164,7 +164,7 @@ impl Renderer {
             return self.place(o, a);
         }
         // Bytes of a user's file may be other than 0 and 1.
-        self.put(o, k, if k.n > 0 { "($V)(" } else { "(" }, &[]);
+        self.put(o, k, if k.n > 0 { "($V)(" } else { "(" }, NONE);
         self.place(o, a);
         o.push_str(" != 0)");
     }

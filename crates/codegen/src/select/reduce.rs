@@ -53,18 +53,23 @@ impl Devectorise<'_> {
         Fold { node: i, op, terms, wmma, source, kept, result }
     }
 
-    /// What is left after the terms at piece `p` are added.
-    fn accumulate(&self, f: &Fold, acc: &UOp, p: usize) -> UOp {
+    /// What is left after the terms at piece `p`, of `n` lanes, are added.
+    fn accumulate(&self, f: &Fold, acc: Option<&UOp>, p: usize, n: usize) -> UOp {
         let term = |k: usize| self.operand(f.terms[k], p);
         if let Some(w) = f.wmma {
-            return self.t.nodes[w].with_src(smallvec![term(0), term(1), acc.clone()] as Srcs);
+            let d = self.t.nodes[f.node].dtype();
+            let acc = acc.cloned().unwrap_or_else(|| splat(&UOp::constant(d.zero(), d), n));
+            return self.t.nodes[w].with_src(smallvec![term(0), term(1), acc] as Srcs);
         }
         if f.terms.len() == 2 {
-            return alu(Op::MulAcc, &[term(0), term(1), acc.clone()]);
+            return match acc {
+                Some(acc) => alu(Op::MulAcc, &[term(0), term(1), acc.clone()]),
+                None => alu(Op::Mul, &[term(0), term(1)]),
+            };
         }
         let value = term(0);
-        let value = if value.shape() != acc.shape() { splat(&value, width(acc)) } else { value };
-        combine(f.op, acc, &value)
+        let value = if n > 1 && value.shape().is_empty() { splat(&value, n) } else { value };
+        acc.map_or(value.clone(), |acc| combine(f.op, acc, &value))
     }
 
     /// REDUCEs over the same loops, which they share.
@@ -72,15 +77,11 @@ impl Devectorise<'_> {
         let t = self.t;
         let folds: Vec<Fold> = members.iter().map(|&i| self.fold(i as usize)).collect();
         let first = members[0] as usize;
-        let mut ranges: Vec<&UOp> = t.src[first][1..].iter().map(|&r| &t.nodes[r as usize]).collect();
-        ranges.sort_by_key(|r| crate::loops::depth(r));
+        let mut ranges: Vec<UOp> = t.src[first][1..].iter().map(|&r| t.nodes[r as usize].clone()).collect();
+        ranges.sort_by_key(crate::loops::depth);
         // Set before the loop, inside the loops around it.
-        let mut around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
-        let mut outer: Vec<UOp> = Vec::new();
-        while around != 0 {
-            outer.push(t.nodes[t.ranges[around.trailing_zeros() as usize] as usize].clone());
-            around &= around - 1;
-        }
+        let around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
+        let outer: Vec<UOp> = t.open(around).cloned().collect();
         let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
         let mut homes: Vec<Vec<Home>> = Vec::new();
         for f in &folds {
@@ -113,28 +114,19 @@ impl Devectorise<'_> {
                 set[b].push(empty.at(&[lane_const(k)]).store(&splat(&identity, n)));
             }
         }
-        let inside: Vec<UOp> = storage
-            .iter()
-            .zip(set)
-            .map(|(s, set)| {
-                let before: Vec<UOp> = set.into_iter().chain(ranges.iter().map(|r| (*r).clone())).collect();
-                s.after(&before)
-            })
-            .collect();
+        let inside: Vec<UOp> =
+            storage.iter().zip(set).map(|(s, set)| s.after(&[set, ranges.clone()].concat())).collect();
         let mut stores = Vec::new();
         for (f, list) in folds.iter().zip(&homes) {
             let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
             let mut acc: Vec<UOp> = list.iter().map(|h| node(Op::Load, [place(h)])).collect();
-            for (p, (start, _)) in self.each_piece(&f.source).iter().enumerate() {
+            for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
                 let k = self.piece_at(&f.kept, start);
-                acc[k] = self.accumulate(f, &acc[k], p);
+                acc[k] = self.accumulate(f, Some(&acc[k]), p, *n);
             }
             stores.extend(list.iter().zip(&acc).map(|(h, v)| place(h).store(v)));
         }
-        let mut done = group(stores);
-        for r in ranges.iter().rev() {
-            done = done.end(&[(*r).clone()]);
-        }
+        let done = ranges.iter().rev().fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
         for (f, list) in folds.iter().zip(&homes) {
             let read = |&(b, k): &Home| {
                 node(Op::Load, [storage[b].after(std::slice::from_ref(&done)).at(&[lane_const(k)])])
@@ -148,24 +140,9 @@ impl Devectorise<'_> {
     pub(super) fn reduce_lanes(&mut self, i: usize) {
         let f = self.fold(i);
         let mut kept: Vec<Option<UOp>> = vec![None; self.count(&f.kept)];
-        let dtype = self.t.nodes[i].dtype();
-        for (p, (start, n)) in self.each_piece(&f.source).into_iter().enumerate() {
-            let k = self.piece_at(&f.kept, &start);
-            kept[k] = Some(match &kept[k] {
-                Some(acc) => self.accumulate(&f, acc, p),
-                None if f.wmma.is_some() => {
-                    let zero = splat(&UOp::constant(dtype.zero(), dtype), n);
-                    self.accumulate(&f, &zero, p)
-                }
-                None if f.terms.len() == 2 => {
-                    let s: Vec<UOp> = f.terms.iter().map(|&s| self.operand(s, p)).collect();
-                    alu(Op::Mul, &s)
-                }
-                None => {
-                    let value = self.operand(f.terms[0], p);
-                    if n > 1 && value.shape().is_empty() { splat(&value, n) } else { value }
-                }
-            });
+        for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
+            let k = self.piece_at(&f.kept, start);
+            kept[k] = Some(self.accumulate(&f, kept[k].as_ref(), p, *n));
         }
         let kept = kept.into_iter().flatten().collect();
         self.data[i] = self.fold_lanes(&f, kept);

@@ -2,7 +2,7 @@
 //! users, with extents by axis, the loops they stand in, and REDUCEs that share a loop. Invariant:
 //! everything that any REDUCE of a group needs stands before all of the group.
 
-use crate::graph::{places, sorted};
+use crate::graph::{bits, places, sorted};
 use monoglot_uop::{ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -118,16 +118,14 @@ impl Table {
         self.nodes.len()
     }
 
+    /// The RANGEs of a set of loops.
+    pub(super) fn open(&self, loops: Loops) -> impl Iterator<Item = &UOp> {
+        bits(loops).map(|k| &self.nodes[self.ranges[k] as usize])
+    }
+
     /// How often a node runs, roughly.
     pub(super) fn trips(&self, i: usize) -> f64 {
-        let mut open = self.loops[i];
-        let mut n = 1.0;
-        while open != 0 {
-            let k = open.trailing_zeros();
-            n *= (self.nodes[self.ranges[k as usize] as usize].vmax() + 1) as f64;
-            open &= open - 1;
-        }
-        n
+        self.open(self.loops[i]).map(|r| (r.vmax() + 1) as f64).product()
     }
 }
 

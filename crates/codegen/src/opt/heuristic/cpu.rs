@@ -1,7 +1,8 @@
 //! CPUs: a register tile, the order of the loops, threads.
 
 use super::Chosen;
-use crate::opt::access::{Nest, bits};
+use crate::graph::bits;
+use crate::opt::access::Nest;
 use crate::opt::cost::{Tile, part, traffic};
 use monoglot_uop::{AxisType, OptOp, Target};
 

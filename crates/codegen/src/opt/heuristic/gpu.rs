@@ -2,7 +2,8 @@
 //! reductions.
 
 use super::Chosen;
-use crate::opt::access::{Nest, bits};
+use crate::graph::bits;
+use crate::opt::access::Nest;
 use monoglot_uop::{AxisType, OptOp};
 
 /// Threads of a workgroup to aim for.
