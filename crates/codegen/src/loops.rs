@@ -197,46 +197,38 @@ fn close_stores_once(kernel: &UOp) -> UOp {
         }
     }
     // Inner loops were made after outer ones.
-    let mut built: Vec<Option<UOp>> = vec![None; nests.len()];
-    for i in (0..nests.len()).rev() {
-        let effects: Vec<UOp> = nests[i]
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Effect(u) => Some(u.clone()),
-                Item::Loop(k) => built[*k].clone(),
-            })
-            .collect();
-        built[i] = Some(if i == 0 {
-            UOp::new(Op::Sink, effects, kernel.arg().clone())
-        } else {
-            effects_of(effects).end(std::slice::from_ref(&nests[i].range))
-        });
+    let mut built: Vec<UOp> = nests.iter().map(|n| n.range.clone()).collect();
+    for (i, nest) in nests.iter().enumerate().rev() {
+        let effect = |item: &Item| match item {
+            Item::Effect(u) => u.clone(),
+            Item::Loop(k) => built[*k].clone(),
+        };
+        let effects: Vec<UOp> = nest.items.iter().map(effect).collect();
+        built[i] = match i {
+            0 => UOp::new(Op::Sink, effects, kernel.arg().clone()),
+            _ => effects_of(effects).end(std::slice::from_ref(&nest.range)),
+        };
     }
-    built[0].take().expect("the root is built last")
+    built.swap_remove(0)
 }
 
 fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
     let mut at = 0;
     let mut renamed: FxHashMap<UOp, UOp> = FxHashMap::default();
     for r in ranges {
-        match nests.iter().position(|n| n.range == *r) {
-            Some(k) if nests[k].parent == at && renamed.is_empty() => at = k,
-            taken => {
-                let range = match taken {
-                    None => r.clone(),
-                    Some(_) => {
-                        let new = fresh(r, kind(r), id);
-                        renamed.insert(r.clone(), new.clone());
-                        new
-                    }
-                };
-                nests.push(Nest { range, parent: at, items: Vec::new() });
-                let k = nests.len() - 1;
-                nests[at].items.push(Item::Loop(k));
-                at = k;
-            }
+        let taken = nests.iter().position(|n| n.range == *r);
+        if let Some(k) = taken.filter(|&k| nests[k].parent == at && renamed.is_empty()) {
+            at = k;
+            continue;
         }
+        let range = if taken.is_none() { r.clone() } else { fresh(r, kind(r), id) };
+        if range != *r {
+            renamed.insert(r.clone(), range.clone());
+        }
+        let k = nests.len();
+        nests.push(Nest { range, parent: at, items: Vec::new() });
+        nests[at].items.push(Item::Loop(k));
+        at = k;
     }
     nests[at].items.push(Item::Effect(rename(&effect, &renamed)));
 }

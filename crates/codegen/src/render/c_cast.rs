@@ -22,27 +22,18 @@ impl Renderer {
             // A mask keeps the bits of 1.
             (_, DType::Bool, _) => self.put(o, k, "($V)($0 & ($M)$1)", &[a, &UOp::constant(k.d.one(), k.d)]),
             (n, f, d) => {
-                let up = f == DType::F16;
-                let down = d == DType::F16;
-                let plain = !(up && d == DType::F32 || down && f == DType::F32);
-                if up || down {
+                if f == DType::F16 || d == DType::F16 {
                     self.prelude.halves(n);
                 }
-                // Integers go to f16 through f32; f64 rounds once.
-                let through = down && f.is_int();
-                if down && (through || f == DType::F32) {
-                    let _ = write!(o, "F16_f32x{n}(");
-                }
-                if plain {
-                    o.push_str("__builtin_convertvector(");
-                }
-                self.widened(o, a, from);
-                if plain {
-                    o.push_str(", ");
-                    self.type_name(o, if through { "f32" } else { scalar(d) }, n);
-                    o.push(')');
-                }
-                o.push_str(if down && (through || f == DType::F32) { ")" } else { "" });
+                let t = match (f, d) {
+                    (DType::F16, DType::F32) => "F32_f16x$n($0)",
+                    (DType::F16, _) => "__builtin_convertvector(F32_f16x$n($0), $V)",
+                    (DType::F32, DType::F16) => "F16_f32x$n($0)",
+                    // Integers go through f32; f64 rounds once.
+                    (f, DType::F16) if f.is_int() => "F16_f32x$n(__builtin_convertvector($0, f32x$n))",
+                    _ => "__builtin_convertvector($0, $V)",
+                };
+                self.put(o, k, t, &[a]);
             }
         }
     }
@@ -53,9 +44,7 @@ impl Renderer {
             return self.operand(o, a, k);
         }
         self.prelude.halves(k.n);
-        let _ = write!(o, "F32_f16x{}(", k.n);
-        self.operand(o, a, k);
-        o.push(')');
+        self.put(o, k, "F32_f16x$n($0)", &[a]);
     }
 
     fn saturate(&mut self, o: &mut String, a: &UOp, k: Kind) {
@@ -80,11 +69,8 @@ impl Renderer {
         self.put(o, x, "$V x_ = ", NONE);
         self.widened(o, a, Kind::new(k.n, a.dtype()));
         o.push_str("; ");
-        let int = |r: &mut Renderer, o: &mut String| r.type_name(o, scalar(k.d), k.n);
         if within {
-            o.push_str("__builtin_convertvector(x_, ");
-            int(self, o);
-            return o.push_str("); })");
+            return self.put(o, k, "__builtin_convertvector(x_, $V); })", NONE);
         }
         // Where the float holds the greatest integer, clamp, convert in a signed integer of the float's
         // width, drop NaN, and narrow.
@@ -93,8 +79,7 @@ impl Renderer {
                      __builtin_convertvector(__builtin_convertvector(x_, $M) & n_, ";
             self.put(o, x, "$M n_ = ($M)(x_ == x_); ", NONE);
             self.put(o, x, t, &[&float(most), &float(least)]);
-            int(self, o);
-            return o.push_str("); })");
+            return self.put(o, k, "$V); })", NONE);
         }
         // Otherwise what is too great, or NaN, converts as 0, and the great is replaced.
         self.put(o, x, "$M g_ = ($M)(x_ >= $0); ", &[&float(most + 1)]);

@@ -3,12 +3,13 @@
 //! that nothing wraps), shifts past the width shift all out, MAX propagates NaN.
 //!
 //! In a template `$0`, `$1`, … are operands, brought to the kind of the expression (scalars broadcast,
-//! bools as masks of its width); `$V` is the kind's type, `$M` and `$U` the signed and unsigned
+//! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$M` and `$U` the signed and unsigned
 //! integers as wide, `$!` a complement (`!` of a scalar bool, `~` of a mask).
 
 use super::c::Renderer;
 use super::c_plan::{gathered, splat};
 use super::c_types::{builtin, literal, scalar, signed, unsigned};
+use crate::select::bits_type;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, UOp};
 use std::borrow::Borrow;
@@ -81,6 +82,7 @@ impl Renderer {
                 b'V' => self.type_name(o, scalar(k.d), k.n),
                 b'M' => self.type_name(o, signed(k.bytes()), k.n),
                 b'U' => self.type_name(o, unsigned(k.bytes()), k.n),
+                b'n' => drop(write!(o, "{}", k.n)),
                 b'!' => o.push(if k.n == 0 { '!' } else { '~' }),
                 digit => {
                     if let Some(u) = s.get(digit.wrapping_sub(b'0') as usize) {
@@ -212,7 +214,7 @@ impl Renderer {
         let bits = k.d.bits() as i64;
         let (lo, hi) = b.bounds();
         let left = u.op() == Op::Shl;
-        let (width, last) = (UOp::int(bits, unsigned_type(k.d)), UOp::int(bits - 1, k.d));
+        let (width, last) = (UOp::int(bits, bits_type(k.d)), UOp::int(bits - 1, k.d));
         // Past the width: the sign of a signed value where it is shifted right, else 0.
         let signed = !left && !k.d.is_unsigned();
         let t = match (lo >= 0 && hi < bits, k.n, left) {
@@ -332,16 +334,14 @@ impl Renderer {
         if k.n == 0 {
             return match at.as_int() {
                 Some(i) => self.lane(o, v, i as usize),
-                None => {
-                    o.push_str("unsupported_lane");
-                }
+                None => o.push_str("unsupported_lane"),
             };
         }
-        let first = at.src().first().and_then(UOp::as_int).or(at.as_int()).unwrap_or(0);
-        let picks: Vec<i64> = match u.op() {
-            Op::Shrink => (first..first + k.n as i64).collect(),
-            _ => at.src().iter().map(|c| c.as_int().unwrap_or(0)).collect(),
-        };
+        let mut picks: Vec<i64> = at.src().iter().map(|c| c.as_int().unwrap_or(0)).collect();
+        if u.op() == Op::Shrink {
+            let first = picks.first().copied().or(at.as_int()).unwrap_or(0);
+            picks = (first..first + k.n as i64).collect();
+        }
         self.shuffle(o, [v, v], &picks, k);
     }
 }
@@ -371,17 +371,5 @@ fn template(op: Op, k: Kind) -> &'static str {
 
 /// Whether the interval of a result is that of the whole dtype: it may have wrapped.
 fn may_wrap(u: &UOp) -> bool {
-    match u.min_max() {
-        Some((lo, hi)) => lo == u.dtype().min() && hi == u.dtype().max(),
-        None => true,
-    }
-}
-
-fn unsigned_type(d: DType) -> DType {
-    match d.bytes() {
-        1 => DType::U8,
-        2 => DType::U16,
-        4 => DType::U32,
-        _ => DType::U64,
-    }
+    u.min_max().is_none_or(|(lo, hi)| lo == u.dtype().min() && hi == u.dtype().max())
 }

@@ -14,6 +14,7 @@ mod table;
 
 pub(crate) use build::{bitcast, cast};
 pub(crate) use legal::Legal;
+pub(crate) use narrow::bits_type;
 
 use monoglot_uop::{Result, Target, UOp};
 

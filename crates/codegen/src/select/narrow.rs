@@ -25,7 +25,8 @@ fn small(d: DType) -> Small {
     }
 }
 
-fn bits_type(d: DType) -> DType {
+/// The unsigned integer as wide as a dtype.
+pub(crate) fn bits_type(d: DType) -> DType {
     match d.bytes() {
         1 => DType::U8,
         2 => DType::U16,
