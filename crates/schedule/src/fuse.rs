@@ -4,7 +4,7 @@
 //! common, and neither can depend on the other because both lie on one level (the longest way to them
 //! from the inputs is equally long). Matrix products stay apart: each wants the registers for itself.
 
-use crate::kernel::{Kernel, Kernels, Work, number_ranges, renumber_params};
+use crate::kernel::{Kernel, Kernels, Work, number_params, number_ranges, with_slots};
 use monoglot_uop::{Arg, Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -19,22 +19,17 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
     let mut level_of: Vec<u32> = vec![0; inputs + nodes.len()];
     let mut buckets: FxHashMap<(u32, Device, Vec<UOp>), Vec<usize>> = FxHashMap::default();
     let mut out: Vec<(u32, Kernel)> = Vec::with_capacity(kernels.len());
-    let mut order: Vec<usize> = (0..kernels.len()).collect();
     // Later kernels are sources of earlier ones: rangeify works from the roots.
-    order.sort_by_key(|&i| std::cmp::Reverse(i));
-    for i in order {
-        let k = kernels[i].clone();
+    for k in kernels.into_iter().rev() {
         let level = k.args[k.outs..].iter().map(|&a| level_of[a]).max().unwrap_or(0) + 1;
         k.args[..k.outs].iter().for_each(|&a| level_of[a] = level);
-        let Work::Compute(sink) = &k.work else {
-            out.push((level, k));
-            continue;
+        let key = match &k.work {
+            Work::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
+            _ => {
+                out.push((level, k));
+                continue;
+            }
         };
-        if is_contraction(sink) {
-            out.push((level, k));
-            continue;
-        }
-        let key = (level, k.device, closed(sink));
         let limits = target(k.device)?;
         let bucket = buckets.entry(key).or_default();
         let host = bucket.iter().rev().take(HOSTS).copied().find(|&h| fits(&out[h].1, &k, &limits));
@@ -69,9 +64,8 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
 
 /// The ranges that the stores of a kernel close.
 fn closed(sink: &UOp) -> Vec<UOp> {
-    sink.src()
-        .first()
-        .map_or(Vec::new(), |e| if e.op() == Op::End { e.src()[1..].to_vec() } else { Vec::new() })
+    let end = sink.src().first().filter(|e| e.op() == Op::End);
+    end.map_or(Vec::new(), |e| e.src()[1..].to_vec())
 }
 
 fn fits(a: &Kernel, b: &Kernel, target: &Target) -> bool {
@@ -81,20 +75,13 @@ fn fits(a: &Kernel, b: &Kernel, target: &Target) -> bool {
 
 fn merge(a: &Kernel, b: &Kernel) -> Kernel {
     let (Work::Compute(x), Work::Compute(y)) = (&a.work, &b.work) else { return a.clone() };
-    // Both count their PARAMs from 0: move b's out of the way, then number all anew.
+    // Both count their PARAMs from 0: name the buffers, then number all anew, written ones first.
     let outs: Vec<usize> = a.args[..a.outs].iter().chain(&b.args[..b.outs]).copied().collect();
-    let global = |args: &[usize], local: u64| args[local as usize];
-    let x = to_global(x, |l| global(&a.args, l));
-    let y = to_global(&apart(y, x.toposort().len() as u32), |l| global(&b.args, l));
+    let x = with_slots(x, |l| a.args[l as usize]);
+    let y = with_slots(&apart(y, x.toposort().len() as u32), |l| b.args[l as usize]);
     let effects: Vec<UOp> = x.src().iter().chain(y.src()).cloned().collect();
     let sink = UOp::sink(&effects).with_arg(x.arg().clone());
-    let position = |slot: u64| outs.iter().position(|&o| o as u64 == slot);
-    // Written buffers first, in the order of `outs`.
-    let shifted = to_global(&sink, |s| position(s).unwrap_or(s as usize + outs.len()));
-    let (sink, args) = renumber_params(&shifted, outs.len(), |s| match outs.get(s as usize) {
-        Some(&o) => o,
-        None => s as usize - outs.len(),
-    });
+    let (sink, args) = number_params(&sink, outs.clone(), |slot| slot as usize);
     Kernel { work: Work::Compute(number_ranges(&sink)), args, outs: outs.len(), device: a.device }
 }
 
@@ -102,26 +89,12 @@ fn merge(a: &Kernel, b: &Kernel) -> Kernel {
 /// number need not be one loop. `number_ranges` finds out which are.
 fn apart(sink: &UOp, first: u32) -> UOp {
     let outer = closed(sink);
-    let mut map = FxHashMap::default();
-    for r in sink.toposort().into_iter().filter(|u| u.op() == Op::Range && !outer.contains(u)) {
-        if let Some((id, t)) = r.range_arg() {
-            map.insert(r.clone(), r.with_arg(Arg::Range(first + id, t)));
-        }
-    }
-    sink.substitute(&map)
-}
-
-/// The kernel with its PARAMs numbered otherwise.
-fn to_global(sink: &UOp, slot: impl Fn(u64) -> usize) -> UOp {
-    let mut map = FxHashMap::default();
-    for u in sink.toposort() {
-        if let (Op::Param, Arg::Buffer(b)) = (u.op(), u.arg()) {
-            let arg = monoglot_uop::BufferArg { slot: slot(b.slot) as u64, ..*b };
-            map.insert(u.clone(), u.with_arg(Arg::Buffer(arg)));
-        }
-    }
-    map.retain(|a, b| a != b);
-    sink.substitute(&map)
+    let inner = sink.toposort().into_iter().filter(|r| !outer.contains(r));
+    let moved = inner.filter_map(|r| {
+        let (id, t) = r.range_arg()?;
+        Some((r.clone(), r.with_arg(Arg::Range(first + id, t))))
+    });
+    sink.substitute(&moved.collect())
 }
 
 /// Whether a reduction reads something again and again: an operand that does not vary over one of the

@@ -9,7 +9,7 @@ mod ranges;
 
 use crate::rangeify::{Output, Program, Stored, flat};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{Arg, AxisType, Device, KernelInfo, Op, Result, UOp};
+use monoglot_uop::{Arg, AxisType, BufferArg, Device, KernelInfo, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
     let out = flat(slot, &stored.node, Some(stored.device));
     let store = out.at(std::slice::from_ref(&stored.index)).store(&stored.value);
     let sink = UOp::sink(&[store.end(&stored.ranges)]).with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
-    let (sink, args) = local_params(&sink, &[slot]);
+    let (sink, args) = number_params(&sink, vec![slot], |slot| slot as usize);
     let sink = number_ranges(&sink);
     let simple = match known.get(&sink) {
         Some(k) => k.clone(),
@@ -80,8 +80,7 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
         }
     };
     // Simplification may have dropped reads: number again what is left.
-    let used = |local: u64| args[local as usize];
-    let (sink, args) = renumber_params(&simple, 1, used);
+    let (sink, args) = number_params(&simple, vec![slot], |local| args[local as usize]);
     Ok(Kernel { work: Work::Compute(sink), args, outs: 1, device: stored.device })
 }
 
@@ -104,45 +103,34 @@ fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
     Ok(Kernel { work: Work::Copy(start), args: vec![slot, from], outs: 1, device: stored.device })
 }
 
-/// PARAMs as numbers of the kernel's own: `outs` first, the others in order of first use.
-fn local_params(sink: &UOp, outs: &[usize]) -> (UOp, Vec<usize>) {
-    let mut args: Vec<usize> = outs.to_vec();
-    let mut map = FxHashMap::default();
-    for u in sink.toposort() {
-        let (Op::Param, Some(b)) = (u.op(), u.buffer_arg()) else { continue };
-        let slot = b.slot as usize;
-        let local = args.iter().position(|&a| a == slot).unwrap_or_else(|| {
+/// The kernel with its PARAMs numbered densely in order of first use, after `args`, the buffers that it
+/// writes; `global` names the buffer of each. Flows out with the buffers in that order.
+pub(crate) fn number_params(
+    sink: &UOp,
+    mut args: Vec<usize>,
+    global: impl Fn(u64) -> usize,
+) -> (UOp, Vec<usize>) {
+    let sink = with_slots(sink, |l| {
+        let slot = global(l);
+        args.iter().position(|&a| a == slot).unwrap_or_else(|| {
             args.push(slot);
             args.len() - 1
-        });
-        map.insert(u.clone(), with_slot(&u, local));
-    }
-    (sink.substitute(&map), args)
+        })
+    });
+    (sink, args)
 }
 
-/// The kernel with its PARAMs numbered densely again; `global` names the buffer of each.
-pub(crate) fn renumber_params(sink: &UOp, outs: usize, global: impl Fn(u64) -> usize) -> (UOp, Vec<usize>) {
-    let mut args: Vec<usize> = (0..outs as u64).map(&global).collect();
+/// The kernel with other numbers for its PARAMs, asked for in order of first use.
+pub(crate) fn with_slots(sink: &UOp, mut slot: impl FnMut(u64) -> usize) -> UOp {
     let mut map = FxHashMap::default();
     for u in sink.toposort() {
-        let (Op::Param, Some(b)) = (u.op(), u.buffer_arg()) else { continue };
-        let slot = global(b.slot);
-        let local = args.iter().position(|&a| a == slot).unwrap_or_else(|| {
-            args.push(slot);
-            args.len() - 1
-        });
-        if local as u64 != b.slot {
-            map.insert(u.clone(), with_slot(&u, local));
+        if let (Op::Param, Arg::Buffer(b)) = (u.op(), u.arg()) {
+            let arg = BufferArg { slot: slot(b.slot) as u64, ..*b };
+            map.insert(u.clone(), u.with_arg(Arg::Buffer(arg)));
         }
     }
-    (sink.substitute(&map), args)
-}
-
-fn with_slot(param: &UOp, slot: usize) -> UOp {
-    match param.arg() {
-        Arg::Buffer(b) => param.with_arg(Arg::Buffer(monoglot_uop::BufferArg { slot: slot as u64, ..*b })),
-        _ => param.clone(),
-    }
+    map.retain(|a, b| a != b);
+    sink.substitute(&map)
 }
 
 /// RANGEs numbered by the kernel alone: those that stores close, in their order, then those of

@@ -4,7 +4,7 @@
 //! A kernel whose result is the next version of a donated PARAM may write its storage if it reads that
 //! PARAM only where it writes it, and if nothing that reads the PARAM has to run after it.
 
-use crate::kernel::{Kernel, Kernels, Work, renumber_params};
+use crate::kernel::{Kernel, Kernels, Work, number_params};
 use monoglot_uop::{Op, Result, UOp};
 
 pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
@@ -93,10 +93,9 @@ fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
     // Read and written under one number, so that later stages see that they are one buffer.
     let kernel = &mut all.kernels[k];
     if let Work::Compute(sink) = &kernel.work {
-        let args = kernel.args.clone();
-        let (sink, args) = renumber_params(sink, kernel.outs, |l| args[l as usize]);
-        kernel.work = Work::Compute(sink);
-        kernel.args = args;
+        let outs = kernel.args[..kernel.outs].to_vec();
+        let (sink, args) = number_params(sink, outs, |l| kernel.args[l as usize]);
+        (kernel.work, kernel.args) = (Work::Compute(sink), args);
     }
 }
 

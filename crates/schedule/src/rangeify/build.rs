@@ -1,6 +1,6 @@
 //! From instances back to UOps, sources first: the value of every kernel over its ranges.
 
-use super::{Body, Otherwise, Rangeify, placeholder_slot};
+use super::{Body, Instance, Rangeify, placeholder_slot};
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, DType, Op, Result, UOp};
 use rustc_hash::FxHashMap;
@@ -12,7 +12,8 @@ impl Rangeify<'_> {
         for (i, instance) in self.instances.iter().enumerate() {
             by_node[instance.node as usize].push(i as u32);
         }
-        let mut values: Vec<Option<UOp>> = vec![None; self.instances.len()];
+        let constant = |i: &Instance| if let Body::Value(v) = &i.body { Some(v.clone()) } else { None };
+        let mut values: Vec<Option<UOp>> = self.instances.iter().map(constant).collect();
         let mut buffers: FxHashMap<usize, UOp> = FxHashMap::default();
         for i in by_node.into_iter().flatten() {
             values[i as usize] = Some(self.value(i, &values, &mut buffers)?);
@@ -65,34 +66,14 @@ impl Rangeify<'_> {
                 known(values, *p).reduce_ranges(*op, ranges)
             }
             Body::Choose(parts, end) => {
-                let mut value = match end {
-                    Otherwise::Constant(c) => c.clone(),
-                    Otherwise::Instance(p) => known(values, *p),
-                };
-                for (gate, p) in parts.iter().rev() {
-                    let inner = known(values, *p);
-                    value = match gate {
-                        Some(g) => g.select(&inner, &value),
-                        None => inner,
-                    };
-                }
-                value
+                let otherwise = known(values, *end);
+                parts.iter().rev().fold(otherwise, |value, (gate, p)| gate.select(&known(values, *p), &value))
             }
             Body::Read(slot) => {
-                let buffer = match buffers.get(slot) {
-                    Some(b) => b.clone(),
-                    None => {
-                        let b = self.buffer(*slot);
-                        buffers.insert(*slot, b.clone());
-                        b
-                    }
-                };
-                let (shape, gate) = (u.shape().clone(), instance.gate.clone());
-                let indices = instance.indices.clone();
-                let mut index = self.algebra.linear(&shape, &indices)?;
-                if let Some(g) = gate {
-                    index = index.valid(&g);
-                }
+                let buffer = buffers.entry(*slot).or_insert_with(|| self.buffer(*slot)).clone();
+                let at = instance.at.clone();
+                let index = self.algebra.linear(&u.shape().clone(), &at.indices)?;
+                let index = at.gate.map_or(index.clone(), |g| index.valid(&g));
                 buffer.at(&[index])
             }
             Body::Pending => unreachable!("every node is visited, which gives its instances bodies"),

@@ -5,7 +5,7 @@
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{Body, Rangeify};
-use monoglot_uop::{Arg, Op, OpSet, UOp};
+use monoglot_uop::{Op, OpSet, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -160,7 +160,8 @@ impl Rangeify<'_> {
         if op == Op::Reduce {
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
-            let inline: f64 = wanted.iter().map(|&i| self.instances[i as usize].volume.max(1.0) * work).sum();
+            let inline: f64 =
+                wanted.iter().map(|&i| self.instances[i as usize].at.volume.max(1.0) * work).sum();
             // A long reduction inside a reduction has no registers to live in: keep kernels simple.
             let nested = wanted.len() == 1 && length > 16.0 && self.in_reduce(wanted[0], size);
             return inline > size * work + stored_at || nested;
@@ -214,9 +215,9 @@ impl Rangeify<'_> {
         let instance = &self.instances[i as usize];
         let mut seen: FxHashSet<UOp> = FxHashSet::default();
         let mut product = 1.0;
-        for index in &instance.indices {
+        for index in &instance.at.indices {
             if index.op() == Op::Param || index.ops_below().contains(Op::Param) {
-                return instance.volume;
+                return instance.at.volume;
             }
             for r in index.ranges().iter() {
                 if seen.insert(r.clone()) {
@@ -224,7 +225,7 @@ impl Rangeify<'_> {
                 }
             }
         }
-        product.min(instance.volume.max(1.0))
+        product.min(instance.at.volume.max(1.0))
     }
 
     /// Whether the loops around an instance include a reduction that it does not itself span.
@@ -232,14 +233,6 @@ impl Rangeify<'_> {
         let instance = &self.instances[i as usize];
         let kernel = &self.kernels[instance.kernel as usize];
         let outer: f64 = kernel.ranges.iter().map(|r| r.vmax() as f64 + 1.0).product();
-        instance.volume > outer * 1.5 && size > 1.0
-    }
-}
-
-/// Whether a node folds axes.
-pub(super) fn reduce_axes(u: &UOp) -> Option<&[u8]> {
-    match u.arg() {
-        Arg::Reduce(_, axes) => Some(axes),
-        _ => None,
+        instance.at.volume > outer * 1.5 && size > 1.0
     }
 }

@@ -1,6 +1,6 @@
 //! From an instance to the instances of its sources: one arm an op.
 
-use super::{Body, Indices, Otherwise, Rangeify, cost, placeholder_slot};
+use super::{At, Body, Indices, Instance, Rangeify, placeholder_slot};
 use monoglot_uop::{Arg, AxisType, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 
 impl Rangeify<'_> {
@@ -9,8 +9,10 @@ impl Rangeify<'_> {
             Op::Const => Body::Value(u.clone()),
             Op::Param if u.shape().is_empty() && u.dtype() == DType::Index => Body::Value(u.clone()),
             Op::Param => Body::Read(u.buffer_arg().map_or(0, |b| b.slot as usize)),
-            Op::Contiguous | Op::Detach | Op::ContiguousBackward => Body::Same(self.same(i, &u.src()[0])),
-            Op::Copy => self.copy(i, u)?,
+            // The root of a COPY's kernel names the buffer that it copies.
+            Op::Contiguous | Op::Detach | Op::ContiguousBackward | Op::Copy => {
+                Body::Same(self.same(i, &u.src()[0]))
+            }
             Op::Reduce => self.reduce(i, u),
             Op::Stack => self.stack(i, u)?,
             Op::Index => self.index(i, u)?,
@@ -21,9 +23,9 @@ impl Rangeify<'_> {
                 Body::Apply(u.src().iter().map(|s| self.same(i, s)).collect())
             }
             op if op.is_movement() => {
-                let (indices, _) = self.algebra.source(u, &self.instances[i as usize].indices.clone())?;
-                let (gate, volume) = (self.gate(i), self.volume(i));
-                Body::Same(self.want(i, &u.src()[0], indices, gate, volume))
+                let at = self.at(i);
+                let (indices, _) = self.algebra.source(u, &at.indices)?;
+                Body::Same(self.want(i, &u.src()[0], At { indices, ..at }))
             }
             op => {
                 let message = "is not a tensor op that a kernel can compute".into();
@@ -34,20 +36,24 @@ impl Rangeify<'_> {
         Ok(())
     }
 
-    fn gate(&self, i: u32) -> Option<UOp> {
-        self.instances[i as usize].gate.clone()
+    fn at(&self, i: u32) -> At {
+        self.instances[i as usize].at.clone()
     }
 
-    fn volume(&self, i: u32) -> f64 {
-        self.instances[i as usize].volume
-    }
-
-    /// A source at the same indices; one of shape () at none.
+    /// A source at the same place; one of shape () at no indices.
     fn same(&mut self, i: u32, src: &UOp) -> u32 {
-        let instance = &self.instances[i as usize];
-        let indices = if src.shape().is_empty() { Vec::new() } else { instance.indices.clone() };
-        let (gate, volume) = (instance.gate.clone(), instance.volume);
-        self.want(i, src, indices, gate, volume)
+        let mut at = self.at(i);
+        if src.shape().is_empty() {
+            at.indices.clear();
+        }
+        self.want(i, src, at)
+    }
+
+    /// A constant in the place of an instance.
+    fn constant(&mut self, i: u32, value: Scalar) -> u32 {
+        let Instance { node, kernel, .. } = self.instances[i as usize];
+        let body = Body::Value(UOp::constant(value, self.nodes[node as usize].dtype()));
+        self.instance(Instance { node, kernel, at: self.at(i), body })
     }
 
     fn and(&mut self, a: Option<UOp>, b: Option<UOp>) -> Result<Option<UOp>> {
@@ -57,192 +63,147 @@ impl Rangeify<'_> {
         })
     }
 
+    /// A value under its gate, otherwise a constant.
+    fn gated(&mut self, i: u32, own: Option<UOp>, value: u32, otherwise: Scalar) -> Body {
+        match own {
+            None => Body::Same(value),
+            Some(g) => Body::Choose(vec![(g, value)], self.constant(i, otherwise)),
+        }
+    }
+
     fn pad(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let (indices, own) = self.algebra.source(u, &self.instances[i as usize].indices.clone())?;
-        let gate = self.and(self.gate(i), own.clone())?;
-        let volume = self.volume(i);
-        let inner = self.want(i, &u.src()[0], indices, gate, volume);
-        let fill = match u.arg() {
-            Arg::Fill(v) => UOp::constant(*v, u.dtype()),
-            _ => UOp::constant(u.dtype().zero(), u.dtype()),
-        };
-        Ok(match own {
-            None => Body::Same(inner),
-            Some(g) => Body::Choose(vec![(Some(g), inner)], Otherwise::Constant(fill)),
-        })
+        let at = self.at(i);
+        let (indices, own) = self.algebra.source(u, &at.indices)?;
+        let gate = self.and(at.gate, own.clone())?;
+        let inner = self.want(i, &u.src()[0], At { indices, gate, ..at });
+        let fill = if let Arg::Fill(v) = u.arg() { *v } else { u.dtype().zero() };
+        Ok(self.gated(i, own, inner, fill))
     }
 
     fn reduce(&mut self, i: u32, u: &UOp) -> Body {
         let src = &u.src()[0];
-        let axes = cost::reduce_axes(u).unwrap_or(&[]);
-        let (mut indices, mut ranges) = (self.instances[i as usize].indices.clone(), Vec::new());
-        let mut volume = self.volume(i);
-        for &a in axes {
+        let Arg::Reduce(_, axes) = u.arg() else { unreachable!("a REDUCE says what it folds") };
+        let (mut at, mut ranges) = (self.at(i), Vec::new());
+        for &a in axes.iter().filter(|&&a| !src.shape()[a as usize].is(1)) {
             let bound = &src.shape()[a as usize];
-            if bound.is(1) {
-                continue;
-            }
             let r = self.range(bound.to_uop(), AxisType::Reduce);
-            volume *= bound.max() as f64;
-            indices[a as usize] = r.clone();
+            at.volume *= bound.max() as f64;
+            at.indices[a as usize] = r.clone();
             ranges.push(r);
         }
-        let gate = self.gate(i);
-        let inner = self.want(i, src, indices, gate, volume);
+        let inner = self.want(i, src, at);
         if ranges.is_empty() { Body::Same(inner) } else { Body::Reduce(inner, ranges) }
     }
 
     /// The part that the leading index names; all of them where it varies.
     fn stack(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let indices = self.instances[i as usize].indices.clone();
-        let (first, rest) = (indices[0].clone(), indices[1..].to_vec());
-        let volume = self.volume(i);
+        let mut at = self.at(i);
+        let first = at.indices.remove(0);
         if let Some(k) = first.as_int() {
-            let gate = self.gate(i);
-            return Ok(Body::Same(self.want(i, &u.src()[k as usize], rest, gate, volume)));
+            return Ok(Body::Same(self.want(i, &u.src()[k as usize], at)));
         }
-        let last = u.src().len() - 1;
-        let mut parts = Vec::with_capacity(last);
+        let mut parts = Vec::with_capacity(u.src().len());
         for (k, part) in u.src().iter().enumerate() {
             let here = self.algebra.simplify(first.ne_(&UOp::index_const(k as i64)).ne_(&UOp::bool(true)))?;
-            if here.is_bool(false) {
-                continue;
+            if !here.is_bool(false) {
+                let gate = self.and(at.gate.clone(), Some(here.clone()))?;
+                parts.push((here, self.want(i, part, At { gate, ..at.clone() })));
             }
-            let gate = self.and(self.gate(i), Some(here.clone()))?;
-            let inner = self.want(
-                i,
-                part,
-                if part.shape().is_empty() { Vec::new() } else { rest.clone() },
-                gate,
-                volume,
-            );
-            parts.push((Some(here), inner));
         }
         Ok(match parts.pop() {
             Some((_, end)) if parts.is_empty() => Body::Same(end),
-            Some((_, end)) => Body::Choose(parts, Otherwise::Instance(end)),
+            Some((_, end)) => Body::Choose(parts, end),
             None => Body::Value(UOp::constant(u.dtype().zero(), u.dtype())),
         })
     }
 
     /// INDEX by values: a read outside gives 0.
     fn index(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let outer = self.instances[i as usize].indices.clone();
-        let (from, volume) = (u.src()[0].shape().clone(), self.volume(i));
-        let (mut at, mut inner, mut own) = (0, Indices::new(), None);
-        for (axis, by) in u.src()[1..].iter().enumerate() {
-            let rank = by.shape().len();
-            let indices = outer[at..at + rank].to_vec();
-            at += rank;
+        let (outer, from) = (self.at(i), u.src()[0].shape());
+        let (mut first, mut inner, mut own) = (0, Indices::new(), None);
+        for (by, size) in u.src()[1..].iter().zip(from.iter()) {
+            let next = first + by.shape().len();
             let index = match by.const_value() {
                 Some(v) => UOp::constant(v, DType::Index),
                 None => {
-                    let gate = self.gate(i);
-                    let instance = self.want(i, by, indices, gate, volume);
+                    let indices = outer.indices[first..next].to_vec();
+                    let instance = self.want(i, by, At { indices, ..outer.clone() });
                     self.placeholders = true;
                     let (lo, hi) = by.bounds();
                     UOp::variable(placeholder_slot(instance), lo, hi)
                 }
             };
+            first = next;
             let below = self.algebra.simplify(index.lt(&UOp::index_const(0)).ne_(&UOp::bool(true)))?;
-            let above = self.algebra.simplify(index.lt(&from[axis].to_uop()))?;
+            let above = self.algebra.simplify(index.lt(&size.to_uop()))?;
             for g in [below, above].into_iter().filter(|g| !g.is_bool(true)) {
                 own = self.and(own, Some(g))?;
             }
             inner.push(index);
         }
-        inner.extend_from_slice(&outer[at..]);
-        let gate = self.and(self.gate(i), own.clone())?;
-        let value = self.want(i, &u.src()[0], inner, gate, volume);
-        Ok(match own {
-            None => Body::Same(value),
-            Some(g) => {
-                let zero = UOp::constant(u.dtype().zero(), u.dtype());
-                Body::Choose(vec![(Some(g), value)], Otherwise::Constant(zero))
-            }
-        })
+        inner.extend_from_slice(&outer.indices[first..]);
+        let gate = self.and(outer.gate, own.clone())?;
+        let value = self.want(i, &u.src()[0], At { indices: inner, gate, volume: outer.volume });
+        Ok(self.gated(i, own, value, u.dtype().zero()))
     }
 
     /// A functional update: what the last store wrote here, else what was there before.
     fn after(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let base = &u.src()[0];
-        let (mut parts, volume) = (Vec::new(), self.volume(i));
+        let mut parts = Vec::new();
         for store in u.src()[1..].iter().rev() {
             if store.op() != Op::Store {
                 let message = format!("AFTER waits for {}, which is no store", store.op().name());
                 return Err(Error::argument("AFTER", message));
             }
-            let (view, value) = (&store.src()[0], &store.src()[1]);
+            let (mut view, value) = (&store.src()[0], &store.src()[1]);
             let mut chain = Vec::new();
-            let mut v = view;
             // `prepare` put a stand-in for the base below the view.
-            while v.op() != Op::Buffer {
-                chain.push(v.clone());
-                match v.src().first() {
-                    Some(below) if v.op().is_movement() => v = below,
-                    _ => {
-                        return Err(Error::argument(
-                            "STORE",
-                            "assigns to something that is no view of the tensor",
-                        ));
-                    }
+            while view.op() != Op::Buffer {
+                if !view.op().is_movement() || view.src().is_empty() {
+                    let message = "assigns to something that is no view of the tensor";
+                    return Err(Error::argument("STORE", message));
                 }
+                chain.push(view);
+                view = &view.src()[0];
             }
-            let (mut indices, mut own) = (self.instances[i as usize].indices.clone(), None);
-            for step in chain.iter().rev() {
-                let (next, gate) = self.algebra.view(step, &indices)?;
-                indices = next;
+            let (mut at, mut own) = (self.at(i), None);
+            for step in chain.into_iter().rev() {
+                let (next, gate) = self.algebra.view(step, &at.indices)?;
+                at.indices = next;
                 own = self.and(own, gate)?;
             }
             if value.shape().is_empty() {
-                indices.clear();
+                at.indices.clear();
             }
-            let gate = self.and(self.gate(i), own.clone())?;
-            let inner = self.want(i, value, indices, gate, volume);
-            let whole = own.is_none();
-            parts.push((own, inner));
-            if whole {
-                break;
+            at.gate = self.and(at.gate, own.clone())?;
+            let inner = self.want(i, value, at);
+            match own {
+                Some(gate) => parts.push((gate, inner)),
+                None if parts.is_empty() => return Ok(Body::Same(inner)),
+                None => return Ok(Body::Choose(parts, inner)),
             }
         }
-        Ok(match parts.pop() {
-            Some((None, end)) if parts.is_empty() => Body::Same(end),
-            Some((None, end)) => Body::Choose(parts, Otherwise::Instance(end)),
-            last => {
-                parts.extend(last);
-                let before = self.same(i, base);
-                Body::Choose(parts, Otherwise::Instance(before))
-            }
-        })
+        Ok(Body::Choose(parts, self.same(i, &u.src()[0])))
     }
 
     /// BITCAST to another width, on little-endian words.
     fn words(&mut self, i: u32, u: &UOp) -> Result<Body> {
         let src = &u.src()[0];
         let (a, b) = (src.dtype().bytes() as i64, u.dtype().bytes() as i64);
-        let mut indices = self.instances[i as usize].indices.clone();
-        let last = indices.len() - 1;
-        let (gate, volume) = (self.gate(i), self.volume(i));
-        let mut parts = Vec::new();
-        let at = indices[last].clone();
+        let mut at = self.at(i);
+        let last = at.indices.len() - 1;
+        let word = at.indices[last].clone();
         if a > b {
-            indices[last] = self.algebra.simplify(&at / (a / b))?;
-            parts.push(self.want(i, src, indices, gate, volume));
-            return Ok(Body::Words(parts, self.algebra.simplify(&at % (a / b))?));
+            at.indices[last] = self.algebra.simplify(&word / (a / b))?;
+            let part = self.algebra.simplify(&word % (a / b))?;
+            return Ok(Body::Words(vec![self.want(i, src, at)], part));
         }
+        let mut parts = Vec::new();
         for k in 0..b / a {
-            indices[last] = self.algebra.simplify(&at * (b / a) + k)?;
-            parts.push(self.want(i, src, indices.clone(), gate.clone(), volume));
+            at.indices[last] = self.algebra.simplify(&word * (b / a) + k)?;
+            parts.push(self.want(i, src, at.clone()));
         }
         Ok(Body::Words(parts, UOp::index_const(0)))
-    }
-
-    /// The root of a COPY's kernel names the buffer that it copies.
-    fn copy(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let src = &u.src()[0];
-        let indices = self.instances[i as usize].indices.clone();
-        let inner = self.want(i, src, indices, None, 1.0);
-        Ok(Body::Same(inner))
     }
 
     pub(super) fn word_value(u: &UOp, parts: &[UOp], part: &UOp) -> UOp {
@@ -252,27 +213,21 @@ impl Rangeify<'_> {
             4 => DType::U32,
             _ => DType::U64,
         };
+        let raw = |v: &UOp, d: DType| if v.dtype() == d { v.clone() } else { v.bitcast(d) };
         let bits =
             |v: &UOp| if v.dtype() == DType::Bool { v.cast(DType::U8) } else { raw(v, unsigned(v.dtype())) };
-        fn raw(v: &UOp, d: DType) -> UOp {
-            if v.dtype() == d { v.clone() } else { v.bitcast(d) }
-        }
         let (from, to) = (unsigned(parts[0].dtype()), unsigned(u.dtype()));
         let word = if from.bytes() > to.bytes() {
             let shift = (part * to.bits() as i64).cast(from);
             bits(&parts[0]).binary(Op::Shr, &shift).cast(to)
         } else {
-            let mut all: Option<UOp> = None;
-            for (k, p) in parts.iter().enumerate() {
-                let wide = bits(p).cast(to);
-                let moved =
-                    wide.binary(Op::Shl, &UOp::constant(Scalar::Int(k as i128 * from.bits() as i128), to));
-                all = Some(match all {
-                    None => wide,
-                    Some(a) => a | moved,
-                });
-            }
-            all.unwrap_or_else(|| UOp::int(0, to))
+            let shift = |k: usize| UOp::constant(Scalar::Int(k as i128 * i128::from(from.bits())), to);
+            let wide = |(k, p): (usize, &UOp)| match k {
+                0 => bits(p).cast(to),
+                _ => bits(p).cast(to).binary(Op::Shl, &shift(k)),
+            };
+            let all = parts.iter().enumerate().map(wide).reduce(|a, b| a | b);
+            all.expect("a word has parts")
         };
         if u.dtype() == DType::Bool { word.ne_(&UOp::int(0, to)) } else { raw(&word, u.dtype()) }
     }

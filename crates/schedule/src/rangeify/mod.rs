@@ -58,16 +58,22 @@ pub(crate) struct Output {
     pub(crate) root: UOp,
 }
 
-/// A node wanted at some indices by one kernel.
+/// A node wanted somewhere by one kernel.
 struct Instance {
     node: u32,
+    kernel: u32,
+    at: At,
+    body: Body,
+}
+
+/// Where a value is wanted.
+#[derive(Clone)]
+struct At {
     indices: Indices,
     /// Outside of it the value means nothing.
     gate: Option<UOp>,
-    kernel: u32,
     /// Iterations of the loops around it.
     volume: f64,
-    body: Body,
 }
 
 /// How an instance gets its value.
@@ -82,16 +88,11 @@ enum Body {
     /// Another instance's value.
     Same(u32),
     /// The first whose gate holds, else the last value.
-    Choose(Vec<(Option<UOp>, u32)>, Otherwise),
+    Choose(Vec<(UOp, u32)>, u32),
     /// A fold over ranges.
     Reduce(u32, Vec<UOp>),
     /// Bits of the source: BITCAST to another width.
     Words(Vec<u32>, UOp),
-}
-
-enum Otherwise {
-    Constant(UOp),
-    Instance(u32),
 }
 
 pub(crate) struct Rangeify<'a> {
@@ -193,26 +194,19 @@ fn base_of(root: &UOp) -> &UOp {
     u
 }
 
-/// Whether a node has storage of its own whatever the cost says.
-fn is_stored(u: &UOp) -> bool {
-    matches!(base_through_reshape(u).op(), Op::Param | Op::Contiguous | Op::After | Op::Copy)
-}
-
-fn base_through_reshape(u: &UOp) -> &UOp {
-    let mut u = u;
+/// Whether a node, or what it is a view of, has storage of its own whatever the cost says.
+fn is_stored(mut u: &UOp) -> bool {
     while u.op() == Op::Reshape || u.op() == Op::Shrink && is_contiguous_part(u) {
         u = &u.src()[0];
     }
-    u
+    matches!(u.op(), Op::Param | Op::Contiguous | Op::After | Op::Copy)
 }
 
 /// A SHRINK that keeps a run of elements: whole axes after the first one that it cuts, and single
 /// elements before.
 fn is_contiguous_part(u: &UOp) -> bool {
     let (from, to) = (u.src()[0].shape(), u.shape());
-    let cut = from.iter().zip(to.iter()).position(|(a, b)| !b.is(1) || a.is(1) && b.is(1));
-    let first = cut.unwrap_or(to.len());
-    let first = (first..to.len()).find(|&i| !to[i].is(1)).unwrap_or(to.len());
+    let first = to.iter().position(|d| !d.is(1)).unwrap_or(to.len());
     u.dims_src(1).iter().all(|d| d.as_int().is_some()) && (first + 1..to.len()).all(|i| from[i] == to[i])
 }
 
@@ -261,15 +255,8 @@ impl Rangeify<'_> {
             });
         }
         let kernel = self.kernels.len() as u32;
-        let root = self.instances.len() as u32;
-        self.instances.push(Instance {
-            node: n,
-            indices: indices.clone(),
-            gate: None,
-            kernel,
-            volume,
-            body: Body::Pending,
-        });
+        let at = At { indices: indices.clone(), gate: None, volume };
+        let root = self.instance(Instance { node: n, kernel, at, body: Body::Pending });
         self.store[n as usize] = Some(kernel);
         self.kernels.push(Kernel {
             node: n,
@@ -290,33 +277,30 @@ impl Rangeify<'_> {
         UOp::range(monoglot_uop::Dim::of(&bound), self.next_range - 1, axis)
     }
 
-    /// The instance of a node at these indices for the same kernel as `of`.
-    fn want(&mut self, of: u32, src: &UOp, indices: Indices, gate: Option<UOp>, volume: f64) -> u32 {
-        let kernel = self.instances[of as usize].kernel;
-        let node = self.number[src];
+    fn instance(&mut self, new: Instance) -> u32 {
+        self.instances.push(new);
+        self.instances.len() as u32 - 1
+    }
+
+    /// The instance of a node there for the same kernel as `of`.
+    fn want(&mut self, of: u32, src: &UOp, at: At) -> u32 {
+        let (kernel, node) = (self.instances[of as usize].kernel, self.number[src]);
         if src.op() == Op::Const {
             // Constants have users everywhere and need no sharing.
-            let body = Body::Value(src.clone());
-            self.instances.push(Instance { node, indices, gate, kernel, volume, body });
-            return self.instances.len() as u32 - 1;
+            return self.instance(Instance { node, kernel, at, body: Body::Value(src.clone()) });
         }
-        let n = node as usize;
-        for &i in &self.wanted[n] {
-            let known = &self.instances[i as usize];
-            if known.kernel == kernel && known.gate == gate && known.indices == indices {
-                let known = &mut self.instances[i as usize];
-                known.volume = known.volume.max(volume);
+        for &i in &self.wanted[node as usize] {
+            let known = &mut self.instances[i as usize];
+            if known.kernel == kernel && known.at.gate == at.gate && known.at.indices == at.indices {
+                known.at.volume = known.at.volume.max(at.volume);
                 return i;
             }
         }
         let k = &mut self.kernels[kernel as usize];
         k.size += 1;
-        if src.op() == Op::Param {
-            k.buffers += 1;
-        }
-        let i = self.instances.len() as u32;
-        self.instances.push(Instance { node, indices, gate, kernel, volume, body: Body::Pending });
-        self.wanted[n].push(i);
+        k.buffers += usize::from(src.op() == Op::Param);
+        let i = self.instance(Instance { node, kernel, at, body: Body::Pending });
+        self.wanted[node as usize].push(i);
         i
     }
 

@@ -56,12 +56,8 @@ impl Algebra {
             }
             (Op::Flip, Arg::Flags(flags)) => (self.flip(from, *flags, ranges)?, None),
             (Op::Expand, _) => {
-                let last = from
-                    .iter()
-                    .zip(u.shape().iter())
-                    .zip(ranges)
-                    .map(|((a, b), r)| if a == b { r.clone() } else { b.to_uop() - 1 });
-                (last.collect(), None)
+                let axes = from.iter().zip(u.shape().iter()).zip(ranges);
+                (axes.map(|((a, b), r)| if a == b { r.clone() } else { b.to_uop() - 1 }).collect(), None)
             }
             (Op::Reshape, _) => (self.reshape(from, u.shape(), ranges)?, None),
             (Op::Shrink, _) => self.pad(u.shape(), &u.dims_src(1), ranges)?,
@@ -91,25 +87,15 @@ impl Algebra {
 
     /// Index r of an array in which one of shape `inner` lies at `at`.
     fn pad(&mut self, inner: &Shape, at: &Shape, ranges: &[UOp]) -> Result<(Indices, Option<UOp>)> {
-        let out = self.offset(ranges, at, -1)?;
-        let mut gate: Option<UOp> = None;
-        for (i, (o, n)) in out.iter().zip(inner.iter()).enumerate() {
-            let low = self.simplify(at[i].to_uop())?;
-            let below = self.simplify(ranges[i].lt(&low).ne_(&UOp::bool(true)))?;
-            let above = self.simplify(ranges[i].lt(&(low + n.to_uop())))?;
-            let _ = o;
-            for g in [below, above] {
-                if g.is_bool(true) {
-                    continue;
-                }
-                gate = Some(match gate {
-                    Some(all) => all & g,
-                    None => g,
-                });
-            }
+        let mut gates = Vec::new();
+        for ((r, low), n) in ranges.iter().zip(at.iter()).zip(inner.iter()) {
+            let low = self.simplify(low.to_uop())?;
+            gates.push(self.simplify(r.lt(&low).ne_(&UOp::bool(true)))?);
+            gates.push(self.simplify(r.lt(&(low + n.to_uop())))?);
         }
+        let gate = gates.into_iter().filter(|g| !g.is_bool(true)).reduce(|a, b| a & b);
         let gate = gate.map(|g| self.simplify(g)).transpose()?;
-        Ok((out, gate.filter(|g| !g.is_bool(true))))
+        Ok((self.offset(ranges, at, -1)?, gate.filter(|g| !g.is_bool(true))))
     }
 
     /// Index `ranges` of an array of shape `to` as the index of the same element under shape `from`.
@@ -119,23 +105,13 @@ impl Algebra {
         let mut out = Vec::with_capacity(from.len());
         while i < to.len() || j < from.len() {
             let (start_i, start_j) = (i, j);
-            let (mut a, mut b) = (Size::default(), Size::default());
-            if i < to.len() {
-                a.push(&to[i]);
-                i += 1;
-            }
-            if j < from.len() {
-                b.push(&from[j]);
-                j += 1;
-            }
-            while a != b && (i < to.len() || j < from.len()) {
-                if j >= from.len() || i < to.len() && a.known < b.known {
-                    a.push(&to[i]);
-                    i += 1;
-                } else {
-                    b.push(&from[j]);
-                    j += 1;
-                }
+            (i, j) = ((i + 1).min(to.len()), (j + 1).min(from.len()));
+            let sizes = |i, j| (size(&to[start_i..i]), size(&from[start_j..j]));
+            while let (a, b) = sizes(i, j)
+                && a != b
+                && (i < to.len() || j < from.len())
+            {
+                if j >= from.len() || i < to.len() && a.0 < b.0 { i += 1 } else { j += 1 }
             }
             self.regroup(&to[start_i..i], &ranges[start_i..i], &from[start_j..j], &mut out)?;
         }
@@ -150,11 +126,7 @@ impl Algebra {
             out.extend(from.iter().map(|d| if d.is(1) { zero.clone() } else { r.clone() }));
             return Ok(());
         }
-        let mut linear = zero.clone();
-        for (r, d) in ranges.iter().zip(to) {
-            linear = if linear == zero { r.clone() } else { linear * d.to_uop() + r };
-        }
-        let linear = self.simplify(linear)?;
+        let linear = self.linear(to, ranges)?;
         let mut stride = UOp::index_const(1);
         let start = out.len();
         let outermost = from.iter().position(|d| !d.is(1)).unwrap_or(0);
@@ -175,39 +147,21 @@ impl Algebra {
     }
 
     /// The row-major position of an element.
-    pub(crate) fn linear(&mut self, shape: &Shape, ranges: &[UOp]) -> Result<UOp> {
-        let mut linear: Option<UOp> = None;
-        for (r, d) in ranges.iter().zip(shape.iter()) {
-            linear = Some(match linear {
-                None => r.clone(),
-                Some(l) => l * d.to_uop() + r,
-            });
-        }
-        self.simplify(linear.unwrap_or_else(|| UOp::index_const(0)))
+    pub(crate) fn linear(&mut self, shape: &[Dim], ranges: &[UOp]) -> Result<UOp> {
+        let zero = UOp::index_const(0);
+        let step = |l: UOp, (r, d): (&UOp, &Dim)| if l == zero { r.clone() } else { l * d.to_uop() + r };
+        let linear = ranges.iter().zip(shape).fold(zero.clone(), step);
+        self.simplify(linear)
     }
 }
 
 /// A product of dimensions: the known part, and the symbolic factors in order.
-#[derive(Default, PartialEq)]
-struct Size {
-    known: Known,
-    symbols: Vec<UOp>,
-}
-
-#[derive(PartialEq, PartialOrd)]
-struct Known(i64);
-
-impl Default for Known {
-    fn default() -> Known {
-        Known(1)
-    }
-}
-
-impl Size {
-    fn push(&mut self, d: &Dim) {
-        match d {
-            Dim::Int(n) => self.known.0 *= n,
-            Dim::Sym(u) => self.symbols.push(u.clone()),
+fn size(dims: &[Dim]) -> (i64, Vec<&UOp>) {
+    dims.iter().fold((1, Vec::new()), |(known, mut symbols), d| match d {
+        Dim::Int(n) => (known * n, symbols),
+        Dim::Sym(u) => {
+            symbols.push(u);
+            (known, symbols)
         }
-    }
+    })
 }
