@@ -17,41 +17,39 @@ pub enum Axes {
     Some(Vec<i64>),
 }
 
+/// A Rust integer that sizes, axes and positions are written as.
+pub trait Integer: Copy {
+    /// Its value.
+    fn value(self) -> i64;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => { $( impl Integer for $t { fn value(self) -> i64 { self as i64 } } )* };
+}
+integers!(i32, i64, usize);
+
 macro_rules! lists {
-    ($($t:ty),*) => { $(
-        impl From<$t> for Dims { fn from(n: $t) -> Dims { Dims(vec![n as i64]) } }
-        impl<const N: usize> From<[$t; N]> for Dims {
-            fn from(v: [$t; N]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
+    ($([$($size:tt)*] $list:ty;)*) => { $(
+        impl<T: Integer, $($size)*> From<$list> for Dims {
+            fn from(v: $list) -> Dims { Dims(v.iter().map(|n| n.value()).collect()) }
         }
-        impl<const N: usize> From<&[$t; N]> for Dims {
-            fn from(v: &[$t; N]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
-        }
-        impl From<&[$t]> for Dims {
-            fn from(v: &[$t]) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
-        }
-        impl From<Vec<$t>> for Dims {
-            fn from(v: Vec<$t>) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
-        }
-        impl From<&Vec<$t>> for Dims {
-            fn from(v: &Vec<$t>) -> Dims { Dims(v.iter().map(|&n| n as i64).collect()) }
-        }
-        impl From<$t> for Axes { fn from(n: $t) -> Axes { Axes::Some(vec![n as i64]) } }
-        impl<const N: usize> From<[$t; N]> for Axes {
-            fn from(v: [$t; N]) -> Axes { Axes::Some(Dims::from(v).0) }
-        }
-        impl<const N: usize> From<&[$t; N]> for Axes {
-            fn from(v: &[$t; N]) -> Axes { Axes::Some(Dims::from(v).0) }
-        }
-        impl From<&[$t]> for Axes { fn from(v: &[$t]) -> Axes { Axes::Some(Dims::from(v).0) } }
-        impl From<Vec<$t>> for Axes { fn from(v: Vec<$t>) -> Axes { Axes::Some(Dims::from(v).0) } }
-        impl From<&Vec<$t>> for Axes { fn from(v: &Vec<$t>) -> Axes { Axes::Some(Dims::from(v).0) } }
     )* };
 }
-lists!(i32, i64, usize);
+lists! { [const N: usize] [T; N]; [const N: usize] &[T; N]; [] &[T]; [] Vec<T>; [] &Vec<T>; }
 
+impl<T: Integer> From<T> for Dims {
+    fn from(n: T) -> Dims {
+        Dims(vec![n.value()])
+    }
+}
 impl From<()> for Dims {
     fn from(_: ()) -> Dims {
         Dims::default()
+    }
+}
+impl<D: Into<Dims>> From<D> for Axes {
+    fn from(axes: D) -> Axes {
+        Axes::Some(axes.into().0)
     }
 }
 impl From<std::ops::RangeFull> for Axes {
@@ -107,9 +105,7 @@ macro_rules! elements {
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             fn read(bytes: &[u8]) -> $t {
-                let mut word = [0; std::mem::size_of::<$t>()];
-                word.copy_from_slice(&bytes[..std::mem::size_of::<$t>()]);
-                <$t>::from_le_bytes(word)
+                <$t>::from_le_bytes(bytes.try_into().expect("the width of the dtype"))
             }
             fn write(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());

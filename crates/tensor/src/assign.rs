@@ -8,7 +8,6 @@ use crate::index::Indices;
 use crate::promote::broadcast_to;
 use crate::tensor::Tensor;
 use crate::{Operand, Result};
-use monoglot_uop::node::Srcs;
 use monoglot_uop::{Error, ErrorKind, Op, UOp};
 use std::panic::Location;
 
@@ -18,48 +17,43 @@ impl Tensor {
     /// tensor.
     #[track_caller]
     pub fn assign(&self, value: impl Into<Operand>) -> Tensor {
-        let value = match value.into() {
-            Operand::Tensor(t) => t,
-            Operand::Int(v) => Tensor::full((), v),
-            Operand::Float(v) => Tensor::full((), v),
-            Operand::Bool(v) => Tensor::full((), v),
+        let (line, value) = (Location::caller(), value.into());
+        let value = match &value {
+            Operand::Tensor(t) => t.uop(),
+            literal => self.beside(literal).uop(),
         };
-        let both = self.uop().and_then(|u| Ok((u, value.uop()?)));
-        let done = both.and_then(|(u, v)| self.replacement(&u, &v));
-        match (done, &self.0.view) {
-            (Ok((own, Some(base))), Some(view)) => {
-                view.base.set(Ok(base));
-                self.set(Ok(own));
-            }
-            (Ok((own, _)), _) => self.set(Ok(own)),
-            (Err(e), view) => {
-                let e = e.at(Location::caller());
-                if let Some(v) = view {
-                    v.base.set(Err(e.clone()));
-                }
-                self.set(Err(e));
-            }
+        let value = self.uop().and_then(|old| self.replacement(&old, &value?));
+        let (own, new) = match value.map_err(|e| e.at(line)) {
+            Ok((own, new)) => (Ok(own), new.map(Ok)),
+            Err(e) => (Err(e.clone()), Some(Err(e))),
+        };
+        if let (Some((Some(base), _)), Some(new)) = (self.viewed(), new) {
+            base.set(new);
         }
+        self.set(own);
         self.clone()
     }
 
     /// This tensor's new expression, and its base's where it is a view.
-    fn replacement(&self, u: &UOp, v: &UOp) -> Result<(UOp, Option<UOp>)> {
-        let Some(view) = &self.0.view else { return Ok((replaced(u, &fitted(v, u)?), None)) };
-        let base = view.base.uop()?;
-        let steps = chain(&view.from, &view.to)?;
-        let at = follow(&base, &steps);
-        let new = base.after(&[at.store(&fitted(v, &at)?)]);
-        Ok((follow(&new, &steps), Some(new)))
+    fn replacement(&self, old: &UOp, value: &UOp) -> Result<(UOp, Option<UOp>)> {
+        let viewed = self.viewed();
+        let hole = viewed.as_ref().map(|(_, to)| hole(to)).transpose()?;
+        let (Some((Some(base), to)), Some(hole)) = (viewed, hole) else {
+            return Ok((replaced(old, &fitted(value, old)?), None));
+        };
+        let of = |base: &UOp| to.substitute(&[(hole.clone(), base.clone())].into_iter().collect());
+        let base = base.uop()?;
+        let at = of(&base);
+        let new = base.after(&[at.store(&fitted(value, &at)?)]);
+        Ok((of(&new), Some(new)))
     }
 
     /// Assign to the elements at these positions: `t.set_at((0, 1..3), 2.5)`.
     #[track_caller]
     pub fn set_at(&self, indices: impl Indices, value: impl Into<Operand>) -> Tensor {
         let part = self.index(indices);
-        if part.check().is_ok() && part.0.view.is_none() {
-            let message = "index tensors name no view; use scatter".to_string();
-            return Tensor::failed(ErrorKind::Argument { op: "set_at".into(), message }.into());
+        if part.check().is_ok() && part.viewed().is_none() {
+            return Tensor::failed(Error::argument("set_at", "index tensors name no view; use scatter"));
         }
         match part.assign(value).check() {
             Ok(()) => self.clone(),
@@ -76,10 +70,9 @@ fn fitted(value: &UOp, at: &UOp) -> Result<UOp> {
         let message = format!("a value on {a} for a tensor on {b}; copy it with `to`");
         return Err(ErrorKind::Device { op: "assign".into(), message }.into());
     }
-    let v = broadcast_to(&value.cast(at.dtype()), at.shape()).map_err(|_| {
+    broadcast_to(&value.cast(at.dtype()), at.shape()).map_err(|_| {
         Error::shape("assign", format!("a value of shape {} for shape {}", value.shape(), at.shape()))
-    })?;
-    Ok(v)
+    })
 }
 
 /// A whole tensor replaced: stored into the same buffer where it has one.
@@ -91,27 +84,14 @@ fn replaced(old: &UOp, value: &UOp) -> UOp {
     if root.op() == Op::Buffer { root.after(&[root.store(value)]) } else { value.clone() }
 }
 
-/// The movement ops from a base to its view, first one first.
-fn chain(from: &UOp, to: &UOp) -> Result<Vec<UOp>> {
-    let mut steps = Vec::new();
+/// What stands for the base in a view, whose elements all are places of their own.
+fn hole(to: &UOp) -> Result<&UOp> {
     let mut at = to;
-    while at != from {
-        let fits = at.op().is_movement() && !matches!(at.op(), Op::Stack | Op::Expand | Op::Index);
-        if !fits || at.src().is_empty() {
-            let message = format!("to a view through {}", at.op().name());
-            return Err(ErrorKind::Argument { op: "assign".into(), message }.into());
+    while at.op() != Op::Param {
+        if !at.op().is_movement() || matches!(at.op(), Op::Stack | Op::Expand | Op::Index) {
+            return Err(Error::argument("assign", format!("to a view through {}", at.op().name())));
         }
-        steps.push(at.clone());
         at = &at.src()[0];
     }
-    steps.reverse();
-    Ok(steps)
-}
-
-/// The same view of another base.
-fn follow(base: &UOp, steps: &[UOp]) -> UOp {
-    steps.iter().fold(base.clone(), |u, s| {
-        let src: Srcs = std::iter::once(&u).chain(&s.src()[1..]).cloned().collect();
-        s.with_src(src)
-    })
+    Ok(at)
 }

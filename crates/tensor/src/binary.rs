@@ -8,151 +8,65 @@ use crate::functions as f;
 use crate::promote::{broadcast, broadcast_shape, operand, promoted};
 use crate::tensor::Tensor;
 use crate::{DType, Operand};
-use monoglot_uop::{Error, Op, Result, UOp};
+use Form::{Made, One};
+use Takes::{Any, Numbers, Reals};
+use monoglot_uop::{Arg, Error, Op, UOp};
 
-/// The two-operand methods.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Binary {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Rem,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Shl,
-    Shr,
-    Pow,
-    Max,
-    Min,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    Eq,
-    Ne,
-    FloorDiv,
-    TruncDiv,
-    Fmod,
-    Atan2,
-    LogAddExp,
-    Copysign,
+/// What a method is on floats, or on integers and bools.
+enum Form {
+    /// One op of the dialect.
+    One(Op),
+    /// A composition; narrow floats come to it as f32.
+    Made(fn(&UOp, &UOp) -> UOp),
 }
 
-impl Binary {
-    fn name(self) -> &'static str {
-        use Binary::*;
-        match self {
-            Add => "add",
-            Sub => "sub",
-            Mul => "mul",
-            Div => "div",
-            Rem => "modulo",
-            BitAnd => "bitwise_and",
-            BitOr => "bitwise_or",
-            BitXor => "bitwise_xor",
-            Shl => "shl",
-            Shr => "shr",
-            Pow => "pow",
-            Max => "maximum",
-            Min => "minimum",
-            Lt => "lt",
-            Le => "le",
-            Gt => "gt",
-            Ge => "ge",
-            Eq => "eq",
-            Ne => "ne",
-            FloorDiv => "floor_div",
-            TruncDiv => "trunc_div",
-            Fmod => "fmod",
-            Atan2 => "atan2",
-            LogAddExp => "logaddexp",
-            Copysign => "copysign",
-        }
-    }
-
-    /// One op of the dialect, whatever the dtype.
-    fn op(self, float: bool) -> Option<Op> {
-        use Binary::*;
-        Some(match self {
-            Add => Op::Add,
-            Sub => Op::Sub,
-            Mul => Op::Mul,
-            Div => Op::Div,
-            Rem if !float => Op::Mod,
-            FloorDiv if !float => Op::Idiv,
-            BitAnd => Op::And,
-            BitOr => Op::Or,
-            BitXor => Op::Xor,
-            Shl => Op::Shl,
-            Shr => Op::Shr,
-            Pow => Op::Pow,
-            Max => Op::Max,
-            Lt => Op::CmpLt,
-            Le => Op::CmpLe,
-            Gt => Op::CmpGt,
-            Ge => Op::CmpGe,
-            Eq => Op::CmpEq,
-            Ne => Op::CmpNe,
-            _ => return None,
-        })
-    }
+/// What a method takes.
+#[derive(Copy, Clone, PartialEq)]
+enum Takes {
+    Any,
+    /// No two bools.
+    Numbers,
+    /// Integers and bools as f32.
+    Reals,
 }
 
-/// A two-operand method on tensors or literals.
 #[track_caller]
-pub(crate) fn apply(kind: Binary, a: Operand, b: Operand) -> Tensor {
-    use Binary::*;
-    let (a, b) = match (to_tensor(&a), to_tensor(&b)) {
-        (Some(a), Some(b)) => (a, b),
-        (Some(a), None) => {
-            let b = a.beside(&b);
-            (a, b)
-        }
-        (None, Some(b)) => (b.beside(&a), b),
-        (None, None) => return Tensor::failed(Error::argument(kind.name(), "two literals")),
-    };
-    Tensor::map_all(&[&a, &b], |u| {
+fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operand) -> Tensor {
+    let b = b.tensor(&a.into());
+    Tensor::map_all(&[a, &b], |u| {
         let (x, y) = (&u[0], &u[1]);
-        let mut d = promoted(x, y);
-        if matches!(kind, Div | Atan2 | LogAddExp | Copysign) && !d.is_float() {
-            d = DType::F32;
-        }
-        if d == DType::Bool && matches!(kind, Sub | Shl | Shr | FloorDiv | TruncDiv | Rem | Fmod | Pow) {
-            return Err(Error::dtype(
-                kind.name(),
-                "two bools; cast one to a number or use logical operators",
-            ));
-        }
-        if let Some(op) = kind.op(d.is_float()) {
-            let shape = broadcast_shape(kind.name(), &[x, y])?;
-            let (x, y) = (operand(x, d, &shape, y)?, operand(y, d, &shape, x)?);
-            return UOp::try_new(op, [x, y].to_vec(), monoglot_uop::Arg::None);
-        }
-        let w = d.compute_type();
-        let both = broadcast(kind.name(), &[&x.cast(w), &y.cast(w)])?;
-        let (x, y) = (&both[0], &both[1]);
-        let r = match kind {
-            Min => minimum(x, y),
-            Rem => f::floor_mod(x, y),
-            FloorDiv => f::floor_div(x, y),
-            TruncDiv if d.is_float() => f::div(x, y).unary(Op::Trunc),
-            TruncDiv => int_trunc_div(x, y),
-            Fmod if d.is_float() => f::fmod(x, y),
-            Fmod => int_fmod(x, y),
-            Atan2 => f::atan2(x, y),
-            LogAddExp => f::logaddexp(x, y),
-            _ => copysign(x, y)?,
+        let d = match promoted(x, y) {
+            d if takes == Reals && !d.is_float() => DType::F32,
+            DType::Bool if takes == Numbers => {
+                let message = "two bools; cast one to a number or use logical operators";
+                return Err(Error::dtype(name, message));
+            }
+            d => d,
         };
-        Ok(r.cast(d))
+        let form = if d.is_float() { float } else { int };
+        match form {
+            One(op) => {
+                let shape = broadcast_shape(name, &[x, y])?;
+                let (x, y) = (operand(x, d, &shape, y)?, operand(y, d, &shape, x)?);
+                UOp::try_new(op, [x, y].to_vec(), Arg::None)
+            }
+            Made(of) => {
+                let w = d.compute_type();
+                let both = broadcast(name, &[&x.cast(w), &y.cast(w)])?;
+                Ok(of(&both[0], &both[1]).cast(d))
+            }
+        }
     })
 }
 
-/// min(a, b) through MAX: by negation of floats, complement of integers (which is exact at their ends).
-pub(crate) fn minimum(a: &UOp, b: &UOp) -> UOp {
-    let turn = if a.dtype().is_float() { Op::Neg } else { Op::Not };
-    a.unary(turn).max_(&b.unary(turn)).unary(turn)
+/// Values in the opposite order: negated floats, complements of integers (which is exact at their ends).
+pub(crate) fn turned(u: &UOp) -> UOp {
+    u.unary(if u.dtype().is_float() { Op::Neg } else { Op::Not })
+}
+
+/// min(a, b) through MAX.
+fn minimum(a: &UOp, b: &UOp) -> UOp {
+    turned(&turned(a).max_(&turned(b)))
 }
 
 fn int_trunc_div(a: &UOp, b: &UOp) -> UOp {
@@ -167,78 +81,72 @@ fn int_fmod(a: &UOp, b: &UOp) -> UOp {
     other.select(&(&m - b), &m)
 }
 
-fn copysign(a: &UOp, b: &UOp) -> Result<UOp> {
-    let bits = if b.dtype() == DType::F64 { DType::I64 } else { DType::I32 };
-    let word = b.try_bitcast(bits)?;
+fn copysign(a: &UOp, b: &UOp) -> UOp {
+    let word = b.bitcast(if b.dtype() == DType::F64 { DType::I64 } else { DType::I32 });
     let size = f::abs(a);
-    Ok(word.lt(&word.like(0)).select(&size.unary(Op::Neg), &size))
-}
-
-pub(crate) fn to_tensor(o: &Operand) -> Option<Tensor> {
-    match o {
-        Operand::Tensor(t) => Some(t.clone()),
-        _ => None,
-    }
+    word.lt(&word.like(0)).select(&size.unary(Op::Neg), &size)
 }
 
 macro_rules! binaries {
-    ($($(#[$doc:meta])* $name:ident $kind:ident;)*) => { impl Tensor { $(
+    ($($(#[$doc:meta])* $name:ident: $takes:ident, $float:expr $(, $int:expr)?;)*) => { impl Tensor { $(
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
-            apply(Binary::$kind, self.into(), other.into())
+            apply(stringify!($name), $takes, $float, binaries!(@int $float $(, $int)?), self, other.into())
         }
     )* } };
+    (@int $float:expr) => { $float };
+    (@int $float:expr, $int:expr) => { $int };
 }
 binaries! {
     /// a + b; logical or of bools.
-    add Add;
+    add: Any, One(Op::Add);
     /// a − b.
-    sub Sub;
+    sub: Numbers, One(Op::Sub);
     /// a · b; logical and of bools.
-    mul Mul;
+    mul: Any, One(Op::Mul);
     /// a / b as real numbers: integers give f32.
-    div Div;
+    div: Reals, One(Op::Div);
     /// The remainder with the sign of b (integers: a where b = 0).
-    modulo Rem;
+    modulo: Numbers, Made(f::floor_mod), One(Op::Mod);
     /// Bitwise, or logical, and.
-    bitwise_and BitAnd;
+    bitwise_and: Any, One(Op::And);
     /// Bitwise, or logical, or.
-    bitwise_or BitOr;
+    bitwise_or: Any, One(Op::Or);
     /// Bitwise, or logical, exclusive or.
-    bitwise_xor BitXor;
+    bitwise_xor: Any, One(Op::Xor);
     /// a shifted left by b bits; 0 past the width.
-    shl Shl;
+    shl: Numbers, One(Op::Shl);
     /// a shifted right by b bits, arithmetic where signed.
-    shr Shr;
+    shr: Numbers, One(Op::Shr);
     /// a to the power b.
-    pow Pow;
+    pow: Numbers, One(Op::Pow);
     /// The greater; NaN if either is. A tie shares the gradient.
-    maximum Max;
+    maximum: Any, One(Op::Max);
     /// The lesser; NaN if either is. A tie shares the gradient.
-    minimum Min;
+    minimum: Any, Made(minimum);
     /// a < b, as bool.
-    lt Lt;
+    lt: Any, One(Op::CmpLt);
     /// a ≤ b, as bool.
-    le Le;
+    le: Any, One(Op::CmpLe);
     /// a > b, as bool.
-    gt Gt;
+    gt: Any, One(Op::CmpGt);
     /// a ≥ b, as bool.
-    ge Ge;
+    ge: Any, One(Op::CmpGe);
     /// a = b, as bool.
-    eq Eq;
+    eq: Any, One(Op::CmpEq);
     /// a ≠ b, as bool.
-    ne Ne;
+    ne: Any, One(Op::CmpNe);
     /// ⌊a / b⌋ (integers: 0 where b = 0).
-    floor_div FloorDiv;
+    floor_div: Numbers, Made(f::floor_div), One(Op::Idiv);
     /// a / b rounded toward zero (integers: 0 where b = 0).
-    trunc_div TruncDiv;
+    trunc_div: Numbers, Made(|a, b| f::div(a, b).unary(Op::Trunc)), Made(int_trunc_div);
     /// The remainder with the sign of a.
-    fmod Fmod;
+    fmod: Numbers, Made(f::fmod), Made(int_fmod);
     /// The angle of the point (b, a), between −π and π.
-    atan2 Atan2;
+    atan2: Reals, Made(f::atan2);
     /// ln(eᵃ + eᵇ).
-    logaddexp LogAddExp;
+    logaddexp: Reals, Made(f::logaddexp);
     /// |a| with the sign of b.
-    copysign Copysign;
+    copysign: Reals, Made(copysign);
 }

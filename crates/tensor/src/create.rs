@@ -2,9 +2,12 @@
 //! constants that take no storage until they are realized.
 
 use crate::args::{Dims, Element};
+use crate::index::named;
+use crate::movement::whole;
+use crate::promote::count;
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, Op, Result, Scalar, Shape, UOp};
 use std::path::Path;
 
 impl Tensor {
@@ -45,11 +48,7 @@ impl Tensor {
     pub fn full<T: Element>(shape: impl Into<Dims>, value: T) -> Tensor {
         let mut bytes = Vec::new();
         value.write(&mut bytes);
-        bytes.resize(8, 0);
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes);
-        let value = Scalar::from_bits(u64::from_le_bytes(word), T::DTYPE);
-        Tensor::filled(shape, value, T::DTYPE)
+        Tensor::filled(shape, scalar(&bytes, T::DTYPE), T::DTYPE)
     }
 
     /// A shape filled with one value, brought into `dtype`.
@@ -133,84 +132,63 @@ impl Tensor {
     /// Ones where row and column agree, f32.
     #[track_caller]
     pub fn eye(rows: i64, columns: i64) -> Tensor {
-        let on = grid(rows, columns).map(|(i, j)| i.eq_(&j).cast(DType::F32));
-        Tensor::wrap(on)
+        let on = sizes("eye", Dims(vec![rows, columns]));
+        Tensor::wrap(on.and_then(|s| Ok(triangle("eye", &s, |i, j| i.eq_(j))?.cast(DType::F32))))
     }
 
     /// The elements of the last two axes where column ≤ row + `diagonal`; 0 elsewhere.
     #[track_caller]
     pub fn tril(&self, diagonal: i64) -> Tensor {
-        self.triangle("tril", diagonal, |i, j| j.binary(Op::CmpLe, i))
+        self.kept("tril", |i, j| j.binary(Op::CmpLe, &(i + diagonal)))
     }
 
     /// The elements of the last two axes where column ≥ row + `diagonal`; 0 elsewhere.
     #[track_caller]
     pub fn triu(&self, diagonal: i64) -> Tensor {
-        self.triangle("triu", diagonal, |i, j| i.binary(Op::CmpLe, j))
+        self.kept("triu", |i, j| (i + diagonal).binary(Op::CmpLe, j))
     }
 
     #[track_caller]
-    fn triangle(&self, op: &str, diagonal: i64, keep: impl FnOnce(&UOp, &UOp) -> UOp) -> Tensor {
-        self.map(|u| {
-            let sizes = u.sizes(op)?;
-            let [.., m, n] = sizes[..] else {
-                return Err(Error::shape(op, format!("shape {} is no matrix", u.shape())));
-            };
-            let (i, j) = grid(m, n)?;
-            let mask = keep(&(i + diagonal), &j);
-            let mask = crate::promote::broadcast_to(&mask, u.shape())?;
-            Ok(mask.select(u, &UOp::constant(u.dtype().zero(), u.dtype())))
-        })
+    fn kept(&self, op: &str, keep: impl FnOnce(&UOp, &UOp) -> UOp) -> Tensor {
+        let zero = |u: &UOp| UOp::constant(u.dtype().zero(), u.dtype());
+        self.map(|u| Ok(triangle(op, u.shape(), keep)?.select(u, &zero(u))))
     }
 
     /// 1 where the last axis counts to the element, as i32, in a new last axis of `classes`.
     #[track_caller]
     pub fn one_hot(&self, classes: i64) -> Tensor {
-        self.map(|u| {
-            if !u.dtype().is_int() {
-                return Err(Error::dtype("one_hot", format!("classes are integers, not {}", u.dtype())));
-            }
-            if classes < 1 {
-                return Err(Error::argument("one_hot", format!("{classes} classes")));
-            }
-            let dims = |n: i64| Shape::new(u.shape().iter().cloned().chain([Dim::Int(n)]));
-            let at = crate::promote::broadcast_to(&UOp::arange(classes, u.dtype()), &dims(classes))?;
-            Ok(u.reshape(&dims(1))?.expand(&dims(classes))?.eq_(&at).cast(DType::I32))
+        self.map(|u| match classes {
+            1.. => Ok(named("one_hot", u, u.shape().len(), classes)?.cast(DType::I32)),
+            _ => Err(Error::argument("one_hot", format!("{classes} classes"))),
         })
     }
 }
 
-/// Row and column numbers of a matrix.
-pub(crate) fn grid(rows: i64, columns: i64) -> Result<(UOp, UOp)> {
-    if rows < 0 || columns < 0 {
-        return Err(Error::argument("matrix", format!("sizes {rows} and {columns}")));
+/// What holds of row and column numbers of the last two axes.
+pub(crate) fn triangle(op: &str, shape: &Shape, holds: impl FnOnce(&UOp, &UOp) -> UOp) -> Result<UOp> {
+    match shape.len() {
+        n @ 2.. => Ok(holds(&count(n - 2, shape, DType::I32)?, &count(n - 1, shape, DType::I32)?)),
+        _ => Err(Error::shape(op, format!("shape {shape} is no matrix"))),
     }
-    let all = Shape::of(&[rows, columns]);
-    let i = UOp::arange(rows, DType::I32).reshape(&Shape::of(&[rows, 1]))?.expand(&all)?;
-    let j = UOp::arange(columns, DType::I32).reshape(&Shape::of(&[1, columns]))?.expand(&all)?;
-    Ok((i, j))
 }
 
 /// A shape that a tensor can have.
 pub(crate) fn sizes(op: &str, dims: Dims) -> Result<Shape> {
     let total = dims.0.iter().try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
-    match total {
-        Some(_) => Ok(Shape::of(&dims.0)),
-        None => Err(Error::argument(op, format!("sizes {:?}", dims.0))),
-    }
+    total.map(|_| Shape::of(&dims.0)).ok_or_else(|| Error::argument(op, format!("sizes {:?}", dims.0)))
+}
+
+/// The element in its little-endian bytes.
+pub(crate) fn scalar(bytes: &[u8], dtype: DType) -> Scalar {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    Scalar::from_bits(u64::from_le_bytes(word), dtype)
 }
 
 pub(crate) fn upload(bytes: &[u8], dims: Dims, dtype: DType, device: Device) -> Result<UOp> {
-    let mut dims = dims.0;
-    if let Some(hole) = dims.iter().position(|&n| n == -1) {
-        let known: i64 = dims.iter().filter(|&&n| n != -1).product();
-        let n = (bytes.len() / dtype.bytes().max(1)) as i64;
-        dims[hole] = if known > 0 { n / known } else { 0 };
-    }
-    let shape = sizes("new", Dims(dims))?;
-    let want = shape.max_len() as usize * dtype.bytes();
-    if want != bytes.len() {
-        let n = bytes.len() / dtype.bytes().max(1);
+    let n = bytes.len() / dtype.bytes().max(1);
+    let shape = whole("new", Ok(n as i64), &dims.0)?;
+    if shape.max_len() != n as i64 || n * dtype.bytes() != bytes.len() {
         return Err(Error::shape("new", format!("{n} elements of {dtype} for shape {shape}")));
     }
     engine::upload(bytes, &shape, dtype, device)

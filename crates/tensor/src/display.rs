@@ -1,6 +1,7 @@
 //! Printing as NumPy does. Flows in: a tensor, which is computed; out: nested brackets with aligned
 //! numbers, `...` in the middle of long axes; or the error that it carries.
 
+use crate::create::scalar;
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Scalar};
 use std::fmt;
@@ -23,122 +24,70 @@ impl fmt::Display for Tensor {
 
 /// An array as text.
 fn array(shape: &[usize], dtype: DType, bytes: &[u8]) -> String {
-    let w = dtype.bytes();
-    let at = |i: usize| {
-        let mut word = [0u8; 8];
-        word[..w].copy_from_slice(&bytes[i * w..(i + 1) * w]);
-        Scalar::from_bits(u64::from_le_bytes(word), dtype)
-    };
     let total: usize = shape.iter().product();
-    if total == 0 && !shape.is_empty() {
+    if total == 0 {
         return "[]".into();
     }
     let cut = total > WHOLE;
-    // Positions along an axis; None is the gap.
-    let along = |n: usize| -> Vec<Option<usize>> {
-        match cut && n > 2 * EDGE {
-            true => (0..EDGE).map(Some).chain([None]).chain((n - EDGE..n).map(Some)).collect(),
-            false => (0..n).map(Some).collect(),
-        }
-    };
-    let axes: Vec<Vec<Option<usize>>> = shape.iter().map(|&n| along(n)).collect();
+    let gap = |n: usize| cut && n > 2 * EDGE;
     let mut shown = vec![0usize];
-    for (axis, places) in axes.iter().enumerate() {
-        let next = places.iter().flatten();
-        shown = shown.iter().flat_map(|s| next.clone().map(move |p| s * shape[axis] + p)).collect();
+    for &n in shape {
+        let next = (0..n).filter(|p| !gap(n) || !(EDGE..n - EDGE).contains(p));
+        shown = shown.iter().flat_map(|s| next.clone().map(move |p| s * n + p)).collect();
     }
-    let texts = aligned(&shown.iter().map(|&i| at(i)).collect::<Vec<_>>(), dtype, shape.is_empty());
-    let mut out = String::new();
-    let mut next = texts.iter();
-    layout(&axes, &mut next, &mut out);
-    out
-}
-
-/// Brackets around every axis, innermost lines wrapped.
-fn layout<'a>(axes: &[Vec<Option<usize>>], next: &mut impl Iterator<Item = &'a String>, out: &mut String) {
-    let rank = axes.len();
-    let Some((last, outer)) = axes.split_last() else {
-        out.push_str(next.next().map_or("", |s| s));
-        return;
-    };
-    let mut counter = vec![0usize; outer.len()];
-    let mut open = 0;
-    loop {
-        // A gap in an outer axis stands for everything below it.
-        let gap = (0..outer.len()).find(|&a| outer[a].get(counter[a]) == Some(&None));
-        let depth = gap.map_or(rank, |a| a + 1);
-        out.push_str(&"[".repeat(depth - open));
-        let mut moved = match gap {
-            Some(a) => {
-                out.push_str("...");
-                a + 1
+    let w = dtype.bytes();
+    let at = |i: usize| scalar(&bytes[i * w..(i + 1) * w], dtype);
+    let mut texts = aligned(&shown.iter().map(|&i| at(i)).collect::<Vec<_>>(), dtype, shape.is_empty());
+    // From the innermost axis outward: so many neighbours become one text.
+    for (axis, &n) in shape.iter().enumerate().rev() {
+        let inner = shape.len() - 1 - axis;
+        let separator = format!("{}{}", "\n".repeat(inner), " ".repeat(axis + 1));
+        let close = |parts: &[String]| {
+            let mut parts = parts.to_vec();
+            if gap(n) {
+                parts.insert(EDGE, "...".into());
             }
-            None => {
-                line(last, next, rank, out);
-                outer.len()
-            }
+            let text = if inner == 0 { wrapped(&parts, axis + 1) } else { parts.join(&separator) };
+            format!("[{text}]")
         };
-        // The next place: close every axis that ends here.
-        loop {
-            if moved == 0 {
-                out.push_str(&"]".repeat(depth));
-                return;
-            }
-            counter[moved - 1] += 1;
-            counter[moved..].fill(0);
-            if counter[moved - 1] < outer[moved - 1].len() {
-                break;
-            }
-            moved -= 1;
-        }
-        out.push_str(&"]".repeat(depth - moved));
-        open = moved;
-        out.push_str(&"\n".repeat(rank - open));
-        out.push_str(&" ".repeat(open));
+        texts = texts.chunks(if gap(n) { 2 * EDGE } else { n }).map(close).collect();
     }
+    texts.concat()
 }
 
 /// The innermost axis, wrapped at the width of a line.
-fn line<'a>(
-    last: &[Option<usize>],
-    next: &mut impl Iterator<Item = &'a String>,
-    rank: usize,
-    out: &mut String,
-) {
-    let mut column = rank;
-    for (i, p) in last.iter().enumerate() {
-        let text = if p.is_some() { next.next().map_or("", |s| s) } else { "..." };
-        if i > 0 && column + text.len() + 1 > WIDTH {
-            out.push('\n');
-            out.push_str(&" ".repeat(rank));
-            column = rank;
-        } else if i > 0 {
+fn wrapped(parts: &[String], indent: usize) -> String {
+    let (mut out, mut column) = (parts[0].clone(), indent + parts[0].len());
+    for text in &parts[1..] {
+        column += text.len() + 1;
+        if column > WIDTH {
+            out.push_str(&format!("\n{}", " ".repeat(indent)));
+            column = indent + text.len();
+        } else {
             out.push(' ');
-            column += 1;
         }
         out.push_str(text);
-        column += text.len();
     }
+    out
 }
 
 /// The elements as texts of one width.
 fn aligned(values: &[Scalar], dtype: DType, alone: bool) -> Vec<String> {
     let texts: Vec<String> = match dtype.is_float() {
         true => floats(&values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(), dtype),
-        false => values
-            .iter()
-            .map(|v| match v {
-                Scalar::Bool(true) => "True".to_string(),
-                Scalar::Bool(false) => "False".to_string(),
-                v => v.to_i128().to_string(),
-            })
-            .collect(),
+        false => values.iter().map(|v| whole(*v)).collect(),
     };
-    if alone {
-        return texts.into_iter().map(|t| t.trim().to_string()).collect();
+    let width = if alone { 0 } else { texts.iter().map(|t| t.len()).max().unwrap_or(0) };
+    let one = |t: String| if alone { t.trim().to_string() } else { format!("{t:>width$}") };
+    texts.into_iter().map(one).collect()
+}
+
+fn whole(v: Scalar) -> String {
+    match v {
+        Scalar::Bool(true) => "True".into(),
+        Scalar::Bool(false) => "False".into(),
+        v => v.to_i128().to_string(),
     }
-    let width = texts.iter().map(|t| t.len()).max().unwrap_or(0);
-    texts.into_iter().map(|t| format!("{t:>width$}")).collect()
 }
 
 /// Digits as short as they identify the value, at most 8 after the point, points under each other;
@@ -149,27 +98,22 @@ fn floats(values: &[f64], dtype: DType) -> Vec<String> {
     let (low, high) = (sizes.clone().fold(f64::INFINITY, f64::min), sizes.fold(0.0, f64::max));
     let far = high >= 1e8 || low < 1e-4 || high / low > 1e3 && low.is_finite();
     let far = far && high > 0.0;
-    let special = |v: f64| match v {
-        v if v.is_nan() => "nan".to_string(),
-        v if v > 0.0 => "inf".to_string(),
-        _ => "-inf".to_string(),
-    };
-    let shortest = |v: f64, exponent: bool| match (dtype, exponent) {
-        (DType::F64, true) => format!("{v:e}"),
-        (DType::F64, false) => format!("{v}"),
-        (DType::F16, true) => format!("{:e}", half::f16::from_f64(v)),
-        (DType::F16, false) => format!("{}", half::f16::from_f64(v)),
-        (_, true) => format!("{:e}", v as f32),
-        (_, false) => format!("{}", v as f32),
-    };
-    let digits = |text: &str| {
-        let mantissa = text.split('e').next().unwrap_or(text);
+    fn shortest(v: impl fmt::Display + fmt::LowerExp, exponent: bool) -> String {
+        if exponent { format!("{v:e}") } else { v.to_string() }
+    }
+    let digits = |v: f64| {
+        let text = match dtype {
+            DType::F64 => shortest(v, far),
+            DType::F16 => shortest(half::f16::from_f64(v), far),
+            _ => shortest(v as f32, far),
+        };
+        let mantissa = text.split('e').next().unwrap_or(&text);
         mantissa.split_once('.').map_or(0, |(_, d)| d.len())
     };
-    let places = finite.iter().map(|&v| digits(&shortest(v, far))).max().unwrap_or(0).min(8);
+    let places = finite.iter().map(|&v| digits(v)).max().unwrap_or(0).min(8);
     let one = |v: f64| -> String {
         if !v.is_finite() {
-            return special(v);
+            return format!("{v}").to_lowercase();
         }
         if far {
             let text = format!("{v:.places$e}");

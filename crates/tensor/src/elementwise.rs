@@ -4,77 +4,114 @@
 //! Functions of real numbers turn integers and bools into f32, and compute floats narrower than f32 in
 //! f32.
 
-use crate::binary::to_tensor;
 use crate::functions as f;
-use crate::promote::{broadcast, broadcast_to, promoted};
-use crate::tensor::Tensor;
+use crate::promote::{broadcast, promoted};
+use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use monoglot_uop::gradient::scale;
-use monoglot_uop::{Error, Op, UOp};
+use monoglot_uop::{Arg, Error, Op, Result, Scalar, UOp};
 
-macro_rules! reals {
-    ($($(#[$doc:meta])* $name:ident $f:expr;)*) => { impl Tensor { $(
+/// Methods of one operand: name, arguments, how the function is applied (`real`, `whole`, `same`),
+/// and the function.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $t:ty),*) $how:ident $f:expr;)*) => { impl Tensor { $(
         $(#[$doc])*
         #[track_caller]
-        pub fn $name(&self) -> Tensor { self.real($f) }
+        pub fn $name(&self $(, $arg: $t)*) -> Tensor { self.$how($f) }
     )* } };
 }
-reals! {
+pub(crate) use methods;
+
+methods! {
     /// eˣ.
-    exp f::exp;
+    exp() real f::exp;
     /// 2ˣ.
-    exp2 |x| x.unary(Op::Exp2);
+    exp2() real |x| x.unary(Op::Exp2);
     /// eˣ − 1, exact near 0.
-    expm1 f::expm1;
+    expm1() real f::expm1;
     /// ln x.
-    log f::log;
+    log() real f::log;
     /// log₂ x.
-    log2 |x| x.unary(Op::Log2);
+    log2() real |x| x.unary(Op::Log2);
     /// log₁₀ x.
-    log10 |x| scale(&x.unary(Op::Log2), std::f64::consts::LOG10_2);
+    log10() real |x| scale(&x.unary(Op::Log2), std::f64::consts::LOG10_2);
     /// ln(1 + x), exact near 0.
-    log1p f::log1p;
+    log1p() real f::log1p;
     /// √x.
-    sqrt |x| x.unary(Op::Sqrt);
+    sqrt() real |x| x.unary(Op::Sqrt);
     /// 1/√x.
-    rsqrt |x| f::recip(&x.unary(Op::Sqrt));
+    rsqrt() real |x| f::recip(&x.unary(Op::Sqrt));
     /// 1/x.
-    reciprocal f::recip;
+    reciprocal() real f::recip;
     /// sin x.
-    sin f::sin;
+    sin() real f::sin;
     /// cos x.
-    cos f::cos;
+    cos() real f::cos;
     /// tan x.
-    tan f::tan;
+    tan() real f::tan;
     /// arcsin x.
-    asin f::asin;
+    asin() real f::asin;
     /// arccos x.
-    acos f::acos;
+    acos() real f::acos;
     /// arctan x.
-    atan f::atan;
+    atan() real f::atan;
     /// sinh x.
-    sinh f::sinh;
+    sinh() real f::sinh;
     /// cosh x.
-    cosh f::cosh;
+    cosh() real f::cosh;
     /// tanh x.
-    tanh f::tanh;
+    tanh() real f::tanh;
     /// arsinh x.
-    asinh f::asinh;
+    asinh() real f::asinh;
     /// arcosh x.
-    acosh f::acosh;
+    acosh() real f::acosh;
     /// artanh x.
-    atanh f::atanh;
+    atanh() real f::atanh;
     /// The error function.
-    erf f::erf;
+    erf() real f::erf;
     /// 1 / (1 + e⁻ˣ).
-    sigmoid f::sigmoid;
+    sigmoid() real f::sigmoid;
+    /// Toward −∞.
+    floor() whole f::floor;
+    /// Toward ∞.
+    ceil() whole f::ceil;
+    /// To the nearest integer, halves to the even one.
+    round() whole f::round;
+    /// Toward zero.
+    trunc() whole |x| x.unary(Op::Trunc);
+    /// |x|, with gradient 0 at 0.
+    abs() same f::abs;
+    /// −1, 0 or 1.
+    sign() same f::sign;
+    /// x².
+    square() same |x| x.binary(Op::Mul, x);
+    /// Whether it is NaN.
+    isnan() same |x| x.ne_(x);
+    /// Whether it is ∞ or −∞.
+    isinf() same |x| if x.dtype().is_float() { f::abs(x).eq_(&x.like(f64::INFINITY)) } else { x.ne_(x) };
+    /// Whether it is neither infinite nor NaN.
+    isfinite() same |x| if x.dtype().is_float() { f::abs(x).lt(&x.like(f64::INFINITY)) } else { x.eq_(x) };
+    /// Whether it is zero.
+    logical_not() same |x| x.cast(DType::Bool).unary(Op::Not);
 }
 
 impl Tensor {
-    /// A composition of real functions: integers become f32, narrow floats are computed in f32.
+    /// A function of real numbers: integers become f32, narrow floats are computed in f32.
     #[track_caller]
     pub(crate) fn real(&self, f: impl FnOnce(&UOp) -> UOp) -> Tensor {
-        self.map(|u| Ok(real(u, f)))
+        self.map(|u| real(u, |x| Ok(f(x))))
+    }
+
+    /// A function of real numbers that leaves integers as they are.
+    #[track_caller]
+    fn whole(&self, f: impl FnOnce(&UOp) -> UOp) -> Tensor {
+        self.map(|u| if u.dtype().is_float() { real(u, |x| Ok(f(x))) } else { Ok(u.clone()) })
+    }
+
+    /// A function of elements of any dtype.
+    #[track_caller]
+    pub(crate) fn same(&self, f: impl FnOnce(&UOp) -> UOp) -> Tensor {
+        self.map(|u| Ok(f(u)))
     }
 
     /// For values of this dtype: a literal as a constant.
@@ -85,7 +122,7 @@ impl Tensor {
             Ok(match literal {
                 Operand::Float(v) => UOp::float(*v, if d.is_float() { d } else { DType::F32 }),
                 Operand::Int(v) => UOp::int(*v, if d == DType::Bool { DType::I64 } else { d }),
-                Operand::Bool(v) => UOp::constant(monoglot_uop::Scalar::Bool(*v), d),
+                Operand::Bool(v) => UOp::constant(Scalar::Bool(*v), d),
                 Operand::Tensor(t) => t.uop()?,
             })
         })
@@ -100,87 +137,10 @@ impl Tensor {
         })
     }
 
-    /// |x|, with gradient 0 at 0.
-    #[track_caller]
-    pub fn abs(&self) -> Tensor {
-        self.map(|u| Ok(f::abs(u)))
-    }
-
-    /// −1, 0 or 1.
-    #[track_caller]
-    pub fn sign(&self) -> Tensor {
-        self.map(|u| Ok(if u.dtype() == DType::Bool { u.clone() } else { f::sign(u) }))
-    }
-
-    /// x².
-    #[track_caller]
-    pub fn square(&self) -> Tensor {
-        self * self
-    }
-
-    /// Toward −∞.
-    #[track_caller]
-    pub fn floor(&self) -> Tensor {
-        self.rounded(f::floor)
-    }
-
-    /// Toward ∞.
-    #[track_caller]
-    pub fn ceil(&self) -> Tensor {
-        self.rounded(f::ceil)
-    }
-
-    /// To the nearest integer, halves to the even one.
-    #[track_caller]
-    pub fn round(&self) -> Tensor {
-        self.rounded(f::round)
-    }
-
-    /// Toward zero.
-    #[track_caller]
-    pub fn trunc(&self) -> Tensor {
-        self.rounded(|u| u.unary(Op::Trunc))
-    }
-
-    #[track_caller]
-    fn rounded(&self, f: impl FnOnce(&UOp) -> UOp) -> Tensor {
-        self.map(|u| Ok(if u.dtype().is_float() { real(u, f) } else { u.clone() }))
-    }
-
-    /// Whether it is NaN.
-    #[track_caller]
-    pub fn isnan(&self) -> Tensor {
-        self.map(|u| Ok(u.ne_(u)))
-    }
-
-    /// Whether it is ∞ or −∞.
-    #[track_caller]
-    pub fn isinf(&self) -> Tensor {
-        self.map(|u| match u.dtype().is_float() {
-            true => Ok(f::abs(u).eq_(&u.like(f64::INFINITY))),
-            false => Ok(u.ne_(u)),
-        })
-    }
-
-    /// Whether it is neither infinite nor NaN.
-    #[track_caller]
-    pub fn isfinite(&self) -> Tensor {
-        self.map(|u| match u.dtype().is_float() {
-            true => Ok(f::abs(u).lt(&u.like(f64::INFINITY))),
-            false => Ok(u.eq_(u)),
-        })
-    }
-
-    /// Whether it is zero.
-    #[track_caller]
-    pub fn logical_not(&self) -> Tensor {
-        self.map(|u| Ok(u.cast(DType::Bool).unary(Op::Not)))
-    }
-
     /// The complement of an integer's bits, or of a bool.
     #[track_caller]
     pub fn bitwise_not(&self) -> Tensor {
-        self.map(|u| UOp::try_new(Op::Not, vec![u.clone()], monoglot_uop::Arg::None))
+        self.map(|u| UOp::try_new(Op::Not, vec![u.clone()], Arg::None))
     }
 
     /// Between `min` and `max`; the gradient passes at the bounds. NaN stays.
@@ -211,18 +171,7 @@ impl Tensor {
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let (a, b) = (a.into(), b.into());
-        let (a, b) = match (to_tensor(&a), to_tensor(&b)) {
-            (Some(a), Some(b)) => (a, b),
-            (Some(x), None) => (x.clone(), x.beside(&b)),
-            (None, Some(y)) => (y.beside(&a), y),
-            (None, None) => {
-                let float = matches!(a, Operand::Float(_)) || matches!(b, Operand::Float(_));
-                let d = if float { DType::F32 } else { DType::I64 };
-                let like = Tensor::from_uop(UOp::constant(d.zero(), d));
-                (like.beside(&a), like.beside(&b))
-            }
-        };
-        Tensor::map_all(&[self, &a, &b], |u| {
+        Tensor::map_all(&[self, &a.tensor(&b), &b.tensor(&a)], |u| {
             let d = promoted(&u[1], &u[2]);
             let all = broadcast("where", &[&u[0].cast(DType::Bool), &u[1].cast(d), &u[2].cast(d)])?;
             Ok(all[0].select(&all[1], &all[2]))
@@ -232,17 +181,7 @@ impl Tensor {
     /// `value` where `mask` is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
-        let value = self.beside(&value.into());
-        Tensor::map_all(&[self, mask, &value], |u| {
-            let d = u[0].dtype();
-            let all = broadcast("masked_fill", &[&u[0], &u[1].cast(DType::Bool)])?;
-            let v = match u[2].const_value() {
-                Some(_) => u[2].cast(d),
-                None => broadcast_to(&u[2].cast(d), all[0].shape())?,
-            };
-            let v = v.const_value().map_or(v.clone(), |c| UOp::constant(c, d));
-            Ok(all[1].select(&v, &all[0]))
-        })
+        mask.select(self.beside(&value.into()).cast(tri!(self.dtype())), self)
     }
 
     /// The elements in another dtype: floats round to nearest even, float → integer truncates and
@@ -259,8 +198,22 @@ impl Tensor {
     }
 }
 
+impl Operand {
+    /// As a tensor: a literal has the dtype that it takes beside the other one.
+    #[track_caller]
+    pub(crate) fn tensor(&self, other: &Operand) -> Tensor {
+        let alone = |d: DType| Tensor::from_uop(UOp::constant(d.zero(), d)).beside(self);
+        match (self, other) {
+            (Operand::Tensor(t), _) => t.clone(),
+            (_, Operand::Tensor(t)) => t.beside(self),
+            (Operand::Float(_), _) | (_, Operand::Float(_)) => alone(DType::F32),
+            _ => alone(DType::I64),
+        }
+    }
+}
+
 /// See `Tensor::real`.
-pub(crate) fn real(u: &UOp, f: impl FnOnce(&UOp) -> UOp) -> UOp {
+pub(crate) fn real(u: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
     let d = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
-    f(&u.cast(d.compute_type())).cast(d)
+    Ok(f(&u.cast(d.compute_type()))?.cast(d))
 }

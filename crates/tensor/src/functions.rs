@@ -14,16 +14,20 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2
 const PI_2_LOW_F32: f64 = -4.371139000186241e-8;
 const PI_2_LOW_F64: f64 = 6.123233995736766e-17;
 
+/// A value whose derivative by `inputs` is known; the rule is told them and `params`.
+pub(crate) fn known(y: UOp, inputs: &[&UOp], params: &[i64], rule: Rule) -> UOp {
+    let inputs = inputs.iter().map(|&u| u.clone()).collect();
+    y.with_shortcut(Shortcut { inputs, params: params.into(), rule })
+}
+
 /// A function of x whose derivative is known: `known!(value, x, |y, x, g| what flows to x)`.
 macro_rules! known {
-    ($value:expr, $input:expr, |$y:pat_param, $x:pat_param, $g:pat_param| $d:expr) => {{
-        let rule: Rule = |f| {
+    ($value:expr, $input:expr, |$y:pat_param, $x:pat_param, $g:pat_param| $d:expr) => {
+        known($value, &[$input], &[], |f| {
             let ($y, $x, $g) = (f.y, &f.inputs[0], f.g);
             Ok(vec![Some($d)])
-        };
-        let inputs = [$input.clone()].into_iter().collect();
-        $value.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
-    }};
+        })
+    };
 }
 
 /// Σ cᵢ xⁱ by Horner's rule, every step rounded once.
@@ -342,23 +346,19 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let down = y.lt(&zero) | (y.eq_(&zero) & recip(y).lt(&zero));
     let nan = x.ne_(x) | y.ne_(y);
     let r = nan.select(&(x + y), &down.select(&t.unary(Op::Neg), &t));
-    let inputs = [y.clone(), x.clone()].into_iter().collect();
-    let rule: Rule = |f| {
+    known(r, &[y, x], &[], |f| {
         let (y, x) = (&f.inputs[0], &f.inputs[1]);
         let d = div(f.g, &y.mul_acc(y, &(x * x)));
         Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])
-    };
-    r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
+    })
 }
 
 /// ln(e^a + e^b).
 pub(crate) fn logaddexp(a: &UOp, b: &UOp) -> UOp {
     let apart = a.ne_(b).select(&abs(&(a - b)), &a.like(0.0));
     let r = a.max_(b) + log1p(&exp(&apart.unary(Op::Neg)));
-    let inputs = [a.clone(), b.clone()].into_iter().collect();
-    let rule: Rule = |f| {
+    known(r, &[a, b], &[], |f| {
         let d = &f.inputs[0] - &f.inputs[1];
         Ok(vec![Some(f.g * &sigmoid(&d)), Some(f.g * &sigmoid(&d.unary(Op::Neg)))])
-    };
-    r.with_shortcut(Shortcut { inputs, params: Box::new([]), rule })
+    })
 }

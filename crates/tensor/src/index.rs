@@ -3,10 +3,14 @@
 //!
 //! An index that is known and out of range is an error. One that is data reads 0 and writes nothing.
 
+use crate::args::{Dims, Integer};
+use crate::create::sizes;
 use crate::movement::{from_last, to_last};
-use crate::promote::broadcast;
+use crate::promote::{broadcast, count, insert_axis, resized};
+use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of, tri};
-use monoglot_uop::{DType, Dim, Error, ErrorKind, ReduceOp, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
+use std::ops;
 
 /// One position of `Tensor::index`.
 #[derive(Clone, Debug)]
@@ -31,29 +35,9 @@ impl Index {
     }
 }
 
-macro_rules! from_ints {
-    ($($t:ty),*) => { $(
-        impl From<$t> for Index { fn from(i: $t) -> Index { Index::At(i as i64) } }
-        impl From<std::ops::Range<$t>> for Index {
-            fn from(r: std::ops::Range<$t>) -> Index { Index::Slice(Some(r.start as i64), Some(r.end as i64), 1) }
-        }
-        impl From<std::ops::RangeFrom<$t>> for Index {
-            fn from(r: std::ops::RangeFrom<$t>) -> Index { Index::Slice(Some(r.start as i64), None, 1) }
-        }
-        impl From<std::ops::RangeTo<$t>> for Index {
-            fn from(r: std::ops::RangeTo<$t>) -> Index { Index::Slice(None, Some(r.end as i64), 1) }
-        }
-        impl Indices for $t { fn list(self) -> Vec<Index> { vec![self.into()] } }
-        impl Indices for std::ops::Range<$t> { fn list(self) -> Vec<Index> { vec![self.into()] } }
-        impl Indices for std::ops::RangeFrom<$t> { fn list(self) -> Vec<Index> { vec![self.into()] } }
-        impl Indices for std::ops::RangeTo<$t> { fn list(self) -> Vec<Index> { vec![self.into()] } }
-    )* };
-}
-from_ints!(i32, i64, usize);
-
-impl From<std::ops::RangeFull> for Index {
-    fn from(_: std::ops::RangeFull) -> Index {
-        Index::Slice(None, None, 1)
+impl<T: Integer> From<T> for Index {
+    fn from(i: T) -> Index {
+        Index::At(i.value())
     }
 }
 impl From<&Tensor> for Index {
@@ -62,22 +46,26 @@ impl From<&Tensor> for Index {
     }
 }
 
+macro_rules! ranges {
+    ($([$($t:ident)?] $range:ty, |$r:pat_param| $start:expr, $stop:expr;)*) => { $(
+        impl$(<$t: Integer>)? From<$range> for Index {
+            fn from($r: $range) -> Index { Index::Slice($start, $stop, 1) }
+        }
+    )* };
+}
+ranges! {
+    [] ops::RangeFull, |_| None, None;
+    [T] ops::Range<T>, |r| Some(r.start.value()), Some(r.end.value());
+    [T] ops::RangeFrom<T>, |r| Some(r.start.value()), None;
+    [T] ops::RangeTo<T>, |r| None, Some(r.end.value());
+}
+
 /// What `Tensor::index` takes: one index, a tuple of up to six, or a list.
 pub trait Indices {
     /// As a list.
     fn list(self) -> Vec<Index>;
 }
-impl Indices for Index {
-    fn list(self) -> Vec<Index> {
-        vec![self]
-    }
-}
-impl Indices for std::ops::RangeFull {
-    fn list(self) -> Vec<Index> {
-        vec![self.into()]
-    }
-}
-impl Indices for &Tensor {
+impl<I: Into<Index>> Indices for I {
     fn list(self) -> Vec<Index> {
         vec![self.into()]
     }
@@ -111,44 +99,33 @@ impl Tensor {
     #[track_caller]
     pub fn index(&self, indices: impl Indices) -> Tensor {
         let indices = indices.list();
-        let tensors = indices.iter().filter(|i| matches!(i, Index::Tensor(_))).count();
         let whole = tri!(self.ndim());
-        let mut axis = 0i64;
-        let mut out = self.clone();
-        let mut at: Vec<(usize, Tensor)> = Vec::new();
         let named = indices.iter().filter(|i| !matches!(i, Index::NewAxis | Index::Rest)).count();
         if named > whole {
             let axis = named as i64 - 1;
             return Tensor::failed(ErrorKind::Axis { op: "index".into(), axis, ndim: whole }.into());
         }
+        let (mut axis, mut out, mut at) = (0, self.clone(), Vec::new());
         for i in indices {
             match i {
-                Index::Rest => axis += (whole - named) as i64,
-                Index::NewAxis => {
-                    out = out.unsqueeze(axis);
-                    axis += 1;
+                Index::Rest => axis += (whole - named) as i64 - 1,
+                Index::NewAxis => out = out.unsqueeze(axis),
+                Index::At(i) => {
+                    out = out.pick(axis, i);
+                    axis -= 1;
                 }
-                Index::At(i) => out = out.pick(axis, i),
-                Index::Slice(start, stop, step) => {
-                    out = out.slice_axis(axis, start, stop, step);
-                    axis += 1;
-                }
-                Index::Tensor(t) => {
-                    at.push((axis as usize, t));
-                    axis += 1;
-                }
+                Index::Slice(start, stop, step) => out = out.slice_axis(axis, start, stop, step),
+                Index::Tensor(t) => at.push((axis as usize, t)),
             }
+            axis += 1;
         }
-        if tensors > 0 { out.take_many(&at) } else { out }
+        if at.is_empty() { out } else { out.take_many(&at) }
     }
 
     /// One element of an axis, which is dropped.
     #[track_caller]
-    pub(crate) fn pick(&self, axis: i64, i: i64) -> Tensor {
-        self.view(|u| {
-            let sizes = u.sizes("index")?;
-            let a = axis_of("index", axis, sizes.len())?;
-            let n = sizes[a];
+    fn pick(&self, axis: i64, i: i64) -> Tensor {
+        self.along_view("index", axis, |u, a, n| {
             if !(-n..n).contains(&i) {
                 return Err(ErrorKind::Index { op: "index".into(), index: i, size: n }.into());
             }
@@ -159,18 +136,31 @@ impl Tensor {
     /// Python's `start:stop:step` along one axis.
     #[track_caller]
     pub fn slice_axis(&self, axis: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Tensor {
-        self.view(|u| {
-            let sizes = u.sizes("slice")?;
-            let a = axis_of("slice", axis, sizes.len())?;
-            slice(u, a, sizes[a], start, stop, step)
-        })
+        self.along_view("slice", axis, |u, a, n| slice(u, a, n, start, stop, step))
     }
 
     /// The elements of `axis` that a tensor of integers names; its axes take the place of `axis`.
     #[track_caller]
     pub fn index_select(&self, axis: i64, index: &Tensor) -> Tensor {
-        let axis = tri!(self.ndim().and_then(|n| axis_of("index_select", axis, n)));
-        Tensor::map_all(&[self, index], |u| take(&u[0], axis, &u[1]))
+        Tensor::map_all(&[self, index], |u| {
+            take(&u[0], &[axis_of("index_select", axis, u[0].shape().len())?], &[u[1].clone()])
+        })
+    }
+
+    /// Index tensors at several axes, broadcast together; negative ones count from the end.
+    #[track_caller]
+    fn take_many(&self, at: &[(usize, Tensor)]) -> Tensor {
+        let all: Vec<&Tensor> = std::iter::once(self).chain(at.iter().map(|(_, t)| t)).collect();
+        let axes: Vec<usize> = at.iter().map(|(a, _)| *a).collect();
+        Tensor::map_all(&all, |u| {
+            let sizes = u[0].sizes("index")?;
+            let wrapped = |(i, &a): (&UOp, &usize)| -> Result<UOp> {
+                let i = integers("index", i)?.cast(DType::Index);
+                Ok(i.lt(&i.like(0)).select(&(&i + sizes[a]), &i))
+            };
+            let index = u[1..].iter().zip(&axes).map(wrapped).collect::<Result<Vec<_>>>()?;
+            take(&u[0], &axes, &index)
+        })
     }
 
     /// Element `[.., i, ..]` is `self[.., index[.., i, ..], ..]` along `axis`. The other axes of
@@ -178,13 +168,10 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, axis: i64, index: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index], |u| {
-            let (x, i, a) = aligned("gather", &u[0], &u[1], axis)?;
-            let hit = one_hot(&i, &x)?;
-            let dims = hit.shape().clone();
-            let spread = insert_axis(&x, x.shape().len() - 1)?.expand(&dims)?;
-            let kept = hit.select(&spread, &UOp::constant(x.dtype().zero(), x.dtype()));
-            let last = dims.len() - 1;
-            from_last(&kept.reduce(ReduceOp::Add, &[last])?.squeeze_axes(&[last])?, a)
+            let (x, hit, a) = aligned("gather", &u[0], &u[1], axis)?;
+            let k = hit.shape().len() - 1;
+            let row = insert_axis(&x, k - 1)?.expand(hit.shape())?;
+            from_last(&added(&hit.select(&row, &zero(&x)), k)?, a)
         })
     }
 
@@ -193,22 +180,15 @@ impl Tensor {
     #[track_caller]
     pub fn scatter(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index, src], |u| {
-            let (x, i, a) = aligned("scatter", &u[0], &u[1], axis)?;
-            let v = source("scatter", &u[2], &u[1], &u[0], a)?;
-            let m = i.sizes("scatter")?[i.shape().len() - 1];
-            let hit = one_hot(&i, &x)?; // (…, m, n)
-            let (k, last) = (hit.shape().len() - 2, hit.shape().len() - 1);
-            let mut dims = vec![Dim::Int(1); last + 1];
-            dims[k] = Dim::Int(m);
-            let order = (UOp::arange(m, DType::I32) + 1).reshape(&Shape::new(dims))?.expand(hit.shape())?;
-            let winner = hit.select(&order, &order.like(0)).reduce(ReduceOp::Max, &[k])?;
-            let wins = order.eq_(&winner.expand(hit.shape())?);
-            let spread = insert_axis(&v, last)?.expand(hit.shape())?;
-            let zero = UOp::constant(x.dtype().zero(), x.dtype());
-            let new = wins.select(&spread, &zero).reduce(ReduceOp::Add, &[k])?.squeeze_axes(&[k])?;
-            let (new, won) = (cover(&from_last(&new, a)?, &u[0])?, winner.squeeze_axes(&[k])?);
-            let won = cover(&from_last(&won, a)?, &u[0])?;
-            Ok(won.ne_(&won.like(0)).select(&new, &u[0]))
+            let (_, hit, a) = aligned("scatter", &u[0], &u[1], axis)?;
+            let column = source("scatter", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
+            let k = hit.shape().len() - 2;
+            let order = count(k, hit.shape(), DType::I32)? + 1;
+            let last = hit.select(&order, &order.like(0)).reduce(ReduceOp::Max, &[k])?;
+            let wins = order.eq_(&last.expand(hit.shape())?);
+            let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &u[0])?;
+            let won = cover(&last.squeeze_axes(&[k])?, a, &u[0])?;
+            Ok(won.like(0).lt(&won).select(&new, &u[0]))
         })
     }
 
@@ -216,60 +196,11 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_add(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index, src], |u| {
-            let (x, i, a) = aligned("scatter_add", &u[0], &u[1], axis)?;
-            let v = source("scatter_add", &u[2], &u[1], &u[0], a)?;
-            let hit = one_hot(&i, &x)?;
-            let (k, last) = (hit.shape().len() - 2, hit.shape().len() - 1);
-            let d = x.dtype();
-            let spread = insert_axis(&v, last)?.expand(hit.shape())?;
-            let kept = hit.select(&spread, &UOp::constant(d.zero(), d)).cast(d.compute_type());
-            let sums = kept.reduce(ReduceOp::Add, &[k])?.squeeze_axes(&[k])?.cast(d);
-            Ok(&u[0] + &cover(&from_last(&sums, a)?, &u[0])?)
-        })
-    }
-
-    /// Index tensors at several axes, broadcast together: one gather over those axes made one.
-    #[track_caller]
-    fn take_many(&self, at: &[(usize, Tensor)]) -> Tensor {
-        let all: Vec<&Tensor> = std::iter::once(self).chain(at.iter().map(|(_, t)| t)).collect();
-        Tensor::map_all(&all, |u| {
-            let (x, axes) = (&u[0], at.iter().map(|(a, _)| *a).collect::<Vec<_>>());
-            let sizes = x.sizes("index")?;
-            for i in &u[1..] {
-                if !i.dtype().is_int() {
-                    return Err(Error::dtype("index", format!("indices are integers, not {}", i.dtype())));
-                }
-            }
-            let wrapped = |i: &UOp, n: i64| {
-                let i = i.cast(DType::Index);
-                i.lt(&i.like(0)).select(&(&i + n), &i)
-            };
-            let Some(&first) = axes.first() else { return Ok(x.clone()) };
-            if axes.len() == 1 {
-                return take(x, first, &wrapped(&u[1], sizes[first]));
-            }
-            let parts: Vec<UOp> = u[1..].iter().zip(&axes).map(|(i, &a)| wrapped(i, sizes[a])).collect();
-            let parts = broadcast("index", &parts.iter().collect::<Vec<_>>())?;
-            let others: Vec<usize> = (0..sizes.len()).filter(|a| !axes.contains(a)).collect();
-            let order: Vec<usize> = axes.iter().chain(&others).copied().collect();
-            let total: i64 = axes.iter().map(|&a| sizes[a]).product();
-            let rest: Vec<i64> = others.iter().map(|&a| sizes[a]).collect();
-            let flat = x.permute(&order)?.reshape(&Shape::of(&[&[total], &rest[..]].concat()))?;
-            let mut line: Option<UOp> = None;
-            let mut inside: Option<UOp> = None;
-            for (i, &a) in parts.iter().zip(&axes) {
-                let ok = i.binary(monoglot_uop::Op::CmpGe, &i.like(0)) & i.lt(&i.like(sizes[a]));
-                line = Some(line.map_or_else(|| i.clone(), |l| l * sizes[a] + i));
-                inside = Some(inside.map_or_else(|| ok.clone(), |k| k & &ok));
-            }
-            let (Some(line), Some(inside)) = (line, inside) else { return Ok(x.clone()) };
-            let got = take(&flat, 0, &inside.select(&line, &line.like(-1)))?;
-            // NumPy: their axes stand where the first one was if they are neighbours, else in front.
-            let k = line.shape().len();
-            let together = axes.windows(2).all(|w| w[1] == w[0] + 1);
-            let before = if together { first } else { 0 };
-            let order: Vec<usize> = (k..k + before).chain(0..k).chain(k + before..k + rest.len()).collect();
-            got.permute(&order)
+            let (_, hit, a) = aligned("scatter_add", &u[0], &u[1], axis)?;
+            let column = source("scatter_add", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
+            let kept = hit.select(&column, &zero(&column)).cast(column.dtype().compute_type());
+            let sums = added(&kept, hit.shape().len() - 2)?.cast(column.dtype());
+            Ok(&u[0] + &cover(&sums, a, &u[0])?)
         })
     }
 }
@@ -307,62 +238,76 @@ pub(crate) fn slice(
     let span = u.narrow(a, first, (n - first).min(count * step))?;
     let short = count * step - (n - first).min(count * step);
     let whole = span.pad_axis(a, 0, short, u.dtype().zero())?;
-    let dims = |mid: &[i64]| {
-        let s = u.shape();
-        let mid = mid.iter().map(|&n| Dim::Int(n));
-        Shape::new(s[..a].iter().cloned().chain(mid).chain(s[a + 1..].iter().cloned()))
-    };
-    whole.reshape(&dims(&[count, step]))?.narrow(a + 1, 0, 1)?.reshape(&dims(&[count]))
+    whole.reshape(&resized(&u, a, &[count, step]))?.narrow(a + 1, 0, 1)?.reshape(&resized(&u, a, &[count]))
 }
 
-/// INDEX of one axis by a tensor, whose axes take its place; 0 outside.
-pub(crate) fn take(x: &UOp, axis: usize, index: &UOp) -> Result<UOp> {
-    if !index.dtype().is_int() {
-        return Err(Error::dtype("index", format!("indices are integers, not {}", index.dtype())));
-    }
-    let n = x.sizes("index")?[axis];
-    let order: Vec<usize> =
-        std::iter::once(axis).chain((0..x.shape().len()).filter(|&i| i != axis)).collect();
-    let front = x.permute(&order)?;
-    let rest: Vec<Dim> = front.shape()[1..].to_vec();
-    let k = index.shape().len();
-    let dims = Shape::new(index.shape().iter().cloned().chain(rest.iter().cloned()));
-    let zero = UOp::constant(x.dtype().zero(), x.dtype());
-    let got = if n == 0 {
-        UOp::full(x.dtype().zero(), x.dtype(), &dims)
-    } else {
-        let i = index.cast(DType::Index);
-        let mut inside = i.lt(&i.like(n));
-        if !index.dtype().is_unsigned() {
-            inside = i.binary(monoglot_uop::Op::CmpGe, &i.like(0)) & inside;
+/// INDEX of some axes by as many tensors, broadcast together; 0 outside. Their axes stand where the
+/// indexed ones were if those are neighbours, else in front, as in NumPy.
+pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
+    let sizes = x.sizes("index")?;
+    let index = index.iter().map(|i| Ok(integers("index", i)?.cast(DType::Index)));
+    let index = index.collect::<Result<Vec<UOp>>>()?;
+    let index = broadcast("index", &index.iter().collect::<Vec<_>>())?;
+    let others: Vec<usize> = (0..sizes.len()).filter(|a| !axes.contains(a)).collect();
+    let rest: Vec<i64> = others.iter().map(|&a| sizes[a]).collect();
+    let total: i64 = axes.iter().map(|&a| sizes[a]).product();
+    let flat = x.permute(&[axes, &others].concat())?.reshape(&Shape::of(&[&[total], &rest[..]].concat()))?;
+    let mut line = index[0].clone();
+    let mut inside: Option<UOp> = None;
+    for (k, (i, &a)) in index.iter().zip(axes).enumerate() {
+        if k > 0 {
+            line = line * sizes[a] + i;
         }
-        let ones = rest.iter().map(|_| Dim::Int(1));
-        let gate = inside.reshape(&Shape::new(index.shape().iter().cloned().chain(ones)))?.expand(&dims)?;
-        gate.select(&front.at(&[i.valid(&inside)]), &zero)
+        let ok = i.binary(Op::CmpGe, &i.like(0)) & i.lt(&i.like(sizes[a]));
+        inside = Some(inside.map_or_else(|| ok.clone(), |all| all & &ok));
+    }
+    let inside = inside.ok_or_else(|| Error::argument("index", "no index"))?;
+    let (named, k) = (line.sizes("index")?, line.shape().len());
+    let all = Shape::of(&[&named[..], &rest].concat());
+    let gate = inside.reshape(&Shape::of(&[&named[..], &vec![1; rest.len()]].concat()))?.expand(&all)?;
+    let got = match total {
+        0 => UOp::full(x.dtype().zero(), x.dtype(), &all),
+        _ => gate.select(&flat.at(&[line.valid(&inside)]), &zero(x)),
     };
-    let order: Vec<usize> = (k..k + axis).chain(0..k).chain(k + axis..k + rest.len()).collect();
+    let together = axes.windows(2).all(|w| w[1] == w[0] + 1);
+    let before = if together { axes[0] } else { 0 };
+    let order: Vec<usize> = (k..k + before).chain(0..k).chain(k + before..all.len()).collect();
     got.permute(&order)
 }
 
-/// For gather and scatter: both with `axis` last, and x cut to what `index` covers elsewhere.
-fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize)> {
-    if !index.dtype().is_int() {
-        return Err(Error::dtype(op, format!("indices are integers, not {}", index.dtype())));
+fn integers<'a>(op: &str, index: &'a UOp) -> Result<&'a UOp> {
+    match index.dtype() {
+        d if d.is_int() => Ok(index),
+        d => Err(Error::dtype(op, format!("indices are integers, not {d}"))),
     }
+}
+
+/// Integers that can count to any place: those narrower than 32 bits as i32.
+pub(crate) fn counting(u: &UOp) -> UOp {
+    if u.dtype().is_int() && u.dtype().bytes() < 4 { u.cast(DType::I32) } else { u.clone() }
+}
+
+/// Whether each index names each place of a new axis `a` of n places.
+pub(crate) fn named(op: &str, index: &UOp, a: usize, n: i64) -> Result<UOp> {
+    let column = insert_axis(&counting(integers(op, index)?), a)?;
+    let all = sizes(op, Dims(resized(&column, a, &[n]).max_ints()))?;
+    Ok(column.expand(&all)?.eq_(&count(a, &all, column.dtype())?))
+}
+
+/// For gather and scatter: x with `axis` last, cut to what `index` covers elsewhere, and which of its
+/// n places each of the m indices names, as (…, m, n).
+fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize)> {
     let (xs, is) = (x.sizes(op)?, index.sizes(op)?);
     let a = axis_of(op, axis, xs.len())?;
     if xs.len() != is.len() || (0..xs.len()).any(|i| i != a && is[i] > xs[i]) {
         let message = format!("indices of shape {} for shape {} along axis {a}", index.shape(), x.shape());
         return Err(Error::shape(op, message));
     }
-    let mut cut = x.clone();
-    for i in (0..xs.len()).filter(|&i| i != a) {
-        cut = cut.narrow(i, 0, is[i])?;
-    }
-    Ok((to_last(&cut, a)?, to_last(index, a)?, a))
+    let cut = corner(x, &[&is[..a], &[xs[a]], &is[a + 1..]].concat())?;
+    Ok((to_last(&cut, a)?, named(op, &to_last(index, a)?, xs.len(), xs[a])?, a))
 }
 
-/// The values of a scatter, with `axis` last and cut to what `index` covers.
+/// The values of a scatter, cut to what `index` covers, as (…, m, 1).
 fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
     let (ss, is) = (src.sizes(op)?, index.sizes(op)?);
     if src.dtype() != x.dtype() {
@@ -372,29 +317,20 @@ fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
         let message = format!("values of shape {} for indices of shape {}", src.shape(), index.shape());
         return Err(Error::shape(op, message));
     }
-    let mut cut = src.clone();
-    for (i, &n) in is.iter().enumerate() {
-        cut = cut.narrow(i, 0, n)?;
-    }
-    to_last(&cut, a)
+    insert_axis(&to_last(&corner(src, &is)?, a)?, is.len())
 }
 
-/// (…, m) indices into (…, n): whether they name each place, as (…, m, n).
-fn one_hot(index: &UOp, x: &UOp) -> Result<UOp> {
-    let n = x.sizes("index")?[x.shape().len() - 1];
-    let dims = |n: i64| Shape::new(index.shape().iter().cloned().chain([Dim::Int(n)]));
-    let place = crate::promote::broadcast_to(&UOp::arange(n, index.dtype()), &dims(n))?;
-    Ok(index.reshape(&dims(1))?.expand(&dims(n))?.eq_(&place))
+/// The first elements of every axis.
+fn corner(u: &UOp, sizes: &[i64]) -> Result<UOp> {
+    u.shrink(&vec![Dim::Int(0); sizes.len()], &Shape::of(sizes))
 }
 
-fn insert_axis(u: &UOp, at: usize) -> Result<UOp> {
-    let mut dims: Vec<Dim> = u.shape().to_vec();
-    dims.insert(at, Dim::Int(1));
-    u.reshape(&Shape::new(dims))
+/// Its last axis back at `a`, and zeros around, to the shape of `x`.
+fn cover(u: &UOp, a: usize, x: &UOp) -> Result<UOp> {
+    let u = from_last(u, a)?;
+    u.pad(&vec![Dim::Int(0); x.shape().len()], x.shape(), Scalar::Int(0))
 }
 
-/// Zeros around, to the shape of `x`.
-fn cover(u: &UOp, x: &UOp) -> Result<UOp> {
-    let at = vec![Dim::Int(0); x.shape().len()];
-    u.pad(&at, x.shape(), Scalar::Int(0))
+fn zero(like: &UOp) -> UOp {
+    UOp::constant(like.dtype().zero(), like.dtype())
 }

@@ -2,9 +2,10 @@
 //! of one (pieces are views).
 
 use crate::args::Dims;
+use crate::create::sizes;
+use crate::promote::{insert_axis, resized, spread};
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, Dim, Error, ErrorKind, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{Arg, DType, Error, Op, Result, Scalar, Shape, UOp};
 
 /// What a padded axis continues with.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -25,17 +26,10 @@ impl Tensor {
     #[track_caller]
     pub fn pad(&self, pads: &[[i64; 2]], mode: PadMode) -> Tensor {
         self.map(|u| {
-            let sizes = u.sizes("pad")?;
-            let Some(lead) = sizes.len().checked_sub(pads.len()) else {
+            let Some(lead) = u.shape().len().checked_sub(pads.len()) else {
                 return Err(Error::argument("pad", format!("{} pads for shape {}", pads.len(), u.shape())));
             };
-            let fill = match mode {
-                PadMode::Constant(v) => Scalar::Float(v).cast(u.dtype()),
-                _ => u.dtype().zero(),
-            };
-            pads.iter().enumerate().try_fold(u.clone(), |u, (i, &[before, after])| {
-                pad_axis(&u, lead + i, before, after, mode, fill)
-            })
+            pads.iter().enumerate().try_fold(u.clone(), |u, (i, &by)| pad_axis(&u, lead + i, by, mode))
         })
     }
 
@@ -44,32 +38,28 @@ impl Tensor {
     pub fn repeat(&self, repeats: impl Into<Dims>) -> Tensor {
         let repeats = repeats.into().0;
         self.map(|u| {
-            let sizes = u.sizes("repeat")?;
-            if repeats.len() < sizes.len() || repeats.iter().any(|&r| r < 0) {
+            let mut old = u.sizes("repeat")?;
+            let Some(new) = repeats.len().checked_sub(old.len()) else {
                 return Err(Error::argument("repeat", format!("{repeats:?} times shape {}", u.shape())));
-            }
-            let sizes = [vec![1; repeats.len() - sizes.len()], sizes].concat();
-            let both = |f: &dyn Fn(i64, i64) -> [i64; 2]| -> Vec<i64> {
-                sizes.iter().zip(&repeats).flat_map(|(&n, &r)| f(n, r)).collect()
             };
+            old.splice(..0, vec![1; new]);
+            let both = |f: &dyn Fn(i64, i64) -> [i64; 2]| -> Vec<i64> {
+                old.iter().zip(&repeats).flat_map(|(&n, &r)| f(n, r)).collect()
+            };
+            let copies = sizes("repeat", Dims(both(&|n, r| [r, n])))?;
             u.reshape(&Shape::of(&both(&|n, _| [1, n])))?
-                .expand(&Shape::of(&both(&|n, r| [r, n])))?
-                .reshape(&Shape::of(&sizes.iter().zip(&repeats).map(|(n, r)| n * r).collect::<Vec<_>>()))
+                .expand(&copies)?
+                .reshape(&Shape::of(&old.iter().zip(&repeats).map(|(n, r)| n * r).collect::<Vec<_>>()))
         })
     }
 
     /// Every element `repeats` times in a row along `axis`.
     #[track_caller]
     pub fn repeat_interleave(&self, repeats: i64, axis: i64) -> Tensor {
-        self.map(|u| {
-            let sizes = u.sizes("repeat_interleave")?;
-            let a = axis_of("repeat_interleave", axis, sizes.len())?;
-            if repeats < 0 {
-                return Err(Error::argument("repeat_interleave", format!("{repeats} times")));
-            }
-            let with = |mid: &[i64]| Shape::of(&[&sizes[..a], mid, &sizes[a + 1..]].concat());
-            let n = sizes[a];
-            u.reshape(&with(&[n, 1]))?.expand(&with(&[n, repeats]))?.reshape(&with(&[n * repeats]))
+        self.along("repeat_interleave", axis, |u, a| {
+            let n = u.sizes("repeat_interleave")?[a];
+            let copies = sizes("repeat_interleave", Dims(resized(u, a, &[n, repeats]).max_ints()))?;
+            insert_axis(u, a + 1)?.expand(&copies)?.reshape(&resized(u, a, &[n * repeats]))
         })
     }
 
@@ -84,10 +74,7 @@ impl Tensor {
             let sizes = u.sizes("roll")?;
             shifts.iter().zip(&axes).try_fold(u.clone(), |u, (s, &a)| {
                 let a = axis_of("roll", a, sizes.len())?;
-                let cut = if sizes[a] == 0 { 0 } else { (-s).rem_euclid(sizes[a]) };
-                if cut == 0 {
-                    return Ok(u);
-                }
+                let cut = sizes[a] - s.rem_euclid(sizes[a].max(1));
                 join(&[u.narrow(a, cut, sizes[a] - cut)?, u.narrow(a, 0, cut)?], a)
             })
         })
@@ -96,38 +83,38 @@ impl Tensor {
     /// One after another along an axis they have; all other sizes agree, dtypes promote.
     #[track_caller]
     pub fn cat(tensors: &[&Tensor], axis: i64) -> Tensor {
-        if tensors.is_empty() {
-            return Tensor::failed(Error::argument("cat", "no tensors"));
-        }
-        Tensor::map_all(tensors, |us| {
-            let n = us[0].shape().len();
-            let a = axis_of("cat", axis, n)?;
-            let rest = |u: &UOp| -> Vec<Dim> {
-                u.shape().iter().enumerate().filter(|(i, _)| *i != a).map(|(_, d)| d.clone()).collect()
-            };
-            if let Some(u) = us.iter().find(|u| u.shape().len() != n || rest(u) != rest(&us[0])) {
-                let message = format!("shapes {} and {} along axis {a}", us[0].shape(), u.shape());
-                return Err(Error::shape("cat", message));
-            }
-            let d = us.iter().map(UOp::dtype).reduce(|a, b| a.promote(b)).unwrap_or(us[0].dtype());
-            join(&us.iter().map(|u| u.cast(d)).collect::<Vec<_>>(), a)
-        })
+        Tensor::joined("cat", tensors, |first| axis_of("cat", axis, first.shape().len()), |u, _| Ok(u))
     }
 
     /// Side by side along a new axis; shapes agree, dtypes promote.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: i64) -> Tensor {
-        if tensors.is_empty() {
-            return Tensor::failed(Error::argument("stack", "no tensors"));
-        }
+        let place = |first: &UOp| axis_of("stack", axis, first.shape().len() + 1);
+        Tensor::joined("stack", tensors, place, |u, a| insert_axis(&u, a.min(u.shape().len())))
+    }
+
+    /// Tensors one after another along the axis that `place` finds, each brought into form first.
+    #[track_caller]
+    fn joined(
+        op: &str,
+        tensors: &[&Tensor],
+        place: impl FnOnce(&UOp) -> Result<usize>,
+        form: impl Fn(UOp, usize) -> Result<UOp>,
+    ) -> Tensor {
         Tensor::map_all(tensors, |us| {
-            let n = us[0].shape().len();
-            let a = axis_of("stack", axis, n + 1)?;
-            let d = us.iter().map(UOp::dtype).reduce(|a, b| a.promote(b)).unwrap_or(us[0].dtype());
-            let s = UOp::try_new(Op::Stack, us.iter().map(|u| u.cast(d)).collect::<Srcs>(), Arg::None)?;
-            let mut order: Vec<usize> = (1..=n).collect();
-            order.insert(a, 0);
-            s.permute(&order)
+            let first = us.first().ok_or_else(|| Error::argument(op, "no tensors"))?;
+            let a = place(first)?;
+            let d = us.iter().map(UOp::dtype).fold(first.dtype(), |d, e| d.promote(e));
+            let us = us.iter().map(|u| form(u.cast(d), a)).collect::<Result<Vec<UOp>>>()?;
+            let rest = |u: &UOp| resized(u, a, &[0]);
+            let fits = |u: &&UOp| u.shape().len() == us[0].shape().len() && rest(u) == rest(&us[0]);
+            match us.iter().find(|u| !fits(u)) {
+                None => join(&us, a),
+                Some(u) => {
+                    let message = format!("shapes {} and {} along axis {a}", us[0].shape(), u.shape());
+                    Err(Error::shape(op, message))
+                }
+            }
         })
     }
 
@@ -135,26 +122,16 @@ impl Tensor {
     #[track_caller]
     pub fn split(&self, sizes: impl Into<Dims>, axis: i64) -> Vec<Tensor> {
         let sizes = sizes.into().0;
-        let whole = self.uop().and_then(|u| {
-            let a = axis_of("split", axis, u.shape().len())?;
-            match u.sizes("split")?[a] == sizes.iter().sum::<i64>() {
-                true => Ok(()),
-                false => {
-                    Err(Error::shape("split", format!("{sizes:?} of shape {} along axis {a}", u.shape())))
-                }
-            }
+        let whole = self.along("split", axis, |u, a| match u.sizes("split")?[a] {
+            n if sum(&sizes) == Some(n) => Ok(u.clone()),
+            _ => Err(Error::shape("split", format!("{sizes:?} of shape {} along axis {a}", u.shape()))),
         });
-        if let Err(e) = whole {
-            let failed = Tensor::failed(e);
-            return sizes.iter().map(|_| failed.clone()).collect();
-        }
-        let mut out = Vec::with_capacity(sizes.len());
         let mut start = 0;
-        for n in sizes {
-            out.push(self.narrow(axis, start, n));
+        let piece = |&n: &i64| {
             start += n;
-        }
-        out
+            if whole.check().is_ok() { self.narrow(axis, start - n, n) } else { whole.clone() }
+        };
+        sizes.iter().map(piece).collect()
     }
 
     /// At most `chunks` pieces of equal size along `axis`, the last one smaller.
@@ -166,7 +143,7 @@ impl Tensor {
             if chunks < 1 {
                 return Err(Error::argument("chunk", format!("{chunks} chunks")));
             }
-            let each = ((n + chunks - 1) / chunks).max(1);
+            let each = ((n - 1) / chunks + 1).max(1);
             Ok((0..(n + each - 1) / each).map(|i| each.min(n - i * each)).collect::<Vec<i64>>())
         });
         match sizes {
@@ -180,84 +157,72 @@ impl Tensor {
 /// whole length, and every element is selected from the part that holds it.
 pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
     let lens = parts.iter().map(|u| Ok(u.sizes("cat")?[axis])).collect::<Result<Vec<i64>>>()?;
-    let total: i64 = lens.iter().sum();
+    let total = sum(&lens).unwrap_or(-1);
+    let shape = sizes("cat", Dims(resized(&parts[0], axis, &[total]).max_ints()))?;
+    let empty = &parts[0];
     let parts: Vec<(&UOp, i64)> = parts.iter().zip(lens).filter(|(_, n)| *n > 0).collect();
-    let Some((first, n)) = parts.first() else { return Err(Error::argument("cat", "only empty parts")) };
-    if parts.len() == 1 {
-        return Ok((*first).clone());
-    }
-    if parts.iter().all(|(_, m)| m == n) {
-        let s =
-            UOp::try_new(Op::Stack, parts.iter().map(|(u, _)| (*u).clone()).collect::<Srcs>(), Arg::None)?;
-        let rank = first.shape().len();
-        let mut order: Vec<usize> = (1..=rank).collect();
+    let n = match parts[..] {
+        [] => return Ok(empty.clone()),
+        [(one, _)] => return Ok(one.clone()),
+        [(_, n), ..] => n,
+    };
+    if parts.iter().all(|(_, m)| *m == n) {
+        let all: Vec<UOp> = parts.iter().map(|(u, _)| (*u).clone()).collect();
+        let mut order: Vec<usize> = (1..=shape.len()).collect();
         order.insert(axis, 0);
-        let mut dims: Vec<Dim> = first.shape().to_vec();
-        dims[axis] = Dim::Int(total);
-        return s.permute(&order)?.reshape(&Shape::new(dims));
+        return UOp::try_new(Op::Stack, all, Arg::None)?.permute(&order)?.reshape(&shape);
     }
-    let mut start = 0;
-    let mut out: Option<UOp> = None;
-    let place = UOp::arange(total, monoglot_uop::DType::I32);
+    let place = UOp::arange(total, DType::I32);
+    let (mut start, mut out) = (0, None);
     for (u, n) in parts {
         let whole = u.pad_axis(axis, start, total - start - n, u.dtype().zero())?;
-        start += n;
         out = Some(match out {
             None => whole,
             Some(before) => {
-                let mut dims = vec![Dim::Int(1); whole.shape().len()];
-                dims[axis] = Dim::Int(total);
-                let from = place.binary(Op::CmpLt, &place.like(start - n));
-                from.reshape(&Shape::new(dims))?.expand(whole.shape())?.select(&before, &whole)
+                let from = spread(&place.binary(Op::CmpLt, &place.like(start)), axis, &shape)?;
+                from.select(&before, &whole)
             }
         });
+        start += n;
     }
     out.ok_or_else(|| Error::argument("cat", "no parts"))
 }
 
-fn pad_axis(u: &UOp, a: usize, before: i64, after: i64, mode: PadMode, fill: Scalar) -> Result<UOp> {
+/// The sum, where it is a size.
+fn sum(sizes: &[i64]) -> Option<i64> {
+    sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n))
+}
+
+pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
     let n = u.sizes("pad")?[a];
-    let (cut_before, cut_after) = ((-before).max(0), (-after).max(0));
-    if cut_before + cut_after > n {
+    let keep = n.saturating_add(before.min(0)).saturating_add(after.min(0));
+    let total = sum(&[keep, before.max(0), after.max(0)]).unwrap_or(-1);
+    if keep < 0 || sizes("pad", Dims(resized(u, a, &[total]).max_ints())).is_err() {
         return Err(Error::argument("pad", format!("[{before}, {after}] of an axis of {n}")));
     }
-    let u = u.narrow(a, cut_before, n - cut_before - cut_after)?;
-    let (n, before, after) = (n - cut_before - cut_after, before.max(0), after.max(0));
-    if before + after == 0 {
-        return Ok(u);
-    }
+    let (u, n) = (u.narrow(a, (-before).max(0), keep)?, keep);
+    let (before, after) = (before.max(0), after.max(0));
     let most = match mode {
-        PadMode::Constant(_) => return u.pad_axis(a, before, after, fill),
+        PadMode::Constant(v) => return u.pad_axis(a, before, after, Scalar::Float(v).cast(u.dtype())),
         PadMode::Reflect => n - 1,
         PadMode::Replicate => i64::MAX,
         PadMode::Circular => n,
     };
-    if n == 0 || before > most || after > most {
+    if before + after > 0 && (n == 0 || before > most || after > most) {
         let message = format!("[{before}, {after}] more of an axis of {n} than {mode:?} can give");
-        return Err(ErrorKind::Argument { op: "pad".into(), message }.into());
+        return Err(Error::argument("pad", message));
     }
-    let mut parts = Vec::new();
-    let flipped = |start: i64, len: i64| u.narrow(a, start, len)?.flip(1 << a);
-    let edge = |at: i64, len: i64| {
-        let one = u.narrow(a, at, 1)?;
-        let mut dims: Vec<Dim> = one.shape().to_vec();
-        dims[a] = Dim::Int(len);
-        one.expand(&Shape::new(dims))
+    let piece = |len: i64, front: bool| match mode {
+        PadMode::Reflect => u.narrow(a, if front { 1 } else { n - 1 - len }, len)?.flip(1 << a),
+        PadMode::Circular => u.narrow(a, if front { n - len } else { 0 }, len),
+        _ => u.narrow(a, if front { 0 } else { n - 1 }, 1)?.expand(&resized(&u, a, &[len])),
     };
+    let mut parts = vec![u.clone()];
     if before > 0 {
-        parts.push(match mode {
-            PadMode::Reflect => flipped(1, before)?,
-            PadMode::Circular => u.narrow(a, n - before, before)?,
-            _ => edge(0, before)?,
-        });
+        parts.insert(0, piece(before, true)?);
     }
-    parts.push(u.clone());
     if after > 0 {
-        parts.push(match mode {
-            PadMode::Reflect => flipped(n - 1 - after, after)?,
-            PadMode::Circular => u.narrow(a, 0, after)?,
-            _ => edge(n - 1, after)?,
-        });
+        parts.push(piece(after, false)?);
     }
     join(&parts, a)
 }

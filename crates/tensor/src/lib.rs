@@ -2,7 +2,7 @@
 //! tensors; flows out: UOps of the tensor level, which the engine realizes.
 //!
 //! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
-//! elementwise, activation, reduce, scan, sort, linalg, conv, norm, attention, loss (computing),
+//! elementwise, activation, reduce, scan, sort, linalg, conv, resample, norm, attention, loss (computing),
 //! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs and
 //! promote.rs are what they share.
 //!
@@ -32,14 +32,16 @@ mod operators;
 mod promote;
 mod random;
 mod reduce;
+mod resample;
 mod scan;
 mod sort;
 mod tensor;
 
-pub use args::{Axes, Dims, Element, Operand};
-pub use conv::{Conv, Interpolation};
+pub use args::{Axes, Dims, Element, Integer, Operand};
+pub use conv::Conv;
 pub use index::{Index, Indices};
 pub use join::PadMode;
 pub use loss::Reduction;
 pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
+pub use resample::Interpolation;
 pub use tensor::Tensor;

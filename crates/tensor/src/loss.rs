@@ -1,9 +1,10 @@
 //! Losses. Flows in: predictions and targets; out: a mean, a sum, or the loss of each element.
 
 use crate::functions as f;
-use crate::promote::broadcast_to;
+use crate::index::{counting, named};
+use crate::reduce::wide;
 use crate::tensor::{Tensor, tri};
-use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, UOp};
 
 /// What is made of the losses of single elements.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -25,35 +26,30 @@ impl Tensor {
     /// shape. `smoothing` of the weight is spread over all classes.
     #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
-        let axis = if tri!(self.ndim()) == 1 { 0 } else { 1 };
-        let logs = self.log_softmax(axis);
-        if tri!(target.dtype()).is_float() {
-            let n = tri!(self.shape())[axis as usize] as f64;
-            let soft =
-                if smoothing > 0.0 { target * (1.0 - smoothing) + smoothing / n } else { target.clone() };
-            let each = -(logs * soft).sum(axis, false);
-            let count = tri!(each.numel()) as f64;
-            return each.folded(reduction, &Tensor::full((), count as f32));
+        let axis = class_axis(tri!(self.ndim()));
+        let logs = self.log_softmax(axis as i64);
+        if !tri!(target.dtype()).is_float() {
+            return logs.pick_classes(target, reduction, smoothing);
         }
-        logs.pick_classes(target, axis as usize, reduction, smoothing)
+        let n = tri!(self.shape())[axis] as f64;
+        let soft = if smoothing > 0.0 { target * (1.0 - smoothing) + smoothing / n } else { target.clone() };
+        (logs * soft).sum(axis, false).neg().averaged(reduction)
     }
 
     /// −x at the target classes, for x that are logarithms of probabilities.
     #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        let axis = if tri!(self.ndim()) == 1 { 0 } else { 1 };
-        self.pick_classes(target, axis, reduction, 0.0)
+        self.pick_classes(target, reduction, 0.0)
     }
 
     #[track_caller]
-    fn pick_classes(&self, target: &Tensor, axis: usize, reduction: Reduction, smoothing: f64) -> Tensor {
-        let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], axis, smoothing));
-        let valid = target.map(|t| {
-            let ok = t.ne_(&t.like(IGNORED)).cast(DType::F32);
-            let axes: Vec<usize> = (0..t.shape().len()).collect();
-            ok.reduce(ReduceOp::Add, &axes)?.squeeze_axes(&axes)
-        });
-        each.folded(reduction, &valid)
+    fn pick_classes(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
+        let target = &target.same(counting);
+        let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], smoothing));
+        match reduction {
+            Reduction::Mean => each.sum(.., false) / target.ne(IGNORED).cast(DType::F32).sum(.., false),
+            _ => each.averaged(reduction),
+        }
     }
 
     /// The mean of squared differences.
@@ -91,40 +87,27 @@ impl Tensor {
             Reduction::None => self.clone(),
         }
     }
+}
 
-    #[track_caller]
-    fn folded(&self, reduction: Reduction, count: &Tensor) -> Tensor {
-        match reduction {
-            Reduction::Mean => self.sum(.., false) / count,
-            Reduction::Sum => self.sum(.., false),
-            Reduction::None => self.clone(),
-        }
-    }
+/// Where the classes are: (n, classes, …) or (classes).
+fn class_axis(ndim: usize) -> usize {
+    ndim.min(2).saturating_sub(1)
 }
 
 /// −logs at the target classes, 0 where the target does not count.
-fn class_losses(logs: &UOp, target: &UOp, axis: usize, smoothing: f64) -> Result<UOp> {
-    let rest: Vec<Dim> =
-        logs.shape().iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| d.clone()).collect();
-    if target.shape().to_vec() != rest || !target.dtype().is_int() {
+fn class_losses(logs: &UOp, target: &UOp, smoothing: f64) -> Result<UOp> {
+    let axis = class_axis(logs.shape().len());
+    let mut rest: Vec<Dim> = logs.shape().to_vec();
+    let classes = (!rest.is_empty()).then(|| rest.remove(axis).as_int()).flatten();
+    let Some(n) = classes.filter(|_| target.shape().to_vec() == rest && target.dtype().is_int()) else {
         let message =
             format!("classes {} {} for predictions {}", target.dtype(), target.shape(), logs.shape());
         return Err(Error::shape("cross_entropy", message));
-    }
-    let n = logs.sizes("cross_entropy")?[axis];
-    let one = |n: i64| {
-        let mut dims = rest.clone();
-        dims.insert(axis, Dim::Int(n));
-        Shape::new(dims)
     };
-    let mut place = vec![Dim::Int(1); logs.shape().len()];
-    place[axis] = Dim::Int(n);
-    let place = UOp::arange(n, target.dtype()).reshape(&Shape::new(place))?;
-    let place = broadcast_to(&place, logs.shape())?;
-    let hit = target.reshape(&one(1))?.expand(&one(n))?.eq_(&place);
+    let hit = named("cross_entropy", target, axis, n)?;
     let d = logs.dtype();
     let zero = UOp::constant(d.zero(), d);
-    let total = |u: &UOp| crate::reduce::sum(u, &[axis])?.squeeze_axes(&[axis]);
+    let total = |u: &UOp| wide(u, ReduceOp::Add, &[axis])?.squeeze_axes(&[axis]);
     let mut loss = total(&hit.select(logs, &zero))?.unary(Op::Neg);
     if smoothing > 0.0 {
         let all = total(logs)? * (-smoothing / n as f64);

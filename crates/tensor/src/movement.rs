@@ -2,8 +2,9 @@
 //! Flows in: tensors, shapes, axes; out: views (assigning to one writes what it views).
 
 use crate::args::{Axes, Dims};
-use crate::promote::broadcast_shape;
-use crate::tensor::{Tensor, axis_of, tri};
+use crate::create::sizes;
+use crate::promote::{broadcast_shape, broadcast_to, insert_axis, resized};
+use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
 
 impl Tensor {
@@ -11,7 +12,10 @@ impl Tensor {
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Dims>) -> Tensor {
         let want = shape.into().0;
-        self.view(|u| u.reshape(&infer("reshape", u, &want)?))
+        self.view(|u| {
+            let total = u.sizes("reshape").map(|s| s.iter().product());
+            u.reshape(&whole("reshape", total, &want)?)
+        })
     }
 
     /// Reorder the axes: axis i of the result is axis `order[i]`.
@@ -19,9 +23,8 @@ impl Tensor {
     pub fn permute(&self, order: impl Into<Dims>) -> Tensor {
         let order = order.into().0;
         self.view(|u| {
-            let axes =
-                order.iter().map(|&a| axis_of("permute", a, u.shape().len())).collect::<Result<Vec<_>>>()?;
-            u.permute(&axes)
+            let axes = order.iter().map(|&a| axis_of("permute", a, u.shape().len()));
+            u.permute(&axes.collect::<Result<Vec<_>>>()?)
         })
     }
 
@@ -49,18 +52,16 @@ impl Tensor {
     pub fn expand(&self, shape: impl Into<Dims>) -> Tensor {
         let want = shape.into().0;
         self.view(|u| {
-            let old = u.shape();
-            if want.len() < old.len() {
-                return Err(Error::shape("expand", format!("shape {old} to {want:?}, which has fewer axes")));
-            }
-            let new = want.len() - old.len();
-            let dims: Vec<Dim> = want
-                .iter()
-                .enumerate()
-                .map(|(i, &n)| if n == -1 && i >= new { old[i - new].clone() } else { Dim::Int(n) })
-                .collect();
-            let aligned = vec![Dim::Int(1); new].into_iter().chain(old.iter().cloned());
-            u.reshape(&Shape::new(aligned))?.expand(&Shape::new(dims))
+            let Some(new) = want.len().checked_sub(u.shape().len()) else {
+                let message = format!("shape {} to {want:?}, which has fewer axes", u.shape());
+                return Err(Error::shape("expand", message));
+            };
+            let all = Shape::new(want.iter().enumerate().map(|(i, &n)| match n {
+                -1 if i >= new => u.shape()[i - new].clone(),
+                n => Dim::Int(n),
+            }));
+            sizes("expand", Dims(all.max_ints()))?;
+            broadcast_to(u, &all)
         })
     }
 
@@ -68,8 +69,7 @@ impl Tensor {
     #[track_caller]
     pub fn broadcast_like(&self, other: &Tensor) -> Tensor {
         Tensor::map_all(&[self, other], |u| {
-            let shape = broadcast_shape("broadcast", &[&u[0], &u[1]])?;
-            crate::promote::broadcast_to(&u[0], &shape)
+            broadcast_to(&u[0], &broadcast_shape("broadcast", &[&u[0], &u[1]])?)
         })
     }
 
@@ -88,21 +88,16 @@ impl Tensor {
     pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         self.view(|u| {
-            let axes = axes.resolve("squeeze", u.shape().len())?;
-            let ones: Vec<usize> = axes.into_iter().filter(|&a| u.shape()[a].is(1)).collect();
-            u.squeeze_axes(&ones)
+            let mut axes = axes.resolve("squeeze", u.shape().len())?;
+            axes.retain(|&a| u.shape()[a].is(1));
+            u.squeeze_axes(&axes)
         })
     }
 
     /// With a new axis of size 1 at position `axis`.
     #[track_caller]
     pub fn unsqueeze(&self, axis: i64) -> Tensor {
-        self.view(|u| {
-            let a = axis_of("unsqueeze", axis, u.shape().len() + 1)?;
-            let mut dims: Vec<Dim> = u.shape().to_vec();
-            dims.insert(a, Dim::Int(1));
-            u.reshape(&Shape::new(dims))
-        })
+        self.view(|u| insert_axis(u, axis_of("unsqueeze", axis, u.shape().len() + 1)?))
     }
 
     /// Axes `start` to `end` (inclusive) as one.
@@ -127,36 +122,46 @@ impl Tensor {
     pub fn unflatten(&self, axis: i64, sizes: impl Into<Dims>) -> Tensor {
         let parts = sizes.into().0;
         self.view(|u| {
-            let sizes = u.sizes("unflatten")?;
-            let a = axis_of("unflatten", axis, sizes.len())?;
-            let want = [&sizes[..a], &parts[..], &sizes[a + 1..]].concat();
-            u.reshape(&infer("unflatten", u, &want)?)
+            let a = axis_of("unflatten", axis, u.shape().len())?;
+            let parts = whole("unflatten", u.sizes("unflatten").map(|s| s[a]), &parts)?;
+            u.reshape(&resized(u, a, &parts.max_ints()))
         })
     }
 
     /// `len` elements of `axis` from `start`.
     #[track_caller]
     pub fn narrow(&self, axis: i64, start: i64, len: i64) -> Tensor {
-        self.view(|u| {
-            let sizes = u.sizes("narrow")?;
-            let a = axis_of("narrow", axis, sizes.len())?;
-            let from = if start < 0 { start + sizes[a] } else { start };
-            if from < 0 || len < 0 || from + len > sizes[a] {
-                let message = format!("{len} elements from {start} of an axis of {}", sizes[a]);
+        self.along_view("narrow", axis, |u, a, n| {
+            let from = if start < 0 { start.saturating_add(n) } else { start };
+            if from < 0 || len < 0 || from.saturating_add(len) > n {
+                let message = format!("{len} elements from {start} of an axis of {n}");
                 return Err(Error::argument("narrow", message));
             }
             u.narrow(a, from, len)
         })
     }
 
+    /// A view that concerns one axis, whose position and size `f` is told.
+    #[track_caller]
+    pub(crate) fn along_view(
+        &self,
+        op: &str,
+        axis: i64,
+        f: impl Fn(&UOp, usize, i64) -> Result<UOp>,
+    ) -> Tensor {
+        self.view(|u| {
+            let a = axis_of(op, axis, u.shape().len())?;
+            f(u, a, u.sizes(op)?[a])
+        })
+    }
+
     /// Windows of `size` elements along `axis`, one every `step`, as a new last axis.
     #[track_caller]
     pub fn unfold(&self, axis: i64, size: i64, step: i64) -> Tensor {
-        self.map(|u| {
-            let n = u.shape().len();
-            let a = axis_of("unfold", axis, n)?;
+        self.along("unfold", axis, |u, a| {
             let w = to_last(u, a)?.windows(size, step, 1)?;
             // (…, o, k) → o back to its place, k last.
+            let n = u.shape().len();
             let mut order: Vec<usize> = (0..n - 1).collect();
             order.insert(a, n - 1);
             order.push(n);
@@ -167,66 +172,59 @@ impl Tensor {
     /// The diagonal of the last two axes, as a new last axis.
     #[track_caller]
     pub fn diagonal(&self) -> Tensor {
-        self.map(|u| {
-            let sizes = u.sizes("diagonal")?;
-            let [outer @ .., m, n] = &sizes[..] else {
-                return Err(Error::shape("diagonal", format!("shape {} is no matrix", u.shape())));
-            };
-            let k = *m.min(n);
-            let last = sizes.len() - 1;
-            let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
-            let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
-            if k == 0 {
-                return square.reshape(&with(&[0]));
-            }
-            // In rows of k + 1 the diagonal is the first column.
-            square
-                .reshape(&with(&[k * k]))?
-                .pad_axis(last - 1, 0, k, u.dtype().zero())?
-                .reshape(&with(&[k, k + 1]))?
-                .narrow(last, 0, 1)?
-                .reshape(&with(&[k]))
-        })
+        self.map(diagonal)
     }
 
     /// A vector as the diagonal of a matrix, or the diagonal of a matrix.
     #[track_caller]
     pub fn diag(&self) -> Tensor {
-        match tri!(self.ndim()) {
-            2 => self.diagonal(),
-            _ => self.map(|u| {
-                let sizes = u.sizes("diag")?;
-                let [n] = sizes[..] else {
-                    return Err(Error::shape("diag", format!("shape {} is no vector or matrix", u.shape())));
-                };
-                if n == 0 {
-                    return u.reshape(&Shape::of(&[0, 0]));
-                }
-                u.reshape(&Shape::of(&[n, 1]))?
-                    .pad_axis(1, 0, n, u.dtype().zero())?
-                    .reshape(&Shape::of(&[n * (n + 1)]))?
-                    .narrow(0, 0, n * n)?
-                    .reshape(&Shape::of(&[n, n]))
-            }),
-        }
+        self.map(|u| match u.sizes("diag")?[..] {
+            [_, _] => diagonal(u),
+            [0] => u.reshape(&Shape::of(&[0, 0])),
+            [n] => u
+                .reshape(&Shape::of(&[n, 1]))?
+                .pad_axis(1, 0, n, u.dtype().zero())?
+                .reshape(&Shape::of(&[n * (n + 1)]))?
+                .narrow(0, 0, n * n)?
+                .reshape(&Shape::of(&[n, n])),
+            _ => Err(Error::shape("diag", format!("shape {} is no vector or matrix", u.shape()))),
+        })
     }
 }
 
-/// A shape with at most one −1 made whole.
-fn infer(op: &str, u: &UOp, want: &[i64]) -> Result<Shape> {
-    let holes = want.iter().filter(|&&n| n == -1).count();
-    if holes > 1 || want.iter().any(|&n| n < -1) {
-        return Err(Error::argument(op, format!("sizes {want:?}")));
+pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
+    let sizes = u.sizes("diagonal")?;
+    let [outer @ .., m, n] = &sizes[..] else {
+        return Err(Error::shape("diagonal", format!("shape {} is no matrix", u.shape())));
+    };
+    let (k, last) = (*m.min(n), sizes.len() - 1);
+    let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
+    let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
+    if k == 0 {
+        return square.reshape(&with(&[0]));
     }
-    if holes == 0 {
-        return Ok(Shape::of(want));
+    // In rows of k + 1 the diagonal is the first column.
+    square
+        .reshape(&with(&[k * k]))?
+        .pad_axis(last - 1, 0, k, u.dtype().zero())?
+        .reshape(&with(&[k, k + 1]))?
+        .narrow(last, 0, 1)?
+        .reshape(&with(&[k]))
+}
+
+/// Sizes for so many elements, of which at most one is −1, made whole.
+pub(crate) fn whole(op: &str, total: Result<i64>, want: &[i64]) -> Result<Shape> {
+    let mut dims = want.to_vec();
+    if let Some(hole) = want.iter().position(|&n| n == -1) {
+        dims[hole] = 1;
+        let known = sizes(op, Dims(dims.clone())).map_or(0, |s| s.max_len());
+        let total = total?;
+        if known == 0 || total % known != 0 {
+            return Err(Error::shape(op, format!("{total} elements as {want:?}")));
+        }
+        dims[hole] = total / known;
     }
-    let total: i64 = u.sizes(op)?.iter().product();
-    let known: i64 = want.iter().filter(|&&n| n != -1).product();
-    if known == 0 || total % known != 0 {
-        return Err(Error::shape(op, format!("shape {} as {want:?}", u.shape())));
-    }
-    Ok(Shape::of(&want.iter().map(|&n| if n == -1 { total / known } else { n }).collect::<Vec<_>>()))
+    sizes(op, Dims(dims))
 }
 
 /// The axis moved to the end.

@@ -2,11 +2,11 @@
 //! weighted. Half types are computed in f32 and rounded at the end.
 
 use crate::args::Dims;
+use crate::elementwise::real;
 use crate::functions as f;
-use crate::promote::broadcast_to;
-use crate::reduce::mean;
+use crate::reduce::{mean, var};
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Shape, UOp};
+use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
 
 impl Tensor {
     /// Over the last axes, whose sizes are `shape`; weight and bias have that shape.
@@ -19,11 +19,8 @@ impl Tensor {
         eps: f64,
     ) -> Tensor {
         let shape = shape.into().0;
-        let y = self.map(|u| {
-            let axes = trailing("layer_norm", u, &shape)?;
-            wide(u, |x| standard(x, &axes, eps))
-        });
-        y.scaled(self, weight, bias)
+        let y = self.map(|u| standard(u, &trailing("layer_norm", u, &shape)?, eps));
+        y.scaled(weight).plus(bias)
     }
 
     /// x / √(mean of x² + ε) over the last axes, whose sizes are `shape`.
@@ -32,12 +29,9 @@ impl Tensor {
         let shape = shape.into().0;
         let y = self.map(|u| {
             let axes = trailing("rms_norm", u, &shape)?;
-            wide(u, |x| {
-                let scale = f::recip(&(mean(&(x * x), &axes)? + eps).unary(Op::Sqrt));
-                Ok(x * &scale.expand(x.shape())?)
-            })
+            real(u, |x| divided(x, &mean(&(x * x), &axes)?, eps))
         });
-        y.scaled(self, weight, None)
+        y.scaled(weight)
     }
 
     /// Over groups of channels (axis 1) and all later axes; weight and bias have a number per channel.
@@ -56,25 +50,23 @@ impl Tensor {
             }
             let split = Shape::of(&[&[s[0], groups, s[1] / groups], &s[2..]].concat());
             let axes: Vec<usize> = (2..=s.len()).collect();
-            wide(u, |x| standard(&x.reshape(&split)?, &axes, eps)?.reshape(u.shape()))
+            standard(&u.reshape(&split)?, &axes, eps)?.reshape(u.shape())
         });
-        y.per_channel(self, weight, bias)
+        y.per_channel(weight, bias)
     }
 
     /// Over all axes after the channels, for each element of the batch.
     #[track_caller]
     pub fn instance_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
         let y = self.map(|u| {
-            if u.shape().len() < 3 {
-                return Err(Error::shape(
-                    "instance_norm",
-                    format!("shape {} has no axes to norm", u.shape()),
-                ));
-            }
             let axes: Vec<usize> = (2..u.shape().len()).collect();
-            wide(u, |x| standard(x, &axes, eps))
+            if axes.is_empty() {
+                let message = format!("shape {} has no axes to norm", u.shape());
+                return Err(Error::shape("instance_norm", message));
+            }
+            standard(u, &axes, eps)
         });
-        y.per_channel(self, weight, bias)
+        y.per_channel(weight, bias)
     }
 
     /// Over the batch and all axes after the channels (axis 1). Also gives the batch's mean and its
@@ -86,25 +78,13 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f64,
     ) -> (Tensor, Tensor, Tensor) {
-        let axes: Vec<i64> = match self.ndim() {
-            Ok(n) if n >= 2 => (0..n as i64).filter(|&i| i != 1).collect(),
-            Ok(n) => {
-                let message = format!("{n} axes; batch and channels are needed");
-                let failed = Tensor::failed(Error::shape("batch_norm", message));
-                return (failed.clone(), failed.clone(), failed);
-            }
-            Err(e) => {
-                let failed = Tensor::failed(e);
-                return (failed.clone(), failed.clone(), failed);
-            }
-        };
-        let at: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
-        let y = self.map(|u| wide(u, |x| standard(x, &at, eps)));
-        (
-            y.per_channel(self, weight, bias),
-            self.mean(&axes, false).detach(),
-            self.var(&axes, false, 1).detach(),
-        )
+        let x = self.map(|u| match u.shape().len() {
+            n @ 0..2 => Err(Error::shape("batch_norm", format!("{n} axes; batch and channels are needed"))),
+            _ => Ok(u.clone()),
+        });
+        let axes: Vec<usize> = (0..x.ndim().unwrap_or(0)).filter(|&a| a != 1).collect();
+        let y = x.map(|u| standard(u, &axes, eps));
+        (y.per_channel(weight, bias), x.mean(&axes, false).detach(), x.var(&axes, false, 1).detach())
     }
 
     /// By given statistics of every channel (axis 1).
@@ -119,7 +99,7 @@ impl Tensor {
     ) -> Tensor {
         let scale = (variance + eps).rsqrt();
         let y = (self - &mean.channels(self)) * &scale.channels(self);
-        y.per_channel(self, weight, bias)
+        y.per_channel(weight, bias)
     }
 
     /// A number per channel in a shape that broadcasts with `like`.
@@ -137,23 +117,25 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn per_channel(self, like: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        let (w, b) = (weight.map(|w| w.channels(like)), bias.map(|b| b.channels(like)));
-        self.scaled(like, w.as_ref(), b.as_ref())
+    fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
+        let (w, b) = (weight.map(|w| w.channels(&self)), bias.map(|b| b.channels(&self)));
+        self.scaled(w.as_ref()).plus(b.as_ref())
     }
 
     #[track_caller]
-    fn scaled(self, like: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        let mut y = self;
-        if let Some(w) = weight {
-            y = y * w;
+    fn scaled(self, weight: Option<&Tensor>) -> Tensor {
+        match weight {
+            Some(w) => self * w,
+            None => self,
         }
-        if let Some(b) = bias {
-            y = y + b;
-        }
-        match (like.dtype(), y.dtype()) {
-            (Ok(a), Ok(b)) if a.is_float() && a != b && weight.is_none() => y.cast(a),
-            _ => y,
+    }
+
+    /// With a bias, where there is one.
+    #[track_caller]
+    pub(crate) fn plus(self, bias: Option<&Tensor>) -> Tensor {
+        match bias {
+            Some(b) => self + b,
+            None => self,
         }
     }
 }
@@ -167,15 +149,15 @@ fn trailing(op: &str, u: &UOp, shape: &[i64]) -> Result<Vec<usize>> {
     Ok((s.len() - shape.len()..s.len()).collect())
 }
 
-fn wide(u: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
-    let d = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
-    Ok(f(&u.cast(d.compute_type()))?.cast(d))
+/// Mean 0 and variance 1 over `axes`.
+fn standard(u: &UOp, axes: &[usize], eps: f64) -> Result<UOp> {
+    real(u, |x| {
+        let apart = x - &mean(x, axes)?.expand(x.shape())?;
+        divided(&apart, &var(x, axes, 0)?, eps)
+    })
 }
 
-/// Mean 0 and variance 1 over `axes`.
-fn standard(x: &UOp, axes: &[usize], eps: f64) -> Result<UOp> {
-    let apart = x - &broadcast_to(&mean(x, axes)?, x.shape())?;
-    let n = axes.iter().map(|&a| x.shape()[a].max()).product::<i64>();
-    let spread = f::div(&(&apart * &apart).reduce(ReduceOp::Add, axes)?, &x.like(n));
-    Ok(&apart * &f::recip(&(spread + eps).unary(Op::Sqrt)).expand(x.shape())?)
+/// x / √(variance + ε).
+fn divided(x: &UOp, variance: &UOp, eps: f64) -> Result<UOp> {
+    Ok(x * &f::recip(&(variance + eps).unary(Op::Sqrt)).expand(x.shape())?)
 }

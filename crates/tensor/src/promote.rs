@@ -2,7 +2,7 @@
 //! same values cast and expanded.
 
 use crate::DType;
-use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{Dim, Error, Op, Result, Scalar, Shape, UOp};
 
 fn kind_of(d: DType) -> u8 {
     match d {
@@ -61,23 +61,45 @@ pub(crate) fn broadcast(op: &str, all: &[&UOp]) -> Result<Vec<UOp>> {
 
 /// An operand in its dtype and shape; a constant stays a CONST where the other one has the shape.
 pub(crate) fn operand(u: &UOp, d: DType, shape: &Shape, other: &UOp) -> Result<UOp> {
-    let mut c = u;
-    while matches!(c.op(), Op::Reshape | Op::Expand) {
-        c = &c.src()[0];
+    match constant_of(u) {
+        None => broadcast_to(&u.cast(d), shape),
+        Some(v) if other.shape() == shape && constant_of(other).is_none() => Ok(UOp::constant(v, d)),
+        Some(v) => Ok(UOp::full(v, d, shape)),
     }
-    if let Some(v) = c.const_value() {
-        let c = UOp::constant(v, d);
-        let other_is_const = {
-            let mut o = other;
-            while matches!(o.op(), Op::Reshape | Op::Expand) {
-                o = &o.src()[0];
-            }
-            o.op() == Op::Const
-        };
-        if other.shape() == shape && !other_is_const {
-            return Ok(c);
-        }
-        return Ok(UOp::full(v.cast(d), d, shape));
+}
+
+/// The value of a constant of any shape.
+fn constant_of(u: &UOp) -> Option<Scalar> {
+    let mut u = u;
+    while matches!(u.op(), Op::Reshape | Op::Expand) {
+        u = &u.src()[0];
     }
-    broadcast_to(&u.cast(d), shape)
+    u.const_value()
+}
+
+/// The shape of `u` with these sizes in place of axis `a`.
+pub(crate) fn resized(u: &UOp, a: usize, sizes: &[i64]) -> Shape {
+    let (before, rest) = u.shape().split_at(a);
+    Shape::new(
+        before.iter().cloned().chain(sizes.iter().map(|&n| Dim::Int(n))).chain(rest[1..].iter().cloned()),
+    )
+}
+
+/// A new axis of size 1 before axis `a`.
+pub(crate) fn insert_axis(u: &UOp, a: usize) -> Result<UOp> {
+    let mut dims: Vec<Dim> = u.shape().to_vec();
+    dims.insert(a, Dim::Int(1));
+    u.reshape(&Shape::new(dims))
+}
+
+/// A vector along axis `a` of a shape, repeated along the others.
+pub(crate) fn spread(vector: &UOp, a: usize, shape: &Shape) -> Result<UOp> {
+    let mut dims = vec![Dim::Int(1); shape.len()];
+    dims[a] = vector.shape()[0].clone();
+    vector.reshape(&Shape::new(dims))?.expand(shape)
+}
+
+/// 0, 1, … along axis `a` of a shape.
+pub(crate) fn count(a: usize, shape: &Shape, dtype: DType) -> Result<UOp> {
+    spread(&UOp::arange(shape[a].max(), dtype), a, shape)
 }

@@ -18,7 +18,7 @@ use crate::functions as f;
 use crate::tensor::{Tensor, tri};
 use monoglot_engine as engine;
 use monoglot_uop::gradient::cos;
-use monoglot_uop::{DType, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
 use std::f64::consts::TAU;
 use std::sync::Mutex;
 
@@ -46,7 +46,7 @@ impl Tensor {
     pub fn uniform(shape: impl Into<Dims>, low: f64, high: f64) -> Tensor {
         Tensor::random("uniform", shape.into(), |w| {
             let u = unit(&shifted(w, 40));
-            Ok(if (low, high) == (0.0, 1.0) { u } else { u.mul_acc(&u.like(high - low), &u.like(low)) })
+            Ok(affine(u, high - low, low))
         })
     }
 
@@ -63,8 +63,7 @@ impl Tensor {
             let low = shifted(w, 8);
             let (u, v) = (unit(&shifted(w, 40)), unit(&(&low & &low.like(0xff_ffff))));
             let r = (f::log(&(u.like(1.0) - &u)) * -2.0).unary(Op::Sqrt);
-            let n = r * cos(&(v * TAU));
-            Ok(if (mean, std) == (0.0, 1.0) { n } else { n.mul_acc(&n.like(std), &n.like(mean)) })
+            Ok(affine(r * cos(&(v * TAU)), std, mean))
         })
     }
 
@@ -137,8 +136,7 @@ impl Tensor {
             return self * 0.0;
         }
         let shape: Vec<i64> = tri!(self.uop().and_then(|u| u.sizes("dropout")));
-        let drawn = Tensor::rand(shape);
-        Tensor::map_all(&[self, &drawn], |u| {
+        Tensor::map_all(&[self, &Tensor::rand(shape)], |u| {
             let x = &u[0];
             if !x.dtype().is_float() {
                 return Err(Error::dtype("dropout", format!("takes floats, not {}", x.dtype())));
@@ -153,16 +151,10 @@ impl Tensor {
     fn random(op: &str, shape: Dims, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let made = sizes(op, shape).and_then(|shape| {
             let n = shape.max_len();
-            let (key, counter) = {
-                let mut s = STATE.lock().unwrap_or_else(|e| e.into_inner());
-                let at = (s.key, s.counter);
-                s.counter = s.counter.wrapping_add(n as u64);
-                at
-            };
-            if n == 0 {
-                let none = f(&UOp::full(Scalar::Int(0), DType::U64, &Shape::of(&[1])))?;
-                return Ok(UOp::full(none.dtype().zero(), none.dtype(), &shape));
-            }
+            let mut state = STATE.lock().unwrap_or_else(|e| e.into_inner());
+            let State { key, counter } = *state;
+            state.counter = counter.wrapping_add(n as u64);
+            drop(state);
             let place = |v: u64| -> Result<UOp> {
                 let one = upload(&v.to_le_bytes(), Dims(vec![]), DType::U64, engine::default_device())?;
                 one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]))
@@ -172,6 +164,11 @@ impl Tensor {
         });
         Tensor::wrap(made)
     }
+}
+
+/// scale·u + offset, rounded once.
+fn affine(u: UOp, scale: f64, offset: f64) -> UOp {
+    if (scale, offset) == (1.0, 0.0) { u } else { u.mul_acc(&u.like(scale), &u.like(offset)) }
 }
 
 fn shifted(w: &UOp, by: i64) -> UOp {

@@ -5,8 +5,10 @@
 //! argmax and argmin are errors.
 
 use crate::args::Axes;
+use crate::binary::turned;
 use crate::elementwise::real;
 use crate::functions as f;
+use crate::promote::spread;
 use crate::tensor::{Tensor, axis_of, marker};
 use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
 
@@ -14,7 +16,7 @@ impl Tensor {
     /// The sum over `axes`.
     #[track_caller]
     pub fn sum(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("sum", axes, keepdim, sum)
+        self.reduced("sum", axes, keepdim, |u, axes| wide(u, ReduceOp::Add, axes))
     }
 
     /// The product over `axes`.
@@ -26,7 +28,7 @@ impl Tensor {
     /// The mean over `axes`; of integers in f32.
     #[track_caller]
     pub fn mean(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("mean", axes, keepdim, |u, axes| try_real(u, |x| mean(x, axes)))
+        self.reduced("mean", axes, keepdim, |u, axes| real(u, |x| mean(x, axes)))
     }
 
     /// The greatest over `axes`, NaN if any is; ties share the gradient.
@@ -43,8 +45,7 @@ impl Tensor {
     pub fn min(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
         self.reduced("min", axes, keepdim, |u, axes| {
             not_empty("min", u, axes)?;
-            let turn = if u.dtype().is_float() { Op::Neg } else { Op::Not };
-            Ok(u.unary(turn).reduce(ReduceOp::Max, axes)?.unary(turn))
+            Ok(turned(&turned(u).reduce(ReduceOp::Max, axes)?))
         })
     }
 
@@ -63,14 +64,14 @@ impl Tensor {
     /// The variance over `axes`: squared differences from the mean over n − `correction`.
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
-        self.reduced("var", axes, keepdim, |u, axes| try_real(u, |x| var(x, axes, correction)))
+        self.reduced("var", axes, keepdim, |u, axes| real(u, |x| var(x, axes, correction)))
     }
 
     /// The root of the variance; its gradient at 0 is 0.
     #[track_caller]
     pub fn std(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
         self.reduced("std", axes, keepdim, |u, axes| {
-            try_real(u, |x| {
+            real(u, |x| {
                 let v = var(x, axes, correction)?;
                 let flat = v.eq_(&v.like(0.0));
                 let root = flat.select(&v.like(1.0), &v).unary(Op::Sqrt);
@@ -83,7 +84,7 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
         self.reduced("logsumexp", axes, keepdim, |u, axes| {
-            try_real(u, |x| {
+            real(u, |x| {
                 let m = peak(x, axes)?;
                 let e = f::exp_near(&(x - &m.expand(x.shape())?)).reduce(ReduceOp::Add, axes)?;
                 Ok(f::log(&e) + m)
@@ -95,7 +96,7 @@ impl Tensor {
     #[track_caller]
     pub fn softmax(&self, axis: i64) -> Tensor {
         self.along("softmax", axis, |u, a| {
-            try_real(u, |x| {
+            real(u, |x| {
                 let e = f::exp_near(&(x - &top(x, &[a])?.expand(x.shape())?));
                 Ok(f::div(&e, &e.reduce(ReduceOp::Add, &[a])?.expand(x.shape())?))
             })
@@ -106,7 +107,7 @@ impl Tensor {
     #[track_caller]
     pub fn log_softmax(&self, axis: i64) -> Tensor {
         self.along("log_softmax", axis, |u, a| {
-            try_real(u, |x| {
+            real(u, |x| {
                 let z = x - &top(x, &[a])?.expand(x.shape())?;
                 let s = f::log(&f::exp_near(&z).reduce(ReduceOp::Add, &[a])?);
                 Ok(&z - &s.expand(x.shape())?)
@@ -123,10 +124,7 @@ impl Tensor {
     /// The position of the least along `axis` as i32, the first of ties; NaN counts as least.
     #[track_caller]
     pub fn argmin(&self, axis: i64, keepdim: bool) -> Tensor {
-        self.reduced("argmin", axis, keepdim, |u, axes| {
-            let turn = if u.dtype().is_float() { Op::Neg } else { Op::Not };
-            arg("argmin", &u.unary(turn), axes)
-        })
+        self.reduced("argmin", axis, keepdim, |u, axes| arg("argmin", &turned(u), axes))
     }
 
     /// A fold that keeps its axes with size 1, which are then dropped unless they shall stay.
@@ -173,44 +171,32 @@ impl Axes {
     }
 }
 
-/// As `real`, for compositions that may fail.
-pub(crate) fn try_real(u: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
-    let mut error = None;
-    let out = real(u, |x| {
-        f(x).unwrap_or_else(|e| {
-            error = Some(e);
-            x.clone()
-        })
-    });
-    error.map_or(Ok(out), Err)
+/// A sum or product, held as the top of this file says.
+pub(crate) fn wide(u: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
+    let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
+    Ok(u.cast(d.compute_type()).reduce(op, axes)?.cast(d))
 }
 
-/// A sum, held as DESIGN says.
-pub(crate) fn sum(u: &UOp, axes: &[usize]) -> Result<UOp> {
-    wide(u, ReduceOp::Add, axes)
+/// One axis folded and dropped in the dtype it has; of bools whether any is true.
+pub(crate) fn added(u: &UOp, axis: usize) -> Result<UOp> {
+    let op = if u.dtype() == DType::Bool { ReduceOp::Max } else { ReduceOp::Add };
+    u.reduce(op, &[axis])?.squeeze_axes(&[axis])
 }
 
-fn wide(u: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
-    let d = u.dtype();
-    if d.is_float() {
-        return Ok(u.cast(d.compute_type()).reduce(op, axes)?.cast(d));
-    }
-    u.cast(d.sum_type()).reduce(op, axes)
-}
-
-fn count(u: &UOp, axes: &[usize]) -> Result<i64> {
+/// The number of elements that a fold of these axes takes together.
+fn len(u: &UOp, axes: &[usize]) -> Result<i64> {
     let sizes = u.sizes("mean")?;
     Ok(axes.iter().map(|&a| sizes[a]).product())
 }
 
 pub(crate) fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
-    let n = count(x, axes)?;
+    let n = len(x, axes)?;
     Ok(f::div(&x.reduce(ReduceOp::Add, axes)?, &x.like(n)))
 }
 
 pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
     let apart = x - &mean(x, axes)?.expand(x.shape())?;
-    let n = (count(x, axes)? - correction).max(0);
+    let n = (len(x, axes)? - correction).max(0);
     Ok(f::div(&(&apart * &apart).reduce(ReduceOp::Add, axes)?, &x.like(n)))
 }
 
@@ -242,10 +228,7 @@ fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     let n = u.sizes(op)?[a];
     let m = u.reduce(ReduceOp::Max, axes)?.expand(u.shape())?;
     let hit = if u.dtype().is_float() { u.eq_(&m) | u.ne_(u) } else { u.eq_(&m) };
-    let mut dims = vec![monoglot_uop::Dim::Int(1); u.shape().len()];
-    dims[a] = monoglot_uop::Dim::Int(n);
-    let back = UOp::arange(n, DType::I32).unary(Op::Neg) + n;
-    let back = back.reshape(&monoglot_uop::Shape::new(dims))?.expand(u.shape())?;
+    let back = spread(&(UOp::arange(n, DType::I32).unary(Op::Neg) + n), a, u.shape())?;
     let first = hit.select(&back, &back.like(0)).reduce(ReduceOp::Max, axes)?;
     Ok(first.unary(Op::Neg) + n)
 }

@@ -4,9 +4,9 @@
 use crate::args::Element;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{Arg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use std::panic::Location;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
 /// An array of numbers that is computed when it is asked for.
 ///
@@ -20,15 +20,26 @@ pub(crate) struct Cell {
     value: RwLock<Result<UOp>>,
     line: &'static Location<'static>,
     /// Set where this tensor is a view, so that assigning to it writes what it views.
-    pub(crate) view: Option<View>,
+    view: Option<View>,
 }
 
-/// How a view came from its base: the base's cell, and both expressions at that time.
-pub(crate) struct View {
-    pub(crate) base: Tensor,
-    pub(crate) from: UOp,
-    pub(crate) to: UOp,
+/// How a view comes from its base, neither of whose values it holds: the base's cell, as long as
+/// somebody has it, and movement ops over a PARAM that stands for its value.
+struct View {
+    base: Weak<Cell>,
+    to: UOp,
 }
+
+/// The value, or a tensor that carries the error at the caller's line.
+macro_rules! tri {
+    ($e:expr) => {
+        match $e {
+            Ok(v) => v,
+            Err(e) => return $crate::Tensor::failed(e),
+        }
+    };
+}
+pub(crate) use tri;
 
 impl Tensor {
     /// The dtype.
@@ -206,7 +217,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    pub(crate) fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
+    fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
         let line = Location::caller();
         let value = RwLock::new(value.map_err(|e| e.at(line)));
         Tensor(Arc::new(Cell { value, line, view }))
@@ -215,45 +226,33 @@ impl Tensor {
     /// A tensor from this one's expression; what `f` reports is an error at the caller's line.
     #[track_caller]
     pub(crate) fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
-        Tensor::wrap(match self.uop() {
-            Ok(u) => here(f(&u), Location::caller()),
-            Err(e) => Err(e),
-        })
+        Tensor::map_all(&[self], |u| f(&u[0]))
     }
 
     /// As `map`, from several tensors; the first error among them is passed on.
     #[track_caller]
     pub(crate) fn map_all(all: &[&Tensor], f: impl FnOnce(&[UOp]) -> Result<UOp>) -> Tensor {
-        let us: Result<Vec<UOp>> = all.iter().map(|t| t.uop()).collect();
-        Tensor::wrap(match us {
-            Ok(us) => {
-                let placed = common_device("operation", &us);
-                here(placed.and_then(|_| f(&us)), Location::caller())
-            }
-            Err(e) => Err(e),
-        })
+        let us = all.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>();
+        Tensor::wrap(us.and_then(|us| here(common_device("operation", &us).and_then(|_| f(&us)))))
     }
 
     /// As `map` for movement: the result remembers what it views.
     #[track_caller]
-    pub(crate) fn view(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
-        let u = match self.uop() {
-            Ok(u) => u,
-            Err(e) => return Tensor::failed(e),
+    pub(crate) fn view(&self, f: impl Fn(&UOp) -> Result<UOp>) -> Tensor {
+        let value = self.uop().and_then(|u| Ok((here(f(&u))?, u)));
+        let (value, u) = tri!(value);
+        // A view of a view is a view of the first base, through both.
+        let (base, from) = match self.viewed() {
+            Some((Some(base), to)) => (Arc::downgrade(&base.0), to.clone()),
+            _ => (Arc::downgrade(&self.0), UOp::param(0, u.shape(), u.dtype(), u.device())),
         };
-        match here(f(&u), Location::caller()) {
-            Err(e) => Tensor::failed(e),
-            Ok(to) => {
-                // A view of a view is a view of the first base, through both.
-                let view = match &self.0.view {
-                    Some(v) if v.to == u => {
-                        View { base: v.base.clone(), from: v.from.clone(), to: to.clone() }
-                    }
-                    _ => View { base: self.clone(), from: u, to: to.clone() },
-                };
-                Tensor::cell(Ok(to), Some(view))
-            }
-        }
+        let view = f(&from).ok().map(|to| View { base, to });
+        Tensor::cell(Ok(value), view)
+    }
+
+    /// What this tensor is a view of, if anybody has that still, and how.
+    pub(crate) fn viewed(&self) -> Option<(Option<Tensor>, &UOp)> {
+        self.0.view.as_ref().map(|v| (v.base.upgrade().map(Tensor), &v.to))
     }
 
     pub(crate) fn set(&self, value: Result<UOp>) {
@@ -261,25 +260,14 @@ impl Tensor {
     }
 }
 
-/// An error made by our own code belongs to the user's line, not to ours.
-fn here<T>(r: Result<T>, line: &'static Location<'static>) -> Result<T> {
-    r.map_err(|e| Error::new(e.kind().clone()).at(line))
+/// An error that our own code made, without our line.
+fn here<T>(r: Result<T>) -> Result<T> {
+    r.map_err(|e| Error::new(e.kind().clone()))
 }
 
 pub(crate) fn marker(u: &UOp, op: Op) -> Result<UOp> {
-    UOp::try_new(op, std::slice::from_ref(u).to_vec(), monoglot_uop::Arg::None)
+    UOp::try_new(op, vec![u.clone()], Arg::None)
 }
-
-/// The value, or a tensor that carries the error at the caller's line.
-macro_rules! tri {
-    ($e:expr) => {
-        match $e {
-            Ok(v) => v,
-            Err(e) => return $crate::Tensor::failed(e),
-        }
-    };
-}
-pub(crate) use tri;
 
 /// The axis that `axis` names among `ndim`, negative ones from the end.
 pub(crate) fn axis_of(op: &str, axis: i64, ndim: usize) -> Result<usize> {
