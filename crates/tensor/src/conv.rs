@@ -7,7 +7,7 @@ use crate::join::{PadMode, pad_axis};
 use crate::linalg::contracted;
 use crate::movement::to_last;
 use crate::promote::{broadcast_to, insert_axis, promoted, resized};
-use crate::tensor::{Tensor, marker};
+use crate::tensor::Tensor;
 use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
@@ -59,8 +59,9 @@ impl Tensor {
         f: impl FnOnce(&UOp, &UOp) -> Result<UOp>,
     ) -> Tensor {
         let y = Tensor::map_all(&[self, weight], |u| f(&u[0], &u[1]));
+        let Some(bias) = bias else { return y };
         let spatial = y.ndim().map_or(0, |n| n.saturating_sub(2));
-        y.plus(bias.map(|b| b.reshape([&[-1][..], &vec![1; spatial]].concat())).as_ref())
+        y + bias.reshape([&[-1][..], &vec![1; spatial]].concat())
     }
 
     /// The greatest of every window of the last axes; a tie's gradient goes to the first.
@@ -279,7 +280,7 @@ impl Pool {
 /// the result is a node of its own kind (a marker), to which that choice belongs.
 fn max_pool(u: &UOp, pool: &Pool) -> Result<UOp> {
     let win = pool.windows(u, u.dtype().min())?;
-    let top = marker(&pool.folded(&win, ReduceOp::Max)?, Op::ContiguousBackward)?;
+    let top = pool.folded(&win, ReduceOp::Max)?.unary(Op::ContiguousBackward);
     Ok(known(top, &[&win], &[pool.kernel.len() as i64], |f| {
         let (win, n) = (&f.inputs[0], f.params[0] as usize);
         let sizes = win.sizes("max_pool")?;

@@ -2,6 +2,7 @@
 //! constants that take no storage until they are realized.
 
 use crate::args::{Dims, Element};
+use crate::elementwise::methods;
 use crate::index::named;
 use crate::movement::whole;
 use crate::promote::count;
@@ -69,18 +70,6 @@ impl Tensor {
         Tensor::filled(shape, Scalar::Float(1.0), DType::F32)
     }
 
-    /// Zeros of this tensor's shape and dtype.
-    #[track_caller]
-    pub fn zeros_like(&self) -> Tensor {
-        self.map(|u| Ok(UOp::full(u.dtype().zero(), u.dtype(), u.shape())))
-    }
-
-    /// Ones of this tensor's shape and dtype.
-    #[track_caller]
-    pub fn ones_like(&self) -> Tensor {
-        self.map(|u| Ok(UOp::full(u.dtype().one(), u.dtype(), u.shape())))
-    }
-
     /// A buffer of its own without storage, whose elements are not set until it is assigned.
     #[track_caller]
     pub fn empty(shape: impl Into<Dims>, dtype: DType, device: Device) -> Tensor {
@@ -102,16 +91,14 @@ impl Tensor {
             return Tensor::failed(Error::argument("arange", message));
         }
         let n = n.max(0.0) as i64;
-        Tensor::wrap(Ok(match dtype.is_float() {
-            true => {
-                let i = UOp::arange(n, DType::I32).cast(dtype.compute_type());
-                i.mul_acc(&i.like(step), &i.like(start)).cast(dtype)
+        Tensor::from_uop(match dtype {
+            d if d.is_float() => {
+                let i = UOp::arange(n, DType::I32).cast(d.compute_type());
+                i.mul_acc(&i.like(step), &i.like(start)).cast(d)
             }
-            false => {
-                let i = UOp::arange(n, if dtype == DType::Bool { DType::I64 } else { dtype });
-                (i * step as i64 + start as i64).cast(dtype)
-            }
-        }))
+            DType::Bool => (UOp::arange(n, DType::I64) * step as i64 + start as i64).cast(DType::Bool),
+            d => UOp::arange(n, d) * step as i64 + start as i64,
+        })
     }
 
     /// `steps` values evenly from `start` to `stop`, both included, f32.
@@ -135,33 +122,25 @@ impl Tensor {
         let on = sizes("eye", Dims(vec![rows, columns]));
         Tensor::wrap(on.and_then(|s| Ok(triangle("eye", &s, |i, j| i.eq_(j))?.cast(DType::F32))))
     }
+}
 
+methods! {
     /// The elements of the last two axes where column ≤ row + `diagonal`; 0 elsewhere.
-    #[track_caller]
-    pub fn tril(&self, diagonal: i64) -> Tensor {
-        self.kept("tril", |i, j| j.binary(Op::CmpLe, &(i + diagonal)))
-    }
-
+    tril(diagonal: i64) map |x| kept("tril", x, diagonal, |i, j| j.binary(Op::CmpLe, i));
     /// The elements of the last two axes where column ≥ row + `diagonal`; 0 elsewhere.
-    #[track_caller]
-    pub fn triu(&self, diagonal: i64) -> Tensor {
-        self.kept("triu", |i, j| (i + diagonal).binary(Op::CmpLe, j))
-    }
-
-    #[track_caller]
-    fn kept(&self, op: &str, keep: impl FnOnce(&UOp, &UOp) -> UOp) -> Tensor {
-        let zero = |u: &UOp| UOp::constant(u.dtype().zero(), u.dtype());
-        self.map(|u| Ok(triangle(op, u.shape(), keep)?.select(u, &zero(u))))
-    }
-
+    triu(diagonal: i64) map |x| kept("triu", x, diagonal, |i, j| i.binary(Op::CmpLe, j));
     /// 1 where the last axis counts to the element, as i32, in a new last axis of `classes`.
-    #[track_caller]
-    pub fn one_hot(&self, classes: i64) -> Tensor {
-        self.map(|u| match classes {
-            1.. => Ok(named("one_hot", u, u.shape().len(), classes)?.cast(DType::I32)),
-            _ => Err(Error::argument("one_hot", format!("{classes} classes"))),
-        })
-    }
+    one_hot(classes: i64) map |x| match classes {
+        1.. => Ok(named("one_hot", x, x.shape().len(), classes)?.cast(DType::I32)),
+        _ => Err(Error::argument("one_hot", format!("{classes} classes"))),
+    };
+}
+
+/// The elements for which something holds of row + `diagonal` and column; 0 elsewhere.
+fn kept(op: &str, x: &UOp, diagonal: i64, holds: impl Fn(&UOp, &UOp) -> UOp) -> Result<UOp> {
+    let far = 1 << 30;
+    let on = triangle(op, x.shape(), |i, j| holds(&(i + diagonal.clamp(-far, far)), j))?;
+    Ok(on.select(x, &UOp::constant(x.dtype().zero(), x.dtype())))
 }
 
 /// What holds of row and column numbers of the last two axes.

@@ -9,10 +9,10 @@ use crate::promote::{broadcast, promoted};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use monoglot_uop::gradient::scale;
-use monoglot_uop::{Arg, Error, Op, Result, Scalar, UOp};
+use monoglot_uop::{Arg, Device, Error, Op, Result, Scalar, UOp};
 
-/// Methods of one operand: name, arguments, how the function is applied (`real`, `whole`, `same`),
-/// and the function.
+/// Methods of one operand: name, arguments, how the function is applied (`real`, `whole`, `same`, or
+/// `map` where it may fail), and the function.
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $t:ty),*) $how:ident $f:expr;)*) => { impl Tensor { $(
         $(#[$doc])*
@@ -44,7 +44,7 @@ methods! {
     /// 1/x.
     reciprocal() real f::recip;
     /// sin x.
-    sin() real f::sin;
+    sin() real |x| x.unary(Op::Sin);
     /// cos x.
     cos() real f::cos;
     /// tan x.
@@ -79,6 +79,12 @@ methods! {
     round() whole f::round;
     /// Toward zero.
     trunc() whole |x| x.unary(Op::Trunc);
+    /// The same value, through which no gradient flows.
+    detach() same |x| x.unary(Op::Detach);
+    /// The same value in storage of its own.
+    contiguous() same |x| x.unary(Op::Contiguous);
+    /// The same value; its gradient is put in storage of its own.
+    contiguous_backward() same |x| x.unary(Op::ContiguousBackward);
     /// |x|, with gradient 0 at 0.
     abs() same f::abs;
     /// −1, 0 or 1.
@@ -93,6 +99,24 @@ methods! {
     isfinite() same |x| if x.dtype().is_float() { f::abs(x).lt(&x.like(f64::INFINITY)) } else { x.eq_(x) };
     /// Whether it is zero.
     logical_not() same |x| x.cast(DType::Bool).unary(Op::Not);
+    /// The complement of an integer's bits, or of a bool.
+    bitwise_not() map |x| UOp::try_new(Op::Not, vec![x.clone()], Arg::None);
+    /// −x.
+    neg() map |x| match x.dtype() {
+        DType::Bool => Err(Error::dtype("neg", "a bool; use logical_not")),
+        _ => Ok(x.unary(Op::Neg)),
+    };
+    /// The elements in another dtype: floats round to nearest even, float → integer truncates and
+    /// saturates, integers wrap.
+    cast(dtype: DType) same |x| x.cast(dtype);
+    /// The bytes read as another dtype; the last axis rescales with the width.
+    bitcast(dtype: DType) map |x| x.try_bitcast(dtype);
+    /// The same value on another device.
+    to(device: Device) same |x| x.copy_to(device);
+    /// Zeros of this tensor's shape and dtype.
+    zeros_like() same |x| UOp::full(x.dtype().zero(), x.dtype(), x.shape());
+    /// Ones of this tensor's shape and dtype.
+    ones_like() same |x| UOp::full(x.dtype().one(), x.dtype(), x.shape());
 }
 
 impl Tensor {
@@ -126,21 +150,6 @@ impl Tensor {
                 Operand::Tensor(t) => t.uop()?,
             })
         })
-    }
-
-    /// −x.
-    #[track_caller]
-    pub fn neg(&self) -> Tensor {
-        self.map(|u| match u.dtype() {
-            DType::Bool => Err(Error::dtype("neg", "a bool; use logical_not")),
-            _ => Ok(u.unary(Op::Neg)),
-        })
-    }
-
-    /// The complement of an integer's bits, or of a bool.
-    #[track_caller]
-    pub fn bitwise_not(&self) -> Tensor {
-        self.map(|u| UOp::try_new(Op::Not, vec![u.clone()], Arg::None))
     }
 
     /// Between `min` and `max`; the gradient passes at the bounds. NaN stays.
@@ -182,19 +191,6 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
         mask.select(self.beside(&value.into()).cast(tri!(self.dtype())), self)
-    }
-
-    /// The elements in another dtype: floats round to nearest even, float → integer truncates and
-    /// saturates, integers wrap.
-    #[track_caller]
-    pub fn cast(&self, dtype: DType) -> Tensor {
-        self.map(|u| Ok(u.cast(dtype)))
-    }
-
-    /// The bytes read as another dtype; the last axis rescales with the width.
-    #[track_caller]
-    pub fn bitcast(&self, dtype: DType) -> Tensor {
-        self.map(|u| u.try_bitcast(dtype))
     }
 }
 

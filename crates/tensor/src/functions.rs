@@ -150,23 +150,18 @@ pub(crate) fn erf(x: &UOp) -> UOp {
     known!(y, x, |_, x, g| scale(&(g * &exp(&(x * x).unary(Op::Neg))), FRAC_2_SQRT_PI))
 }
 
-/// sin x.
-pub(crate) fn sin(x: &UOp) -> UOp {
-    x.unary(Op::Sin)
-}
-
 /// cos x.
 pub(crate) fn cos(x: &UOp) -> UOp {
-    known!(cosine(x), x, |_, x, g| scale(&(g * &sin(x)), -1.0))
+    known!(cosine(x), x, |_, x, g| scale(&(g * &x.unary(Op::Sin)), -1.0))
 }
 
 /// tan x: the cosine as sin(x + π/2), with what the sum lost put back, so that poles are sharp.
 pub(crate) fn tan(x: &UOp) -> UOp {
-    let (s, h) = (sin(x), x + FRAC_PI_2);
+    let (s, h) = (x.unary(Op::Sin), x + FRAC_PI_2);
     let back = &h - x;
     let low = if x.dtype() == DType::F64 { PI_2_LOW_F64 } else { PI_2_LOW_F32 };
     let lost = (x - &(&h - &back)) + (x.like(FRAC_PI_2) - &back) + low;
-    let y = div(&s, &(sin(&h) - lost * &s));
+    let y = div(&s, &(h.unary(Op::Sin) - lost * &s));
     known!(y, x, |y, _, g| g * &((y * y) + 1.0))
 }
 

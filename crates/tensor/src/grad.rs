@@ -3,8 +3,9 @@
 
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_uop::{ErrorKind, Result, UOp, gradient};
+use monoglot_uop::{Error, ErrorKind, Result, UOp, gradient};
 use rustc_hash::FxHashSet;
+use std::cell::LazyCell;
 use std::panic::Location;
 
 impl Tensor {
@@ -18,9 +19,8 @@ impl Tensor {
     #[track_caller]
     pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let u = self.uop()?;
-        if u.sizes("gradient")?.iter().product::<i64>() != 1 {
-            let message = format!("of a tensor of shape {}; reduce it to one element", u.shape());
-            return Err(monoglot_uop::Error::from(ErrorKind::Gradient { message }).at(Location::caller()));
+        if u.shape().ints().is_none_or(|s| s.iter().any(|&n| n != 1)) {
+            return Err(failed(format!("of a tensor of shape {}; reduce it to one element", u.shape())));
         }
         self.gradient_from(&UOp::full(u.dtype().one(), u.dtype(), u.shape()), targets)
     }
@@ -39,24 +39,20 @@ impl Tensor {
         let here = Location::caller();
         let (root, wanted) = (self.uop()?, targets.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?);
         let found = gradient::gradient(&root, seed, &wanted).map_err(|e| e.at(here))?;
-        let mut below: Option<FxHashSet<UOp>> = None;
+        let below = LazyCell::new(|| root.toposort().into_iter().collect::<FxHashSet<UOp>>());
         let mut out = Vec::with_capacity(found.len());
         for (k, (g, t)) in found.into_iter().zip(&wanted).enumerate() {
-            let g = match g {
+            out.push(Tensor::from_uop(match g {
                 Some(g) => g,
-                None if below.get_or_insert_with(|| root.toposort().into_iter().collect()).contains(t) => {
-                    UOp::full(t.dtype().zero(), t.dtype(), t.shape())
-                }
+                None if below.contains(t) => UOp::full(t.dtype().zero(), t.dtype(), t.shape()),
                 None => {
-                    let message = format!(
+                    return Err(failed(format!(
                         "the value does not depend on tensor {k} of {}; if it did, one of the two was \
                          realized or assigned in between, which ends its history",
                         wanted.len()
-                    );
-                    return Err(monoglot_uop::Error::from(ErrorKind::Gradient { message }).at(here));
+                    )));
                 }
-            };
-            out.push(Tensor::from_uop(g));
+            }));
         }
         Ok(out)
     }
@@ -71,4 +67,9 @@ impl Tensor {
             Ok(own.after(&[own.store(u)]))
         })
     }
+}
+
+#[track_caller]
+fn failed(message: String) -> Error {
+    Error::from(ErrorKind::Gradient { message }).at(Location::caller())
 }

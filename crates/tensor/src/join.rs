@@ -126,28 +126,28 @@ impl Tensor {
             n if sum(&sizes) == Some(n) => Ok(u.clone()),
             _ => Err(Error::shape("split", format!("{sizes:?} of shape {} along axis {a}", u.shape()))),
         });
-        let mut start = 0;
-        let piece = |&n: &i64| {
+        if whole.check().is_err() {
+            return vec![whole; sizes.len()];
+        }
+        let (mut start, mut out) = (0, Vec::new());
+        for n in sizes {
+            out.push(self.narrow(axis, start, n));
             start += n;
-            if whole.check().is_ok() { self.narrow(axis, start - n, n) } else { whole.clone() }
-        };
-        sizes.iter().map(piece).collect()
+        }
+        out
     }
 
     /// At most `chunks` pieces of equal size along `axis`, the last one smaller.
     #[track_caller]
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
-        let sizes = self.uop().and_then(|u| {
-            let a = axis_of("chunk", axis, u.shape().len())?;
-            let n = u.sizes("chunk")?[a];
-            if chunks < 1 {
-                return Err(Error::argument("chunk", format!("{chunks} chunks")));
+        let n = self.uop().and_then(|u| Ok(u.sizes("chunk")?[axis_of("chunk", axis, u.shape().len())?]));
+        match n {
+            Ok(n) if chunks > 0 => {
+                let each = ((n - 1) / chunks + 1).max(1);
+                let sizes = (0..(n + each - 1) / each).map(|i| each.min(n - i * each));
+                self.split(sizes.collect::<Vec<i64>>(), axis)
             }
-            let each = ((n - 1) / chunks + 1).max(1);
-            Ok((0..(n + each - 1) / each).map(|i| each.min(n - i * each)).collect::<Vec<i64>>())
-        });
-        match sizes {
-            Ok(sizes) => self.split(sizes, axis),
+            Ok(_) => vec![Tensor::failed(Error::argument("chunk", format!("{chunks} chunks")))],
             Err(e) => vec![Tensor::failed(e)],
         }
     }

@@ -15,6 +15,7 @@ mod args;
 mod assign;
 mod attention;
 mod binary;
+#[rustfmt::skip]
 mod coefficients;
 mod conv;
 mod create;

@@ -3,6 +3,7 @@
 
 use crate::args::{Axes, Dims};
 use crate::create::sizes;
+use crate::elementwise::methods;
 use crate::promote::{broadcast_shape, broadcast_to, insert_axis, resized};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
@@ -159,7 +160,7 @@ impl Tensor {
     #[track_caller]
     pub fn unfold(&self, axis: i64, size: i64, step: i64) -> Tensor {
         self.along("unfold", axis, |u, a| {
-            let w = to_last(u, a)?.windows(size, step, 1)?;
+            let w = to_last(u, a)?.windows(size, step.min(u.shape()[a].max().max(1)), 1)?;
             // (…, o, k) → o back to its place, k last.
             let n = u.shape().len();
             let mut order: Vec<usize> = (0..n - 1).collect();
@@ -168,27 +169,26 @@ impl Tensor {
             w.permute(&order)
         })
     }
+}
 
+methods! {
     /// The diagonal of the last two axes, as a new last axis.
-    #[track_caller]
-    pub fn diagonal(&self) -> Tensor {
-        self.map(diagonal)
-    }
-
+    diagonal() map diagonal;
     /// A vector as the diagonal of a matrix, or the diagonal of a matrix.
-    #[track_caller]
-    pub fn diag(&self) -> Tensor {
-        self.map(|u| match u.sizes("diag")?[..] {
-            [_, _] => diagonal(u),
-            [0] => u.reshape(&Shape::of(&[0, 0])),
-            [n] => u
-                .reshape(&Shape::of(&[n, 1]))?
-                .pad_axis(1, 0, n, u.dtype().zero())?
-                .reshape(&Shape::of(&[n * (n + 1)]))?
-                .narrow(0, 0, n * n)?
-                .reshape(&Shape::of(&[n, n])),
-            _ => Err(Error::shape("diag", format!("shape {} is no vector or matrix", u.shape()))),
-        })
+    diag() map diag;
+}
+
+fn diag(u: &UOp) -> Result<UOp> {
+    match u.sizes("diag")?[..] {
+        [_, _] => diagonal(u),
+        [0] => u.reshape(&Shape::of(&[0, 0])),
+        [n] => u
+            .reshape(&Shape::of(&[n, 1]))?
+            .pad_axis(1, 0, n, u.dtype().zero())?
+            .reshape(&Shape::of(&[n * (n + 1)]))?
+            .narrow(0, 0, n * n)?
+            .reshape(&Shape::of(&[n, n])),
+        _ => Err(Error::shape("diag", format!("shape {} is no vector or matrix", u.shape()))),
     }
 }
 

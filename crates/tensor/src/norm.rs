@@ -20,7 +20,7 @@ impl Tensor {
     ) -> Tensor {
         let shape = shape.into().0;
         let y = self.map(|u| standard(u, &trailing("layer_norm", u, &shape)?, eps));
-        y.scaled(weight).plus(bias)
+        y.weighted(weight, bias)
     }
 
     /// x / √(mean of x² + ε) over the last axes, whose sizes are `shape`.
@@ -31,7 +31,7 @@ impl Tensor {
             let axes = trailing("rms_norm", u, &shape)?;
             real(u, |x| divided(x, &mean(&(x * x), &axes)?, eps))
         });
-        y.scaled(weight)
+        y.weighted(weight, None)
     }
 
     /// Over groups of channels (axis 1) and all later axes; weight and bias have a number per channel.
@@ -118,15 +118,21 @@ impl Tensor {
 
     #[track_caller]
     fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        let (w, b) = (weight.map(|w| w.channels(&self)), bias.map(|b| b.channels(&self)));
-        self.scaled(w.as_ref()).plus(b.as_ref())
+        let mut y = self;
+        if let Some(w) = weight {
+            y = &y * &w.channels(&y);
+        }
+        if let Some(b) = bias {
+            y = &y + &b.channels(&y);
+        }
+        y
     }
 
     #[track_caller]
-    fn scaled(self, weight: Option<&Tensor>) -> Tensor {
+    fn weighted(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
         match weight {
-            Some(w) => self * w,
-            None => self,
+            Some(w) => (self * w).plus(bias),
+            None => self.plus(bias),
         }
     }
 

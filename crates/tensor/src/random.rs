@@ -182,7 +182,7 @@ fn unit(bits: &UOp) -> UOp {
 
 /// Inputs and outputs that a weight of (out, in, …) connects.
 fn fans(shape: &Dims) -> (f64, f64) {
-    let field: i64 = shape.0.iter().skip(2).product();
-    let at = |i: usize| (shape.0.get(i).copied().unwrap_or(1) * field).max(1) as f64;
+    let field: f64 = shape.0.iter().skip(2).map(|&n| n as f64).product();
+    let at = |i: usize| (shape.0.get(i).map_or(1.0, |&n| n as f64) * field).max(1.0);
     (at(1), at(0))
 }

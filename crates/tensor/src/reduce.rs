@@ -9,89 +9,47 @@ use crate::binary::turned;
 use crate::elementwise::real;
 use crate::functions as f;
 use crate::promote::spread;
-use crate::tensor::{Tensor, axis_of, marker};
+use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
 
-impl Tensor {
+/// Methods that fold axes: name, what else they take, and the function, which keeps the axes.
+macro_rules! folds {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $t:ty)?) $f:expr;)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, axes: impl Into<Axes>, keepdim: bool $(, $arg: $t)?) -> Tensor {
+            self.reduced(stringify!($name), axes, keepdim, $f)
+        }
+    )* } };
+}
+folds! {
     /// The sum over `axes`.
-    #[track_caller]
-    pub fn sum(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("sum", axes, keepdim, |u, axes| wide(u, ReduceOp::Add, axes))
-    }
-
+    sum() |u, axes| wide(u, ReduceOp::Add, axes);
     /// The product over `axes`.
-    #[track_caller]
-    pub fn prod(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("prod", axes, keepdim, |u, axes| wide(u, ReduceOp::Mul, axes))
-    }
-
+    prod() |u, axes| wide(u, ReduceOp::Mul, axes);
     /// The mean over `axes`; of integers in f32.
-    #[track_caller]
-    pub fn mean(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("mean", axes, keepdim, |u, axes| real(u, |x| mean(x, axes)))
-    }
-
+    mean() |u, axes| real(u, |x| mean(x, axes));
     /// The greatest over `axes`, NaN if any is; ties share the gradient.
-    #[track_caller]
-    pub fn max(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("max", axes, keepdim, |u, axes| {
-            not_empty("max", u, axes)?;
-            u.reduce(ReduceOp::Max, axes)
-        })
-    }
-
+    max() |u, axes| greatest("max", u, axes);
     /// The least over `axes`, NaN if any is; ties share the gradient.
-    #[track_caller]
-    pub fn min(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("min", axes, keepdim, |u, axes| {
-            not_empty("min", u, axes)?;
-            Ok(turned(&turned(u).reduce(ReduceOp::Max, axes)?))
-        })
-    }
-
+    min() |u, axes| Ok(turned(&greatest("min", &turned(u), axes)?));
     /// Whether any element over `axes` is not zero.
-    #[track_caller]
-    pub fn any(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("any", axes, keepdim, |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Max, axes))
-    }
-
+    any() |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Max, axes);
     /// Whether no element over `axes` is zero.
-    #[track_caller]
-    pub fn all(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("all", axes, keepdim, |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Mul, axes))
-    }
-
+    all() |u, axes| u.cast(DType::Bool).reduce(ReduceOp::Mul, axes);
     /// The variance over `axes`: squared differences from the mean over n − `correction`.
-    #[track_caller]
-    pub fn var(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
-        self.reduced("var", axes, keepdim, |u, axes| real(u, |x| var(x, axes, correction)))
-    }
-
+    var(correction: i64) |u, axes| real(u, |x| var(x, axes, correction));
     /// The root of the variance; its gradient at 0 is 0.
-    #[track_caller]
-    pub fn std(&self, axes: impl Into<Axes>, keepdim: bool, correction: i64) -> Tensor {
-        self.reduced("std", axes, keepdim, |u, axes| {
-            real(u, |x| {
-                let v = var(x, axes, correction)?;
-                let flat = v.eq_(&v.like(0.0));
-                let root = flat.select(&v.like(1.0), &v).unary(Op::Sqrt);
-                Ok(flat.select(&v.like(0.0), &root))
-            })
-        })
-    }
-
+    std(correction: i64) |u, axes| real(u, |x| Ok(root(&var(x, axes, correction)?)));
     /// ln Σ eˣ over `axes`, without overflow.
-    #[track_caller]
-    pub fn logsumexp(&self, axes: impl Into<Axes>, keepdim: bool) -> Tensor {
-        self.reduced("logsumexp", axes, keepdim, |u, axes| {
-            real(u, |x| {
-                let m = peak(x, axes)?;
-                let e = f::exp_near(&(x - &m.expand(x.shape())?)).reduce(ReduceOp::Add, axes)?;
-                Ok(f::log(&e) + m)
-            })
-        })
-    }
+    logsumexp() |u, axes| real(u, |x| {
+        let m = peak(x, axes)?;
+        let e = f::exp_near(&(x - &m.expand(x.shape())?)).reduce(ReduceOp::Add, axes)?;
+        Ok(f::log(&e) + m)
+    });
+}
 
+impl Tensor {
     /// eˣ / Σ eˣ along `axis`.
     #[track_caller]
     pub fn softmax(&self, axis: i64) -> Tensor {
@@ -202,7 +160,7 @@ pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
 
 /// The greatest, as a constant to the gradient.
 fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
-    marker(&x.reduce(ReduceOp::Max, axes)?, Op::Detach)
+    Ok(x.reduce(ReduceOp::Max, axes)?.unary(Op::Detach))
 }
 
 /// As `top`, 0 where it is infinite, so that it can be subtracted.
@@ -211,22 +169,27 @@ pub(crate) fn peak(x: &UOp, axes: &[usize]) -> Result<UOp> {
     Ok(f::abs(&m).eq_(&m.like(f64::INFINITY)).select(&m.like(0.0), &m))
 }
 
-fn not_empty(op: &str, u: &UOp, axes: &[usize]) -> Result<()> {
-    match axes.iter().find(|&&a| u.shape()[a].is(0)) {
-        None => Ok(()),
-        Some(a) => {
-            let message = format!("axis {a} of shape {} has no elements", u.shape());
-            Err(ErrorKind::Empty { op: op.into(), message }.into())
-        }
+/// √v for v ≥ 0, with gradient 0 at 0.
+fn root(v: &UOp) -> UOp {
+    let flat = v.eq_(&v.like(0.0));
+    let root = flat.select(&v.like(1.0), v).unary(Op::Sqrt);
+    flat.select(&v.like(0.0), &root)
+}
+
+/// The greatest; an error where there is none.
+fn greatest(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
+    if let Some(a) = axes.iter().find(|&&a| u.shape()[a].is(0)) {
+        let message = format!("axis {a} of shape {} has no elements", u.shape());
+        return Err(ErrorKind::Empty { op: op.into(), message }.into());
     }
+    u.reduce(ReduceOp::Max, axes)
 }
 
 /// The first position of the greatest: the least distance from the end among those that equal it.
 fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
-    not_empty(op, u, axes)?;
+    let m = greatest(op, u, axes)?.expand(u.shape())?;
     let Some(&a) = axes.first() else { return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape())) };
     let n = u.sizes(op)?[a];
-    let m = u.reduce(ReduceOp::Max, axes)?.expand(u.shape())?;
     let hit = if u.dtype().is_float() { u.eq_(&m) | u.ne_(u) } else { u.eq_(&m) };
     let back = spread(&(UOp::arange(n, DType::I32).unary(Op::Neg) + n), a, u.shape())?;
     let first = hit.select(&back, &back.like(0)).reduce(ReduceOp::Max, axes)?;

@@ -5,8 +5,10 @@
 //! which keeps their gradients free of divisions and of ties.
 
 use crate::movement::{from_last, to_last};
-use crate::tensor::{Tensor, marker};
-use monoglot_uop::{Op, ReduceOp, Result, Scalar, Shape, UOp};
+use crate::promote::resized;
+use crate::reduce::added;
+use crate::tensor::Tensor;
+use monoglot_uop::{Op, Result, Scalar, UOp};
 
 /// Up to this length one window an element costs less than two levels.
 const DIRECT: i64 = 14;
@@ -17,21 +19,21 @@ impl Tensor {
     /// Σ of the elements up to each; integers widen to i64 (u64).
     #[track_caller]
     pub fn cumsum(&self, axis: i64) -> Tensor {
-        self.along("cumsum", axis, |u, a| {
-            let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
-            let x = to_last(&u.cast(d.compute_type()), a)?;
-            from_last(&running_sum(&x)?.cast(d), a)
-        })
+        self.scanned("cumsum", axis, running_sum)
     }
 
     /// Π of the elements up to each; integers widen to i64 (u64).
     #[track_caller]
     pub fn cumprod(&self, axis: i64) -> Tensor {
-        self.along("cumprod", axis, |u, a| {
+        self.scanned("cumprod", axis, |x| doubled(x, x.dtype().one(), |before, here| before * here))
+    }
+
+    /// Something along the last axis, in the dtype that sums are held in.
+    #[track_caller]
+    fn scanned(&self, op: &str, axis: i64, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+        self.along(op, axis, |u, a| {
             let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
-            let x = to_last(&u.cast(d.compute_type()), a)?;
-            let y = doubled(&x, d.compute_type().one(), |before, here| before * here)?;
-            from_last(&y.cast(d), a)
+            from_last(&f(&to_last(&u.cast(d.compute_type()), a)?)?.cast(d), a)
         })
     }
 
@@ -58,24 +60,22 @@ fn running_sum(x: &UOp) -> Result<UOp> {
     let sizes = x.sizes("cumsum")?;
     let (n, axis) = (sizes[sizes.len() - 1], sizes.len() - 1);
     let zero = x.dtype().zero();
+    if n <= 1 {
+        return Ok(x.clone());
+    }
+    let direct =
+        |x: &UOp, axis: usize, n: i64| added(&x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?, axis + 1);
     if n <= DIRECT {
-        if n <= 1 {
-            return Ok(x.clone());
-        }
-        let w = x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?;
-        return w.reduce(ReduceOp::Add, &[axis + 1])?.reshape(x.shape());
+        return direct(x, axis, n);
     }
     let b = ((n as f64).sqrt().ceil() as i64).min(BLOCK);
     let a = (n + b - 1) / b;
-    let dims = |tail: &[i64]| Shape::of(&[&sizes[..axis], tail].concat());
+    let dims = |tail: &[i64]| resized(x, axis, tail);
     let blocks = x.pad_axis(axis, 0, a * b - n, zero)?.reshape(&dims(&[a, b]))?;
-    let windows = blocks.pad_axis(axis + 1, b - 1, 0, zero)?.windows(b, 1, 1)?;
-    let inner = windows.reduce(ReduceOp::Add, &[axis + 2])?.reshape(&dims(&[a, b]))?;
-    let inner = marker(&inner, Op::Contiguous)?;
+    let inner = direct(&blocks, axis + 1, b)?.unary(Op::Contiguous);
     // What stands before each block: the running sum of the blocks' last elements, moved by one.
     let totals = inner.narrow(axis + 1, b - 1, 1)?.reshape(&dims(&[a]))?;
-    let before = running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?;
-    let before = marker(&before, Op::Contiguous)?;
+    let before = running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?.unary(Op::Contiguous);
     let out = inner + before.reshape(&dims(&[a, 1]))?.expand(&dims(&[a, b]))?;
     out.reshape(&dims(&[a * b]))?.narrow(axis, 0, n)
 }
@@ -92,7 +92,7 @@ fn doubled(x: &UOp, identity: Scalar, combine: impl Fn(&UOp, &UOp) -> UOp) -> Re
         steps += 1;
         // A step reads twice what the one before it computes: after some, that is stored.
         if steps % 4 == 0 && reach < n {
-            y = marker(&y, Op::Contiguous)?;
+            y = y.unary(Op::Contiguous);
         }
     }
     Ok(y)

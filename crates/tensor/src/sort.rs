@@ -6,9 +6,10 @@
 
 use crate::join::join;
 use crate::movement::{from_last, to_last};
-use crate::promote::broadcast_to;
-use crate::tensor::{Tensor, axis_of, marker};
-use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
+use crate::promote::{count, insert_axis, resized};
+use crate::reduce::added;
+use crate::tensor::{Tensor, axis_of};
+use monoglot_uop::{DType, Error, Op, Result, Scalar, UOp};
 
 /// Up to this length every pair is compared.
 const PAIRS: i64 = 64;
@@ -39,30 +40,21 @@ impl Tensor {
             let (v, i) = if n <= PAIRS { by_rank(&x, n, descending)? } else { bitonic(&x, n, descending)? };
             Ok((from_last(&v, a)?, from_last(&i, a)?))
         });
-        match pair {
-            Ok((v, i)) => (Tensor::from_uop(v), Tensor::from_uop(i)),
-            Err(e) => {
-                let failed = Tensor::failed(e);
-                (failed.clone(), failed)
-            }
-        }
+        let (values, places) = match pair {
+            Ok((v, i)) => (Ok(v), Ok(i)),
+            Err(e) => (Err(e.clone()), Err(e)),
+        };
+        (Tensor::wrap(values), Tensor::wrap(places))
     }
 
     /// The k greatest (or least) along `axis`, in order, and where they come from.
     #[track_caller]
     pub fn topk(&self, k: i64, axis: i64, largest: bool) -> (Tensor, Tensor) {
-        let fits = self.uop().and_then(|u| {
-            let a = axis_of("topk", axis, u.shape().len())?;
-            match (0..=u.sizes("topk")?[a]).contains(&k) {
-                true => Ok(()),
-                false => Err(Error::argument("topk", format!("{k} of shape {} along axis {a}", u.shape()))),
-            }
+        let fits = self.along("topk", axis, |u, a| match (0..=u.sizes("topk")?[a]).contains(&k) {
+            true => Ok(u.clone()),
+            false => Err(Error::argument("topk", format!("{k} of shape {} along axis {a}", u.shape()))),
         });
-        if let Err(e) = fits {
-            let failed = Tensor::failed(e);
-            return (failed.clone(), failed);
-        }
-        let (v, i) = self.sorted(axis, largest);
+        let (v, i) = fits.sorted(axis, largest);
         (v.narrow(axis, 0, k), i.narrow(axis, 0, k))
     }
 }
@@ -82,24 +74,18 @@ fn before(a: &UOp, ia: &UOp, b: &UOp, ib: &UOp, descending: bool) -> UOp {
 
 fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let last = x.shape().len();
-    let dims =
-        |a: i64, b: i64| Shape::new(x.shape()[..last - 1].iter().cloned().chain([Dim::Int(a), Dim::Int(b)]));
-    let all = dims(n, n);
-    let key = marker(x, Op::Detach)?;
-    let place = UOp::arange(n, DType::I32);
-    let column = |u: &UOp| u.reshape(&dims(n, 1))?.expand(&all);
-    let row = |u: &UOp| u.reshape(&dims(1, n))?.expand(&all);
-    let spread = |a: i64, b: i64| broadcast_to(&place.reshape(&Shape::of(&[a, b]))?, &all);
-    let (i, j) = (spread(n, 1)?, spread(1, n)?);
+    let all = resized(x, last - 1, &[n, n]);
+    let key = x.unary(Op::Detach);
+    let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
+    let row = |u: &UOp| insert_axis(u, last - 1)?.expand(&all);
+    let (i, j) = (count(last - 1, &all, DType::I32)?, count(last, &all, DType::I32)?);
     // Row i, column j: does j stand before i?
     let ahead = before(&row(&key)?, &j, &column(&key)?, &i, descending);
-    let rank = ahead.cast(DType::I32).reduce(ReduceOp::Add, &[last])?.reshape(x.shape())?;
+    let rank = added(&ahead.cast(DType::I32), last)?;
     // Row r, column i: is i the one of rank r?
     let chosen = row(&rank)?.eq_(&i);
     let zero = UOp::constant(x.dtype().zero(), x.dtype());
-    let values = chosen.select(&row(x)?, &zero).reduce(ReduceOp::Add, &[last])?.reshape(x.shape())?;
-    let from = chosen.select(&j, &j.like(0)).reduce(ReduceOp::Add, &[last])?.reshape(x.shape())?;
-    Ok((values, from))
+    Ok((added(&chosen.select(&row(x)?, &zero), last)?, added(&chosen.select(&j, &j.like(0)), last)?))
 }
 
 fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
@@ -112,34 +98,27 @@ fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
         (d, false) => d.max(),
     };
     let mut value = x.pad_axis(axis, 0, size - n, fill)?;
-    let mut from = broadcast_to(&UOp::arange(size, DType::I32), value.shape())?;
-    let outer: Vec<Dim> = x.shape()[..axis].to_vec();
-    let dims = |tail: &[i64]| Shape::new(outer.iter().cloned().chain(tail.iter().map(|&n| Dim::Int(n))));
-    let mut block = 2;
-    while block <= size {
-        let mut stride = block / 2;
-        let mut mirrored = true;
-        while stride >= 1 {
+    let mut from = count(axis, value.shape(), DType::I32)?;
+    let dims = |tail: &[i64]| resized(x, axis, tail);
+    for block in 1..=size.ilog2() {
+        for step in (0..block).rev() {
             // The first step of a block pairs its ends, the others neighbours at a distance.
+            let (stride, mirrored) = (1i64 << step, step + 1 == block);
             let halves = |u: &UOp| -> Result<(UOp, UOp)> {
                 let pairs = u.reshape(&dims(&[size / (2 * stride), 2, stride]))?;
                 let (a, b) = (pairs.narrow(axis + 1, 0, 1)?, pairs.narrow(axis + 1, 1, 1)?);
                 Ok((a, if mirrored { b.flip(1 << (axis + 2))? } else { b }))
             };
             let ((a, b), (ia, ib)) = (halves(&value)?, halves(&from)?);
-            let (ka, kb) = (marker(&a, Op::Detach)?, marker(&b, Op::Detach)?);
-            let swap = before(&kb, &ib, &ka, &ia, descending);
+            let swap = before(&b.unary(Op::Detach), &ib, &a.unary(Op::Detach), &ia, descending);
             let merge = |a: &UOp, b: &UOp| -> Result<UOp> {
                 let (low, high) = (swap.select(b, a), swap.select(a, b));
                 let high = if mirrored { high.flip(1 << (axis + 2))? } else { high };
                 // Stored, so that no step is computed again by its two readers.
-                marker(&join(&[low, high], axis + 1)?.reshape(&dims(&[size]))?, Op::Contiguous)
+                Ok(join(&[low, high], axis + 1)?.reshape(&dims(&[size]))?.unary(Op::Contiguous))
             };
             (value, from) = (merge(&a, &b)?, merge(&ia, &ib)?);
-            mirrored = false;
-            stride /= 2;
         }
-        block *= 2;
     }
     Ok((value.narrow(axis, 0, n)?, from.narrow(axis, 0, n)?))
 }

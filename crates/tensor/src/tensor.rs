@@ -4,7 +4,7 @@
 use crate::args::Element;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::{Arg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::panic::Location;
 use std::sync::{Arc, RwLock, Weak};
 
@@ -175,30 +175,6 @@ impl Tensor {
         }
     }
 
-    /// The same value on another device.
-    #[track_caller]
-    pub fn to(&self, device: Device) -> Tensor {
-        self.map(|u| Ok(u.copy_to(device)))
-    }
-
-    /// The same value, through which no gradient flows.
-    #[track_caller]
-    pub fn detach(&self) -> Tensor {
-        self.map(|u| marker(u, Op::Detach))
-    }
-
-    /// The same value in storage of its own.
-    #[track_caller]
-    pub fn contiguous(&self) -> Tensor {
-        self.map(|u| marker(u, Op::Contiguous))
-    }
-
-    /// The same value; its gradient is put in storage of its own.
-    #[track_caller]
-    pub fn contiguous_backward(&self) -> Tensor {
-        self.map(|u| marker(u, Op::ContiguousBackward))
-    }
-
     /// The tensor of an expression, as built at the caller's line.
     #[track_caller]
     pub fn from_uop(u: UOp) -> Tensor {
@@ -263,10 +239,6 @@ impl Tensor {
 /// An error that our own code made, without our line.
 fn here<T>(r: Result<T>) -> Result<T> {
     r.map_err(|e| Error::new(e.kind().clone()))
-}
-
-pub(crate) fn marker(u: &UOp, op: Op) -> Result<UOp> {
-    UOp::try_new(op, vec![u.clone()], Arg::None)
 }
 
 /// The axis that `axis` names among `ndim`, negative ones from the end.
