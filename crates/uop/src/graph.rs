@@ -25,14 +25,25 @@ impl UOp {
         if map.is_empty() {
             return self.clone();
         }
-        let mut done: FxHashMap<UOp, UOp> = map.clone();
-        for u in self.toposort_gated(|u| !map.contains_key(u)) {
-            if done.contains_key(&u) {
+        self.rebuild(map, |_| true, |u, src| u.with_src(src))
+    }
+
+    /// This graph made anew, sources first: `new` is given each node that `enter` holds for and its new
+    /// sources. What `known` holds becomes what it says.
+    #[track_caller]
+    pub fn rebuild(
+        &self,
+        known: &FxHashMap<UOp, UOp>,
+        enter: impl Fn(&UOp) -> bool,
+        mut new: impl FnMut(&UOp, Srcs) -> UOp,
+    ) -> UOp {
+        let mut done: FxHashMap<UOp, UOp> = known.clone();
+        for u in self.toposort_gated(|u| !known.contains_key(u) && enter(u)) {
+            if known.contains_key(&u) || !enter(&u) {
                 continue;
             }
-            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-            if src[..] != *u.src() {
-                let new = u.with_src(src);
+            let new = new(&u, u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect());
+            if new != u {
                 done.insert(u, new);
             }
         }
@@ -128,26 +139,15 @@ pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
     if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
         return roots.to_vec();
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in toposort_many(roots, |_| true) {
-        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        let new = match (u.op(), u.arg()) {
-            (Op::Function, _) => {
-                let mut map = FxHashMap::default();
-                for p in src[0].toposort().into_iter().filter(|p| p.op() == Op::Param) {
-                    let arg = p.buffer_arg().and_then(|b| src.get(b.slot as usize + 1)).cloned();
-                    if let Some(a) = arg {
-                        map.insert(p, a);
-                    }
-                }
-                src[0].substitute(&map)
-            }
-            (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
-            _ => u.with_src(src),
-        };
-        if new != u {
-            done.insert(u, new);
+    let slot = |p: &UOp| p.buffer_arg().filter(|_| p.op() == Op::Param).map(|b| b.slot as usize);
+    let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
+        (Op::Function, _) => {
+            let params = src[0].toposort().into_iter();
+            let argument = |p: UOp| Some((src.get(slot(&p)? + 1)?.clone(), p));
+            src[0].substitute(&params.filter_map(argument).map(|(a, p)| (p, a)).collect())
         }
-    }
-    roots.iter().map(|r| done.get(r).unwrap_or(r).clone()).collect()
+        (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
+        _ => u.with_src(src),
+    };
+    UOp::sink(roots).rebuild(&FxHashMap::default(), |_| true, new).src().to_vec()
 }

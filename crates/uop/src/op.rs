@@ -152,8 +152,7 @@ impl Op {
 
     /// Applied per element: all sources and the result have one shape.
     pub fn is_elementwise(self) -> bool {
-        matches!(self.group(), Group::Unary | Group::Binary | Group::Ternary | Group::Decomposed)
-            || matches!(self, Op::TruncDiv | Op::TruncMod)
+        OpSet::ELEMENTWISE.contains(self)
     }
 
     /// A view of its first source.
@@ -163,7 +162,7 @@ impl Op {
 
     /// The two operands may be exchanged.
     pub fn is_commutative(self) -> bool {
-        matches!(self, Op::Add | Op::Mul | Op::Max | Op::CmpNe | Op::CmpEq | Op::Xor | Op::Or | Op::And)
+        OpSet::COMMUTATIVE.contains(self)
     }
 
     /// Gives a bool whatever it compares.
@@ -186,6 +185,19 @@ pub struct OpSet(u128);
 impl OpSet {
     /// The empty set.
     pub const EMPTY: OpSet = OpSet(0);
+
+    /// Every op.
+    pub const ANY: OpSet = OpSet::of(Op::ALL);
+
+    /// Ops applied by element: the rows from RECIP to THREEFRY, and the machine's divisions.
+    pub const ELEMENTWISE: OpSet =
+        OpSet((2 << Op::Threefry as u8) - (1 << Op::Recip as u8)).with(Op::TruncDiv).with(Op::TruncMod);
+
+    /// Ops whose two operands may be exchanged.
+    pub const COMMUTATIVE: OpSet = {
+        use Op::*;
+        OpSet::of(&[Add, Mul, Max, CmpNe, CmpEq, Xor, Or, And])
+    };
 
     /// The set of these ops.
     pub const fn of(ops: &[Op]) -> OpSet {

@@ -41,11 +41,6 @@ pub mod kinds {
     pub const reduce: OpSet = OpSet::of(&[Op::Reduce]);
 }
 
-impl OpSet {
-    /// Every op.
-    pub const ANY: OpSet = OpSet::of(Op::ALL);
-}
-
 /// The nodes that the variables stand for.
 #[derive(Default)]
 pub struct Bound<'a>([Option<&'a UOp>; MAX_VARS]);

@@ -127,20 +127,16 @@ fn common(l: &Linear) -> Option<Linear> {
             best = Some((d, next));
         }
     }
-    match best {
-        Some((_, next)) => Some(next),
-        None => {
-            let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
-            if g < 2 {
-                return None;
-            }
-            let mut next = l.clone();
-            next.constant = 0;
-            let mut next = next.divided(g);
-            next.constant = -(-((-bound).div_euclid(g)));
-            Some(next)
-        }
+    if let Some((_, next)) = best {
+        return Some(next);
     }
+    let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+    if g < 2 {
+        return None;
+    }
+    let mut next = Linear { constant: 0, ..l.clone() }.divided(g);
+    next.constant = (-bound).div_euclid(g);
+    Some(next)
 }
 
 /// y / c + z < b is y + c·z < c·b; z - y / c < b is c·z - y < c·b - c + 1.
@@ -180,24 +176,7 @@ fn equal(l: &Linear) -> Option<UOp> {
         let mut a = a.divided(d);
         a.constant = m - (-l.constant).div_euclid(d);
         b.constant = -(d * m) - (-l.constant).rem_euclid(d);
-        let (first, second) = (equal(&a)?, equal(&b)?);
-        return Some(match (first.const_value(), second.const_value()) {
-            (Some(v), _) => {
-                if v.truthy() {
-                    second
-                } else {
-                    first
-                }
-            }
-            (_, Some(v)) => {
-                if v.truthy() {
-                    first
-                } else {
-                    second
-                }
-            }
-            _ => first & second,
-        });
+        return Some(equal(&a)? & equal(&b)?);
     }
     let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
     if l.constant % g != 0 {

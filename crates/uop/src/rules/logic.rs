@@ -97,96 +97,77 @@ enum Meet {
     One(UOp),
 }
 
-/// A condition on one integer expression.
-enum Bound<'a> {
-    Below(&'a UOp, i128),
-    Above(&'a UOp, i128),
-    Is(&'a UOp, i128),
-    IsNot(&'a UOp, i128),
+/// A condition on one integer expression: that it lies in `lo..=hi`, which is one number or open to
+/// one side, or that it does not (one number only).
+#[derive(Clone, Copy)]
+struct Bound<'a> {
+    x: &'a UOp,
+    lo: i128,
+    hi: i128,
+    inside: bool,
 }
 
-fn bound(u: &UOp) -> Option<Bound<'_>> {
-    let [x, y] = u.src() else { return None };
-    Some(match (u.op(), int(x), int(y)) {
-        (Op::CmpLt, None, Some(c)) => Bound::Below(x, c),
-        (Op::CmpLt, Some(c), None) => Bound::Above(y, c),
-        (Op::CmpEq, None, Some(c)) => Bound::Is(x, c),
-        (Op::CmpNe, None, Some(c)) => Bound::IsNot(x, c),
-        _ => return None,
-    })
+const LEAST: i128 = i128::MIN;
+const GREATEST: i128 = i128::MAX;
+
+impl Bound<'_> {
+    fn of(u: &UOp) -> Option<Bound<'_>> {
+        let [a, b] = u.src() else { return None };
+        let (x, lo, hi) = match (u.op(), int(a), int(b)) {
+            (Op::CmpLt, None, Some(c)) => (a, LEAST, c - 1),
+            (Op::CmpLt, Some(c), None) => (b, c + 1, GREATEST),
+            (Op::CmpEq | Op::CmpNe, None, Some(c)) => (a, c, c),
+            _ => return None,
+        };
+        Some(Bound { x, lo, hi, inside: u.op() != Op::CmpNe })
+    }
+
+    /// The complementary bound.
+    fn flip(self) -> Self {
+        match (self.lo, self.hi) {
+            (LEAST, hi) => Bound { lo: hi + 1, hi: GREATEST, ..self },
+            (lo, GREATEST) => Bound { lo: LEAST, hi: lo - 1, ..self },
+            _ => Bound { inside: !self.inside, ..self },
+        }
+    }
+
+    fn express(self) -> UOp {
+        let c = |v| int_const(v, self.x.dtype());
+        match (self.lo, self.hi) {
+            (LEAST, hi) => self.x.lt(&c(hi + 1)),
+            (lo, GREATEST) => c(lo - 1).lt(self.x),
+            (v, _) if self.inside => self.x.eq_(&c(v)),
+            (v, _) => self.x.ne_(&c(v)),
+        }
+    }
 }
 
 fn meet(a: &UOp, b: &UOp, all: bool) -> Meet {
-    use Bound::*;
     if opposite(a, b) {
         return Meet::Decided;
     }
-    let (Some(p), Some(q)) = (bound(a), bound(b)) else { return meet_linear(a, b, all) };
+    let (Some(p), Some(q)) = (Bound::of(a), Bound::of(b)) else { return meet_linear(a, b, all) };
     // A disjunction is the complement of the conjunction of complements.
-    let (p, q) = if all { (p, q) } else { (flip(p), flip(q)) };
-    let same = |x: &UOp, y: &UOp| x == y;
-    let out = match (p, q) {
-        (Below(x, c), Below(y, d)) if same(x, y) => Below(x, c.min(d)),
-        (Above(x, c), Above(y, d)) if same(x, y) => Above(x, c.max(d)),
-        (Below(x, hi), Above(y, lo)) | (Above(x, lo), Below(y, hi)) if same(x, y) => match hi - lo {
-            ..=1 => return Meet::Decided,
-            2 => Is(x, lo + 1),
-            _ => return Meet::Nothing,
-        },
-        (Is(x, c), Is(y, d)) if same(x, y) && c != d => return Meet::Decided,
-        (Is(x, c), Below(y, hi)) | (Below(y, hi), Is(x, c)) if same(x, y) => {
-            if c >= hi {
-                return Meet::Decided;
-            } else {
-                Is(x, c)
-            }
-        }
-        (Is(x, c), Above(y, lo)) | (Above(y, lo), Is(x, c)) if same(x, y) => {
-            if c <= lo {
-                return Meet::Decided;
-            } else {
-                Is(x, c)
-            }
-        }
-        (Is(x, c), IsNot(y, d)) | (IsNot(y, d), Is(x, c)) if same(x, y) => {
-            if c == d {
-                return Meet::Decided;
-            } else {
-                Is(x, c)
-            }
-        }
-        (IsNot(x, c), Below(y, hi)) | (Below(y, hi), IsNot(x, c)) if same(x, y) => match c - hi {
-            0.. => Below(x, hi),
-            -1 => Below(x, c),
-            _ => return Meet::Nothing,
-        },
-        (IsNot(x, c), Above(y, lo)) | (Above(y, lo), IsNot(x, c)) if same(x, y) => match lo - c {
-            0.. => Above(x, lo),
-            -1 => Above(x, c),
-            _ => return Meet::Nothing,
-        },
+    let (p, q) = if all { (p, q) } else { (p.flip(), q.flip()) };
+    let (p, q) = if p.inside { (p, q) } else { (q, p) };
+    if p.x != q.x || !p.inside {
+        return Meet::Nothing;
+    }
+    let (lo, hi) = match q.lo {
+        _ if q.inside => (p.lo.max(q.lo), p.hi.min(q.hi)),
+        c if c < p.lo || c > p.hi => (p.lo, p.hi),
+        c if c == p.lo => (c + 1, p.hi),
+        c if c == p.hi => (p.lo, c - 1),
         _ => return Meet::Nothing,
     };
-    Meet::One(express(if all { out } else { flip(out) }))
-}
-
-/// The complementary bound (in the integers: x ≥ c is x > c - 1).
-fn flip(b: Bound<'_>) -> Bound<'_> {
-    match b {
-        Bound::Below(x, c) => Bound::Above(x, c - 1),
-        Bound::Above(x, c) => Bound::Below(x, c + 1),
-        Bound::Is(x, c) => Bound::IsNot(x, c),
-        Bound::IsNot(x, c) => Bound::Is(x, c),
+    if lo > hi {
+        return Meet::Decided;
     }
-}
-
-fn express(b: Bound<'_>) -> UOp {
-    match b {
-        Bound::Below(x, c) => x.lt(&int_const(c, x.dtype())),
-        Bound::Above(x, c) => int_const(c, x.dtype()).lt(x),
-        Bound::Is(x, c) => x.eq_(&int_const(c, x.dtype())),
-        Bound::IsNot(x, c) => x.ne_(&int_const(c, x.dtype())),
+    if lo != hi && lo != LEAST && hi != GREATEST {
+        return Meet::Nothing;
     }
+    let both = Bound { lo, hi, ..p };
+    Meet::One(if all { both } else { both.flip() }.express())
 }
 
 /// Whether one condition is the other's complement.
@@ -211,8 +192,8 @@ fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Meet {
         let decided = if all { sum.constant >= -1 } else { sum.constant <= -1 };
         return if decided { Meet::Decided } else { Meet::Nothing };
     }
-    if !apart.terms.is_empty() {
-        return Meet::Nothing;
+    match apart.terms.is_empty() {
+        true => Meet::One(if (apart.constant >= 0) == all { a.clone() } else { b.clone() }),
+        false => Meet::Nothing,
     }
-    Meet::One(if (apart.constant >= 0) == all { a.clone() } else { b.clone() })
 }

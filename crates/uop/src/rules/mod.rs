@@ -39,21 +39,6 @@ use crate::scalar::Scalar;
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
-/// Ops applied by element.
-pub(crate) const ELEMENTWISE: OpSet = {
-    let (mut set, mut i) = (OpSet::EMPTY, 0);
-    while i < Op::ALL.len() {
-        let op = Op::ALL[i];
-        if (op as u8 >= Op::Recip as u8 && op as u8 <= Op::Threefry as u8)
-            || matches!(op, Op::TruncDiv | Op::TruncMod)
-        {
-            set = set.with(op);
-        }
-        i += 1;
-    }
-    set
-};
-
 /// Elementwise rules, for kernels, tensors and the arithmetic of shapes alike.
 pub fn symbolic() -> &'static RuleSet {
     static SET: LazyLock<RuleSet> = LazyLock::new(symbolic_with);
@@ -85,22 +70,10 @@ pub fn kernel_with<C: 'static>() -> RuleSet<C> {
 
 /// The rules of `symbolic`, to be composed with those of a pass that has a context.
 pub fn symbolic_with<C: 'static>() -> RuleSet<C> {
-    let mut rules = constants();
-    for list in [
-        add::rules(),
-        mul::rules(),
-        idiv::rules(),
-        modulo::rules(),
-        compare::rules(),
-        logic::rules(),
-        select::rules(),
-        cast::rules(),
-        minmax::rules(),
-        bits::rules(),
-    ] {
-        rules.extend(list);
-    }
-    RuleSet::new("symbolic", rules)
+    let arithmetic = [add::rules(), mul::rules(), idiv::rules(), modulo::rules(), compare::rules()];
+    let others = [logic::rules(), select::rules(), cast::rules(), minmax::rules(), bits::rules()];
+    let all = [constants()].into_iter().chain(arithmetic).chain(others);
+    RuleSet::new("symbolic", all.flatten().collect())
 }
 
 impl UOp {
@@ -113,15 +86,12 @@ impl UOp {
 
 fn constants<C>() -> Vec<Rule<C>> {
     vec![
-        rule!(fold_constants[u]: Pat::first(ELEMENTWISE, []).bind(u) => fold_constants(u)),
-        rule!(known_value[u]: Pat::first(ELEMENTWISE, []).bind(u) => known_value(u)),
-        rule!(commute[u, x, y]: x.with_(COMMUTATIVE, y).bind(u) =>
+        rule!(fold_constants[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => fold_constants(u)),
+        rule!(known_value[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => known_value(u)),
+        rule!(commute[u, x, y]: x.with_(OpSet::COMMUTATIVE, y).bind(u) =>
             UOp::new(u.op(), [y.clone(), x.clone()].as_slice(), Arg::None), if key(y) < key(x) && !is_chain(u)),
     ]
 }
-
-const COMMUTATIVE: OpSet =
-    OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::CmpNe, Op::CmpEq, Op::Xor, Op::Or, Op::And]);
 
 /// Sums of integers, conjunctions and products of `index` have an order of their own: chains to the
 /// left, by term; and so have the sides of equalities.
@@ -138,21 +108,14 @@ fn is_chain(u: &UOp) -> bool {
 }
 
 fn fold_constants(u: &UOp) -> Option<UOp> {
-    let mut values: SmallVec<[Scalar; 3]> = SmallVec::new();
-    for s in u.src() {
-        values.push(s.const_value()?);
-    }
-    let from = u.src()[0].dtype();
-    fold::fold(u.op(), from, u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
+    let values: SmallVec<[Scalar; 3]> = u.src().iter().map(UOp::const_value).collect::<Option<_>>()?;
+    fold::fold(u.op(), u.src()[0].dtype(), u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
 }
 
 /// An integer or bool whose interval is one point is that constant.
 fn known_value(u: &UOp) -> Option<UOp> {
-    if u.dtype().is_float() {
-        return None;
-    }
-    let (lo, hi) = u.min_max()?;
-    if lo == hi { Some(UOp::constant(lo, u.dtype())) } else { None }
+    let (lo, hi) = u.min_max().filter(|_| !u.dtype().is_float())?;
+    (lo == hi).then(|| UOp::constant(lo, u.dtype()))
 }
 
 /// The canonical order of operands: RANGEs by number, others by structure, CONST last. Operands with

@@ -1,7 +1,6 @@
 //! Tensor graphs: movement of movement, constants that fill arrays, reductions of what does not vary,
 //! arrays without elements, markers. Everything here looks at a node and its sources only.
 
-use super::ELEMENTWISE;
 use crate::arg::{Arg, ReduceOp};
 use crate::fold;
 use crate::node::UOp;
@@ -13,9 +12,11 @@ use crate::shape::{Dim, Shape};
 use smallvec::SmallVec;
 
 /// Views that show nothing but elements of their source.
-const VIEWS: OpSet =
-    OpSet::of(&[Op::Permute, Op::Flip, Op::Reshape, Op::Expand, Op::Shrink, Op::Pad, Op::Index, Op::Stack]);
-const PURE: OpSet = VIEWS.union(ELEMENTWISE).union(OpSet::of(&[Op::Reduce]));
+const VIEWS: OpSet = {
+    use Op::*;
+    OpSet::of(&[Permute, Flip, Reshape, Expand, Shrink, Pad, Index, Stack])
+};
+const PURE: OpSet = VIEWS.union(OpSet::ELEMENTWISE).union(OpSet::of(&[Op::Reduce]));
 const SHRINK: OpSet = OpSet::of(&[Op::Shrink]);
 const PAD: OpSet = OpSet::of(&[Op::Pad]);
 
@@ -25,7 +26,7 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(empty[u]: Pat::first(PURE, []).bind(u) => UOp::constant(u.dtype().zero(), u.dtype()),
             if u.shape().iter().any(|d| d.is(0)) && constant(u).is_none() && u.op() != Op::Stack),
         // a constant array under an elementwise op is its constant
-        rule!(elementwise_constant[u]: Pat::first(ELEMENTWISE, []).bind(u) => scalar_operands(u)),
+        rule!(elementwise_constant[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => scalar_operands(u)),
         // a view of a constant array is one
         rule!(view_constant[u]: Pat::first(VIEWS, []).bind(u) => view_constant(u)),
         // a view that shows its source as it is
@@ -190,28 +191,21 @@ fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
     let repeats = |a: u8| x.shape()[a as usize].is(1) && !v.shape()[a as usize].is(1);
     let (same, rest): (Vec<u8>, Vec<u8>) = all.iter().copied().partition(|&a| repeats(a));
-    let mut n = 1i64;
-    for &a in &same {
-        n = n.checked_mul(v.shape()[a as usize].as_int()?)?;
-    }
+    let n = same.iter().try_fold(1i64, |n, &a| n.checked_mul(v.shape()[a as usize].as_int()?))?;
     if same.is_empty() || n < 1 {
         return None;
     }
-    let narrow = v
-        .shape()
-        .iter()
-        .enumerate()
-        .map(|(i, d)| if same.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() });
+    let size = |(i, d): (usize, &Dim)| if same.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() };
+    let narrow = v.shape().iter().enumerate().map(size);
     let y = over(op, &x.expand(&Shape::new(narrow)).ok()?, &rest)?;
     let (d, wide) = (y.dtype(), y.dtype().compute_type());
     match op {
-        _ if d == crate::DType::Bool => Some(y),
-        ReduceOp::Max => Some(y),
+        _ if d == crate::DType::Bool || op == ReduceOp::Max => Some(y),
         ReduceOp::Add => Some((y.cast(wide) * n).cast(d)),
         ReduceOp::Mul if d.is_float() => {
             Some(y.cast(wide).binary(Op::Pow, &UOp::float(n as f64, wide)).cast(d))
         }
-        ReduceOp::Mul => None,
+        _ => None,
     }
 }
 

@@ -197,27 +197,19 @@ fn at_one<'a>(
 /// Substitute where `r` varies, and gate the indices of every read that this changes: it was the loop
 /// that kept them inside.
 fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> UOp {
-    let mut done: FxHashMap<UOp, UOp> = map.clone();
     // What does not vary with `r` may hold another loop of the same number, which is not meant.
-    for u in x.toposort_gated(|u| !map.contains_key(u) && varies(u, r)) {
-        if done.contains_key(&u) || !varies(&u, r) {
-            continue;
-        }
-        let mut src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        if src[..] == *u.src() {
-            continue;
-        }
-        if let (Op::Index, Some(gate)) = (u.op(), gate) {
-            for (new, old) in src[1..].iter_mut().zip(&u.src()[1..]) {
-                if new != old {
+    x.rebuild(
+        map,
+        |u| varies(u, r),
+        |u, mut src| {
+            if let (Op::Index, Some(gate)) = (u.op(), gate) {
+                for (new, _) in src[1..].iter_mut().zip(&u.src()[1..]).filter(|(new, old)| new != old) {
                     *new = new.valid(gate);
                 }
             }
-        }
-        let new = u.with_src(src);
-        done.insert(u, new);
-    }
-    done.get(x).unwrap_or(x).clone()
+            u.with_src(src)
+        },
+    )
 }
 
 /// x as often as all bounds on r hold.

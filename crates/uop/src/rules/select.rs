@@ -10,26 +10,12 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
 
-const BINARY: OpSet = OpSet::of(&[
-    Op::Add,
-    Op::Sub,
-    Op::Mul,
-    Op::Max,
-    Op::Idiv,
-    Op::Mod,
-    Op::Div,
-    Op::CmpLt,
-    Op::CmpNe,
-    Op::CmpEq,
-    Op::CmpGt,
-    Op::CmpGe,
-    Op::CmpLe,
-    Op::And,
-    Op::Or,
-    Op::Xor,
-    Op::Shl,
-    Op::Shr,
-]);
+const BINARY: OpSet = {
+    use Op::*;
+    OpSet::of(&[
+        Add, Sub, Mul, Max, Idiv, Mod, Div, CmpLt, CmpNe, CmpEq, CmpGt, CmpGe, CmpLe, And, Or, Xor, Shl, Shr,
+    ])
+};
 const UNARY: OpSet = OpSet::of(&[Op::Cast, Op::Neg, Op::Not, Op::Trunc, Op::Recip]);
 
 pub(super) fn rules<C>() -> Vec<Rule<C>> {

@@ -45,22 +45,19 @@ pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
 
 /// The graph with every STORE that an AFTER waits for replaced; `f` sees the base and the store.
 fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in root.toposort() {
-        let mut src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-        if u.op() == Op::After {
-            let base = src[0].clone();
-            let stores = src.drain(1..).collect::<Vec<_>>();
-            src.extend(
-                stores.iter().filter_map(|s| if s.op() == Op::Store { f(&base, s) } else { Some(s.clone()) }),
-            );
-        }
-        if src[..] != *u.src() {
-            let new = if u.op() == Op::After { src[0].after(&src[1..]) } else { u.with_src(src) };
-            done.insert(u, new);
-        }
-    }
-    done.get(root).unwrap_or(root).clone()
+    root.rebuild(
+        &FxHashMap::default(),
+        |_| true,
+        |u, mut src| {
+            if u.op() != Op::After {
+                return u.with_src(src);
+            }
+            let (base, stores) = (src.remove(0), src);
+            let replaced =
+                stores.iter().filter_map(|s| if s.op() == Op::Store { f(&base, s) } else { Some(s.clone()) });
+            base.after(&replaced.collect::<Srcs>())
+        },
+    )
 }
 
 /// What a chain of views shows.
@@ -91,13 +88,10 @@ fn retarget(store: &UOp, from: &UOp, to: &UOp) -> UOp {
         chain.push(at);
         at = &at.src()[0];
     }
-    let mut view = to.clone();
-    for u in chain.into_iter().rev() {
+    let over = |u: &UOp, below: UOp| {
         let mut src: Srcs = u.src().into();
-        src[0] = view;
-        view = u.with_src(src);
-    }
-    let mut src: Srcs = store.src().into();
-    src[0] = view;
-    store.with_src(src)
+        src[0] = below;
+        u.with_src(src)
+    };
+    over(store, chain.into_iter().rev().fold(to.clone(), |view, u| over(u, view)))
 }
