@@ -26,29 +26,37 @@ impl UOp {
 
     /// A constant in a shape.
     pub fn full(value: Scalar, dtype: DType, shape: &Shape) -> UOp {
-        let c = UOp::constant(value, dtype);
-        let ones = Shape::new(shape.iter().map(|_| Dim::Int(1)));
-        // A scalar reshapes to ones and ones expand to anything.
-        c.reshape(&ones).and_then(|u| u.expand(shape)).expect("a scalar takes any shape")
+        UOp::constant(value, dtype).broadcast(shape)
+    }
+
+    /// Offsets that are `at` along `axis`, and the shape with size `len` there.
+    fn along(&self, axis: usize, at: i64, len: i64) -> (Vec<Dim>, Shape) {
+        let one = |value: i64, other: Dim, i: usize| if i == axis { Dim::Int(value) } else { other };
+        let offsets = (0..self.shape().len()).map(|i| one(at, Dim::Int(0), i)).collect();
+        (offsets, Shape::new(self.shape().iter().enumerate().map(|(i, d)| one(len, d.clone(), i))))
     }
 
     /// Keep `len` elements of `axis` from `start`.
     pub fn narrow(&self, axis: usize, start: i64, len: i64) -> Result<UOp> {
-        let at: Vec<Dim> =
-            (0..self.shape().len()).map(|i| Dim::Int(if i == axis { start } else { 0 })).collect();
-        let mut to: Vec<Dim> = self.shape().to_vec();
-        to[axis] = Dim::Int(len);
-        self.shrink(&at, &Shape::new(to))
+        let (at, to) = self.along(axis, start, len);
+        self.shrink(&at, &to)
     }
 
     /// `before` and `after` elements of `fill` around `axis`.
     pub fn pad_axis(&self, axis: usize, before: i64, after: i64, fill: Scalar) -> Result<UOp> {
-        let at: Vec<Dim> =
-            (0..self.shape().len()).map(|i| Dim::Int(if i == axis { before } else { 0 })).collect();
-        let mut to: Vec<Dim> = self.shape().to_vec();
-        let n = to[axis].as_int().ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
-        to[axis] = Dim::Int(n + before + after);
-        self.pad(&at, &Shape::new(to), fill)
+        let n = self.shape()[axis].as_int().ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
+        let (at, to) = self.along(axis, before, n + before + after);
+        self.pad(&at, &to, fill)
+    }
+
+    /// The first `n` elements of `axis`, filled up with zeros where there are fewer.
+    fn resized(&self, axis: usize, n: i64) -> Result<UOp> {
+        let missing = n - self.shape()[axis].max();
+        if missing > 0 {
+            self.pad_axis(axis, 0, missing, self.dtype().zero())
+        } else {
+            self.narrow(axis, 0, n)
+        }
     }
 
     /// Without the axes in `axes`, which have size 1.
@@ -82,12 +90,7 @@ impl UOp {
         let axis = outer.len();
         if dilation == 1 && stride >= k {
             // They do not overlap: cut into pieces of `stride` and keep the first k of each.
-            let whole = if o * stride > n {
-                self.pad_axis(axis, 0, o * stride - n, self.dtype().zero())?
-            } else {
-                self.narrow(axis, 0, o * stride)?
-            };
-            return whole.reshape(&with(&[o, stride]))?.narrow(axis + 1, 0, k);
+            return self.resized(axis, o * stride)?.reshape(&with(&[o, stride]))?.narrow(axis + 1, 0, k);
         }
         let row = n + dilation;
         let repeats = (k * row + n - 1) / n;
@@ -100,12 +103,10 @@ impl UOp {
         let picked = if stride == 1 {
             rows.narrow(axis + 1, 0, o)?
         } else {
-            let cut = if o * stride > row {
-                rows.pad_axis(axis + 1, 0, o * stride - row, self.dtype().zero())?
-            } else {
-                rows.narrow(axis + 1, 0, o * stride)?
-            };
-            cut.reshape(&with(&[k, o, stride]))?.narrow(axis + 2, 0, 1)?.reshape(&with(&[k, o]))?
+            rows.resized(axis + 1, o * stride)?
+                .reshape(&with(&[k, o, stride]))?
+                .narrow(axis + 2, 0, 1)?
+                .reshape(&with(&[k, o]))?
         };
         let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
         let params = [n, stride, dilation].into();

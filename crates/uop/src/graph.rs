@@ -50,6 +50,33 @@ impl UOp {
         done.get(self).unwrap_or(self).clone()
     }
 
+    /// The same node over another first source.
+    #[track_caller]
+    pub fn over(&self, first: &UOp) -> UOp {
+        let mut src: Srcs = self.src().into();
+        src[0] = first.clone();
+        self.with_src(src)
+    }
+
+    /// What a chain of movement ops views.
+    pub fn viewed(&self) -> &UOp {
+        let mut u = self;
+        while let (true, Some(below)) = (u.op().is_movement(), u.src().first()) {
+            u = below;
+        }
+        u
+    }
+
+    /// The movement ops by which this is a view of `base`, outermost first; None where it is none.
+    pub fn views_of(&self, base: &UOp) -> Option<Vec<&UOp>> {
+        let (mut u, mut views) = (self, Vec::new());
+        while u != base {
+            views.push(u);
+            u = u.src().first().filter(|_| u.op().is_movement())?;
+        }
+        Some(views)
+    }
+
     /// The value of a scalar expression where these nodes have these values; None where it needs others
     /// or is no arithmetic.
     pub fn sym_eval(&self, values: &FxHashMap<UOp, Scalar>) -> Option<Scalar> {

@@ -5,7 +5,7 @@ use super::{cos, failed, scale};
 use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::node::{Srcs, UOp};
+use crate::node::UOp;
 use crate::op::Op;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
@@ -105,9 +105,7 @@ pub(super) fn rule(
         }
         Op::Stack => (0..s.len()).try_for_each(|i| to(i, &|| Ok(g.at(&[UOp::index_const(i as i64)])))),
         Op::Contiguous | Op::Load | Op::Replicated => to(0, &|| Ok(g.clone())),
-        Op::ContiguousBackward => {
-            to(0, &|| Ok(UOp::new(Op::Contiguous, [g.clone()].into_iter().collect::<Srcs>(), Arg::None)))
-        }
+        Op::ContiguousBackward => to(0, &|| Ok(g.unary(Op::Contiguous))),
         Op::Copy => to(0, &|| Ok(s[0].device().map_or_else(|| g.clone(), |d| g.copy_to(d)))),
         Op::After => after(u, g, active, give),
         // No value, no derivative, or none where it is not zero: nothing flows on.
@@ -172,13 +170,8 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
     let outer: i64 = kept.iter().map(|&i| shape[i]).product();
     let n: i64 = axes.iter().map(|&i| shape[i]).product();
     let one = x.dtype().one();
-    let mut levels = vec![moved.reshape(&Shape::of(&[outer, n]))?.pad_axis(
-        1,
-        0,
-        (n.max(1) as u64).next_power_of_two() as i64 - n,
-        one,
-    )?];
-    let mut m = levels[0].sizes("product")?[1];
+    let mut m = (n.max(1) as u64).next_power_of_two() as i64;
+    let mut levels = vec![moved.reshape(&Shape::of(&[outer, n]))?.pad_axis(1, 0, m - n, one)?];
     while m > 1 {
         m /= 2;
         let pairs = levels[levels.len() - 1].reshape(&Shape::of(&[outer, m, 2]))?;
@@ -192,10 +185,14 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
         m *= 2;
         share = (down * sibling).reshape(&Shape::of(&[outer, m]))?;
     }
-    let back: Shape = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
-    let mut inverse = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(i, &a)| inverse[a] = i);
-    share.narrow(1, 0, n)?.reshape(&back)?.permute(&inverse)
+    let back = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
+    share.narrow(1, 0, n)?.reshape(&back)?.permute(&inverse(&order))
+}
+
+/// The order that undoes this one.
+fn inverse(order: &[usize]) -> Vec<usize> {
+    let place = |axis| order.iter().position(|&a| a == axis);
+    (0..order.len()).filter_map(place).collect()
 }
 
 /// A view transposed: `g`, an array of the shape of the view `u`, added up where its elements come
@@ -204,9 +201,7 @@ fn transposed(u: &UOp, g: &UOp) -> Result<UOp> {
     let x = &u.src()[0];
     match (u.op(), u.arg()) {
         (Op::Permute, Arg::Axes(order)) => {
-            let mut inverse = vec![0; order.len()];
-            order.iter().enumerate().for_each(|(i, &a)| inverse[a as usize] = i);
-            g.permute(&inverse)
+            g.permute(&inverse(&order.iter().map(|&a| a as usize).collect::<Vec<_>>()))
         }
         (Op::Flip, Arg::Flags(bits)) => g.flip(*bits),
         (Op::Reshape, _) => g.reshape(x.shape()),
@@ -239,43 +234,22 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
             continue;
         }
         // What a gate makes invalid is out of range, where no position is.
-        let i = match (i.op(), i.src()) {
-            (Op::Where, [_, i, none]) if invalid(none) => i,
-            _ => i,
-        };
+        let i = if i.op() == Op::Where && i.src()[2].viewed().is_invalid() { &i.src()[1] } else { i };
         // (…, n, m, …): axis k is the position in x, axis k + 1 what was read.
-        let split = |a: i64, b: i64| {
-            let d = dims(k);
-            Shape::new(
-                d[..k].iter().cloned().chain([Dim::Int(a), Dim::Int(b)]).chain(d[k + 1..].iter().cloned()),
-            )
+        let d = dims(k);
+        let split = |a: i64, b: i64, others: bool| {
+            let other = |n: &Dim| if others { n.clone() } else { Dim::Int(1) };
+            let (before, after) = (d[..k].iter().map(other), d[k + 1..].iter().map(other));
+            Shape::new(before.chain([Dim::Int(a), Dim::Int(b)]).chain(after))
         };
-        let only = |a: i64, b: i64| {
-            let d = dims(k);
-            Shape::new(
-                d[..k]
-                    .iter()
-                    .map(|_| Dim::Int(1))
-                    .chain([Dim::Int(a), Dim::Int(b)])
-                    .chain(d[k + 1..].iter().map(|_| Dim::Int(1))),
-            )
-        };
-        let full = split(n, m);
-        let at = UOp::arange(n, i.dtype()).reshape(&only(n, 1))?.expand(&only(n, m))?;
-        let read = i.reshape(&only(1, m))?.expand(&only(n, m))?;
+        let (full, plane) = (split(n, m, true), split(n, m, false));
+        let at = UOp::arange(n, i.dtype()).reshape(&split(n, 1, false))?.expand(&plane)?;
+        let read = i.reshape(&split(1, m, false))?.expand(&plane)?;
         let mask = at.eq_(&read).expand(&full)?;
-        let spread = keep(&mask, &g.reshape(&split(1, m))?.expand(&full)?);
+        let spread = keep(&mask, &g.reshape(&split(1, m, true))?.expand(&full)?);
         g = sum(&spread, &[k + 1])?.reshape(&dims(k + 1))?;
     }
     Ok(g)
-}
-
-fn invalid(u: &UOp) -> bool {
-    let mut u = u;
-    while u.op().is_movement() && !u.src().is_empty() {
-        u = &u.src()[0];
-    }
-    u.is_invalid()
 }
 
 /// AFTER(x, STORE(view of x, v), …): the last store first, v gets what flows to its elements, and x
@@ -294,36 +268,22 @@ fn after(u: &UOp, g: &UOp, active: &dyn Fn(&UOp) -> bool, give: &mut Vec<(UOp, U
     let mut g = g.clone();
     for store in stores.into_iter().rev() {
         let (target, value) = (&store.src()[0], &store.src()[1]);
-        let mut views = Vec::new();
-        let mut at = target;
-        while at != base && at.op().is_movement() && !at.src().is_empty() {
-            views.push(at);
-            at = &at.src()[0];
-        }
-        if at != base {
-            continue;
-        }
+        let Some(views) = target.views_of(base) else { continue };
         let mut seen = g.clone();
         for v in views.iter().rev() {
-            let src: Srcs = std::iter::once(&seen).chain(&v.src()[1..]).cloned().collect();
-            seen = v.with_src(src);
+            seen = v.over(&seen);
         }
-        let truth = UOp::full(Scalar::Bool(true), DType::Bool, target.shape());
-        let mut mask = match store.src().get(2) {
-            Some(gate) => {
-                seen = keep(gate, &seen);
-                gate.clone()
-            }
-            None => truth,
-        };
+        let mut mask = UOp::full(Scalar::Bool(true), DType::Bool, target.shape());
+        if let Some(gate) = store.src().get(2) {
+            (seen, mask) = (keep(gate, &seen), gate.clone());
+        }
         if active(value) {
             give.push((value.clone(), seen));
         }
         for v in &views {
             mask = transposed(v, &mask)?;
         }
-        let zero = g.like(0.0);
-        g = mask.select(&zero, &g);
+        g = mask.select(&g.like(0.0), &g);
     }
     if active(base) {
         give.push((base.clone(), g));

@@ -204,7 +204,14 @@ impl<C> RuleSet<C> {
                 rule.file,
                 rule.line
             );
-            trace::fired(self.name, rule.name, rule.file, rule.line, u, &new);
+            trace::fired(|| trace::Event {
+                pass: self.name,
+                rule: rule.name,
+                file: rule.file,
+                line: rule.line,
+                before: u.clone(),
+                after: new.clone(),
+            });
             return Some((rule, new));
         }
         None

@@ -38,34 +38,13 @@ pub fn record<T>(f: impl FnOnce() -> T) -> (T, Vec<Event>) {
     (out, events)
 }
 
-/// How often each rule fired, by name, most often first.
-pub fn counts(events: &[Event]) -> Vec<(&'static str, usize)> {
-    let mut out: Vec<(&'static str, usize)> = Vec::new();
-    for e in events {
-        match out.iter_mut().find(|(name, _)| *name == e.rule) {
-            Some((_, n)) => *n += 1,
-            None => out.push((e.rule, 1)),
-        }
+/// `event` gives what to record, if this thread records.
+pub(crate) fn fired(event: impl FnOnce() -> Event) {
+    if RECORDING.load(Ordering::Relaxed) > 0 {
+        EVENTS.with(|events| {
+            if let Some(list) = events.borrow_mut().as_mut() {
+                list.push(event());
+            }
+        });
     }
-    out.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    out
-}
-
-pub(crate) fn fired(
-    pass: &'static str,
-    rule: &'static str,
-    file: &'static str,
-    line: u32,
-    before: &UOp,
-    after: &UOp,
-) {
-    if RECORDING.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    EVENTS.with(|events| {
-        if let Some(list) = events.borrow_mut().as_mut() {
-            let (before, after) = (before.clone(), after.clone());
-            list.push(Event { pass, rule, file, line, before, after });
-        }
-    });
 }

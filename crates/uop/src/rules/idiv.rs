@@ -142,16 +142,11 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
     if !n.exact() {
         return None;
     }
-    let mut whole = Linear::number(n.dtype, 0);
-    let mut rest = Linear::number(n.dtype, 0);
-    for (t, k) in &n.terms {
-        if k / c != 0 {
-            whole.terms.push((t.clone(), k / c));
-        }
-        if k % c != 0 {
-            rest.terms.push((t.clone(), k % c));
-        }
-    }
+    let part = |f: &dyn Fn(i128) -> i128| {
+        let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k))).filter(|t| t.1 != 0).collect();
+        Linear { dtype: n.dtype, terms, constant: 0 }
+    };
+    let (mut whole, rest) = (part(&|k| k / c), part(&|k| k % c));
     // Residues nearest to 0 may keep the remainder in one period where the others do not.
     if rest.terms.iter().any(|t| t.1.abs() * 2 > c)
         && one_period(&shifted(&rest, n.constant, c).1, c).is_none()
@@ -226,10 +221,7 @@ pub(super) fn symbolic(x: &UOp, n: &UOp) -> Option<(UOp, UOp)> {
             r.terms.push((t.clone(), *k));
         }
     }
-    if q.terms.is_empty() && q.constant == 0 && !r.terms.is_empty() && !below(&r, n) || !below(&r, n) {
-        return None;
-    }
-    Some((q.build(), r.build()))
+    below(&r, n).then(|| (q.build(), r.build()))
 }
 
 /// The other factor of a product.
@@ -244,11 +236,6 @@ fn cofactor<'a>(t: &'a UOp, n: &UOp) -> Option<&'a UOp> {
 /// Whether 0 ≤ r < n: by intervals, or as n is the bound of the RANGE that r is.
 fn below(r: &Linear, n: &UOp) -> bool {
     let (lo, hi) = r.interval();
-    if lo >= 0 && hi < interval(n).0 {
-        return true;
-    }
-    match &r.terms[..] {
-        [(t, 1)] => r.constant == 0 && t.op() == Op::Range && t.src()[0] == *n,
-        _ => false,
-    }
+    let counts = matches!(&r.terms[..], [(t, 1)] if t.op() == Op::Range && t.src()[0] == *n);
+    lo >= 0 && hi < interval(n).0 || counts && r.constant == 0
 }

@@ -3,6 +3,7 @@
 //! nested reads, which run whether it holds or not.
 
 use super::logic::parts;
+use super::reduce::closed;
 use super::{int, interval};
 use crate::arg::Arg;
 use crate::dtype::DType;
@@ -63,14 +64,6 @@ fn gated(u: &UOp, g: &UOp, x: &UOp, y: &UOp) -> UOp {
     UOp::new(u.op(), [x.clone(), y.clone()].as_slice(), Arg::None).valid(g)
 }
 
-fn closed(u: &UOp) -> Option<UOp> {
-    if !u.src()[1..].iter().any(|r| r.op() == Op::Const) {
-        return None;
-    }
-    let open: Vec<UOp> = u.src()[1..].iter().filter(|r| r.op() != Op::Const).cloned().collect();
-    Some(u.src()[0].end(&open))
-}
-
 /// Slots of variables that stand for something while it is simplified.
 const STAND_IN: u64 = 1 << 62;
 
@@ -113,14 +106,13 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         // Nothing is known inside of nested reads.
         let mut reads: FxHashMap<UOp, UOp> = FxHashMap::default();
         for (j, r) in inside.iter().filter(|u| u.op() == Op::Index).enumerate() {
-            let (lo, hi) = r.bounds();
+            let mut stand = r.clone();
             if r.dtype() == DType::Index && !map.contains_key(r) {
-                let stand = UOp::variable(STAND_IN + 1000 + j as u64, lo, hi);
-                map.insert(r.clone(), stand.clone());
-                reads.insert(stand, r.clone());
-            } else if !map.contains_key(r) {
-                map.insert(r.clone(), r.clone());
+                let (lo, hi) = r.bounds();
+                stand = UOp::variable(STAND_IN + 1000 + j as u64, lo, hi);
+                reads.insert(stand.clone(), r.clone());
             }
+            map.entry(r.clone()).or_insert(stand);
         }
         reads.insert(v, x);
         let new = best.substitute(&map).simplify().substitute(&reads).simplify();

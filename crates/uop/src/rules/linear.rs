@@ -50,15 +50,14 @@ impl Linear {
                 Op::Add => stack.extend([(&src[1], k), (&src[0], k)]),
                 Op::Sub => stack.extend([(&src[1], self.near(-k)?), (&src[0], k)]),
                 Op::Neg => stack.push((&src[0], self.near(-k)?)),
-                Op::Mul => match (int(&src[0]), int(&src[1])) {
-                    (_, Some(c)) if self.spreads(&src[0]) => {
-                        stack.push((&src[0], self.near(c.checked_mul(k)?)?))
+                Op::Mul => {
+                    let factor =
+                        |i: usize| int(&src[1 - i]).filter(|_| self.spreads(&src[i])).map(|c| (i, c));
+                    match factor(0).or_else(|| factor(1)) {
+                        Some((i, c)) => stack.push((&src[i], self.near(c.checked_mul(k)?)?)),
+                        None => self.term(u, k)?,
                     }
-                    (Some(c), _) if self.spreads(&src[1]) => {
-                        stack.push((&src[1], self.near(c.checked_mul(k)?)?))
-                    }
-                    _ => self.term(u, k)?,
-                },
+                }
                 _ => self.term(u, k)?,
             }
         }
@@ -96,8 +95,7 @@ impl Linear {
         if self.dtype == DType::Index {
             return if k.unsigned_abs() < 1 << 63 { Some(k) } else { None };
         }
-        let bits = self.dtype.bits();
-        let m = 1i128 << bits;
+        let m = 1i128 << self.dtype.bits();
         let r = k.rem_euclid(m);
         Some(if r > m / 2 { r - m } else { r })
     }
@@ -137,10 +135,11 @@ impl Linear {
                 Some(sum) => sum + term,
             });
         }
+        let constant = int_const(self.constant, self.dtype);
         match out {
-            None => int_const(self.constant, self.dtype),
+            None => constant,
             Some(sum) if self.constant == 0 => sum,
-            Some(sum) => sum + int_const(self.constant, self.dtype),
+            Some(sum) => sum + constant,
         }
     }
 

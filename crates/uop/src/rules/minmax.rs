@@ -1,7 +1,6 @@
 //! MAX. Intervals decide it, also those of the difference; NaN stays NaN.
 
 use super::compare::difference;
-use super::linear::Linear;
 use super::{int, int_const, interval};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -35,23 +34,10 @@ fn greater(c: &UOp, d: &UOp) -> Option<UOp> {
 
 fn known(x: &UOp, y: &UOp) -> Option<UOp> {
     let ((a, aa), (b, bb)) = (interval(x), interval(y));
-    if a >= bb {
-        return Some(x.clone());
-    }
-    if b >= aa {
-        return Some(y.clone());
-    }
-    if y.op() == Op::Const {
-        return None;
-    }
-    let (lo, hi) = difference(x, y).as_ref().map(Linear::interval)?;
-    if lo >= 0 {
-        Some(x.clone())
-    } else if hi <= 0 {
-        Some(y.clone())
-    } else {
-        None
-    }
+    // The bounds of x - y decide.
+    let greater = |(lo, hi): (i128, i128)| if lo >= 0 { Some(x) } else { (hi <= 0).then_some(y) };
+    let by_terms = || greater(difference(x, y).filter(|_| y.op() != Op::Const)?.interval());
+    greater((a - bb, aa - b)).or_else(by_terms).cloned()
 }
 
 fn offset(x: &UOp, c: i128, d: i128) -> Option<UOp> {

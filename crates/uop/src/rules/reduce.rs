@@ -14,7 +14,6 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 const REDUCE: OpSet = OpSet::of(&[Op::Reduce]);
 
@@ -27,13 +26,21 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
     ]
 }
 
+/// END or REDUCE with this first source, over the ranges to keep.
 fn with_ranges(u: &UOp, value: &UOp, keep: impl Fn(&UOp) -> bool) -> UOp {
-    let open: SmallVec<[UOp; 3]> = u.src()[1..].iter().filter(|r| keep(r)).cloned().collect();
+    let open: Srcs = u.src()[1..].iter().filter(|r| keep(r)).cloned().collect();
     if open.is_empty() {
-        return value.clone();
+        value.clone()
+    } else {
+        u.with_src(Srcs::from_iter([value.clone()].into_iter().chain(open)))
     }
-    let src: Srcs = std::iter::once(value.clone()).chain(open).collect();
-    u.with_src(src)
+}
+
+/// END or REDUCE without loops of one step.
+pub(super) fn closed(u: &UOp) -> Option<UOp> {
+    let axes = matches!(u.arg(), Arg::Reduce(_, axes) if !axes.is_empty());
+    let one = |r: &UOp| r.op() == Op::Const;
+    (!axes && u.src()[1..].iter().any(one)).then(|| with_ranges(u, &u.src()[0], |r| !one(r)))
 }
 
 /// Only where no axes are left to fold.
@@ -42,12 +49,6 @@ fn operator(u: &UOp) -> Option<ReduceOp> {
         Arg::Reduce(op, axes) if axes.is_empty() && u.src().len() > 1 => Some(*op),
         _ => None,
     }
-}
-
-fn closed(u: &UOp) -> Option<UOp> {
-    operator(u)?;
-    let one = |r: &UOp| r.op() == Op::Const;
-    u.src()[1..].iter().any(one).then(|| with_ranges(u, &u.src()[0], |r| !one(r)))
 }
 
 fn collapse(u: &UOp) -> Option<UOp> {
@@ -216,10 +217,8 @@ fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> 
 fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option<UOp> {
     let (mut lows, mut highs): (Vec<UOp>, Vec<UOp>) = (vec![UOp::index_const(0)], vec![r.src()[0].clone()]);
     for p in with {
-        match solve_less(p, r)? {
-            Side::From(lo) => lows.push(lo),
-            Side::Below(hi) => highs.push(hi),
-        }
+        let (below, at) = solve_less(p, r)?;
+        if below { &mut highs } else { &mut lows }.push(at);
     }
     // Inside of x the conditions hold.
     let holds: FxHashMap<UOp, UOp> = with.iter().map(|p| (p.clone(), UOp::bool(true))).collect();
@@ -255,11 +254,6 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
     }
 }
 
-enum Side {
-    From(UOp),
-    Below(UOp),
-}
-
 /// k·r + rest, with a rest that does not vary with r.
 fn affine(l: &Linear, r: &UOp) -> Option<(i128, Linear)> {
     let k = l.terms.iter().find(|t| t.0 == *r)?.1;
@@ -288,18 +282,16 @@ fn in_index(x: &UOp) -> Option<UOp> {
     }
 }
 
-fn solve_less(p: &UOp, r: &UOp) -> Option<Side> {
+/// Whether p says that r is below something (or else from it on), and what.
+fn solve_less(p: &UOp, r: &UOp) -> Option<(bool, UOp)> {
     if p.op() != Op::CmpLt {
         return None;
     }
     let (k, rest) = affine(&difference(p)?, r)?;
     // k·r + rest < 0
     let rest = rest.build();
-    Some(if k > 0 {
-        Side::Below(((&rest * -1) + (k - 1) as i64) / k as i64)
-    } else {
-        Side::From(&rest / -k as i64 + 1)
-    })
+    let at = if k > 0 { ((&rest * -1) + (k - 1) as i64) / k as i64 } else { &rest / -k as i64 + 1 };
+    Some((k > 0, at))
 }
 
 /// The only r at which p can hold, and whether p holds there for certain.
@@ -311,11 +303,8 @@ fn solve_equal(p: &UOp, r: &UOp) -> Option<(UOp, bool)> {
         // A counter converted to float without loss equals e only where e, truncated, is the counter.
         let (c, e) =
             if varies(&p.src()[0], r) { (&p.src()[0], &p.src()[1]) } else { (&p.src()[1], &p.src()[0]) };
-        if c.op() != Op::Cast
-            || c.src()[0].dtype() != DType::Index
-            || !keeps(&c.src()[0], c.dtype())
-            || varies(e, r)
-        {
+        let counter = c.op() == Op::Cast && c.src()[0].dtype() == DType::Index;
+        if !counter || !keeps(&c.src()[0], c.dtype()) || varies(e, r) {
             return None;
         }
         let (k, rest) = affine(&Linear::of(&c.src()[0])?, r)?;

@@ -20,7 +20,7 @@ pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
     }
     let mut slots: FxHashMap<UOp, UOp> = FxHashMap::default();
     let hidden = map_after(root, |base, store| {
-        if matches!(base.op(), Op::Buffer | Op::Param) || !shows(&store.src()[0], base) {
+        if matches!(base.op(), Op::Buffer | Op::Param) || store.src()[0].views_of(base).is_none() {
             return Some(store.clone());
         }
         let slot = STAND_IN + slots.len() as u64;
@@ -31,13 +31,11 @@ pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
     });
     let simple = rules.rewrite(&hidden, &mut ())?;
     Ok(map_after(&simple, |base, store| {
-        let below = bottom(&store.src()[0]);
-        let is_stand = below.op() == Op::Param && below.buffer_arg().is_some_and(|b| b.slot >= STAND_IN);
-        match below {
-            b if is_stand => Some(retarget(store, &b.clone(), base)),
-            b if b == base => Some(store.clone()),
+        let below = store.src()[0].viewed();
+        match below.buffer_arg() {
+            Some(b) if below.op() == Op::Param && b.slot >= STAND_IN => Some(retarget(store, below, base)),
             // A target without elements became a constant: nothing is written.
-            b if b.op() == Op::Const => None,
+            _ if below != base && below.op() == Op::Const => None,
             _ => Some(store.clone()),
         }
     }))
@@ -60,38 +58,8 @@ fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
     )
 }
 
-/// What a chain of views shows.
-fn bottom(u: &UOp) -> &UOp {
-    let mut u = u;
-    while u.op().is_movement() && !u.src().is_empty() {
-        u = &u.src()[0];
-    }
-    u
-}
-
-/// Whether a chain of views shows this base.
-fn shows(u: &UOp, base: &UOp) -> bool {
-    let mut u = u;
-    while u != base {
-        match u.src().first() {
-            Some(below) if u.op().is_movement() => u = below,
-            _ => return false,
-        }
-    }
-    true
-}
-
+/// The store with its target a view of `to` instead of `from`.
 fn retarget(store: &UOp, from: &UOp, to: &UOp) -> UOp {
-    let mut chain: Vec<&UOp> = Vec::new();
-    let mut at = &store.src()[0];
-    while at != from {
-        chain.push(at);
-        at = &at.src()[0];
-    }
-    let over = |u: &UOp, below: UOp| {
-        let mut src: Srcs = u.src().into();
-        src[0] = below;
-        u.with_src(src)
-    };
-    over(store, chain.into_iter().rev().fold(to.clone(), |view, u| over(u, view)))
+    let views = store.src()[0].views_of(from).unwrap_or_default();
+    store.over(&views.into_iter().rev().fold(to.clone(), |view, u| u.over(&view)))
 }
