@@ -85,14 +85,12 @@ impl UOp {
             if known.contains_key(&u) {
                 continue;
             }
-            let value = match u.const_value() {
-                Some(v) => v,
-                None => {
-                    let src: Vec<Scalar> =
-                        u.src().iter().map(|s| known.get(s).copied()).collect::<Option<_>>()?;
-                    fold::fold(u.op(), u.src().first()?.dtype(), u.dtype(), &src)?
-                }
+            let folded = || {
+                let src: Vec<Scalar> =
+                    u.src().iter().map(|s| known.get(s).copied()).collect::<Option<_>>()?;
+                fold::fold(u.op(), u.src().first()?.dtype(), u.dtype(), &src)
             };
+            let value = u.const_value().or_else(folded)?;
             known.insert(u, value);
         }
         known.get(self).copied()

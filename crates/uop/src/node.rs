@@ -46,27 +46,17 @@ struct Node {
     device: Option<Device>,
     bounds: OnceLock<Option<Box<(Scalar, Scalar)>>>,
     ranges: OnceLock<Arc<[UOp]>>,
-    side: Side,
-}
-
-/// What identity ignores.
-struct Side {
+    // What identity ignores.
     origin: &'static Location<'static>,
     storage: Mutex<Option<Storage>>,
-    realized: Mutex<Option<Realized>>,
+    /// The BUFFER that holds an expression's value while somebody holds that BUFFER; itself where what
+    /// the expression reads is no longer there to compute it again.
+    realized: Mutex<Option<(WeakUOp, Option<UOp>)>>,
     shortcut: OnceLock<Box<crate::gradient::Shortcut>>,
 }
 
 /// What the device room keeps with a BUFFER.
 pub type Storage = Arc<dyn Any + Send + Sync>;
-
-/// The BUFFER that holds an expression's value, while somebody else holds that BUFFER.
-#[derive(Clone)]
-enum Realized {
-    Weak(WeakUOp),
-    /// Kept: what the expression reads is no longer there to compute it again.
-    Kept(UOp),
-}
 
 const SHARDS: usize = 64;
 type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
@@ -137,8 +127,6 @@ impl UOp {
         let shape = derive::shape::shape(op, &src, &arg).map_err(|e| e.at(origin))?;
         let device = derive::device::device(op, &src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
-        let side =
-            Side { origin, storage: Mutex::new(None), realized: Mutex::new(None), shortcut: OnceLock::new() };
         let node = Arc::new(Node {
             op,
             dtype,
@@ -152,7 +140,10 @@ impl UOp {
             device,
             bounds: OnceLock::new(),
             ranges: OnceLock::new(),
-            side,
+            origin,
+            storage: Mutex::new(None),
+            realized: Mutex::new(None),
+            shortcut: OnceLock::new(),
         });
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == node.src && n.arg == node.arg;
         Ok(lookup(hash, same, Some(&node)).unwrap_or(UOp(node)))
@@ -172,7 +163,7 @@ impl UOp {
     }
     /// The line that first built this node.
     pub fn origin(&self) -> &'static Location<'static> {
-        self.0.side.origin
+        self.0.origin
     }
     /// A number that no other living node has; never to be used for an order.
     pub fn address(&self) -> usize {
@@ -189,37 +180,32 @@ impl UOp {
 
     /// What the device room keeps with a BUFFER: its storage.
     pub fn storage(&self) -> Option<Storage> {
-        unpoisoned(&self.0.side.storage).clone()
+        unpoisoned(&self.0.storage).clone()
     }
     /// Give a BUFFER its storage.
     pub fn set_storage(&self, storage: Storage) {
-        *unpoisoned(&self.0.side.storage) = Some(storage);
+        *unpoisoned(&self.0.storage) = Some(storage);
     }
     /// Take a BUFFER's storage away, for its next version.
     pub fn take_storage(&self) -> Option<Storage> {
-        unpoisoned(&self.0.side.storage).take()
+        unpoisoned(&self.0.storage).take()
     }
     /// The BUFFER (or view of one) that holds this expression's value, if it is still alive.
     pub fn realized(&self) -> Option<UOp> {
-        match &*unpoisoned(&self.0.side.realized) {
-            Some(Realized::Weak(w)) => w.upgrade(),
-            Some(Realized::Kept(u)) => Some(u.clone()),
-            None => None,
-        }
+        unpoisoned(&self.0.realized).as_ref().and_then(|(buffer, _)| buffer.upgrade())
     }
     /// Remember where this expression's value is; `keep` it alive with the expression, or not.
     pub fn set_realized(&self, buffer: &UOp, keep: bool) {
-        let realized = if keep { Realized::Kept(buffer.clone()) } else { Realized::Weak(buffer.downgrade()) };
-        *unpoisoned(&self.0.side.realized) = Some(realized);
+        *unpoisoned(&self.0.realized) = Some((buffer.downgrade(), keep.then(|| buffer.clone())));
     }
 
     /// The derivative that its builder knows for this node, if any (see `gradient::Shortcut`).
     pub fn shortcut(&self) -> Option<&crate::gradient::Shortcut> {
-        self.0.side.shortcut.get().map(|s| &**s)
+        self.0.shortcut.get().map(|s| &**s)
     }
     /// This node with a derivative that its builder knows; the first one given stays.
     pub fn with_shortcut(self, shortcut: crate::gradient::Shortcut) -> UOp {
-        let _ = self.0.side.shortcut.set(Box::new(shortcut));
+        let _ = self.0.shortcut.set(Box::new(shortcut));
         self
     }
 
@@ -333,12 +319,8 @@ impl Drop for Node {
         }
         drop(table);
         let mut src = std::mem::take(&mut self.src);
-        if let Some(Realized::Kept(u)) = unpoisoned(&self.side.realized).take() {
-            src.push(u);
-        }
-        if let Some(s) = self.side.shortcut.take() {
-            src.extend(s.inputs);
-        }
+        src.extend(unpoisoned(&self.realized).take().and_then(|(_, kept)| kept));
+        src.extend(self.shortcut.take().into_iter().flat_map(|s| s.inputs));
         if src.is_empty() {
             return;
         }

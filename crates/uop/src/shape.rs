@@ -31,7 +31,7 @@ impl Dim {
     pub fn max(&self) -> i64 {
         match self {
             Dim::Int(n) => *n,
-            Dim::Sym(u) => u.bounds().1,
+            Dim::Sym(u) => u.vmax(),
         }
     }
 
@@ -45,10 +45,7 @@ impl Dim {
 
     /// The dimension that an `index` UOp stands for.
     pub fn of(u: &UOp) -> Dim {
-        match u.as_int() {
-            Some(n) => Dim::Int(n),
-            None => Dim::Sym(u.clone()),
-        }
+        u.as_int().map_or_else(|| Dim::Sym(u.clone()), Dim::Int)
     }
 }
 

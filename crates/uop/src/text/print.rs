@@ -47,8 +47,7 @@ impl Names {
     pub fn line(&self, u: &UOp) -> String {
         let mut out = String::new();
         if !inline(u) {
-            out.push_str(self.get(u));
-            out.push_str(" = ");
+            out += &format!("{} = ", self.get(u));
         }
         self.node(&mut out, u);
         out
@@ -125,9 +124,7 @@ impl Names {
     fn vector(&self, out: &mut String, u: &UOp) {
         out.push('(');
         for i in 0..u.src().len() {
-            if i > 0 {
-                out.push_str(", ");
-            }
+            out.push_str(if i > 0 { ", " } else { "" });
             self.operand(out, u, i);
         }
         out.push_str(if u.src().len() == 1 { ",)" } else { ")" });
@@ -169,12 +166,6 @@ struct Printer {
     out: String,
 }
 
-/// What is still to be printed, innermost last.
-enum Work {
-    Nodes(std::vec::IntoIter<UOp>),
-    Block(UOp),
-}
-
 impl Printer {
     fn graph(&mut self, roots: &[UOp]) {
         let all = toposort_many(roots, |_| true);
@@ -186,26 +177,20 @@ impl Printer {
             self.bare = roots.iter().cloned().collect();
         }
         let mut opened: FxHashSet<UOp> = FxHashSet::default();
-        let mut work = vec![Work::Nodes(self.unprinted(roots).into_iter())];
-        while let Some(top) = work.pop() {
-            let mut nodes = match top {
-                Work::Block(u) => {
-                    self.block(&u);
-                    continue;
-                }
-                Work::Nodes(nodes) => nodes,
-            };
-            let Some(u) = nodes.next() else { continue };
-            work.push(Work::Nodes(nodes));
-            if inline(&u) || self.names.names.contains_key(&u) {
+        // What is still to be printed, the next last; the block of a LINEAR once all before it is.
+        let later = |nodes: Vec<UOp>| nodes.into_iter().rev().map(|u| (u, false));
+        let mut work: Vec<(UOp, bool)> = later(self.unprinted(roots)).collect();
+        while let Some((u, ready)) = work.pop() {
+            if ready {
+                self.block(&u);
+            } else if inline(&u) || self.names.has(&u) {
                 continue;
-            }
-            if u.op() != Op::Linear {
+            } else if u.op() != Op::Linear {
                 self.line("", &u, !self.bare.contains(&u));
             } else if opened.insert(u.clone()) {
                 let hoisted = self.hoisted(&u);
-                work.push(Work::Block(u));
-                work.push(Work::Nodes(hoisted.into_iter()));
+                work.push((u, true));
+                work.extend(later(hoisted));
             }
         }
         if self.bare.is_empty() {
@@ -215,7 +200,7 @@ impl Printer {
 
     /// What is below these nodes and has no line yet; a LINEAR stands for all that is below it.
     fn unprinted(&self, list: &[UOp]) -> Vec<UOp> {
-        toposort_many(list, |u| u.op() != Op::Linear && !self.names.names.contains_key(u))
+        toposort_many(list, |u| u.op() != Op::Linear && !self.names.has(u))
     }
 
     /// One line. A name is given in any case, and shown where `named`.
@@ -223,8 +208,7 @@ impl Printer {
         self.out.push_str(indent);
         let name = self.names.give(u);
         if named {
-            self.out.push_str(name);
-            self.out.push_str(" = ");
+            self.out += &format!("{name} = ");
         }
         self.names.node(&mut self.out, u);
         self.out.push('\n');
@@ -245,7 +229,7 @@ impl Printer {
 
     /// Members of a LINEAR that get a line in its block.
     fn is_line(&self, u: &UOp) -> bool {
-        !inline(u) && u.op() != Op::Linear && !self.names.names.contains_key(u)
+        !inline(u) && u.op() != Op::Linear && !self.names.has(u)
     }
 
     /// What must be printed before the block of `linear`: what is no instruction of it, or everything
@@ -286,8 +270,7 @@ impl Printer {
             vec![linear.src().to_vec()]
         });
         if !self.bare.contains(linear) {
-            self.out.push_str(self.names.give(linear));
-            self.out.push_str(" = ");
+            self.out += &format!("{} = ", self.names.give(linear));
         }
         self.out.push_str("LINEAR");
         args::write(&mut self.out, Op::Linear, linear.arg(), linear.dtype(), 0);
