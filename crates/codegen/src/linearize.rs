@@ -228,14 +228,13 @@ impl Graph {
                     }
                     stack.push(Step::Emit(i));
                     let before = match self.nodes[i as usize].op() {
-                        Op::End => match self.loop_of(self.src[i as usize][1]) {
-                            Some(k) => {
-                                let bound = self.src[self.range[k] as usize].iter().copied();
-                                let here = |s: &u32| self.block[*s as usize] == self.block[i as usize];
-                                self.needs[k].iter().copied().chain(bound.filter(here)).collect()
-                            }
-                            None => SmallVec::new(),
-                        },
+                        Op::End => {
+                            let loops = self.loop_of(self.src[i as usize][1]);
+                            let bound = loops.iter().flat_map(|&k| &self.src[self.range[k] as usize]);
+                            let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
+                            let needs = loops.iter().flat_map(|&k| &self.needs[k]);
+                            needs.chain(bound.filter(here)).copied().collect()
+                        }
                         Op::Group | Op::Sink => self.in_steps(i),
                         _ => self.operands_in_block(i),
                     };

@@ -96,17 +96,15 @@ impl Storage {
     /// `Run` past the end or without bytes, `Io` where a file cannot be read.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         self.check(offset, out.len(), "read")?;
-        match (&*self.memory, self.host_ptr()) {
-            (Memory::File { file, path }, _) => read_at(file, out, (self.offset + offset) as u64)
-                .map_err(|e| ErrorKind::Io { path: path.clone(), message: e.to_string() }.into()),
-            (_, Some(p)) => {
-                // SAFETY: the range is within the block, which is initialised (blocks start zeroed);
-                // `out` is exclusive to the caller and cannot be the block; no launch writes it now.
-                unsafe { std::ptr::copy_nonoverlapping(p.add(offset), out.as_mut_ptr(), out.len()) };
-                Ok(())
-            }
-            _ => Err(self.no_bytes()),
+        if let Memory::File { file, path } = &*self.memory {
+            return read_at(file, out, (self.offset + offset) as u64)
+                .map_err(|e| ErrorKind::Io { path: path.clone(), message: e.to_string() }.into());
         }
+        let p = self.pointer()?;
+        // SAFETY: the range is within the block, which is initialised (blocks start zeroed);
+        // `out` is exclusive to the caller and cannot be the block; no launch writes it now.
+        unsafe { std::ptr::copy_nonoverlapping(p.add(offset), out.as_mut_ptr(), out.len()) };
+        Ok(())
     }
 
     /// Copy bytes in, from `offset` on.
@@ -115,7 +113,7 @@ impl Storage {
     /// `Run` past the end or where the storage cannot be written.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), "write")?;
-        let Some(p) = self.host_ptr() else { return Err(self.no_bytes()) };
+        let p = self.pointer()?;
         // SAFETY: the range is within the block; `bytes` is a Rust slice, which storage never is.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), p.add(offset), bytes.len()) };
         Ok(())
@@ -124,18 +122,14 @@ impl Storage {
     /// Copy all of `from` to the start of this storage, without a buffer between where both are host memory.
     pub fn copy_from(&self, from: &Storage) -> Result<()> {
         self.check(0, from.bytes, "write")?;
-        match (self.host_ptr(), from.host_ptr()) {
-            (Some(to), Some(p)) => {
-                // SAFETY: both ranges are within their blocks, which may be one.
-                unsafe { std::ptr::copy(p, to, from.bytes) };
-                Ok(())
-            }
-            (Some(to), None) => {
-                // SAFETY: the range is within the block and no launch uses it now.
-                from.read(0, unsafe { std::slice::from_raw_parts_mut(to, from.bytes) })
-            }
-            _ => Err(self.no_bytes()),
+        let to = self.pointer()?;
+        match from.host_ptr() {
+            // SAFETY: both ranges are within their blocks, which may be one.
+            Some(p) => unsafe { std::ptr::copy(p, to, from.bytes) },
+            // SAFETY: the range is within the block and no launch uses it now.
+            None => from.read(0, unsafe { std::slice::from_raw_parts_mut(to, from.bytes) })?,
         }
+        Ok(())
     }
 
     /// Bytes of host storage in use by anyone.
@@ -152,14 +146,14 @@ impl Storage {
         Err(Error::new(ErrorKind::Run { message }))
     }
 
-    fn no_bytes(&self) -> Error {
-        let message = match &*self.memory {
+    fn pointer(&self) -> Result<*mut u8> {
+        let message = || match &*self.memory {
             Memory::File { path, .. } => {
                 format!("{path} is read-only, and no kernel runs on {}", self.device)
             }
             _ => format!("device {} holds no data: it compiles and runs nothing", self.device),
         };
-        ErrorKind::Run { message }.into()
+        self.host_ptr().ok_or_else(|| ErrorKind::Run { message: message() }.into())
     }
 }
 

@@ -11,12 +11,12 @@ use super::c_memory::Registers;
 use super::c_plan::Plan;
 use super::c_types::{Prelude, literal, scalar, signed};
 use monoglot_uop::linear::lanes;
-use monoglot_uop::{Arg, DType, Op, ProgramInfo, Scalar, Target, UOp};
+use monoglot_uop::{Arg, DType, Op, ProgramInfo, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
 /// Render a LINEAR program for a compiler of GNU C (gcc 12 or later, or clang).
-pub fn render_c(program: &UOp, info: &ProgramInfo, _target: &Target) -> String {
+pub fn render_c(program: &UOp, info: &ProgramInfo) -> String {
     let list = program.src();
     let plan = Plan::new(list);
     let mut r = Renderer { plan, prelude: Prelude::default(), regs: FxHashMap::default(), names: 0 };

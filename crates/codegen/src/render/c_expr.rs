@@ -69,7 +69,8 @@ impl Renderer {
 
     /// Write a template.
     pub(super) fn put<S: Borrow<UOp>>(&mut self, o: &mut String, k: Kind, template: &str, s: &[S]) {
-        if template.contains("SEL(") {
+        // A select's first argument is the type.
+        if template.contains("SEL($V") {
             self.prelude.select();
         }
         let mut rest = template;

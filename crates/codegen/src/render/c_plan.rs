@@ -77,6 +77,9 @@ struct Item {
     depth: u8,
     /// Where its text stands: its own position, or that of the statement it is inlined into.
     place: u32,
+    /// How many scopes, and how many changes of memory, stand before it.
+    scope: u32,
+    memory: u32,
     /// Bytes of a mask's lanes.
     mask: u8,
     name: u32,
@@ -96,29 +99,26 @@ impl Plan {
         let at: FxHashMap<UOp, u32> = list.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
-        let (mut scope, mut memory) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
-        let (mut s, mut m) = (0u32, 0u32);
-        for u in list {
-            let control = matches!(u.op(), Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier);
-            s += control as u32;
-            m += (control || u.op() == Op::Store) as u32;
-            scope.push(s);
-            memory.push(m);
-        }
+        let (mut scope, mut memory) = (0u32, 0u32);
         for (i, u) in list.iter().enumerate() {
-            items[i].mask = mask_bytes(u, &at, &items);
+            let control = matches!(u.op(), Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier);
+            scope += control as u32;
+            memory += (control || u.op() == Op::Store) as u32;
+            items[i] = Item { mask: mask_bytes(u, &at, &items), scope, memory, ..Item::default() };
         }
         for (i, u) in list.iter().enumerate().rev() {
             let effect = u.op().is_void() || matches!(u.op(), Op::Range | Op::Wmma | Op::Custom);
             if !effect && items[i].uses == 0 {
                 continue;
             }
+            let user = items[items[i].place as usize].clone();
             let item = &mut items[i];
             let cheap = u.op() == Op::Const || u.op() == Op::Stack && splat(u).is_some();
             // A user's own position and depth were set when it was visited, as users stand later.
-            let user = item.place as usize;
+            // Nothing is stored between a load and its user, which itself may be a store.
+            let stores = (list[item.place as usize].op() == Op::Store) as u32;
             let movable =
-                scope[i] == scope[user] && (u.op() != Op::Load || memory_before(&memory, list, user, i));
+                item.scope == user.scope && (u.op() != Op::Load || item.memory + stores == user.memory);
             item.inline =
                 !effect && (cheap || item.inline && item.uses == 1 && movable && item.depth < DEPTH);
             if !item.inline || effect {
@@ -158,11 +158,6 @@ impl Plan {
     pub(super) fn mask(&self, u: &UOp) -> usize {
         self.at.get(u).map_or(1, |&k| self.items[k as usize].mask).max(1) as usize
     }
-}
-
-/// Whether nothing is stored between the load at `i` and the statement at `user`, which itself may be a store.
-fn memory_before(memory: &[u32], list: &[UOp], user: usize, i: usize) -> bool {
-    memory[i] + (list[user].op() == Op::Store) as u32 == memory[user]
 }
 
 /// Width of the lanes of a vector of bools.

@@ -17,7 +17,7 @@ pub use listing::render_linear;
 /// The source of a LINEAR program in the target's dialect.
 pub fn render(program: &UOp, info: &ProgramInfo, target: &Target) -> String {
     match target.dialect {
-        Dialect::C => render_c(program, info, target),
+        Dialect::C => render_c(program, info),
         Dialect::Linear => render_linear(program, info),
     }
 }

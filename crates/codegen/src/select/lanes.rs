@@ -97,6 +97,7 @@ pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
 
 /// What is needed as what. `by_lane` tells of an access whether its lanes go one by one.
 fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<Demand> {
+    let need = |d: &mut [Demand], src: &[u32]| src.iter().for_each(|&s| d[s as usize].data = true);
     let mut d = vec![Demand::default(); t.len()];
     for i in (0..t.len()).rev() {
         let (u, src) = (&t.nodes[i], &t.src[i]);
@@ -123,15 +124,11 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
                     }
                 }
             }
-            Op::Range | Op::Special => d[src[0] as usize].data = true,
-            Op::Reduce if d[i].data && fuses(t, i, target) => {
-                for &s in &t.src[src[0] as usize] {
-                    d[s as usize].data = true;
-                }
-            }
-            Op::Reduce if d[i].data => d[src[0] as usize].data = true,
+            Op::Range | Op::Special => need(&mut d, &src[..1]),
+            Op::Reduce if d[i].data && fuses(t, i, target) => need(&mut d, &t.src[src[0] as usize]),
+            Op::Reduce if d[i].data => need(&mut d, &src[..1]),
             Op::Index | Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {}
-            _ if d[i].data => src.iter().for_each(|&s| d[s as usize].data = true),
+            _ if d[i].data => need(&mut d, src),
             _ => {}
         }
     }
