@@ -25,8 +25,8 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(where_false[x, y]: Pat::op(Op::Where, [false.into_pat(), x.into_pat(), y.into_pat()]) => y),
         // a choice between x and x is x
         rule!(where_same[c, x]: c.select(x, x) => x),
-        // not c exchanges the two
-        rule!(where_not[c, x, y]: c.under(Op::Not).select(x, y) => c.select(y, x)),
+        // not c exchanges the two; a gate keeps its invalid value last
+        rule!(where_not[c, x, y]: c.under(Op::Not).select(x, y) => c.select(y, x), if !y.is_invalid()),
         // a choice between truth values is logic
         rule!(where_is[c]: c.select(true, false) => c),
         rule!(where_is_not[c]: c.select(false, true) => not(c)),
