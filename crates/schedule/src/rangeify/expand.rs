@@ -95,13 +95,11 @@ impl Rangeify<'_> {
         if ranges.is_empty() { Body::Same(inner) } else { Body::Reduce(inner, ranges) }
     }
 
-    /// The part that the leading index names; all of them where it varies.
+    /// The part that the leading index names; all of them where it varies; nothing where it is outside,
+    /// as under a gate that never holds.
     fn stack(&mut self, i: u32, u: &UOp) -> Result<Body> {
         let mut at = self.at(i);
         let first = at.indices.remove(0);
-        if let Some(k) = first.as_int() {
-            return Ok(Body::Same(self.want(i, &u.src()[k as usize], at)));
-        }
         let mut parts = Vec::with_capacity(u.src().len());
         for (k, part) in u.src().iter().enumerate() {
             let here = self.algebra.simplify(first.ne_(&UOp::index_const(k as i64)).ne_(&UOp::bool(true)))?;
