@@ -1,30 +1,10 @@
 //! Reductions that need no loop, through rangeify and the kernel rules.
 
-use monoglot_schedule::{Timings, callify, schedule};
-use monoglot_uop::{DType, Device, Dialect, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp};
-use std::sync::Arc;
+mod support;
 
-fn target(device: Device) -> Result<Arc<Target>> {
-    Ok(Arc::new(Target {
-        device,
-        dialect: Dialect::Linear,
-        arch: String::new(),
-        vector_bytes: 16,
-        registers: 16,
-        threads: 2,
-        workgroups: false,
-        max_workgroup: 1,
-        warp: 1,
-        local_bytes: 0,
-        caches: [32 << 10, 1 << 20, 32 << 20],
-        native: OpSet::ANY,
-        arithmetic: DType::ALL.to_vec(),
-        storage: DType::ALL.to_vec(),
-        matrix_units: Vec::new(),
-        max_buffers: 32,
-        max_nodes: 400,
-    }))
-}
+use monoglot_schedule::{Timings, callify, schedule};
+use monoglot_uop::{DType, Device, ReduceOp, Scalar, Shape, UOp};
+use support::target;
 
 /// The kernels that compute this, as text.
 fn kernels(root: &UOp) -> Vec<String> {

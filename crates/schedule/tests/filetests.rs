@@ -1,33 +1,13 @@
 //! Runs `tests/filetests`: tensor graphs and the schedules they become. `UPDATE=1 cargo test -p
 //! monoglot-schedule --test filetests` accepts what is computed.
 
+mod support;
+
 use monoglot_oracle::filetest;
 use monoglot_schedule::{Timings, callify, schedule};
 use monoglot_uop::spec::verify_tensor;
-use monoglot_uop::{Arg, DType, Device, Dialect, Error, Op, OpSet, Result, Target, UOp};
-use std::sync::Arc;
-
-fn target(device: Device) -> Result<Arc<Target>> {
-    Ok(Arc::new(Target {
-        device,
-        dialect: Dialect::Linear,
-        arch: String::new(),
-        vector_bytes: 16,
-        registers: 16,
-        threads: 2,
-        workgroups: false,
-        max_workgroup: 1,
-        warp: 1,
-        local_bytes: 0,
-        caches: [32 << 10, 1 << 20, 32 << 20],
-        native: OpSet::ANY,
-        arithmetic: DType::ALL.to_vec(),
-        storage: DType::ALL.to_vec(),
-        matrix_units: Vec::new(),
-        max_buffers: 32,
-        max_nodes: 400,
-    }))
-}
+use monoglot_uop::{Arg, Device, Error, Op, Result, UOp};
+use support::target;
 
 /// The sources of the graph's SINK are what is wanted.
 fn pass(name: &str, u: UOp) -> Result<UOp> {

@@ -1,35 +1,13 @@
 //! Schedules against the tensor oracle: programs are evaluated directly and as kernels, one by one, by
 //! the kernel oracle, and every value must agree.
 
+mod support;
+
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_schedule::{Schedule, Timings, callify, schedule};
-use monoglot_uop::{
-    Arg, DType, Device, Dialect, Dim, Op, OpSet, ReduceOp, Result, Scalar, Shape, Target, UOp,
-};
-use std::sync::Arc;
-
-fn target(device: Device) -> Result<Arc<Target>> {
-    Ok(Arc::new(Target {
-        device,
-        dialect: Dialect::Linear,
-        arch: String::new(),
-        vector_bytes: 16,
-        registers: 16,
-        threads: 2,
-        workgroups: false,
-        max_workgroup: 1,
-        warp: 1,
-        local_bytes: 0,
-        caches: [32 << 10, 1 << 20, 32 << 20],
-        native: OpSet::ANY,
-        arithmetic: DType::ALL.to_vec(),
-        storage: DType::ALL.to_vec(),
-        matrix_units: Vec::new(),
-        max_buffers: 32,
-        max_nodes: 400,
-    }))
-}
+use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp};
+use support::target;
 
 /// The values of the roots when the schedule's calls run one after the other.
 fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
