@@ -35,21 +35,21 @@ fn detach_views(all: &UOp) -> UOp {
     if !all.ops_below().contains(Op::After) {
         return all.clone();
     }
-    let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
-    for u in all.toposort() {
-        let mut src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        if u.op() == Op::After {
-            let base = &u.src()[0];
-            let stand_in = UOp::scratch(0, base.shape(), base.dtype(), AddrSpace::Reg);
-            let over = FxHashMap::from_iter([(base.clone(), stand_in)]);
-            for (s, old) in src.iter_mut().zip(u.src()).skip(1).filter(|(s, _)| s.op() == Op::Store) {
-                *s = old.src()[0].substitute(&over).store(&s.src()[1]);
+    all.rebuild(
+        &FxHashMap::default(),
+        |_| true,
+        |u, mut src| {
+            if u.op() == Op::After {
+                let base = &u.src()[0];
+                let stand_in = UOp::scratch(0, base.shape(), base.dtype(), AddrSpace::Reg);
+                let over = FxHashMap::from_iter([(base.clone(), stand_in)]);
+                for (s, old) in src.iter_mut().zip(u.src()).skip(1).filter(|(s, _)| s.op() == Op::Store) {
+                    *s = old.src()[0].substitute(&over).store(&s.src()[1]);
+                }
             }
-        }
-        let new = if src[..] == *u.src() { u.clone() } else { u.with_src(src) };
-        done.insert(u, new);
-    }
-    done[all].clone()
+            u.with_src(src)
+        },
+    )
 }
 
 /// An array computed from arrays without elements is a constant.
@@ -128,17 +128,9 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
         };
         let a = a as usize;
         let mut cut = shape.clone();
-        cut[a] = k;
-        cut.insert(a + 1, n / k);
-        let inner: Vec<usize> = axes
-            .iter()
-            .map(|&x| x as usize)
-            .filter(|&x| x != a)
-            .map(|x| if x > a { x + 1 } else { x })
-            .chain([a + 1])
-            .collect();
-        let mut sorted = inner;
-        sorted.sort_unstable();
+        cut.splice(a..=a, [k, n / k]);
+        let inner = (0..shape.len()).filter(|x| *x == a || axes.contains(&(*x as u8)));
+        let sorted: Vec<usize> = inner.map(|x| x + usize::from(x >= a)).collect();
         let first = src.reshape(&Shape::of(&cut))?.reduce(*op, &sorted)?;
         let stored = UOp::new(Op::Contiguous, vec![first], Arg::None);
         return stored.reduce(*op, &[a])?.reshape(u.shape());

@@ -2,7 +2,7 @@
 //! neighbours that every index walks as one are merged. Flows in and out: a kernel of one store.
 
 use monoglot_uop::{AxisType, Op, Result, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The kernel with one range split or two merged; None where there is nothing to do.
 pub(super) fn reshape(sink: &UOp) -> Result<Option<UOp>> {
@@ -41,38 +41,29 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         values.insert(r.clone(), &outer * c + &inner);
         parts.insert(r, vec![outer, inner]);
     }
-    Some(replace(sink, nodes, &values, &parts))
+    Some(replace(sink, &values, &parts))
 }
 
 /// Put values in place of ranges, and in the lists of what END and REDUCE close the new ranges.
-fn replace(sink: &UOp, nodes: &[UOp], values: &FxHashMap<UOp, UOp>, parts: &FxHashMap<UOp, Vec<UOp>>) -> UOp {
-    let mut done: FxHashMap<UOp, UOp> = values.clone();
-    for u in nodes {
-        if done.contains_key(u) {
-            continue;
-        }
-        let new = match u.op() {
-            Op::End | Op::Reduce => {
-                let mut src = vec![done[&u.src()[0]].clone()];
-                for r in &u.src()[1..] {
-                    match parts.get(r) {
-                        Some(p) => src.extend(p.iter().filter(|p| !u.src().contains(p)).cloned()),
-                        None => src.push(r.clone()),
+fn replace(sink: &UOp, values: &FxHashMap<UOp, UOp>, parts: &FxHashMap<UOp, Vec<UOp>>) -> UOp {
+    sink.rebuild(
+        values,
+        |_| true,
+        |u, src| {
+            if !matches!(u.op(), Op::End | Op::Reduce) {
+                return u.with_src(src);
+            }
+            let mut closing = vec![src[0].clone()];
+            for r in &u.src()[1..] {
+                for new in parts.get(r).map_or(std::slice::from_ref(r), |p| p) {
+                    if !closing[1..].contains(new) {
+                        closing.push(new.clone());
                     }
                 }
-                let mut unique: Vec<UOp> = Vec::with_capacity(src.len());
-                src.into_iter().for_each(|s| {
-                    if !unique.contains(&s) {
-                        unique.push(s);
-                    }
-                });
-                u.with_src(unique)
             }
-            _ => u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<monoglot_uop::node::Srcs>()),
-        };
-        done.insert(u.clone(), new);
-    }
-    done[sink].clone()
+            u.with_src(closing)
+        },
+    )
 }
 
 /// Merge one pair of neighbours that every index walks as `a·n + b`.
@@ -94,7 +85,7 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     let merged = UOp::range(na.checked_mul(nb)?, next, t);
     let values = FxHashMap::from_iter([(a.clone(), &merged / nb), (b.clone(), &merged % nb)]);
     let parts = FxHashMap::from_iter([(a, vec![merged.clone()]), (b, vec![merged])]);
-    Some(replace(sink, nodes, &values, &parts))
+    Some(replace(sink, &values, &parts))
 }
 
 /// For each node that indexes a buffer: the coefficients of its ranges, where it is a plain sum.
@@ -141,7 +132,7 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], terms: &Terms) -> bool {
             }
             let fine = match u.op() {
                 Op::End | Op::Reduce if i > 0 => u.src().windows(2).any(|w| w[0] == *a && w[1] == *b),
-                _ => plain.contains_key(u),
+                _ => plain.contains(u),
             };
             if !fine {
                 return false;
@@ -152,25 +143,24 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], terms: &Terms) -> bool {
 }
 
 /// Nodes used only as the index of a buffer, or as a term of one.
-fn plain_users(nodes: &[UOp]) -> FxHashMap<UOp, ()> {
+fn plain_users(nodes: &[UOp]) -> FxHashSet<&UOp> {
     let mut users: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
     for u in nodes {
-        for s in u.src() {
-            users.entry(s).or_default().push(u);
-        }
+        u.src().iter().for_each(|s| users.entry(s).or_default().push(u));
     }
-    let mut plain = FxHashMap::default();
+    let mut plain: FxHashSet<&UOp> = FxHashSet::default();
     for u in nodes.iter().rev() {
+        let all = |fine: &dyn Fn(&UOp) -> bool| users.get(u).is_some_and(|l| l.iter().all(|x| fine(x)));
         let ok = match u.op() {
             Op::Index => true,
-            Op::Add => users.get(u).is_some_and(|l| l.iter().all(|x| plain.contains_key(*x))),
-            Op::Mul if u.src()[1].as_int().is_some() => users.get(u).is_some_and(|l| {
-                l.iter().all(|x| x.op() == Op::Add && plain.contains_key(*x) || x.op() == Op::Index)
-            }),
+            Op::Add => all(&|x| plain.contains(x)),
+            Op::Mul if u.src()[1].as_int().is_some() => {
+                all(&|x| x.op() == Op::Add && plain.contains(x) || x.op() == Op::Index)
+            }
             _ => false,
         };
         if ok {
-            plain.insert(u.clone(), ());
+            plain.insert(u);
         }
     }
     plain

@@ -153,17 +153,13 @@ impl Rangeify<'_> {
                 let message = format!("AFTER waits for {}, which is no store", store.op().name());
                 return Err(Error::argument("AFTER", message));
             }
-            let (mut view, value) = (&store.src()[0], &store.src()[1]);
-            let mut chain = Vec::new();
+            let (view, value) = (&store.src()[0], &store.src()[1]);
             // `prepare` put a stand-in for the base below the view.
-            while view.op() != Op::Buffer {
-                if !view.op().is_movement() || view.src().is_empty() {
-                    let message = "assigns to something that is no view of the tensor";
-                    return Err(Error::argument("STORE", message));
-                }
-                chain.push(view);
-                view = &view.src()[0];
-            }
+            let Some(chain) = view.views_of(view.viewed()).filter(|_| view.viewed().op() == Op::Buffer)
+            else {
+                let message = "assigns to something that is no view of the tensor";
+                return Err(Error::argument("STORE", message));
+            };
             let (mut at, mut own) = (self.at(i), None);
             for step in chain.into_iter().rev() {
                 let (next, gate) = self.algebra.view(step, &at.indices)?;
