@@ -180,9 +180,14 @@ impl Tensor {
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let (a, b) = (a.into(), b.into());
-        Tensor::map_all(&[self, &a.tensor(&b), &b.tensor(&a)], |u| {
+        self.choose("where", &a.tensor(&b), &b.tensor(&a))
+    }
+
+    #[track_caller]
+    fn choose(&self, op: &str, a: &Tensor, b: &Tensor) -> Tensor {
+        Tensor::map_all(&[self, a, b], |u| {
             let d = promoted(&u[1], &u[2]);
-            let all = broadcast("where", &[&u[0].cast(DType::Bool), &u[1].cast(d), &u[2].cast(d)])?;
+            let all = broadcast(op, &[&u[0].cast(DType::Bool), &u[1].cast(d), &u[2].cast(d)])?;
             Ok(all[0].select(&all[1], &all[2]))
         })
     }
@@ -190,7 +195,7 @@ impl Tensor {
     /// `value` where `mask` is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
-        mask.select(self.beside(&value.into()).cast(tri!(self.dtype())), self)
+        mask.choose("masked_fill", &self.beside(&value.into()).cast(tri!(self.dtype())), self)
     }
 }
 

@@ -15,7 +15,7 @@ impl Tensor {
     /// # Errors
     /// `Gradient` where this tensor has more than one element or no float dtype, where it does not
     /// depend on a target (also because one of them was realized in between, which ends its history),
-    /// and where two targets are one value.
+    /// where a target is no float, and where two targets are one value.
     #[track_caller]
     pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let u = self.uop()?;
@@ -38,6 +38,9 @@ impl Tensor {
     fn gradient_from(&self, seed: &UOp, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let here = Location::caller();
         let (root, wanted) = (self.uop()?, targets.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?);
+        if let Some(t) = wanted.iter().find(|t| !t.dtype().is_float()) {
+            return Err(failed(format!("by a tensor of {}; only floats have gradients", t.dtype())));
+        }
         let found = gradient::gradient(&root, seed, &wanted).map_err(|e| e.at(here))?;
         let below = LazyCell::new(|| root.toposort().into_iter().collect::<FxHashSet<UOp>>());
         let mut out = Vec::with_capacity(found.len());

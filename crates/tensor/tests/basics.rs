@@ -72,3 +72,25 @@ fn errors_travel_with_the_users_line() {
     }
     assert!(a.to_vec::<i32>().is_err() && a.item::<f32>().is_err());
 }
+
+#[test]
+fn literals_stand_on_both_sides_without_suffixes() {
+    let t = Tensor::new(&[1.0f32, 2.0, 4.0], [3]);
+    // The result is known where it stands: methods and further operators follow.
+    assert_eq!(f32s(&(1.0 - &t).relu()), [0.0, 0.0, 0.0]);
+    assert_eq!(f32s(&(1.0 / &t).sum(.., true)), [1.75]);
+    assert_eq!(f32s(&(2 * &t)), [2.0, 4.0, 8.0]);
+    assert_eq!(f32s(&(1.0 - 2 * (3.0 - &t) * 0.5)), [-1.0, 0.0, 2.0]);
+    assert_eq!(f32s(&(7 % t.clone() + 1)), [1.0, 2.0, 4.0]);
+    assert_eq!(f32s(&(-(&t) * 2).neg()), [2.0, 4.0, 8.0]);
+    let i = Tensor::new(&[1i32, 2, 4], [3]);
+    let ints = |t: &Tensor| t.to_vec::<i32>().expect("i32 values");
+    assert_eq!(ints(&(1 << &i)), [2, 4, 16]);
+    assert_eq!(ints(&((5 & &i) | 8)), [9, 8, 12]);
+    assert_eq!(f32s(&(1 / &i)), [1.0, 0.5, 0.25]);
+    assert_eq!(f32s(&(0.5 + &i)), [1.5, 2.5, 4.5]);
+    // Variables of any type on the right; on the left f64 and i64.
+    let (a, b, n) = (2.0f32, 3i32, 4usize);
+    assert_eq!(f32s(&(&t * a + b - n)), [1.0, 3.0, 7.0]);
+    assert_eq!(f32s(&(f64::from(a) - &t)), [1.0, 0.0, -2.0]);
+}
