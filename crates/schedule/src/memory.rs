@@ -5,7 +5,7 @@
 use crate::Schedule;
 use crate::kernel::{Kernels, Work};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{AddrSpace, Arg, BufferArg, CallInfo, Device, Op, Result, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, BufferArg, CallInfo, Device, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
                 continue;
             }
             let node = &all.nodes[a - all.inputs];
-            let bytes = node.shape().max_len() as usize * node.dtype().bytes();
             let device = device_of[&a];
+            let bytes = storage_of(node, device)?;
             let place = if is_output[a] {
                 places.push(Place { device, bytes, output: true });
                 places.len() - 1
@@ -82,6 +82,15 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule { linear, outputs, places, written })
+}
+
+/// The bytes of a node's elements; an error where no address space has so many.
+fn storage_of(node: &UOp, device: Device) -> Result<usize> {
+    let bytes = node.shape().max_len().checked_mul(node.dtype().bytes() as i64);
+    bytes.map(|n| n as usize).ok_or_else(|| {
+        let (wanted, available) = (u64::MAX, i64::MAX as u64);
+        ErrorKind::Memory { device: device.name().into(), wanted, available }.into()
+    })
 }
 
 /// The smallest free place that is large enough and not more than twice too large; else a new one.

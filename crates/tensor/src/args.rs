@@ -28,36 +28,6 @@ macro_rules! integers {
 }
 integers!(i32, i64, usize);
 
-macro_rules! lists {
-    ($([$($size:tt)*] $list:ty;)*) => { $(
-        impl<T: Integer, $($size)*> From<$list> for Dims {
-            fn from(v: $list) -> Dims { Dims(v.iter().map(|n| n.value()).collect()) }
-        }
-    )* };
-}
-lists! { [const N: usize] [T; N]; [const N: usize] &[T; N]; [] &[T]; [] Vec<T>; [] &Vec<T>; }
-
-impl<T: Integer> From<T> for Dims {
-    fn from(n: T) -> Dims {
-        Dims(vec![n.value()])
-    }
-}
-impl From<()> for Dims {
-    fn from(_: ()) -> Dims {
-        Dims::default()
-    }
-}
-impl<D: Into<Dims>> From<D> for Axes {
-    fn from(axes: D) -> Axes {
-        Axes::Some(axes.into().0)
-    }
-}
-impl From<std::ops::RangeFull> for Axes {
-    fn from(_: std::ops::RangeFull) -> Axes {
-        Axes::All
-    }
-}
-
 /// The other side of an operation: a tensor, or a literal, whose dtype is weak (it takes the tensor's
 /// unless it is of a higher kind: a float beside integers gives f32, an integer beside bools i64).
 #[derive(Clone, Debug)]
@@ -72,23 +42,35 @@ pub enum Operand {
     Bool(bool),
 }
 
-impl From<Tensor> for Operand {
-    fn from(t: Tensor) -> Operand {
-        Operand::Tensor(t)
-    }
-}
-impl From<&Tensor> for Operand {
-    fn from(t: &Tensor) -> Operand {
-        Operand::Tensor(t.clone())
-    }
-}
-
-macro_rules! literals {
-    ($($t:ty => $v:ident),*) => { $(
-        impl From<$t> for Operand { fn from(n: $t) -> Operand { Operand::$v(n as _) } }
+/// `[generics] from => to, |value| made;`
+macro_rules! conversions {
+    ($([$($of:tt)*] $from:ty => $to:ty, |$v:pat_param| $made:expr;)*) => { $(
+        impl<$($of)*> From<$from> for $to {
+            fn from($v: $from) -> $to { $made }
+        }
     )* };
 }
-literals!(i32 => Int, i64 => Int, usize => Int, f32 => Float, f64 => Float, bool => Bool);
+pub(crate) use conversions;
+
+conversions! {
+    [] () => Dims, |_| Dims::default();
+    [T: Integer] T => Dims, |n| Dims(vec![n.value()]);
+    [T: Integer] &[T] => Dims, |v| Dims(v.iter().map(|n| n.value()).collect());
+    [T: Integer, const N: usize] [T; N] => Dims, |v| Dims::from(&v[..]);
+    [T: Integer, const N: usize] &[T; N] => Dims, |v| Dims::from(&v[..]);
+    [T: Integer] Vec<T> => Dims, |v| Dims::from(&v[..]);
+    [T: Integer] &Vec<T> => Dims, |v| Dims::from(&v[..]);
+    [D: Into<Dims>] D => Axes, |axes| Axes::Some(axes.into().0);
+    [] std::ops::RangeFull => Axes, |_| Axes::All;
+    [] Tensor => Operand, |t| Operand::Tensor(t);
+    [] &Tensor => Operand, |t| Operand::Tensor(t.clone());
+    [] i32 => Operand, |n| Operand::Int(n.value());
+    [] i64 => Operand, |n| Operand::Int(n);
+    [] usize => Operand, |n| Operand::Int(n.value());
+    [] f32 => Operand, |v| Operand::Float(v.into());
+    [] f64 => Operand, |v| Operand::Float(v);
+    [] bool => Operand, |v| Operand::Bool(v);
+}
 
 /// A Rust type that elements are read and written as.
 pub trait Element: Copy {

@@ -11,6 +11,9 @@ use monoglot_engine as engine;
 use monoglot_uop::{DType, Device, Error, Op, Result, Scalar, Shape, UOp};
 use std::path::Path;
 
+/// Elements of a tensor, at most: their bytes are a number too.
+const MOST: i64 = 1 << 59;
+
 impl Tensor {
     /// The elements of a slice, row-major in `shape` (one size may be −1), on the default device.
     #[track_caller]
@@ -86,7 +89,7 @@ impl Tensor {
     #[track_caller]
     pub fn arange_of(start: f64, stop: f64, step: f64, dtype: DType) -> Tensor {
         let n = ((stop - start) / step).ceil();
-        if step == 0.0 || !n.is_finite() || n >= i64::MAX as f64 {
+        if step == 0.0 || !n.is_finite() || n > MOST as f64 {
             let message = format!("from {start} to {stop} by {step}");
             return Tensor::failed(Error::argument("arange", message));
         }
@@ -104,7 +107,7 @@ impl Tensor {
     /// `steps` values evenly from `start` to `stop`, both included, f32.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, steps: i64) -> Tensor {
-        if steps < 0 {
+        if !(0..=MOST).contains(&steps) {
             return Tensor::failed(Error::argument("linspace", format!("{steps} steps")));
         }
         // From both ends, so that the last value is exact.
@@ -151,10 +154,13 @@ pub(crate) fn triangle(op: &str, shape: &Shape, holds: impl FnOnce(&UOp, &UOp) -
     }
 }
 
-/// A shape that a tensor can have.
+/// A shape that a tensor can have: no size below 0, and no more elements than can be addressed.
 pub(crate) fn sizes(op: &str, dims: Dims) -> Result<Shape> {
     let total = dims.0.iter().try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
-    total.map(|_| Shape::of(&dims.0)).ok_or_else(|| Error::argument(op, format!("sizes {:?}", dims.0)))
+    match total {
+        Some(0..=MOST) => Ok(Shape::of(&dims.0)),
+        _ => Err(Error::argument(op, format!("sizes {:?}", dims.0))),
+    }
 }
 
 /// The element in its little-endian bytes.

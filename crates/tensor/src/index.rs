@@ -3,7 +3,7 @@
 //!
 //! An index that is known and out of range is an error. One that is data reads 0 and writes nothing.
 
-use crate::args::{Dims, Integer};
+use crate::args::{Dims, Integer, conversions};
 use crate::create::sizes;
 use crate::movement::{from_last, to_last};
 use crate::promote::{broadcast, count, insert_axis, resized};
@@ -35,29 +35,13 @@ impl Index {
     }
 }
 
-impl<T: Integer> From<T> for Index {
-    fn from(i: T) -> Index {
-        Index::At(i.value())
-    }
-}
-impl From<&Tensor> for Index {
-    fn from(t: &Tensor) -> Index {
-        Index::Tensor(t.clone())
-    }
-}
-
-macro_rules! ranges {
-    ($([$($t:ident)?] $range:ty, |$r:pat_param| $start:expr, $stop:expr;)*) => { $(
-        impl$(<$t: Integer>)? From<$range> for Index {
-            fn from($r: $range) -> Index { Index::Slice($start, $stop, 1) }
-        }
-    )* };
-}
-ranges! {
-    [] ops::RangeFull, |_| None, None;
-    [T] ops::Range<T>, |r| Some(r.start.value()), Some(r.end.value());
-    [T] ops::RangeFrom<T>, |r| Some(r.start.value()), None;
-    [T] ops::RangeTo<T>, |r| None, Some(r.end.value());
+conversions! {
+    [T: Integer] T => Index, |i| Index::At(i.value());
+    [] &Tensor => Index, |t| Index::Tensor(t.clone());
+    [] ops::RangeFull => Index, |_| Index::Slice(None, None, 1);
+    [T: Integer] ops::Range<T> => Index, |r| Index::Slice(Some(r.start.value()), Some(r.end.value()), 1);
+    [T: Integer] ops::RangeFrom<T> => Index, |r| Index::Slice(Some(r.start.value()), None, 1);
+    [T: Integer] ops::RangeTo<T> => Index, |r| Index::Slice(None, Some(r.end.value()), 1);
 }
 
 /// What `Tensor::index` takes: one index, a tuple of up to six, or a list.

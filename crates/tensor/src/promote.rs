@@ -30,17 +30,22 @@ pub(crate) fn broadcast_shape(op: &str, all: &[&UOp]) -> Result<Shape> {
     }
     let n = all.iter().map(|u| u.shape().len()).max().unwrap_or(0);
     let mut dims: Vec<Dim> = vec![Dim::Int(1); n];
+    let mut fits = true;
     for u in all {
         for (d, s) in dims.iter_mut().rev().zip(u.shape().iter().rev()) {
             if d.is(1) {
                 *d = s.clone();
-            } else if !s.is(1) && s != d {
-                let shapes: Vec<String> = all.iter().map(|u| u.shape().to_string()).collect();
-                return Err(Error::shape(op, format!("shapes {} do not broadcast", shapes.join(" and "))));
+            } else {
+                fits &= s.is(1) || s == d;
             }
         }
     }
-    Ok(Shape::new(dims))
+    let shape = Shape::new(dims);
+    if fits && shape.max_len() < i64::MAX {
+        return Ok(shape);
+    }
+    let shapes: Vec<String> = all.iter().map(|u| u.shape().to_string()).collect();
+    Err(Error::shape(op, format!("shapes {} do not broadcast", shapes.join(" and "))))
 }
 
 /// One value in a shape it broadcasts to.

@@ -2,6 +2,7 @@
 //! neighbours, one axis after another.
 
 use crate::args::Dims;
+use crate::create::sizes;
 use crate::index::take;
 use crate::promote::spread;
 use crate::tensor::Tensor;
@@ -26,13 +27,15 @@ impl Tensor {
     pub fn interpolate(&self, size: impl Into<Dims>, how: Interpolation) -> Tensor {
         let size = size.into().0;
         self.map(|u| {
-            let old = u.sizes("interpolate")?;
-            match old.len().checked_sub(size.len()) {
-                Some(lead) if size.iter().chain(&old[lead..]).all(|n| (1..1 << 31).contains(n)) => {
-                    size.iter().enumerate().try_fold(u.clone(), |u, (i, &n)| resample(&u, lead + i, n, how))
-                }
-                _ => Err(Error::argument("interpolate", format!("shape {} to {size:?}", u.shape()))),
+            let bad = || Error::argument("interpolate", format!("shape {} to {size:?}", u.shape()));
+            let mut all = u.sizes("interpolate")?;
+            let lead = all.len().checked_sub(size.len()).ok_or_else(bad)?;
+            let old = all.splice(lead.., size.iter().copied());
+            if old.chain(size.iter().copied()).any(|n| !(1..1 << 31).contains(&n)) {
+                return Err(bad());
             }
+            sizes("interpolate", Dims(all))?;
+            size.iter().enumerate().try_fold(u.clone(), |u, (i, &n)| resample(&u, lead + i, n, how))
         })
     }
 }

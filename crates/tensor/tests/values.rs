@@ -166,6 +166,48 @@ fn index_tensors_and_what_is_out_of_range() {
 }
 
 #[test]
+fn narrow_indices_bools_and_nothing_to_do() {
+    on_interpreter();
+    // Index dtypes that cannot count to the axis's end.
+    let t = Tensor::arange(0, 700, 1);
+    let (u, s) = (Tensor::new(&[5u8, 255, 0], [3]), Tensor::new(&[5i8, 127, -1], [3]));
+    assert_eq!(ints(&t.gather(0, &u)), [5, 255, 0]);
+    assert_eq!(ints(&t.gather(0, &s)), [5, 127, 0]);
+    assert_eq!(ints(&t.index_select(0, &u)), [5, 255, 0]);
+    assert_eq!(ints(&t.index(&s)), [5, 127, 699]);
+    assert_eq!(ints(&u.one_hot(300).sum(.., false).cast(monoglot_tensor::DType::I32)), [3]);
+    assert_eq!(
+        ints(
+            &Tensor::arange(0, 300, 1).scatter(0, &u, &Tensor::new(&[-1i32, -2, -3], [3])).narrow(0, 254, 3)
+        ),
+        [254, -2, 256]
+    );
+    let wide = Tensor::arange(0, 2 * 300, 1).reshape([2, 300]).cast(monoglot_tensor::DType::F32);
+    let classes = Tensor::new(&[156u8, 3], [2]);
+    assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::None)), [-156.0, -303.0]);
+    assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::Mean)), [-229.5]);
+    // Bools are gathered, scattered and sorted like others.
+    let b = Tensor::new(&[true, false, false, true], [4]);
+    let bools = |t: &Tensor| t.to_vec::<bool>().expect("bools");
+    let j = Tensor::new(&[3i32, 1, 0, 9], [4]);
+    assert_eq!(bools(&b.gather(0, &j)), [true, false, true, false]);
+    assert_eq!(
+        bools(&b.scatter(0, &Tensor::new(&[1i32, 1], [2]), &Tensor::new(&[false, true], [2]))),
+        [true, true, false, true]
+    );
+    assert_eq!(bools(&b.sort(0, false)), [false, false, true, true]);
+    // No index changes nothing.
+    let (x, none) = (Tensor::new(&[1.0f32, 2.0], [2]), Tensor::new::<i32>(&[], [0]));
+    assert_eq!(f32s(&x.scatter(0, &none, &Tensor::zeros([0]))), [1.0, 2.0]);
+    assert_eq!(f32s(&x.scatter_add(0, &none, &Tensor::zeros([0]))), [1.0, 2.0]);
+    assert_eq!(f32s(&x.gather(0, &none)), []);
+    assert_eq!(f32s(&x.index(&none)), []);
+    let t = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [2, 2, 2]);
+    assert_eq!(f32s(&Tensor::einsum("iii->i", &[&t])), [1.0, 8.0]);
+    assert_eq!(f32s(&Tensor::einsum("...i->i", &[&t])), [16.0, 20.0]);
+}
+
+#[test]
 fn scans_of_every_length() {
     on_interpreter();
     for n in [0usize, 1, 2, 5, 14, 15, 16, 17, 100, 300] {

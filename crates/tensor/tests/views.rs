@@ -135,7 +135,7 @@ fn a_view_writes_its_base_after_both_are_stored() {
     assert_eq!(i32s(&t), [1, 0, 3, 4, 0, 6]);
     // A view is a value of its own time; writing it writes its places in the base of now.
     assert_eq!(i32s(&row), [4, 5, 6]);
-    row.index(Index::step(None, None, -2)).assign(&Tensor::new(&[7i32, 8], [2]));
+    row.index(Index::step(None, None, -2)).assign(Tensor::new(&[7i32, 8], [2]));
     assert_eq!(i32s(&t), [1, 0, 3, 8, 0, 7]);
     // Whose base nobody has any more is a tensor like others.
     let alone = Tensor::new(&[1i32, 2, 3, 4], [4]).reshape([2, 2]);
