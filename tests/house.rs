@@ -186,8 +186,12 @@ fn the_readme_names_what_exists() {
                 "--example" => root().join("examples").join(format!("{}.rs", pair[1])).is_file(),
                 "--bin" => pair[1] == "monoglot",
                 "-p" => {
-                    let room = pair[1].strip_prefix("monoglot-").unwrap_or("");
-                    pair[1] == "monoglot" || root().join("crates").join(room).join("Cargo.toml").is_file()
+                    // A room is named after its folder, a tool at the root is its folder's name.
+                    let folder = match pair[1].strip_prefix("monoglot-") {
+                        Some(room) => root().join("crates").join(room),
+                        None => root().join(pair[1].trim_start_matches("monoglot")),
+                    };
+                    folder.join("Cargo.toml").is_file()
                 }
                 _ => true,
             };
