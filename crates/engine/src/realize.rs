@@ -231,13 +231,13 @@ fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Resu
         Work::Launch(kernel) => {
             count(&LAUNCHES);
             let bufs: Vec<Arc<Storage>> = step.args.iter().map(|a| storage(a).clone()).collect();
-            report::launch(step, || kernel.launch(&bufs, &[]))
+            report::launch(step.device, &step.info, || kernel.launch(&bufs, &[]))
         }
         Work::Copy { from, bytes } => {
             count(&COPIES);
             let part = storage(&step.args[1]).slice(*from, *bytes);
             let part = part.ok_or_else(|| broken("a copy reads past the end of its source"))?;
-            report::launch(step, || storage(&step.args[0]).copy_from(&part))
+            report::launch(step.device, &step.info, || storage(&step.args[0]).copy_from(&part))
         }
     }
 }

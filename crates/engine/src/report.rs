@@ -1,9 +1,8 @@
 //! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events.
 
-use crate::program::Step;
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
-use monoglot_uop::{Device, Result, UOp};
+use monoglot_uop::{Device, ProgramInfo, Result, UOp};
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -51,23 +50,22 @@ pub(crate) fn compiled(kernel: &UOp, program: &UOp, runtime: &dyn Runtime) {
 }
 
 /// DEBUG=2 gives a line a kernel: time, rates.
-pub(crate) fn launch(step: &Step, run: impl FnOnce() -> Result<()>) -> Result<()> {
-    if Config::current().debug < 2 {
+pub(crate) fn launch(device: Device, info: &ProgramInfo, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    let told = Config::current().debug >= 2;
+    if !told && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG) {
         return run();
     }
     let start = Instant::now();
     let out = run();
     let seconds = start.elapsed().as_secs_f64();
-    let rate = |n: u64| n as f64 / seconds / 1e9;
-    let info = &step.info;
-    say(&format!(
-        "*** {:<8} {:<34} {:>9.1} us {:>7.1} GFLOP/s {:>6.1} GB/s",
-        step.device.name(),
-        info.name,
-        seconds * 1e6,
-        rate(info.flops),
-        rate(info.bytes)
-    ));
-    tracing::debug!(target: "monoglot", kernel = %info.name, seconds, "launched");
+    tracing::debug!(target: "monoglot", kernel = %info.name, %device, seconds, "launched");
+    if told {
+        let rate = |n: u64| n as f64 / seconds / 1e9;
+        let (name, us, flops, bytes) = (&info.name, seconds * 1e6, rate(info.flops), rate(info.bytes));
+        say(&format!(
+            "*** {:<8} {name:<34} {us:>9.1} us {flops:>7.1} GFLOP/s {bytes:>6.1} GB/s",
+            device.name()
+        ));
+    }
     out
 }
