@@ -5,19 +5,14 @@
 use super::math::Math;
 use monoglot_uop::UOp;
 
-const LOG2_F32: [u64; 9] = [
+const LOG2_F32: [u32; 9] = [
     0xbf38aa38, 0x3ef63849, 0xbeb8ad7f, 0x3e93bfea, 0xbe75519c, 0x3e51595e, 0xbe43eb28, 0x3e3fd74d,
     0xbde2c5d2,
 ];
 
-const LOG2_F64: [u64; 7] = [
-    0x3fe5555555555592,
-    0x3fd999999997ff28,
-    0x3fd24924941df431,
-    0x3fcc71c52173479e,
-    0x3fc74663c1dab0f7,
-    0x3fc39a201d980a54,
-    0x3fc2f02a47be58db,
+const LOG2_F64: [u32; 14] = [
+    0x3fe55555, 0x55555592, 0x3fd99999, 0x9997ff28, 0x3fd24924, 0x941df431, 0x3fcc71c5, 0x2173479e,
+    0x3fc74663, 0xc1dab0f7, 0x3fc39a20, 0x1d980a54, 0x3fc2f02a, 0x47be58db,
 ];
 
 impl Math<'_> {

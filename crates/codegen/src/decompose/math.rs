@@ -11,6 +11,11 @@ fn konst(d: DType, bits: u64) -> UOp {
     UOp::constant(Scalar::from_bits(bits, d), d)
 }
 
+/// The bits that are these words, high ones first.
+pub(super) fn joined(words: &[u32]) -> u64 {
+    words.iter().fold(0, |bits, &w| bits << 32 | w as u64)
+}
+
 pub(super) fn u64c(x: u64) -> UOp {
     konst(DType::U64, x)
 }
@@ -79,13 +84,10 @@ impl Math<'_> {
     pub(super) fn nan(&self) -> UOp {
         self.c(f64::NAN)
     }
-    /// Horner with fma; `coef` from degree 0 up.
-    pub(super) fn poly(&self, x: &UOp, coef: &[u64]) -> UOp {
-        let mut p = self.cb(coef[coef.len() - 1]);
-        for &c in coef[..coef.len() - 1].iter().rev() {
-            p = self.o.mulacc(&p, x, &self.cb(c));
-        }
-        p
+    /// Horner with fma; `coef` from degree 0 up, as the words of each number's bits, high ones first.
+    pub(super) fn poly(&self, x: &UOp, coef: &[u32]) -> UOp {
+        let numbers = coef.chunks(self.format.width as usize / 32).map(|words| self.cb(joined(words)));
+        numbers.rev().reduce(|p, c| self.o.mulacc(&p, x, &c)).expect("a polynomial has a coefficient")
     }
 }
 
@@ -103,11 +105,11 @@ pub(super) struct Format {
     pub(super) sqrt_half: u64,
     pub(super) exp2_lo: f64,
     pub(super) exp2_hi: f64,
-    pub(super) exp2: &'static [u64],
+    pub(super) exp2: &'static [u32],
     /// 2/ln 2 and 2/(3 ln 2), each as two parts, then the polynomial that follows them
     pub(super) pow_c0: [u64; 2],
     pub(super) pow_c1: [u64; 2],
-    pub(super) pow_t: &'static [u64],
+    pub(super) pow_t: &'static [u32],
     /// first guess for 1/sqrt, Newton steps, power of two that lifts small arguments
     pub(super) rsqrt_magic: u64,
     pub(super) rsqrt_steps: u32,
@@ -142,29 +144,15 @@ pub(super) static F64: Format = Format {
     exp2_lo: -1100.0,
     exp2_hi: 1030.0,
     exp2: &[
-        0x3fe62e42fefa39ef,
-        0x3fcebfbdff82c59c,
-        0x3fac6b08d704a0d4,
-        0x3f83b2ab6fba11f6,
-        0x3f55d87fe78b3af0,
-        0x3f24309130c00d25,
-        0x3eeffcbfbf92e444,
-        0x3eb62bfcde0a8b2c,
-        0x3e7b5260ce123052,
-        0x3e3e61198b5dffda,
-        0x3dfe80d687e0c413,
+        0x3fe62e42, 0xfefa39ef, 0x3fcebfbd, 0xff82c59c, 0x3fac6b08, 0xd704a0d4, 0x3f83b2ab, 0x6fba11f6,
+        0x3f55d87f, 0xe78b3af0, 0x3f243091, 0x30c00d25, 0x3eeffcbf, 0xbf92e444, 0x3eb62bfc, 0xde0a8b2c,
+        0x3e7b5260, 0xce123052, 0x3e3e6119, 0x8b5dffda, 0x3dfe80d6, 0x87e0c413,
     ],
     pow_c0: [0x40071547652b82fe, 0x3c8777d0ffda0d24],
     pow_c1: [0x3feec709dc3a03fd, 0x3c8d27f05548af0c],
     pow_t: &[
-        0x3fe2776c50ef9bfc,
-        0x3fda61762a7aeddc,
-        0x3fd484b13d6ad185,
-        0x3fd0c9a853ad93e9,
-        0x3fcc68ee9704d8c0,
-        0x3fc8a09b50e732f5,
-        0x3fc58fd08f54b82f,
-        0x3fc61eec0f373af4,
+        0x3fe2776c, 0x50ef9bfc, 0x3fda6176, 0x2a7aeddc, 0x3fd484b1, 0x3d6ad185, 0x3fd0c9a8, 0x53ad93e9,
+        0x3fcc68ee, 0x9704d8c0, 0x3fc8a09b, 0x50e732f5, 0x3fc58fd0, 0x8f54b82f, 0x3fc61eec, 0x0f373af4,
     ],
     rsqrt_magic: 0x5fe6eb50c7b537a9,
     rsqrt_steps: 3,

@@ -1,51 +1,30 @@
 //! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
 //! errors stated at each function.
 
-use super::math::{Math, f32c, u64c};
+use super::math::{Math, f32c, joined, u64c};
 use crate::select::{Legal, bitcast, cast};
 use monoglot_uop::{DType, UOp};
 
-const SIN_F32: [u64; 4] = [0xbe2aaaa6, 0x3c08876d, 0xb94fb87c, 0x362ee52b];
+const SIN_F32: [u32; 4] = [0xbe2aaaa6, 0x3c08876d, 0xb94fb87c, 0x362ee52b];
 
-const SIN_F64: [u64; 8] = [
-    0xbfc5555555555555,
-    0x3f811111111110c8,
-    0xbf2a01a01a014d7c,
-    0x3ec71de3a52a176e,
-    0xbe5ae6454d501681,
-    0x3de6123cd3721480,
-    0xbd6ae4394002f0ed,
-    0x3ce88349aae95c88,
+const SIN_F64: [u32; 16] = [
+    0xbfc55555, 0x55555555, 0x3f811111, 0x111110c8, 0xbf2a01a0, 0x1a014d7c, 0x3ec71de3, 0xa52a176e,
+    0xbe5ae645, 0x4d501681, 0x3de6123c, 0xd3721480, 0xbd6ae439, 0x4002f0ed, 0x3ce88349, 0xaae95c88,
 ];
 
 /// The binary digits of 1/pi after the point.
-const INV_PI: [u64; 20] = [
-    0x517cc1b727220a94,
-    0xfe13abe8fa9a6ee0,
-    0x6db14acc9e21c820,
-    0xff28b1d5ef5de2b0,
-    0xdb92371d2126e970,
-    0x0324977504e8c90e,
-    0x7f0ef58e5894d39f,
-    0x74411afa975da242,
-    0x74ce38135a2fbf20,
-    0x9cc8eb1cc1a99cfa,
-    0x4e422fc5defc941d,
-    0x8ffc4bffef02cc07,
-    0xf79788c5ad05368f,
-    0xb69b3f6793e584db,
-    0xa7a31fb34f2ff516,
-    0xba93dd63f5f2f8bd,
-    0x9e839cfbc5294975,
-    0x35fdafd88fc6ae84,
-    0x2b0198237e3db5d5,
-    0xf867de104d7a1b0e,
+const INV_PI: [u32; 40] = [
+    0x517cc1b7, 0x27220a94, 0xfe13abe8, 0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5, 0xef5de2b0,
+    0xdb92371d, 0x2126e970, 0x03249775, 0x04e8c90e, 0x7f0ef58e, 0x5894d39f, 0x74411afa, 0x975da242,
+    0x74ce3813, 0x5a2fbf20, 0x9cc8eb1c, 0xc1a99cfa, 0x4e422fc5, 0xdefc941d, 0x8ffc4bff, 0xef02cc07,
+    0xf79788c5, 0xad05368f, 0xb69b3f67, 0x93e584db, 0xa7a31fb3, 0x4f2ff516, 0xba93dd63, 0xf5f2f8bd,
+    0x9e839cfb, 0xc5294975, 0x35fdafd8, 0x8fc6ae84, 0x2b019823, 0x7e3db5d5, 0xf867de10, 0x4d7a1b0e,
 ];
 
 /// Word `i` of those digits with `zeros` (1 to 63) zeros put before them.
-const fn inv_pi(i: usize, zeros: u32) -> u64 {
-    let low = INV_PI[i] >> zeros;
-    if i == 0 { low } else { INV_PI[i - 1] << (64 - zeros) | low }
+fn inv_pi(i: usize, zeros: u32) -> u64 {
+    let word = |i: usize| joined(&INV_PI[2 * i..][..2]);
+    word(i) >> zeros | if i == 0 { 0 } else { word(i - 1) << (64 - zeros) }
 }
 
 /// The 64 bits that begin `s` bits into the pair of words (a, b); `ns` is 63 - s, so that s = 0 is no odd case.
@@ -58,11 +37,12 @@ impl Math<'_> {
     ///
     /// Taking c0 out of the Horner chain costs one multiplication and spares the rounding of c0 + u W, which near
     /// the crest would be half an ulp.
-    pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u64]) -> UOp {
+    pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u32]) -> UOp {
         let o = self.o;
+        let (c0, rest) = coef.split_at(self.format.width as usize / 32);
         let u = o.mul(r, r);
-        let w = o.mul(&o.mul(&u, &u), &self.poly(&u, &coef[1..]));
-        let t = o.mulacc(&u, &self.cb(coef[0]), &w);
+        let w = o.mul(&o.mul(&u, &u), &self.poly(&u, rest));
+        let t = o.mulacc(&u, &self.cb(joined(c0)), &w);
         let s = o.mulacc(r, &t, r);
         self.float(&o.xor(&self.bits(&s), sign))
     }

@@ -1,5 +1,5 @@
-//! Linear program in, source text out: C with GNU vector extensions, or the listing of the program
-//! itself for the interpreter. Text depends on the program alone, so that it can key caches.
+//! Linear program in, source text out: C with GNU vector extensions, or for the interpreter the text
+//! form of the program itself. Text depends on the program alone, so that it can key caches.
 
 mod c;
 mod c_cast;
@@ -7,17 +7,20 @@ mod c_expr;
 mod c_memory;
 mod c_plan;
 mod c_types;
-mod listing;
 
 use monoglot_uop::{Dialect, ProgramInfo, Target, UOp};
 
 pub use c::render_c;
-pub use listing::render_linear;
 
 /// The source of a LINEAR program in the target's dialect.
 pub fn render(program: &UOp, info: &ProgramInfo, target: &Target) -> String {
     match target.dialect {
         Dialect::C => render_c(program, info),
-        Dialect::Linear => render_linear(program, info),
+        Dialect::Linear => {
+            let ProgramInfo { name, threads, global_size, local_size, .. } = info;
+            format!(
+                "// kernel {name} threads {threads} global {global_size:?} local {local_size:?}\n{program}"
+            )
+        }
     }
 }
