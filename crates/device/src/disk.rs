@@ -2,7 +2,7 @@
 //! shrinks meanwhile is an error of that read, not a fault.
 
 use crate::runtime::{Kernel, Runtime};
-use crate::storage::Storage;
+use crate::storage::{Memory, Storage};
 use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<Arc<Storage>> {
         return Err(fail("is not a regular file".into()));
     }
     let bytes = usize::try_from(data.len()).map_err(|_| fail(format!("has {} bytes", data.len())))?;
-    Ok(Storage::file(Device::new("DISK"), file, shown.clone(), bytes))
+    Ok(Storage::of(Device::new("DISK"), bytes, Memory::File(file, shown.clone())))
 }
 
 /// The device of files: it holds data and runs nothing.

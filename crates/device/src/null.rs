@@ -2,7 +2,7 @@
 //! compiling calls no compiler, launching does nothing: what is left is the cost of our own stages.
 
 use crate::runtime::{Kernel, Runtime, Signature, program_parts};
-use crate::storage::Storage;
+use crate::storage::{Memory, Storage};
 use monoglot_uop::{Result, Target, UOp};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Runtime for Null {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
-        Ok(Storage::nothing(self.target.device, bytes))
+        Ok(Storage::of(self.target.device, bytes, Memory::Nothing))
     }
 
     /// Data that comes to NULL is gone.

@@ -5,6 +5,7 @@
 use crate::storage::Storage;
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -72,15 +73,13 @@ pub trait Kernel: Send + Sync {
 /// # Errors
 /// `Verify` where `program` is not PROGRAM(sink, LINEAR, SOURCE).
 pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
-    let broken = |message: &str| {
-        Error::new(ErrorKind::Verify { stage: "program".into(), message: format!("{program:?}: {message}") })
-    };
-    let Arg::Program(info) = program.arg() else { return Err(broken("no ProgramInfo")) };
-    let linear = program.src().iter().find(|u| u.op() == Op::Linear).ok_or_else(|| broken("no LINEAR"))?;
-    let source = program.src().iter().find(|u| u.op() == Op::Source);
-    match source.map(|s| s.arg()) {
-        Some(Arg::Text(text)) => Ok((linear, text, info)),
-        _ => Err(broken("no SOURCE")),
+    let part = |op: Op| program.src().iter().find(|u| u.op() == op);
+    match (program.arg(), part(Op::Linear), part(Op::Source).map(UOp::arg)) {
+        (Arg::Program(info), Some(linear), Some(Arg::Text(text))) => Ok((linear, text, info)),
+        _ => {
+            let message = format!("{program:?} is not PROGRAM(sink, LINEAR, SOURCE)");
+            Err(ErrorKind::Verify { stage: "program".into(), message }.into())
+        }
     }
 }
 
@@ -92,14 +91,8 @@ pub(crate) fn storage_params(linear: &UOp, info: &ProgramInfo) -> Vec<(usize, us
             slots.push((b.slot as usize, p.shape().max_len() as usize * b.dtype.bytes()));
         }
     }
-    slots.sort_unstable();
-    slots.dedup_by(|later, kept| {
-        let same = later.0 == kept.0;
-        if same {
-            kept.1 = kept.1.max(later.1);
-        }
-        same
-    });
+    slots.sort_unstable_by_key(|&(slot, bytes)| (slot, Reverse(bytes)));
+    slots.dedup_by_key(|s| s.0);
     slots
 }
 

@@ -19,15 +19,12 @@ pub struct Storage {
     memory: Arc<Memory>,
 }
 
-enum Memory {
+pub(crate) enum Memory {
     Host(Block),
     /// A length without bytes, for devices that run nothing.
     Nothing,
-    /// A file that is read when bytes are asked for.
-    File {
-        file: File,
-        path: String,
-    },
+    /// A file that is read when bytes are asked for, and its name.
+    File(File, String),
 }
 
 /// Bytes of host storage in use, over all devices.
@@ -43,17 +40,8 @@ impl Storage {
         Ok(Storage::of(device, bytes, Memory::Host(block)))
     }
 
-    /// A length without bytes.
-    pub(crate) fn nothing(device: Device, bytes: usize) -> Arc<Storage> {
-        Storage::of(device, bytes, Memory::Nothing)
-    }
-
-    /// A file's bytes, read when they are asked for.
-    pub(crate) fn file(device: Device, file: File, path: String, bytes: usize) -> Arc<Storage> {
-        Storage::of(device, bytes, Memory::File { file, path })
-    }
-
-    fn of(device: Device, bytes: usize, memory: Memory) -> Arc<Storage> {
+    /// Storage of all of this memory.
+    pub(crate) fn of(device: Device, bytes: usize, memory: Memory) -> Arc<Storage> {
         Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(memory) })
     }
 
@@ -96,7 +84,7 @@ impl Storage {
     /// `Run` past the end or without bytes, `Io` where a file cannot be read.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         self.check(offset, out.len(), "read")?;
-        if let Memory::File { file, path } = &*self.memory {
+        if let Memory::File(file, path) = &*self.memory {
             return read_at(file, out, (self.offset + offset) as u64)
                 .map_err(|e| ErrorKind::Io { path: path.clone(), message: e.to_string() }.into());
         }
@@ -148,7 +136,7 @@ impl Storage {
 
     fn pointer(&self) -> Result<*mut u8> {
         let message = || match &*self.memory {
-            Memory::File { path, .. } => {
+            Memory::File(_, path) => {
                 format!("{path} is read-only, and no kernel runs on {}", self.device)
             }
             _ => format!("device {} holds no data: it compiles and runs nothing", self.device),
@@ -176,7 +164,7 @@ fn read_at(mut file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> 
 }
 
 /// A piece of host memory of a size class.
-struct Block {
+pub(crate) struct Block {
     memory: Raw,
     class: usize,
     live: usize,
@@ -313,10 +301,7 @@ pub fn available() -> Option<u64> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
         .and_then(|max| number("/sys/fs/cgroup/memory.current").map(|used| max.saturating_sub(used)));
-    match (machine, group) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    [machine, group].into_iter().flatten().min()
 }
 
 fn memory_info(key: &str) -> Option<u64> {

@@ -25,6 +25,7 @@ pub(crate) struct Code {
 }
 
 /// A folder of compiled objects.
+#[derive(Default)]
 pub(crate) struct Cache {
     folder: PathBuf,
     limit: u64,
@@ -51,13 +52,7 @@ pub(crate) fn unique(prefix: &str) -> String {
 
 impl Cache {
     pub(crate) fn new(folder: PathBuf, limit: u64) -> Cache {
-        Cache {
-            folder,
-            limit,
-            checked: Mutex::default(),
-            stores: AtomicUsize::new(0),
-            warned: AtomicBool::new(false),
-        }
+        Cache { folder, limit, ..Cache::default() }
     }
 
     /// The folder, made if need be; None (and a warning, once) where it cannot be written.
@@ -67,13 +62,7 @@ impl Cache {
             .and_then(|_| File::create(&probe))
             .and_then(|mut f| f.write_all(b"x"));
         let _ = fs::remove_file(&probe);
-        match made {
-            Ok(()) => Some(&self.folder),
-            Err(e) => {
-                self.warn(&e.to_string());
-                None
-            }
-        }
+        made.inspect_err(|e| self.warn(&e.to_string())).ok().map(|_| &*self.folder)
     }
 
     /// Say once that the folder is of no use.

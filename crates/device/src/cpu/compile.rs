@@ -47,27 +47,20 @@ impl Compiler {
     /// # Errors
     /// `NoDevice`, which names the interpreter as the way to go on without one.
     pub(crate) fn find(device: &str, config: &Config, march: &str) -> Result<Compiler> {
-        let named =
-            config.compiler.as_deref().map(|c| c.split_whitespace().map(String::from).collect::<Vec<_>>());
-        let candidates = match named {
-            Some(words) if !words.is_empty() => vec![words],
-            _ => ["cc", "gcc", "clang"].map(|c| vec![c.to_string()]).to_vec(),
-        };
-        for words in &candidates {
-            if let Some(program) = which(&words[0]) {
-                let mut flags = words[1..].to_vec();
-                flags.push(format!("-march={march}"));
-                flags.extend(FLAGS.iter().map(|f| f.to_string()));
-                if cfg!(target_os = "linux") {
-                    flags.push("-nostdlib".into());
-                }
+        let own = config.compiler.as_deref().filter(|c| !c.trim().is_empty());
+        let candidates = own.map_or(vec!["cc", "gcc", "clang"], |own| vec![own]);
+        for candidate in &candidates {
+            let mut words = candidate.split_whitespace();
+            if let Some(program) = words.next().and_then(which) {
+                let (march, alone) = (format!("-march={march}"), cfg!(target_os = "linux"));
+                let ours = FLAGS.iter().copied().chain(alone.then_some("-nostdlib"));
+                let flags = words.chain([&*march]).chain(ours).map(String::from).collect();
                 return Ok(Compiler { program, flags, identity: OnceLock::new() });
             }
         }
-        let looked: Vec<&str> = candidates.iter().map(|w| w[0].as_str()).collect();
         let message = format!(
             "no C compiler was found (looked for {}); install one, name one in CC, or use DEV=INTERP",
-            looked.join(", ")
+            candidates.join(", ")
         );
         Err(ErrorKind::NoDevice { device: device.into(), message }.into())
     }
@@ -111,13 +104,8 @@ impl Compiler {
             command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
         }
         let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
-        match self.run(&mut command, &text, &names.join(", ")) {
-            Ok(_) => Ok(out),
-            Err(e) => {
-                let _ = std::fs::remove_file(&out);
-                Err(e)
-            }
-        }
+        let done = self.run(&mut command, &text, &names.join(", "));
+        done.inspect_err(|_| drop(std::fs::remove_file(&out))).map(|_| out)
     }
 
     /// What a source becomes, as text.
@@ -134,11 +122,13 @@ impl Compiler {
     fn run(&self, command: &mut Command, text: &str, names: &str) -> Result<String> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = command.spawn().and_then(|mut child| {
-            if let Some(mut input) = child.stdin.take() {
-                // A compiler that stops reading reports why on its own; its exit says enough.
-                let _ = input.write_all(text.as_bytes());
-            }
-            child.wait_with_output()
+            let input = child.stdin.take();
+            std::thread::scope(|scope| {
+                // Written while what the compiler prints is read, as either may fill its pipe. One that
+                // stops reading reports why on its own; its exit says enough.
+                scope.spawn(|| input.map(|mut input| input.write_all(text.as_bytes())));
+                child.wait_with_output()
+            })
         });
         let message = match output {
             Ok(o) if o.status.success() => return Ok(String::from_utf8_lossy(&o.stdout).into_owned()),

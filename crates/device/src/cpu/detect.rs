@@ -8,19 +8,10 @@ use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target}
 const FOREIGN: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Idiv, Op::Mod, Op::Threefry]);
 
 /// Dtypes a CPU computes in.
-pub(crate) const ARITHMETIC: [DType; 11] = [
-    DType::Bool,
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::U8,
-    DType::U16,
-    DType::U32,
-    DType::U64,
-    DType::F32,
-    DType::F64,
-];
+fn arithmetic() -> Vec<DType> {
+    let computed = |d: &&DType| d.compute_type() == **d && !matches!(d, DType::Index | DType::Void);
+    DType::ALL.iter().filter(computed).copied().collect()
+}
 
 /// The instruction sets that decide widths, by the name a compiler gives to the whole.
 struct Level {
@@ -119,8 +110,8 @@ pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Targ
         local_bytes: 1 << 20,
         caches: CACHES,
         native: OpSet::EMPTY,
-        arithmetic: ARITHMETIC.to_vec(),
-        storage: [&ARITHMETIC, floats].concat(),
+        arithmetic: arithmetic(),
+        storage: [&arithmetic(), floats].concat(),
         matrix_units: Vec::new(),
         max_buffers: 64,
         max_nodes: 2000,

@@ -122,23 +122,15 @@ impl Cpu {
     }
 
     fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
-        let temp = std::env::temp_dir();
-        let object = match self.cache.writable() {
-            // A folder that is full also shows as a failure of the compiler: try elsewhere first.
-            Some(folder) => {
-                self.compiler.compile(units, folder).or_else(|_| self.compiler.compile(units, &temp))?
-            }
-            None => self.compiler.compile(units, &temp)?,
-        };
+        let elsewhere = || self.compiler.compile(units, &std::env::temp_dir());
+        // A folder that is full also shows as a failure of the compiler: try elsewhere first.
+        let here = |folder: &Path| self.compiler.compile(units, folder).or_else(|_| elsewhere());
+        let object = self.cache.writable().map_or_else(elsewhere, here)?;
         let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
         self.cache.store(&object, &keys);
-        let codes = units.iter().map(|u| self.fresh(&object, u.key)).collect();
+        let codes = keys.iter().map(|&key| Some((key, cache::load(&object, key)?))).collect();
         let _ = std::fs::remove_file(&object);
-        codes
-    }
-
-    fn fresh(&self, object: &Path, key: u128) -> Result<(u128, Code)> {
-        cache::load(object, key).map(|code| (key, code)).ok_or_else(|| {
+        Option::ok_or_else(codes, || {
             let compiler = self.compiler.program().display().to_string();
             ErrorKind::Compile { compiler, message: "its object cannot be loaded".into() }.into()
         })
@@ -168,19 +160,18 @@ impl Runtime for Cpu {
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+        let programs = programs.iter().map(program_parts).collect::<Result<Vec<_>>>()?;
         let mut units = Vec::with_capacity(programs.len());
-        for p in programs {
-            let (_, source, info) = program_parts(p)?;
+        for &(_, source, info) in &programs {
             let (name, heavy) = (&*info.name, info.flops >= HEAVY);
             units.push(Unit { key: self.key(name, source), name, source, heavy });
         }
         let codes = self.codes(&units)?;
-        let kernel = |(p, unit): (&UOp, &Unit)| -> Result<Arc<dyn Kernel>> {
-            let (linear, _, info) = program_parts(p)?;
+        let kernels = programs.iter().zip(&units).map(|((linear, _, info), unit)| {
             let (code, signature) = (codes[&unit.key].clone(), Signature::of(linear, info));
-            Ok(Arc::new(CpuKernel { code, signature, threads: info.threads.max(1) as usize }))
-        };
-        programs.iter().zip(&units).map(kernel).collect()
+            Arc::new(CpuKernel { code, signature, threads: info.threads.max(1) as usize }) as Arc<dyn Kernel>
+        });
+        Ok(kernels.collect())
     }
 }
 

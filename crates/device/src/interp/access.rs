@@ -2,7 +2,7 @@
 //! at known places are copies between registers; LOCAL storage is watched for races.
 
 use super::decode::{Decoder, unsupported};
-use super::memory::{Gate, copies, loads, stores};
+use super::memory::{Gate, accesses, copies};
 use super::ops::{arithmetic, truth};
 use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
@@ -35,15 +35,11 @@ impl Decoder<'_> {
             return Ok(());
         }
         let (at, index_type) = self.index(&a, i)?;
-        let mut gate = Gate::None;
-        let mut regs = [at, 0, 0];
-        if let [_, alt, g] = u.src() {
-            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
-            regs = [at, self.operand(g, 0, i)?, self.operand(alt, n, i)?];
-        }
-        let dst = self.result(i, n.max(1) * size);
+        let (gate, g) = self.gate(u, i)?;
+        let alt = u.src().get(1).map_or(Ok(0), |alt| self.operand(alt, n, i))?;
+        let (dst, regs) = (self.result(i, n.max(1) * size), [at, g, alt]);
         self.watch(buf, regs, index_type, gate, n, false);
-        self.emit(loads(size, index_type, gate), dst, regs, n, buf);
+        self.emit(accesses::<false>(size, index_type, gate), dst, regs, n, buf);
         if d == DType::Bool && self.bufs[buf as usize].space == AddrSpace::Global {
             // Bytes of a user's file may be other than 0 and 1.
             self.pair(truth(), dst, [dst, 0, 0], n);
@@ -61,15 +57,16 @@ impl Decoder<'_> {
             return Ok(());
         }
         let (at, index_type) = self.index(&a, i)?;
-        let mut gate = Gate::None;
-        let mut regs = [at, 0, value];
-        if let Some(g) = u.src().get(2) {
-            gate = if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar };
-            regs[1] = self.operand(g, 0, i)?;
-        }
-        self.watch(buf, regs, index_type, gate, n, true);
-        self.emit(stores(d.bytes(), index_type, gate), 0, regs, n, buf);
+        let (gate, g) = self.gate(u, i)?;
+        self.watch(buf, [at, g, value], index_type, gate, n, true);
+        self.emit(accesses::<true>(d.bytes(), index_type, gate), 0, [at, g, value], n, buf);
         Ok(())
+    }
+
+    /// The gate of an access, and its register.
+    fn gate(&mut self, u: &UOp, i: usize) -> Result<(Gate, u32)> {
+        let Some(g) = u.src().get(2) else { return Ok((Gate::None, 0)) };
+        Ok((if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar }, self.operand(g, 0, i)?))
     }
 
     /// The register of an index; of a buffer of vectors, of the first lane's element.

@@ -59,16 +59,8 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
         at,
         places: vec![NOWHERE; list.len()],
         code: Vec::with_capacity(list.len()),
-        image: Vec::new(),
-        consts: FxHashMap::default(),
-        free: FxHashMap::default(),
         due: vec![Vec::new(); list.len() + 1],
-        starts: Vec::new(),
-        bufs: Vec::new(),
-        buf_of: FxHashMap::default(),
-        units: Vec::new(),
-        open: Vec::new(),
-        paused: 0,
+        ..Decoder::default()
     };
     d.find_buffers(linear, info);
     for (i, u) in list.iter().enumerate() {
@@ -81,6 +73,7 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
 
 const NOWHERE: u32 = u32::MAX;
 
+#[derive(Default)]
 pub(super) struct Decoder<'a> {
     list: &'a [UOp],
     pub(super) groups: bool,

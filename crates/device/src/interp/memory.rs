@@ -3,6 +3,7 @@
 
 use super::machine::{At, Frame, Ins, Run, after};
 use monoglot_uop::DType;
+use std::ops::Add;
 
 /// How an access is guarded: not, by one bool for all lanes, or by one a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,22 +14,9 @@ pub(crate) enum Gate {
 }
 
 /// An integer that indexes and counts.
-trait Index: Copy {
-    fn get(self) -> i64;
-    fn of(v: i64) -> Self;
-}
-
-macro_rules! index {
-    ($($t:ident)*) => { $(impl Index for $t {
-        fn get(self) -> i64 {
-            self as i64
-        }
-        fn of(v: i64) -> $t {
-            v as $t
-        }
-    })* };
-}
-index!(i32 i64);
+trait Index: Copy + Into<i64> + From<i8> + Add<Output = Self> + PartialOrd {}
+impl Index for i32 {}
+impl Index for i64 {}
 
 /// dst[0..n] = buffer `x` from index register `a`, with the value in `c` where the gate in `b` fails; or
 /// (`WRITE`) buffer `x` from index register `a` = c[0..n] where it holds.
@@ -41,7 +29,7 @@ unsafe fn access<T: Copy, I: Index, const G: u8, const WRITE: bool>(
 ) -> *const Ins {
     // SAFETY: registers are of these types, by the decoder's invariant; elements are checked.
     unsafe {
-        let index = (*f.reg::<I>((*i).a)).get();
+        let index: i64 = (*f.reg::<I>((*i).a)).into();
         let n = (*i).n.max(1) as usize;
         let (mine, other) = (f.reg::<T>(if WRITE { (*i).c } else { (*i).dst }), f.reg::<T>((*i).c));
         let gate = f.reg::<bool>((*i).b);
@@ -78,7 +66,8 @@ fn gated<T: Copy, I: Index, const WRITE: bool>(gate: Gate) -> Run {
     }
 }
 
-fn accesses<const WRITE: bool>(bytes: usize, index: DType, gate: Gate) -> Run {
+/// A load (or `WRITE`, a store) of elements of `bytes`, with an index of dtype `index`.
+pub(crate) fn accesses<const WRITE: bool>(bytes: usize, index: DType, gate: Gate) -> Run {
     match (bytes, index.bytes() == 8) {
         (1, false) => gated::<u8, i32, WRITE>(gate),
         (1, true) => gated::<u8, i64, WRITE>(gate),
@@ -89,16 +78,6 @@ fn accesses<const WRITE: bool>(bytes: usize, index: DType, gate: Gate) -> Run {
         (_, false) => gated::<u64, i32, WRITE>(gate),
         (_, true) => gated::<u64, i64, WRITE>(gate),
     }
-}
-
-/// A load of elements of `bytes`, with an index of dtype `index`.
-pub(crate) fn loads(bytes: usize, index: DType, gate: Gate) -> Run {
-    accesses::<false>(bytes, index, gate)
-}
-
-/// A store of elements of `bytes`, with an index of dtype `index`.
-pub(crate) fn stores(bytes: usize, index: DType, gate: Gate) -> Run {
-    accesses::<true>(bytes, index, gate)
 }
 
 /// dst = a, `x` bytes.
@@ -155,17 +134,17 @@ pub(crate) fn splats(bytes: usize) -> Run {
 unsafe fn begin<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        *f.reg::<I>((*i).dst) = I::of(0);
-        if (*f.reg::<I>((*i).a)).get() > 0 { after(f, i) } else { f.code.add((*i).x as usize) }
+        *f.reg::<I>((*i).dst) = I::from(0);
+        if *f.reg::<I>((*i).a) > I::from(0) { after(f, i) } else { f.code.add((*i).x as usize) }
     }
 }
 
 unsafe fn next<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        let step = (*f.reg::<I>((*i).dst)).get() + 1;
-        *f.reg::<I>((*i).dst) = I::of(step);
-        if step < (*f.reg::<I>((*i).a)).get() { f.code.add((*i).x as usize) } else { after(f, i) }
+        let step = *f.reg::<I>((*i).dst) + I::from(1);
+        *f.reg::<I>((*i).dst) = step;
+        if step < *f.reg::<I>((*i).a) { f.code.add((*i).x as usize) } else { after(f, i) }
     }
 }
 
