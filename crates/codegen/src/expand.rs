@@ -6,7 +6,7 @@
 //! range that picks one of them.
 //! Invariant: no RANGE of type UPCAST or UNROLL is left.
 
-use crate::graph::{Srcs, node, node_of};
+use crate::graph::{Srcs, node};
 use monoglot_uop::{Arg, AxisType, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -73,7 +73,7 @@ impl Expand {
             Op::Range if is_axis(u) => {
                 let k = self.position(u);
                 let lanes: Srcs = (0..self.extents[k]).map(UOp::index_const).collect();
-                let list = node_of(Op::Stack, lanes);
+                let list = node(Op::Stack, lanes);
                 (self.shaped(Op::Reshape, &list, 1 << k), 1 << k)
             }
             Op::Stack if self.fragments.contains_key(u) => self.fragment(u, src),
@@ -136,7 +136,7 @@ impl Expand {
             _ => parts,
         };
         // The list's own axis comes first: it takes the place of an axis on which no element depends.
-        let list = node_of(Op::Stack, parts);
+        let list = node(Op::Stack, parts);
         let order: Vec<u8> = (1..=self.axes.len() as u8).chain([0]).collect();
         let order = [&order[..axis], &[0], &order[axis..self.axes.len()]].concat();
         let moved = UOp::new(Op::Permute, vec![list], Arg::Axes(order.into()));

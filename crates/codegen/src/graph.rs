@@ -10,13 +10,7 @@ pub(crate) type Srcs = SmallVec<[UOp; 3]>;
 
 /// A node without an arg.
 #[track_caller]
-pub(crate) fn node<const N: usize>(op: Op, src: [UOp; N]) -> UOp {
-    UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
-}
-
-/// A node without an arg, of any number of sources.
-#[track_caller]
-pub(crate) fn node_of(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
+pub(crate) fn node(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
     UOp::new(op, src.into_iter().collect::<Srcs>(), Arg::None)
 }
 

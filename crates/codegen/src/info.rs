@@ -4,14 +4,15 @@
 //! each buffer's elements at most once.
 
 use monoglot_uop::linear::address;
-use monoglot_uop::{Arg, AxisType, DType, Op, ProgramInfo, Target, UOp};
-use rustc_hash::FxHashMap;
+use monoglot_uop::{Arg, AxisType, DType, Dialect, Op, ProgramInfo, Target, UOp};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The record of a program.
 pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramInfo {
     let mut info = ProgramInfo { global_size: [1; 3], local_size: [1; 3], threads: 1, ..Default::default() };
-    info.target = format!("{}:{}:{}", target.device, dialect(target), target.arch);
+    let dialect = if target.dialect == Dialect::C { "C" } else { "LINEAR" };
+    info.target = format!("{}:{dialect}:{}", target.device, target.arch);
     for u in linear.src() {
         match (u.op(), u.arg()) {
             (Op::Special, Arg::Text(name)) => {
@@ -49,13 +50,6 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
     info
 }
 
-fn dialect(target: &Target) -> &'static str {
-    match target.dialect {
-        monoglot_uop::Dialect::C => "C",
-        monoglot_uop::Dialect::Linear => "LINEAR",
-    }
-}
-
 /// The name, from the kernel's axes, and work.
 fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     let topo = kernel.toposort();
@@ -71,8 +65,7 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
     // Bytes by slot of the PARAM.
-    let (mut flops, mut bytes): (f64, FxHashMap<u64, f64>) = (0.0, FxHashMap::default());
-    let mut order: Vec<u64> = Vec::new();
+    let (mut flops, mut bytes): (f64, BTreeMap<u64, f64>) = (0.0, BTreeMap::new());
     let trips = |u: &UOp| u.ranges().iter().map(extent).product::<f64>();
     for u in &topo {
         match u.op() {
@@ -80,10 +73,7 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
                 let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else { continue };
                 let most = u.src()[0].shape().max_len() as f64;
                 let moved = trips(u).min(most) * b.dtype.bytes() as f64;
-                let seen = bytes.entry(b.slot).or_insert_with(|| {
-                    order.push(b.slot);
-                    0.0
-                });
+                let seen = bytes.entry(b.slot).or_default();
                 *seen = seen.max(moved);
             }
             Op::Reduce => flops += trips(&u.src()[0]),
@@ -103,5 +93,5 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         }
     }
     info.flops = flops as u64;
-    info.bytes = order.iter().map(|k| bytes[k]).sum::<f64>() as u64;
+    info.bytes = bytes.values().sum::<f64>() as u64;
 }

@@ -6,9 +6,9 @@
 
 mod decompose;
 mod expand;
+mod gates;
 mod graph;
 mod info;
-mod linear_form;
 mod linearize;
 mod loops;
 mod memory;

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 const ROOT: u32 = u32::MAX;
 
+#[derive(Default)]
 struct Graph {
     nodes: Vec<UOp>,
     src: Vec<SmallVec<[u32; 4]>>,
@@ -64,12 +65,11 @@ impl Graph {
             end: vec![ROOT; loops],
             parent: vec![ROOT; loops],
             depth: vec![0; loops],
-            block: Vec::new(),
             needs: vec![Vec::new(); loops],
-            before: FxHashMap::default(),
             nodes,
             src,
             range,
+            ..Graph::default()
         };
         let open = g.open()?;
         g.nest(&open)?;

@@ -3,7 +3,7 @@
 //! hardware axes are SPECIALs and a reduction over a workgroup is staged through LOCAL storage.
 //! Invariant: no RANGE of type GLOBAL, THREAD, LOCAL, WARP or GROUP_REDUCE is left.
 
-use crate::graph::{Srcs, group as effects_of, node_of, rebuild};
+use crate::graph::{group as effects_of, node, rebuild};
 use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
 use rustc_hash::FxHashMap;
 
@@ -97,10 +97,10 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
     let empty = match loops.is_empty() {
         true => local.clone(),
-        false => local.after(&[node_of(Op::Barrier, loops)]),
+        false => local.after(&[node(Op::Barrier, loops)]),
     };
     let store = empty.at(&axes).store(part);
-    let full = local.after(&[node_of(Op::Barrier, [store])]);
+    let full = local.after(&[node(Op::Barrier, [store])]);
     let again: Vec<UOp> = across.iter().map(|r| fresh(r, AxisType::Reduce, id)).collect();
     let other = |r: &UOp| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone());
     let at: Vec<UOp> = axes.iter().map(other).collect();
@@ -146,19 +146,8 @@ fn close_reduces_once(kernel: &UOp) -> UOp {
 
 /// A graph over other ranges, where they are open: what closes them itself stays as it is.
 fn rename(root: &UOp, map: &FxHashMap<UOp, UOp>) -> UOp {
-    if map.is_empty() {
-        return root.clone();
-    }
     let open = |u: &UOp| u == root || u.ranges().iter().any(|r| map.contains_key(r));
-    let mut done: FxHashMap<UOp, UOp> = map.clone();
-    for u in root.toposort_gated(open) {
-        if open(&u) && !done.contains_key(&u) {
-            let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
-            let new = u.with_src(src);
-            done.insert(u, new);
-        }
-    }
-    done.remove(root).unwrap_or_else(|| root.clone())
+    root.rebuild(map, open, |u, src| u.with_src(src))
 }
 
 /// One loop of the kernel's outer nest: its range, and what it runs in order.

@@ -3,9 +3,10 @@
 //! each. Invariant: every access lies within its storage, by the interval of its index or by what
 //! its gate says; one for which neither holds gets a gate (DESIGN 15). The invalid index is gone.
 
-use crate::graph::{Srcs, node_of, rebuild};
-use crate::linear_form::{LinearForm, conjuncts, in_bounds};
+use crate::gates::{conjuncts, in_bounds};
+use crate::graph::{Srcs, node, rebuild};
 use crate::loops::depth;
+use monoglot_uop::rules::Linear;
 use monoglot_uop::{AddrSpace, DType, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -41,12 +42,12 @@ pub(crate) fn flatten(kernel: &UOp) -> Result<UOp> {
 /// first. The simplifier, which came before, knows another order.
 pub(crate) fn hoist(kernel: &UOp) -> Result<UOp> {
     rebuild(kernel, |u, src| {
-        if u.op() == Op::Index && is_storage(&u.src()[0]) && src[1].op() == Op::Add {
-            let sum = LinearForm::of(&src[1]).by_depth(DType::Index, |atom| {
-                let open = atom.ranges();
-                open.iter().map(depth).max().map_or(0, |(kind, id)| (kind as u64) << 32 | id as u64)
-            });
-            return Ok(src[0].at(&[sum]));
+        if u.op() == Op::Index
+            && is_storage(&u.src()[0])
+            && src[1].op() == Op::Add
+            && let Some(sum) = Linear::of(&src[1])
+        {
+            return Ok(src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]));
         }
         Ok(u.with_src(src))
     })
@@ -78,7 +79,7 @@ impl<'a> Flatten<'a> {
                 let gate = both(gate, src.get(2).map(|g| self.read(g)));
                 let mut new: Srcs = smallvec![address, self.read(&src[1])];
                 new.extend(gate.filter(|g| !g.is_bool(true)));
-                Ok(node_of(Op::Store, new))
+                Ok(node(Op::Store, new))
             }
             Op::Where => self.masked(u).map_or_else(|| self.choose(u), Ok),
             Op::After if is_storage(u) => Ok(self.rebuilt(u, 1)),
@@ -169,7 +170,7 @@ impl<'a> Flatten<'a> {
         // An access is valid where all of its indices are, so what any gate says holds for each.
         let indices = &u.src()[1..];
         let mut gate = indices.iter().fold(None, |g, i| both(g, self.gate.get(i).cloned()));
-        let (mut form, mut proved) = (LinearForm::default(), true);
+        let (mut sum, mut proved) = (UOp::index_const(0), true);
         for ((i, d), stride) in indices.iter().zip(dims.iter()).zip(&strides) {
             let index = self.read(i).cast(DType::Index);
             if index.is_invalid() {
@@ -179,12 +180,9 @@ impl<'a> Flatten<'a> {
             // A symbolic dimension is at least what its interval says.
             let size = d.as_int().unwrap_or_else(|| d.to_uop().vmin());
             proved = proved && in_bounds(&index, size, gate.as_ref());
-            match stride.as_int() {
-                Some(k) => form.add(&index, k),
-                None => form.add(&times(&index, stride), 1),
-            }
+            sum = sum + times(&index, stride);
         }
-        let index = form.by_depth(DType::Index, |_| 0);
+        let index = Linear::of(&sum).map_or(sum, |sum| sum.build_by(|_| 0));
         let size = flat.shape()[0].max();
         if !proved && !in_bounds(&index, size, gate.as_ref()) {
             let (lo, hi) = index.bounds();
@@ -225,7 +223,7 @@ fn load(access: &Access, alt: Option<UOp>) -> UOp {
         }
         src.extend([alt.unwrap_or_else(|| UOp::constant(d.zero(), d)), gate.clone()]);
     }
-    node_of(Op::Load, src)
+    node(Op::Load, src)
 }
 
 /// The same storage as an array of one axis.

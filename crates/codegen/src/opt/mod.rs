@@ -89,12 +89,5 @@ impl Plan {
 
 /// The error of an Opt whose precondition does not hold.
 fn refuse(opt: &Opt, message: impl Into<String>) -> Error {
-    let name = match opt.op {
-        OptOp::Split { .. } => "SPLIT",
-        OptOp::PadTo { .. } => "PADTO",
-        OptOp::Swap { .. } => "SWAP",
-        OptOp::NoLocals => "NOLOCALS",
-        OptOp::Tc { .. } => "TC",
-    };
-    Error::argument(name, format!("axis {}: {}", opt.axis, message.into()))
+    Error::argument(opt.to_string(), message)
 }

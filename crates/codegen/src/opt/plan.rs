@@ -3,8 +3,8 @@
 //! expression over the axes of the plan that takes each of its values once (where no pad's condition
 //! is false).
 
+use crate::gates::conjuncts;
 use crate::graph::{node, rebuild};
-use crate::linear_form::conjuncts;
 use monoglot_uop::{Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

@@ -68,49 +68,41 @@ impl Renderer {
     }
 
     fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) {
-        let line = |o: &mut String, n: usize| (0..n).for_each(|_| o.push_str("  "));
+        let (opens, closes) = (matches!(u.op(), Op::Range | Op::If), matches!(u.op(), Op::End | Op::EndIf));
+        let shown = match u.op() {
+            // The threads of a CPU kernel share nothing that would need a barrier.
+            Op::Param | Op::Buffer | Op::Const | Op::Special | Op::Barrier | Op::Sink => false,
+            op => opens || closes || op == Op::Store || self.plan.is_variable(i),
+        };
+        if !shown {
+            return;
+        }
+        *indent -= closes as usize;
+        o.extend(std::iter::repeat_n("  ", *indent));
         match u.op() {
             Op::Range => {
                 let (c, id) = (scalar(u.dtype()), u.range_arg().map_or(0, |r| r.0));
-                line(o, *indent);
                 let _ = write!(o, "for ({c} r{id} = 0; r{id} < ");
                 self.value(o, &u.src()[0]);
-                let _ = writeln!(o, "; r{id}++) {{");
-                *indent += 1;
+                let _ = write!(o, "; r{id}++) {{");
             }
             Op::If => {
-                line(o, *indent);
                 o.push_str("if (");
                 self.value(o, &u.src()[0]);
-                o.push_str(") {\n");
-                *indent += 1;
+                o.push_str(") {");
             }
-            Op::End | Op::EndIf => {
-                *indent = indent.saturating_sub(1).max(1);
-                line(o, *indent);
-                o.push_str("}\n");
-            }
-            Op::Store => {
-                line(o, *indent);
-                self.store(o, u);
-                o.push_str(";\n");
-            }
-            // The threads of a CPU kernel share nothing that would need a barrier.
-            Op::Buffer | Op::Barrier => {}
+            Op::End | Op::EndIf => o.push('}'),
+            Op::Store => self.store(o, u),
             _ => {
-                let named = matches!(u.op(), Op::Param | Op::Const | Op::Special | Op::Sink | Op::Linear);
-                if named || !self.plan.is_variable(i) {
-                    return;
-                }
                 self.names += 1;
-                line(o, *indent);
                 self.type_of(o, u);
                 let _ = write!(o, " v{} = ", self.names);
                 self.expression(o, u);
-                o.push_str(";\n");
                 self.plan.set_name(i, self.names);
             }
         }
+        o.push_str(if opens || closes { "\n" } else { ";\n" });
+        *indent += opens as usize;
     }
 
     /// The C type of a value.
@@ -128,30 +120,16 @@ impl Renderer {
     /// A value where it is used: a literal, a name, or its expression.
     pub(super) fn value(&mut self, o: &mut String, u: &UOp) {
         match u.op() {
-            Op::Const => return literal(o, u.const_value().unwrap_or(Scalar::Int(0)), u.dtype()),
-            Op::Param => {
-                let _ = write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot));
-                return;
-            }
-            Op::Range => {
-                let _ = write!(o, "r{}", u.range_arg().map_or(0, |r| r.0));
-                return;
-            }
+            Op::Const => literal(o, u.const_value().unwrap_or(Scalar::Int(0)), u.dtype()),
+            Op::Param => drop(write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot))),
+            Op::Range => drop(write!(o, "r{}", u.range_arg().map_or(0, |r| r.0))),
             Op::Special => {
-                let text = match u.arg() {
-                    Arg::Text(t) if &**t == "tid" => "tid",
-                    _ => "0",
-                };
-                o.push_str(text);
-                return;
+                o.push_str(if matches!(u.arg(), Arg::Text(t) if &**t == "tid") { "tid" } else { "0" })
             }
-            _ => {}
-        }
-        match self.plan.name(u) {
-            0 => self.expression(o, u),
-            name => {
-                let _ = write!(o, "v{name}");
-            }
+            _ => match self.plan.name(u) {
+                0 => self.expression(o, u),
+                name => drop(write!(o, "v{name}")),
+            },
         }
     }
 }

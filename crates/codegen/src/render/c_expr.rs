@@ -59,7 +59,11 @@ impl Renderer {
                 self.put(o, k, " ? $0 : $1)", &[&s[1], &s[2]]);
             }
             Op::Where => self.put(o, k, "SEL($V, $M, $0, $1, $2)", &[&s[0], &s[1], &s[2]]),
-            op if op.is_comparison() => self.compare(o, u, k),
+            op if op.is_comparison() => {
+                let k = Kind { d: s[0].dtype(), ..k };
+                self.put(o, k, if k.n > 0 && k.d != DType::Bool { "($M)" } else { "" }, NONE);
+                self.put(o, k, template(op, k), s);
+            }
             op => match template(op, k) {
                 "" => self.other(o, u, k),
                 t => self.put(o, k, t, s),
@@ -187,29 +191,6 @@ impl Renderer {
         }
     }
 
-    fn compare(&mut self, o: &mut String, u: &UOp, k: Kind) {
-        let from = u.src()[0].dtype();
-        let t = match (u.op(), from == DType::Bool) {
-            (Op::CmpLt, true) => "($!$0 & $1)",
-            (Op::CmpGt, true) => "($0 & $!$1)",
-            (Op::CmpLe, true) => "($!$0 | $1)",
-            (Op::CmpGe, true) => "($0 | $!$1)",
-            (Op::CmpNe, true) => "($0 ^ $1)",
-            (_, true) => "($!$0 ^ $1)",
-            (Op::CmpLt, _) => "($0 < $1)",
-            (Op::CmpGt, _) => "($0 > $1)",
-            (Op::CmpLe, _) => "($0 <= $1)",
-            (Op::CmpGe, _) => "($0 >= $1)",
-            (Op::CmpNe, _) => "($0 != $1)",
-            _ => "($0 == $1)",
-        };
-        let k = Kind { d: from, ..k };
-        if k.n > 0 && from != DType::Bool {
-            self.put(o, k, "($M)", NONE);
-        }
-        self.put(o, k, t, u.src());
-    }
-
     fn shift(&mut self, o: &mut String, u: &UOp, k: Kind) {
         let (a, b) = (&u.src()[0], &u.src()[1]);
         let bits = k.d.bits() as i64;
@@ -263,13 +244,8 @@ impl Renderer {
             return self.put(o, k, t, u.src());
         }
         let name = match u.op() {
-            Op::MulAcc => "fma",
-            Op::Sqrt => "sqrt",
-            Op::Trunc => "trunc",
-            Op::Exp2 => "exp2",
-            Op::Log2 => "log2",
-            Op::Sin => "sin",
-            Op::Pow => "pow",
+            Op::MulAcc => "fma".into(),
+            op @ (Op::Sqrt | Op::Trunc | Op::Exp2 | Op::Log2 | Op::Sin | Op::Pow) => op.name().to_lowercase(),
             // No text: the compiler's message names the op.
             op => {
                 let _ = write!(o, "unsupported_{}", op.name());
@@ -352,8 +328,18 @@ fn template(op: Op, k: Kind) -> &'static str {
     match (op, k.d == DType::Bool, k.d.is_float()) {
         (Op::Add | Op::Or | Op::Max, true, _) => "($0 | $1)",
         (Op::Mul | Op::And | Op::Idiv, true, _) => "($0 & $1)",
-        (Op::Xor, ..) => "($0 ^ $1)",
-        (Op::Mod, true, _) => "($0 & $!$1)",
+        (Op::Xor, ..) | (Op::CmpNe, true, _) => "($0 ^ $1)",
+        (Op::Mod | Op::CmpGt, true, _) => "($0 & $!$1)",
+        (Op::CmpLt, true, _) => "($!$0 & $1)",
+        (Op::CmpLe, true, _) => "($!$0 | $1)",
+        (Op::CmpGe, true, _) => "($0 | $!$1)",
+        (Op::CmpEq, true, _) => "($!$0 ^ $1)",
+        (Op::CmpLt, ..) => "($0 < $1)",
+        (Op::CmpGt, ..) => "($0 > $1)",
+        (Op::CmpLe, ..) => "($0 <= $1)",
+        (Op::CmpGe, ..) => "($0 >= $1)",
+        (Op::CmpNe, ..) => "($0 != $1)",
+        (Op::CmpEq, ..) => "($0 == $1)",
         (Op::Not, true, _) => "($!$0)",
         (Op::MulAcc, true, _) => "(($0 & $1) | $2)",
         (Op::Neg | Op::Trunc, true, _) | (Op::Trunc, _, false) => "$0",

@@ -24,19 +24,19 @@ pub(crate) fn scalar(d: DType) -> &'static str {
 }
 
 /// What the scalar names stand for.
-const SCALARS: [(&str, &str); 11] = [
-    ("i8", "signed char"),
-    ("i16", "short"),
-    ("i32", "int"),
-    ("i64", "long long"),
-    ("u8", "unsigned char"),
-    ("u16", "unsigned short"),
-    ("u32", "unsigned"),
-    ("u64", "unsigned long long"),
-    ("f16", "_Float16"),
-    ("f32", "float"),
-    ("f64", "double"),
-];
+const SCALARS: &str = "\
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef _Float16 f16;
+typedef float f32;
+typedef double f64;
+";
 
 /// The signed integer name of a width in bytes: the lanes of a mask.
 pub(crate) fn signed(bytes: usize) -> &'static str {
@@ -306,9 +306,7 @@ impl Prelude {
     /// Everything noted, as text that may be repeated in one translation unit.
     pub(crate) fn text(&self) -> String {
         let mut out = String::with_capacity(512 + 160 * self.types.len() + self.macros.len());
-        for (name, c) in SCALARS {
-            let _ = writeln!(out, "typedef {c} {name};");
-        }
+        out.push_str(SCALARS);
         let mut counts: Vec<usize> = Vec::new();
         for &(name, lanes) in &self.types {
             // A scalar's name ends in its bits.

@@ -6,7 +6,7 @@
 use super::build::{alu, lane, lane_const, splat, uniform};
 use super::pieces::{Devectorise, broken};
 use super::table::Axes;
-use crate::graph::{group, node, node_of};
+use crate::graph::{group, node};
 use monoglot_uop::{Op, Result, UOp};
 
 /// One piece of an access: so many lanes from a place.
@@ -126,7 +126,7 @@ impl Piece<'_> {
         let value = if same {
             splat(&single.load(self.scalar(0), alt, before), n)
         } else if backward {
-            let order = node_of(Op::Stack, (0..n).rev().map(lane_const));
+            let order = node(Op::Stack, (0..n).rev().map(lane_const));
             self.load(self.vector(first), alt, before).at(&[order])
         } else {
             self.load(self.vector(0), alt, before)
@@ -140,7 +140,7 @@ impl Piece<'_> {
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
         let single = Piece { lanes: 1, ..self.clone() };
         let one = |k: usize| single.load(self.scalar(k), alt.map(|a| lane(a, k)).as_ref(), self.lane_gate(k));
-        node_of(Op::Stack, (0..self.lanes).map(one))
+        node(Op::Stack, (0..self.lanes).map(one))
     }
 
     /// The STOREs of a value.
@@ -148,7 +148,7 @@ impl Piece<'_> {
         let n = self.lanes;
         let mut put = |address: UOp, value: UOp, gate: Option<UOp>| {
             if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
-                out.push(node_of(Op::Store, [Some(address), Some(value), gate].into_iter().flatten()));
+                out.push(node(Op::Store, [Some(address), Some(value), gate].into_iter().flatten()));
             }
         };
         if n == 1 || self.step == Some(1) && self.within(0, false) {

@@ -2,13 +2,13 @@
 //! which they are computed; flows out: the node, or what it folds to. Invariant: a fold never changes
 //! the shape of the result.
 
-use crate::graph::{node, node_of};
+use crate::graph::node;
 use monoglot_uop::{DType, Op, Scalar, UOp, fold::fold};
 use smallvec::SmallVec;
 
 /// An elementwise op without an arg.
 pub(super) fn alu(op: Op, src: &[UOp]) -> UOp {
-    folded(op, src).unwrap_or_else(|| node_of(op, src.iter().cloned()))
+    folded(op, src).unwrap_or_else(|| node(op, src.iter().cloned()))
 }
 
 /// A scalar constant of a value's dtype.
@@ -36,7 +36,7 @@ pub(crate) fn bitcast(x: &UOp, to: DType) -> UOp {
 pub(super) fn splat(x: &UOp, lanes: usize) -> UOp {
     match lanes {
         1 => x.clone(),
-        n => node_of(Op::Stack, std::iter::repeat_n(x.clone(), n)),
+        n => node(Op::Stack, std::iter::repeat_n(x.clone(), n)),
     }
 }
 
@@ -73,7 +73,7 @@ fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
         };
         return match n {
             0 => at(0),
-            n => Some(node_of(Op::Stack, (0..n).map(at).collect::<Option<SmallVec<[UOp; 16]>>>()?)),
+            n => Some(node(Op::Stack, (0..n).map(at).collect::<Option<SmallVec<[UOp; 16]>>>()?)),
         };
     }
     if op == Op::Where {
@@ -148,7 +148,7 @@ fn by_interval(op: Op, src: &[UOp]) -> Option<UOp> {
     }
     match op {
         op if op.is_comparison() => {
-            let (lo, hi) = node_of(op, src.iter().cloned()).min_max()?;
+            let (lo, hi) = node(op, src.iter().cloned()).min_max()?;
             (lo == hi).then(|| UOp::constant(lo, DType::Bool))
         }
         Op::TruncDiv | Op::TruncMod => {

@@ -8,7 +8,7 @@
 
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
-use crate::graph::{Srcs, node, node_of, rebuild};
+use crate::graph::{Srcs, node, rebuild};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp};
 
 /// Bring a kernel into the target's types and ops.
@@ -130,11 +130,11 @@ impl Legal<'_> {
                 if src.len() > 1 {
                     src[1] = self.encode(&src[1], u.dtype());
                 }
-                self.decode(&node_of(Op::Load, src), u.dtype())
+                self.decode(&node(Op::Load, src), u.dtype())
             }
             Op::Store => {
                 src[1] = self.encode(&src[1], u.src()[0].dtype());
-                node_of(Op::Store, src)
+                node(Op::Store, src)
             }
             Op::Cast => self.convert(&src[0], &u.src()[0], u),
             Op::Bitcast => {

@@ -5,7 +5,7 @@
 use super::build::{alu, lane, splat};
 use super::lanes::{self, Plan, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
-use crate::graph::{Srcs, group, node_of};
+use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
 use smallvec::smallvec;
 
@@ -164,7 +164,7 @@ impl Devectorise<'_> {
         let Some(k) = (0..self.t.rank).find(|&k| self.t.dims[i][k] > 1) else { return list.to_vec() };
         let piece = |&(at, n): &(u32, u32)| match n {
             1 => list[at as usize].clone(),
-            n => node_of(Op::Stack, list[at as usize..(at + n) as usize].iter().cloned()),
+            n => node(Op::Stack, list[at as usize..(at + n) as usize].iter().cloned()),
         };
         self.plan.pieces[k].iter().map(piece).collect()
     }
@@ -175,7 +175,7 @@ impl Devectorise<'_> {
         let piece = |(start, width): (Axes<u32>, usize)| {
             let lanes: Srcs = t.src[i].iter().map(|&s| self.element(s as usize, &start)).collect();
             match width == lanes.len() {
-                true => node_of(Op::Stack, lanes),
+                true => node(Op::Stack, lanes),
                 false => lanes[start.iter().copied().max().unwrap_or(0) as usize].clone(),
             }
         };

@@ -13,6 +13,7 @@ pub(super) type Axes<T> = SmallVec<[T; 8]>;
 /// A set of loops: bit k for the k-th RANGE.
 pub(super) type Loops = u128;
 
+#[derive(Default)]
 pub(super) struct Table {
     pub(super) nodes: Vec<UOp>,
     /// Operands; the extents of shapes are none.
@@ -69,15 +70,7 @@ impl Table {
 
     fn of(nodes: Vec<UOp>, src: Vec<SmallVec<[u32; 4]>>) -> Result<Table> {
         let rank = nodes.iter().filter(|u| has_lanes(u)).map(|u| u.shape().len()).max().unwrap_or(0);
-        let mut t = Table {
-            dims: Vec::with_capacity(nodes.len()),
-            loops: Vec::with_capacity(nodes.len()),
-            nodes,
-            src,
-            ranges: Vec::new(),
-            groups: FxHashMap::default(),
-            rank,
-        };
+        let mut t = Table { nodes, src, rank, ..Table::default() };
         let mut leader: FxHashMap<&[UOp], u32> = FxHashMap::default();
         for (i, u) in t.nodes.iter().enumerate() {
             let mut dims: Axes<u32> = smallvec![1; rank];

@@ -14,27 +14,30 @@ const MOST_NODES: usize = 96;
 
 /// Σ coefficient·atom + constant.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Linear {
-    pub(crate) dtype: DType,
-    pub(crate) terms: SmallVec<[(UOp, i128); 6]>,
-    pub(crate) constant: i128,
+pub struct Linear {
+    /// The dtype modulo which the value is that of the expression.
+    pub dtype: DType,
+    /// Atoms and their coefficients.
+    pub terms: SmallVec<[(UOp, i128); 6]>,
+    /// The constant.
+    pub constant: i128,
 }
 
 impl Linear {
     /// The number `constant`.
-    pub(crate) fn number(dtype: DType, constant: i128) -> Linear {
+    pub fn number(dtype: DType, constant: i128) -> Linear {
         Linear { dtype, terms: SmallVec::new(), constant }
     }
 
     /// The terms of an integer expression; None where it is too long or holds the invalid index.
-    pub(crate) fn of(u: &UOp) -> Option<Linear> {
+    pub fn of(u: &UOp) -> Option<Linear> {
         let mut out = Linear::number(u.dtype(), 0);
         out.add(u, 1)?;
         Some(out)
     }
 
     /// Add `k` times an expression.
-    pub(crate) fn add(&mut self, u: &UOp, k: i128) -> Option<()> {
+    pub fn add(&mut self, u: &UOp, k: i128) -> Option<()> {
         let mut stack: SmallVec<[(&UOp, i128); 16]> = smallvec![(u, k)];
         let mut nodes = 0;
         while let Some((u, k)) = stack.pop() {
@@ -125,18 +128,18 @@ impl Linear {
 
     /// As an expression, in canonical order.
     pub(crate) fn build(&self) -> UOp {
+        self.build_by(key)
+    }
+
+    /// As an expression, its terms added in the order of what `key` says of their atoms.
+    pub fn build_by<K: Ord>(&self, key: impl Fn(&UOp) -> K) -> UOp {
         let mut order: SmallVec<[&(UOp, i128); 8]> = self.terms.iter().filter(|t| t.1 != 0).collect();
         order.sort_by_key(|t| key(&t.0));
-        let mut out: Option<UOp> = None;
-        for (atom, k) in order {
-            let term = if *k == 1 { atom.clone() } else { atom * &int_const(*k, self.dtype) };
-            out = Some(match out {
-                None => term,
-                Some(sum) => sum + term,
-            });
-        }
+        let term = |(atom, k): &(UOp, i128)| {
+            if *k == 1 { atom.clone() } else { atom * &int_const(*k, self.dtype) }
+        };
         let constant = int_const(self.constant, self.dtype);
-        match out {
+        match order.into_iter().map(term).reduce(|sum, t| sum + t) {
             None => constant,
             Some(sum) if self.constant == 0 => sum,
             Some(sum) => sum + constant,

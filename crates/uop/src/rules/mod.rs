@@ -36,6 +36,7 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
 use crate::scalar::Scalar;
+pub use linear::Linear;
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
