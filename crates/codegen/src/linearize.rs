@@ -56,10 +56,6 @@ impl Graph {
         let src = places(&nodes, operands);
         let range: Vec<u32> =
             (0..nodes.len() as u32).filter(|&i| nodes[i as usize].op() == Op::Range).collect();
-        if range.len() > 128 {
-            let message = "a kernel of more than 128 loops".to_string();
-            return Err(ErrorKind::Unsupported { op: "RANGE".into(), message }.into());
-        }
         let loops = range.len();
         let mut g = Graph {
             end: vec![ROOT; loops],
@@ -116,22 +112,17 @@ impl Graph {
             return Err(broken("a loop that is never closed"));
         }
         // A loop stands after those around it, so as many rounds as loops settle all depths.
-        for round in 0.. {
-            let mut changed = false;
+        for _ in 0..loops + 2 {
+            let before = self.depth.clone();
             for k in 0..loops {
-                let parent = self.deepest(open[self.end[k] as usize]);
-                let depth = if parent == ROOT { 1 } else { self.depth[parent as usize] + 1 };
-                changed |= (parent, depth) != (self.parent[k], self.depth[k]);
-                (self.parent[k], self.depth[k]) = (parent, depth);
+                self.parent[k] = self.deepest(open[self.end[k] as usize]);
+                self.depth[k] = 1 + self.depth.get(self.parent[k] as usize).copied().unwrap_or(0);
             }
-            if !changed {
+            if self.depth == before {
                 return Ok(());
             }
-            if round > loops {
-                return Err(broken("loops that stand inside each other"));
-            }
         }
-        Ok(())
+        Err(broken("loops that stand inside each other"))
     }
 
     fn deepest(&self, mask: u128) -> u32 {

@@ -60,10 +60,7 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
             (Op::Reduce, Arg::Reduce(op, _)) if u.src()[1..].iter().any(group) => {
                 let (across, within): (Vec<UOp>, Vec<UOp>) = new.src()[1..].iter().cloned().partition(group);
                 parts.insert(u.clone(), (*op, across.clone()));
-                let part = match within.is_empty() {
-                    true => new.src()[0].clone(),
-                    false => new.src()[0].reduce_ranges(*op, &within),
-                };
+                let part = new.src()[0].reduce_ranges(*op, &within);
                 match part.shape().is_empty() {
                     true => stage(&part, *op, &across, &mut slot, &mut id)?,
                     false => part,
@@ -95,11 +92,8 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     // Nobody writes while another thread may still read what the last iteration left.
     let around = |r: &&UOp| !axes.contains(r) && is_axis(r, &[AxisType::Loop, AxisType::Reduce]);
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
-    let empty = match loops.is_empty() {
-        true => local.clone(),
-        false => local.after(&[node(Op::Barrier, loops)]),
-    };
-    let store = empty.at(&axes).store(part);
+    let read = (!loops.is_empty()).then(|| node(Op::Barrier, loops));
+    let store = local.after(read.as_slice()).at(&axes).store(part);
     let full = local.after(&[node(Op::Barrier, [store])]);
     let again: Vec<UOp> = across.iter().map(|r| fresh(r, AxisType::Reduce, id)).collect();
     let other = |r: &UOp| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone());
@@ -311,27 +305,27 @@ fn is_local(part: &UOp) -> bool {
 /// Spread sets of ranges, fastest first, over the SPECIALs `name0`, `name1`, …: those that exceed
 /// the dimensions share the last. Ranges of one set are one axis.
 fn assign(map: &mut FxHashMap<UOp, UOp>, name: &str, sets: Vec<Vec<UOp>>, dims: usize) -> Result<()> {
-    let known = |r: &UOp| r.src()[0].as_int();
-    let Some(sizes) = sets.iter().map(|s| known(&s[0])).collect::<Option<Vec<i64>>>() else {
-        return Err(Error::argument("kernel", "a hardware axis has no known size"));
-    };
-    let mut at = 0;
+    let mut rest = &sets[..];
     for d in 0..dims {
-        let take = if d + 1 == dims { sets.len() - at } else { 1.min(sets.len() - at) };
-        if take == 0 {
+        let take = if d + 1 == dims { rest.len() } else { rest.len().min(1) };
+        let (now, later) = rest.split_at(take);
+        if now.is_empty() {
             break;
         }
-        let total: i64 = sizes[at..at + take].iter().product();
+        let Some(sizes) = now.iter().map(|s| s[0].src()[0].as_int()).collect::<Option<Vec<i64>>>() else {
+            return Err(Error::argument("kernel", "a hardware axis has no known size"));
+        };
+        let total: i64 = sizes.iter().product();
         let text = if name == "tid" { name.to_string() } else { format!("{name}{d}") };
         let special = UOp::new(Op::Special, vec![UOp::index_const(total)], Arg::Text(text.into()));
         let mut below = 1;
-        for (set, &size) in sets[at..at + take].iter().zip(&sizes[at..at + take]) {
+        for (set, size) in now.iter().zip(sizes) {
             let part = if below == 1 { special.clone() } else { &special / below };
             let part = if below * size == total { part } else { part % size };
             map.extend(set.iter().map(|r| (r.clone(), part.clone())));
             below *= size;
         }
-        at += take;
+        rest = later;
     }
     Ok(())
 }

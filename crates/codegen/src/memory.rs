@@ -108,12 +108,8 @@ impl<'a> Flatten<'a> {
 
     /// The value of a node: of an address, what is loaded from it.
     fn read(&self, u: &UOp) -> UOp {
-        let Some(access) = self.access.get(u) else {
-            let scalar =
-                matches!(u.op(), Op::Param | Op::Buffer | Op::After) && is_storage(u) && u.shape().is_empty();
-            return if scalar { load(&self.target(u), None) } else { self.value[u].clone() };
-        };
-        load(access, None)
+        let storage = matches!(u.op(), Op::Param | Op::Buffer | Op::After) && is_storage(u);
+        if storage && u.shape().is_empty() || self.access.contains_key(u) { load(self.target(u), None) } else { self.value[u].clone() }
     }
 
     /// The address that a STORE writes; storage of shape () is its only element.
@@ -157,7 +153,7 @@ impl<'a> Flatten<'a> {
         let zero = fill.const_value().is_some_and(|v| v.is_zero());
         let gate = if implied { gate } else { both(Some(gate), Some(own.clone()))? };
         (fill.op() == Op::Const && (implied || zero))
-            .then(|| load(&Access { address: access.address.clone(), gate: Some(gate) }, Some(fill)))
+            .then(|| load(Access { address: access.address.clone(), gate: Some(gate) }, Some(fill)))
     }
 
     fn access(&self, u: &UOp) -> Access {
@@ -214,16 +210,14 @@ fn times(a: &UOp, b: &UOp) -> UOp {
     }
 }
 
-fn load(access: &Access, alt: Option<UOp>) -> UOp {
+fn load(access: Access, alt: Option<UOp>) -> UOp {
     let d = access.address.dtype();
-    let mut src: Srcs = smallvec![access.address.clone()];
-    if let Some(gate) = &access.gate {
-        if gate.is_bool(false) {
-            return alt.unwrap_or_else(|| UOp::constant(d.zero(), d));
-        }
-        src.extend([alt.unwrap_or_else(|| UOp::constant(d.zero(), d)), gate.clone()]);
+    let alt = || alt.unwrap_or_else(|| UOp::constant(d.zero(), d));
+    match access.gate {
+        None => node(Op::Load, [access.address]),
+        Some(gate) if gate.is_bool(false) => alt(),
+        Some(gate) => node(Op::Load, [access.address, alt(), gate]),
     }
-    node(Op::Load, src)
 }
 
 /// The same storage as an array of one axis.

@@ -68,11 +68,11 @@ pub fn lower(
     opts: Option<&[Opt]>,
     watch: &mut dyn FnMut(Stage, &UOp),
 ) -> Result<(UOp, Timings)> {
-    let mut clock = Clock { timings: Timings::default(), last: Instant::now() };
+    let (mut timings, mut last) = (Timings::default(), Instant::now());
     let mut done = |stage: Stage, graph: &UOp| {
-        clock.timings.seconds[stage as usize] += clock.last.elapsed().as_secs_f64();
+        timings.seconds[stage as usize] += last.elapsed().as_secs_f64();
         watch(stage, graph);
-        clock.last = Instant::now();
+        last = Instant::now();
     };
     let chosen = || opt::choose(kernel, target).into_iter().map(|o| o.0).collect();
     let opts: Vec<Opt> = opts.map_or_else(chosen, <[Opt]>::to_vec);
@@ -98,12 +98,7 @@ pub fn lower(
     let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
     let program = UOp::new(Op::Program, vec![optimized, linear, source], Arg::Program(Arc::new(record)));
     done(Stage::Render, &program);
-    Ok((program, clock.timings))
-}
-
-struct Clock {
-    timings: Timings,
-    last: Instant,
+    Ok((program, timings))
 }
 
 #[cfg(test)]

@@ -230,6 +230,9 @@ impl UOp {
     /// REDUCE over ranges (inside kernels).
     #[track_caller]
     pub fn reduce_ranges(&self, op: ReduceOp, ranges: &[UOp]) -> UOp {
+        if ranges.is_empty() {
+            return self.clone();
+        }
         UOp::new(Op::Reduce, with(self, ranges), Arg::Reduce(op, [].into()))
     }
 

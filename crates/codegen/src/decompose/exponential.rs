@@ -50,7 +50,7 @@ impl Math<'_> {
         let x = self.exp2_clamp(x);
         let t = o.add(&x, &self.magic());
         let n = self.o.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
-        self.exp2_tail(&t, &self.sub(&x, &n))
+        self.exp2_tail(&t, &self.o.sub(&x, &n))
     }
 
     /// (k, m) with x = 2^k m, m in [sqrt(1/2), sqrt(2)), for positive finite x; anything for others.
@@ -92,9 +92,9 @@ impl Math<'_> {
         let q = c.poly(&r, &LOG2_F32);
         let c0 = c.cb(0x3fb8aa3b);
         let ah = o.mulacc(&r, &q, &c0);
-        let al = o.mulacc(&r, &q, &c.sub(&c0, &ah));
+        let al = o.mulacc(&r, &q, &o.sub(&c0, &ah));
         let hi = o.mulacc(&r, &ah, &k);
-        let lo = o.mulacc(&r, &ah, &c.sub(&k, &hi));
+        let lo = o.mulacc(&r, &ah, &o.sub(&k, &hi));
         let y = o.add(&hi, &o.mulacc(&r, &al, &lo));
         c.log_edges(x, &y)
     }
@@ -113,10 +113,10 @@ impl Math<'_> {
         // ln m = r - r^2/2 + s (r^2/2 + t), its head as a pair
         let nr = o.mul(&r, &c.c(-0.5));
         let h = o.mulacc(&nr, &r, &r);
-        let tail = o.mulacc(&s, &o.mulacc(&c.neg(&nr), &r, &t), &o.mulacc(&nr, &r, &c.sub(&r, &h)));
+        let tail = o.mulacc(&s, &o.mulacc(&c.neg(&nr), &r, &t), &o.mulacc(&nr, &r, &o.sub(&r, &h)));
         let (c0, c1) = (c.cb(0x3ff71547652b82fe), c.cb(0x3c7777d0ffda0d24));
         let hi = o.mulacc(&h, &c0, &k);
-        let lo = o.mulacc(&h, &c0, &c.sub(&k, &hi));
+        let lo = o.mulacc(&h, &c0, &o.sub(&k, &hi));
         let y = o.add(&hi, &o.mulacc(&tail, &c0, &o.mulacc(&h, &c1, &lo)));
         c.log_edges(x, &y)
     }

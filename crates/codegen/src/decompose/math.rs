@@ -3,7 +3,7 @@
 //! sequence is fixed and free of branches; `(x + magic) − magic` is never folded; NaN is made by WHERE,
 //! not by 0·x.
 
-use crate::select::{Legal, bitcast};
+use crate::select::{Legal, bitcast, bits_type};
 use monoglot_uop::{DType, Scalar, UOp};
 
 /// The constant of these bits.
@@ -31,6 +31,10 @@ pub(super) struct Math<'a> {
 }
 
 impl Math<'_> {
+    /// Bits of a number.
+    pub(super) fn width(&self) -> usize {
+        self.format.float.bits() as usize
+    }
     /// Float constant; `x` must be exact in the format or is rounded to it.
     pub(super) fn c(&self, x: f64) -> UOp {
         UOp::float(x, self.format.float)
@@ -41,11 +45,10 @@ impl Math<'_> {
     }
     /// Unsigned constant of the float's width.
     pub(super) fn u(&self, bits: u64) -> UOp {
-        let mask = if self.format.width == 64 { u64::MAX } else { 0xffff_ffff };
-        konst(self.format.uint, bits & mask)
+        konst(bits_type(self.format.float), bits & u64::MAX >> (64 - self.width()))
     }
     pub(super) fn bits(&self, x: &UOp) -> UOp {
-        bitcast(x, self.format.uint)
+        bitcast(x, bits_type(self.format.float))
     }
     pub(super) fn float(&self, x: &UOp) -> UOp {
         bitcast(x, self.format.float)
@@ -59,9 +62,6 @@ impl Math<'_> {
     pub(super) fn iadd(&self, x: &UOp, n: u64) -> UOp {
         self.o.add(x, &self.u(n))
     }
-    pub(super) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
-        self.o.sub(a, b)
-    }
     pub(super) fn neg(&self, a: &UOp) -> UOp {
         self.o.mul(a, &self.c(-1.0))
     }
@@ -73,7 +73,7 @@ impl Math<'_> {
         self.format.bias << self.format.mant
     }
     pub(super) fn sign(&self) -> u64 {
-        1 << (self.format.width - 1)
+        1 << (self.width() - 1)
     }
     pub(super) fn abs(&self, x: &UOp) -> UOp {
         self.float(&self.o.and(&self.bits(x), &self.u(self.sign() - 1)))
@@ -86,7 +86,7 @@ impl Math<'_> {
     }
     /// Horner with fma; `coef` from degree 0 up, as the words of each number's bits, high ones first.
     pub(super) fn poly(&self, x: &UOp, coef: &[u32]) -> UOp {
-        let numbers = coef.chunks(self.format.width as usize / 32).map(|words| self.cb(joined(words)));
+        let numbers = coef.chunks(self.width() / 32).map(|words| self.cb(joined(words)));
         numbers.rev().reduce(|p, c| self.o.mulacc(&p, x, &c)).expect("a polynomial has a coefficient")
     }
 }
@@ -94,12 +94,9 @@ impl Math<'_> {
 /// What the format-independent code needs to know of f32 and f64. Bit patterns sit in the low bits of a u64.
 pub(super) struct Format {
     pub(super) float: DType,
-    pub(super) uint: DType,
     /// stored significand bits
     pub(super) mant: u32,
     pub(super) bias: u64,
-    /// width of the whole
-    pub(super) width: u32,
     /// The least number not below sqrt(1/2). With the number before it, the x just below sqrt(2) would become
     /// k = 1 and its log2, just below 1/2, a difference whose rounding errors count double in that binade.
     pub(super) sqrt_half: u64,
@@ -118,10 +115,8 @@ pub(super) struct Format {
 
 pub(super) static F32: Format = Format {
     float: DType::F32,
-    uint: DType::U32,
     mant: 23,
     bias: 127,
-    width: 32,
     sqrt_half: 0x3f3504f4,
     exp2_lo: -160.0,
     exp2_hi: 130.0,
@@ -136,10 +131,8 @@ pub(super) static F32: Format = Format {
 
 pub(super) static F64: Format = Format {
     float: DType::F64,
-    uint: DType::U64,
     mant: 52,
     bias: 1023,
-    width: 64,
     sqrt_half: 0x3fe6a09e667f3bcd,
     exp2_lo: -1100.0,
     exp2_hi: 1030.0,

@@ -15,7 +15,7 @@ impl Math<'_> {
         let (k, m) = self.frexp(x);
         let r = o.add(&m, &self.c(-1.0));
         let dh = o.add(&r, &self.c(2.0));
-        let dl = self.sub(&r, &o.add(&dh, &self.c(-2.0)));
+        let dl = self.o.sub(&r, &o.add(&dh, &self.c(-2.0)));
         let i = o.recip(&dh);
         let sh = o.mul(&r, &i);
         let ns = self.neg(&sh);
@@ -26,16 +26,16 @@ impl Math<'_> {
         let t = self.poly(&zh, fm.pow_t);
         let c1 = self.cb(fm.pow_c1[0]);
         let ah = o.mulacc(&zh, &t, &c1);
-        let al = o.add(&o.mulacc(&zh, &t, &self.sub(&c1, &ah)), &self.cb(fm.pow_c1[1]));
+        let al = o.add(&o.mulacc(&zh, &t, &self.o.sub(&c1, &ah)), &self.cb(fm.pow_c1[1]));
         // b = c0 + z a
         let c0 = self.cb(fm.pow_c0[0]);
         let bh = o.mulacc(&zh, &ah, &c0);
         let rest = o.mulacc(&zh, &al, &o.mulacc(&zl, &ah, &self.cb(fm.pow_c0[1])));
-        let bl = o.add(&o.mulacc(&zh, &ah, &self.sub(&c0, &bh)), &rest);
+        let bl = o.add(&o.mulacc(&zh, &ah, &self.o.sub(&c0, &bh)), &rest);
         // k + s b
         let hi = o.mulacc(&sh, &bh, &k);
         let rest = o.mulacc(&sh, &bl, &o.mul(&sl, &bh));
-        let lo = o.add(&o.mulacc(&sh, &bh, &self.sub(&k, &hi)), &rest);
+        let lo = o.add(&o.mulacc(&sh, &bh, &self.o.sub(&k, &hi)), &rest);
         (hi, lo)
     }
 
@@ -61,7 +61,7 @@ impl Math<'_> {
         let pl = o.select(&o.cmpne(&ph, &pc), &zero, &pl);
         let t = o.add(&pc, &self.magic());
         let n = o.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
-        let mag = self.exp2_tail(&t, &o.add(&self.sub(&pc, &n), &pl));
+        let mag = self.exp2_tail(&t, &o.add(&self.o.sub(&pc, &n), &pl));
         // (+-1)^y, where y infinite made 0 * inf
         let unit = o.select(&o.cmpne(y, y), y, &one);
         let mag = o.select(&o.cmpne(&ax, &one), &mag, &unit);

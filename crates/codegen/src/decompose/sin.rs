@@ -39,7 +39,7 @@ impl Math<'_> {
     /// the crest would be half an ulp.
     pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u32]) -> UOp {
         let o = self.o;
-        let (c0, rest) = coef.split_at(self.format.width as usize / 32);
+        let (c0, rest) = coef.split_at(self.width() / 32);
         let u = o.mul(r, r);
         let w = o.mul(&o.mul(&u, &u), &self.poly(&u, rest));
         let t = o.mulacc(&u, &self.cb(joined(c0)), &w);

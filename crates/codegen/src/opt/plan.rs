@@ -135,9 +135,13 @@ impl Plan {
         let last: FxHashMap<UOp, UOp> = (self.axes.iter().enumerate())
             .map(|(i, a)| (a.range.clone(), a.range.with_arg(Arg::Range(i as u32, a.kind()))))
             .collect();
-        let bind = |extra: &[(&UOp, &UOp)]| Binding {
-            ranges: self.now.iter().map(|e| replaced(e, extra).substitute(&last)).collect(),
-            valid: self.pads.iter().map(|p| replaced(&p.valid, extra).substitute(&last)).collect(),
+        let bind = |extra: &[(&UOp, &UOp)]| {
+            let extra = extra.iter().map(|(a, b)| ((*a).clone(), (*b).clone())).collect();
+            let bound = |e: &UOp| e.substitute(&extra).substitute(&last);
+            Binding {
+                ranges: self.now.iter().map(bound).collect(),
+                valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
+            }
         };
         let main = self.tensor.as_ref().map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
         let mut closes: Vec<SmallVec<[UOp; 4]>> = vec![SmallVec::new(); self.ranges.len()];
@@ -160,7 +164,7 @@ impl Plan {
             let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])].into_iter().collect();
             let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
             let over = self.closed(&t.reduce.src()[1..], &closes);
-            let sum = if over.is_empty() { wmma } else { wmma.reduce_ranges(ReduceOp::Add, &over) };
+            let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
             products = Some((t.reduce.clone(), sum.at(&[last[&t.pair].clone()])));
         }
         let sink = self.rebuild(&self.sink, &main, &closes, products)?;
@@ -242,13 +246,6 @@ impl Plan {
 struct Binding {
     ranges: Vec<UOp>,
     valid: Vec<UOp>,
-}
-
-fn replaced(u: &UOp, map: &[(&UOp, &UOp)]) -> UOp {
-    if map.is_empty() {
-        return u.clone();
-    }
-    u.substitute(&map.iter().map(|(a, b)| ((*a).clone(), (*b).clone())).collect())
 }
 
 /// INDEX's sources with the first index invalid where the gate is false, each condition once.

@@ -41,8 +41,14 @@ fn width(u: &UOp) -> DType {
 
 impl Legal<'_> {
     /// Whether an op stays a node.
-    pub(crate) fn has(&self, op: Op) -> bool {
+    fn has(&self, op: Op) -> bool {
         self.target.native.contains(op)
+    }
+
+    /// The op where it stays a node, or what takes its place.
+    fn native(&self, op: Op, src: &[&UOp], otherwise: impl FnOnce() -> UOp) -> UOp {
+        let node = || alu(op, &src.iter().map(|&s| s.clone()).collect::<Srcs>());
+        if self.has(op) { node() } else { otherwise() }
     }
 
     primitives! {
@@ -67,32 +73,22 @@ impl Legal<'_> {
     }
 
     pub(crate) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
-        match self.has(Op::Sub) {
-            true => alu(Op::Sub, &[a.clone(), b.clone()]),
-            false => self.add(a, &self.mul(b, &UOp::constant(Scalar::Int(-1), b.dtype()))),
-        }
+        self.native(Op::Sub, &[a, b], || {
+            self.add(a, &self.mul(b, &UOp::constant(Scalar::Int(-1), b.dtype())))
+        })
     }
 
     /// a·b + c, rounded once where the target can.
     pub(crate) fn mulacc(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
-        match self.has(Op::MulAcc) {
-            true => alu(Op::MulAcc, &[a.clone(), b.clone(), c.clone()]),
-            false => self.add(&self.mul(a, b), c),
-        }
+        self.native(Op::MulAcc, &[a, b, c], || self.add(&self.mul(a, b), c))
     }
 
     pub(super) fn not(&self, x: &UOp) -> UOp {
-        match self.has(Op::Not) {
-            true => alu(Op::Not, std::slice::from_ref(x)),
-            false => self.xor(x, &UOp::bool(true)),
-        }
+        self.native(Op::Not, &[x], || self.xor(x, &UOp::bool(true)))
     }
 
     pub(super) fn equal(&self, a: &UOp, b: &UOp) -> UOp {
-        match self.has(Op::CmpEq) {
-            true => alu(Op::CmpEq, &[a.clone(), b.clone()]),
-            false => self.not(&self.cmpne(a, b)),
-        }
+        self.native(Op::CmpEq, &[a, b], || self.not(&self.cmpne(a, b)))
     }
 
     /// The dtype in which a value of `d` is computed.
