@@ -109,7 +109,11 @@ impl<'a> Flatten<'a> {
     /// The value of a node: of an address, what is loaded from it.
     fn read(&self, u: &UOp) -> UOp {
         let storage = matches!(u.op(), Op::Param | Op::Buffer | Op::After) && is_storage(u);
-        if storage && u.shape().is_empty() || self.access.contains_key(u) { load(self.target(u), None) } else { self.value[u].clone() }
+        if storage && u.shape().is_empty() || self.access.contains_key(u) {
+            load(self.target(u), None)
+        } else {
+            self.value[u].clone()
+        }
     }
 
     /// The address that a STORE writes; storage of shape () is its only element.

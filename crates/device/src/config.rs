@@ -23,14 +23,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config {
-            device: None,
-            debug: 0,
-            threads: None,
-            cache_dir: None,
-            cache_bytes: 512 << 20,
-            compiler: None,
-        }
+        Self { device: None, debug: 0, threads: None, cache_dir: None, cache_bytes: 1 << 29, compiler: None }
     }
 }
 

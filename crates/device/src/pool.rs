@@ -105,10 +105,7 @@ impl Pool {
         let asleep = s.sleepers.load(Ordering::SeqCst);
         if asleep > 0 {
             drop(s.lock.lock().unwrap_or_else(|e| e.into_inner()));
-            match n - 1 < asleep {
-                true => (1..n).for_each(|_| s.wake.notify_one()),
-                false => s.wake.notify_all(),
-            }
+            if n > asleep { s.wake.notify_all() } else { (1..n).for_each(|_| s.wake.notify_one()) }
         }
         let mut panic = None;
         while let Some(i) = s.take(epoch) {

@@ -75,8 +75,8 @@ impl Math<'_> {
     pub(super) fn log_edges(&self, x: &UOp, y: &UOp) -> UOp {
         let o = self.o;
         let zero = self.c(0.0);
-        let low = o.select(&o.cmpne(x, &zero), &self.nan(), &self.c(f64::NEG_INFINITY));
-        let high = o.select(&o.cmplt(x, &self.inf()), y, x);
+        let low = o.select(&o.cmpne(x, &zero), &self.c(f64::NAN), &self.c(f64::NEG_INFINITY));
+        let high = o.select(&o.cmplt(x, &self.c(f64::INFINITY)), y, x);
         o.select(&o.cmplt(&zero, x), &high, &low)
     }
 

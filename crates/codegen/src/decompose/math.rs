@@ -78,12 +78,6 @@ impl Math<'_> {
     pub(super) fn abs(&self, x: &UOp) -> UOp {
         self.float(&self.o.and(&self.bits(x), &self.u(self.sign() - 1)))
     }
-    pub(super) fn inf(&self) -> UOp {
-        self.c(f64::INFINITY)
-    }
-    pub(super) fn nan(&self) -> UOp {
-        self.c(f64::NAN)
-    }
     /// Horner with fma; `coef` from degree 0 up, as the words of each number's bits, high ones first.
     pub(super) fn poly(&self, x: &UOp, coef: &[u32]) -> UOp {
         let numbers = coef.chunks(self.width() / 32).map(|words| self.cb(joined(words)));

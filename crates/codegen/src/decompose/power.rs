@@ -49,7 +49,7 @@ impl Math<'_> {
         let o = self.o;
         let (zero, one) = (self.c(0.0), self.c(1.0));
         let ax = self.abs(x);
-        let finite = o.cmplt(&ax, &self.inf());
+        let finite = o.cmplt(&ax, &self.c(f64::INFINITY));
 
         // |x|^y = 2^(y log2|x|), the exponent as a pair
         let (lh, ll) = self.log2_pair(&ax);
@@ -71,7 +71,7 @@ impl Math<'_> {
         let odd = o.cmpne(&o.trunc(&hy), &hy);
         let sign = o.select(&odd, &o.and(&self.bits(x), &self.u(self.sign())), &self.u(0));
         let whole = self.float(&o.xor(&self.bits(&mag), &sign));
-        let broken = o.select(&o.cmplt(x, &zero), &o.select(&finite, &self.nan(), &mag), &mag);
+        let broken = o.select(&o.cmplt(x, &zero), &o.select(&finite, &self.c(f64::NAN), &mag), &mag);
         let v = o.select(&o.cmpne(&o.trunc(y), y), &broken, &whole);
         let v = o.select(&o.cmpne(y, &zero), &v, &one);
         o.select(&o.cmpne(x, &one), &v, &one)
@@ -113,8 +113,8 @@ impl Math<'_> {
         let g = o.select(&o.cmplt(&zero, &o.mulacc(&ng, &up, &v)), &up, &g);
         let g = o.mul(&g, &o.select(&small, &self.c(2f64.powi(-f.sqrt_lift / 2)), &self.c(1.0)));
         // +-0, +inf and NaN answer themselves, negatives NaN
-        let edge = o.select(&o.cmplt(x, &zero), &self.nan(), x);
-        let high = o.select(&o.cmplt(x, &self.inf()), &g, x);
+        let edge = o.select(&o.cmplt(x, &zero), &self.c(f64::NAN), x);
+        let high = o.select(&o.cmplt(x, &self.c(f64::INFINITY)), &g, x);
         o.select(&o.cmplt(&zero, x), &high, &edge)
     }
 }

@@ -90,7 +90,7 @@ impl Math<'_> {
         let sign = o.xor(&b, &o.select(&below, &c.u(0), &odd));
         let sign = o.and(&sign, &c.u(0x8000_0000));
         let y = c.sin_tail(&r, &sign, &SIN_F32);
-        o.select(&o.cmplt(&ax, &c.inf()), &y, &c.nan())
+        o.select(&o.cmplt(&ax, &c.c(f64::INFINITY)), &y, &c.c(f64::NAN))
     }
 
     /// sin x for every x, as `sin_f32`: the four words of 1/pi that matter come out of 19 constants by a barrel shifter
@@ -153,6 +153,6 @@ impl Math<'_> {
         let sign = o.xor(&b, &o.select(&below, &k(0), &odd));
         let sign = o.and(&sign, &k(1 << 63));
         let y = c.sin_tail(&r, &sign, &SIN_F64);
-        o.select(&o.cmplt(&ax, &c.inf()), &y, &c.nan())
+        o.select(&o.cmplt(&ax, &c.c(f64::INFINITY)), &y, &c.c(f64::NAN))
     }
 }

@@ -117,10 +117,8 @@ impl Plan {
     /// Add an axis as the innermost of its type, or the outermost.
     pub(super) fn insert(&mut self, axis: Axis, outermost: bool) {
         let kind = axis.kind();
-        let at = match outermost {
-            true => self.axes.partition_point(|a| a.kind() < kind),
-            false => self.axes.partition_point(|a| a.kind() <= kind),
-        };
+        let before = |a: &Axis| a.kind() < kind || !outermost && a.kind() == kind;
+        let at = self.axes.partition_point(before);
         self.axes.insert(at, axis);
     }
 
@@ -154,7 +152,7 @@ impl Plan {
                 let with = bind(&[(&t.k, k), (&t.n, n)]);
                 let new = self.rebuild(u, &with, &closes, None)?;
                 let zero = new.like(0);
-                let gate = self.gate(&with, |of| t.reduce.src()[1..].contains(&self.ranges[of]));
+                let gate = self.gate(&with, &t.reduce.src()[1..]);
                 Ok::<UOp, Error>(gate.map_or(new.clone(), |g| g.select(&new, &zero)))
             };
             let a = [parts(&t.a, &t.k_of_a[0], &t.n_now)?, parts(&t.a, &t.k_of_a[1], &t.n_now)?];
@@ -184,15 +182,10 @@ impl Plan {
         all
     }
 
-    /// The condition under which no padded RANGE among these runs past its end.
-    fn gate(&self, with: &Binding, among: impl Fn(usize) -> bool) -> Option<UOp> {
-        let valid = self.pads.iter().zip(&with.valid).filter(|(p, _)| among(p.of)).map(|(_, v)| v.clone());
-        valid.reduce(|a, b| a & b)
-    }
-
-    /// The condition for everything that varies with these RANGEs of the kernel.
-    fn gate_of(&self, with: &Binding, open: &[UOp]) -> Option<UOp> {
-        if self.pads.is_empty() { None } else { self.gate(with, |of| open.contains(&self.ranges[of])) }
+    /// The condition under which no padded RANGE among these of the kernel runs past its end.
+    fn gate(&self, with: &Binding, among: &[UOp]) -> Option<UOp> {
+        let padded = self.pads.iter().zip(&with.valid).filter(|(p, _)| among.contains(&self.ranges[p.of]));
+        padded.map(|(_, valid)| valid.clone()).reduce(|a, b| a & b)
     }
 
     /// A graph with every RANGE replaced. `known` is what one node becomes, whatever is below it.
@@ -214,7 +207,7 @@ impl Plan {
                     }
                 }
                 Op::End | Op::Reduce if src.len() > 1 => {
-                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate_of(with, &u.src()[1..])) {
+                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
                         src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
                     }
                     src.truncate(1);
@@ -224,11 +217,11 @@ impl Plan {
                     }
                 }
                 Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
-                    if let Some(gate) = self.gate_of(with, &u.ranges()) {
+                    if let Some(gate) = self.gate(with, &u.ranges()) {
                         src = gated(src, &gate);
                     }
                 }
-                Op::Store => match self.gate_of(with, &u.ranges()) {
+                Op::Store => match self.gate(with, &u.ranges()) {
                     Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
                         src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
                     }

@@ -3,7 +3,7 @@
 //! that nothing wraps), shifts past the width shift all out, MAX propagates NaN.
 //!
 //! In a template `$0`, `$1`, … are operands, brought to the kind of the expression (scalars broadcast,
-//! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$M` and `$U` the signed and unsigned
+//! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$B` bytes, `$M` and `$U` the signed and unsigned
 //! integers as wide, `$!` a complement (`!` of a scalar bool, `~` of a mask).
 
 use super::c::Renderer;
@@ -85,6 +85,7 @@ impl Renderer {
             match what {
                 b'V' if k.d == DType::Bool && k.n > 0 => self.type_name(o, signed(k.mask), k.n),
                 b'V' => self.type_name(o, scalar(k.d), k.n),
+                b'B' => self.type_name(o, "u8", k.n),
                 b'M' => self.type_name(o, signed(k.bytes()), k.n),
                 b'U' => self.type_name(o, unsigned(k.bytes()), k.n),
                 b'n' => drop(write!(o, "{}", k.n)),

@@ -122,14 +122,7 @@ impl Renderer {
             self.place(o, &a);
             o.push_str(" = ");
         }
-        match bytes {
-            true => {
-                o.push('(');
-                self.prelude.vector(o, "u8", k.n);
-                self.put(o, k, ")($0 & 1)", &[value]);
-            }
-            false => self.operand(o, value, k),
-        }
+        self.put(o, k, if bytes { "($B)($0 & 1)" } else { "$0" }, &[value]);
         o.push_str(if masked { ")" } else { "" });
     }
 

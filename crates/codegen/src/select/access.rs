@@ -56,10 +56,7 @@ impl Piece<'_> {
     fn within(&self, first: usize, proved: bool) -> bool {
         let size = self.storage.shape()[0].max();
         let (lo, hi) = self.index(first).bounds();
-        match proved {
-            true => lo >= 0 && hi <= size - self.lanes as i64,
-            false => lo != hi || lo >= 0 && hi + self.lanes as i64 <= size,
-        }
+        !proved && lo != hi || lo >= 0 && hi + self.lanes as i64 <= size
     }
 
     /// The gate of all lanes; None where it is true.

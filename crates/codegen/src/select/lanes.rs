@@ -14,10 +14,13 @@ pub(super) struct Demand {
     pub(super) index: bool,
 }
 
+/// By axis: by how much an index grows with each step; None where it is no sum.
+type Steps = Axes<Option<i64>>;
+
 pub(super) struct Plan {
     pub(super) demand: Vec<Demand>,
-    /// By node and axis: by how much an index grows with each step; None where it is no sum.
-    pub(super) steps: Vec<Axes<Option<i64>>>,
+    /// By node.
+    pub(super) steps: Vec<Steps>,
     /// By axis: whether its pieces are vectors.
     pub(super) is_lane: Axes<bool>,
     /// By axis: first element and length of each piece.
@@ -118,10 +121,8 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
                     d[src.get(1).map_or(i, |&s| s as usize)].data = true;
                 }
                 if let Some(&gate) = src.get(2) {
-                    match is_index_arithmetic(t, gate as usize) && by_lane(i) {
-                        true => d[gate as usize].index = true,
-                        false => d[gate as usize].data = true,
-                    }
+                    let index = is_index_arithmetic(t, gate as usize) && by_lane(i);
+                    *if index { &mut d[gate as usize].index } else { &mut d[gate as usize].data } = true;
                 }
             }
             Op::Range | Op::Special => need(&mut d, &src[..1]),
@@ -136,12 +137,12 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
 }
 
 /// How integers change along the axes.
-fn steps(t: &Table) -> Vec<Axes<Option<i64>>> {
-    let mut all: Vec<Axes<Option<i64>>> = Vec::with_capacity(t.len());
+fn steps(t: &Table) -> Vec<Steps> {
+    let mut all: Vec<Steps> = Vec::with_capacity(t.len());
     for (i, u) in t.nodes.iter().enumerate() {
         let of = |k: usize| &all[t.src[i][k] as usize];
         let number = |k: usize| t.nodes[t.src[i][k] as usize].as_int();
-        let each = |f: &dyn Fn(usize) -> Option<i64>| -> Axes<Option<i64>> {
+        let each = |f: &dyn Fn(usize) -> Option<i64>| -> Steps {
             (0..t.rank).map(|k| if t.dims[i][k] == 1 { Some(0) } else { f(k) }).collect()
         };
         let still = |k: usize| t.src[i].iter().all(|&s| all[s as usize][k] == Some(0)).then_some(0);
@@ -192,13 +193,7 @@ fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
 
 /// The axes whose elements are lanes, by what the kernel would cost with each of them: first the
 /// cheapest one, then others that no value shares with those taken.
-fn choose(
-    t: &Table,
-    demand: &[Demand],
-    steps: &[Axes<Option<i64>>],
-    widest: &[usize],
-    target: &Target,
-) -> Axes<bool> {
+fn choose(t: &Table, demand: &[Demand], steps: &[Steps], widest: &[usize], target: &Target) -> Axes<bool> {
     let mut is_lane: Axes<bool> = smallvec![false; t.rank];
     if let Some(f) = t.nodes.iter().position(is_fragment) {
         // A lane of a warp holds neighbours of a fragment: the axis that no element of it has.
@@ -223,7 +218,7 @@ fn choose(
 }
 
 /// Instructions, roughly, where `axis` is cut into vectors of `lanes`.
-fn cost(t: &Table, demand: &[Demand], steps: &[Axes<Option<i64>>], axis: Option<usize>, lanes: usize) -> f64 {
+fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lanes: usize) -> f64 {
     let mut sum = 0.0;
     for (i, u) in t.nodes.iter().enumerate() {
         let memory = matches!(u.op(), Op::Load | Op::Store);

@@ -150,12 +150,15 @@ impl Devectorise<'_> {
         let mut p = 0;
         for k in 0..dims.len() {
             if dims[k] > 1 {
-                let list = &self.plan.pieces[k];
-                p = p * list.len()
-                    + list.iter().position(|c| c.0 <= start[k] && start[k] < c.0 + c.1).unwrap_or(0);
+                p = p * self.plan.pieces[k].len() + self.part_at(k, start);
             }
         }
         p
+    }
+
+    /// The part of axis `k` that holds the element at `start`.
+    fn part_at(&self, k: usize, start: &[u32]) -> usize {
+        self.plan.pieces[k].partition_point(|part| part.0 <= start[k]) - 1
     }
 
     /// The pieces of a list of constants that became an axis.
@@ -174,10 +177,8 @@ impl Devectorise<'_> {
         let t = self.t;
         let piece = |(start, width): (Axes<u32>, usize)| {
             let lanes: Srcs = t.src[i].iter().map(|&s| self.element(s as usize, &start)).collect();
-            match width == lanes.len() {
-                true => node(Op::Stack, lanes),
-                false => lanes[start.iter().copied().max().unwrap_or(0) as usize].clone(),
-            }
+            let at = start.iter().copied().max().unwrap_or(0) as usize;
+            if width == lanes.len() { node(Op::Stack, lanes) } else { lanes[at].clone() }
         };
         self.each_piece(&t.dims[i]).into_iter().map(piece).collect()
     }
@@ -201,10 +202,7 @@ impl Devectorise<'_> {
         let piece = &self.data[i][self.piece_at(dims, start)];
         match self.lane_axis(dims) {
             None => piece.clone(),
-            Some(k) => {
-                let first = self.plan.pieces[k].iter().find(|c| c.0 <= start[k] && start[k] < c.0 + c.1);
-                lane(piece, (start[k] - first.map_or(0, |c| c.0)) as usize)
-            }
+            Some(k) => lane(piece, (start[k] - self.plan.pieces[k][self.part_at(k, start)].0) as usize),
         }
     }
 

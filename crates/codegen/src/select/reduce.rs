@@ -46,10 +46,8 @@ impl Devectorise<'_> {
         let zero = |k: u32| t.nodes[k as usize].const_value().is_some_and(|v| v.is_zero());
         let wmma = (t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add && zero(t.src[value][2]))
             .then_some(value);
-        let terms = match fuses(t, i, self.target) || wmma.is_some() {
-            true => t.src[value].iter().take(2).map(|&s| s as usize).collect(),
-            false => vec![value],
-        };
+        let factors = || t.src[value].iter().take(2).map(|&s| s as usize).collect();
+        let terms = if fuses(t, i, self.target) || wmma.is_some() { factors() } else { vec![value] };
         Fold { node: i, op, terms, wmma, source, kept, result }
     }
 

@@ -28,18 +28,8 @@ pub(crate) struct Unit<'a> {
 
 /// What every kernel is compiled with. Vectors are written out in the source, so the compiler's own
 /// vectoriser only costs time; nothing here lets it change a float's value.
-const FLAGS: &[&str] = &[
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-strict-aliasing",
-    "-fno-tree-vectorize",
-    "-fno-stack-protector",
-    "-fno-asynchronous-unwind-tables",
-    "-fPIC",
-    "-shared",
-    "-w",
-];
+const FLAGS: &str = "-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing \
+    -fno-tree-vectorize -fno-stack-protector -fno-asynchronous-unwind-tables -fPIC -shared -w";
 
 impl Compiler {
     /// The compiler that the settings name, or the first of cc, gcc and clang that there is.
@@ -53,7 +43,7 @@ impl Compiler {
             let mut words = candidate.split_whitespace();
             if let Some(program) = words.next().and_then(which) {
                 let (march, alone) = (format!("-march={march}"), cfg!(target_os = "linux"));
-                let ours = FLAGS.iter().copied().chain(alone.then_some("-nostdlib"));
+                let ours = FLAGS.split_whitespace().chain(alone.then_some("-nostdlib"));
                 let flags = words.chain([&*march]).chain(ours).map(String::from).collect();
                 return Ok(Compiler { program, flags, identity: OnceLock::new() });
             }
@@ -75,10 +65,9 @@ impl Compiler {
         self.identity.get_or_init(|| {
             let real = self.program.canonicalize().unwrap_or_else(|_| self.program.clone());
             let changed = real.metadata().and_then(|m| m.modified()).ok();
-            let version = Command::new(&self.program).arg("--version").output();
-            let version =
-                version.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
-            format!("{} {changed:?} {version} {}", real.display(), self.flags.join(" "))
+            let version = Command::new(&self.program).arg("--version").output().map(|o| o.stdout);
+            let version = String::from_utf8(version.unwrap_or_default());
+            format!("{} {changed:?} {version:?} {}", real.display(), self.flags.join(" "))
         })
     }
 

@@ -143,15 +143,10 @@ impl Runtime for Cpu {
     }
 
     fn about(&self) -> String {
-        let t = &self.target;
-        format!(
-            "C through {}, {} with vectors of {} bytes, {} threads, caches {:?}",
-            self.compiler.program().display(),
-            t.arch,
-            t.vector_bytes,
-            t.threads,
-            t.caches
-        )
+        let Target { arch, vector_bytes, threads, caches, .. } = &self.target;
+        let machine =
+            format!("{arch} with vectors of {vector_bytes} bytes, {threads} threads, caches {caches:?}");
+        format!("C through {}, {machine}", self.compiler.program().display())
     }
 
     fn assembly(&self, program: &UOp) -> Result<Option<String>> {

@@ -329,22 +329,13 @@ impl<'a> Decoder<'a> {
         let (n, size, src) = (lanes(u), u.dtype().bytes(), u.src());
         let Some(first) = src.first() else { return Ok(()) };
         if src.iter().all(|s| s == first) {
-            if let Some(v) = first.const_value() {
-                self.places[i] = self.constant(v, u.dtype(), n);
-                return Ok(());
-            }
-            let from = self.operand(first, 0, i)?;
-            self.places[i] = from;
-            if n > 1 {
-                let dst = self.result(i, n * size);
-                self.emit(splats(size), dst, [from, 0, 0], n, 0);
-            }
+            self.places[i] = self.operand(first, if n > 1 { n } else { 0 }, self.last[i].max(i))?;
             return Ok(());
         }
         let dst = self.result(i, n * size);
-        for (k, s) in src.iter().enumerate() {
+        for (s, to) in src.iter().zip((dst..).step_by(size)) {
             let from = self.operand(s, 0, i)?;
-            self.emit(copies(size), dst + (k * size) as u32, [from, 0, 0], 0, size as u32);
+            self.emit(copies(size), to, [from, 0, 0], 0, size as u32);
         }
         Ok(())
     }
