@@ -130,13 +130,12 @@ impl Expand {
         if first.op() == Op::Const && src.iter().all(|s| s.0 == *first) {
             return (first.clone(), 0);
         }
-        let parts: Srcs = src.iter().map(|s| self.widen_all(&s.0, s.1, all)).collect();
-        let parts: Srcs = match all {
-            0 => parts.iter().map(|p| self.shaped(Op::Reshape, p, 0)).collect(),
-            _ => parts,
+        let part = |s: &&(UOp, u64)| match all {
+            0 => self.shaped(Op::Reshape, &s.0, 0),
+            _ => self.widen_all(&s.0, s.1, all),
         };
         // The list's own axis comes first: it takes the place of an axis on which no element depends.
-        let list = node(Op::Stack, parts);
+        let list = node(Op::Stack, src.iter().map(part).collect::<Srcs>());
         let order: Vec<u8> = (1..=self.axes.len() as u8).chain([0]).collect();
         let order = [&order[..axis], &[0], &order[axis..self.axes.len()]].concat();
         let moved = UOp::new(Op::Permute, vec![list], Arg::Axes(order.into()));

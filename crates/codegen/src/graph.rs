@@ -5,8 +5,7 @@ use monoglot_uop::{Arg, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// Sources of a node.
-pub(crate) type Srcs = SmallVec<[UOp; 3]>;
+pub(crate) use monoglot_uop::node::Srcs;
 
 /// A node without an arg.
 #[track_caller]

@@ -144,17 +144,11 @@ fn rename(root: &UOp, map: &FxHashMap<UOp, UOp>) -> UOp {
     root.rebuild(map, open, |u, src| u.with_src(src))
 }
 
-/// One loop of the kernel's outer nest: its range, and what it runs in order.
+/// One loop of the kernel's outer nest: its range, and what it runs in order; a RANGE stands for its loop.
 struct Nest {
     range: UOp,
     parent: usize,
-    items: Vec<Item>,
-}
-
-#[derive(Clone)]
-enum Item {
-    Effect(UOp),
-    Loop(usize),
+    items: Vec<UOp>,
 }
 
 /// ENDs as one tree of loops, each closing one range; stores over the same ranges share them.
@@ -180,19 +174,16 @@ fn close_stores_once(kernel: &UOp) -> UOp {
         }
     }
     // Inner loops were made after outer ones.
-    let mut built: Vec<UOp> = nests.iter().map(|n| n.range.clone()).collect();
-    for (i, nest) in nests.iter().enumerate().rev() {
-        let effect = |item: &Item| match item {
-            Item::Effect(u) => u.clone(),
-            Item::Loop(k) => built[*k].clone(),
-        };
-        let effects: Vec<UOp> = nest.items.iter().map(effect).collect();
-        built[i] = match i {
-            0 => UOp::new(Op::Sink, effects, kernel.arg().clone()),
-            _ => effects_of(effects).end(std::slice::from_ref(&nest.range)),
-        };
+    let mut built: FxHashMap<UOp, UOp> = FxHashMap::default();
+    while let Some(Nest { range, items, .. }) = nests.pop() {
+        let effects: Vec<UOp> = items.into_iter().map(|u| built.remove(&u).unwrap_or(u)).collect();
+        if nests.is_empty() {
+            return UOp::new(Op::Sink, effects, kernel.arg().clone());
+        }
+        let closed = effects_of(effects).end(std::slice::from_ref(&range));
+        built.insert(range, closed);
     }
-    built.swap_remove(0)
+    kernel.clone()
 }
 
 fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
@@ -209,11 +200,11 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
             renamed.insert(r.clone(), range.clone());
         }
         let k = nests.len();
+        nests[at].items.push(range.clone());
         nests.push(Nest { range, parent: at, items: Vec::new() });
-        nests[at].items.push(Item::Loop(k));
         at = k;
     }
-    nests[at].items.push(Item::Effect(rename(&effect, &renamed)));
+    nests[at].items.push(rename(&effect, &renamed));
 }
 
 /// GLOBAL, THREAD, LOCAL, WARP and GROUP_REDUCE ranges as expressions of SPECIALs.

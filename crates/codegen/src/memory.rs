@@ -4,7 +4,7 @@
 //! its gate says; one for which neither holds gets a gate (DESIGN 15). The invalid index is gone.
 
 use crate::gates::{conjuncts, in_bounds};
-use crate::graph::{Srcs, node, rebuild};
+use crate::graph::{Srcs, node};
 use crate::loops::depth;
 use monoglot_uop::rules::Linear;
 use monoglot_uop::{AddrSpace, DType, Op, Result, Shape, UOp};
@@ -40,17 +40,21 @@ pub(crate) fn flatten(kernel: &UOp) -> Result<UOp> {
 
 /// Index sums in the order in which loops can be left by their parts: what varies least is added
 /// first. The simplifier, which came before, knows another order.
-pub(crate) fn hoist(kernel: &UOp) -> Result<UOp> {
-    rebuild(kernel, |u, src| {
-        if u.op() == Op::Index
-            && is_storage(&u.src()[0])
-            && src[1].op() == Op::Add
-            && let Some(sum) = Linear::of(&src[1])
-        {
-            return Ok(src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]));
-        }
-        Ok(u.with_src(src))
-    })
+pub(crate) fn hoist(kernel: &UOp) -> UOp {
+    kernel.rebuild(
+        &FxHashMap::default(),
+        |_| true,
+        |u, src| {
+            if u.op() == Op::Index
+                && is_storage(&u.src()[0])
+                && src[1].op() == Op::Add
+                && let Some(sum) = Linear::of(&src[1])
+            {
+                return src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]);
+            }
+            u.with_src(src)
+        },
+    )
 }
 
 /// Whether a node is storage that addresses refer to.
@@ -253,7 +257,7 @@ mod tests {
     fn rows_are_multiplied_out_with_what_varies_least_first() {
         let (m, k) = (UOp::range(4i64, 0, AxisType::Loop), UOp::range(8i64, 1, AxisType::Reduce));
         let a = param(0, &[8, 4]).at(&[k.clone(), m.clone()]);
-        let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap()).unwrap();
+        let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap());
         let want = param(0, &[32]).at(&[&m + &(&k * 4)]);
         assert_eq!(got.src()[0].src()[0].src()[0], want);
     }

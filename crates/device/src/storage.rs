@@ -71,13 +71,6 @@ impl Storage {
         }
     }
 
-    /// Whether two storages share bytes.
-    pub fn overlaps(&self, other: &Storage) -> bool {
-        Arc::ptr_eq(&self.memory, &other.memory)
-            && self.offset < other.offset + other.bytes
-            && other.offset < self.offset + self.bytes
-    }
-
     /// Copy bytes out, from `offset` on.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ pub fn apply(kernel: &UOp, opts: &[Opt], target: &Target) -> Result<UOp> {
     for opt in opts {
         plan.step(opt, target)?;
     }
-    plan.finish()
+    Ok(plan.finish())
 }
 
 /// The axes of a kernel, in the order by which Opts name them.

@@ -4,7 +4,7 @@
 //! is false).
 
 use crate::gates::conjuncts;
-use crate::graph::{node, rebuild};
+use crate::graph::node;
 use monoglot_uop::{Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -129,7 +129,7 @@ impl Plan {
     }
 
     /// The kernel over the axes as they are now.
-    pub(super) fn finish(self) -> Result<UOp> {
+    pub(super) fn finish(self) -> UOp {
         let last: FxHashMap<UOp, UOp> = (self.axes.iter().enumerate())
             .map(|(i, a)| (a.range.clone(), a.range.with_arg(Arg::Range(i as u32, a.kind()))))
             .collect();
@@ -142,35 +142,35 @@ impl Plan {
             }
         };
         let main = self.tensor.as_ref().map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
-        let mut closes: Vec<SmallVec<[UOp; 4]>> = vec![SmallVec::new(); self.ranges.len()];
+        let mut closes: Closes = vec![SmallVec::new(); self.ranges.len()];
         for a in &self.axes {
             closes[a.of].push(last[&a.range].clone());
         }
-        let mut products = None;
+        let mut products = FxHashMap::default();
         if let Some(t) = &self.tensor {
             let parts = |u: &UOp, k: &UOp, n: &UOp| {
                 let with = bind(&[(&t.k, k), (&t.n, n)]);
-                let new = self.rebuild(u, &with, &closes, None)?;
+                let new = self.rebuild(u, &with, &closes, &FxHashMap::default());
                 let zero = new.like(0);
                 let gate = self.gate(&with, &t.reduce.src()[1..]);
-                Ok::<UOp, Error>(gate.map_or(new.clone(), |g| g.select(&new, &zero)))
+                gate.map_or(new.clone(), |g| g.select(&new, &zero))
             };
-            let a = [parts(&t.a, &t.k_of_a[0], &t.n_now)?, parts(&t.a, &t.k_of_a[1], &t.n_now)?];
-            let b = [parts(&t.b, &t.k_of_b, &t.n_of_b[0])?, parts(&t.b, &t.k_of_b, &t.n_of_b[1])?];
+            let a = [parts(&t.a, &t.k_of_a[0], &t.n_now), parts(&t.a, &t.k_of_a[1], &t.n_now)];
+            let b = [parts(&t.b, &t.k_of_b, &t.n_of_b[0]), parts(&t.b, &t.k_of_b, &t.n_of_b[1])];
             let stack = |v: [UOp; 2]| node(Op::Stack, v);
             let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
             let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])].into_iter().collect();
             let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
             let over = self.closed(&t.reduce.src()[1..], &closes);
             let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
-            products = Some((t.reduce.clone(), sum.at(&[last[&t.pair].clone()])));
+            products.insert(t.reduce.clone(), sum.at(&[last[&t.pair].clone()]));
         }
-        let sink = self.rebuild(&self.sink, &main, &closes, products)?;
-        Ok(sink.with_arg(Arg::Kernel(Arc::new(self.info))))
+        let sink = self.rebuild(&self.sink, &main, &closes, &products);
+        sink.with_arg(Arg::Kernel(Arc::new(self.info)))
     }
 
     /// The axes that close these RANGEs of the kernel, in order.
-    fn closed(&self, ranges: &[UOp], closes: &[SmallVec<[UOp; 4]>]) -> Vec<UOp> {
+    fn closed(&self, ranges: &[UOp], closes: &Closes) -> Vec<UOp> {
         let mut all: Vec<UOp> = Vec::with_capacity(ranges.len() + 2);
         for r in ranges {
             if let Some(of) = self.ranges.iter().position(|x| x == r) {
@@ -188,52 +188,50 @@ impl Plan {
         padded.map(|(_, valid)| valid.clone()).reduce(|a, b| a & b)
     }
 
-    /// A graph with every RANGE replaced. `known` is what one node becomes, whatever is below it.
-    fn rebuild(
-        &self,
-        root: &UOp,
-        with: &Binding,
-        closes: &[SmallVec<[UOp; 4]>],
-        known: Option<(UOp, UOp)>,
-    ) -> Result<UOp> {
-        rebuild(root, |u, mut src| {
-            if let Some((_, v)) = known.as_ref().filter(|k| k.0 == *u) {
-                return Ok(v.clone());
-            }
-            match u.op() {
-                Op::Range => {
-                    if let Some(of) = self.ranges.iter().position(|r| r == u) {
-                        return Ok(with.ranges[of].clone());
+    /// A graph with every RANGE replaced. `known` is what nodes become, whatever is below them.
+    fn rebuild(&self, root: &UOp, with: &Binding, closes: &Closes, known: &FxHashMap<UOp, UOp>) -> UOp {
+        root.rebuild(
+            known,
+            |_| true,
+            |u, mut src| {
+                match u.op() {
+                    Op::Range => {
+                        if let Some(of) = self.ranges.iter().position(|r| r == u) {
+                            return with.ranges[of].clone();
+                        }
                     }
+                    Op::End | Op::Reduce if src.len() > 1 => {
+                        if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
+                            src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                        }
+                        src.truncate(1);
+                        src.extend(self.closed(&u.src()[1..], closes));
+                        if src.len() == 1 && u.op() == Op::Reduce {
+                            return src[0].clone();
+                        }
+                    }
+                    Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
+                        if let Some(gate) = self.gate(with, &u.ranges()) {
+                            src = gated(src, &gate);
+                        }
+                    }
+                    Op::Store => match self.gate(with, &u.ranges()) {
+                        Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
+                            src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                        }
+                        Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
+                        gate => src.extend(gate),
+                    },
+                    _ => {}
                 }
-                Op::End | Op::Reduce if src.len() > 1 => {
-                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
-                        src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
-                    }
-                    src.truncate(1);
-                    src.extend(self.closed(&u.src()[1..], closes));
-                    if src.len() == 1 && u.op() == Op::Reduce {
-                        return Ok(src[0].clone());
-                    }
-                }
-                Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
-                    if let Some(gate) = self.gate(with, &u.ranges()) {
-                        src = gated(src, &gate);
-                    }
-                }
-                Op::Store => match self.gate(with, &u.ranges()) {
-                    Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
-                        src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
-                    }
-                    Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
-                    gate => src.extend(gate),
-                },
-                _ => {}
-            }
-            Ok(u.with_src(src))
-        })
+                u.with_src(src)
+            },
+        )
     }
 }
+
+/// The axes that each RANGE of the kernel is made of.
+type Closes = Vec<SmallVec<[UOp; 4]>>;
 
 /// What the RANGEs of the kernel, and the conditions of the pads, become.
 struct Binding {

@@ -27,6 +27,7 @@ pub(crate) fn cast(x: &UOp, to: DType) -> UOp {
 /// BITCAST between types of one width, folded on constants.
 pub(crate) fn bitcast(x: &UOp, to: DType) -> UOp {
     match x.const_value() {
+        _ if x.dtype() == to => x.clone(),
         Some(v) => UOp::constant(Scalar::from_bits(v.to_bits(x.dtype()), to), to),
         None => x.bitcast(to),
     }

@@ -136,7 +136,7 @@ impl Legal<'_> {
             Op::Bitcast => {
                 let (from, to) = (u.src()[0].dtype(), u.dtype());
                 let bits = self.encode(&src[0], from);
-                self.decode(&same_width(&bits, self.stored(to)), to)
+                self.decode(&bitcast(&bits, self.stored(to)), to)
             }
             Op::Reduce => self.reduce(u, src),
             Op::Wmma => {
@@ -298,10 +298,6 @@ impl Legal<'_> {
             to => cast(x, to),
         }
     }
-}
-
-fn same_width(x: &UOp, to: DType) -> UOp {
-    if x.dtype() == to { x.clone() } else { bitcast(x, to) }
 }
 
 fn bad(message: &str) -> Error {

@@ -44,7 +44,7 @@ impl Legal<'_> {
     /// A held value as memory holds it; it is representable there.
     pub(super) fn encode(&self, x: &UOp, d: DType) -> UOp {
         if self.held(d) == d {
-            return if self.stored(d) == d { x.clone() } else { bitcast(x, self.stored(d)) };
+            return bitcast(x, self.stored(d));
         }
         if self.stored(d) == d {
             return cast(x, d);
@@ -61,7 +61,7 @@ impl Legal<'_> {
     /// What memory holds, as it is computed with.
     pub(super) fn decode(&self, x: &UOp, d: DType) -> UOp {
         if self.held(d) == d {
-            return if self.stored(d) == d { x.clone() } else { bitcast(x, d) };
+            return bitcast(x, d);
         }
         if self.stored(d) == d {
             return cast(x, DType::F32);

@@ -137,11 +137,8 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
 
 /// Exchange loops until they stand in this order.
 fn swap(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
-    let places: Vec<usize> = {
-        let mut p: Vec<usize> = order.iter().filter_map(|&k| chosen.axis(k, nest.kind(k))).collect();
-        p.sort();
-        p
-    };
+    let mut places: Vec<usize> = order.iter().filter_map(|&k| chosen.axis(k, nest.kind(k))).collect();
+    places.sort();
     for (&k, &want) in order.iter().zip(&places) {
         let Some(at) = chosen.axis(k, nest.kind(k)) else { continue };
         if at != want {
