@@ -83,8 +83,8 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let inside = |r: &&UOp| is_axis(r, &[Local, Warp, GroupReduce, Upcast, Unroll]);
     let axes: Vec<UOp> = open.iter().filter(inside).cloned().collect();
     let across: Vec<UOp> = axes.iter().filter(|r| across.contains(r)).cloned().collect();
-    let size = |r: &UOp| r.src()[0].as_int().map(Dim::Int);
-    let Some(dims) = axes.iter().map(size).collect::<Option<Vec<Dim>>>() else {
+    let Some(dims) = axes.iter().map(|r| r.src()[0].as_int().map(Dim::Int)).collect::<Option<Vec<_>>>()
+    else {
         return Err(Error::argument("GROUP_REDUCE", "a workgroup axis has no known size"));
     };
     let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);

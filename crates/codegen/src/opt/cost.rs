@@ -179,8 +179,6 @@ fn pieces(n: i64, lanes: usize) -> f64 {
 /// around the tile and the reductions.
 pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> f64 {
     let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
-    // How many of the innermost loops fit.
-    let mut fits = 0;
     let extent = |inside: Mask, k: usize| if inside >> k & 1 == 1 { nest.extent[k] } else { tile.factor[k] };
     let footprint = |a: &Access, inside: Mask| {
         let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
@@ -199,12 +197,9 @@ pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> 
         (elements.min(span) * line).min(a.size.max(1) as f64)
     };
     let inside = |n: usize| order[order.len() - n..].iter().fold(closed, |m, k| m | 1 << k);
-    for n in 0..=order.len() {
-        if nest.accesses.iter().map(|a| footprint(a, inside(n))).sum::<f64>() > cache {
-            break;
-        }
-        fits = n;
-    }
+    // How many of the innermost loops fit.
+    let bytes = |n: usize| nest.accesses.iter().map(|a| footprint(a, inside(n))).sum::<f64>();
+    let fits = (0..=order.len()).take_while(|&n| bytes(n) <= cache).last().unwrap_or(0);
     let mut sum = 0.0;
     for a in &nest.accesses {
         let bytes = footprint(a, inside(fits));

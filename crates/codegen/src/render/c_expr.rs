@@ -64,9 +64,16 @@ impl Renderer {
                 self.put(o, k, if k.n > 0 && k.d != DType::Bool { "($M)" } else { "" }, NONE);
                 self.put(o, k, template(op, k), s);
             }
-            op => match template(op, k) {
-                "" => self.other(o, u, k),
-                t => self.put(o, k, t, s),
+            op => match (template(op, k), op) {
+                ("", Op::Add | Op::Sub | Op::Mul | Op::Neg | Op::MulAcc) if k.d.is_int() => {
+                    self.wrapping(o, u, k);
+                }
+                ("", Op::Max) => self.max(o, u, k),
+                ("", Op::Shl | Op::Shr) => self.shift(o, u, k),
+                ("", Op::TruncDiv | Op::TruncMod) => self.divide(o, u, k),
+                ("", Op::Recip) => self.put(o, k, "($1 / $0)", &[&s[0], &UOp::constant(k.d.one(), k.d)]),
+                ("", _) => self.function(o, u, k),
+                (t, _) => self.put(o, k, t, s),
             },
         }
     }
@@ -129,19 +136,6 @@ impl Renderer {
                 o.push(')');
             }
             _ => self.value(o, u),
-        }
-    }
-
-    /// What one template does not say.
-    fn other(&mut self, o: &mut String, u: &UOp, k: Kind) {
-        let s = u.src();
-        match u.op() {
-            Op::Add | Op::Sub | Op::Mul | Op::Neg | Op::MulAcc if k.d.is_int() => self.wrapping(o, u, k),
-            Op::Max => self.max(o, u, k),
-            Op::Shl | Op::Shr => self.shift(o, u, k),
-            Op::TruncDiv | Op::TruncMod => self.divide(o, u, k),
-            Op::Recip => self.put(o, k, "($1 / $0)", &[&s[0], &UOp::constant(k.d.one(), k.d)]),
-            _ => self.function(o, u, k),
         }
     }
 

@@ -81,55 +81,37 @@ pub(crate) fn literal(out: &mut String, v: Scalar, d: DType) {
     };
 }
 
-/// A vector operation that is a builtin of the compiler: the name of its macro is PREFIX_type.
+/// A vector operation that is a builtin of the compiler: the name of its macro is that of the op and type.
 #[derive(PartialEq)]
 pub(crate) struct Builtin {
     op: Op,
-    /// The macro's prefix.
-    prefix: &'static str,
-    /// Parameters.
-    args: &'static str,
-    /// clang's generic builtin, or "".
-    generic: &'static str,
-    /// gcc's for 512 bits, then for 256 and 128; `~` stands for s or d, the element, `#` for 256 or nothing.
+    /// Its name among C's functions, or "".
+    name: &'static str,
+    /// gcc's builtin for 512 bits, then for 256 and 128; `~` stands for s or d, the element, `#` for 256 or nothing.
     x86: [&'static str; 2],
-    /// Lane i of `r_` from `a_`, `b_`, `c_`; `~` stands for the suffix of f32's functions.
-    lane: &'static str,
 }
 
 const BUILTINS: [Builtin; 4] = [
     Builtin {
         op: Op::MulAcc,
-        prefix: "FMA",
-        args: "a, b, c",
-        generic: "__builtin_elementwise_fma(a, b, c)",
+        name: "fma",
         x86: ["__builtin_ia32_vfmaddp~512_mask(a, b, c, -1, 4)", "__builtin_ia32_vfmaddp~#(a, b, c)"],
-        lane: "__builtin_fma~(a_[i], b_[i], c_[i])",
     },
     Builtin {
         op: Op::Sqrt,
-        prefix: "SQRT",
-        args: "a",
-        generic: "__builtin_elementwise_sqrt(a)",
+        name: "sqrt",
         x86: ["__builtin_ia32_sqrtp~512_mask(a, a, -1, 4)", "__builtin_ia32_sqrtp~#(a)"],
-        lane: "__builtin_sqrt~(a_[i])",
     },
     Builtin {
         op: Op::Trunc,
-        prefix: "TRUNC",
-        args: "a",
-        generic: "__builtin_elementwise_trunc(a)",
+        name: "trunc",
         x86: ["__builtin_ia32_rndscalep~_mask(a, 11, a, -1, 4)", "__builtin_ia32_roundp~#(a, 11)"],
-        lane: "__builtin_trunc~(a_[i])",
     },
     // `a > b ? a : b`: the operand on the right where one is NaN.
     Builtin {
         op: Op::Max,
-        prefix: "MAX",
-        args: "a, b",
-        generic: "",
+        name: "",
         x86: ["__builtin_ia32_maxp~512_mask(a, b, a, -1, 4)", "__builtin_ia32_maxp~#(a, b)"],
-        lane: "",
     },
 ];
 
@@ -188,18 +170,19 @@ impl Prelude {
     /// The name of a builtin's macro for a float type, which is defined where it is new.
     pub(crate) fn builtin(&mut self, out: &mut String, b: &'static Builtin, d: DType, lanes: usize) {
         let (v, m) = (format!("{}x{lanes}", scalar(d)), format!("{}x{lanes}", signed(d.bytes())));
-        let name = format!("{}_{v}", b.prefix);
+        let (fma, double) = (b.op == Op::MulAcc, d == DType::F64);
+        let name = format!("{}_{v}", if fma { "FMA" } else { b.op.name() });
         out.push_str(&name);
         if !once(&mut self.names, name.clone()) {
             return;
         }
         once(&mut self.types, (scalar(d), lanes));
+        let args = &["a", "b", "c"][..b.op.arity().0];
         let mut cases = Vec::new();
-        if !b.generic.is_empty() {
-            let call = b.generic.split('(').next().unwrap_or(b.generic);
-            cases.push((format!("__has_builtin({call})"), b.generic.to_string()));
+        if !b.name.is_empty() {
+            let call = format!("__builtin_elementwise_{}", b.name);
+            cases.push((format!("__has_builtin({call})"), format!("{call}({})", args.join(", "))));
         }
-        let (fma, double) = (b.op == Op::MulAcc, d == DType::F64);
         let x86 = match lanes * d.bytes() {
             64 => Some(("__AVX512F__", 0, "512")),
             32 => Some((if fma { "__FMA__" } else { "__AVX__" }, 1, "256")),
@@ -210,20 +193,21 @@ impl Prelude {
             let call = b.x86[i].replace('~', if double { "d" } else { "s" }).replace('#', bits);
             cases.push((gcc(feature), format!("(({v}){call})")));
         }
-        let otherwise = match b.lane {
+        let otherwise = match b.name {
             // Both compilers make the machine's maximum, or a comparison and a blend, of this.
             "" => {
                 once(&mut self.types, (signed(d.bytes()), lanes));
                 self.select = true;
                 format!("SEL({v}, {m}, ({m})((a) > (b)), a, b)")
             }
-            lane => {
-                let copies: String = b.args.split(", ").map(|a| format!(", {a}_ = {a}")).collect();
-                let lane = lane.replace('~', if double { "" } else { "f" });
+            function => {
+                let copies: String = args.iter().map(|a| format!(", {a}_ = {a}")).collect();
+                let call = format!("__builtin_{function}{}", if double { "" } else { "f" });
+                let lane = format!("{call}({}_[i])", args.join("_[i], "));
                 format!("({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})")
             }
         };
-        self.define(&format!("{name}({})", b.args), &cases, &otherwise);
+        self.define(&format!("{name}({})", args.join(", ")), &cases, &otherwise);
     }
 
     /// The name of a load (`address, mask, other`) or store (`address, mask, value`) of the lanes that a

@@ -153,21 +153,14 @@ impl Devectorise<'_> {
         }
         // Pieces along the axis of lanes lie `inner` apart.
         let Some(axis) = self.lane_axis(&f.kept) else { return kept };
-        let inner = self.count_from(&f.kept, axis + 1);
-        let n = self.plan.pieces[axis].len();
-        let outer = kept.len() / (n * inner);
-        let mut out = Vec::with_capacity(outer * inner);
-        for o in 0..outer {
-            for i in 0..inner {
-                let list: Vec<UOp> = (0..n).map(|k| kept[(o * n + k) * inner + i].clone()).collect();
-                out.push(horizontal(f.op, list));
-            }
-        }
-        out
-    }
-
-    fn count_from(&self, dims: &[u32], first: usize) -> usize {
-        (first..dims.len()).map(|k| if dims[k] == 1 { 1 } else { self.plan.pieces[k].len() }).product()
+        let mut below = f.kept.clone();
+        below[..=axis].fill(1);
+        let (inner, n) = (self.count(&below), self.plan.pieces[axis].len());
+        let along = |j: usize| {
+            let first = j / inner * n * inner + j % inner;
+            kept[first..].iter().step_by(inner).take(n).cloned().collect()
+        };
+        (0..kept.len() / n).map(|j| horizontal(f.op, along(j))).collect()
     }
 }
 

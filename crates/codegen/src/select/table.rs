@@ -52,23 +52,15 @@ fn has_lanes(u: &UOp) -> bool {
 
 impl Table {
     pub(super) fn new(kernel: &UOp) -> Result<Table> {
-        let mut nodes = sorted(kernel, operands);
-        let mut src = places(&nodes, operands);
-        let mut by_ranges: FxHashMap<&[UOp], Vec<u32>> = FxHashMap::default();
-        for (i, u) in nodes.iter().enumerate() {
-            if u.op() == Op::Reduce && u.src().len() > 1 {
-                by_ranges.entry(&u.src()[1..]).or_default().push(i as u32);
-            }
+        let t = Table::of(sorted(kernel, operands))?;
+        if t.groups.values().all(|g| g.len() == 1) {
+            return Ok(t);
         }
-        let shared: Vec<Vec<u32>> = by_ranges.into_values().filter(|g| g.len() > 1).collect();
-        if !shared.is_empty() {
-            nodes = together(&src, &shared).into_iter().map(|i| nodes[i as usize].clone()).collect();
-            src = places(&nodes, operands);
-        }
-        Table::of(nodes, src)
+        Table::of(together(&t.src, &t.groups).into_iter().map(|i| t.nodes[i as usize].clone()).collect())
     }
 
-    fn of(nodes: Vec<UOp>, src: Vec<SmallVec<[u32; 4]>>) -> Result<Table> {
+    fn of(nodes: Vec<UOp>) -> Result<Table> {
+        let src = places(&nodes, operands);
         let rank = nodes.iter().filter(|u| has_lanes(u)).map(|u| u.shape().len()).max().unwrap_or(0);
         let mut t = Table { nodes, src, rank, ..Table::default() };
         let mut leader: FxHashMap<&[UOp], u32> = FxHashMap::default();
@@ -123,11 +115,9 @@ impl Table {
 }
 
 /// An order in which everything that a group needs stands before the group.
-fn together(src: &[SmallVec<[u32; 4]>], groups: &[Vec<u32>]) -> Vec<u32> {
-    let mut group_of: FxHashMap<u32, usize> = FxHashMap::default();
-    for (k, g) in groups.iter().enumerate() {
-        group_of.extend(g.iter().map(|&i| (i, k)));
-    }
+fn together(src: &[SmallVec<[u32; 4]>], groups: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
+    let group_of: FxHashMap<u32, &[u32]> =
+        groups.values().flat_map(|g| g.iter().map(move |&i| (i, &g[..]))).collect();
     let mut seen = vec![false; src.len()];
     let mut out = Vec::with_capacity(src.len());
     let mut stack: Vec<(u32, bool)> = vec![(src.len() as u32 - 1, false)];
@@ -136,7 +126,7 @@ fn together(src: &[SmallVec<[u32; 4]>], groups: &[Vec<u32>]) -> Vec<u32> {
             out.push(i);
         } else if !std::mem::replace(&mut seen[i as usize], true) {
             stack.push((i, true));
-            let group = group_of.get(&i).map_or(std::slice::from_ref(&i), |&k| &groups[k]);
+            let group = group_of.get(&i).copied().unwrap_or(std::slice::from_ref(&i));
             for &m in group.iter().rev() {
                 stack.extend(src[m as usize].iter().rev().map(|&s| (s, false)));
             }

@@ -86,10 +86,8 @@ impl Decoder<'_> {
         if !self.groups || self.bufs[buf as usize].space != AddrSpace::Local {
             return;
         }
-        let flags = write as u32
-            | ((index.bytes() == 8) as u32 * 2)
-            | ((gate != Gate::None) as u32 * 4)
-            | ((gate == Gate::Lanes) as u32 * 8);
+        let flags = [write, index.bytes() == 8, gate != Gate::None, gate == Gate::Lanes];
+        let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | flag as u32);
         self.emit(touch, 0, [regs[0], regs[1], flags], n, buf);
     }
 }

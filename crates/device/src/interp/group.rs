@@ -160,32 +160,24 @@ impl<'a> Group<'a> {
         if unit.dims != [8, 8, 8] || ins.n != 2 || unit.dtype_out != DType::F32 {
             return Err(format!("the interpreter has no matrix unit {}", unit.name));
         }
-        let (mut a, mut b, mut c) = ([0f32; 64], [0f32; 64], [0f32; 64]);
-        for (l, f) in self.frames[lanes.clone()].iter().enumerate() {
-            for k in 0..2 {
-                let input = |at: u32| {
-                    // SAFETY: a and b are vectors of two lanes of the unit's input type.
-                    unsafe {
-                        match unit.dtype_in {
-                            DType::F16 => (*f.reg::<f16>(at).add(k)).to_f32(),
-                            _ => *f.reg::<f32>(at).add(k),
-                        }
+        // Element p of a matrix in row-major order is element p mod 2 of lane p / 2.
+        let read = |at: u32, d: DType| -> [f32; 64] {
+            std::array::from_fn(|p| {
+                let f = &self.frames[lanes.start + p / 2];
+                // SAFETY: a vector of two lanes of that type, by the decoder's invariant.
+                unsafe {
+                    match d {
+                        DType::F16 => (*f.reg::<f16>(at).add(p % 2)).to_f32(),
+                        _ => *f.reg::<f32>(at).add(p % 2),
                     }
-                };
-                // Row l / 4 and column 2·(l mod 4) + k, in row-major order.
-                let place = 2 * l + k;
-                (a[place], b[place]) = (input(ins.a), input(ins.b));
-                // SAFETY: the accumulator is a vector of two f32.
-                c[place] = unsafe { *f.reg::<f32>(ins.c).add(k) };
-            }
-        }
-        for (l, f) in self.frames[lanes].iter_mut().enumerate() {
-            for k in 0..2 {
-                let (row, column) = (l / 4, 2 * (l % 4) + k);
-                let sum = (0..8).fold(c[2 * l + k], |s, j| s + a[row * 8 + j] * b[j * 8 + column]);
-                // SAFETY: the result is a vector of two f32.
-                unsafe { *f.reg::<f32>(ins.dst).add(k) = sum };
-            }
+                }
+            })
+        };
+        let (a, b, c) = (read(ins.a, unit.dtype_in), read(ins.b, unit.dtype_in), read(ins.c, DType::F32));
+        for p in 0..64 {
+            let sum = (0..8).fold(c[p], |s, j| s + a[p / 8 * 8 + j] * b[j * 8 + p % 8]);
+            // SAFETY: the result is a vector of two f32.
+            unsafe { *self.frames[lanes.start + p / 2].reg::<f32>(ins.dst).add(p % 2) = sum };
         }
         Ok(())
     }

@@ -9,18 +9,15 @@ use rustc_hash::FxHashMap;
 /// keeps that alive.
 pub(crate) fn last_reads(list: &[UOp], at: &FxHashMap<&UOp, usize>) -> Vec<usize> {
     let mut last = vec![0; list.len()];
-    let mut ends = vec![usize::MAX; list.len()];
+    let mut ends = vec![list.len(); list.len()];
     let (mut open, mut inside) = (Vec::new(), Vec::with_capacity(list.len()));
     for (i, u) in list.iter().enumerate() {
-        if matches!(u.op(), Op::End | Op::EndIf)
-            && let Some(start) = open.pop()
-        {
-            ends[start] = i;
+        if let (Op::End, Some(start)) = (u.op(), open.last()) {
+            ends[*start] = i;
+            open.pop();
         }
         inside.push(open.clone());
-        if matches!(u.op(), Op::Range | Op::If) {
-            open.push(i);
-        }
+        open.extend((u.op() == Op::Range).then_some(i));
     }
     for i in (0..list.len()).rev() {
         let u = &list[i];
@@ -36,13 +33,12 @@ pub(crate) fn last_reads(list: &[UOp], at: &FxHashMap<&UOp, usize>) -> Vec<usize
         operands(u, |o| {
             let Some(&k) = at.get(o) else { return };
             // The outermost loop around the reader that does not hold the definition.
-            let outer = inside[i].iter().find(|&&l| l > k && list[l].op() == Op::Range);
-            let until = outer.map_or(i, |&l| if ends[l] == usize::MAX { list.len() } else { ends[l] });
+            let until = inside[i].iter().find(|&&l| l > k).map_or(i, |&l| ends[l]);
             last[k] = last[k].max(until).max(part);
         });
     }
     for (i, u) in list.iter().enumerate() {
-        if u.op() == Op::Range && ends[i] != usize::MAX {
+        if u.op() == Op::Range {
             // The counter and the bound are read by the END.
             last[i] = last[i].max(ends[i]);
             if let Some(&k) = at.get(&u.src()[0]) {
