@@ -90,7 +90,7 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
     *slot += 1;
     // Nobody writes while another thread may still read what the last iteration left.
-    let around = |r: &&UOp| !axes.contains(r) && is_axis(r, &[AxisType::Loop, AxisType::Reduce]);
+    let around = |r: &&UOp| !axes.contains(r) && is_axis(r, &[Loop, Reduce]) && r.vmax() > 0;
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
     let read = (!loops.is_empty()).then(|| node(Op::Barrier, loops));
     let store = local.after(read.as_slice()).at(&axes).store(part);

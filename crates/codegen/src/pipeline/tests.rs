@@ -79,6 +79,15 @@ fn tiles_are_vectors_and_register_accumulators() {
     check(&[(k, tile)]);
 }
 
+/// A barrier inside a loop of one step waits for no iteration.
+#[test]
+fn a_fold_by_a_group_inside_a_loop_of_one_step() {
+    let k = matmul(1, 4, 12);
+    let device: Arc<dyn Runtime> = Arc::new(Interp::gpu(Device::new("INTERP:GPU")));
+    let group = vec![split(1, 4, AxisType::Local, false), split(2, 3, AxisType::GroupReduce, false)];
+    check_on(&device, &[(k, group)]);
+}
+
 #[test]
 fn random_schedules_keep_what_kernels_compute() {
     for device in devices() {
