@@ -147,13 +147,8 @@ impl Devectorise<'_> {
 
     /// The piece of a value of extents `dims` that holds the element at `start`.
     pub(super) fn piece_at(&self, dims: &[u32], start: &[u32]) -> usize {
-        let mut p = 0;
-        for k in 0..dims.len() {
-            if dims[k] > 1 {
-                p = p * self.plan.pieces[k].len() + self.part_at(k, start);
-            }
-        }
-        p
+        let many = (0..dims.len()).filter(|&k| dims[k] > 1);
+        many.fold(0, |p, k| p * self.plan.pieces[k].len() + self.part_at(k, start))
     }
 
     /// The part of axis `k` that holds the element at `start`.
