@@ -106,10 +106,14 @@ fn a_linear_program_is_a_block() {
 LINEAR {
   p0 = PARAM[0, f32, GLOBAL] (64,)
   p1 = PARAM[1, f32, GLOBAL] (64,)
+  16i32
   r0 = RANGE[0, LOOP] 16i32
+  4i32
   %0 = MUL r0 4
+  (%0,) (4i32,)
   %1 = SHRINK p1 (%0,) (4i32,) : f32(4,)
   %2 = LOAD %1 : f32(4,)
+  2.0
   %3 = MUL %2 2.0 : f32(4,)
   %4 = SHRINK p0 (%0,) (4i32,) : f32(4,)
   %5 = STORE %4 %3

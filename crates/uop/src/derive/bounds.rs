@@ -167,51 +167,59 @@ fn comparison(u: &UOp) -> Interval {
     let ((a, aa), (b, bb)) = (u.src()[0].min_max()?, u.src()[1].min_max()?);
     let less = fold::less;
     let same = |x, y| !less(x, y) && !less(y, x);
-    let apart = less(aa, b) || less(bb, a);
     let equal = same(a, aa) && same(b, bb) && same(a, b);
-    let known = match u.op() {
-        Op::CmpLt if less(aa, b) => true,
-        Op::CmpLt if !less(a, bb) => false,
-        Op::CmpGt if less(bb, a) => true,
-        Op::CmpGt if !less(b, aa) => false,
-        Op::CmpLe if !less(b, aa) => true,
-        Op::CmpLe if less(bb, a) => false,
-        Op::CmpGe if !less(a, bb) => true,
-        Op::CmpGe if less(aa, b) => false,
-        Op::CmpNe if apart => true,
-        Op::CmpNe if equal => false,
-        Op::CmpEq if apart => false,
-        Op::CmpEq if equal => true,
-        _ => return None,
+    let (below, above) = (less(aa, b), less(bb, a));
+    let (never_above, never_below) = (!less(b, aa), !less(a, bb));
+    let (yes, no) = match u.op() {
+        Op::CmpLt => (below, never_below),
+        Op::CmpGt => (above, never_above),
+        Op::CmpLe => (never_above, above),
+        Op::CmpGe => (never_below, below),
+        Op::CmpNe => (below || above, equal),
+        _ => (equal, below || above),
     };
-    Some((Bool(known), Bool(known)))
+    (yes || no).then_some((Bool(yes), Bool(yes)))
 }
 
 fn arithmetic(u: &UOp) -> Interval {
-    let d = u.dtype();
-    if d == DType::Bool {
-        return logic(u);
+    let (op, d) = (u.op(), u.dtype());
+    let at: SmallVec<[(Scalar, Scalar); 3]> = u.src().iter().map(UOp::min_max).collect::<Option<_>>()?;
+    match d {
+        DType::Bool => corners(op, d, &at),
+        d if d.is_float() => float(op, d, &at),
+        _ => integer(op, d, &at),
     }
-    let mut at: SmallVec<[(Scalar, Scalar); 3]> = SmallVec::new();
-    for s in u.src() {
-        at.push(s.min_max()?);
-    }
-    if d.is_float() {
-        return float(u.op(), d, &at);
-    }
+}
+
+/// What an op that is monotonic in each operand gives at the ends of their intervals.
+fn corners(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
+    let value = |ends: usize| {
+        let pick = |(i, (lo, hi)): (usize, &(Scalar, Scalar))| if ends >> i & 1 == 0 { *lo } else { *hi };
+        let values: SmallVec<[Scalar; 3]> = at.iter().enumerate().map(pick).collect();
+        fold::fold(op, d, d, &values).and_then(point)
+    };
+    (0..1 << at.len()).map(value).reduce(union)?
+}
+
+fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     let (a, aa) = (at[0].0.to_i128(), at[0].1.to_i128());
     let (b, bb) = at.get(1).map_or((0, 0), |i| (i.0.to_i128(), i.1.to_i128()));
-    let corners = |f: &dyn Fn(i128, i128) -> Option<i128>| {
-        let all = [f(a, b)?, f(a, bb)?, f(aa, b)?, f(aa, bb)?];
-        within(d, Int(*all.iter().min()?), Int(*all.iter().max()?))
+    let most = |lo: i128, hi: i128| lo.unsigned_abs().max(hi.unsigned_abs()) as i128;
+    let exact = match op {
+        Op::Add | Op::Sub | Op::Neg | Op::Max => true,
+        Op::Mul | Op::MulAcc => most(a, aa).checked_mul(most(b, bb)).is_some_and(|v| v < i128::MAX / 2),
+        Op::Idiv => b > 0 || bb < 0,
+        Op::TruncDiv => b > 0,
+        Op::Shr => b >= 0 && bb < 64,
+        Op::Shl => b >= 0 && bb < 63 && a >= 0,
+        _ => false,
     };
-    match u.op() {
-        Op::Add => within(d, Int(a + b), Int(aa + bb)),
-        Op::Sub => within(d, Int(a - bb), Int(aa - b)),
-        Op::Neg => within(d, Int(-aa), Int(-a)),
-        Op::Mul => corners(&|x, y| x.checked_mul(y)),
-        Op::Max => Some((Int(a.max(b)), Int(aa.max(bb)))),
-        Op::Idiv if b > 0 || bb < 0 => corners(&|x, y| Some(fold::floor_div(x, y))),
+    if exact {
+        // `index` is mathematical: nothing wraps before it is seen whether it leaves the dtype.
+        let (lo, hi) = corners(op, DType::Index, at)?;
+        return within(d, lo, hi);
+    }
+    match op {
         Op::Mod if b > 0 => {
             if a >= 0 && aa < b {
                 Some((Int(a), Int(aa)))
@@ -222,7 +230,6 @@ fn arithmetic(u: &UOp) -> Interval {
             }
         }
         Op::Mod if bb < 0 => Some((Int(b + 1), Int(0))),
-        Op::TruncDiv if b > 0 => corners(&|x, y| Some(x / y)),
         Op::TruncMod if b > 0 && a >= 0 => Some((Int(0), Int(aa.min(bb - 1)))),
         Op::And if a >= 0 || b >= 0 => {
             let top = |lo: i128, hi: i128| if lo >= 0 { hi } else { i128::MAX };
@@ -232,59 +239,18 @@ fn arithmetic(u: &UOp) -> Interval {
             let bits = 128 - aa.max(bb).leading_zeros();
             Some((Int(0), Int((1i128 << bits) - 1)))
         }
-        Op::Shr if b >= 0 && bb < 64 => corners(&|x, y| Some(x >> y)),
-        Op::Shl if b >= 0 && bb < 63 && a >= 0 => corners(&|x, y| x.checked_mul(1i128 << y)),
-        Op::MulAcc => {
-            let (c, cc) = (at[2].0.to_i128(), at[2].1.to_i128());
-            match corners(&|x, y| x.checked_mul(y))? {
-                (Int(lo), Int(hi)) => within(d, Int(lo + c), Int(hi + cc)),
-                _ => None,
-            }
-        }
         _ => None,
     }
 }
 
-fn logic(u: &UOp) -> Interval {
-    let (a, aa) = u.src()[0].min_max()?;
-    let (b, bb) = u.src().get(1).map_or(Some((Bool(false), Bool(true))), UOp::min_max)?;
-    let (a, aa, b, bb) = (a.truthy(), aa.truthy(), b.truthy(), bb.truthy());
-    Some(match u.op() {
-        Op::And | Op::Mul => (Bool(a && b), Bool(aa && bb)),
-        Op::Or | Op::Max | Op::Add => (Bool(a || b), Bool(aa || bb)),
-        Op::Not => (Bool(!aa), Bool(!a)),
-        _ => return None,
-    })
-}
-
 /// Finite intervals only: an infinity could meet its negative and make a NaN.
 fn float(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
-    let f = |s: Scalar| s.to_f64();
-    if at.iter().any(|(lo, hi)| !f(*lo).is_finite() || !f(*hi).is_finite()) {
-        return match op {
-            Op::Max => Some((greatest(at[0].0, at[1].0), greatest(at[0].1, at[1].1))),
-            Op::Neg => Some((Float(-f(at[0].1)), Float(-f(at[0].0)))),
-            _ => None,
-        };
-    }
-    let (a, aa) = (f(at[0].0), f(at[0].1));
-    let (b, bb) = at.get(1).map_or((0.0, 0.0), |i| (f(i.0), f(i.1)));
-    let round = |lo: f64, hi: f64| within(d, Float(lo).round_to(d), Float(hi).round_to(d));
+    let finite = at.iter().all(|(lo, hi)| lo.to_f64().is_finite() && hi.to_f64().is_finite());
     match op {
-        Op::Add => round(a + b, aa + bb),
-        Op::Sub => round(a - bb, aa - b),
-        Op::Neg => round(-aa, -a),
-        Op::Mul => {
-            let all = [a * b, a * bb, aa * b, aa * bb];
-            round(
-                all.into_iter().fold(f64::INFINITY, f64::min),
-                all.into_iter().fold(f64::NEG_INFINITY, f64::max),
-            )
-        }
-        Op::Max => Some((greatest(at[0].0, at[1].0), greatest(at[0].1, at[1].1))),
-        Op::Trunc => round(a.trunc(), aa.trunc()),
-        Op::Sin => Some((Float(-1.0), Float(1.0))),
-        Op::Sqrt if a >= 0.0 => round(a.sqrt(), aa.sqrt()),
+        Op::Max | Op::Neg => corners(op, d, at),
+        Op::Add | Op::Sub | Op::Mul | Op::Trunc if finite => corners(op, d, at),
+        Op::Sqrt if finite && at[0].0.to_f64() >= 0.0 => corners(op, d, at),
+        Op::Sin if finite => Some((Float(-1.0), Float(1.0))),
         _ => None,
     }
 }

@@ -51,93 +51,66 @@ pub(super) fn rule(
     give: &mut Vec<(UOp, UOp)>,
 ) -> Result<()> {
     let s = u.src();
-    let mut to = |i: usize, part: &dyn Fn() -> Result<UOp>| -> Result<()> {
-        if active(&s[i]) {
-            give.push((s[i].clone(), part()?));
-        }
-        Ok(())
+    // Part i flows to source i, and is made where that is asked for.
+    let mut flow = |parts: &[&dyn Fn() -> UOp]| {
+        let asked = s.iter().zip(parts).filter(|(s, _)| active(s));
+        give.extend(asked.map(|(s, part)| (s.clone(), part())));
     };
+    let (same, less) = (|| g.clone(), || scale(g, -1.0));
     match u.op() {
-        Op::Add => (0..2).try_for_each(|i| to(i, &|| Ok(g.clone()))),
-        Op::Sub => {
-            to(0, &|| Ok(g.clone()))?;
-            to(1, &|| Ok(scale(g, -1.0)))
-        }
-        Op::Neg => to(0, &|| Ok(scale(g, -1.0))),
+        Op::Add => flow(&[&same, &same]),
+        Op::Sub => flow(&[&same, &less]),
+        Op::Neg => flow(&[&less]),
         Op::Mul => {
-            let times = |x: &UOp| Ok(x.const_value().map_or_else(|| g * x, |c| scale(g, c.to_f64())));
-            to(0, &|| times(&s[1]))?;
-            to(1, &|| times(&s[0]))
+            let times = |x: &UOp| x.const_value().map_or_else(|| g * x, |c| scale(g, c.to_f64()));
+            flow(&[&|| times(&s[1]), &|| times(&s[0])]);
         }
-        Op::MulAcc => {
-            to(0, &|| Ok(g * &s[1]))?;
-            to(1, &|| Ok(g * &s[0]))?;
-            to(2, &|| Ok(g.clone()))
-        }
+        Op::MulAcc => flow(&[&|| g * &s[1], &|| g * &s[0], &same]),
         Op::Div => {
-            to(0, &|| Ok(g.binary(Op::Div, &s[1])))?;
-            to(1, &|| Ok(scale(&(g * u).binary(Op::Div, &s[1]), -1.0)))
+            let quotient = |x: &UOp| x.binary(Op::Div, &s[1]);
+            flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
         }
-        Op::Recip => to(0, &|| Ok(scale(&(g * &(u * u)), -1.0))),
-        Op::Exp2 => to(0, &|| Ok(scale(&(g * u), LN_2))),
-        Op::Log2 => to(0, &|| Ok(scale(g, 1.0 / LN_2).binary(Op::Div, &s[0]))),
-        Op::Sin => to(0, &|| Ok(g * &cos(&s[0]))),
-        Op::Sqrt => to(0, &|| Ok(scale(g, 0.5).binary(Op::Div, u))),
-        Op::Pow => pow(u, g, &mut to),
+        Op::Recip => flow(&[&|| scale(&(g * &(u * u)), -1.0)]),
+        Op::Exp2 => flow(&[&|| scale(&(g * u), LN_2)]),
+        Op::Log2 => flow(&[&|| scale(g, 1.0 / LN_2).binary(Op::Div, &s[0])]),
+        Op::Sin => flow(&[&|| g * &cos(&s[0])]),
+        Op::Sqrt => flow(&[&|| scale(g, 0.5).binary(Op::Div, u)]),
+        // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
+        Op::Pow => {
+            let (a, b, zero) = (&s[0], &s[1], g.like(0.0));
+            let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
+            flow(&[&|| b.eq_(&zero).select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0))))), &|| {
+                flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2))))
+            }]);
+        }
         // a − b·floor(a / b)
-        Op::Mod => {
-            to(0, &|| Ok(g.clone()))?;
-            to(1, &|| Ok(scale(&(g * &(&s[0] / &s[1])), -1.0)))
-        }
+        Op::Mod => flow(&[&same, &|| scale(&(g * &(&s[0] / &s[1])), -1.0)]),
         // A tie shares.
-        Op::Max => (0..2).try_for_each(|i| {
-            let (a, b) = (&s[i], &s[1 - i]);
-            to(i, &|| Ok(b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)))))
-        }),
-        Op::Where => {
-            to(1, &|| Ok(keep(&s[0], g)))?;
-            to(2, &|| Ok(s[0].select(&g.like(0.0), g)))
+        Op::Max => {
+            let part = |a: &UOp, b: &UOp| b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)));
+            flow(&[&|| part(&s[0], &s[1]), &|| part(&s[1], &s[0])]);
         }
-        Op::Cast if s[0].dtype().is_float() => to(0, &|| Ok(g.cast(s[0].dtype()))),
-        Op::Reduce => to(0, &|| reduce(u, g)),
+        Op::Where => flow(&[&same, &|| keep(&s[0], g), &|| s[0].select(&g.like(0.0), g)]),
+        Op::Cast if s[0].dtype().is_float() => flow(&[&|| g.cast(s[0].dtype())]),
+        Op::Reduce => give.push((s[0].clone(), reduce(u, g)?)),
         Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => {
-            to(0, &|| transposed(u, g))
+            give.push((s[0].clone(), transposed(u, g)?));
         }
-        Op::Stack => (0..s.len()).try_for_each(|i| to(i, &|| Ok(g.at(&[UOp::index_const(i as i64)])))),
-        Op::Contiguous | Op::Load | Op::Replicated => to(0, &|| Ok(g.clone())),
-        Op::ContiguousBackward => to(0, &|| Ok(g.unary(Op::Contiguous))),
-        Op::Copy => to(0, &|| Ok(s[0].device().map_or_else(|| g.clone(), |d| g.copy_to(d)))),
-        Op::After => after(u, g, active, give),
+        Op::Stack => {
+            let parts = s.iter().enumerate().filter(|(_, s)| active(s));
+            give.extend(parts.map(|(i, s)| (s.clone(), g.at(&[UOp::index_const(i as i64)]))));
+        }
+        Op::Contiguous | Op::Load | Op::Replicated => flow(&[&same]),
+        Op::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
+        Op::Copy => flow(&[&|| s[0].device().map_or_else(same, |d| g.copy_to(d))]),
+        Op::After => after(u, g, active, give)?,
         // No value, no derivative, or none where it is not zero: nothing flows on.
-        Op::Param
-        | Op::Buffer
-        | Op::Const
-        | Op::Binary
-        | Op::Detach
-        | Op::Trunc
-        | Op::Idiv
-        | Op::Cast
-        | Op::Bitcast => Ok(()),
-        op if op.is_comparison() => Ok(()),
-        op => Err(failed(format!("{} has no derivative", op.name()))),
+        Op::Param | Op::Buffer | Op::Const | Op::Binary => {}
+        Op::Detach | Op::Trunc | Op::Idiv | Op::Cast | Op::Bitcast => {}
+        op if op.is_comparison() => {}
+        op => return Err(failed(format!("{} has no derivative", op.name()))),
     }
-}
-
-type To<'a> = dyn FnMut(usize, &dyn Fn() -> Result<UOp>) -> Result<()> + 'a;
-
-/// a^b: 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
-fn pow(u: &UOp, g: &UOp, to: &mut To<'_>) -> Result<()> {
-    let (a, b) = (&u.src()[0], &u.src()[1]);
-    let zero = g.like(0.0);
-    to(0, &|| {
-        let d = g * &(b * &a.binary(Op::Pow, &(b - 1.0)));
-        Ok(b.eq_(&zero).select(&zero, &d))
-    })?;
-    to(1, &|| {
-        let d = g * &(u * &(a.unary(Op::Log2) * LN_2));
-        let flat = a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
-        Ok(flat.select(&zero, &d))
-    })
+    Ok(())
 }
 
 fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {

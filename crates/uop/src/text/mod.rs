@@ -21,8 +21,8 @@
 //!   the operands that it must agree with, else `index`, `f32` or `bool` by its form. `INVALID` is the
 //!   invalid index.
 //! * Short vectors of integers stand inline: `(4, 8)` is the STACK of two `index` constants.
-//! * A LINEAR is a block: `LINEAR { ... }`, whose lines are its instructions. A line of operands alone
-//!   lists them too; constants that are not `index` are listed where they are first used.
+//! * A LINEAR is a block: `LINEAR { ... }`, whose lines are its instructions, in order. A line of
+//!   operands alone lists these: constants, and what has its line above.
 //! * Names are the printer's choice: p and v for PARAMs and variables (by slot), b for buffers (numbered
 //!   by first use), r for RANGEs (by number), % for values. A reader takes any name.
 //!
@@ -42,7 +42,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::node::UOp;
 use crate::op::Op;
-use rustc_hash::FxHashSet;
 
 /// Longest vector that stands inline.
 const INLINE: usize = 16;
@@ -73,22 +72,6 @@ fn context(op: Op, arg: &Arg, i: usize, n: usize, of: impl Fn(usize) -> Option<D
         Arg::Buffer(b) if i > 0 => Some(b.dtype),
         _ => agrees_with(op, i).take_while(|&j| j < n).find_map(of),
     }
-}
-
-/// The inline operands that a line of a LINEAR block lists by using them: those not `seen` before.
-fn implied(u: &UOp, seen: &FxHashSet<UOp>) -> Vec<UOp> {
-    let mut out: Vec<UOp> = Vec::new();
-    if matches!(u.op(), Op::Param | Op::Buffer) {
-        return out;
-    }
-    for s in u.src().iter().filter(|s| inline(s)) {
-        for part in s.src().iter().filter(|p| inline(p)).chain([s]) {
-            if part.dtype() != DType::Index && !seen.contains(part) && !out.contains(part) {
-                out.push(part.clone());
-            }
-        }
-    }
-    out
 }
 
 impl UOp {

@@ -7,14 +7,14 @@
 use super::args;
 use super::lex::{Cursor, Read};
 use super::value::Literal;
-use super::{context, implied, print};
+use super::{context, print};
 use crate::arg::Arg;
 use crate::build::fresh_slot;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// The one graph that a text is.
 ///
@@ -64,7 +64,6 @@ struct Block<'a> {
     arg: Arg,
     start: usize,
     members: Vec<UOp>,
-    seen: FxHashSet<UOp>,
 }
 
 struct Parser<'a> {
@@ -141,10 +140,7 @@ impl<'a> Parser<'a> {
         while let Some((at, operand)) = self.operand()? {
             let u = self.resolve(operand, at, None)?;
             match &mut self.block {
-                Some(b) => {
-                    b.seen.insert(u.clone());
-                    b.members.push(u);
-                }
+                Some(b) => b.members.push(u),
                 None => self.roots.push(u),
             }
         }
@@ -172,8 +168,7 @@ impl<'a> Parser<'a> {
                 return Err((self.c.at, "a block may stand neither in a block nor after sources".into()));
             }
             self.c.at += 1;
-            let (members, seen) = (Vec::new(), FxHashSet::default());
-            self.block = Some(Block { name, arg, start, members, seen });
+            self.block = Some(Block { name, arg, start, members: Vec::new() });
             return Ok(());
         }
         let mut src = Srcs::with_capacity(operands.len());
@@ -200,10 +195,6 @@ impl<'a> Parser<'a> {
             self.names.insert(name, u.clone());
         }
         if let Some(b) = &mut self.block {
-            for s in implied(&u, &b.seen) {
-                b.seen.insert(s.clone());
-                b.members.push(s);
-            }
             b.members.push(u);
         } else if name.is_some() {
             self.last = Some(u);

@@ -3,7 +3,7 @@
 //! Flows in: roots; flows out: the text form. Invariant: names and order depend on the graph's structure
 //! alone, never on addresses.
 
-use super::{args, context, implied, inline, value};
+use super::{args, context, inline, value};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::graph::toposort_many;
@@ -11,10 +11,11 @@ use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::Write;
+use std::slice::from_ref;
 
 /// The graph in the text form.
 pub fn print(root: &UOp) -> String {
-    print_many(std::slice::from_ref(root))
+    print_many(from_ref(root))
 }
 
 /// The graph below several roots: each an unnamed line, or all listed in the last one.
@@ -235,85 +236,43 @@ impl Printer {
     /// What must be printed before the block of `linear`: what is no instruction of it, or everything
     /// where the lines cannot stand in the list's order.
     fn hoisted(&self, linear: &UOp) -> Vec<UOp> {
-        let before = self.unprinted(linear.src());
-        let mut members: FxHashSet<&UOp> = FxHashSet::default();
-        let lines: Vec<&UOp> = linear.src().iter().filter(|u| self.is_line(u) && members.insert(u)).collect();
-        let mut next = lines.iter();
-        let mut above: FxHashSet<&UOp> = FxHashSet::default();
-        let mut apart = Vec::new();
-        for u in &before {
-            if members.contains(u) {
-                if next.next() != Some(&u) {
-                    return before;
-                }
-                above.insert(u);
-            } else if u.src().iter().any(|s| above.contains(s)) {
-                above.insert(u);
-                if !inline(u) {
-                    return before;
-                }
-            } else {
-                apart.push(u.clone());
-            }
+        let mut before = self.unprinted(linear.src());
+        let mut place: FxHashMap<&UOp, usize> = FxHashMap::default();
+        for (i, u) in linear.src().iter().enumerate().filter(|(_, u)| self.is_line(u)) {
+            place.entry(u).or_insert(i);
         }
-        apart
+        let in_order = |u: &UOp| {
+            // The parts of a vector stand where it is used.
+            let parts = u.src().iter().flat_map(|s| if inline(s) { s.src() } else { from_ref(s) });
+            parts.filter_map(|s| place.get(s)).all(|below| place.get(u).is_some_and(|at| below < at))
+        };
+        if before.iter().all(|u| inline(u) || in_order(u)) {
+            before.retain(|u| !place.contains_key(u));
+        }
+        before
     }
 
     fn block(&mut self, linear: &UOp) {
-        let runs = self.runs(linear).unwrap_or_else(|| {
-            let mut lined: FxHashSet<&UOp> = FxHashSet::default();
-            for u in linear.src() {
-                if self.is_line(u) && lined.insert(u) {
-                    self.line("", u, true);
-                }
-            }
-            vec![linear.src().to_vec()]
-        });
         if !self.bare.contains(linear) {
             self.out += &format!("{} = ", self.names.give(linear));
         }
         self.out.push_str("LINEAR");
         args::write(&mut self.out, Op::Linear, linear.arg(), linear.dtype(), 0);
         self.out.push_str(" {\n");
-        let mut runs = runs.into_iter();
+        let mut run: Vec<UOp> = Vec::new();
         for u in linear.src() {
             if self.is_line(u) {
-                self.operands("  ", &runs.next().unwrap_or_default());
+                self.operands("  ", &std::mem::take(&mut run));
                 self.line("  ", u, self.uses.get(u) != Some(&1) || u.dtype() != DType::Void);
+            } else {
+                run.push(u.clone());
             }
         }
-        self.operands("  ", &runs.next().unwrap_or_default());
+        self.operands("  ", &run);
         self.out.push('}');
         if linear.tag() != 0 {
             let _ = write!(self.out, " #{}", linear.tag());
         }
         self.out.push('\n');
-    }
-
-    /// The runs of operands that stand before each line of the block, and after the last; None where the
-    /// reader's rule (a line lists its own constants) would not give back the list.
-    fn runs(&self, linear: &UOp) -> Option<Vec<Vec<UOp>>> {
-        let mut seen: FxHashSet<UOp> = FxHashSet::default();
-        let mut lined: FxHashSet<&UOp> = FxHashSet::default();
-        let (mut runs, mut run) = (Vec::new(), Vec::new());
-        for u in linear.src() {
-            if !self.is_line(u) || !lined.insert(u) {
-                run.push(u.clone());
-                continue;
-            }
-            let own = implied(u, &seen);
-            if own == run {
-                run.clear();
-                seen.extend(own);
-            } else {
-                seen.extend(run.iter().cloned());
-                if own.iter().any(|s| !seen.contains(s)) {
-                    return None;
-                }
-            }
-            runs.push(std::mem::take(&mut run));
-        }
-        runs.push(run);
-        Some(runs)
     }
 }
