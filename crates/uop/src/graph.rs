@@ -58,6 +58,15 @@ impl UOp {
         self.with_src(src)
     }
 
+    /// What a chain of AFTERs names.
+    pub fn named(&self) -> &UOp {
+        let mut u = self;
+        while u.op() == Op::After {
+            u = &u.src()[0];
+        }
+        u
+    }
+
     /// What a chain of movement ops views.
     pub fn viewed(&self) -> &UOp {
         let mut u = self;
@@ -143,17 +152,20 @@ impl UOp {
 
 /// Every node below these roots, sources before users.
 pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+    ordered(roots, |u| if enter(u) { u.src() } else { &[] }).into_iter().cloned().collect()
+}
+
+/// Every node below these roots after its `sources`, which are those of its sources to be entered.
+pub(crate) fn ordered<'a>(roots: &'a [UOp], sources: impl Fn(&'a UOp) -> &'a [UOp]) -> Vec<&'a UOp> {
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
     let mut out = Vec::new();
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
     while let Some((u, ready)) = stack.pop() {
         if ready {
-            out.push(u.clone());
+            out.push(u);
         } else if seen.insert(u) {
             stack.push((u, true));
-            if enter(u) {
-                stack.extend(u.src().iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
-            }
+            stack.extend(sources(u).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
         }
     }
     out

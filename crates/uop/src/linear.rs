@@ -29,10 +29,7 @@ pub fn lanes(u: &UOp) -> usize {
 
 /// The storage that `u` is, under any AFTER; None for values.
 pub fn storage_of(u: &UOp) -> Option<&UOp> {
-    let mut b = u;
-    while b.op() == Op::After {
-        b = &b.src()[0];
-    }
+    let b = u.named();
     (matches!(b.op(), Op::Param | Op::Buffer) && !b.shape().is_empty()).then_some(b)
 }
 

@@ -17,9 +17,10 @@
 //! 9. A STORE goes to an INDEX (shaped: or a view) of storage, has its dtype, and its gate is bool.
 //! 10. Effects are sources only of what orders effects.
 
-use super::{Check, Walk, is_dims, need, ops_of, storage};
+use super::{Check, is_dims, need, ops_of, storage};
 use crate::arg::{AddrSpace, Arg, AxisType};
 use crate::dtype::DType;
+use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use rustc_hash::FxHashMap;
@@ -42,13 +43,13 @@ fn check(c: &mut Check, shaped: bool) {
         need!(c, root, EFFECTS.contains(s.op()), "{} is no effect", s.op().name());
     }
     let ops = ops_of(if shaped { 's' } else { 'k' });
-    let walk = Walk::new(std::slice::from_ref(root), UOp::src);
+    let nodes = ordered(std::slice::from_ref(root), UOp::src);
     let mut params: Vec<&UOp> = Vec::new();
     let mut ranges: Vec<&UOp> = Vec::new();
     let mut rank: Option<usize> = None;
     // The fragments of a matrix unit are vectors.
     let vectors = shaped || root.ops_below().contains(Wmma);
-    for &u in &walk.nodes {
+    for &u in &nodes {
         c.any(u, ops);
         match u.op() {
             Param => {
@@ -80,7 +81,7 @@ fn check(c: &mut Check, shaped: bool) {
         }
     }
     slots(c, &params);
-    loops(c, &walk, &ranges);
+    loops(c, &nodes, &ranges);
 }
 
 fn param<'a>(c: &mut Check<'a>, u: &'a UOp) {
@@ -169,18 +170,18 @@ fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp]) {
 }
 
 /// Points 3 and 4. Two sets of RANGEs a node, as bits: open in it, and closed at or below it.
-fn loops<'a>(c: &mut Check<'a>, walk: &Walk<'a>, ranges: &[&'a UOp]) {
+fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
     let arg = |r: &UOp| r.range_arg().unwrap_or((0, AxisType::Loop));
     let mut numbers: FxHashMap<u32, &UOp> = FxHashMap::default();
-    let mut bit: FxHashMap<usize, usize> = FxHashMap::default();
-    for (i, &r) in ranges.iter().enumerate() {
-        bit.insert(r.address(), i);
+    let bit: FxHashMap<&UOp, usize> = ranges.iter().enumerate().map(|(i, &r)| (r, i)).collect();
+    let place: FxHashMap<&UOp, usize> = nodes.iter().enumerate().map(|(i, &u)| (u, i)).collect();
+    for &r in ranges {
         let id = arg(r).0;
         need!(c, r, numbers.insert(id, r).is_none(), "another RANGE has number {id} too");
     }
     let words = ranges.len().div_ceil(64);
-    let mut sets = vec![0u64; walk.nodes.len() * words * 2];
-    for (at, &u) in walk.nodes.iter().enumerate() {
+    let mut sets = vec![0u64; nodes.len() * words * 2];
+    for (at, &u) in nodes.iter().enumerate() {
         if !u.ops_below().contains(Op::Range) {
             continue;
         }
@@ -189,13 +190,12 @@ fn loops<'a>(c: &mut Check<'a>, walk: &Walk<'a>, ranges: &[&'a UOp]) {
         let closes = matches!(u.op(), Op::End | Op::Reduce);
         let (values, own_ranges) = u.src().split_at(if closes { 1 } else { u.src().len() });
         for s in values.iter().filter(|s| s.ops_below().contains(Op::Range)) {
-            let Some(place) = walk.place(s) else { continue };
-            let set = &below[place * words * 2..][..words * 2];
+            let set = &below[place[s] * words * 2..][..words * 2];
             open.iter_mut().zip(set).for_each(|(a, b)| *a |= b);
             closed.iter_mut().zip(&set[words..]).for_each(|(a, b)| *a |= b);
         }
         if u.op() == Op::Range {
-            let i = bit[&u.address()];
+            let i = bit[u];
             open[i / 64] |= 1 << (i % 64);
         }
         for (w, both) in open.iter().zip(closed.iter()).map(|(a, b)| a & b).enumerate().filter(|b| b.1 != 0) {
@@ -204,7 +204,7 @@ fn loops<'a>(c: &mut Check<'a>, walk: &Walk<'a>, ranges: &[&'a UOp]) {
         }
         let name = u.op().name();
         for r in own_ranges {
-            let Some(&i) = bit.get(&r.address()) else {
+            let Some(&i) = bit.get(r) else {
                 c.fault(u, format!("{name} closes RANGEs, not {}", r.op().name()));
                 continue;
             };
@@ -216,7 +216,7 @@ fn loops<'a>(c: &mut Check<'a>, walk: &Walk<'a>, ranges: &[&'a UOp]) {
         // Reported once, where it happens, not all the way up.
         open.iter_mut().zip(closed.iter()).for_each(|(a, b)| *a &= !b);
     }
-    let left = &sets[(walk.nodes.len() - 1) * words * 2..];
+    let left = &sets[(nodes.len() - 1) * words * 2..];
     for (i, &r) in ranges.iter().enumerate() {
         need!(c, r, left[i / 64] >> (i % 64) & 1 == 0, "no END and no REDUCE closes this RANGE");
     }

@@ -81,21 +81,12 @@ pub(super) fn check(c: &mut Check) {
     }
 }
 
-/// What an AFTER names.
-fn named(u: &UOp) -> &UOp {
-    let mut u = u;
-    while u.op() == Op::After {
-        u = &u.src()[0];
-    }
-    u
-}
-
 fn is_buffer(u: &UOp) -> bool {
     storage(u).is_some_and(|s| s.op() != Op::Load)
 }
 
 fn is_address(u: &UOp) -> bool {
-    let u = named(u);
+    let u = u.named();
     matches!(u.op(), Op::Index | Op::Shrink) && is_buffer(&u.src()[0])
 }
 
@@ -210,7 +201,7 @@ fn width(u: &UOp) -> i64 {
 
 /// LOAD, STORE, ATOMICADD.
 fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
-    let address = named(&u.src()[0]);
+    let address = u.src()[0].named();
     if !is_address(address) {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }

@@ -25,7 +25,6 @@ use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::text::Names;
-use rustc_hash::FxHashMap;
 
 macro_rules! borders {
     ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:path;)*) => { $(
@@ -168,36 +167,6 @@ fn is_value(v: Scalar, d: DType) -> bool {
     }
 }
 
-/// The nodes of a graph in an order that has sources first, each with its place.
-struct Walk<'a> {
-    nodes: Vec<&'a UOp>,
-    place: FxHashMap<usize, u32>,
-}
-
-impl<'a> Walk<'a> {
-    /// What is below `roots`, entering `sources(u)` of each node.
-    fn new(roots: &'a [UOp], sources: impl Fn(&'a UOp) -> &'a [UOp]) -> Walk<'a> {
-        let mut walk = Walk { nodes: Vec::with_capacity(256), place: FxHashMap::default() };
-        walk.place.reserve(256);
-        let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|u| (u, false)).collect();
-        while let Some((u, ready)) = stack.pop() {
-            if ready {
-                walk.place.insert(u.address(), walk.nodes.len() as u32);
-                walk.nodes.push(u);
-            } else if let std::collections::hash_map::Entry::Vacant(e) = walk.place.entry(u.address()) {
-                e.insert(u32::MAX);
-                stack.push((u, true));
-                stack.extend(sources(u).iter().rev().map(|s| (s, false)));
-            }
-        }
-        walk
-    }
-
-    fn place(&self, u: &UOp) -> Option<usize> {
-        self.place.get(&u.address()).map(|&i| i as usize)
-    }
-}
-
 /// Whether the node is a vector of integers, or one: a shape, or offsets.
 fn is_dims(u: &UOp) -> bool {
     u.dtype().is_int() && (u.shape().is_empty() || u.op() == Op::Stack && u.shape().len() == 1)
@@ -205,10 +174,7 @@ fn is_dims(u: &UOp) -> bool {
 
 /// Storage, or storage with an order: what an address may be into.
 fn storage(u: &UOp) -> Option<&UOp> {
-    let mut u = u;
-    while u.op() == Op::After {
-        u = &u.src()[0];
-    }
+    let u = u.named();
     match u.op() {
         Op::Param | Op::Buffer if u.buffer_arg().is_some_and(|b| b.addrspace.is_some()) => Some(u),
         Op::Load => Some(u),

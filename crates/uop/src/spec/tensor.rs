@@ -17,9 +17,10 @@
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 
-use super::{Check, Walk, is_dims, is_value, need, ops_of};
+use super::{Check, is_dims, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
+use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
@@ -41,9 +42,8 @@ fn sources(u: &UOp) -> &[UOp] {
 
 pub(super) fn check(c: &mut Check) {
     let ops = ops_of('t');
-    let walk = Walk::new(from_ref(c.root), sources);
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
-    for &u in &walk.nodes {
+    for u in ordered(from_ref(c.root), sources) {
         c.any(u, ops);
         node(c, u);
         if u.op().is_elementwise() && !u.shape().is_empty() {
@@ -155,6 +155,6 @@ fn may_equal(a: &Shape, b: &Shape) -> bool {
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.
 pub(super) fn params(body: &UOp) -> Vec<&UOp> {
     let own = |u: &UOp| matches!(u.op(), Op::Function | Op::Call) as usize;
-    let walk = Walk::new(from_ref(body), |u| &u.src()[own(u)..]);
-    walk.nodes.into_iter().filter(|u| u.op() == Op::Param).collect()
+    let nodes = ordered(from_ref(body), |u| &u.src()[own(u)..]);
+    nodes.into_iter().filter(|u| u.op() == Op::Param).collect()
 }

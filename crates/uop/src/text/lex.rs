@@ -190,21 +190,20 @@ impl<'a> Cursor<'a> {
         Ok(Value::Word(word))
     }
 
-    /// A text in quotes, with Rust's escapes.
+    /// A text in quotes; a backslash stands before a quote, a backslash, and the `n` of a new line.
     fn quoted(&mut self) -> Read<String> {
         let start = self.at;
         let mut out = String::new();
         let mut chars = self.text[start + 1..].chars();
         while let Some(c) = chars.next() {
-            if c == '"' {
-                self.at = self.text.len() - chars.as_str().len();
-                return Ok(out);
+            match c {
+                '"' => {
+                    self.at = self.text.len() - chars.as_str().len();
+                    return Ok(out);
+                }
+                '\\' => out.extend(chars.next().map(|c| if c == 'n' { '\n' } else { c })),
+                c => out.push(c),
             }
-            out.push(if c == '\\' {
-                escaped(&mut chars).ok_or((start, "there is no such escape".to_string()))?
-            } else {
-                c
-            });
         }
         Err((start, "this text is not closed".into()))
     }
@@ -231,21 +230,4 @@ impl<'a> Cursor<'a> {
             _ => Err((start, "bytes are pairs of hexadecimal digits".into())),
         }
     }
-}
-
-/// What stands behind a backslash.
-fn escaped(chars: &mut std::str::Chars) -> Option<char> {
-    Some(match chars.next()? {
-        'n' => '\n',
-        't' => '\t',
-        'r' => '\r',
-        '0' => '\0',
-        'u' => {
-            let (code, rest) = chars.as_str().strip_prefix('{')?.split_once('}')?;
-            *chars = rest.chars();
-            char::from_u32(u32::from_str_radix(code, 16).ok()?)?
-        }
-        c @ ('\\' | '"' | '\'') => c,
-        _ => return None,
-    })
 }

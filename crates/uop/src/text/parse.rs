@@ -75,19 +75,11 @@ struct Parser<'a> {
     block: Option<Block<'a>>,
 }
 
-/// An operand; a literal's dtype is known once the others are.
-enum Operand {
-    Node(UOp),
-    Literal(Literal),
-}
+/// A node; or a literal, whose dtype is known once the other operands are.
+type Operand = std::result::Result<UOp, Literal>;
 
-impl Operand {
-    fn dtype(&self) -> Option<DType> {
-        match self {
-            Operand::Node(u) => Some(u.dtype()),
-            Operand::Literal(_) => None,
-        }
-    }
+fn dtype(operand: &Operand) -> Option<DType> {
+    operand.as_ref().ok().map(UOp::dtype)
 }
 
 impl<'a> Parser<'a> {
@@ -137,23 +129,18 @@ impl<'a> Parser<'a> {
 
     /// A line of operands: roots, or instructions of the block.
     fn listed(&mut self) -> Read<()> {
-        while let Some((at, operand)) = self.operand()? {
-            let u = self.resolve(operand, at, None)?;
-            match &mut self.block {
-                Some(b) => b.members.push(u),
-                None => self.roots.push(u),
-            }
+        let listed = resolved(self.operands(false)?, |_| None)?;
+        match &mut self.block {
+            Some(b) => b.members.extend(listed),
+            None => self.roots.extend(listed),
         }
         Ok(())
     }
 
     fn node(&mut self, op: Op, start: usize, name: Option<&'a str>) -> Read<()> {
         let brackets = if self.c.peek() == b'[' { Some(self.c.brackets()?) } else { None };
-        let mut operands: Vec<(usize, Operand)> = Vec::new();
-        while let Some(operand) = self.operand()? {
-            operands.push(operand);
-        }
-        let dtypes: Vec<Option<DType>> = operands.iter().map(|(_, o)| o.dtype()).collect();
+        let operands = self.operands(false)?;
+        let dtypes: Vec<Option<DType>> = operands.iter().map(|(_, o)| dtype(o)).collect();
         let arg = match brackets {
             None => Arg::None,
             Some((at, kind, values)) => {
@@ -171,11 +158,7 @@ impl<'a> Parser<'a> {
             self.block = Some(Block { name, arg, start, members: Vec::new() });
             return Ok(());
         }
-        let mut src = Srcs::with_capacity(operands.len());
-        for (i, (at, operand)) in operands.into_iter().enumerate() {
-            let wanted = context(op, &arg, i, dtypes.len(), |j| dtypes[j]);
-            src.push(self.resolve(operand, at, wanted)?);
-        }
+        let src = resolved(operands, |i| context(op, &arg, i, dtypes.len(), |j| dtypes[j]))?;
         self.finish(name, start, op, src, arg)
     }
 
@@ -209,17 +192,11 @@ impl<'a> Parser<'a> {
         if self.c.take(b':') {
             self.c.space();
             let start = self.c.at;
-            self.c.word();
-            if self.c.peek() == b'(' {
-                self.c.while_bytes(|b| !matches!(b, b')' | 0 | b'\n'));
-                self.c.take(b')');
-            }
-            let given: String = self.c.text[start..self.c.at].split_whitespace().collect();
+            let given = self.c.while_bytes(|b| !matches!(b, 0 | b'\n' | b'#' | b'/' | b'}'));
             let is = print::type_text(u);
-            if given != is.replace(' ', "") {
+            if given.replace([' ', '\t', '\r'], "") != is.replace(' ', "") {
                 return Err((start, format!("the type is {is}")));
             }
-            self.c.space();
         }
         if !self.c.take(b'#') {
             return Ok(0);
@@ -228,37 +205,32 @@ impl<'a> Parser<'a> {
         self.c.digits().parse().map_err(|_| (start, "a tag is a number".into()))
     }
 
-    fn resolve(&self, operand: Operand, at: usize, context: Option<DType>) -> Read<UOp> {
-        match operand {
-            Operand::Node(u) => Ok(u),
-            Operand::Literal(l) => {
-                let (v, d) = l.value(context).map_err(|m| (at, m))?;
-                UOp::try_new(Op::Const, Srcs::new(), Arg::Const(v, d)).map_err(|e| (at, plain(&e)))
+    /// Operands as far as there are, those `inside` a vector without vectors.
+    fn operands(&mut self, inside: bool) -> Read<Vec<(usize, Operand)>> {
+        let mut out = Vec::new();
+        loop {
+            self.c.space();
+            if self.c.take(b',') {
+                continue;
+            }
+            let at = self.c.at;
+            let vector = !inside && self.c.peek() == b'(';
+            match if vector { Some(Ok(self.vector()?)) } else { self.atom()? } {
+                Some(operand) => out.push((at, operand)),
+                None => return Ok(out),
             }
         }
-    }
-
-    fn operand(&mut self) -> Read<Option<(usize, Operand)>> {
-        self.c.space();
-        if self.c.take(b',') {
-            self.c.space();
-        }
-        let at = self.c.at;
-        if self.c.peek() == b'(' {
-            return self.vector().map(|u| Some((at, Operand::Node(u))));
-        }
-        self.atom().map(|o| o.map(|o| (at, o)))
     }
 
     /// A name or a literal.
     fn atom(&mut self) -> Read<Option<Operand>> {
         let at = self.c.at;
         if let Some(l) = self.c.literal()? {
-            return Ok(Some(Operand::Literal(l)));
+            return Ok(Some(Err(l)));
         }
         let Some(word) = self.c.word() else { return Ok(None) };
         match self.names.get(word) {
-            Some(u) => Ok(Some(Operand::Node(u.clone()))),
+            Some(u) => Ok(Some(Ok(u.clone()))),
             None if Op::from_name(word).is_some() => Err((at, format!("{word} needs a line of its own"))),
             None => Err((at, format!("nothing above is named {word}"))),
         }
@@ -269,25 +241,25 @@ impl<'a> Parser<'a> {
         let start = self.c.at;
         self.c.at += 1;
         self.c.depth += 1;
-        let mut parts = Vec::new();
-        loop {
-            self.c.space();
-            let at = self.c.at;
-            match self.c.peek() {
-                b')' => break,
-                b',' => self.c.at += 1,
-                _ => match self.atom()? {
-                    Some(o) => parts.push((at, o)),
-                    None => return Err((at, "a name, a constant or ) was expected".into())),
-                },
-            }
+        let parts = self.operands(true)?;
+        if !self.c.take(b')') {
+            return Err((self.c.at, "a name, a constant or ) was expected".into()));
         }
-        self.c.at += 1;
         self.c.depth -= 1;
-        let wanted = parts.iter().find_map(|(_, o)| o.dtype());
-        let parts: Read<Srcs> = parts.into_iter().map(|(at, o)| self.resolve(o, at, wanted)).collect();
-        UOp::try_new(Op::Stack, parts?, Arg::None).map_err(|e| (start, plain(&e)))
+        let wanted = parts.iter().find_map(|(_, o)| dtype(o));
+        UOp::try_new(Op::Stack, resolved(parts, |_| wanted)?, Arg::None).map_err(|e| (start, plain(&e)))
     }
+}
+
+/// The operands as nodes; `context(i)` is what a literal at i is taken for.
+fn resolved(operands: Vec<(usize, Operand)>, context: impl Fn(usize) -> Option<DType>) -> Read<Srcs> {
+    let node = |(i, (at, operand)): (usize, (usize, Operand))| {
+        operand.or_else(|l| {
+            let (v, d) = l.value(context(i)).map_err(|m| (at, m))?;
+            UOp::try_new(Op::Const, Srcs::new(), Arg::Const(v, d)).map_err(|e| (at, plain(&e)))
+        })
+    };
+    operands.into_iter().enumerate().map(node).collect()
 }
 
 /// The message without the line of this source, which says nothing about the text.

@@ -106,7 +106,10 @@ impl Display for Value {
         match self {
             Value::Word(w) => f.write_str(w),
             Value::Literal(l) => f.write_str(&l.text),
-            Value::Text(t) => write!(f, "{t:?}"),
+            Value::Text(t) => {
+                let plain = t.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                write!(f, "\"{plain}\"")
+            }
             Value::Bytes(b) => {
                 f.write_str("x\"")?;
                 b.iter().try_for_each(|b| write!(f, "{b:02x}"))?;
