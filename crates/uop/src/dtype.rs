@@ -87,25 +87,22 @@ impl DType {
 
     /// The least value, as an exact scalar (−∞ for floats that have it).
     pub fn min(self) -> Scalar {
-        match self {
-            Bool => Scalar::Bool(false),
-            F8E4M3 => Scalar::Float(-448.0),
-            d if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
-            Index => Scalar::Int(i64::MIN as i128),
-            d if d.is_unsigned() => Scalar::Int(0),
-            d => Scalar::Int(-(1i128 << (d.bits().max(1) - 1))),
-        }
+        self.ends().0
     }
 
     /// The greatest value.
     pub fn max(self) -> Scalar {
+        self.ends().1
+    }
+
+    fn ends(self) -> (Scalar, Scalar) {
+        let most = 1i128 << (self.bits().max(1) - 1);
         match self {
-            Bool => Scalar::Bool(true),
-            F8E4M3 => Scalar::Float(448.0),
-            d if d.is_float() => Scalar::Float(f64::INFINITY),
-            Index => Scalar::Int(i64::MAX as i128),
-            d if d.is_unsigned() => Scalar::Int((1i128 << d.bits()) - 1),
-            d => Scalar::Int((1i128 << (d.bits().max(1) - 1)) - 1),
+            Bool => (Scalar::Bool(false), Scalar::Bool(true)),
+            F8E4M3 => (Scalar::Float(-448.0), Scalar::Float(448.0)),
+            d if d.is_float() => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            d if d.is_unsigned() => (Scalar::Int(0), Scalar::Int(2 * most - 1)),
+            _ => (Scalar::Int(-most), Scalar::Int(most - 1)),
         }
     }
 
@@ -158,13 +155,7 @@ impl DType {
         match (a, b) {
             (a, b) if a == b => a,
             (Bool, d) => d,
-            (Index, d) => {
-                if d.is_float() {
-                    d
-                } else {
-                    Index
-                }
-            }
+            (Index, d) if !d.is_float() => Index,
             (F8E4M3, F8E5M2) => F16,
             (F16, BF16) => F32,
             (_, b) if b.is_float() => b,

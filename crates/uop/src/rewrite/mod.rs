@@ -229,35 +229,35 @@ impl<C> RuleSet<C> {
     pub fn rewrite_with(&self, root: &UOp, ctx: &mut C, done: &mut FxHashMap<UOp, UOp>) -> Result<UOp> {
         let mut stack = vec![Frame::Enter(root.clone(), 0)];
         while let Some(frame) = stack.pop() {
-            match frame {
-                Frame::Enter(u, chain) => {
-                    if done.contains_key(&u) {
-                        continue;
-                    }
-                    if self.untouched(&u) {
-                        done.insert(u.clone(), u);
-                        continue;
-                    }
-                    match self.sources(&u, done) {
-                        Some(new) => self.exit(u, new, chain, ctx, done, &mut stack)?,
-                        None => {
-                            let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
-                            stack.push(Frame::Exit(u.clone(), chain));
-                            let below = u.src().iter().rev().filter(waits);
-                            stack.extend(below.map(|s| Frame::Enter(s.clone(), 0)));
-                        }
-                    }
-                }
-                Frame::Exit(u, chain) => {
-                    if !done.contains_key(&u) {
-                        let new = self.sources(&u, done).unwrap_or_else(|| u.clone());
-                        self.exit(u, new, chain, ctx, done, &mut stack)?
-                    }
-                }
+            let (u, chain) = match frame {
+                Frame::Enter(u, _) if done.contains_key(&u) => continue,
+                Frame::Enter(u, chain) => (u, chain),
                 Frame::Link(from, to) => {
                     let end = done.get(&to).cloned().unwrap_or(to);
                     done.insert(from, end);
+                    continue;
                 }
+            };
+            let over = if self.untouched(&u) { Some(u.clone()) } else { self.sources(&u, done) };
+            match over {
+                // Again once what is below is done.
+                None => {
+                    let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
+                    stack.push(Frame::Enter(u.clone(), chain));
+                    stack.extend(u.src().iter().rev().filter(waits).map(|s| Frame::Enter(s.clone(), 0)));
+                }
+                Some(new) if new != u => {
+                    stack.push(Frame::Link(u, new.clone()));
+                    stack.push(Frame::Enter(new, chain));
+                }
+                Some(_) => match self.step(&u, ctx) {
+                    None => _ = done.insert(u.clone(), u),
+                    Some((rule, _)) if chain >= CHAIN => return Err(self.loops(&u, rule, ctx)),
+                    Some((_, next)) => {
+                        stack.push(Frame::Link(u, next.clone()));
+                        stack.push(Frame::Enter(next, chain + 1));
+                    }
+                },
             }
         }
         Ok(done.get(root).unwrap_or(root).clone())
@@ -281,42 +281,6 @@ impl<C> RuleSet<C> {
             }
         }
         Some(new.map_or_else(|| u.clone(), |src| u.with_src(src)))
-    }
-
-    fn exit(
-        &self,
-        u: UOp,
-        new: UOp,
-        chain: u32,
-        ctx: &mut C,
-        done: &mut FxHashMap<UOp, UOp>,
-        stack: &mut Vec<Frame>,
-    ) -> Result<()> {
-        if new != u
-            && let Some(known) = done.get(&new).cloned()
-        {
-            done.insert(u, known);
-            return Ok(());
-        }
-        match self.step(&new, ctx) {
-            Some((rule, next)) => {
-                if chain >= CHAIN {
-                    return Err(self.loops(&new, rule, ctx));
-                }
-                stack.push(Frame::Link(u.clone(), next.clone()));
-                if new != u {
-                    stack.push(Frame::Link(new, next.clone()));
-                }
-                stack.push(Frame::Enter(next, chain + 1));
-            }
-            None => {
-                if new != u {
-                    done.insert(new.clone(), new.clone());
-                }
-                done.insert(u, new);
-            }
-        }
-        Ok(())
     }
 
     /// Which rules keep rewriting this node.
@@ -351,8 +315,6 @@ impl<C> std::ops::Add for &RuleSet<C> {
 enum Frame {
     /// Rewrite what is below, then this.
     Enter(UOp, u32),
-    /// What is below is done.
-    Exit(UOp, u32),
     /// What the second became, the first became.
     Link(UOp, UOp),
 }

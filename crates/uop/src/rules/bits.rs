@@ -13,8 +13,7 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(and_itself[x]: x & x => x),
         rule!(or_itself[x]: x | x => x),
         rule!(xor_itself[x]: x ^ x => UOp::constant(x.dtype().zero(), x.dtype())),
-        // x & 0 = 0; x | 0 = x; x ^ 0 = x
-        rule!(and_zero[x]: x & 0 => x.like(0), if x.dtype().is_int()),
+        // x | 0 = x; x ^ 0 = x (x & 0 is known)
         rule!(or_zero[x]: x | 0 => x, if x.dtype().is_int()),
         rule!(xor_zero[x]: x ^ 0 => x, if x.dtype().is_int()),
         // x & 1…1 = x; x | 1…1 = 1…1; x ^ 1…1 = not x

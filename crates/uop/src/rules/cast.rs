@@ -2,7 +2,6 @@
 //! arithmetic on converted indices is done in `index`, where it simplifies.
 
 use super::{interval, limits};
-use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
@@ -12,8 +11,9 @@ use crate::scalar::Scalar;
 
 /// Ops that mean the same modulo any power of two.
 const RING: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul]);
-/// Ops that need the numbers themselves.
-const ORDER: OpSet = OpSet::of(&[Op::Max, Op::Idiv, Op::Mod, Op::CmpLt, Op::CmpNe, Op::CmpEq]);
+/// These, and ops that need the numbers themselves.
+const ARITHMETIC: OpSet =
+    RING.union(OpSet::of(&[Op::Max, Op::Idiv, Op::Mod, Op::CmpLt, Op::CmpNe, Op::CmpEq]));
 
 pub(super) fn rules<C>() -> Vec<Rule<C>> {
     vec![
@@ -23,20 +23,9 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(cast_to_bool[u, x]: x.cast_().bind(u) => x.ne_(&x.like(0)), if u.dtype() == DType::Bool && x.dtype() != DType::Bool),
         // (b)(a)x = (b)x where (a)x loses nothing
         rule!(cast_cast[u, v, x]: x.cast_().bind(v).cast_().bind(u) => x.cast(u.dtype()), if skips(x, v.dtype(), u.dtype())),
-        // arithmetic modulo 2ⁿ on converted indices
-        rule!(ring_in_index[u, v, w, x, y]: x.cast_().bind(v).with_(RING, y.cast_().bind(w)).bind(u) =>
-            same_op(u, x, y).cast(u.dtype()), if index(y) && in_ring(u, x, y)),
-        rule!(ring_in_index_constant[u, v, x, c: cnst]: x.cast_().bind(v).with_(RING, c).bind(u) =>
-            same_op(u, x, &c.cast_index()?).cast(u.dtype()), if in_ring(u, x, c)),
-        rule!(ring_in_index_constant_first[u, v, x, c: cnst]: c.with_(RING, x.cast_().bind(v)).bind(u) =>
-            same_op(u, &c.cast_index()?, x).cast(u.dtype()), if in_ring(u, x, c)),
-        // and what needs the numbers, where the conversion keeps them
-        rule!(order_in_index[u, v, w, x, y]: x.cast_().bind(v).with_(ORDER, y.cast_().bind(w)).bind(u) =>
-            lifted(u, same_op(u, x, y)), if index(x) && index(y) && whole(u, v) && keeps(x, v.dtype()) && keeps(y, w.dtype())),
-        rule!(order_in_index_constant[u, v, x, c: cnst]: x.cast_().bind(v).with_(ORDER, c).bind(u) =>
-            lifted(u, same_op(u, x, &c.cast_index()?)), if index(x) && v.dtype().is_int() && keeps(x, v.dtype())),
-        rule!(order_in_index_constant_first[u, v, x, c: cnst]: c.with_(ORDER, x.cast_().bind(v)).bind(u) =>
-            lifted(u, same_op(u, &c.cast_index()?, x)), if index(x) && v.dtype().is_int() && keeps(x, v.dtype())),
+        // arithmetic on converted indices, and constants, is the conversion of one of indices
+        rule!(arithmetic_in_index[u, x, y]: x.cast_().with_(ARITHMETIC, y).bind(u) => in_index(u)),
+        rule!(arithmetic_in_index_second[u, x, y]: x.with_(ARITHMETIC, y.cast_()).bind(u) => in_index(u)),
         // the bits of a constant
         rule!(bitcast_constant[u, c: cnst]: c.under(Op::Bitcast).bind(u) => bits(u, c)),
         // bits of bits
@@ -46,43 +35,28 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
     ]
 }
 
-fn index(x: &UOp) -> bool {
-    x.dtype() == DType::Index && !x.is_invalid()
+fn in_index(u: &UOp) -> Option<UOp> {
+    let d = u.src()[0].dtype();
+    let index = |s: &UOp| match s.const_value() {
+        Some(Scalar::Int(v)) => i64::try_from(v).ok().map(UOp::index_const),
+        _ if s.op() != Op::Cast => None,
+        _ => Some(&s.src()[0]).filter(|x| x.dtype() == DType::Index && !x.is_invalid()).cloned(),
+    };
+    let (x, y) = (index(&u.src()[0])?, index(&u.src()[1])?);
+    let fits = if RING.contains(u.op()) {
+        d.is_int() && in_64_bits(u.op(), &x, &y)
+    } else {
+        // A quotient of floats rounds.
+        (d.is_int() || !matches!(u.op(), Op::Idiv | Op::Mod)) && keeps(&x, d) && keeps(&y, d)
+    };
+    fits.then(|| x.binary(u.op(), &y).cast(u.dtype()))
 }
 
-/// Whether x ∘ y can be computed in `index`: a sum or product that stays in 64 bits.
-fn in_ring(u: &UOp, x: &UOp, y: &UOp) -> bool {
-    let ((a, aa), (b, bb)) = (interval(x), interval(y));
-    let most = a.abs().max(aa.abs()).max(1).saturating_mul(b.abs().max(bb.abs()).max(1));
-    u.dtype().is_int()
-        && index(x)
-        && (most < 1 << 62 || u.op() != Op::Mul && a.abs().max(aa.abs()) + b.abs().max(bb.abs()) < 1 << 62)
-}
-
-fn same_op(u: &UOp, x: &UOp, y: &UOp) -> UOp {
-    UOp::new(u.op(), [x.clone(), y.clone()].as_slice(), Arg::None)
-}
-
-/// Whether the operation is the same on floats that are whole numbers: a quotient of floats rounds.
-fn whole(u: &UOp, v: &UOp) -> bool {
-    v.dtype().is_int() || !matches!(u.op(), Op::Idiv | Op::Mod)
-}
-
-/// The result in the dtype that the operation had: comparisons stay bool.
-fn lifted(u: &UOp, new: UOp) -> UOp {
-    new.cast(u.dtype())
-}
-
-impl UOp {
-    /// An integer CONST as `index`.
-    fn cast_index(&self) -> Option<UOp> {
-        match self.const_value() {
-            Some(Scalar::Int(v)) if i64::try_from(v).is_ok() => {
-                Some(UOp::constant(Scalar::Int(v), DType::Index))
-            }
-            _ => None,
-        }
-    }
+/// Whether a sum or product stays in 64 bits.
+fn in_64_bits(op: Op, x: &UOp, y: &UOp) -> bool {
+    let most = |x: &UOp| interval(x).0.abs().max(interval(x).1.abs()).max(1);
+    let (a, b) = (most(x), most(y));
+    a.saturating_mul(b) < 1 << 62 || op != Op::Mul && a + b < 1 << 62
 }
 
 /// Whether every value of the integer (or bool) is one of `d` as it stands.

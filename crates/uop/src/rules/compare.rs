@@ -108,13 +108,14 @@ fn less(l: &Linear) -> Option<UOp> {
     sides(&l).map(|(a, b)| a.lt(&b))
 }
 
-/// d·a + b < c is a < ceil((c - b) / d), where b varies too little to matter.
+/// d·a + b < c is a < ceil((c - b) / d), where b varies too little to matter: for the greatest such d
+/// among the coefficients and what they have in common.
 fn common(l: &Linear) -> Option<Linear> {
     let bound = -l.constant;
     let mut best: Option<(i128, Linear)> = None;
-    for t in &l.terms {
-        let d = t.1.abs();
-        if d == 1 || best.as_ref().is_some_and(|b| b.0 >= d) {
+    let shared = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+    for d in l.terms.iter().map(|t| t.1.abs()).chain([shared]) {
+        if d < 2 || best.as_ref().is_some_and(|b| b.0 >= d) {
             continue;
         }
         let (a, mut b) = l.partition(d);
@@ -127,16 +128,7 @@ fn common(l: &Linear) -> Option<Linear> {
             best = Some((d, next));
         }
     }
-    if let Some((_, next)) = best {
-        return Some(next);
-    }
-    let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
-    if g < 2 {
-        return None;
-    }
-    let mut next = Linear { constant: 0, ..l.clone() }.divided(g);
-    next.constant = (-bound).div_euclid(g);
-    Some(next)
+    best.map(|b| b.1)
 }
 
 /// y / c + z < b is y + c·z < c·b; z - y / c < b is c·z - y < c·b - c + 1.

@@ -142,32 +142,25 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
     if !n.exact() {
         return None;
     }
-    let part = |f: &dyn Fn(i128) -> i128| {
-        let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k))).filter(|t| t.1 != 0).collect();
-        Linear { dtype: n.dtype, terms, constant: 0 }
+    let by = |quotient: &dyn Fn(i128) -> i128| {
+        let part = |f: &dyn Fn(i128) -> i128| {
+            let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k))).filter(|t| t.1 != 0).collect();
+            Linear { dtype: n.dtype, terms, constant: 0 }
+        };
+        let (m, rest) = shifted(&part(&|k| k - c * quotient(k)), n.constant, c);
+        // A narrow dtype may have no room for it.
+        rest.exact().then(|| (Linear { constant: m, ..part(quotient) }, rest))
     };
-    let (mut whole, rest) = (part(&|k| k / c), part(&|k| k % c));
+    let single = |s: &Option<(Linear, Linear)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
+    let (short, far) = (by(&|k| k / c), |k: i128| (k % c).abs() * 2 > c);
     // Residues nearest to 0 may keep the remainder in one period where the others do not.
-    if rest.terms.iter().any(|t| t.1.abs() * 2 > c)
-        && one_period(&shifted(&rest, n.constant, c).1, c).is_none()
-    {
-        let mut near = rest.clone();
-        let mut whole_near = whole.clone();
-        for t in near.terms.iter_mut().filter(|t| t.1.abs() * 2 > c) {
-            whole_near.term(&t.0, t.1.signum())?;
-            t.1 -= c * t.1.signum();
-        }
-        let (m, shifted) = shifted(&near, n.constant, c);
-        if shifted.exact() && one_period(&shifted, c).is_some() {
-            whole_near.constant = m;
-            whole_near.terms.retain(|t| t.1 != 0);
-            return Some((whole_near, shifted));
+    if n.terms.iter().any(|t| far(t.1)) && !single(&short) {
+        let near = by(&|k| k / c + if far(k) { k.signum() } else { 0 });
+        if single(&near) {
+            return near;
         }
     }
-    let (m, rest) = shifted(&rest, n.constant, c);
-    whole.constant = m;
-    // A narrow dtype may have no room for it.
-    if rest.exact() { Some((whole, rest)) } else { None }
+    short
 }
 
 /// constant = c·m + r, so that rest + r is least in 0..c where intervals are small, else r is.

@@ -2,7 +2,7 @@
 //! guards; an index is simplified knowing that its gate holds, but nothing is assumed inside of
 //! nested reads, which run whether it holds or not.
 
-use super::logic::parts;
+use super::logic::{Bound, parts};
 use super::reduce::closed;
 use super::{int, interval};
 use crate::arg::Arg;
@@ -15,7 +15,7 @@ use crate::scalar::Scalar;
 use rustc_hash::FxHashMap;
 
 const ARITHMETIC: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul, Op::Idiv, Op::Mod, Op::Max]);
-const COMPARISON: OpSet = OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]);
+const GATED: OpSet = ARITHMETIC.union(OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]));
 
 pub(super) fn rules<C>() -> Vec<Rule<C>> {
     vec![
@@ -25,14 +25,11 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(index_index[u, v, x]: Pat::first(INDEX, [Pat::first(INDEX, [x.into_pat()]).bind(v)]).bind(u) => index_index(u, v)),
         // a known part of a stack
         rule!(index_stack[u, s, k: cnst]: Pat::first(INDEX, [Pat::first(STACK, []).bind(s), k.into_pat()]).bind(u) => index_stack(u, s, k)),
-        // (g ? i : invalid) ∘ x = g ? i ∘ x : invalid
-        rule!(gate_out[u, g, i, n: cnst, x]: g.select(i, n).with_(ARITHMETIC, x).bind(u) => gated(u, g, i, x), if n.is_invalid()),
-        rule!(gate_out_second[u, g, i, n: cnst, x]: x.with_(ARITHMETIC, g.select(i, n)).bind(u) => gated(u, g, x, i), if n.is_invalid()),
+        // (g ? i : invalid) ∘ x = g ? i ∘ x : invalid; what an invalid index compares to does not matter
+        rule!(gate_out[u, g, i, n: cnst, x]: g.select(i, n).with_(GATED, x).bind(u) => ungated(u, g, [i, x]), if n.is_invalid()),
+        rule!(gate_out_second[u, g, i, n: cnst, x]: x.with_(GATED, g.select(i, n)).bind(u) => ungated(u, g, [x, i]), if n.is_invalid()),
         rule!(gate_shut[n: cnst, x]: n.with_(ARITHMETIC, x) => n, if n.is_invalid()),
         rule!(gate_shut_second[n: cnst, x]: x.with_(ARITHMETIC, n) => n, if n.is_invalid()),
-        // what an invalid index compares to does not matter
-        rule!(gate_off[u, g, i, n: cnst, x]: g.select(i, n).with_(COMPARISON, x).bind(u) => u.with_src([i.clone(), x.clone()].as_slice()), if n.is_invalid()),
-        rule!(gate_off_second[u, g, i, n: cnst, x]: x.with_(COMPARISON, g.select(i, n)).bind(u) => u.with_src([x.clone(), i.clone()].as_slice()), if n.is_invalid()),
         // g ? invalid : i = not g ? i : invalid
         rule!(gate_first[g, n: cnst, i]: g.select(n, i) => super::compare::not(g).select(i, n), if n.is_invalid() && !i.is_invalid()),
         // i, where g holds
@@ -60,8 +57,9 @@ fn index_stack(u: &UOp, s: &UOp, k: &UOp) -> Option<UOp> {
     Some(if u.src().len() == 2 { part.clone() } else { part.at(&u.src()[2..]) })
 }
 
-fn gated(u: &UOp, g: &UOp, x: &UOp, y: &UOp) -> UOp {
-    UOp::new(u.op(), [x.clone(), y.clone()].as_slice(), Arg::None).valid(g)
+fn ungated(u: &UOp, g: &UOp, src: [&UOp; 2]) -> UOp {
+    let new = src[0].binary(u.op(), src[1]);
+    if ARITHMETIC.contains(u.op()) { new.valid(g) } else { new }
 }
 
 /// Slots of variables that stand for something while it is simplified.
@@ -78,10 +76,11 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
     let mut best = index.clone();
     let mut facts: Vec<(UOp, i128, i128)> = Vec::new();
     for p in parts(gate, Op::And)? {
-        let Some((x, lo, hi)) = fact(&p) else { continue };
-        match facts.iter_mut().find(|f| f.0 == x) {
+        let Some(Bound { x, lo, hi, inside: true }) = Bound::of(&p) else { continue };
+        match facts.iter_mut().find(|f| f.0 == *x) {
             Some(f) => (f.1, f.2) = (f.1.max(lo), f.2.min(hi)),
-            None => facts.push((x, lo, hi)),
+            None if x.dtype() != DType::Index => {}
+            None => facts.push((x.clone(), lo.max(interval(x).0), hi.min(interval(x).1))),
         }
     }
     for (k, (x, lo, hi)) in facts.into_iter().enumerate() {
@@ -121,20 +120,6 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         }
     }
     (best != *index).then_some(best)
-}
-
-/// What a condition says of an `index` expression.
-fn fact(p: &UOp) -> Option<(UOp, i128, i128)> {
-    let [a, b] = p.src() else { return None };
-    if a.dtype() != DType::Index {
-        return None;
-    }
-    Some(match (p.op(), int(a), int(b)) {
-        (Op::CmpLt, None, Some(c)) => (a.clone(), interval(a).0, c - 1),
-        (Op::CmpLt, Some(c), None) => (b.clone(), c + 1, interval(b).1),
-        (Op::CmpEq, None, Some(c)) => (a.clone(), c, c),
-        _ => return None,
-    })
 }
 
 /// Nodes outside of nested reads; divisions count more.

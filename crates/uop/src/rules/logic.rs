@@ -20,12 +20,10 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         rule!(not_or[a, b]: (a | b).under(Op::Not) => complement(a)? & complement(b)?, if a.dtype() == DType::Bool),
         // not (a and b) = (not a) or (not b), where neither needs a NOT
         rule!(not_and[a, b]: (a & b).under(Op::Not) => complement(a)? | complement(b)?, if a.dtype() == DType::Bool),
-        // a and true = a; a and false = false
+        // a and true = a (a and false is known)
         rule!(and_true[a]: a & true => a, if a.dtype() == DType::Bool),
-        rule!(and_false[a]: a & false => UOp::bool(false), if a.dtype() == DType::Bool),
-        // a or false = a; a or true = true
+        // a or false = a (a or true is known)
         rule!(or_false[a]: a | false => a, if a.dtype() == DType::Bool),
-        rule!(or_true[a]: a | true => UOp::bool(true), if a.dtype() == DType::Bool),
         // a and (a or b) = a; a or (a and b) = a
         rule!(and_absorbs[a, b]: a & (a | b) => a),
         rule!(or_absorbs[a, b]: a | (a & b) => a),
@@ -100,18 +98,18 @@ enum Meet {
 /// A condition on one integer expression: that it lies in `lo..=hi`, which is one number or open to
 /// one side, or that it does not (one number only).
 #[derive(Clone, Copy)]
-struct Bound<'a> {
-    x: &'a UOp,
-    lo: i128,
-    hi: i128,
-    inside: bool,
+pub(super) struct Bound<'a> {
+    pub(super) x: &'a UOp,
+    pub(super) lo: i128,
+    pub(super) hi: i128,
+    pub(super) inside: bool,
 }
 
 const LEAST: i128 = i128::MIN;
 const GREATEST: i128 = i128::MAX;
 
 impl Bound<'_> {
-    fn of(u: &UOp) -> Option<Bound<'_>> {
+    pub(super) fn of(u: &UOp) -> Option<Bound<'_>> {
         let [a, b] = u.src() else { return None };
         let (x, lo, hi) = match (u.op(), int(a), int(b)) {
             (Op::CmpLt, None, Some(c)) => (a, LEAST, c - 1),

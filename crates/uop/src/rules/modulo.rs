@@ -13,8 +13,6 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
     vec![
         // x % 0 = x
         rule!(mod_by_zero[x]: x % 0 => x, if x.dtype().is_int()),
-        // x % 1 = 0
-        rule!(mod_by_one[x]: x % 1 => x.like(0), if x.dtype().is_int()),
         // x % x = 0 where x ≠ 0
         rule!(mod_itself[x]: x % x => x.like(0), if nonzero(x)),
         // x % -c = -(-x % c)

@@ -6,6 +6,7 @@ use crate::fold;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
+use crate::rewrite::pattern::{Pat, Var};
 use crate::rule;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
@@ -32,22 +33,18 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         // a view that shows its source as it is
         rule!(view_nothing[u]: Pat::first(VIEWS, []).bind(u) => &u.src()[0], if shows_source(u)),
         // views of views of one kind are one
-        rule!(reshape_reshape[u, x, s, t]: Pat::op(Op::Reshape, [Pat::op(Op::Reshape, [x.into_pat(), s.into_pat()]), t.into_pat()]).bind(u) =>
-            UOp::new(Op::Reshape, [x.clone(), t.clone()].as_slice(), Arg::None)),
-        rule!(expand_expand[u, x, s, t]: Pat::op(Op::Expand, [Pat::op(Op::Expand, [x.into_pat(), s.into_pat()]), t.into_pat()]).bind(u) =>
-            UOp::new(Op::Expand, [x.clone(), t.clone()].as_slice(), Arg::None)),
-        rule!(permute_permute[u, v, x]: x.under(Op::Permute).bind(v).under(Op::Permute).bind(u) => permute_permute(u, v, x)),
-        rule!(flip_flip[u, v, x]: x.under(Op::Flip).bind(v).under(Op::Flip).bind(u) => flip_flip(u, v, x)),
-        rule!(shrink_shrink[u, v]: Pat::first(SHRINK, [Pat::first(SHRINK, []).bind(v)]).bind(u) =>
-            v.src()[0].shrink(&offsets(u, v)?, u.shape()).ok()?),
-        rule!(pad_pad[u, v]: Pat::first(PAD, [Pat::first(PAD, []).bind(v)]).bind(u) =>
-            v.src()[0].pad(&offsets(u, v)?, u.shape(), fill(u)?).ok()?, if u.arg() == v.arg()),
+        rule!(reshape_reshape[u, v]: twice(Op::Reshape, u, v) => u.over(&v.src()[0])),
+        rule!(expand_expand[u, v]: twice(Op::Expand, u, v) => u.over(&v.src()[0])),
+        rule!(permute_permute[u, v]: twice(Op::Permute, u, v) => permute_permute(u, v)),
+        rule!(flip_flip[u, v]: twice(Op::Flip, u, v) => v.src()[0].flip(flags(u)? ^ flags(v)?).ok()?),
+        rule!(shrink_shrink[u, v]: twice(Op::Shrink, u, v) => v.src()[0].shrink(&offsets(u, v)?, u.shape()).ok()?),
+        rule!(pad_pad[u, v]: twice(Op::Pad, u, v) => v.src()[0].pad(&offsets(u, v)?, u.shape(), fill(u)?).ok()?, if u.arg() == v.arg()),
         // a part of a padded array is the part of the array that is in it, padded
         rule!(shrink_pad[u, v]: Pat::first(SHRINK, [Pat::first(PAD, []).bind(v)]).bind(u) => shrink_pad(u, v)),
         // axes of size 1 need no reduction
         rule!(reduce_ones[u, x]: x.under(Op::Reduce).bind(u) => reduce_ones(u, x)),
         // a reduction of a reduction by one operator is one
-        rule!(reduce_reduce[u, v, x]: x.under(Op::Reduce).bind(v).under(Op::Reduce).bind(u) => reduce_reduce(u, v, x)),
+        rule!(reduce_reduce[u, v]: twice(Op::Reduce, u, v) => reduce_reduce(u, v)),
         // what does not vary along an axis is repeated
         rule!(reduce_expand[u, v, x, s]: Pat::op(Op::Expand, [x.into_pat(), s.into_pat()]).bind(v).under(Op::Reduce).bind(u) => reduce_expand(u, v, x)),
         // derivatives have been taken
@@ -58,6 +55,12 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
         // an element of a tuple that is there
         rule!(element[u, t]: Pat::first(OpSet::of(&[Op::Tuple]), []).bind(t).under(Op::GetTuple).bind(u) => element(u, t)),
     ]
+}
+
+/// One op over itself.
+fn twice(op: Op, u: Var, v: Var) -> Pat {
+    let ops = OpSet::of(&[op]);
+    Pat::first(ops, [Pat::first(ops, []).bind(v)]).bind(u)
 }
 
 /// The CONST that fills an array: through RESHAPE and EXPAND, as `broadcast` makes it.
@@ -116,15 +119,14 @@ fn shows_source(u: &UOp) -> bool {
     }
 }
 
-fn permute_permute(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+fn permute_permute(u: &UOp, v: &UOp) -> Option<UOp> {
     let (Arg::Axes(outer), Arg::Axes(inner)) = (u.arg(), v.arg()) else { return None };
     let order: Vec<usize> = outer.iter().map(|&a| inner[a as usize] as usize).collect();
-    x.permute(&order).ok()
+    v.src()[0].permute(&order).ok()
 }
 
-fn flip_flip(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
-    let (Arg::Flags(a), Arg::Flags(b)) = (u.arg(), v.arg()) else { return None };
-    x.flip(a ^ b).ok()
+fn flags(u: &UOp) -> Option<u64> {
+    if let Arg::Flags(bits) = u.arg() { Some(*bits) } else { None }
 }
 
 /// Offsets of one view in another, summed.
@@ -134,10 +136,7 @@ fn offsets(u: &UOp, v: &UOp) -> Option<Vec<Dim>> {
 }
 
 fn fill(u: &UOp) -> Option<Scalar> {
-    match u.arg() {
-        Arg::Fill(v) => Some(*v),
-        _ => None,
-    }
+    if let Arg::Fill(v) = u.arg() { Some(*v) } else { None }
 }
 
 fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
@@ -175,7 +174,7 @@ fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
     if long.len() == all.len() { None } else { over(op, x, &long) }
 }
 
-fn reduce_reduce(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
+fn reduce_reduce(u: &UOp, v: &UOp) -> Option<UOp> {
     let ((op, a), (other, b)) = (axes(u)?, axes(v)?);
     if op != other {
         return None;
@@ -183,7 +182,7 @@ fn reduce_reduce(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let mut all: Vec<u8> = a.iter().chain(b).copied().collect();
     all.sort_unstable();
     all.dedup();
-    over(op, x, &all)
+    over(op, &v.src()[0], &all)
 }
 
 /// REDUCE of EXPAND: along the expanded axes only the number of elements counts.
@@ -210,8 +209,5 @@ fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
 }
 
 fn element(u: &UOp, t: &UOp) -> Option<UOp> {
-    match u.arg() {
-        Arg::Element(i) => t.src().get(*i).cloned(),
-        _ => None,
-    }
+    if let Arg::Element(i) = u.arg() { t.src().get(*i).cloned() } else { None }
 }

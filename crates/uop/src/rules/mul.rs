@@ -13,8 +13,6 @@ pub(super) fn rules<C>() -> Vec<Rule<C>> {
     vec![
         // x·1 = x
         rule!(mul_one[x]: x * 1 => x),
-        // x·0 = 0
-        rule!(mul_zero[x]: x * 0 => x.like(0), if x.dtype().is_int()),
         // (x·c)·d = x·(c·d), modulo the dtype
         rule!(mul_constants[x, c: cnst, d: cnst]: (x * c) * d => x * &product(c, d)?, if x.dtype().is_int()),
         // (x·c)·y = (x·y)·c

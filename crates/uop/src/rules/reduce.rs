@@ -131,16 +131,20 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
 /// `x` folded with itself `n` times.
 fn repeated(op: ReduceOp, x: &UOp, n: &UOp) -> Option<UOp> {
     let some = UOp::index_const(0).lt(n);
-    let identity = UOp::constant(op.identity(x.dtype()), x.dtype());
     if x.dtype() == DType::Bool || op == ReduceOp::Max {
-        return Some(some.select(x, &identity));
+        return Some(only(op, &some, x));
     }
     let value = match op {
         ReduceOp::Mul => power(x, n)?,
         _ => times(x, n),
     };
     // ∞·0 and NaN·0 are no 0.
-    Some(if x.dtype().is_float() && n.vmin() < 1 { some.select(&value, &identity) } else { value })
+    Some(if x.dtype().is_float() && n.vmin() < 1 { only(op, &some, &value) } else { value })
+}
+
+/// x where `gate` holds, else what changes nothing.
+fn only(op: ReduceOp, gate: &UOp, x: &UOp) -> UOp {
+    gate.select(x, &UOp::constant(op.identity(x.dtype()), x.dtype()))
 }
 
 /// x·n, in f32 where the dtype could not hold n.
@@ -191,8 +195,7 @@ fn at_one<'a>(
         .fold(inside, |a, b| a & b)
         .simplify();
     let value = replaced(x, r, Some(&gate), &here);
-    let identity = UOp::constant(op.identity(x.dtype()), x.dtype());
-    Some(gate.select(&value, &identity))
+    Some(only(op, &gate, &value))
 }
 
 /// Substitute where `r` varies, and gate the indices of every read that this changes: it was the loop
@@ -233,9 +236,8 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
         return None;
     }
     let d = x.dtype();
-    let identity = UOp::constant(op.identity(d), d);
     if d == DType::Bool || op == ReduceOp::Max {
-        return Some(gate.select(&value, &identity));
+        return Some(only(op, &gate, &value));
     }
     let zero = UOp::index_const(0);
     let lo = lows.into_iter().reduce(|a, b| a.max_(&b))?;
@@ -244,13 +246,13 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
     let count = (hi - lo).max_(&zero).simplify();
     let finite = value.const_value().is_some_and(|v| v.to_f64().is_finite());
     match op {
-        ReduceOp::Mul => Some(gate.select(&power(&value, &count)?, &identity)),
+        ReduceOp::Mul => Some(only(op, &gate, &power(&value, &count)?)),
         _ if d.is_int() || finite => {
             let free = free.iter().cloned().reduce(|a, b| a & b);
             let value = times(&value, &count);
-            Some(free.map_or(value.clone(), |f| f.select(&value, &identity)))
+            Some(free.map_or(value.clone(), |f| only(op, &f, &value)))
         }
-        _ => Some(gate.select(&times(&value, &count), &identity)),
+        _ => Some(only(op, &gate, &times(&value, &count))),
     }
 }
 
