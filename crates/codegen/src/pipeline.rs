@@ -81,7 +81,7 @@ pub fn lower(
 
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
-    let simple = rules::kernel().rewrite(&flat, &mut ())?;
+    let simple = rules::kernel().rewrite(&flat)?;
     let hoisted = memory::hoist(&simple);
     let expanded = expand::expand(&hoisted)?;
     done(Stage::Expand, &expanded);

@@ -86,10 +86,10 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
 
 /// The rules, then ranges in the shape that loops like, until both agree.
 fn simplify(sink: &UOp) -> Result<UOp> {
-    let mut sink = monoglot_uop::rules::kernel().rewrite(sink, &mut ())?;
+    let mut sink = monoglot_uop::rules::kernel().rewrite(sink)?;
     for _ in 0..8 {
         let Some(next) = ranges::reshape(&sink)? else { break };
-        sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next), &mut ())?;
+        sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
     }
     Ok(number_ranges(&sink))
 }
@@ -99,7 +99,7 @@ fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
     // A contiguous part: the first element says which.
     let zeros = stored.ranges.iter().map(|r| (r.clone(), UOp::index_const(0))).collect();
     let index = stored.value.src()[1].substitute(&zeros);
-    let start = monoglot_uop::rules::symbolic().rewrite(&index, &mut ())?.as_int().unwrap_or(0);
+    let start = monoglot_uop::rules::symbolic().rewrite(&index)?.as_int().unwrap_or(0);
     Ok(Kernel { work: Work::Copy(start), args: vec![slot, from], outs: 1, device: stored.device })
 }
 

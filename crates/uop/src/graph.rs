@@ -28,6 +28,14 @@ impl UOp {
         self.rebuild(map, |_| true, |u, src| u.with_src(src))
     }
 
+    /// This body with PARAM k replaced by argument k.
+    pub(crate) fn bind(&self, arguments: &[UOp]) -> UOp {
+        let slot = |p: &UOp| p.buffer_arg().filter(|_| p.op() == Op::Param).map(|b| b.slot as usize);
+        let argument = |p: UOp| Some((arguments.get(slot(&p)?)?.clone(), p));
+        let params = self.toposort_gated(|u| u.op() != Op::Param).into_iter();
+        self.substitute(&params.filter_map(argument).map(|(a, p)| (p, a)).collect())
+    }
+
     /// This graph made anew, sources first: `new` is given each node that `enter` holds for and its new
     /// sources. What `known` holds becomes what it says.
     #[track_caller]
@@ -176,13 +184,8 @@ pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
     if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
         return roots.to_vec();
     }
-    let slot = |p: &UOp| p.buffer_arg().filter(|_| p.op() == Op::Param).map(|b| b.slot as usize);
     let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
-        (Op::Function, _) => {
-            let params = src[0].toposort().into_iter();
-            let argument = |p: UOp| Some((src.get(slot(&p)? + 1)?.clone(), p));
-            src[0].substitute(&params.filter_map(argument).map(|(a, p)| (p, a)).collect())
-        }
+        (Op::Function, _) => src[0].bind(&src[1..]),
         (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
         _ => u.with_src(src),
     };

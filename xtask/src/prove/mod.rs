@@ -105,7 +105,7 @@ fn prove(rule: &Rule, settings: &Settings, solver: &mut Solver) -> Found {
             _ => instance(pattern, d, &mut r, &mut Bound::default()),
         };
         let Some(before) = before.filter(|b| !seen.contains(b)) else { continue };
-        let Some(after) = rule.apply(&before, &mut ()).filter(|a| *a != before) else { continue };
+        let Some(after) = rule.apply(&before).filter(|a| *a != before) else { continue };
         let Some(query) = query(&before, &after) else { continue };
         seen.push(before.clone());
         match solver.ask(&query) {

@@ -204,7 +204,7 @@ impl Rangeify<'_> {
         }
         // Its kernel, were it stored, says so.
         let found = super::rangeify(std::slice::from_ref(u), self.device, self.target)
-            .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value, &mut ()))
+            .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value))
             .is_ok_and(|value| !value.ops_below().contains(Op::Reduce));
         self.closed.insert(u.clone(), found);
         found

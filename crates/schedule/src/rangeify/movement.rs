@@ -19,7 +19,7 @@ impl Algebra {
         if matches!(u.op(), Op::Const | Op::Range) {
             return Ok(u);
         }
-        monoglot_uop::rules::symbolic().rewrite_with(&u, &mut (), &mut self.done)
+        monoglot_uop::rules::symbolic().rewrite_with(&u, &mut self.done)
     }
 
     /// What index `ranges` of the view `u` reads of its source, and the gate (PAD only).

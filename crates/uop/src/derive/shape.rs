@@ -15,10 +15,8 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Param | Op::Buffer => Ok(src.first().map_or(Shape::SCALAR, dims_of)),
         Op::Binary => Ok(if let Arg::Bytes(b) = arg { Shape::of(&[b.len() as i64]) } else { Shape::SCALAR }),
         Op::Permute => permute(src, arg),
-        Op::Reshape => reshape(src),
-        Op::Expand => expand(src),
-        Op::Pad => pad(src),
-        Op::Shrink => shrink(src),
+        Op::Reshape | Op::Expand => resized(op, src),
+        Op::Pad | Op::Shrink => placed(op, src),
         Op::Index => index(src),
         Op::Stack => stack(src),
         Op::Bitcast => bitcast(src, arg),
@@ -44,13 +42,8 @@ fn applied(function: &UOp, shape: &Shape) -> Shape {
     if !symbolic || !matches!(function.op(), Op::Function | Op::Call) {
         return shape.clone();
     }
-    let args = &function.src()[1..];
     Shape::new(shape.iter().map(|d| {
-        let u = d.to_uop();
-        let of = |p: &UOp| args.get(p.buffer_arg().filter(|_| p.op() == Op::Param)?.slot as usize);
-        let params = u.toposort_gated(|u| u.op() != Op::Param).into_iter();
-        let map = params.filter_map(|p| Some((of(&p)?.clone(), p))).map(|(a, p)| (p, a)).collect();
-        let u = u.substitute(&map);
+        let u = d.to_uop().bind(&function.src()[1..]);
         u.sym_infer(&[]).map_or_else(|_| Dim::of(&u), Dim::Int)
     }))
 }
@@ -82,43 +75,36 @@ fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
     Ok(Shape::new(order.iter().map(|&a| shape[a as usize].clone())))
 }
 
-fn reshape(src: &[UOp]) -> Result<Shape> {
+fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
     let (from, to) = (src[0].shape(), dims_of(&src[1]));
-    let fits = match (from.ints(), to.ints()) {
-        (Some(a), Some(b)) => {
-            b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>()
+    let (fits, how) = match (op, from.ints(), to.ints()) {
+        (Op::Expand, ..) => {
+            (from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1)), "to")
         }
-        _ => from.max_len() == to.max_len(),
+        (_, Some(a), Some(b)) => {
+            (b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>(), "as")
+        }
+        _ => (from.max_len() == to.max_len(), "as"),
     };
-    if fits { Ok(to) } else { Err(Error::shape("RESHAPE", format!("shape {from} as {to}"))) }
+    if fits { Ok(to) } else { Err(Error::shape(op.name(), format!("shape {from} {how} {to}"))) }
 }
 
-fn expand(src: &[UOp]) -> Result<Shape> {
-    let (from, to) = (src[0].shape(), dims_of(&src[1]));
-    let fits = from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1));
-    if fits { Ok(to) } else { Err(Error::shape("EXPAND", format!("shape {from} to {to}"))) }
-}
-
-/// `fits` says of the size in the source, the offset and the new size whether they go together.
-fn placed(src: &[UOp], fits: impl Fn(i64, i64, i64) -> bool) -> (bool, Shape, Shape) {
+fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
     let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
-    let axis = |i: usize| match (&from[i], &at[i], &to[i]) {
-        (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && fits(*n, *o, *m),
+    let (large, small) = if op == Op::Pad { (&to, from) } else { (from, &to) };
+    let axis = |i: usize| match (&large[i], &at[i], &small[i]) {
+        (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
         _ => true,
     };
     let all = from.len() == to.len() && at.len() == to.len() && (0..to.len()).all(axis);
-    (all, at, to)
-}
-
-fn pad(src: &[UOp]) -> Result<Shape> {
-    let (fits, at, to) = placed(src, |n, o, m| o + n <= m);
-    if fits { Ok(to) } else { Err(Error::shape("PAD", format!("shape {} at {at} of {to}", src[0].shape()))) }
-}
-
-fn shrink(src: &[UOp]) -> Result<Shape> {
-    let (fits, at, to) = placed(src, |n, o, m| m >= 0 && o + m <= n);
-    let from = src[0].shape();
-    if fits { Ok(to) } else { Err(Error::shape("SHRINK", format!("{to} from {at} of shape {from}"))) }
+    let what = || {
+        if op == Op::Pad {
+            format!("shape {from} at {at} of {to}")
+        } else {
+            format!("{to} from {at} of shape {from}")
+        }
+    };
+    if all { Ok(to.clone()) } else { Err(Error::shape(op.name(), what())) }
 }
 
 /// ()-shaped indices drop their axis; all others share one shape (k, …) that each puts in place of

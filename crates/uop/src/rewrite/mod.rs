@@ -11,7 +11,7 @@
 //!     rule!(mul_twice[x, c: cnst, d: cnst]: (x * c) * d => x * &(c * d), if x.dtype().is_int()),
 //! ]);
 //! let x = UOp::variable(0, 0, 9);
-//! assert_eq!(set.rewrite(&(&x + 0), &mut ()).unwrap(), x);
+//! assert_eq!(set.rewrite(&(&x + 0)).unwrap(), x);
 //! ```
 
 pub mod pattern;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 /// Most rewrites in a row that start from one node; more is a loop among the rules.
 const CHAIN: u32 = 4096;
 
-type Apply<C> = dyn Fn(&Bound, &mut C) -> Option<UOp> + Send + Sync;
+type Apply = dyn Fn(&Bound) -> Option<UOp> + Send + Sync;
 
 /// One named rewrite. Made by [`rule!`](crate::rule).
-pub struct Rule<C = ()> {
+pub struct Rule {
     /// Its name in traces and errors.
     pub name: &'static str,
     /// The source file that states it.
@@ -42,10 +42,10 @@ pub struct Rule<C = ()> {
     pub patterns: Vec<Pat>,
     /// How many variables it binds.
     pub variables: usize,
-    apply: Box<Apply<C>>,
+    apply: Box<Apply>,
 }
 
-impl<C> Rule<C> {
+impl Rule {
     /// A rule from its parts.
     ///
     /// # Panics
@@ -55,8 +55,8 @@ impl<C> Rule<C> {
         at: (&'static str, u32),
         pattern: Pat,
         variables: &[&'static str],
-        apply: Box<Apply<C>>,
-    ) -> Rule<C> {
+        apply: Box<Apply>,
+    ) -> Rule {
         for (i, v) in variables.iter().enumerate() {
             assert!(pattern.count(i) > 0, "rule {name}: variable {v} is not in the pattern");
         }
@@ -69,13 +69,13 @@ impl<C> Rule<C> {
     }
 
     /// What the rule makes of this node, in whichever operand order fits.
-    pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
-        self.patterns.iter().find_map(|p| self.apply_as(p, u, ctx))
+    pub fn apply(&self, u: &UOp) -> Option<UOp> {
+        self.patterns.iter().find_map(|p| self.apply_as(p, u))
     }
 
-    fn apply_as(&self, p: &Pat, u: &UOp, ctx: &mut C) -> Option<UOp> {
+    fn apply_as(&self, p: &Pat, u: &UOp) -> Option<UOp> {
         let mut bound = Bound::default();
-        p.matches(u, &mut bound).then(|| (self.apply)(&bound, ctx)).flatten()
+        p.matches(u, &mut bound).then(|| (self.apply)(&bound)).flatten()
     }
 }
 
@@ -88,14 +88,10 @@ impl From<&UOp> for Option<UOp> {
 
 /// State a rule: `rule!(name[x, c: cnst]: pattern => replacement, if condition)`. The list names the
 /// variables and what they match (nothing: anything; `cnst`: CONST; see `pattern::kinds`). The
-/// replacement is a UOp, a reference to one, or an `Option`. With `|ctx|` after the list it sees the
-/// pass's context.
+/// replacement is a UOp, a reference to one, or an `Option`.
 #[macro_export]
 macro_rules! rule {
-    ($name:ident [$($v:ident $(: $k:ident)?),*] : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {
-        $crate::rule!($name[$($v $(: $k)?),*] |_ctx| : $lhs => $rhs $(, if $cond)?)
-    };
-    ($name:ident [$($v:ident $(: $k:ident)?),*] |$ctx:ident| : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {{
+    ($name:ident [$($v:ident $(: $k:ident)?),*] : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {{
         #[allow(unused_imports)]
         use $crate::rewrite::pattern::{kinds, IntoPat, Pat, PatOps};
         #[allow(unused_mut, unused_assignments)]
@@ -112,7 +108,7 @@ macro_rules! rule {
             (file!(), line!()),
             pattern,
             &[$(stringify!($v)),*],
-            Box::new(move |_bound, $ctx| {
+            Box::new(move |_bound| {
                 #[allow(unused_mut, unused_assignments)]
                 let mut _n = 0usize;
                 $(
@@ -130,10 +126,10 @@ macro_rules! rule {
 }
 
 /// Named rules, dispatched by root op. Sets compose with `+`; earlier rules are tried first.
-pub struct RuleSet<C = ()> {
+pub struct RuleSet {
     /// The pass's name in traces and errors.
     pub name: &'static str,
-    rules: Vec<Arc<Rule<C>>>,
+    rules: Vec<Arc<Rule>>,
     by_op: Vec<Vec<Entry>>,
     roots: OpSet,
 }
@@ -151,16 +147,16 @@ impl Entry {
     }
 }
 
-impl<C> RuleSet<C> {
+impl RuleSet {
     /// A set of rules.
     ///
     /// # Panics
     /// Where two rules have one name.
-    pub fn new(name: &'static str, rules: Vec<Rule<C>>) -> RuleSet<C> {
+    pub fn new(name: &'static str, rules: Vec<Rule>) -> RuleSet {
         RuleSet::of(name, rules.into_iter().map(Arc::new).collect())
     }
 
-    fn of(name: &'static str, rules: Vec<Arc<Rule<C>>>) -> RuleSet<C> {
+    fn of(name: &'static str, rules: Vec<Arc<Rule>>) -> RuleSet {
         let mut by_op: Vec<Vec<Entry>> = Op::ALL.iter().map(|_| Vec::new()).collect();
         let mut roots = OpSet::EMPTY;
         for (i, rule) in rules.iter().enumerate() {
@@ -177,21 +173,15 @@ impl<C> RuleSet<C> {
     }
 
     /// The rules, in the order in which they are tried.
-    pub fn rules(&self) -> &[Arc<Rule<C>>] {
+    pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }
 
-    /// The same set under another pass's name.
-    pub fn named(mut self, name: &'static str) -> RuleSet<C> {
-        self.name = name;
-        self
-    }
-
     /// What the first rule that matches makes of one node. No rule may give the node itself.
-    pub fn step(&self, u: &UOp, ctx: &mut C) -> Option<(&Rule<C>, UOp)> {
+    pub fn step(&self, u: &UOp) -> Option<(&Rule, UOp)> {
         for e in self.by_op[u.op() as usize].iter().filter(|e| e.may_fit(u)) {
             let rule = &*self.rules[e.rule as usize];
-            let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u, ctx) else { continue };
+            let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u) else { continue };
             // A scalar that replaces an array stands for that array.
             let new = if new.shape().is_empty() { new.broadcast(u.shape()) } else { new };
             if new == *u {
@@ -221,12 +211,12 @@ impl<C> RuleSet<C> {
     ///
     /// # Errors
     /// `Verify` where rules rewrite one node without end; it names them.
-    pub fn rewrite(&self, root: &UOp, ctx: &mut C) -> Result<UOp> {
-        self.rewrite_with(root, ctx, &mut FxHashMap::default())
+    pub fn rewrite(&self, root: &UOp) -> Result<UOp> {
+        self.rewrite_with(root, &mut FxHashMap::default())
     }
 
     /// As `rewrite`, keeping what is known of nodes in `done` for further graphs of the same pass.
-    pub fn rewrite_with(&self, root: &UOp, ctx: &mut C, done: &mut FxHashMap<UOp, UOp>) -> Result<UOp> {
+    pub fn rewrite_with(&self, root: &UOp, done: &mut FxHashMap<UOp, UOp>) -> Result<UOp> {
         let mut stack = vec![Frame::Enter(root.clone(), 0)];
         while let Some(frame) = stack.pop() {
             let (u, chain) = match frame {
@@ -250,9 +240,9 @@ impl<C> RuleSet<C> {
                     stack.push(Frame::Link(u, new.clone()));
                     stack.push(Frame::Enter(new, chain));
                 }
-                Some(_) => match self.step(&u, ctx) {
+                Some(_) => match self.step(&u) {
                     None => _ = done.insert(u.clone(), u),
-                    Some((rule, _)) if chain >= CHAIN => return Err(self.loops(&u, rule, ctx)),
+                    Some((rule, _)) if chain >= CHAIN => return Err(self.loops(&u, rule)),
                     Some((_, next)) => {
                         stack.push(Frame::Link(u, next.clone()));
                         stack.push(Frame::Enter(next, chain + 1));
@@ -284,10 +274,10 @@ impl<C> RuleSet<C> {
     }
 
     /// Which rules keep rewriting this node.
-    fn loops(&self, u: &UOp, rule: &Rule<C>, ctx: &mut C) -> crate::error::Error {
+    fn loops(&self, u: &UOp, rule: &Rule) -> crate::error::Error {
         let (mut names, mut at) = (vec![rule.name], u.clone());
         for _ in 0..64 {
-            let Some((r, next)) = self.step(&at, ctx) else { break };
+            let Some((r, next)) = self.step(&at) else { break };
             if !names.contains(&r.name) {
                 names.push(r.name);
             }
@@ -298,16 +288,9 @@ impl<C> RuleSet<C> {
     }
 }
 
-impl<C> std::ops::Add for RuleSet<C> {
-    type Output = RuleSet<C>;
-    fn add(self, other: RuleSet<C>) -> RuleSet<C> {
-        &self + &other
-    }
-}
-
-impl<C> std::ops::Add for &RuleSet<C> {
-    type Output = RuleSet<C>;
-    fn add(self, other: &RuleSet<C>) -> RuleSet<C> {
+impl std::ops::Add for &RuleSet {
+    type Output = RuleSet;
+    fn add(self, other: &RuleSet) -> RuleSet {
         RuleSet::of(self.name, self.rules.iter().chain(&other.rules).cloned().collect())
     }
 }
@@ -352,8 +335,8 @@ mod tests {
     fn both_operand_orders_match_and_rewriting_reaches_a_fixpoint() {
         let x = UOp::variable(0, 0, 9);
         let u = (UOp::index_const(3) + (&x + 4)) + UOp::index_const(-7);
-        assert_eq!(set().rewrite(&u, &mut ()).unwrap(), x);
-        assert_eq!(set().rewrite(&(&x + &x), &mut ()).unwrap(), &x * 2);
+        assert_eq!(set().rewrite(&u).unwrap(), x);
+        assert_eq!(set().rewrite(&(&x + &x)).unwrap(), &x * 2);
     }
 
     #[test]
@@ -362,7 +345,7 @@ mod tests {
             "flip",
             vec![rule!(there[x, c: cnst]: x + c => x * c), rule!(back[x, c: cnst]: x * c => x + c)],
         );
-        let e = flip.rewrite(&(UOp::variable(0, 0, 9) + 3), &mut ()).unwrap_err();
+        let e = flip.rewrite(&(UOp::variable(0, 0, 9) + 3)).unwrap_err();
         assert!(e.to_string().contains("there") && e.to_string().contains("back"), "{e}");
     }
 
@@ -373,7 +356,7 @@ mod tests {
             for _ in 0..100_000 {
                 x = (x + 3) * 1;
             }
-            let y = set().rewrite(&x, &mut ()).unwrap();
+            let y = set().rewrite(&x).unwrap();
             assert_eq!(y.src().len(), 2);
         };
         std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
@@ -382,7 +365,7 @@ mod tests {
     #[test]
     fn a_trace_names_every_rule_that_fired() {
         let x = UOp::variable(0, 0, 9);
-        let (_, events) = trace::record(|| set().rewrite(&((&x + 0) + &x), &mut ()).unwrap());
+        let (_, events) = trace::record(|| set().rewrite(&((&x + 0) + &x)).unwrap());
         let names: Vec<_> = events.iter().map(|e| e.rule).collect();
         assert_eq!(names, ["add_zero", "double"]);
         assert!(events[0].file.ends_with("mod.rs") && events[0].line > 0);

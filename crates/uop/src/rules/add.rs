@@ -10,7 +10,7 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x + 0 = x
         rule!(add_zero[x]: x + 0 => x),

@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::rewrite::Rule;
 use crate::rule;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x & x = x; x | x = x; x ^ x = 0
         rule!(and_itself[x]: x & x => x),

@@ -15,7 +15,7 @@ const RING: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul]);
 const ARITHMETIC: OpSet =
     RING.union(OpSet::of(&[Op::Max, Op::Idiv, Op::Mod, Op::CmpLt, Op::CmpNe, Op::CmpEq]));
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // a CAST to the dtype that it has
         rule!(cast_same[u, x]: x.cast_().bind(u) => x, if u.dtype() == x.dtype()),

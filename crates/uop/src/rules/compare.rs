@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::rewrite::Rule;
 use crate::rule;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x < x is false, NaN too
         rule!(less_itself[x]: x.lt(x) => UOp::bool(false)),

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 const ARITHMETIC: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul, Op::Idiv, Op::Mod, Op::Max]);
 const GATED: OpSet = ARITHMETIC.union(OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]));
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // an index of nothing is the value
         rule!(index_nothing[x]: Pat::op(Op::Index, [x.into_pat()]) => x),

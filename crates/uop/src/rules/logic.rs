@@ -10,7 +10,7 @@ use crate::rewrite::Rule;
 use crate::rule;
 use smallvec::SmallVec;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // not not x = x, bitwise too
         rule!(not_not[x]: x.under(Op::Not).under(Op::Not) => x),
@@ -64,35 +64,19 @@ pub(crate) fn parts(u: &UOp, op: Op) -> Option<SmallVec<[UOp; 8]>> {
 /// The conjunction (or disjunction) in canonical form.
 fn junction(u: &UOp, all: bool) -> Option<UOp> {
     let op = if all { Op::And } else { Op::Or };
-    let mut list = parts(u, op)?;
-    let mut i = 0;
-    while i < list.len() {
-        let mut j = i + 1;
-        while j < list.len() {
-            match meet(&list[i], &list[j], all) {
-                Meet::Nothing => j += 1,
-                Meet::Decided => return Some(UOp::bool(!all)),
-                Meet::One(x) => {
-                    list.remove(j);
-                    list[i] = x;
-                    j = i + 1;
-                }
+    let mut list: SmallVec<[UOp; 8]> = SmallVec::new();
+    for mut p in parts(u, op)? {
+        while let Some((i, both)) = (0..list.len()).find_map(|i| Some((i, meet(&list[i], &p, all)?))) {
+            if both.op() == Op::Const {
+                return Some(both);
             }
+            list.remove(i);
+            p = both;
         }
-        i += 1;
+        list.push(p);
     }
     list.sort_by_key(key);
-    list.into_iter().reduce(|a, b| UOp::new(op, [a, b].as_slice(), crate::Arg::None))
-}
-
-/// What two conditions on one expression are together.
-enum Meet {
-    /// Nothing simpler.
-    Nothing,
-    /// A contradiction (of a conjunction), or always true (of a disjunction).
-    Decided,
-    /// One condition.
-    One(UOp),
+    list.into_iter().reduce(|a, b| a.binary(op, &b))
 }
 
 /// A condition on one integer expression: that it lies in `lo..=hi`, which is one number or open to
@@ -140,32 +124,34 @@ impl Bound<'_> {
     }
 }
 
-fn meet(a: &UOp, b: &UOp, all: bool) -> Meet {
+/// What two conditions are together, where that is one condition; a CONST where they contradict each
+/// other (or one of them always holds).
+fn meet(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
     if opposite(a, b) {
-        return Meet::Decided;
+        return Some(UOp::bool(!all));
     }
     let (Some(p), Some(q)) = (Bound::of(a), Bound::of(b)) else { return meet_linear(a, b, all) };
     // A disjunction is the complement of the conjunction of complements.
     let (p, q) = if all { (p, q) } else { (p.flip(), q.flip()) };
     let (p, q) = if p.inside { (p, q) } else { (q, p) };
     if p.x != q.x || !p.inside {
-        return Meet::Nothing;
+        return None;
     }
     let (lo, hi) = match q.lo {
         _ if q.inside => (p.lo.max(q.lo), p.hi.min(q.hi)),
         c if c < p.lo || c > p.hi => (p.lo, p.hi),
         c if c == p.lo => (c + 1, p.hi),
         c if c == p.hi => (p.lo, c - 1),
-        _ => return Meet::Nothing,
+        _ => return None,
     };
     if lo > hi {
-        return Meet::Decided;
+        return Some(UOp::bool(!all));
     }
     if lo != hi && lo != LEAST && hi != GREATEST {
-        return Meet::Nothing;
+        return None;
     }
     let both = Bound { lo, hi, ..p };
-    Meet::One(if all { both } else { both.flip() }.express())
+    Some(if all { both } else { both.flip() }.express())
 }
 
 /// Whether one condition is the other's complement.
@@ -176,22 +162,19 @@ fn opposite(a: &UOp, b: &UOp) -> bool {
 }
 
 /// p < 0 and q < 0, where p ± q is a number: s < p < 0, or the tighter of both.
-fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Meet {
+fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
     if a.op() != Op::CmpLt || b.op() != Op::CmpLt || !a.src()[0].dtype().is_int() {
-        return Meet::Nothing;
+        return None;
     }
     let sides = |u: &UOp| difference(&u.src()[0], &u.src()[1]);
-    let (Some(p), Some(q)) = (sides(a), sides(b)) else { return Meet::Nothing };
+    let (p, q) = (sides(a)?, sides(b)?);
     let (mut sum, mut apart) = (p.clone(), p);
-    if sum.plus(&q, 1).is_none() || apart.plus(&q, -1).is_none() {
-        return Meet::Nothing;
-    }
+    sum.plus(&q, 1)?;
+    apart.plus(&q, -1)?;
     if sum.terms.is_empty() {
         let decided = if all { sum.constant >= -1 } else { sum.constant <= -1 };
-        return if decided { Meet::Decided } else { Meet::Nothing };
+        return decided.then(|| UOp::bool(!all));
     }
-    match apart.terms.is_empty() {
-        true => Meet::One(if (apart.constant >= 0) == all { a.clone() } else { b.clone() }),
-        false => Meet::Nothing,
-    }
+    let tighter = if (apart.constant >= 0) == all { a } else { b };
+    apart.terms.is_empty().then(|| tighter.clone())
 }

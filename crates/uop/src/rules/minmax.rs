@@ -8,7 +8,7 @@ use crate::op::Op;
 use crate::rewrite::Rule;
 use crate::rule;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // max(x, x) = x
         rule!(max_itself[x]: x.max_(x) => x),

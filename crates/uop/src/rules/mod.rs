@@ -42,50 +42,40 @@ use std::sync::LazyLock;
 
 /// Elementwise rules, for kernels, tensors and the arithmetic of shapes alike.
 pub fn symbolic() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(symbolic_with);
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| {
+        let arithmetic = [add::rules(), mul::rules(), idiv::rules(), modulo::rules(), compare::rules()];
+        let others = [logic::rules(), select::rules(), cast::rules(), minmax::rules(), bits::rules()];
+        let all = [constants()].into_iter().chain(arithmetic).chain(others);
+        RuleSet::new("symbolic", all.flatten().collect())
+    });
     &SET
 }
 
 /// `symbolic`, and movement, for tensor graphs that have been differentiated: DETACH is dropped. Graphs
 /// with stores go through [`simplify_tensors`].
 pub fn tensor() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(|| {
-        let movement: RuleSet = RuleSet::new("tensor", movement::rules());
-        movement + symbolic_with()
-    });
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| &RuleSet::new("tensor", movement::rules()) + symbolic());
     &SET
 }
 
 /// `symbolic`, and what concerns gates, indices, ranges and reductions, for kernels.
 pub fn kernel() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(kernel_with);
+    static SET: LazyLock<RuleSet> = LazyLock::new(|| {
+        let rules = [index::rules(), reduce::rules()];
+        &RuleSet::new("kernel", rules.into_iter().flatten().collect()) + symbolic()
+    });
     &SET
-}
-
-/// The rules of `kernel`, to be composed with those of a pass that has a context.
-pub fn kernel_with<C: 'static>() -> RuleSet<C> {
-    let mut rules = index::rules();
-    rules.extend(reduce::rules());
-    RuleSet::new("kernel", rules) + symbolic_with()
-}
-
-/// The rules of `symbolic`, to be composed with those of a pass that has a context.
-pub fn symbolic_with<C: 'static>() -> RuleSet<C> {
-    let arithmetic = [add::rules(), mul::rules(), idiv::rules(), modulo::rules(), compare::rules()];
-    let others = [logic::rules(), select::rules(), cast::rules(), minmax::rules(), bits::rules()];
-    let all = [constants()].into_iter().chain(arithmetic).chain(others);
-    RuleSet::new("symbolic", all.flatten().collect())
 }
 
 impl UOp {
     /// This expression in canonical, simplest form.
     pub fn simplify(&self) -> UOp {
         // The set has no endless loop that its tests know of; if it has one, the value is still right.
-        symbolic().rewrite(self, &mut ()).unwrap_or_else(|_| self.clone())
+        symbolic().rewrite(self).unwrap_or_else(|_| self.clone())
     }
 }
 
-fn constants<C>() -> Vec<Rule<C>> {
+fn constants() -> Vec<Rule> {
     vec![
         rule!(fold_constants[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => fold_constants(u)),
         rule!(known_value[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => known_value(u)),

@@ -21,7 +21,7 @@ const PURE: OpSet = VIEWS.union(OpSet::ELEMENTWISE).union(OpSet::of(&[Op::Reduce
 const SHRINK: OpSet = OpSet::of(&[Op::Shrink]);
 const PAD: OpSet = OpSet::of(&[Op::Pad]);
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // without elements there is nothing to compute
         rule!(empty[u]: Pat::first(PURE, []).bind(u) => UOp::constant(u.dtype().zero(), u.dtype()),

@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::rewrite::Rule;
 use crate::rule;
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x·1 = x
         rule!(mul_one[x]: x * 1 => x),

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 const REDUCE: OpSet = OpSet::of(&[Op::Reduce]);
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // a loop of one step needs no closing
         rule!(reduce_closed[u]: Pat::first(REDUCE, []).bind(u) => closed(u)),

@@ -18,7 +18,7 @@ const BINARY: OpSet = {
 };
 const UNARY: OpSet = OpSet::of(&[Op::Cast, Op::Neg, Op::Not, Op::Trunc, Op::Recip]);
 
-pub(super) fn rules<C>() -> Vec<Rule<C>> {
+pub(super) fn rules() -> Vec<Rule> {
     vec![
         // true chooses the first, false the second
         rule!(where_true[x, y]: Pat::op(Op::Where, [true.into_pat(), x.into_pat(), y.into_pat()]) => x),

@@ -16,7 +16,7 @@ const STAND_IN: u64 = 1 << 61;
 pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
     let rules = super::tensor();
     if !root.ops_below().contains(Op::After) {
-        return rules.rewrite(root, &mut ());
+        return rules.rewrite(root);
     }
     let mut slots: FxHashMap<UOp, UOp> = FxHashMap::default();
     let hidden = map_after(root, |base, store| {
@@ -29,7 +29,7 @@ pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
             .or_insert_with(|| UOp::param(slot, base.shape(), base.dtype(), base.device()));
         Some(retarget(store, base, stand))
     });
-    let simple = rules.rewrite(&hidden, &mut ())?;
+    let simple = rules.rewrite(&hidden)?;
     Ok(map_after(&simple, |base, store| {
         let below = store.src()[0].viewed();
         match below.buffer_arg() {

@@ -17,7 +17,7 @@
 //! 9. A STORE goes to an INDEX (shaped: or a view) of storage, has its dtype, and its gate is bool.
 //! 10. Effects are sources only of what orders effects.
 
-use super::{Check, is_dims, need, ops_of, storage};
+use super::{Check, need, ops_of, storage};
 use crate::arg::{AddrSpace, Arg, AxisType};
 use crate::dtype::DType;
 use crate::graph::ordered;
@@ -53,7 +53,7 @@ fn check(c: &mut Check, shaped: bool) {
         c.any(u, ops);
         match u.op() {
             Param => {
-                param(c, u);
+                c.param(u);
                 params.push(u);
             }
             Buffer => {
@@ -82,19 +82,6 @@ fn check(c: &mut Check, shaped: bool) {
     }
     slots(c, &params);
     loops(c, &nodes, &ranges);
-}
-
-fn param<'a>(c: &mut Check<'a>, u: &'a UOp) {
-    let (shape, dtype) = (u.shape(), u.dtype());
-    match u.buffer_arg().map(|b| b.addrspace) {
-        None | Some(Some(AddrSpace::Global)) => {}
-        Some(None) => {
-            let variable = dtype == DType::Index && shape.is_empty();
-            need!(c, u, variable, "a variable is an index of shape (), not {dtype}{shape}");
-        }
-        Some(Some(s)) => c.fault(u, format!("an argument cannot be in {}", s.name())),
-    }
-    need!(c, u, u.src().first().is_none_or(is_dims), "the shape is no vector of integers");
 }
 
 fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {

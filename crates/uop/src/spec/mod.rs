@@ -18,7 +18,7 @@ mod kernel;
 mod linear;
 mod tensor;
 
-use crate::arg::Arg;
+use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
 use crate::node::UOp;
@@ -144,6 +144,25 @@ impl<'a> Check<'a> {
         need!(self, u, !effects, "an effect is used as a value");
     }
 
+    /// What holds of every PARAM of tensors and kernels.
+    fn param(&mut self, u: &'a UOp) {
+        let (space, dtype, shape) = (u.addrspace(), u.dtype(), u.shape());
+        let variable = space.is_none() && dtype == DType::Index && shape.is_empty();
+        let (fits, at) = (variable || space == Some(AddrSpace::Global), space.map_or("", AddrSpace::name));
+        need!(self, u, fits, "a PARAM is GLOBAL, or an index variable of shape (), not {dtype}{shape} {at}");
+        self.dims(u, 0, "shape");
+    }
+
+    /// Source i is a shape, or offsets.
+    fn dims(&mut self, u: &'a UOp, i: usize, what: &str) {
+        let Some(s) = u.src().get(i) else { return };
+        if !s.dtype().is_int() || !s.shape().is_empty() && (s.op() != Op::Stack || s.shape().len() != 1) {
+            return self.fault(u, format!("the {what} is no vector of integers"));
+        }
+        let parts = if s.op() == Op::Stack { s.src() } else { std::slice::from_ref(s) };
+        need!(self, u, parts.iter().all(|d| d.vmin() >= 0), "the {what} may be negative");
+    }
+
     /// What holds of every STORE's dtypes.
     fn stored(&mut self, u: &'a UOp) {
         let (to, value) = (u.src()[0].dtype(), u.src()[1].dtype());
@@ -165,11 +184,6 @@ fn is_value(v: Scalar, d: DType) -> bool {
         Scalar::Float(f) => d.is_float() && (f.is_nan() || v.round_to(d) == v),
         Scalar::Invalid => d.is_int(),
     }
-}
-
-/// Whether the node is a vector of integers, or one: a shape, or offsets.
-fn is_dims(u: &UOp) -> bool {
-    u.dtype().is_int() && (u.shape().is_empty() || u.op() == Op::Stack && u.shape().len() == 1)
 }
 
 /// Storage, or storage with an order: what an address may be into.

@@ -17,7 +17,7 @@
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 
-use super::{Check, is_dims, is_value, need, ops_of};
+use super::{Check, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::graph::ordered;
@@ -66,18 +66,13 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
         (Buffer, Arg::Buffer(b)) => {
             need!(c, u, b.addrspace == Some(AddrSpace::Global), "a tensor's storage is GLOBAL");
             need!(c, u, b.device.is_some(), "a BUFFER has a device");
-            dims(c, u, 0, "shape");
+            c.dims(u, 0, "shape");
         }
-        (Param, Arg::Buffer(b)) => {
-            let variable = b.addrspace.is_none() && b.dtype == DType::Index && rank == 0;
-            let fits = variable || b.addrspace == Some(AddrSpace::Global);
-            need!(c, u, fits, "a PARAM is GLOBAL, or an index variable of shape ()");
-            dims(c, u, 0, "shape");
-        }
-        (Reshape | Expand, _) => dims(c, u, 1, "shape"),
+        (Param, _) => c.param(u),
+        (Reshape | Expand, _) => c.dims(u, 1, "shape"),
         (Pad | Shrink, _) => {
-            dims(c, u, 1, "offset");
-            dims(c, u, 2, "shape");
+            c.dims(u, 1, "offset");
+            c.dims(u, 2, "shape");
             if let Arg::Fill(v) = u.arg() {
                 let typed = is_value(*v, u.dtype()) && *v != Scalar::Invalid;
                 need!(c, u, typed, "the fill {v:?} is no value of {}", u.dtype());
@@ -103,15 +98,6 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
         (Cast | Bitcast, Arg::DType(d)) => need!(c, u, *d != DType::Void, "void has no values"),
         _ => {}
     }
-}
-
-fn dims<'a>(c: &mut Check<'a>, u: &'a UOp, i: usize, what: &str) {
-    let Some(s) = u.src().get(i) else { return };
-    if !is_dims(s) {
-        return c.fault(u, format!("the {what} is no vector of integers"));
-    }
-    let parts = if s.op() == Op::Stack { s.src() } else { from_ref(s) };
-    need!(c, u, parts.iter().all(|d| d.vmin() >= 0), "the {what} may be negative");
 }
 
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {

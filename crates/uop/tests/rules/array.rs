@@ -23,7 +23,7 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
         let pattern = &rule.patterns[t % rule.patterns.len()];
         let (d, shape) = (r.of(DTYPES), shape(&mut r));
         let Some(before) = instance(pattern, &shape, d, &mut r, &mut Bound::default()) else { continue };
-        let Some(new) = rule.apply(&before, &mut ()) else { continue };
+        let Some(new) = rule.apply(&before) else { continue };
         let scalar = new.shape().is_empty() && !before.shape().is_empty();
         let after = if scalar { new.broadcast(before.shape()) } else { new };
         if after == before {

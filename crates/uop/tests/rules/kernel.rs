@@ -24,7 +24,7 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
         if rule.name == "end_closed" {
             let store = param(0, DType::F32, ROWS).at(&[i.clone()]).store(&read(&mut r, &i, DType::F32));
             let closed = UOp::new(Op::End, vec![store.clone(), UOp::index_const(0), i.clone()], Arg::None);
-            let after = rule.apply(&closed, &mut ()).unwrap();
+            let after = rule.apply(&closed).unwrap();
             if after != store.end(&[i]) {
                 report(rule, &closed, &after, "closes the wrong loops");
             }
@@ -32,7 +32,7 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             continue;
         }
         let Some(before) = reduction(&mut r, &i, rule.name == "reduce_closed") else { continue };
-        let Some(after) = rule.apply(&before, &mut ()) else { continue };
+        let Some(after) = rule.apply(&before) else { continue };
         hits += 1;
         if after.dtype() != before.dtype() || after.shape() != before.shape() {
             report(rule, &before, &after, "changes the type");

@@ -27,7 +27,7 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             _ => instance(pattern, d, &mut r, &mut bound),
         };
         let Some(before) = sample else { continue };
-        let Some(after) = rule.apply(&before, &mut ()) else { continue };
+        let Some(after) = rule.apply(&before) else { continue };
         if after == before {
             continue;
         }
@@ -47,10 +47,10 @@ pub(crate) fn check_sets(samples: usize, seed: u64) {
         let d = r.dtype();
         let before = expression(&mut r, d, 2 + t % 5);
         for set in [rules::symbolic(), rules::kernel()] {
-            let after = set.rewrite(&before, &mut ()).unwrap_or_else(|e| panic!("{e}\n{}", before.text()));
+            let after = set.rewrite(&before).unwrap_or_else(|e| panic!("{e}\n{}", before.text()));
             compare(&before, &after, &mut r, 1 << 40)
                 .unwrap_or_else(|e| failed(set.name, &before, &after, &e));
-            let again = set.rewrite(&after, &mut ()).unwrap_or_else(|e| panic!("{e}\n{}", after.text()));
+            let again = set.rewrite(&after).unwrap_or_else(|e| panic!("{e}\n{}", after.text()));
             if again != after {
                 failed(set.name, &after, &again, "changes again what it has simplified");
             }
