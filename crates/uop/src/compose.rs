@@ -100,14 +100,11 @@ impl UOp {
             .reshape(&with(&[repeats * n]))?
             .narrow(axis, 0, k * row)?
             .reshape(&with(&[k, row]))?;
-        let picked = if stride == 1 {
-            rows.narrow(axis + 1, 0, o)?
-        } else {
-            rows.resized(axis + 1, o * stride)?
-                .reshape(&with(&[k, o, stride]))?
-                .narrow(axis + 2, 0, 1)?
-                .reshape(&with(&[k, o]))?
-        };
+        let picked = rows
+            .resized(axis + 1, o * stride)?
+            .reshape(&with(&[k, o, stride]))?
+            .narrow(axis + 2, 0, 1)?
+            .reshape(&with(&[k, o]))?;
         let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
         let params = [n, stride, dilation].into();
         let rule: Rule = |f| {
@@ -151,14 +148,11 @@ fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
     let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
     let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
     let rows = g.permute(&order)?.flip(1 << axis)?;
-    let spread = if stride == 1 {
-        rows
-    } else {
-        rows.reshape(&with(&[k, o, 1]))?
-            .pad_axis(axis + 2, 0, stride - 1, zero)?
-            .reshape(&with(&[k, o * stride]))?
-            .narrow(axis + 1, 0, (o - 1) * stride + 1)?
-    };
+    let spread = rows
+        .reshape(&with(&[k, o, 1]))?
+        .pad_axis(axis + 2, 0, stride - 1, zero)?
+        .reshape(&with(&[k, o * stride]))?
+        .narrow(axis + 1, 0, (o - 1) * stride + 1)?;
     let reach = (k - 1) * dilation;
     let len = n + reach;
     let wide = spread.pad_axis(axis + 1, reach, len - reach - ((o - 1) * stride + 1), zero)?;

@@ -1,12 +1,12 @@
 //! Names of devices as plain data. A `Device` is one device or a tuple of devices; equal names are
-//! one pointer, so it is `Copy` and compares in one instruction.
+//! stored once, so it is `Copy`.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
 
 /// A device such as `CPU`, `INTERP:GPU` or `CPU:1`, or a tuple of them, written `(CPU,CPU:1)`.
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Device(&'static Data);
 
 #[derive(PartialEq, Eq, Hash)]
@@ -57,12 +57,6 @@ impl Device {
     }
 }
 
-impl PartialEq for Device {
-    fn eq(&self, other: &Device) -> bool {
-        std::ptr::eq(self.0, other.0)
-    }
-}
-impl Eq for Device {}
 impl Hash for Device {
     fn hash<H: Hasher>(&self, h: &mut H) {
         self.0.name.hash(h);

@@ -132,7 +132,7 @@ fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<Scalar> {
         Op::Shl => 0,
         Op::Shr if (0..bits).contains(&b) => a >> b,
         Op::Shr => a >> 127,
-        Op::Pow => int_pow(a, b, d),
+        Op::Pow => int_pow(a, b),
         Op::MulAcc => a.wrapping_mul(b).wrapping_add(v[2].to_i128()),
         Op::Threefry => threefry(a as u64, b as u64) as i128,
         _ => return None,
@@ -140,25 +140,18 @@ fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<Scalar> {
     Some(Int(out).round_to(d))
 }
 
-/// a^b by squaring, wrapped to the dtype; a negative exponent gives 0 except for bases 1 and −1.
-fn int_pow(a: i128, b: i128, d: DType) -> i128 {
-    if b < 0 {
-        return match a {
-            1 => 1,
-            -1 => 1 - 2 * (b & 1),
-            _ => 0,
-        };
-    }
-    let wrap = |x: i128| Int(x).round_to(d).to_i128();
-    let (mut base, mut exp, mut out) = (a, b, 1i128);
-    while exp > 0 {
-        if exp & 1 == 1 {
-            out = wrap(out.wrapping_mul(base));
+/// a^b modulo 2¹²⁸; a negative exponent gives 0 except for bases 1 and −1.
+fn int_pow(a: i128, b: i128) -> i128 {
+    match a {
+        1 => 1,
+        -1 => 1 - 2 * (b & 1),
+        _ if b < 0 => 0,
+        // The exponent in halves of 32 bits: a^b = (a^2³²)^high · a^low.
+        _ => {
+            let high = a.wrapping_pow(1 << 31).wrapping_pow(2).wrapping_pow((b >> 32) as u32);
+            high.wrapping_mul(a.wrapping_pow(b as u32))
         }
-        base = wrap(base.wrapping_mul(base));
-        exp >>= 1;
     }
-    out
 }
 
 /// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).

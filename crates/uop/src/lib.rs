@@ -54,7 +54,7 @@ pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use node::UOp;
-pub use op::{Group, Op, OpSet};
+pub use op::{Op, OpSet};
 pub use scalar::Scalar;
 pub use shape::{Dim, Shape};
 pub use target::{Dialect, Target};

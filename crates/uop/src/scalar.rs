@@ -184,39 +184,36 @@ struct F8 {
     bias: i32,
     /// The greatest finite value's bits.
     max: u8,
-    nan: u8,
-    has_inf: bool,
+    /// The infinity's, or the NaN's where there is none.
+    over: u8,
 }
 
-const E4M3: F8 = F8 { mantissa: 3, bias: 7, max: 0x7e, nan: 0x7f, has_inf: false };
-const E5M2: F8 = F8 { mantissa: 2, bias: 15, max: 0x7b, nan: 0x7f, has_inf: true };
+const F8_NAN: u8 = 0x7f;
+const E4M3: F8 = F8 { mantissa: 3, bias: 7, max: 0x7e, over: 0x7f };
+const E5M2: F8 = F8 { mantissa: 2, bias: 15, max: 0x7b, over: 0x7c };
 
 /// Round to nearest even; E4M3 turns overflow into NaN, E5M2 into infinity (PyTorch's casts).
 fn f8_bits(f: f64, t: &F8) -> u8 {
     let sign = if f.is_sign_negative() { 0x80 } else { 0 };
     if f.is_nan() {
-        return sign | t.nan;
+        return sign | F8_NAN;
     }
     let a = f.abs();
     let exp = (((a.to_bits() >> 52) as i32) - 1023).max(1 - t.bias);
     // a / 2^(exp - mantissa) is a small integer plus a fraction: round it half to even.
     let units = (a / 2f64.powi(exp - t.mantissa as i32)).round_ties_even();
     if !units.is_finite() || units >= 2f64.powi(t.mantissa as i32 + 2) {
-        return sign | overflow(t);
+        return sign | t.over;
     }
     let bits = units as i32 + ((exp + t.bias - 1) << t.mantissa);
-    if bits > t.max as i32 { sign | overflow(t) } else { sign | bits as u8 }
-}
-
-fn overflow(t: &F8) -> u8 {
-    if t.has_inf { t.max + 1 } else { t.nan }
+    if bits > t.max as i32 { sign | t.over } else { sign | bits as u8 }
 }
 
 fn f8_value(bits: u8, t: &F8) -> f64 {
     let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
     let magnitude = bits & 0x7f;
     if magnitude > t.max {
-        return if t.has_inf && magnitude == t.max + 1 { sign * f64::INFINITY } else { f64::NAN };
+        return if magnitude == F8_NAN || magnitude > t.over { f64::NAN } else { sign * f64::INFINITY };
     }
     let (exp, man) = ((magnitude >> t.mantissa) as i32, (magnitude & ((1 << t.mantissa) - 1)) as f64);
     let scale = 2f64.powi(-(t.mantissa as i32));

@@ -31,14 +31,6 @@ pub mod kinds {
     pub const any: OpSet = OpSet::ANY;
     /// A CONST.
     pub const cnst: OpSet = OpSet::of(&[Op::Const]);
-    /// A RANGE.
-    pub const range: OpSet = OpSet::of(&[Op::Range]);
-    /// An iterator of any kind: RANGE, SPECIAL.
-    pub const iter: OpSet = OpSet::of(&[Op::Range, Op::Special]);
-    /// An INDEX.
-    pub const index: OpSet = OpSet::of(&[Op::Index]);
-    /// A REDUCE.
-    pub const reduce: OpSet = OpSet::of(&[Op::Reduce]);
 }
 
 /// The nodes that the variables stand for.
@@ -141,7 +133,7 @@ impl Pat {
                     .flat_map(|l| options.iter().map(move |o| l.iter().cloned().chain([o.clone()]).collect()))
                     .collect();
             }
-            let commutes = Op::ALL.iter().all(|&op| !ops.contains(op) || op.is_commutative());
+            let commutes = ops.union(OpSet::COMMUTATIVE) == OpSet::COMMUTATIVE;
             let mut out = Vec::new();
             for l in lists {
                 let swap = commutes && l.len() == 2 && !skip(&src[0], &src[1]);

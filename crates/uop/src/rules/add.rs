@@ -12,18 +12,12 @@ use crate::rule;
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
-        // x + 0 = x
-        rule!(add_zero[x]: x + 0 => x),
-        // (x + c) + d = x + (c + d), modulo the dtype
-        rule!(add_constants[x, c: cnst, d: cnst]: (x + c) + d => x + &sum(c, d)?, if x.dtype().is_int()),
         // Σ k·x is canonical
         rule!(add_terms[u, x, y]: (x + y).bind(u) => collect(u, x, y), if u.dtype().is_int()),
         // (x + c) + y = (x + y) + c, for sums too long to collect
         rule!(add_constant_out[x, c: cnst, y]: (x + c) + y => (x + y) + c, if x.dtype().is_int() && y.op() != Op::Const),
         // of truth values, + is or
         rule!(add_bools[x, y]: x + y => x | y, if x.dtype() == DType::Bool),
-        // x - 0 = x
-        rule!(sub_zero[x]: x - 0 => x),
         // x - x = 0 (not for floats: ∞ - ∞)
         rule!(sub_itself[x]: x - x => x.like(0), if x.dtype().is_int()),
         // x - c = x + -c
@@ -35,10 +29,6 @@ pub(super) fn rules() -> Vec<Rule> {
         // -x = x·(-1)
         rule!(neg_index[x]: x.under(Op::Neg) => x * -1, if x.dtype() == DType::Index),
     ]
-}
-
-fn sum(c: &UOp, d: &UOp) -> Option<UOp> {
-    Some(int_const(int(c)? + int(d)?, c.dtype()))
 }
 
 /// The canonical sum, unless this is one already.

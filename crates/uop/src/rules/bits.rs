@@ -9,27 +9,16 @@ use crate::rule;
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
-        // x & x = x; x | x = x; x ^ x = 0
-        rule!(and_itself[x]: x & x => x),
-        rule!(or_itself[x]: x | x => x),
+        // x ^ x = 0
         rule!(xor_itself[x]: x ^ x => UOp::constant(x.dtype().zero(), x.dtype())),
-        // x | 0 = x; x ^ 0 = x (x & 0 is known)
-        rule!(or_zero[x]: x | 0 => x, if x.dtype().is_int()),
-        rule!(xor_zero[x]: x ^ 0 => x, if x.dtype().is_int()),
         // x & 1…1 = x; x | 1…1 = 1…1; x ^ 1…1 = not x
         rule!(and_ones[x, c: cnst]: x & c => x, if ones(c)),
         rule!(or_ones[x, c: cnst]: x | c => c, if ones(c)),
-        // (x & c) & d = x & (c & d), and so for the others
-        rule!(and_constants[x, c: cnst, d: cnst]: (x & c) & d => x & &int_const(int(c)? & int(d)?, x.dtype())),
-        rule!(or_constants[x, c: cnst, d: cnst]: (x | c) | d => x | &int_const(int(c)? | int(d)?, x.dtype())),
-        rule!(xor_constants[x, c: cnst, d: cnst]: (x ^ c) ^ d => x ^ &int_const(int(c)? ^ int(d)?, x.dtype())),
         // x & (2ᵏ - 1) = x where 0 ≤ x < 2ᵏ
         rule!(and_mask[x, c: cnst]: x & c => x, if inside(x, c)),
         // in `index`, x & (2ᵏ - 1) = x % 2ᵏ
         rule!(and_index[x, c: cnst]: x & c => x % &int_const(int(c)? + 1, DType::Index), if x.dtype() == DType::Index && mask(c)),
-        // x << 0 = x; x >> 0 = x; 0 << x = 0; 0 >> x = 0
-        rule!(shl_zero[x]: x.shl_(0) => x),
-        rule!(shr_zero[x]: x.shr_(0) => x),
+        // 0 << x = 0; 0 >> x = 0
         rule!(zero_shl[z: cnst, x]: z.shl_(x) => z, if int(z) == Some(0)),
         rule!(zero_shr[z: cnst, x]: z.shr_(x) => z, if int(z) == Some(0)),
         // (x << c) << d = x << (c + d); (x >> c) >> d = x >> (c + d)

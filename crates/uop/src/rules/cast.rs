@@ -1,7 +1,7 @@
 //! CAST and BITCAST. A conversion that loses nothing is dropped from between two others, and integer
 //! arithmetic on converted indices is done in `index`, where it simplifies.
 
-use super::{interval, limits};
+use super::{has_room, interval};
 use crate::dtype::DType;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
@@ -65,28 +65,24 @@ pub(crate) fn keeps(x: &UOp, d: DType) -> bool {
         return false;
     }
     let (lo, hi) = interval(x);
-    let exact = |digits: u32| lo >= -(1 << digits) && hi <= 1 << digits;
-    match d {
-        DType::Bool => lo >= 0 && hi <= 1,
-        DType::F8E4M3 => exact(4),
-        DType::F8E5M2 => exact(3),
-        DType::BF16 => exact(8),
-        DType::F16 => exact(11),
-        DType::F32 => exact(24),
-        DType::F64 => exact(53),
-        DType::Void => false,
-        d => {
-            let (min, max) = limits(d);
-            lo >= min && hi <= max
-        }
-    }
+    let digits = match d {
+        DType::F8E5M2 => 3,
+        DType::F8E4M3 => 4,
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        d => return d != DType::Void && has_room(d, (lo, hi)),
+    };
+    lo >= -(1 << digits) && hi <= 1 << digits
 }
 
 /// Whether (b)(a)x = (b)x.
 fn skips(x: &UOp, a: DType, b: DType) -> bool {
     let d = x.dtype();
     match (d.is_float(), a.is_float(), b.is_float()) {
-        (true, true, _) => widens(d, a),
+        // Every float is one of every wider type.
+        (true, true, _) => a.bytes() > d.bytes(),
         (true, ..) => false,
         // Through a float, as a conversion back saturates where one of integers wraps.
         (false, true, false) => keeps(x, a) && (b == DType::Bool || keeps(x, b)),
@@ -94,17 +90,6 @@ fn skips(x: &UOp, a: DType, b: DType) -> bool {
             true
         }
         _ => keeps(x, a),
-    }
-}
-
-/// Whether every float of the one dtype is one of the other.
-fn widens(from: DType, to: DType) -> bool {
-    use DType::*;
-    match from {
-        F8E4M3 | F8E5M2 => matches!(to, F16 | BF16 | F32 | F64),
-        F16 | BF16 => matches!(to, F32 | F64),
-        F32 => to == F64,
-        _ => false,
     }
 }
 

@@ -22,8 +22,6 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(not_and[a, b]: (a & b).under(Op::Not) => complement(a)? | complement(b)?, if a.dtype() == DType::Bool),
         // a and true = a (a and false is known)
         rule!(and_true[a]: a & true => a, if a.dtype() == DType::Bool),
-        // a or false = a (a or true is known)
-        rule!(or_false[a]: a | false => a, if a.dtype() == DType::Bool),
         // a and (a or b) = a; a or (a and b) = a
         rule!(and_absorbs[a, b]: a & (a | b) => a),
         rule!(or_absorbs[a, b]: a | (a & b) => a),

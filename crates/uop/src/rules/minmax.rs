@@ -10,12 +10,8 @@ use crate::rule;
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
-        // max(x, x) = x
-        rule!(max_itself[x]: x.max_(x) => x),
         // of truth values, max is or
         rule!(max_bools[x, y]: x.max_(y) => x | y, if x.dtype() == DType::Bool),
-        // max(max(x, c), d) = max(x, max(c, d))
-        rule!(max_constants[x, c: cnst, d: cnst]: x.max_(c).max_(d) => x.max_(&greater(c, d)?), if x.dtype().is_int()),
         // max(max(x, y), y) = max(x, y)
         rule!(max_again[u, x, y]: x.max_(y).bind(u).max_(y) => u),
         // max(x, y) = x where x ≥ y
@@ -26,10 +22,6 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(less_max[x, c: cnst, d: cnst]: c.lt(x.max_(d)) => c.lt(x), if int(d).zip(int(c)).is_some_and(|(d, c)| d <= c)),
         rule!(max_less[x, c: cnst, d: cnst]: x.max_(d).lt(c) => x.lt(c), if int(d).zip(int(c)).is_some_and(|(d, c)| d < c)),
     ]
-}
-
-fn greater(c: &UOp, d: &UOp) -> Option<UOp> {
-    Some(if int(c)? < int(d)? { d.clone() } else { c.clone() })
 }
 
 fn known(x: &UOp, y: &UOp) -> Option<UOp> {

@@ -75,8 +75,22 @@ impl UOp {
     }
 }
 
+/// Commutative ops with x ∘ 0 = x.
+const SUMS: OpSet = OpSet::of(&[Op::Add, Op::Or, Op::Xor]);
+/// Others with x ∘ 0 = x.
+const OFFSETS: OpSet = OpSet::of(&[Op::Sub, Op::Shl, Op::Shr]);
+/// Ops with x ∘ x = x.
+const CHOICES: OpSet = OpSet::of(&[Op::And, Op::Or, Op::Max]);
+/// Ops with (x ∘ c) ∘ d = x ∘ (c ∘ d), modulo the dtype.
+const CHAINS: OpSet = SUMS.union(CHOICES).with(Op::Mul);
+
 fn constants() -> Vec<Rule> {
     vec![
+        rule!(zero_added[x]: x.with_(SUMS, 0) => x),
+        rule!(zero_taken[x]: x.with_(OFFSETS, 0) => x),
+        rule!(itself_chosen[x]: x.with_(CHOICES, x) => x),
+        rule!(constants_chained[u, v, x, c: cnst, d: cnst]: x.with_(CHAINS, c).bind(v).with_(CHAINS, d).bind(u) =>
+            x.binary(u.op(), &c.binary(u.op(), d)), if u.op() == v.op() && u.dtype().is_int() && !c.is_invalid() && !d.is_invalid()),
         rule!(fold_constants[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => fold_constants(u)),
         rule!(known_value[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => known_value(u)),
         rule!(commute[u, x, y]: x.with_(OpSet::COMMUTATIVE, y).bind(u) =>

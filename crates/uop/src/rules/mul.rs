@@ -13,8 +13,6 @@ pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x·1 = x
         rule!(mul_one[x]: x * 1 => x),
-        // (x·c)·d = x·(c·d), modulo the dtype
-        rule!(mul_constants[x, c: cnst, d: cnst]: (x * c) * d => x * &product(c, d)?, if x.dtype().is_int()),
         // (x·c)·y = (x·y)·c
         rule!(mul_constant_out[x, c: cnst, y]: (x * c) * y => (x * y) * c, if x.dtype().is_int() && y.op() != Op::Const),
         // (x + c)·d = x·d + c·d

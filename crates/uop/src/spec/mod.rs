@@ -148,8 +148,14 @@ impl<'a> Check<'a> {
     fn param(&mut self, u: &'a UOp) {
         let (space, dtype, shape) = (u.addrspace(), u.dtype(), u.shape());
         let variable = space.is_none() && dtype == DType::Index && shape.is_empty();
-        let (fits, at) = (variable || space == Some(AddrSpace::Global), space.map_or("", AddrSpace::name));
-        need!(self, u, fits, "a PARAM is GLOBAL, or an index variable of shape (), not {dtype}{shape} {at}");
+        let fits = variable || space == Some(AddrSpace::Global);
+        let at = space.map_or("no address space", AddrSpace::name);
+        need!(
+            self,
+            u,
+            fits,
+            "a PARAM is GLOBAL, or an index variable of shape (), not {dtype}{shape} in {at}"
+        );
         self.dims(u, 0, "shape");
     }
 

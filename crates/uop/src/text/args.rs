@@ -62,12 +62,15 @@ impl<T: Part> Part for Vec<T> {
     }
 }
 
+/// The address space of what is on a device and in none.
+const NOWHERE: &str = "NOWHERE";
+
 /// A word where it reads as one that is no address space, else a text.
 fn device(name: &str) -> Value {
     let inner = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     let plain = |part: &str| !part.is_empty() && part.bytes().all(inner);
     let word = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split(':').all(plain);
-    let taken = name == "NOWHERE" || AddrSpace::from_name(name).is_some();
+    let taken = name == NOWHERE || AddrSpace::from_name(name).is_some();
     if word && !taken { Value::Word(name.into()) } else { Value::Text(name.into()) }
 }
 
@@ -206,7 +209,7 @@ fn buffer(b: &BufferArg, number: u64) -> Vec<Value> {
     match (b.device, b.addrspace) {
         (Some(_), Some(AddrSpace::Global)) | (None, None) => {}
         (_, Some(s)) => out.push(s.write()),
-        (Some(_), None) => out.push(Value::Word("NOWHERE".into())),
+        (Some(_), None) => out.push(Value::Word(NOWHERE.into())),
     }
     out
 }
@@ -238,12 +241,8 @@ pub(super) fn read(
         "range" => Arg::Range(at(values, 0)?, at(values, 1)?),
         "fill" => Arg::Fill(constant(dtype)?.0),
         "place" => {
-            let space = values.last().and_then(|v| AddrSpace::read(v).ok());
-            match values.len() - space.is_some() as usize {
-                0 => Arg::Place(None, space),
-                1 => Arg::Place(Some(at(values, 0)?), space),
-                _ => return Err("a device and an address space were expected".into()),
-            }
+            let (device, space) = place(values)?;
+            Arg::Place(device, space)
         }
         "element" => Arg::Element(at(values, 0)?),
         "text" => Arg::Text(at::<String>(values, 0)?.into()),
@@ -271,16 +270,18 @@ fn read_buffer(op: Op, values: &[Value], slot: &mut dyn FnMut(u64) -> u64) -> Re
         return Err(format!("{text} is not a slot"));
     };
     let dtype = at(values, 1)?;
-    let space = |v: &Value| AddrSpace::read(v).ok();
-    let (device, addrspace) = match &values[2..] {
-        [] => (None, None),
-        [v] if space(v).is_some() => (None, space(v)),
-        [d] => (Some(Device::read(d)?), Some(AddrSpace::Global)),
-        [d, v] if v.is("NOWHERE") => (Some(Device::read(d)?), None),
-        [d, v] => (Some(Device::read(d)?), Some(AddrSpace::read(v)?)),
-        _ => return Err("slot, dtype, device and address space were expected".into()),
-    };
+    let (device, space) = place(&values[2..])?;
+    let nowhere = values.last().is_some_and(|v| v.is(NOWHERE));
+    // GLOBAL goes without saying on a device.
+    let addrspace = space.or(device.filter(|_| !nowhere).map(|_| AddrSpace::Global));
     let fresh = op == Op::Buffer && addrspace == Some(AddrSpace::Global);
     let slot = if fresh { slot(number) } else { number };
     Ok(BufferArg { slot, version, dtype, device, addrspace })
+}
+
+/// A device and an address space, either of which may be left out.
+fn place(values: &[Value]) -> Read<(Option<Device>, Option<AddrSpace>)> {
+    let space = values.iter().find_map(|v| AddrSpace::read(v).ok());
+    let is_device = |v: &&Value| AddrSpace::read(v).is_err() && !v.is(NOWHERE);
+    Ok((values.iter().find(is_device).map(Device::read).transpose()?, space))
 }

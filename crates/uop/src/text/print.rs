@@ -69,8 +69,8 @@ impl Names {
             (Op::Param, Arg::Buffer(b)) => format!("p{}", b.slot),
             (Op::Buffer, Arg::Buffer(b)) => {
                 let next = self.buffers.len() as u64;
-                let number = counted(u).map(|slot| *self.buffers.entry(slot).or_insert(next));
-                format!("b{}", number.unwrap_or(b.slot))
+                let number = counted(u).map_or(b.slot, |slot| *self.buffers.entry(slot).or_insert(next));
+                format!("b{number}")
             }
             (Op::Range, Arg::Range(id, _)) => format!("r{id}"),
             _ => {
