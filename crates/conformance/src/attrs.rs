@@ -43,7 +43,7 @@ impl Attrs<'_> {
     }
 
     pub(crate) fn maybe_float(&self, name: &str) -> Result<Option<f64>> {
-        self.typed(name, Value::as_f64)
+        self.typed(name, |v| v.as_f64().or_else(|| v.as_str()?.parse().ok()))
     }
 
     pub(crate) fn float(&self, name: &str) -> Result<f64> {

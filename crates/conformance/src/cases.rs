@@ -74,7 +74,13 @@ impl Folder {
                 })
             })
         };
-        let cases: Vec<Case> = serde_json::from_slice(&load("cases.json")?)
+        // Python writes what JSON has no numbers for; here they are texts.
+        let text = ["-Infinity", "Infinity", "NaN"]
+            .iter()
+            .fold(String::from_utf8_lossy(&load("cases.json")?).into_owned(), |text, v| {
+                text.replace(&format!(": {v}"), &format!(": \"{v}\""))
+            });
+        let cases: Vec<Case> = serde_json::from_str(&text)
             .map_err(|e| format_error("cases.json", e.to_string()))?;
         let bytes = load("tensors.safetensors")?;
         let wrong = |e: safetensors::SafeTensorError| format_error("tensors.safetensors", e.to_string());

@@ -77,7 +77,8 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "cos" => x.cos(),
         "cosh" => x.cosh(),
         "diag" => x.diag(),
-        "diagonal" => x.diagonal(),
+        // PyTorch's is that of the first two axes.
+        "diagonal" => x.permute((2..x.ndim()? as i64).chain([0, 1]).collect::<Vec<_>>()).diagonal(),
         "erf" => x.erf(),
         "exp" => x.exp(),
         "exp2" => x.exp2(),
@@ -111,8 +112,11 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "tan" => x.tan(),
         "tanh" => x.tanh(),
         "trunc" => x.trunc(),
-        "all" => x.all(axes(a)?, keep),
-        "any" => x.any(axes(a)?, keep),
+        "all" | "any" => {
+            let y = if op == "all" { x.all(axes(a)?, keep) } else { x.any(axes(a)?, keep) };
+            // PyTorch's are bytes for bytes.
+            if x.dtype()? == DType::U8 { y.cast(DType::U8) } else { y }
+        }
         "prod" => x.prod(axes(a)?, keep),
         "argmax" | "argmin" => {
             let (x, axis) = match a.maybe_int("dim")? {
@@ -182,7 +186,10 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
             Some(d) => x.repeat_interleave(a.int("repeats")?, d),
             None => x.reshape([-1]).repeat_interleave(a.int("repeats")?, 0),
         },
-        "roll" => x.roll(a.ints("shifts")?, a.ints("dims")?),
+        "roll" => match a.ints_or("dims", &[])? {
+            dims if dims.is_empty() => x.reshape([-1]).roll(a.ints("shifts")?, 0).reshape(x.shape()?),
+            dims => x.roll(a.ints("shifts")?, dims),
+        },
         "slice" => x.index(slices(a)?),
         "pad" => pad(x, a)?,
         "tril" => x.tril(a.int_or("diagonal", 0)?),
@@ -323,10 +330,14 @@ fn any(op: &str, x: &[Tensor], a: &Attrs<'_>) -> Result<Option<Tensor>> {
                 groups: a.int_or("groups", 1)?,
                 output_padding: Dims(a.ints_or("output_padding", &[0])?),
             };
-            match op {
+            // PyTorch lets the batch be missing.
+            let alone = x.ndim()? < w.ndim()?;
+            let x = if alone { &x.unsqueeze(0) } else { x };
+            let y = match op {
                 "conv_transpose2d" => x.conv_transpose(w, b.first(), &how),
                 _ => x.conv(w, b.first(), &how),
-            }
+            };
+            if alone { y.squeeze(0) } else { y }
         }
         ("layer_norm", [x, rest @ ..]) if rest.len() < 3 => {
             x.layer_norm(a.ints("shape")?, rest.first(), rest.get(1), a.float_or("eps", 1e-5)?)

@@ -183,10 +183,13 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
 /// The kernel with ranges of its own for one REDUCE.
 fn own_ranges(sink: &UOp, reduce: &UOp) -> UOp {
     let used = sink.toposort().iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
-    let fresh = |(r, id): (&UOp, u32)| match r.range_arg() {
-        Some((_, t)) => (r.clone(), r.with_arg(Arg::Range(id, t))),
-        None => (r.clone(), r.clone()),
-    };
-    let map = reduce.src()[1..].iter().zip(used..).map(fresh).collect();
-    sink.substitute(&FxHashMap::from_iter([(reduce.clone(), reduce.substitute(&map))]))
+    let mut src = reduce.src().to_vec();
+    for (k, r) in (1..).zip(&reduce.src()[1..]) {
+        let Some((_, t)) = r.range_arg() else { continue };
+        src[k] = r.with_arg(Arg::Range(used + k as u32, t));
+        // A REDUCE inside that closes the same range keeps it.
+        let map = FxHashMap::from_iter([(r.clone(), src[k].clone())]);
+        src[0] = src[0].rebuild(&map, |u| u.ranges().contains(r), |u, src| u.with_src(src));
+    }
+    sink.substitute(&FxHashMap::from_iter([(reduce.clone(), reduce.with_src(src))]))
 }

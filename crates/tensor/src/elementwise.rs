@@ -89,8 +89,11 @@ methods! {
     abs() same f::abs;
     /// −1, 0 or 1.
     sign() same f::sign;
-    /// x².
-    square() same |x| x.binary(Op::Mul, x);
+    /// x²; of bools as i64.
+    square() same |x| {
+        let x = if x.dtype() == DType::Bool { &x.cast(DType::I64) } else { x };
+        x.binary(Op::Mul, x)
+    };
     /// Whether it is NaN.
     isnan() same |x| x.ne_(x);
     /// Whether it is ∞ or −∞.

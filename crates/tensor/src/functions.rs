@@ -10,10 +10,6 @@ use monoglot_uop::gradient::{Rule, Shortcut, cos as cosine, scale};
 use monoglot_uop::{DType, Op, UOp};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
-/// Beyond it π/2 in f32 has this error (π/2 − fl(π/2)).
-const PI_2_LOW_F32: f64 = -4.371139000186241e-8;
-const PI_2_LOW_F64: f64 = 6.123233995736766e-17;
-
 /// A value whose derivative by `inputs` is known; the rule is told them and `params`.
 pub(crate) fn known(y: UOp, inputs: &[&UOp], params: &[i64], rule: Rule) -> UOp {
     let inputs = inputs.iter().map(|&u| u.clone()).collect();
@@ -155,13 +151,11 @@ pub(crate) fn cos(x: &UOp) -> UOp {
     known!(cosine(x), x, |_, x, g| scale(&(g * &x.unary(Op::Sin)), -1.0))
 }
 
-/// tan x: the cosine as sin(x + π/2), with what the sum lost put back, so that poles are sharp.
+/// tan x: the cosine as sin 2x / (2 sin x), which is exact to the last bits also next to poles and far out.
 pub(crate) fn tan(x: &UOp) -> UOp {
-    let (s, h) = (x.unary(Op::Sin), x + FRAC_PI_2);
-    let back = &h - x;
-    let low = if x.dtype() == DType::F64 { PI_2_LOW_F64 } else { PI_2_LOW_F32 };
-    let lost = (x - &(&h - &back)) + (x.like(FRAC_PI_2) - &back) + low;
-    let y = div(&s, &(h.unary(Op::Sin) - lost * &s));
+    let s = x.unary(Op::Sin);
+    let cos = div(&(x * 2.0).unary(Op::Sin), &(&s * 2.0));
+    let y = s.eq_(&s.like(0.0)).select(&s, &div(&s, &cos));
     known!(y, x, |y, _, g| g * &((y * y) + 1.0))
 }
 
@@ -246,7 +240,8 @@ pub(crate) fn asinh(x: &UOp) -> UOp {
 /// arcosh x.
 pub(crate) fn acosh(x: &UOp) -> UOp {
     let t = x - 1.0;
-    let near = log1p(&(&t + &((&t + 2.0) * &t).unary(Op::Sqrt)));
+    // Two roots: their product is NaN below 1, where (t + 2)·t is positive again.
+    let near = log1p(&(&t + &((&t + 2.0).unary(Op::Sqrt) * t.unary(Op::Sqrt))));
     let y = x.lt(&x.like(1e8)).select(&near, &(log(x) + LN_2));
     known!(y, x, |_, x, g| div(g, &((x - 1.0).unary(Op::Sqrt) * (x + 1.0).unary(Op::Sqrt))))
 }
@@ -274,7 +269,8 @@ pub(crate) fn gelu(x: &UOp) -> UOp {
 pub(crate) fn gelu_tanh(x: &UOp) -> UOp {
     let c = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
     let inner = (x * x).mul_acc(&x.like(0.044715 * c), &x.like(c)) * x;
-    (x * 0.5) * (tanh(&inner) + 1.0)
+    // (1 + tanh z)/2 is sigmoid 2z, which far below zero is 0 exactly.
+    x * &sigmoid(&(inner * 2.0))
 }
 
 /// Toward −∞.
@@ -315,18 +311,26 @@ pub(crate) fn fmod(a: &UOp, b: &UOp) -> UOp {
 
 /// The remainder of floored division, with the sign of b.
 pub(crate) fn floor_mod(a: &UOp, b: &UOp) -> UOp {
+    let (r, other) = fmod_and_side(a, b);
+    other.select(&(&r + b), &r)
+}
+
+/// `fmod`, and whether floored division goes one further: the remainder has the other sign.
+fn fmod_and_side(a: &UOp, b: &UOp) -> (UOp, UOp) {
     let (r, zero) = (fmod(a, b), a.like(0.0));
     let other = r.lt(&zero).ne_(&b.lt(&zero)) & r.ne_(&zero);
-    other.select(&(&r + b), &r)
+    (r, other)
 }
 
 /// ⌊a/b⌋ of the exact quotient; a/b where b = 0.
 pub(crate) fn floor_div(a: &UOp, b: &UOp) -> UOp {
-    let q = round(&div(&(a - &floor_mod(a, b)), b));
-    b.eq_(&b.like(0.0)).select(&div(a, b), &q)
+    let (r, other) = fmod_and_side(a, b);
+    let q = round(&div(&(a - &r), b));
+    let q = other.select(&(&q - 1.0), &q);
+    b.eq_(&b.like(0.0)).select(&div(a, b).unary(Op::Detach), &q)
 }
 
-/// The angle of the point (x, y).
+/// The angle of the point (x, y); its gradient at the origin is 0.
 pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let (ax, ay, zero) = (abs(x), abs(y), x.like(0.0));
     let steep = ax.lt(&ay);
@@ -343,7 +347,8 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let r = nan.select(&(x + y), &down.select(&t.unary(Op::Neg), &t));
     known(r, &[y, x], &[], |f| {
         let (y, x) = (&f.inputs[0], &f.inputs[1]);
-        let d = div(f.g, &y.mul_acc(y, &(x * x)));
+        let size = y.mul_acc(y, &(x * x));
+        let d = size.eq_(&size.like(0.0)).select(&size, &div(f.g, &size));
         Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])
     })
 }

@@ -47,7 +47,8 @@ impl Tensor {
         let target = &target.same(counting);
         let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], smoothing));
         match reduction {
-            Reduction::Mean => each.sum(.., false) / target.ne(IGNORED).cast(DType::F32).sum(.., false),
+            Reduction::Mean => (each.sum(.., false) / target.ne(IGNORED).cast(DType::F32).sum(.., false))
+                .cast(tri!(self.dtype())),
             _ => each.averaged(reduction),
         }
     }

@@ -10,7 +10,7 @@ use crate::elementwise::real;
 use crate::functions as f;
 use crate::promote::spread;
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
+use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
 
 /// Methods that fold axes: name, what else they take, and the function, which keeps the axes.
 macro_rules! folds {
@@ -102,10 +102,13 @@ impl Tensor {
         })
     }
 
-    /// Something along one axis.
+    /// Something along one axis, or along the one that PyTorch lets a scalar have here.
     #[track_caller]
     pub(crate) fn along(&self, op: &str, axis: i64, f: impl FnOnce(&UOp, usize) -> Result<UOp>) -> Tensor {
-        self.map(|u| f(u, axis_of(op, axis, u.shape().len())?))
+        self.map(|u| match u.shape().len() {
+            0 if (-1..=0).contains(&axis) => f(&u.reshape(&Shape::of(&[1]))?, 0)?.reshape(u.shape()),
+            n => f(u, axis_of(op, axis, n)?),
+        })
     }
 }
 

@@ -130,11 +130,12 @@ impl DType {
         Scalar::Float(v).cast(self)
     }
 
-    /// The type in which a sum of elements is held: integers and bools widen to 64 bits.
+    /// The type in which a sum of elements is held: integers and bools widen to 64 bits (PyTorch's
+    /// sum of u8 is i64).
     pub fn sum_type(self) -> DType {
         match self {
-            Bool | I8 | I16 | I32 => I64,
-            U8 | U16 | U32 => U64,
+            Bool | I8 | I16 | I32 | U8 => I64,
+            U16 | U32 => U64,
             d => d,
         }
     }

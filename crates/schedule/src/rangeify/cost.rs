@@ -5,7 +5,7 @@
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{Body, Rangeify};
-use monoglot_uop::{Op, OpSet, UOp};
+use monoglot_uop::{Arg, Op, OpSet, ReduceOp, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -32,6 +32,9 @@ pub(super) struct Costs {
     light: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
     heavy: Vec<f64>,
+    /// Sums and products of floats that reach a comparison: computed twice they may round differently,
+    /// and what is equal would differ.
+    compared: Vec<bool>,
 }
 
 impl Costs {
@@ -78,7 +81,14 @@ impl Costs {
             parts.push(part);
             cones.push(cone);
         }
-        Costs { light, heavy }
+        let mut compared = vec![false; nodes.len()];
+        for (n, u) in nodes.iter().enumerate().rev() {
+            let sum = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max) && u.dtype().is_float();
+            if u.op().is_comparison() || compared[n] && !sum {
+                u.src().iter().for_each(|s| compared[number[s] as usize] = true);
+            }
+        }
+        Costs { light, heavy, compared }
     }
 }
 
@@ -158,6 +168,9 @@ impl Rangeify<'_> {
         let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
         let stored_at = bytes(u) * BYTE + loads * READ + LAUNCH;
         if op == Op::Reduce {
+            if self.costs.compared[at] && wanted.len() > 1 && u.dtype().is_float() {
+                return true;
+            }
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
             let inline: f64 =

@@ -190,9 +190,9 @@ fn at_one<'a>(
     let here: FxHashMap<UOp, UOp> = [(r.clone(), e.clone())].into_iter().collect();
     let inside = &UOp::index_const(-1).lt(e) & &e.lt(&r.src()[0]);
     let gate = others
-        .map(|p| replaced(p, r, None, &here))
+        .map(|p| replaced(p, r, Some(&inside), &here))
         .chain(free.iter().cloned())
-        .fold(inside, |a, b| a & b)
+        .fold(inside.clone(), |a, b| a & b)
         .simplify();
     let value = replaced(x, r, Some(&gate), &here);
     Some(only(op, &gate, &value))
