@@ -80,8 +80,8 @@ impl Folder {
             .fold(String::from_utf8_lossy(&load("cases.json")?).into_owned(), |text, v| {
                 text.replace(&format!(": {v}"), &format!(": \"{v}\""))
             });
-        let cases: Vec<Case> = serde_json::from_str(&text)
-            .map_err(|e| format_error("cases.json", e.to_string()))?;
+        let cases: Vec<Case> =
+            serde_json::from_str(&text).map_err(|e| format_error("cases.json", e.to_string()))?;
         let bytes = load("tensors.safetensors")?;
         let wrong = |e: safetensors::SafeTensorError| format_error("tensors.safetensors", e.to_string());
         let file = SafeTensors::deserialize(&bytes).map_err(wrong)?;

@@ -151,7 +151,7 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
         let Ok(plan) = Plan::new(&roots, device, &target) else { continue };
         for k in plan.kernels() {
             let small = random::shrink(&k, ITERATIONS, out.len() as u64);
-            let bytes: usize = params(&small).iter().map(|p| program::bytes(p)).sum();
+            let bytes: usize = params(&small).iter().map(program::bytes).sum();
             if bytes <= BYTES
                 && seen.insert(small.clone())
                 && eval_kernel(&small, &mut inputs(&small, 0), &[]).is_ok()

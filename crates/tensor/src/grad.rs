@@ -47,7 +47,9 @@ impl Tensor {
         for (k, (g, t)) in found.into_iter().zip(&wanted).enumerate() {
             out.push(Tensor::from_uop(match g {
                 Some(g) => g,
-                None if below.contains(t) || t.shape().contains(&0i64.into()) => UOp::full(t.dtype().zero(), t.dtype(), t.shape()),
+                None if below.contains(t) || t.shape().contains(&0i64.into()) => {
+                    UOp::full(t.dtype().zero(), t.dtype(), t.shape())
+                }
                 None => {
                     return Err(failed(format!(
                         "the value does not depend on tensor {k} of {}; if it did, one of the two was \

@@ -2,7 +2,7 @@
 //! constant. The reference is the platform's f64; `xtask ulp` does all 2^32 arguments of f32.
 
 use super::{threefry, transcendental};
-use crate::opt::testing::target;
+use crate::opt::tests::support::target;
 use crate::select::Legal;
 use monoglot_uop::{DType, Op, OpSet, Scalar, Target, UOp, fold};
 

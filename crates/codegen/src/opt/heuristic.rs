@@ -52,7 +52,7 @@ impl Chosen<'_> {
 mod tests {
     use super::*;
     use crate::opt::apply;
-    use crate::opt::testing::*;
+    use crate::opt::tests::support::*;
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);

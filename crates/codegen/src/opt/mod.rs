@@ -26,9 +26,7 @@ pub mod split;
 pub mod swap;
 pub mod tc;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use monoglot_uop::{Arg, Error, Op, Opt, OptOp, Result, Target, UOp};
 use plan::Plan;

@@ -18,7 +18,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::testing::{check, kernels, refused, split};
+    use crate::opt::tests::support::{check, kernels, refused, split};
     use monoglot_uop::{AxisType, Opt, OptOp};
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::testing::{check, kernels, padto, split};
+    use crate::opt::tests::support::{check, kernels, padto, split};
     use AxisType::*;
     use monoglot_uop::AxisType;
 

@@ -99,7 +99,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, factor: i64, new: AxisType, top: 
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::testing::{check, kernels, refused, split};
+    use crate::opt::tests::support::{check, kernels, refused, split};
     use AxisType::*;
     use monoglot_uop::AxisType;
 

@@ -24,7 +24,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::testing::{check, kernels, refused, split, swap};
+    use crate::opt::tests::support::{check, kernels, refused, split, swap};
     use monoglot_uop::AxisType;
 
     #[test]

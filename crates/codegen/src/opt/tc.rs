@@ -127,7 +127,7 @@ fn tile(plan: &mut Plan, axis: &Axis) -> UOp {
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::testing::{check, kernels, matmul, padto, refused, split, tc};
+    use crate::opt::tests::support::{check, kernels, matmul, padto, refused, split, tc};
     use monoglot_uop::{AxisType, Op};
 
     #[test]

@@ -1,8 +1,10 @@
-//! Random schedules on the kernels of `testing`, against the oracle of kernels.
+//! Random schedules on the kernels of `support`, against the oracle of kernels.
 
-use super::testing::{buffers, check, kernels, matmul, target};
+pub(crate) mod support;
+
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{sample, shrink};
+use support::{buffers, check, kernels, matmul, target};
 
 #[test]
 fn random_schedules_keep_what_kernels_compute() {

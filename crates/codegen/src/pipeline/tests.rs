@@ -1,7 +1,7 @@
 //! Kernels lowered and run, against the oracle of kernels.
 
 use super::lower;
-use crate::opt::testing::{buffers, kernels, matmul, param, sink, split};
+use crate::opt::tests::support::{buffers, kernels, matmul, param, sink, split};
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};

@@ -1,6 +1,6 @@
 //! Kernels for the tests of this room, and the check that a schedule keeps what a kernel computes.
 
-use super::{apply, axes};
+use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
@@ -169,7 +169,7 @@ pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
         let steps =
             apply(kernel, &opts[..half], &target(true)).and_then(|k| apply(&k, &opts[half..], &target(true)));
         let steps = steps.unwrap_or_else(|e| panic!("{opts:?} in halves: {e}"));
-        assert_eq!(super::applied(&steps), opts);
+        assert_eq!(applied(&steps), opts);
         let extents =
             |k: &UOp| axes(k).iter().map(|r| (r.src()[0].as_int(), r.range_arg())).collect::<Vec<_>>();
         assert_eq!(extents(&steps), extents(&after));
