@@ -106,7 +106,11 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn along(&self, op: &str, axis: i64, f: impl FnOnce(&UOp, usize) -> Result<UOp>) -> Tensor {
         self.map(|u| match u.shape().len() {
-            0 if (-1..=0).contains(&axis) => f(&u.reshape(&Shape::of(&[1]))?, 0)?.reshape(u.shape()),
+            0 if (-1..=0).contains(&axis) => {
+                let one = Shape::of(&[1]);
+                f(&u.reshape(&one)?, 0)
+                    .and_then(|y| if *y.shape() == one { y.reshape(u.shape()) } else { Ok(y) })
+            }
             n => f(u, axis_of(op, axis, n)?),
         })
     }

@@ -297,3 +297,45 @@ fn random_numbers_are_as_documented() {
 
 /// The seed is one for the process.
 static RANDOM: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn functions_at_the_ends_of_their_domains() {
+    on_interpreter();
+    let of = |f: fn(&Tensor) -> Tensor, x: f32| f32s(&f(&Tensor::new(&[x], [1])))[0];
+    let gelu = |x: &Tensor| x.gelu_tanh();
+    // Next to a pole and far out, the cosine keeps its digits.
+    for x in [1.5707963f32, -1.5707964, 4.712389, 1e6, 8388609.0] {
+        let (y, want) = (of(Tensor::tan, x), f64::from(x).tan());
+        assert!((f64::from(y) - want).abs() <= 1e-6 * want.abs(), "tan {x} = {y}, not {want}");
+    }
+    for x in [0.5f32, -1.0, -3.0, -1e20] {
+        assert!(of(Tensor::acosh, x).is_nan(), "acosh {x}");
+    }
+    assert_eq!(of(gelu, -100.0), 0.0);
+    // The quotient is that of the exact values; a zero divisor has infinities.
+    let t = |v: &[f32]| Tensor::new(v, [v.len()]);
+    let (a, b) = (t(&[-7.0, 7.0, -1e-20, 1.0, -6.0]), t(&[2.0, -2.0, 1.0, 0.0, 3.0]));
+    assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, f32::INFINITY, -2.0]);
+}
+
+/// What is computed in two places rounds alike in both, or what is equal would differ.
+#[test]
+fn ties_of_sums_are_found() {
+    for device in ["CPU", "INTERP"] {
+        for (rows, n) in [(5, 300), (3, 37), (16, 1000)] {
+            let values: Vec<f32> = (0..rows * n).map(|i| ((i * 7919) % 1013) as f32 * 0.37 - 100.0).collect();
+            let x = Tensor::new(&values, [rows, n]).to(monoglot_tensor::Device::new(device));
+            let sums = x.sum(1, false);
+            let (top, at) = sums.topk(rows as i64, 0, true);
+            let sorted = sums.sort(0, true);
+            assert_eq!(f32s(&top), f32s(&sorted));
+            assert_eq!(f32s(&sums.index_select(0, &at)), f32s(&top), "{device} {rows} {n}");
+            let soft = x.softmax(1);
+            assert!(
+                f32s(&soft.ge(&soft.max(1, true)).cast(monoglot_tensor::DType::F32).sum(1, false))
+                    .iter()
+                    .all(|&c| c >= 1.0)
+            );
+        }
+    }
+}
