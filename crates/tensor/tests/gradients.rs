@@ -257,3 +257,15 @@ fn what_has_no_gradient_says_so() {
     let other = Tensor::ones([2]).parameter();
     assert!(x.sum(.., false).gradient(&[&other]).is_err());
 }
+
+/// Sums over one range inside one another have a range of their own each.
+#[test]
+fn a_sort_of_what_is_sorted() {
+    on_interpreter();
+    let x = Tensor::new(&[3.0f32, -1.0, 4.0, 1.5, -5.0, 9.0, 2.0, 6.0], [8]);
+    let w = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [6]);
+    let (top, _) = x.sort(-1, false).topk(6, 0, true);
+    let picked = x.gather(0, &Tensor::new(&[7i32, 0, 0, 4, 2], [5]));
+    let g = ((top * w).sum(.., false) + picked.sum(.., false)).gradient(&[&x]).unwrap();
+    assert_eq!(g[0].to_vec::<f32>().unwrap(), [6.0, 0.0, 4.0, 6.0, 1.0, 1.0, 5.0, 3.0]);
+}
