@@ -116,7 +116,8 @@ pub(crate) fn tanh(x: &UOp) -> UOp {
         let t = expm1(&(abs(x) * -2.0));
         signed(&div(&t.unary(Op::Neg), &(&t + 2.0)), x)
     } else {
-        let c = clamped(x, 9.1);
+        // The quotient at the limit is 1 exactly, fused or not.
+        let c = clamped(x, 9.07);
         let u = &c * &c;
         div(&(c * polynomial(&u, TANH_P)), &polynomial(&u, TANH_Q))
     };
@@ -269,8 +270,7 @@ pub(crate) fn gelu(x: &UOp) -> UOp {
 pub(crate) fn gelu_tanh(x: &UOp) -> UOp {
     let c = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
     let inner = (x * x).mul_acc(&x.like(0.044715 * c), &x.like(c)) * x;
-    // (1 + tanh z)/2 is sigmoid 2z, which far below zero is 0 exactly.
-    x * &sigmoid(&(inner * 2.0))
+    (x * 0.5) * (tanh(&inner) + 1.0)
 }
 
 /// Toward −∞.

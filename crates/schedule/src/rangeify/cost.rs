@@ -32,8 +32,8 @@ pub(super) struct Costs {
     light: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
     heavy: Vec<f64>,
-    /// Sums and products of floats that reach a comparison: computed twice they may round differently,
-    /// and what is equal would differ.
+    /// What reaches a comparison of reductions with one another. A sum or product of floats there is
+    /// computed once: twice it may round differently, and what is equal would differ.
     compared: Vec<bool>,
 }
 
@@ -84,7 +84,8 @@ impl Costs {
         let mut compared = vec![false; nodes.len()];
         for (n, u) in nodes.iter().enumerate().rev() {
             let sum = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max) && u.dtype().is_float();
-            if u.op().is_comparison() || compared[n] && !sum {
+            let both = || u.src().iter().all(|s| s.ops_below().contains(Op::Reduce));
+            if compared[n] && !sum || u.op().is_comparison() && both() {
                 u.src().iter().for_each(|s| compared[number[s] as usize] = true);
             }
         }
