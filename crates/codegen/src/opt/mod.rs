@@ -5,7 +5,7 @@
 //!
 //! # Axes
 //!
-//! The axes of a kernel are its RANGEs, sorted by axis type (in the order of [`AxisType::ALL`]) and
+//! The axes of a kernel are its RANGEs, sorted by axis type (in the order of [`AxisType::ALL`](monoglot_uop::AxisType::ALL)) and
 //! then by number; an [`Opt`] names an axis by its position in that list. Applied kernels number
 //! their ranges by position, so the list reads from the outermost loop to the innermost, and ENDs and
 //! REDUCEs close their ranges in that order. A new axis becomes the innermost of its type, or the
