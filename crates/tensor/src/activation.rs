@@ -34,7 +34,8 @@ fn above_zero(x: &UOp, below: impl FnOnce(&UOp) -> UOp) -> UOp {
 fn hardswish(x: &UOp) -> UOp {
     let inner = f::div(&(x * &(x + 3.0)), &x.like(6.0));
     let top = x.like(3.0).lt(x).select(x, &inner);
-    x.lt(&x.like(-3.0)).select(&x.like(0.0), &top)
+    // Of −∞ it is NaN, as the product that defines it.
+    x.lt(&x.like(-3.0)).select(&(x * 0.0), &top)
 }
 
 methods! {

@@ -82,7 +82,7 @@ fn int_fmod(a: &UOp, b: &UOp) -> UOp {
 }
 
 fn copysign(a: &UOp, b: &UOp) -> UOp {
-    let word = b.bitcast(if b.dtype() == DType::F64 { DType::I64 } else { DType::I32 });
+    let word = f::word(b);
     let size = f::abs(a);
     word.lt(&word.like(0)).select(&size.unary(Op::Neg), &size)
 }

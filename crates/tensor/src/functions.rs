@@ -46,12 +46,23 @@ pub(crate) fn div(a: &UOp, b: &UOp) -> UOp {
     a.binary(Op::Div, b)
 }
 
-/// |x|, with derivative 0 at 0.
+/// The bits of a float as an integer, which has its sign.
+pub(crate) fn word(x: &UOp) -> UOp {
+    x.bitcast([DType::I8, DType::I16, DType::I32, DType::I64][x.dtype().bytes().ilog2() as usize])
+}
+
+/// |x|, with derivative 0 at 0; of −0 it is 0.
 pub(crate) fn abs(x: &UOp) -> UOp {
     if x.dtype().is_unsigned() || x.dtype() == DType::Bool {
         return x.clone();
     }
-    known!(x.max_(&x.unary(Op::Neg)), x, |_, x, g| g * &sign(x))
+    let y = if x.dtype().is_float() {
+        let w = word(x);
+        (&w & &w.like(i64::MAX >> (64 - w.dtype().bits()))).bitcast(x.dtype())
+    } else {
+        x.max_(&x.unary(Op::Neg))
+    };
+    known!(y, x, |_, x, g| g * &sign(x))
 }
 
 /// −1, 0 or 1; 0 for NaN.

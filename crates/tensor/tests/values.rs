@@ -1,6 +1,6 @@
 //! Values: functions against f64, indexing against plain loops, scans, sorting, random numbers.
 
-use monoglot_tensor::{Index, PadMode, Tensor};
+use monoglot_tensor::{DType, Index, PadMode, Tensor};
 
 /// No compiler is waited for.
 fn on_interpreter() {
@@ -86,7 +86,7 @@ fn erf_and_gelu() {
     for (a, b) in t.erf().to_vec::<f64>().unwrap().iter().zip(want) {
         assert!((a - b).abs() < 2e-10, "{a} {b}");
     }
-    for (a, b) in f32s(&t.cast(monoglot_tensor::DType::F32).erf()).iter().zip(want) {
+    for (a, b) in f32s(&t.cast(DType::F32).erf()).iter().zip(want) {
         assert!((*a as f64 - b).abs() < 3e-7, "{a} {b}");
     }
 }
@@ -175,14 +175,14 @@ fn narrow_indices_bools_and_nothing_to_do() {
     assert_eq!(ints(&t.gather(0, &s)), [5, 127, 0]);
     assert_eq!(ints(&t.index_select(0, &u)), [5, 255, 0]);
     assert_eq!(ints(&t.index(&s)), [5, 127, 699]);
-    assert_eq!(ints(&u.one_hot(300).sum(.., false).cast(monoglot_tensor::DType::I32)), [3]);
+    assert_eq!(ints(&u.one_hot(300).sum(.., false).cast(DType::I32)), [3]);
     assert_eq!(
         ints(
             &Tensor::arange(0, 300, 1).scatter(0, &u, &Tensor::new(&[-1i32, -2, -3], [3])).narrow(0, 254, 3)
         ),
         [254, -2, 256]
     );
-    let wide = Tensor::arange(0, 2 * 300, 1).reshape([2, 300]).cast(monoglot_tensor::DType::F32);
+    let wide = Tensor::arange(0, 2 * 300, 1).reshape([2, 300]).cast(DType::F32);
     let classes = Tensor::new(&[156u8, 3], [2]);
     assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::None)), [-156.0, -303.0]);
     assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::Mean)), [-229.5]);
@@ -312,6 +312,13 @@ fn functions_at_the_ends_of_their_domains() {
         assert!(of(Tensor::acosh, x).is_nan(), "acosh {x}");
     }
     assert_eq!([of(gelu, -1e4), of(Tensor::tanh, 20.0), of(Tensor::tanh, -1e20)], [0.0, 1.0, -1.0]);
+    // Signs of zeros count.
+    let zeros = Tensor::new(&[0.0f32, -0.0], [2]);
+    for t in [zeros.clone(), zeros.cast(DType::F16), zeros.cast(DType::F64)] {
+        assert_eq!(f32s(&(1.0 / t.abs()).cast(DType::F32)), [f32::INFINITY; 2]);
+        let signs = (1.0 / t.flip([0]).copysign(&t)).cast(DType::F32);
+        assert_eq!(f32s(&signs), [f32::INFINITY, f32::NEG_INFINITY]);
+    }
     // The quotient is that of the exact values; a zero divisor has infinities.
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
     let (a, b) = (t(&[-7.0, 7.0, -1e-20, 1.0, -6.0]), t(&[2.0, -2.0, 1.0, 0.0, 3.0]));
@@ -332,9 +339,7 @@ fn ties_of_sums_are_found() {
             assert_eq!(f32s(&sums.index_select(0, &at)), f32s(&top), "{device} {rows} {n}");
             let soft = x.softmax(1);
             assert!(
-                f32s(&soft.ge(soft.max(1, true)).cast(monoglot_tensor::DType::F32).sum(1, false))
-                    .iter()
-                    .all(|&c| c >= 1.0)
+                f32s(&soft.ge(soft.max(1, true)).cast(DType::F32).sum(1, false)).iter().all(|&c| c >= 1.0)
             );
         }
     }
