@@ -8,7 +8,7 @@ use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
     fn buffer(&self, b: &UOp) -> Result<u32> {
         self.buf_of.get(b).copied().ok_or_else(|| {
             ErrorKind::Verify { stage: "linear".into(), message: format!("{b:?} does not stand in the list") }
@@ -18,72 +18,72 @@ impl Decoder<'_> {
 
     /// Where an element of a buffer in registers is, when its index is known.
     fn known(&self, buf: u32, a: &Address) -> Option<u32> {
-        let (b, index) = (&self.bufs[buf as usize], a.index.as_int()?);
+        let (b, index) = (&self.out.bufs[buf as usize], a.index.as_int()?);
         let (n, i) = (a.lanes.max(1) as i64, if a.rows() { index * a.lanes as i64 } else { index });
         let inside = i >= 0 && (i + n) as u64 <= b.len;
         (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
     }
 
-    pub(super) fn load(&mut self, i: usize, u: &UOp) -> Result<()> {
+    pub(super) fn load(&mut self, u: &'a UOp) -> Result<()> {
         let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
         let (n, d, buf) = (a.lanes, u.dtype(), self.buffer(a.buffer)?);
         let size = d.bytes();
         if let (true, Some(at)) = (u.src().len() == 1, self.known(buf, &a)) {
             let bytes = n.max(1) * size;
-            let dst = self.result(i, bytes);
+            let dst = self.result(u, bytes);
             self.emit(copies(bytes), dst, [at, 0, 0], 0, bytes as u32);
             return Ok(());
         }
-        let (at, index_type) = self.index(&a, i)?;
-        let (gate, g) = self.gate(u, i)?;
-        let alt = u.src().get(1).map_or(Ok(0), |alt| self.operand(alt, n, i))?;
-        let (dst, regs) = (self.result(i, n.max(1) * size), [at, g, alt]);
+        let (at, index_type) = self.index(&a)?;
+        let (gate, g) = self.gate(u)?;
+        let alt = u.src().get(1).map_or(Ok(0), |alt| self.operand(alt, n))?;
+        let (dst, regs) = (self.result(u, n.max(1) * size), [at, g, alt]);
         self.watch(buf, regs, index_type, gate, n, false);
         self.emit(accesses::<false>(size, index_type, gate), dst, regs, n, buf);
-        if d == DType::Bool && self.bufs[buf as usize].space == AddrSpace::Global {
+        if d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
             // Bytes of a user's file may be other than 0 and 1.
             self.pair(truth(), dst, [dst, 0, 0], n);
         }
         Ok(())
     }
 
-    pub(super) fn store(&mut self, i: usize, u: &UOp) -> Result<()> {
+    pub(super) fn store(&mut self, u: &UOp) -> Result<()> {
         let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
         let (n, d, buf) = (a.lanes, a.buffer.dtype(), self.buffer(a.buffer)?);
-        let value = self.operand(&u.src()[1], n, i)?;
+        let value = self.operand(&u.src()[1], n)?;
         if let (None, Some(at)) = (u.src().get(2), self.known(buf, &a)) {
             let bytes = n.max(1) * d.bytes();
             self.emit(copies(bytes), at, [value, 0, 0], 0, bytes as u32);
             return Ok(());
         }
-        let (at, index_type) = self.index(&a, i)?;
-        let (gate, g) = self.gate(u, i)?;
+        let (at, index_type) = self.index(&a)?;
+        let (gate, g) = self.gate(u)?;
         self.watch(buf, [at, g, value], index_type, gate, n, true);
         self.emit(accesses::<true>(d.bytes(), index_type, gate), 0, [at, g, value], n, buf);
         Ok(())
     }
 
     /// The gate of an access, and its register.
-    fn gate(&mut self, u: &UOp, i: usize) -> Result<(Gate, u32)> {
+    fn gate(&mut self, u: &UOp) -> Result<(Gate, u32)> {
         let Some(g) = u.src().get(2) else { return Ok((Gate::None, 0)) };
-        Ok((if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar }, self.operand(g, 0, i)?))
+        Ok((if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar }, self.operand(g, 0)?))
     }
 
     /// The register of an index; of a buffer of vectors, of the first lane's element.
-    fn index(&mut self, a: &Address, i: usize) -> Result<(u32, DType)> {
-        let (at, d) = (self.operand(a.index, 0, i)?, a.index.dtype());
+    fn index(&mut self, a: &Address) -> Result<(u32, DType)> {
+        let (at, d) = (self.operand(a.index, 0)?, a.index.dtype());
         if !a.rows() {
             return Ok((at, d));
         }
         let width = self.constant(Scalar::Int(a.lanes as i128), d, 0);
-        let dst = self.register(8, i);
+        let dst = self.fresh(8);
         self.pair(arithmetic(Op::Mul, d), dst, [at, width, 0], 1);
         Ok((dst, d))
     }
 
     /// Note an access to LOCAL memory before it happens.
     fn watch(&mut self, buf: u32, regs: [u32; 3], index: DType, gate: Gate, n: usize, write: bool) {
-        if !self.groups || self.bufs[buf as usize].space != AddrSpace::Local {
+        if !self.groups || self.out.bufs[buf as usize].space != AddrSpace::Local {
             return;
         }
         let flags = [write, index.bytes() == 8, gate != Gate::None, gate == Gate::Lanes];

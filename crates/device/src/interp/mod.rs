@@ -8,7 +8,6 @@
 mod access;
 mod decode;
 mod group;
-mod lives;
 mod machine;
 mod memory;
 mod ops;
