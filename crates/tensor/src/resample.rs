@@ -47,7 +47,9 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
         return Ok(u.clone());
     }
     let (i, take) = (UOp::arange(n, DType::I32), |x: &UOp, at: &UOp| take(x, &[axis], &[at.clone()]));
-    let Interpolation::Linear { align_corners } = how else { return take(u, &((&i * old) / n)) };
+    let Interpolation::Linear { align_corners } = how else {
+        return take(u, &((i.cast(DType::I64) * old) / n));
+    };
     let kept = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
     let x = u.cast(kept.compute_type());
     let at = i.cast(x.dtype());

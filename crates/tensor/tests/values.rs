@@ -1,6 +1,6 @@
 //! Values: functions against f64, indexing against plain loops, scans, sorting, random numbers.
 
-use monoglot_tensor::{DType, Index, PadMode, Tensor};
+use monoglot_tensor::{DType, Index, Interpolation, PadMode, Tensor};
 
 /// No compiler is waited for.
 fn on_interpreter() {
@@ -323,6 +323,15 @@ fn functions_at_the_ends_of_their_domains() {
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
     let (a, b) = (t(&[-7.0, 7.0, -1e-20, 1.0, -6.0]), t(&[2.0, -2.0, 1.0, 0.0, 3.0]));
     assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, f32::INFINITY, -2.0]);
+}
+
+#[test]
+fn long_axes_are_resampled() {
+    on_interpreter();
+    let n = 60_000;
+    let x = Tensor::arange(0, n, 1).reshape([1, 1, -1]);
+    let far = x.interpolate(n + 30_000, Interpolation::Nearest).index((0, 0, 80_000..80_003));
+    assert_eq!(ints(&far), [53_333, 53_334, 53_334]);
 }
 
 /// What is computed in two places rounds alike in both, or what is equal would differ.
