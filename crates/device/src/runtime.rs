@@ -132,13 +132,11 @@ impl Signature {
                 format!("{n} buffers and {v} variables were given; it takes {} and {}", takes.0, takes.1);
             return Err(self.fail(message));
         }
-        match bufs.iter().zip(&self.needs).position(|(b, need)| b.bytes() < *need) {
-            None => Ok(()),
-            Some(k) => {
-                let (has, needs) = (bufs[k].bytes(), self.needs[k]);
-                Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")))
-            }
-        }
+        let small = bufs.iter().zip(&self.needs).position(|(b, need)| b.bytes() < *need);
+        small.map_or(Ok(()), |k| {
+            let (has, needs) = (bufs[k].bytes(), self.needs[k]);
+            Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")))
+        })
     }
 
     /// The arguments in host memory, checked.

@@ -50,13 +50,11 @@ pub fn target(device: Device, config: &Config) -> Target {
 /// # Errors
 /// `NoDevice` where there is no level of that name.
 pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
-    match LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch)) {
-        Some(level) => Ok(build(device, config, level)),
-        None => {
-            let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
-            Err(ErrorKind::NoDevice { device: device.name().into(), message }.into())
-        }
-    }
+    let level = LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch)).ok_or_else(|| {
+        let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
+        ErrorKind::NoDevice { device: device.name().into(), message }
+    })?;
+    Ok(build(device, config, level))
 }
 
 /// A machine of that level with common caches and two threads, whatever this one is: what is rendered

@@ -88,12 +88,9 @@ impl Cpu {
                 }
             }
         }
-        missing.retain(|u| match self.cache.load(u.key) {
-            Some(code) => {
-                found.insert(u.key, Arc::new(code));
-                false
-            }
-            None => true,
+        missing.retain(|u| {
+            let code = self.cache.load(u.key);
+            code.map(|code| found.insert(u.key, Arc::new(code))).is_none()
         });
         for result in self.compile_all(&missing) {
             found.extend(result?.into_iter().map(|(key, code)| (key, Arc::new(code))));

@@ -86,13 +86,8 @@ impl<'a> Decoder<'a> {
             });
             let id = self.out.bufs.len() as u32;
             let (len, dtype) = param.map_or((0, DType::U8), |p| (p.shape().max_len() as u64, p.dtype()));
-            self.out.bufs.push(BufInfo {
-                slot: slot as u32,
-                space: AddrSpace::Global,
-                len,
-                dtype,
-                offset: 0,
-            });
+            let (slot, space) = (slot as u32, AddrSpace::Global);
+            self.out.bufs.push(BufInfo { slot, space, len, dtype, offset: 0 });
             if let Some(p) = param {
                 self.buf_of.insert(p, id);
             }

@@ -10,7 +10,7 @@ pub(crate) struct Watch {
     touched: FxHashMap<(u32, i64), Touch>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Touch {
     writer: Option<u32>,
     /// A reader, and whether there was another.
@@ -26,8 +26,7 @@ impl Watch {
 
     /// Note an access; the other thread, where it is a race.
     fn touch(&mut self, buf: u32, index: i64, thread: u32, write: bool) -> Option<u32> {
-        let none = Touch { writer: None, reader: None, readers: false };
-        let t = self.touched.entry((buf, index)).or_insert(none);
+        let t = self.touched.entry((buf, index)).or_default();
         let other = |who: Option<u32>| who.filter(|&w| w != thread);
         if let Some(w) = other(t.writer) {
             return Some(w);
