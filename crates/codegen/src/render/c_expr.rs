@@ -12,7 +12,7 @@ use super::c_types::{builtin, literal, scalar, signed, unsigned};
 use crate::select::bits_type;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, UOp};
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt::Write;
 
 /// What an expression is made of: lanes (0: a scalar), element, and for bools the bytes of a mask's lane.
@@ -65,9 +65,8 @@ impl Renderer {
                 self.put(o, k, template(op, k), s);
             }
             op => match (template(op, k), op) {
-                ("", Op::Add | Op::Sub | Op::Mul | Op::Neg | Op::MulAcc) if k.d.is_int() => {
-                    self.wrapping(o, u, k);
-                }
+                ("", Op::Add | Op::Sub | Op::Mul | Op::Neg) => self.sum(o, u, k),
+                ("", Op::MulAcc) if k.d.is_int() => self.sum(o, u, k),
                 ("", Op::Max) => self.max(o, u, k),
                 ("", Op::Shl | Op::Shr) => self.shift(o, u, k),
                 ("", Op::TruncDiv | Op::TruncMod) => self.divide(o, u, k),
@@ -139,28 +138,24 @@ impl Renderer {
         }
     }
 
-    /// Integer sums and products: in the unsigned type where they may leave a signed one, which in C
+    /// Sums and products; of integers in the unsigned type where they may leave a signed one, which in C
     /// means anything.
-    fn wrapping(&mut self, o: &mut String, u: &UOp, k: Kind) {
-        let wraps = !k.d.is_unsigned() && may_wrap(u);
-        let t = match (u.op(), wraps, k.small()) {
-            (Op::Add, _, true) => "($V)($0 + $1)",
-            (Op::Sub, _, true) => "($V)($0 - $1)",
-            (Op::Neg, _, true) => "($V)(-$0)",
-            (Op::Mul, _, true) => "($V)((u32)$0 * (u32)$1)",
-            (Op::MulAcc, _, true) => "($V)((u32)$0 * (u32)$1 + (u32)$2)",
-            (Op::Add, true, _) => "($V)(($U)$0 + ($U)$1)",
-            (Op::Sub, true, _) => "($V)(($U)$0 - ($U)$1)",
-            (Op::Neg, true, _) => "($V)(-($U)$0)",
-            (Op::Mul, true, _) => "($V)(($U)$0 * ($U)$1)",
-            (Op::MulAcc, true, _) => "($V)(($U)$0 * ($U)$1 + ($U)$2)",
-            (Op::Add, ..) => "($0 + $1)",
-            (Op::Sub, ..) => "($0 - $1)",
-            (Op::Neg, ..) => "(-$0)",
-            (Op::Mul, ..) => "($0 * $1)",
+    fn sum(&mut self, o: &mut String, u: &UOp, k: Kind) {
+        let plain = match u.op() {
+            Op::Add => "($0 + $1)",
+            Op::Sub => "($0 - $1)",
+            Op::Neg => "(-$0)",
+            Op::Mul => "($0 * $1)",
             _ => "($0 * $1 + $2)",
         };
-        self.put(o, k, t, u.src());
+        let wraps = || k.d.is_int() && !k.d.is_unsigned() && may_wrap(u);
+        let t: Cow<str> = match u.op() {
+            Op::Mul | Op::MulAcc if k.small() => format!("($V){}", plain.replace('$', "(u32)$")).into(),
+            _ if k.small() => format!("($V){plain}").into(),
+            _ if wraps() => format!("($V){}", plain.replace('$', "($U)$")).into(),
+            _ => plain.into(),
+        };
+        self.put(o, k, &t, u.src());
     }
 
     fn max(&mut self, o: &mut String, u: &UOp, k: Kind) {
@@ -338,11 +333,7 @@ fn template(op: Op, k: Kind) -> &'static str {
         (Op::Not, true, _) => "($!$0)",
         (Op::MulAcc, true, _) => "(($0 & $1) | $2)",
         (Op::Neg | Op::Trunc, true, _) | (Op::Trunc, _, false) => "$0",
-        (Op::Add, _, true) => "($0 + $1)",
-        (Op::Sub, _, true) => "($0 - $1)",
-        (Op::Mul, _, true) => "($0 * $1)",
         (Op::Div, ..) => "($0 / $1)",
-        (Op::Neg, _, true) => "(-$0)",
         (Op::And, ..) => "($0 & $1)",
         (Op::Or, ..) => "($0 | $1)",
         (Op::Not, ..) if k.small() => "($V)(~$0)",

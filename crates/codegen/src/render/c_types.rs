@@ -81,43 +81,22 @@ pub(crate) fn literal(out: &mut String, v: Scalar, d: DType) {
     };
 }
 
-/// A vector operation that is a builtin of the compiler: the name of its macro is that of the op and type.
-#[derive(PartialEq)]
-pub(crate) struct Builtin {
-    op: Op,
-    /// Its name among C's functions, or "".
-    name: &'static str,
-    /// gcc's builtin for 512 bits, then for 256 and 128; `~` stands for s or d, the element, `#` for 256 or nothing.
-    x86: [&'static str; 2],
-}
+/// A vector operation that is a builtin of the compiler (the name of its macro is that of the op and type):
+/// the op; its name among C's functions, or ""; gcc's builtin after `__builtin_ia32_` for 512 bits, then for 256
+/// and 128, where `~` stands for s or d, the element, and `#` for 256 or nothing.
+pub(crate) struct Builtin(Op, &'static str, [&'static str; 2]);
 
 const BUILTINS: [Builtin; 4] = [
-    Builtin {
-        op: Op::MulAcc,
-        name: "fma",
-        x86: ["__builtin_ia32_vfmaddp~512_mask(a, b, c, -1, 4)", "__builtin_ia32_vfmaddp~#(a, b, c)"],
-    },
-    Builtin {
-        op: Op::Sqrt,
-        name: "sqrt",
-        x86: ["__builtin_ia32_sqrtp~512_mask(a, a, -1, 4)", "__builtin_ia32_sqrtp~#(a)"],
-    },
-    Builtin {
-        op: Op::Trunc,
-        name: "trunc",
-        x86: ["__builtin_ia32_rndscalep~_mask(a, 11, a, -1, 4)", "__builtin_ia32_roundp~#(a, 11)"],
-    },
+    Builtin(Op::MulAcc, "fma", ["vfmaddp~512_mask(a, b, c, -1, 4)", "vfmaddp~#(a, b, c)"]),
+    Builtin(Op::Sqrt, "sqrt", ["sqrtp~512_mask(a, a, -1, 4)", "sqrtp~#(a)"]),
+    Builtin(Op::Trunc, "trunc", ["rndscalep~_mask(a, 11, a, -1, 4)", "roundp~#(a, 11)"]),
     // `a > b ? a : b`: the operand on the right where one is NaN.
-    Builtin {
-        op: Op::Max,
-        name: "",
-        x86: ["__builtin_ia32_maxp~512_mask(a, b, a, -1, 4)", "__builtin_ia32_maxp~#(a, b)"],
-    },
+    Builtin(Op::Max, "", ["maxp~512_mask(a, b, a, -1, 4)", "maxp~#(a, b)"]),
 ];
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
 pub(crate) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
-    BUILTINS.iter().find(|b| b.op == op && matches!(d, DType::F32 | DType::F64))
+    BUILTINS.iter().find(|b| b.0 == op && matches!(d, DType::F32 | DType::F64))
 }
 
 /// The pieces of the prelude that a kernel uses, in order of first use.
@@ -170,30 +149,31 @@ impl Prelude {
     /// The name of a builtin's macro for a float type, which is defined where it is new.
     pub(crate) fn builtin(&mut self, out: &mut String, b: &'static Builtin, d: DType, lanes: usize) {
         let (v, m) = (format!("{}x{lanes}", scalar(d)), format!("{}x{lanes}", signed(d.bytes())));
-        let (fma, double) = (b.op == Op::MulAcc, d == DType::F64);
-        let name = format!("{}_{v}", if fma { "FMA" } else { b.op.name() });
+        let &Builtin(op, function, x86) = b;
+        let (fma, double) = (op == Op::MulAcc, d == DType::F64);
+        let name = format!("{}_{v}", if fma { "FMA" } else { op.name() });
         out.push_str(&name);
         if !once(&mut self.names, name.clone()) {
             return;
         }
         once(&mut self.types, (scalar(d), lanes));
-        let args = &["a", "b", "c"][..b.op.arity().0];
+        let args = &["a", "b", "c"][..op.arity().0];
         let mut cases = Vec::new();
-        if !b.name.is_empty() {
-            let call = format!("__builtin_elementwise_{}", b.name);
+        if !function.is_empty() {
+            let call = format!("__builtin_elementwise_{function}");
             cases.push((format!("__has_builtin({call})"), format!("{call}({})", args.join(", "))));
         }
-        let x86 = match lanes * d.bytes() {
+        let machine = match lanes * d.bytes() {
             64 => Some(("__AVX512F__", 0, "512")),
             32 => Some((if fma { "__FMA__" } else { "__AVX__" }, 1, "256")),
             16 => Some((if fma { "__FMA__" } else { "__SSE4_1__" }, 1, "")),
             _ => None,
         };
-        if let Some((feature, i, bits)) = x86 {
-            let call = b.x86[i].replace('~', if double { "d" } else { "s" }).replace('#', bits);
-            cases.push((gcc(feature), format!("(({v}){call})")));
+        if let Some((feature, i, bits)) = machine {
+            let call = x86[i].replace('~', if double { "d" } else { "s" }).replace('#', bits);
+            cases.push((gcc(feature), format!("(({v})__builtin_ia32_{call})")));
         }
-        let otherwise = match b.name {
+        let otherwise = match function {
             // Both compilers make the machine's maximum, or a comparison and a blend, of this.
             "" => {
                 once(&mut self.types, (signed(d.bytes()), lanes));
