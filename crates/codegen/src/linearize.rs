@@ -158,9 +158,6 @@ impl Graph {
                 written.entry(p).or_default().push(i as u32);
             }
         }
-        if written.is_empty() {
-            return;
-        }
         for (i, u) in self.nodes.iter().enumerate().filter(|(_, u)| u.op() == Op::Load) {
             for &store in storage(u).and_then(|p| written.get(&p)).into_iter().flatten() {
                 if self.block[store as usize] == self.block[i] {

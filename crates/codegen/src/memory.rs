@@ -18,6 +18,7 @@ struct Access {
     gate: Option<UOp>,
 }
 
+#[derive(Default)]
 struct Flatten<'a> {
     /// What nodes became.
     value: FxHashMap<&'a UOp, UOp>,
@@ -29,8 +30,7 @@ struct Flatten<'a> {
 /// Flatten every access of a kernel.
 pub(crate) fn flatten(kernel: &UOp) -> Result<UOp> {
     let topo = kernel.toposort();
-    let mut f =
-        Flatten { value: FxHashMap::default(), gate: FxHashMap::default(), access: FxHashMap::default() };
+    let mut f = Flatten::default();
     for u in &topo {
         let new = f.rewrite(u)?;
         f.value.insert(u, new);
@@ -41,20 +41,17 @@ pub(crate) fn flatten(kernel: &UOp) -> Result<UOp> {
 /// Index sums in the order in which loops can be left by their parts: what varies least is added
 /// first. The simplifier, which came before, knows another order.
 pub(crate) fn hoist(kernel: &UOp) -> UOp {
-    kernel.rebuild(
-        &FxHashMap::default(),
-        |_| true,
-        |u, src| {
-            if u.op() == Op::Index
-                && is_storage(&u.src()[0])
-                && src[1].op() == Op::Add
-                && let Some(sum) = Linear::of(&src[1])
-            {
-                return src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]);
-            }
-            u.with_src(src)
-        },
-    )
+    let new = |u: &UOp, src: Srcs| {
+        if u.op() == Op::Index
+            && is_storage(&u.src()[0])
+            && src[1].op() == Op::Add
+            && let Some(sum) = Linear::of(&src[1])
+        {
+            return src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]);
+        }
+        u.with_src(src)
+    };
+    kernel.rebuild(&FxHashMap::default(), |_| true, new)
 }
 
 /// Whether a node is storage that addresses refer to.

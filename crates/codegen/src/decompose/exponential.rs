@@ -24,7 +24,8 @@ impl Math<'_> {
         let o = self.o;
         let p = o.mulacc(f, &self.poly(f, self.format.exp2), &self.c(1.0));
         let b = self.bits(t);
-        let half = |b: &UOp| self.float(&self.iadd(&self.shl(&self.shr(b, 1), self.format.mant), self.one()));
+        let mant = self.u(self.format.mant as u64);
+        let half = |b: &UOp| self.float(&self.iadd(&o.shl(&self.shr(b, 1), &mant), self.one()));
         let p = o.mul(&p, &half(&b));
         o.mul(&p, &half(&self.iadd(&b, 1)))
     }

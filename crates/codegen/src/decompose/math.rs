@@ -53,9 +53,6 @@ impl Math<'_> {
     pub(super) fn float(&self, x: &UOp) -> UOp {
         bitcast(x, self.format.float)
     }
-    pub(super) fn shl(&self, x: &UOp, n: u32) -> UOp {
-        self.o.shl(x, &self.u(n as u64))
-    }
     pub(super) fn shr(&self, x: &UOp, n: u32) -> UOp {
         self.o.shr(x, &self.u(n as u64))
     }

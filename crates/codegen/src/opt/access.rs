@@ -41,6 +41,7 @@ pub(super) struct Reduction {
     pub(super) products: bool,
 }
 
+#[derive(Default)]
 pub(super) struct Nest {
     /// RANGEs, in the order of their numbers.
     pub(super) axes: Vec<UOp>,
@@ -63,13 +64,10 @@ impl Nest {
         }
         let mut nest = Nest {
             extent: axes.iter().map(|r| r.src()[0].vmax().max(1)).collect(),
-            outer: 0,
             known: (axes.iter().enumerate())
                 .fold(0, |m, (i, r)| m | (r.src()[0].as_int().is_some() as Mask) << i),
             axes,
-            accesses: Vec::new(),
-            work: Vec::new(),
-            reductions: Vec::new(),
+            ..Nest::default()
         };
         let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
         varies.reserve(nodes.len());

@@ -190,43 +190,40 @@ impl Plan {
 
     /// A graph with every RANGE replaced. `known` is what nodes become, whatever is below them.
     fn rebuild(&self, root: &UOp, with: &Binding, closes: &Closes, known: &FxHashMap<UOp, UOp>) -> UOp {
-        root.rebuild(
-            known,
-            |_| true,
-            |u, mut src| {
-                match u.op() {
-                    Op::Range => {
-                        if let Some(of) = self.ranges.iter().position(|r| r == u) {
-                            return with.ranges[of].clone();
-                        }
+        let node = |u: &UOp, mut src: Srcs| {
+            match u.op() {
+                Op::Range => {
+                    if let Some(of) = self.ranges.iter().position(|r| r == u) {
+                        return with.ranges[of].clone();
                     }
-                    Op::End | Op::Reduce if src.len() > 1 => {
-                        if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
-                            src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
-                        }
-                        src.truncate(1);
-                        src.extend(self.closed(&u.src()[1..], closes));
-                        if src.len() == 1 && u.op() == Op::Reduce {
-                            return src[0].clone();
-                        }
-                    }
-                    Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
-                        if let Some(gate) = self.gate(with, &u.ranges()) {
-                            src = gated(src, &gate);
-                        }
-                    }
-                    Op::Store => match self.gate(with, &u.ranges()) {
-                        Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
-                            src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
-                        }
-                        Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
-                        gate => src.extend(gate),
-                    },
-                    _ => {}
                 }
-                u.with_src(src)
-            },
-        )
+                Op::End | Op::Reduce if src.len() > 1 => {
+                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
+                        src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                    }
+                    src.truncate(1);
+                    src.extend(self.closed(&u.src()[1..], closes));
+                    if src.len() == 1 && u.op() == Op::Reduce {
+                        return src[0].clone();
+                    }
+                }
+                Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
+                    if let Some(gate) = self.gate(with, &u.ranges()) {
+                        src = gated(src, &gate);
+                    }
+                }
+                Op::Store => match self.gate(with, &u.ranges()) {
+                    Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
+                        src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                    }
+                    Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
+                    gate => src.extend(gate),
+                },
+                _ => {}
+            }
+            u.with_src(src)
+        };
+        root.rebuild(known, |_| true, node)
     }
 }
 

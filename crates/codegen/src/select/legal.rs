@@ -102,10 +102,10 @@ impl Legal<'_> {
 
     fn node(&self, u: &UOp, mut src: Srcs) -> Result<UOp> {
         Ok(match u.op() {
+            Op::Const if u.is_invalid() => {
+                return Err(bad("the invalid index outside the gate of an access"));
+            }
             Op::Const => match u.arg() {
-                Arg::Const(Scalar::Invalid, _) => {
-                    return Err(bad("the invalid index outside the gate of an access"));
-                }
                 Arg::Const(v, DType::Index) => UOp::constant(*v, width(u)),
                 Arg::Const(v, d) => UOp::constant(*v, self.held(*d)),
                 _ => u.clone(),

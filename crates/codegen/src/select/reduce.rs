@@ -8,6 +8,7 @@ use super::lanes::fuses;
 use super::pieces::Devectorise;
 use super::table::Axes;
 use crate::graph::{Srcs, group, node};
+use monoglot_uop::linear::lanes;
 use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Shape, UOp};
 use smallvec::smallvec;
 
@@ -164,10 +165,6 @@ impl Devectorise<'_> {
     }
 }
 
-fn width(u: &UOp) -> usize {
-    u.shape().first().and_then(|d| d.as_int()).unwrap_or(1) as usize
-}
-
 fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
     let op = match (op, a.dtype()) {
         (ReduceOp::Add | ReduceOp::Max, DType::Bool) => Op::Or,
@@ -179,9 +176,9 @@ fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
 
 /// One element out of all lanes of vectors, widest first: neighbours in pairs, then by halves.
 fn horizontal(op: ReduceOp, mut list: Vec<UOp>) -> UOp {
-    let mut n = list.iter().map(width).max().unwrap_or(1);
+    let mut n = list.iter().map(lanes).max().unwrap_or(1).max(1);
     loop {
-        let (mut wide, rest): (Vec<UOp>, Vec<UOp>) = list.into_iter().partition(|v| width(v) == n);
+        let (mut wide, rest): (Vec<UOp>, Vec<UOp>) = list.into_iter().partition(|v| lanes(v).max(1) == n);
         while wide.len() > 1 {
             wide = wide
                 .chunks(2)

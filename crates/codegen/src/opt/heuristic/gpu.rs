@@ -15,9 +15,7 @@ const FEW: f64 = 256.0;
 
 pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     let unit = matrix_unit(nest, chosen);
-    let outer: Vec<usize> = bits(nest.outer).collect();
-    let axes = || outer.iter().copied();
-    for k in axes() {
+    for k in bits(nest.outer) {
         if let Some(at) = chosen.axis(k, AxisType::Loop) {
             let whole = OptOp::Split { factor: 0, target: AxisType::Global, top: false };
             chosen.add(whole, at, "iterations of stores are independent");
@@ -41,7 +39,7 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     }
     // The contiguous axis first, so that neighbours in a warp read neighbours in memory.
     let contiguous = |k: &usize| nest.accesses.iter().filter(|a| a.stride[*k] == 1).count();
-    let mut by_contact: Vec<usize> = axes().collect();
+    let mut by_contact: Vec<usize> = bits(nest.outer).collect();
     by_contact.sort_by_key(|k| std::cmp::Reverse((contiguous(k), *k)));
     for k in by_contact {
         let Some(at) = chosen.axis(k, AxisType::Global) else { continue };
