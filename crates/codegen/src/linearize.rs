@@ -199,46 +199,32 @@ impl Graph {
     }
 
     fn order(&self) -> Result<Vec<u32>> {
-        enum Step {
-            Enter(u32),
-            Emit(u32),
-            Close(u32),
-        }
         let n = self.nodes.len();
         let mut out: Vec<u32> = Vec::with_capacity(n);
         let mut seen = vec![false; n];
-        let mut stack = vec![Step::Enter(n as u32 - 1)];
-        while let Some(step) = stack.pop() {
-            match step {
-                Step::Enter(i) => {
-                    if std::mem::replace(&mut seen[i as usize], true) {
-                        continue;
-                    }
-                    stack.push(Step::Emit(i));
-                    let before = match self.nodes[i as usize].op() {
-                        Op::End => {
-                            let loops = self.loop_of(self.src[i as usize][1]);
-                            let bound = loops.iter().flat_map(|&k| &self.src[self.range[k] as usize]);
-                            let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
-                            let needs = loops.iter().flat_map(|&k| &self.needs[k]);
-                            needs.chain(bound.filter(here)).copied().collect()
-                        }
-                        Op::Group | Op::Sink => self.in_steps(i),
-                        _ => self.operands_in_block(i),
-                    };
-                    stack
-                        .extend(before.iter().rev().filter(|&&s| !seen[s as usize]).map(|&s| Step::Enter(s)));
-                }
-                Step::Emit(i) if self.nodes[i as usize].op() == Op::End => {
-                    let [body, range] = self.src[i as usize][..] else {
-                        return Err(broken("an END of several loops"));
-                    };
-                    out.push(range);
-                    stack.push(Step::Close(i));
-                    stack.push(Step::Enter(body));
-                }
-                Step::Emit(i) | Step::Close(i) => out.push(i),
+        let mut stack: Vec<(u32, bool)> = vec![(n as u32 - 1, false)];
+        while let Some((i, ready)) = stack.pop() {
+            if ready {
+                out.push(i);
+                continue;
             }
+            if std::mem::replace(&mut seen[i as usize], true) {
+                continue;
+            }
+            stack.push((i, true));
+            let before = match self.nodes[i as usize].op() {
+                Op::End => {
+                    let (body, range) = (self.src[i as usize][0], self.src[i as usize][1]);
+                    stack.extend([(body, false), (range, true)]);
+                    let loops = self.loop_of(range);
+                    let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
+                    let bound = self.src[range as usize].iter().filter(here);
+                    loops.iter().flat_map(|&k| &self.needs[k]).chain(bound).copied().collect()
+                }
+                Op::Group | Op::Sink => self.in_steps(i),
+                _ => self.operands_in_block(i),
+            };
+            stack.extend(before.iter().rev().filter(|&&s| !seen[s as usize]).map(|&s| (s, false)));
         }
         if out.len() != n {
             return Err(broken("nodes that no effect needs in their loop"));

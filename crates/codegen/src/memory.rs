@@ -96,9 +96,7 @@ impl<'a> Flatten<'a> {
     }
 
     fn gated(&mut self, u: &'a UOp, gate: Option<UOp>) {
-        if let Some(g) = gate {
-            self.gate.insert(u, g);
-        }
+        self.gate.extend(gate.map(|g| (u, g)));
     }
 
     /// The node over what its sources became, reading storage except as one of the first `keep`.

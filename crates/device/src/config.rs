@@ -65,11 +65,9 @@ impl Config {
     /// The folder of compiled programs.
     pub fn cache_folder(&self) -> PathBuf {
         let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        if let Some(dir) = &self.cache_dir {
-            return dir.clone();
-        }
-        let base = env("XDG_CACHE_HOME").or_else(|| env("HOME").map(|h| h.join(".cache")));
-        base.unwrap_or_else(std::env::temp_dir).join("monoglot")
+        let user = || env("XDG_CACHE_HOME").or_else(|| env("HOME").map(|h| h.join(".cache")));
+        let default = || user().unwrap_or_else(std::env::temp_dir).join("monoglot");
+        self.cache_dir.clone().unwrap_or_else(default)
     }
 
     /// The name of the device that tensors are on unless told otherwise.

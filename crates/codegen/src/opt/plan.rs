@@ -76,13 +76,11 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(kernel: &UOp) -> Result<Plan> {
+        let wrong = || Error::argument("kernel", format!("{} is not a kernel's SINK", kernel.op().name()));
         let info = match kernel.arg() {
             Arg::Kernel(info) if kernel.op() == Op::Sink => KernelInfo::clone(info),
             Arg::None if kernel.op() == Op::Sink => KernelInfo::default(),
-            _ => {
-                let message = format!("{} is not a kernel's SINK", kernel.op().name());
-                return Err(Error::argument("kernel", message));
-            }
+            _ => return Err(wrong()),
         };
         let nodes = kernel.toposort();
         let ranges = super::ranges(&nodes);

@@ -65,8 +65,8 @@ impl Renderer {
                 }
             }
             Registers::Array => {
-                let _ = write!(o, " {name}{}[{}]", b.slot, n.max(1));
-                o.push_str(if width == 0 { " __attribute__((aligned(64)))" } else { "" });
+                let aligned = if width == 0 { " __attribute__((aligned(64)))" } else { "" };
+                let _ = write!(o, " {name}{}[{}]{aligned}", b.slot, n.max(1));
             }
         }
         o.push_str(";\n");

@@ -38,13 +38,11 @@ impl Piece<'_> {
 
     /// The address of all lanes from one of them.
     fn vector(&self, first: usize) -> UOp {
-        match self.lanes {
-            1 => self.scalar(0),
-            n => {
-                let (from, lanes) = (node(Op::Stack, [self.index(first)]), node(Op::Stack, [lane_const(n)]));
-                node(Op::Shrink, [self.storage.clone(), from, lanes])
-            }
+        if self.lanes == 1 {
+            return self.scalar(0);
         }
+        let list = |x: UOp| node(Op::Stack, [x]);
+        node(Op::Shrink, [self.storage.clone(), list(self.index(first)), list(lane_const(self.lanes))])
     }
 
     fn scalar(&self, lane: usize) -> UOp {

@@ -159,11 +159,7 @@ impl Legal<'_> {
             Some(AddrSpace::Reg) => self.held(b.dtype),
             _ => self.stored(b.dtype),
         };
-        if dtype == b.dtype {
-            u.clone()
-        } else {
-            u.with_arg(Arg::Buffer(monoglot_uop::BufferArg { dtype, ..*b }))
-        }
+        u.with_arg(Arg::Buffer(monoglot_uop::BufferArg { dtype, ..*b }))
     }
 
     fn reduce(&self, u: &UOp, mut src: Srcs) -> UOp {

@@ -180,10 +180,8 @@ fn horizontal(op: ReduceOp, mut list: Vec<UOp>) -> UOp {
     loop {
         let (mut wide, rest): (Vec<UOp>, Vec<UOp>) = list.into_iter().partition(|v| lanes(v).max(1) == n);
         while wide.len() > 1 {
-            wide = wide
-                .chunks(2)
-                .map(|c| if c.len() == 2 { combine(op, &c[0], &c[1]) } else { c[0].clone() })
-                .collect();
+            let pair = |c: &[UOp]| if c.len() == 2 { combine(op, &c[0], &c[1]) } else { c[0].clone() };
+            wide = wide.chunks(2).map(pair).collect();
         }
         list = rest;
         let Some(v) = wide.pop() else {
