@@ -8,7 +8,6 @@
 mod ranges;
 
 use crate::rangeify::{Output, Program, Stored, flat};
-use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{Arg, AxisType, BufferArg, Device, KernelInfo, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -48,14 +47,11 @@ pub(crate) struct Kernels {
 }
 
 pub(crate) fn kernels(program: Program) -> Result<Kernels> {
+    let Program { stored, inputs, params, outputs } = program;
     let mut known = FxHashMap::default();
-    let mut kernels = Vec::with_capacity(program.stored.len());
-    let mut nodes = Vec::with_capacity(program.stored.len());
-    for (i, stored) in program.stored.iter().enumerate() {
-        kernels.push(kernel(stored, program.inputs + i, &mut known)?);
-        nodes.push(stored.node.clone());
-    }
-    let Program { inputs, params, outputs, .. } = program;
+    let one = |(i, s): (usize, &Stored)| kernel(s, inputs + i, &mut known);
+    let kernels = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
+    let nodes = stored.into_iter().map(|s| s.node).collect();
     Ok(Kernels { kernels, nodes, inputs, params, outputs })
 }
 
@@ -150,7 +146,7 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
     type Key = (Vec<UOp>, Vec<UOp>, u32);
     let mut shared: Vec<(Key, Vec<UOp>)> = Vec::new();
     let mut depth: FxHashMap<UOp, u32> = FxHashMap::default();
-    for u in toposort_many(std::slice::from_ref(sink), |_| true) {
+    for u in sink.toposort() {
         let below = u.src().iter().map(|s| depth[s]).max().unwrap_or(0);
         let is_reduce = u.op() == Op::Reduce;
         depth.insert(u.clone(), below + is_reduce as u32);

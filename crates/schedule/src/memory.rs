@@ -3,9 +3,10 @@
 //! a place; the outputs have places of their own.
 
 use crate::Schedule;
-use crate::kernel::{Kernels, Work};
+use crate::kernel::{Kernel, Kernels, Work};
+use crate::rangeify::Output;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{AddrSpace, Arg, BufferArg, CallInfo, Device, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, CallInfo, Device, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             }
             let node = &all.nodes[a - all.inputs];
             let device = device_of[&a];
-            let bytes = storage_of(node, device)?;
+            let bytes = bytes_of(node, device)?;
             let place = if is_output[a] {
                 places.push(Place { device, bytes, output: true });
                 places.len() - 1
@@ -55,7 +56,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             };
             place_of.insert(a, place);
         }
-        calls.extend(call(k, &all, &place_of));
+        calls.extend(call(k, &all, |slot| storage(&all, slot, &places, &place_of)));
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let place = place_of[&a];
@@ -67,25 +68,16 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             }
         }
     }
-    let outputs = all.outputs.iter().map(|o| {
-        let leaf = match o.slot < all.inputs && o.base.op() == Op::Param {
-            true => o.base.clone(),
-            false if o.slot < all.inputs => param_like(o.slot, &o.base),
-            false => {
-                let device = places[place_of[&o.slot]].device;
-                buffer(place_of[&o.slot], o.base.shape(), o.base.dtype(), device)
-            }
-        };
-        o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), leaf)]))
-    });
-    let outputs = outputs.collect();
+    let storage = |slot| storage(&all, slot, &places, &place_of);
+    let root = |o: &Output| o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]));
+    let outputs = all.outputs.iter().map(root).collect();
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule { linear, outputs, places, written })
 }
 
 /// The bytes of a node's elements; an error where no address space has so many.
-fn storage_of(node: &UOp, device: Device) -> Result<usize> {
+fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
     let bytes = node.shape().max_len().checked_mul(node.dtype().bytes() as i64);
     bytes.map(|n| n as usize).ok_or_else(|| {
         let (wanted, available) = (u64::MAX, i64::MAX as u64);
@@ -111,7 +103,7 @@ fn reuse(
     }
 }
 
-fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, usize>) -> Option<UOp> {
+fn call(k: &Kernel, all: &Kernels, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.work {
         Work::Nothing => return None,
@@ -129,29 +121,15 @@ fn call(k: &crate::kernel::Kernel, all: &Kernels, place_of: &FxHashMap<usize, us
             UOp::new(Op::Copy, vec![part], Arg::Place(Some(k.device), Some(AddrSpace::Global)))
         }
     });
-    for &a in &k.args {
-        src.push(if a < all.inputs {
-            param_like(a, &all.params[&a])
-        } else {
-            let node = &all.nodes[a - all.inputs];
-            buffer(place_of[&a], node.shape(), node.dtype(), k.device)
-        });
-    }
+    src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo { outs: (0..k.outs).collect(), ins: (k.outs..k.args.len()).collect() };
     Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
 }
 
-fn buffer(place: usize, shape: &Shape, dtype: monoglot_uop::DType, device: Device) -> UOp {
-    let arg = BufferArg {
-        slot: place as u64,
-        version: 0,
-        dtype,
-        device: Some(device),
-        addrspace: Some(AddrSpace::Global),
-    };
-    UOp::new(Op::Buffer, vec![UOp::dims(shape)], Arg::Buffer(arg))
-}
-
-fn param_like(slot: usize, node: &UOp) -> UOp {
-    UOp::param(slot as u64, node.shape(), node.dtype(), node.device())
+/// The PARAM of a slot, or the BUFFER of the place that it has.
+fn storage(all: &Kernels, slot: usize, places: &[Place], place_of: &FxHashMap<usize, usize>) -> UOp {
+    let Some(stored) = slot.checked_sub(all.inputs) else { return all.params[&slot].clone() };
+    let (node, place) = (&all.nodes[stored], place_of[&slot]);
+    let like = UOp::param(place as u64, node.shape(), node.dtype(), Some(places[place].device));
+    UOp::new(Op::Buffer, like.src().to_vec(), like.arg().clone())
 }

@@ -3,7 +3,7 @@
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, ReduceOp, Result, Scalar, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, ReduceOp, Result, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -66,38 +66,22 @@ fn without_elements(u: UOp) -> UOp {
     UOp::constant(value, u.dtype()).broadcast(u.shape())
 }
 
-/// A STACK of stacks, each level stored: kernels of bounded width, most of them one structure.
+/// A STACK of stacks, each level stored: kernels of bounded width, most of them one structure. The last
+/// one is filled up with zeros, which are cut off again.
 fn narrow(u: &UOp) -> Result<UOp> {
     if u.src().len() <= WIDE {
         return Ok(u.clone());
     }
-    let mut parts = Vec::with_capacity(u.src().len().div_ceil(WIDE));
-    for chunk in u.src().chunks(WIDE) {
-        let stack = UOp::new(Op::Stack, chunk.iter().cloned().collect::<Srcs>(), Arg::None);
-        parts.push((UOp::new(Op::Contiguous, vec![stack], Arg::None), chunk.len()));
-    }
-    join(&parts, u)
-}
-
-/// Parts of several rows each as one array: full parts are stacked, a rest is padded beside them.
-fn join(parts: &[(UOp, usize)], u: &UOp) -> Result<UOp> {
-    let full: Vec<UOp> = parts.iter().filter(|(_, n)| *n == WIDE).map(|(p, _)| p.clone()).collect();
-    let stack = UOp::new(Op::Stack, full.iter().cloned().collect::<Srcs>(), Arg::None);
-    let stack = narrow(&stack)?;
-    let rows = full.len() * WIDE;
-    let inner: Vec<Dim> = u.shape()[1..].to_vec();
-    let shape = |n: usize| Shape::new(std::iter::once(n.into()).chain(inner.iter().cloned()));
-    let body = stack.reshape(&shape(rows))?;
-    let Some((tail, _)) = parts.last().filter(|(_, n)| *n != WIDE) else { return Ok(body) };
-    // out[i] = i < rows ? body[i] : tail[i - rows]
-    let offset = |o: usize| -> Vec<Dim> {
-        std::iter::once(o.into()).chain(inner.iter().map(|_| 0i64.into())).collect()
+    let part = |parts: &[UOp]| {
+        let stack = UOp::new(Op::Stack, parts.iter().cloned().collect::<Srcs>(), Arg::None);
+        let stored = UOp::new(Op::Contiguous, vec![stack], Arg::None);
+        stored.pad_axis(0, 0, (WIDE - parts.len()) as i64, u.dtype().zero())
     };
-    let fill = u.dtype().zero();
-    let body = body.pad(&offset(0), u.shape(), fill)?;
-    let tail = tail.pad(&offset(rows), u.shape(), fill)?;
-    let yes = UOp::bool(true).broadcast(&shape(rows)).pad(&offset(0), u.shape(), Scalar::Bool(false))?;
-    Ok(yes.select(&body, &tail))
+    let parts = u.src().chunks(WIDE).map(part).collect::<Result<Srcs>>()?;
+    let rows = Dim::from(parts.len() * WIDE);
+    let all = narrow(&UOp::new(Op::Stack, parts, Arg::None))?;
+    let inner = u.shape()[1..].iter().cloned();
+    all.reshape(&Shape::new([rows].into_iter().chain(inner)))?.narrow(0, 0, u.src().len() as i64)
 }
 
 /// A long fold with few results: first many folds, stored, then a fold of those.

@@ -1,6 +1,7 @@
 //! Ranges in the shape that loops like: one that is only used in parts is split where it is divided,
 //! neighbours that every index walks as one are merged. Flows in and out: a kernel of one store.
 
+use monoglot_uop::rules::Linear;
 use monoglot_uop::{AxisType, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -77,8 +78,11 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
             }
         }
     }
-    let terms = index_terms(nodes);
-    pairs.retain(|(a, b)| mergeable(a, b, nodes, &terms));
+    let reads = nodes.iter().filter(|u| u.op() == Op::Index);
+    let Some(indices) = reads.map(|u| Linear::of(&u.src()[1])).collect::<Option<Vec<_>>>() else {
+        return None;
+    };
+    pairs.retain(|(a, b)| mergeable(a, b, nodes, &indices));
     let (a, b) = pairs.into_iter().next()?;
     let (na, nb, t) = (a.src()[0].as_int()?, b.src()[0].as_int()?, a.range_arg()?.1);
     let next = nodes.iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
@@ -88,38 +92,14 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     Some(replace(sink, &values, &parts))
 }
 
-/// For each node that indexes a buffer: the coefficients of its ranges, where it is a plain sum.
-type Terms = Vec<Vec<(UOp, i64)>>;
-
-fn index_terms(nodes: &[UOp]) -> Terms {
-    let mut out = Vec::new();
-    for u in nodes.iter().filter(|u| u.op() == Op::Index) {
-        let mut terms = Vec::new();
-        let mut stack = vec![&u.src()[1]];
-        while let Some(e) = stack.pop() {
-            match (e.op(), e.src()) {
-                (Op::Add, [x, y]) => stack.extend([x, y]),
-                (Op::Mul, [x, c]) if x.op() == Op::Range && c.as_int().is_some() => {
-                    terms.push((x.clone(), c.as_int().unwrap_or(0)));
-                }
-                (Op::Range, _) => terms.push((e.clone(), 1)),
-                _ => {}
-            }
-        }
-        out.push(terms);
-    }
-    out
-}
-
-fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], terms: &Terms) -> bool {
+fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
     let (Some((_, t)), Some((_, s))) = (a.range_arg(), b.range_arg()) else { return false };
     let Some(n) = b.src()[0].as_int() else { return false };
     if t != s || a == b || !matches!(t, AxisType::Loop | AxisType::Reduce) {
         return false;
     }
-    let coefficient =
-        |list: &[(UOp, i64)], r: &UOp| list.iter().filter(|(x, _)| x == r).map(|(_, c)| c).sum::<i64>();
-    if !terms.iter().all(|l| coefficient(l, a) == n * coefficient(l, b)) {
+    let coefficient = |l: &Linear, r: &UOp| l.terms.iter().find(|(x, _)| x == r).map_or(0, |(_, k)| *k);
+    if !indices.iter().all(|l| coefficient(l, a) == i128::from(n) * coefficient(l, b)) {
         return false;
     }
     // Every use is one of those terms: a sum in an index, a product with a constant in such a sum, or

@@ -115,14 +115,13 @@ fn is_view(u: &UOp) -> bool {
 /// Operations of one element of one node.
 fn weight(u: &UOp) -> f64 {
     match u.op() {
-        Op::Const | Op::Stack if u.dtype() == monoglot_uop::DType::Index => 0.0,
-        Op::Const => 0.0,
+        Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
+        Op::Stack if u.dtype() == monoglot_uop::DType::Index => 0.0,
         Op::Param | Op::Contiguous | Op::Copy | Op::After => 1.0,
         Op::Pad => 6.0,
         Op::Stack => 2.0 * u.src().len() as f64,
         Op::Index => 8.0,
         op if op.is_movement() => 0.0,
-        Op::Detach | Op::ContiguousBackward => 0.0,
         Op::Recip | Op::Div | Op::Sqrt => 4.0,
         Op::Exp2 | Op::Log2 => 10.0,
         Op::Sin => 40.0,
@@ -144,8 +143,7 @@ impl Rangeify<'_> {
         if matches!(op, Op::Contiguous | Op::Copy) {
             return true;
         }
-        if matches!(op, Op::Param | Op::Const | Op::Stack | Op::Store | Op::Detach | Op::ContiguousBackward)
-            && op != Op::Stack
+        if matches!(op, Op::Param | Op::Const | Op::Store | Op::Detach | Op::ContiguousBackward)
             || is_view(u)
             || u.dtype() == monoglot_uop::DType::Index && u.shape().is_empty()
         {

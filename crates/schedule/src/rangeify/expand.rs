@@ -24,7 +24,7 @@ impl Rangeify<'_> {
             }
             op if op.is_movement() => {
                 let at = self.at(i);
-                let (indices, _) = self.algebra.source(u, &at.indices)?;
+                let (indices, _) = self.algebra.through(u, &at.indices, false)?;
                 Body::Same(self.want(i, &u.src()[0], At { indices, ..at }))
             }
             op => {
@@ -56,13 +56,6 @@ impl Rangeify<'_> {
         self.instance(Instance { node, kernel, at: self.at(i), body })
     }
 
-    fn and(&mut self, a: Option<UOp>, b: Option<UOp>) -> Result<Option<UOp>> {
-        Ok(match (a, b) {
-            (Some(a), Some(b)) => Some(self.algebra.simplify(a & b)?),
-            (a, b) => a.or(b),
-        })
-    }
-
     /// A value under its gate, otherwise a constant.
     fn gated(&mut self, i: u32, own: Option<UOp>, value: u32, otherwise: Scalar) -> Body {
         match own {
@@ -73,8 +66,8 @@ impl Rangeify<'_> {
 
     fn pad(&mut self, i: u32, u: &UOp) -> Result<Body> {
         let at = self.at(i);
-        let (indices, own) = self.algebra.source(u, &at.indices)?;
-        let gate = self.and(at.gate, own.clone())?;
+        let (indices, own) = self.algebra.through(u, &at.indices, false)?;
+        let gate = self.algebra.and(at.gate, own.clone())?;
         let inner = self.want(i, &u.src()[0], At { indices, gate, ..at });
         let fill = if let Arg::Fill(v) = u.arg() { *v } else { u.dtype().zero() };
         Ok(self.gated(i, own, inner, fill))
@@ -102,9 +95,9 @@ impl Rangeify<'_> {
         let first = at.indices.remove(0);
         let mut parts = Vec::with_capacity(u.src().len());
         for (k, part) in u.src().iter().enumerate() {
-            let here = self.algebra.simplify(first.ne_(&UOp::index_const(k as i64)).ne_(&UOp::bool(true)))?;
+            let here = self.algebra.simplify(first.eq_(&UOp::index_const(k as i64)))?;
             if !here.is_bool(false) {
-                let gate = self.and(at.gate.clone(), Some(here.clone()))?;
+                let gate = self.algebra.and(at.gate.clone(), Some(here.clone()))?;
                 parts.push((here, self.want(i, part, At { gate, ..at.clone() })));
             }
         }
@@ -132,15 +125,11 @@ impl Rangeify<'_> {
                 }
             };
             first = next;
-            let below = self.algebra.simplify(index.lt(&UOp::index_const(0)).ne_(&UOp::bool(true)))?;
-            let above = self.algebra.simplify(index.lt(&size.to_uop()))?;
-            for g in [below, above].into_iter().filter(|g| !g.is_bool(true)) {
-                own = self.and(own, Some(g))?;
-            }
+            own = self.algebra.inside(own, &index, &UOp::index_const(0), &size.to_uop())?;
             inner.push(index);
         }
         inner.extend_from_slice(&outer.indices[first..]);
-        let gate = self.and(outer.gate, own.clone())?;
+        let gate = self.algebra.and(outer.gate, own.clone())?;
         let value = self.want(i, &u.src()[0], At { indices: inner, gate, volume: outer.volume });
         Ok(self.gated(i, own, value, u.dtype().zero()))
     }
@@ -162,14 +151,14 @@ impl Rangeify<'_> {
             };
             let (mut at, mut own) = (self.at(i), None);
             for step in chain.into_iter().rev() {
-                let (next, gate) = self.algebra.view(step, &at.indices)?;
+                let (next, gate) = self.algebra.through(step, &at.indices, true)?;
                 at.indices = next;
-                own = self.and(own, gate)?;
+                own = self.algebra.and(own, gate)?;
             }
             if value.shape().is_empty() {
                 at.indices.clear();
             }
-            at.gate = self.and(at.gate, own.clone())?;
+            at.gate = self.algebra.and(at.gate, own.clone())?;
             let inner = self.want(i, value, at);
             match own {
                 Some(gate) => parts.push((gate, inner)),

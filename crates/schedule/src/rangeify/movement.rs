@@ -22,48 +22,55 @@ impl Algebra {
         monoglot_uop::rules::symbolic().rewrite_with(&u, &mut self.done)
     }
 
-    /// What index `ranges` of the view `u` reads of its source, and the gate (PAD only).
-    pub(crate) fn source(&mut self, u: &UOp, ranges: &[UOp]) -> Result<(Indices, Option<UOp>)> {
-        let from = u.src()[0].shape();
-        Ok(match (u.op(), u.arg()) {
+    /// What index `ranges` of the view `u` reads of its source, and the gate under which that means
+    /// anything. `up` is the other way: which index of `u` shows index `ranges` of its source, and the
+    /// gate under which it shows it at all.
+    pub(crate) fn through(&mut self, u: &UOp, ranges: &[UOp], up: bool) -> Result<(Indices, Option<UOp>)> {
+        let (below, above) = (u.src()[0].shape(), u.shape());
+        let (here, there) = if up { (below, above) } else { (above, below) };
+        let indices = match (u.op(), u.arg()) {
             (Op::Permute, Arg::Axes(order)) => {
-                let mut out = ranges.to_vec();
-                for (r, &a) in ranges.iter().zip(order.iter()) {
-                    out[a as usize] = r.clone();
-                }
-                (out, None)
+                let shown = |a: usize| order.iter().position(|&o| o as usize == a).unwrap_or(a);
+                let place = |a: usize| if up { order[a] as usize } else { shown(a) };
+                (0..ranges.len()).map(|a| ranges[place(a)].clone()).collect()
             }
-            (Op::Flip, Arg::Flags(flags)) => (self.flip(from, *flags, ranges)?, None),
+            (Op::Flip, Arg::Flags(flags)) => self.flip(below, *flags, ranges)?,
             (Op::Expand, _) => {
-                let zero = UOp::index_const(0);
-                let keep = from.iter().zip(u.shape().iter()).zip(ranges);
-                (keep.map(|((a, b), r)| if a == b { r.clone() } else { zero.clone() }).collect(), None)
+                // Of several that show it, the last.
+                let last = |d: &Dim| d.as_int().map_or_else(|| d.to_uop() - 1, |n| UOp::index_const(n - 1));
+                let axes = here.iter().zip(there.iter()).zip(ranges);
+                axes.map(|((a, b), r)| if a == b { r.clone() } else { last(b) }).collect()
             }
-            (Op::Reshape, _) => (self.reshape(u.shape(), from, ranges)?, None),
-            (Op::Shrink, _) => (self.offset(ranges, &u.dims_src(1), 1)?, None),
-            (Op::Pad, _) => self.pad(from, &u.dims_src(1), ranges)?,
-            _ => (ranges.to_vec(), None),
+            (Op::Reshape, _) => self.reshape(here, there, ranges)?,
+            (Op::Shrink, _) if up => return self.pad(above, &u.dims_src(1), ranges),
+            (Op::Pad, _) if !up => return self.pad(below, &u.dims_src(1), ranges),
+            (Op::Shrink | Op::Pad, _) => self.offset(ranges, &u.dims_src(1), 1)?,
+            _ => ranges.to_vec(),
+        };
+        Ok((indices, None))
+    }
+
+    /// Both gates, simplified; None holds always.
+    pub(crate) fn and(&mut self, a: Option<UOp>, b: Option<UOp>) -> Result<Option<UOp>> {
+        Ok(match (a, b) {
+            (Some(a), Some(b)) => Some(self.simplify(a & b)?),
+            (a, b) => a.or(b),
         })
     }
 
-    /// The other way: which index of the view `u` shows index `ranges` of its source, and the gate
-    /// under which it shows it at all.
-    pub(crate) fn view(&mut self, u: &UOp, ranges: &[UOp]) -> Result<(Indices, Option<UOp>)> {
-        let from = u.src()[0].shape();
-        Ok(match (u.op(), u.arg()) {
-            (Op::Permute, Arg::Axes(order)) => {
-                (order.iter().map(|&a| ranges[a as usize].clone()).collect(), None)
-            }
-            (Op::Flip, Arg::Flags(flags)) => (self.flip(from, *flags, ranges)?, None),
-            (Op::Expand, _) => {
-                let axes = from.iter().zip(u.shape().iter()).zip(ranges);
-                (axes.map(|((a, b), r)| if a == b { r.clone() } else { b.to_uop() - 1 }).collect(), None)
-            }
-            (Op::Reshape, _) => (self.reshape(from, u.shape(), ranges)?, None),
-            (Op::Shrink, _) => self.pad(u.shape(), &u.dims_src(1), ranges)?,
-            (Op::Pad, _) => (self.offset(ranges, &u.dims_src(1), 1)?, None),
-            _ => (ranges.to_vec(), None),
-        })
+    /// The gate, and that `index` lies in `low..high`.
+    pub(crate) fn inside(
+        &mut self,
+        mut gate: Option<UOp>,
+        index: &UOp,
+        low: &UOp,
+        high: &UOp,
+    ) -> Result<Option<UOp>> {
+        for bound in [index.ge(low), index.lt(high)] {
+            let bound = self.simplify(bound)?;
+            gate = self.and(gate, Some(bound).filter(|b| !b.is_bool(true)))?;
+        }
+        Ok(gate)
     }
 
     fn flip(&mut self, shape: &Shape, flags: u64, ranges: &[UOp]) -> Result<Indices> {
@@ -87,15 +94,12 @@ impl Algebra {
 
     /// Index r of an array in which one of shape `inner` lies at `at`.
     fn pad(&mut self, inner: &Shape, at: &Shape, ranges: &[UOp]) -> Result<(Indices, Option<UOp>)> {
-        let mut gates = Vec::new();
+        let mut gate = None;
         for ((r, low), n) in ranges.iter().zip(at.iter()).zip(inner.iter()) {
-            let low = self.simplify(low.to_uop())?;
-            gates.push(self.simplify(r.lt(&low).ne_(&UOp::bool(true)))?);
-            gates.push(self.simplify(r.lt(&(low + n.to_uop())))?);
+            let low = low.to_uop();
+            gate = self.inside(gate, r, &low, &(&low + n.to_uop()))?;
         }
-        let gate = gates.into_iter().filter(|g| !g.is_bool(true)).reduce(|a, b| a & b);
-        let gate = gate.map(|g| self.simplify(g)).transpose()?;
-        Ok((self.offset(ranges, at, -1)?, gate.filter(|g| !g.is_bool(true))))
+        Ok((self.offset(ranges, at, -1)?, gate))
     }
 
     /// Index `ranges` of an array of shape `to` as the index of the same element under shape `from`.

@@ -3,14 +3,16 @@
 use super::{int, int_const, interval, limits};
 use crate::dtype::DType;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
+
+const SHIFTS: OpSet = OpSet::of(&[Op::Shl, Op::Shr]);
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
         // x ^ x = 0
-        rule!(xor_itself[x]: x ^ x => UOp::constant(x.dtype().zero(), x.dtype())),
+        rule!(xor_itself[x]: x ^ x => x.like(0)),
         // x & 1…1 = x; x | 1…1 = 1…1; x ^ 1…1 = not x
         rule!(and_ones[x, c: cnst]: x & c => x, if ones(c)),
         rule!(or_ones[x, c: cnst]: x | c => c, if ones(c)),
@@ -19,14 +21,15 @@ pub(super) fn rules() -> Vec<Rule> {
         // in `index`, x & (2ᵏ - 1) = x % 2ᵏ
         rule!(and_index[x, c: cnst]: x & c => x % &int_const(int(c)? + 1, DType::Index), if x.dtype() == DType::Index && mask(c)),
         // 0 << x = 0; 0 >> x = 0
-        rule!(zero_shl[z: cnst, x]: z.shl_(x) => z, if int(z) == Some(0)),
-        rule!(zero_shr[z: cnst, x]: z.shr_(x) => z, if int(z) == Some(0)),
+        rule!(zero_shifted[z: cnst, x]: z.with_(SHIFTS, x) => z, if int(z) == Some(0)),
         // (x << c) << d = x << (c + d); (x >> c) >> d = x >> (c + d)
-        rule!(shl_shl[x, c: cnst, d: cnst]: x.shl_(c).shl_(d) => shift(Op::Shl, x, c, d)),
-        rule!(shr_shr[x, c: cnst, d: cnst]: x.shr_(c).shr_(d) => shift(Op::Shr, x, c, d)),
+        rule!(shift_shift[u, v, x, c: cnst, d: cnst]: x.with_(SHIFTS, c).bind(v).with_(SHIFTS, d).bind(u) =>
+            shift(u.op(), x, c, d), if u.op() == v.op()),
         // in `index`, shifts are multiplication and floor division
-        rule!(shl_index[x, c: cnst]: x.shl_(c) => x * &int_const(1 << small(c)?, DType::Index), if x.dtype() == DType::Index),
-        rule!(shr_index[x, c: cnst]: x.shr_(c) => x / &int_const(1 << small(c)?, DType::Index), if x.dtype() == DType::Index),
+        rule!(shift_index[u, x, c: cnst]: x.with_(SHIFTS, c).bind(u) => {
+            let by = int_const(1 << small(c)?, DType::Index);
+            if u.op() == Op::Shl { x * &by } else { x / &by }
+        }, if x.dtype() == DType::Index),
     ]
 }
 
@@ -58,9 +61,6 @@ fn shift(op: Op, x: &UOp, c: &UOp, d: &UOp) -> Option<UOp> {
         return Some(x.binary(op, &int_const(sum, c.dtype())));
     }
     // Both together pass the width.
-    match op {
-        Op::Shl => Some(x.like(0)),
-        _ if x.dtype().is_unsigned() => Some(x.like(0)),
-        _ => Some(x.binary(op, &int_const(bits - 1, c.dtype()))),
-    }
+    let zero = op == Op::Shl || x.dtype().is_unsigned();
+    Some(if zero { x.like(0) } else { x.binary(op, &int_const(bits - 1, c.dtype())) })
 }

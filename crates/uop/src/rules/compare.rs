@@ -5,9 +5,11 @@ use super::linear::Linear;
 use super::{has_room, int, int_const, interval, limits};
 use crate::dtype::DType;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
+
+const EQUALITY: OpSet = OpSet::of(&[Op::CmpNe, Op::CmpEq]);
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
@@ -29,16 +31,14 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(equals_linear[x, y]: x.eq_(y) => equal(&difference(x, y)?), if x.dtype().is_int()),
         // and its opposite
         rule!(differs_linear[x, y]: x.ne_(y) => not(&equal(&difference(x, y)?)?), if x.dtype().is_int()),
-        // b ≠ false is b; b ≠ true is not b; and their opposites
-        rule!(differs_false[b]: b.ne_(false) => b, if b.dtype() == DType::Bool),
-        rule!(differs_true[b]: b.ne_(true) => not(b), if b.dtype() == DType::Bool),
-        rule!(equals_true[b]: b.eq_(true) => b, if b.dtype() == DType::Bool),
-        rule!(equals_false[b]: b.eq_(false) => not(b), if b.dtype() == DType::Bool),
+        // b ≠ false and b = true are b; b ≠ true and b = false are not b
+        rule!(compared_truth[u, b, c: cnst]: b.with_(EQUALITY, c).bind(u) =>
+            if c.is_bool(u.op() == Op::CmpEq) { b.clone() } else { not(b) }, if b.dtype() == DType::Bool),
         // of truth values, < is (not a) and b
         rule!(less_bools[a, b]: a.lt(b) => &not(a) & b, if a.dtype() == DType::Bool),
         // a truth value as a number against 0
-        rule!(differs_mask[b]: b.cast_().ne_(0) => b, if b.dtype() == DType::Bool),
-        rule!(equals_mask[b]: b.cast_().eq_(0) => not(b), if b.dtype() == DType::Bool),
+        rule!(compared_mask[u, b]: b.cast_().with_(EQUALITY, 0).bind(u) =>
+            if u.op() == Op::CmpNe { b.clone() } else { not(b) }, if b.dtype() == DType::Bool),
         // (not a) ≠ (not b) is a ≠ b
         rule!(differs_not[a, b]: a.under(Op::Not).ne_(b.under(Op::Not)) => a.ne_(b)),
     ]
@@ -54,12 +54,11 @@ pub(crate) fn complement(b: &UOp) -> Option<UOp> {
     if b.dtype() != DType::Bool {
         return None;
     }
-    let binary = |op: Op| UOp::new(op, [b.src()[0].clone(), b.src()[1].clone()].as_slice(), crate::Arg::None);
     match b.op() {
         Op::Const => Some(UOp::bool(!b.const_value()?.truthy())),
         Op::Not => Some(b.src()[0].clone()),
-        Op::CmpNe => Some(binary(Op::CmpEq)),
-        Op::CmpEq => Some(binary(Op::CmpNe)),
+        Op::CmpNe => Some(b.src()[0].eq_(&b.src()[1])),
+        Op::CmpEq => Some(b.src()[0].ne_(&b.src()[1])),
         Op::CmpLt if b.src()[0].dtype().is_int() => {
             // not a < b is b < a + 1, and is b - 1 < a
             let (x, y) = (&b.src()[0], &b.src()[1]);

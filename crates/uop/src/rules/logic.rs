@@ -5,7 +5,7 @@ use super::compare::{complement, difference};
 use super::{int, int_const, key};
 use crate::dtype::DType;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Op, OpSet};
 use crate::rewrite::Rule;
 use crate::rule;
 use smallvec::SmallVec;
@@ -16,24 +16,28 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(not_not[x]: x.under(Op::Not).under(Op::Not) => x),
         // the complement of a comparison
         rule!(not_compare[x]: x.under(Op::Not) => complement(x), if x.op() != Op::Const),
-        // not (a or b) = (not a) and (not b), where neither needs a NOT
-        rule!(not_or[a, b]: (a | b).under(Op::Not) => complement(a)? & complement(b)?, if a.dtype() == DType::Bool),
-        // not (a and b) = (not a) or (not b), where neither needs a NOT
-        rule!(not_and[a, b]: (a & b).under(Op::Not) => complement(a)? | complement(b)?, if a.dtype() == DType::Bool),
+        // not (a or b) = (not a) and (not b), where neither needs a NOT; and the other way round
+        rule!(not_junction[u, a, b]: a.with_(JUNCTIONS, b).bind(u).under(Op::Not) =>
+            complement(a)?.binary(dual(u), &complement(b)?), if a.dtype() == DType::Bool),
         // a and true = a (a and false is known)
         rule!(and_true[a]: a & true => a, if a.dtype() == DType::Bool),
         // a and (a or b) = a; a or (a and b) = a
-        rule!(and_absorbs[a, b]: a & (a | b) => a),
-        rule!(or_absorbs[a, b]: a | (a & b) => a),
+        rule!(absorbed[u, v, a, b]: a.with_(JUNCTIONS, a.with_(JUNCTIONS, b).bind(v)).bind(u) => a, if v.op() == dual(u)),
         // a and (not a or b) = a and b; a or (not a and b) = a or b
-        rule!(and_complement[a, b]: a & (a.under(Op::Not) | b) => a & b),
-        rule!(or_complement[a, b]: a | (a.under(Op::Not) & b) => a | b),
+        rule!(complement_absorbed[u, v, a, b]: a.with_(JUNCTIONS, a.under(Op::Not).with_(JUNCTIONS, b).bind(v)).bind(u) =>
+            a.binary(u.op(), b), if v.op() == dual(u)),
         // conjunctions and disjunctions are flat, ordered, without repetition or contradiction
-        rule!(and_all[u, a, b]: (a & b).bind(u) => junction(u, true), if a.dtype() == DType::Bool),
-        rule!(or_any[u, a, b]: (a | b).bind(u) => junction(u, false), if a.dtype() == DType::Bool),
+        rule!(junction[u, a, b]: a.with_(JUNCTIONS, b).bind(u) => junction(u, u.op() == Op::And), if a.dtype() == DType::Bool),
         // of truth values, exclusive or is ≠
         rule!(xor_bools[a, b]: a ^ b => a.ne_(b), if a.dtype() == DType::Bool),
     ]
+}
+
+const JUNCTIONS: OpSet = OpSet::of(&[Op::And, Op::Or]);
+
+/// AND for OR, and OR for AND.
+fn dual(u: &UOp) -> Op {
+    if u.op() == Op::And { Op::Or } else { Op::And }
 }
 
 /// Longer ones are left as they are.

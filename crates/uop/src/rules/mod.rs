@@ -94,7 +94,7 @@ fn constants() -> Vec<Rule> {
         rule!(fold_constants[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => fold_constants(u)),
         rule!(known_value[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => known_value(u)),
         rule!(commute[u, x, y]: x.with_(OpSet::COMMUTATIVE, y).bind(u) =>
-            UOp::new(u.op(), [y.clone(), x.clone()].as_slice(), Arg::None), if key(y) < key(x) && !is_chain(u)),
+            y.binary(u.op(), x), if key(y) < key(x) && !is_chain(u)),
     ]
 }
 

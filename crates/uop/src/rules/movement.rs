@@ -1,6 +1,7 @@
 //! Tensor graphs: movement of movement, constants that fill arrays, reductions of what does not vary,
 //! arrays without elements, markers. Everything here looks at a node and its sources only.
 
+use super::reduce::folded;
 use crate::arg::{Arg, ReduceOp};
 use crate::fold;
 use crate::node::UOp;
@@ -197,15 +198,7 @@ fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let size = |(i, d): (usize, &Dim)| if same.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() };
     let narrow = v.shape().iter().enumerate().map(size);
     let y = over(op, &x.expand(&Shape::new(narrow)).ok()?, &rest)?;
-    let (d, wide) = (y.dtype(), y.dtype().compute_type());
-    match op {
-        _ if d == crate::DType::Bool || op == ReduceOp::Max => Some(y),
-        ReduceOp::Add => Some((y.cast(wide) * n).cast(d)),
-        ReduceOp::Mul if d.is_float() => {
-            Some(y.cast(wide).binary(Op::Pow, &UOp::float(n as f64, wide)).cast(d))
-        }
-        _ => None,
-    }
+    folded(op, &y, &UOp::index_const(n))
 }
 
 fn element(u: &UOp, t: &UOp) -> Option<UOp> {

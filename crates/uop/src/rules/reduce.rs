@@ -6,7 +6,7 @@
 use super::compare::not;
 use super::linear::Linear;
 use super::logic::parts;
-use super::{cast::keeps, int, int_const};
+use super::{cast::keeps, int_const};
 use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;
 use crate::node::{Srcs, UOp};
@@ -85,7 +85,7 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
         Op::Where if d == DType::Bool => None,
         // Σ (c ? a : b) = Σ (c ? a : 0) + Σ (c ? 0 : b)
         Op::Where => {
-            let zero = UOp::constant(d.zero(), d);
+            let zero = x.like(0);
             let a = without(op, &src[0].select(&src[1], &zero), r, depth + 1)?;
             let b = if varies(&src[2], r) || d.is_float() {
                 without(op, &not(&src[0]).select(&src[2], &zero), r, depth + 1)?
@@ -98,8 +98,7 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
             Some(a + b)
         }
         Op::Cast if src[0].dtype() == DType::Bool => {
-            let one = |v| UOp::constant(v, d);
-            without(op, &src[0].select(&one(d.one()), &one(d.zero())), r, depth + 1)
+            without(op, &src[0].select(&x.like(1), &x.like(0)), r, depth + 1)
         }
         // CAST to fewer bits is one of rings.
         Op::Cast if d.is_int() && src[0].dtype().is_int() => {
@@ -130,16 +129,24 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
 
 /// `x` folded with itself `n` times.
 fn repeated(op: ReduceOp, x: &UOp, n: &UOp) -> Option<UOp> {
-    let some = UOp::index_const(0).lt(n);
-    if x.dtype() == DType::Bool || op == ReduceOp::Max {
-        return Some(only(op, &some, x));
-    }
-    let value = match op {
-        ReduceOp::Mul => power(x, n)?,
-        _ => times(x, n),
-    };
+    let value = folded(op, x, n)?;
     // ∞·0 and NaN·0 are no 0.
-    Some(if x.dtype().is_float() && n.vmin() < 1 { only(op, &some, &value) } else { value })
+    let gated = n.vmin() < 1 && (x.dtype().is_float() || chooses(op, x));
+    Some(if gated { only(op, &UOp::index_const(0).lt(n), &value) } else { value })
+}
+
+/// Whether folding a value with itself changes nothing.
+fn chooses(op: ReduceOp, x: &UOp) -> bool {
+    x.dtype() == DType::Bool || op == ReduceOp::Max
+}
+
+/// `x` folded with itself `n` ≥ 1 times.
+pub(super) fn folded(op: ReduceOp, x: &UOp, n: &UOp) -> Option<UOp> {
+    match op {
+        _ if chooses(op, x) => Some(x.clone()),
+        ReduceOp::Mul => power(x, n),
+        _ => Some(times(x, n)),
+    }
 }
 
 /// x where `gate` holds, else what changes nothing.
@@ -156,9 +163,8 @@ fn times(x: &UOp, n: &UOp) -> UOp {
 fn power(x: &UOp, n: &UOp) -> Option<UOp> {
     let d = x.dtype();
     if !d.is_float() {
-        let (base, _) = (x.const_value()?, int(n)?);
-        let exponent = n.const_value()?.cast(DType::I64);
-        let value = crate::fold::fold(Op::Pow, DType::I64, DType::I64, &[base.cast(DType::I64), exponent])?;
+        let (base, exponent) = (x.const_value()?.cast(DType::I64), n.const_value()?.cast(DType::I64));
+        let value = crate::fold::fold(Op::Pow, DType::I64, DType::I64, &[base, exponent])?;
         return Some(UOp::constant(value, d));
     }
     let wide = d.compute_type();
@@ -235,25 +241,16 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
     if varies(&value, r) {
         return None;
     }
-    let d = x.dtype();
-    if d == DType::Bool || op == ReduceOp::Max {
-        return Some(only(op, &gate, &value));
-    }
     let zero = UOp::index_const(0);
     let lo = lows.into_iter().reduce(|a, b| a.max_(&b))?;
     // min(a, b) = a - max(a - b, 0)
     let hi = highs.into_iter().reduce(|a, b| &a - &(&a - &b).max_(&zero))?;
-    let count = (hi - lo).max_(&zero).simplify();
-    let finite = value.const_value().is_some_and(|v| v.to_f64().is_finite());
-    match op {
-        ReduceOp::Mul => Some(only(op, &gate, &power(&value, &count)?)),
-        _ if d.is_int() || finite => {
-            let free = free.iter().cloned().reduce(|a, b| a & b);
-            let value = times(&value, &count);
-            Some(free.map_or(value.clone(), |f| only(op, &f, &value)))
-        }
-        _ => Some(only(op, &gate, &times(&value, &count))),
-    }
+    let all = folded(op, &value, &(hi - lo).max_(&zero).simplify())?;
+    // 0 times a number is 0 without a gate.
+    let number = x.dtype().is_int() || value.const_value().is_some_and(|v| v.to_f64().is_finite());
+    let sums = op == ReduceOp::Add && number && !chooses(op, x);
+    let gate = if sums { free.iter().cloned().reduce(|a, b| a & b) } else { Some(gate) };
+    Some(gate.map_or(all.clone(), |g| only(op, &g, &all)))
 }
 
 /// k·r + rest, with a rest that does not vary with r.

@@ -2,7 +2,6 @@
 //! constants is done to the constants.
 
 use super::compare::not;
-use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::fold;
 use crate::node::UOp;
@@ -28,8 +27,6 @@ pub(super) fn rules() -> Vec<Rule> {
         // not c exchanges the two; a gate keeps its invalid value last
         rule!(where_not[c, x, y]: c.under(Op::Not).select(x, y) => c.select(y, x), if !y.is_invalid()),
         // a choice between truth values is logic
-        rule!(where_is[c]: c.select(true, false) => c),
-        rule!(where_is_not[c]: c.select(false, true) => not(c)),
         rule!(where_and[c, x]: c.select(x, false) => c & x),
         rule!(where_or[c, x]: c.select(true, x) => c | x),
         rule!(where_not_or[c, x]: c.select(x, true) => &not(c) | x),
@@ -52,16 +49,11 @@ pub(super) fn rules() -> Vec<Rule> {
             both(u, c, &[z, x], &[z, y])),
         rule!(op_where_constants[u, c, x: cnst, y: cnst]: Pat::ops(UNARY, [c.select(x, y)]).bind(u) => both(u, c, &[x], &[y])),
         // a CAST goes into a choice that has a constant
-        rule!(cast_where_constant[u, c, x, y: cnst]: c.select(x, y).cast_().bind(u) => cast_both(u, c, x, y)),
-        rule!(cast_where_constant_first[u, c, x: cnst, y]: c.select(x, y).cast_().bind(u) => cast_both(u, c, x, y)),
+        rule!(cast_where_constant[u, c, x, y]: c.select(x, y).cast_().bind(u) => cast_both(u, c, x, y)),
         // c ? x : 0 where x is the mask c itself
-        rule!(where_mask[c, y]: c.select(c.cast_(), y) => c.select(&one(y), y)),
-        rule!(where_else_mask[c, x]: c.select(x, c.cast_()) => c.select(x, &UOp::constant(x.dtype().zero(), x.dtype()))),
+        rule!(where_mask[c, y]: c.select(c.cast_(), y) => c.select(&y.like(1), y)),
+        rule!(where_else_mask[c, x]: c.select(x, c.cast_()) => c.select(x, &x.like(0))),
     ]
-}
-
-fn one(like: &UOp) -> UOp {
-    UOp::constant(like.dtype().one(), like.dtype())
 }
 
 /// The operation on the constants of either branch.
@@ -74,9 +66,7 @@ fn both(u: &UOp, c: &UOp, yes: &[&UOp], no: &[&UOp]) -> Option<UOp> {
 }
 
 fn cast_both(u: &UOp, c: &UOp, x: &UOp, y: &UOp) -> Option<UOp> {
-    let Arg::DType(d) = *u.arg() else { return None };
-    if x.is_invalid() || y.is_invalid() || d == DType::Bool {
-        return None;
-    }
-    Some(c.select(&x.cast(d), &y.cast(d)))
+    let constant = x.op() == Op::Const || y.op() == Op::Const;
+    let fits = constant && !x.is_invalid() && !y.is_invalid() && u.dtype() != DType::Bool;
+    fits.then(|| c.select(&x.cast(u.dtype()), &y.cast(u.dtype())))
 }
