@@ -184,66 +184,51 @@ pub struct TcInfo {
     pub dtype_out: DType,
 }
 
-/// The op-dependent part of a UOp.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Arg {
-    /// Nothing.
-    None,
-    /// CONST.
-    Const(Scalar, DType),
-    /// CAST, BITCAST, and anything else that only names a dtype.
-    DType(DType),
-    /// PARAM, BUFFER.
-    Buffer(BufferArg),
-    /// PERMUTE's order; REPLICATED's axes.
-    Axes(Arc<[u8]>),
-    /// FLIP's flags, bit k for axis k.
-    Flags(u64),
-    /// REDUCE: operator and axes, ascending (none where it closes ranges only).
-    Reduce(ReduceOp, Arc<[u8]>),
-    /// RANGE: a number within its kernel, and how it runs.
-    Range(u32, AxisType),
-    /// PAD's fill.
-    Fill(Scalar),
-    /// LOAD, COPY: device and address space.
-    Place(Option<Device>, Option<AddrSpace>),
-    /// GETTUPLE.
-    Element(usize),
-    /// SPECIAL, CUSTOM, CUSTOMFUNCTION, INS, SOURCE.
-    Text(Arc<str>),
-    /// BINARY.
-    Bytes(Arc<[u8]>),
-    /// SINK of a kernel.
-    Kernel(Arc<KernelInfo>),
-    /// PROGRAM.
-    Program(Arc<ProgramInfo>),
-    /// CALL.
-    Call(Arc<CallInfo>),
-    /// WMMA.
-    Wmma(Arc<TcInfo>),
-}
+macro_rules! args {
+    ($($(#[$doc:meta])* $variant:ident $(($($part:ty),*))? $kind:literal,)*) => {
+        /// The op-dependent part of a UOp.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub enum Arg { $($(#[$doc])* $variant $(($($part),*))?),* }
 
-impl Arg {
-    /// The kind of arg that this is, by the name it has in the text form.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Arg::None => "none",
-            Arg::Const(..) => "const",
-            Arg::DType(_) => "dtype",
-            Arg::Buffer(_) => "buffer",
-            Arg::Axes(_) => "axes",
-            Arg::Flags(_) => "flags",
-            Arg::Reduce(..) => "reduce",
-            Arg::Range(..) => "range",
-            Arg::Fill(_) => "fill",
-            Arg::Place(..) => "place",
-            Arg::Element(_) => "element",
-            Arg::Text(_) => "text",
-            Arg::Bytes(_) => "bytes",
-            Arg::Kernel(_) => "kernel",
-            Arg::Program(_) => "program",
-            Arg::Call(_) => "call",
-            Arg::Wmma(_) => "wmma",
+        impl Arg {
+            /// The kind of arg that this is, by the name it has in the text form.
+            pub fn kind(&self) -> &'static str { match self { $(Arg::$variant { .. } => $kind),* } }
         }
-    }
+    };
+}
+args! {
+    /// Nothing.
+    None "none",
+    /// CONST.
+    Const(Scalar, DType) "const",
+    /// CAST, BITCAST, and anything else that only names a dtype.
+    DType(DType) "dtype",
+    /// PARAM, BUFFER.
+    Buffer(BufferArg) "buffer",
+    /// PERMUTE's order; REPLICATED's axes.
+    Axes(Arc<[u8]>) "axes",
+    /// FLIP's flags, bit k for axis k.
+    Flags(u64) "flags",
+    /// REDUCE: operator and axes, ascending (none where it closes ranges only).
+    Reduce(ReduceOp, Arc<[u8]>) "reduce",
+    /// RANGE: a number within its kernel, and how it runs.
+    Range(u32, AxisType) "range",
+    /// PAD's fill.
+    Fill(Scalar) "fill",
+    /// LOAD, COPY: device and address space.
+    Place(Option<Device>, Option<AddrSpace>) "place",
+    /// GETTUPLE.
+    Element(usize) "element",
+    /// SPECIAL, CUSTOM, CUSTOMFUNCTION, INS, SOURCE.
+    Text(Arc<str>) "text",
+    /// BINARY.
+    Bytes(Arc<[u8]>) "bytes",
+    /// SINK of a kernel.
+    Kernel(Arc<KernelInfo>) "kernel",
+    /// PROGRAM.
+    Program(Arc<ProgramInfo>) "program",
+    /// CALL.
+    Call(Arc<CallInfo>) "call",
+    /// WMMA.
+    Wmma(Arc<TcInfo>) "wmma",
 }

@@ -259,16 +259,13 @@ fn hashes(op: Op, src: &[UOp], arg: &Arg, tag: u32) -> (u64, u64) {
     let mut o = FxHasher::default();
     h.write_u64(op as u64 | (tag as u64) << 8);
     o.write_u64(op as u64);
+    if *arg != Arg::None {
+        arg.hash(&mut h);
+    }
     match arg {
-        Arg::Buffer(b) => {
-            arg.hash(&mut h);
-            (b.dtype, b.device, b.addrspace).hash(&mut o);
-        }
         Arg::None => {}
-        arg => {
-            arg.hash(&mut h);
-            arg.hash(&mut o);
-        }
+        Arg::Buffer(b) => (b.dtype, b.device, b.addrspace).hash(&mut o),
+        arg => arg.hash(&mut o),
     }
     for s in src {
         h.write_u64(s.0.hash);

@@ -164,21 +164,18 @@ fn cast(u: &UOp) -> Interval {
 }
 
 fn comparison(u: &UOp) -> Interval {
-    let ((a, aa), (b, bb)) = (u.src()[0].min_max()?, u.src()[1].min_max()?);
-    let less = fold::less;
-    let same = |x, y| !less(x, y) && !less(y, x);
-    let equal = same(a, aa) && same(b, bb) && same(a, b);
-    let (below, above) = (less(aa, b), less(bb, a));
-    let (never_above, never_below) = (!less(b, aa), !less(a, bb));
-    let (yes, no) = match u.op() {
-        Op::CmpLt => (below, never_below),
-        Op::CmpGt => (above, never_above),
-        Op::CmpLe => (never_above, above),
-        Op::CmpGe => (never_below, below),
-        Op::CmpNe => (below || above, equal),
-        _ => (equal, below || above),
+    let at = [u.src()[0].min_max()?, u.src()[1].min_max()?];
+    // An order is monotonic in both operands; equality is two orders at once.
+    let order = |op| corners(op, DType::Bool, &at).map(|(lo, hi)| (lo.truthy(), hi.truthy()));
+    let (lo, hi) = match u.op() {
+        Op::CmpEq | Op::CmpNe => {
+            let ((below, may_below), (above, may_above)) = (order(Op::CmpLe)?, order(Op::CmpGe)?);
+            let (lo, hi) = (below && above, may_below && may_above);
+            if u.op() == Op::CmpEq { (lo, hi) } else { (!hi, !lo) }
+        }
+        op => order(op)?,
     };
-    (yes || no).then_some((Bool(yes), Bool(yes)))
+    Some((Bool(lo), Bool(hi)))
 }
 
 fn arithmetic(u: &UOp) -> Interval {

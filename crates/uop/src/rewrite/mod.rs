@@ -91,14 +91,10 @@ macro_rules! rule {
     ($name:ident [$($v:ident $(: $k:ident)?),*] : $lhs:expr => $rhs:expr $(, if $cond:expr)?) => {{
         #[allow(unused_imports)]
         use $crate::rewrite::pattern::{kinds, IntoPat, Pat, PatOps};
-        #[allow(unused_mut, unused_assignments)]
         let pattern = {
-            let mut n = 0usize;
-            $(
-                let $v = Pat::var(n, $crate::rule!(@kind $($k)?));
-                n += 1;
-            )*
-            $crate::rewrite::pattern::IntoPat::into_pat($lhs)
+            let mut _numbers = 0..;
+            $(let $v = Pat::var(&mut _numbers, $crate::rule!(@kind $($k)?));)*
+            IntoPat::into_pat($lhs)
         };
         $crate::rewrite::Rule::new(
             stringify!($name),
@@ -106,12 +102,10 @@ macro_rules! rule {
             pattern,
             &[$(stringify!($v)),*],
             Box::new(move |_bound| {
-                #[allow(unused_mut, unused_assignments)]
-                let mut _n = 0usize;
+                let mut _numbers = 0..;
                 $(
-                    let $v: &$crate::UOp = _bound.get(_n);
-                    _n += 1;
-                    let _ = $v;
+                    #[allow(unused_variables)]
+                    let $v: &$crate::UOp = _bound.get(&mut _numbers);
                 )*
                 $(if !($cond) { return None; })?
                 Into::<Option<$crate::UOp>>::into($rhs)

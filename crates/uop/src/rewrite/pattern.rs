@@ -4,6 +4,7 @@ use crate::build::Number;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
+use std::ops::RangeFrom;
 
 /// Most variables of a rule.
 pub const MAX_VARS: usize = 8;
@@ -38,15 +39,20 @@ pub mod kinds {
 pub struct Bound<'a>([Option<&'a UOp>; MAX_VARS]);
 
 impl<'a> Bound<'a> {
-    /// The node of variable `i`.
-    pub fn get(&self, i: usize) -> &'a UOp {
-        self.0[i].expect("a pattern that matched has bound every variable that it holds")
+    /// The node of the next variable.
+    pub fn get(&self, numbers: &mut RangeFrom<usize>) -> &'a UOp {
+        numbers
+            .next()
+            .and_then(|i| self.0[i])
+            .expect("a pattern that matched has bound every variable that it holds")
     }
 }
 
 impl Pat {
-    /// Variable number `i`, of one of these ops.
-    pub fn var(i: usize, ops: OpSet) -> Var {
+    /// The variable of the next number, of one of these ops.
+    pub fn var(numbers: &mut RangeFrom<usize>, ops: OpSet) -> Var {
+        let i = numbers.start;
+        numbers.start += 1;
         assert!(i < MAX_VARS, "a rule has at most {MAX_VARS} variables");
         Var(i, ops)
     }

@@ -25,15 +25,7 @@ use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use rustc_hash::FxHashMap;
 
-pub(super) fn check_scalar(c: &mut Check) {
-    check(c, false);
-}
-
-pub(super) fn check_shaped(c: &mut Check) {
-    check(c, true);
-}
-
-fn check(c: &mut Check, shaped: bool) {
+pub(super) fn check(c: &mut Check, shaped: bool) {
     use Op::*;
     const EFFECTS: OpSet = OpSet::of(&[Store, End, Group, AtomicAdd, Custom, Barrier, After]);
     let root = c.root;

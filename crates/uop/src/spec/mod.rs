@@ -27,7 +27,7 @@ use crate::scalar::Scalar;
 use crate::text::Names;
 
 macro_rules! borders {
-    ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:path;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:expr;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub struct $name(UOp);
@@ -47,9 +47,9 @@ macro_rules! borders {
         /// # Errors
         /// `ErrorKind::Verify` with every fault.
         pub fn $verify(root: UOp) -> Result<$name> {
-            let mut check = Check::new($stage, &root);
+            let mut check = Check { root: &root, faults: Vec::new() };
             $check(&mut check);
-            check.finish()?;
+            check.finish($stage)?;
             Ok($name(root))
         }
     )* };
@@ -59,9 +59,9 @@ borders! {
     /// A tensor graph that obeys its spec (`spec/tensor.rs`).
     Tensors verify_tensor "tensor" tensor::check;
     /// A kernel of scalars over RANGEs (`spec/kernel.rs`).
-    Kernel verify_kernel "kernel" kernel::check_scalar;
+    Kernel verify_kernel "kernel" |c| kernel::check(c, false);
     /// A kernel whose UPCAST and UNROLL ranges have become shape (`spec/kernel.rs`).
-    Expanded verify_expanded "expand" kernel::check_shaped;
+    Expanded verify_expanded "expand" |c| kernel::check(c, true);
     /// A LINEAR of CALLs whose kernels obey theirs (`spec/call.rs`).
     Scheduled verify_scheduled "schedule" call::check_schedule;
     /// A linear program (`spec/linear.rs`).
@@ -82,7 +82,6 @@ use need;
 
 /// A graph being verified, and the faults found.
 struct Check<'a> {
-    stage: &'static str,
     root: &'a UOp,
     faults: Vec<(&'a UOp, String)>,
 }
@@ -91,15 +90,11 @@ struct Check<'a> {
 const LISTED: usize = 40;
 
 impl<'a> Check<'a> {
-    fn new(stage: &'static str, root: &'a UOp) -> Check<'a> {
-        Check { stage, root, faults: Vec::new() }
-    }
-
     fn fault(&mut self, u: &'a UOp, reason: impl Into<String>) {
         self.faults.push((u, reason.into()));
     }
 
-    fn finish(self) -> Result<()> {
+    fn finish(self, stage: &str) -> Result<()> {
         if self.faults.is_empty() {
             return Ok(());
         }
@@ -120,7 +115,7 @@ impl<'a> Check<'a> {
             put(0, &format!("and {} faults more", self.faults.len() - LISTED));
         }
         let message = message.trim_end().to_string();
-        Err(ErrorKind::Verify { stage: self.stage.to_string(), message }.into())
+        Err(ErrorKind::Verify { stage: stage.into(), message }.into())
     }
 
     /// What holds of every node of every stage: an op of the stage, no tag, an arg and sources that fit

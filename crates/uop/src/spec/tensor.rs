@@ -119,7 +119,6 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
     }
     for p in bodies.entry(body.address()).or_insert_with(|| params(body)) {
         let Some((k, arg)) = argument(c, u, p) else { continue };
-        need!(c, u, arg.dtype() == p.dtype(), "argument {k} is {}, its PARAM {}", arg.dtype(), p.dtype());
         let (has, wants) = (arg.shape(), p.shape());
         need!(c, u, may_equal(has, wants), "argument {k} has shape {has}, its PARAM {wants}");
     }
@@ -130,7 +129,9 @@ pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<
     let slot = p.buffer_arg()?.slot;
     let arg = call.src()[1..].get(slot as usize);
     need!(c, call, arg.is_some(), "PARAM {slot} of the body has no argument");
-    Some((slot, arg?))
+    let arg = arg?;
+    need!(c, call, arg.dtype() == p.dtype(), "argument {slot} is {}, its PARAM {}", arg.dtype(), p.dtype());
+    Some((slot, arg))
 }
 
 fn may_equal(a: &Shape, b: &Shape) -> bool {
