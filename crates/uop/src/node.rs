@@ -149,35 +149,6 @@ impl UOp {
         Ok(lookup(hash, same, Some(&node)).unwrap_or(UOp(node)))
     }
 
-    /// The sources.
-    pub fn src(&self) -> &[UOp] {
-        &self.0.src
-    }
-    /// The op-dependent part.
-    pub fn arg(&self) -> &Arg {
-        &self.0.arg
-    }
-    /// Shape.
-    pub fn shape(&self) -> &Shape {
-        &self.0.shape
-    }
-    /// The line that first built this node.
-    pub fn origin(&self) -> &'static Location<'static> {
-        self.0.origin
-    }
-    /// A number that no other living node has; never to be used for an order.
-    pub fn address(&self) -> usize {
-        Arc::as_ptr(&self.0) as usize
-    }
-    /// A reference that does not keep the node alive.
-    pub fn downgrade(&self) -> WeakUOp {
-        WeakUOp(Arc::downgrade(&self.0))
-    }
-    /// How many owners the node has now (a race may change it at once).
-    pub fn owners(&self) -> usize {
-        Arc::strong_count(&self.0)
-    }
-
     /// What the device room keeps with a BUFFER: its storage.
     pub fn storage(&self) -> Option<Storage> {
         unpoisoned(&self.0.storage).clone()
@@ -218,28 +189,43 @@ impl UOp {
 }
 
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $field:ident;)*) => { impl UOp { $(
+    ($($(#[$doc:meta])* $name:ident: $type:ty = |$node:ident| $value:expr;)*) => { impl UOp { $(
         $(#[$doc])*
         pub fn $name(&self) -> $type {
-            self.0.$field
+            let $node = &self.0;
+            $value
         }
     )* } };
 }
 fields! {
     /// The operation.
-    op: Op = op;
+    op: Op = |n| n.op;
+    /// The sources.
+    src: &[UOp] = |n| &n.src;
+    /// The op-dependent part.
+    arg: &Arg = |n| &n.arg;
     /// The tag; 0 where there is none.
-    tag: u32 = tag;
+    tag: u32 = |n| n.tag;
     /// Element type.
-    dtype: DType = dtype;
+    dtype: DType = |n| n.dtype;
+    /// Shape.
+    shape: &Shape = |n| &n.shape;
     /// Device, where one of the sources has one.
-    device: Option<Device> = device;
+    device: Option<Device> = |n| n.device;
     /// Every op of this graph.
-    ops_below: OpSet = below;
+    ops_below: OpSet = |n| n.below;
     /// A hash of the structure, equal in every process.
-    structural_hash: u64 = hash;
+    structural_hash: u64 = |n| n.hash;
     /// Canonical order of operands: a structural hash that ignores slots and versions.
-    order_key: u64 = order;
+    order_key: u64 = |n| n.order;
+    /// The line that first built this node.
+    origin: &'static Location<'static> = |n| n.origin;
+    /// A number that no other living node has; never to be used for an order.
+    address: usize = |n| Arc::as_ptr(n) as usize;
+    /// A reference that does not keep the node alive.
+    downgrade: WeakUOp = |n| WeakUOp(Arc::downgrade(n));
+    /// How many owners the node has now (a race may change it at once).
+    owners: usize = |n| Arc::strong_count(n);
 }
 
 fn unpoisoned<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

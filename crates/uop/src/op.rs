@@ -4,18 +4,13 @@
 
 macro_rules! ops {
     ($($variant:ident $name:literal $min:literal .. $max:literal $arg:literal $stages:literal $term:literal;)*) => {
-        /// An operation of the dialect.
-        #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Op { $(#[doc = concat!("`", $term, "`.")] $variant),* }
+        named! {
+            /// An operation of the dialect.
+            #[repr(u8)]
+            Op { $(#[doc = concat!("`", $term, "`.")] $variant $name),* }
+        }
 
         impl Op {
-            /// Every op, in table order.
-            pub const ALL: &'static [Op] = &[$(Op::$variant),*];
-
-            /// The name in the specification and the text form.
-            pub fn name(self) -> &'static str { match self { $(Op::$variant => $name),* } }
-
             /// The least and greatest number of sources; 255 is unbounded.
             pub fn arity(self) -> (usize, usize) { match self { $(Op::$variant => ($min, $max)),* } }
 
@@ -122,11 +117,6 @@ ops! {
 }
 
 impl Op {
-    /// The op of that text name.
-    pub fn from_name(name: &str) -> Option<Op> {
-        Op::ALL.iter().copied().find(|op| op.name() == name)
-    }
-
     /// Applied per element: all sources and the result have one shape.
     pub fn is_elementwise(self) -> bool {
         OpSet::ELEMENTWISE.contains(self)

@@ -97,14 +97,12 @@ fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
         _ => true,
     };
     let all = from.len() == to.len() && at.len() == to.len() && (0..to.len()).all(axis);
-    let what = || {
-        if op == Op::Pad {
-            format!("shape {from} at {at} of {to}")
-        } else {
-            format!("{to} from {at} of shape {from}")
-        }
+    let message = match (all, op) {
+        (true, _) => return Ok(to.clone()),
+        (_, Op::Pad) => format!("shape {from} at {at} of {to}"),
+        _ => format!("{to} from {at} of shape {from}"),
     };
-    if all { Ok(to.clone()) } else { Err(Error::shape(op.name(), what())) }
+    Err(Error::shape(op.name(), message))
 }
 
 /// ()-shaped indices drop their axis; all others share one shape (k, …) that each puts in place of

@@ -12,7 +12,7 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
-use crate::graph::{inline_functions, toposort_many};
+use crate::graph::inline_functions;
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
@@ -61,15 +61,14 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
     let (root, targets) = (&all[0], &all[1..]);
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
     if wanted.len() < targets.len() {
-        return Err(failed(
-            "two of the tensors are one and the same value; make them parameters of their own",
-        ));
+        let message = "two of the tensors are one and the same value; make them parameters of their own";
+        return Err(failed(message));
     }
     if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float() {
         let (a, b) = (root.dtype(), seed.dtype());
         return Err(failed(format!("of {a} {} with a seed of {b} {}", root.shape(), seed.shape())));
     }
-    let order = toposort_many(std::slice::from_ref(root), |_| true);
+    let order = root.toposort();
     let mut active: FxHashSet<&UOp> = FxHashSet::default();
     for u in &order {
         let through = match u.shortcut() {

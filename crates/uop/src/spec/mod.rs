@@ -145,12 +145,8 @@ impl<'a> Check<'a> {
         let variable = space.is_none() && dtype == DType::Index && shape.is_empty();
         let fits = variable || space == Some(AddrSpace::Global);
         let at = space.map_or("no address space", AddrSpace::name);
-        need!(
-            self,
-            u,
-            fits,
-            "a PARAM is GLOBAL, or an index variable of shape (), not {dtype}{shape} in {at}"
-        );
+        let wanted = "a PARAM is GLOBAL, or an index variable of shape ()";
+        need!(self, u, fits, "{wanted}, not {dtype}{shape} in {at}");
         self.dims(u, 0, "shape");
     }
 
