@@ -118,7 +118,6 @@ impl UOp {
     /// 0, 1, …, n−1 of an integer dtype, as shape (n,): a prefix sum of ones (specification, "Common
     /// Ops as Compositions"), which the simplifier turns into the index itself.
     pub fn arange(n: i64, dtype: DType) -> UOp {
-        let one = Shape::of(&[1]);
         if n <= 1 {
             return UOp::full(dtype.zero(), dtype, &Shape::of(&[n.max(0)]));
         }
@@ -130,7 +129,7 @@ impl UOp {
                 let low = UOp::arange(b, dtype).reshape(&Shape::of(&[1, b]))?.expand(&whole(b))?;
                 return (high + low).reshape(&Shape::of(&[a * b]))?.narrow(0, 0, n);
             }
-            let ones = UOp::constant(dtype.one(), dtype).reshape(&one)?.expand(&Shape::of(&[n]))?;
+            let ones = UOp::full(dtype.one(), dtype, &Shape::of(&[n]));
             let windows = ones.pad_axis(0, n - 1, 0, dtype.zero())?.windows(n, 1, 1)?;
             Ok(windows.reduce(ReduceOp::Add, &[1])?.reshape(&Shape::of(&[n]))? - 1)
         };

@@ -107,7 +107,6 @@ fn bounds(u: &UOp) -> Interval {
         Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
         // What a store wrote may be outside of what was there.
         Op::After => stored(u),
-        Op::GetTuple => any,
         Op::Reduce => reduce(u).or(any),
         Op::Cast => cast(u),
         Op::Where => union(src(1), src(2)).or(any),

@@ -98,11 +98,8 @@ fn less(l: &Linear) -> Option<UOp> {
             return Some(UOp::bool(hi < bound));
         }
         let roomy = |l: &Linear| has_room(DType::Index, l.interval());
-        if let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) {
-            l = next;
-        } else {
-            break;
-        }
+        let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) else { break };
+        l = next;
     }
     sides(&l).map(|(a, b)| a.lt(&b))
 }

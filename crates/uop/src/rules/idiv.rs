@@ -63,8 +63,7 @@ const STEPS: usize = 12;
 /// taken apart further (`deep`: nested quotients become one). None where something may wrap.
 pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(UOp, i128)>)> {
     let d = x.dtype();
-    let mut n = Linear::of(x)?;
-    let mut c = c;
+    let (mut n, mut c) = (Linear::of(x)?, c);
     let mut q = Linear::number(DType::Index, 0);
     for _ in 0..STEPS {
         let (whole, rest) = split(&n, c)?;

@@ -157,47 +157,44 @@ fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
     x.shrink(&start, &Shape::new(size)).ok()?.pad(&place, u.shape(), fill(v)?).ok()
 }
 
-fn axes(u: &UOp) -> Option<(ReduceOp, &[u8])> {
+fn axes(u: &UOp) -> Option<(ReduceOp, Vec<usize>)> {
     match u.arg() {
-        Arg::Reduce(op, axes) if u.src().len() == 1 => Some((*op, axes)),
+        Arg::Reduce(op, axes) if u.src().len() == 1 => {
+            Some((*op, axes.iter().map(|&a| a as usize).collect()))
+        }
         _ => None,
     }
 }
 
-fn over(op: ReduceOp, x: &UOp, axes: &[u8]) -> Option<UOp> {
-    let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
-    x.reduce(op, &axes).ok()
-}
-
 fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
-    let long: Vec<u8> = all.iter().copied().filter(|&a| !x.shape()[a as usize].is(1)).collect();
-    if long.len() == all.len() { None } else { over(op, x, &long) }
+    let long: Vec<usize> = all.iter().copied().filter(|&a| !x.shape()[a].is(1)).collect();
+    if long.len() == all.len() { None } else { x.reduce(op, &long).ok() }
 }
 
 fn reduce_reduce(u: &UOp, v: &UOp) -> Option<UOp> {
-    let ((op, a), (other, b)) = (axes(u)?, axes(v)?);
+    let ((op, mut all), (other, below)) = (axes(u)?, axes(v)?);
     if op != other {
         return None;
     }
-    let mut all: Vec<u8> = a.iter().chain(b).copied().collect();
+    all.extend(below);
     all.sort_unstable();
     all.dedup();
-    over(op, &v.src()[0], &all)
+    v.src()[0].reduce(op, &all).ok()
 }
 
 /// REDUCE of EXPAND: along the expanded axes only the number of elements counts.
 fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
-    let repeats = |a: u8| x.shape()[a as usize].is(1) && !v.shape()[a as usize].is(1);
-    let (same, rest): (Vec<u8>, Vec<u8>) = all.iter().copied().partition(|&a| repeats(a));
-    let n = same.iter().try_fold(1i64, |n, &a| n.checked_mul(v.shape()[a as usize].as_int()?))?;
+    let repeats = |a: &usize| x.shape()[*a].is(1) && !v.shape()[*a].is(1);
+    let (same, rest): (Vec<usize>, Vec<usize>) = all.into_iter().partition(repeats);
+    let n = same.iter().try_fold(1i64, |n, &a| n.checked_mul(v.shape()[a].as_int()?))?;
     if same.is_empty() || n < 1 {
         return None;
     }
-    let size = |(i, d): (usize, &Dim)| if same.contains(&(i as u8)) { Dim::Int(1) } else { d.clone() };
+    let size = |(i, d): (usize, &Dim)| if same.contains(&i) { Dim::Int(1) } else { d.clone() };
     let narrow = v.shape().iter().enumerate().map(size);
-    let y = over(op, &x.expand(&Shape::new(narrow)).ok()?, &rest)?;
+    let y = x.expand(&Shape::new(narrow)).ok()?.reduce(op, &rest).ok()?;
     folded(op, &y, &UOp::index_const(n))
 }
 

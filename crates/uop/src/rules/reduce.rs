@@ -44,15 +44,11 @@ pub(super) fn closed(u: &UOp) -> Option<UOp> {
 }
 
 /// Only where no axes are left to fold.
-fn operator(u: &UOp) -> Option<ReduceOp> {
-    match u.arg() {
-        Arg::Reduce(op, axes) if axes.is_empty() && u.src().len() > 1 => Some(*op),
-        _ => None,
-    }
-}
-
 fn collapse(u: &UOp) -> Option<UOp> {
-    let op = operator(u)?;
+    let op = match u.arg() {
+        Arg::Reduce(op, axes) if axes.is_empty() => *op,
+        _ => return None,
+    };
     u.src()[1..].iter().rev().filter(|r| r.op() == Op::Range).find_map(|r| {
         let value = without(op, &u.src()[0], r, 0)?;
         Some(with_ranges(u, &value, |other| other != r))

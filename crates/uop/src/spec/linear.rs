@@ -18,9 +18,10 @@
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's.
 //! 11. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
-use super::{Check, need, ops_of, storage};
+use super::{Check, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
+use crate::linear::{address, storage_of};
 use crate::node::UOp;
 use crate::op::Op;
 use crate::shape::Shape;
@@ -81,15 +82,6 @@ pub(super) fn check(c: &mut Check) {
     }
 }
 
-fn is_buffer(u: &UOp) -> bool {
-    storage(u).is_some_and(|s| s.op() != Op::Load)
-}
-
-fn is_address(u: &UOp) -> bool {
-    let u = u.named();
-    matches!(u.op(), Op::Index | Op::Shrink) && is_buffer(&u.src()[0])
-}
-
 /// Constants that stand where they are used: offsets, sizes, lane numbers.
 fn is_number(u: &UOp) -> bool {
     u.op() == Op::Const || u.op() == Op::Stack && u.src().iter().all(|s| s.op() == Op::Const)
@@ -118,9 +110,9 @@ fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
         need!(c, u, scope.is_some(), "source {i} is no earlier instruction");
         let open = scope.is_none_or(|&scope| scopes.is_open[scope]) || s.dtype() == DType::Void;
         need!(c, u, open, "source {i} was made in a loop or condition that is closed");
-        let value = free || i == 0 && to_address || !is_address(s);
+        let value = free || i == 0 && to_address || address(s.named()).is_none();
         need!(c, u, value, "source {i} is an address, not a value");
-        let value = free || i == 0 && to_storage || !is_buffer(s);
+        let value = free || i == 0 && to_storage || storage_of(s).is_none();
         need!(c, u, value, "source {i} is storage, not a value");
     }
 }
@@ -171,7 +163,7 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
 fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (op, shape, src) = (u.op(), u.shape(), u.src());
     need!(c, u, u.dtype() != DType::Index, "dtype index is left");
-    need!(c, u, shape.len() < 2 || is_buffer(u), "a value of shape {shape}");
+    need!(c, u, shape.len() < 2 || storage_of(u).is_some(), "a value of shape {shape}");
     if op.is_elementwise() {
         for (i, s) in src.iter().enumerate().filter(|(_, s)| s.shape() != shape) {
             let exempt = s.shape().is_empty() && (s.op() == Op::Const || op == Op::Where && i == 0);
@@ -185,7 +177,7 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
         }
         Op::Stack => need!(c, u, src.iter().all(|s| s.shape().is_empty()), "STACK of vectors"),
         Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
-        Op::Index | Op::Shrink if !is_buffer(&src[0]) => {
+        Op::Index | Op::Shrink if storage_of(&src[0]).is_none() => {
             let (n, (lo, hi)) = (src[0].shape().max_len(), src[1].bounds());
             let inside = is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
             need!(c, u, inside, "lanes are constants below {n}");
@@ -201,11 +193,11 @@ fn width(u: &UOp) -> i64 {
 
 /// LOAD, STORE, ATOMICADD.
 fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
-    let address = u.src()[0].named();
-    if !is_address(address) {
+    let to = u.src()[0].named();
+    if address(to).is_none() {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }
-    let (dtype, shape) = (address.dtype(), address.shape());
+    let (dtype, shape) = (to.dtype(), to.shape());
     need!(c, u, u.op() != Op::Load || u.src().len() != 2, "an alternative without a gate");
     if let Some(v) = u.src().get(1) {
         let fits = v.shape() == shape || v.op() == Op::Const && v.shape().is_empty();
@@ -218,9 +210,9 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
         need!(c, u, fits, "a gate of {}{}", g.dtype(), g.shape());
     }
     let guarded = gate.is_some() || scopes.open.iter().any(|(s, _)| s.op() == Op::If);
-    let size = address.src()[0].shape().first().map_or(0, |d| d.max());
-    let (lo, hi) = address.src()[1].bounds();
-    let last = hi.saturating_add(width(address) - 1);
+    let size = to.src()[0].shape().first().map_or(0, |d| d.max());
+    let (lo, hi) = to.src()[1].bounds();
+    let last = hi.saturating_add(width(to) - 1);
     let inside = guarded || lo >= 0 && last < size;
     need!(c, u, inside, "elements {lo}..={last} by min_max of a buffer of {size}, without a gate");
 }

@@ -46,10 +46,7 @@ impl Names {
 
     /// The node's own line: name, op, arg, sources, type, tag.
     pub fn line(&self, u: &UOp) -> String {
-        let mut out = String::new();
-        if !inline(u) {
-            out += &format!("{} = ", self.get(u));
-        }
+        let mut out = if inline(u) { String::new() } else { format!("{} = ", self.get(u)) };
         self.node(&mut out, u);
         out
     }
