@@ -86,7 +86,7 @@ fn skips(x: &UOp, a: DType, b: DType) -> bool {
         (true, ..) => false,
         // Through a float, as a conversion back saturates where one of integers wraps.
         (false, true, false) => keeps(x, a) && (b == DType::Bool || keeps(x, b)),
-        (false, false, false) if b != DType::Index && b.bits() <= a.bits() && a.is_int() && b.is_int() => {
+        (false, false, false) if b != DType::Index && b.is_int() && a.is_int() && b.bits() <= a.bits() => {
             true
         }
         _ => keeps(x, a),
