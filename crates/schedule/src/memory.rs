@@ -130,6 +130,5 @@ fn call(k: &Kernel, all: &Kernels, storage: impl Fn(usize) -> UOp) -> Option<UOp
 fn storage(all: &Kernels, slot: usize, places: &[Place], place_of: &FxHashMap<usize, usize>) -> UOp {
     let Some(stored) = slot.checked_sub(all.inputs) else { return all.params[&slot].clone() };
     let (node, place) = (&all.nodes[stored], place_of[&slot]);
-    let like = UOp::param(place as u64, node.shape(), node.dtype(), Some(places[place].device));
-    UOp::new(Op::Buffer, like.src().to_vec(), like.arg().clone())
+    UOp::buffer_at(place as u64, node.shape(), node.dtype(), places[place].device)
 }

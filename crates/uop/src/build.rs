@@ -119,7 +119,13 @@ impl UOp {
     /// A buffer of a device with a slot of its own.
     #[track_caller]
     pub fn buffer(shape: &Shape, dtype: DType, device: Device) -> UOp {
-        stored(Op::Buffer, fresh_slot(), shape, dtype, Some(device), AddrSpace::Global)
+        UOp::buffer_at(fresh_slot(), shape, dtype, device)
+    }
+
+    /// A buffer of a device by its number.
+    #[track_caller]
+    pub fn buffer_at(slot: u64, shape: &Shape, dtype: DType, device: Device) -> UOp {
+        stored(Op::Buffer, slot, shape, dtype, Some(device), AddrSpace::Global)
     }
 
     /// Storage inside a kernel.

@@ -16,15 +16,8 @@ impl UOp {
         if self.op() == Op::Const {
             return bounds(self);
         }
-        if self.bounds_cell().get().is_none() {
-            let full = |u: &UOp| u.op() == Op::Const || u.bounds_cell().get().is_some();
-            if self.src().iter().all(full) {
-                let found = bounds(self);
-                let _ = self.bounds_cell().set(found.map(Box::new));
-                return found;
-            }
-            self.fill(full, |u| _ = u.bounds_cell().set(bounds(u).map(Box::new)));
-        }
+        let full = |u: &UOp| u.op() == Op::Const || u.bounds_cell().get().is_some();
+        self.fill(full, |u| _ = u.bounds_cell().set(bounds(u).map(Box::new)));
         self.bounds_cell().get().and_then(|b| b.as_deref().copied())
     }
 
