@@ -143,14 +143,18 @@ impl UOp {
 
     /// Run `fill` on every node below (sources first) that is not `full`, without recursion.
     pub(crate) fn fill(&self, full: impl Fn(&UOp) -> bool, fill: impl Fn(&UOp)) {
-        if full(self) {
-            return;
+        let mut stack = vec![(self, false)];
+        while let Some((u, ready)) = stack.pop() {
+            if full(u) {
+                continue;
+            }
+            if ready {
+                fill(u);
+            } else {
+                stack.push((u, true));
+                stack.extend(u.src().iter().filter(|s| !full(s)).map(|s| (s, false)));
+            }
         }
-        if self.src().iter().all(&full) {
-            return fill(self);
-        }
-        let below = ordered(std::slice::from_ref(self), |u| if full(u) { &[] } else { u.src() });
-        below.into_iter().filter(|u| !full(u)).for_each(fill);
     }
 }
 

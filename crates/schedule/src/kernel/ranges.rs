@@ -79,9 +79,7 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         }
     }
     let reads = nodes.iter().filter(|u| u.op() == Op::Index);
-    let Some(indices) = reads.map(|u| Linear::of(&u.src()[1])).collect::<Option<Vec<_>>>() else {
-        return None;
-    };
+    let indices = reads.map(|u| Linear::of(&u.src()[1])).collect::<Option<Vec<_>>>()?;
     pairs.retain(|(a, b)| mergeable(a, b, nodes, &indices));
     let (a, b) = pairs.into_iter().next()?;
     let (na, nb, t) = (a.src()[0].as_int()?, b.src()[0].as_int()?, a.range_arg()?.1);

@@ -41,10 +41,8 @@ pub struct Bound<'a>([Option<&'a UOp>; MAX_VARS]);
 impl<'a> Bound<'a> {
     /// The node of the next variable.
     pub fn get(&self, numbers: &mut RangeFrom<usize>) -> &'a UOp {
-        numbers
-            .next()
-            .and_then(|i| self.0[i])
-            .expect("a pattern that matched has bound every variable that it holds")
+        let node = numbers.next().and_then(|i| self.0[i]);
+        node.expect("a pattern that matched has bound every variable that it holds")
     }
 }
 

@@ -22,10 +22,11 @@ pub(super) fn rules() -> Vec<Rule> {
         // a and true = a (a and false is known)
         rule!(and_true[a]: a & true => a, if a.dtype() == DType::Bool),
         // a and (a or b) = a; a or (a and b) = a
-        rule!(absorbed[u, v, a, b]: a.with_(JUNCTIONS, a.with_(JUNCTIONS, b).bind(v)).bind(u) => a, if v.op() == dual(u)),
+        rule!(and_absorbs[a, b]: a & (a | b) => a),
+        rule!(or_absorbs[a, b]: a | (a & b) => a),
         // a and (not a or b) = a and b; a or (not a and b) = a or b
-        rule!(complement_absorbed[u, v, a, b]: a.with_(JUNCTIONS, a.under(Op::Not).with_(JUNCTIONS, b).bind(v)).bind(u) =>
-            a.binary(u.op(), b), if v.op() == dual(u)),
+        rule!(and_complement[a, b]: a & (a.under(Op::Not) | b) => a & b),
+        rule!(or_complement[a, b]: a | (a.under(Op::Not) & b) => a | b),
         // conjunctions and disjunctions are flat, ordered, without repetition or contradiction
         rule!(junction[u, a, b]: a.with_(JUNCTIONS, b).bind(u) => junction(u, u.op() == Op::And), if a.dtype() == DType::Bool),
         // of truth values, exclusive or is ≠

@@ -158,12 +158,8 @@ fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
 }
 
 fn axes(u: &UOp) -> Option<(ReduceOp, Vec<usize>)> {
-    match u.arg() {
-        Arg::Reduce(op, axes) if u.src().len() == 1 => {
-            Some((*op, axes.iter().map(|&a| a as usize).collect()))
-        }
-        _ => None,
-    }
+    let Arg::Reduce(op, axes) = u.arg() else { return None };
+    (u.src().len() == 1).then(|| (*op, axes.iter().map(|&a| a as usize).collect()))
 }
 
 fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
