@@ -7,6 +7,7 @@ use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 
 impl UOp {
     /// Every node of this graph, sources before users; the root is last.
@@ -143,7 +144,7 @@ impl UOp {
 
     /// Run `fill` on every node below (sources first) that is not `full`, without recursion.
     pub(crate) fn fill(&self, full: impl Fn(&UOp) -> bool, fill: impl Fn(&UOp)) {
-        let mut stack = vec![(self, false)];
+        let mut stack: SmallVec<[(&UOp, bool); 16]> = smallvec![(self, false)];
         while let Some((u, ready)) = stack.pop() {
             if full(u) {
                 continue;
