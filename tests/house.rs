@@ -20,8 +20,8 @@ const LADDER: &[(&str, &[&str])] = &[
 
 /// The rooms whose size is limited.
 const CORE: &[&str] = &["uop", "schedule", "codegen", "device", "engine", "tensor"];
-/// The aim is 20,000; until the core is there this keeps it from growing.
-const CORE_LINES: usize = 24_500;
+/// Lines of code in all of them: its smallness is part of its value.
+const CORE_LINES: usize = 20_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
