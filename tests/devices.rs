@@ -90,3 +90,22 @@ fn more_memory_than_there_is_is_an_error() {
     let error = x.realize().expect_err("64 TiB");
     assert!(matches!(error.kind(), ErrorKind::Memory { .. }), "{error}");
 }
+
+#[test]
+fn a_device_without_data_gives_none() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("NULL");
+    let x = Tensor::new(&[1f32, 2.0], [2]);
+    for t in [x.clone(), &x + 1.0] {
+        let error = t.to_vec::<f32>().expect_err("NULL holds no data").to_string();
+        assert!(error.contains("NULL holds no data"), "{error}");
+    }
+}
+
+#[test]
+fn no_threads_are_all_threads() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    Config { device: Some("CPU".into()), threads: Some(0), ..Config::default() }.set();
+    let x = Tensor::ones([256, 256]);
+    assert_eq!(x.matmul(&x).sum(.., false).item::<f32>().expect("it runs"), 256.0f32.powi(3));
+}

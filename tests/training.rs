@@ -30,3 +30,13 @@ fn errors_of_a_network_are_values_with_the_users_line() {
     assert!(at.file().ends_with("training.rs"), "{e}");
     assert_eq!(at.line(), line, "{e}");
 }
+
+#[test]
+fn a_step_that_cannot_be_taken_names_the_users_line() {
+    let net = Linear { weight: Tensor::ones([2, 2]), bias: None };
+    let sgd = Sgd::new(&net, 0.1);
+    let line = line!() + 1;
+    let e = sgd.step(&net.forward(&Tensor::ones([3, 2]))).expect_err("six losses");
+    let at = e.location().expect("a line");
+    assert!(at.file().ends_with("training.rs") && at.line() == line, "{e}");
+}

@@ -13,8 +13,8 @@ use std::time::Instant;
 /// What may be asked.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The model
-    #[arg(long, value_parser = workload())]
+    /// convnet, minilm, gpt2 or resnet50
+    #[arg(long, value_parser = workload(), hide_possible_values = true)]
     model: Workload,
     /// Its number of layers (minilm and gpt2)
     #[arg(long)]

@@ -26,7 +26,7 @@ enum Command {
     Devices(devices::Args),
     /// Time the benchmark workloads: build and realize
     Bench(bench::Args),
-    /// Compile a built-in model to rendered source and tell what each stage took
+    /// Compile a built-in model to source and tell what each stage took
     Compile(compile::Args),
     /// Print a stage of a program in the text form, or of a built-in model
     Show(show::Args),

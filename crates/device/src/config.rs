@@ -11,7 +11,7 @@ pub struct Config {
     pub device: Option<String>,
     /// `DEBUG`, 0 to 7: how much is told about what runs.
     pub debug: u8,
-    /// `MONOGLOT_THREADS`: CPU threads of a kernel; None: all cores.
+    /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: all cores.
     pub threads: Option<usize>,
     /// `MONOGLOT_CACHE`: the folder of compiled programs; None: the user's cache folder.
     pub cache_dir: Option<PathBuf>,
@@ -36,7 +36,7 @@ impl Config {
         Config {
             device: var("DEV"),
             debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
-            threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()).filter(|&n| n > 0),
+            threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),
             ..Config::default()
@@ -59,7 +59,9 @@ impl Config {
 
     /// CPU threads of a kernel.
     pub fn thread_count(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+        self.threads
+            .filter(|&n| n > 0)
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
     }
 
     /// The folder of compiled programs.

@@ -128,13 +128,18 @@ impl Storage {
     }
 
     fn pointer(&self) -> Result<*mut u8> {
-        let message = || match &*self.memory {
+        self.host_ptr().ok_or_else(|| self.no_data())
+    }
+
+    /// Why there is nothing to read or write.
+    pub(crate) fn no_data(&self) -> Error {
+        let message = match &*self.memory {
             Memory::File(_, path) => {
                 format!("{path} is read-only, and no kernel runs on {}", self.device)
             }
             _ => format!("device {} holds no data: it compiles and runs nothing", self.device),
         };
-        self.host_ptr().ok_or_else(|| ErrorKind::Run { message: message() }.into())
+        ErrorKind::Run { message }.into()
     }
 }
 

@@ -58,6 +58,7 @@ pub struct Compiled {
     pub programs: Vec<UOp>,
 }
 
+/// Programs and kernels that are kept, at most; those of a program that is in use stay with it.
 const KEPT: usize = 1024;
 /// By structure and by the device of what names none.
 type Programs = FxHashMap<(UOp, Device), Arc<Program>>;
@@ -96,6 +97,9 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
     let wanted = unique_kernels(linear);
     let mut kernels = KERNELS.lock().unwrap_or_else(|e| e.into_inner());
     let kernels = kernels.get_or_insert_with(FxHashMap::default);
+    if kernels.len() >= KEPT {
+        kernels.clear();
+    }
     let missing: Vec<(UOp, Device)> = wanted.into_iter().filter(|k| !kernels.contains_key(k)).collect();
     let (lowered, _) = lower_all(&missing)?;
     // Programs of one device are compiled together: one run of a C compiler costs more than a kernel.

@@ -61,6 +61,9 @@ impl Images {
     }
 
     /// The images of these numbers: f32 (rows, 1, height, width) from 0 to 1, and their classes: i32 (rows,).
+    ///
+    /// # Panics
+    /// Where a number is not below `len`, as a slice would.
     #[track_caller]
     pub fn batch(&self, rows: &[usize]) -> (Tensor, Tensor) {
         let scale = 1.0 / self.white as f32;

@@ -56,6 +56,7 @@ pub trait Optimizer {
     /// # Errors
     /// An error that the loss carries, a parameter that it does not depend on, or what went wrong in
     /// compiling or running.
+    #[track_caller]
     fn step(&self, loss: &Tensor) -> Result<()> {
         self.trained().begun.clone()?;
         let parameters: Vec<&Tensor> = self.trained().parameters.iter().collect();

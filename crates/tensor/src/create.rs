@@ -5,7 +5,7 @@ use crate::args::{Dims, Element};
 use crate::elementwise::methods;
 use crate::index::named;
 use crate::movement::whole;
-use crate::promote::count;
+use crate::promote::{count, counter};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Device, Error, Op, Result, Scalar, Shape, UOp};
@@ -79,10 +79,18 @@ impl Tensor {
         Tensor::wrap(sizes("empty", shape.into()).map(|s| UOp::buffer(&s, dtype, device)))
     }
 
-    /// start, start + step, … before `stop`, i32.
+    /// start, start + step, … before `stop`: i32 where both fit, else i64.
     #[track_caller]
     pub fn arange(start: i64, stop: i64, step: i64) -> Tensor {
-        Tensor::arange_of(start as f64, stop as f64, step as f64, DType::I32)
+        let long = i128::from(stop) - i128::from(start);
+        let n = if step == 0 { -1 } else { (long + i128::from(step - step.signum())) / i128::from(step) };
+        if step == 0 || n > MOST.into() {
+            let message = format!("from {start} to {stop} by {step}");
+            return Tensor::failed(Error::argument("arange", message));
+        }
+        let fits = [start, stop, step].iter().all(|&v| i32::try_from(v).is_ok());
+        let d = if fits { DType::I32 } else { DType::I64 };
+        Tensor::from_uop(UOp::arange(n.max(0) as i64, d) * step + start)
     }
 
     /// start, start + step, … before `stop`, in a dtype.
@@ -96,7 +104,7 @@ impl Tensor {
         let n = n.max(0.0) as i64;
         Tensor::from_uop(match dtype {
             d if d.is_float() => {
-                let i = UOp::arange(n, DType::I32).cast(d.compute_type());
+                let i = UOp::arange(n, counter(n)).cast(d.compute_type());
                 i.mul_acc(&i.like(step), &i.like(start)).cast(d)
             }
             DType::Bool => (UOp::arange(n, DType::I64) * step as i64 + start as i64).cast(DType::Bool),
@@ -112,7 +120,7 @@ impl Tensor {
         }
         // From both ends, so that the last value is exact.
         let step = (stop - start) / (steps - 1).max(1) as f64;
-        let i = UOp::arange(steps, DType::I32);
+        let i = UOp::arange(steps, counter(steps));
         let (up, n) = (i.cast(DType::F32), (steps - 1) as f64);
         let low = up.mul_acc(&up.like(step), &up.like(start));
         let high = (&up - n).mul_acc(&up.like(step), &up.like(stop));
@@ -149,7 +157,10 @@ fn kept(op: &str, x: &UOp, diagonal: i64, holds: impl Fn(&UOp, &UOp) -> UOp) -> 
 /// What holds of row and column numbers of the last two axes.
 pub(crate) fn triangle(op: &str, shape: &Shape, holds: impl FnOnce(&UOp, &UOp) -> UOp) -> Result<UOp> {
     match shape.len() {
-        n @ 2.. => Ok(holds(&count(n - 2, shape, DType::I32)?, &count(n - 1, shape, DType::I32)?)),
+        n @ 2.. => {
+            let d = counter(shape[n - 2].max().max(shape[n - 1].max()));
+            Ok(holds(&count(n - 2, shape, d)?, &count(n - 1, shape, d)?))
+        }
         _ => Err(Error::shape(op, format!("shape {shape} is no matrix"))),
     }
 }

@@ -111,7 +111,10 @@ methods! {
     };
     /// The elements in another dtype: floats round to nearest even, float → integer truncates and
     /// saturates, integers wrap.
-    cast(dtype: DType) same |x| x.cast(dtype);
+    cast(dtype: DType) map |x| match dtype {
+        DType::Void => Err(Error::dtype("cast", "no value is void")),
+        d => Ok(x.cast(d)),
+    };
     /// The bytes read as another dtype; the last axis rescales with the width.
     bitcast(dtype: DType) map |x| x.try_bitcast(dtype);
     /// The same value on another device.
@@ -141,13 +144,18 @@ impl Tensor {
         self.map(|u| Ok(f(u)))
     }
 
-    /// For values of this dtype: a literal as a constant.
+    /// For values of this dtype: a literal as a constant, in the dtype of computing where it is no value
+    /// of a narrow float.
     #[track_caller]
     pub(crate) fn beside(&self, literal: &Operand) -> Tensor {
         self.map(|u| {
             let d = u.dtype();
             Ok(match literal {
-                Operand::Float(v) => UOp::float(*v, if d.is_float() { d } else { DType::F32 }),
+                Operand::Float(v) if d.is_float() => {
+                    let same = d.from_f64(*v).to_f64() == *v;
+                    UOp::float(*v, if same { d } else { d.compute_type() })
+                }
+                Operand::Float(v) => UOp::float(*v, DType::F32),
                 Operand::Int(v) => UOp::int(*v, if d == DType::Bool { DType::I64 } else { d }),
                 Operand::Bool(v) => UOp::constant(Scalar::Bool(*v), d),
                 Operand::Tensor(t) => t.uop()?,

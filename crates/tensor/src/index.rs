@@ -6,7 +6,7 @@
 use crate::args::{Dims, Integer, conversions};
 use crate::create::sizes;
 use crate::movement::{from_last, to_last};
-use crate::promote::{broadcast, count, insert_axis, resized};
+use crate::promote::{broadcast, count, counter, insert_axis, resized};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of, tri};
 use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
@@ -273,7 +273,9 @@ pub(crate) fn counting(u: &UOp) -> UOp {
 
 /// Whether each index names each place of a new axis `a` of n places.
 pub(crate) fn named(op: &str, index: &UOp, a: usize, n: i64) -> Result<UOp> {
-    let column = insert_axis(&counting(integers(op, index)?), a)?;
+    let index = counting(integers(op, index)?);
+    let wide = counter(n) == DType::I64 && index.dtype().bytes() < 8;
+    let column = insert_axis(&if wide { index.cast(DType::I64) } else { index }, a)?;
     let all = sizes(op, Dims(resized(&column, a, &[n]).max_ints()))?;
     Ok(column.expand(&all)?.eq_(&count(a, &all, column.dtype())?))
 }

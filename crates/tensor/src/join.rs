@@ -3,9 +3,9 @@
 
 use crate::args::Dims;
 use crate::create::sizes;
-use crate::promote::{insert_axis, resized, spread};
+use crate::promote::{counter, insert_axis, resized, spread};
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{Arg, DType, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{Arg, Error, Op, Result, Scalar, Shape, UOp};
 
 /// What a padded axis continues with.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -172,7 +172,7 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
         order.insert(axis, 0);
         return UOp::try_new(Op::Stack, all, Arg::None)?.permute(&order)?.reshape(&shape);
     }
-    let place = UOp::arange(total, DType::I32);
+    let place = UOp::arange(total, counter(total));
     let (mut start, mut out) = (0, None);
     for (u, n) in parts {
         let whole = u.pad_axis(axis, start, total - start - n, u.dtype().zero())?;

@@ -31,7 +31,15 @@ impl Tensor {
         if !tri!(target.dtype()).is_float() {
             return logs.pick_classes(target, reduction, smoothing);
         }
-        let n = tri!(self.shape())[axis] as f64;
+        let shape = tri!(self.shape());
+        if tri!(target.shape()) != shape || !(0.0..=1.0).contains(&smoothing) {
+            let message = format!(
+                "probabilities {} and smoothing {smoothing} for shape {shape:?}",
+                tri!(target.uop()).shape()
+            );
+            return Tensor::failed(Error::shape("cross_entropy", message));
+        }
+        let n = shape[axis] as f64;
         let soft = if smoothing > 0.0 { target * (1.0 - smoothing) + smoothing / n } else { target.clone() };
         (logs * soft).sum(axis, false).neg().averaged(reduction)
     }

@@ -156,7 +156,8 @@ impl Tensor {
         })
     }
 
-    /// Windows of `size` elements along `axis`, one every `step`, as a new last axis.
+    /// Windows of `size` elements along `axis`, one every `step`, as a new last axis; a copy, no view to
+    /// assign to.
     #[track_caller]
     pub fn unfold(&self, axis: i64, size: i64, step: i64) -> Tensor {
         self.along("unfold", axis, |u, a| {
@@ -172,7 +173,7 @@ impl Tensor {
 }
 
 methods! {
-    /// The diagonal of the last two axes, as a new last axis.
+    /// The diagonal of the last two axes, as a new last axis; a copy, no view to assign to.
     diagonal() map diagonal;
     /// A vector as the diagonal of a matrix, or the diagonal of a matrix.
     diag() map diag;

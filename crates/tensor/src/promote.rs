@@ -104,6 +104,11 @@ pub(crate) fn spread(vector: &UOp, a: usize, shape: &Shape) -> Result<UOp> {
     vector.reshape(&Shape::new(dims))?.expand(shape)
 }
 
+/// What counts n places, with as much room again for what is added: i32 where it can.
+pub(crate) fn counter(n: i64) -> DType {
+    if n < 1 << 30 { DType::I32 } else { DType::I64 }
+}
+
 /// 0, 1, … along axis `a` of a shape.
 pub(crate) fn count(a: usize, shape: &Shape, dtype: DType) -> Result<UOp> {
     spread(&UOp::arange(shape[a].max(), dtype), a, shape)

@@ -269,3 +269,22 @@ fn a_sort_of_what_is_sorted() {
     let g = ((top * w).sum(.., false) + picked.sum(.., false)).gradient(&[&x]).unwrap();
     assert_eq!(g[0].to_vec::<f32>().unwrap(), [6.0, 0.0, 4.0, 6.0, 1.0, 1.0, 5.0, 3.0]);
 }
+
+/// What else was written down in the process changes no gradient.
+#[test]
+fn derivatives_that_are_known_stay_with_their_function() {
+    on_interpreter();
+    let of = |y: &Tensor, x: &Tensor| y.sum(.., false).gradient(&[x]).unwrap()[0].to_vec::<f32>().unwrap();
+    let x = Tensor::new(&[1.0f32, 0.0, -1.0], [3]);
+    let (y, z) = (x.maximum(0.0), x.relu());
+    assert_eq!(of(&y, &x), [1.0, 0.5, 0.0]);
+    assert_eq!(of(&z, &x), [1.0, 0.0, 0.0]);
+    assert_eq!(of(&(&y + &z), &x), [2.0, 0.5, 0.0]);
+    // ln x is written as log₂ x · ln 2, and here that factor is what is asked for.
+    let p = Tensor::new(&[1.0f32, 2.0, 3.0], [3]);
+    let l = p.log2();
+    let y = &l * std::f64::consts::LN_2;
+    let _ln = p.log();
+    assert_eq!(of(&y, &l), [std::f32::consts::LN_2; 3]);
+    assert_eq!(of(&p.log(), &p)[1], 0.5);
+}

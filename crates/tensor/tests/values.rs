@@ -326,6 +326,41 @@ fn functions_at_the_ends_of_their_domains() {
 }
 
 #[test]
+fn places_beyond_31_bits_are_counted() {
+    on_interpreter();
+    let one = Tensor::ones([1]);
+    let joined = Tensor::cat(&[&one.expand([2_500_000_000i64]), &Tensor::zeros([100])], 0);
+    assert_eq!(f32s(&joined.index((2_499_999_999i64..2_500_000_001i64,))), [1.0, 0.0]);
+    let steps = Tensor::linspace(0.0, 1.0, 3_000_000_001).index((Index::step(None, None, 750_000_000),));
+    for (k, v) in f32s(&steps).into_iter().enumerate() {
+        assert!((v - 0.25 * k as f32).abs() < 1e-6, "{k}: {v}");
+    }
+    assert_eq!(f32s(&Tensor::arange_of(0.0, 3e9, 1.0, DType::F32).index((-1,))), [3e9]);
+    let low = Tensor::ones([1, 1]).expand([3_000_000_000i64, 2]).tril(0);
+    assert_eq!(f32s(&low.index((2_999_999_999i64,))), [1.0, 1.0]);
+    let hot = Tensor::new(&[-5], [1]).one_hot(4_294_967_296);
+    assert_eq!(ints(&hot.index((0, 4_294_967_291i64))), [0]);
+    let long = |a, b, s| Tensor::arange(a, b, s).to_vec::<i64>().unwrap();
+    assert_eq!(long(3_000_000_000, 3_000_000_003, 1), [3_000_000_000, 3_000_000_001, 3_000_000_002]);
+    assert_eq!(long(i64::MAX - 3, i64::MAX, 2), [i64::MAX - 3, i64::MAX - 1]);
+    assert_eq!(ints(&Tensor::arange(5, -2, -3)), [5, 2, -1]);
+    assert_eq!(ints(&Tensor::arange(5, 5, -3)), []);
+}
+
+#[test]
+fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
+    on_interpreter();
+    let of = |t: Tensor| t.cast(DType::F32).to_vec::<f32>().unwrap()[0];
+    let t = |v: f32| Tensor::new(&[v], [1]).cast(DType::F16);
+    assert!((of(t(0.001) * 65536.0) - 65.56).abs() < 0.05);
+    assert!((of(t(100.0) / 1e5) - 0.001).abs() < 1e-6);
+    assert_eq!(of(t(0.0) * 1e6), 0.0);
+    assert_eq!(of(1e5 - t(6e4)), 40_000.0);
+    assert_eq!((t(2.0) * 0.1).dtype().unwrap(), DType::F16);
+    assert!(t(6e4).lt(7e4).to_vec::<bool>().unwrap()[0]);
+}
+
+#[test]
 fn long_axes_are_resampled() {
     on_interpreter();
     let n = 60_000;

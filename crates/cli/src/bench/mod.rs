@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The device to run on
     #[arg(long)]
     device: Option<String>,
-    /// Seconds to spend on each workload, after warming up
+    /// Seconds for each workload, after warming up
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// Print the names and run nothing

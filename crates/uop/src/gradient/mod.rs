@@ -69,9 +69,15 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         return Err(failed(format!("of {a} {} with a seed of {b} {}", root.shape(), seed.shape())));
     }
     let order = root.toposort();
+    let mut below: FxHashSet<&UOp> = FxHashSet::default();
+    for u in &order {
+        if wanted.contains(u) || u.src().iter().any(|s| below.contains(s)) {
+            below.insert(u);
+        }
+    }
     let mut active: FxHashSet<&UOp> = FxHashSet::default();
     for u in &order {
-        let through = match u.shortcut() {
+        let through = match usable(u, &wanted, &below) {
             Some(s) => &s.inputs[..],
             None => paths(u),
         };
@@ -94,7 +100,7 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         if wanted.contains(u) {
             found.insert(u, g.clone());
         }
-        match u.shortcut() {
+        match usable(u, &wanted, &below) {
             Some(s) => {
                 let wanted: Vec<bool> = s.inputs.iter().map(|i| active.contains(i)).collect();
                 let flow = Flow { y: u, inputs: &s.inputs, params: &s.params, g: &g, wanted: &wanted };
@@ -116,6 +122,23 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         }
     }
     Ok(targets.iter().map(|t| found.get(t).cloned()).collect())
+}
+
+/// The shortcut of a node, unless a target is among the parts between it and its inputs: then the parts
+/// are asked.
+fn usable<'a>(u: &'a UOp, wanted: &FxHashSet<&UOp>, below: &FxHashSet<&UOp>) -> Option<&'a Shortcut> {
+    let shortcut = u.shortcut()?;
+    let (mut open, mut seen) = (Vec::from_iter(u.src()), FxHashSet::default());
+    while let Some(part) = open.pop() {
+        if shortcut.inputs.contains(part) || !below.contains(part) || !seen.insert(part) {
+            continue;
+        }
+        if wanted.contains(part) {
+            return None;
+        }
+        open.extend(part.src());
+    }
+    Some(shortcut)
 }
 
 /// `u · factor`; factors of one chain are multiplied together, as a derivative rounds where it likes.
