@@ -59,9 +59,7 @@ impl Tensor {
         f: impl FnOnce(&UOp, &UOp) -> Result<UOp>,
     ) -> Tensor {
         let y = Tensor::map_all(&[self, weight], |u| f(&u[0], &u[1]));
-        let Some(bias) = bias else { return y };
-        let spatial = y.ndim().map_or(0, |n| n.saturating_sub(2));
-        y + bias.reshape([&[-1][..], &vec![1; spatial]].concat())
+        y.per_channel(None, bias)
     }
 
     /// The greatest of every window of the last axes; a tie's gradient goes to the first.

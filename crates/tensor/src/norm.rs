@@ -109,7 +109,7 @@ impl Tensor {
             let n = u[1].shape().len();
             if n < 2 || u[0].shape().len() != 1 || u[0].shape()[0] != u[1].shape()[1] {
                 let message = format!("{} for the channels of shape {}", u[0].shape(), u[1].shape());
-                return Err(Error::shape("norm", message));
+                return Err(Error::shape("per channel", message));
             }
             let dims = [u[0].shape()[0].clone()].into_iter().chain(vec![Dim::Int(1); n - 2]);
             u[0].reshape(&Shape::new(dims))
@@ -117,7 +117,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
+    pub(crate) fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
         let mut y = self;
         if let Some(w) = weight {
             y = &y * &w.channels(&y);

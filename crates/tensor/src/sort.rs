@@ -55,7 +55,7 @@ impl Tensor {
             false => Err(Error::argument("topk", format!("{k} of shape {} along axis {a}", u.shape()))),
         });
         let (v, i) = fits.sorted(axis, largest);
-        (v.narrow(axis, 0, k), i.narrow(axis, 0, k))
+        if matches!(v.ndim(), Ok(0)) { (v, i) } else { (v.narrow(axis, 0, k), i.narrow(axis, 0, k)) }
     }
 }
 

@@ -64,6 +64,12 @@ fn shapes() {
     refused("Shape", "matmul: shapes (2, 3) and (2, 3)", f.matmul(&f));
     refused("Shape", "matmul", f.matmul(&t(&[4])));
     refused("Shape", "matmul", t(&[2, 4, 5]).matmul(&t(&[3, 5, 4])));
+    let (image, kernel) = (Tensor::ones([1, 1, 4, 4]), Tensor::ones([4, 1, 3, 3]));
+    for bias in [Tensor::ones([1]), Tensor::ones([2, 2])] {
+        refused("Shape", "for the channels of shape (1, 4, 2, 2)", image.conv2d(&kernel, Some(&bias), &Conv::default()));
+    }
+    refused("Shape", "probabilities", f.cross_entropy(&Tensor::ones([3]), Reduction::Mean, 0.0));
+    refused("DType", "void", f.cast(DType::Void));
     refused("Shape", "a scalar multiplies", f.matmul(&t(&[])));
     refused("Shape", "matmul", t(&[2]).dot(&t(&[3])));
     refused("Shape", "matmul", f.linear(&t(&[4, 4]), None));
@@ -124,12 +130,12 @@ fn shapes() {
     refused("Shape", "rms_norm", f.rms_norm([4], None, 1e-5));
     refused("Shape", "group_norm", t(&[2, 3, 4]).group_norm(2, None, None, 1e-5));
     refused("Shape", "group_norm", t(&[2, 3, 4]).group_norm(0, None, None, 1e-5));
-    refused("Shape", "norm", t(&[2, 4, 4]).group_norm(2, Some(&t(&[3])), None, 1e-5));
-    refused("Shape", "norm", t(&[2, 4, 4]).group_norm(2, None, Some(&t(&[3])), 1e-5));
+    refused("Shape", "per channel", t(&[2, 4, 4]).group_norm(2, Some(&t(&[3])), None, 1e-5));
+    refused("Shape", "per channel", t(&[2, 4, 4]).group_norm(2, None, Some(&t(&[3])), 1e-5));
     refused("Shape", "instance_norm", f.instance_norm(None, None, 1e-5));
     refused("Shape", "batch_norm", t(&[3]).batch_norm_train(None, None, 1e-5).0);
     refused("Shape", "batch_norm", t(&[3]).batch_norm_train(None, None, 1e-5).2);
-    refused("Shape", "norm", f.batch_norm_eval(None, None, &t(&[2]), &t(&[3]), 1e-5));
+    refused("Shape", "per channel", f.batch_norm_eval(None, None, &t(&[2]), &t(&[3]), 1e-5));
     refused("Shape", "matmul", f.attention(&t(&[2, 4]), &f, None, false));
     refused("Axis", "transpose", t(&[3]).attention(&t(&[3]), &t(&[3]), None, true));
     refused("Shape", "attention", t(&[3]).attention(&f, &f, None, true));
@@ -150,7 +156,7 @@ fn convolutions_and_pools() {
     refused("Shape", "conv", t(&[4, 5]).conv(&t(&[2, 4]), None, &plain));
     refused("Shape", "windows", x.conv(&t(&[2, 4, 6, 3]), None, &plain));
     refused("Argument", "windows", x.conv(&t(&[2, 4, 0, 3]), None, &plain));
-    refused("Shape", "add", x.conv(&t(&[2, 4, 3, 3]), Some(&t(&[3])), &plain));
+    refused("Shape", "for the channels", x.conv(&t(&[2, 4, 3, 3]), Some(&t(&[3])), &plain));
     refused("Argument", "stride", x.conv(&t(&[2, 4, 3, 3]), None, &how(&[0], &[0], &[1], 1)));
     refused("Argument", "stride", x.conv(&t(&[2, 4, 3, 3]), None, &how(&[1, 1, 1], &[0], &[1], 1)));
     refused("Argument", "padding", x.conv(&t(&[2, 4, 3, 3]), None, &how(&[1], &[-1], &[1], 1)));
