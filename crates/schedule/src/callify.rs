@@ -2,7 +2,7 @@
 //! PARAMs, and the buffers in PARAM order. Equal structures give the same roots, node for node, which
 //! is what finds an earlier schedule.
 
-use monoglot_uop::graph::{inline_functions, toposort_many};
+use monoglot_uop::graph::inline_functions;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -29,20 +29,22 @@ impl Function {
 /// roots whether nobody else holds it.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function> {
     let roots = inline_functions(roots);
-    let (mut map, mut params) = (FxHashMap::default(), Vec::new());
-    for u in toposort_many(&roots, |_| true) {
-        let Arg::Buffer(b) = u.arg() else { continue };
-        if u.op() != Op::Buffer || b.addrspace != Some(AddrSpace::Global) {
-            continue;
-        }
-        let arg = BufferArg { slot: params.len() as u64, version: 0, ..*b };
-        map.insert(u.clone(), UOp::new(Op::Param, u.src().to_vec(), Arg::Buffer(arg)));
-        params.push(u);
-    }
+    let mut params = Vec::new();
+    // One walk over all roots, so that what they share is rebuilt once.
+    let all = UOp::sink(&roots).rebuild(
+        &FxHashMap::default(),
+        |u| u.ops_below().contains(Op::Buffer),
+        |u, src| match u.arg() {
+            Arg::Buffer(b) if u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global) => {
+                let arg = BufferArg { slot: params.len() as u64, version: 0, ..*b };
+                params.push(u.clone());
+                UOp::new(Op::Param, src, Arg::Buffer(arg))
+            }
+            _ => u.with_src(src),
+        },
+    );
     let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();
     let donated = params.iter().map(|p| assigned.contains(p) && donate(p)).collect();
-    // One walk over all roots, so that what they share is rebuilt once.
-    let all = UOp::sink(&roots).substitute(&map);
     Ok(Function { roots: all.src().to_vec(), params, donated })
 }
 

@@ -47,13 +47,14 @@ impl UOp {
         mut new: impl FnMut(&UOp, Srcs) -> UOp,
     ) -> UOp {
         let mut done: FxHashMap<UOp, UOp> = known.clone();
-        for u in self.toposort_gated(|u| !known.contains_key(u) && enter(u)) {
-            if known.contains_key(&u) || !enter(&u) {
+        let inner = |u: &UOp| !known.contains_key(u) && enter(u);
+        for u in ordered(std::slice::from_ref(self), |u| if inner(u) { u.src() } else { &[] }) {
+            if !inner(u) {
                 continue;
             }
-            let new = new(&u, u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect());
-            if new != u {
-                done.insert(u, new);
+            let new = new(u, u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect());
+            if new != *u {
+                done.insert(u.clone(), new);
             }
         }
         done.get(self).unwrap_or(self).clone()
