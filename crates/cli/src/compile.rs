@@ -2,7 +2,7 @@
 //! each stage took. No weight is allocated, nothing is read from or written to a cache, nothing runs.
 
 use crate::{Failure, Outcome, configure, json_line, seconds};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monoglot::compiler::engine;
 use monoglot::compiler::uop::UOp;
 use monoglot::models::{Workload, graph};
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = workload(), hide_possible_values = true)]
     model: Workload,
     /// Its number of layers (minilm and gpt2)
-    #[arg(long)]
+    #[arg(long, value_parser = layers())]
     layers: Option<usize>,
     /// The device to compile for
     #[arg(long, default_value = "NULL")]
@@ -33,6 +33,11 @@ pub(crate) fn workload() -> impl TypedValueParser<Value = Workload> {
         let known = Workload::ALL.into_iter().find(|w| w.name() == name);
         known.expect("the parser lets only these names pass")
     })
+}
+
+/// A number of layers: at least one.
+pub(crate) fn layers() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(1..)
 }
 
 #[derive(Serialize)]
@@ -84,8 +89,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         return Err(Failure::Told(format!("{} has no number of layers to choose", args.model.name())));
     }
     configure(Some(&args.device), None);
-    // Opening a device looks at the machine; that is no part of compiling.
-    monoglot::compiler::device::open(engine::default_device())?;
+    // Opening a device looks at the machine; that is no part of compiling. One that runs no kernels says so.
+    monoglot::compiler::device::open(engine::default_device())?.compile(&[])?;
     let start = Instant::now();
     let model = graph(args.model, args.layers, engine::default_device())?;
     let roots: Vec<UOp> = model.roots.iter().map(|t| t.uop()).collect::<monoglot::Result<_>>()?;

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = workload())]
     model: Option<Workload>,
     /// Its number of layers (minilm and gpt2)
-    #[arg(long)]
+    #[arg(long, value_parser = crate::compile::layers())]
     layers: Option<usize>,
     /// The stage to print
     #[arg(long, value_enum, default_value = "linear")]

@@ -82,6 +82,9 @@ fn what_means_nothing_is_an_error_that_says_so() {
     fails("compile --model nothing", 2, "possible values: convnet, minilm, gpt2, resnet50");
     fails("compile --model convnet --layers 3", 1, "convnet has no number of layers");
     fails("compile --model minilm --device NOWHERE", 1, "there is no such device");
+    fails("compile --model minilm --device DISK", 1, "runs no kernels");
+    fails("compile --model gpt2 --layers 0", 2, "0 is not in 1..");
+    fails("bench --filter chain --seconds nan", 2, "a number of seconds, zero or more");
     fails("bench --filter nothing", 1, "no workload's name contains `nothing`");
     fails("show", 1, "FILE in the text form, or --model");
     fails("show /nowhere/file.txt", 1, "/nowhere/file.txt");

@@ -22,14 +22,20 @@ pub(crate) struct Args {
     #[arg(long)]
     device: Option<String>,
     /// Seconds for each workload, after warming up
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value = "1", value_parser = duration)]
     seconds: f64,
     /// Print the names and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     list: bool,
     /// An object a line
     #[arg(long)]
     json: bool,
+}
+
+/// Seconds, zero or more.
+fn duration(text: &str) -> std::result::Result<f64, String> {
+    let finite = text.parse::<f64>().ok().filter(|s| s.is_finite() && *s >= 0.0);
+    finite.ok_or_else(|| "a number of seconds, zero or more, is needed".into())
 }
 
 #[derive(Serialize)]
