@@ -201,6 +201,9 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
             let how = match a.text_or("mode", "nearest")? {
                 "nearest" => Interpolation::Nearest,
                 "linear" | "bilinear" | "trilinear" => Interpolation::Linear { align_corners: corners },
+                "nearest-exact" => Interpolation::NearestExact,
+                "area" => Interpolation::Area,
+                "bicubic" => Interpolation::Cubic { align_corners: corners },
                 mode => return Err(format_error(op, format!("mode {mode:?}"))),
             };
             x.interpolate(a.ints("size")?, how)

@@ -204,6 +204,8 @@ fn movement_and_indices() {
         ("nearest", &[&[1, 1, 3, 2]], SYM, |x| x[0].interpolate([5, 3], Interpolation::Nearest).sin()),
         ("linear", &[&[1, 1, 3, 4]], SYM, |x| x[0].interpolate([5, 3], Interpolation::Linear { align_corners: false }).sin()),
         ("linear corners", &[&[1, 1, 3, 4]], SYM, |x| x[0].interpolate([5, 3], Interpolation::Linear { align_corners: true }).sin()),
+        ("cubic", &[&[1, 1, 3, 4]], SYM, |x| x[0].interpolate([5, 3], Interpolation::Cubic { align_corners: false }).sin()),
+        ("area", &[&[1, 1, 3, 4]], SYM, |x| x[0].interpolate([2, 6], Interpolation::Area).sin()),
         ("assigned", &[&[6], &[2]], SYM, |x| { let y = &x[0] * 1.0; y.set_at(Index::step(None, None, -3), &x[1]); y.sin() }),
     ];
     check(rows);

@@ -369,6 +369,27 @@ fn long_axes_are_resampled() {
     assert_eq!(ints(&far), [53_333, 53_334, 53_334]);
 }
 
+#[test]
+fn axes_are_resampled_by_every_mode() {
+    on_interpreter();
+    let x = Tensor::new(&[1.0f32, 4.0, 2.0, 8.0, 5.0], [5]);
+    for (how, n, want) in [
+        (Interpolation::NearestExact, 3, &[1.0, 2.0, 5.0][..]),
+        (Interpolation::Area, 3, &[2.5, 14.0 / 3.0, 6.5]),
+        (Interpolation::Linear { align_corners: true }, 3, &[1.0, 2.0, 5.0]),
+        (Interpolation::Cubic { align_corners: false }, 3, &[2.0555556, 2.0, 6.277_778]),
+        (
+            Interpolation::Cubic { align_corners: true },
+            9,
+            &[1.0, 2.6875, 4.0, 2.71875, 2.0, 5.09375, 8.0, 7.0625, 5.0],
+        ),
+    ] {
+        let got = x.interpolate(n, how).to_vec::<f32>().unwrap();
+        let near = got.iter().zip(want).all(|(g, w): (&f32, &f32)| (g - w).abs() < 1e-5);
+        assert!(got.len() == want.len() && near, "{how:?}: {got:?}, not {want:?}");
+    }
+}
+
 /// What is computed in two places rounds alike in both, or what is equal would differ.
 #[test]
 fn ties_of_sums_are_found() {
