@@ -34,7 +34,7 @@ named! {
         U32 "u32",
         /// Unsigned 64-bit integer.
         U64 "u64",
-        /// 8-bit float, 4 exponent and 3 mantissa bits, no infinities (OCP E4M3).
+        /// 8-bit float, 4 exponent and 3 mantissa bits, no infinities (OCP E4M3); casts saturate.
         F8E4M3 "f8e4m3",
         /// 8-bit float, 5 exponent and 2 mantissa bits (OCP E5M2).
         F8E5M2 "f8e5m2",

@@ -184,15 +184,15 @@ struct F8 {
     bias: i32,
     /// The greatest finite value's bits.
     max: u8,
-    /// The infinity's, or the NaN's where there is none.
+    /// Those of what overflows: the infinity's, or `max` where there is none.
     over: u8,
 }
 
 const F8_NAN: u8 = 0x7f;
-const E4M3: F8 = F8 { mantissa: 3, bias: 7, max: 0x7e, over: 0x7f };
+const E4M3: F8 = F8 { mantissa: 3, bias: 7, max: 0x7e, over: 0x7e };
 const E5M2: F8 = F8 { mantissa: 2, bias: 15, max: 0x7b, over: 0x7c };
 
-/// Round to nearest even; E4M3 turns overflow into NaN, E5M2 into infinity (PyTorch's casts).
+/// Round to nearest even; E4M3 saturates, E5M2 overflows to infinity (PyTorch's casts).
 fn f8_bits(f: f64, t: &F8) -> u8 {
     let sign = if f.is_sign_negative() { 0x80 } else { 0 };
     if f.is_nan() {
@@ -213,7 +213,7 @@ fn f8_value(bits: u8, t: &F8) -> f64 {
     let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
     let magnitude = bits & 0x7f;
     if magnitude > t.max {
-        return if magnitude == F8_NAN || magnitude > t.over { f64::NAN } else { sign * f64::INFINITY };
+        return if magnitude == t.over { sign * f64::INFINITY } else { f64::NAN };
     }
     let (exp, man) = ((magnitude >> t.mantissa) as i32, (magnitude & ((1 << t.mantissa) - 1)) as f64);
     let scale = 2f64.powi(-(t.mantissa as i32));
@@ -243,7 +243,9 @@ mod tests {
     #[test]
     fn f8_rounds_to_nearest_even_and_overflows_as_pytorch() {
         assert_eq!(DType::F8E4M3.from_f64(464.0), Float(448.0));
-        assert!(DType::F8E4M3.from_f64(465.0).to_f64().is_nan());
+        assert_eq!(DType::F8E4M3.from_f64(465.0), Float(448.0));
+        assert_eq!(DType::F8E4M3.from_f64(f64::NEG_INFINITY), Float(-448.0));
+        assert!(DType::F8E4M3.from_f64(f64::NAN).to_f64().is_nan());
         assert_eq!(DType::F8E5M2.from_f64(61440.0), Float(f64::INFINITY));
         assert_eq!(DType::F8E5M2.from_f64(61439.0), Float(57344.0));
         assert_eq!(DType::F8E4M3.from_f64(1.0625), Float(1.0));

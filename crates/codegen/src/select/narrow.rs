@@ -19,7 +19,7 @@ struct Small {
 
 fn small(d: DType) -> Small {
     match d {
-        DType::F8E4M3 => Small { mantissa: 3, bias: 7, max: 0x7e, overflow: 0x7f, nan: 0x7f },
+        DType::F8E4M3 => Small { mantissa: 3, bias: 7, max: 0x7e, overflow: 0x7e, nan: 0x7f },
         DType::F8E5M2 => Small { mantissa: 2, bias: 15, max: 0x7b, overflow: 0x7c, nan: 0x7f },
         _ => Small { mantissa: 10, bias: 15, max: 0x7bff, overflow: 0x7c00, nan: 0x7e00 },
     }
@@ -167,7 +167,7 @@ impl Legal<'_> {
         let sign = self.shl(&self.shr(&bits, &k(top)), &k(31));
         let scaled = bitcast(&self.shl(&code, &k(23 - t.mantissa)), DType::F32);
         let value = self.mul(&scaled, &float(2f64.powi((127 - t.bias) as i32)));
-        let infinite = self.equal(&code, &k(if t.overflow == t.nan { -1 } else { t.overflow }));
+        let infinite = self.equal(&code, &k(t.overflow));
         let odd = self.select(&infinite, &float(f64::INFINITY), &float(f64::NAN));
         let value = self.select(&self.cmplt(&k(t.max), &code), &odd, &value);
         bitcast(&self.or(&bitcast(&value, DType::U32), &sign), DType::F32)
