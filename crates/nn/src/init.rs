@@ -45,19 +45,33 @@ pub fn parameter(shape: &[usize], start: Init) -> Tensor {
     buffer(shape, start)
 }
 
-/// A tensor that a layer or an optimizer keeps: f32 of this shape, in storage of its own.
+/// A tensor that a layer keeps: f32 of this shape, in storage of its own.
 #[track_caller]
 pub fn buffer(shape: &[usize], start: Init) -> Tensor {
-    if WITHOUT_DATA.get() {
-        // Whatever device is the default one; the error of one that cannot be opened comes later.
-        let device = Tensor::zeros(()).device().unwrap_or_else(|_| Device::new("CPU"));
-        return Tensor::empty(shape, DType::F32, device);
-    }
     match start {
-        Init::Full(v) => Tensor::new(&vec![v as f32; shape.iter().product()], shape),
+        _ if WITHOUT_DATA.get() => absent(shape, DType::F32),
+        Init::Full(v) => filled(shape, v, DType::F32),
         Init::Uniform(bound) => Tensor::uniform(shape, -bound, bound).parameter(),
         Init::Normal(deviation) => Tensor::normal(shape, 0.0, deviation).parameter(),
     }
+}
+
+/// A tensor that an optimizer keeps: of one value, f64 where that is asked for and else f32, in storage
+/// of its own.
+#[track_caller]
+pub(crate) fn filled(shape: &[usize], value: f64, dtype: DType) -> Tensor {
+    let n = shape.iter().product();
+    match dtype {
+        _ if WITHOUT_DATA.get() => absent(shape, dtype),
+        DType::F64 => Tensor::new(&vec![value; n], shape),
+        _ => Tensor::new(&vec![value as f32; n], shape),
+    }
+}
+
+/// On whatever device is the default one; the error of one that cannot be opened comes later.
+fn absent(shape: &[usize], dtype: DType) -> Tensor {
+    let device = Tensor::zeros(()).device().unwrap_or_else(|_| Device::new("CPU"));
+    Tensor::empty(shape, dtype, device)
 }
 
 /// Whether parameters have no data now.

@@ -3,15 +3,17 @@
 //! Invariant: the learning rate, the step's number and everything else that changes are buffers, never
 //! constants, so that every step has the structure of the first.
 
-use crate::init::{Init, buffer, is_without_data};
+use crate::init::{filled, is_without_data};
 use crate::module::Module;
-use monoglot_tensor::{Result, Tensor};
+use monoglot_tensor::{DType, Result, Tensor};
 use std::sync::RwLock;
 
 /// What every optimizer works on. Making it computes the network's initial values, if they are not yet.
 pub struct Trained {
     parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
+    /// Of the rate and the steps' number: f64 where a parameter is.
+    dtype: DType,
     rate: RwLock<Tensor>,
     /// Whether the initial values could be computed.
     begun: Result<()>,
@@ -19,10 +21,13 @@ pub struct Trained {
 
 impl Trained {
     fn new(net: &(impl Module + ?Sized), rate: f64) -> Trained {
-        let rate = RwLock::new(buffer(&[], Init::Full(rate)));
+        let parameters = net.parameters();
+        let double = parameters.iter().any(|p| state(p) == DType::F64);
+        let dtype = if double { DType::F64 } else { DType::F32 };
+        let rate = RwLock::new(filled(&[], rate, dtype));
         // Initial values are computed now, so that the first step has the structure of all others.
         let begun = if is_without_data() { Ok(()) } else { net.realize() };
-        Trained { parameters: net.parameters(), buffers: net.buffers(), rate, begun }
+        Trained { parameters, buffers: net.buffers(), dtype, rate, begun }
     }
 
     /// The tensors that are learned.
@@ -30,15 +35,25 @@ impl Trained {
         &self.parameters
     }
 
-    /// The learning rate: f32, one number.
+    /// The learning rate: one number, f32, or f64 where a parameter is.
     pub fn rate(&self) -> Tensor {
         self.rate.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// One buffer of zeros for each parameter.
     fn zeros(&self) -> Vec<Tensor> {
-        self.parameters.iter().map(|p| buffer(&p.shape().unwrap_or_default(), Init::Full(0.0))).collect()
+        let zeros = |p: &Tensor| filled(&p.shape().unwrap_or_default(), 0.0, state(p));
+        self.parameters.iter().map(zeros).collect()
     }
+
+    fn number(&self, value: f64) -> Tensor {
+        filled(&[], value, self.dtype)
+    }
+}
+
+/// The dtype of what is kept of a parameter's past: f64 for f64, else f32.
+fn state(parameter: &Tensor) -> DType {
+    parameter.dtype().ok().filter(|&d| d == DType::F64).unwrap_or(DType::F32)
 }
 
 /// What changes parameters against their gradients.
@@ -70,7 +85,8 @@ pub trait Optimizer {
 
     /// The learning rate from the next step on.
     fn set_rate(&self, rate: f64) {
-        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) = Tensor::scalar(rate as f32);
+        let rate = self.trained().number(rate);
+        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) = rate;
     }
 }
 
@@ -144,7 +160,7 @@ pub struct Adam {
     decoupled: bool,
     first: Vec<Tensor>,
     second: Vec<Tensor>,
-    /// The number of steps so far, as f32: exact as long as it counts.
+    /// The number of steps so far, of the rate's dtype: exact as long as it counts.
     steps: Tensor,
 }
 
@@ -154,7 +170,7 @@ impl Adam {
     pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Adam {
         let trained = Trained::new(net, rate);
         let (first, second) = (trained.zeros(), trained.zeros());
-        let steps = buffer(&[], Init::Full(0.0));
+        let steps = trained.number(0.0);
         let (betas, eps, weight_decay, decoupled) = ([0.9, 0.999], 1e-8, 0.0, false);
         Adam { trained, betas, eps, weight_decay, decoupled, first, second, steps }
     }

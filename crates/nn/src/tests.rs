@@ -4,7 +4,7 @@ use crate::{
     Adam, AdamW, BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Module, Optimizer,
     Part, RmsNorm, Sgd, join, module, without_data,
 };
-use monoglot_tensor::{ErrorKind, Result, Tensor};
+use monoglot_tensor::{DType, ErrorKind, Result, Tensor};
 
 /// Learned numbers alone.
 struct Weights(Tensor);
@@ -100,6 +100,29 @@ fn the_learning_rate_can_change() -> Result<()> {
     sgd.set_rate(0.25);
     sgd.step(&net.0.sum(.., false))?;
     assert_eq!(net.0.to_vec::<f32>()?, [0.25]);
+    Ok(())
+}
+
+/// What is kept of f64 parameters is f64, of narrow ones f32.
+#[test]
+fn every_float_is_learned_at_its_own_width() -> Result<()> {
+    let start = [0.3, -0.7, 1.1];
+    for (dtype, bound) in [(DType::F64, 1e-14), (DType::F16, 2e-3), (DType::BF16, 2e-2)] {
+        let net = Weights(Tensor::new(&start, [3]).cast(dtype).parameter());
+        let (adam_w, mut want) = (AdamW::new(&net, 0.1, 0.01), start);
+        let (mut m, mut v) = ([0.0; 3], [0.0; 3]);
+        for step in 1..=4 {
+            adam_w.step(&net.0.square().sum(.., false))?;
+            for (i, w) in want.iter_mut().enumerate() {
+                let g = 2.0 * *w;
+                *w = *w * 0.999 - 0.1 * adam(&mut m[i], &mut v[i], g, step, 1e-8);
+            }
+        }
+        assert_eq!(net.0.dtype()?, dtype);
+        for (got, want) in net.0.cast(DType::F64).to_vec::<f64>()?.iter().zip(want) {
+            assert!((got - want).abs() < bound, "{dtype}: {got}, not {want}");
+        }
+    }
     Ok(())
 }
 
