@@ -9,12 +9,15 @@ use monoglot_uop::Target;
 /// Cycles from a fused multiply-add to one that needs its result.
 const LATENCY: f64 = 4.0;
 /// Simple operations for each element of a vector put together from scattered places.
-const GATHER: f64 = 2.0;
+const GATHER: f64 = 1.75;
 /// Cycles lost where a loop ends.
 const LEAVE: f64 = 8.0;
 /// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
 const ALIAS: i64 = 4096;
 const WAYS: i64 = 8;
+/// Bytes of a line of memory, and cycles to fetch one from beyond the first cache.
+const LINE: f64 = 64.0;
+const MISS: f64 = 8.0;
 /// Most instructions of one innermost iteration, so that the code stays small.
 const BODY: f64 = 320.0;
 
@@ -66,12 +69,8 @@ impl Tile {
     /// Loads or stores for one access in a tile.
     fn accesses(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
         let mut copies = self.copies(a.varies, a.bytes, target);
-        for k in bits(a.varies).filter(|k| Some(*k) != self.lane && self.factor[*k] > WAYS) {
-            let step = a.stride[k].saturating_mul(a.bytes as i64).unsigned_abs();
-            let sets = ALIAS / (1 << step.trailing_zeros().min(12)).clamp(64, ALIAS);
-            if self.factor[k] > WAYS * sets {
-                copies *= 3.0;
-            }
+        for _ in bits(a.varies).filter(|&k| Some(k) != self.lane && self.collide(a, k)) {
+            copies *= 3.0;
         }
         let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else { return copies };
         let padded = nest.extent[l] % self.factor[l] != 0;
@@ -127,7 +126,35 @@ impl Tile {
             let left = if trips > 1.0 { times / trips * LEAVE } else { 0.0 };
             sum += times * busy.max(issued) + left;
         }
-        Some(sum)
+        let missed: f64 = nest.accesses.iter().map(|a| self.missed(a, nest, target)).sum();
+        Some(sum + self.iterations(nest, nest.outer) * missed * MISS)
+    }
+
+    /// Whether the copies along an axis fall into fewer places of the first cache than they need.
+    fn collide(&self, a: &Access, k: usize) -> bool {
+        let step = a.stride[k].saturating_mul(a.bytes as i64).unsigned_abs();
+        let sets = ALIAS / (1 << step.trailing_zeros().min(12)).clamp(64, ALIAS);
+        self.factor[k] > WAYS * sets
+    }
+
+    /// Lines that an iteration of the innermost loop fetches and that are gone before what else they
+    /// hold is needed: the loop steps over more of them than the first cache holds, or they collide.
+    fn missed(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
+        let inner = bits(nest.outer).filter(|&k| nest.extent[k] > self.factor[k]).last();
+        let Some(inner) = inner.filter(|k| nest.reductions.is_empty() && a.varies >> k & 1 == 1) else {
+            return 0.0;
+        };
+        if bits(a.varies).any(|k| a.stride[k] == TANGLED) {
+            return 0.0;
+        }
+        let part = |k: usize| (a.stride[k].unsigned_abs() as f64 * a.bytes as f64 / LINE).min(1.0);
+        let lines: f64 = bits(a.varies).map(|k| (self.factor[k] as f64 * part(k)).max(1.0)).product();
+        let stepped = self.iterations(nest, 1 << inner) * lines * LINE;
+        let gone = match part(inner) < 1.0 {
+            true => bits(a.varies).any(|k| self.collide(a, k)),
+            false => stepped > target.caches[0] as f64 / 2.0,
+        };
+        if gone { lines } else { 0.0 }
     }
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.
@@ -193,7 +220,7 @@ pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> 
                 }
             }
         }
-        let line = if dense { a.bytes as f64 } else { 64.0 };
+        let line = if dense { a.bytes as f64 } else { LINE };
         (elements.min(span) * line).min(a.size.max(1) as f64)
     };
     let inside = |n: usize| order[order.len() - n..].iter().fold(closed, |m, k| m | 1 << k);

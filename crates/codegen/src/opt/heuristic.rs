@@ -67,6 +67,8 @@ mod tests {
             flat_matmul(16, 32, 24),
             flat_matmul(64, 48, 8),
             flat_matmul(3, 17, 40),
+            transpose(64, 96),
+            transpose(1024, 48),
         ]);
         all.extend([conv(2, 3, 4, 8, 3), conv_weights(2, 3, 4, 8, 3), conv_images(2, 3, 4, 8, 3)]);
         for k in &all {
@@ -74,6 +76,16 @@ mod tests {
                 let opts: Vec<Opt> = choose(k, &target(workgroups)).iter().map(|o| o.0).collect();
                 check(k, &opts);
             }
+        }
+    }
+
+    /// Where a loop steps over lines, both axes are unrolled, so that a line is used while it is there.
+    #[test]
+    fn a_large_transpose_gets_a_tile_of_both_axes() {
+        for (k, tiled) in [(transpose(4096, 4096), true), (transpose(16, 16), false)] {
+            let opts: Vec<Opt> = choose(&k, &target(false)).iter().map(|o| o.0).collect();
+            let after = letters(&apply(&k, &opts, &target(false)).unwrap());
+            assert_eq!(after.matches('u').count() == 2, tiled, "{after}");
         }
     }
 

@@ -199,6 +199,14 @@ pub(crate) fn flat_matmul(m: i64, n: i64, k: i64) -> UOp {
     sink(&[out.store(&(a * b).reduce_ranges(ReduceOp::Add, &r[2..])).end(&r[..2])])
 }
 
+/// The transpose of a flat row-major matrix of n rows.
+pub(crate) fn transpose(m: i64, n: i64) -> UOp {
+    let r = ranges(&[m, n], &[]);
+    let x = param(1, &[m * n], DType::F32).at(&[linear(&[(&r[1], m), (&r[0], 1)])]);
+    let out = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+    sink(&[out.store(&x).end(&r)])
+}
+
 /// A convolution of images `[n, c, h, h]` with `[o, c, k, k]`, without padding.
 pub(crate) fn conv(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
     let y = h - k + 1;
