@@ -202,34 +202,44 @@ fn pieces(n: i64, lanes: usize) -> f64 {
     (n / lanes + (n % lanes).count_ones() as i64) as f64
 }
 
+/// Bytes of memory that an access touches while the loops `inside` run, around the tile.
+fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
+    let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
+    for k in bits(a.varies) {
+        let n = if inside >> k & 1 == 1 { nest.extent[k] } else { tile.factor[k] } as f64;
+        elements *= n;
+        match a.stride[k] {
+            TANGLED => span = f64::INFINITY,
+            s => {
+                span += s.unsigned_abs() as f64 * (n - 1.0);
+                dense |= s.unsigned_abs() <= 1 && n > 1.0;
+            }
+        }
+    }
+    let line = if dense { a.bytes as f64 } else { LINE };
+    (elements.min(span) * line).min(a.size.max(1) as f64)
+}
+
+/// Bytes that the innermost of the outer loops reads, and reads again for others around it.
+pub(super) fn read_again(nest: &Nest, tile: &Tile, order: &[usize]) -> f64 {
+    let Some((&inner, around)) = order.split_last() else { return 0.0 };
+    let inside = nest.reductions.iter().fold(1 << inner, |m, r| m | r.closes);
+    let again =
+        |a: &&Access| !a.store && a.varies >> inner & 1 == 1 && around.iter().any(|k| a.varies >> k & 1 == 0);
+    nest.accesses.iter().filter(again).map(|a| footprint(nest, tile, a, inside)).sum()
+}
+
 /// Bytes from beyond a cache of this size, when the outer loops run in this order (outermost first)
 /// around the tile and the reductions.
 pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> f64 {
     let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
-    let extent = |inside: Mask, k: usize| if inside >> k & 1 == 1 { nest.extent[k] } else { tile.factor[k] };
-    let footprint = |a: &Access, inside: Mask| {
-        let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
-        for k in bits(a.varies) {
-            let n = extent(inside, k) as f64;
-            elements *= n;
-            match a.stride[k] {
-                TANGLED => span = f64::INFINITY,
-                s => {
-                    span += s.unsigned_abs() as f64 * (n - 1.0);
-                    dense |= s.unsigned_abs() <= 1 && n > 1.0;
-                }
-            }
-        }
-        let line = if dense { a.bytes as f64 } else { LINE };
-        (elements.min(span) * line).min(a.size.max(1) as f64)
-    };
     let inside = |n: usize| order[order.len() - n..].iter().fold(closed, |m, k| m | 1 << k);
     // How many of the innermost loops fit.
-    let bytes = |n: usize| nest.accesses.iter().map(|a| footprint(a, inside(n))).sum::<f64>();
+    let bytes = |n: usize| nest.accesses.iter().map(|a| footprint(nest, tile, a, inside(n))).sum::<f64>();
     let fits = (0..=order.len()).take_while(|&n| bytes(n) <= cache).last().unwrap_or(0);
     let mut sum = 0.0;
     for a in &nest.accesses {
-        let bytes = footprint(a, inside(fits));
+        let bytes = footprint(nest, tile, a, inside(fits));
         let mut times = 1.0;
         let mut stays = bytes <= cache / 2.0;
         for &k in order[..order.len() - fits].iter().rev() {

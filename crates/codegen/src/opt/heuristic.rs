@@ -2,8 +2,9 @@
 //! with the reason for it (`DEBUG=3` prints them). Invariant: `apply` accepts the list.
 //!
 //! A CPU's kernel is unrolled into a register tile, chosen by the estimate of `cost`;
-//! then its loops are ordered for the caches and shared among threads. A machine with workgroups gets
-//! them, and its matrix unit where a sum of products fits it. An interpreter gets the kernel as it is.
+//! then its loops are ordered for the caches, shared among threads and, where one reads more than the last
+//! cache holds, done in parts. A machine with workgroups gets them, and its matrix unit where a sum of
+//! products fits it. An interpreter gets the kernel as it is.
 
 mod cpu;
 mod gpu;
@@ -53,6 +54,7 @@ mod tests {
     use super::*;
     use crate::opt::apply;
     use crate::opt::tests::support::*;
+    use monoglot_uop::AxisType;
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);
@@ -76,6 +78,16 @@ mod tests {
                 let opts: Vec<Opt> = choose(k, &target(workgroups)).iter().map(|o| o.0).collect();
                 check(k, &opts);
             }
+        }
+    }
+
+    /// What is read again for every row is read a part at a time, as much as the last cache holds.
+    #[test]
+    fn a_product_beyond_the_caches_is_done_in_parts() {
+        for (n, parts) in [(4096, true), (512, false)] {
+            let opts = choose(&flat_matmul(n, n, n), &target(false));
+            let split = |o: &Opt| matches!(o.op, OptOp::Split { target: AxisType::Loop, top: true, .. });
+            assert_eq!(opts.iter().any(|o| split(&o.0)), parts, "{opts:?}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! CPUs: a register tile, the order of the loops, threads.
+//! CPUs: a register tile, the order of the loops, threads, parts for the last cache.
 
 use super::Chosen;
 use crate::graph::bits;
 use crate::opt::access::Nest;
-use crate::opt::cost::{Tile, part, traffic};
+use crate::opt::cost::{Tile, part, read_again, traffic};
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Operations below which starting threads costs more than they save.
@@ -49,6 +49,7 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
         }
     }
     threads(nest, &order, chosen);
+    block(nest, &tile, &order, chosen);
 }
 
 /// The tile of least cost that climbing finds from each choice of vectors.
@@ -166,5 +167,17 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
     if let Some((_, at, factor)) = best.filter(|b| b.0 > 1.2) {
         let split = OptOp::Split { factor, target: AxisType::Thread, top: true };
         chosen.add(split, at, "each thread takes a part of the outermost loop that divides");
+    }
+}
+
+/// Cut the innermost of the outer loops in parts, outermost, such that a quarter of the last cache holds
+/// what others read again of each.
+fn block(nest: &Nest, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+    let (bytes, cache) = (read_again(nest, tile, order), chosen.target.caches[2] as f64 / 4.0);
+    let at = order.last().and_then(|&k| chosen.axis(k, AxisType::Loop)).filter(|_| bytes > cache);
+    let Some((at, n)) = at.and_then(|at| Some((at, chosen.plan.axes[at].extent()?))) else { return };
+    if let Some(factor) = (2..n).find(|f| n % f == 0 && bytes <= cache * *f as f64) {
+        let split = OptOp::Split { factor, target: AxisType::Loop, top: true };
+        chosen.add(split, at, "parts of a loop whose reads the last cache holds");
     }
 }
