@@ -11,6 +11,10 @@ use std::sync::Arc;
 const WIDE: usize = 16;
 /// Elements folded by one loop when there are too few results to share among threads.
 const LONG: i64 = 1 << 16;
+/// Rows of operands that a register tile reads at a time.
+const ROWS: i64 = 16;
+/// How often each element is read where it pays to read less of them at a time.
+const AGAIN: i64 = 64;
 
 /// See the module.
 pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
@@ -84,40 +88,52 @@ fn narrow(u: &UOp) -> Result<UOp> {
     all.reshape(&Shape::new([rows].into_iter().chain(inner)))?.narrow(0, 0, u.src().len() as i64)
 }
 
-/// A long fold with few results: first many folds, stored, then a fold of those.
+/// What this shows, in another shape or dtype.
+fn source(u: &UOp) -> &UOp {
+    let mut u = u;
+    while u.op().is_movement() || u.op() == Op::Cast {
+        u = &u.src()[0];
+    }
+    u
+}
+
+/// A long fold in two steps, what the first one gives stored: few results are folded by many, and where
+/// many read the same again, a part of it at a time is what the second cache holds.
 fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp> {
     let Arg::Reduce(op, axes) = u.arg() else { return Ok(u.clone()) };
     let src = &u.src()[0];
     let (Some(shape), Some(out)) = (src.shape().ints(), u.shape().ints()) else { return Ok(u.clone()) };
     let results: i64 = out.iter().product();
     let length = shape.iter().product::<i64>() / results.max(1);
-    if results * length < 2 * LONG
-        || length < 4096
-        || results >= 16
-        || u.dtype().is_float() && *op == ReduceOp::Mul
-    {
+    if length < 4096 || u.dtype().is_float() && *op == ReduceOp::Mul {
         return Ok(u.clone());
     }
-    if let Some(d) = u.device()
-        && target(d)?.threads == 1
-        && !target(d)?.workgroups
-    {
+    let target = u.device().map(target).transpose()?;
+    let shared = target.as_ref().is_none_or(|t| t.threads > 1 || t.workgroups);
+    let cache = target.filter(|t| !t.workgroups).map_or(i64::MAX, |t| t.caches[1] as i64);
+    // What a register tile of results reads, and the elements of the factors of a product.
+    let bytes = length * ROWS * u.dtype().bytes() as i64;
+    let product = source(src);
+    let read: i64 = product.src().iter().map(|s| source(s).shape().max_len()).sum();
+    let few = results < 16 && results * length >= 2 * LONG;
+    let parts: &[i64] = if few && shared {
+        &[256, 128, 64, 32, 16]
+    } else if product.op() == Op::Mul && results * length >= AGAIN * read && bytes > cache {
+        &[4, 8, 16, 32, 64, 128, 256]
+    } else {
         return Ok(u.clone());
-    }
+    };
+    let suits = |k: i64| if few { length / k >= 1024 } else { bytes / k <= cache / 4 };
     // The outermost folded axis that divides well is cut; its outer part becomes results.
-    for &a in axes.iter() {
-        let n = shape[a as usize];
-        let Some(k) = [256, 128, 64, 32, 16].into_iter().find(|k| n % k == 0 && length / k >= 1024) else {
-            continue;
-        };
-        let a = a as usize;
+    for a in axes.iter().map(|&a| a as usize) {
+        let Some(&k) = parts.iter().find(|&&k| shape[a] % k == 0 && suits(k)) else { continue };
         let mut cut = shape.clone();
-        cut.splice(a..=a, [k, n / k]);
-        let inner = (0..shape.len()).filter(|x| *x == a || axes.contains(&(*x as u8)));
-        let sorted: Vec<usize> = inner.map(|x| x + usize::from(x >= a)).collect();
-        let first = src.reshape(&Shape::of(&cut))?.reduce(*op, &sorted)?;
+        cut.splice(a..=a, [k, shape[a] / k]);
+        let order: Vec<usize> = [a].into_iter().chain((0..cut.len()).filter(|x| *x != a)).collect();
+        let folded: Vec<usize> = axes.iter().map(|&x| x as usize + 1).collect();
+        let first = src.reshape(&Shape::of(&cut))?.permute(&order)?.reduce(*op, &folded)?;
         let stored = UOp::new(Op::Contiguous, vec![first], Arg::None);
-        return stored.reduce(*op, &[a])?.reshape(u.shape());
+        return stored.reduce(*op, &[0])?.reshape(u.shape());
     }
     Ok(u.clone())
 }

@@ -390,6 +390,18 @@ fn axes_are_resampled_by_every_mode() {
     }
 }
 
+/// Sums of products so long that they are done in parts.
+#[test]
+fn long_correlations_are_exact() {
+    let (n, shifts) = (20_480usize, 160);
+    let x: Vec<i32> = (0..n + shifts - 1).map(|i| (i * i % 97) as i32 - 48).collect();
+    let g: Vec<i32> = (0..n).map(|i| (i * 7 % 23) as i32 - 11).collect();
+    let on_cpu = |v: &[i32]| Tensor::new(v, [v.len()]).to(monoglot_tensor::Device::new("CPU"));
+    let got = (on_cpu(&x).unfold(0, n as i64, 1) * on_cpu(&g)).sum(1, false);
+    let want = |s: usize| g.iter().zip(&x[s..]).map(|(a, b)| (a * b) as i64).sum::<i64>();
+    assert_eq!(got.to_vec::<i64>().unwrap(), (0..shifts).map(want).collect::<Vec<_>>());
+}
+
 /// What is computed in two places rounds alike in both, or what is equal would differ.
 #[test]
 fn ties_of_sums_are_found() {
