@@ -112,13 +112,13 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     let shared = target.as_ref().is_none_or(|t| t.threads > 1 || t.workgroups);
     let cache = target.filter(|t| !t.workgroups).map_or(i64::MAX, |t| t.caches[1] as i64);
     // What a register tile of results reads, and the elements of the factors of a product.
-    let bytes = length * ROWS * u.dtype().bytes() as i64;
+    let bytes = length.saturating_mul(ROWS * u.dtype().bytes() as i64);
     let product = source(src);
-    let read: i64 = product.src().iter().map(|s| source(s).shape().max_len()).sum();
+    let read = product.src().iter().fold(0i64, |n, s| n.saturating_add(source(s).shape().max_len()));
     let few = results < 16 && results * length >= 2 * LONG;
     let parts: &[i64] = if few && shared {
         &[256, 128, 64, 32, 16]
-    } else if product.op() == Op::Mul && results * length >= AGAIN * read && bytes > cache {
+    } else if product.op() == Op::Mul && results * length / AGAIN >= read && bytes > cache {
         &[4, 8, 16, 32, 64, 128, 256]
     } else {
         return Ok(u.clone());
