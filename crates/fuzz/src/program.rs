@@ -69,21 +69,21 @@ fn step(dice: &mut Dice, pool: &[Entry]) -> Option<Entry> {
     let back = dice.roll(pool.len() as u64).min(dice.roll(pool.len() as u64)) as usize;
     let e = pool[pool.len() - 1 - back].clone();
     match dice.roll(10) {
-        0..3 => movement(dice, &e),
+        0..3 => movement(dice, &e, pool),
         3..5 => reduce(dice, &e),
         5..9 => elementwise(dice, &e, pool),
         _ => assign(dice, &e),
     }
 }
 
-fn movement(dice: &mut Dice, e: &Entry) -> Option<Entry> {
+fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
     let x = &e.value;
     let dims = x.shape().ints()?;
     let n = dims.len();
     let axis = dice.roll(n as u64) as usize;
     let keep = |v: UOp| Some(Entry { value: v, ..e.clone() });
     let zeros = vec![Dim::Int(0); n];
-    match dice.roll(7) {
+    match dice.roll(8) {
         0 if n > 1 => {
             let mut order: Vec<usize> = (0..n).collect();
             order.swap(axis, dice.roll(n as u64) as usize);
@@ -126,6 +126,17 @@ fn movement(dice: &mut Dice, e: &Entry) -> Option<Entry> {
                 .collect();
             let index = UOp::new(Op::Stack, index, Arg::None);
             keep(x.at(&[index]))
+        }
+        7 if n > 0 => {
+            // Places that are computed: in bounds by what is known of a remainder, or of a maximum of some.
+            let whole = |e: &&Entry| e.value.dtype().is_int() && !e.smooth && !e.value.shape().is_empty();
+            let places: Vec<&Entry> = pool.iter().filter(whole).collect();
+            let place = places.get(dice.roll(places.len().max(1) as u64) as usize)?.value.cast(DType::I32);
+            let place = place.binary(Op::Mod, &place.like(dims[0]));
+            let last = place.shape().len() - 1;
+            let index = if dice.roll(3) == 0 { place.reduce(ReduceOp::Max, &[last]).ok()? } else { place };
+            let size = index.shape().max_len() * x.shape().max_len() / dims[0];
+            (size <= LARGEST && index.shape().len() + n <= 6).then(|| keep(x.at(&[index])))?
         }
         _ => None,
     }

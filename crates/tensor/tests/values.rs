@@ -421,3 +421,27 @@ fn ties_of_sums_are_found() {
         }
     }
 }
+
+/// Places that only a remainder, a maximum or a stored value keeps within the table.
+#[test]
+fn computed_places_are_in_bounds() {
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        let on = |t: Tensor| t.to(monoglot_tensor::Device::new(device));
+        let table = on(Tensor::arange(0, 97, 1));
+        for n in [1i64, 3, 33, 40] {
+            let values: Vec<i32> = (0..n as i32).map(|i| i * 7919 - 500).collect();
+            let ids = on(Tensor::new(&values, [n]));
+            let by = |f: &dyn Fn(i32) -> i32| values.iter().map(|&v| f(v)).collect::<Vec<i32>>();
+            assert_eq!(ints(&table.index_select(0, &(&ids % 97))), by(&|v| v.rem_euclid(97)));
+            assert_eq!(ints(&table.index_select(0, &(ids.abs() % 40))), by(&|v| v.abs() % 40));
+            let most = by(&|v| v.rem_euclid(16)).into_iter().max();
+            assert_eq!(ints(&table.index_select(0, &(&ids % 16).max(0, true))), [most.unwrap()]);
+            // Several tables and a result of its own: the places are stored.
+            let places = &ids % 97;
+            let tables = (0..6).map(|k| (&table + k).index_select(0, &places));
+            let sums = tables.reduce(|a, b| a + b).unwrap();
+            Tensor::realize_all(&[&sums, &places]).unwrap();
+            assert_eq!(ints(&sums), by(&|v| 6 * v.rem_euclid(97) + 15));
+        }
+    }
+}

@@ -8,12 +8,14 @@
 //! Preconditions:
 //! * the extent is known, and the padded extent is an i64;
 //! * the axis is not the WARP of TC, nor its pair of elements;
+//! * where an index is a reduction, which the identity would take out of its bounds, the axis is not
+//!   reduced;
 //! * all that varies with the axis is reads, stores and arithmetic (no AFTER, BARRIER or nested END
 //!   orders something inside the loop by it).
 
 use super::plan::{Axis, Pad, Plan};
 use super::refuse;
-use monoglot_uop::{AxisType, Op, OpSet, Opt, Result};
+use monoglot_uop::{AxisType, Op, OpSet, Opt, Result, UOp};
 
 const ALLOWED: OpSet =
     OpSet::of(&[Op::Index, Op::Store, Op::Reduce, Op::End, Op::Group, Op::Range, Op::Bitcast, Op::Sink]);
@@ -33,12 +35,17 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
         None => return Err(refuse(opt, "the padded extent is too large")),
     };
     let range = &plan.ranges[axis.of];
-    let strange = |u: &&monoglot_uop::UOp| {
+    let strange = |u: &&UOp| {
         let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
         (!ordinary || u.op() == Op::End && !u.src()[1..].contains(range)) && u.ranges().contains(range)
     };
     if let Some(u) = plan.nodes.iter().find(strange) {
         return Err(refuse(opt, format!("{} inside the loop cannot be masked", u.op().name())));
+    }
+    let counted =
+        |u: &UOp| u.op() == Op::Index && u.src()[1..].iter().any(|i| i.ops_below().contains(Op::Reduce));
+    if axis.kind().is_reduce() && plan.nodes.iter().any(counted) {
+        return Err(refuse(opt, "an index is a reduction, which the identity takes out of its bounds"));
     }
     if padded == n {
         return Ok(());

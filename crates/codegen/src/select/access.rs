@@ -54,7 +54,18 @@ impl Piece<'_> {
     fn within(&self, first: usize, proved: bool) -> bool {
         let size = self.storage.shape()[0].max();
         let (lo, hi) = self.index(first).bounds();
-        !proved && lo != hi || lo >= 0 && hi + self.lanes as i64 <= size
+        !proved && lo != hi || lo >= 0 && hi <= size - self.lanes as i64
+    }
+
+    /// What keeps an address in its storage where its interval no longer says so: what proved it may have
+    /// been lowered to ops that say less.
+    fn guard(&self, address: &UOp) -> Option<UOp> {
+        let index = if address.op() == Op::Index { &address.src()[1] } else { &address.src()[1].src()[0] };
+        let end = self.storage.shape()[0].max() - address.shape().max_len() + 1;
+        let (lo, hi) = index.bounds();
+        let below = |a: &UOp, b: &UOp| alu(Op::CmpLt, &[a.clone(), b.clone()]);
+        let inside = || alu(Op::And, &[below(&index.like(-1), index), below(index, &index.like(end))]);
+        (lo < 0 || hi >= end).then(inside)
     }
 
     /// The gate of all lanes; None where it is true.
@@ -90,7 +101,14 @@ impl Piece<'_> {
                 let alt = if address.shape().is_empty() { lane(alt, 0) } else { self.wide(alt) };
                 node(Op::Load, [address, alt, gate])
             }
-            _ => node(Op::Load, [address]),
+            _ => match self.guard(&address) {
+                Some(gate) => {
+                    let zero = UOp::constant(address.dtype().zero(), address.dtype());
+                    let alt = splat(&zero, address.shape().max_len() as usize);
+                    node(Op::Load, [address, alt, gate])
+                }
+                None => node(Op::Load, [address]),
+            },
         }
     }
 
@@ -143,6 +161,7 @@ impl Piece<'_> {
         let n = self.lanes;
         let mut put = |address: UOp, value: UOp, gate: Option<UOp>| {
             if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
+                let gate = gate.or_else(|| self.guard(&address));
                 out.push(node(Op::Store, [Some(address), Some(value), gate].into_iter().flatten()));
             }
         };

@@ -29,7 +29,7 @@ impl Rangeify<'_> {
                         match p.buffer_arg() {
                             Some(b) if p.op() == Op::Param && b.slot >= placeholder_slot(0) => {
                                 let i = (b.slot - placeholder_slot(0)) as u32;
-                                map.insert(p.clone(), known(&values, i).cast(DType::Index));
+                                map.insert(p.clone(), within(known(&values, i), p.bounds()));
                             }
                             _ => {}
                         }
@@ -83,4 +83,12 @@ impl Rangeify<'_> {
 
 fn known(values: &[Option<UOp>], i: u32) -> UOp {
     values[i as usize].clone().expect("sources have their values before their users")
+}
+
+/// A value as an index between these bounds. What proved them may be gone: of a value that is stored, a
+/// reader knows nothing.
+fn within(value: UOp, (lo, hi): (i64, i64)) -> UOp {
+    let i = value.cast(DType::Index);
+    let i = if i.vmin() < lo { i.max_(&i.like(lo)) } else { i };
+    if i.vmax() > hi { (&i * -1).max_(&i.like(-hi)) * -1 } else { i }
 }

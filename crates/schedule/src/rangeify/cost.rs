@@ -145,7 +145,7 @@ impl Rangeify<'_> {
         }
         if matches!(op, Op::Param | Op::Const | Op::Store | Op::Detach | Op::ContiguousBackward)
             || is_view(u)
-            || u.dtype() == monoglot_uop::DType::Index && u.shape().is_empty()
+            || u.dtype() == monoglot_uop::DType::Index
         {
             return false;
         }
@@ -161,7 +161,7 @@ impl Rangeify<'_> {
             let k = &self.kernels[self.instances[i as usize].kernel as usize];
             k.size >= k.max_nodes || k.buffers + 2 >= k.max_buffers
         });
-        if full && light > 1.5 {
+        if full && (light > 1.5 || op == Op::After) {
             return true;
         }
         let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
