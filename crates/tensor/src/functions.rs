@@ -87,8 +87,8 @@ pub(crate) fn exp_near(x: &UOp) -> UOp {
 pub(crate) fn exp(x: &UOp) -> UOp {
     let t = x * LOG2_E;
     let lost = t.mul_acc(&x.like(-LN_2), x);
-    // Infinities have lost nothing (∞ − ∞).
-    let fix = lost.eq_(&lost).select(&(&lost + 1.0), &x.like(1.0));
+    // As much as 1 is lost only where 2^t is 0 or ∞ already (there it may also be ∞ − ∞).
+    let fix = (&lost * &lost).lt(&x.like(1.0)).select(&(&lost + 1.0), &x.like(1.0));
     known!(t.unary(Op::Exp2) * fix, x, |y, _, g| g * y)
 }
 
@@ -164,9 +164,12 @@ pub(crate) fn cos(x: &UOp) -> UOp {
 }
 
 /// tan x: the cosine as sin 2x / (2 sin x), which is exact to the last bits also next to poles and far out.
+/// Where 2x overflows it is 1 − 2 sin²(x/2), which is not next to poles.
 pub(crate) fn tan(x: &UOp) -> UOp {
-    let s = x.unary(Op::Sin);
-    let cos = div(&(x * 2.0).unary(Op::Sin), &(&s * 2.0));
+    let (s, twice) = (x.unary(Op::Sin), x * 2.0);
+    let far = abs(&twice).eq_(&x.like(f64::INFINITY));
+    let t = far.select(&(x * 0.5), &twice).unary(Op::Sin);
+    let cos = far.select(&(&t * &t).mul_acc(&x.like(-2.0), &x.like(1.0)), &div(&t, &(&s * 2.0)));
     let y = s.eq_(&s.like(0.0)).select(&s, &div(&s, &cos));
     known!(y, x, |y, _, g| g * &((y * y) + 1.0))
 }

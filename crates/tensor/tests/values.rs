@@ -68,6 +68,63 @@ fn functions_are_within_a_few_ulp() {
 }
 
 #[test]
+fn exponentials_of_every_size() {
+    on_interpreter();
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    const SELU: (f64, f64) = (1.6732632423543772, 1.0507009873554805);
+    type Case<'a> = (&'a str, fn(&Tensor) -> Tensor, &'a dyn Fn(f64) -> f64);
+    let cases: &[Case] = &[
+        ("exp", Tensor::exp, &f64::exp),
+        ("expm1", Tensor::expm1, &f64::exp_m1),
+        ("sigmoid", Tensor::sigmoid, &|x| 1.0 / (1.0 + (-x).exp())),
+        ("softplus", |t| t.softplus(1.0), &softplus),
+        ("logsigmoid", Tensor::logsigmoid, &|x| -softplus(-x)),
+        ("mish", Tensor::mish, &|x| x * softplus(x).tanh()),
+        ("elu", |t| t.elu(1.5), &|x| if x > 0.0 { x } else { 1.5 * x.exp_m1() }),
+        ("selu", Tensor::selu, &|x| SELU.1 * if x > 0.0 { x } else { SELU.0 * x.exp_m1() }),
+        ("logaddexp", |t| t.logaddexp(0.0), &softplus),
+        ("logaddexp apart", |t| t.logaddexp(-t), &|x| x.abs() + (-2.0 * x.abs()).exp().ln_1p()),
+        ("tanh", Tensor::tanh, &f64::tanh),
+    ];
+    let sizes = |low: i32, high: f64| {
+        (low * 50..).map(|i| 10f64.powf(f64::from(i) / 50.0)).take_while(move |x| *x < high)
+    };
+    let single: Vec<f32> =
+        sizes(-45, 3.4e38).chain([5e8, 2.5e38]).flat_map(|x| [x as f32, -x as f32]).collect();
+    let double: Vec<f64> = sizes(-323, 1.79e308).chain([6.3e16]).flat_map(|x| [x, -x]).collect();
+    for (name, f, exact) in cases {
+        for (x, y) in single.iter().zip(f32s(&f(&Tensor::new(&single, [single.len()])))) {
+            let (y, want) = (f64::from(y), f64::from(exact(f64::from(*x)) as f32));
+            let near = (y - want).abs() <= 6e-6 * want.abs() + 1e-37;
+            assert!(y == want || near, "{name}({x:e}) = {y:e}, not {want:e}");
+        }
+        let got: Vec<f64> = f(&Tensor::new(&double, [double.len()])).to_vec().expect("f64 values");
+        for (x, y) in double.iter().zip(got) {
+            let want = exact(*x);
+            let near = (y - want).abs() <= 3e-13 * want.abs() + 1e-306;
+            assert!(y == want || near, "{name}({x:e}) = {y:e} in f64, not {want:e}");
+        }
+    }
+    assert!(f32s(&Tensor::new(&[f32::NAN], [1]).exp())[0].is_nan());
+}
+
+#[test]
+fn tangents_of_the_last_binade() {
+    on_interpreter();
+    let xs: Vec<f64> = (0..400).map(|i| 1.6e38 + f64::from(i) * 4.5e35).flat_map(|x| [x, -x]).collect();
+    let single: Vec<f32> = xs.iter().map(|x| *x as f32).collect();
+    for (x, y) in single.iter().zip(f32s(&Tensor::new(&single, [800]).tan())) {
+        let (y, want) = (f64::from(y), f64::from(*x).tan());
+        assert!((y - want).abs() <= 1e-6 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+    }
+    let double: Vec<f64> = xs.iter().map(|x| x * 5e269).collect();
+    for (x, y) in double.iter().zip(Tensor::new(&double, [800]).tan().to_vec::<f64>().unwrap()) {
+        let want = x.tan();
+        assert!((y - want).abs() <= 1e-14 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+    }
+}
+
+#[test]
 fn erf_and_gelu() {
     on_interpreter();
     // Abramowitz and Stegun's table.
