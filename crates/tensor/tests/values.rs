@@ -169,6 +169,44 @@ fn remainders_and_rounding() {
 }
 
 #[test]
+fn remainders_are_exact_whatever_the_quotient() {
+    on_interpreter();
+    // Rust's % is C's fmod, which is exact.
+    let floored = |r: f32, b: f32| if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r };
+    let mut state = 1u64;
+    let mut random = |low: f64, high: f64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let size = 10f64.powf(low + (high - low) * (state >> 11) as f64 / 2f64.powi(53));
+        if state >> 10 & 1 == 1 { size } else { -size }
+    };
+    let mut pairs = vec![(1e10, 3.0), (-1e10, 3.0), (3e38, 3.0), (1e38, 0.7), (6.0, 3.0), (3e38, 1.5)];
+    pairs.extend((0..20_000).map(|_| (random(-38.0, 38.5), random(-38.0, 38.5))));
+    let (a, b): (Vec<f32>, Vec<f32>) = pairs
+        .iter()
+        .map(|(a, b)| (*a as f32, *b as f32))
+        .filter(|(a, b)| a.is_finite() && (a / b).is_finite())
+        .unzip();
+    let n = a.len();
+    let (x, y) = (Tensor::new(&a, [n]), Tensor::new(&b, [n]));
+    let (r, m, q) = (f32s(&x.fmod(&y)), f32s(&x.modulo(&y)), f32s(&x.floor_div(&y)));
+    for i in 0..n {
+        let (a, b) = (a[i], b[i]);
+        assert_eq!(r[i], a % b, "fmod({a:e}, {b:e})");
+        let want = floored(a % b, b);
+        assert_eq!(m[i], want, "modulo({a:e}, {b:e})");
+        let whole = ((f64::from(a) - f64::from(want)) / f64::from(b)).round();
+        assert!((f64::from(q[i]) - whole).abs() <= 2e-7 * whole.abs(), "floor_div({a:e}, {b:e}) = {}", q[i]);
+    }
+    let (a, b): (Vec<f64>, Vec<f64>) =
+        (0..20_000).map(|_| (random(-20.0, 70.0), random(-20.0, 70.0))).unzip();
+    let got: Vec<f64> = Tensor::new(&a, [20_000]).fmod(Tensor::new(&b, [20_000])).to_vec().unwrap();
+    for (i, r) in got.into_iter().enumerate() {
+        assert_eq!(r, a[i] % b[i], "fmod({:e}, {:e}) in f64", a[i], b[i]);
+    }
+    assert_eq!(f32s(&Tensor::new(&[1e10f32, -1e10], [2]).modulo(3.0)), [1.0, 2.0]);
+}
+
+#[test]
 fn slices_are_pythons() {
     on_interpreter();
     let n = 7;
@@ -378,8 +416,11 @@ fn functions_at_the_ends_of_their_domains() {
     }
     // The quotient is that of the exact values; a zero divisor has infinities.
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
-    let (a, b) = (t(&[-7.0, 7.0, -1e-20, 1.0, -6.0]), t(&[2.0, -2.0, 1.0, 0.0, 3.0]));
-    assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, f32::INFINITY, -2.0]);
+    let (a, b) = (t(&[-7.0, 7.0, -1e-20, -6.0]), t(&[2.0, -2.0, 1.0, 3.0]));
+    assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, -2.0]);
+    let (a, b) = (t(&[1.0, 3e38, -3e38, f32::INFINITY]), t(&[0.0, 1e-10, 1e-10, 0.0]));
+    assert_eq!(f32s(&a.floor_div(&b)), [1.0, 1.0, -1.0, 1.0].map(|s| s * f32::INFINITY));
+    assert!(f32s(&t(&[f32::INFINITY]).floor_div(2.0))[0].is_nan());
 }
 
 #[test]
