@@ -456,6 +456,15 @@ fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
     assert_eq!(of(1e5 - t(6e4)), 40_000.0);
     assert_eq!((t(2.0) * 0.1).dtype().unwrap(), DType::F16);
     assert!(t(6e4).lt(7e4).to_vec::<bool>().unwrap()[0]);
+    // Comparisons are with the nearest value of the tensor's dtype.
+    for d in [DType::F16, DType::BF16] {
+        let t = Tensor::new(&[0.1f32], [1]).cast(d);
+        let same =
+            [t.eq(0.1), t.le(0.1), t.ge(0.1), t.ne(0.1).logical_not(), t.eq(Tensor::full([0i64; 0], 0.1f32))];
+        for (i, b) in same.iter().enumerate() {
+            assert!(b.to_vec::<bool>().unwrap()[0], "comparison {i} in {d}");
+        }
+    }
 }
 
 #[test]
