@@ -207,15 +207,16 @@ fn size_class(bytes: usize) -> Option<usize> {
 }
 
 /// How many freed bytes are kept: an eighth of the machine's memory, at most 2 GiB.
-static LIMIT: LazyLock<usize> =
-    LazyLock::new(|| (memory_info("MemTotal:").unwrap_or(4 << 30) / 8).min(2 << 30) as usize);
+static LIMIT: LazyLock<usize> = LazyLock::new(|| {
+    (memory_info("/proc/meminfo", "MemTotal:").unwrap_or(4 << 30) / 8).min(2 << 30) as usize
+});
 
 impl Block {
     fn take(device: Device, bytes: usize) -> Result<Block> {
         let too_much =
             |available| ErrorKind::Memory { device: device.name().into(), wanted: bytes as u64, available };
-        let class = size_class(bytes).ok_or_else(|| too_much(available().unwrap_or(0)))?;
         let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+        let class = size_class(bytes).ok_or_else(|| too_much(available(kept.bytes).unwrap_or(0)))?;
         let found = kept.blocks.iter().rposition(|(c, _)| *c == class);
         let memory = if let Some(i) = found {
             kept.bytes -= class;
@@ -223,21 +224,19 @@ impl Block {
         } else {
             kept.since = kept.since.saturating_add(class);
             if kept.since >= CHECK {
-                kept.available = available().unwrap_or(u64::MAX);
+                kept.available = available(kept.bytes).unwrap_or(u64::MAX);
                 if class as u64 > kept.available {
                     // What is kept for reuse is not in use: give it back before refusing.
                     kept.blocks.clear();
                     kept.bytes = 0;
-                    kept.available = available().unwrap_or(u64::MAX);
+                    kept.available = available(0).unwrap_or(u64::MAX);
                 }
                 if class as u64 > kept.available {
                     return Err(too_much(kept.available).into());
                 }
                 kept.since = 0;
             }
-            let seen = kept.available;
-            drop(kept);
-            Raw::new(class).ok_or_else(|| too_much(seen))?
+            Raw::new(class).ok_or_else(|| too_much(kept.available))?
         };
         LIVE.fetch_add(bytes, Ordering::Relaxed);
         Ok(Block { memory, class, live: bytes })
@@ -293,17 +292,21 @@ impl Drop for Raw {
     }
 }
 
-/// Bytes that can be asked for now: of the machine, and of this process's control group.
-pub fn available() -> Option<u64> {
-    let machine = memory_info("MemAvailable:");
+/// Bytes that can be asked for now, with this many kept: of the machine, and of this process's control
+/// group. Both count a page as used once it was touched, so what was handed out beyond the pages that
+/// this process has is still to come.
+fn available(kept: usize) -> Option<u64> {
+    let machine = memory_info("/proc/meminfo", "MemAvailable:");
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
         .and_then(|max| number("/sys/fs/cgroup/memory.current").map(|used| max.saturating_sub(used)));
-    [machine, group].into_iter().flatten().min()
+    let held = (Storage::live_bytes() + kept) as u64;
+    let untouched = memory_info("/proc/self/status", "VmRSS:").map_or(0, |had| held.saturating_sub(had));
+    Some([machine, group].into_iter().flatten().min()?.saturating_sub(untouched))
 }
 
-fn memory_info(key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+fn memory_info(path: &str, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|l| l.starts_with(key))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
@@ -330,6 +333,19 @@ mod tests {
         let error = Storage::host(Device::new("CPU"), 1 << 50).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Memory { wanted, .. } if *wanted == 1 << 50), "{error}");
         assert!(Storage::host(Device::new("CPU"), usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_was_handed_out_is_counted_before_it_is_touched() {
+        let cpu = Device::new("CPU");
+        let Some(room) = available(0) else { return };
+        let block = || Storage::host(cpu, room as usize / 5 * 2);
+        let (first, second) = (block().unwrap(), block().unwrap());
+        assert!(matches!(block().unwrap_err().kind(), ErrorKind::Memory { .. }));
+        drop(first);
+        drop(block().unwrap());
+        drop(second);
+        block().unwrap();
     }
 
     #[test]

@@ -47,12 +47,13 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
         match form {
             One(op) => {
                 let shape = broadcast_shape(name, &[x, y])?;
-                // A weak float that the narrow one cannot hold is not rounded before it counts.
+                // A weak float that the narrow one cannot hold is not rounded before it counts, only before
+                // it is compared.
                 let wider = |u: &UOp| u.dtype().is_float() && u.dtype().bytes() > d.bytes();
-                let w = if wider(x) || wider(y) { d.compute_type() } else { d };
+                let w = if !op.is_comparison() && (wider(x) || wider(y)) { d.compute_type() } else { d };
                 let (x, y) = (operand(x, w, &shape, y)?, operand(y, w, &shape, x)?);
                 let z = UOp::try_new(op, [x, y].to_vec(), Arg::None)?;
-                Ok(if w == d || z.dtype() == DType::Bool { z } else { z.cast(d) })
+                Ok(if w == d { z } else { z.cast(d) })
             }
             Made(of) => {
                 let w = d.compute_type();

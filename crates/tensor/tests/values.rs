@@ -68,6 +68,63 @@ fn functions_are_within_a_few_ulp() {
 }
 
 #[test]
+fn exponentials_of_every_size() {
+    on_interpreter();
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    const SELU: (f64, f64) = (1.6732632423543772, 1.0507009873554805);
+    type Case<'a> = (&'a str, fn(&Tensor) -> Tensor, &'a dyn Fn(f64) -> f64);
+    let cases: &[Case] = &[
+        ("exp", Tensor::exp, &f64::exp),
+        ("expm1", Tensor::expm1, &f64::exp_m1),
+        ("sigmoid", Tensor::sigmoid, &|x| 1.0 / (1.0 + (-x).exp())),
+        ("softplus", |t| t.softplus(1.0), &softplus),
+        ("logsigmoid", Tensor::logsigmoid, &|x| -softplus(-x)),
+        ("mish", Tensor::mish, &|x| x * softplus(x).tanh()),
+        ("elu", |t| t.elu(1.5), &|x| if x > 0.0 { x } else { 1.5 * x.exp_m1() }),
+        ("selu", Tensor::selu, &|x| SELU.1 * if x > 0.0 { x } else { SELU.0 * x.exp_m1() }),
+        ("logaddexp", |t| t.logaddexp(0.0), &softplus),
+        ("logaddexp apart", |t| t.logaddexp(-t), &|x| x.abs() + (-2.0 * x.abs()).exp().ln_1p()),
+        ("tanh", Tensor::tanh, &f64::tanh),
+    ];
+    let sizes = |low: i32, high: f64| {
+        (low * 50..).map(|i| 10f64.powf(f64::from(i) / 50.0)).take_while(move |x| *x < high)
+    };
+    let single: Vec<f32> =
+        sizes(-45, 3.4e38).chain([5e8, 2.5e38]).flat_map(|x| [x as f32, -x as f32]).collect();
+    let double: Vec<f64> = sizes(-323, 1.79e308).chain([6.3e16]).flat_map(|x| [x, -x]).collect();
+    for (name, f, exact) in cases {
+        for (x, y) in single.iter().zip(f32s(&f(&Tensor::new(&single, [single.len()])))) {
+            let (y, want) = (f64::from(y), f64::from(exact(f64::from(*x)) as f32));
+            let near = (y - want).abs() <= 6e-6 * want.abs() + 1e-37;
+            assert!(y == want || near, "{name}({x:e}) = {y:e}, not {want:e}");
+        }
+        let got: Vec<f64> = f(&Tensor::new(&double, [double.len()])).to_vec().expect("f64 values");
+        for (x, y) in double.iter().zip(got) {
+            let want = exact(*x);
+            let near = (y - want).abs() <= 3e-13 * want.abs() + 1e-306;
+            assert!(y == want || near, "{name}({x:e}) = {y:e} in f64, not {want:e}");
+        }
+    }
+    assert!(f32s(&Tensor::new(&[f32::NAN], [1]).exp())[0].is_nan());
+}
+
+#[test]
+fn tangents_of_the_last_binade() {
+    on_interpreter();
+    let xs: Vec<f64> = (0..400).map(|i| 1.6e38 + f64::from(i) * 4.5e35).flat_map(|x| [x, -x]).collect();
+    let single: Vec<f32> = xs.iter().map(|x| *x as f32).collect();
+    for (x, y) in single.iter().zip(f32s(&Tensor::new(&single, [800]).tan())) {
+        let (y, want) = (f64::from(y), f64::from(*x).tan());
+        assert!((y - want).abs() <= 1e-6 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+    }
+    let double: Vec<f64> = xs.iter().map(|x| x * 5e269).collect();
+    for (x, y) in double.iter().zip(Tensor::new(&double, [800]).tan().to_vec::<f64>().unwrap()) {
+        let want = x.tan();
+        assert!((y - want).abs() <= 1e-14 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+    }
+}
+
+#[test]
 fn erf_and_gelu() {
     on_interpreter();
     // Abramowitz and Stegun's table.
@@ -109,6 +166,44 @@ fn remainders_and_rounding() {
     let h = Tensor::new(&[0.5f32, 1.5, -0.5, -2.5, 2.4, 1e10, -0.4], [7]);
     assert_eq!(f32s(&h.round()), [0.0, 2.0, 0.0, -2.0, 2.0, 1e10, 0.0]);
     assert_eq!(ints(&i(&[-128, 5]).minimum(i(&[3, i32::MIN]))), [-128, i32::MIN]);
+}
+
+#[test]
+fn remainders_are_exact_whatever_the_quotient() {
+    on_interpreter();
+    // Rust's % is C's fmod, which is exact.
+    let floored = |r: f32, b: f32| if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r };
+    let mut state = 1u64;
+    let mut random = |low: f64, high: f64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let size = 10f64.powf(low + (high - low) * (state >> 11) as f64 / 2f64.powi(53));
+        if state >> 10 & 1 == 1 { size } else { -size }
+    };
+    let mut pairs = vec![(1e10, 3.0), (-1e10, 3.0), (3e38, 3.0), (1e38, 0.7), (6.0, 3.0), (3e38, 1.5)];
+    pairs.extend((0..20_000).map(|_| (random(-38.0, 38.5), random(-38.0, 38.5))));
+    let (a, b): (Vec<f32>, Vec<f32>) = pairs
+        .iter()
+        .map(|(a, b)| (*a as f32, *b as f32))
+        .filter(|(a, b)| a.is_finite() && (a / b).is_finite())
+        .unzip();
+    let n = a.len();
+    let (x, y) = (Tensor::new(&a, [n]), Tensor::new(&b, [n]));
+    let (r, m, q) = (f32s(&x.fmod(&y)), f32s(&x.modulo(&y)), f32s(&x.floor_div(&y)));
+    for i in 0..n {
+        let (a, b) = (a[i], b[i]);
+        assert_eq!(r[i], a % b, "fmod({a:e}, {b:e})");
+        let want = floored(a % b, b);
+        assert_eq!(m[i], want, "modulo({a:e}, {b:e})");
+        let whole = ((f64::from(a) - f64::from(want)) / f64::from(b)).round();
+        assert!((f64::from(q[i]) - whole).abs() <= 2e-7 * whole.abs(), "floor_div({a:e}, {b:e}) = {}", q[i]);
+    }
+    let (a, b): (Vec<f64>, Vec<f64>) =
+        (0..20_000).map(|_| (random(-20.0, 70.0), random(-20.0, 70.0))).unzip();
+    let got: Vec<f64> = Tensor::new(&a, [20_000]).fmod(Tensor::new(&b, [20_000])).to_vec().unwrap();
+    for (i, r) in got.into_iter().enumerate() {
+        assert_eq!(r, a[i] % b[i], "fmod({:e}, {:e}) in f64", a[i], b[i]);
+    }
+    assert_eq!(f32s(&Tensor::new(&[1e10f32, -1e10], [2]).modulo(3.0)), [1.0, 2.0]);
 }
 
 #[test]
@@ -321,8 +416,11 @@ fn functions_at_the_ends_of_their_domains() {
     }
     // The quotient is that of the exact values; a zero divisor has infinities.
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
-    let (a, b) = (t(&[-7.0, 7.0, -1e-20, 1.0, -6.0]), t(&[2.0, -2.0, 1.0, 0.0, 3.0]));
-    assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, f32::INFINITY, -2.0]);
+    let (a, b) = (t(&[-7.0, 7.0, -1e-20, -6.0]), t(&[2.0, -2.0, 1.0, 3.0]));
+    assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, -2.0]);
+    let (a, b) = (t(&[1.0, 3e38, -3e38, f32::INFINITY]), t(&[0.0, 1e-10, 1e-10, 0.0]));
+    assert_eq!(f32s(&a.floor_div(&b)), [1.0, 1.0, -1.0, 1.0].map(|s| s * f32::INFINITY));
+    assert!(f32s(&t(&[f32::INFINITY]).floor_div(2.0))[0].is_nan());
 }
 
 #[test]
@@ -358,6 +456,15 @@ fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
     assert_eq!(of(1e5 - t(6e4)), 40_000.0);
     assert_eq!((t(2.0) * 0.1).dtype().unwrap(), DType::F16);
     assert!(t(6e4).lt(7e4).to_vec::<bool>().unwrap()[0]);
+    // Comparisons are with the nearest value of the tensor's dtype.
+    for d in [DType::F16, DType::BF16] {
+        let t = Tensor::new(&[0.1f32], [1]).cast(d);
+        let same =
+            [t.eq(0.1), t.le(0.1), t.ge(0.1), t.ne(0.1).logical_not(), t.eq(Tensor::full([0i64; 0], 0.1f32))];
+        for (i, b) in same.iter().enumerate() {
+            assert!(b.to_vec::<bool>().unwrap()[0], "comparison {i} in {d}");
+        }
+    }
 }
 
 #[test]
