@@ -216,7 +216,6 @@ fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
     let Arg::Buffer(b) = old.arg() else { return old.clone() };
     let arg = BufferArg { version: b.version + 1, addrspace: Some(AddrSpace::Global), ..*b };
     let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
-    old.take_storage();
     old.set_storage(Arc::new(Taken));
     new.set_storage(storage.clone());
     new
