@@ -40,8 +40,6 @@ pub struct Rule {
     pub line: u32,
     /// The pattern as written (first) and with operands of commutative ops exchanged.
     pub patterns: Vec<Pat>,
-    /// How many variables it binds.
-    pub variables: usize,
     apply: Box<Apply>,
 }
 
@@ -62,7 +60,7 @@ impl Rule {
         }
         let patterns = pattern.orders();
         assert!(pattern.roots() != OpSet::ANY, "rule {name}: a bare variable");
-        Rule { name, file: at.0, line: at.1, patterns, variables: variables.len(), apply }
+        Rule { name, file: at.0, line: at.1, patterns, apply }
     }
 
     /// What the rule makes of this node, in whichever operand order fits.
