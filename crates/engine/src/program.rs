@@ -7,7 +7,7 @@ use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -62,15 +62,14 @@ pub struct Compiled {
 const KEPT: usize = 1024;
 /// By structure and by the device of what names none.
 type Programs = FxHashMap<(UOp, Device), Arc<Program>>;
-static PROGRAMS: Mutex<Option<Programs>> = Mutex::new(None);
+static PROGRAMS: Mutex<Programs> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
 type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
-static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
+static KERNELS: Mutex<Kernels> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
 
 /// The program of a function, compiled if its structure is new.
 pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     let key = (function.key(), crate::default_device());
     let mut programs = PROGRAMS.lock().unwrap_or_else(|e| e.into_inner());
-    let programs = programs.get_or_insert_with(FxHashMap::default);
     if let Some(p) = programs.get(&key) {
         return Ok(p.clone());
     }
@@ -96,7 +95,6 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
 fn steps(linear: &UOp) -> Result<Vec<Step>> {
     let wanted = unique_kernels(linear);
     let mut kernels = KERNELS.lock().unwrap_or_else(|e| e.into_inner());
-    let kernels = kernels.get_or_insert_with(FxHashMap::default);
     if kernels.len() >= KEPT {
         kernels.clear();
     }
@@ -118,7 +116,7 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
             kernels.insert(missing[i].clone(), (kernel, info(program)?));
         }
     }
-    linear.src().iter().map(|call| step(call, kernels)).collect()
+    linear.src().iter().map(|call| step(call, &kernels)).collect()
 }
 
 fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
@@ -147,12 +145,12 @@ fn kernel_device(call: &UOp) -> Result<Device> {
         Arg::Place(d, _) => *d,
         _ => body.toposort().iter().filter(|u| u.op() == Op::Param).find_map(UOp::device),
     };
-    own.ok_or_else(|| {
-        Error::new(ErrorKind::Verify {
-            stage: "schedule".into(),
-            message: "a kernel without a device".into(),
-        })
-    })
+    own.ok_or_else(|| broken("schedule", "a kernel without a device"))
+}
+
+/// The error of what a stage of the compiler should not have given.
+pub(crate) fn broken(stage: &str, message: &str) -> Error {
+    ErrorKind::Verify { stage: stage.into(), message: message.into() }.into()
 }
 
 /// The different kernels of a program, in order of first use.
@@ -179,20 +177,17 @@ fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
     let workers =
         std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len().div_ceil(2)).max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<UOp>>>> = Mutex::new(vec![None; kernels.len()]);
-    let total = Mutex::new(Timings::default());
-    let work = || {
-        let mut timings = Timings::default();
-        loop {
-            let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some((kernel, device)) = kernels.get(i) else { break };
-            let lowered = lower(kernel, &targets[device], None, &mut |_, _| {}).map(|(program, seconds)| {
-                timings.add(&seconds);
-                program
-            });
-            results.lock().unwrap_or_else(|e| e.into_inner())[i] = Some(lowered);
-        }
-        total.lock().unwrap_or_else(|e| e.into_inner()).add(&timings);
+    let done: Mutex<(Vec<Option<Result<UOp>>>, Timings)> =
+        Mutex::new((vec![None; kernels.len()], Timings::default()));
+    let work = || loop {
+        let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let Some((kernel, device)) = kernels.get(i) else { break };
+        let lowered = lower(kernel, &targets[device], None, &mut |_, _| {});
+        let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
+        done.0[i] = Some(lowered.map(|(program, seconds)| {
+            done.1.add(&seconds);
+            program
+        }));
     };
     std::thread::scope(|s| {
         for _ in 1..workers {
@@ -200,16 +195,15 @@ fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
         }
         work();
     });
-    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let (results, total) = done.into_inner().unwrap_or_else(|e| e.into_inner());
     let lowered = results.into_iter().map(|r| r.expect("every kernel was taken by a worker"));
-    let total = total.into_inner().unwrap_or_else(|e| e.into_inner());
     Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
 }
 
 fn info(program: &UOp) -> Result<Arc<ProgramInfo>> {
     match program.arg() {
         Arg::Program(info) => Ok(info.clone()),
-        _ => Err(Error::new(ErrorKind::Verify { stage: "codegen".into(), message: "no ProgramInfo".into() })),
+        _ => Err(broken("codegen", "no ProgramInfo")),
     }
 }
 
