@@ -216,16 +216,12 @@ impl<'a> Decoder<'a> {
             Op::Barrier => {}
             Op::Wmma => {
                 let Arg::Wmma(unit) = u.arg() else { return Err(unsupported(u)) };
-                let mut at = [0; 3];
-                for (k, s) in src.iter().enumerate() {
-                    at[k] = self.operand(s, 0)?;
-                }
+                let at = [self.operand(&src[0], 0)?, self.operand(&src[1], 0)?, self.operand(&src[2], 0)?];
                 let dst = self.result(u, n * d.bytes());
                 self.emit(wait, dst, at, n, self.out.units.len() as u32);
                 self.out.units.push(unit.clone());
             }
-            Op::Load => self.load(u)?,
-            Op::Store => self.store(u)?,
+            Op::Load | Op::Store => self.access(u)?,
             Op::Stack => self.stack(u)?,
             Op::Index | Op::Shrink if address(u).is_some() => {}
             Op::Index | Op::Shrink => self.pick(u)?,
