@@ -1,10 +1,10 @@
 //! Compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
 //! compiled kernels and which storage each argument is.
 
-use crate::counters::{COMPILED, SCHEDULES, count};
+use crate::counters::count;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
-use monoglot_device::{Kernel, open};
+use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -73,7 +73,7 @@ pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     if let Some(p) = programs.get(&key) {
         return Ok(p.clone());
     }
-    count(&SCHEDULES);
+    count(|c| &mut c.schedules);
     let mut timings = Default::default();
     let plan = schedule(function, key.1, &target, &mut timings)?;
     let steps = steps(&plan.linear)?;
@@ -111,9 +111,9 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
         report::opened(&*runtime);
         let compiled = runtime.compile(&programs)?;
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
-            count(&COMPILED);
+            count(|c| &mut c.compiled);
             report::compiled(&missing[i].0, program, &*runtime);
-            kernels.insert(missing[i].clone(), (kernel, info(program)?));
+            kernels.insert(missing[i].clone(), (kernel, program_parts(program)?.2.clone()));
         }
     }
     linear.src().iter().map(|call| step(call, &kernels)).collect()
@@ -198,13 +198,6 @@ fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
     let (results, total) = done.into_inner().unwrap_or_else(|e| e.into_inner());
     let lowered = results.into_iter().map(|r| r.expect("every kernel was taken by a worker"));
     Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
-}
-
-fn info(program: &UOp) -> Result<Arc<ProgramInfo>> {
-    match program.arg() {
-        Arg::Program(info) => Ok(info.clone()),
-        _ => Err(broken("codegen", "no ProgramInfo")),
-    }
 }
 
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or

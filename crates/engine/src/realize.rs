@@ -1,7 +1,7 @@
 //! Realize: from roots to BUFFERs. What is realized already is found again, the rest becomes a
 //! function, its program runs, and every root remembers weakly where its value is.
 
-use crate::counters::{COPIES, LAUNCHES, count};
+use crate::counters::count;
 use crate::donate;
 use crate::program::{self, Program, Slot, Step, Work, broken};
 use crate::report;
@@ -216,12 +216,12 @@ fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Resu
     };
     match &step.work {
         Work::Launch(kernel) => {
-            count(&LAUNCHES);
+            count(|c| &mut c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().map(|a| storage(a).clone()).collect();
             report::launch(step.device, &step.info, || kernel.launch(&bufs, &[]))
         }
         Work::Copy { from, bytes } => {
-            count(&COPIES);
+            count(|c| &mut c.copies);
             let part = storage(&step.args[1]).slice(*from, *bytes);
             let part = part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
             report::launch(step.device, &step.info, || storage(&step.args[0]).copy_from(&part))
