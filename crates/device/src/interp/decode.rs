@@ -79,31 +79,28 @@ pub(super) struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     fn find_buffers(&mut self, linear: &'a UOp, info: &ProgramInfo) {
         for (slot, _) in crate::runtime::storage_params(linear, info) {
-            let param = linear.src().iter().find(|u| {
-                u.op() == Op::Param
-                    && !u.shape().is_empty()
-                    && u.buffer_arg().is_some_and(|b| b.slot == slot as u64)
-            });
-            let id = self.out.bufs.len() as u32;
-            let (len, dtype) = param.map_or((0, DType::U8), |p| (p.shape().max_len() as u64, p.dtype()));
-            let (slot, space) = (slot as u32, AddrSpace::Global);
-            self.out.bufs.push(BufInfo { slot, space, len, dtype, offset: 0 });
-            if let Some(p) = param {
-                self.buf_of.insert(p, id);
-            }
+            let of_slot = |u: &UOp| u.buffer_arg().is_some_and(|b| b.slot == slot as u64);
+            let storage = |u: &&UOp| u.op() == Op::Param && !u.shape().is_empty() && of_slot(u);
+            let param = linear.src().iter().find(storage);
+            self.add_buffer(param, slot as u32, AddrSpace::Global, 0);
         }
         for u in linear.src().iter().filter(|u| u.op() == Op::Buffer) {
             let Some(b) = u.buffer_arg() else { continue };
-            let (len, dtype) = (u.shape().max_len().max(0) as u64, b.dtype);
             let (space, mut offset) = (b.addrspace.unwrap_or(AddrSpace::Reg), 0);
             if space == AddrSpace::Reg {
-                offset = self.fresh(len as usize * dtype.bytes());
+                offset = self.fresh(u.shape().max_len().max(0) as usize * b.dtype.bytes());
                 // What is read before it is written shows.
-                self.out.image[offset as usize / 8..].fill(poison(dtype));
+                self.out.image[offset as usize / 8..].fill(poison(b.dtype));
             }
-            self.buf_of.insert(u, self.out.bufs.len() as u32);
-            self.out.bufs.push(BufInfo { slot: b.slot as u32, space, len, dtype, offset });
+            self.add_buffer(Some(u), b.slot as u32, space, offset);
         }
+    }
+
+    /// The next buffer; one that only the program's record names has no node.
+    fn add_buffer(&mut self, u: Option<&'a UOp>, slot: u32, space: AddrSpace, offset: u32) {
+        let (len, dtype) = u.map_or((0, DType::U8), |u| (u.shape().max_len().max(0) as u64, u.dtype()));
+        self.buf_of.extend(u.map(|u| (u, self.out.bufs.len() as u32)));
+        self.out.bufs.push(BufInfo { slot, space, len, dtype, offset });
     }
 
     /// A new register of so many bytes.
