@@ -7,7 +7,7 @@ use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -155,17 +155,10 @@ pub(crate) fn broken(stage: &str, message: &str) -> Error {
 
 /// The different kernels of a program, in order of first use.
 fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    let mut out = Vec::new();
-    for call in linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink) {
-        let body = &call.src()[0];
-        if seen.insert(body.clone())
-            && let Ok(d) = kernel_device(call)
-        {
-            out.push((body.clone(), d));
-        }
-    }
-    out
+    let mut seen = FxHashSet::default();
+    let kernels = linear.src().iter().filter(|call| call.src()[0].op() == Op::Sink);
+    let first = kernels.filter(|call| seen.insert(&call.src()[0]));
+    first.filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?))).collect()
 }
 
 /// Lower kernels, over all cores where there are several.
