@@ -163,10 +163,8 @@ fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
 
 /// Lower kernels, over all cores where there are several.
 fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
-    let mut targets: FxHashMap<Device, Arc<Target>> = FxHashMap::default();
-    for (_, d) in kernels {
-        targets.insert(*d, target(*d)?);
-    }
+    let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
+    let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
     let workers =
         std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len().div_ceil(2)).max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
