@@ -130,12 +130,6 @@ struct Entry {
     src: [OpSet; 2],
 }
 
-impl Entry {
-    fn may_fit(&self, u: &UOp) -> bool {
-        u.src().iter().zip(&self.src).all(|(s, ops)| ops.contains(s.op()))
-    }
-}
-
 impl RuleSet {
     /// A set of rules.
     ///
@@ -168,7 +162,8 @@ impl RuleSet {
 
     /// What the first rule that matches makes of one node. No rule may give the node itself.
     pub fn step(&self, u: &UOp) -> Option<(&Rule, UOp)> {
-        for e in self.by_op[u.op() as usize].iter().filter(|e| e.may_fit(u)) {
+        let may_fit = |e: &&Entry| u.src().iter().zip(&e.src).all(|(s, ops)| ops.contains(s.op()));
+        for e in self.by_op[u.op() as usize].iter().filter(may_fit) {
             let rule = &*self.rules[e.rule as usize];
             let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u) else { continue };
             // A scalar that replaces an array stands for that array.
