@@ -3,7 +3,7 @@
 
 use super::decode::{Decoder, unsupported};
 use super::memory::{Gate, accesses, copies};
-use super::ops::{arithmetic, truth};
+use super::ops::{arithmetic, cast};
 use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
@@ -45,7 +45,7 @@ impl<'a> Decoder<'a> {
         self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
         if !write && d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
             // Bytes of a user's file may be other than 0 and 1.
-            self.pair(truth(), dst, [dst, 0, 0], n);
+            self.pair(cast(DType::U8, d), dst, [dst, 0, 0], n);
         }
         Ok(())
     }

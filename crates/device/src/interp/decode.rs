@@ -4,7 +4,7 @@
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
-use super::ops::{arithmetic, cast, folded, pack, select, truth};
+use super::ops::{arithmetic, cast, folded, pack, select};
 use monoglot_uop::linear::{address, lanes, operands};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -227,7 +227,7 @@ impl<'a> Decoder<'a> {
                 self.places.insert(u, from);
                 if d == DType::Bool && src[0].dtype() != DType::Bool {
                     let dst = self.result(u, n.max(1));
-                    self.pair(truth(), dst, [from, 0, 0], n);
+                    self.pair(cast(DType::U8, d), dst, [from, 0, 0], n);
                 }
             }
             op if op.is_elementwise() => self.elementwise(u)?,

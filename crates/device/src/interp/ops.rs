@@ -195,11 +195,6 @@ pub(crate) fn select(bytes: usize) -> Option<Pair> {
     }
 }
 
-/// A byte as a truth value.
-pub(crate) fn truth() -> Option<Pair> {
-    run!((x a: u8) => bool, x != 0)
-}
-
 /// What an instruction that folds needs besides its operands, packed into `x`.
 pub(crate) fn pack(op: Op, from: DType, to: DType) -> u32 {
     op as u32 | (from as u32) << 8 | (to as u32) << 16
