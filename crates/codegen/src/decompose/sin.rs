@@ -1,7 +1,7 @@
 //! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
 //! errors stated at each function.
 
-use super::math::{Math, f32c, joined, u64c};
+use super::math::{Math, joined, u64c};
 use crate::select::{Legal, bitcast, cast};
 use monoglot_uop::{DType, UOp};
 
@@ -69,7 +69,7 @@ impl Math<'_> {
         let ns = o.xor(&s, &u64c(63));
         let m = o.or(&o.and(&ab, &c.u(0x7f_ffff)), &c.u(0x80_0000));
         let m = cast(&m, DType::U64);
-        let near = o.cmplt(&ax, &f32c(18446744073709551616.0));
+        let near = o.cmplt(&ax, &c.c(18446744073709551616.0));
         let word = |i: usize| o.select(&near, &u64c(inv_pi(i, 24)), &u64c(inv_pi(i + 1, 24)));
         let (w0, w1, w2) = (word(0), word(1), word(2));
         let low = o.shr(&window(o, &w1, &w2, &s, &ns), &u64c(32));
@@ -86,8 +86,8 @@ impl Math<'_> {
         let (top, rest) = (cast(&top, DType::F32), cast(&rest, DType::F32));
         let (pi, pi_lo) = (f32::from_bits(0x40490fdb), f32::from_bits(0xb3bbbd2e));
         let unit = 1.0 / 4294967296.0;
-        let r = o.mul(&rest, &f32c(pi * (unit / 16777216.0)));
-        let r = o.mulacc(&top, &f32c(pi * unit), &o.mulacc(&top, &f32c(pi_lo * unit), &r));
+        let r = o.mul(&rest, &c.c((pi * (unit / 16777216.0)).into()));
+        let r = o.mulacc(&top, &c.c((pi * unit).into()), &o.mulacc(&top, &c.c((pi_lo * unit).into()), &r));
         let odd = cast(&o.shr(&o.add(&p, &u64c(1 << 62)), &u64c(32)), DType::U32);
         c.sin_tail(x, &r, &odd, &SIN_F32)
     }
