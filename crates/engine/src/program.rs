@@ -1,13 +1,13 @@
 //! Compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
 //! compiled kernels and which storage each argument is.
 
-use crate::counters::{COMPILED, SCHEDULES, count};
+use crate::counters::count;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
-use monoglot_device::{Kernel, open};
+use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -62,19 +62,18 @@ pub struct Compiled {
 const KEPT: usize = 1024;
 /// By structure and by the device of what names none.
 type Programs = FxHashMap<(UOp, Device), Arc<Program>>;
-static PROGRAMS: Mutex<Option<Programs>> = Mutex::new(None);
+static PROGRAMS: Mutex<Programs> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
 type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
-static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
+static KERNELS: Mutex<Kernels> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
 
 /// The program of a function, compiled if its structure is new.
 pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     let key = (function.key(), crate::default_device());
     let mut programs = PROGRAMS.lock().unwrap_or_else(|e| e.into_inner());
-    let programs = programs.get_or_insert_with(FxHashMap::default);
     if let Some(p) = programs.get(&key) {
         return Ok(p.clone());
     }
-    count(&SCHEDULES);
+    count(|c| &mut c.schedules);
     let mut timings = Default::default();
     let plan = schedule(function, key.1, &target, &mut timings)?;
     let steps = steps(&plan.linear)?;
@@ -96,7 +95,6 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
 fn steps(linear: &UOp) -> Result<Vec<Step>> {
     let wanted = unique_kernels(linear);
     let mut kernels = KERNELS.lock().unwrap_or_else(|e| e.into_inner());
-    let kernels = kernels.get_or_insert_with(FxHashMap::default);
     if kernels.len() >= KEPT {
         kernels.clear();
     }
@@ -113,12 +111,12 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
         report::opened(&*runtime);
         let compiled = runtime.compile(&programs)?;
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
-            count(&COMPILED);
+            count(|c| &mut c.compiled);
             report::compiled(&missing[i].0, program, &*runtime);
-            kernels.insert(missing[i].clone(), (kernel, info(program)?));
+            kernels.insert(missing[i].clone(), (kernel, program_parts(program)?.2.clone()));
         }
     }
-    linear.src().iter().map(|call| step(call, kernels)).collect()
+    linear.src().iter().map(|call| step(call, &kernels)).collect()
 }
 
 fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
@@ -147,52 +145,40 @@ fn kernel_device(call: &UOp) -> Result<Device> {
         Arg::Place(d, _) => *d,
         _ => body.toposort().iter().filter(|u| u.op() == Op::Param).find_map(UOp::device),
     };
-    own.ok_or_else(|| {
-        Error::new(ErrorKind::Verify {
-            stage: "schedule".into(),
-            message: "a kernel without a device".into(),
-        })
-    })
+    own.ok_or_else(|| broken("schedule", "a kernel without a device"))
+}
+
+/// The error of what a stage of the compiler should not have given.
+pub(crate) fn broken(stage: &str, message: &str) -> Error {
+    ErrorKind::Verify { stage: stage.into(), message: message.into() }.into()
 }
 
 /// The different kernels of a program, in order of first use.
 fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    let mut out = Vec::new();
-    for call in linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink) {
-        let body = &call.src()[0];
-        if seen.insert(body.clone())
-            && let Ok(d) = kernel_device(call)
-        {
-            out.push((body.clone(), d));
-        }
-    }
-    out
+    let mut seen = FxHashSet::default();
+    let kernels = linear.src().iter().filter(|call| call.src()[0].op() == Op::Sink);
+    let first = kernels.filter(|call| seen.insert(&call.src()[0]));
+    first.filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?))).collect()
 }
 
 /// Lower kernels, over all cores where there are several.
 fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
-    let mut targets: FxHashMap<Device, Arc<Target>> = FxHashMap::default();
-    for (_, d) in kernels {
-        targets.insert(*d, target(*d)?);
-    }
+    let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
+    let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
     let workers =
         std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len().div_ceil(2)).max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<UOp>>>> = Mutex::new(vec![None; kernels.len()]);
-    let total = Mutex::new(Timings::default());
-    let work = || {
-        let mut timings = Timings::default();
-        loop {
-            let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some((kernel, device)) = kernels.get(i) else { break };
-            let lowered = lower(kernel, &targets[device], None, &mut |_, _| {}).map(|(program, seconds)| {
-                timings.add(&seconds);
-                program
-            });
-            results.lock().unwrap_or_else(|e| e.into_inner())[i] = Some(lowered);
-        }
-        total.lock().unwrap_or_else(|e| e.into_inner()).add(&timings);
+    let done: Mutex<(Vec<Option<Result<UOp>>>, Timings)> =
+        Mutex::new((vec![None; kernels.len()], Timings::default()));
+    let work = || loop {
+        let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let Some((kernel, device)) = kernels.get(i) else { break };
+        let lowered = lower(kernel, &targets[device], None, &mut |_, _| {});
+        let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
+        done.0[i] = Some(lowered.map(|(program, seconds)| {
+            done.1.add(&seconds);
+            program
+        }));
     };
     std::thread::scope(|s| {
         for _ in 1..workers {
@@ -200,17 +186,9 @@ fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
         }
         work();
     });
-    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let (results, total) = done.into_inner().unwrap_or_else(|e| e.into_inner());
     let lowered = results.into_iter().map(|r| r.expect("every kernel was taken by a worker"));
-    let total = total.into_inner().unwrap_or_else(|e| e.into_inner());
     Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
-}
-
-fn info(program: &UOp) -> Result<Arc<ProgramInfo>> {
-    match program.arg() {
-        Arg::Program(info) => Ok(info.clone()),
-        _ => Err(Error::new(ErrorKind::Verify { stage: "codegen".into(), message: "no ProgramInfo".into() })),
-    }
 }
 
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or

@@ -1,9 +1,9 @@
 //! Realize: from roots to BUFFERs. What is realized already is found again, the rest becomes a
 //! function, its program runs, and every root remembers weakly where its value is.
 
-use crate::counters::{COPIES, LAUNCHES, count};
+use crate::counters::count;
 use crate::donate;
-use crate::program::{self, Program, Slot, Step, Work};
+use crate::program::{self, Program, Slot, Step, Work, broken};
 use crate::report;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::callify;
@@ -52,7 +52,8 @@ pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
 /// As `realize`; and where the device cannot be read.
 pub fn read(u: &UOp) -> Result<Vec<u8>> {
     let value = realize(std::slice::from_ref(u))?.remove(0);
-    let (buffer, offset) = base(&value).ok_or_else(|| broken("a realized value is no view of a buffer"))?;
+    let (buffer, offset) =
+        base(&value).ok_or_else(|| broken("engine", "a realized value is no view of a buffer"))?;
     let storage = storage_of(&buffer)?;
     let mut out = vec![0; value.shape().max_len() as usize * value.dtype().bytes()];
     if !out.is_empty() {
@@ -76,9 +77,7 @@ pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Resu
     if !bytes.is_empty() {
         runtime.upload(&storage, 0, bytes)?;
     }
-    let buffer = UOp::buffer(shape, dtype, device);
-    buffer.set_storage(storage);
-    Ok(buffer)
+    Ok(stored(shape, dtype, storage))
 }
 
 /// A BUFFER on DISK over a file's bytes, shape (n,) for the n values that it holds. Bytes are read when
@@ -93,9 +92,14 @@ pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
         return Err(Error::shape("open", message));
     }
     let shape = Shape::of(&[(storage.bytes() / dtype.bytes()) as i64]);
-    let buffer = UOp::buffer(&shape, dtype, storage.device());
+    Ok(stored(&shape, dtype, storage))
+}
+
+/// A BUFFER in this storage, of its device.
+fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp {
+    let buffer = UOp::buffer(shape, dtype, storage.device());
     buffer.set_storage(storage);
-    Ok(buffer)
+    buffer
 }
 
 /// The roots with everything that is realized already replaced by where it is. An expression of constants
@@ -151,17 +155,13 @@ fn storage_of(buffer: &UOp) -> Result<Arc<Storage>> {
         }
         None => {
             // A tensor without data: its contents are whatever the memory holds.
-            let device = buffer.device().ok_or_else(|| broken("a buffer without a device"))?;
+            let device = buffer.device().ok_or_else(|| broken("engine", "a buffer without a device"))?;
             let bytes = buffer.shape().max_len() as usize * buffer.dtype().bytes();
             let storage = open(device)?.alloc(bytes)?;
             buffer.set_storage(storage.clone());
             Ok(storage)
         }
     }
-}
-
-fn broken(message: &str) -> Error {
-    Error::new(ErrorKind::Verify { stage: "engine".into(), message: message.into() })
 }
 
 /// The value of each root, and whether it is in storage that was written in place.
@@ -177,27 +177,15 @@ fn run(program: &Program, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
-        let leaf = leaf(view).ok_or_else(|| broken("an output is no view of a buffer"))?;
+        let leaf = leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
         let in_place = leaf.op() == Op::Param && program.written[slot];
-        let buffer = match leaves.get(&leaf) {
-            Some(b) => b.clone(),
-            None => {
-                let buffer = match leaf.op() {
-                    Op::Param if !in_place => params[slot].clone(),
-                    Op::Param => next_version(&params[slot], &leaf, &inputs[slot]),
-                    _ => {
-                        let device = program.places[slot].device;
-                        let buffer = UOp::buffer(leaf.shape(), leaf.dtype(), device);
-                        buffer.set_storage(places[slot].clone());
-                        buffer
-                    }
-                };
-                leaves.insert(leaf.clone(), buffer.clone());
-                buffer
-            }
-        };
-        let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer)]));
+        let buffer = leaves.entry(leaf.clone()).or_insert_with(|| match leaf.op() {
+            Op::Param if !in_place => params[slot].clone(),
+            Op::Param => next_version(&params[slot], &leaf, &inputs[slot]),
+            _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
+        });
+        let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
         out.push((value, in_place));
     }
     Ok(out)
@@ -216,7 +204,6 @@ fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
     let Arg::Buffer(b) = old.arg() else { return old.clone() };
     let arg = BufferArg { version: b.version + 1, addrspace: Some(AddrSpace::Global), ..*b };
     let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
-    old.take_storage();
     old.set_storage(Arc::new(Taken));
     new.set_storage(storage.clone());
     new
@@ -229,14 +216,14 @@ fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Resu
     };
     match &step.work {
         Work::Launch(kernel) => {
-            count(&LAUNCHES);
+            count(|c| &mut c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().map(|a| storage(a).clone()).collect();
             report::launch(step.device, &step.info, || kernel.launch(&bufs, &[]))
         }
         Work::Copy { from, bytes } => {
-            count(&COPIES);
+            count(|c| &mut c.copies);
             let part = storage(&step.args[1]).slice(*from, *bytes);
-            let part = part.ok_or_else(|| broken("a copy reads past the end of its source"))?;
+            let part = part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
             report::launch(step.device, &step.info, || storage(&step.args[0]).copy_from(&part))
         }
     }

@@ -134,7 +134,7 @@ fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<Strin
 }
 
 fn failure(seed: u64, setting: &str, message: &str, graph: &UOp) -> Failure {
-    Failure { seed, setting: setting.into(), message: message.into(), text: graph.text() }
+    Failure { seed, setting: setting.into(), message: message.into(), text: graph.to_string() }
 }
 
 /// Kernels of these programs and of `count` random ones, each with its ranges shrunk and able to run on

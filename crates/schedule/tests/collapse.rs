@@ -10,7 +10,7 @@ use support::target;
 fn kernels(root: &UOp) -> Vec<String> {
     let function = callify(std::slice::from_ref(root), |_| false).unwrap();
     let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
-    plan.linear.src().iter().map(|c| c.src()[0].text()).collect()
+    plan.linear.src().iter().map(|c| c.src()[0].to_string()).collect()
 }
 
 fn no_loop(root: &UOp) {

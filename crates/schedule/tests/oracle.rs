@@ -26,7 +26,7 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
             let bytes = part.shape().max_len() as usize * part.dtype().bytes();
             bufs[0] = bufs[1][from..from + bytes].to_vec();
         } else {
-            eval_kernel(body, &mut bufs, &[]).unwrap_or_else(|e| panic!("{e}\n{}", body.text()));
+            eval_kernel(body, &mut bufs, &[]).unwrap_or_else(|e| panic!("{e}\n{body}"));
         }
         let Arg::Call(info) = call.arg() else { panic!("a CALL without CallInfo") };
         for &o in &info.outs {
@@ -81,7 +81,7 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
                 }
                 _ => a == b,
             };
-            assert!(same, "element {i}: {b:?} instead of {a:?}\n{}\n{}", root.text(), plan.linear.text());
+            assert!(same, "element {i}: {b:?} instead of {a:?}\n{}\n{}", root, *plan.linear);
         }
     }
     plan

@@ -64,9 +64,7 @@ conversions! {
     [] std::ops::RangeFull => Axes, |_| Axes::All;
     [] Tensor => Operand, |t| Operand::Tensor(t);
     [] &Tensor => Operand, |t| Operand::Tensor(t.clone());
-    [] i32 => Operand, |n| Operand::Int(n.value());
-    [] i64 => Operand, |n| Operand::Int(n);
-    [] usize => Operand, |n| Operand::Int(n.value());
+    [T: Integer] T => Operand, |n| Operand::Int(n.value());
     [] f32 => Operand, |v| Operand::Float(v.into());
     [] f64 => Operand, |v| Operand::Float(v);
     [] bool => Operand, |v| Operand::Bool(v);

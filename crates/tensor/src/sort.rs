@@ -40,11 +40,7 @@ impl Tensor {
             let (v, i) = if n <= PAIRS { by_rank(&x, n, descending)? } else { bitonic(&x, n, descending)? };
             Ok((from_last(&v, a)?, from_last(&i, a)?))
         });
-        let (values, places) = match pair {
-            Ok((v, i)) => (Ok(v), Ok(i)),
-            Err(e) => (Err(e.clone()), Err(e)),
-        };
-        (Tensor::wrap(values), Tensor::wrap(places))
+        (Tensor::wrap(pair.clone().map(|p| p.0)), Tensor::wrap(pair.map(|p| p.1)))
     }
 
     /// The k greatest (or least) along `axis`, in order, and where they come from.

@@ -10,6 +10,7 @@ use crate::op::Op;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
 use smallvec::smallvec;
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
@@ -346,32 +347,32 @@ impl<N: Into<Number>> Operand for N {
     }
 }
 
+/// The operators with a symbol, of a type on the left and what may stand on its right: `$build` gives
+/// the `$output`.
 macro_rules! operators {
-    ($($trait:ident $method:ident $op:ident;)*) => { $(
-        impl<R: Operand> std::ops::$trait<R> for &UOp {
-            type Output = UOp;
+    ($left:ty, $right:ident => $output:ty, $build:path) => { $crate::build::operators! {
+        $left, $right => $output, $build;
+        // `/` and `%` are the dialect's IDIV and MOD (floor); float division is `div`.
+        Add add Add, Sub sub Sub, Mul mul Mul, Div div Idiv, Rem rem Mod,
+        BitAnd bitand And, BitOr bitor Or, BitXor bitxor Xor
+    } };
+    ($left:ty, $right:ident => $output:ty, $build:path; $($trait:ident $method:ident $op:ident),*) => { $(
+        impl<R: $right> std::ops::$trait<R> for $left {
+            type Output = $output;
             #[track_caller]
-            fn $method(self, other: R) -> UOp { self.binary(Op::$op, &other.beside(self)) }
-        }
-        impl<R: Operand> std::ops::$trait<R> for UOp {
-            type Output = UOp;
-            #[track_caller]
-            fn $method(self, other: R) -> UOp { self.binary(Op::$op, &other.beside(&self)) }
+            fn $method(self, other: R) -> $output { $build(self, Op::$op, other) }
         }
     )* };
 }
+pub(crate) use operators;
 
-// `/` and `%` are the dialect's IDIV and MOD (floor); float division is `div`.
-operators! {
-    Add add Add;
-    Sub sub Sub;
-    Mul mul Mul;
-    Div div Idiv;
-    Rem rem Mod;
-    BitAnd bitand And;
-    BitOr bitor Or;
-    BitXor bitxor Xor;
+#[track_caller]
+fn operated(left: impl Borrow<UOp>, op: Op, right: impl Operand) -> UOp {
+    let left = left.borrow();
+    left.binary(op, &right.beside(left))
 }
+operators!(UOp, Operand => UOp, operated);
+operators!(&UOp, Operand => UOp, operated);
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => { impl UOp { $(

@@ -153,13 +153,9 @@ impl UOp {
     pub fn storage(&self) -> Option<Storage> {
         unpoisoned(&self.0.storage).clone()
     }
-    /// Give a BUFFER its storage.
+    /// Give a BUFFER its storage, in place of what it had.
     pub fn set_storage(&self, storage: Storage) {
         *unpoisoned(&self.0.storage) = Some(storage);
-    }
-    /// Take a BUFFER's storage away, for its next version.
-    pub fn take_storage(&self) -> Option<Storage> {
-        unpoisoned(&self.0.storage).take()
     }
     /// The BUFFER (or view of one) that holds this expression's value, if it is still alive.
     pub fn realized(&self) -> Option<UOp> {

@@ -144,8 +144,8 @@ fn every_op_has_its_properties() {
         let roots = parse_many(&format!("{PRELUDE}\n{row}")).unwrap_or_else(|e| panic!("{row}: {e}"));
         let u = &roots[0];
         seen = seen.with(u.op());
-        let (printed, is) = (u.text(), describe(u));
-        if text::parse(&printed).map(|back| back.text()) != Ok(printed) {
+        let (printed, is) = (u.to_string(), describe(u));
+        if text::parse(&printed).map(|back| back.to_string()) != Ok(printed) {
             wrong += &format!("{row} does not print and parse\n");
         }
         if is != *want {

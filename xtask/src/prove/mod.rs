@@ -114,11 +114,7 @@ fn prove(rule: &Rule, settings: &Settings, solver: &mut Solver) -> Found {
             Answer::Sat(model) => {
                 println!(
                     "{} ({}:{}) is refuted by {model}\nbefore:\n{}\nafter:\n{}",
-                    rule.name,
-                    rule.file,
-                    rule.line,
-                    before.text(),
-                    after.text()
+                    rule.name, rule.file, rule.line, before, after
                 );
                 found.refuted += 1;
             }

@@ -20,10 +20,6 @@ pub(super) fn u64c(x: u64) -> UOp {
     konst(DType::U64, x)
 }
 
-pub(super) fn f32c(x: f32) -> UOp {
-    UOp::float(x as f64, DType::F32)
-}
-
 /// Arithmetic in one format.
 pub(super) struct Math<'a> {
     pub(super) o: &'a Legal<'a>,

@@ -1,7 +1,7 @@
 //! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
 //! errors stated at each function.
 
-use super::math::{Math, f32c, joined, u64c};
+use super::math::{Math, joined, u64c};
 use crate::select::{Legal, bitcast, cast};
 use monoglot_uop::{DType, UOp};
 
@@ -33,18 +33,24 @@ fn window(o: &Legal, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
 }
 
 impl Math<'_> {
-    /// sin r for |r| <= pi/2, with the bits of a sign put on it: r + r (c0 u + u^2 W(u)), u = r^2.
+    /// sin x, its argument reduced: |x| is `r` plus a multiple of pi, whose parity is the top bit of `odd` and turns the
+    /// sign; below 1 nothing has to be reduced. For |r| <= pi/2, sin r = r + r (c0 u + u^2 W(u)), u = r^2.
     ///
     /// Taking c0 out of the Horner chain costs one multiplication and spares the rounding of c0 + u W, which near
     /// the crest would be half an ulp.
-    pub(super) fn sin_tail(&self, r: &UOp, sign: &UOp, coef: &[u32]) -> UOp {
+    fn sin_tail(&self, x: &UOp, r: &UOp, odd: &UOp, coef: &[u32]) -> UOp {
         let o = self.o;
+        let ax = self.abs(x);
+        let below = o.cmplt(&ax, &self.c(1.0));
+        let r = &o.select(&below, &ax, r);
+        let sign = o.xor(&self.bits(x), &o.select(&below, &self.u(0), odd));
         let (c0, rest) = coef.split_at(self.width() / 32);
         let u = o.mul(r, r);
         let w = o.mul(&o.mul(&u, &u), &self.poly(&u, rest));
         let t = o.mulacc(&u, &self.cb(joined(c0)), &w);
         let s = o.mulacc(r, &t, r);
-        self.float(&o.xor(&self.bits(&s), sign))
+        let y = self.float(&o.xor(&self.bits(&s), &o.and(&sign, &self.u(self.sign()))));
+        o.select(&o.cmplt(&ax, &self.c(f64::INFINITY)), &y, &self.c(f64::NAN))
     }
 
     /// sin x for every x. The reduction is that of Payne and Hanek (SIGNUM Newsletter 18, 1983), by integers, modulo pi
@@ -55,8 +61,7 @@ impl Math<'_> {
     /// 57 ops. Every f32: at most 1.5356 ulp; -0 gives -0; infinities and NaN give NaN.
     pub(super) fn sin_f32(&self, x: &UOp) -> UOp {
         let (c, o) = (self, self.o);
-        let b = c.bits(x);
-        let ab = o.and(&b, &c.u(0x7fff_ffff));
+        let ab = o.and(&c.bits(x), &c.u(0x7fff_ffff));
         let ax = c.float(&ab);
         // |x| = m 2^(e-23); the 96 bits of 1/pi from digit e-23 on give |x|/pi mod 2 to 2^-63
         let e = c.iadd(&c.shr(&ab, 23), 1);
@@ -64,7 +69,7 @@ impl Math<'_> {
         let ns = o.xor(&s, &u64c(63));
         let m = o.or(&o.and(&ab, &c.u(0x7f_ffff)), &c.u(0x80_0000));
         let m = cast(&m, DType::U64);
-        let near = o.cmplt(&ax, &f32c(18446744073709551616.0));
+        let near = o.cmplt(&ax, &c.c(18446744073709551616.0));
         let word = |i: usize| o.select(&near, &u64c(inv_pi(i, 24)), &u64c(inv_pi(i + 1, 24)));
         let (w0, w1, w2) = (word(0), word(1), word(2));
         let low = o.shr(&window(o, &w1, &w2, &s, &ns), &u64c(32));
@@ -81,16 +86,10 @@ impl Math<'_> {
         let (top, rest) = (cast(&top, DType::F32), cast(&rest, DType::F32));
         let (pi, pi_lo) = (f32::from_bits(0x40490fdb), f32::from_bits(0xb3bbbd2e));
         let unit = 1.0 / 4294967296.0;
-        let r = o.mul(&rest, &f32c(pi * (unit / 16777216.0)));
-        let r = o.mulacc(&top, &f32c(pi * unit), &o.mulacc(&top, &f32c(pi_lo * unit), &r));
-        // that integer's parity turns the sign; below 1 nothing has to be reduced
+        let r = o.mul(&rest, &c.c((pi * (unit / 16777216.0)).into()));
+        let r = o.mulacc(&top, &c.c((pi * unit).into()), &o.mulacc(&top, &c.c((pi_lo * unit).into()), &r));
         let odd = cast(&o.shr(&o.add(&p, &u64c(1 << 62)), &u64c(32)), DType::U32);
-        let below = o.cmplt(&ax, &f32c(1.0));
-        let r = o.select(&below, &ax, &r);
-        let sign = o.xor(&b, &o.select(&below, &c.u(0), &odd));
-        let sign = o.and(&sign, &c.u(0x8000_0000));
-        let y = c.sin_tail(&r, &sign, &SIN_F32);
-        o.select(&o.cmplt(&ax, &c.c(f64::INFINITY)), &y, &c.c(f64::NAN))
+        c.sin_tail(x, &r, &odd, &SIN_F32)
     }
 
     /// sin x for every x, as `sin_f32`: the four words of 1/pi that matter come out of 19 constants by a barrel shifter
@@ -104,9 +103,7 @@ impl Math<'_> {
         let k = |n: u64| u64c(n);
         let (shl, shr) = (|a: &UOp, n: u64| o.shl(a, &k(n)), |a: &UOp, n: u64| o.shr(a, &k(n)));
         let lo32 = |a: &UOp| o.and(a, &k(0xffff_ffff));
-        let b = c.bits(x);
-        let ab = o.and(&b, &k(u64::MAX >> 1));
-        let ax = c.float(&ab);
+        let ab = o.and(&c.bits(x), &k(u64::MAX >> 1));
         // |x| = m 2^(e-52), e >= 0
         let e = c.iadd(&shr(&ab, 52), 1u64.wrapping_sub(1024));
         let s = o.and(&e, &k(63));
@@ -147,12 +144,6 @@ impl Math<'_> {
         let unit = 2f64.powi(-64);
         let r = o.mul(&rest, &c.c(pi * 2f64.powi(-117)));
         let r = o.mulacc(&top, &c.c(pi * unit), &o.mulacc(&top, &c.c(pi_lo * unit), &r));
-        let odd = o.add(&hi, &k(1 << 62));
-        let below = o.cmplt(&ax, &c.c(1.0));
-        let r = o.select(&below, &ax, &r);
-        let sign = o.xor(&b, &o.select(&below, &k(0), &odd));
-        let sign = o.and(&sign, &k(1 << 63));
-        let y = c.sin_tail(&r, &sign, &SIN_F64);
-        o.select(&o.cmplt(&ax, &c.c(f64::INFINITY)), &y, &c.c(f64::NAN))
+        c.sin_tail(x, &r, &o.add(&hi, &k(1 << 62)), &SIN_F64)
     }
 }

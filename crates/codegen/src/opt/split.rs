@@ -29,13 +29,11 @@ use monoglot_uop::{AxisType, Opt, Result};
 pub fn from(new: AxisType) -> (&'static [AxisType], bool, bool) {
     use AxisType::*;
     match new {
-        Global => (&[Loop, Global], true, true),
+        Global | Loop => (&[Loop, Global], true, true),
         Thread => (&[Global, Loop], false, true),
-        Loop => (&[Loop, Global], true, true),
         Local => (&[Global, Loop], true, false),
         Warp => (&[], false, false),
-        GroupReduce => (&[Reduce], true, true),
-        Reduce => (&[Reduce], true, true),
+        GroupReduce | Reduce => (&[Reduce], true, true),
         Unroll => (&[Reduce, GroupReduce], true, false),
         Upcast => (&[Global, Local, Loop], true, false),
     }

@@ -238,7 +238,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
         for opts in [vec![], vec![split(0, 8, AxisType::Upcast, false)]] {
             let lower = |k: &UOp| lower(k, device.target(), Some(&opts), &mut |_, _| {}).map(|l| l.0);
             let programs: Vec<UOp> =
-                all.iter().map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{}", k.text()))).collect();
+                all.iter().map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{k}"))).collect();
             let compiled = device.compile(&programs).unwrap();
             for ((k, program), kernel) in all.iter().zip(&programs).zip(compiled) {
                 let types = dtypes(k);
@@ -254,7 +254,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
                     same(&want[0], &got, types[0]),
                     "{}\n{want:?}\n{got:?}\n{source}\n{}",
                     device.device(),
-                    k.text()
+                    k
                 );
             }
         }

@@ -7,11 +7,11 @@
 //! wide as what was compared, converted to another width where it is used, which costs nothing where
 //! masks are registers of their own. REG storage whose offsets are all constants becomes variables.
 
+use super::c_expr::NONE;
 use super::c_memory::Registers;
 use super::c_plan::Plan;
-use super::c_types::{Prelude, literal, scalar, signed};
-use monoglot_uop::linear::lanes;
-use monoglot_uop::{Arg, DType, Op, ProgramInfo, Scalar, UOp};
+use super::c_types::{Prelude, literal, scalar};
+use monoglot_uop::{Arg, Op, ProgramInfo, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
@@ -95,7 +95,7 @@ impl Renderer {
             Op::Store => self.store(o, u),
             _ => {
                 self.names += 1;
-                self.type_of(o, u);
+                self.put(o, self.kind(u), "$V", NONE);
                 let _ = write!(o, " v{} = ", self.names);
                 self.expression(o, u);
                 self.plan.set_name(i, self.names);
@@ -103,18 +103,6 @@ impl Renderer {
         }
         o.push_str(if opens || closes { "\n" } else { ";\n" });
         *indent += opens as usize;
-    }
-
-    /// The C type of a value.
-    pub(super) fn type_of(&mut self, o: &mut String, u: &UOp) {
-        match (lanes(u), u.dtype()) {
-            (0, d) => o.push_str(scalar(d)),
-            (n, DType::Bool) => {
-                let m = signed(self.plan.mask(u));
-                self.prelude.vector(o, m, n);
-            }
-            (n, d) => self.prelude.vector(o, scalar(d), n),
-        }
     }
 
     /// A value where it is used: a literal, a name, or its expression.

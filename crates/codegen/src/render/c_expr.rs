@@ -46,7 +46,7 @@ impl Renderer {
     /// The text of `u`, in parentheses where an operator could bind to its parts.
     pub(super) fn expression(&mut self, o: &mut String, u: &UOp) {
         let s = u.src();
-        let k = Kind { n: lanes(u), d: u.dtype(), mask: self.plan.mask(u) };
+        let k = self.kind(u);
         match u.op() {
             Op::Load => self.load(o, u, k),
             Op::Stack => self.stack(o, u, k),
@@ -75,6 +75,11 @@ impl Renderer {
                 (t, _) => self.put(o, k, t, s),
             },
         }
+    }
+
+    /// What a value is made of.
+    pub(super) fn kind(&self, u: &UOp) -> Kind {
+        Kind { n: lanes(u), d: u.dtype(), mask: self.plan.mask(u) }
     }
 
     /// Write a template.
@@ -317,9 +322,9 @@ impl Renderer {
 fn template(op: Op, k: Kind) -> &'static str {
     match (op, k.d == DType::Bool, k.d.is_float()) {
         (Op::Add | Op::Or | Op::Max, true, _) => "($0 | $1)",
-        (Op::Mul | Op::And | Op::Idiv, true, _) => "($0 & $1)",
+        (Op::Mul | Op::And, true, _) => "($0 & $1)",
         (Op::Xor, ..) | (Op::CmpNe, true, _) => "($0 ^ $1)",
-        (Op::Mod | Op::CmpGt, true, _) => "($0 & $!$1)",
+        (Op::CmpGt, true, _) => "($0 & $!$1)",
         (Op::CmpLt, true, _) => "($!$0 & $1)",
         (Op::CmpLe, true, _) => "($!$0 | $1)",
         (Op::CmpGe, true, _) => "($0 | $!$1)",

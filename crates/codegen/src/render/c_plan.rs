@@ -57,16 +57,8 @@ fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
 fn wants_names(u: &UOp) -> bool {
     let wide = lanes(u) > 0;
     match u.op() {
-        Op::Max
-        | Op::TruncDiv
-        | Op::TruncMod
-        | Op::Shl
-        | Op::Shr
-        | Op::Stack
-        | Op::Index
-        | Op::Shrink
-        | Op::Idiv
-        | Op::Mod => true,
+        Op::Max | Op::TruncDiv | Op::TruncMod | Op::Shl | Op::Shr => true,
+        Op::Stack | Op::Index | Op::Shrink => true,
         Op::Cast => u.src()[0].dtype().is_float() && !u.dtype().is_float(),
         Op::Where => wide,
         Op::MulAcc | Op::Trunc | Op::Sqrt | Op::Exp2 | Op::Log2 | Op::Sin | Op::Pow => wide,

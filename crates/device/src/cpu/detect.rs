@@ -32,14 +32,6 @@ const LEVELS: [Level; 4] = [
     Level { arch: "x86-64", vector_bytes: 16, registers: 16, fma: false },
 ];
 
-#[cfg(not(target_arch = "x86_64"))]
-const OTHER: Level = Level {
-    arch: std::env::consts::ARCH,
-    vector_bytes: 16,
-    registers: 32,
-    fma: cfg!(target_arch = "aarch64"),
-};
-
 /// This machine, for programs in C.
 pub fn target(device: Device, config: &Config) -> Target {
     build(device, config, here())
@@ -78,7 +70,8 @@ fn here() -> &'static Level {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn here() -> &'static Level {
-    &OTHER
+    const FMA: bool = cfg!(target_arch = "aarch64");
+    &Level { arch: std::env::consts::ARCH, vector_bytes: 16, registers: 32, fma: FMA }
 }
 
 fn build(device: Device, config: &Config, level: &Level) -> Target {

@@ -3,7 +3,7 @@
 
 use super::decode::{Decoder, unsupported};
 use super::memory::{Gate, accesses, copies};
-use super::ops::{arithmetic, truth};
+use super::ops::{arithmetic, cast};
 use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
@@ -24,42 +24,29 @@ impl<'a> Decoder<'a> {
         (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
     }
 
-    pub(super) fn load(&mut self, u: &'a UOp) -> Result<()> {
+    /// A LOAD or a STORE.
+    pub(super) fn access(&mut self, u: &'a UOp) -> Result<()> {
         let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
-        let (n, d, buf) = (a.lanes, u.dtype(), self.buffer(a.buffer)?);
-        let size = d.bytes();
-        if let (true, Some(at)) = (u.src().len() == 1, self.known(buf, &a)) {
-            let bytes = n.max(1) * size;
-            let dst = self.result(u, bytes);
-            self.emit(copies(bytes), dst, [at, 0, 0], 0, bytes as u32);
-            return Ok(());
-        }
-        let (at, index_type) = self.index(&a)?;
-        let (gate, g) = self.gate(u)?;
-        let alt = u.src().get(1).map_or(Ok(0), |alt| self.operand(alt, n))?;
-        let (dst, regs) = (self.result(u, n.max(1) * size), [at, g, alt]);
-        self.watch(buf, regs, index_type, gate, n, false);
-        self.emit(accesses::<false>(size, index_type, gate), dst, regs, n, buf);
-        if d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
-            // Bytes of a user's file may be other than 0 and 1.
-            self.pair(truth(), dst, [dst, 0, 0], n);
-        }
-        Ok(())
-    }
-
-    pub(super) fn store(&mut self, u: &UOp) -> Result<()> {
-        let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
-        let (n, d, buf) = (a.lanes, a.buffer.dtype(), self.buffer(a.buffer)?);
-        let value = self.operand(&u.src()[1], n)?;
+        let (write, n, d, buf) = (u.op() == Op::Store, a.lanes, a.buffer.dtype(), self.buffer(a.buffer)?);
+        let bytes = n.max(1) * d.bytes();
+        // What is stored, or stands for what is not loaded.
+        let value = u.src().get(1).map_or(Ok(0), |v| self.operand(v, n))?;
+        let dst = if write { 0 } else { self.result(u, bytes) };
         if let (None, Some(at)) = (u.src().get(2), self.known(buf, &a)) {
-            let bytes = n.max(1) * d.bytes();
-            self.emit(copies(bytes), at, [value, 0, 0], 0, bytes as u32);
+            let (to, from) = if write { (at, value) } else { (dst, at) };
+            self.emit(copies(bytes), to, [from, 0, 0], 0, bytes as u32);
             return Ok(());
         }
-        let (at, index_type) = self.index(&a)?;
+        let (at, index) = self.index(&a)?;
         let (gate, g) = self.gate(u)?;
-        self.watch(buf, [at, g, value], index_type, gate, n, true);
-        self.emit(accesses::<true>(d.bytes(), index_type, gate), 0, [at, g, value], n, buf);
+        let regs = [at, g, value];
+        self.watch(buf, regs, index, gate, n, write);
+        let run = if write { accesses::<true> } else { accesses::<false> };
+        self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
+        if !write && d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
+            // Bytes of a user's file may be other than 0 and 1.
+            self.pair(cast(DType::U8, d), dst, [dst, 0, 0], n);
+        }
         Ok(())
     }
 

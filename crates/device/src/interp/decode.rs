@@ -4,7 +4,7 @@
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
-use super::ops::{arithmetic, cast, folded, pack, select, truth};
+use super::ops::{arithmetic, cast, folded, pack, select};
 use monoglot_uop::linear::{address, lanes, operands};
 use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -79,31 +79,28 @@ pub(super) struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     fn find_buffers(&mut self, linear: &'a UOp, info: &ProgramInfo) {
         for (slot, _) in crate::runtime::storage_params(linear, info) {
-            let param = linear.src().iter().find(|u| {
-                u.op() == Op::Param
-                    && !u.shape().is_empty()
-                    && u.buffer_arg().is_some_and(|b| b.slot == slot as u64)
-            });
-            let id = self.out.bufs.len() as u32;
-            let (len, dtype) = param.map_or((0, DType::U8), |p| (p.shape().max_len() as u64, p.dtype()));
-            let (slot, space) = (slot as u32, AddrSpace::Global);
-            self.out.bufs.push(BufInfo { slot, space, len, dtype, offset: 0 });
-            if let Some(p) = param {
-                self.buf_of.insert(p, id);
-            }
+            let of_slot = |u: &UOp| u.buffer_arg().is_some_and(|b| b.slot == slot as u64);
+            let storage = |u: &&UOp| u.op() == Op::Param && !u.shape().is_empty() && of_slot(u);
+            let param = linear.src().iter().find(storage);
+            self.add_buffer(param, slot as u32, AddrSpace::Global, 0);
         }
         for u in linear.src().iter().filter(|u| u.op() == Op::Buffer) {
             let Some(b) = u.buffer_arg() else { continue };
-            let (len, dtype) = (u.shape().max_len().max(0) as u64, b.dtype);
             let (space, mut offset) = (b.addrspace.unwrap_or(AddrSpace::Reg), 0);
             if space == AddrSpace::Reg {
-                offset = self.fresh(len as usize * dtype.bytes());
+                offset = self.fresh(u.shape().max_len().max(0) as usize * b.dtype.bytes());
                 // What is read before it is written shows.
-                self.out.image[offset as usize / 8..].fill(poison(dtype));
+                self.out.image[offset as usize / 8..].fill(poison(b.dtype));
             }
-            self.buf_of.insert(u, self.out.bufs.len() as u32);
-            self.out.bufs.push(BufInfo { slot: b.slot as u32, space, len, dtype, offset });
+            self.add_buffer(Some(u), b.slot as u32, space, offset);
         }
+    }
+
+    /// The next buffer; one that only the program's record names has no node.
+    fn add_buffer(&mut self, u: Option<&'a UOp>, slot: u32, space: AddrSpace, offset: u32) {
+        let (len, dtype) = u.map_or((0, DType::U8), |u| (u.shape().max_len().max(0) as u64, u.dtype()));
+        self.buf_of.extend(u.map(|u| (u, self.out.bufs.len() as u32)));
+        self.out.bufs.push(BufInfo { slot, space, len, dtype, offset });
     }
 
     /// A new register of so many bytes.
@@ -216,16 +213,12 @@ impl<'a> Decoder<'a> {
             Op::Barrier => {}
             Op::Wmma => {
                 let Arg::Wmma(unit) = u.arg() else { return Err(unsupported(u)) };
-                let mut at = [0; 3];
-                for (k, s) in src.iter().enumerate() {
-                    at[k] = self.operand(s, 0)?;
-                }
+                let at = [self.operand(&src[0], 0)?, self.operand(&src[1], 0)?, self.operand(&src[2], 0)?];
                 let dst = self.result(u, n * d.bytes());
                 self.emit(wait, dst, at, n, self.out.units.len() as u32);
                 self.out.units.push(unit.clone());
             }
-            Op::Load => self.load(u)?,
-            Op::Store => self.store(u)?,
+            Op::Load | Op::Store => self.access(u)?,
             Op::Stack => self.stack(u)?,
             Op::Index | Op::Shrink if address(u).is_some() => {}
             Op::Index | Op::Shrink => self.pick(u)?,
@@ -234,7 +227,7 @@ impl<'a> Decoder<'a> {
                 self.places.insert(u, from);
                 if d == DType::Bool && src[0].dtype() != DType::Bool {
                     let dst = self.result(u, n.max(1));
-                    self.pair(truth(), dst, [from, 0, 0], n);
+                    self.pair(cast(DType::U8, d), dst, [from, 0, 0], n);
                 }
             }
             op if op.is_elementwise() => self.elementwise(u)?,

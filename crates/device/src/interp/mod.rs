@@ -67,28 +67,6 @@ pub fn target(device: Device, config: &Config) -> Target {
     }
 }
 
-/// The interpreter as a GPU, as a target.
-pub fn gpu_target(device: Device) -> Target {
-    let unit = |name: &str, dtype_in| TcInfo {
-        name: name.into(),
-        dims: [8, 8, 8],
-        threads: WARP as i64,
-        dtype_in,
-        dtype_out: DType::F32,
-    };
-    Target {
-        threads: 1,
-        workgroups: true,
-        max_workgroup: 256,
-        warp: WARP,
-        local_bytes: 48 << 10,
-        registers: 64,
-        matrix_units: vec![unit("mma_8x8x8_f32", DType::F32), unit("mma_8x8x8_f16", DType::F16)],
-        max_buffers: 31,
-        ..target(device, &Config::default())
-    }
-}
-
 impl Interp {
     /// As a CPU.
     pub fn cpu(device: Device, config: &Config) -> Interp {
@@ -97,7 +75,25 @@ impl Interp {
 
     /// As a GPU.
     pub fn gpu(device: Device) -> Interp {
-        Interp { target: gpu_target(device) }
+        let unit = |name: &str, dtype_in| TcInfo {
+            name: name.into(),
+            dims: [8, 8, 8],
+            threads: WARP as i64,
+            dtype_in,
+            dtype_out: DType::F32,
+        };
+        let target = Target {
+            threads: 1,
+            workgroups: true,
+            max_workgroup: 256,
+            warp: WARP,
+            local_bytes: 48 << 10,
+            registers: 64,
+            matrix_units: vec![unit("mma_8x8x8_f32", DType::F32), unit("mma_8x8x8_f16", DType::F16)],
+            max_buffers: 31,
+            ..target(device, &Config::default())
+        };
+        Interp { target }
     }
 }
 

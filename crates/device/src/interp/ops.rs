@@ -75,23 +75,9 @@ macro_rules! integer {
             Op::Shr => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x >> y } else if $t::MIN != 0 { x >> ($t::BITS - 1) } else { 0 }),
             Op::TruncDiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else { x.wrapping_div(y) }),
             Op::TruncMod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else { x.wrapping_rem(y) }),
-            Op::Idiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else {
-                let (q, r) = (x.wrapping_div(y), x.wrapping_rem(y));
-                if r != 0 && opposite(x as i64, y as i64, $t::MIN != 0) { q.wrapping_sub(1) } else { q }
-            }),
-            Op::Mod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else {
-                let r = x.wrapping_rem(y);
-                if r != 0 && opposite(x as i64, y as i64, $t::MIN != 0) { r.wrapping_add(y) } else { r }
-            }),
             op => compare!(op, $t),
         }
     };
-}
-
-/// Whether a signed quotient is negative.
-#[inline(always)]
-fn opposite(x: i64, y: i64, signed: bool) -> bool {
-    signed && (x < 0) != (y < 0)
 }
 
 macro_rules! float {
@@ -130,9 +116,8 @@ macro_rules! fused {
 fn logic(op: Op) -> Option<Pair> {
     match op {
         Op::Add | Op::Or | Op::Max => run!((x a: bool, y b: bool) => bool, x | y),
-        Op::Mul | Op::And | Op::Idiv => run!((x a: bool, y b: bool) => bool, x & y),
+        Op::Mul | Op::And => run!((x a: bool, y b: bool) => bool, x & y),
         Op::Xor => run!((x a: bool, y b: bool) => bool, x ^ y),
-        Op::Mod => run!((x a: bool, y b: bool) => bool, x & !y),
         Op::Not => run!((x a: bool) => bool, !x),
         Op::Neg | Op::Trunc => run!((x a: bool) => bool, x),
         Op::MulAcc => run!((x a: bool, y b: bool, z c: bool) => bool, x & y | z),
@@ -208,11 +193,6 @@ pub(crate) fn select(bytes: usize) -> Option<Pair> {
         4 => run!((x a: bool, y b: u32, z c: u32) => u32, if x { y } else { z }),
         _ => run!((x a: bool, y b: u64, z c: u64) => u64, if x { y } else { z }),
     }
-}
-
-/// A byte as a truth value.
-pub(crate) fn truth() -> Option<Pair> {
-    run!((x a: u8) => bool, x != 0)
 }
 
 /// What an instruction that folds needs besides its operands, packed into `x`.

@@ -40,8 +40,6 @@ pub struct Rule {
     pub line: u32,
     /// The pattern as written (first) and with operands of commutative ops exchanged.
     pub patterns: Vec<Pat>,
-    /// How many variables it binds.
-    pub variables: usize,
     apply: Box<Apply>,
 }
 
@@ -62,7 +60,7 @@ impl Rule {
         }
         let patterns = pattern.orders();
         assert!(pattern.roots() != OpSet::ANY, "rule {name}: a bare variable");
-        Rule { name, file: at.0, line: at.1, patterns, variables: variables.len(), apply }
+        Rule { name, file: at.0, line: at.1, patterns, apply }
     }
 
     /// What the rule makes of this node, in whichever operand order fits.
@@ -132,12 +130,6 @@ struct Entry {
     src: [OpSet; 2],
 }
 
-impl Entry {
-    fn may_fit(&self, u: &UOp) -> bool {
-        u.src().iter().zip(&self.src).all(|(s, ops)| ops.contains(s.op()))
-    }
-}
-
 impl RuleSet {
     /// A set of rules.
     ///
@@ -170,7 +162,8 @@ impl RuleSet {
 
     /// What the first rule that matches makes of one node. No rule may give the node itself.
     pub fn step(&self, u: &UOp) -> Option<(&Rule, UOp)> {
-        for e in self.by_op[u.op() as usize].iter().filter(|e| e.may_fit(u)) {
+        let may_fit = |e: &&Entry| u.src().iter().zip(&e.src).all(|(s, ops)| ops.contains(s.op()));
+        for e in self.by_op[u.op() as usize].iter().filter(may_fit) {
             let rule = &*self.rules[e.rule as usize];
             let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u) else { continue };
             // A scalar that replaces an array stands for that array.

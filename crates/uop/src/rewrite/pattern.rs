@@ -1,6 +1,6 @@
 //! Patterns as values: built by the same operators as UOps, matched without side effects.
 
-use crate::build::Number;
+use crate::build::{Number, operators};
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
@@ -185,31 +185,17 @@ impl<N: Into<Number>> IntoPat for N {
     }
 }
 
-macro_rules! operators {
-    ($($trait:ident $method:ident $op:ident;)*) => { operators!(Pat: $($trait $method $op;)*); operators!(Var: $($trait $method $op;)*); };
-    ($left:ty: $($trait:ident $method:ident $op:ident;)*) => { $(impl<P: IntoPat> std::ops::$trait<P> for $left {
-        type Output = Pat;
-        fn $method(self, other: P) -> Pat { Pat::op(Op::$op, [self.into_pat(), other.into_pat()]) }
-    })* };
+fn operated(left: impl IntoPat, op: Op, right: impl IntoPat) -> Pat {
+    Pat::op(op, [left.into_pat(), right.into_pat()])
 }
-operators! {
-    Add add Add;
-    Sub sub Sub;
-    Mul mul Mul;
-    Div div Idiv;
-    Rem rem Mod;
-    BitAnd bitand And;
-    BitOr bitor Or;
-    BitXor bitxor Xor;
-}
+operators!(Pat, IntoPat => Pat, operated);
+operators!(Var, IntoPat => Pat, operated);
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
         /// Operators without a symbol of their own.
         pub trait PatOps: IntoPat + Sized {
-            $($(#[$doc])* fn $name(self, other: impl IntoPat) -> Pat {
-                Pat::op(Op::$op, [self.into_pat(), other.into_pat()])
-            })*
+            $($(#[$doc])* fn $name(self, other: impl IntoPat) -> Pat { operated(self, Op::$op, other) })*
             /// WHERE with this condition.
             fn select(self, yes: impl IntoPat, no: impl IntoPat) -> Pat {
                 Pat::op(Op::Where, [self.into_pat(), yes.into_pat(), no.into_pat()])
@@ -250,8 +236,4 @@ methods! {
     pow_ Pow;
     /// max(a, b).
     max_ Max;
-    /// a << b.
-    shl_ Shl;
-    /// a >> b.
-    shr_ Shr;
 }

@@ -74,13 +74,7 @@ fn context(op: Op, arg: &Arg, i: usize, n: usize, of: impl Fn(usize) -> Option<D
     }
 }
 
-impl UOp {
-    /// The graph in the text form.
-    pub fn text(&self) -> String {
-        print(self)
-    }
-}
-
+/// The graph in the text form.
 impl std::fmt::Display for UOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&print(self))

@@ -74,12 +74,5 @@ fn sets_of_rules_end_and_keep_values() {
 
 /// What a failing rule is reported with.
 fn report(rule: &Rule, before: &monoglot_uop::UOp, after: &monoglot_uop::UOp, what: &str) -> ! {
-    panic!(
-        "{} ({}:{}) {what}\nbefore:\n{}\nafter:\n{}",
-        rule.name,
-        rule.file,
-        rule.line,
-        before.text(),
-        after.text()
-    )
+    panic!("{} ({}:{}) {what}\nbefore:\n{}\nafter:\n{}", rule.name, rule.file, rule.line, before, after)
 }

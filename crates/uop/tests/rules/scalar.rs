@@ -47,10 +47,10 @@ pub(crate) fn check_sets(samples: usize, seed: u64) {
         let d = r.dtype();
         let before = expression(&mut r, d, 2 + t % 5);
         for set in [rules::symbolic(), rules::kernel()] {
-            let after = set.rewrite(&before).unwrap_or_else(|e| panic!("{e}\n{}", before.text()));
+            let after = set.rewrite(&before).unwrap_or_else(|e| panic!("{e}\n{}", before));
             compare(&before, &after, &mut r, 1 << 40)
                 .unwrap_or_else(|e| failed(set.name, &before, &after, &e));
-            let again = set.rewrite(&after).unwrap_or_else(|e| panic!("{e}\n{}", after.text()));
+            let again = set.rewrite(&after).unwrap_or_else(|e| panic!("{e}\n{}", after));
             if again != after {
                 failed(set.name, &after, &again, "changes again what it has simplified");
             }
@@ -59,7 +59,7 @@ pub(crate) fn check_sets(samples: usize, seed: u64) {
 }
 
 fn failed(set: &str, before: &UOp, after: &UOp, what: &str) -> ! {
-    panic!("{set} {what}\nbefore:\n{}\nafter:\n{}", before.text(), after.text())
+    panic!("{set} {what}\nbefore:\n{}\nafter:\n{}", before, after)
 }
 
 fn same(rule: &Rule, before: &UOp, after: &UOp, r: &mut Random) {
@@ -90,7 +90,7 @@ fn compare(before: &UOp, after: &UOp, r: &mut Random, far: i128) -> Result<(), S
                 .leaves
                 .iter()
                 .zip(&values)
-                .map(|(l, v)| format!("{} = {v:?}", l.text().trim()))
+                .map(|(l, v)| format!("{} = {v:?}", l.to_string().trim()))
                 .collect();
             return Err(format!("gives {b:?} instead of {a:?} at {}", names.join("; ")));
         }
