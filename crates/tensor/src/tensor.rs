@@ -127,10 +127,8 @@ impl Tensor {
     /// As `realize`; nothing is changed then.
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
         let roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
-        let done = engine::realize(&roots).map_err(|e| match tensors.first() {
-            Some(t) => e.at(t.0.line),
-            None => e,
-        })?;
+        // The line is the first tensor's: an error that has one keeps it.
+        let done = engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
         for ((t, old), new) in tensors.iter().zip(&roots).zip(done) {
             let mut cell = t.0.value.write().unwrap_or_else(|e| e.into_inner());
             // An assignment by another thread meanwhile stays.
