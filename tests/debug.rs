@@ -1,8 +1,13 @@
-//! What `DEBUG` prints: the levels add to each other, all on standard error. Flows in: this very test
-//! binary, run again as a child that computes one product.
+//! What `DEBUG` prints: the levels add to each other, all on standard error, and a subscriber of `tracing`
+//! hears the same. Flows in: this very test binary, run again as a child that computes one product.
 
 use monoglot::prelude::*;
+use std::fmt;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 #[test]
 fn a_product() {
@@ -21,16 +26,92 @@ fn told(level: u8) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
+/// What each level adds.
+const MARKS: [&str; 7] =
+    ["CPU: C through", "GFLOP/s", "SPLIT(", "(void *const *bufs", "SINK[", "LINEAR", ".text"];
+
 #[test]
 fn each_level_tells_more() {
-    let marks = ["CPU: C through", "GFLOP/s", "SPLIT(", "(void *const *bufs", "SINK[", "LINEAR", ".text"];
     let mut before = String::new();
     for level in 0..=7 {
         let text = told(level);
-        for (k, mark) in marks.iter().enumerate() {
+        for (k, mark) in MARKS.iter().enumerate() {
             assert_eq!(text.contains(mark), k < usize::from(level), "DEBUG={level}, {mark}:\n{text}");
         }
         assert!(text.len() >= before.len());
         before = text;
+    }
+}
+
+#[test]
+fn a_launch_is_told_within_a_line() {
+    let text = told(2);
+    let amount = |line: &str, unit: &str| {
+        let word = line.split_whitespace().find_map(|w| w.strip_suffix(unit));
+        word.and_then(|n| n.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {unit}: {line}"))
+    };
+    let mut most = (0.0, 0.0);
+    for line in text.lines().filter(|l| l.contains("GFLOP/s")) {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(amount(line, "us") > 0.0 && amount(line, "GFLOP/s") >= 0.0 && amount(line, "GB/s") >= 0.0);
+        most = (amount(line, "FLOP").max(most.0), amount(line, "B").max(most.1));
+    }
+    // 3×3 sums of 4 products each, and exp2; 12 numbers are read and 9 written.
+    assert!(most.0 >= 72.0 && most.1 >= 84.0, "{text}");
+}
+
+/// Keeps the texts of the events of each level.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<(u64, String)>>>);
+
+#[derive(Default)]
+struct Fields(u64, String);
+
+impl Visit for Fields {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "level" {
+            self.0 = value;
+        }
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.1 = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "monoglot"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.0.lock().expect("no test panics with it").push((fields.0, fields.1));
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn tracing_hears_the_same() {
+    let heard = Heard::default();
+    tracing::subscriber::with_default(heard.clone(), || {
+        let a = Tensor::arange(0, 20, 1).cast(DType::F32).reshape([4, 5]).contiguous();
+        let y = a.to(Device::new("CPU")).matmul(&a.permute([1, 0]).to(Device::new("CPU")));
+        y.realize().expect("it runs");
+    });
+    let events = heard.0.lock().expect("no test panics with it");
+    for (k, mark) in MARKS.iter().enumerate() {
+        let said = |(level, text): &(u64, String)| *level == k as u64 + 1 && text.contains(mark);
+        assert!(events.iter().any(said), "level {}, {mark}: {events:#?}", k + 1);
+    }
+    for name in ["compiled", "launched"] {
+        assert!(events.iter().any(|(_, text)| text == name), "{name}");
     }
 }

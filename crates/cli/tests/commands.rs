@@ -74,7 +74,11 @@ fn bench_runs_and_counts_kernels() {
     assert_eq!((&record["threads"], &record["kernels"]), (&1.into(), &1.into()));
     assert!(record["median_s"].as_f64() > Some(0.0) && record["rate"].as_f64() > Some(0.0));
     assert_eq!(record["unit"], "GFLOP/s");
-    assert!(stdout("bench --list").lines().any(|l| l == "mnist_train_b512"));
+    let listed = stdout("bench --list");
+    let gemms = ["bf16", "i8"].map(|d| ["1024", "2048", "4096"].map(|n| format!("gemm_{d}_{n}")));
+    for name in gemms.as_flattened().iter().map(String::as_str).chain(["mnist_train_b512"]) {
+        assert!(listed.lines().any(|l| l == name), "{name}");
+    }
 }
 
 #[test]

@@ -139,6 +139,17 @@ fn a_folder_that_cannot_be_written_costs_a_warning() {
     works(&cpu, &[1, 2]);
     works(&cpu, &[1, 2, 3]);
     assert!(cpu.cache_failed());
+    works(&open(&config), &[1]);
+}
+
+#[test]
+fn the_warning_is_printed_once_a_process() {
+    let exe = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(exe);
+    let out = child.args(["--exact", "a_folder_that_cannot_be_written_costs_a_warning"]).output().unwrap();
+    assert!(out.status.success());
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(said.matches("work goes on without it").count(), 1, "{said}");
 }
 
 #[test]

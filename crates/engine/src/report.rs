@@ -1,4 +1,5 @@
-//! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events.
+//! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events: compiling
+//! and launching at DEBUG, all texts at TRACE.
 
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
@@ -7,65 +8,63 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Instant;
 
-fn say(line: &str) {
-    // Nobody to tell is no reason to fail.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+/// Tell those who want to hear what `level` tells; whether there are any.
+fn tell(level: u8, text: impl FnOnce() -> String) -> bool {
+    let asked = Config::current().debug >= level;
+    let heard = asked || tracing::enabled!(target: "monoglot", tracing::Level::TRACE);
+    if heard {
+        let text = text();
+        tracing::trace!(target: "monoglot", level, "{text}");
+        if asked {
+            // A closed standard error is no reason to fail.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    }
+    heard
 }
 
 /// DEBUG=1 tells which devices are used, each once.
 pub(crate) fn opened(runtime: &dyn Runtime) {
     static TOLD: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-    let mut told = TOLD.lock().unwrap_or_else(|e| e.into_inner());
-    if Config::current().debug >= 1 && !told.contains(&runtime.device()) {
-        told.push(runtime.device());
-        say(&format!("{}: {}", runtime.device(), runtime.about()));
+    let (mut told, device) = (TOLD.lock().unwrap_or_else(|e| e.into_inner()), runtime.device());
+    if !told.contains(&device) && tell(1, || format!("{device}: {}", runtime.about())) {
+        told.push(device);
     }
 }
 
 /// Of each kernel when it is compiled, DEBUG=3 shows the Opts and why, 4 the source, 5 the kernel's
 /// UOps, 6 its linear program, 7 the machine code.
 pub(crate) fn compiled(kernel: &UOp, program: &UOp, runtime: &dyn Runtime) {
-    let debug = Config::current().debug;
     let Ok((linear, source, info)) = program_parts(program) else { return };
-    tracing::debug!(target: "monoglot", kernel = %info.name, uops = linear.src().len(), "compiled");
-    if debug >= 3 {
-        say(&format!("{}: {} instructions", info.name, linear.src().len()));
-        choose(kernel, runtime.target()).iter().for_each(|(opt, why)| say(&format!("    {opt}: {why}")));
-    }
-    if debug >= 4 {
-        say(source);
-    }
-    if debug >= 5 {
-        say(&kernel.to_string());
-    }
-    if debug >= 6 {
-        say(&linear.to_string());
-    }
-    if debug >= 7 {
-        match runtime.assembly(program) {
-            Ok(text) => say(&text.unwrap_or_default()),
-            Err(e) => say(&e.to_string()),
-        }
-    }
+    let (name, n) = (&info.name, linear.src().len());
+    tracing::debug!(target: "monoglot", kernel = %name, uops = n, "compiled");
+    tell(3, || {
+        let opts = choose(kernel, runtime.target()).into_iter();
+        let opts: String = opts.map(|(opt, why)| format!("\n    {opt}: {why}")).collect();
+        format!("{name}: {n} instructions{opts}")
+    });
+    tell(4, || source.to_string());
+    tell(5, || kernel.to_string());
+    tell(6, || linear.to_string());
+    tell(7, || runtime.assembly(program).map_or_else(|e| e.to_string(), Option::unwrap_or_default));
 }
 
-/// DEBUG=2 gives a line a kernel: time, rates.
+/// DEBUG=2 gives a line a kernel: time, operations, bytes, both rates, and the end of a long name.
 pub(crate) fn launch(device: Device, info: &ProgramInfo, run: impl FnOnce() -> Result<()>) -> Result<()> {
-    let told = Config::current().debug >= 2;
-    if !told && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG) {
+    if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG) {
         return run();
     }
     let start = Instant::now();
     let out = run();
     let seconds = start.elapsed().as_secs_f64();
-    tracing::debug!(target: "monoglot", kernel = %info.name, %device, seconds, "launched");
-    if told {
-        let rate = |n: u64| n as f64 / seconds / 1e9;
-        let (name, us, flops, bytes) = (&info.name, seconds * 1e6, rate(info.flops), rate(info.bytes));
-        say(&format!(
-            "*** {:<8} {name:<34} {us:>9.1} us {flops:>7.1} GFLOP/s {bytes:>6.1} GB/s",
-            device.name()
-        ));
-    }
+    let ProgramInfo { name, flops, bytes, .. } = info;
+    tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
+    tell(2, || {
+        let (rate, moved) = (*flops as f64 / seconds / 1e9, *bytes as f64 / seconds / 1e9);
+        let (device, us) = (device.name(), seconds * 1e6);
+        let rates = format!("{flops:>6.1e}FLOP {rate:>5.1}GFLOP/s {bytes:>6.1e}B {moved:>5.1}GB/s");
+        let end = name.get(name.len().saturating_sub(20)..).unwrap_or(name);
+        format!("{device:<6} {us:>8.1}us {rates} {end}")
+    });
     out
 }

@@ -7,6 +7,7 @@
 use flate2::read::GzDecoder;
 use monoglot_tensor::{Error, ErrorKind, Result, Tensor};
 use std::io::Read;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 
 /// Grey images of one size, each with the class it belongs to.
@@ -77,6 +78,7 @@ impl Images {
     ///
     /// # Errors
     /// What went wrong in drawing the order.
+    #[track_caller]
     pub fn shuffled(&self, size: usize) -> Result<Vec<Vec<usize>>> {
         let keys = Tensor::rand([self.len()]).to_vec::<f32>()?;
         let mut order: Vec<usize> = (0..self.len()).collect();
@@ -106,25 +108,37 @@ pub fn digits() -> Result<Images> {
 /// # Errors
 /// `Io` where a file is missing or cannot be read, `Format` where one is not in IDX format or the two
 /// files of a set do not fit each other.
+#[track_caller]
 pub fn mnist(folder: impl AsRef<Path>) -> Result<(Images, Images)> {
-    let folder = folder.as_ref();
-    if !folder.is_dir() {
-        return Err(io(folder, "is not a folder"));
-    }
-    let test = idx_set(folder, "t10k")?;
-    if find(folder, "train-images-idx3-ubyte").is_some() {
-        return Ok((idx_set(folder, "train")?, test));
-    }
-    let kept = test.len() - test.len() / 5;
-    Ok(test.split(|i| i < kept))
+    let here = Location::caller();
+    sets(folder.as_ref()).map_err(|e| e.at(here))
 }
 
 /// The set of images and labels of a folder whose files begin with `name`.
 ///
 /// # Errors
 /// As `mnist`.
+#[track_caller]
 pub fn idx_set(folder: impl AsRef<Path>, name: &str) -> Result<Images> {
-    let folder = folder.as_ref();
+    let here = Location::caller();
+    set(folder.as_ref(), name).map_err(|e| e.at(here))
+}
+
+/// The two sets of `mnist`.
+fn sets(folder: &Path) -> Result<(Images, Images)> {
+    if !folder.is_dir() {
+        return Err(io(folder, "is not a folder"));
+    }
+    let test = set(folder, "t10k")?;
+    if find(folder, "train-images-idx3-ubyte").is_some() {
+        return Ok((set(folder, "train")?, test));
+    }
+    let kept = test.len() - test.len() / 5;
+    Ok(test.split(|i| i < kept))
+}
+
+/// The set of `idx_set`.
+fn set(folder: &Path, name: &str) -> Result<Images> {
     let (images_path, sizes, pixels) = idx(folder, &format!("{name}-images-idx3-ubyte"), 3)?;
     let (labels_path, counts, labels) = idx(folder, &format!("{name}-labels-idx1-ubyte"), 1)?;
     if counts[0] != sizes[0] {
@@ -268,7 +282,13 @@ mod tests {
     #[test]
     fn damaged_folders_are_typed_errors() {
         let dir = folder("damaged");
-        let kind = |dir: &Path| mnist(dir).expect_err("not a good folder");
+        let kind = |dir: &Path| {
+            let (e, line) = (mnist(dir).expect_err("not a good folder"), line!());
+            assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)), "{e}");
+            e
+        };
+        let (e, line) = (idx_set(&dir, "none").expect_err("no such set"), line!());
+        assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)), "{e}");
         assert!(matches!(kind(&dir).kind(), ErrorKind::Io { .. }));
         assert!(matches!(kind(&dir.join("nowhere")).kind(), ErrorKind::Io { .. }));
         write(&dir, "t10k-images-idx3-ubyte", b"not idx");

@@ -1,5 +1,6 @@
 //! Printing as NumPy does. Flows in: a tensor, which is computed; out: nested brackets with aligned
-//! numbers, `...` in the middle of long axes; or the error that it carries.
+//! numbers, `...` in the middle of long axes; or the error that it carries. A dtype that NumPy does not
+//! have is printed as f16 is, with digits of its own.
 
 use crate::create::scalar;
 use crate::tensor::Tensor;
@@ -55,14 +56,15 @@ fn array(shape: &[usize], dtype: DType, bytes: &[u8]) -> String {
     texts.concat()
 }
 
-/// The innermost axis, wrapped at the width of a line.
-fn wrapped(parts: &[String], indent: usize) -> String {
-    let (mut out, mut column) = (parts[0].clone(), indent + parts[0].len());
+/// The innermost axis, wrapped at the width of a line, which has room for the brackets of all axes.
+fn wrapped(parts: &[String], axes: usize) -> String {
+    let (mut out, mut column) = (parts[0].clone(), axes + parts[0].len());
     for text in &parts[1..] {
         column += text.len() + 1;
-        if column > WIDTH {
-            out.push_str(&format!("\n{}", " ".repeat(indent)));
-            column = indent + text.len();
+        if column > WIDTH - axes.min(WIDTH) {
+            out.truncate(out.trim_end().len());
+            out.push_str(&format!("\n{}", " ".repeat(axes)));
+            column = axes + text.len();
         } else {
             out.push(' ');
         }
@@ -74,12 +76,13 @@ fn wrapped(parts: &[String], indent: usize) -> String {
 /// The elements as texts of one width.
 fn aligned(values: &[Scalar], dtype: DType, alone: bool) -> Vec<String> {
     let texts: Vec<String> = match dtype.is_float() {
-        true => floats(&values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(), dtype),
+        true => floats(&values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(), dtype, alone),
         false => values.iter().map(|v| whole(*v)).collect(),
     };
-    let width = if alone { 0 } else { texts.iter().map(|t| t.len()).max().unwrap_or(0) };
-    let one = |t: String| if alone { t.trim().to_string() } else { format!("{t:>width$}") };
-    texts.into_iter().map(one).collect()
+    // NumPy leaves room for False even where all are True.
+    let least = if dtype == DType::Bool && !alone { 5 } else { 0 };
+    let width = texts.iter().map(String::len).fold(least, usize::max);
+    texts.into_iter().map(|t| format!("{t:>width$}")).collect()
 }
 
 fn whole(v: Scalar) -> String {
@@ -90,45 +93,45 @@ fn whole(v: Scalar) -> String {
     }
 }
 
-/// Digits as short as they identify the value, at most 8 after the point, points under each other;
-/// with exponents where the magnitudes are far apart or far from 1.
-fn floats(values: &[f64], dtype: DType) -> Vec<String> {
+/// As many digits as tell the value from its neighbours in its dtype, at most 8 after the point unless
+/// it is alone, points under each other; with exponents where the magnitudes are far apart or far from 1.
+fn floats(values: &[f64], dtype: DType, alone: bool) -> Vec<String> {
+    let own = |v: f64| Scalar::Float(v).cast(dtype).to_f64();
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     let sizes = finite.iter().map(|v| v.abs()).filter(|&v| v > 0.0);
     let (low, high) = (sizes.clone().fold(f64::INFINITY, f64::min), sizes.fold(0.0, f64::max));
-    let far = high >= 1e8 || low < 1e-4 || high / low > 1e3 && low.is_finite();
-    let far = far && high > 0.0;
-    fn shortest(v: impl fmt::Display + fmt::LowerExp, exponent: bool) -> String {
-        if exponent { format!("{v:e}") } else { v.to_string() }
-    }
-    let digits = |v: f64| {
-        let text = match dtype {
-            DType::F64 => shortest(v, far),
-            DType::F16 => shortest(half::f16::from_f64(v), far),
-            _ => shortest(v as f32, far),
-        };
-        let mantissa = text.split('e').next().unwrap_or(&text);
-        mantissa.split_once('.').map_or(0, |(_, d)| d.len())
+    let large = match dtype {
+        DType::F64 if alone => 1e16,
+        DType::F64 => 1e8,
+        DType::F32 => 1e6,
+        _ => 1e3,
     };
-    let places = finite.iter().map(|&v| digits(v)).max().unwrap_or(0).min(8);
+    let apart = if alone { low < 1e-4 } else { low < own(1e-4) || own(high / low) > 1e3 };
+    let far = high >= large || apart;
+    let text = |v: f64, places: usize| if far { format!("{v:.places$e}") } else { format!("{v:.places$}") };
+    // A number alone is written `2.0` and `1e-07`, one among others `2.` and `1.e-07`.
+    let (least, most, point) = if alone { (usize::from(!far), 32, "") } else { (0, 8, ".") };
+    let places = |v: f64| {
+        let value = |places: usize| text(v, places).parse().unwrap_or(f64::NAN);
+        let last = value(most);
+        (least..most).find(|&k| value(k) == last || own(value(k)) == v).unwrap_or(most)
+    };
+    let all = finite.iter().map(|&v| places(v)).max().unwrap_or(0);
+    let exponent = |v: f64| text(v, all).rsplit(['e', '-']).next().map_or(0, str::len);
+    let digits = exponent(low).max(exponent(high)).max(2);
     let one = |v: f64| -> String {
         if !v.is_finite() {
-            return format!("{v}").to_lowercase();
+            return v.to_string().to_lowercase();
         }
-        if far {
-            let text = format!("{v:.places$e}");
-            let (m, e) = text.split_once('e').unwrap_or((&text, "0"));
-            let e: i32 = e.parse().unwrap_or(0);
-            let point = if places == 0 { "." } else { "" };
-            return format!("{m}{point}e{}{:02}", if e < 0 { '-' } else { '+' }, e.abs());
+        let places = if far { all } else { places(v) };
+        let (text, point) = (text(v, places), if places == 0 { point } else { "" });
+        match text.split_once('e') {
+            Some((m, e)) => {
+                let (sign, e) = e.strip_prefix('-').map_or(('+', e), |e| ('-', e));
+                format!("{m}{point}e{sign}{e:0>digits$}")
+            }
+            None => text + point + &" ".repeat(all - places),
         }
-        let fixed = format!("{v:.places$}");
-        if places == 0 {
-            return format!("{fixed}.");
-        }
-        // Zeros at the end are blanks, so that points stay in line.
-        let trimmed = fixed.trim_end_matches('0');
-        format!("{trimmed:<w$}", w = fixed.len())
     };
     values.iter().map(|&v| one(v)).collect()
 }
@@ -137,24 +140,106 @@ fn floats(values: &[f64], dtype: DType) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn check(shape: &[usize], values: &[f32], want: &str) {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        assert_eq!(array(shape, DType::F32, &bytes), want);
+    // What is wanted here is what NumPy 2.4 prints.
+    fn check_of(dtype: DType, shape: &[usize], values: &[f64], want: &str) {
+        let bits = |v: &f64| Scalar::Float(*v).cast(dtype).to_bits(dtype).to_le_bytes();
+        let bytes: Vec<u8> = values.iter().flat_map(|v| bits(v)[..dtype.bytes()].to_vec()).collect();
+        assert_eq!(array(shape, dtype, &bytes), want);
+    }
+
+    fn check(shape: &[usize], values: &[f64], want: &str) {
+        check_of(DType::F32, shape, values, want);
+    }
+
+    fn counted(n: usize) -> Vec<f64> {
+        (0..n).map(|v| v as f64).collect()
     }
 
     #[test]
     fn prints_as_numpy() {
-        check(&[], &[2.5], "2.5");
         check(&[3], &[1.0, 2.0, 3.0], "[1. 2. 3.]");
         check(&[2, 2], &[1.0, -2.5, 10.25, 0.1], "[[ 1.   -2.5 ]\n [10.25  0.1 ]]");
-        check(&[2], &[1e-10, 1.0], "[1.e-10 1.e+00]");
-        check(&[3], &[f32::NAN, 1.5, f32::NEG_INFINITY], "[ nan  1.5 -inf]");
+        check(&[3], &[f64::NAN, 1.5, f64::NEG_INFINITY], "[ nan  1.5 -inf]");
+        check(&[2], &[f64::NAN, f64::NEG_INFINITY], "[ nan -inf]");
         check(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0], "[[[1. 2.]]\n\n [[3. 4.]]]");
         check(&[0, 3], &[], "[]");
-        let many: Vec<f32> = (0..1200).map(|v| v as f32).collect();
-        check(&[1200], &many, "[0.000e+00 1.000e+00 2.000e+00 ... 1.197e+03 1.198e+03 1.199e+03]");
-        let ints: Vec<u8> = (0..2000i32).flat_map(|v| (v % 10).to_le_bytes()).collect();
-        let want = "[[0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]\n ...\n [0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]]";
-        assert_eq!(array(&[100, 20], DType::I32, &ints), want);
+        check(&[2], &[-0.0, 0.5], "[-0.   0.5]");
+    }
+
+    #[test]
+    fn digits_are_those_of_the_dtype() {
+        check(&[2], &[8.0 / 7.0, 1.0 / 7.0], "[1.1428572  0.14285715]");
+        check(&[2], &[0.123456789, 1.0], "[0.12345679 1.        ]");
+        check_of(DType::F64, &[1], &[0.1 + 0.2], "[0.3]");
+        check_of(DType::F64, &[2], &[16777217.0, 1e6], "[16777217.  1000000.]");
+        check_of(DType::F16, &[2], &[0.1, 1.0 / 3.0], "[0.1    0.3333]");
+        check_of(DType::BF16, &[2], &[0.1, 1.0 / 3.0], "[0.1   0.334]");
+    }
+
+    #[test]
+    fn magnitudes_far_apart_have_exponents() {
+        check(&[2], &[1e-10, 1.0], "[1.e-10 1.e+00]");
+        check(&[2], &[67108872.0, 1.0], "[6.710887e+07 1.000000e+00]");
+        check(&[1], &[1e-4], "[0.0001]");
+        check(&[2], &[1.1, 1e9], "[1.1e+00 1.0e+09]");
+        check(&[2], &[999999.0, 1e6], "[9.99999e+05 1.00000e+06]");
+        let mixed = [f64::NAN, f64::NEG_INFINITY, 1e-5, 2.5];
+        check(&[2, 2], &mixed, "[[    nan    -inf]\n [1.0e-05 2.5e+00]]");
+        check_of(DType::F64, &[2], &[1e100, -1e-5], "[ 1.e+100 -1.e-005]");
+        check_of(DType::F16, &[2], &[999.0, 1000.0], "[9.99e+02 1.00e+03]");
+    }
+
+    #[test]
+    fn a_number_alone_has_all_its_digits() {
+        check(&[], &[2.5], "2.5");
+        check(&[], &[1e-7], "1e-07");
+        check(&[], &[1e-4], "1e-04");
+        check(&[], &[100.0], "100.0");
+        check(&[], &[1.0 / 3.0], "0.33333334");
+        check(&[], &[1e6], "1e+06");
+        check(&[], &[f64::NAN], "nan");
+        check(&[], &[-0.0], "-0.0");
+        check_of(DType::F64, &[], &[0.1 + 0.2], "0.30000000000000004");
+        check_of(DType::F64, &[], &[123456789.0], "123456789.0");
+        check_of(DType::F64, &[], &[1e16], "1e+16");
+        check_of(DType::F16, &[], &[0.1], "0.1");
+        check_of(DType::I32, &[], &[7.0], "7");
+        check_of(DType::Bool, &[], &[1.0], "True");
+    }
+
+    #[test]
+    fn bools_and_integers() {
+        check_of(DType::Bool, &[2], &[1.0, 1.0], "[ True  True]");
+        check_of(DType::Bool, &[1, 2], &[1.0, 0.0], "[[ True False]]");
+        check_of(DType::I32, &[2], &[-1.0, 100.0], "[ -1 100]");
+    }
+
+    #[test]
+    fn long_rows_are_wrapped() {
+        let want = "[ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23
+ 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
+ 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71
+ 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
+ 96 97 98 99]";
+        check_of(DType::I32, &[100], &counted(100), want);
+        let want = "[[[ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22
+   23 24 25 26 27 28 29]
+  [30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52
+   53 54 55 56 57 58 59]]]";
+        check_of(DType::I32, &[1, 2, 30], &counted(60), want);
+        let want = "[0.   0.25 0.5  0.75 1.   1.25 1.5  1.75 2.   2.25 2.5  2.75 3.   3.25
+ 3.5  3.75]";
+        check(&[16], &counted(16).iter().map(|v| v / 4.0).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn many_are_summarized() {
+        let want = "[0.000e+00 1.000e+00 2.000e+00 ... 1.197e+03 1.198e+03 1.199e+03]";
+        check(&[1200], &counted(1200), want);
+        let rows = "[0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]";
+        let digits: Vec<f64> = (0..2000).map(|v| f64::from(v % 10)).collect();
+        check_of(DType::I32, &[100, 20], &digits, &format!("[{rows}\n ...\n {rows}]"));
+        let want = "[[[   0]\n  [   1]\n  [   2]\n  ...\n  [ 998]\n  [ 999]\n  [1000]]]";
+        check_of(DType::I32, &[1, 1001, 1], &counted(1001), want);
     }
 }

@@ -214,7 +214,8 @@ pub(crate) fn slice(
         (n - 1 - place(start, n - 1), n - 1 - place(stop, -1))
     };
     let u = if step < 0 { u.flip(1 << a)? } else { u.clone() };
-    let step = step.abs();
+    // A step beyond the axis takes one element, however long it is.
+    let step = step.saturating_abs().min(n.max(1));
     let count = (last - first + step - 1).max(0) / step;
     if step == 1 || count <= 1 {
         return u.narrow(a, first.min(n), count);

@@ -137,14 +137,16 @@ impl Tensor {
         out
     }
 
-    /// At most `chunks` pieces of equal size along `axis`, the last one smaller.
+    /// At most `chunks` pieces of equal size along `axis`, the last one smaller; as many of an empty axis.
     #[track_caller]
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
         let n = self.uop().and_then(|u| Ok(u.sizes("chunk")?[axis_of("chunk", axis, u.shape().len())?]));
         match n {
-            Ok(n) if chunks > 0 => {
+            // Empty pieces are tensors too: too many of them are refused.
+            Ok(n) if chunks > 0 && (n > 0 || chunks <= 1 << 24) => {
                 let each = ((n - 1) / chunks + 1).max(1);
-                let sizes = (0..(n + each - 1) / each).map(|i| each.min(n - i * each));
+                let pieces = if n == 0 { chunks } else { (n + each - 1) / each };
+                let sizes = (0..pieces).map(|i| (n - i * each).clamp(0, each));
                 self.split(sizes.collect::<Vec<i64>>(), axis)
             }
             Ok(_) => vec![Tensor::failed(Error::argument("chunk", format!("{chunks} chunks")))],

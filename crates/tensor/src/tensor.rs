@@ -8,6 +8,9 @@ use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::panic::Location;
 use std::sync::{Arc, RwLock, Weak};
 
+/// Axes of a tensor, at most: sets of them are kept as bits of one word.
+const MOST_AXES: usize = 64;
+
 /// An array of numbers that is computed when it is asked for.
 ///
 /// Clones share one cell: `assign` and `realize` on one are seen by all. An expression means what it
@@ -124,10 +127,8 @@ impl Tensor {
     /// As `realize`; nothing is changed then.
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
         let roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
-        let done = engine::realize(&roots).map_err(|e| match tensors.first() {
-            Some(t) => e.at(t.0.line),
-            None => e,
-        })?;
+        // The line is the first tensor's: an error that has one keeps it.
+        let done = engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
         for ((t, old), new) in tensors.iter().zip(&roots).zip(done) {
             let mut cell = t.0.value.write().unwrap_or_else(|e| e.into_inner());
             // An assignment by another thread meanwhile stays.
@@ -195,8 +196,11 @@ impl Tensor {
     #[track_caller]
     fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
         let line = Location::caller();
-        let value = RwLock::new(value.map_err(|e| e.at(line)));
-        Tensor(Arc::new(Cell { value, line, view }))
+        let value = value.and_then(|u| match u.shape().len() {
+            0..=MOST_AXES => Ok(u),
+            n => Err(Error::shape("tensor", format!("{n} axes, where {MOST_AXES} are the most"))),
+        });
+        Tensor(Arc::new(Cell { value: RwLock::new(value.map_err(|e| e.at(line))), line, view }))
     }
 
     /// A tensor from this one's expression; what `f` reports is an error at the caller's line.

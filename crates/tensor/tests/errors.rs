@@ -178,6 +178,25 @@ fn convolutions_and_pools() {
     refused("Argument", "interpolate", x.interpolate([-5, 5], Interpolation::Linear { align_corners: true }));
 }
 
+/// Sets of axes are bits of a word, and numbers of axes bytes: more are refused, however they come to be.
+#[test]
+#[rustfmt::skip]
+fn too_many_axes() {
+    let (f, ..) = setup();
+    let most = Tensor::ones(vec![1i64; 64]);
+    assert_eq!(most.flip(63).sum(63, false).to_vec::<f32>().unwrap(), [1.0]);
+    refused("Shape", "65 axes, where 64 are the most", most.unsqueeze(0));
+    refused("Shape", "65 axes", Tensor::zeros(vec![1i64; 65]));
+    refused("Shape", "65 axes", Tensor::zeros(vec![1i64; 65]).flip(64));
+    refused("Shape", "65 axes", Tensor::new(&[1.0f32], vec![1i64; 65]));
+    refused("Shape", "300 axes", Tensor::empty(vec![1i64; 300], DType::F32, Device::new("INTERP")));
+    refused("Shape", "300 axes", f.index(0).index(0).reshape(vec![1i64; 300]));
+    refused("Shape", "300 axes", f.index((0, 0)).expand(vec![1i64; 300]).sum(299, false));
+    refused("Shape", "65 axes", Tensor::stack(&[&most, &most], 0));
+    refused("Shape", "65 axes", most.cast(DType::I32).one_hot(3));
+    refused("Shape", "65 axes", f.index((0, 0)).index(vec![Index::NewAxis; 70]).gather(0, &f));
+}
+
 #[test]
 #[rustfmt::skip]
 fn dtypes() {
@@ -274,6 +293,9 @@ fn empty_axes_and_making() {
     assert_eq!(none.all(0, false).to_vec::<bool>().unwrap(), [true; 2]);
     assert_eq!(Tensor::cat(&[&none, &none], 0).shape().unwrap(), [0, 2]);
     assert_eq!(Tensor::rand([0, 3]).to_vec::<f32>().unwrap(), []);
+    refused("Argument", "chunk", none.chunk(FAR, 0));
+    let pieces = none.chunk(3, 0).iter().map(Tensor::shape).collect::<Result<Vec<_>>>();
+    assert_eq!(pieces.unwrap(), [[0, 2]; 3]);
     assert_eq!(none.roll([3], [0]).shape().unwrap(), [0, 2]);
     assert_eq!(none.sort(0, false).shape().unwrap(), [0, 2]);
     assert_eq!(none.cumsum(0).shape().unwrap(), [0, 2]);

@@ -214,7 +214,7 @@ fn slices_are_pythons() {
     let ends = [None, Some(-9), Some(-7), Some(-3), Some(-1), Some(0), Some(2), Some(6), Some(7), Some(11)];
     for start in ends {
         for stop in ends {
-            for step in [-8, -3, -2, -1, 1, 2, 3, 8] {
+            for step in [i64::MIN, -8, -3, -2, -1, 1, 2, 3, 8, i64::MAX] {
                 let clamp = |v: Option<i64>, missing: i64| -> i64 {
                     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
                     v.map_or(missing, |v| (if v < 0 { v + n } else { v }).clamp(low, high))
@@ -224,7 +224,7 @@ fn slices_are_pythons() {
                 let mut want = Vec::new();
                 while if step > 0 { at < end } else { at > end } {
                     want.push(at as i32);
-                    at += step;
+                    at = at.saturating_add(step);
                 }
                 let got = t.index(Index::step(start, stop, step));
                 assert_eq!(ints(&got), want, "{start:?}:{stop:?}:{step}");

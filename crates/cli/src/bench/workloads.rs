@@ -3,11 +3,11 @@
 //! once). Names, shapes and amounts are those of the peers' scripts.
 
 use monoglot::nn::{Adam, LayerNorm, Module, Optimizer};
-use monoglot::{Conv, Reduction, Result, Tensor, models};
+use monoglot::{Conv, DType, Reduction, Result, Tensor, models};
 
 /// How much a workload does.
 pub(super) enum Amount {
-    /// Floating-point operations.
+    /// Floating-point operations, or those of integers where a product is of integers.
     Flops(f64),
     /// Bytes moved.
     Bytes(f64),
@@ -50,6 +50,12 @@ workloads! {
     "gemm_f32_1024" Flops(cube(1024)) gemm(1024);
     "gemm_f32_2048" Flops(cube(2048)) gemm(2048);
     "gemm_f32_4096" Flops(cube(4096)) gemm(4096);
+    "gemm_bf16_1024" Flops(cube(1024)) gemm_bf16(1024);
+    "gemm_bf16_2048" Flops(cube(2048)) gemm_bf16(2048);
+    "gemm_bf16_4096" Flops(cube(4096)) gemm_bf16(4096);
+    "gemm_i8_1024" Flops(cube(1024)) gemm_i8(1024);
+    "gemm_i8_2048" Flops(cube(2048)) gemm_i8(2048);
+    "gemm_i8_4096" Flops(cube(4096)) gemm_i8(4096);
     "gemv_4096" Bytes(F32 * SQUARE) {
         let (a, x) = (normal([4096, 4096])?, normal([4096])?);
         step(move || a.matmul(&x))
@@ -143,7 +149,10 @@ fn step(build: impl Fn() -> Tensor + 'static) -> Result<Step> {
 }
 
 fn normal<const N: usize>(shape: [usize; N]) -> Result<Tensor> {
-    let x = Tensor::randn(shape);
+    realized(Tensor::randn(shape))
+}
+
+fn realized(x: Tensor) -> Result<Tensor> {
     x.realize()?;
     Ok(x)
 }
@@ -160,6 +169,20 @@ fn numbers<const N: usize>(shape: [usize; N], limit: usize) -> Result<Tensor> {
 fn gemm(n: usize) -> Result<Step> {
     let (a, b) = (normal([n, n])?, normal([n, n])?);
     step(move || a.matmul(&b))
+}
+
+/// bf16 in and out.
+fn gemm_bf16(n: usize) -> Result<Step> {
+    let short = || realized(Tensor::randn([n, n]).cast(DType::BF16));
+    let (a, b) = (short()?, short()?);
+    step(move || a.matmul(&b))
+}
+
+/// i8 in, i32 out.
+fn gemm_i8(n: usize) -> Result<Step> {
+    let small = || realized(Tensor::randint([n, n], -100, 100).cast(DType::I8));
+    let (a, b) = (small()?, small()?);
+    step(move || a.cast(DType::I32).matmul(&b.cast(DType::I32)))
 }
 
 fn conv(x: [usize; 4], w: [usize; 4], groups: i64) -> Result<Step> {

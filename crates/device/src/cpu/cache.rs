@@ -10,8 +10,8 @@ use rustc_hash::FxHashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -65,13 +65,15 @@ impl Cache {
         made.inspect_err(|e| self.warn(&e.to_string())).ok().map(|_| &*self.folder)
     }
 
-    /// Say once that the folder is of no use.
+    /// Say that the folder is of no use: once as an event, and once a process on standard error.
     pub(crate) fn warn(&self, why: &str) {
+        static TOLD: Once = Once::new();
         if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "the cache folder {} cannot be used, work goes on without it: {why}",
-                self.folder.display()
-            );
+            let folder = self.folder.display();
+            let text = format!("the cache folder {folder} cannot be used, work goes on without it: {why}");
+            tracing::warn!("{text}");
+            // Most programs have nobody who listens to events.
+            TOLD.call_once(|| drop(writeln!(io::stderr(), "monoglot: {text}")));
         }
     }
 
