@@ -6,6 +6,8 @@
 
 mod decompose;
 mod expand;
+#[cfg(test)]
+mod filetests;
 mod gates;
 mod graph;
 mod info;

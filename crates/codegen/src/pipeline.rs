@@ -2,7 +2,7 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE). Pure and safe to call from many threads.
 
 use crate::{expand, info, linearize, loops, memory, opt, render, select};
-use monoglot_uop::spec::{verify_kernel, verify_linear};
+use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear, verify_program};
 use monoglot_uop::{Arg, Op, Opt, Result, Target, UOp, rules};
 use std::sync::Arc;
 use std::time::Instant;
@@ -83,7 +83,7 @@ pub fn lower(
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
     let hoisted = memory::hoist(&simple);
-    let expanded = expand::expand(&hoisted)?;
+    let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
 
     let selected = select::select(&expanded, target)?;
@@ -97,6 +97,10 @@ pub fn lower(
     let source = render::render(&linear, &record, target);
     let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
     let program = UOp::new(Op::Program, vec![optimized, linear, source], Arg::Program(Arc::new(record)));
+    // Its linear program has been verified; the rest is this function's own.
+    if cfg!(debug_assertions) {
+        verify_program(program.clone())?;
+    }
     done(Stage::Render, &program);
     Ok((program, timings))
 }

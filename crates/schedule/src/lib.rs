@@ -13,6 +13,8 @@
 //! | memory plan | storage reused by lifetime | `memory` |
 
 mod callify;
+#[cfg(test)]
+mod filetests;
 mod fuse;
 mod kernel;
 mod memory;
@@ -23,7 +25,7 @@ mod rangeify;
 pub use callify::{Function, callify};
 pub use memory::Place;
 
-use monoglot_uop::spec::Scheduled;
+use monoglot_uop::spec::{Scheduled, verify_tensor};
 use monoglot_uop::{Device, Result, Target, UOp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,6 +64,7 @@ pub fn schedule(
     timings: &mut Timings,
 ) -> Result<Schedule> {
     let start = Instant::now();
+    verify_tensor(UOp::sink(&function.roots))?;
     let roots = prepare::prepare(&function.roots, target)?;
     let stored = rangeify::rangeify(&roots, device, target)?;
     let kernels = kernel::kernels(stored)?;

@@ -321,7 +321,10 @@ pub(crate) fn fmod(a: &UOp, b: &UOp) -> UOp {
     let over = below.select(&zero.lt(&r), &r.lt(&zero));
     let under = size.binary(Op::CmpLe, &abs(&r));
     let r = over.select(&(&r + &step), &under.select(&(&r - &step), &r));
-    abs(a).lt(&size).select(a, &r)
+    known(abs(a).lt(&size).select(a, &r), &[a, b], &[], |f| {
+        let quotient = div(&f.inputs[0], &f.inputs[1]).unary(Op::Trunc);
+        Ok(vec![Some(f.g.clone()), Some(quotient.unary(Op::Neg) * f.g)])
+    })
 }
 
 /// The remainder of floored division, with the sign of b.

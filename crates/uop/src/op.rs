@@ -103,7 +103,7 @@ ops! {
     Barrier "BARRIER" 0..255 "none" "ksl" "synchronize the threads of a workgroup";
     Ins "INS" 0..255 "text" "l" "one machine instruction";
     GetAddr "GETADDR" 1..1 "place" "l" "address of a buffer on a device";
-    Special "SPECIAL" 1..1 "text" "l" "hardware index arg, from 0 to src[0]";
+    Special "SPECIAL" 1..1 "text" "sl" "hardware index arg, from 0 to src[0]";
     If "IF" 1..255 "none" "l" "begin what runs where src[0]";
     EndIf "ENDIF" 1..1 "none" "l" "end of an IF";
     Wmma "WMMA" 3..3 "wmma" "ksl" "acc + a @ b over a warp";

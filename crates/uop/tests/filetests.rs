@@ -1,5 +1,5 @@
-//! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test -p monoglot-uop --test
-//! filetests` accepts what is computed.
+//! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test --workspace
+//! files_give` accepts what is computed.
 
 use monoglot_oracle::filetest;
 use monoglot_uop::gradient::gradient;

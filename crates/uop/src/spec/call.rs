@@ -93,9 +93,11 @@ pub(super) fn check_program(c: &mut Check) {
     need!(c, root, sizes.all(|&n| n > 0), "a size is less than 1");
     let Some(program) = root.src().get(1) else { return c.fault(root, "there is no linear program") };
     within(c, program, linear::check);
-    let params = program.src().iter().filter(|u| u.op() == Op::Param);
+    // What the kernel names, its program may have found a constant for.
+    let kernel = root.src()[0].toposort();
+    let params = kernel.iter().chain(program.src()).filter(|u| u.op() == Op::Param);
     let slots: FxHashSet<usize> = params.filter_map(|u| Some(u.buffer_arg()?.slot as usize)).collect();
     for slot in info.outs.iter().chain(&info.ins).chain(&info.vars) {
-        need!(c, root, slots.contains(slot), "slot {slot} is named, and no PARAM of the program has it");
+        need!(c, root, slots.contains(slot), "slot {slot} is named, and no PARAM of the kernel has it");
     }
 }

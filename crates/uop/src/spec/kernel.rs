@@ -11,7 +11,8 @@
 //! 6. PARAMs are GLOBAL storage or `index` variables of shape (); their slots are 0, 1, … without gaps,
 //!    one node each; all name one device. BUFFERs are LOCAL or REG.
 //! 7. An INDEX into storage gives every axis an index. Each is within its axis by min_max, or one of
-//!    them is `WHERE(gate, index, INVALID)`: then nothing is accessed where the gate is false.
+//!    them is `WHERE(gate, index, INVALID)`: then nothing is accessed where the gate is false. Shaped:
+//!    or the LOAD or STORE has a gate.
 //! 8. INVALID occurs as a branch of such a WHERE, or as an index; such a WHERE is only an index, or a
 //!    branch of another.
 //! 9. A STORE goes to an INDEX (shaped: or a view) of storage, has its dtype, and its gate is bool.
@@ -56,7 +57,9 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
                 range(c, u, shaped);
                 ranges.push(u);
             }
-            Index => index(c, u),
+            // Shaped accesses have their gates beside the address.
+            Index => index(c, u, shaped),
+            Load if shaped && u.src()[0].op() == Index => index(c, &u.src()[0], u.src().len() > 2),
             Store => store(c, u, shaped),
             _ => {}
         }
@@ -84,8 +87,8 @@ fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
     }
 }
 
-/// Each index within its axis, or gated.
-fn index<'a>(c: &mut Check<'a>, u: &'a UOp) {
+/// Each index within its axis, or gated, by itself or by the access.
+fn index<'a>(c: &mut Check<'a>, u: &'a UOp, gated: bool) {
     let (from, shape, indices) = (&u.src()[0], u.src()[0].shape(), &u.src()[1..]);
     if storage(from).is_none() {
         let vector = matches!(from.op(), Op::Stack | Op::Wmma) || !shape.is_empty();
@@ -96,7 +99,7 @@ fn index<'a>(c: &mut Check<'a>, u: &'a UOp) {
     for (i, (at, size)) in indices.iter().zip(shape.iter()).enumerate() {
         need!(c, u, at.dtype() == DType::Index, "index {i} is {}, not index", at.dtype());
         let ((lo, hi), n) = (at.bounds(), size.max());
-        if (lo < 0 || hi >= n) && !indices.iter().any(is_gated) {
+        if (lo < 0 || hi >= n) && !gated && !indices.iter().any(is_gated) {
             let outside = format!("is in {lo}..={hi} by min_max, outside its axis of {n}, and has no gate");
             c.fault(u, format!("index {i} {outside}"));
         }
@@ -109,7 +112,7 @@ fn is_gated(u: &UOp) -> bool {
 }
 
 /// Where this node has an invalid index among its sources, it must be one that may.
-fn invalid<'a>(c: &mut Check<'a>, u: &'a UOp) {
+pub(super) fn invalid<'a>(c: &mut Check<'a>, u: &'a UOp) {
     for (i, s) in u.src().iter().enumerate().filter(|(_, s)| is_gated(s)) {
         let allowed = match u.op() {
             Op::Index => i > 0,
@@ -129,6 +132,9 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
     }
     let fits = target.op() == Index && storage(&target.src()[0]).is_some();
     need!(c, u, fits, "a STORE goes to an INDEX of storage");
+    if fits && shaped {
+        index(c, target, u.src().len() > 2);
+    }
     c.stored(u);
 }
 

@@ -1,15 +1,15 @@
 //! The tensor graph's spec: what users write, before and after Callify.
 //!
 //! 1. Only ops of the tensor language occur: no RANGE, END, LOCAL or REG storage, nothing of codegen
-//!    (a CALL's body is another stage's); no tags; args fit; a CONST is a value of its dtype, and no
-//!    CONST is INVALID.
-//! 2. Operands of an elementwise op have its shape; only a CONST of shape () is exempt.
+//!    (a CALL's body is another stage's); no tags; args fit; a CONST is a value of its dtype. INVALID
+//!    occurs as in kernels: in the indices of an INDEX.
+//! 2. Operands of an elementwise op have its shape; only constants of shape () are exempt.
 //! 3. A BUFFER is GLOBAL and has a device; a PARAM is GLOBAL, or an `index` variable of shape ().
 //! 4. Shapes and offsets are vectors of integers, and sizes are not negative.
 //! 5. REDUCE folds axes, ascending, and closes no ranges. FLIP's flags are within the rank. PAD's fill is
 //!    a value of its dtype.
-//! 6. A STORE goes to GLOBAL storage or a view of it, of the value's dtype and shape (a CONST is exempt);
-//!    its gate is bool.
+//! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either, of the value's dtype
+//!    and shape (a CONST is exempt); its gate is bool.
 //! 7. Effects are sources only of what orders effects; what AFTER, GROUP and SINK order are effects, or
 //!    values to be realized.
 //! 8. FUNCTION's body is a TUPLE; each PARAM of it has an argument of its dtype and, where both are
@@ -17,6 +17,7 @@
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 
+use super::kernel::invalid;
 use super::{Check, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
@@ -34,6 +35,9 @@ pub(super) const COMPILED: OpSet = {
     OpSet::of(&[Sink, Program, CustomFunction, Copy, Load, Store])
 };
 
+/// Ops whose value no constant gives.
+const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Function, Op::Call]);
+
 /// What a tensor graph's walk enters: not the compiled bodies of CALLs.
 fn sources(u: &UOp) -> &[UOp] {
     let skip = (u.op() == Op::Call && COMPILED.contains(u.src()[0].op())) as usize;
@@ -45,11 +49,20 @@ pub(super) fn check(c: &mut Check) {
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
     for u in ordered(from_ref(c.root), sources) {
         c.any(u, ops);
+        invalid(c, u);
         node(c, u);
+        for to in u.src().iter().filter(|s| s.op() == Op::Store).map(|s| &s.src()[0]) {
+            let own = u.op() == Op::After && to.views_of(&u.src()[0]).is_some();
+            let fits = own || to.addrspace() == Some(AddrSpace::Global);
+            need!(c, u, fits, "a STORE goes to storage, to what its AFTER names, or to a view of it");
+        }
         if u.op().is_elementwise() && !u.shape().is_empty() {
-            for s in u.src().iter().filter(|s| s.shape().is_empty() && s.op() != Op::Const) {
+            for s in u.src().iter().filter(|s| s.shape().is_empty() && s.ops_below().intersects(DATA)) {
                 let name = s.op().name();
-                c.fault(u, format!("an operand of shape () is a {name}; only a CONST may be, others EXPAND"));
+                c.fault(
+                    u,
+                    format!("an operand of shape () is a {name}; only a constant may be, others EXPAND"),
+                );
             }
         }
         if matches!(u.op(), Op::Function | Op::Call) {
@@ -62,7 +75,6 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
     use Op::*;
     let (s, rank) = (u.src(), u.shape().len());
     match (u.op(), u.arg()) {
-        (Const, _) => need!(c, u, !u.is_invalid(), "INVALID belongs in the indices of kernels"),
         (Buffer, Arg::Buffer(b)) => {
             need!(c, u, b.addrspace == Some(AddrSpace::Global), "a tensor's storage is GLOBAL");
             need!(c, u, b.device.is_some(), "a BUFFER has a device");
@@ -102,7 +114,6 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (to, value) = (&u.src()[0], &u.src()[1]);
-    need!(c, u, to.addrspace() == Some(AddrSpace::Global), "a STORE goes to storage or a view of it");
     let fits = to.shape() == value.shape() || value.op() == Op::Const;
     need!(c, u, fits, "shape {} is stored into shape {}", value.shape(), to.shape());
     c.stored(u);
