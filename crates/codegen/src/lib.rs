@@ -6,8 +6,6 @@
 
 mod decompose;
 mod expand;
-#[cfg(test)]
-mod filetests;
 mod gates;
 mod graph;
 mod info;
@@ -18,5 +16,7 @@ pub mod opt;
 pub mod pipeline;
 pub mod render;
 mod select;
+#[cfg(test)]
+mod tests;
 
 pub use pipeline::{Stage, Timings, lower};

@@ -13,14 +13,14 @@
 //! | memory plan | storage reused by lifetime | `memory` |
 
 mod callify;
-#[cfg(test)]
-mod filetests;
 mod fuse;
 mod kernel;
 mod memory;
 mod order;
 mod prepare;
 mod rangeify;
+#[cfg(test)]
+mod tests;
 
 pub use callify::{Function, callify};
 pub use memory::Place;

@@ -8,8 +8,8 @@
 //!    twice in one place. Several ENDs, or REDUCEs, may share a RANGE side by side.
 //! 5. Scalar form: values have shape (), but for the fragments of a matrix unit where there is a WMMA.
 //!    Shaped form: no UPCAST or UNROLL range is left, and shaped values have one rank.
-//! 6. PARAMs are GLOBAL storage or `index` variables of shape (); their slots are 0, 1, … without gaps,
-//!    one node each; all name one device. BUFFERs are LOCAL or REG.
+//! 6. PARAMs are GLOBAL storage or `index` variables of shape (); their slots are 0, 1, … without gaps
+//!    (shaped: what folded may leave some), one node each; all name one device. BUFFERs are LOCAL or REG.
 //! 7. An INDEX into storage gives every axis an index. Each is within its axis by min_max, or one of
 //!    them is `WHERE(gate, index, INVALID)`: then nothing is accessed where the gate is false. Shaped:
 //!    or the LOAD or STORE has a gate.
@@ -75,7 +75,7 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
             need!(c, u, n == others, "rank {n}, where other values have {others}");
         }
     }
-    slots(c, &params);
+    slots(c, &params, shaped);
     loops(c, &nodes, &ranges);
 }
 
@@ -138,14 +138,14 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
     c.stored(u);
 }
 
-fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp]) {
+fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp], gaps: bool) {
     let slot = |u: &UOp| Some(u.buffer_arg()?.slot);
     let mut by_slot: Vec<(u64, &UOp)> = params.iter().filter_map(|u| Some((slot(u)?, *u))).collect();
     by_slot.sort_by_key(|(slot, _)| *slot);
     let mut want = 0;
     for (slot, u) in by_slot {
         need!(c, u, slot + 1 != want, "another PARAM has slot {slot} too");
-        need!(c, u, slot <= want, "slot {want} is missing");
+        need!(c, u, gaps || slot <= want, "slot {want} is missing");
         want = slot + 1;
     }
     let mut devices = params.iter().filter_map(|u| Some((u.device()?, *u)));
