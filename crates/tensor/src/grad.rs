@@ -3,7 +3,7 @@
 
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_uop::{Error, ErrorKind, Result, UOp, gradient};
+use monoglot_uop::{Error, ErrorKind, Op, OpSet, Result, UOp, gradient};
 use rustc_hash::FxHashSet;
 use std::cell::LazyCell;
 use std::panic::Location;
@@ -15,7 +15,8 @@ impl Tensor {
     /// # Errors
     /// `Gradient` where this tensor has more than one element or no float dtype, where it does not
     /// depend on a target (also because one of them was realized in between, which ends its history),
-    /// where a target is no float, and where two targets are one value.
+    /// where a target is no float, and where two targets are one value or one is a constant (`parameter`
+    /// gives it a storage of its own).
     #[track_caller]
     pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let u = self.uop()?;
@@ -40,6 +41,10 @@ impl Tensor {
         let (root, wanted) = (self.uop()?, targets.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?);
         if let Some(t) = wanted.iter().find(|t| !t.dtype().is_float()) {
             return Err(failed(format!("by a tensor of {}; only floats have gradients", t.dtype())));
+        }
+        const STORED: OpSet = OpSet::of(&[Op::Buffer, Op::Param]);
+        if wanted.iter().any(|t| !t.ops_below().intersects(STORED)) {
+            return Err(failed("by a constant; equal constants are one value: make it a `parameter`".into()));
         }
         let found = gradient::gradient(&root, seed, &wanted).map_err(|e| e.at(here))?;
         let below = LazyCell::new(|| root.toposort().into_iter().collect::<FxHashSet<UOp>>());

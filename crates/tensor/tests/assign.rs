@@ -88,7 +88,11 @@ fn equal_parameters_have_gradients_of_their_own() {
     let loss = (&a * 2.0 + &b * 3.0).sum(.., false);
     let g = loss.gradient(&[&a, &b]).unwrap();
     assert_eq!((f32s(&g[0]), f32s(&g[1])), (vec![2.0; 2], vec![3.0; 2]));
-    let (c, d) = (Tensor::ones([2]), Tensor::ones([2]));
+    let constant = Tensor::ones([2]);
+    let e =
+        (&constant + Tensor::ones([2])).sum(.., false).gradient(&[&constant]).expect_err("which of the two");
+    assert!(e.to_string().contains("parameter"), "{e}");
+    let (c, d) = (&a * 1.5, &a * 1.5);
     let e = (&c + &d).sum(.., false).gradient(&[&c, &d]).expect_err("one node");
     assert!(e.to_string().contains("one and the same"), "{e}");
     assert_eq!(e.location().map(|l| l.file()), Some(file!()));
