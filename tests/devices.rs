@@ -61,6 +61,13 @@ fn a_file_is_a_tensor_of_which_only_what_is_needed_is_read() {
     let part = t.slice_axis(0, Some(100), Some(108), 1).reshape([2, 4]).to(Device::new("CPU"));
     assert_eq!((part * 2.0).to_vec::<f32>().expect("read")[3], 206.0);
     assert_eq!(t.to_vec::<f32>().expect("read"), values);
+    // As of a file of weights: bytes, a run of them, seen as what they are; and views that need order.
+    let read = |t: Tensor| t.to(Device::new("CPU")).to_vec::<f32>().expect("read");
+    let run = Tensor::open(&path, DType::U8).slice_axis(0, Some(40), Some(64), 1).bitcast(DType::F32);
+    assert_eq!(read(run.reshape([2, 3])), [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]);
+    assert_eq!(read(run.reshape([2, 3]).t()), [10.0, 13.0, 11.0, 14.0, 12.0, 15.0]);
+    assert_eq!(read(run.flip(0).narrow(0, 1, 2)), [14.0, 13.0]);
+    assert_eq!(read(t.reshape([100, 10]).narrow(1, 3, 2).narrow(0, 7, 1)), [73.0, 74.0]);
     let error = (&t + 1.0).to_vec::<f32>().expect_err("files compute nothing").to_string();
     assert!(error.contains("DISK") && error.contains("copy"), "{error}");
     let error = Tensor::open(&path, DType::F64).slice_axis(0, Some(0), Some(1), 1).to(Device::new("CPU"));
@@ -79,6 +86,8 @@ fn a_file_is_a_tensor_of_which_only_what_is_needed_is_read() {
 
 #[test]
 fn a_device_that_is_not_there_is_an_error_that_names_those_that_are() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
     let x = Tensor::new(&[1f32], [1]).to(Device::new("WARP9"));
     let error = x.realize().expect_err("no such device");
     assert!(error.to_string().contains("INTERP"), "{error}");
@@ -86,6 +95,8 @@ fn a_device_that_is_not_there_is_an_error_that_names_those_that_are() {
 
 #[test]
 fn more_memory_than_there_is_is_an_error() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
     let x = Tensor::zeros([1 << 20, 1 << 20, 16]).contiguous();
     let error = x.realize().expect_err("64 TiB");
     assert!(matches!(error.kind(), ErrorKind::Memory { .. }), "{error}");

@@ -1,9 +1,10 @@
 //! What is done to the tensor graph before ranges: the tensor rules, arrays without elements, long
 //! reductions in two steps, wide stacks as trees. Flows in and out: roots of a tensor graph.
 
+use crate::rangeify::is_stored;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, ReduceOp, Result, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, OpSet, ReduceOp, Result, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Targe
         let new = match new.op() {
             Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => narrow(&new)?,
             Op::Reduce => split(&new, target)?,
+            Op::Copy => copied(new),
             _ => new,
         };
         done.insert(u, without_elements(new));
@@ -54,6 +56,19 @@ fn detach_views(all: &UOp) -> UOp {
             u.with_src(src)
         },
     )
+}
+
+/// DISK runs no kernels: what is copied from it lies there in one piece, and views are of the copy.
+fn copied(u: UOp) -> UOp {
+    const VIEWS: OpSet =
+        OpSet::of(&[Op::Reshape, Op::Permute, Op::Flip, Op::Expand, Op::Pad, Op::Shrink, Op::Bitcast]);
+    let (mut views, mut at) = (Vec::new(), &u.src()[0]);
+    let disk = at.device() == Some(Device::new("DISK"));
+    while disk && VIEWS.contains(at.op()) && !is_stored(at) {
+        views.push(at);
+        at = &at.src()[0];
+    }
+    views.into_iter().rev().fold(u.over(at), |x, view| view.over(&x))
 }
 
 /// An array computed from arrays without elements is a constant.

@@ -195,7 +195,7 @@ fn base_of(root: &UOp) -> &UOp {
 }
 
 /// Whether a node, or what it is a view of, has storage of its own whatever the cost says.
-fn is_stored(mut u: &UOp) -> bool {
+pub(crate) fn is_stored(mut u: &UOp) -> bool {
     while u.op() == Op::Reshape || u.op() == Op::Shrink && is_contiguous_part(u) {
         u = &u.src()[0];
     }
