@@ -100,7 +100,12 @@ pub(super) fn rule(
             let parts = s.iter().enumerate().filter(|(_, s)| active(s));
             give.extend(parts.map(|(i, s)| (s.clone(), g.at(&[UOp::index_const(i as i64)]))));
         }
-        Op::Contiguous | Op::Load | Op::Replicated => flow(&[&same]),
+        Op::Contiguous | Op::Load => flow(&[&same]),
+        // Replicas are one value: each has an equal share in it.
+        Op::Replicated => {
+            let replicas = s[0].shape().max_len() / u.shape().max_len().max(1);
+            give.push((s[0].clone(), scale(g, 1.0 / replicas as f64).expand(s[0].shape())?));
+        }
         Op::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
         Op::Copy => flow(&[&|| s[0].device().map_or_else(same, |d| g.copy_to(d))]),
         Op::After => after(u, g, active, give)?,
