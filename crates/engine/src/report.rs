@@ -62,9 +62,18 @@ pub(crate) fn launch(device: Device, info: &ProgramInfo, run: impl FnOnce() -> R
     tell(2, || {
         let (rate, moved) = (*flops as f64 / seconds / 1e9, *bytes as f64 / seconds / 1e9);
         let (device, us) = (device.name(), seconds * 1e6);
-        let rates = format!("{flops:>6.1e}FLOP {rate:>5.1}GFLOP/s {bytes:>6.1e}B {moved:>5.1}GB/s");
+        let (work, bytes) = (scaled(*flops as f64), scaled(*bytes as f64));
+        let rates = format!("{work:>5}FLOP {rate:>5.1}GFLOP/s {bytes:>5}B {moved:>5.1}GB/s");
         let end = name.get(name.len().saturating_sub(20)..).unwrap_or(name);
-        format!("{device:<6} {us:>8.1}us {rates} {end}")
+        let cut = if end.len() < name.len() { "…" } else { "" };
+        format!("{device:<6} {us:>8.1}us {rates} {cut}{end}")
     });
     out
+}
+
+/// Three digits and a decimal prefix.
+fn scaled(x: f64) -> String {
+    let k = (x.max(1.0).log10() / 3.0).floor().min(5.0);
+    let (part, prefix) = (x / 1000f64.powf(k), ["", "k", "M", "G", "T", "P"][k as usize]);
+    format!("{part:.*}{prefix}", if part < 9.95 && k > 0.0 { 1 } else { 0 })
 }
