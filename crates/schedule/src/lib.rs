@@ -5,7 +5,7 @@
 //! | pass | in → out | file |
 //! | --- | --- | --- |
 //! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
-//! | prepare | tensor rules; long reductions and wide stacks split | `prepare` |
+//! | prepare | tensor rules; long reductions and wide stacks split; files copied, then viewed | `prepare` |
 //! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
 //! | fuse | stores over the same ranges share a kernel | `fuse` |

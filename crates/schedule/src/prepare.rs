@@ -1,5 +1,6 @@
 //! What is done to the tensor graph before ranges: the tensor rules, arrays without elements, long
-//! reductions in two steps, wide stacks as trees. Flows in and out: roots of a tensor graph.
+//! reductions in two steps, wide stacks as trees, copies of what files hold. Flows in and out: roots of a
+//! tensor graph.
 
 use crate::rangeify::is_stored;
 use monoglot_uop::graph::toposort_many;
@@ -16,6 +17,10 @@ const LONG: i64 = 1 << 16;
 const ROWS: i64 = 16;
 /// How often each element is read where it pays to read less of them at a time.
 const AGAIN: i64 = 64;
+
+/// Ops that show one value in another shape, order or dtype.
+const VIEWS: OpSet =
+    OpSet::of(&[Op::Reshape, Op::Permute, Op::Flip, Op::Expand, Op::Pad, Op::Shrink, Op::Bitcast]);
 
 /// See the module.
 pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
@@ -60,8 +65,6 @@ fn detach_views(all: &UOp) -> UOp {
 
 /// DISK runs no kernels: what is copied from it lies there in one piece, and views are of the copy.
 fn copied(u: UOp) -> UOp {
-    const VIEWS: OpSet =
-        OpSet::of(&[Op::Reshape, Op::Permute, Op::Flip, Op::Expand, Op::Pad, Op::Shrink, Op::Bitcast]);
     let (mut views, mut at) = (Vec::new(), &u.src()[0]);
     let disk = at.device() == Some(Device::new("DISK"));
     while disk && VIEWS.contains(at.op()) && !is_stored(at) {
@@ -103,10 +106,10 @@ fn narrow(u: &UOp) -> Result<UOp> {
     all.reshape(&Shape::new([rows].into_iter().chain(inner)))?.narrow(0, 0, u.src().len() as i64)
 }
 
-/// What this shows, in another shape or dtype.
+/// What this is a view, or a cast, of.
 fn source(u: &UOp) -> &UOp {
     let mut u = u;
-    while u.op().is_movement() || u.op() == Op::Cast {
+    while VIEWS.contains(u.op()) || u.op() == Op::Cast {
         u = &u.src()[0];
     }
     u
