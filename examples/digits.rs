@@ -29,11 +29,20 @@ struct Net {
     l2: Linear,
     dropout: Dropout,
 }
-module!(Net { c1, c2, l1, l2, dropout });
+module!(Net {
+    c1,
+    c2,
+    l1,
+    l2,
+    dropout
+});
 
 impl Net {
     fn new() -> Net {
-        let padded = || ConvOptions { padding: 1.into(), ..ConvOptions::default() };
+        let padded = || ConvOptions {
+            padding: 1.into(),
+            ..ConvOptions::default()
+        };
         Net {
             c1: Conv2d::with(1, 32, [3, 3], padded()),
             c2: Conv2d::with(32, 64, [3, 3], padded()),
@@ -45,8 +54,15 @@ impl Net {
 
     /// Images (N, 1, 8, 8) → scores (N, 10).
     fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.c2.forward(&self.c1.forward(x).relu()).relu().max_pool(2, 2, 0, 1);
-        let x = self.l1.forward(&self.dropout.forward(&x.flatten(1, -1))).relu();
+        let x = self
+            .c2
+            .forward(&self.c1.forward(x).relu())
+            .relu()
+            .max_pool(2, 2, 0, 1);
+        let x = self
+            .l1
+            .forward(&self.dropout.forward(&x.flatten(1, -1)))
+            .relu();
         self.l2.forward(&self.dropout.forward(&x))
     }
 }

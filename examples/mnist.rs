@@ -34,7 +34,11 @@ fn run(args: &Args) -> Result<()> {
     let rate = 2e-3;
     Tensor::manual_seed(args.seed);
     let (train, test) = data::mnist(&args.dir)?;
-    println!("{} images to learn from, {} to test on", train.len(), test.len());
+    println!(
+        "{} images to learn from, {} to test on",
+        train.len(),
+        test.len()
+    );
     let net = ConvNet::new();
     let adam = Adam::new(&net, rate);
     let bar = common::progress(args.epochs * (train.len() / 100));

@@ -37,8 +37,8 @@ pub mod compiler {
 pub mod prelude {
     pub use crate::nn::data;
     pub use crate::nn::{
-        Adam, AdamW, BatchNorm, Conv1d, Conv2d, ConvOptions, Dropout, Embedding, GroupNorm, LayerNorm,
-        Linear, Module, Optimizer, RmsNorm, Sgd, module,
+        Adam, AdamW, BatchNorm, Conv1d, Conv2d, ConvOptions, Dropout, Embedding, GroupNorm,
+        LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{DType, Device, Error, ErrorKind, Reduction, Result, Tensor};
 }

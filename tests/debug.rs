@@ -11,24 +11,40 @@ use tracing::{Event, Metadata, Subscriber};
 
 #[test]
 fn a_product() {
-    let a = Tensor::arange(0, 12, 1).cast(DType::F32).reshape([3, 4]).contiguous();
+    let a = Tensor::arange(0, 12, 1)
+        .cast(DType::F32)
+        .reshape([3, 4])
+        .contiguous();
     let y = a.matmul(&a.permute([1, 0])).exp2();
-    assert_eq!(y.numel().expect("a shape"), y.to_vec::<f32>().expect("it runs").len());
+    assert_eq!(
+        y.numel().expect("a shape"),
+        y.to_vec::<f32>().expect("it runs").len()
+    );
 }
 
 /// What the child writes at a level.
 fn told(level: u8) -> String {
     let exe = std::env::current_exe().expect("a test has a binary");
     let mut child = Command::new(exe);
-    child.args(["--exact", "a_product", "--nocapture"]).env("DEBUG", level.to_string()).env("DEV", "CPU");
+    child
+        .args(["--exact", "a_product", "--nocapture"])
+        .env("DEBUG", level.to_string())
+        .env("DEV", "CPU");
     let out = child.output().expect("it runs");
     assert!(out.status.success());
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 /// What each level adds.
-const MARKS: [&str; 7] =
-    ["CPU: C through", "GFLOP/s", "SPLIT(", "(void *const *bufs", "SINK[", "LINEAR", ".text"];
+const MARKS: [&str; 7] = [
+    "CPU: C through",
+    "GFLOP/s",
+    "SPLIT(",
+    "(void *const *bufs",
+    "SINK[",
+    "LINEAR",
+    ".text",
+];
 
 #[test]
 fn each_level_tells_more() {
@@ -36,7 +52,11 @@ fn each_level_tells_more() {
     for level in 0..=7 {
         let text = told(level);
         for (k, mark) in MARKS.iter().enumerate() {
-            assert_eq!(text.contains(mark), k < usize::from(level), "DEBUG={level}, {mark}:\n{text}");
+            assert_eq!(
+                text.contains(mark),
+                k < usize::from(level),
+                "DEBUG={level}, {mark}:\n{text}"
+            );
         }
         assert!(text.len() >= before.len());
         before = text;
@@ -48,13 +68,21 @@ fn a_launch_is_told_within_a_line() {
     let text = told(2);
     let amount = |line: &str, unit: &str| {
         let word = line.split_whitespace().find_map(|w| w.strip_suffix(unit));
-        word.and_then(|n| n.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {unit}: {line}"))
+        word.and_then(|n| n.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("no {unit}: {line}"))
     };
     let mut most = (0.0, 0.0);
     for line in text.lines().filter(|l| l.contains("GFLOP/s")) {
         assert!(line.chars().count() <= 80, "{line}");
-        assert!(amount(line, "us") > 0.0 && amount(line, "GFLOP/s") >= 0.0 && amount(line, "GB/s") >= 0.0);
-        most = (amount(line, "FLOP").max(most.0), amount(line, "B").max(most.1));
+        assert!(
+            amount(line, "us") > 0.0
+                && amount(line, "GFLOP/s") >= 0.0
+                && amount(line, "GB/s") >= 0.0
+        );
+        most = (
+            amount(line, "FLOP").max(most.0),
+            amount(line, "B").max(most.1),
+        );
     }
     // 3×3 sums of 4 products each, and exp2; 12 numbers are read and 9 written.
     assert!(most.0 >= 72.0 && most.1 >= 84.0, "{text}");
@@ -92,7 +120,10 @@ impl Subscriber for Heard {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        self.0.lock().expect("no test panics with it").push((fields.0, fields.1));
+        self.0
+            .lock()
+            .expect("no test panics with it")
+            .push((fields.0, fields.1));
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
@@ -102,14 +133,23 @@ impl Subscriber for Heard {
 fn tracing_hears_the_same() {
     let heard = Heard::default();
     tracing::subscriber::with_default(heard.clone(), || {
-        let a = Tensor::arange(0, 20, 1).cast(DType::F32).reshape([4, 5]).contiguous();
-        let y = a.to(Device::new("CPU")).matmul(&a.permute([1, 0]).to(Device::new("CPU")));
+        let a = Tensor::arange(0, 20, 1)
+            .cast(DType::F32)
+            .reshape([4, 5])
+            .contiguous();
+        let y = a
+            .to(Device::new("CPU"))
+            .matmul(&a.permute([1, 0]).to(Device::new("CPU")));
         y.realize().expect("it runs");
     });
     let events = heard.0.lock().expect("no test panics with it");
     for (k, mark) in MARKS.iter().enumerate() {
         let said = |(level, text): &(u64, String)| *level == k as u64 + 1 && text.contains(mark);
-        assert!(events.iter().any(said), "level {}, {mark}: {events:#?}", k + 1);
+        assert!(
+            events.iter().any(said),
+            "level {}, {mark}: {events:#?}",
+            k + 1
+        );
     }
     for name in ["compiled", "launched"] {
         assert!(events.iter().any(|(_, text)| text == name), "{name}");

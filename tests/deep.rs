@@ -11,18 +11,30 @@ fn small_stack(name: &str, test: fn()) {
     for device in ["INTERP", "CPU"] {
         let begin = Instant::now();
         let run = move || {
-            Config { device: Some(device.into()), ..Config::default() }.set();
+            Config {
+                device: Some(device.into()),
+                ..Config::default()
+            }
+            .set();
             assert_eq!(default_device(), Device::new(device));
             test();
         };
-        let thread = std::thread::Builder::new().stack_size(512 * 1024).spawn(run);
-        thread.expect("a thread starts").join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+        let thread = std::thread::Builder::new()
+            .stack_size(512 * 1024)
+            .spawn(run);
+        thread
+            .expect("a thread starts")
+            .join()
+            .unwrap_or_else(|e| std::panic::resume_unwind(e));
         println!("{name} on {device}: {:.2} s", begin.elapsed().as_secs_f64());
     }
 }
 
 fn leaf() -> Tensor {
-    Tensor::new(&(0..1024).map(|i| i as f32 / 1024.0).collect::<Vec<_>>(), [1024])
+    Tensor::new(
+        &(0..1024).map(|i| i as f32 / 1024.0).collect::<Vec<_>>(),
+        [1024],
+    )
 }
 
 #[test]
@@ -36,9 +48,16 @@ fn a_chain_of_100_000_adds_and_multiplies() {
             2 => &y - 0.25,
             _ => &y * 2.0,
         });
-        let g = y.sum(.., false).gradient(&[&x]).expect("a gradient").remove(0);
+        let g = y
+            .sum(.., false)
+            .gradient(&[&x])
+            .expect("a gradient")
+            .remove(0);
         Tensor::realize_all(&[&y, &g]).expect("it runs");
-        let (y, g) = (y.to_vec::<f32>().expect("values"), g.to_vec::<f32>().expect("values"));
+        let (y, g) = (
+            y.to_vec::<f32>().expect("values"),
+            g.to_vec::<f32>().expect("values"),
+        );
         assert_eq!(y, x.to_vec::<f32>().expect("values"));
         assert_eq!(g, [1.0; 1024]);
     });
@@ -49,17 +68,32 @@ fn a_chain_of_2_000_tanh() {
     small_stack("2,000 tanh", || {
         let x = leaf();
         let y = (0..2_000).fold(x.clone(), |y, _| y.tanh());
-        let g = y.sum(.., false).gradient(&[&x]).expect("a gradient").remove(0);
+        let g = y
+            .sum(.., false)
+            .gradient(&[&x])
+            .expect("a gradient")
+            .remove(0);
         Tensor::realize_all(&[&y, &g]).expect("it runs");
-        let (y, g) = (y.to_vec::<f32>().expect("values"), g.to_vec::<f32>().expect("values"));
+        let (y, g) = (
+            y.to_vec::<f32>().expect("values"),
+            g.to_vec::<f32>().expect("values"),
+        );
         for i in [0, 1, 511, 1023] {
             let (mut want, mut slope) = (i as f64 / 1024.0, 1.0);
             for _ in 0..2_000 {
                 want = want.tanh();
                 slope *= 1.0 - want * want;
             }
-            assert!((f64::from(y[i]) - want).abs() < 1e-4, "{i}: {} is not {want}", y[i]);
-            assert!((f64::from(g[i]) - slope).abs() < 1e-3 * slope.max(1e-2), "{i}: {} is not {slope}", g[i]);
+            assert!(
+                (f64::from(y[i]) - want).abs() < 1e-4,
+                "{i}: {} is not {want}",
+                y[i]
+            );
+            assert!(
+                (f64::from(g[i]) - slope).abs() < 1e-3 * slope.max(1e-2),
+                "{i}: {} is not {slope}",
+                g[i]
+            );
         }
     });
 }
@@ -67,10 +101,14 @@ fn a_chain_of_2_000_tanh() {
 #[test]
 fn a_stack_of_6_000_tensors() {
     small_stack("a stack of 6,000 tensors", || {
-        let parts: Vec<Tensor> = (0..6_000).map(|i| Tensor::new(&[i as f32; 4], [4])).collect();
+        let parts: Vec<Tensor> = (0..6_000)
+            .map(|i| Tensor::new(&[i as f32; 4], [4]))
+            .collect();
         let all = Tensor::stack(&parts.iter().collect::<Vec<_>>(), 0);
         let loss = (&all * &all).sum(.., false);
-        let g = loss.gradient(&parts.iter().collect::<Vec<_>>()).expect("gradients");
+        let g = loss
+            .gradient(&parts.iter().collect::<Vec<_>>())
+            .expect("gradients");
         let mut roots = vec![&all, &loss];
         roots.extend(&g);
         Tensor::realize_all(&roots).expect("it runs");

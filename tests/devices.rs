@@ -9,7 +9,11 @@ use std::sync::Mutex;
 static ONE: Mutex<()> = Mutex::new(());
 
 fn on(device: &str) {
-    Config { device: Some(device.into()), ..Config::default() }.set();
+    Config {
+        device: Some(device.into()),
+        ..Config::default()
+    }
+    .set();
 }
 
 #[test]
@@ -22,10 +26,15 @@ fn what_constants_were_realized_to_stays_on_its_device() {
     kept.realize().expect("it runs");
     on("CPU");
     let x = Tensor::new(&[1f32; 8], [8]);
-    let y = (&x + table()).to_vec::<f32>().expect("the table is computed again, on the CPU");
+    let y = (&x + table())
+        .to_vec::<f32>()
+        .expect("the table is computed again, on the CPU");
     assert_eq!(copy.device().expect("realized"), Device::new("INTERP"));
     let want: Vec<f32> = (0..8).map(|i| 1.0 + (i as f32).sin()).collect();
-    assert!(y.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
+    assert!(
+        y.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6),
+        "{y:?}"
+    );
     let again = table().contiguous();
     again.realize().expect("it runs");
     assert_eq!(again.device().expect("realized"), Device::new("CPU"));
@@ -39,14 +48,26 @@ fn values_cross_between_devices_where_it_is_written() {
     let y = (x.permute([1, 0]) * 2.0).to(Device::new("INTERP:GPU"));
     let z = (y.sum(0, false) + 1.0).to(Device::new("INTERP"));
     let w = (&z * &z).to(Device::new("CPU")) - x.sum(1, false);
-    assert_eq!(w.to_vec::<f32>().expect("it runs"), [13.0 * 13.0 - 6.0, 31.0 * 31.0 - 15.0]);
+    assert_eq!(
+        w.to_vec::<f32>().expect("it runs"),
+        [13.0 * 13.0 - 6.0, 31.0 * 31.0 - 15.0]
+    );
     assert_eq!(y.device().expect("known"), Device::new("INTERP:GPU"));
     let loss = (x.to(Device::new("INTERP")) * 3.0).sum(.., false);
-    let g = loss.gradient(&[&x]).expect("a copy has a gradient").remove(0);
+    let g = loss
+        .gradient(&[&x])
+        .expect("a copy has a gradient")
+        .remove(0);
     assert_eq!(g.to_vec::<f32>().expect("it runs"), [3.0; 6]);
     assert_eq!(g.device().expect("known"), Device::new("CPU"));
-    let error = (&x.sum(1, false) + &z).realize().expect_err("a copy is never implied").to_string();
-    assert!(error.contains("INTERP") && error.contains("`to`") && error.contains("devices.rs"), "{error}");
+    let error = (&x.sum(1, false) + &z)
+        .realize()
+        .expect_err("a copy is never implied")
+        .to_string();
+    assert!(
+        error.contains("INTERP") && error.contains("`to`") && error.contains("devices.rs"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -55,31 +76,66 @@ fn a_file_is_a_tensor_of_which_only_what_is_needed_is_read() {
     on("CPU");
     let path = std::env::temp_dir().join(format!("monoglot-open-{}", std::process::id()));
     let values: Vec<f32> = (0..1000).map(|i| i as f32).collect();
-    std::fs::write(&path, values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()).expect("written");
+    std::fs::write(
+        &path,
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect::<Vec<u8>>(),
+    )
+    .expect("written");
     let t = Tensor::open(&path, DType::F32);
     assert_eq!(t.shape().expect("a shape"), [1000]);
-    let part = t.slice_axis(0, Some(100), Some(108), 1).reshape([2, 4]).to(Device::new("CPU"));
+    let part = t
+        .slice_axis(0, Some(100), Some(108), 1)
+        .reshape([2, 4])
+        .to(Device::new("CPU"));
     assert_eq!((part * 2.0).to_vec::<f32>().expect("read")[3], 206.0);
     assert_eq!(t.to_vec::<f32>().expect("read"), values);
     // As of a file of weights: bytes, a run of them, seen as what they are; and views that need order.
     let read = |t: Tensor| t.to(Device::new("CPU")).to_vec::<f32>().expect("read");
-    let run = Tensor::open(&path, DType::U8).slice_axis(0, Some(40), Some(64), 1).bitcast(DType::F32);
-    assert_eq!(read(run.reshape([2, 3])), [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]);
-    assert_eq!(read(run.reshape([2, 3]).t()), [10.0, 13.0, 11.0, 14.0, 12.0, 15.0]);
+    let run = Tensor::open(&path, DType::U8)
+        .slice_axis(0, Some(40), Some(64), 1)
+        .bitcast(DType::F32);
+    assert_eq!(
+        read(run.reshape([2, 3])),
+        [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]
+    );
+    assert_eq!(
+        read(run.reshape([2, 3]).t()),
+        [10.0, 13.0, 11.0, 14.0, 12.0, 15.0]
+    );
     assert_eq!(read(run.flip(0).narrow(0, 1, 2)), [14.0, 13.0]);
-    assert_eq!(read(t.reshape([100, 10]).narrow(1, 3, 2).narrow(0, 7, 1)), [73.0, 74.0]);
-    let error = (&t + 1.0).to_vec::<f32>().expect_err("files compute nothing").to_string();
+    assert_eq!(
+        read(t.reshape([100, 10]).narrow(1, 3, 2).narrow(0, 7, 1)),
+        [73.0, 74.0]
+    );
+    let error = (&t + 1.0)
+        .to_vec::<f32>()
+        .expect_err("files compute nothing")
+        .to_string();
     assert!(error.contains("DISK") && error.contains("copy"), "{error}");
-    let error = Tensor::open(&path, DType::F64).slice_axis(0, Some(0), Some(1), 1).to(Device::new("CPU"));
+    let error = Tensor::open(&path, DType::F64)
+        .slice_axis(0, Some(0), Some(1), 1)
+        .to(Device::new("CPU"));
     error.realize().expect("8 divides 4,000");
     std::fs::write(&path, [0; 13]).expect("written");
-    let error = Tensor::open(&path, DType::F32).realize().expect_err("13 bytes").to_string();
+    let error = Tensor::open(&path, DType::F32)
+        .realize()
+        .expect_err("13 bytes")
+        .to_string();
     assert!(error.contains("13 bytes"), "{error}");
     // A file that shrank under its tensor.
-    let error = t.to(Device::new("CPU")).to_vec::<f32>().expect_err("the bytes are gone").to_string();
+    let error = t
+        .to(Device::new("CPU"))
+        .to_vec::<f32>()
+        .expect_err("the bytes are gone")
+        .to_string();
     assert!(error.contains("monoglot-open"), "{error}");
     std::fs::remove_file(&path).expect("removed");
-    let error = Tensor::open(&path, DType::F32).realize().expect_err("no file");
+    let error = Tensor::open(&path, DType::F32)
+        .realize()
+        .expect_err("no file");
     assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
     assert!(error.to_string().contains("devices.rs"), "{error}");
 }
@@ -108,7 +164,10 @@ fn a_device_without_data_gives_none() {
     on("NULL");
     let x = Tensor::new(&[1f32, 2.0], [2]);
     for t in [x.clone(), &x + 1.0] {
-        let error = t.to_vec::<f32>().expect_err("NULL holds no data").to_string();
+        let error = t
+            .to_vec::<f32>()
+            .expect_err("NULL holds no data")
+            .to_string();
         assert!(error.contains("NULL holds no data"), "{error}");
     }
 }
@@ -116,7 +175,15 @@ fn a_device_without_data_gives_none() {
 #[test]
 fn no_threads_are_all_threads() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    Config { device: Some("CPU".into()), threads: Some(0), ..Config::default() }.set();
+    Config {
+        device: Some("CPU".into()),
+        threads: Some(0),
+        ..Config::default()
+    }
+    .set();
     let x = Tensor::ones([256, 256]);
-    assert_eq!(x.matmul(&x).sum(.., false).item::<f32>().expect("it runs"), 256.0f32.powi(3));
+    assert_eq!(
+        x.matmul(&x).sum(.., false).item::<f32>().expect("it runs"),
+        256.0f32.powi(3)
+    );
 }

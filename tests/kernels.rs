@@ -6,25 +6,43 @@ use monoglot::prelude::*;
 use monoglot::{Config, models, nn};
 
 fn input(shape: impl Into<monoglot::Dims>) -> Tensor {
-    Config { device: Some("NULL".into()), ..Config::default() }.set();
+    Config {
+        device: Some("NULL".into()),
+        ..Config::default()
+    }
+    .set();
     Tensor::empty(shape, DType::F32, default_device())
 }
 
 fn kernels(roots: &[&Tensor]) -> usize {
     let roots: Result<Vec<_>> = roots.iter().map(|t| t.uop()).collect();
-    compile(&roots.expect("well-formed")).expect("it compiles").kernels
+    compile(&roots.expect("well-formed"))
+        .expect("it compiles")
+        .kernels
 }
 
 #[test]
 fn a_chain_of_elementwise_operations_is_one() {
     let x = input([1024]);
-    let y = (0..20).fold(x, |x, i| if i % 2 == 0 { &x * 1.5 + 0.25 } else { x.relu() });
+    let y = (0..20).fold(x, |x, i| {
+        if i % 2 == 0 {
+            &x * 1.5 + 0.25
+        } else {
+            x.relu()
+        }
+    });
     assert_eq!(kernels(&[&y]), 1);
 }
 
 #[test]
 fn a_softmax_by_hand_is_at_most_three() {
-    for shape in [&[64, 256][..], &[4096, 4096], &[8, 12, 128, 128], &[3, 7], &[1, 30_000]] {
+    for shape in [
+        &[64, 256][..],
+        &[4096, 4096],
+        &[8, 12, 128, 128],
+        &[3, 7],
+        &[1, 30_000],
+    ] {
         let x = input(shape);
         let e = (&x - x.max(-1, true)).exp();
         let y = &e / e.sum(-1, true);
@@ -56,13 +74,18 @@ fn a_long_sum_of_products_is_done_in_parts() {
 /// PEERS' convolutional network with Adam: 14 parameter tensors. tinygrad launches 123.
 #[test]
 fn a_training_step_is_at_most_sixty() {
-    let (x, y) = (input([512, 1, 28, 28]), Tensor::empty([512], DType::I32, default_device()));
+    let (x, y) = (
+        input([512, 1, 28, 28]),
+        Tensor::empty([512], DType::I32, default_device()),
+    );
     nn::without_data(|| {
         let net = models::ConvNet::new();
         let adam = Adam::new(&net, 1e-3);
         let loss = net.forward(&x).cross_entropy(&y, Reduction::Mean, 0.0);
         let parameters = net.parameters();
-        let gradients = loss.gradient(&parameters.iter().collect::<Vec<_>>()).expect("a gradient");
+        let gradients = loss
+            .gradient(&parameters.iter().collect::<Vec<_>>())
+            .expect("a gradient");
         let mut roots = vec![loss];
         roots.extend(adam.update(&gradients));
         roots.extend(net.buffers());

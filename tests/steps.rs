@@ -11,7 +11,12 @@ struct Net {
     dropout: Dropout,
     head: Linear,
 }
-module!(Net { conv, norm, dropout, head });
+module!(Net {
+    conv,
+    norm,
+    dropout,
+    head
+});
 
 impl Net {
     fn new() -> Net {
@@ -47,19 +52,36 @@ fn steps_after_the_first_schedule_and_compile_nothing() -> Result<()> {
         seen.push((counters(), Storage::live_bytes()));
     }
     let (first, last) = (seen[0].0, seen[9].0);
-    assert_eq!(last.schedules, first.schedules, "the second step has the structure of the first");
+    assert_eq!(
+        last.schedules, first.schedules,
+        "the second step has the structure of the first"
+    );
     assert_eq!(last.compiled, first.compiled);
-    assert_eq!((last.launches - first.launches) % 9, 0, "every step launches the same kernels");
-    assert_eq!(seen[9].1, seen[2].1, "a step leaves nothing behind: {seen:?}");
+    assert_eq!(
+        (last.launches - first.launches) % 9,
+        0,
+        "every step launches the same kernels"
+    );
+    assert_eq!(
+        seen[9].1, seen[2].1,
+        "a step leaves nothing behind: {seen:?}"
+    );
     assert!(losses[9] < losses[0], "{losses:?}");
 
     // Prediction is a structure of its own, and the same one every time.
     net.eval();
-    let predict = |rows: &[usize]| net.forward(&images.batch(rows).0).argmax(1, false).to_vec::<i32>();
+    let predict = |rows: &[usize]| {
+        net.forward(&images.batch(rows).0)
+            .argmax(1, false)
+            .to_vec::<i32>()
+    };
     predict(&[0, 1, 2])?;
     let before = counters();
     predict(&[3, 4, 5])?;
-    assert_eq!((counters().schedules, counters().compiled), (before.schedules, before.compiled));
+    assert_eq!(
+        (counters().schedules, counters().compiled),
+        (before.schedules, before.compiled)
+    );
 
     // Everything goes when nobody holds it.
     drop((net, adam));

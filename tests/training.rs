@@ -7,7 +7,10 @@ use monoglot::prelude::*;
 fn a_model_trained_twice_from_one_seed_is_the_same() -> Result<()> {
     let train = || -> Result<Vec<f32>> {
         let w = Tensor::new(&[0.1f32, -0.2, 0.3, 0.4], [2, 2]);
-        let net = Linear { weight: w, bias: None };
+        let net = Linear {
+            weight: w,
+            bias: None,
+        };
         let sgd = Sgd::new(&net, 0.1).momentum(0.9);
         let x = Tensor::new(&[1f32, 2.0, -1.0, 0.5], [2, 2]);
         for _ in 0..5 {
@@ -24,7 +27,10 @@ fn errors_of_a_network_are_values_with_the_users_line() {
     let net = models::ConvNet::new();
     let bad = Tensor::zeros([4, 3, 28, 28]);
     let line = line!() + 1;
-    let e = net.forward(&bad).shape().expect_err("three channels are not one");
+    let e = net
+        .forward(&bad)
+        .shape()
+        .expect_err("three channels are not one");
     assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
     let at = e.location().expect("a line");
     assert!(at.file().ends_with("training.rs"), "{e}");
@@ -33,10 +39,18 @@ fn errors_of_a_network_are_values_with_the_users_line() {
 
 #[test]
 fn a_step_that_cannot_be_taken_names_the_users_line() {
-    let net = Linear { weight: Tensor::ones([2, 2]), bias: None };
+    let net = Linear {
+        weight: Tensor::ones([2, 2]),
+        bias: None,
+    };
     let sgd = Sgd::new(&net, 0.1);
     let line = line!() + 1;
-    let e = sgd.step(&net.forward(&Tensor::ones([3, 2]))).expect_err("six losses");
+    let e = sgd
+        .step(&net.forward(&Tensor::ones([3, 2])))
+        .expect_err("six losses");
     let at = e.location().expect("a line");
-    assert!(at.file().ends_with("training.rs") && at.line() == line, "{e}");
+    assert!(
+        at.file().ends_with("training.rs") && at.line() == line,
+        "{e}"
+    );
 }

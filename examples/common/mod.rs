@@ -42,6 +42,9 @@ pub(crate) fn finish(
         let hits = forward(&images).argmax(1, false).eq(&labels).sum(.., false);
         right += hits.item::<i64>()?;
     }
-    println!("test accuracy {:.1}%", 100.0 * right as f64 / test.len().max(1) as f64);
+    println!(
+        "test accuracy {:.1}%",
+        100.0 * right as f64 / test.len().max(1) as f64
+    );
     Ok(())
 }

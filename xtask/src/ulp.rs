@@ -22,8 +22,11 @@ const FUNCTIONS: [Function; 4] = [
 ];
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let every =
-        args.iter().position(|a| a == "--every").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(1);
+    let every = args
+        .iter()
+        .position(|a| a == "--every")
+        .and_then(|i| args.get(i + 1)?.parse().ok())
+        .unwrap_or(1);
     let named = |f: &&Function| {
         args.iter().any(|a| a == f.0) || !FUNCTIONS.iter().any(|f| args.iter().any(|a| a == f.0))
     };
@@ -31,7 +34,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     for f in FUNCTIONS.iter().filter(named) {
         match measure(f, every) {
             Ok((worst, at)) => {
-                println!("{}: at most {worst:.4} ulp, at {at:e} ({:#010x})", f.0, at.to_bits());
+                println!(
+                    "{}: at most {worst:.4} ulp, at {at:e} ({:#010x})",
+                    f.0,
+                    at.to_bits()
+                );
                 good &= worst <= f.3;
             }
             Err(e) => {
@@ -40,7 +47,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             }
         }
     }
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The greatest error over every `every`-th chunk of arguments, and where it is.
@@ -77,8 +88,12 @@ fn kernel(op: Op) -> UOp {
     let i = UOp::range(CHUNK as i64, 0, AxisType::Loop);
     let base = UOp::param(1, &Shape::of(&[1]), DType::U32, None).at(&[UOp::index_const(0)]);
     let x = (i.cast(DType::U32) + base).bitcast(DType::F32);
-    let out = UOp::param(0, &Shape::of(&[CHUNK as i64]), DType::F32, None).at(std::slice::from_ref(&i));
-    let info = KernelInfo { name: "ulp".into(), ..Default::default() };
+    let out =
+        UOp::param(0, &Shape::of(&[CHUNK as i64]), DType::F32, None).at(std::slice::from_ref(&i));
+    let info = KernelInfo {
+        name: "ulp".into(),
+        ..Default::default()
+    };
     UOp::sink(&[out.store(&x.unary(op)).end(&[i])]).with_arg(Arg::Kernel(Arc::new(info)))
 }
 
@@ -100,16 +115,28 @@ fn compare(bytes: &[u8], first: u32, reference: fn(f64) -> f64) -> (f64, f32) {
 fn error(got: f32, want: f64) -> f64 {
     let near = Scalar::Float(want).cast(DType::F32).to_f64();
     if near.is_nan() || got.is_nan() {
-        return if near.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+        return if near.is_nan() && got.is_nan() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     if near.to_bits() == (got as f64).to_bits() {
         // The rounded result itself is off by what rounding costs.
-        return if near.is_finite() { (near - want).abs() / unit(want) } else { 0.0 };
+        return if near.is_finite() {
+            (near - want).abs() / unit(want)
+        } else {
+            0.0
+        };
     }
     if want.is_infinite() || near == got as f64 {
         return f64::INFINITY;
     }
-    let got = if got.is_infinite() { 2f64.powi(128).copysign(got as f64) } else { got as f64 };
+    let got = if got.is_infinite() {
+        2f64.powi(128).copysign(got as f64)
+    } else {
+        got as f64
+    };
     (got - want).abs() / unit(want)
 }
 

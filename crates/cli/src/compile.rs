@@ -86,19 +86,29 @@ impl Stages {
 /// Compile a model.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if args.layers.is_some() && !args.model.has_layers() {
-        return Err(Failure::Told(format!("{} has no number of layers to choose", args.model.name())));
+        return Err(Failure::Told(format!(
+            "{} has no number of layers to choose",
+            args.model.name()
+        )));
     }
     configure(Some(&args.device), None);
     // Opening a device looks at the machine; that is no part of compiling. One that runs no kernels says so.
     monoglot::compiler::device::open(engine::default_device())?.compile(&[])?;
     let start = Instant::now();
     let model = graph(args.model, args.layers, engine::default_device())?;
-    let roots: Vec<UOp> = model.roots.iter().map(|t| t.uop()).collect::<monoglot::Result<_>>()?;
+    let roots: Vec<UOp> = model
+        .roots
+        .iter()
+        .map(|t| t.uop())
+        .collect::<monoglot::Result<_>>()?;
     let compiled = engine::compile(&roots)?;
     let total_s = start.elapsed().as_secs_f64();
 
     let mut stages = Stages::default();
-    let measured = [("build", model.build.as_secs_f64()), ("gradient", model.gradient.as_secs_f64())];
+    let measured = [
+        ("build", model.build.as_secs_f64()),
+        ("gradient", model.gradient.as_secs_f64()),
+    ];
     for (name, spent) in measured.into_iter().chain(compiled.stages.iter().copied()) {
         if let Some((_, to)) = stages.rows().into_iter().find(|(n, _)| *n == name) {
             *to += spent;
@@ -113,7 +123,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         uops: compiled.uops,
         peak_bytes: peak_bytes(),
     };
-    if args.json { json_line(out, &record) } else { table(out, &mut record) }
+    if args.json {
+        json_line(out, &record)
+    } else {
+        table(out, &mut record)
+    }
 }
 
 fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
@@ -123,7 +137,11 @@ fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
         "  {} kernels, {} of them different, {} uops in these",
         r.kernels, r.unique_kernels, r.uops
     )?;
-    writeln!(out, "  {:.1} MB of memory at most", r.peak_bytes as f64 / 1e6)?;
+    writeln!(
+        out,
+        "  {:.1} MB of memory at most",
+        r.peak_bytes as f64 / 1e6
+    )?;
     for (name, spent) in r.stages.rows() {
         writeln!(out, "  {name:<12} {:>12}", seconds(*spent))?;
     }
@@ -134,6 +152,8 @@ fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+    let kib = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|n| n.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }

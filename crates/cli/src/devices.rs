@@ -38,7 +38,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             continue;
         }
         let mark = if record.default { '*' } else { ' ' };
-        let text = d.missing.as_ref().map_or(d.about.clone(), |why| format!("not available: {why}"));
+        let text = d
+            .missing
+            .as_ref()
+            .map_or(d.about.clone(), |why| format!("not available: {why}"));
         writeln!(out, "{}", wrapped(&format!("{mark} {:<11}", d.name), &text))?;
     }
     if !args.json {
@@ -70,9 +73,14 @@ mod tests {
     #[test]
     fn lines_are_short() {
         let out = wrapped("* CPU        ", &"caches of many bytes ".repeat(12));
-        assert!(out.lines().count() > 2 && out.lines().all(|l| l.len() <= 80), "{out}");
         assert!(
-            out.lines().skip(1).all(|l| l.starts_with("              c") || l.starts_with("              "))
+            out.lines().count() > 2 && out.lines().all(|l| l.len() <= 80),
+            "{out}"
+        );
+        assert!(
+            out.lines()
+                .skip(1)
+                .all(|l| l.starts_with("              c") || l.starts_with("              "))
         );
     }
 }

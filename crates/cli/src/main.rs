@@ -68,7 +68,9 @@ fn main() -> ExitCode {
     let message = match outcome.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => return ExitCode::SUCCESS,
         // Whoever read us has seen enough.
-        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
         Err(Failure::Output(e)) => format!("the answer could not be written: {e}"),
         Err(Failure::Library(e)) => e.to_string(),
         Err(Failure::Told(message)) => message,

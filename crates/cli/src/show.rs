@@ -76,14 +76,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             }
             vec![kernel.clone()]
         }
-        _ if args.stage == Stage::Tensor => return Ok(out.write_all(print_many(&roots).as_bytes())?),
+        _ if args.stage == Stage::Tensor => {
+            return Ok(out.write_all(print_many(&roots).as_bytes())?);
+        }
         _ => {
             let function = schedule::callify(&roots, |_| true)?;
             if args.stage == Stage::Callified {
                 return Ok(out.write_all(print_many(&function.roots).as_bytes())?);
             }
             let mut timings = schedule::Timings::default();
-            let plan = schedule::schedule(&function, engine::default_device(), &|_| target(), &mut timings)?;
+            let plan = schedule::schedule(
+                &function,
+                engine::default_device(),
+                &|_| target(),
+                &mut timings,
+            )?;
             if args.stage == Stage::Schedule {
                 return Ok(out.write_all(print(&plan.linear).as_bytes())?);
             }
@@ -97,7 +104,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             kernels.len()
         )));
     }
-    for (i, kernel) in kernels.iter().enumerate().filter(|(i, _)| args.kernel.is_none_or(|k| k == *i)) {
+    for (i, kernel) in kernels
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| args.kernel.is_none_or(|k| k == *i))
+    {
         if kernels.len() > 1 {
             writeln!(out, "// kernel {i} of {}", kernels.len())?;
         }
@@ -112,10 +123,12 @@ fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
             let graph = graph(*name, args.layers, engine::default_device())?;
             Ok(graph.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?)
         }
-        (None, Some(path)) => parse_many(&read(path)?).map_err(|e| Failure::Told(format!("{path}: {e}"))),
-        (None, None) => {
-            Err(Failure::Told("what shall be shown: FILE in the text form, or --model NAME?".into()))
+        (None, Some(path)) => {
+            parse_many(&read(path)?).map_err(|e| Failure::Told(format!("{path}: {e}")))
         }
+        (None, None) => Err(Failure::Told(
+            "what shall be shown: FILE in the text form, or --model NAME?".into(),
+        )),
     }
 }
 
@@ -125,7 +138,10 @@ fn read(path: &str) -> Result<String> {
         "-" => std::io::stdin().read_to_string(&mut text).map(|_| ()),
         _ => std::fs::read_to_string(path).map(|t| text = t),
     };
-    read.map_err(|e| ErrorKind::Io { path: path.into(), message: e.to_string() })?;
+    read.map_err(|e| ErrorKind::Io {
+        path: path.into(),
+        message: e.to_string(),
+    })?;
     Ok(text)
 }
 
@@ -134,7 +150,9 @@ fn is_kernel(u: &UOp) -> bool {
 }
 
 fn target() -> Result<Arc<Target>> {
-    Ok(Arc::new(device::open(engine::default_device())?.target().clone()))
+    Ok(Arc::new(
+        device::open(engine::default_device())?.target().clone(),
+    ))
 }
 
 /// The different kernels of a schedule, in order of first use.
@@ -156,10 +174,16 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
         Stage::Selected => Lowering::Select,
         Stage::Linear => Lowering::Linearize,
         Stage::Source => Lowering::Render,
-        Stage::Tensor | Stage::Callified | Stage::Schedule | Stage::Kernel => return Ok(print(kernel)),
+        Stage::Tensor | Stage::Callified | Stage::Schedule | Stage::Kernel => {
+            return Ok(print(kernel));
+        }
     };
     let mut seen = None;
-    let opts = if args.unoptimized { Some(&[][..]) } else { None };
+    let opts = if args.unoptimized {
+        Some(&[][..])
+    } else {
+        None
+    };
     let (program, _) = codegen::lower(kernel, &*target()?, opts, &mut |stage, graph| {
         if stage == wanted {
             seen = Some(graph.clone());

@@ -5,13 +5,20 @@ use std::process::{Command, Output};
 
 fn monoglot(args: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_monoglot"));
-    command.args(args.split_whitespace()).env_remove("DEV").env_remove("DEBUG");
+    command
+        .args(args.split_whitespace())
+        .env_remove("DEV")
+        .env_remove("DEBUG");
     command.output().expect("the binary starts")
 }
 
 fn stdout(args: &str) -> String {
     let out = monoglot(args);
-    assert!(out.status.success(), "{args}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).expect("text")
 }
 
@@ -21,7 +28,10 @@ fn fails(args: &str, code: i32, message: &str) {
     let text = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(code), "{args}: {text}");
     assert!(text.contains(message), "{args}: {text}");
-    assert!(out.stdout.is_empty(), "{args}: an error prints nothing on standard output");
+    assert!(
+        out.stdout.is_empty(),
+        "{args}: an error prints nothing on standard output"
+    );
 }
 
 #[test]
@@ -35,7 +45,11 @@ fn devices_are_listed_within_80_columns() {
         .lines()
         .map(|l| serde_json::from_str(l).expect("an object a line"))
         .collect();
-    assert!(lines.iter().any(|d| d["name"] == "INTERP" && d["available"] == true));
+    assert!(
+        lines
+            .iter()
+            .any(|d| d["name"] == "INTERP" && d["available"] == true)
+    );
 }
 
 #[test]
@@ -44,7 +58,10 @@ fn compile_tells_every_stage() {
     let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
     assert_eq!(record["model"], "minilm");
     for key in ["total_s", "kernels", "unique_kernels", "uops", "peak_bytes"] {
-        assert!(record[key].as_f64().is_some_and(|v| v > 0.0), "{key}: {record}");
+        assert!(
+            record[key].as_f64().is_some_and(|v| v > 0.0),
+            "{key}: {record}"
+        );
     }
     let stages = record["stages"].as_object().expect("an object");
     let names = [
@@ -62,7 +79,10 @@ fn compile_tells_every_stage() {
     assert_eq!(stages.len(), names.len());
     for name in names {
         assert!(stages[name].as_f64().is_some(), "{name}: {record}");
-        assert!(name == "gradient" || stages[name].as_f64() > Some(0.0), "{name}: {record}");
+        assert!(
+            name == "gradient" || stages[name].as_f64() > Some(0.0),
+            "{name}: {record}"
+        );
     }
 }
 
@@ -71,31 +91,67 @@ fn bench_runs_and_counts_kernels() {
     let out = stdout("bench --filter gemm_f32_256 --threads 1 --seconds 0.01 --json");
     let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
     assert_eq!(record["name"], "gemm_f32_256");
-    assert_eq!((&record["threads"], &record["kernels"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&record["threads"], &record["kernels"]),
+        (&1.into(), &1.into())
+    );
     assert!(record["median_s"].as_f64() > Some(0.0) && record["rate"].as_f64() > Some(0.0));
     assert_eq!(record["unit"], "GFLOP/s");
     let listed = stdout("bench --list");
     let gemms = ["bf16", "i8"].map(|d| ["1024", "2048", "4096"].map(|n| format!("gemm_{d}_{n}")));
-    for name in gemms.as_flattened().iter().map(String::as_str).chain(["mnist_train_b512"]) {
+    for name in gemms
+        .as_flattened()
+        .iter()
+        .map(String::as_str)
+        .chain(["mnist_train_b512"])
+    {
         assert!(listed.lines().any(|l| l == name), "{name}");
     }
 }
 
 #[test]
 fn what_means_nothing_is_an_error_that_says_so() {
-    fails("compile --model nothing", 2, "possible values: convnet, minilm, gpt2, resnet50");
-    fails("compile --model convnet --layers 3", 1, "convnet has no number of layers");
-    fails("compile --model minilm --device NOWHERE", 1, "there is no such device");
+    fails(
+        "compile --model nothing",
+        2,
+        "possible values: convnet, minilm, gpt2, resnet50",
+    );
+    fails(
+        "compile --model convnet --layers 3",
+        1,
+        "convnet has no number of layers",
+    );
+    fails(
+        "compile --model minilm --device NOWHERE",
+        1,
+        "there is no such device",
+    );
     fails("compile --model minilm --device DISK", 1, "runs no kernels");
     fails("compile --model gpt2 --layers 0", 2, "0 is not in 1..");
-    fails("bench --filter chain --seconds nan", 2, "a number of seconds, zero or more");
-    fails("bench --filter nothing", 1, "no workload's name contains `nothing`");
+    fails(
+        "bench --filter chain --seconds nan",
+        2,
+        "a number of seconds, zero or more",
+    );
+    fails(
+        "bench --filter nothing",
+        1,
+        "no workload's name contains `nothing`",
+    );
     fails("show", 1, "FILE in the text form, or --model");
     fails("show /nowhere/file.txt", 1, "/nowhere/file.txt");
-    fails("show --model minilm --layers 1 --kernel 999", 1, "there is no kernel 999");
+    fails(
+        "show --model minilm --layers 1 --kernel 999",
+        1,
+        "there is no kernel 999",
+    );
     let bad = std::env::temp_dir().join(format!("monoglot-bad-{}.txt", std::process::id()));
     std::fs::write(&bad, "%0 = NOSUCHOP 1 2\n").expect("a temporary file can be written");
-    fails(&format!("show {}", bad.display()), 1, "txt: line 1, column 6");
+    fails(
+        &format!("show {}", bad.display()),
+        1,
+        "txt: line 1, column 6",
+    );
     std::fs::remove_file(&bad).expect("the file is ours");
 }
 
@@ -103,5 +159,8 @@ fn what_means_nothing_is_an_error_that_says_so() {
 fn a_training_step_of_the_convnet_is_at_most_60_kernels() {
     let out = stdout("compile --model convnet --json");
     let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
-    assert!(record["kernels"].as_u64().is_some_and(|n| n <= 60), "{record}");
+    assert!(
+        record["kernels"].as_u64().is_some_and(|n| n <= 60),
+        "{record}"
+    );
 }

@@ -12,7 +12,10 @@ const MARK: &str = "<!-- monoglot show ";
 /// The program of the walk, in the text form.
 fn program() -> String {
     let cpu = Device::new("CPU");
-    let (a, b) = (Tensor::empty([64, 256], DType::F32, cpu), Tensor::empty([256, 256], DType::F32, cpu));
+    let (a, b) = (
+        Tensor::empty([64, 256], DType::F32, cpu),
+        Tensor::empty([256, 256], DType::F32, cpu),
+    );
     let graph = a.matmul(&b).softmax(-1).uop().expect("shapes fit");
     graph.to_string()
 }
@@ -29,10 +32,16 @@ fn show(args: &str) -> String {
         .spawn()
         .expect("the binary starts");
     let mut stdin = child.stdin.take().expect("it was piped");
-    stdin.write_all(program().as_bytes()).expect("the binary reads its input");
+    stdin
+        .write_all(program().as_bytes())
+        .expect("the binary reads its input");
     drop(stdin);
     let out = child.wait_with_output().expect("the binary ends");
-    assert!(out.status.success(), "show {args}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "show {args}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).expect("text")
 }
 
@@ -42,7 +51,9 @@ fn printed_again(page: &str) -> String {
     while let Some(line) = lines.next() {
         out += line;
         out += "\n";
-        let Some(args) = line.strip_prefix(MARK).and_then(|l| l.strip_suffix(" -->")) else { continue };
+        let Some(args) = line.strip_prefix(MARK).and_then(|l| l.strip_suffix(" -->")) else {
+            continue;
+        };
         let fence = lines.next().expect("a block follows the mark");
         assert!(fence.starts_with("```"), "no block follows {line}");
         lines.by_ref().take_while(|l| *l != "```").count();
@@ -72,11 +83,27 @@ fn the_walk_is_what_show_prints() {
 
 #[test]
 fn what_is_printed_parses_back() {
-    for stage in ["tensor", "callified", "schedule", "kernel", "optimized", "expanded", "selected", "linear"]
-    {
-        let kernel = if stage < "d" || stage == "schedule" || stage == "tensor" { "" } else { "--kernel 0" };
+    for stage in [
+        "tensor",
+        "callified",
+        "schedule",
+        "kernel",
+        "optimized",
+        "expanded",
+        "selected",
+        "linear",
+    ] {
+        let kernel = if stage < "d" || stage == "schedule" || stage == "tensor" {
+            ""
+        } else {
+            "--kernel 0"
+        };
         let text = show(&format!("--stage {stage} {kernel}"));
         let parsed = monoglot::compiler::uop::text::parse_many(&text);
-        assert!(parsed.is_ok(), "{stage}: {}", parsed.err().map_or(String::new(), |e| e.to_string()));
+        assert!(
+            parsed.is_ok(),
+            "{stage}: {}",
+            parsed.err().map_or(String::new(), |e| e.to_string())
+        );
     }
 }

@@ -29,12 +29,21 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
         return Ok(kernel.clone());
     }
     axes.sort_by_key(UOp::range_arg);
-    let extents: Option<Vec<i64>> = axes.iter().map(|r| r.src()[0].as_int().filter(|&n| n > 0)).collect();
+    let extents: Option<Vec<i64>> = axes
+        .iter()
+        .map(|r| r.src()[0].as_int().filter(|&n| n > 0))
+        .collect();
     let (Some(extents), true) = (extents, axes.len() <= 64) else {
-        let message = "an UPCAST or UNROLL axis has no known size, or there are more than 64 of them";
+        let message =
+            "an UPCAST or UNROLL axis has no known size, or there are more than 64 of them";
         return Err(Error::argument("expand", message));
     };
-    let mut e = Expand { axes, extents, dims: FxHashMap::default(), fragments: FxHashMap::default() };
+    let mut e = Expand {
+        axes,
+        extents,
+        dims: FxHashMap::default(),
+        fragments: FxHashMap::default(),
+    };
     if kernel.ops_below().contains(Op::Wmma) {
         e.find_fragments(&topo);
     }
@@ -43,7 +52,10 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
         let src: SmallVec<[&(UOp, u64); 4]> = u.src().iter().map(|s| &done[s]).collect();
         let special = is_axis(u) || matches!(u.op(), Op::End | Op::Reduce | Op::Stack);
         let new = match !special && src.iter().all(|s| s.1 == 0) {
-            true => (u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()), 0),
+            true => (
+                u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()),
+                0,
+            ),
             false => e.node(u, &src)?,
         };
         drop(src);
@@ -53,16 +65,27 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
 }
 
 fn broken(message: String) -> Error {
-    ErrorKind::Verify { stage: "expand".into(), message }.into()
+    ErrorKind::Verify {
+        stage: "expand".into(),
+        message,
+    }
+    .into()
 }
 
 fn is_axis(u: &UOp) -> bool {
-    u.range_arg().is_some_and(|(_, t)| matches!(t, AxisType::Upcast | AxisType::Unroll))
+    u.range_arg()
+        .is_some_and(|(_, t)| matches!(t, AxisType::Upcast | AxisType::Unroll))
 }
 
 /// What became of the ranges that a node closes and that stay loops.
 fn open_ranges(u: &UOp, src: &[&(UOp, u64)]) -> Vec<UOp> {
-    u.src().iter().zip(src).skip(1).filter(|(r, _)| !is_axis(r)).map(|(_, s)| s.0.clone()).collect()
+    u.src()
+        .iter()
+        .zip(src)
+        .skip(1)
+        .filter(|(r, _)| !is_axis(r))
+        .map(|(_, s)| s.0.clone())
+        .collect()
 }
 
 impl Expand {
@@ -81,7 +104,11 @@ impl Expand {
                 // The range that picks an element of a fragment is the fragment's axis.
                 match u.src().get(1).filter(|r| is_axis(r)) {
                     Some(_) => (src[0].0.clone(), all),
-                    None => return Err(broken("a fragment's element that no UPCAST range picks".into())),
+                    None => {
+                        return Err(broken(
+                            "a fragment's element that no UPCAST range picks".into(),
+                        ));
+                    }
                 }
             }
             Op::Index => (u.with_src(new), src[1].1),
@@ -100,18 +127,30 @@ impl Expand {
             Op::End => (src[0].0.end(&open_ranges(u, src)), 0),
             Op::After => (u.with_src(new), src[0].1),
             op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
-                new.iter_mut().zip(src).for_each(|(n, s)| *n = self.widen(&s.0, s.1, all));
+                new.iter_mut()
+                    .zip(src)
+                    .for_each(|(n, s)| *n = self.widen(&s.0, s.1, all));
                 (u.with_src(new), all)
             }
             op if op.is_void() || all == 0 => (u.with_src(new), 0),
-            op => return Err(broken(format!("{} over an UPCAST or UNROLL range", op.name()))),
+            op => {
+                return Err(broken(format!(
+                    "{} over an UPCAST or UNROLL range",
+                    op.name()
+                )));
+            }
         })
     }
 
     /// Which axis each fragment lies along: that of the range by which elements are taken of it.
     fn find_fragments(&mut self, topo: &[UOp]) {
-        for u in topo.iter().filter(|u| u.op() == Op::Index && u.src().len() == 2) {
-            let Some(axis) = self.axes.iter().position(|a| *a == u.src()[1]) else { continue };
+        for u in topo
+            .iter()
+            .filter(|u| u.op() == Op::Index && u.src().len() == 2)
+        {
+            let Some(axis) = self.axes.iter().position(|a| *a == u.src()[1]) else {
+                continue;
+            };
             let mut at = &u.src()[0];
             while at.op() == Op::Reduce {
                 at = &at.src()[0];
@@ -139,11 +178,16 @@ impl Expand {
         let order: Vec<u8> = (1..=self.axes.len() as u8).chain([0]).collect();
         let order = [&order[..axis], &[0], &order[axis..self.axes.len()]].concat();
         let moved = UOp::new(Op::Permute, vec![list], Arg::Axes(order.into()));
-        (self.shaped(Op::Reshape, &moved, all | 1 << axis), all | 1 << axis)
+        (
+            self.shaped(Op::Reshape, &moved, all | 1 << axis),
+            all | 1 << axis,
+        )
     }
 
     fn reduce(&mut self, u: &UOp, src: &[&(UOp, u64)]) -> (UOp, u64) {
-        let Arg::Reduce(op, _) = u.arg() else { return (u.clone(), 0) };
+        let Arg::Reduce(op, _) = u.arg() else {
+            return (u.clone(), 0);
+        };
         let axes = u.src()[1..].iter().filter(|r| is_axis(r));
         let closed = axes.fold(0, |m, r| m | 1 << self.position(r));
         let mask = src[0].1 | closed;
@@ -153,11 +197,21 @@ impl Expand {
         let new = UOp::new(Op::Reduce, [vec![value], open_ranges(u, src)].concat(), arg);
         let left = mask & !closed;
         let scalar = left == 0 && mask != 0;
-        (if scalar { node(Op::Reshape, [new, UOp::dims(&[])]) } else { new }, left)
+        (
+            if scalar {
+                node(Op::Reshape, [new, UOp::dims(&[])])
+            } else {
+                new
+            },
+            left,
+        )
     }
 
     fn position(&self, range: &UOp) -> usize {
-        self.axes.iter().position(|a| a == range).expect("every axis was collected")
+        self.axes
+            .iter()
+            .position(|a| a == range)
+            .expect("every axis was collected")
     }
 
     /// The address with its index on the axes of `to`.
@@ -171,14 +225,22 @@ impl Expand {
 
     /// An operand on the axes of `to`; constants stand for any shape.
     fn widen(&mut self, u: &UOp, from: u64, to: u64) -> UOp {
-        if u.op() == Op::Const { u.clone() } else { self.widen_all(u, from, to) }
+        if u.op() == Op::Const {
+            u.clone()
+        } else {
+            self.widen_all(u, from, to)
+        }
     }
 
     fn widen_all(&mut self, u: &UOp, from: u64, to: u64) -> UOp {
         if from == to {
             return u.clone();
         }
-        let u = if from == 0 { self.shaped(Op::Reshape, u, 0) } else { u.clone() };
+        let u = if from == 0 {
+            self.shaped(Op::Reshape, u, 0)
+        } else {
+            u.clone()
+        };
         self.shaped(Op::Expand, &u, to)
     }
 
@@ -186,8 +248,11 @@ impl Expand {
     fn shaped(&mut self, op: Op, u: &UOp, mask: u64) -> UOp {
         let extents = &self.extents;
         let dims = self.dims.entry(mask).or_insert_with(|| {
-            let dims: Vec<i64> =
-                extents.iter().enumerate().map(|(k, &n)| if mask >> k & 1 == 1 { n } else { 1 }).collect();
+            let dims: Vec<i64> = extents
+                .iter()
+                .enumerate()
+                .map(|(k, &n)| if mask >> k & 1 == 1 { n } else { 1 })
+                .collect();
             UOp::dims(&Shape::of(&dims))
         });
         node(op, [u.clone(), dims.clone()])
@@ -202,12 +267,18 @@ mod tests {
     #[test]
     fn values_take_the_axes_on_which_they_depend() {
         let f32s = |slot, n| UOp::param(slot, &Shape::of(&[n]), DType::F32, None);
-        let (i, j) = (UOp::range(4i64, 0, AxisType::Upcast), UOp::range(8i64, 1, AxisType::Unroll));
-        let load = |p: UOp, i: &UOp| UOp::new(Op::Load, vec![p.at(std::slice::from_ref(i))], Arg::None);
+        let (i, j) = (
+            UOp::range(4i64, 0, AxisType::Upcast),
+            UOp::range(8i64, 1, AxisType::Unroll),
+        );
+        let load =
+            |p: UOp, i: &UOp| UOp::new(Op::Load, vec![p.at(std::slice::from_ref(i))], Arg::None);
         let (x, y) = (load(f32s(1, 4), &i), load(f32s(2, 8), &j));
         let sum = (&x * &y).reduce_ranges(ReduceOp::Add, std::slice::from_ref(&j));
-        let kernel =
-            UOp::sink(&[f32s(0, 4).at(std::slice::from_ref(&i)).store(&sum).end(std::slice::from_ref(&i))]);
+        let kernel = UOp::sink(&[f32s(0, 4)
+            .at(std::slice::from_ref(&i))
+            .store(&sum)
+            .end(std::slice::from_ref(&i))]);
         let got = expand(&kernel).unwrap();
         let store = &got.src()[0];
         assert_eq!((store.op(), store.src()[1].op()), (Op::Store, Op::Reduce));

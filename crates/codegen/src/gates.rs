@@ -63,12 +63,16 @@ fn upper(e: &UOp, k: i128, given: &[Linear], deep: usize) -> Option<i128> {
     let (mut rest, mut bound) = (sum.terms, sum.constant);
     for c in given {
         // A positive multiple of the constraint's terms that the sum contains is at most −constant.
-        let Some((first, k)) = c.terms.first() else { continue };
+        let Some((first, k)) = c.terms.first() else {
+            continue;
+        };
         let factor = |t: &(UOp, i128)| {
             let r = rest.iter().find(|r| r.0 == t.0)?;
             (r.1 % t.1 == 0 && r.1 / t.1 > 0).then_some(r.1 / t.1)
         };
-        let Some(f) = factor(&(first.clone(), *k)) else { continue };
+        let Some(f) = factor(&(first.clone(), *k)) else {
+            continue;
+        };
         if c.terms.iter().all(|t| factor(t) == Some(f)) {
             rest.retain(|r| c.terms.iter().all(|t| t.0 != r.0));
             bound -= f * c.constant;
@@ -86,9 +90,13 @@ fn atom_bounds(atom: &UOp, given: &[Linear], deep: usize) -> (i128, i128) {
     let (lo, hi) = atom.bounds();
     let known = (lo as i128, hi as i128);
     let divisor = atom.src().get(1).and_then(UOp::as_int).filter(|&n| n > 0);
-    let (Op::Idiv | Op::Mod, Some(n), true) = (atom.op(), divisor, deep > 0) else { return known };
+    let (Op::Idiv | Op::Mod, Some(n), true) = (atom.op(), divisor, deep > 0) else {
+        return known;
+    };
     let most = |k: i128| upper(&atom.src()[0], k, given, deep - 1);
-    let (Some(hi), Some(low), n) = (most(1), most(-1), n as i128) else { return known };
+    let (Some(hi), Some(low), n) = (most(1), most(-1), n as i128) else {
+        return known;
+    };
     let lo = -low;
     let found = match atom.op() {
         Op::Idiv => (lo.div_euclid(n), hi.div_euclid(n)),

@@ -28,8 +28,15 @@ pub(crate) fn rebuild(root: &UOp, mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>
 
 /// The places of each node's sources that count, in a list of nodes.
 pub(crate) fn places(nodes: &[UOp], operands: impl Fn(&UOp) -> &[UOp]) -> Vec<SmallVec<[u32; 4]>> {
-    let at: FxHashMap<&UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u, i as u32)).collect();
-    nodes.iter().map(|u| operands(u).iter().map(|s| at[s]).collect()).collect()
+    let at: FxHashMap<&UOp, u32> = nodes
+        .iter()
+        .enumerate()
+        .map(|(i, u)| (u, i as u32))
+        .collect();
+    nodes
+        .iter()
+        .map(|u| operands(u).iter().map(|s| at[s]).collect())
+        .collect()
 }
 
 /// The members of a set of bits.
@@ -51,7 +58,11 @@ pub(crate) fn group(effects: Vec<UOp>) -> UOp {
             _ => flat.push(u),
         }
     }
-    if flat.len() == 1 { flat.remove(0) } else { UOp::new(Op::Group, flat, Arg::None) }
+    if flat.len() == 1 {
+        flat.remove(0)
+    } else {
+        UOp::new(Op::Group, flat, Arg::None)
+    }
 }
 
 /// Every node below `root` by the sources that count, sources before users.
@@ -64,7 +75,13 @@ pub(crate) fn sorted(root: &UOp, operands: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> 
             out.push(u.clone());
         } else if seen.insert(u) {
             stack.push((u, true));
-            stack.extend(operands(u).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+            stack.extend(
+                operands(u)
+                    .iter()
+                    .rev()
+                    .filter(|s| !seen.contains(s))
+                    .map(|s| (s, false)),
+            );
         }
     }
     out

@@ -10,14 +10,26 @@ use std::fmt::Write;
 
 /// The record of a program.
 pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramInfo {
-    let mut info = ProgramInfo { global_size: [1; 3], local_size: [1; 3], threads: 1, ..Default::default() };
-    let dialect = if target.dialect == Dialect::C { "C" } else { "LINEAR" };
+    let mut info = ProgramInfo {
+        global_size: [1; 3],
+        local_size: [1; 3],
+        threads: 1,
+        ..Default::default()
+    };
+    let dialect = if target.dialect == Dialect::C {
+        "C"
+    } else {
+        "LINEAR"
+    };
     info.target = format!("{}:{dialect}:{}", target.device, target.arch);
     for u in linear.src() {
         match (u.op(), u.arg()) {
             (Op::Special, Arg::Text(name)) => {
                 let n = u.src()[0].as_int().unwrap_or(1);
-                let axis = name.as_bytes().last().map_or(0, |c| (c.wrapping_sub(b'0') % 3) as usize);
+                let axis = name
+                    .as_bytes()
+                    .last()
+                    .map_or(0, |c| (c.wrapping_sub(b'0') % 3) as usize);
                 match &name[..name.len() - 1] {
                     "gidx" => info.global_size[axis] = n,
                     "lidx" => info.local_size[axis] = n,
@@ -25,8 +37,14 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                 }
             }
             (Op::Load | Op::Store, _) => {
-                let storage = address(&u.src()[0]).map(|a| a.buffer).filter(|s| s.op() == Op::Param);
-                let list = if u.op() == Op::Store { &mut info.outs } else { &mut info.ins };
+                let storage = address(&u.src()[0])
+                    .map(|a| a.buffer)
+                    .filter(|s| s.op() == Op::Param);
+                let list = if u.op() == Op::Store {
+                    &mut info.outs
+                } else {
+                    &mut info.ins
+                };
                 list.extend(storage.and_then(UOp::buffer_arg).map(|b| b.slot as usize));
             }
             _ => {}
@@ -56,12 +74,16 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     let mut ranges: Vec<&UOp> = topo.iter().filter(|u| u.op() == Op::Range).collect();
     ranges.sort_by_key(|r| r.range_arg().map(|(id, t)| (t, id)));
     let extent = |r: &UOp| r.vmax() as f64 + 1.0;
-    let reduces = ranges.iter().any(|r| r.range_arg().is_some_and(|(_, t)| t.is_reduce()));
+    let reduces = ranges
+        .iter()
+        .any(|r| r.range_arg().is_some_and(|(_, t)| t.is_reduce()));
     info.name.push(if reduces { 'r' } else { 'E' });
     for r in ranges.iter().take(12) {
         let kind = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
         let _ = write!(info.name, "_{}", r.vmax() + 1);
-        info.name.extend(Some(kind.letter()).filter(|_| !matches!(kind, AxisType::Loop | AxisType::Reduce)));
+        info.name.extend(
+            Some(kind.letter()).filter(|_| !matches!(kind, AxisType::Loop | AxisType::Reduce)),
+        );
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
     // Bytes by slot of the PARAM.
@@ -70,7 +92,9 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     for u in &topo {
         match u.op() {
             Op::Index if u.src()[0].op() == Op::Param => {
-                let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else { continue };
+                let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else {
+                    continue;
+                };
                 let most = u.src()[0].shape().max_len() as f64;
                 let moved = trips(u).min(most) * b.dtype.bytes() as f64;
                 let seen = bytes.entry(b.slot).or_default();
@@ -79,7 +103,8 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
             Op::Reduce => flops += trips(&u.src()[0]),
             Op::Wmma => {
                 if let Arg::Wmma(w) = u.arg() {
-                    flops += trips(u) * 2.0 * w.dims.iter().product::<i64>() as f64 / w.threads as f64;
+                    flops +=
+                        trips(u) * 2.0 * w.dims.iter().product::<i64>() as f64 / w.threads as f64;
                 }
             }
             op if op.is_elementwise()

@@ -37,25 +37,37 @@ struct Graph {
 pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
     let g = Graph::new(kernel)?;
     let order = g.order()?;
-    let list: SmallVec<[UOp; 3]> = order.into_iter().map(|i| g.nodes[i as usize].clone()).collect();
+    let list: SmallVec<[UOp; 3]> = order
+        .into_iter()
+        .map(|i| g.nodes[i as usize].clone())
+        .collect();
     Ok(UOp::new(Op::Linear, list, Arg::None))
 }
 
 fn broken(message: &str) -> monoglot_uop::Error {
-    ErrorKind::Verify { stage: "linearize".into(), message: message.into() }.into()
+    ErrorKind::Verify {
+        stage: "linearize".into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 /// Sources that are instructions: the extents of storage are not.
 fn operands(u: &UOp) -> &[UOp] {
-    if matches!(u.op(), Op::Param | Op::Buffer) { &[] } else { u.src() }
+    if matches!(u.op(), Op::Param | Op::Buffer) {
+        &[]
+    } else {
+        u.src()
+    }
 }
 
 impl Graph {
     fn new(kernel: &UOp) -> Result<Graph> {
         let nodes = sorted(kernel, operands);
         let src = places(&nodes, operands);
-        let range: Vec<u32> =
-            (0..nodes.len() as u32).filter(|&i| nodes[i as usize].op() == Op::Range).collect();
+        let range: Vec<u32> = (0..nodes.len() as u32)
+            .filter(|&i| nodes[i as usize].op() == Op::Range)
+            .collect();
         let loops = range.len();
         let mut g = Graph {
             end: vec![ROOT; loops],
@@ -69,7 +81,10 @@ impl Graph {
         };
         let open = g.open()?;
         g.nest(&open)?;
-        let block = |(i, &open)| g.loop_of(i as u32).map_or_else(|| g.deepest(open), |k| g.parent[k]);
+        let block = |(i, &open)| {
+            g.loop_of(i as u32)
+                .map_or_else(|| g.deepest(open), |k| g.parent[k])
+        };
         g.block = open.iter().enumerate().map(block).collect();
         g.enclose();
         g.hazards();
@@ -116,7 +131,11 @@ impl Graph {
             let before = self.depth.clone();
             for k in 0..loops {
                 self.parent[k] = self.deepest(open[self.end[k] as usize]);
-                self.depth[k] = 1 + self.depth.get(self.parent[k] as usize).copied().unwrap_or(0);
+                self.depth[k] = 1 + self
+                    .depth
+                    .get(self.parent[k] as usize)
+                    .copied()
+                    .unwrap_or(0);
             }
             if self.depth == before {
                 return Ok(());
@@ -126,7 +145,9 @@ impl Graph {
     }
 
     fn deepest(&self, mask: u128) -> u32 {
-        bits(mask).max_by_key(|&k| self.depth[k]).map_or(ROOT, |k| k as u32)
+        bits(mask)
+            .max_by_key(|&k| self.depth[k])
+            .map_or(ROOT, |k| k as u32)
     }
 
     /// What an END runs stands in its loop, also where it does not depend on it.
@@ -151,15 +172,33 @@ impl Graph {
     /// Reads of storage that is also written come before the writes of their block: what a kernel
     /// reads is what was there before it.
     fn hazards(&mut self) {
-        let storage = |u: &'_ UOp| Some(&u.src().first()?.src()[0]).filter(|s| s.op() == Op::Param).cloned();
+        let storage = |u: &'_ UOp| {
+            Some(&u.src().first()?.src()[0])
+                .filter(|s| s.op() == Op::Param)
+                .cloned()
+        };
         let mut written: FxHashMap<UOp, Vec<u32>> = FxHashMap::default();
-        for (i, u) in self.nodes.iter().enumerate().filter(|(_, u)| u.op() == Op::Store) {
+        for (i, u) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, u)| u.op() == Op::Store)
+        {
             if let Some(p) = storage(u) {
                 written.entry(p).or_default().push(i as u32);
             }
         }
-        for (i, u) in self.nodes.iter().enumerate().filter(|(_, u)| u.op() == Op::Load) {
-            for &store in storage(u).and_then(|p| written.get(&p)).into_iter().flatten() {
+        for (i, u) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, u)| u.op() == Op::Load)
+        {
+            for &store in storage(u)
+                .and_then(|p| written.get(&p))
+                .into_iter()
+                .flatten()
+            {
                 if self.block[store as usize] == self.block[i] {
                     self.before.entry(store).or_default().push(i as u32);
                 }
@@ -192,10 +231,15 @@ impl Graph {
     /// What must stand directly before a node in its block.
     fn operands_in_block(&self, i: u32) -> SmallVec<[u32; 8]> {
         let here = |s: &u32| {
-            self.block[*s as usize] == self.block[i as usize] && self.nodes[*s as usize].op() != Op::Range
+            self.block[*s as usize] == self.block[i as usize]
+                && self.nodes[*s as usize].op() != Op::Range
         };
         let loads = self.before.get(&i).into_iter().flatten();
-        loads.chain(&self.src[i as usize]).copied().filter(here).collect()
+        loads
+            .chain(&self.src[i as usize])
+            .copied()
+            .filter(here)
+            .collect()
     }
 
     fn order(&self) -> Result<Vec<u32>> {
@@ -219,12 +263,23 @@ impl Graph {
                     let loops = self.loop_of(range);
                     let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
                     let bound = self.src[range as usize].iter().filter(here);
-                    loops.iter().flat_map(|&k| &self.needs[k]).chain(bound).copied().collect()
+                    loops
+                        .iter()
+                        .flat_map(|&k| &self.needs[k])
+                        .chain(bound)
+                        .copied()
+                        .collect()
                 }
                 Op::Group | Op::Sink => self.in_steps(i),
                 _ => self.operands_in_block(i),
             };
-            stack.extend(before.iter().rev().filter(|&&s| !seen[s as usize]).map(|&s| (s, false)));
+            stack.extend(
+                before
+                    .iter()
+                    .rev()
+                    .filter(|&&s| !seen[s as usize])
+                    .map(|&s| (s, false)),
+            );
         }
         if out.len() != n {
             return Err(broken("nodes that no effect needs in their loop"));

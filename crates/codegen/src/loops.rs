@@ -20,7 +20,9 @@ pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
 pub(crate) fn depth(r: &UOp) -> (u8, u32) {
     match r.range_arg() {
         None => (0, 0),
-        Some((id, AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp)) => (1, id),
+        Some((id, AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp)) => {
+            (1, id)
+        }
         Some((id, AxisType::Loop)) => (2, id),
         Some((id, AxisType::GroupReduce | AxisType::Reduce)) => (3, id),
         Some((id, AxisType::Upcast | AxisType::Unroll)) => (4, id),
@@ -37,7 +39,13 @@ fn kind(r: &UOp) -> AxisType {
 
 /// The least number that no range of the kernel has.
 fn next_id(kernel: &UOp) -> u32 {
-    kernel.toposort().iter().filter_map(UOp::range_arg).map(|(id, _)| id + 1).max().unwrap_or(0)
+    kernel
+        .toposort()
+        .iter()
+        .filter_map(UOp::range_arg)
+        .map(|(id, _)| id + 1)
+        .max()
+        .unwrap_or(0)
 }
 
 fn fresh(r: &UOp, axis: AxisType, id: &mut u32) -> UOp {
@@ -58,7 +66,8 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
         let new = u.with_src(src);
         Ok(match (u.op(), u.arg()) {
             (Op::Reduce, Arg::Reduce(op, _)) if u.src()[1..].iter().any(group) => {
-                let (across, within): (Vec<UOp>, Vec<UOp>) = new.src()[1..].iter().cloned().partition(group);
+                let (across, within): (Vec<UOp>, Vec<UOp>) =
+                    new.src()[1..].iter().cloned().partition(group);
                 parts.insert(u.clone(), (*op, across.clone()));
                 let part = new.src()[0].reduce_ranges(*op, &within);
                 match part.shape().is_empty() {
@@ -82,10 +91,20 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     use AxisType::*;
     let inside = |r: &&UOp| is_axis(r, &[Local, Warp, GroupReduce, Upcast, Unroll]);
     let axes: Vec<UOp> = open.iter().filter(inside).cloned().collect();
-    let across: Vec<UOp> = axes.iter().filter(|r| across.contains(r)).cloned().collect();
-    let Some(dims) = axes.iter().map(|r| r.src()[0].as_int().map(Dim::Int)).collect::<Option<Vec<_>>>()
+    let across: Vec<UOp> = axes
+        .iter()
+        .filter(|r| across.contains(r))
+        .cloned()
+        .collect();
+    let Some(dims) = axes
+        .iter()
+        .map(|r| r.src()[0].as_int().map(Dim::Int))
+        .collect::<Option<Vec<_>>>()
     else {
-        return Err(Error::argument("GROUP_REDUCE", "a workgroup axis has no known size"));
+        return Err(Error::argument(
+            "GROUP_REDUCE",
+            "a workgroup axis has no known size",
+        ));
     };
     let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
     *slot += 1;
@@ -95,8 +114,16 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let read = (!loops.is_empty()).then(|| node(Op::Barrier, loops));
     let store = local.after(read.as_slice()).at(&axes).store(part);
     let full = local.after(&[node(Op::Barrier, [store])]);
-    let again: Vec<UOp> = across.iter().map(|r| fresh(r, AxisType::Reduce, id)).collect();
-    let other = |r: &UOp| across.iter().position(|a| a == r).map_or(r.clone(), |i| again[i].clone());
+    let again: Vec<UOp> = across
+        .iter()
+        .map(|r| fresh(r, AxisType::Reduce, id))
+        .collect();
+    let other = |r: &UOp| {
+        across
+            .iter()
+            .position(|a| a == r)
+            .map_or(r.clone(), |i| again[i].clone())
+    };
     let at: Vec<UOp> = axes.iter().map(other).collect();
     Ok(full.at(&at).reduce_ranges(op, &again))
 }
@@ -116,20 +143,32 @@ fn close_reduces_once(kernel: &UOp) -> UOp {
         let mut level: FxHashMap<&UOp, u32> = FxHashMap::default();
         let mut owner: FxHashMap<&UOp, Owner> = FxHashMap::default();
         for u in &topo {
-            let below = u.src().iter().filter_map(|s| level.get(s)).max().copied().unwrap_or(0);
+            let below = u
+                .src()
+                .iter()
+                .filter_map(|s| level.get(s))
+                .max()
+                .copied()
+                .unwrap_or(0);
             let closes = u.op() == Op::Reduce && u.src().len() > 1;
             level.insert(u, below + closes as u32);
             if !closes {
                 continue;
             }
             let key: Owner = (&u.src()[1..], u.ranges(), below);
-            let clash: Vec<&UOp> = key.0.iter().filter(|r| owner.get(r).is_some_and(|o| *o != key)).collect();
+            let clash: Vec<&UOp> = key
+                .0
+                .iter()
+                .filter(|r| owner.get(r).is_some_and(|o| *o != key))
+                .collect();
             if clash.is_empty() {
                 owner.extend(key.0.iter().map(|r| (r, key.clone())));
                 continue;
             }
-            let map: FxHashMap<UOp, UOp> =
-                clash.iter().map(|r| ((*r).clone(), fresh(r, kind(r), &mut id))).collect();
+            let map: FxHashMap<UOp, UOp> = clash
+                .iter()
+                .map(|r| ((*r).clone(), fresh(r, kind(r), &mut id)))
+                .collect();
             let renamed = rename(u, &map);
             kernel = kernel.substitute(&[(u.clone(), renamed)].into_iter().collect());
             continue 'again;
@@ -155,17 +194,27 @@ struct Nest {
 fn close_stores_once(kernel: &UOp) -> UOp {
     let mut id = next_id(kernel);
     let root = UOp::sink(&[]);
-    let mut nests = vec![Nest { range: root, parent: 0, items: Vec::new() }];
+    let mut nests = vec![Nest {
+        range: root,
+        parent: 0,
+        items: Vec::new(),
+    }];
     // Effects with the ranges around them, in the order of the SINK.
-    let mut stack: Vec<(UOp, Vec<UOp>)> =
-        kernel.src().iter().rev().map(|u| (u.clone(), Vec::new())).collect();
+    let mut stack: Vec<(UOp, Vec<UOp>)> = kernel
+        .src()
+        .iter()
+        .rev()
+        .map(|u| (u.clone(), Vec::new()))
+        .collect();
     while let Some((u, mut ranges)) = stack.pop() {
         match u.op() {
             Op::End => {
                 ranges.extend(u.src()[1..].iter().cloned());
                 stack.push((u.src()[0].clone(), ranges));
             }
-            Op::Group | Op::Sink => stack.extend(u.src().iter().rev().map(|s| (s.clone(), ranges.clone()))),
+            Op::Group | Op::Sink => {
+                stack.extend(u.src().iter().rev().map(|s| (s.clone(), ranges.clone())))
+            }
             _ => {
                 ranges.sort_by_key(depth);
                 ranges.dedup();
@@ -176,7 +225,10 @@ fn close_stores_once(kernel: &UOp) -> UOp {
     // Inner loops were made after outer ones.
     let mut built: FxHashMap<UOp, UOp> = FxHashMap::default();
     while let Some(Nest { range, items, .. }) = nests.pop() {
-        let effects: Vec<UOp> = items.into_iter().map(|u| built.remove(&u).unwrap_or(u)).collect();
+        let effects: Vec<UOp> = items
+            .into_iter()
+            .map(|u| built.remove(&u).unwrap_or(u))
+            .collect();
         if nests.is_empty() {
             return UOp::new(Op::Sink, effects, kernel.arg().clone());
         }
@@ -195,13 +247,21 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
             at = k;
             continue;
         }
-        let range = if taken.is_none() { r.clone() } else { fresh(r, kind(r), id) };
+        let range = if taken.is_none() {
+            r.clone()
+        } else {
+            fresh(r, kind(r), id)
+        };
         if range != *r {
             renamed.insert(r.clone(), range.clone());
         }
         let k = nests.len();
         nests[at].items.push(range.clone());
-        nests.push(Nest { range, parent: at, items: Vec::new() });
+        nests.push(Nest {
+            range,
+            parent: at,
+            items: Vec::new(),
+        });
         at = k;
     }
     nests[at].items.push(rename(&effect, &renamed));
@@ -211,13 +271,26 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
 fn hardware(kernel: &UOp) -> Result<UOp> {
     let topo = kernel.toposort();
     let of = |kind: AxisType| -> Vec<UOp> {
-        let mut v: Vec<UOp> = topo.iter().filter(|u| is_axis(u, &[kind])).cloned().collect();
+        let mut v: Vec<UOp> = topo
+            .iter()
+            .filter(|u| is_axis(u, &[kind]))
+            .cloned()
+            .collect();
         v.sort_by_key(UOp::range_arg);
         v
     };
-    let [global, thread, warp, local, groups] =
-        [AxisType::Global, AxisType::Thread, AxisType::Warp, AxisType::Local, AxisType::GroupReduce].map(of);
-    let all: Vec<&UOp> = [&global, &thread, &warp, &local, &groups].into_iter().flatten().collect();
+    let [global, thread, warp, local, groups] = [
+        AxisType::Global,
+        AxisType::Thread,
+        AxisType::Warp,
+        AxisType::Local,
+        AxisType::GroupReduce,
+    ]
+    .map(of);
+    let all: Vec<&UOp> = [&global, &thread, &warp, &local, &groups]
+        .into_iter()
+        .flatten()
+        .collect();
     if all.is_empty() {
         return Ok(kernel.clone());
     }
@@ -226,7 +299,12 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
     }
     let alone = |r: &UOp| vec![r.clone()];
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
-    assign(&mut map, "gidx", global.iter().rev().map(alone).collect(), 3)?;
+    assign(
+        &mut map,
+        "gidx",
+        global.iter().rev().map(alone).collect(),
+        3,
+    )?;
     assign(&mut map, "tid", thread.iter().rev().map(alone).collect(), 1)?;
     let open = open_threads(&topo, &all);
     // Ranges of different reductions share threads unless one value is open in both.
@@ -234,18 +312,31 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
     let mut shared: Vec<Vec<UOp>> = Vec::new();
     for g in &groups {
         let meets = |s: &UOp| open.iter().any(|m| m & bit(g) != 0 && m & bit(s) != 0);
-        match shared.iter().position(|set| set[0].src() == g.src() && !set.iter().any(meets)) {
+        match shared
+            .iter()
+            .position(|set| set[0].src() == g.src() && !set.iter().any(meets))
+        {
             Some(i) => shared[i].push(g.clone()),
             None => shared.push(vec![g.clone()]),
         }
     }
-    let single = [&global, &thread, &warp, &local].into_iter().flatten().map(alone);
+    let single = [&global, &thread, &warp, &local]
+        .into_iter()
+        .flatten()
+        .map(alone);
     let threads: Vec<Vec<UOp>> = single.chain(shared.iter().cloned()).collect();
     // Lanes of a warp are neighbours in the first dimension.
     let inner = warp.iter().chain(local.iter().rev()).map(alone);
-    assign(&mut map, "lidx", inner.chain(shared.into_iter().rev()).collect(), 3)?;
-    let threads: Vec<(u128, UOp)> =
-        threads.iter().map(|set| (set.iter().fold(0, |m, r| m | bit(r)), map[&set[0]].clone())).collect();
+    assign(
+        &mut map,
+        "lidx",
+        inner.chain(shared.into_iter().rev()).collect(),
+        3,
+    )?;
+    let threads: Vec<(u128, UOp)> = threads
+        .iter()
+        .map(|set| (set.iter().fold(0, |m, r| m | bit(r)), map[&set[0]].clone()))
+        .collect();
     let mut open = open.into_iter();
     rebuild(kernel, |u, mut src| {
         let mask = open.next().unwrap_or(0);
@@ -257,9 +348,16 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
                 // Threads that would all store the same element leave it to the first of them. Every
                 // workgroup has LOCAL storage of its own.
                 let shared = u.src()[0].addrspace() == Some(AddrSpace::Global);
-                let idle = threads.iter().filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
+                let idle = threads
+                    .iter()
+                    .filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
                 let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
-                let gate = src.get(2).cloned().into_iter().chain(first).reduce(|a, b| a & b);
+                let gate = src
+                    .get(2)
+                    .cloned()
+                    .into_iter()
+                    .chain(first)
+                    .reduce(|a, b| a & b);
                 src.truncate(2);
                 src.extend(gate);
                 u.with_src(src)
@@ -290,29 +388,63 @@ fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
 
 /// Whether a part of a hardware axis tells threads of one workgroup apart.
 fn is_local(part: &UOp) -> bool {
-    part.toposort().iter().any(|u| matches!(u.arg(), Arg::Text(name) if name.starts_with("lidx")))
+    part.toposort()
+        .iter()
+        .any(|u| matches!(u.arg(), Arg::Text(name) if name.starts_with("lidx")))
 }
 
 /// Spread sets of ranges, fastest first, over the SPECIALs `name0`, `name1`, …: those that exceed
 /// the dimensions share the last. Ranges of one set are one axis.
-fn assign(map: &mut FxHashMap<UOp, UOp>, name: &str, sets: Vec<Vec<UOp>>, dims: usize) -> Result<()> {
+fn assign(
+    map: &mut FxHashMap<UOp, UOp>,
+    name: &str,
+    sets: Vec<Vec<UOp>>,
+    dims: usize,
+) -> Result<()> {
     let mut rest = &sets[..];
     for d in 0..dims {
-        let take = if d + 1 == dims { rest.len() } else { rest.len().min(1) };
+        let take = if d + 1 == dims {
+            rest.len()
+        } else {
+            rest.len().min(1)
+        };
         let (now, later) = rest.split_at(take);
         if now.is_empty() {
             break;
         }
-        let Some(sizes) = now.iter().map(|s| s[0].src()[0].as_int()).collect::<Option<Vec<i64>>>() else {
-            return Err(Error::argument("kernel", "a hardware axis has no known size"));
+        let Some(sizes) = now
+            .iter()
+            .map(|s| s[0].src()[0].as_int())
+            .collect::<Option<Vec<i64>>>()
+        else {
+            return Err(Error::argument(
+                "kernel",
+                "a hardware axis has no known size",
+            ));
         };
         let total: i64 = sizes.iter().product();
-        let text = if name == "tid" { name.to_string() } else { format!("{name}{d}") };
-        let special = UOp::new(Op::Special, vec![UOp::index_const(total)], Arg::Text(text.into()));
+        let text = if name == "tid" {
+            name.to_string()
+        } else {
+            format!("{name}{d}")
+        };
+        let special = UOp::new(
+            Op::Special,
+            vec![UOp::index_const(total)],
+            Arg::Text(text.into()),
+        );
         let mut below = 1;
         for (set, size) in now.iter().zip(sizes) {
-            let part = if below == 1 { special.clone() } else { &special / below };
-            let part = if below * size == total { part } else { part % size };
+            let part = if below == 1 {
+                special.clone()
+            } else {
+                &special / below
+            };
+            let part = if below * size == total {
+                part
+            } else {
+                part % size
+            };
             map.extend(set.iter().map(|r| (r.clone(), part.clone())));
             below *= size;
         }

@@ -63,7 +63,9 @@ impl<'a> Flatten<'a> {
     fn rewrite(&mut self, u: &'a UOp) -> Result<UOp> {
         let src = u.src();
         match u.op() {
-            Op::Param | Op::Buffer if u.buffer_arg().is_some_and(|b| b.addrspace.is_some()) => Ok(flat(u)),
+            Op::Param | Op::Buffer if u.buffer_arg().is_some_and(|b| b.addrspace.is_some()) => {
+                Ok(flat(u))
+            }
             Op::Const if u.is_invalid() => {
                 self.gated(u, Some(UOp::bool(false)));
                 Ok(UOp::index_const(0))
@@ -87,7 +89,9 @@ impl<'a> Flatten<'a> {
             _ => {
                 let new = self.rebuilt(u, 0);
                 if u.op().is_elementwise() && !u.op().is_comparison() {
-                    let gate = src.iter().fold(None, |g, s| both(g, self.gate.get(s).cloned()));
+                    let gate = src
+                        .iter()
+                        .fold(None, |g, s| both(g, self.gate.get(s).cloned()));
                     self.gated(u, gate);
                 }
                 Ok(new)
@@ -101,7 +105,13 @@ impl<'a> Flatten<'a> {
 
     /// The node over what its sources became, reading storage except as one of the first `keep`.
     fn rebuilt(&self, u: &UOp, keep: usize) -> UOp {
-        let read = |(i, s): (usize, &UOp)| if i < keep { self.value[s].clone() } else { self.read(s) };
+        let read = |(i, s): (usize, &UOp)| {
+            if i < keep {
+                self.value[s].clone()
+            } else {
+                self.read(s)
+            }
+        };
         u.with_src(u.src().iter().enumerate().map(read).collect::<Srcs>())
     }
 
@@ -119,16 +129,25 @@ impl<'a> Flatten<'a> {
     fn target(&self, u: &UOp) -> Access {
         match self.access.get(u) {
             Some(a) => a.clone(),
-            None => Access { address: self.value[u].at(&[UOp::index_const(0)]), gate: None },
+            None => Access {
+                address: self.value[u].at(&[UOp::index_const(0)]),
+                gate: None,
+            },
         }
     }
 
     /// WHERE of indices: the condition of an invalid branch becomes the gate of the other.
     fn choose(&mut self, u: &'a UOp) -> Result<UOp> {
-        let [c, a, b] = u.src() else { return Ok(self.rebuilt(u, 0)) };
+        let [c, a, b] = u.src() else {
+            return Ok(self.rebuilt(u, 0));
+        };
         let cond = self.read(c);
         if a.is_invalid() || b.is_invalid() {
-            let (x, cond) = if b.is_invalid() { (a, cond) } else { (b, cond.unary(Op::Not)) };
+            let (x, cond) = if b.is_invalid() {
+                (a, cond)
+            } else {
+                (b, cond.unary(Op::Not))
+            };
             let gate = both(Some(cond), self.gate.get(x).cloned());
             self.gated(u, gate);
             return Ok(self.read(x));
@@ -154,9 +173,20 @@ impl<'a> Flatten<'a> {
         let implied = conjuncts(own).iter().all(|g| have.contains(g));
         // A read that its own gate stops gives 0.
         let zero = fill.const_value().is_some_and(|v| v.is_zero());
-        let gate = if implied { gate } else { both(Some(gate), Some(own.clone()))? };
-        (fill.op() == Op::Const && (implied || zero))
-            .then(|| load(Access { address: access.address.clone(), gate: Some(gate) }, Some(fill)))
+        let gate = if implied {
+            gate
+        } else {
+            both(Some(gate), Some(own.clone()))?
+        };
+        (fill.op() == Op::Const && (implied || zero)).then(|| {
+            load(
+                Access {
+                    address: access.address.clone(),
+                    gate: Some(gate),
+                },
+                Some(fill),
+            )
+        })
     }
 
     fn access(&self, u: &UOp) -> Access {
@@ -168,13 +198,18 @@ impl<'a> Flatten<'a> {
         }
         // An access is valid where all of its indices are, so what any gate says holds for each.
         let indices = &u.src()[1..];
-        let mut gate = indices.iter().fold(None, |g, i| both(g, self.gate.get(i).cloned()));
+        let mut gate = indices
+            .iter()
+            .fold(None, |g, i| both(g, self.gate.get(i).cloned()));
         let (mut sum, mut proved) = (UOp::index_const(0), true);
         for ((i, d), stride) in indices.iter().zip(dims.iter()).zip(&strides) {
             let index = self.read(i).cast(DType::Index);
             if index.is_invalid() {
                 // Never read: what a gate guards that never holds.
-                return Access { address: flat.at(&[UOp::index_const(0)]), gate: Some(UOp::bool(false)) };
+                return Access {
+                    address: flat.at(&[UOp::index_const(0)]),
+                    gate: Some(UOp::bool(false)),
+                };
             }
             // A symbolic dimension is at least what its interval says.
             let size = d.as_int().unwrap_or_else(|| d.to_uop().vmin());
@@ -192,7 +227,10 @@ impl<'a> Flatten<'a> {
                 gate = both(gate, Some(index.lt(&index.like(size))));
             }
         }
-        Access { address: flat.at(&[index]), gate: gate.filter(|g| !g.is_bool(true)) }
+        Access {
+            address: flat.at(&[index]),
+            gate: gate.filter(|g| !g.is_bool(true)),
+        }
     }
 }
 
@@ -250,7 +288,10 @@ mod tests {
 
     #[test]
     fn rows_are_multiplied_out_with_what_varies_least_first() {
-        let (m, k) = (UOp::range(4i64, 0, AxisType::Loop), UOp::range(8i64, 1, AxisType::Reduce));
+        let (m, k) = (
+            UOp::range(4i64, 0, AxisType::Loop),
+            UOp::range(8i64, 1, AxisType::Reduce),
+        );
         let a = param(0, &[8, 4]).at(&[k.clone(), m.clone()]);
         let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap());
         let want = param(0, &[32]).at(&[&m + &(&k * 4)]);
@@ -265,7 +306,10 @@ mod tests {
         let read = gate.select(&param(0, &[9]).at(&[(&r + -1).valid(&gate)]), &fill);
         let got = flatten(&UOp::sink(std::slice::from_ref(&read))).unwrap();
         let load = &got.src()[0];
-        assert_eq!((load.op(), &load.src()[1], &load.src()[2]), (Op::Load, &fill, &gate));
+        assert_eq!(
+            (load.op(), &load.src()[1], &load.src()[2]),
+            (Op::Load, &fill, &gate)
+        );
         let wild = param(0, &[9]).at(&[&r + 0]).unary(Op::Neg);
         let got = flatten(&UOp::sink(&[wild])).unwrap();
         assert_eq!(got.src()[0].src()[0].src().len(), 3);

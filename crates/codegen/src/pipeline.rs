@@ -24,8 +24,13 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Stage; 5] =
-        [Stage::Optimize, Stage::Expand, Stage::Select, Stage::Linearize, Stage::Render];
+    pub const ALL: [Stage; 5] = [
+        Stage::Optimize,
+        Stage::Expand,
+        Stage::Select,
+        Stage::Linearize,
+        Stage::Render,
+    ];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -52,7 +57,10 @@ impl Timings {
 
     /// Add what another measured.
     pub fn add(&mut self, other: &Timings) {
-        self.seconds.iter_mut().zip(other.seconds).for_each(|(a, b)| *a += b);
+        self.seconds
+            .iter_mut()
+            .zip(other.seconds)
+            .for_each(|(a, b)| *a += b);
     }
 }
 
@@ -74,7 +82,12 @@ pub fn lower(
         watch(stage, graph);
         last = Instant::now();
     };
-    let chosen = || opt::choose(kernel, target).into_iter().map(|o| o.0).collect();
+    let chosen = || {
+        opt::choose(kernel, target)
+            .into_iter()
+            .map(|o| o.0)
+            .collect()
+    };
     let opts: Vec<Opt> = opts.map_or_else(chosen, <[Opt]>::to_vec);
     let optimized = verify_kernel(opt::apply(kernel, &opts, target)?)?.into_inner();
     done(Stage::Optimize, &optimized);
@@ -96,7 +109,11 @@ pub fn lower(
     let record = info::describe(&optimized, &linear, target);
     let source = render::render(&linear, &record, target);
     let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
-    let program = UOp::new(Op::Program, vec![optimized, linear, source], Arg::Program(Arc::new(record)));
+    let program = UOp::new(
+        Op::Program,
+        vec![optimized, linear, source],
+        Arg::Program(Arc::new(record)),
+    );
     // Its linear program has been verified; the rest is this function's own.
     if cfg!(debug_assertions) {
         verify_program(program.clone())?;

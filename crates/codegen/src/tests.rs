@@ -26,9 +26,14 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "render" => {
             let (program, _) = pipeline::lower(&u, &target(false), Some(&[]), &mut |_, _| {})?;
             let source = program.src().iter().find(|s| s.op() == Op::Source);
-            source.cloned().ok_or_else(|| Error::argument("filetest", "no SOURCE"))
+            source
+                .cloned()
+                .ok_or_else(|| Error::argument("filetest", "no SOURCE"))
         }
-        name => Err(Error::argument("filetest", format!("there is no pass {name}"))),
+        name => Err(Error::argument(
+            "filetest",
+            format!("there is no pass {name}"),
+        )),
     }
 }
 

@@ -61,7 +61,9 @@ impl Attrs<'_> {
     pub(crate) fn text_or<'b>(&'b self, name: &str, default: &'b str) -> Result<&'b str> {
         match self.get(name) {
             None => Ok(default),
-            Some(v) => v.as_str().ok_or_else(|| format_error(self.op, format!("attribute {name} is {v}"))),
+            Some(v) => v
+                .as_str()
+                .ok_or_else(|| format_error(self.op, format!("attribute {name} is {v}"))),
         }
     }
 
@@ -91,7 +93,8 @@ impl Attrs<'_> {
 }
 
 fn as_int(v: &Value) -> Option<i64> {
-    v.as_i64().or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
+    v.as_i64()
+        .or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
 }
 
 fn dtype_named(name: &str) -> Option<DType> {

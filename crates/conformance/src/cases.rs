@@ -41,7 +41,11 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn ops(&self) -> String {
-        self.steps.iter().map(|s| s.op.as_str()).collect::<Vec<_>>().join(" ")
+        self.steps
+            .iter()
+            .map(|s| s.op.as_str())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
@@ -75,28 +79,38 @@ impl Folder {
             })
         };
         // Python writes what JSON has no numbers for; here they are texts.
-        let text = ["-Infinity", "Infinity", "NaN"]
-            .iter()
-            .fold(String::from_utf8_lossy(&load("cases.json")?).into_owned(), |text, v| {
-                text.replace(&format!(": {v}"), &format!(": \"{v}\""))
-            });
+        let text = ["-Infinity", "Infinity", "NaN"].iter().fold(
+            String::from_utf8_lossy(&load("cases.json")?).into_owned(),
+            |text, v| text.replace(&format!(": {v}"), &format!(": \"{v}\"")),
+        );
         let cases: Vec<Case> =
             serde_json::from_str(&text).map_err(|e| format_error("cases.json", e.to_string()))?;
         let bytes = load("tensors.safetensors")?;
-        let wrong = |e: safetensors::SafeTensorError| format_error("tensors.safetensors", e.to_string());
+        let wrong =
+            |e: safetensors::SafeTensorError| format_error("tensors.safetensors", e.to_string());
         let file = SafeTensors::deserialize(&bytes).map_err(wrong)?;
         let mut arrays = HashMap::new();
         for (name, view) in file.iter() {
-            let dtype = dtype_of(view.dtype())
-                .ok_or_else(|| format_error(name, format!("dtype {:?} is not known", view.dtype())))?;
+            let dtype = dtype_of(view.dtype()).ok_or_else(|| {
+                format_error(name, format!("dtype {:?} is not known", view.dtype()))
+            })?;
             let shape = view.shape().iter().map(|&n| n as i64).collect();
-            arrays.insert(name.to_string(), Array { dtype, shape, bytes: view.data().to_vec() });
+            arrays.insert(
+                name.to_string(),
+                Array {
+                    dtype,
+                    shape,
+                    bytes: view.data().to_vec(),
+                },
+            );
         }
         Ok(Folder { cases, arrays })
     }
 
     pub(crate) fn array(&self, name: &str) -> Result<&Array> {
-        self.arrays.get(name).ok_or_else(|| format_error("tensors.safetensors", format!("has no {name:?}")))
+        self.arrays
+            .get(name)
+            .ok_or_else(|| format_error("tensors.safetensors", format!("has no {name:?}")))
     }
 
     /// The inputs' dtypes and shapes, for messages.

@@ -7,7 +7,10 @@ use monoglot_uop::Scalar;
 /// |got − want| ≤ atol + rtol·|want|; NaN equals NaN, infinities match, integers and bools are exact.
 pub(crate) fn compare(want: &Array, got: &Array, rtol: f64, atol: f64) -> Result<(), String> {
     if want.dtype != got.dtype || want.shape != got.shape {
-        return Err(format!("is {}{:?}, expected {}{:?}", got.dtype, got.shape, want.dtype, want.shape));
+        return Err(format!(
+            "is {}{:?}, expected {}{:?}",
+            got.dtype, got.shape, want.dtype, want.shape
+        ));
     }
     let (d, w) = (want.dtype, want.dtype.bytes());
     let at = |a: &Array, i: usize| {
@@ -28,7 +31,11 @@ pub(crate) fn compare(want: &Array, got: &Array, rtol: f64, atol: f64) -> Result
                 {
                     continue;
                 }
-                if a.is_finite() && b.is_finite() { (a - b).abs() } else { f64::INFINITY }
+                if a.is_finite() && b.is_finite() {
+                    (a - b).abs()
+                } else {
+                    f64::INFINITY
+                }
             }
             (a, b) if a == b => continue,
             (a, b) => (a.to_i128() as f64 - b.to_i128() as f64).abs(),

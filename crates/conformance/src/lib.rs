@@ -74,8 +74,10 @@ pub fn run(folder: &Path, options: &Options, say: &mut dyn FnMut(&str)) -> Resul
             continue;
         }
         let started = std::time::Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| check(&folder, case, device, options.oracle)))
-            .unwrap_or_else(|p| Outcome::Failed(format!("panicked: {}", message(&*p))));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            check(&folder, case, device, options.oracle)
+        }))
+        .unwrap_or_else(|p| Outcome::Failed(format!("panicked: {}", message(&*p))));
         let (ops, shapes) = (case.ops(), folder.shapes(case));
         match outcome {
             Outcome::Passed => report.passed += 1,
@@ -89,7 +91,11 @@ pub fn run(folder: &Path, options: &Options, say: &mut dyn FnMut(&str)) -> Resul
             }
         }
         if options.verbose {
-            say(&format!("{:8.1} ms {}", started.elapsed().as_secs_f64() * 1e3, case.name));
+            say(&format!(
+                "{:8.1} ms {}",
+                started.elapsed().as_secs_f64() * 1e3,
+                case.name
+            ));
         }
     }
     Ok(report)
@@ -104,8 +110,15 @@ pub fn graphs(folder: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
     let folder = Folder::read(folder)?;
     let leaf = |_, a: &Array| Tensor::empty(&a.shape, a.dtype, device);
     let graph = |case| {
-        let built = catch_unwind(AssertUnwindSafe(|| build(&folder, case, &leaf))).ok()?.ok()?;
-        built.tensors.iter().map(Tensor::uop).collect::<Result<Vec<_>>>().ok()
+        let built = catch_unwind(AssertUnwindSafe(|| build(&folder, case, &leaf)))
+            .ok()?
+            .ok()?;
+        built
+            .tensors
+            .iter()
+            .map(Tensor::uop)
+            .collect::<Result<Vec<_>>>()
+            .ok()
     };
     Ok(folder.cases.iter().filter_map(graph).collect())
 }
@@ -126,7 +139,11 @@ fn check(folder: &Folder, case: &Case, device: Device, oracle: bool) -> Outcome 
         Ok(b) => b,
         Err(e) => return Outcome::Failed(format!("not built: {e}")),
     };
-    let got = if oracle { evaluate(folder, case, &built) } else { realize(&built) };
+    let got = if oracle {
+        evaluate(folder, case, &built)
+    } else {
+        realize(&built)
+    };
     let got = match got {
         Ok(g) => g,
         Err(e) if matches!(e.kind(), ErrorKind::Unsupported { .. }) => {
@@ -159,12 +176,24 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
         values.push((input.name.clone(), leaf(k as u64, a)));
     }
     let find = |values: &[(String, Tensor)], name: &str| -> Result<Tensor> {
-        let found = values.iter().rev().find(|(n, _)| n == name).map(|(_, t)| t.clone());
-        found
-            .ok_or_else(|| format_error(&case.name, format!("{name:?} is neither an input nor a step's out")))
+        let found = values
+            .iter()
+            .rev()
+            .find(|(n, _)| n == name)
+            .map(|(_, t)| t.clone());
+        found.ok_or_else(|| {
+            format_error(
+                &case.name,
+                format!("{name:?} is neither an input nor a step's out"),
+            )
+        })
     };
     for step in &case.steps {
-        let args = step.inputs.iter().map(|n| find(&values, n)).collect::<Result<Vec<_>>>()?;
+        let args = step
+            .inputs
+            .iter()
+            .map(|n| find(&values, n))
+            .collect::<Result<Vec<_>>>()?;
         let out = ops::step(&step.op, &args, &step.attrs)?;
         out.check()?;
         values.push((step.out.clone(), out));
@@ -173,7 +202,11 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
     let mut loss: Option<Tensor> = None;
     for name in &case.outputs {
         let out = find(&values, name)?;
-        names.push((name.clone(), folder.array(&format!("{}:{name}", case.name))?, 1.0));
+        names.push((
+            name.clone(),
+            folder.array(&format!("{}:{name}", case.name))?,
+            1.0,
+        ));
         if out.dtype()?.is_float() && case.inputs.iter().any(|i| i.grad) {
             let key = format!("{}:w:{name}", case.name);
             let w = folder.array(&key)?;
@@ -185,8 +218,10 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
     }
     let wanted: Vec<&cases::Input> = case.inputs.iter().filter(|i| i.grad).collect();
     if let Some(loss) = loss {
-        let targets =
-            wanted.iter().map(|i| find(&values[..case.inputs.len()], &i.name)).collect::<Result<Vec<_>>>()?;
+        let targets = wanted
+            .iter()
+            .map(|i| find(&values[..case.inputs.len()], &i.name))
+            .collect::<Result<Vec<_>>>()?;
         let grads = loss.gradient(&targets.iter().collect::<Vec<_>>())?;
         for (i, g) in wanted.iter().zip(grads) {
             let want = folder.array(&format!("{}:g:{}", case.name, i.name))?;
@@ -204,14 +239,22 @@ fn realize(built: &Built<'_>) -> Result<Vec<Array>> {
         .iter()
         .map(|t| {
             let shape = t.shape()?.iter().map(|&n| n as i64).collect();
-            Ok(Array { dtype: t.dtype()?, shape, bytes: t.to_bytes()? })
+            Ok(Array {
+                dtype: t.dtype()?,
+                shape,
+                bytes: t.to_bytes()?,
+            })
         })
         .collect()
 }
 
 /// The graph evaluated directly; PARAMs are the inputs, then the weights of the outputs.
 fn evaluate(folder: &Folder, case: &Case, built: &Built<'_>) -> Result<Vec<Array>> {
-    let roots = built.tensors.iter().map(Tensor::uop).collect::<Result<Vec<_>>>()?;
+    let roots = built
+        .tensors
+        .iter()
+        .map(Tensor::uop)
+        .collect::<Result<Vec<_>>>()?;
     let mut leaf = |u: &UOp| {
         let slot = u.buffer_arg().map_or(0, |b| b.slot as usize);
         let key = match case.inputs.get(slot) {
@@ -222,9 +265,20 @@ fn evaluate(folder: &Folder, case: &Case, built: &Built<'_>) -> Result<Vec<Array
         Value::from_bytes(&a.bytes, &a.shape, a.dtype)
     };
     let values = eval(&roots, &mut leaf)?;
-    Ok(values.iter().map(|v| Array { dtype: v.dtype, shape: v.shape.clone(), bytes: v.to_bytes() }).collect())
+    Ok(values
+        .iter()
+        .map(|v| Array {
+            dtype: v.dtype,
+            shape: v.shape.clone(),
+            bytes: v.to_bytes(),
+        })
+        .collect())
 }
 
 pub(crate) fn format_error(what: impl Into<String>, message: impl Into<String>) -> Error {
-    ErrorKind::Format { what: what.into(), message: message.into() }.into()
+    ErrorKind::Format {
+        what: what.into(),
+        message: message.into(),
+    }
+    .into()
 }

@@ -26,11 +26,20 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let a = Arguments::parse();
-    let options = Options { device: a.device, filter: a.filter, oracle: a.oracle, verbose: a.verbose };
+    let options = Options {
+        device: a.device,
+        filter: a.filter,
+        oracle: a.oracle,
+        verbose: a.verbose,
+    };
     match run(&a.folder, &options, &mut |line| println!("{line}")) {
         Ok(report) => {
             println!("{report}");
-            if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if report.failed.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(e) => {
             eprintln!("error: {e}");

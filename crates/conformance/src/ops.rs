@@ -3,7 +3,9 @@
 
 use crate::attrs::Attrs;
 use crate::format_error;
-use monoglot_tensor::{Axes, Conv, DType, Dims, Index, Interpolation, PadMode, Reduction, Result, Tensor};
+use monoglot_tensor::{
+    Axes, Conv, DType, Dims, Index, Interpolation, PadMode, Reduction, Result, Tensor,
+};
 use monoglot_uop::Scalar;
 use serde_json::{Map, Value};
 
@@ -20,7 +22,10 @@ pub(crate) fn step(op: &str, x: &[Tensor], attrs: &Map<String, Value>) -> Result
         Some(t) => Ok(t),
         None => match any(op, x, &a)? {
             Some(t) => Ok(t),
-            None => Err(format_error(op, format!("is not in the vocabulary with {} inputs", x.len()))),
+            None => Err(format_error(
+                op,
+                format!("is not in the vocabulary with {} inputs", x.len()),
+            )),
         },
     }
 }
@@ -28,9 +33,18 @@ pub(crate) fn step(op: &str, x: &[Tensor], attrs: &Map<String, Value>) -> Result
 fn none(op: &str, a: &Attrs<'_>) -> Result<Option<Tensor>> {
     Ok(Some(match op {
         "arange" => {
-            let float = ["start", "stop", "step"].iter().any(|n| a.get(n).is_some_and(Value::is_f64));
-            let d = a.dtype("dtype")?.unwrap_or(if float { DType::F32 } else { DType::I64 });
-            Tensor::arange_of(a.float_or("start", 0.0)?, a.float("stop")?, a.float_or("step", 1.0)?, d)
+            let float = ["start", "stop", "step"]
+                .iter()
+                .any(|n| a.get(n).is_some_and(Value::is_f64));
+            let d = a
+                .dtype("dtype")?
+                .unwrap_or(if float { DType::F32 } else { DType::I64 });
+            Tensor::arange_of(
+                a.float_or("start", 0.0)?,
+                a.float("stop")?,
+                a.float_or("step", 1.0)?,
+                d,
+            )
         }
         "linspace" => Tensor::linspace(a.float("start")?, a.float("stop")?, a.int("steps")?),
         "eye" => {
@@ -43,7 +57,11 @@ fn none(op: &str, a: &Attrs<'_>) -> Result<Option<Tensor>> {
                 Some(v) if v.is_i64() => (Scalar::Int(v.as_i64().unwrap_or(0) as i128), DType::I64),
                 _ => (Scalar::Float(a.float("value")?), DType::F32),
             };
-            Tensor::filled(a.ints("shape")?, value, a.dtype("dtype")?.unwrap_or(natural))
+            Tensor::filled(
+                a.ints("shape")?,
+                value,
+                a.dtype("dtype")?.unwrap_or(natural),
+            )
         }
         _ => return Ok(None),
     }))
@@ -78,7 +96,9 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "cosh" => x.cosh(),
         "diag" => x.diag(),
         // PyTorch's is that of the first two axes.
-        "diagonal" => x.permute((2..x.ndim()? as i64).chain([0, 1]).collect::<Vec<_>>()).diagonal(),
+        "diagonal" => x
+            .permute((2..x.ndim()? as i64).chain([0, 1]).collect::<Vec<_>>())
+            .diagonal(),
         "erf" => x.erf(),
         "exp" => x.exp(),
         "exp2" => x.exp2(),
@@ -113,9 +133,17 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "tanh" => x.tanh(),
         "trunc" => x.trunc(),
         "all" | "any" => {
-            let y = if op == "all" { x.all(axes(a)?, keep) } else { x.any(axes(a)?, keep) };
+            let y = if op == "all" {
+                x.all(axes(a)?, keep)
+            } else {
+                x.any(axes(a)?, keep)
+            };
             // PyTorch's are bytes for bytes.
-            if x.dtype()? == DType::U8 { y.cast(DType::U8) } else { y }
+            if x.dtype()? == DType::U8 {
+                y.cast(DType::U8)
+            } else {
+                y
+            }
         }
         "prod" => x.prod(axes(a)?, keep),
         "argmax" | "argmin" => {
@@ -123,7 +151,11 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
                 Some(d) => (x.clone(), d),
                 None => (x.reshape([-1]), 0),
             };
-            if op == "argmax" { x.argmax(axis, keep) } else { x.argmin(axis, keep) }
+            if op == "argmax" {
+                x.argmax(axis, keep)
+            } else {
+                x.argmin(axis, keep)
+            }
         }
         "sum" => x.sum(axes(a)?, keep),
         "mean" => x.mean(axes(a)?, keep),
@@ -148,12 +180,22 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "avg_pool2d" => {
             let k = pair(a.ints("kernel")?);
             let stride = pair(a.ints_or("stride", &k)?);
-            x.avg_pool(k, stride, pair(a.ints_or("padding", &[0])?), a.bool_or("count_include_pad", true)?)
+            x.avg_pool(
+                k,
+                stride,
+                pair(a.ints_or("padding", &[0])?),
+                a.bool_or("count_include_pad", true)?,
+            )
         }
         "max_pool2d" => {
             let k = pair(a.ints("kernel")?);
             let stride = pair(a.ints_or("stride", &k)?);
-            x.max_pool(k, stride, pair(a.ints_or("padding", &[0])?), pair(a.ints_or("dilation", &[1])?))
+            x.max_pool(
+                k,
+                stride,
+                pair(a.ints_or("padding", &[0])?),
+                pair(a.ints_or("dilation", &[1])?),
+            )
         }
         "cast" => match a.dtype("dtype")? {
             Some(d) => x.cast(d),
@@ -169,8 +211,14 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         },
         "clamp" => {
             // A float bound makes integers f32.
-            let float = ["min", "max"].iter().any(|n| a.get(n).is_some_and(Value::is_f64));
-            let x = if float && !x.dtype()?.is_float() { x.cast(DType::F32) } else { x.clone() };
+            let float = ["min", "max"]
+                .iter()
+                .any(|n| a.get(n).is_some_and(Value::is_f64));
+            let x = if float && !x.dtype()?.is_float() {
+                x.cast(DType::F32)
+            } else {
+                x.clone()
+            };
             x.clamp(a.maybe_float("min")?, a.maybe_float("max")?)
         }
         "chunk_get" => piece(x.chunk(a.int("chunks")?, a.int_or("dim", 0)?), a)?,
@@ -187,7 +235,10 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
             None => x.reshape([-1]).repeat_interleave(a.int("repeats")?, 0),
         },
         "roll" => match a.ints_or("dims", &[])? {
-            dims if dims.is_empty() => x.reshape([-1]).roll(a.ints("shifts")?, 0).reshape(x.shape()?),
+            dims if dims.is_empty() => x
+                .reshape([-1])
+                .roll(a.ints("shifts")?, 0)
+                .reshape(x.shape()?),
             dims => x.roll(a.ints("shifts")?, dims),
         },
         "slice" => x.index(slices(a)?),
@@ -200,10 +251,14 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
             let corners = a.bool_or("align_corners", false)?;
             let how = match a.text_or("mode", "nearest")? {
                 "nearest" => Interpolation::Nearest,
-                "linear" | "bilinear" | "trilinear" => Interpolation::Linear { align_corners: corners },
+                "linear" | "bilinear" | "trilinear" => Interpolation::Linear {
+                    align_corners: corners,
+                },
                 "nearest-exact" => Interpolation::NearestExact,
                 "area" => Interpolation::Area,
-                "bicubic" => Interpolation::Cubic { align_corners: corners },
+                "bicubic" => Interpolation::Cubic {
+                    align_corners: corners,
+                },
                 mode => return Err(format_error(op, format!("mode {mode:?}"))),
             };
             x.interpolate(a.ints("size")?, how)
@@ -240,7 +295,9 @@ fn slices(a: &Attrs<'_>) -> Result<Vec<Index>> {
         }
     };
     let list = a.list("ranges")?;
-    list.iter().map(|v| one(v).ok_or_else(|| format_error(a.op, format!("range {v}")))).collect()
+    list.iter()
+        .map(|v| one(v).ok_or_else(|| format_error(a.op, format!("range {v}"))))
+        .collect()
 }
 
 fn pad(x: &Tensor, a: &Attrs<'_>) -> Result<Tensor> {
@@ -294,7 +351,11 @@ fn binary(op: &str, x: &Tensor, y: &Tensor, a: &Attrs<'_>) -> Result<Option<Tens
         "index_select" => x.index_select(a.int("dim")?, y),
         "masked_fill" => x.masked_fill(y, a.float("value")?),
         "rms_norm" => {
-            let tiny = if x.dtype()? == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+            let tiny = if x.dtype()? == DType::F64 {
+                f64::EPSILON
+            } else {
+                f32::EPSILON as f64
+            };
             x.rms_norm(a.ints("shape")?, Some(y), a.float_or("eps", tiny)?)
         }
         _ => return Ok(None),
@@ -342,18 +403,29 @@ fn any(op: &str, x: &[Tensor], a: &Attrs<'_>) -> Result<Option<Tensor>> {
             };
             if alone { y.squeeze(0) } else { y }
         }
-        ("layer_norm", [x, rest @ ..]) if rest.len() < 3 => {
-            x.layer_norm(a.ints("shape")?, rest.first(), rest.get(1), a.float_or("eps", 1e-5)?)
-        }
-        ("rms_norm", [x]) => x.rms_norm(a.ints("shape")?, None, a.float_or("eps", f32::EPSILON as f64)?),
-        ("group_norm", [x, rest @ ..]) if rest.len() < 3 => {
-            x.group_norm(a.int("groups")?, rest.first(), rest.get(1), a.float_or("eps", 1e-5)?)
-        }
+        ("layer_norm", [x, rest @ ..]) if rest.len() < 3 => x.layer_norm(
+            a.ints("shape")?,
+            rest.first(),
+            rest.get(1),
+            a.float_or("eps", 1e-5)?,
+        ),
+        ("rms_norm", [x]) => x.rms_norm(
+            a.ints("shape")?,
+            None,
+            a.float_or("eps", f32::EPSILON as f64)?,
+        ),
+        ("group_norm", [x, rest @ ..]) if rest.len() < 3 => x.group_norm(
+            a.int("groups")?,
+            rest.first(),
+            rest.get(1),
+            a.float_or("eps", 1e-5)?,
+        ),
         ("instance_norm", [x, rest @ ..]) if rest.len() < 3 => {
             x.instance_norm(rest.first(), rest.get(1), a.float_or("eps", 1e-5)?)
         }
         ("batch_norm_train", [x, rest @ ..]) if rest.len() < 3 => {
-            x.batch_norm_train(rest.first(), rest.get(1), a.float_or("eps", 1e-5)?).0
+            x.batch_norm_train(rest.first(), rest.get(1), a.float_or("eps", 1e-5)?)
+                .0
         }
         ("batch_norm_eval", [x, w, b, m, v]) => {
             x.batch_norm_eval(Some(w), Some(b), m, v, a.float_or("eps", 1e-5)?)

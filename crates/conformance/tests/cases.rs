@@ -8,14 +8,21 @@ use std::path::{Path, PathBuf};
 #[test]
 fn every_case_passes_on_the_oracle() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
-    let options = Options { oracle: true, ..Options::default() };
+    let options = Options {
+        oracle: true,
+        ..Options::default()
+    };
     let mut lines = Vec::new();
-    let report = run(&folder, &options, &mut |l| lines.push(l.to_string())).expect("the folder is read");
+    let report =
+        run(&folder, &options, &mut |l| lines.push(l.to_string())).expect("the folder is read");
     assert_eq!(report.to_string(), "545 passed, 0 failed", "{lines:#?}");
 }
 
 fn folder(name: &str, cases: &str, tensors: &[u8]) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("monoglot-conformance-{}-{name}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!(
+        "monoglot-conformance-{}-{name}",
+        std::process::id()
+    ));
     std::fs::create_dir_all(&dir).expect("a folder in the temporary one");
     std::fs::write(dir.join("cases.json"), cases).expect("written");
     std::fs::write(dir.join("tensors.safetensors"), tensors).expect("written");
@@ -34,7 +41,10 @@ fn one_array() -> Vec<u8> {
 #[test]
 fn malformed_folders_are_errors_and_malformed_cases_fail() {
     let quiet = &mut |_: &str| {};
-    let options = Options { oracle: true, ..Options::default() };
+    let options = Options {
+        oracle: true,
+        ..Options::default()
+    };
     let missing = run(Path::new("/no/such/folder"), &options, quiet).expect_err("nothing there");
     assert!(matches!(missing.kind(), ErrorKind::Io { .. }), "{missing}");
     for (name, cases, tensors) in [
@@ -56,13 +66,34 @@ fn malformed_folders_are_errors_and_malformed_cases_fail() {
         )
     };
     for (name, steps) in [
-        ("op", r#"{"out": "y", "op": "frobnicate", "in": ["a"], "attrs": {}}"#),
-        ("input", r#"{"out": "y", "op": "neg", "in": ["b"], "attrs": {}}"#),
-        ("attribute", r#"{"out": "y", "op": "softmax", "in": ["a"], "attrs": {"dim": "x"}}"#),
-        ("expected", r#"{"out": "y", "op": "neg", "in": ["a"], "attrs": {}}"#),
-        ("shape", r#"{"out": "y", "op": "reshape", "in": ["a"], "attrs": {"shape": [3]}}"#),
-        ("axis", r#"{"out": "y", "op": "sum", "in": ["a"], "attrs": {"dims": [4]}}"#),
-        ("count", r#"{"out": "y", "op": "matmul", "in": ["a"], "attrs": {}}"#),
+        (
+            "op",
+            r#"{"out": "y", "op": "frobnicate", "in": ["a"], "attrs": {}}"#,
+        ),
+        (
+            "input",
+            r#"{"out": "y", "op": "neg", "in": ["b"], "attrs": {}}"#,
+        ),
+        (
+            "attribute",
+            r#"{"out": "y", "op": "softmax", "in": ["a"], "attrs": {"dim": "x"}}"#,
+        ),
+        (
+            "expected",
+            r#"{"out": "y", "op": "neg", "in": ["a"], "attrs": {}}"#,
+        ),
+        (
+            "shape",
+            r#"{"out": "y", "op": "reshape", "in": ["a"], "attrs": {"shape": [3]}}"#,
+        ),
+        (
+            "axis",
+            r#"{"out": "y", "op": "sum", "in": ["a"], "attrs": {"dims": [4]}}"#,
+        ),
+        (
+            "count",
+            r#"{"out": "y", "op": "matmul", "in": ["a"], "attrs": {}}"#,
+        ),
     ] {
         let dir = folder(name, &case(steps), &one_array());
         let report = run(&dir, &options, quiet).expect("a folder of the format");

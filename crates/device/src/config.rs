@@ -23,7 +23,14 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Self { device: None, debug: 0, threads: None, cache_dir: None, cache_bytes: 1 << 29, compiler: None }
+        Self {
+            device: None,
+            debug: 0,
+            threads: None,
+            cache_dir: None,
+            cache_bytes: 1 << 29,
+            compiler: None,
+        }
     }
 }
 
@@ -49,7 +56,8 @@ impl Config {
             return c.clone();
         }
         let mut slot = CURRENT.write().unwrap_or_else(|e| e.into_inner());
-        slot.get_or_insert_with(|| Arc::new(Config::from_env())).clone()
+        slot.get_or_insert_with(|| Arc::new(Config::from_env()))
+            .clone()
     }
 
     /// Put these settings in force. Devices that are open keep the ones they were opened with.
@@ -66,7 +74,11 @@ impl Config {
 
     /// The folder of compiled programs.
     pub fn cache_folder(&self) -> PathBuf {
-        let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let env = |name: &str| {
+            std::env::var_os(name)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
         let user = || env("XDG_CACHE_HOME").or_else(|| env("HOME").map(|h| h.join(".cache")));
         let default = || user().unwrap_or_else(std::env::temp_dir).join("monoglot");
         self.cache_dir.clone().unwrap_or_else(default)

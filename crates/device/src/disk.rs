@@ -15,14 +15,24 @@ use std::sync::Arc;
 pub fn open_file(path: impl AsRef<Path>) -> Result<Arc<Storage>> {
     let path = path.as_ref();
     let shown = path.display().to_string();
-    let fail = |message: String| Error::new(ErrorKind::Io { path: shown.clone(), message });
+    let fail = |message: String| {
+        Error::new(ErrorKind::Io {
+            path: shown.clone(),
+            message,
+        })
+    };
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
     let data = file.metadata().map_err(|e| fail(e.to_string()))?;
     if !data.is_file() {
         return Err(fail("is not a regular file".into()));
     }
-    let bytes = usize::try_from(data.len()).map_err(|_| fail(format!("has {} bytes", data.len())))?;
-    Ok(Storage::of(Device::new("DISK"), bytes, Memory::File(file, shown.clone())))
+    let bytes =
+        usize::try_from(data.len()).map_err(|_| fail(format!("has {} bytes", data.len())))?;
+    Ok(Storage::of(
+        Device::new("DISK"),
+        bytes,
+        Memory::File(file, shown.clone()),
+    ))
 }
 
 /// The device of files: it holds data and runs nothing.
@@ -40,7 +50,9 @@ impl Runtime for Disk {
     }
 
     fn alloc(&self, _bytes: usize) -> Result<Arc<Storage>> {
-        Err(unsupported("holds files that exist; copy to another device first"))
+        Err(unsupported(
+            "holds files that exist; copy to another device first",
+        ))
     }
 
     fn compile(&self, _programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
@@ -49,7 +61,11 @@ impl Runtime for Disk {
 }
 
 fn unsupported(message: &str) -> Error {
-    ErrorKind::Device { op: "DISK".into(), message: message.into() }.into()
+    ErrorKind::Device {
+        op: "DISK".into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 #[cfg(test)]
@@ -64,11 +80,23 @@ mod tests {
         let mut out = [0; 4];
         s.slice(2, 6).unwrap().read(1, &mut out).unwrap();
         assert_eq!(&out, b"3456");
-        assert!(matches!(s.write(0, b"x").unwrap_err().kind(), ErrorKind::Run { .. }));
+        assert!(matches!(
+            s.write(0, b"x").unwrap_err().kind(),
+            ErrorKind::Run { .. }
+        ));
         std::fs::write(&path, b"0").unwrap();
-        assert!(matches!(s.read(0, &mut out).unwrap_err().kind(), ErrorKind::Io { .. }));
+        assert!(matches!(
+            s.read(0, &mut out).unwrap_err().kind(),
+            ErrorKind::Io { .. }
+        ));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(open_file(&path).unwrap_err().kind(), ErrorKind::Io { .. }));
-        assert!(matches!(open_file(std::env::temp_dir()).unwrap_err().kind(), ErrorKind::Io { .. }));
+        assert!(matches!(
+            open_file(&path).unwrap_err().kind(),
+            ErrorKind::Io { .. }
+        ));
+        assert!(matches!(
+            open_file(std::env::temp_dir()).unwrap_err().kind(),
+            ErrorKind::Io { .. }
+        ));
     }
 }

@@ -16,7 +16,10 @@ impl Runtime for Null {
     }
 
     fn about(&self) -> String {
-        format!("renders for {}, compiles and runs nothing", self.target.arch)
+        format!(
+            "renders for {}, compiles and runs nothing",
+            self.target.arch
+        )
     }
 
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {

@@ -53,12 +53,21 @@ fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
         ("CPU", ["C", arch]) => Arc::new(Cpu::for_arch(device, config, arch)?),
         ("INTERP", []) => Arc::new(Interp::cpu(device, config)),
         ("INTERP", ["GPU"]) => Arc::new(Interp::gpu(device)),
-        ("NULL", []) => Arc::new(Null { target: crate::cpu::target(device, config) }),
-        ("NULL", ["C", arch]) => Arc::new(Null { target: crate::cpu::ordinary(device, config, arch)? }),
-        ("DISK", []) => Arc::new(Disk { target: crate::interp::target(device, config) }),
+        ("NULL", []) => Arc::new(Null {
+            target: crate::cpu::target(device, config),
+        }),
+        ("NULL", ["C", arch]) => Arc::new(Null {
+            target: crate::cpu::ordinary(device, config, arch)?,
+        }),
+        ("DISK", []) => Arc::new(Disk {
+            target: crate::interp::target(device, config),
+        }),
         _ => {
             let message = format!("there is no such device; there are {}", NAMES.join(", "));
-            return Err(Error::new(ErrorKind::NoDevice { device: device.name().into(), message }));
+            return Err(Error::new(ErrorKind::NoDevice {
+                device: device.name().into(),
+                message,
+            }));
         }
     })
 }
@@ -67,8 +76,16 @@ fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
 pub fn list() -> Vec<Listed> {
     let config = Config::current();
     let about = |name| match open_new(Device::new(name), &config) {
-        Ok(runtime) => Listed { name, about: runtime.about(), missing: None },
-        Err(e) => Listed { name, about: "C through a compiler".into(), missing: Some(e.to_string()) },
+        Ok(runtime) => Listed {
+            name,
+            about: runtime.about(),
+            missing: None,
+        },
+        Err(e) => Listed {
+            name,
+            about: "C through a compiler".into(),
+            missing: Some(e.to_string()),
+        },
     };
     NAMES.into_iter().map(about).collect()
 }

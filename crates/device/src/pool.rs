@@ -53,7 +53,11 @@ pub fn global() -> &'static Pool {
 
 /// Call `job(i)` for every i in 0..n, on the pool of the process where there are several.
 pub(crate) fn run(n: usize, job: &(dyn Fn(usize) + Sync)) {
-    if n > 1 { global().run(n, job) } else { (0..n).for_each(job) }
+    if n > 1 {
+        global().run(n, job)
+    } else {
+        (0..n).for_each(job)
+    }
 }
 
 impl Pool {
@@ -72,11 +76,17 @@ impl Pool {
         let worker = |k: usize| {
             let shared = shared.clone();
             // Where the system gives no more threads, the pool is smaller and works the same.
-            let named = std::thread::Builder::new().name(format!("monoglot-{k}")).stack_size(4 << 20);
+            let named = std::thread::Builder::new()
+                .name(format!("monoglot-{k}"))
+                .stack_size(4 << 20);
             named.spawn(move || shared.work()).ok()
         };
         let workers = (1..threads.max(1)).filter_map(worker).collect();
-        Pool { shared, workers, busy: AtomicBool::new(false) }
+        Pool {
+            shared,
+            workers,
+            busy: AtomicBool::new(false),
+        }
     }
 
     /// Threads that work on a job, the caller among them.
@@ -101,11 +111,16 @@ impl Pool {
         s.panicked.store(false, Ordering::Relaxed);
         let epoch = (s.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1) as u32;
         // Sequentially consistent with the sleepers' own check: either they see the job or we see them.
-        s.ticket.store((epoch as u64) << 32 | (n as u64) << 16, Ordering::SeqCst);
+        s.ticket
+            .store((epoch as u64) << 32 | (n as u64) << 16, Ordering::SeqCst);
         let asleep = s.sleepers.load(Ordering::SeqCst);
         if asleep > 0 {
             drop(s.lock.lock().unwrap_or_else(|e| e.into_inner()));
-            if n > asleep { s.wake.notify_all() } else { (1..n).for_each(|_| s.wake.notify_one()) }
+            if n > asleep {
+                s.wake.notify_all()
+            } else {
+                (1..n).for_each(|_| s.wake.notify_one())
+            }
         }
         let mut panic = None;
         while let Some(i) = s.take(epoch) {
@@ -117,7 +132,11 @@ impl Pool {
         let mut spins = 0u32;
         while s.done.load(Ordering::Acquire) < n as u32 {
             spins += 1;
-            if spins < SPINS { spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS {
+                spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
         }
         let elsewhere = s.panicked.load(Ordering::Relaxed);
         self.busy.store(false, Ordering::Release);
@@ -137,7 +156,12 @@ impl Shared {
             if (word >> 32) as u32 != epoch || next >= n {
                 return None;
             }
-            match self.ticket.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Acquire) {
+            match self.ticket.compare_exchange_weak(
+                word,
+                word + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(next as usize),
                 Err(now) => word = now,
             }
@@ -224,7 +248,9 @@ mod tests {
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
         let pool = Pool::new(2);
-        let result = catch_unwind(AssertUnwindSafe(|| pool.run(8, &|i| assert!(i != 3, "piece three"))));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(8, &|i| assert!(i != 3, "piece three"))
+        }));
         assert!(result.is_err());
         let sum = AtomicUsize::new(0);
         pool.run(8, &|i| {

@@ -74,21 +74,37 @@ pub trait Kernel: Send + Sync {
 /// `Verify` where `program` is not PROGRAM(sink, LINEAR, SOURCE).
 pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
     let part = |op: Op| program.src().iter().find(|u| u.op() == op);
-    match (program.arg(), part(Op::Linear), part(Op::Source).map(UOp::arg)) {
+    match (
+        program.arg(),
+        part(Op::Linear),
+        part(Op::Source).map(UOp::arg),
+    ) {
         (Arg::Program(info), Some(linear), Some(Arg::Text(text))) => Ok((linear, text, info)),
         _ => {
             let message = format!("{program:?} is not PROGRAM(sink, LINEAR, SOURCE)");
-            Err(ErrorKind::Verify { stage: "program".into(), message }.into())
+            Err(ErrorKind::Verify {
+                stage: "program".into(),
+                message,
+            }
+            .into())
         }
     }
 }
 
 /// The storage arguments of a program, in the order of `launch`: slots, bytes each at least.
 pub(crate) fn storage_params(linear: &UOp, info: &ProgramInfo) -> Vec<(usize, usize)> {
-    let mut slots: Vec<(usize, usize)> = info.outs.iter().chain(&info.ins).map(|&s| (s, 0)).collect();
-    for p in linear.src().iter().filter(|u| u.op() == Op::Param && !u.shape().is_empty()) {
+    let mut slots: Vec<(usize, usize)> =
+        info.outs.iter().chain(&info.ins).map(|&s| (s, 0)).collect();
+    for p in linear
+        .src()
+        .iter()
+        .filter(|u| u.op() == Op::Param && !u.shape().is_empty())
+    {
         if let Some(b) = p.buffer_arg() {
-            slots.push((b.slot as usize, p.shape().max_len() as usize * b.dtype.bytes()));
+            slots.push((
+                b.slot as usize,
+                p.shape().max_len() as usize * b.dtype.bytes(),
+            ));
         }
     }
     slots.sort_unstable_by_key(|&(slot, bytes)| (slot, Reverse(bytes)));
@@ -115,12 +131,19 @@ unsafe impl Sync for Arguments<'_> {}
 impl Signature {
     pub(crate) fn of(linear: &UOp, info: &ProgramInfo) -> Signature {
         let needs = storage_params(linear, info).iter().map(|p| p.1).collect();
-        Signature { name: info.name.clone(), needs, vars: info.vars.len() }
+        Signature {
+            name: info.name.clone(),
+            needs,
+            vars: info.vars.len(),
+        }
     }
 
     /// An error of a run.
     pub(crate) fn fail(&self, message: impl Display) -> Error {
-        ErrorKind::Run { message: format!("kernel {}: {message}", self.name) }.into()
+        ErrorKind::Run {
+            message: format!("kernel {}: {message}", self.name),
+        }
+        .into()
     }
 
     /// Check the arguments of a launch against what the program's PARAMs say.
@@ -128,11 +151,16 @@ impl Signature {
         let (takes, given) = ((self.needs.len(), self.vars), (bufs.len(), vars.len()));
         if given != takes {
             let (n, v) = given;
-            let message =
-                format!("{n} buffers and {v} variables were given; it takes {} and {}", takes.0, takes.1);
+            let message = format!(
+                "{n} buffers and {v} variables were given; it takes {} and {}",
+                takes.0, takes.1
+            );
             return Err(self.fail(message));
         }
-        let small = bufs.iter().zip(&self.needs).position(|(b, need)| b.bytes() < *need);
+        let small = bufs
+            .iter()
+            .zip(&self.needs)
+            .position(|(b, need)| b.bytes() < *need);
         small.map_or(Ok(()), |k| {
             let (has, needs) = (bufs[k].bytes(), self.needs[k]);
             Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")))
@@ -140,10 +168,19 @@ impl Signature {
     }
 
     /// The arguments in host memory, checked.
-    pub(crate) fn arguments<'a>(&self, bufs: &[Arc<Storage>], vars: &'a [i64]) -> Result<Arguments<'a>> {
+    pub(crate) fn arguments<'a>(
+        &self,
+        bufs: &[Arc<Storage>],
+        vars: &'a [i64],
+    ) -> Result<Arguments<'a>> {
         self.check(bufs, vars)?;
-        let pointer =
-            |b: &Arc<Storage>| b.host_ptr().ok_or_else(|| self.fail(format!("{b:?} is not in host memory")));
-        Ok(Arguments { ptrs: bufs.iter().map(pointer).collect::<Result<_>>()?, vars })
+        let pointer = |b: &Arc<Storage>| {
+            b.host_ptr()
+                .ok_or_else(|| self.fail(format!("{b:?} is not in host memory")))
+        };
+        Ok(Arguments {
+            ptrs: bufs.iter().map(pointer).collect::<Result<_>>()?,
+            vars,
+        })
     }
 }

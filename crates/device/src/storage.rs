@@ -42,14 +42,28 @@ impl Storage {
 
     /// Storage of all of this memory.
     pub(crate) fn of(device: Device, bytes: usize, memory: Memory) -> Arc<Storage> {
-        Arc::new(Storage { device, offset: 0, bytes, memory: Arc::new(memory) })
+        Arc::new(Storage {
+            device,
+            offset: 0,
+            bytes,
+            memory: Arc::new(memory),
+        })
     }
 
     /// A part of this storage, which it keeps alive. None where the part is not within it.
     pub fn slice(&self, offset: usize, bytes: usize) -> Option<Arc<Storage>> {
-        let fits = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        let fits = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes);
         let (device, memory) = (self.device, self.memory.clone());
-        fits.then(|| Arc::new(Storage { device, offset: self.offset + offset, bytes, memory }))
+        fits.then(|| {
+            Arc::new(Storage {
+                device,
+                offset: self.offset + offset,
+                bytes,
+                memory,
+            })
+        })
     }
 
     /// The device that it is on.
@@ -78,8 +92,13 @@ impl Storage {
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         self.check(offset, out.len(), "read")?;
         if let Memory::File(file, path) = &*self.memory {
-            return read_at(file, out, (self.offset + offset) as u64)
-                .map_err(|e| ErrorKind::Io { path: path.clone(), message: e.to_string() }.into());
+            return read_at(file, out, (self.offset + offset) as u64).map_err(|e| {
+                ErrorKind::Io {
+                    path: path.clone(),
+                    message: e.to_string(),
+                }
+                .into()
+            });
         }
         let p = self.pointer()?;
         // SAFETY: the range is within the block, which is initialised (blocks start zeroed);
@@ -122,8 +141,10 @@ impl Storage {
         if offset.checked_add(len).is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }
-        let message =
-            format!("{what} of {len} bytes at {offset} in storage of {} on {}", self.bytes, self.device);
+        let message = format!(
+            "{what} of {len} bytes at {offset} in storage of {} on {}",
+            self.bytes, self.device
+        );
         Err(Error::new(ErrorKind::Run { message }))
     }
 
@@ -137,7 +158,10 @@ impl Storage {
             Memory::File(_, path) => {
                 format!("{path} is read-only, and no kernel runs on {}", self.device)
             }
-            _ => format!("device {} holds no data: it compiles and runs nothing", self.device),
+            _ => format!(
+                "device {} holds no data: it compiles and runs nothing",
+                self.device
+            ),
         };
         ErrorKind::Run { message }.into()
     }
@@ -197,7 +221,12 @@ struct Kept {
 
 // SAFETY: raw blocks are plain memory that nothing else refers to while it is kept.
 unsafe impl Send for Raw {}
-static KEPT: Mutex<Kept> = Mutex::new(Kept { blocks: Vec::new(), bytes: 0, since: CHECK, available: 0 });
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    blocks: Vec::new(),
+    bytes: 0,
+    since: CHECK,
+    available: 0,
+});
 
 /// Sizes are rounded up to an eighth of a power of two, so that blocks are found again.
 fn size_class(bytes: usize) -> Option<usize> {
@@ -213,10 +242,14 @@ static LIMIT: LazyLock<usize> = LazyLock::new(|| {
 
 impl Block {
     fn take(device: Device, bytes: usize) -> Result<Block> {
-        let too_much =
-            |available| ErrorKind::Memory { device: device.name().into(), wanted: bytes as u64, available };
+        let too_much = |available| ErrorKind::Memory {
+            device: device.name().into(),
+            wanted: bytes as u64,
+            available,
+        };
         let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        let class = size_class(bytes).ok_or_else(|| too_much(available(kept.bytes).unwrap_or(0)))?;
+        let class =
+            size_class(bytes).ok_or_else(|| too_much(available(kept.bytes).unwrap_or(0)))?;
         let found = kept.blocks.iter().rposition(|(c, _)| *c == class);
         let memory = if let Some(i) = found {
             kept.bytes -= class;
@@ -239,7 +272,11 @@ impl Block {
             Raw::new(class).ok_or_else(|| too_much(kept.available))?
         };
         LIVE.fetch_add(bytes, Ordering::Relaxed);
-        Ok(Block { memory, class, live: bytes })
+        Ok(Block {
+            memory,
+            class,
+            live: bytes,
+        })
     }
 }
 
@@ -247,7 +284,10 @@ impl Drop for Block {
     fn drop(&mut self) {
         LIVE.fetch_sub(self.live, Ordering::Relaxed);
         // An empty heap block takes the place of the one that is kept or freed.
-        let memory = std::mem::replace(&mut self.memory, Raw::Heap(NonNull::dangling(), Layout::new::<()>()));
+        let memory = std::mem::replace(
+            &mut self.memory,
+            Raw::Heap(NonNull::dangling(), Layout::new::<()>()),
+        );
         let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
         if kept.bytes + self.class <= *LIMIT && kept.blocks.len() < 4096 {
             kept.bytes += self.class;
@@ -262,7 +302,8 @@ impl Raw {
         if bytes < PAGES {
             let layout = Layout::from_size_align(bytes, ALIGN).ok()?;
             // SAFETY: the layout has a size of at least ALIGN.
-            return NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(|p| Raw::Heap(p, layout));
+            return NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+                .map(|p| Raw::Heap(p, layout));
         }
         let pages = MmapMut::map_anon(bytes).ok()?;
         #[cfg(target_os = "linux")]
@@ -297,12 +338,26 @@ impl Drop for Raw {
 /// this process has is still to come.
 fn available(kept: usize) -> Option<u64> {
     let machine = memory_info("/proc/meminfo", "MemAvailable:");
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .and_then(|max| number("/sys/fs/cgroup/memory.current").map(|used| max.saturating_sub(used)));
+    let number = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let group = number("/sys/fs/cgroup/memory.max").and_then(|max| {
+        number("/sys/fs/cgroup/memory.current").map(|used| max.saturating_sub(used))
+    });
     let held = (Storage::live_bytes() + kept) as u64;
-    let untouched = memory_info("/proc/self/status", "VmRSS:").map_or(0, |had| held.saturating_sub(had));
-    Some([machine, group].into_iter().flatten().min()?.saturating_sub(untouched))
+    let untouched =
+        memory_info("/proc/self/status", "VmRSS:").map_or(0, |had| held.saturating_sub(had));
+    Some(
+        [machine, group]
+            .into_iter()
+            .flatten()
+            .min()?
+            .saturating_sub(untouched),
+    )
 }
 
 fn memory_info(path: &str, key: &str) -> Option<u64> {
@@ -331,7 +386,10 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused() {
         let error = Storage::host(Device::new("CPU"), 1 << 50).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Memory { wanted, .. } if *wanted == 1 << 50), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Memory { wanted, .. } if *wanted == 1 << 50),
+            "{error}"
+        );
         assert!(Storage::host(Device::new("CPU"), usize::MAX).is_err());
     }
 
@@ -341,7 +399,10 @@ mod tests {
         let Some(room) = available(0) else { return };
         let block = || Storage::host(cpu, room as usize / 5 * 2);
         let (first, second) = (block().unwrap(), block().unwrap());
-        assert!(matches!(block().unwrap_err().kind(), ErrorKind::Memory { .. }));
+        assert!(matches!(
+            block().unwrap_err().kind(),
+            ErrorKind::Memory { .. }
+        ));
         drop(first);
         drop(block().unwrap());
         drop(second);

@@ -14,7 +14,8 @@ struct Place(PathBuf);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let dir = std::env::temp_dir().join(format!("monoglot-cache-{name}-{}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("monoglot-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         Place(dir)
@@ -23,11 +24,19 @@ impl Place {
     /// A compiler that runs `before` and then `cc`.
     fn config(&self, before: &str) -> Config {
         let (script, log) = (self.0.join("compiler"), self.0.join("log"));
-        let text = format!("#!/bin/sh\necho \"$@\" >> {}\n{before}\nexec cc \"$@\"\n", log.display());
+        let text = format!(
+            "#!/bin/sh\necho \"$@\" >> {}\n{before}\nexec cc \"$@\"\n",
+            log.display()
+        );
         std::fs::write(&script, text).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let compiler = Some(script.display().to_string());
-        Config { cache_dir: Some(self.0.join("cache")), compiler, threads: Some(2), ..Config::default() }
+        Config {
+            cache_dir: Some(self.0.join("cache")),
+            compiler,
+            threads: Some(2),
+            ..Config::default()
+        }
     }
 
     fn calls(&self) -> usize {
@@ -37,7 +46,12 @@ impl Place {
 
     fn objects(&self) -> Vec<PathBuf> {
         let dir = std::fs::read_dir(self.0.join("cache/cpu"));
-        dir.map_or(Vec::new(), |d| d.flatten().map(|e| e.path()).filter(|p| is(p, "so")).collect())
+        dir.map_or(Vec::new(), |d| {
+            d.flatten()
+                .map(|e| e.path())
+                .filter(|p| is(p, "so"))
+                .collect()
+        })
     }
 }
 
@@ -61,10 +75,19 @@ fn storing(value: i32) -> UOp {
 
 fn with_source(name: &str, source: &str) -> UOp {
     let out = UOp::param(0, &Shape::of(&[1]), DType::I32, None);
-    let info = ProgramInfo { name: name.into(), threads: 1, outs: vec![0], ..ProgramInfo::default() };
+    let info = ProgramInfo {
+        name: name.into(),
+        threads: 1,
+        outs: vec![0],
+        ..ProgramInfo::default()
+    };
     let linear = UOp::new(Op::Linear, vec![out], Arg::None);
     let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
-    UOp::new(Op::Program, vec![UOp::sink(&[]), linear, source], Arg::Program(Arc::new(info)))
+    UOp::new(
+        Op::Program,
+        vec![UOp::sink(&[]), linear, source],
+        Arg::Program(Arc::new(info)),
+    )
 }
 
 fn open(config: &Config) -> Cpu {
@@ -98,8 +121,10 @@ fn what_was_compiled_is_found_again() {
     assert_eq!((place.calls(), place.objects().len()), (2, 4));
     assert!(!cpu.cache_failed());
     // Nothing temporary is left.
-    let left =
-        std::fs::read_dir(place.0.join("cache/cpu")).unwrap().flatten().filter(|e| is(&e.path(), "tmp"));
+    let left = std::fs::read_dir(place.0.join("cache/cpu"))
+        .unwrap()
+        .flatten()
+        .filter(|e| is(&e.path(), "tmp"));
     assert_eq!(left.count(), 0);
 }
 
@@ -134,7 +159,10 @@ fn a_damaged_entry_is_a_miss() {
 fn a_folder_that_cannot_be_written_costs_a_warning() {
     let place = Place::new("unwritable");
     std::fs::write(place.0.join("file"), b"").unwrap();
-    let config = Config { cache_dir: Some(place.0.join("file/cache")), ..place.config("") };
+    let config = Config {
+        cache_dir: Some(place.0.join("file/cache")),
+        ..place.config("")
+    };
     let cpu = open(&config);
     works(&cpu, &[1, 2]);
     works(&cpu, &[1, 2, 3]);
@@ -146,7 +174,10 @@ fn a_folder_that_cannot_be_written_costs_a_warning() {
 fn the_warning_is_printed_once_a_process() {
     let exe = std::env::current_exe().unwrap();
     let mut child = std::process::Command::new(exe);
-    let out = child.args(["--exact", "a_folder_that_cannot_be_written_costs_a_warning"]).output().unwrap();
+    let out = child
+        .args(["--exact", "a_folder_that_cannot_be_written_costs_a_warning"])
+        .output()
+        .unwrap();
     assert!(out.status.success());
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(said.matches("work goes on without it").count(), 1, "{said}");
@@ -167,11 +198,18 @@ fn a_full_folder_costs_nothing_else() {
 #[test]
 fn the_folder_stays_within_its_bound() {
     let place = Place::new("bound");
-    let config = Config { cache_bytes: 100 << 10, ..place.config("") };
+    let config = Config {
+        cache_bytes: 100 << 10,
+        ..place.config("")
+    };
     for k in 0..18 {
         works(&open(&config), &[k]);
     }
-    let total: u64 = place.objects().iter().map(|p| p.metadata().unwrap().len()).sum();
+    let total: u64 = place
+        .objects()
+        .iter()
+        .map(|p| p.metadata().unwrap().len())
+        .sum();
     // It is looked through at a process's first store.
     assert!(total < 130 << 10, "{total}");
     assert!(place.objects().iter().any(|p| p.exists()));
@@ -192,18 +230,27 @@ fn many_at_once_share_a_folder() {
 
 #[test]
 fn without_a_compiler_the_error_names_the_interpreter() {
-    let config = Config { compiler: Some("no-such-compiler -O2".into()), ..Config::default() };
+    let config = Config {
+        compiler: Some("no-such-compiler -O2".into()),
+        ..Config::default()
+    };
     let error = Cpu::open(Device::new("CPU"), &config).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::NoDevice { .. }));
     let text = error.to_string();
-    assert!(text.contains("no-such-compiler") && text.contains("DEV=INTERP"), "{text}");
+    assert!(
+        text.contains("no-such-compiler") && text.contains("DEV=INTERP"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_does_not_compile_says_why() {
     let place = Place::new("broken");
     let cpu = open(&place.config(""));
-    let error = cpu.compile(&[with_source("broken", "void broken(void) { nonsense; }")]).err().unwrap();
+    let error = cpu
+        .compile(&[with_source("broken", "void broken(void) { nonsense; }")])
+        .err()
+        .unwrap();
     assert!(matches!(error.kind(), ErrorKind::Compile { .. }));
     assert!(error.to_string().contains("nonsense"), "{error}");
 }

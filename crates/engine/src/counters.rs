@@ -15,7 +15,12 @@ pub struct Counters {
     pub copies: u64,
 }
 
-static COUNTERS: Mutex<Counters> = Mutex::new(Counters { schedules: 0, compiled: 0, launches: 0, copies: 0 });
+static COUNTERS: Mutex<Counters> = Mutex::new(Counters {
+    schedules: 0,
+    compiled: 0,
+    launches: 0,
+    copies: 0,
+});
 
 /// The counts now.
 pub fn counters() -> Counters {

@@ -20,7 +20,9 @@ pub(crate) fn exclusive(roots: &[UOp]) -> FxHashSet<UOp> {
     let nodes = toposort_many(roots, |_| true);
     let mut edges: FxHashMap<&UOp, usize> = FxHashMap::default();
     for u in &nodes {
-        u.src().iter().for_each(|s| *edges.entry(s).or_default() += 1);
+        u.src()
+            .iter()
+            .for_each(|s| *edges.entry(s).or_default() += 1);
     }
     for r in roots {
         *edges.entry(r).or_default() += HANDLES;

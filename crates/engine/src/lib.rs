@@ -24,5 +24,9 @@ pub fn default_device() -> Device {
 
 /// Put tensors on this device from now on, unless told otherwise.
 pub fn set_default_device(device: Device) {
-    Config { device: Some(device.name().into()), ..(*Config::current()).clone() }.set();
+    Config {
+        device: Some(device.name().into()),
+        ..(*Config::current()).clone()
+    }
+    .set();
 }

@@ -77,8 +77,12 @@ pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     let mut timings = Default::default();
     let plan = schedule(function, key.1, &target, &mut timings)?;
     let steps = steps(&plan.linear)?;
-    let program =
-        Arc::new(Program { steps, outputs: plan.outputs, places: plan.places, written: plan.written });
+    let program = Arc::new(Program {
+        steps,
+        outputs: plan.outputs,
+        places: plan.places,
+        written: plan.written,
+    });
     if programs.len() >= KEPT {
         // Rare: who makes so many structures makes them once each.
         programs.clear();
@@ -98,14 +102,19 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
     if kernels.len() >= KEPT {
         kernels.clear();
     }
-    let missing: Vec<(UOp, Device)> = wanted.into_iter().filter(|k| !kernels.contains_key(k)).collect();
+    let missing: Vec<(UOp, Device)> = wanted
+        .into_iter()
+        .filter(|k| !kernels.contains_key(k))
+        .collect();
     let (lowered, _) = lower_all(&missing)?;
     // Programs of one device are compiled together: one run of a C compiler costs more than a kernel.
     let mut devices: Vec<Device> = missing.iter().map(|(_, d)| *d).collect();
     devices.sort_by_key(|d| d.name());
     devices.dedup();
     for device in devices {
-        let of_device: Vec<usize> = (0..missing.len()).filter(|&i| missing[i].1 == device).collect();
+        let of_device: Vec<usize> = (0..missing.len())
+            .filter(|&i| missing[i].1 == device)
+            .collect();
         let programs: Vec<UOp> = of_device.iter().map(|&i| lowered[i].clone()).collect();
         let runtime = open(device)?;
         report::opened(&*runtime);
@@ -113,17 +122,28 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
             count(|c| &mut c.compiled);
             report::compiled(&missing[i].0, program, &*runtime);
-            kernels.insert(missing[i].clone(), (kernel, program_parts(program)?.2.clone()));
+            kernels.insert(
+                missing[i].clone(),
+                (kernel, program_parts(program)?.2.clone()),
+            );
         }
     }
-    linear.src().iter().map(|call| step(call, &kernels)).collect()
+    linear
+        .src()
+        .iter()
+        .map(|call| step(call, &kernels))
+        .collect()
 }
 
 fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
     let (body, args) = (&call.src()[0], &call.src()[1..]);
     let slot = |a: &UOp| {
         let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
-        if a.op() == Op::Param { Slot::Param(number) } else { Slot::Place(number) }
+        if a.op() == Op::Param {
+            Slot::Param(number)
+        } else {
+            Slot::Place(number)
+        }
     };
     let slots = args.iter().map(slot).collect();
     let device = kernel_device(call)?;
@@ -131,48 +151,78 @@ fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
         let part = &body.src()[0];
         let from = part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
         let bytes = part.shape().max_len() as usize * part.dtype().bytes();
-        let info =
-            Arc::new(ProgramInfo { name: "copy".into(), bytes: 2 * bytes as u64, ..ProgramInfo::default() });
-        return Ok(Step { work: Work::Copy { from, bytes }, args: slots, info, device });
+        let info = Arc::new(ProgramInfo {
+            name: "copy".into(),
+            bytes: 2 * bytes as u64,
+            ..ProgramInfo::default()
+        });
+        return Ok(Step {
+            work: Work::Copy { from, bytes },
+            args: slots,
+            info,
+            device,
+        });
     }
     let (kernel, info) = &kernels[&(body.clone(), device)];
-    Ok(Step { work: Work::Launch(kernel.clone()), args: slots, info: info.clone(), device })
+    Ok(Step {
+        work: Work::Launch(kernel.clone()),
+        args: slots,
+        info: info.clone(),
+        device,
+    })
 }
 
 fn kernel_device(call: &UOp) -> Result<Device> {
     let body = &call.src()[0];
     let own = match body.arg() {
         Arg::Place(d, _) => *d,
-        _ => body.toposort().iter().filter(|u| u.op() == Op::Param).find_map(UOp::device),
+        _ => body
+            .toposort()
+            .iter()
+            .filter(|u| u.op() == Op::Param)
+            .find_map(UOp::device),
     };
     own.ok_or_else(|| broken("schedule", "a kernel without a device"))
 }
 
 /// The error of what a stage of the compiler should not have given.
 pub(crate) fn broken(stage: &str, message: &str) -> Error {
-    ErrorKind::Verify { stage: stage.into(), message: message.into() }.into()
+    ErrorKind::Verify {
+        stage: stage.into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 /// The different kernels of a program, in order of first use.
 fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
     let mut seen = FxHashSet::default();
-    let kernels = linear.src().iter().filter(|call| call.src()[0].op() == Op::Sink);
+    let kernels = linear
+        .src()
+        .iter()
+        .filter(|call| call.src()[0].op() == Op::Sink);
     let first = kernels.filter(|call| seen.insert(&call.src()[0]));
-    first.filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?))).collect()
+    first
+        .filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?)))
+        .collect()
 }
 
 /// Lower kernels, over all cores where there are several.
 fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
     let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
     let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
-    let workers =
-        std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len().div_ceil(2)).max(1);
+    let workers = std::thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(kernels.len().div_ceil(2))
+        .max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
     let done: Mutex<(Vec<Option<Result<UOp>>>, Timings)> =
         Mutex::new((vec![None; kernels.len()], Timings::default()));
     let work = || loop {
         let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let Some((kernel, device)) = kernels.get(i) else { break };
+        let Some((kernel, device)) = kernels.get(i) else {
+            break;
+        };
         let lowered = lower(kernel, &targets[device], None, &mut |_, _| {});
         let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
         done.0[i] = Some(lowered.map(|(program, seconds)| {
@@ -187,7 +237,9 @@ fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
         work();
     });
     let (results, total) = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    let lowered = results.into_iter().map(|r| r.expect("every kernel was taken by a worker"));
+    let lowered = results
+        .into_iter()
+        .map(|r| r.expect("every kernel was taken by a worker"));
     Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
 }
 
@@ -208,10 +260,20 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
         ("memory_plan", seconds(timings.memory_plan)),
     ];
     stages.extend(Stage::ALL.map(|s| (s.name(), lowering.of(s))));
-    let linear_uops = |p: &UOp| p.src().iter().find(|u| u.op() == Op::Linear).map_or(0, |l| l.src().len());
+    let linear_uops = |p: &UOp| {
+        p.src()
+            .iter()
+            .find(|u| u.op() == Op::Linear)
+            .map_or(0, |l| l.src().len())
+    };
     Ok(Compiled {
         stages,
-        kernels: plan.linear.src().iter().filter(|c| c.src()[0].op() == Op::Sink).count(),
+        kernels: plan
+            .linear
+            .src()
+            .iter()
+            .filter(|c| c.src()[0].op() == Op::Sink)
+            .count(),
         unique_kernels: unique.len(),
         uops: programs.iter().map(linear_uops).sum(),
         programs,

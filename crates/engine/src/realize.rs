@@ -8,7 +8,9 @@ use crate::report;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{AddrSpace, Arg, BufferArg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{
+    AddrSpace, Arg, BufferArg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp,
+};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -69,7 +71,10 @@ pub fn read(u: &UOp) -> Result<Vec<u8>> {
 pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Result<UOp> {
     let wanted = shape.max_len() as usize * dtype.bytes();
     if bytes.len() != wanted {
-        let message = format!("{} bytes for shape {shape} of {dtype}, which has {wanted}", bytes.len());
+        let message = format!(
+            "{} bytes for shape {shape} of {dtype}, which has {wanted}",
+            bytes.len()
+        );
         return Err(Error::shape("upload", message));
     }
     let runtime = open(device)?;
@@ -88,7 +93,10 @@ pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Resu
 pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
     let storage = monoglot_device::open_file(path)?;
     if storage.bytes() % dtype.bytes() != 0 {
-        let message = format!("a file of {} bytes holds no whole number of {dtype}", storage.bytes());
+        let message = format!(
+            "a file of {} bytes holds no whole number of {dtype}",
+            storage.bytes()
+        );
         return Err(Error::shape("open", message));
     }
     let shape = Shape::of(&[(storage.bytes() / dtype.bytes()) as i64]);
@@ -106,7 +114,10 @@ fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp {
 /// has no device of its own: below a root it may be wanted on another than where it was once realized.
 fn resolve(roots: &[UOp]) -> Vec<UOp> {
     let free = |u: &UOp| u.device().is_none() && !roots.contains(u);
-    let found = |u: &UOp| u.realized().filter(|v| v != u && is_view_of_storage(v) && !free(u));
+    let found = |u: &UOp| {
+        u.realized()
+            .filter(|v| v != u && is_view_of_storage(v) && !free(u))
+    };
     let mut map = FxHashMap::default();
     for u in toposort_many(roots, |u| u.op() != Op::Buffer && found(u).is_none()) {
         if let Some(v) = found(&u) {
@@ -127,7 +138,11 @@ fn base(u: &UOp) -> Option<(UOp, usize)> {
             Op::Buffer => return Some((u.clone(), offset)),
             Op::Reshape => {}
             Op::Shrink => {
-                let (from, at, to) = (u.src()[0].shape().ints()?, u.dims_src(1).ints()?, u.shape().ints()?);
+                let (from, at, to) = (
+                    u.src()[0].shape().ints()?,
+                    u.dims_src(1).ints()?,
+                    u.shape().ints()?,
+                );
                 let first = to.iter().position(|&n| n != 1).unwrap_or(to.len());
                 if (first + 1..to.len()).any(|i| from[i] != to[i]) {
                     return None;
@@ -150,12 +165,15 @@ fn storage_of(buffer: &UOp) -> Result<Arc<Storage>> {
         Some(Ok(s)) => Ok(s),
         Some(Err(_)) => {
             let message =
-                "this value was overwritten by an assign while it was being read by another thread".into();
+                "this value was overwritten by an assign while it was being read by another thread"
+                    .into();
             Err(Error::new(ErrorKind::Run { message }))
         }
         None => {
             // A tensor without data: its contents are whatever the memory holds.
-            let device = buffer.device().ok_or_else(|| broken("engine", "a buffer without a device"))?;
+            let device = buffer
+                .device()
+                .ok_or_else(|| broken("engine", "a buffer without a device"))?;
             let bytes = buffer.shape().max_len() as usize * buffer.dtype().bytes();
             let storage = open(device)?.alloc(bytes)?;
             buffer.set_storage(storage.clone());
@@ -177,14 +195,17 @@ fn run(program: &Program, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
-        let leaf = leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
+        let leaf =
+            leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
         let in_place = leaf.op() == Op::Param && program.written[slot];
-        let buffer = leaves.entry(leaf.clone()).or_insert_with(|| match leaf.op() {
-            Op::Param if !in_place => params[slot].clone(),
-            Op::Param => next_version(&params[slot], &leaf, &inputs[slot]),
-            _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
-        });
+        let buffer = leaves
+            .entry(leaf.clone())
+            .or_insert_with(|| match leaf.op() {
+                Op::Param if !in_place => params[slot].clone(),
+                Op::Param => next_version(&params[slot], &leaf, &inputs[slot]),
+                _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
+            });
         let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
         out.push((value, in_place));
     }
@@ -201,8 +222,14 @@ fn leaf(view: &UOp) -> Option<UOp> {
 
 /// The next version of a BUFFER, in its storage.
 fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
-    let Arg::Buffer(b) = old.arg() else { return old.clone() };
-    let arg = BufferArg { version: b.version + 1, addrspace: Some(AddrSpace::Global), ..*b };
+    let Arg::Buffer(b) = old.arg() else {
+        return old.clone();
+    };
+    let arg = BufferArg {
+        version: b.version + 1,
+        addrspace: Some(AddrSpace::Global),
+        ..*b
+    };
     let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
     old.set_storage(Arc::new(Taken));
     new.set_storage(storage.clone());
@@ -223,8 +250,11 @@ fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Resu
         Work::Copy { from, bytes } => {
             count(|c| &mut c.copies);
             let part = storage(&step.args[1]).slice(*from, *bytes);
-            let part = part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
-            report::launch(step.device, &step.info, || storage(&step.args[0]).copy_from(&part))
+            let part =
+                part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
+            report::launch(step.device, &step.info, || {
+                storage(&step.args[0]).copy_from(&part)
+            })
         }
     }
 }

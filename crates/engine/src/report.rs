@@ -26,7 +26,10 @@ fn tell(level: u8, text: impl FnOnce() -> String) -> bool {
 /// DEBUG=1 tells which devices are used, each once.
 pub(crate) fn opened(runtime: &dyn Runtime) {
     static TOLD: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-    let (mut told, device) = (TOLD.lock().unwrap_or_else(|e| e.into_inner()), runtime.device());
+    let (mut told, device) = (
+        TOLD.lock().unwrap_or_else(|e| e.into_inner()),
+        runtime.device(),
+    );
     if !told.contains(&device) && tell(1, || format!("{device}: {}", runtime.about())) {
         told.push(device);
     }
@@ -35,29 +38,44 @@ pub(crate) fn opened(runtime: &dyn Runtime) {
 /// Of each kernel when it is compiled, DEBUG=3 shows the Opts and why, 4 the source, 5 the kernel's
 /// UOps, 6 its linear program, 7 the machine code.
 pub(crate) fn compiled(kernel: &UOp, program: &UOp, runtime: &dyn Runtime) {
-    let Ok((linear, source, info)) = program_parts(program) else { return };
+    let Ok((linear, source, info)) = program_parts(program) else {
+        return;
+    };
     let (name, n) = (&info.name, linear.src().len());
     tracing::debug!(target: "monoglot", kernel = %name, uops = n, "compiled");
     tell(3, || {
         let opts = choose(kernel, runtime.target()).into_iter();
-        let opts: String = opts.map(|(opt, why)| format!("\n    {opt}: {why}")).collect();
+        let opts: String = opts
+            .map(|(opt, why)| format!("\n    {opt}: {why}"))
+            .collect();
         format!("{name}: {n} instructions{opts}")
     });
     tell(4, || source.to_string());
     tell(5, || kernel.to_string());
     tell(6, || linear.to_string());
-    tell(7, || runtime.assembly(program).map_or_else(|e| e.to_string(), Option::unwrap_or_default));
+    tell(7, || {
+        runtime
+            .assembly(program)
+            .map_or_else(|e| e.to_string(), Option::unwrap_or_default)
+    });
 }
 
 /// DEBUG=2 gives a line a kernel: time, operations, bytes, both rates, and the end of a long name.
-pub(crate) fn launch(device: Device, info: &ProgramInfo, run: impl FnOnce() -> Result<()>) -> Result<()> {
-    if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG) {
+pub(crate) fn launch(
+    device: Device,
+    info: &ProgramInfo,
+    run: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
+    {
         return run();
     }
     let start = Instant::now();
     let out = run();
     let seconds = start.elapsed().as_secs_f64();
-    let ProgramInfo { name, flops, bytes, .. } = info;
+    let ProgramInfo {
+        name, flops, bytes, ..
+    } = info;
     tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
     tell(2, || {
         let (rate, moved) = (*flops as f64 / seconds / 1e9, *bytes as f64 / seconds / 1e9);
@@ -74,6 +92,12 @@ pub(crate) fn launch(device: Device, info: &ProgramInfo, run: impl FnOnce() -> R
 /// Three digits and a decimal prefix.
 fn scaled(x: f64) -> String {
     let k = (x.max(1.0).log10() / 3.0).floor().min(5.0);
-    let (part, prefix) = (x / 1000f64.powf(k), ["", "k", "M", "G", "T", "P"][k as usize]);
-    format!("{part:.*}{prefix}", if part < 9.95 && k > 0.0 { 1 } else { 0 })
+    let (part, prefix) = (
+        x / 1000f64.powf(k),
+        ["", "k", "M", "G", "T", "P"][k as usize],
+    );
+    format!(
+        "{part:.*}{prefix}",
+        if part < 9.95 && k > 0.0 { 1 } else { 0 }
+    )
 }

@@ -8,8 +8,18 @@ use monoglot_uop::*;
 use std::sync::Arc;
 use support::*;
 
-const BINARY: &[Op] =
-    &[Op::Add, Op::Sub, Op::Mul, Op::Max, Op::CmpLt, Op::CmpNe, Op::CmpGt, Op::CmpGe, Op::CmpLe, Op::CmpEq];
+const BINARY: &[Op] = &[
+    Op::Add,
+    Op::Sub,
+    Op::Mul,
+    Op::Max,
+    Op::CmpLt,
+    Op::CmpNe,
+    Op::CmpGt,
+    Op::CmpGe,
+    Op::CmpLe,
+    Op::CmpEq,
+];
 
 /// What a case computes of a, b, c.
 #[derive(Clone)]
@@ -24,9 +34,16 @@ struct Case {
 
 fn cases(d: DType) -> Vec<Case> {
     let mut out = Vec::new();
-    let mut add = |op: Op, to: DType, fixed: Option<i64>, build: fn(&Case, &UOp, &UOp, &UOp) -> UOp| {
-        out.push(Case { text: format!("{} {d} {to} {fixed:?}", op.name()), build, op, to, fixed });
-    };
+    let mut add =
+        |op: Op, to: DType, fixed: Option<i64>, build: fn(&Case, &UOp, &UOp, &UOp) -> UOp| {
+            out.push(Case {
+                text: format!("{} {d} {to} {fixed:?}", op.name()),
+                build,
+                op,
+                to,
+                fixed,
+            });
+        };
     let two: fn(&Case, &UOp, &UOp, &UOp) -> UOp = |c, a, b, _| match c.fixed {
         Some(k) => a.binary(c.op, &splat(&UOp::int(k, a.dtype()), lanes(a))),
         None => a.binary(c.op, b),
@@ -35,7 +52,12 @@ fn cases(d: DType) -> Vec<Case> {
     for &op in BINARY {
         // Subtraction of bools is in no dialect.
         if op != Op::Sub || d != DType::Bool {
-            add(op, if op.is_comparison() { DType::Bool } else { d }, None, two);
+            add(
+                op,
+                if op.is_comparison() { DType::Bool } else { d },
+                None,
+                two,
+            );
         }
     }
     if !d.is_float() {
@@ -190,7 +212,9 @@ fn values(d: DType, count: usize) -> Vec<Scalar> {
         };
         for k in 0..=d.bits() {
             let p = 1i128 << k;
-            [p - 1, p, p + 1, -p - 1, -p, -p + 1].into_iter().for_each(&mut push);
+            [p - 1, p, p + 1, -p - 1, -p, -p + 1]
+                .into_iter()
+                .for_each(&mut push);
         }
     }
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -253,26 +277,41 @@ fn close(got: Scalar, want: Scalar, d: DType) -> bool {
 /// The results of a case, once as values and once as bytes.
 fn results(case: &Case, d: DType, data: &Data) -> (Vec<Scalar>, Vec<u8>) {
     let [a, b, c] = &data.columns;
-    let values: Vec<Scalar> = (0..data.n).map(|i| expect(case, d, a[i], b[i], c[i])).collect();
+    let values: Vec<Scalar> = (0..data.n)
+        .map(|i| expect(case, d, a[i], b[i], c[i]))
+        .collect();
     let bytes = bytes_of(&values, case.to);
     (values, bytes)
 }
 
 fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
     let mut wrong = Vec::new();
-    let runtimes: Vec<Arc<dyn Runtime>> = names.iter().map(|n| open(Device::new(n)).unwrap()).collect();
+    let runtimes: Vec<Arc<dyn Runtime>> = names
+        .iter()
+        .map(|n| open(Device::new(n)).unwrap())
+        .collect();
     let mut plans = Vec::new();
     for &d in &DTYPES {
-        let all: Vec<Case> =
-            cases(d).into_iter().filter(|c| computes(d) || matches!(c.op, Op::Cast | Op::Bitcast)).collect();
+        let all: Vec<Case> = cases(d)
+            .into_iter()
+            .filter(|c| computes(d) || matches!(c.op, Op::Cast | Op::Bitcast))
+            .collect();
         let data = Arc::new(data(d));
         for part in all.chunks(30) {
             let want: Arc<Vec<_>> = Arc::new(part.iter().map(|c| results(c, d, &data)).collect());
             for rt in &runtimes {
                 for w in [0, rt.target().lanes(d).min(16), 4] {
-                    let info =
-                        ProgramInfo { outs: (3..3 + part.len()).collect(), ins: vec![0, 1, 2], ..single() };
-                    let p = program(&format!("ops_{d}_{w}"), &build(d, part, data.n, w), info, rt.target());
+                    let info = ProgramInfo {
+                        outs: (3..3 + part.len()).collect(),
+                        ins: vec![0, 1, 2],
+                        ..single()
+                    };
+                    let p = program(
+                        &format!("ops_{d}_{w}"),
+                        &build(d, part, data.n, w),
+                        info,
+                        rt.target(),
+                    );
                     plans.push((rt, d, w, part.to_vec(), data.clone(), want.clone(), p));
                 }
             }
@@ -303,13 +342,22 @@ fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn every_op_on_the_cpu() {
     // A level below this machine's renders other vectors and other builtins.
-    let lower = if cfg!(target_arch = "x86_64") { "CPU:C:x86-64-v2" } else { "CPU" };
+    let lower = if cfg!(target_arch = "x86_64") {
+        "CPU:C:x86-64-v2"
+    } else {
+        "CPU"
+    };
     check_devices(&["CPU", lower], |d| d != DType::F16);
 }
 

@@ -20,7 +20,11 @@ struct Case {
 const F: DType = DType::F32;
 
 fn out_first(ins: usize) -> ProgramInfo {
-    ProgramInfo { outs: vec![0], ins: (1..=ins).collect(), ..single() }
+    ProgramInfo {
+        outs: vec![0],
+        ins: (1..=ins).collect(),
+        ..single()
+    }
 }
 
 fn ramp(n: usize) -> Vec<f32> {
@@ -40,18 +44,32 @@ fn dot() -> Case {
     for k in 0..2 {
         let i = &(&r * (2 * w)) + (k * w);
         let get = |slot| load(&address(&param(slot, n, F), &i, w as usize));
-        let store = row(k).store(&UOp::new(Op::MulAcc, vec![get(1), get(2), load(&row(k))], Arg::None));
+        let store = row(k).store(&UOp::new(
+            Op::MulAcc,
+            vec![get(1), get(2), load(&row(k))],
+            Arg::None,
+        ));
         list.push(store.clone());
         last = Some(store);
     }
     let done = end(&last.unwrap(), &r);
     list.push(done.clone());
     // What is read after the loop is another node than what is read in it.
-    let after = |k: i64| load(&address(&acc.after(std::slice::from_ref(&done)), &i32c(k), 0));
+    let after = |k: i64| {
+        load(&address(
+            &acc.after(std::slice::from_ref(&done)),
+            &i32c(k),
+            0,
+        ))
+    };
     let total = &after(0) + &after(1);
     let lane = |v: &UOp, k: i64| v.at(&[i32c(k)]);
     // Once as a shuffle of halves, once as single lanes.
-    let half = UOp::new(Op::Shrink, vec![total.clone(), ints(&[2]), ints(&[2])], Arg::None);
+    let half = UOp::new(
+        Op::Shrink,
+        vec![total.clone(), ints(&[2]), ints(&[2])],
+        Arg::None,
+    );
     let low = total.at(&[ints(&[0, 1])]);
     let pair = &low + &half;
     let sum = &lane(&pair, 0) + &lane(&pair, 1);
@@ -78,7 +96,11 @@ fn register_array() -> Case {
     let total = address(&sum, &i32c(0), 0);
     let added = &load(&total) + &load(&address(&param(1, n, F), &r, 0));
     let keep = total.store(&added);
-    let now = load(&address(&sum.after(std::slice::from_ref(&keep)), &i32c(0), 0));
+    let now = load(&address(
+        &sum.after(std::slice::from_ref(&keep)),
+        &i32c(0),
+        0,
+    ));
     let put = address(&reg, &r, 0).store(&now);
     let back = load(&address(&reg, &(&i32c(n - 1) - &q), 0));
     let out = address(&param(0, n, F), &q, 0).store(&back);
@@ -130,20 +152,39 @@ fn gated(name: &'static str, w: usize, lanes: bool) -> Case {
         (from.ge(&i32c(0)), from.lt(&i32c(n - 5)))
     };
     let v = load_if(&address(&input, &from, w), &fill, &gate);
-    let s = store_if(&address(&param(0, n, F), &i, w), &(&v * &splat(&UOp::float(2.0, F), w)), &keep);
+    let s = store_if(
+        &address(&param(0, n, F), &i, w),
+        &(&v * &splat(&UOp::float(2.0, F), w)),
+        &keep,
+    );
     let list = [r.clone(), s.clone(), end(&s, &r)];
     let a = ramp(16);
     let want: Vec<f32> = (0..16i64)
         .map(|k| {
-            let block = if w > 0 && !lanes { k / w as i64 * w as i64 - 2 } else { k - 2 };
+            let block = if w > 0 && !lanes {
+                k / w as i64 * w as i64 - 2
+            } else {
+                k - 2
+            };
             if block >= n - 5 {
                 return 7.0;
             }
-            2.0 * if block >= 0 { a[(k - 2) as usize] } else { -1.0 }
+            2.0 * if block >= 0 {
+                a[(k - 2) as usize]
+            } else {
+                -1.0
+            }
         })
         .collect();
     let bufs = vec![f32s(&[7.0; 16]), f32s(&a)];
-    Case { name, linear: linear(&list), info: out_first(1), bufs, vars: vec![], out: (0, f32s(&want)) }
+    Case {
+        name,
+        linear: linear(&list),
+        info: out_first(1),
+        bufs,
+        vars: vec![],
+        out: (0, f32s(&want)),
+    }
 }
 
 /// A shift by two with a fill, every lane under its own gate, of any dtype.
@@ -152,13 +193,25 @@ fn masked(name: &'static str, d: DType, w: usize) -> Case {
     let r = range(n / w as i64, 0);
     let i = &r * w as i64;
     let lane = |k: i64| &(&i - 2) + k;
-    let index = UOp::new(Op::Stack, (0..w as i64).map(lane).collect::<Vec<_>>(), Arg::None);
-    let (gate, keep) = (index.ge(&splat(&i32c(0), w)), index.lt(&splat(&i32c(n - 5), w)));
+    let index = UOp::new(
+        Op::Stack,
+        (0..w as i64).map(lane).collect::<Vec<_>>(),
+        Arg::None,
+    );
+    let (gate, keep) = (
+        index.ge(&splat(&i32c(0), w)),
+        index.lt(&splat(&i32c(n - 5), w)),
+    );
     let fill = splat(&UOp::constant(d.one(), d), w);
     let v = load_if(&address(&param(1, n, d), &(&i - 2), w), &fill, &gate);
     let s = store_if(&address(&param(0, n, d), &i, w), &v, &keep);
-    let value =
-        |k: i64| d.from_i128(if d == DType::Bool { (k % 3 == 0) as i128 } else { (k * 3 % 101) as i128 });
+    let value = |k: i64| {
+        d.from_i128(if d == DType::Bool {
+            (k % 3 == 0) as i128
+        } else {
+            (k * 3 % 101) as i128
+        })
+    };
     let zeros: Vec<Scalar> = (0..n).map(|_| d.zero()).collect();
     let data: Vec<Scalar> = (0..n).map(value).collect();
     let want: Vec<Scalar> = (0..n)
@@ -170,14 +223,31 @@ fn masked(name: &'static str, d: DType, w: usize) -> Case {
         .collect();
     let bufs = vec![bytes_of(&zeros, d), bytes_of(&data, d)];
     let linear = linear(&[r.clone(), s.clone(), end(&s, &r)]);
-    Case { name, linear, info: out_first(1), bufs, vars: vec![], out: (0, bytes_of(&want, d)) }
+    Case {
+        name,
+        linear,
+        info: out_first(1),
+        bufs,
+        vars: vec![],
+        out: (0, bytes_of(&want, d)),
+    }
 }
 
 /// Each thread sums its part, `n` elements of a variable length, from a variable offset in i64.
 fn threads_and_variables() -> Case {
     let var = |slot: u64, d: DType| {
-        let arg = BufferArg { slot, version: 0, dtype: d, device: None, addrspace: None };
-        UOp::new(Op::Param, vec![UOp::dims(&[]), UOp::int(0, d), UOp::int(100, d)], Arg::Buffer(arg))
+        let arg = BufferArg {
+            slot,
+            version: 0,
+            dtype: d,
+            device: None,
+            addrspace: None,
+        };
+        UOp::new(
+            Op::Param,
+            vec![UOp::dims(&[]), UOp::int(0, d), UOp::int(100, d)],
+            Arg::Buffer(arg),
+        )
     };
     let (n, offset) = (var(5, DType::I32), var(3, DType::I64));
     let tid = UOp::new(Op::Special, vec![i32c(4)], Arg::Text("tid".into()));
@@ -192,14 +262,39 @@ fn threads_and_variables() -> Case {
         &i32c(0),
         0,
     )));
-    let list = [a.store(&UOp::int(0, DType::I64)), r.clone(), step.clone(), end(&step, &r), out];
+    let list = [
+        a.store(&UOp::int(0, DType::I64)),
+        r.clone(),
+        step.clone(),
+        end(&step, &r),
+        out,
+    ];
     let data: Vec<i32> = (0..64).map(|i| i * i - 300).collect();
-    let want: Vec<i64> =
-        (0..4).map(|t| (0..10).map(|k| data[(t * 10 + k + 7) as usize] as i64).sum()).collect();
-    let info = ProgramInfo { threads: 4, vars: vec![3, 5], ..out_first(1) };
-    let bufs = vec![vec![0; 32], data.iter().flat_map(|x| x.to_le_bytes()).collect()];
+    let want: Vec<i64> = (0..4)
+        .map(|t| {
+            (0..10)
+                .map(|k| data[(t * 10 + k + 7) as usize] as i64)
+                .sum()
+        })
+        .collect();
+    let info = ProgramInfo {
+        threads: 4,
+        vars: vec![3, 5],
+        ..out_first(1)
+    };
+    let bufs = vec![
+        vec![0; 32],
+        data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    ];
     let out = (0, want.iter().flat_map(|x| x.to_le_bytes()).collect());
-    Case { name: "threads_and_variables", linear: linear(&list), info, bufs, vars: vec![7, 10], out }
+    Case {
+        name: "threads_and_variables",
+        linear: linear(&list),
+        info,
+        bufs,
+        vars: vec![7, 10],
+        out,
+    }
 }
 
 /// Lanes of two vectors woven together, reversed, broadcast; masks of different widths combined.
@@ -207,7 +302,11 @@ fn lanes_and_masks() -> Case {
     let load4 = |slot: u64, d: DType| load(&address(&param(slot, 4, d), &i32c(0), 4));
     let (a, b) = (load4(1, F), load4(2, DType::F64));
     let lane = |v: &UOp, k: i64| v.at(&[i32c(k)]);
-    let woven = UOp::new(Op::Stack, vec![lane(&a, 3), lane(&a, 0), lane(&a, 3), lane(&a, 1)], Arg::None);
+    let woven = UOp::new(
+        Op::Stack,
+        vec![lane(&a, 3), lane(&a, 0), lane(&a, 3), lane(&a, 1)],
+        Arg::None,
+    );
     let reversed = woven.at(&[ints(&[3, 2, 1, 0])]);
     let small = a.lt(&splat(&UOp::float(0.0, F), 4));
     let big = b.lt(&splat(&UOp::float(1.0, DType::F64), 4));
@@ -221,14 +320,28 @@ fn lanes_and_masks() -> Case {
     let bv = [0.5f64, 2.0, 0.25, 9.0];
     let fv = [0u8, 0, 0, 255];
     let wov = [av[1], av[3], av[0], av[3]];
-    let m: Vec<bool> = (0..4).map(|k| (av[k] < 0.0) ^ (bv[k] < 1.0) || fv[k] != 0).collect();
+    let m: Vec<bool> = (0..4)
+        .map(|k| (av[k] < 0.0) ^ (bv[k] < 1.0) || fv[k] != 0)
+        .collect();
     let scale = if m[1] { 0.5 } else { 0.25 };
-    let want: Vec<f32> =
-        (0..4).map(|k| (if m[k] { wov[k] } else { av[2] } + m[k] as u8 as f32) * scale).collect();
-    let bufs =
-        vec![f32s(&[0.0; 4]), f32s(&av), bv.iter().flat_map(|x| x.to_le_bytes()).collect(), fv.to_vec()];
+    let want: Vec<f32> = (0..4)
+        .map(|k| (if m[k] { wov[k] } else { av[2] } + m[k] as u8 as f32) * scale)
+        .collect();
+    let bufs = vec![
+        f32s(&[0.0; 4]),
+        f32s(&av),
+        bv.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        fv.to_vec(),
+    ];
     let linear = linear(&[out]);
-    Case { name: "lanes_and_masks", linear, info: out_first(3), bufs, vars: vec![], out: (0, f32s(&want)) }
+    Case {
+        name: "lanes_and_masks",
+        linear,
+        info: out_first(3),
+        bufs,
+        vars: vec![],
+        out: (0, f32s(&want)),
+    }
 }
 
 /// IF around a store, in a loop that may have no iteration.
@@ -240,11 +353,26 @@ fn conditions() -> Case {
     let endif = UOp::new(Op::EndIf, vec![iff.clone()], Arg::None);
     let none = UOp::new(Op::Range, vec![i32c(0)], Arg::Range(1, AxisType::Loop));
     let never = address(&param(0, 6, F), &none, 0).store(&UOp::float(99.0, F));
-    let list =
-        [r.clone(), iff, s.clone(), endif, end(&s, &r), none.clone(), never.clone(), end(&never, &none)];
+    let list = [
+        r.clone(),
+        iff,
+        s.clone(),
+        endif,
+        end(&s, &r),
+        none.clone(),
+        never.clone(),
+        end(&never, &none),
+    ];
     let bufs = vec![f32s(&[7.0; 6])];
     let want = f32s(&[7.0, 1.0, 7.0, 3.0, 7.0, 5.0]);
-    Case { name: "conditions", linear: linear(&list), info: out_first(0), bufs, vars: vec![], out: (0, want) }
+    Case {
+        name: "conditions",
+        linear: linear(&list),
+        info: out_first(0),
+        bufs,
+        vars: vec![],
+        out: (0, want),
+    }
 }
 
 /// LOCAL storage of a CPU kernel, on the stack or too large for it.
@@ -252,17 +380,41 @@ fn local(name: &'static str, n: i64) -> Case {
     let tile = UOp::scratch(9, &Shape::of(&[n]), F, AddrSpace::Local);
     let (r, q) = (range(n, 0), range(n, 1));
     let fill = address(&tile, &r, 0).store(&(&load(&address(&param(1, n, F), &r, 0)) * 3.0));
-    let out = address(&param(0, n, F), &q, 0).store(&load(&address(&tile, &(&i32c(n - 1) - &q), 0)));
-    let list = [r.clone(), fill.clone(), end(&fill, &r), q.clone(), out.clone(), end(&out, &q)];
+    let out =
+        address(&param(0, n, F), &q, 0).store(&load(&address(&tile, &(&i32c(n - 1) - &q), 0)));
+    let list = [
+        r.clone(),
+        fill.clone(),
+        end(&fill, &r),
+        q.clone(),
+        out.clone(),
+        end(&out, &q),
+    ];
     let a = ramp(n as usize);
     let want: Vec<f32> = a.iter().rev().map(|x| x * 3.0).collect();
     let bufs = vec![f32s(&vec![0.0; n as usize]), f32s(&a)];
-    Case { name, linear: linear(&list), info: out_first(1), bufs, vars: vec![], out: (0, f32s(&want)) }
+    Case {
+        name,
+        linear: linear(&list),
+        info: out_first(1),
+        bufs,
+        vars: vec![],
+        out: (0, f32s(&want)),
+    }
 }
 
 /// Constants that are hard to write down.
 fn constants() -> Case {
-    let doubles = [f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.1, 5e-324, f64::MAX, -1e100, 3.0];
+    let doubles = [
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -0.0,
+        0.1,
+        5e-324,
+        f64::MAX,
+        -1e100,
+        3.0,
+    ];
     let list: Vec<UOp> = doubles
         .iter()
         .enumerate()
@@ -275,7 +427,14 @@ fn constants() -> Case {
     let mut want: Vec<u8> = doubles.iter().flat_map(|x| x.to_le_bytes()).collect();
     want.extend(i64::MIN.to_le_bytes());
     let bufs = vec![vec![1; 72]];
-    Case { name: "constants", linear: linear(&list), info: out_first(0), bufs, vars: vec![], out: (0, want) }
+    Case {
+        name: "constants",
+        linear: linear(&list),
+        info: out_first(0),
+        bufs,
+        vars: vec![],
+        out: (0, want),
+    }
 }
 
 fn cases() -> Vec<Case> {
@@ -309,8 +468,10 @@ fn cases() -> Vec<Case> {
 fn check(device: &str) {
     let rt = open(Device::new(device)).unwrap();
     let cases = cases();
-    let programs: Vec<UOp> =
-        cases.iter().map(|c| program(c.name, &c.linear, c.info.clone(), rt.target())).collect();
+    let programs: Vec<UOp> = cases
+        .iter()
+        .map(|c| program(c.name, &c.linear, c.info.clone(), rt.target()))
+        .collect();
     let kernels = rt.compile(&programs).unwrap();
     for (c, k) in cases.iter().zip(&kernels) {
         let out = run(&*rt, &**k, &c.bufs, &c.vars).unwrap();
@@ -324,8 +485,15 @@ fn check(device: &str) {
         );
         // Arguments that do not fit are refused.
         assert!(k.launch(&[], &c.vars).is_err());
-        let short: Vec<_> = c.bufs.iter().map(|b| storage(&*rt, &b[..b.len() - 1])).collect();
-        assert!(matches!(k.launch(&short, &c.vars).unwrap_err().kind(), ErrorKind::Run { .. }));
+        let short: Vec<_> = c
+            .bufs
+            .iter()
+            .map(|b| storage(&*rt, &b[..b.len() - 1]))
+            .collect();
+        assert!(matches!(
+            k.launch(&short, &c.vars).unwrap_err().kind(),
+            ErrorKind::Run { .. }
+        ));
     }
 }
 

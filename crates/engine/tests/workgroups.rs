@@ -19,7 +19,13 @@ fn barrier(after: &[UOp]) -> UOp {
 
 fn grid(groups: i64, threads: i64, ins: usize) -> ProgramInfo {
     let (global_size, local_size) = ([groups, 1, 1], [threads, 1, 1]);
-    ProgramInfo { global_size, local_size, outs: vec![0], ins: (1..=ins).collect(), ..single() }
+    ProgramInfo {
+        global_size,
+        local_size,
+        outs: vec![0],
+        ins: (1..=ins).collect(),
+        ..single()
+    }
 }
 
 fn run_gpu(name: &str, list: &[UOp], info: ProgramInfo, bufs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
@@ -45,8 +51,11 @@ fn tree(with_barriers: bool) -> Result<Vec<Vec<u8>>> {
         }
         let now = tile.after(&[wall]);
         let gate = l.lt(&i32c(step));
-        let sum =
-            &load(&at(&now, &l)) + &load(&at(&now, &UOp::new(Op::And, vec![&l + step, i32c(63)], Arg::None)));
+        let sum = &load(&at(&now, &l))
+            + &load(&at(
+                &now,
+                &UOp::new(Op::And, vec![&l + step, i32c(63)], Arg::None),
+            ));
         // All read before one writes.
         let wall = barrier(&[sum.clone()]);
         if with_barriers {
@@ -56,14 +65,27 @@ fn tree(with_barriers: bool) -> Result<Vec<Vec<u8>>> {
         step /= 2;
     }
     let last = tile.after(&[list.last().unwrap().clone()]);
-    list.push(store_if(&at(&param(0, 3, F), &g), &load(&at(&last, &l)), &l.lt(&i32c(1))));
+    list.push(store_if(
+        &at(&param(0, 3, F), &g),
+        &load(&at(&last, &l)),
+        &l.lt(&i32c(1)),
+    ));
     // A list is what runs: barriers that were left out of it are not in it.
     let data: Vec<f32> = (0..192).map(|k| k as f32).collect();
     let full = linear(&list);
-    let kept: Vec<UOp> =
-        full.src().iter().filter(|u| with_barriers || u.op() != Op::Barrier).cloned().collect();
+    let kept: Vec<UOp> = full
+        .src()
+        .iter()
+        .filter(|u| with_barriers || u.op() != Op::Barrier)
+        .cloned()
+        .collect();
     let rt = open(Device::new("INTERP:GPU")).unwrap();
-    let p = program("tree", &UOp::new(Op::Linear, kept, Arg::None), grid(3, 64, 1), rt.target());
+    let p = program(
+        "tree",
+        &UOp::new(Op::Linear, kept, Arg::None),
+        grid(3, 64, 1),
+        rt.target(),
+    );
     let kernel = rt.compile(&[p])?.remove(0);
     run(&*rt, &*kernel, &[f32s(&[0.0; 3]), f32s(&data)], &[])
 }
@@ -71,7 +93,9 @@ fn tree(with_barriers: bool) -> Result<Vec<Vec<u8>>> {
 #[test]
 fn a_tree_in_local_memory() {
     let out = to_f32s(&tree(true).unwrap()[0]);
-    let want: Vec<f32> = (0..3).map(|g| (0..64).map(|k| (g * 64 + k) as f32).sum()).collect();
+    let want: Vec<f32> = (0..3)
+        .map(|g| (0..64).map(|k| (g * 64 + k) as f32).sum())
+        .collect();
     assert_eq!(out, want);
     let counters = interp::counters();
     assert_eq!(counters.latest, [(0, 0), (1, 192)]);
@@ -90,7 +114,9 @@ fn a_barrier_that_some_threads_skip_is_an_error() {
     let end = UOp::new(Op::EndIf, vec![gate.clone()], Arg::None);
     let out = address(&param(0, 8, F), &l, 0).store(&UOp::float(1.0, F));
     let list = [gate, barrier(&[]), end, out];
-    let error = run_gpu("skips", &list, grid(1, 8, 0), &[f32s(&[0.0; 8])]).unwrap_err().to_string();
+    let error = run_gpu("skips", &list, grid(1, 8, 0), &[f32s(&[0.0; 8])])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("barrier"), "{error}");
 }
 
@@ -105,8 +131,16 @@ fn out_of_bounds_is_an_error_on_both() {
                 false => address(&param(0, 8, F), &i32c(0), 0).store(&load(&at)),
             };
             let rt = open(Device::new(device)).unwrap();
-            let info = ProgramInfo { ins: if write { vec![] } else { vec![1] }, ..grid(1, 1, 0) };
-            let p = program("bounds", &linear(&[r.clone(), s.clone(), end(&s, &r)]), info, rt.target());
+            let info = ProgramInfo {
+                ins: if write { vec![] } else { vec![1] },
+                ..grid(1, 1, 0)
+            };
+            let p = program(
+                "bounds",
+                &linear(&[r.clone(), s.clone(), end(&s, &r)]),
+                info,
+                rt.target(),
+            );
             let kernel = rt.compile(&[p]).unwrap().remove(0);
             let bufs = vec![f32s(&[0.0; 8]); if write { 1 } else { 2 }];
             let error = run(&*rt, &*kernel, &bufs, &[]).unwrap_err();
@@ -119,13 +153,26 @@ fn out_of_bounds_is_an_error_on_both() {
 fn wmma(input: DType) {
     let l = special("lidx0", 32);
     let pair = |slot: u64, d: DType| address(&param(slot, 64, d), &(&l * 2), 2);
-    let unit =
-        TcInfo { name: "mma_8x8x8".into(), dims: [8, 8, 8], threads: 32, dtype_in: input, dtype_out: F };
-    let src = vec![load(&pair(1, input)), load(&pair(2, input)), load(&pair(0, F))];
+    let unit = TcInfo {
+        name: "mma_8x8x8".into(),
+        dims: [8, 8, 8],
+        threads: 32,
+        dtype_in: input,
+        dtype_out: F,
+    };
+    let src = vec![
+        load(&pair(1, input)),
+        load(&pair(2, input)),
+        load(&pair(0, F)),
+    ];
     let d = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit)));
     let list = [pair(0, F).store(&d)];
     let value = |k: usize, m: usize| ((k * m) % 11) as f64 - 5.0;
-    let matrix = |m: usize| (0..64).map(|k| Scalar::Float(value(k, m))).collect::<Vec<_>>();
+    let matrix = |m: usize| {
+        (0..64)
+            .map(|k| Scalar::Float(value(k, m)))
+            .collect::<Vec<_>>()
+    };
     let (a, b, c) = (matrix(3), matrix(7), matrix(5));
     let bufs = [bytes_of(&c, F), bytes_of(&a, input), bytes_of(&b, input)];
     let out = run_gpu("wmma", &list, grid(1, 32, 2), &bufs).unwrap();
@@ -138,7 +185,9 @@ fn wmma(input: DType) {
         .collect();
     assert_eq!(to_f32s(&out[0]), want);
     // Half a warp cannot use it.
-    let error = run_gpu("half", &list, grid(1, 16, 2), &bufs).unwrap_err().to_string();
+    let error = run_gpu("half", &list, grid(1, 16, 2), &bufs)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("32 lanes"), "{error}");
 }
 
@@ -157,7 +206,11 @@ fn positions_in_three_dimensions() {
         index = &(&index * n) + &special(name, n);
     }
     let s = address(&param(0, 144, DType::I32), &index, 0).store(&(&index + 1));
-    let info = ProgramInfo { global_size: [2, 3, 2], local_size: [2, 2, 3], ..grid(1, 1, 0) };
+    let info = ProgramInfo {
+        global_size: [2, 3, 2],
+        local_size: [2, 2, 3],
+        ..grid(1, 1, 0)
+    };
     let out = run_gpu("positions", &[s], info, &[vec![0; 576]]).unwrap();
     let want: Vec<u8> = (1..=144i32).flat_map(|k| k.to_le_bytes()).collect();
     assert_eq!(out[0], want);

@@ -49,18 +49,26 @@ pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Resu
                 let roots = program::random(seed, ops, device);
                 match Plan::new(&roots, device, &target) {
                     Ok(plan) => plans.push((seed, roots, plan)),
-                    Err(e) => failures.push(failure(seed, name, &e.to_string(), &UOp::sink(&roots))),
+                    Err(e) => {
+                        failures.push(failure(seed, name, &e.to_string(), &UOp::sink(&roots)))
+                    }
                 }
             }
             for plain in [false, true] {
                 let setting = format!("{name}{}", if plain { " without Opts" } else { "" });
                 let opts = plain.then(Vec::new);
-                let all = plans.iter().flat_map(|(_, _, p)| p.kernels()).map(|k| (k, opts.clone())).collect();
+                let all = plans
+                    .iter()
+                    .flat_map(|(_, _, p)| p.kernels())
+                    .map(|k| (k, opts.clone()))
+                    .collect();
                 let compiled = compile_apart(&runtime, all, &mut |k, e| {
                     failures.push(failure(batch.start, &setting, &e.to_string(), k));
                 });
                 for (seed, roots, plan) in &plans {
-                    if let Some(message) = compare(*seed, roots, plan, &mut |k, b| compiled.run(k, b)) {
+                    if let Some(message) =
+                        compare(*seed, roots, plan, &mut |k, b| compiled.run(k, b))
+                    {
                         failures.push(failure(*seed, &setting, &message, &UOp::sink(roots)));
                     }
                 }
@@ -77,10 +85,13 @@ fn scheduled(seeds: std::ops::Range<u64>, ops: u64, failures: &mut Vec<Failure>)
     for seed in seeds {
         let roots = program::random(seed, ops, device);
         let message = match Plan::new(&roots, device, &target) {
-            Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs| eval_kernel(k, bufs, &[]).map(|_| ())),
+            Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs| {
+                eval_kernel(k, bufs, &[]).map(|_| ())
+            }),
             Err(e) => Some(e.to_string()),
         };
-        failures.extend(message.map(|m| failure(seed, "the kernel oracle", &m, &UOp::sink(&roots))));
+        failures
+            .extend(message.map(|m| failure(seed, "the kernel oracle", &m, &UOp::sink(&roots))));
     }
     Ok(())
 }
@@ -92,7 +103,10 @@ fn compile_apart(
     report: &mut dyn FnMut(&UOp, Error),
 ) -> Compiled {
     let mut seen = FxHashMap::default();
-    let unique: Vec<_> = kernels.into_iter().filter(|(k, _)| seen.insert(k.clone(), ()).is_none()).collect();
+    let unique: Vec<_> = kernels
+        .into_iter()
+        .filter(|(k, _)| seen.insert(k.clone(), ()).is_none())
+        .collect();
     if let Ok(all) = Compiled::new(runtime.clone(), &unique) {
         return all;
     }
@@ -116,7 +130,11 @@ fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<Strin
         .collect();
     let mut leaf = |u: &UOp| {
         let i = plan.function.params.iter().position(|p| p == u);
-        let unknown = || Error::new(ErrorKind::Run { message: "a leaf that is no parameter".into() });
+        let unknown = || {
+            Error::new(ErrorKind::Run {
+                message: "a leaf that is no parameter".into(),
+            })
+        };
         Value::from_bytes(&data[i.ok_or_else(unknown)?], &u.sizes("leaf")?, u.dtype())
     };
     let want = match eval(roots, &mut leaf) {
@@ -134,7 +152,12 @@ fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<Strin
 }
 
 fn failure(seed: u64, setting: &str, message: &str, graph: &UOp) -> Failure {
-    Failure { seed, setting: setting.into(), message: message.into(), text: graph.to_string() }
+    Failure {
+        seed,
+        setting: setting.into(),
+        message: message.into(),
+        text: graph.to_string(),
+    }
 }
 
 /// Kernels of these programs and of `count` random ones, each with its ranges shrunk and able to run on
@@ -148,7 +171,9 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
     let mut seen = FxHashSet::default();
     let mut out: Vec<UOp> = Vec::new();
     for roots in programs.iter().cloned().chain(random) {
-        let Ok(plan) = Plan::new(&roots, device, &target) else { continue };
+        let Ok(plan) = Plan::new(&roots, device, &target) else {
+            continue;
+        };
         for k in plan.kernels() {
             let small = random::shrink(&k, ITERATIONS, out.len() as u64);
             let bytes: usize = params(&small).iter().map(program::bytes).sum();
@@ -167,7 +192,11 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
 ///
 /// # Errors
 /// Where a device cannot be opened.
-pub fn schedules(seeds: std::ops::Range<u64>, kernels: &[UOp], devices: &[&str]) -> Result<Vec<Failure>> {
+pub fn schedules(
+    seeds: std::ops::Range<u64>,
+    kernels: &[UOp],
+    devices: &[&str],
+) -> Result<Vec<Failure>> {
     let mut failures = Vec::new();
     for name in devices {
         let runtime = open(Device::new(name))?;
@@ -190,16 +219,28 @@ pub fn schedules(seeds: std::ops::Range<u64>, kernels: &[UOp], devices: &[&str])
 /// Seed, kernel and Opts.
 type Case = (u64, UOp, Vec<Opt>);
 
-fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], failures: &mut Vec<Failure>) {
+fn schedule_batch(
+    name: &str,
+    runtime: &Arc<dyn Runtime>,
+    cases: &[Case],
+    failures: &mut Vec<Failure>,
+) {
     // One kernel may be there with several lists: compile in rounds in which each occurs once.
     let mut rest: Vec<&Case> = cases.iter().collect();
     while !rest.is_empty() {
         let (mut round, mut later): (Vec<&Case>, Vec<&Case>) = (Vec::new(), Vec::new());
         for c in rest {
-            if round.iter().any(|r| r.1 == c.1) { later.push(c) } else { round.push(c) }
+            if round.iter().any(|r| r.1 == c.1) {
+                later.push(c)
+            } else {
+                round.push(c)
+            }
         }
         rest = later;
-        let all = round.iter().map(|(_, k, o)| (k.clone(), Some(o.clone()))).collect();
+        let all = round
+            .iter()
+            .map(|(_, k, o)| (k.clone(), Some(o.clone())))
+            .collect();
         let mut broken: Vec<UOp> = Vec::new();
         let mut reports = Vec::new();
         let compiled = compile_apart(runtime, all, &mut |k, e| {
@@ -208,12 +249,22 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], failur
         });
         for (k, e) in reports {
             if let Some((seed, _, opts)) = round.iter().find(|c| c.1 == k) {
-                failures.push(failure(*seed, &format!("{name} {opts:?}"), &e.to_string(), &k));
+                failures.push(failure(
+                    *seed,
+                    &format!("{name} {opts:?}"),
+                    &e.to_string(),
+                    &k,
+                ));
             }
         }
         for (seed, kernel, opts) in round.into_iter().filter(|c| !broken.contains(&c.1)) {
             if let Some(message) = compare_kernel(*seed, kernel, &compiled) {
-                failures.push(failure(*seed, &format!("{name} {opts:?}"), &message, kernel));
+                failures.push(failure(
+                    *seed,
+                    &format!("{name} {opts:?}"),
+                    &message,
+                    kernel,
+                ));
             }
         }
     }
@@ -221,14 +272,22 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], failur
 
 /// The PARAMs of a kernel by slot.
 fn params(kernel: &UOp) -> Vec<UOp> {
-    let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
+    let mut params: Vec<UOp> = kernel
+        .toposort()
+        .into_iter()
+        .filter(|u| u.op() == Op::Param)
+        .collect();
     params.sort_by_key(|p| p.buffer_arg().map_or(0, |b| b.slot));
     params
 }
 
 /// Random bytes for each.
 fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
-    params(kernel).iter().enumerate().map(|(i, p)| program::data(p, seed ^ (i as u64) << 32)).collect()
+    params(kernel)
+        .iter()
+        .enumerate()
+        .map(|(i, p)| program::data(p, seed ^ (i as u64) << 32))
+        .collect()
 }
 
 fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
@@ -240,10 +299,14 @@ fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String
     if let Err(e) = compiled.run(kernel, &mut got) {
         return Some(e.to_string());
     }
-    params.iter().zip(want.iter().zip(&got)).enumerate().find_map(|(i, (p, (w, g)))| {
-        let shape = p.sizes("PARAM").ok()?;
-        let value = |b: &[u8]| Value::from_bytes(b, &shape, p.dtype());
-        let (w, g) = (value(w).ok()?, value(g).ok()?);
-        difference(&w, &g).map(|d| format!("buffer {i}: {d}"))
-    })
+    params
+        .iter()
+        .zip(want.iter().zip(&got))
+        .enumerate()
+        .find_map(|(i, (p, (w, g)))| {
+            let shape = p.sizes("PARAM").ok()?;
+            let value = |b: &[u8]| Value::from_bytes(b, &shape, p.dtype());
+            let (w, g) = (value(w).ok()?, value(g).ok()?);
+            difference(&w, &g).map(|d| format!("buffer {i}: {d}"))
+        })
 }

@@ -10,31 +10,43 @@ fn buffer(shape: &[i64], dtype: DType) -> UOp {
 }
 
 fn view(u: &UOp, one: &[i64], wide: &[i64]) -> UOp {
-    let u = u.reshape(&Shape::of(one)).and_then(|u| u.expand(&Shape::of(wide)));
+    let u = u
+        .reshape(&Shape::of(one))
+        .and_then(|u| u.expand(&Shape::of(wide)));
     u.expect("shapes are written to fit")
 }
 
 fn sum(u: UOp, axes: &[usize]) -> UOp {
-    u.reduce(ReduceOp::Add, axes).expect("axes are written to fit")
+    u.reduce(ReduceOp::Add, axes)
+        .expect("axes are written to fit")
 }
 
 /// A matrix product of (m, k) and (k, n).
 pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
     let (a, b) = (buffer(&[m, k], dtype), buffer(&[k, n], dtype));
     let b = b.permute(&[1, 0]).expect("two axes");
-    sum(view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]), &[2])
+    sum(
+        view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]),
+        &[2],
+    )
 }
 
 /// A convolution of (n, c, h, h) with (o, c, k, k).
 pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
-    let (x, w) = (buffer(&[n, c, h, h], DType::F32), buffer(&[o, c, k, k], DType::F32));
+    let (x, w) = (
+        buffer(&[n, c, h, h], DType::F32),
+        buffer(&[o, c, k, k], DType::F32),
+    );
     let windows = |u: &UOp| u.windows(k, 1, 1).expect("the window fits");
     // (n, c, h, ow, kw) → (n, c, ow, kw, oh, kh) → (n, oh, ow, c, kh, kw)
     let x = windows(&windows(&x).permute(&[0, 1, 3, 4, 2]).expect("five axes"));
     let x = x.permute(&[0, 4, 2, 1, 5, 3]).expect("six axes");
     let s = h - k + 1;
     let wide = [n, o, s, s, c, k, k];
-    sum(view(&x, &[n, 1, s, s, c, k, k], &wide) * view(&w, &[1, o, 1, 1, c, k, k], &wide), &[4, 5, 6])
+    sum(
+        view(&x, &[n, 1, s, s, c, k, k], &wide) * view(&w, &[1, o, 1, 1, c, k, k], &wide),
+        &[4, 5, 6],
+    )
 }
 
 /// All programs there are: hand-written ones, one layer of each model, and the cases of a folder.
@@ -72,6 +84,8 @@ fn by_hand() -> Vec<UOp> {
         x.reduce(ReduceOp::Add, &[0]).expect("two axes"),
         x.permute(&[1, 0]).expect("two axes") * 2.0,
         &x * &x + 1.0,
-        buffer(&[12, 6, 10], DType::I64).reduce(ReduceOp::Add, &[0, 2]).expect("three axes"),
+        buffer(&[12, 6, 10], DType::I64)
+            .reduce(ReduceOp::Add, &[0, 2])
+            .expect("three axes"),
     ]
 }

@@ -52,18 +52,35 @@ enum What {
 fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
     let names = |list: &[String]| list.to_vec();
     match args.what {
-        What::Programs { count, seed, ops, devices } => {
+        What::Programs {
+            count,
+            seed,
+            ops,
+            devices,
+        } => {
             let devices = names(&devices);
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
             Ok((count, check::programs(seed..seed + count, ops, &devices)?))
         }
-        What::Schedules { count, seed, devices, cases } => {
+        What::Schedules {
+            count,
+            seed,
+            devices,
+            cases,
+        } => {
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
             let gpu = Device::new("INTERP:GPU");
-            Config { device: Some(gpu.name().into()), ..Config::default() }.set();
+            Config {
+                device: Some(gpu.name().into()),
+                ..Config::default()
+            }
+            .set();
             let kernels = check::kernels(400, &kernels::programs(&cases, gpu)?, gpu)?;
             println!("{} kernels", kernels.len());
-            Ok((count, check::schedules(seed..seed + count, &kernels, &devices)?))
+            Ok((
+                count,
+                check::schedules(seed..seed + count, &kernels, &devices)?,
+            ))
         }
     }
 }
@@ -77,9 +94,20 @@ fn main() -> ExitCode {
         }
     };
     for f in failures.iter().take(10) {
-        println!("seed {} on {}: {}\n{}", f.seed, f.setting, f.message, f.text);
+        println!(
+            "seed {} on {}: {}\n{}",
+            f.seed, f.setting, f.message, f.text
+        );
     }
     let seeds: std::collections::BTreeSet<u64> = failures.iter().map(|f| f.seed).collect();
-    println!("{} passed, {} failed", count - (seeds.len() as u64).min(count), seeds.len());
-    if seeds.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{} passed, {} failed",
+        count - (seeds.len() as u64).min(count),
+        seeds.len()
+    );
+    if seeds.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

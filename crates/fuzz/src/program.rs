@@ -49,11 +49,24 @@ pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
     let dims: [&[i64]; 6] = [&[4, 6], &[6], &[2, 3, 4], &[17], &[1, 8], &[3, 1, 5]];
     for _ in 0..2 + dice.roll(3) {
         let shape = Shape::of(dims[dice.roll(6) as usize]);
-        let dtype = *dice.pick(&[DType::F32, DType::F32, DType::I32, DType::U8, DType::I64, DType::F16]);
-        pool.push(Entry { value: UOp::buffer(&shape, dtype, device), smooth: false, size: 4.0 });
+        let dtype = *dice.pick(&[
+            DType::F32,
+            DType::F32,
+            DType::I32,
+            DType::U8,
+            DType::I64,
+            DType::F16,
+        ]);
+        pool.push(Entry {
+            value: UOp::buffer(&shape, dtype, device),
+            smooth: false,
+            size: 4.0,
+        });
     }
     for _ in 0..1 + dice.roll(ops) {
-        let Some(next) = step(&mut dice, &pool) else { continue };
+        let Some(next) = step(&mut dice, &pool) else {
+            continue;
+        };
         let n = next.value.shape().max_len();
         if (1..=LARGEST).contains(&n) && next.size <= 1000.0 && next.value.shape().len() <= 5 {
             pool.push(next);
@@ -66,7 +79,9 @@ pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
 
 fn step(dice: &mut Dice, pool: &[Entry]) -> Option<Entry> {
     // Recent values more often than old ones.
-    let back = dice.roll(pool.len() as u64).min(dice.roll(pool.len() as u64)) as usize;
+    let back = dice
+        .roll(pool.len() as u64)
+        .min(dice.roll(pool.len() as u64)) as usize;
     let e = pool[pool.len() - 1 - back].clone();
     match dice.roll(10) {
         0..3 => movement(dice, &e, pool),
@@ -81,7 +96,12 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
     let dims = x.shape().ints()?;
     let n = dims.len();
     let axis = dice.roll(n as u64) as usize;
-    let keep = |v: UOp| Some(Entry { value: v, ..e.clone() });
+    let keep = |v: UOp| {
+        Some(Entry {
+            value: v,
+            ..e.clone()
+        })
+    };
     let zeros = vec![Dim::Int(0); n];
     match dice.roll(8) {
         0 if n > 1 => {
@@ -103,7 +123,14 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             let (mut to, mut at) = (dims, zeros);
             to[axis] += before + after;
             at[axis] = Dim::Int(before);
-            keep(x.pad(&at, &Shape::of(&to), Scalar::Int(dice.roll(3) as i128).cast(x.dtype())).ok()?)
+            keep(
+                x.pad(
+                    &at,
+                    &Shape::of(&to),
+                    Scalar::Int(dice.roll(3) as i128).cast(x.dtype()),
+                )
+                .ok()?,
+            )
         }
         4 if n > 0 && dims[axis] > 1 => {
             let (mut to, mut at) = (dims.clone(), zeros);
@@ -118,7 +145,12 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             one.insert(at, 1);
             let mut wide = one.clone();
             wide[at] = 1 + dice.roll(4) as i64;
-            keep(x.reshape(&Shape::of(&one)).ok()?.expand(&Shape::of(&wide)).ok()?)
+            keep(
+                x.reshape(&Shape::of(&one))
+                    .ok()?
+                    .expand(&Shape::of(&wide))
+                    .ok()?,
+            )
         }
         6 if n > 0 => {
             let index: Vec<UOp> = (0..1 + dice.roll(4))
@@ -129,12 +161,20 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
         }
         7 if n > 0 => {
             // Places that are computed: in bounds by what is known of a remainder, or of a maximum of some.
-            let whole = |e: &&Entry| e.value.dtype().is_int() && !e.smooth && !e.value.shape().is_empty();
+            let whole =
+                |e: &&Entry| e.value.dtype().is_int() && !e.smooth && !e.value.shape().is_empty();
             let places: Vec<&Entry> = pool.iter().filter(whole).collect();
-            let place = places.get(dice.roll(places.len().max(1) as u64) as usize)?.value.cast(DType::I32);
+            let place = places
+                .get(dice.roll(places.len().max(1) as u64) as usize)?
+                .value
+                .cast(DType::I32);
             let place = place.binary(Op::Mod, &place.like(dims[0]));
             let last = place.shape().len() - 1;
-            let index = if dice.roll(3) == 0 { place.reduce(ReduceOp::Max, &[last]).ok()? } else { place };
+            let index = if dice.roll(3) == 0 {
+                place.reduce(ReduceOp::Max, &[last]).ok()?
+            } else {
+                place
+            };
             let size = index.shape().max_len() * x.shape().max_len() / dims[0];
             (size <= LARGEST && index.shape().len() + n <= 6).then(|| keep(x.at(&[index])))?
         }
@@ -155,24 +195,42 @@ fn reduce(dice: &mut Dice, e: &Entry) -> Option<Entry> {
     let length: f64 = axes.iter().map(|&a| x.shape()[a].max() as f64).product();
     let (op, size) = match dice.roll(3) {
         0 => (ReduceOp::Max, e.size),
-        1 if x.dtype() != DType::Bool && length * e.size < 2000.0 => (ReduceOp::Add, e.size * length),
+        1 if x.dtype() != DType::Bool && length * e.size < 2000.0 => {
+            (ReduceOp::Add, e.size * length)
+        }
         _ => (ReduceOp::Max, e.size),
     };
     let y = x.reduce(op, &axes).ok()?;
-    let y = if dice.roll(2) == 0 { y.expand(x.shape()).ok()? } else { y };
-    Some(Entry { value: y, smooth: e.smooth, size })
+    let y = if dice.roll(2) == 0 {
+        y.expand(x.shape()).ok()?
+    } else {
+        y
+    };
+    Some(Entry {
+        value: y,
+        smooth: e.smooth,
+        size,
+    })
 }
 
 fn elementwise(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
     let x = &e.value;
-    let mates: Vec<&Entry> =
-        pool.iter().filter(|m| m.value.shape() == x.shape() && m.value.dtype() == x.dtype()).collect();
+    let mates: Vec<&Entry> = pool
+        .iter()
+        .filter(|m| m.value.shape() == x.shape() && m.value.dtype() == x.dtype())
+        .collect();
     let mate = Entry::clone(dice.pick::<&Entry>(&mates));
     let y = &mate.value;
     let smooth = e.smooth || mate.smooth;
     let unsigned = x.dtype().is_unsigned() || x.dtype() == DType::Bool;
     let bool_ = x.dtype() == DType::Bool;
-    let out = |value: UOp, size: f64| Some(Entry { value, smooth, size });
+    let out = |value: UOp, size: f64| {
+        Some(Entry {
+            value,
+            smooth,
+            size,
+        })
+    };
     match dice.roll(14) {
         0 | 1 if !bool_ => out(x + y, e.size + mate.size),
         2 if !bool_ => out(x * y, e.size * mate.size),
@@ -193,16 +251,30 @@ fn elementwise(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
                 DType::Bool,
             ]);
             // A negative float has no value in an unsigned type that devices could disagree on: it saturates.
-            let size = if e.size > 100.0 && to.bytes() == 1 { 256.0 } else { e.size };
-            (to != x.dtype()).then(|| Entry { value: x.cast(to), smooth, size })
+            let size = if e.size > 100.0 && to.bytes() == 1 {
+                256.0
+            } else {
+                e.size
+            };
+            (to != x.dtype()).then(|| Entry {
+                value: x.cast(to),
+                smooth,
+                size,
+            })
         }
-        9 if x.dtype() == DType::F32 && e.size <= 8.0 => {
-            Some(Entry { value: x.unary(*dice.pick(&[Op::Exp2, Op::Sin])), smooth: true, size: 256.0 })
-        }
+        9 if x.dtype() == DType::F32 && e.size <= 8.0 => Some(Entry {
+            value: x.unary(*dice.pick(&[Op::Exp2, Op::Sin])),
+            smooth: true,
+            size: 256.0,
+        }),
         10 if x.dtype() == DType::F32 => {
             let positive = (x * x) + 1.0;
             let op = *dice.pick(&[Op::Log2, Op::Sqrt, Op::Recip]);
-            Some(Entry { value: positive.unary(op), smooth: true, size: e.size + 1.0 })
+            Some(Entry {
+                value: positive.unary(op),
+                smooth: true,
+                size: e.size + 1.0,
+            })
         }
         11 if x.dtype().is_int() => {
             let c = *dice.pick(&[-3i64, -2, 2, 3, 5]);
@@ -210,7 +282,10 @@ fn elementwise(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             let op = *dice.pick(&[Op::Idiv, Op::Mod]);
             out(x.binary(op, &x.like(c)), e.size + 5.0)
         }
-        12 if x.dtype().is_int() => out(x.binary(*dice.pick(&[Op::Idiv, Op::Mod]), y), e.size + mate.size),
+        12 if x.dtype().is_int() => out(
+            x.binary(*dice.pick(&[Op::Idiv, Op::Mod]), y),
+            e.size + mate.size,
+        ),
         13 if x.dtype().is_int() => {
             let op = *dice.pick(&[Op::And, Op::Or, Op::Xor]);
             out(x.binary(op, y), 2.0 * (e.size + mate.size))
@@ -235,14 +310,24 @@ fn assign(dice: &mut Dice, e: &Entry) -> Option<Entry> {
         x.shrink(&at, &Shape::of(&part)).ok()
     };
     let room = (dims[axis] - part[axis] + 1) as u64;
-    let (to, from) = (place(dice.roll(room) as i64)?, place(dice.roll(room) as i64)?);
-    let to = if dice.roll(3) == 0 { to.flip(1 << axis).ok()? } else { to };
+    let (to, from) = (
+        place(dice.roll(room) as i64)?,
+        place(dice.roll(room) as i64)?,
+    );
+    let to = if dice.roll(3) == 0 {
+        to.flip(1 << axis).ok()?
+    } else {
+        to
+    };
     let value = match dice.roll(3) {
         0 => x.like(2).broadcast(&Shape::of(&part)),
         1 => from,
         _ => from.max_(&x.like(1)),
     };
-    Some(Entry { value: x.after(&[to.store(&value)]), ..e.clone() })
+    Some(Entry {
+        value: x.after(&[to.store(&value)]),
+        ..e.clone()
+    })
 }
 
 /// Bytes of a leaf.
@@ -258,5 +343,7 @@ pub fn data(buffer: &UOp, seed: u64) -> Vec<u8> {
         let x = if d.is_unsigned() { x.abs() } else { x };
         Scalar::Int(x).cast(d).to_bits(d).to_le_bytes()[..d.bytes()].to_vec()
     };
-    (0..buffer.shape().max_len() as u64).flat_map(value).collect()
+    (0..buffer.shape().max_len() as u64)
+        .flat_map(value)
+        .collect()
 }

@@ -24,7 +24,12 @@ impl Plan {
     /// Schedule these roots for a target.
     pub fn new(roots: &[UOp], device: Device, target: &Arc<Target>) -> Result<Plan> {
         let function = callify(roots, |_| true)?;
-        let schedule = schedule(&function, device, &|_| Ok(target.clone()), &mut Timings::default())?;
+        let schedule = schedule(
+            &function,
+            device,
+            &|_| Ok(target.clone()),
+            &mut Timings::default(),
+        )?;
         Ok(Plan { function, schedule })
     }
 
@@ -43,20 +48,30 @@ impl Plan {
     /// The values of the roots; `run` is given each kernel and its buffers.
     pub fn run(&self, params: &[Vec<u8>], run: &mut Run) -> Result<Vec<Value>> {
         let mut params = params.to_vec();
-        let mut places: Vec<Vec<u8>> = self.schedule.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
+        let mut places: Vec<Vec<u8>> = self
+            .schedule
+            .places
+            .iter()
+            .map(|p| vec![0xa5; p.bytes])
+            .collect();
         for call in self.schedule.linear.src() {
             let (body, args) = (&call.src()[0], &call.src()[1..]);
-            let mut bufs: Vec<Vec<u8>> =
-                args.iter().map(|a| store(a, &mut params, &mut places).clone()).collect();
+            let mut bufs: Vec<Vec<u8>> = args
+                .iter()
+                .map(|a| store(a, &mut params, &mut places).clone())
+                .collect();
             if body.op() == Op::Copy {
                 let part = &body.src()[0];
-                let from = part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
+                let from =
+                    part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
                 let bytes = part.shape().max_len() as usize * part.dtype().bytes();
                 bufs[0] = bufs[1][from..from + bytes].to_vec();
             } else {
                 run(body, &mut bufs)?;
             }
-            let Arg::Call(info) = call.arg() else { continue };
+            let Arg::Call(info) = call.arg() else {
+                continue;
+            };
             for &o in &info.outs {
                 *store(&args[o], &mut params, &mut places) = std::mem::take(&mut bufs[o]);
             }
@@ -73,7 +88,11 @@ impl Plan {
 
 fn store<'a>(arg: &UOp, params: &'a mut [Vec<u8>], places: &'a mut [Vec<u8>]) -> &'a mut Vec<u8> {
     let slot = arg.buffer_arg().map_or(0, |b| b.slot as usize);
-    if arg.op() == Op::Param { &mut params[slot] } else { &mut places[slot] }
+    if arg.op() == Op::Param {
+        &mut params[slot]
+    } else {
+        &mut places[slot]
+    }
 }
 
 /// Kernels compiled for a device.
@@ -90,18 +109,29 @@ impl Compiled {
             programs.push(lower(k, device.target(), opts.as_deref(), &mut |_, _| {})?.0);
         }
         let compiled = device.compile(&programs)?;
-        let kernels = kernels.iter().map(|(k, _)| k.clone()).zip(compiled).collect();
+        let kernels = kernels
+            .iter()
+            .map(|(k, _)| k.clone())
+            .zip(compiled)
+            .collect();
         Ok(Compiled { device, kernels })
     }
 
     /// No kernels.
     pub fn none(device: Arc<dyn Runtime>) -> Compiled {
-        Compiled { device, kernels: FxHashMap::default() }
+        Compiled {
+            device,
+            kernels: FxHashMap::default(),
+        }
     }
 
     /// Run one of them.
     pub fn run(&self, kernel: &UOp, bufs: &mut [Vec<u8>]) -> Result<()> {
-        let missing = || Error::new(ErrorKind::Run { message: "a kernel that was not compiled".into() });
+        let missing = || {
+            Error::new(ErrorKind::Run {
+                message: "a kernel that was not compiled".into(),
+            })
+        };
         let compiled = self.kernels.get(kernel).ok_or_else(missing)?;
         let mut storages = Vec::with_capacity(bufs.len());
         for b in bufs.iter() {
@@ -130,7 +160,11 @@ pub fn difference(want: &Value, got: &Value) -> Option<String> {
             (a, b) => a == b,
         };
         if !same {
-            return Some(format!("element {i} is {:?}, not {:?}", got.get(i), want.get(i)));
+            return Some(format!(
+                "element {i} is {:?}, not {:?}",
+                got.get(i),
+                want.get(i)
+            ));
         }
     }
     None

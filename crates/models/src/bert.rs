@@ -20,7 +20,16 @@ pub struct BertLayer {
     ln2: LayerNorm,
     heads: usize,
 }
-module!(BertLayer { q, k, v, o, ln1, up, down, ln2 });
+module!(BertLayer {
+    q,
+    k,
+    v,
+    o,
+    ln1,
+    up,
+    down,
+    ln2
+});
 
 impl BertLayer {
     /// Of `width`, with `inner` in the middle of the second half.
@@ -59,7 +68,13 @@ pub struct Bert {
     ln: LayerNorm,
     layers: Vec<BertLayer>,
 }
-module!(Bert { word, position, segment, ln, layers });
+module!(Bert {
+    word,
+    position,
+    segment,
+    ln,
+    layers
+});
 
 impl Bert {
     /// MiniLM: 384 wide, 12 heads, 1536 inside, with this many layers (6).
@@ -71,7 +86,9 @@ impl Bert {
             position: Embedding::new(512, width),
             segment: Embedding::new(2, width),
             ln: LayerNorm::with(width, EPS),
-            layers: (0..layers).map(|_| BertLayer::new(width, inner, heads)).collect(),
+            layers: (0..layers)
+                .map(|_| BertLayer::new(width, inner, heads))
+                .collect(),
         }
     }
 
@@ -82,6 +99,8 @@ impl Bert {
         let x = self.word.forward(ids)
             + self.position.weight.narrow(0, 0, t as i64)
             + self.segment.weight.index(0);
-        self.layers.iter().fold(self.ln.forward(&x), |x, layer| layer.forward(&x))
+        self.layers
+            .iter()
+            .fold(self.ln.forward(&x), |x, layer| layer.forward(&x))
     }
 }

@@ -16,7 +16,15 @@ pub struct ConvNet {
     b2: BatchNorm,
     fc: Linear,
 }
-module!(ConvNet { c1, c2, b1, c3, c4, b2, fc });
+module!(ConvNet {
+    c1,
+    c2,
+    b1,
+    c3,
+    c4,
+    b2,
+    fc
+});
 
 impl ConvNet {
     /// For one grey channel and ten classes.

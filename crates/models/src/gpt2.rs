@@ -30,7 +30,14 @@ pub struct Block {
     down: Linear,
     heads: usize,
 }
-module!(Block { ln1, qkv, proj, ln2, up, down });
+module!(Block {
+    ln1,
+    qkv,
+    proj,
+    ln2,
+    up,
+    down
+});
 
 impl Block {
     /// Of `width`.
@@ -53,7 +60,8 @@ impl Block {
         let t = x.shape().map_or(0, |s| s[1] as i64);
         let qkv = self.qkv.forward(&self.ln1.forward(x));
         let mut parts = qkv.chunk(3, -1).into_iter().map(|z| split(&z, self.heads));
-        let [q, mut k, mut v] = std::array::from_fn(|_| parts.next().unwrap_or_else(|| qkv.clone()));
+        let [q, mut k, mut v] =
+            std::array::from_fn(|_| parts.next().unwrap_or_else(|| qkv.clone()));
         if let Some(cache) = cache {
             cache.k.narrow(2, position, t).assign(&k);
             cache.v.narrow(2, position, t).assign(&v);
@@ -62,7 +70,9 @@ impl Block {
         }
         let a = q.attention(&k, &v, None, t > 1);
         let x = x + self.proj.forward(&join(&a));
-        let f = self.down.forward(&self.up.forward(&self.ln2.forward(&x)).gelu_tanh());
+        let f = self
+            .down
+            .forward(&self.up.forward(&self.ln2.forward(&x)).gelu_tanh());
         x + f
     }
 }
@@ -77,7 +87,12 @@ pub struct Gpt2 {
     heads: usize,
     width: usize,
 }
-module!(Gpt2 { wte, wpe, blocks, ln });
+module!(Gpt2 {
+    wte,
+    wpe,
+    blocks,
+    ln
+});
 
 impl Gpt2 {
     /// The small one: 768 wide, 12 heads, 50,257 words, 1,024 positions, with this many layers (12).
@@ -124,7 +139,13 @@ impl Gpt2 {
     pub fn cache(&self, room: usize) -> Vec<KeysAndValues> {
         let shape = [1, self.heads, room, self.width / self.heads];
         let zeros = || buffer(&shape, Init::Full(0.0));
-        self.blocks.iter().map(|_| KeysAndValues { k: zeros(), v: zeros() }).collect()
+        self.blocks
+            .iter()
+            .map(|_| KeysAndValues {
+                k: zeros(),
+                v: zeros(),
+            })
+            .collect()
     }
 
     fn hidden(&self, ids: &Tensor, cache: Option<&[KeysAndValues]>, position: i64) -> Tensor {

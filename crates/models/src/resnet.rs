@@ -5,7 +5,11 @@ use monoglot_tensor::Tensor;
 
 #[track_caller]
 fn conv(inputs: usize, outputs: usize, size: usize, stride: usize) -> Conv2d {
-    let options = ConvOptions { stride: stride.into(), padding: (size / 2).into(), ..ConvOptions::default() };
+    let options = ConvOptions {
+        stride: stride.into(),
+        padding: (size / 2).into(),
+        ..ConvOptions::default()
+    };
     Conv2d::with(inputs, outputs, [size; 2], options).without_bias()
 }
 
@@ -20,7 +24,15 @@ pub struct Bottleneck {
     b3: BatchNorm,
     down: Option<(Conv2d, BatchNorm)>,
 }
-module!(Bottleneck { c1, b1, c2, b2, c3, b3, down });
+module!(Bottleneck {
+    c1,
+    b1,
+    c2,
+    b2,
+    c3,
+    b3,
+    down
+});
 
 impl Bottleneck {
     /// From `inputs` channels to four times `middle`.
@@ -69,17 +81,30 @@ impl ResNet50 {
         let (mut blocks, mut inputs) = (Vec::new(), 64);
         for (middle, count, stride) in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)] {
             for i in 0..count {
-                blocks.push(Bottleneck::new(inputs, middle, if i == 0 { stride } else { 1 }));
+                blocks.push(Bottleneck::new(
+                    inputs,
+                    middle,
+                    if i == 0 { stride } else { 1 },
+                ));
                 inputs = 4 * middle;
             }
         }
-        ResNet50 { c1: conv(3, 64, 7, 2), b1: BatchNorm::new(64), blocks, fc: Linear::new(2048, 1000) }
+        ResNet50 {
+            c1: conv(3, 64, 7, 2),
+            b1: BatchNorm::new(64),
+            blocks,
+            fc: Linear::new(2048, 1000),
+        }
     }
 
     /// Images (N, 3, H, W) → scores (N, 1000).
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.b1.forward(&self.c1.forward(x)).relu().max_pool(3, 2, 1, 1);
+        let x = self
+            .b1
+            .forward(&self.c1.forward(x))
+            .relu()
+            .max_pool(3, 2, 1, 1);
         let x = self.blocks.iter().fold(x, |x, block| block.forward(&x));
         self.fc.forward(&x.mean([2, 3], false))
     }

@@ -9,7 +9,10 @@ fn sizes_are_the_published_ones() -> Result<()> {
     without_data(|| {
         let net = ConvNet::new();
         assert_eq!((net.parameters().len(), net.buffers().len()), (14, 4));
-        assert_eq!(net.parameter_count()?, 832 + 25632 + 64 + 18496 + 36928 + 128 + 5770);
+        assert_eq!(
+            net.parameter_count()?,
+            832 + 25632 + 64 + 18496 + 36928 + 128 + 5770
+        );
         // Without BERT's pooler.
         assert_eq!(Bert::minilm(6).parameter_count()?, 22_565_376);
         assert_eq!(Gpt2::small(12).parameter_count()?, 124_439_808);
@@ -23,8 +26,14 @@ fn shapes_come_out_right() -> Result<()> {
     without_data(|| {
         let images = |s: [usize; 4]| Tensor::zeros(s);
         let ids = |s: [usize; 2]| Tensor::full(s, 0i32);
-        assert_eq!(ConvNet::new().forward(&images([3, 1, 28, 28])).shape()?, [3, 10]);
-        assert_eq!(Bert::minilm(1).forward(&ids([2, 16])).shape()?, [2, 16, 384]);
+        assert_eq!(
+            ConvNet::new().forward(&images([3, 1, 28, 28])).shape()?,
+            [3, 10]
+        );
+        assert_eq!(
+            Bert::minilm(1).forward(&ids([2, 16])).shape()?,
+            [2, 16, 384]
+        );
         let gpt = Gpt2::small(1);
         assert_eq!(gpt.forward(&ids([2, 8])).shape()?, [2, 8, 50257]);
         assert_eq!(gpt.next(&ids([2, 8])).shape()?, [2, 1, 50257]);
@@ -32,7 +41,12 @@ fn shapes_come_out_right() -> Result<()> {
         net.eval();
         assert_eq!(net.forward(&images([2, 3, 64, 64])).shape()?, [2, 1000]);
         // A wrong input is an error, not a panic.
-        assert!(ConvNet::new().forward(&images([3, 2, 28, 28])).shape().is_err());
+        assert!(
+            ConvNet::new()
+                .forward(&images([3, 2, 28, 28]))
+                .shape()
+                .is_err()
+        );
         assert!(Bert::minilm(1).forward(&ids([1, 600])).shape().is_err());
         Ok(())
     })
@@ -43,7 +57,10 @@ fn small_ones_run() -> Result<()> {
     let x = Tensor::randn([2, 5, 12]);
     let y = BertLayer::new(12, 24, 3).forward(&x);
     let rows = y.square().mean(-1, false).to_vec::<f32>()?;
-    assert!(rows.iter().all(|v| (v - 1.0).abs() < 1e-3), "every row is normalised: {rows:?}");
+    assert!(
+        rows.iter().all(|v| (v - 1.0).abs() < 1e-3),
+        "every row is normalised: {rows:?}"
+    );
     let net = Bottleneck::new(8, 2, 2);
     net.eval();
     let y = net.forward(&Tensor::randn([1, 8, 6, 6]));
@@ -71,11 +88,19 @@ fn a_cache_gives_what_the_whole_gives() -> Result<()> {
     let ids = Tensor::new(&[3i32, 1, 4, 1, 5], [1, 5]);
     let whole = net.forward(&ids).to_vec::<f32>()?;
     let cache = net.cache(8);
-    let first = net.decode(&ids.narrow(1, 0, 3), &cache, 0).to_vec::<f32>()?;
+    let first = net
+        .decode(&ids.narrow(1, 0, 3), &cache, 0)
+        .to_vec::<f32>()?;
     close(&first, &whole[..3 * 20]);
     for i in 3..5 {
         let logits = net.decode(&ids.narrow(1, i, 1), &cache, i);
-        Tensor::realize_all(&cache.iter().flat_map(|c| c.tensors()).chain([&logits]).collect::<Vec<_>>())?;
+        Tensor::realize_all(
+            &cache
+                .iter()
+                .flat_map(|c| c.tensors())
+                .chain([&logits])
+                .collect::<Vec<_>>(),
+        )?;
         close(&logits.to_vec::<f32>()?, &whole[i as usize * 20..][..20]);
     }
     assert_eq!(ids.dtype()?, DType::I32);
@@ -84,6 +109,10 @@ fn a_cache_gives_what_the_whole_gives() -> Result<()> {
 
 fn close(a: &[f32], b: &[f32]) {
     assert_eq!(a.len(), b.len());
-    let far = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let far = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
     assert!(far < 1e-4, "{far} apart");
 }

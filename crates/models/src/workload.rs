@@ -21,7 +21,12 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 4] = [Workload::Convnet, Workload::Minilm, Workload::Gpt2, Workload::Resnet50];
+    pub const ALL: [Workload; 4] = [
+        Workload::Convnet,
+        Workload::Minilm,
+        Workload::Gpt2,
+        Workload::Resnet50,
+    ];
 
     /// As written on the command line.
     pub fn name(self) -> &'static str {
@@ -62,8 +67,11 @@ pub fn graph(workload: Workload, layers: Option<usize>, device: Device) -> Resul
         Workload::Convnet => {
             let net = ConvNet::new();
             let adam = Adam::new(&net, 1e-3);
-            let loss =
-                net.forward(&input(&[512, 1, 28, 28])).cross_entropy(&numbers(&[512]), Reduction::Mean, 0.0);
+            let loss = net.forward(&input(&[512, 1, 28, 28])).cross_entropy(
+                &numbers(&[512]),
+                Reduction::Mean,
+                0.0,
+            );
             let build = start.elapsed();
             let start = Instant::now();
             let gradients = loss.gradient(&net.parameters().iter().collect::<Vec<_>>())?;
@@ -72,7 +80,11 @@ pub fn graph(workload: Workload, layers: Option<usize>, device: Device) -> Resul
             let mut roots = vec![loss];
             roots.extend(adam.update(&gradients));
             roots.extend(net.buffers());
-            Ok(Graph { roots, build: build + start.elapsed(), gradient })
+            Ok(Graph {
+                roots,
+                build: build + start.elapsed(),
+                gradient,
+            })
         }
         Workload::Minilm => {
             let net = Bert::minilm(layers.unwrap_or(6));
@@ -81,12 +93,18 @@ pub fn graph(workload: Workload, layers: Option<usize>, device: Device) -> Resul
         Workload::Gpt2 => {
             let net = Gpt2::small(layers.unwrap_or(12));
             let logits = net.forward(&numbers(&[1, 128]));
-            let loss = logits.flatten(0, 1).cross_entropy(&numbers(&[128]), Reduction::Mean, 0.0);
+            let loss = logits
+                .flatten(0, 1)
+                .cross_entropy(&numbers(&[128]), Reduction::Mean, 0.0);
             let build = start.elapsed();
             let start = Instant::now();
             let gradients = loss.gradient(&net.parameters().iter().collect::<Vec<_>>())?;
             let gradient = start.elapsed();
-            Ok(Graph { roots: std::iter::once(loss).chain(gradients).collect(), build, gradient })
+            Ok(Graph {
+                roots: std::iter::once(loss).chain(gradients).collect(),
+                build,
+                gradient,
+            })
         }
         Workload::Resnet50 => {
             let net = ResNet50::new();
@@ -97,5 +115,9 @@ pub fn graph(workload: Workload, layers: Option<usize>, device: Device) -> Resul
 }
 
 fn forward(out: Tensor, start: Instant) -> Graph {
-    Graph { roots: vec![out], build: start.elapsed(), gradient: Duration::ZERO }
+    Graph {
+        roots: vec![out],
+        build: start.elapsed(),
+        gradient: Duration::ZERO,
+    }
 }

@@ -26,13 +26,22 @@ macro_rules! conv {
 
             /// The same, of any kernel and with options.
             #[track_caller]
-            pub fn with(inputs: usize, outputs: usize, size: [usize; $axes], options: ConvOptions) -> $name {
+            pub fn with(
+                inputs: usize,
+                outputs: usize,
+                size: [usize; $axes],
+                options: ConvOptions,
+            ) -> $name {
                 let depth = inputs / options.groups.max(1) as usize;
                 let mut shape = vec![outputs, depth];
                 shape.extend(size);
                 let start = Init::fan_in(depth * size.iter().product::<usize>());
                 let bias = Some(parameter(&[outputs], start));
-                $name { weight: parameter(&shape, start), bias, options }
+                $name {
+                    weight: parameter(&shape, start),
+                    bias,
+                    options,
+                }
             }
 
             /// The same with nothing added to the channels.
@@ -58,5 +67,15 @@ macro_rules! conv {
     };
 }
 
-conv!(Conv1d, 1, "A convolution over one axis.", "(N, inputs, L) → (N, outputs, L′).");
-conv!(Conv2d, 2, "A convolution over two axes.", "(N, inputs, H, W) → (N, outputs, H′, W′).");
+conv!(
+    Conv1d,
+    1,
+    "A convolution over one axis.",
+    "(N, inputs, L) → (N, outputs, L′)."
+);
+conv!(
+    Conv2d,
+    2,
+    "A convolution over two axes.",
+    "(N, inputs, H, W) → (N, outputs, H′, W′)."
+);

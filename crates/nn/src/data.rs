@@ -68,7 +68,11 @@ impl Images {
     #[track_caller]
     pub fn batch(&self, rows: &[usize]) -> (Tensor, Tensor) {
         let scale = 1.0 / self.white as f32;
-        let pixels: Vec<f32> = rows.iter().flat_map(|&i| self.pixels(i)).map(|&p| p as f32 * scale).collect();
+        let pixels: Vec<f32> = rows
+            .iter()
+            .flat_map(|&i| self.pixels(i))
+            .map(|&p| p as f32 * scale)
+            .collect();
         let labels: Vec<i32> = rows.iter().map(|&i| self.labels[i] as i32).collect();
         let images = Tensor::new(&pixels, [rows.len(), 1, self.height, self.width]);
         (images, Tensor::new(&labels, [rows.len()]))
@@ -83,7 +87,10 @@ impl Images {
         let keys = Tensor::rand([self.len()]).to_vec::<f32>()?;
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_by(|&a, &b| keys[a].total_cmp(&keys[b]));
-        Ok(order.chunks_exact(size.max(1)).map(<[usize]>::to_vec).collect())
+        Ok(order
+            .chunks_exact(size.max(1))
+            .map(<[usize]>::to_vec)
+            .collect())
     }
 
     /// All images and their classes, as `batch` gives them.
@@ -142,24 +149,43 @@ fn set(folder: &Path, name: &str) -> Result<Images> {
     let (images_path, sizes, pixels) = idx(folder, &format!("{name}-images-idx3-ubyte"), 3)?;
     let (labels_path, counts, labels) = idx(folder, &format!("{name}-labels-idx1-ubyte"), 1)?;
     if counts[0] != sizes[0] {
-        return Err(format(&labels_path, format!("{} labels for {} images", counts[0], sizes[0])));
+        return Err(format(
+            &labels_path,
+            format!("{} labels for {} images", counts[0], sizes[0]),
+        ));
     }
     if sizes[1] * sizes[2] == 0 {
-        return Err(format(&images_path, format!("images of {}×{} pixels", sizes[1], sizes[2])));
+        return Err(format(
+            &images_path,
+            format!("images of {}×{} pixels", sizes[1], sizes[2]),
+        ));
     }
     if let Some(bad) = labels.iter().find(|&&l| l > 9) {
-        return Err(format(&labels_path, format!("a label {bad}, where digits are 0 to 9")));
+        return Err(format(
+            &labels_path,
+            format!("a label {bad}, where digits are 0 to 9"),
+        ));
     }
-    Ok(Images { height: sizes[1], width: sizes[2], white: 255, classes: 10, pixels, labels })
+    Ok(Images {
+        height: sizes[1],
+        width: sizes[2],
+        white: 255,
+        classes: 10,
+        pixels,
+        labels,
+    })
 }
 
 /// Sizes and bytes of an IDX file of unsigned bytes with `ndim` axes.
 fn idx(folder: &Path, name: &str, ndim: usize) -> Result<(PathBuf, Vec<usize>, Vec<u8>)> {
-    let path = find(folder, name).ok_or_else(|| io(&folder.join(name), "no such file, plain or with .gz"))?;
+    let path = find(folder, name)
+        .ok_or_else(|| io(&folder.join(name), "no such file, plain or with .gz"))?;
     let mut bytes = std::fs::read(&path).map_err(|e| io(&path, e))?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut plain = Vec::new();
-        GzDecoder::new(&bytes[..]).read_to_end(&mut plain).map_err(|e| io(&path, e))?;
+        GzDecoder::new(&bytes[..])
+            .read_to_end(&mut plain)
+            .map_err(|e| io(&path, e))?;
         bytes = plain;
     }
     // Two zeros, the element type (8: unsigned bytes), the number of axes, then sizes as big-endian u32.
@@ -172,7 +198,10 @@ fn idx(folder: &Path, name: &str, ndim: usize) -> Result<(PathBuf, Vec<usize>, V
     let sizes: Vec<usize> = bytes[4..header].chunks_exact(4).map(word).collect();
     let wanted = sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s));
     if wanted != Some(bytes.len() - header) {
-        let message = format!("sizes {sizes:?}, but {} bytes of elements", bytes.len() - header);
+        let message = format!(
+            "sizes {sizes:?}, but {} bytes of elements",
+            bytes.len() - header
+        );
         return Err(format(&path, message));
     }
     bytes.drain(..header);
@@ -180,17 +209,29 @@ fn idx(folder: &Path, name: &str, ndim: usize) -> Result<(PathBuf, Vec<usize>, V
 }
 
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
-    [name.to_string(), format!("{name}.gz")].iter().map(|n| folder.join(n)).find(|p| p.is_file())
+    [name.to_string(), format!("{name}.gz")]
+        .iter()
+        .map(|n| folder.join(n))
+        .find(|p| p.is_file())
 }
 
 fn parse_digits(text: &str) -> Result<Images> {
     const SIZE: usize = 64;
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {
-        let bad = |message: String| format(Path::new("digits.csv"), format!("line {}: {message}", i + 1));
+        let bad = |message: String| {
+            format(
+                Path::new("digits.csv"),
+                format!("line {}: {message}", i + 1),
+            )
+        };
         let row: Vec<u8> = line
             .split(',')
-            .map(|n| n.trim().parse().map_err(|_| bad(format!("{n:?} is not a number from 0 to 255"))))
+            .map(|n| {
+                n.trim()
+                    .parse()
+                    .map_err(|_| bad(format!("{n:?} is not a number from 0 to 255")))
+            })
             .collect::<Result<_>>()?;
         match row[..] {
             [ref image @ .., label]
@@ -202,15 +243,30 @@ fn parse_digits(text: &str) -> Result<Images> {
             _ => return Err(bad(format!("not {SIZE} numbers from 0 to 16 and a digit"))),
         }
     }
-    Ok(Images { height: 8, width: 8, white: 16, classes: 10, pixels, labels })
+    Ok(Images {
+        height: 8,
+        width: 8,
+        white: 16,
+        classes: 10,
+        pixels,
+        labels,
+    })
 }
 
 fn io(path: &Path, message: impl ToString) -> Error {
-    ErrorKind::Io { path: path.display().to_string(), message: message.to_string() }.into()
+    ErrorKind::Io {
+        path: path.display().to_string(),
+        message: message.to_string(),
+    }
+    .into()
 }
 
 fn format(path: &Path, message: String) -> Error {
-    ErrorKind::Format { what: path.display().to_string(), message }.into()
+    ErrorKind::Format {
+        what: path.display().to_string(),
+        message,
+    }
+    .into()
 }
 
 #[cfg(test)]
@@ -256,9 +312,13 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_digits_are_named() {
-        let e = parse_digits("1,2,3\n").expect_err("three numbers are no image").to_string();
+        let e = parse_digits("1,2,3\n")
+            .expect_err("three numbers are no image")
+            .to_string();
         assert!(e.contains("line 1: not 64 numbers"), "{e}");
-        let e = parse_digits("1,x\n").expect_err("x is no number").to_string();
+        let e = parse_digits("1,x\n")
+            .expect_err("x is no number")
+            .to_string();
         assert!(e.contains("\"x\" is not a number"), "{e}");
     }
 
@@ -267,12 +327,20 @@ mod tests {
         let dir = folder("both");
         let pixels: Vec<u8> = (0..10 * 4).collect();
         let labels: Vec<u8> = (0..10).collect();
-        write(&dir, "t10k-images-idx3-ubyte.gz", &gzip(&idx_bytes(&[10, 2, 2], &pixels)));
+        write(
+            &dir,
+            "t10k-images-idx3-ubyte.gz",
+            &gzip(&idx_bytes(&[10, 2, 2], &pixels)),
+        );
         write(&dir, "t10k-labels-idx1-ubyte", &idx_bytes(&[10], &labels));
         let (train, test) = mnist(&dir).expect("a well-formed folder");
         assert_eq!((train.len(), test.len(), test.label(0)), (8, 2, 8));
         assert_eq!(test.pixels(0), [32, 33, 34, 35]);
-        write(&dir, "train-images-idx3-ubyte", &idx_bytes(&[1, 2, 2], &pixels[..4]));
+        write(
+            &dir,
+            "train-images-idx3-ubyte",
+            &idx_bytes(&[1, 2, 2], &pixels[..4]),
+        );
         write(&dir, "train-labels-idx1-ubyte", &idx_bytes(&[1], &[7]));
         let (train, test) = mnist(&dir).expect("a well-formed folder");
         assert_eq!((train.len(), train.label(0), test.len()), (1, 7, 10));
@@ -284,18 +352,37 @@ mod tests {
         let dir = folder("damaged");
         let kind = |dir: &Path| {
             let (e, line) = (mnist(dir).expect_err("not a good folder"), line!());
-            assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)), "{e}");
+            assert_eq!(
+                e.location().map(|l| (l.file(), l.line())),
+                Some((file!(), line)),
+                "{e}"
+            );
             e
         };
         let (e, line) = (idx_set(&dir, "none").expect_err("no such set"), line!());
-        assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)), "{e}");
+        assert_eq!(
+            e.location().map(|l| (l.file(), l.line())),
+            Some((file!(), line)),
+            "{e}"
+        );
         assert!(matches!(kind(&dir).kind(), ErrorKind::Io { .. }));
-        assert!(matches!(kind(&dir.join("nowhere")).kind(), ErrorKind::Io { .. }));
+        assert!(matches!(
+            kind(&dir.join("nowhere")).kind(),
+            ErrorKind::Io { .. }
+        ));
         write(&dir, "t10k-images-idx3-ubyte", b"not idx");
         assert!(matches!(kind(&dir).kind(), ErrorKind::Format { .. }));
-        write(&dir, "t10k-images-idx3-ubyte", &idx_bytes(&[u32::MAX, u32::MAX, u32::MAX], &[1]));
+        write(
+            &dir,
+            "t10k-images-idx3-ubyte",
+            &idx_bytes(&[u32::MAX, u32::MAX, u32::MAX], &[1]),
+        );
         assert!(matches!(kind(&dir).kind(), ErrorKind::Format { .. }));
-        write(&dir, "t10k-images-idx3-ubyte", &idx_bytes(&[2, 1, 1], &[1, 2]));
+        write(
+            &dir,
+            "t10k-images-idx3-ubyte",
+            &idx_bytes(&[2, 1, 1], &[1, 2]),
+        );
         write(&dir, "t10k-labels-idx1-ubyte", &idx_bytes(&[3], &[1, 2, 3]));
         assert!(kind(&dir).to_string().contains("3 labels for 2 images"));
         write(&dir, "t10k-labels-idx1-ubyte", &idx_bytes(&[2], &[1, 20]));

@@ -70,7 +70,9 @@ pub(crate) fn filled(shape: &[usize], value: f64, dtype: DType) -> Tensor {
 
 /// On whatever device is the default one; the error of one that cannot be opened comes later.
 fn absent(shape: &[usize], dtype: DType) -> Tensor {
-    let device = Tensor::zeros(()).device().unwrap_or_else(|_| Device::new("CPU"));
+    let device = Tensor::zeros(())
+        .device()
+        .unwrap_or_else(|_| Device::new("CPU"));
     Tensor::empty(shape, dtype, device)
 }
 

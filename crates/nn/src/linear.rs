@@ -19,7 +19,10 @@ impl Linear {
     pub fn new(inputs: usize, outputs: usize) -> Linear {
         let start = Init::fan_in(inputs);
         let bias = Some(parameter(&[outputs], start));
-        Linear { weight: parameter(&[outputs, inputs], start), bias }
+        Linear {
+            weight: parameter(&[outputs, inputs], start),
+            bias,
+        }
     }
 
     /// The same with nothing added.
@@ -54,7 +57,9 @@ impl Embedding {
     /// A table of `count` vectors of `width` numbers.
     #[track_caller]
     pub fn new(count: usize, width: usize) -> Embedding {
-        Embedding { weight: parameter(&[count, width], Init::Normal(1.0)) }
+        Embedding {
+            weight: parameter(&[count, width], Init::Normal(1.0)),
+        }
     }
 
     /// Integers (…) → (…, width). A number that is out of range gives zeros.
@@ -82,13 +87,20 @@ pub struct Dropout {
 impl Dropout {
     /// Dropout with probability `p`.
     pub fn new(p: f64) -> Dropout {
-        Dropout { p, mode: Mode::default() }
+        Dropout {
+            p,
+            mode: Mode::default(),
+        }
     }
 
     /// Of any shape.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        if self.mode.training() { x.dropout(self.p) } else { x.clone() }
+        if self.mode.training() {
+            x.dropout(self.p)
+        } else {
+            x.clone()
+        }
     }
 }
 

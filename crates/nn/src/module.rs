@@ -113,7 +113,11 @@ pub trait Module {
 
 /// `path.name`, or `name` where there is no path.
 pub fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_string()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 /// Makes a struct a `Module` whose parts are those of the fields named.
@@ -137,7 +141,9 @@ macro_rules! module {
 
 impl<M: Module> Module for [M] {
     fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part)) {
-        self.iter().enumerate().for_each(|(i, m)| m.visit(&join(path, &i.to_string()), see));
+        self.iter()
+            .enumerate()
+            .for_each(|(i, m)| m.visit(&join(path, &i.to_string()), see));
     }
 }
 

@@ -46,7 +46,13 @@ impl BatchNorm {
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let (weight, bias) = (Some(&self.weight), Some(&self.bias));
         if !self.mode.training() {
-            return x.batch_norm_eval(weight, bias, &self.running_mean, &self.running_var, self.eps);
+            return x.batch_norm_eval(
+                weight,
+                bias,
+                &self.running_mean,
+                &self.running_var,
+                self.eps,
+            );
         }
         let (y, mean, var) = x.batch_norm_train(weight, bias, self.eps);
         for (running, batch) in [(&self.running_mean, mean), (&self.running_var, var)] {
@@ -61,7 +67,10 @@ impl Module for BatchNorm {
     fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part)) {
         see(&join(path, "weight"), Part::Parameter(&self.weight));
         see(&join(path, "bias"), Part::Parameter(&self.bias));
-        see(&join(path, "running_mean"), Part::Buffer(&self.running_mean));
+        see(
+            &join(path, "running_mean"),
+            Part::Buffer(&self.running_mean),
+        );
         see(&join(path, "running_var"), Part::Buffer(&self.running_var));
         see(path, Part::Mode(&self.mode));
     }
@@ -89,8 +98,16 @@ impl LayerNorm {
     /// Over a last axis of `width`, with `eps` added to the variance.
     #[track_caller]
     pub fn with(width: usize, eps: f64) -> LayerNorm {
-        let (weight, bias) = (parameter(&[width], Init::Full(1.0)), parameter(&[width], Init::Full(0.0)));
-        LayerNorm { weight, bias, eps, width }
+        let (weight, bias) = (
+            parameter(&[width], Init::Full(1.0)),
+            parameter(&[width], Init::Full(0.0)),
+        );
+        LayerNorm {
+            weight,
+            bias,
+            eps,
+            width,
+        }
     }
 
     /// (…, width) → the same shape.
@@ -121,7 +138,11 @@ impl RmsNorm {
     /// Over a last axis of `width`.
     #[track_caller]
     pub fn new(width: usize) -> RmsNorm {
-        RmsNorm { weight: parameter(&[width], Init::Full(1.0)), eps: 1e-6, width }
+        RmsNorm {
+            weight: parameter(&[width], Init::Full(1.0)),
+            eps: 1e-6,
+            width,
+        }
     }
 
     /// (…, width) → the same shape.
@@ -154,15 +175,27 @@ impl GroupNorm {
     /// `channels` channels in `groups` groups.
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        let (weight, bias) =
-            (parameter(&[channels], Init::Full(1.0)), parameter(&[channels], Init::Full(0.0)));
-        GroupNorm { weight, bias, groups, eps: 1e-5 }
+        let (weight, bias) = (
+            parameter(&[channels], Init::Full(1.0)),
+            parameter(&[channels], Init::Full(0.0)),
+        );
+        GroupNorm {
+            weight,
+            bias,
+            groups,
+            eps: 1e-5,
+        }
     }
 
     /// (N, channels, …) → the same shape.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        x.group_norm(self.groups as i64, Some(&self.weight), Some(&self.bias), self.eps)
+        x.group_norm(
+            self.groups as i64,
+            Some(&self.weight),
+            Some(&self.bias),
+            self.eps,
+        )
     }
 }
 

@@ -26,8 +26,18 @@ impl Trained {
         let dtype = if double { DType::F64 } else { DType::F32 };
         let rate = RwLock::new(filled(&[], rate, dtype));
         // Initial values are computed now, so that the first step has the structure of all others.
-        let begun = if is_without_data() { Ok(()) } else { net.realize() };
-        Trained { parameters, buffers: net.buffers(), dtype, rate, begun }
+        let begun = if is_without_data() {
+            Ok(())
+        } else {
+            net.realize()
+        };
+        Trained {
+            parameters,
+            buffers: net.buffers(),
+            dtype,
+            rate,
+            begun,
+        }
     }
 
     /// The tensors that are learned.
@@ -53,7 +63,11 @@ impl Trained {
 
 /// The dtype of what is kept of a parameter's past: f64 for f64, else f32.
 fn state(parameter: &Tensor) -> DType {
-    parameter.dtype().ok().filter(|&d| d == DType::F64).unwrap_or(DType::F32)
+    parameter
+        .dtype()
+        .ok()
+        .filter(|&d| d == DType::F64)
+        .unwrap_or(DType::F32)
 }
 
 /// What changes parameters against their gradients.
@@ -86,7 +100,11 @@ pub trait Optimizer {
     /// The learning rate from the next step on.
     fn set_rate(&self, rate: f64) {
         let rate = self.trained().number(rate);
-        *self.trained().rate.write().unwrap_or_else(|e| e.into_inner()) = rate;
+        *self
+            .trained()
+            .rate
+            .write()
+            .unwrap_or_else(|e| e.into_inner()) = rate;
     }
 }
 
@@ -105,13 +123,23 @@ impl Sgd {
     #[track_caller]
     pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Sgd {
         let trained = Trained::new(net, rate);
-        Sgd { trained, momentum: 0.0, nesterov: false, weight_decay: 0.0, velocity: Vec::new() }
+        Sgd {
+            trained,
+            momentum: 0.0,
+            nesterov: false,
+            weight_decay: 0.0,
+            velocity: Vec::new(),
+        }
     }
 
     /// With momentum μ.
     #[track_caller]
     pub fn momentum(mut self, momentum: f64) -> Sgd {
-        self.velocity = if momentum == 0.0 { Vec::new() } else { self.trained.zeros() };
+        self.velocity = if momentum == 0.0 {
+            Vec::new()
+        } else {
+            self.trained.zeros()
+        };
         self.momentum = momentum;
         self
     }
@@ -119,12 +147,18 @@ impl Sgd {
     /// With Nesterov's momentum μ.
     #[track_caller]
     pub fn nesterov(self, momentum: f64) -> Sgd {
-        Sgd { nesterov: true, ..self.momentum(momentum) }
+        Sgd {
+            nesterov: true,
+            ..self.momentum(momentum)
+        }
     }
 
     /// With weight decay λ.
     pub fn weight_decay(self, weight_decay: f64) -> Sgd {
-        Sgd { weight_decay, ..self }
+        Sgd {
+            weight_decay,
+            ..self
+        }
     }
 }
 
@@ -142,11 +176,20 @@ impl Optimizer for Sgd {
             }
             if let Some(v) = self.velocity.get(i) {
                 v.assign(&(v * self.momentum + &g));
-                g = if self.nesterov { g + v * self.momentum } else { v.clone() };
+                g = if self.nesterov {
+                    g + v * self.momentum
+                } else {
+                    v.clone()
+                };
             }
             p.assign(&(p - g * &rate));
         }
-        self.trained.parameters.iter().chain(&self.velocity).cloned().collect()
+        self.trained
+            .parameters
+            .iter()
+            .chain(&self.velocity)
+            .cloned()
+            .collect()
     }
 }
 
@@ -172,12 +215,24 @@ impl Adam {
         let (first, second) = (trained.zeros(), trained.zeros());
         let steps = trained.number(0.0);
         let (betas, eps, weight_decay, decoupled) = ([0.9, 0.999], 1e-8, 0.0, false);
-        Adam { trained, betas, eps, weight_decay, decoupled, first, second, steps }
+        Adam {
+            trained,
+            betas,
+            eps,
+            weight_decay,
+            decoupled,
+            first,
+            second,
+            steps,
+        }
     }
 
     /// With these β₁ and β₂.
     pub fn betas(self, first: f64, second: f64) -> Adam {
-        Adam { betas: [first, second], ..self }
+        Adam {
+            betas: [first, second],
+            ..self
+        }
     }
 
     /// With this ε.
@@ -187,7 +242,10 @@ impl Adam {
 
     /// With weight decay λ.
     pub fn weight_decay(self, weight_decay: f64) -> Adam {
-        Adam { weight_decay, ..self }
+        Adam {
+            weight_decay,
+            ..self
+        }
     }
 }
 
@@ -206,14 +264,27 @@ impl Optimizer for Adam {
         let state = self.first.iter().zip(&self.second);
         for ((p, g), (m, v)) in self.trained.parameters.iter().zip(gradients).zip(state) {
             let coupled = self.weight_decay != 0.0 && !self.decoupled;
-            let g = if coupled { g + p * self.weight_decay } else { g.clone() };
+            let g = if coupled {
+                g + p * self.weight_decay
+            } else {
+                g.clone()
+            };
             m.assign(&(m * b1 + &g * (1.0 - b1)));
             v.assign(&(v * b2 + &g * &g * (1.0 - b2)));
-            let kept = if self.decoupled { p * (1f64 - &rate * self.weight_decay) } else { p.clone() };
+            let kept = if self.decoupled {
+                p * (1f64 - &rate * self.weight_decay)
+            } else {
+                p.clone()
+            };
             p.assign(&(kept - m * &size / (v.sqrt() + &eps)));
         }
         self.steps.assign(t);
-        let all = self.trained.parameters.iter().chain(&self.first).chain(&self.second);
+        let all = self
+            .trained
+            .parameters
+            .iter()
+            .chain(&self.first)
+            .chain(&self.second);
         all.chain([&self.steps]).cloned().collect()
     }
 }
@@ -225,7 +296,11 @@ impl AdamW {
     /// β = (0.9, 0.999), ε = 10⁻⁸.
     #[track_caller]
     pub fn new(net: &(impl Module + ?Sized), rate: f64, weight_decay: f64) -> AdamW {
-        AdamW(Adam { decoupled: true, weight_decay, ..Adam::new(net, rate) })
+        AdamW(Adam {
+            decoupled: true,
+            weight_decay,
+            ..Adam::new(net, rate)
+        })
     }
 
     /// With these β₁ and β₂.

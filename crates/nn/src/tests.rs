@@ -1,8 +1,8 @@
 //! Layers and optimizers against their formulas, computed here by hand.
 
 use crate::{
-    Adam, AdamW, BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Module, Optimizer,
-    Part, RmsNorm, Sgd, join, module, without_data,
+    Adam, AdamW, BatchNorm, Conv2d, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Module,
+    Optimizer, Part, RmsNorm, Sgd, join, module, without_data,
 };
 use monoglot_tensor::{DType, ErrorKind, Result, Tensor};
 
@@ -18,7 +18,10 @@ impl Module for Weights {
 fn close(got: &[f32], want: &[f64]) {
     assert_eq!(got.len(), want.len());
     for (g, w) in got.iter().zip(want) {
-        assert!((*g as f64 - w).abs() <= 2e-6 + 2e-6 * w.abs(), "{got:?} is not {want:?}");
+        assert!(
+            (*g as f64 - w).abs() <= 2e-6 + 2e-6 * w.abs(),
+            "{got:?} is not {want:?}"
+        );
     }
 }
 
@@ -67,7 +70,10 @@ fn gradient_descent() {
 fn adam(m: &mut f64, v: &mut f64, g: f64, step: i32, eps: f64) -> f64 {
     *m = 0.9 * *m + 0.1 * g;
     *v = 0.999 * *v + 0.001 * g * g;
-    let (first, second) = (*m / (1.0 - 0.9f64.powi(step)), *v / (1.0 - 0.999f64.powi(step)));
+    let (first, second) = (
+        *m / (1.0 - 0.9f64.powi(step)),
+        *v / (1.0 - 0.999f64.powi(step)),
+    );
     first / (second.sqrt() + eps)
 }
 
@@ -129,10 +135,14 @@ fn every_float_is_learned_at_its_own_width() -> Result<()> {
 #[test]
 fn a_loss_without_parameters_is_an_error() {
     let net = Weights(Tensor::new(&[1f32], [1]));
-    let e = Sgd::new(&net, 0.5).step(&Tensor::zeros(())).expect_err("nothing to learn from");
+    let e = Sgd::new(&net, 0.5)
+        .step(&Tensor::zeros(()))
+        .expect_err("nothing to learn from");
     assert!(matches!(e.kind(), ErrorKind::Gradient { .. }), "{e}");
     let bad = net.0.reshape([7]).sum(.., false);
-    let e = Sgd::new(&net, 0.5).step(&bad).expect_err("one element is not seven");
+    let e = Sgd::new(&net, 0.5)
+        .step(&bad)
+        .expect_err("one element is not seven");
     assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
 }
 
@@ -147,7 +157,10 @@ fn batch_norm_follows_its_batches() -> Result<()> {
     norm.realize()?;
     close(&norm.running_mean.to_vec::<f32>()?, &[0.4, 4.0]);
     // Moved by a tenth of the unbiased variances 20/3 and 2000/3.
-    close(&norm.running_var.to_vec::<f32>()?, &[0.9 + 2.0 / 3.0, 0.9 + 200.0 / 3.0]);
+    close(
+        &norm.running_var.to_vec::<f32>()?,
+        &[0.9 + 2.0 / 3.0, 0.9 + 200.0 / 3.0],
+    );
     norm.eval();
     let y = norm.forward(&x).to_vec::<f32>()?;
     close(&y[..1], &[(1.0 - 0.4) / (0.9f64 + 2.0 / 3.0 + 1e-5).sqrt()]);
@@ -162,13 +175,24 @@ fn a_step_updates_running_statistics() -> Result<()> {
         head: Linear,
     }
     module!(Net { norm, head });
-    let net = Net { norm: BatchNorm::new(2), head: Linear::new(2, 1) };
+    let net = Net {
+        norm: BatchNorm::new(2),
+        head: Linear::new(2, 1),
+    };
     let sgd = Sgd::new(&net, 0.1);
     let x = Tensor::new(&[0f32, 2.0, 4.0, 6.0], [2, 2]);
     for _ in 0..2 {
-        sgd.step(&net.head.forward(&net.norm.forward(&x)).square().sum(.., false))?;
+        sgd.step(
+            &net.head
+                .forward(&net.norm.forward(&x))
+                .square()
+                .sum(.., false),
+        )?;
     }
-    close(&net.norm.running_mean.to_vec::<f32>()?, &[0.2 * 0.9 + 0.2, 0.4 * 0.9 + 0.4]);
+    close(
+        &net.norm.running_mean.to_vec::<f32>()?,
+        &[0.2 * 0.9 + 0.2, 0.4 * 0.9 + 0.4],
+    );
     Ok(())
 }
 
@@ -181,7 +205,13 @@ fn parts_have_names() {
         head: Option<Linear>,
         none: Option<Linear>,
     }
-    module!(Net { convs, norm, dropout, head, none });
+    module!(Net {
+        convs,
+        norm,
+        dropout,
+        head,
+        none
+    });
     let net = Net {
         convs: vec![Conv2d::new(1, 2, 3), Conv2d::new(2, 2, 3).without_bias()],
         norm: BatchNorm::new(2),
@@ -220,7 +250,12 @@ fn layers_keep_shapes() -> Result<()> {
     assert_eq!(GroupNorm::new(2, 4).forward(&x).shape()?, [2, 4, 6]);
     assert_eq!(crate::Conv1d::new(4, 3, 3).forward(&x).shape()?, [2, 3, 4]);
     let table = Embedding::new(10, 3);
-    assert_eq!(table.forward(&Tensor::new(&[1i32, 2, 3, 4], [2, 2])).shape()?, [2, 2, 3]);
+    assert_eq!(
+        table
+            .forward(&Tensor::new(&[1i32, 2, 3, 4], [2, 2]))
+            .shape()?,
+        [2, 2, 3]
+    );
     assert!(Linear::new(7, 5).forward(&x).shape().is_err());
     Ok(())
 }
@@ -231,7 +266,10 @@ fn dropout_keeps_the_mean_and_stops_in_prediction() -> Result<()> {
     let y = layer.forward(&x).to_vec::<f32>()?;
     assert!(y.iter().all(|&v| v == 0.0 || (v - 1.0 / 0.75).abs() < 1e-6));
     let kept = y.iter().filter(|&&v| v != 0.0).count() as f64 / 4096.0;
-    assert!((kept - 0.75).abs() < 0.05, "{kept} of the elements are kept");
+    assert!(
+        (kept - 0.75).abs() < 0.05,
+        "{kept} of the elements are kept"
+    );
     layer.eval();
     assert_eq!(layer.forward(&x).to_vec::<f32>()?, vec![1.0; 4096]);
     Ok(())
@@ -243,7 +281,10 @@ fn weights_begin_as_documented() -> Result<()> {
     let w = layer.weight.to_vec::<f32>()?;
     assert!(w.iter().all(|v| v.abs() <= 0.2));
     let spread = w.iter().map(|v| (v * v) as f64).sum::<f64>() / 1000.0;
-    assert!((spread - 0.04 / 3.0).abs() < 0.002, "uniform on ±0.2 has variance {spread}");
+    assert!(
+        (spread - 0.04 / 3.0).abs() < 0.002,
+        "uniform on ±0.2 has variance {spread}"
+    );
     // Equal shapes, different values.
     assert_ne!(w, Linear::new(25, 40).weight.to_vec::<f32>()?);
     Ok(())
@@ -253,6 +294,9 @@ fn weights_begin_as_documented() -> Result<()> {
 fn a_network_without_data_has_shapes_alone() -> Result<()> {
     let layer = without_data(|| Linear::new(1 << 20, 1 << 20));
     assert_eq!(layer.weight.shape()?, [1 << 20, 1 << 20]);
-    assert_eq!(layer.forward(&Tensor::ones([2, 1 << 20])).shape()?, [2, 1 << 20]);
+    assert_eq!(
+        layer.forward(&Tensor::ones([2, 1 << 20])).shape()?,
+        [2, 1 << 20]
+    );
     Ok(())
 }

@@ -70,16 +70,56 @@ struct Access {
 }
 
 enum Instr {
-    Fold { op: Op, from: DType, to: DType, dst: Val, src: [Val; 3], arity: usize },
-    Bits { dst: Val, src: Val, from: DType, to: DType },
-    Gather { dst: Val, src: Val, map: Box<[u32]> },
-    Pick { dst: Val, src: Val, index: Val },
-    Load { dst: Val, from: Access },
-    Store { to: Access, value: Val, gate: Option<Val>, n: usize },
-    Set { dst: Val, value: Scalar },
-    Round { dst: Val, dtype: DType },
-    Loop { counter: usize, bound: Val, end: usize },
-    EndLoop { start: usize },
+    Fold {
+        op: Op,
+        from: DType,
+        to: DType,
+        dst: Val,
+        src: [Val; 3],
+        arity: usize,
+    },
+    Bits {
+        dst: Val,
+        src: Val,
+        from: DType,
+        to: DType,
+    },
+    Gather {
+        dst: Val,
+        src: Val,
+        map: Box<[u32]>,
+    },
+    Pick {
+        dst: Val,
+        src: Val,
+        index: Val,
+    },
+    Load {
+        dst: Val,
+        from: Access,
+    },
+    Store {
+        to: Access,
+        value: Val,
+        gate: Option<Val>,
+        n: usize,
+    },
+    Set {
+        dst: Val,
+        value: Scalar,
+    },
+    Round {
+        dst: Val,
+        dtype: DType,
+    },
+    Loop {
+        counter: usize,
+        bound: Val,
+        end: usize,
+    },
+    EndLoop {
+        start: usize,
+    },
 }
 
 impl EvalKernel {
@@ -96,7 +136,10 @@ impl EvalKernel {
         let mut slots = self.slots.clone();
         for &(slot, at) in &self.vars {
             let Some(v) = vars.iter().find(|v| v.0 == slot) else {
-                return Err(Error::argument("kernel", format!("variable {slot} has no value")));
+                return Err(Error::argument(
+                    "kernel",
+                    format!("variable {slot} has no value"),
+                ));
             };
             slots[at] = Scalar::Int(v.1 as i128);
         }
@@ -106,21 +149,40 @@ impl EvalKernel {
         for s in &self.storages {
             match s.slot {
                 Some(slot) if (slot as usize) < n => place.push(slot as usize),
-                Some(slot) => return Err(Error::argument("kernel", format!("PARAM {slot} has no buffer"))),
+                Some(slot) => {
+                    return Err(Error::argument(
+                        "kernel",
+                        format!("PARAM {slot} has no buffer"),
+                    ));
+                }
                 None => {
                     own.push(vec![0xff; s.elements as usize * s.dtype.bytes()]);
                     place.push(n + own.len() - 1);
                 }
             }
         }
-        let mut counts = Counts { reads: vec![0; n], writes: vec![0; n] };
+        let mut counts = Counts {
+            reads: vec![0; n],
+            writes: vec![0; n],
+        };
         let mut pc = 0;
         while let Some(instr) = self.code.get(pc) {
             pc += 1;
             match instr {
-                Instr::Fold { op, from, to, dst, src, arity } => {
+                Instr::Fold {
+                    op,
+                    from,
+                    to,
+                    dst,
+                    src,
+                    arity,
+                } => {
                     for i in 0..dst.n {
-                        let v = [slots[src[0].lane(i)], slots[src[1].lane(i)], slots[src[2].lane(i)]];
+                        let v = [
+                            slots[src[0].lane(i)],
+                            slots[src[1].lane(i)],
+                            slots[src[2].lane(i)],
+                        ];
                         slots[dst.at + i] = match fold(*op, *from, *to, &v[..*arity]) {
                             Some(r) => r,
                             // A division that no device defines may stand in a branch not taken.
@@ -132,7 +194,8 @@ impl EvalKernel {
                 }
                 Instr::Bits { dst, src, from, to } => {
                     for i in 0..dst.n {
-                        slots[dst.at + i] = Scalar::from_bits(slots[src.lane(i)].to_bits(*from), *to);
+                        slots[dst.at + i] =
+                            Scalar::from_bits(slots[src.lane(i)].to_bits(*from), *to);
                     }
                 }
                 Instr::Gather { dst, src, map } => {
@@ -145,7 +208,12 @@ impl EvalKernel {
                         let at = slots[index.lane(i)].as_int().unwrap_or(-1);
                         if at < 0 || at >= src.n as i64 {
                             let (index, size) = (at, src.n as i64);
-                            return Err(ErrorKind::Index { op: "INDEX".into(), index, size }.into());
+                            return Err(ErrorKind::Index {
+                                op: "INDEX".into(),
+                                index,
+                                size,
+                            }
+                            .into());
                         }
                         slots[dst.at + i] = slots[src.at + at as usize];
                     }
@@ -155,19 +223,27 @@ impl EvalKernel {
                     let bytes = if p < n { &bufs[p] } else { &own[p - n] };
                     for i in 0..dst.n {
                         let at = from.offset(&slots, i, "INDEX")?;
-                        slots[dst.at + i] = at.map_or(Ok(poison(s.dtype)), |at| read(bytes, at, s.dtype))?;
+                        slots[dst.at + i] =
+                            at.map_or(Ok(poison(s.dtype)), |at| read(bytes, at, s.dtype))?;
                         if p < n && at.is_some() {
                             counts.reads[p] += 1;
                         }
                     }
                 }
-                Instr::Store { to, value, gate, n: lanes } => {
+                Instr::Store {
+                    to,
+                    value,
+                    gate,
+                    n: lanes,
+                } => {
                     let (s, p) = (&self.storages[to.storage], place[to.storage]);
                     for i in 0..*lanes {
                         if gate.is_some_and(|g| !slots[g.lane(i)].truthy()) {
                             continue;
                         }
-                        let Some(at) = to.offset(&slots, i, "STORE")? else { continue };
+                        let Some(at) = to.offset(&slots, i, "STORE")? else {
+                            continue;
+                        };
                         let bytes = if p < n { &mut bufs[p] } else { &mut own[p - n] };
                         write(bytes, at, slots[value.lane(i)], s.dtype)?;
                         if p < n {
@@ -181,14 +257,20 @@ impl EvalKernel {
                         *v = v.round_to(*dtype);
                     }
                 }
-                Instr::Loop { counter, bound, end } => {
+                Instr::Loop {
+                    counter,
+                    bound,
+                    end,
+                } => {
                     slots[*counter] = Scalar::Int(0);
                     if slots[bound.at].to_i128() <= 0 {
                         pc = *end;
                     }
                 }
                 Instr::EndLoop { start } => {
-                    let Instr::Loop { counter, bound, .. } = &self.code[*start] else { continue };
+                    let Instr::Loop { counter, bound, .. } = &self.code[*start] else {
+                        continue;
+                    };
                     let next = slots[*counter].to_i128() + 1;
                     if next < slots[bound.at].to_i128() {
                         slots[*counter] = Scalar::Int(next);
@@ -221,7 +303,12 @@ impl Access {
             let x = x.to_i128();
             if !invalid && !(0..size).contains(&x) && !self.any_invalid(slots, &lane) {
                 let (index, size) = (x as i64, size as i64);
-                return Err(ErrorKind::Index { op: op.into(), index, size }.into());
+                return Err(ErrorKind::Index {
+                    op: op.into(),
+                    index,
+                    size,
+                }
+                .into());
             }
             at = at * size + x;
         }
@@ -229,7 +316,10 @@ impl Access {
     }
 
     fn any_invalid(&self, slots: &[Scalar], lane: &[usize]) -> bool {
-        self.index.iter().zip(lane).any(|(v, l)| slots[v.at + l] == Scalar::Invalid)
+        self.index
+            .iter()
+            .zip(lane)
+            .any(|(v, l)| slots[v.at + l] == Scalar::Invalid)
     }
 }
 
@@ -258,11 +348,18 @@ fn write(bytes: &mut [u8], at: usize, value: Scalar, dtype: DType) -> Result<()>
 }
 
 fn too_small(at: usize, size: usize) -> Error {
-    Error::argument("kernel", format!("element {at} of a buffer that holds {size}"))
+    Error::argument(
+        "kernel",
+        format!("element {at} of a buffer that holds {size}"),
+    )
 }
 
 fn unsupported(op: Op, message: impl Into<String>) -> Error {
-    ErrorKind::Unsupported { op: op.name().into(), message: message.into() }.into()
+    ErrorKind::Unsupported {
+        op: op.name().into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 /// What an invalid read gives: nothing that a right kernel can depend on.

@@ -45,7 +45,11 @@ pub fn run(
             let _ = write!(wrong, "{at}\n{differences}");
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong}(UPDATE=1 accepts what was computed)")) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{wrong}(UPDATE=1 accepts what was computed)"))
+    }
 }
 
 fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -97,7 +101,11 @@ fn outcome(input: &str, pass: &dyn Fn(&str, UOp) -> Result<UOp>) -> String {
         Some(rest) => rest.split_once('\n').unwrap_or((rest, "")),
         None => ("", input),
     };
-    let done = parse(graph).and_then(|u| passes.split_whitespace().try_fold(u, |u, name| pass(name, u)));
+    let done = parse(graph).and_then(|u| {
+        passes
+            .split_whitespace()
+            .try_fold(u, |u, name| pass(name, u))
+    });
     match done {
         Ok(u) => print(&u),
         // Without the line of the source, which is no part of what is tested.
@@ -109,7 +117,12 @@ fn outcome(input: &str, pass: &dyn Fn(&str, UOp) -> Result<UOp>) -> String {
 fn difference(expected: &str, is: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), is.lines().collect());
     let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let after = old[same..].iter().rev().zip(new[same..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let after = old[same..]
+        .iter()
+        .rev()
+        .zip(new[same..].iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
     let mut out = String::new();
     let mut put = |sign: char, lines: &[&str]| {
         for line in lines {

@@ -51,24 +51,35 @@ impl Drawn {
     }
 
     fn iterations(&self) -> i64 {
-        self.axes.iter().fold(1, |n, a| n.saturating_mul(a.src()[0].vmax().max(1)))
+        self.axes
+            .iter()
+            .fold(1, |n, a| n.saturating_mul(a.src()[0].vmax().max(1)))
     }
 }
 
 /// Up to eight Opts that are valid in this order on this target, of every kind it can run.
 pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
     let mut choice = Choice::new(seed);
-    let Some(mut now) = Drawn::new(kernel, Vec::new(), target) else { return Vec::new() };
+    let Some(mut now) = Drawn::new(kernel, Vec::new(), target) else {
+        return Vec::new();
+    };
     let most = now.iterations().saturating_mul(WASTE);
     let wanted = choice.below(9);
     // A matrix unit can only come first, after the padding that it needs.
     if !target.matrix_units.is_empty() && target.workgroups && choice.below(3) == 0 {
-        let reduce: Vec<usize> =
-            (0..now.axes.len()).filter(|&i| kind(&now.axes[i]) == AxisType::Reduce).collect();
+        let reduce: Vec<usize> = (0..now.axes.len())
+            .filter(|&i| kind(&now.axes[i]) == AxisType::Reduce)
+            .collect();
         if !reduce.is_empty() {
             let unit = choice.below(target.matrix_units.len());
-            let pads = (0..now.axes.len()).map(|axis| Opt { op: OptOp::PadTo { multiple: 8 }, axis });
-            let tc = Opt { op: OptOp::Tc { unit }, axis: choice.of(&reduce) };
+            let pads = (0..now.axes.len()).map(|axis| Opt {
+                op: OptOp::PadTo { multiple: 8 },
+                axis,
+            });
+            let tc = Opt {
+                op: OptOp::Tc { unit },
+                axis: choice.of(&reduce),
+            };
             let with = Drawn::new(kernel, pads.chain([tc]).collect(), target);
             now = with.filter(|with| with.iterations() <= most).unwrap_or(now);
         }
@@ -80,20 +91,33 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
         let axis = choice.below(now.axes.len());
         let n = now.axes[axis].src()[0].vmax();
         let op = match choice.below(12) {
-            0 => OptOp::Swap { with: choice.below(now.axes.len()) },
+            0 => OptOp::Swap {
+                with: choice.below(now.axes.len()),
+            },
             1 if choice.below(4) == 0 => OptOp::NoLocals,
-            1..=3 => OptOp::PadTo { multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]) },
+            1..=3 => OptOp::PadTo {
+                multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]),
+            },
             _ => {
                 let divisors: Vec<i64> = (2..=n.min(64)).filter(|d| n % d == 0).collect();
-                let factor =
-                    if divisors.is_empty() || choice.below(8) == 0 { 0 } else { choice.of(&divisors) };
+                let factor = if divisors.is_empty() || choice.below(8) == 0 {
+                    0
+                } else {
+                    choice.of(&divisors)
+                };
                 let target = choice.of(AxisType::ALL);
-                OptOp::Split { factor, target, top: target == AxisType::Thread || choice.below(4) == 0 }
+                OptOp::Split {
+                    factor,
+                    target,
+                    top: target == AxisType::Thread || choice.below(4) == 0,
+                }
             }
         };
         let opts = now.opts.iter().copied().chain([Opt { op, axis }]).collect();
         let with = Drawn::new(kernel, opts, target);
-        now = with.filter(|with| runs(with, target) && with.iterations() <= most).unwrap_or(now);
+        now = with
+            .filter(|with| runs(with, target) && with.iterations() <= most)
+            .unwrap_or(now);
     }
     now.opts
 }
@@ -107,15 +131,27 @@ fn runs(with: &Drawn, target: &Target) -> bool {
     let product = |types: &[AxisType]| {
         let of = |t: AxisType| with.axes.iter().filter(move |a| kind(a) == t);
         let extent = |a: &UOp| a.src()[0].as_int().unwrap_or(i64::MAX);
-        types.iter().flat_map(|&t| of(t)).fold(1i64, |n, a| n.saturating_mul(extent(a)))
+        types
+            .iter()
+            .flat_map(|&t| of(t))
+            .fold(1i64, |n, a| n.saturating_mul(extent(a)))
     };
     use AxisType::*;
     let has = |t: AxisType| with.axes.iter().any(|a| kind(a) == t);
     let group = product(&[Local, Warp, GroupReduce]);
     let copies = product(&[Upcast, Unroll]);
     // Each reduction over a group is staged in LOCAL memory, with the copies that a thread holds.
-    let reduces = with.after.toposort().iter().filter(|u| u.op() == Op::Reduce).count() as i64;
-    let staged = if has(GroupReduce) { group.saturating_mul(copies).saturating_mul(8 * reduces) } else { 0 };
+    let reduces = with
+        .after
+        .toposort()
+        .iter()
+        .filter(|u| u.op() == Op::Reduce)
+        .count() as i64;
+    let staged = if has(GroupReduce) {
+        group.saturating_mul(copies).saturating_mul(8 * reduces)
+    } else {
+        0
+    };
     copies <= COPIES
         && product(&[Thread]) <= 64
         && (!has(Thread) || !target.workgroups && target.threads > 1)
@@ -128,15 +164,21 @@ fn runs(with: &Drawn, target: &Target) -> bool {
 /// just what is then accessed: the same kind of kernel, quick to run.
 pub fn shrink(kernel: &UOp, budget: i64, seed: u64) -> UOp {
     let mut choice = Choice::new(seed);
-    let mut extents: Vec<(UOp, i64)> =
-        axes(kernel).into_iter().filter_map(|r| r.src()[0].as_int().map(|n| (r, n))).collect();
+    let mut extents: Vec<(UOp, i64)> = axes(kernel)
+        .into_iter()
+        .filter_map(|r| r.src()[0].as_int().map(|n| (r, n)))
+        .collect();
     loop {
         let total = extents.iter().fold(1i64, |n, (_, m)| n.saturating_mul(*m));
-        let Some((_, most)) = extents.iter_mut().max_by_key(|(_, n)| *n) else { break };
+        let Some((_, most)) = extents.iter_mut().max_by_key(|(_, n)| *n) else {
+            break;
+        };
         if total <= budget || *most <= 2 {
             break;
         }
-        *most = (*most / 2 + choice.below(*most as usize / 3 + 1) as i64).min(*most - 1).max(1);
+        *most = (*most / 2 + choice.below(*most as usize / 3 + 1) as i64)
+            .min(*most - 1)
+            .max(1);
     }
     let smaller = |(r, n): &(UOp, i64)| {
         let mut src: Vec<UOp> = r.src().to_vec();
@@ -151,7 +193,10 @@ pub fn shrink(kernel: &UOp, budget: i64, seed: u64) -> UOp {
 fn fit(kernel: &UOp) -> UOp {
     let nodes = kernel.toposort();
     let mut reach: FxHashMap<&UOp, Vec<i64>> = FxHashMap::default();
-    for u in nodes.iter().filter(|u| u.op() == Op::Index && u.src()[0].op() == Op::Param) {
+    for u in nodes
+        .iter()
+        .filter(|u| u.op() == Op::Index && u.src()[0].op() == Op::Param)
+    {
         let p = &u.src()[0];
         let sizes = p.shape().max_ints();
         let seen = reach.entry(p).or_insert_with(|| vec![1; sizes.len()]);
@@ -162,7 +207,10 @@ fn fit(kernel: &UOp) -> UOp {
         }
     }
     let mut map = FxHashMap::default();
-    for p in nodes.iter().filter(|u| u.op() == Op::Param && u.shape().ints().is_some()) {
+    for p in nodes
+        .iter()
+        .filter(|u| u.op() == Op::Param && u.shape().ints().is_some())
+    {
         let Some(sizes) = reach.get(p) else { continue };
         let mut src: Vec<UOp> = p.src().to_vec();
         src[0] = UOp::dims(&Shape::of(sizes));

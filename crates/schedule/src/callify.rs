@@ -36,7 +36,11 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function>
         |u| u.ops_below().contains(Op::Buffer),
         |u, src| match u.arg() {
             Arg::Buffer(b) if u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global) => {
-                let arg = BufferArg { slot: params.len() as u64, version: 0, ..*b };
+                let arg = BufferArg {
+                    slot: params.len() as u64,
+                    version: 0,
+                    ..*b
+                };
                 params.push(u.clone());
                 UOp::new(Op::Param, src, Arg::Buffer(arg))
             }
@@ -44,8 +48,15 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function>
         },
     );
     let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();
-    let donated = params.iter().map(|p| assigned.contains(p) && donate(p)).collect();
-    Ok(Function { roots: all.src().to_vec(), params, donated })
+    let donated = params
+        .iter()
+        .map(|p| assigned.contains(p) && donate(p))
+        .collect();
+    Ok(Function {
+        roots: all.src().to_vec(),
+        params,
+        donated,
+    })
 }
 
 /// The BUFFER whose next version a root is.

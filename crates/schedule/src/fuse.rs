@@ -14,14 +14,28 @@ const STORES: usize = 8;
 /// How many kernels are tried as company for another.
 const HOSTS: usize = 16;
 
-pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Kernels> {
-    let Kernels { kernels, nodes, inputs, params, outputs } = all;
+pub(crate) fn fuse(
+    all: Kernels,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Kernels> {
+    let Kernels {
+        kernels,
+        nodes,
+        inputs,
+        params,
+        outputs,
+    } = all;
     let mut level_of: Vec<u32> = vec![0; inputs + nodes.len()];
     let mut buckets: FxHashMap<(u32, Device, Vec<UOp>), Vec<usize>> = FxHashMap::default();
     let mut out: Vec<(u32, Kernel)> = Vec::with_capacity(kernels.len());
     // Later kernels are sources of earlier ones: rangeify works from the roots.
     for k in kernels.into_iter().rev() {
-        let level = k.args[k.outs..].iter().map(|&a| level_of[a]).max().unwrap_or(0) + 1;
+        let level = k.args[k.outs..]
+            .iter()
+            .map(|&a| level_of[a])
+            .max()
+            .unwrap_or(0)
+            + 1;
         k.args[..k.outs].iter().for_each(|&a| level_of[a] = level);
         let key = match &k.work {
             Work::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
@@ -32,7 +46,12 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
         };
         let limits = target(k.device)?;
         let bucket = buckets.entry(key).or_default();
-        let host = bucket.iter().rev().take(HOSTS).copied().find(|&h| fits(&out[h].1, &k, &limits));
+        let host = bucket
+            .iter()
+            .rev()
+            .take(HOSTS)
+            .copied()
+            .find(|&h| fits(&out[h].1, &k, &limits));
         match host {
             Some(h) => out[h].1 = merge(&out[h].1, &k),
             None => {
@@ -59,7 +78,13 @@ pub(crate) fn fuse(all: Kernels, target: &dyn Fn(Device) -> Result<Arc<Target>>)
     let mut kept = gone.iter();
     out.retain(|_| kept.next() == Some(&false));
     out.sort_by_key(|(level, _)| *level);
-    Ok(Kernels { kernels: out.into_iter().map(|(_, k)| k).collect(), nodes, inputs, params, outputs })
+    Ok(Kernels {
+        kernels: out.into_iter().map(|(_, k)| k).collect(),
+        nodes,
+        inputs,
+        params,
+        outputs,
+    })
 }
 
 /// The ranges that the stores of a kernel close.
@@ -69,20 +94,36 @@ fn closed(sink: &UOp) -> Vec<UOp> {
 }
 
 fn fits(a: &Kernel, b: &Kernel, target: &Target) -> bool {
-    let shared = b.args[b.outs..].iter().filter(|x| a.args[a.outs..].contains(x)).count();
-    a.outs + b.outs <= STORES && shared > 0 && a.args.len() + b.args.len() - shared <= target.max_buffers
+    let shared = b.args[b.outs..]
+        .iter()
+        .filter(|x| a.args[a.outs..].contains(x))
+        .count();
+    a.outs + b.outs <= STORES
+        && shared > 0
+        && a.args.len() + b.args.len() - shared <= target.max_buffers
 }
 
 fn merge(a: &Kernel, b: &Kernel) -> Kernel {
-    let (Work::Compute(x), Work::Compute(y)) = (&a.work, &b.work) else { return a.clone() };
+    let (Work::Compute(x), Work::Compute(y)) = (&a.work, &b.work) else {
+        return a.clone();
+    };
     // Both count their PARAMs from 0: name the buffers, then number all anew, written ones first.
-    let outs: Vec<usize> = a.args[..a.outs].iter().chain(&b.args[..b.outs]).copied().collect();
+    let outs: Vec<usize> = a.args[..a.outs]
+        .iter()
+        .chain(&b.args[..b.outs])
+        .copied()
+        .collect();
     let x = with_slots(x, |l| a.args[l as usize]);
     let y = with_slots(&apart(y, x.toposort().len() as u32), |l| b.args[l as usize]);
     let effects: Vec<UOp> = x.src().iter().chain(y.src()).cloned().collect();
     let sink = UOp::sink(&effects).with_arg(x.arg().clone());
     let (sink, args) = number_params(&sink, outs.clone(), |slot| slot as usize);
-    Kernel { work: Work::Compute(number_ranges(&sink)), args, outs: outs.len(), device: a.device }
+    Kernel {
+        work: Work::Compute(number_ranges(&sink)),
+        args,
+        outs: outs.len(),
+        device: a.device,
+    }
 }
 
 /// The kernel with the ranges of its reductions numbered from `first` on: what two kernels call by one
@@ -101,11 +142,18 @@ fn apart(sink: &UOp, first: u32) -> UOp {
 /// output's ranges, as in a matrix product.
 fn is_contraction(sink: &UOp) -> bool {
     let outer = closed(sink);
-    sink.toposort().iter().filter(|u| u.op() == Op::Reduce).any(|reduce| {
-        reduce.src()[0].toposort().iter().filter(|u| u.op() == Op::Index).any(|read| {
-            let over = read.src()[1].ranges();
-            outer.iter().any(|r| r.vmax() >= 8 && !over.contains(r))
-                && over.iter().any(|r| reduce.src()[1..].contains(r))
+    sink.toposort()
+        .iter()
+        .filter(|u| u.op() == Op::Reduce)
+        .any(|reduce| {
+            reduce.src()[0]
+                .toposort()
+                .iter()
+                .filter(|u| u.op() == Op::Index)
+                .any(|read| {
+                    let over = read.src()[1].ranges();
+                    outer.iter().any(|r| r.vmax() >= 8 && !over.contains(r))
+                        && over.iter().any(|r| reduce.src()[1..].contains(r))
+                })
         })
-    })
 }

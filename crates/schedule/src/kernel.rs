@@ -47,24 +47,43 @@ pub(crate) struct Kernels {
 }
 
 pub(crate) fn kernels(program: Program) -> Result<Kernels> {
-    let Program { stored, inputs, params, outputs } = program;
+    let Program {
+        stored,
+        inputs,
+        params,
+        outputs,
+    } = program;
     let mut known = FxHashMap::default();
     let one = |(i, s): (usize, &Stored)| kernel(s, inputs + i, &mut known);
     let kernels = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
     let nodes = stored.into_iter().map(|s| s.node).collect();
-    Ok(Kernels { kernels, nodes, inputs, params, outputs })
+    Ok(Kernels {
+        kernels,
+        nodes,
+        inputs,
+        params,
+        outputs,
+    })
 }
 
 fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Kernel> {
     if stored.node.shape().iter().any(|d| d.is(0)) {
-        return Ok(Kernel { work: Work::Nothing, args: vec![slot], outs: 1, device: stored.device });
+        return Ok(Kernel {
+            work: Work::Nothing,
+            args: vec![slot],
+            outs: 1,
+            device: stored.device,
+        });
     }
     if stored.node.op() == Op::Copy {
         return copy(stored, slot);
     }
     let out = flat(slot, &stored.node, Some(stored.device));
-    let store = out.at(std::slice::from_ref(&stored.index)).store(&stored.value);
-    let sink = UOp::sink(&[store.end(&stored.ranges)]).with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
+    let store = out
+        .at(std::slice::from_ref(&stored.index))
+        .store(&stored.value);
+    let sink = UOp::sink(&[store.end(&stored.ranges)])
+        .with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
     let (sink, args) = number_params(&sink, vec![slot], |slot| slot as usize);
     let sink = number_ranges(&sink);
     let simple = match known.get(&sink) {
@@ -77,26 +96,47 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
     };
     // Simplification may have dropped reads: number again what is left.
     let (sink, args) = number_params(&simple, vec![slot], |local| args[local as usize]);
-    Ok(Kernel { work: Work::Compute(sink), args, outs: 1, device: stored.device })
+    Ok(Kernel {
+        work: Work::Compute(sink),
+        args,
+        outs: 1,
+        device: stored.device,
+    })
 }
 
 /// The rules, then ranges in the shape that loops like, until both agree.
 fn simplify(sink: &UOp) -> Result<UOp> {
     let mut sink = monoglot_uop::rules::kernel().rewrite(sink)?;
     for _ in 0..8 {
-        let Some(next) = ranges::reshape(&sink)? else { break };
+        let Some(next) = ranges::reshape(&sink)? else {
+            break;
+        };
         sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
     }
     Ok(number_ranges(&sink))
 }
 
 fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
-    let from = stored.value.src()[0].buffer_arg().map_or(0, |b| b.slot as usize);
+    let from = stored.value.src()[0]
+        .buffer_arg()
+        .map_or(0, |b| b.slot as usize);
     // A contiguous part: the first element says which.
-    let zeros = stored.ranges.iter().map(|r| (r.clone(), UOp::index_const(0))).collect();
+    let zeros = stored
+        .ranges
+        .iter()
+        .map(|r| (r.clone(), UOp::index_const(0)))
+        .collect();
     let index = stored.value.src()[1].substitute(&zeros);
-    let start = monoglot_uop::rules::symbolic().rewrite(&index)?.as_int().unwrap_or(0);
-    Ok(Kernel { work: Work::Copy(start), args: vec![slot, from], outs: 1, device: stored.device })
+    let start = monoglot_uop::rules::symbolic()
+        .rewrite(&index)?
+        .as_int()
+        .unwrap_or(0);
+    Ok(Kernel {
+        work: Work::Copy(start),
+        args: vec![slot, from],
+        outs: 1,
+        device: stored.device,
+    })
 }
 
 /// The kernel with its PARAMs numbered densely in order of first use, after `args`, the buffers that it
@@ -121,7 +161,10 @@ pub(crate) fn with_slots(sink: &UOp, mut slot: impl FnMut(u64) -> usize) -> UOp 
     let mut map = FxHashMap::default();
     for u in sink.toposort() {
         if let (Op::Param, Arg::Buffer(b)) = (u.op(), u.arg()) {
-            let arg = BufferArg { slot: slot(b.slot) as u64, ..*b };
+            let arg = BufferArg {
+                slot: slot(b.slot) as u64,
+                ..*b
+            };
             map.insert(u.clone(), u.with_arg(Arg::Buffer(arg)));
         }
     }
@@ -162,10 +205,17 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
                 let first = next;
                 next += own.len() as u32;
                 let axis = |r: &UOp| r.range_arg().map_or(AxisType::Reduce, |(_, t)| t);
-                own.iter().zip(first..).map(|(r, id)| r.with_arg(Arg::Range(id, axis(r)))).collect()
+                own.iter()
+                    .zip(first..)
+                    .map(|(r, id)| r.with_arg(Arg::Range(id, axis(r))))
+                    .collect()
             }
         };
-        if own.iter().zip(&numbers).any(|(r, n)| map.get(r).is_some_and(|m| m != n)) {
+        if own
+            .iter()
+            .zip(&numbers)
+            .any(|(r, n)| map.get(r).is_some_and(|m| m != n))
+        {
             // Its range is another reduction's as well, which belongs to another loop.
             return number_ranges(&own_ranges(sink, &u));
         }
@@ -178,14 +228,25 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
 
 /// The kernel with ranges of its own for one REDUCE.
 fn own_ranges(sink: &UOp, reduce: &UOp) -> UOp {
-    let used = sink.toposort().iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let used = sink
+        .toposort()
+        .iter()
+        .filter_map(|u| u.range_arg())
+        .map(|(id, _)| id + 1)
+        .max()
+        .unwrap_or(0);
     let mut src = reduce.src().to_vec();
     for (k, r) in (1..).zip(&reduce.src()[1..]) {
-        let Some((_, t)) = r.range_arg() else { continue };
+        let Some((_, t)) = r.range_arg() else {
+            continue;
+        };
         src[k] = r.with_arg(Arg::Range(used + k as u32, t));
         // A REDUCE inside that closes the same range keeps it.
         let map = FxHashMap::from_iter([(r.clone(), src[k].clone())]);
         src[0] = src[0].rebuild(&map, |u| u.ranges().contains(r), |u, src| u.with_src(src));
     }
-    sink.substitute(&FxHashMap::from_iter([(reduce.clone(), reduce.with_src(src))]))
+    sink.substitute(&FxHashMap::from_iter([(
+        reduce.clone(),
+        reduce.with_src(src),
+    )]))
 }

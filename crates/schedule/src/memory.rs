@@ -23,8 +23,11 @@ pub struct Place {
 }
 
 pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
-    let device_of: FxHashMap<usize, Device> =
-        all.kernels.iter().flat_map(|k| k.args[..k.outs].iter().map(|&a| (a, k.device))).collect();
+    let device_of: FxHashMap<usize, Device> = all
+        .kernels
+        .iter()
+        .flat_map(|k| k.args[..k.outs].iter().map(|&a| (a, k.device)))
+        .collect();
     let mut last: FxHashMap<usize, usize> = FxHashMap::default();
     for (i, k) in all.kernels.iter().enumerate() {
         k.args.iter().for_each(|&a| {
@@ -49,14 +52,20 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             let device = device_of[&a];
             let bytes = bytes_of(node, device)?;
             let place = if is_output[a] {
-                places.push(Place { device, bytes, output: true });
+                places.push(Place {
+                    device,
+                    bytes,
+                    output: true,
+                });
                 places.len() - 1
             } else {
                 reuse(&mut places, free.entry(device).or_default(), device, bytes)
             };
             place_of.insert(a, place);
         }
-        calls.extend(call(k, &all, |slot| storage(&all, slot, &places, &place_of)));
+        calls.extend(call(k, &all, |slot| {
+            storage(&all, slot, &places, &place_of)
+        }));
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let place = place_of[&a];
@@ -69,19 +78,35 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
         }
     }
     let storage = |slot| storage(&all, slot, &places, &place_of);
-    let root = |o: &Output| o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]));
+    let root = |o: &Output| {
+        o.root
+            .substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]))
+    };
     let outputs = all.outputs.iter().map(root).collect();
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
-    Ok(Schedule { linear, outputs, places, written })
+    Ok(Schedule {
+        linear,
+        outputs,
+        places,
+        written,
+    })
 }
 
 /// The bytes of a node's elements; an error where no address space has so many.
 fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
-    let bytes = node.shape().max_len().checked_mul(node.dtype().bytes() as i64);
+    let bytes = node
+        .shape()
+        .max_len()
+        .checked_mul(node.dtype().bytes() as i64);
     bytes.map(|n| n as usize).ok_or_else(|| {
         let (wanted, available) = (u64::MAX, i64::MAX as u64);
-        ErrorKind::Memory { device: device.name().into(), wanted, available }.into()
+        ErrorKind::Memory {
+            device: device.name().into(),
+            wanted,
+            available,
+        }
+        .into()
     })
 }
 
@@ -92,12 +117,18 @@ fn reuse(
     device: Device,
     bytes: usize,
 ) -> usize {
-    let found =
-        free.range(bytes..=bytes.saturating_mul(2).max(4096)).find(|(_, l)| !l.is_empty()).map(|(&b, _)| b);
+    let found = free
+        .range(bytes..=bytes.saturating_mul(2).max(4096))
+        .find(|(_, l)| !l.is_empty())
+        .map(|(&b, _)| b);
     match found.and_then(|b| free.get_mut(&b)).and_then(Vec::pop) {
         Some(place) => place,
         None => {
-            places.push(Place { device, bytes, output: false });
+            places.push(Place {
+                device,
+                bytes,
+                output: false,
+            });
             places.len() - 1
         }
     }
@@ -118,17 +149,36 @@ fn call(k: &Kernel, all: &Kernels, storage: impl Fn(usize) -> UOp) -> Option<UOp
                 vec![from, UOp::dims(&[(*start).into()]), UOp::dims(&[n.into()])],
                 Arg::None,
             );
-            UOp::new(Op::Copy, vec![part], Arg::Place(Some(k.device), Some(AddrSpace::Global)))
+            UOp::new(
+                Op::Copy,
+                vec![part],
+                Arg::Place(Some(k.device), Some(AddrSpace::Global)),
+            )
         }
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
-    let info = CallInfo { outs: (0..k.outs).collect(), ins: (k.outs..k.args.len()).collect() };
+    let info = CallInfo {
+        outs: (0..k.outs).collect(),
+        ins: (k.outs..k.args.len()).collect(),
+    };
     Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
 }
 
 /// The PARAM of a slot, or the BUFFER of the place that it has.
-fn storage(all: &Kernels, slot: usize, places: &[Place], place_of: &FxHashMap<usize, usize>) -> UOp {
-    let Some(stored) = slot.checked_sub(all.inputs) else { return all.params[&slot].clone() };
+fn storage(
+    all: &Kernels,
+    slot: usize,
+    places: &[Place],
+    place_of: &FxHashMap<usize, usize>,
+) -> UOp {
+    let Some(stored) = slot.checked_sub(all.inputs) else {
+        return all.params[&slot].clone();
+    };
     let (node, place) = (&all.nodes[stored], place_of[&slot]);
-    UOp::buffer_at(place as u64, node.shape(), node.dtype(), places[place].device)
+    UOp::buffer_at(
+        place as u64,
+        node.shape(),
+        node.dtype(),
+        places[place].device,
+    )
 }

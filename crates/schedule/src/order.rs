@@ -12,13 +12,19 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
     for k in 0..all.kernels.len() {
         for out in 0..all.kernels[k].outs {
             let slot = all.kernels[k].args[out];
-            let Some(param) = slot.checked_sub(all.inputs).and_then(|i| donor(&all.nodes[i], donated)) else {
+            let Some(param) = slot
+                .checked_sub(all.inputs)
+                .and_then(|i| donor(&all.nodes[i], donated))
+            else {
                 continue;
             };
             let readers: Vec<usize> = (0..all.kernels.len())
                 .filter(|&r| r != k && all.kernels[r].args[all.kernels[r].outs..].contains(&param))
                 .collect();
-            let taken = all.kernels.iter().any(|o| o.args[..o.outs].contains(&param))
+            let taken = all
+                .kernels
+                .iter()
+                .any(|o| o.args[..o.outs].contains(&param))
                 || all.outputs.iter().any(|o| o.slot == param);
             if taken
                 || !reads_where_it_writes(&all.kernels[k], out, param)
@@ -32,7 +38,10 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
     }
     let sequence = topological(&before);
     let mut kernels: Vec<Option<Kernel>> = all.kernels.into_iter().map(Some).collect();
-    all.kernels = sequence.into_iter().filter_map(|i| kernels[i].take()).collect();
+    all.kernels = sequence
+        .into_iter()
+        .filter_map(|i| kernels[i].take())
+        .collect();
     Ok(all)
 }
 
@@ -48,23 +57,42 @@ fn dependencies(all: &Kernels) -> Vec<Vec<usize>> {
 
 /// The donated PARAM whose next version a stored node is.
 fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
-    let base = if node.op() == Op::After { &node.src()[0] } else { return None };
+    let base = if node.op() == Op::After {
+        &node.src()[0]
+    } else {
+        return None;
+    };
     let slot = base.buffer_arg()?.slot as usize;
     (base.op() == Op::Param && donated.get(slot) == Some(&true) && base.shape() == node.shape())
         .then_some(slot)
 }
 
 fn reads_where_it_writes(k: &Kernel, out: usize, param: usize) -> bool {
-    let Work::Compute(sink) = &k.work else { return false };
-    let Some(local) = k.args.iter().position(|&a| a == param) else { return true };
+    let Work::Compute(sink) = &k.work else {
+        return false;
+    };
+    let Some(local) = k.args.iter().position(|&a| a == param) else {
+        return true;
+    };
     let nodes = sink.toposort();
-    let of = |u: &UOp, slot: usize| u.src()[0].buffer_arg().is_some_and(|b| b.slot as usize == slot);
-    let store = nodes.iter().find(|u| u.op() == Op::Store && of(&u.src()[0], out));
-    let Some(written) = store.map(|s| &s.src()[0].src()[1]) else { return false };
-    nodes.iter().filter(|u| u.op() == Op::Index && of(u, local)).all(|u| {
-        let index = &u.src()[1];
-        index == written || index.op() == Op::Where && index.src()[1] == *written
-    })
+    let of = |u: &UOp, slot: usize| {
+        u.src()[0]
+            .buffer_arg()
+            .is_some_and(|b| b.slot as usize == slot)
+    };
+    let store = nodes
+        .iter()
+        .find(|u| u.op() == Op::Store && of(&u.src()[0], out));
+    let Some(written) = store.map(|s| &s.src()[0].src()[1]) else {
+        return false;
+    };
+    nodes
+        .iter()
+        .filter(|u| u.op() == Op::Index && of(u, local))
+        .all(|u| {
+            let index = &u.src()[1];
+            index == written || index.op() == Op::Where && index.src()[1] == *written
+        })
 }
 
 /// Whether `from` comes after `to` in every order.
@@ -85,7 +113,11 @@ fn reaches(before: &[Vec<usize>], from: usize, to: usize) -> bool {
 /// Let kernel `k` write `param` instead of `slot`; who reads `slot` reads `param` from then on.
 fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
     for kernel in &mut all.kernels {
-        kernel.args.iter_mut().filter(|a| **a == slot).for_each(|a| *a = param);
+        kernel
+            .args
+            .iter_mut()
+            .filter(|a| **a == slot)
+            .for_each(|a| *a = param);
     }
     for o in all.outputs.iter_mut().filter(|o| o.slot == slot) {
         o.slot = param;
@@ -106,8 +138,10 @@ fn topological(before: &[Vec<usize>]) -> Vec<usize> {
     for (k, list) in before.iter().enumerate() {
         list.iter().for_each(|&b| after[b].push(k));
     }
-    let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<usize>> =
-        (0..before.len()).filter(|&k| waiting[k] == 0).map(std::cmp::Reverse).collect();
+    let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<usize>> = (0..before.len())
+        .filter(|&k| waiting[k] == 0)
+        .map(std::cmp::Reverse)
+        .collect();
     let mut out = Vec::with_capacity(before.len());
     while let Some(std::cmp::Reverse(k)) = ready.pop() {
         out.push(k);

@@ -19,18 +19,34 @@ const ROWS: i64 = 16;
 const AGAIN: i64 = 64;
 
 /// Ops that show one value in another shape, order or dtype.
-const VIEWS: OpSet =
-    OpSet::of(&[Op::Reshape, Op::Permute, Op::Flip, Op::Expand, Op::Pad, Op::Shrink, Op::Bitcast]);
+const VIEWS: OpSet = OpSet::of(&[
+    Op::Reshape,
+    Op::Permute,
+    Op::Flip,
+    Op::Expand,
+    Op::Pad,
+    Op::Shrink,
+    Op::Bitcast,
+]);
 
 /// See the module.
-pub(crate) fn prepare(roots: &[UOp], target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Vec<UOp>> {
+pub(crate) fn prepare(
+    roots: &[UOp],
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Vec<UOp>> {
     let all = monoglot_uop::rules::simplify_tensors(&detach_views(&UOp::sink(roots)))?;
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for u in toposort_many(all.src(), |_| true) {
         let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = if src[..] == *u.src() { u.clone() } else { u.with_src(src) };
+        let new = if src[..] == *u.src() {
+            u.clone()
+        } else {
+            u.with_src(src)
+        };
         let new = match new.op() {
-            Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => narrow(&new)?,
+            Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => {
+                narrow(&new)?
+            }
             Op::Reduce => split(&new, target)?,
             Op::Copy => copied(new),
             _ => new,
@@ -54,7 +70,12 @@ fn detach_views(all: &UOp) -> UOp {
                 let base = &u.src()[0];
                 let stand_in = UOp::scratch(0, base.shape(), base.dtype(), AddrSpace::Reg);
                 let over = FxHashMap::from_iter([(base.clone(), stand_in)]);
-                for (s, old) in src.iter_mut().zip(u.src()).skip(1).filter(|(s, _)| s.op() == Op::Store) {
+                for (s, old) in src
+                    .iter_mut()
+                    .zip(u.src())
+                    .skip(1)
+                    .filter(|(s, _)| s.op() == Op::Store)
+                {
                     *s = old.src()[0].substitute(&over).store(&s.src()[1]);
                 }
             }
@@ -71,7 +92,10 @@ fn copied(u: UOp) -> UOp {
         views.push(at);
         at = &at.src()[0];
     }
-    views.into_iter().rev().fold(u.over(at), |x, view| view.over(&x))
+    views
+        .into_iter()
+        .rev()
+        .fold(u.over(at), |x, view| view.over(&x))
 }
 
 /// An array computed from arrays without elements is a constant.
@@ -95,7 +119,11 @@ fn narrow(u: &UOp) -> Result<UOp> {
         return Ok(u.clone());
     }
     let part = |parts: &[UOp]| {
-        let stack = UOp::new(Op::Stack, parts.iter().cloned().collect::<Srcs>(), Arg::None);
+        let stack = UOp::new(
+            Op::Stack,
+            parts.iter().cloned().collect::<Srcs>(),
+            Arg::None,
+        );
         let stored = UOp::new(Op::Contiguous, vec![stack], Arg::None);
         stored.pad_axis(0, 0, (WIDE - parts.len()) as i64, u.dtype().zero())
     };
@@ -103,7 +131,8 @@ fn narrow(u: &UOp) -> Result<UOp> {
     let rows = Dim::from(parts.len() * WIDE);
     let all = narrow(&UOp::new(Op::Stack, parts, Arg::None))?;
     let inner = u.shape()[1..].iter().cloned();
-    all.reshape(&Shape::new([rows].into_iter().chain(inner)))?.narrow(0, 0, u.src().len() as i64)
+    all.reshape(&Shape::new([rows].into_iter().chain(inner)))?
+        .narrow(0, 0, u.src().len() as i64)
 }
 
 /// What this is a view, or a cast, of.
@@ -118,21 +147,32 @@ fn source(u: &UOp) -> &UOp {
 /// A long fold in two steps, what the first one gives stored: few results are folded by many, and where
 /// many read the same again, a part of it at a time is what the second cache holds.
 fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp> {
-    let Arg::Reduce(op, axes) = u.arg() else { return Ok(u.clone()) };
+    let Arg::Reduce(op, axes) = u.arg() else {
+        return Ok(u.clone());
+    };
     let src = &u.src()[0];
-    let (Some(shape), Some(out)) = (src.shape().ints(), u.shape().ints()) else { return Ok(u.clone()) };
+    let (Some(shape), Some(out)) = (src.shape().ints(), u.shape().ints()) else {
+        return Ok(u.clone());
+    };
     let results: i64 = out.iter().product();
     let length = shape.iter().product::<i64>() / results.max(1);
     if length < 4096 || u.dtype().is_float() && *op == ReduceOp::Mul {
         return Ok(u.clone());
     }
     let target = u.device().map(target).transpose()?;
-    let shared = target.as_ref().is_none_or(|t| t.threads > 1 || t.workgroups);
-    let cache = target.filter(|t| !t.workgroups).map_or(i64::MAX, |t| t.caches[1] as i64);
+    let shared = target
+        .as_ref()
+        .is_none_or(|t| t.threads > 1 || t.workgroups);
+    let cache = target
+        .filter(|t| !t.workgroups)
+        .map_or(i64::MAX, |t| t.caches[1] as i64);
     // What a register tile of results reads, and the elements of the factors of a product.
     let bytes = length.saturating_mul(ROWS * u.dtype().bytes() as i64);
     let product = source(src);
-    let read = product.src().iter().fold(0i64, |n, s| n.saturating_add(source(s).shape().max_len()));
+    let read = product
+        .src()
+        .iter()
+        .fold(0i64, |n, s| n.saturating_add(source(s).shape().max_len()));
     let few = results < 16 && results * length >= 2 * LONG;
     let parts: &[i64] = if few && shared {
         &[256, 128, 64, 32, 16]
@@ -141,15 +181,29 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     } else {
         return Ok(u.clone());
     };
-    let suits = |k: i64| if few { length / k >= 1024 } else { bytes / k <= cache / 4 };
+    let suits = |k: i64| {
+        if few {
+            length / k >= 1024
+        } else {
+            bytes / k <= cache / 4
+        }
+    };
     // The outermost folded axis that divides well is cut; its outer part becomes results.
     for a in axes.iter().map(|&a| a as usize) {
-        let Some(&k) = parts.iter().find(|&&k| shape[a] % k == 0 && suits(k)) else { continue };
+        let Some(&k) = parts.iter().find(|&&k| shape[a] % k == 0 && suits(k)) else {
+            continue;
+        };
         let mut cut = shape.clone();
         cut.splice(a..=a, [k, shape[a] / k]);
-        let order: Vec<usize> = [a].into_iter().chain((0..cut.len()).filter(|x| *x != a)).collect();
+        let order: Vec<usize> = [a]
+            .into_iter()
+            .chain((0..cut.len()).filter(|x| *x != a))
+            .collect();
         let folded: Vec<usize> = axes.iter().map(|&x| x as usize + 1).collect();
-        let first = src.reshape(&Shape::of(&cut))?.permute(&order)?.reduce(*op, &folded)?;
+        let first = src
+            .reshape(&Shape::of(&cut))?
+            .permute(&order)?
+            .reduce(*op, &folded)?;
         let stored = UOp::new(Op::Contiguous, vec![first], Arg::None);
         return stored.reduce(*op, &[0])?.reshape(u.shape());
     }

@@ -26,19 +26,34 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "rangeify" => sink(stored()?.stored.into_iter().map(|s| s.value).collect()),
         "kernels" => sink(computed(kernels()?)),
         "fuse" => sink(computed(fuse::fuse(kernels()?, &target)?)),
-        "order" => sink(computed(order::order(fuse::fuse(kernels()?, &target)?, &[])?)),
+        "order" => sink(computed(order::order(
+            fuse::fuse(kernels()?, &target)?,
+            &[],
+        )?)),
         "schedule" => {
             let function = callify(u.src(), |_| true)?;
             let done = schedule(&function, device, &target, &mut Timings::default())?;
             Ok(done.linear.into_inner())
         }
-        name => Err(Error::argument("filetest", format!("there is no pass {name}"))),
+        name => Err(Error::argument(
+            "filetest",
+            format!("there is no pass {name}"),
+        )),
     }
 }
 
 fn computed(all: Kernels) -> Vec<UOp> {
-    let compute = |work| if let Work::Compute(kernel) = work { Some(kernel) } else { None };
-    all.kernels.into_iter().filter_map(|k| compute(k.work)).collect()
+    let compute = |work| {
+        if let Work::Compute(kernel) = work {
+            Some(kernel)
+        } else {
+            None
+        }
+    };
+    all.kernels
+        .into_iter()
+        .filter_map(|k| compute(k.work))
+        .collect()
 }
 
 #[test]

@@ -9,8 +9,18 @@ use support::target;
 /// The kernels that compute this, as text.
 fn kernels(root: &UOp) -> Vec<String> {
     let function = callify(std::slice::from_ref(root), |_| false).unwrap();
-    let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
-    plan.linear.src().iter().map(|c| c.src()[0].to_string()).collect()
+    let plan = schedule(
+        &function,
+        Device::new("TEST"),
+        &target,
+        &mut Timings::default(),
+    )
+    .unwrap();
+    plan.linear
+        .src()
+        .iter()
+        .map(|c| c.src()[0].to_string())
+        .collect()
 }
 
 fn no_loop(root: &UOp) {
@@ -20,7 +30,10 @@ fn no_loop(root: &UOp) {
 }
 
 fn expand(u: &UOp, ones: &[i64], to: &[i64]) -> UOp {
-    u.reshape(&Shape::of(ones)).unwrap().expand(&Shape::of(to)).unwrap()
+    u.reshape(&Shape::of(ones))
+        .unwrap()
+        .expand(&Shape::of(to))
+        .unwrap()
 }
 
 /// Sums of the first 1, 2, … elements of the last axis, as the specification composes them.
@@ -28,7 +41,11 @@ fn prefix_sum(x: &UOp) -> UOp {
     let shape = x.shape().ints().unwrap();
     let (axis, n) = (shape.len() - 1, shape[shape.len() - 1]);
     let padded = x.pad_axis(axis, n - 1, 0, x.dtype().zero()).unwrap();
-    let sums = padded.windows(n, 1, 1).unwrap().reduce(ReduceOp::Add, &[axis + 1]).unwrap();
+    let sums = padded
+        .windows(n, 1, 1)
+        .unwrap()
+        .reduce(ReduceOp::Add, &[axis + 1])
+        .unwrap();
     sums.reshape(&Shape::of(&shape)).unwrap()
 }
 
@@ -46,7 +63,11 @@ fn counting_in_two_levels_needs_no_loop() {
     for (a, b) in [(2, 3), (4, 4), (3, 7), (10, 100)] {
         let ones = UOp::full(Scalar::Int(1), DType::I32, &Shape::of(&[a, b]));
         let inner = prefix_sum(&ones);
-        let totals = inner.narrow(1, b - 1, 1).unwrap().reshape(&Shape::of(&[a])).unwrap();
+        let totals = inner
+            .narrow(1, b - 1, 1)
+            .unwrap()
+            .reshape(&Shape::of(&[a]))
+            .unwrap();
         let before = prefix_sum(&totals) - &totals;
         let sums = inner + expand(&before, &[a, 1], &[a, b]);
         no_loop(&sums.reshape(&Shape::of(&[a * b])).unwrap());
@@ -61,7 +82,12 @@ fn an_identity_matrix_needs_no_loop() {
     // Its trace, too: a sum over a one-hot of the range.
     let ones = UOp::full(Scalar::Float(1.0), DType::F32, &Shape::of(&[7, 7]));
     let zeros = UOp::full(Scalar::Float(0.0), DType::F32, &Shape::of(&[7, 7]));
-    no_loop(&mask.select(&ones, &zeros).reduce(ReduceOp::Add, &[0, 1]).unwrap());
+    no_loop(
+        &mask
+            .select(&ones, &zeros)
+            .reduce(ReduceOp::Add, &[0, 1])
+            .unwrap(),
+    );
 }
 
 /// 6 rows of a table of 100, chosen by a one-hot along the table.
@@ -72,7 +98,9 @@ fn gather(op: ReduceOp, otherwise: f64, counter: DType) -> UOp {
     let position = expand(&UOp::arange(100, DType::I32), &[1, 100, 1], &wide).cast(counter);
     let here = expand(&rows, &[6, 1, 1], &wide).eq_(&position);
     let other = UOp::full(Scalar::Float(otherwise), DType::F32, &Shape::of(&wide));
-    here.select(&expand(&table, &[1, 100, 8], &wide), &other).reduce(op, &[1]).unwrap()
+    here.select(&expand(&table, &[1, 100, 8], &wide), &other)
+        .reduce(op, &[1])
+        .unwrap()
 }
 
 #[test]
@@ -86,7 +114,11 @@ fn a_gather_reads_only_its_rows() {
 
 #[test]
 fn a_maximum_is_no_sum() {
-    for (op, other) in [(ReduceOp::Max, 0.0), (ReduceOp::Mul, 0.0), (ReduceOp::Add, 1.0)] {
+    for (op, other) in [
+        (ReduceOp::Max, 0.0),
+        (ReduceOp::Mul, 0.0),
+        (ReduceOp::Add, 1.0),
+    ] {
         let loops = kernels(&gather(op, other, DType::I32));
         assert!(loops.iter().any(|k| k.contains("REDUCE")), "{loops:?}");
     }

@@ -18,7 +18,13 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let slot = |a: &UOp| (a.op() == Op::Param, a.buffer_arg().unwrap().slot as usize);
         let mut bufs: Vec<Vec<u8>> = args
             .iter()
-            .map(|a| if slot(a).0 { params[slot(a).1].clone() } else { places[slot(a).1].clone() })
+            .map(|a| {
+                if slot(a).0 {
+                    params[slot(a).1].clone()
+                } else {
+                    places[slot(a).1].clone()
+                }
+            })
             .collect();
         if body.op() == Op::Copy {
             let part = &body.src()[0];
@@ -28,21 +34,34 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
         } else {
             eval_kernel(body, &mut bufs, &[]).unwrap_or_else(|e| panic!("{e}\n{body}"));
         }
-        let Arg::Call(info) = call.arg() else { panic!("a CALL without CallInfo") };
+        let Arg::Call(info) = call.arg() else {
+            panic!("a CALL without CallInfo")
+        };
         for &o in &info.outs {
             let (is_param, at) = slot(&args[o]);
-            if is_param { params[at] = bufs[o].clone() } else { places[at] = bufs[o].clone() }
+            if is_param {
+                params[at] = bufs[o].clone()
+            } else {
+                places[at] = bufs[o].clone()
+            }
         }
     }
     let value = |view: &UOp| {
         let mut leaf = |u: &UOp| {
             let slot = u.buffer_arg().unwrap().slot as usize;
-            let bytes = if u.op() == Op::Param { &params[slot] } else { &places[slot] };
+            let bytes = if u.op() == Op::Param {
+                &params[slot]
+            } else {
+                &places[slot]
+            };
             let shape = u.shape().ints().unwrap();
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
             Value::from_bytes(&bytes[..len], &shape, u.dtype())
         };
-        eval(std::slice::from_ref(view), &mut leaf).unwrap().remove(0).to_bytes()
+        eval(std::slice::from_ref(view), &mut leaf)
+            .unwrap()
+            .remove(0)
+            .to_bytes()
     };
     plan.outputs.iter().map(value).collect()
 }
@@ -55,15 +74,25 @@ fn bytes_of(u: &UOp, seed: u64) -> Vec<u8> {
     let n = u.shape().max_len() as u64;
     let value = |i: u64| {
         let x = monoglot_uop::fold::threefry(i, seed ^ u.buffer_arg().unwrap().slot) % 9;
-        Scalar::Int(x as i128 - 4).cast(u.dtype()).to_bits(u.dtype())
+        Scalar::Int(x as i128 - 4)
+            .cast(u.dtype())
+            .to_bits(u.dtype())
     };
-    (0..n).flat_map(|i| value(i).to_le_bytes()[..u.dtype().bytes()].to_vec()).collect()
+    (0..n)
+        .flat_map(|i| value(i).to_le_bytes()[..u.dtype().bytes()].to_vec())
+        .collect()
 }
 
 /// Both ways give the same; returns the schedule for further looks.
 fn check(roots: &[UOp], donate: bool) -> Schedule {
     let function = callify(roots, |_| donate).unwrap();
-    let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
+    let plan = schedule(
+        &function,
+        Device::new("TEST"),
+        &target,
+        &mut Timings::default(),
+    )
+    .unwrap();
     let data: Vec<Vec<u8>> = function.params.iter().map(|p| bytes_of(p, 7)).collect();
     let mut leaf = |u: &UOp| {
         let i = function.params.iter().position(|p| p == u).unwrap();
@@ -81,7 +110,11 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
                 }
                 _ => a == b,
             };
-            assert!(same, "element {i}: {b:?} instead of {a:?}\n{}\n{}", root, *plan.linear);
+            assert!(
+                same,
+                "element {i}: {b:?} instead of {a:?}\n{}\n{}",
+                root, *plan.linear
+            );
         }
     }
     plan
@@ -94,9 +127,23 @@ fn kernels(plan: &Schedule) -> usize {
 fn matmul(a: &UOp, b: &UOp) -> UOp {
     let (m, k, n) = (a.shape()[0].max(), a.shape()[1].max(), b.shape()[1].max());
     let wide = Shape::of(&[m, n, k]);
-    let a = a.reshape(&Shape::of(&[m, 1, k])).unwrap().expand(&wide).unwrap();
-    let b = b.permute(&[1, 0]).unwrap().reshape(&Shape::of(&[1, n, k])).unwrap().expand(&wide).unwrap();
-    (a * b).reduce(ReduceOp::Add, &[2]).unwrap().reshape(&Shape::of(&[m, n])).unwrap()
+    let a = a
+        .reshape(&Shape::of(&[m, 1, k]))
+        .unwrap()
+        .expand(&wide)
+        .unwrap();
+    let b = b
+        .permute(&[1, 0])
+        .unwrap()
+        .reshape(&Shape::of(&[1, n, k]))
+        .unwrap()
+        .expand(&wide)
+        .unwrap();
+    (a * b)
+        .reduce(ReduceOp::Add, &[2])
+        .unwrap()
+        .reshape(&Shape::of(&[m, n]))
+        .unwrap()
 }
 
 #[test]
@@ -112,17 +159,33 @@ fn a_chain_is_one_kernel() {
 fn softmax_is_at_most_three_kernels() {
     let x = buffer(&[64, 512], DType::F32);
     let wide = x.shape().clone();
-    let max = x.reduce(ReduceOp::Max, &[1]).unwrap().expand(&wide).unwrap();
+    let max = x
+        .reduce(ReduceOp::Max, &[1])
+        .unwrap()
+        .expand(&wide)
+        .unwrap();
     let e = (&x + max * -1.0).unary(Op::Exp2);
-    let sum = e.reduce(ReduceOp::Add, &[1]).unwrap().expand(&wide).unwrap();
+    let sum = e
+        .reduce(ReduceOp::Add, &[1])
+        .unwrap()
+        .expand(&wide)
+        .unwrap();
     assert!(kernels(&check(&[e.binary(Op::Div, &sum)], false)) <= 3);
 }
 
 #[test]
 fn a_matrix_product_with_its_epilogue_is_one_kernel() {
-    let (a, b, c) = (buffer(&[24, 32], DType::F32), buffer(&[32, 16], DType::F32), buffer(&[16], DType::F32));
+    let (a, b, c) = (
+        buffer(&[24, 32], DType::F32),
+        buffer(&[32, 16], DType::F32),
+        buffer(&[16], DType::F32),
+    );
     let y = matmul(&a, &b);
-    let bias = c.reshape(&Shape::of(&[1, 16])).unwrap().expand(y.shape()).unwrap();
+    let bias = c
+        .reshape(&Shape::of(&[1, 16]))
+        .unwrap()
+        .expand(y.shape())
+        .unwrap();
     let y = y + bias;
     let gelu = (&y * 0.5) * ((&y * &y) + 1.0);
     assert_eq!(kernels(&check(&[gelu], false)), 1);
@@ -131,7 +194,10 @@ fn a_matrix_product_with_its_epilogue_is_one_kernel() {
 #[test]
 fn two_reductions_of_one_input_share_a_kernel() {
     let x = buffer(&[40, 30], DType::F32);
-    let (a, b) = (x.reduce(ReduceOp::Add, &[1]).unwrap(), x.reduce(ReduceOp::Max, &[1]).unwrap());
+    let (a, b) = (
+        x.reduce(ReduceOp::Add, &[1]).unwrap(),
+        x.reduce(ReduceOp::Max, &[1]).unwrap(),
+    );
     assert_eq!(kernels(&check(&[a, b], false)), 1);
 }
 
@@ -143,7 +209,10 @@ fn views_of_storage_need_no_kernel() {
         .unwrap()
         .reshape(&Shape::of(&[4]))
         .unwrap();
-    assert_eq!(kernels(&check(&[row, x.reshape(&Shape::of(&[24])).unwrap()], false)), 0);
+    assert_eq!(
+        kernels(&check(&[row, x.reshape(&Shape::of(&[24])).unwrap()], false)),
+        0
+    );
 }
 
 #[test]
@@ -153,7 +222,13 @@ fn wide_stacks_and_empty_arrays() {
     check(&[stack.reduce(ReduceOp::Add, &[2]).unwrap(), stack], false);
     let x = buffer(&[3, 0], DType::I32);
     let sum = x.reduce(ReduceOp::Add, &[1]).unwrap();
-    let padded = x.pad(&[0i64.into(), 1i64.into()], &Shape::of(&[3, 2]), Scalar::Int(5)).unwrap();
+    let padded = x
+        .pad(
+            &[0i64.into(), 1i64.into()],
+            &Shape::of(&[3, 2]),
+            Scalar::Int(5),
+        )
+        .unwrap();
     check(&[sum, padded], false);
 }
 
@@ -178,7 +253,10 @@ fn assigns_take_over_storage_only_where_no_hazard_forbids() {
 #[test]
 fn gathers_read_by_value_and_give_zero_outside() {
     let (x, i) = (buffer(&[3, 5], DType::F32), buffer(&[7], DType::I32));
-    check(&[x.at(std::slice::from_ref(&i)), x.at(&[&i + 1, &i * 2])], false);
+    check(
+        &[x.at(std::slice::from_ref(&i)), x.at(&[&i + 1, &i * 2])],
+        false,
+    );
 }
 
 #[test]
@@ -197,7 +275,10 @@ fn bytes_in_other_words() {
 #[test]
 fn a_long_sum_is_split() {
     let x = buffer(&[1 << 18], DType::I32);
-    assert_eq!(kernels(&check(&[x.reduce(ReduceOp::Add, &[0]).unwrap()], false)), 2);
+    assert_eq!(
+        kernels(&check(&[x.reduce(ReduceOp::Add, &[0]).unwrap()], false)),
+        2
+    );
 }
 
 /// A random program over a few buffers: movement, reductions, arithmetic, assigns.
@@ -207,8 +288,11 @@ fn random(seed: u64) -> Vec<UOp> {
         count += 1;
         monoglot_uop::fold::threefry(count, seed) % n.max(1)
     };
-    let mut pool =
-        vec![buffer(&[4, 6], DType::I32), buffer(&[6], DType::I32), buffer(&[2, 3, 4], DType::F32)];
+    let mut pool = vec![
+        buffer(&[4, 6], DType::I32),
+        buffer(&[6], DType::I32),
+        buffer(&[2, 3, 4], DType::F32),
+    ];
     let steps = 3 + rnd(14);
     for _ in 0..steps {
         let x = pool[rnd(pool.len() as u64) as usize].clone();
@@ -217,9 +301,16 @@ fn random(seed: u64) -> Vec<UOp> {
         let next = match rnd(11) {
             0 => &x + (rnd(5) as i64 - 2),
             1 => {
-                let other =
-                    pool.iter().rev().find(|o| o.shape() == x.shape() && o.dtype() == x.dtype()).unwrap();
-                if rnd(2) == 0 { &x + other } else { x.max_(other) }
+                let other = pool
+                    .iter()
+                    .rev()
+                    .find(|o| o.shape() == x.shape() && o.dtype() == x.dtype())
+                    .unwrap();
+                if rnd(2) == 0 {
+                    &x + other
+                } else {
+                    x.max_(other)
+                }
             }
             2 if n > 1 => {
                 let mut order: Vec<usize> = (0..n).collect();
@@ -228,7 +319,10 @@ fn random(seed: u64) -> Vec<UOp> {
             }
             3 => {
                 let len: i64 = dims.iter().product();
-                let d = (1..=len).filter(|d| len % d == 0).nth(rnd(6) as usize).unwrap_or(1);
+                let d = (1..=len)
+                    .filter(|d| len % d == 0)
+                    .nth(rnd(6) as usize)
+                    .unwrap_or(1);
                 x.reshape(&Shape::of(&[d, len / d])).unwrap()
             }
             4 if n > 0 => x.flip(1 << rnd(n as u64)).unwrap(),
@@ -238,7 +332,12 @@ fn random(seed: u64) -> Vec<UOp> {
                 let mut at = vec![Dim::Int(0); n];
                 to[a] += 1 + rnd(2) as i64;
                 at[a] = Dim::Int(rnd(2) as i64);
-                x.pad(&at, &Shape::of(&to), Scalar::Int(rnd(3) as i128).cast(x.dtype())).unwrap()
+                x.pad(
+                    &at,
+                    &Shape::of(&to),
+                    Scalar::Int(rnd(3) as i128).cast(x.dtype()),
+                )
+                .unwrap()
             }
             6 if n > 0 => {
                 let a = rnd(n as u64) as usize;
@@ -252,17 +351,30 @@ fn random(seed: u64) -> Vec<UOp> {
             }
             7 if n > 0 => {
                 let a = rnd(n as u64) as usize;
-                let op = if rnd(2) == 0 { ReduceOp::Add } else { ReduceOp::Max };
+                let op = if rnd(2) == 0 {
+                    ReduceOp::Add
+                } else {
+                    ReduceOp::Max
+                };
                 let y = x.reduce(op, &[a]).unwrap();
-                if rnd(2) == 0 { y } else { y.expand(x.shape()).unwrap() }
+                if rnd(2) == 0 {
+                    y
+                } else {
+                    y.expand(x.shape()).unwrap()
+                }
             }
             8 if x.shape().max_len() < 200 => {
                 let wide: Vec<i64> = std::iter::once(2).chain(dims.clone()).collect();
                 let one: Vec<i64> = std::iter::once(1).chain(dims.clone()).collect();
-                x.reshape(&Shape::of(&one)).unwrap().expand(&Shape::of(&wide)).unwrap()
+                x.reshape(&Shape::of(&one))
+                    .unwrap()
+                    .expand(&Shape::of(&wide))
+                    .unwrap()
             }
             9 if n > 0 && dims[0] > 1 => {
-                let part: Vec<i64> = std::iter::once(dims[0] - 1).chain(dims[1..].to_vec()).collect();
+                let part: Vec<i64> = std::iter::once(dims[0] - 1)
+                    .chain(dims[1..].to_vec())
+                    .collect();
                 let zeros = vec![Dim::Int(0); n];
                 let mut ones = zeros.clone();
                 ones[0] = Dim::Int(1);
@@ -295,8 +407,23 @@ fn a_chain_of_100_000_ops_is_many_kernels_of_bounded_size() {
             x = if i % 2 == 0 { x * 1.0001 } else { x + 0.0001 };
         }
         let function = callify(&[x], |_| false).unwrap();
-        let plan = schedule(&function, Device::new("TEST"), &target, &mut Timings::default()).unwrap();
-        assert!((100..2000).contains(&kernels(&plan)), "{} kernels", kernels(&plan));
+        let plan = schedule(
+            &function,
+            Device::new("TEST"),
+            &target,
+            &mut Timings::default(),
+        )
+        .unwrap();
+        assert!(
+            (100..2000).contains(&kernels(&plan)),
+            "{} kernels",
+            kernels(&plan)
+        );
     };
-    std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(512 << 10)
+        .spawn(run)
+        .unwrap()
+        .join()
+        .unwrap();
 }

@@ -12,10 +12,15 @@ const SELU: (f64, f64) = (1.6732632423543772, 1.0507009873554805);
 /// The gradient asks the result, not x: so x need not be kept for it. Unlike `maximum`'s it gives
 /// nothing at a tie, so the result is a node of its own kind (a marker), to which that belongs.
 fn relu(x: &UOp) -> UOp {
-    f::known(x.max_(&x.like(0)).unary(Op::ContiguousBackward), &[x], &[], |f| {
-        let off = f.y.binary(Op::CmpLe, &f.y.like(0));
-        Ok(vec![Some(off.select(&f.g.like(0), f.g))])
-    })
+    f::known(
+        x.max_(&x.like(0)).unary(Op::ContiguousBackward),
+        &[x],
+        &[],
+        |f| {
+            let off = f.y.binary(Op::CmpLe, &f.y.like(0));
+            Ok(vec![Some(off.select(&f.g.like(0), f.g))])
+        },
+    )
 }
 
 /// x between the bounds, with gradient 0 at them.

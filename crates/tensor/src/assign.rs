@@ -53,7 +53,10 @@ impl Tensor {
     pub fn set_at(&self, indices: impl Indices, value: impl Into<Operand>) -> Tensor {
         let part = self.index(indices);
         if part.check().is_ok() && part.viewed().is_none() {
-            return Tensor::failed(Error::argument("set_at", "index tensors name no view; use scatter"));
+            return Tensor::failed(Error::argument(
+                "set_at",
+                "index tensors name no view; use scatter",
+            ));
         }
         match part.assign(value).check() {
             Ok(()) => self.clone(),
@@ -68,10 +71,21 @@ fn fitted(value: &UOp, at: &UOp) -> Result<UOp> {
         && a != b
     {
         let message = format!("a value on {a} for a tensor on {b}; copy it with `to`");
-        return Err(ErrorKind::Device { op: "assign".into(), message }.into());
+        return Err(ErrorKind::Device {
+            op: "assign".into(),
+            message,
+        }
+        .into());
     }
     broadcast_to(&value.cast(at.dtype()), at.shape()).map_err(|_| {
-        Error::shape("assign", format!("a value of shape {} for shape {}", value.shape(), at.shape()))
+        Error::shape(
+            "assign",
+            format!(
+                "a value of shape {} for shape {}",
+                value.shape(),
+                at.shape()
+            ),
+        )
     })
 }
 
@@ -81,7 +95,11 @@ fn replaced(old: &UOp, value: &UOp) -> UOp {
     while root.op() == Op::After {
         root = &root.src()[0];
     }
-    if root.op() == Op::Buffer { root.after(&[root.store(value)]) } else { value.clone() }
+    if root.op() == Op::Buffer {
+        root.after(&[root.store(value)])
+    } else {
+        value.clone()
+    }
 }
 
 /// What stands for the base in a view, whose elements all are places of their own.
@@ -89,7 +107,10 @@ fn hole(to: &UOp) -> Result<&UOp> {
     let mut at = to;
     while at.op() != Op::Param {
         if !at.op().is_movement() || matches!(at.op(), Op::Stack | Op::Expand | Op::Index) {
-            return Err(Error::argument("assign", format!("to a view through {}", at.op().name())));
+            return Err(Error::argument(
+                "assign",
+                format!("to a view through {}", at.op().name()),
+            ));
         }
         at = &at.src()[0];
     }

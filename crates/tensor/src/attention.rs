@@ -11,12 +11,22 @@ impl Tensor {
     /// softmax(q·kᵀ/√d + mask)·v. A bool mask says which keys count, a float one is added; `causal`
     /// lets query i see keys 0 to i. A query that sees nothing gets zeros.
     #[track_caller]
-    pub fn attention(&self, key: &Tensor, value: &Tensor, mask: Option<&Tensor>, causal: bool) -> Tensor {
+    pub fn attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        causal: bool,
+    ) -> Tensor {
         let d = tri!(self.shape()).last().copied().unwrap_or(1).max(1) as f64;
         let mut scores = (self * (1.0 / d.sqrt())).matmul(&key.t());
         if let Some(m) = mask {
             let bools = m.dtype() == Ok(DType::Bool);
-            scores = if bools { m.select(&scores, f64::NEG_INFINITY) } else { scores + m };
+            scores = if bools {
+                m.select(&scores, f64::NEG_INFINITY)
+            } else {
+                scores + m
+            };
         }
         if causal {
             scores = scores.map(|u| {
@@ -24,7 +34,11 @@ impl Tensor {
                 Ok(seen.select(u, &u.like(f64::NEG_INFINITY)))
             });
         }
-        let weights = if mask.is_some() { scores.masked_softmax() } else { scores.softmax(-1) };
+        let weights = if mask.is_some() {
+            scores.masked_softmax()
+        } else {
+            scores.softmax(-1)
+        };
         weights.matmul(value)
     }
 

@@ -50,7 +50,11 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
                 // A weak float that the narrow one cannot hold is not rounded before it counts, only before
                 // it is compared.
                 let wider = |u: &UOp| u.dtype().is_float() && u.dtype().bytes() > d.bytes();
-                let w = if !op.is_comparison() && (wider(x) || wider(y)) { d.compute_type() } else { d };
+                let w = if !op.is_comparison() && (wider(x) || wider(y)) {
+                    d.compute_type()
+                } else {
+                    d
+                };
                 let (x, y) = (operand(x, w, &shape, y)?, operand(y, w, &shape, x)?);
                 let z = UOp::try_new(op, [x, y].to_vec(), Arg::None)?;
                 Ok(if w == d { z } else { z.cast(d) })
@@ -66,7 +70,11 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
 
 /// Values in the opposite order: negated floats, complements of integers (which is exact at their ends).
 pub(crate) fn turned(u: &UOp) -> UOp {
-    u.unary(if u.dtype().is_float() { Op::Neg } else { Op::Not })
+    u.unary(if u.dtype().is_float() {
+        Op::Neg
+    } else {
+        Op::Not
+    })
 }
 
 /// min(a, b) through MAX.

@@ -28,7 +28,13 @@ pub struct Conv {
 impl Default for Conv {
     fn default() -> Conv {
         let (zero, one) = (Dims(vec![0]), Dims(vec![1]));
-        Conv { stride: one.clone(), padding: zero.clone(), dilation: one, groups: 1, output_padding: zero }
+        Conv {
+            stride: one.clone(),
+            padding: zero.clone(),
+            dilation: one,
+            groups: 1,
+            output_padding: zero,
+        }
     }
 }
 
@@ -71,7 +77,12 @@ impl Tensor {
         padding: impl Into<Dims>,
         dilation: impl Into<Dims>,
     ) -> Tensor {
-        let (k, s, p, d) = (kernel.into(), stride.into(), padding.into(), dilation.into());
+        let (k, s, p, d) = (
+            kernel.into(),
+            stride.into(),
+            padding.into(),
+            dilation.into(),
+        );
         self.map(|u| max_pool(u, &Pool::new("max_pool", u, &k, &s, &p, &d)?))
     }
 
@@ -87,7 +98,11 @@ impl Tensor {
         let (k, s, p) = (kernel.into(), stride.into(), padding.into());
         self.map(|u| {
             let pool = Pool::new("avg_pool", u, &k, &s, &p, &Dims(vec![1]))?;
-            let d = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
+            let d = if u.dtype().is_float() {
+                u.dtype()
+            } else {
+                DType::F32
+            };
             let x = u.cast(d.compute_type());
             let total = |x: &UOp| pool.folded(&pool.windows(x, x.dtype().zero())?, ReduceOp::Add);
             let sums = total(&x)?;
@@ -106,7 +121,10 @@ fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> Result<Vec<
         _ => d.0.clone(),
     };
     if all.len() != n || all.iter().any(|&v| v < least || v > i32::MAX as i64) {
-        return Err(Error::argument(op, format!("{name} {:?} for {n} spatial axes", d.0)));
+        return Err(Error::argument(
+            op,
+            format!("{name} {:?} for {n} spatial axes", d.0),
+        ));
     }
     Ok(all)
 }
@@ -127,8 +145,10 @@ fn windows(u: &UOp, first: usize, k: &[i64], stride: &[i64], dilation: &[i64]) -
         u = moved.windows(k[i], stride[i], dilation[i])?;
     }
     // (…, oa, ka, ob, kb) → outputs first.
-    let order: Vec<usize> =
-        (0..first).chain((0..n).map(|i| first + 2 * i)).chain((0..n).map(|i| first + 2 * i + 1)).collect();
+    let order: Vec<usize> = (0..first)
+        .chain((0..n).map(|i| first + 2 * i))
+        .chain((0..n).map(|i| first + 2 * i + 1))
+        .collect();
     u.permute(&order)
 }
 
@@ -150,7 +170,10 @@ fn numbers(
     ];
     let same = n > 0 && ws.len() == xs.len() && how.groups > 0 && ws[0] % how.groups == 0;
     if !same || !fits(&xs, &ws) {
-        return Err(Error::shape(op, format!("shape {} with weights {} by {how:?}", x.shape(), w.shape())));
+        return Err(Error::shape(
+            op,
+            format!("shape {} with weights {} by {how:?}", x.shape(), w.shape()),
+        ));
     }
     Ok(numbers)
 }
@@ -166,13 +189,22 @@ fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
 fn correlate(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
     let y = meet(x, w, None, s, d, g)?;
     let sizes = y.sizes("conv")?;
-    let y = y.reshape(&Shape::of(&[&[sizes[0], sizes[1] * sizes[2]], &sizes[3..3 + s.len()]].concat()))?;
+    let y = y.reshape(&Shape::of(
+        &[&[sizes[0], sizes[1] * sizes[2]], &sizes[3..3 + s.len()]].concat(),
+    ))?;
     Ok(known(y, &[x, w], &[&[g], s, d].concat(), |f| {
         let (x, w, n) = (&f.inputs[0], &f.inputs[1], (f.params.len() - 1) / 2);
         let (s, d, g) = (&f.params[1..=n], &f.params[n + 1..], f.params[0]);
         let to_x = || flow_to_input(x, w, f.g, s, d, g).map(|u| u.cast(x.dtype()));
-        let to_w = || meet(x, w, Some(f.g), s, d, g)?.reshape(w.shape()).map(|u| u.cast(w.dtype()));
-        Ok(vec![f.wanted[0].then(to_x).transpose()?, f.wanted[1].then(to_w).transpose()?])
+        let to_w = || {
+            meet(x, w, Some(f.g), s, d, g)?
+                .reshape(w.shape())
+                .map(|u| u.cast(w.dtype()))
+        };
+        Ok(vec![
+            f.wanted[0].then(to_x).transpose()?,
+            f.wanted[1].then(to_w).transpose()?,
+        ])
     }))
 }
 
@@ -184,23 +216,44 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
     let win = windows(x, 2, k, s, d)?;
     let out = &win.sizes("conv")?[2..2 + n];
     let split = win.reshape(&Shape::of(&[&[batch, g, ws[1]], out, k].concat()))?;
-    let order: Vec<usize> = [0, 1].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
-    let left = split.permute(&order)?.reshape(&Shape::of(&[&[batch, g, 1], out, inner].concat()))?;
+    let order: Vec<usize> = [0, 1]
+        .into_iter()
+        .chain(3..3 + n)
+        .chain([2])
+        .chain(3 + n..3 + 2 * n)
+        .collect();
+    let left = split
+        .permute(&order)?
+        .reshape(&Shape::of(&[&[batch, g, 1], out, inner].concat()))?;
     let (right, shape, axes): (_, _, Vec<usize>) = match flow {
-        None => (w, [&[1, g, cout], &vec![1; n][..], inner].concat(), (3 + n..4 + 2 * n).collect()),
+        None => (
+            w,
+            [&[1, g, cout], &vec![1; n][..], inner].concat(),
+            (3 + n..4 + 2 * n).collect(),
+        ),
         Some(flow) => {
             let axes = [0].into_iter().chain(3..3 + n);
-            (flow, [&[batch, g, cout], out, &vec![1; n + 1]].concat(), axes.collect())
+            (
+                flow,
+                [&[batch, g, cout], out, &vec![1; n + 1]].concat(),
+                axes.collect(),
+            )
         }
     };
     let all = Shape::of(&[&[batch, g, cout], out, inner].concat());
-    contracted(&[&left, &right.reshape(&Shape::of(&shape))?], &all, promoted(x, right), &axes)
+    contracted(
+        &[&left, &right.reshape(&Shape::of(&shape))?],
+        &all,
+        promoted(x, right),
+        &axes,
+    )
 }
 
 fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
     let (xs, ws, os) = (x.sizes("conv")?, w.sizes("conv")?, flow.sizes("conv")?);
     // What the last window did not reach gets zeros.
-    let short = (0..s.len()).map(|i| xs[i + 2] - ((os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1));
+    let short =
+        (0..s.len()).map(|i| xs[i + 2] - ((os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1));
     let how = Conv {
         stride: Dims(s.to_vec()),
         dilation: Dims(d.to_vec()),
@@ -220,11 +273,18 @@ fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
         // s − 1 zeros between elements.
         if s > 1 {
             let apart = insert_axis(&y, a + 1)?.pad_axis(a + 1, 0, s - 1, x.dtype().zero())?;
-            y = apart.reshape(&resized(&y, a, &[m * s]))?.narrow(a, 0, ((m - 1) * s + 1).max(0))?;
+            y = apart
+                .reshape(&resized(&y, a, &[m * s]))?
+                .narrow(a, 0, ((m - 1) * s + 1).max(0))?;
         }
         // More padding than the kernel reaches cuts instead.
         let reach = (ws[a] - 1) * d[i];
-        y = pad_axis(&y, a, [reach - p[i], reach - p[i] + extra[i]], PadMode::Constant(0.0))?;
+        y = pad_axis(
+            &y,
+            a,
+            [reach - p[i], reach - p[i] + extra[i]],
+            PadMode::Constant(0.0),
+        )?;
     }
     // (g·cin, cout, k…) → (g·cout, cin, k…), mirrored.
     let (cin, cout, k) = (ws[0] / g, ws[1], &ws[2..]);
@@ -250,20 +310,43 @@ impl Pool {
     fn new(op: &str, u: &UOp, k: &Dims, s: &Dims, p: &Dims, d: &Dims) -> Result<Pool> {
         let rank = u.shape().len();
         // One number is for all axes after batch and channels.
-        let n = if k.0.len() == 1 { rank.saturating_sub(2).max(1) } else { k.0.len() };
+        let n = if k.0.len() == 1 {
+            rank.saturating_sub(2).max(1)
+        } else {
+            k.0.len()
+        };
         let kernel = per_axis(op, "kernel", k, n, 1)?;
-        let stride = if s.0.is_empty() { kernel.clone() } else { per_axis(op, "stride", s, n, 1)? };
-        let (padding, dilation) = (per_axis(op, "padding", p, n, 0)?, per_axis(op, "dilation", d, n, 1)?);
+        let stride = if s.0.is_empty() {
+            kernel.clone()
+        } else {
+            per_axis(op, "stride", s, n, 1)?
+        };
+        let (padding, dilation) = (
+            per_axis(op, "padding", p, n, 0)?,
+            per_axis(op, "dilation", d, n, 1)?,
+        );
         let Some(first) = rank.checked_sub(n) else {
             return Err(Error::shape(op, format!("{n} axes of shape {}", u.shape())));
         };
-        Ok(Pool { first, kernel, stride, padding, dilation })
+        Ok(Pool {
+            first,
+            kernel,
+            stride,
+            padding,
+            dilation,
+        })
     }
 
     /// (…, spatial…) as (…, out…, k…).
     fn windows(&self, u: &UOp, fill: Scalar) -> Result<UOp> {
         let padded = padded(u, self.first, &self.padding, fill.to_f64())?;
-        windows(&padded, self.first, &self.kernel, &self.stride, &self.dilation)
+        windows(
+            &padded,
+            self.first,
+            &self.kernel,
+            &self.stride,
+            &self.dilation,
+        )
     }
 
     /// Windows folded to one element each.
@@ -278,19 +361,29 @@ impl Pool {
 /// the result is a node of its own kind (a marker), to which that choice belongs.
 fn max_pool(u: &UOp, pool: &Pool) -> Result<UOp> {
     let win = pool.windows(u, u.dtype().min())?;
-    let top = pool.folded(&win, ReduceOp::Max)?.unary(Op::ContiguousBackward);
+    let top = pool
+        .folded(&win, ReduceOp::Max)?
+        .unary(Op::ContiguousBackward);
     Ok(known(top, &[&win], &[pool.kernel.len() as i64], |f| {
         let (win, n) = (&f.inputs[0], f.params[0] as usize);
         let sizes = win.sizes("max_pool")?;
         let rank = sizes.len() - n;
-        let (axes, whole) = ((rank..rank + n).collect::<Vec<_>>(), sizes[rank..].iter().product::<i64>());
+        let (axes, whole) = (
+            (rank..rank + n).collect::<Vec<_>>(),
+            sizes[rank..].iter().product::<i64>(),
+        );
         let ones = Shape::of(&[&sizes[..rank], &vec![1; n]].concat());
         let spread = |u: &UOp| u.reshape(&ones)?.expand(win.shape());
         // The first of equals is the one furthest from the window's end.
         let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
         let left = broadcast_to(&left.reshape(&Shape::of(&sizes[rank..]))?, win.shape())?;
         let hit = win.eq_(&spread(f.y)?) | win.ne_(win);
-        let first = hit.select(&left, &left.like(0)).reduce(ReduceOp::Max, &axes)?.expand(win.shape())?;
-        Ok(vec![Some(left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0)))])
+        let first = hit
+            .select(&left, &left.like(0))
+            .reduce(ReduceOp::Max, &axes)?
+            .expand(win.shape())?;
+        Ok(vec![Some(
+            left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0)),
+        )])
     }))
 }

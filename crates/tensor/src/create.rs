@@ -31,7 +31,12 @@ impl Tensor {
 
     /// As `from_bytes`, on a device.
     #[track_caller]
-    pub fn from_bytes_on(bytes: &[u8], shape: impl Into<Dims>, dtype: DType, device: Device) -> Tensor {
+    pub fn from_bytes_on(
+        bytes: &[u8],
+        shape: impl Into<Dims>,
+        dtype: DType,
+        device: Device,
+    ) -> Tensor {
         Tensor::wrap(upload(bytes, shape.into(), dtype, device))
     }
 
@@ -83,12 +88,18 @@ impl Tensor {
     #[track_caller]
     pub fn arange(start: i64, stop: i64, step: i64) -> Tensor {
         let long = i128::from(stop) - i128::from(start);
-        let n = if step == 0 { -1 } else { (long + i128::from(step - step.signum())) / i128::from(step) };
+        let n = if step == 0 {
+            -1
+        } else {
+            (long + i128::from(step - step.signum())) / i128::from(step)
+        };
         if step == 0 || n > MOST.into() {
             let message = format!("from {start} to {stop} by {step}");
             return Tensor::failed(Error::argument("arange", message));
         }
-        let fits = [start, stop, step].iter().all(|&v| i32::try_from(v).is_ok());
+        let fits = [start, stop, step]
+            .iter()
+            .all(|&v| i32::try_from(v).is_ok());
         let d = if fits { DType::I32 } else { DType::I64 };
         Tensor::from_uop(UOp::arange(n.max(0) as i64, d) * step + start)
     }
@@ -107,7 +118,9 @@ impl Tensor {
                 let i = UOp::arange(n, counter(n)).cast(d.compute_type());
                 i.mul_acc(&i.like(step), &i.like(start)).cast(d)
             }
-            DType::Bool => (UOp::arange(n, DType::I64) * step as i64 + start as i64).cast(DType::Bool),
+            DType::Bool => {
+                (UOp::arange(n, DType::I64) * step as i64 + start as i64).cast(DType::Bool)
+            }
             d => UOp::arange(n, d) * step as i64 + start as i64,
         })
     }
@@ -150,12 +163,18 @@ methods! {
 /// The elements for which something holds of row + `diagonal` and column; 0 elsewhere.
 fn kept(op: &str, x: &UOp, diagonal: i64, holds: impl Fn(&UOp, &UOp) -> UOp) -> Result<UOp> {
     let far = 1 << 30;
-    let on = triangle(op, x.shape(), |i, j| holds(&(i + diagonal.clamp(-far, far)), j))?;
+    let on = triangle(op, x.shape(), |i, j| {
+        holds(&(i + diagonal.clamp(-far, far)), j)
+    })?;
     Ok(on.select(x, &UOp::constant(x.dtype().zero(), x.dtype())))
 }
 
 /// What holds of row and column numbers of the last two axes.
-pub(crate) fn triangle(op: &str, shape: &Shape, holds: impl FnOnce(&UOp, &UOp) -> UOp) -> Result<UOp> {
+pub(crate) fn triangle(
+    op: &str,
+    shape: &Shape,
+    holds: impl FnOnce(&UOp, &UOp) -> UOp,
+) -> Result<UOp> {
     match shape.len() {
         n @ 2.. => {
             let d = counter(shape[n - 2].max().max(shape[n - 1].max()));
@@ -167,7 +186,10 @@ pub(crate) fn triangle(op: &str, shape: &Shape, holds: impl FnOnce(&UOp, &UOp) -
 
 /// A shape that a tensor can have: no size below 0, and no more elements than can be addressed.
 pub(crate) fn sizes(op: &str, dims: Dims) -> Result<Shape> {
-    let total = dims.0.iter().try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
+    let total = dims
+        .0
+        .iter()
+        .try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
     match total {
         Some(0..=MOST) => Ok(Shape::of(&dims.0)),
         _ => Err(Error::argument(op, format!("sizes {:?}", dims.0))),
@@ -185,7 +207,10 @@ pub(crate) fn upload(bytes: &[u8], dims: Dims, dtype: DType, device: Device) -> 
     let n = bytes.len() / dtype.bytes().max(1);
     let shape = whole("new", Ok(n as i64), &dims.0)?;
     if shape.max_len() != n as i64 || n * dtype.bytes() != bytes.len() {
-        return Err(Error::shape("new", format!("{n} elements of {dtype} for shape {shape}")));
+        return Err(Error::shape(
+            "new",
+            format!("{n} elements of {dtype} for shape {shape}"),
+        ));
     }
     engine::upload(bytes, &shape, dtype, device)
 }

@@ -15,7 +15,9 @@ const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let read = self.shape().and_then(|s| Ok((s, self.dtype()?, self.to_bytes()?)));
+        let read = self
+            .shape()
+            .and_then(|s| Ok((s, self.dtype()?, self.to_bytes()?)));
         match read {
             Ok((shape, dtype, bytes)) => f.write_str(&array(&shape, dtype, &bytes)),
             Err(e) => write!(f, "{e}"),
@@ -34,11 +36,18 @@ fn array(shape: &[usize], dtype: DType, bytes: &[u8]) -> String {
     let mut shown = vec![0usize];
     for &n in shape {
         let next = (0..n).filter(|p| !gap(n) || !(EDGE..n - EDGE).contains(p));
-        shown = shown.iter().flat_map(|s| next.clone().map(move |p| s * n + p)).collect();
+        shown = shown
+            .iter()
+            .flat_map(|s| next.clone().map(move |p| s * n + p))
+            .collect();
     }
     let w = dtype.bytes();
     let at = |i: usize| scalar(&bytes[i * w..(i + 1) * w], dtype);
-    let mut texts = aligned(&shown.iter().map(|&i| at(i)).collect::<Vec<_>>(), dtype, shape.is_empty());
+    let mut texts = aligned(
+        &shown.iter().map(|&i| at(i)).collect::<Vec<_>>(),
+        dtype,
+        shape.is_empty(),
+    );
     // From the innermost axis outward: so many neighbours become one text.
     for (axis, &n) in shape.iter().enumerate().rev() {
         let inner = shape.len() - 1 - axis;
@@ -48,10 +57,17 @@ fn array(shape: &[usize], dtype: DType, bytes: &[u8]) -> String {
             if gap(n) {
                 parts.insert(EDGE, "...".into());
             }
-            let text = if inner == 0 { wrapped(&parts, axis + 1) } else { parts.join(&separator) };
+            let text = if inner == 0 {
+                wrapped(&parts, axis + 1)
+            } else {
+                parts.join(&separator)
+            };
             format!("[{text}]")
         };
-        texts = texts.chunks(if gap(n) { 2 * EDGE } else { n }).map(close).collect();
+        texts = texts
+            .chunks(if gap(n) { 2 * EDGE } else { n })
+            .map(close)
+            .collect();
     }
     texts.concat()
 }
@@ -76,7 +92,11 @@ fn wrapped(parts: &[String], axes: usize) -> String {
 /// The elements as texts of one width.
 fn aligned(values: &[Scalar], dtype: DType, alone: bool) -> Vec<String> {
     let texts: Vec<String> = match dtype.is_float() {
-        true => floats(&values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(), dtype, alone),
+        true => floats(
+            &values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(),
+            dtype,
+            alone,
+        ),
         false => values.iter().map(|v| whole(*v)).collect(),
     };
     // NumPy leaves room for False even where all are True.
@@ -99,22 +119,41 @@ fn floats(values: &[f64], dtype: DType, alone: bool) -> Vec<String> {
     let own = |v: f64| Scalar::Float(v).cast(dtype).to_f64();
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     let sizes = finite.iter().map(|v| v.abs()).filter(|&v| v > 0.0);
-    let (low, high) = (sizes.clone().fold(f64::INFINITY, f64::min), sizes.fold(0.0, f64::max));
+    let (low, high) = (
+        sizes.clone().fold(f64::INFINITY, f64::min),
+        sizes.fold(0.0, f64::max),
+    );
     let large = match dtype {
         DType::F64 if alone => 1e16,
         DType::F64 => 1e8,
         DType::F32 => 1e6,
         _ => 1e3,
     };
-    let apart = if alone { low < 1e-4 } else { low < own(1e-4) || own(high / low) > 1e3 };
+    let apart = if alone {
+        low < 1e-4
+    } else {
+        low < own(1e-4) || own(high / low) > 1e3
+    };
     let far = high >= large || apart;
-    let text = |v: f64, places: usize| if far { format!("{v:.places$e}") } else { format!("{v:.places$}") };
+    let text = |v: f64, places: usize| {
+        if far {
+            format!("{v:.places$e}")
+        } else {
+            format!("{v:.places$}")
+        }
+    };
     // A number alone is written `2.0` and `1e-07`, one among others `2.` and `1.e-07`.
-    let (least, most, point) = if alone { (usize::from(!far), 32, "") } else { (0, 8, ".") };
+    let (least, most, point) = if alone {
+        (usize::from(!far), 32, "")
+    } else {
+        (0, 8, ".")
+    };
     let places = |v: f64| {
         let value = |places: usize| text(v, places).parse().unwrap_or(f64::NAN);
         let last = value(most);
-        (least..most).find(|&k| value(k) == last || own(value(k)) == v).unwrap_or(most)
+        (least..most)
+            .find(|&k| value(k) == last || own(value(k)) == v)
+            .unwrap_or(most)
     };
     let all = finite.iter().map(|&v| places(v)).max().unwrap_or(0);
     let exponent = |v: f64| text(v, all).rsplit(['e', '-']).next().map_or(0, str::len);
@@ -143,7 +182,10 @@ mod tests {
     // What is wanted here is what NumPy 2.4 prints.
     fn check_of(dtype: DType, shape: &[usize], values: &[f64], want: &str) {
         let bits = |v: &f64| Scalar::Float(*v).cast(dtype).to_bits(dtype).to_le_bytes();
-        let bytes: Vec<u8> = values.iter().flat_map(|v| bits(v)[..dtype.bytes()].to_vec()).collect();
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|v| bits(v)[..dtype.bytes()].to_vec())
+            .collect();
         assert_eq!(array(shape, dtype, &bytes), want);
     }
 
@@ -158,10 +200,22 @@ mod tests {
     #[test]
     fn prints_as_numpy() {
         check(&[3], &[1.0, 2.0, 3.0], "[1. 2. 3.]");
-        check(&[2, 2], &[1.0, -2.5, 10.25, 0.1], "[[ 1.   -2.5 ]\n [10.25  0.1 ]]");
-        check(&[3], &[f64::NAN, 1.5, f64::NEG_INFINITY], "[ nan  1.5 -inf]");
+        check(
+            &[2, 2],
+            &[1.0, -2.5, 10.25, 0.1],
+            "[[ 1.   -2.5 ]\n [10.25  0.1 ]]",
+        );
+        check(
+            &[3],
+            &[f64::NAN, 1.5, f64::NEG_INFINITY],
+            "[ nan  1.5 -inf]",
+        );
         check(&[2], &[f64::NAN, f64::NEG_INFINITY], "[ nan -inf]");
-        check(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0], "[[[1. 2.]]\n\n [[3. 4.]]]");
+        check(
+            &[2, 1, 2],
+            &[1.0, 2.0, 3.0, 4.0],
+            "[[[1. 2.]]\n\n [[3. 4.]]]",
+        );
         check(&[0, 3], &[], "[]");
         check(&[2], &[-0.0, 0.5], "[-0.   0.5]");
     }
@@ -171,7 +225,12 @@ mod tests {
         check(&[2], &[8.0 / 7.0, 1.0 / 7.0], "[1.1428572  0.14285715]");
         check(&[2], &[0.123456789, 1.0], "[0.12345679 1.        ]");
         check_of(DType::F64, &[1], &[0.1 + 0.2], "[0.3]");
-        check_of(DType::F64, &[2], &[16777217.0, 1e6], "[16777217.  1000000.]");
+        check_of(
+            DType::F64,
+            &[2],
+            &[16777217.0, 1e6],
+            "[16777217.  1000000.]",
+        );
         check_of(DType::F16, &[2], &[0.1, 1.0 / 3.0], "[0.1    0.3333]");
         check_of(DType::BF16, &[2], &[0.1, 1.0 / 3.0], "[0.1   0.334]");
     }
@@ -229,7 +288,11 @@ mod tests {
         check_of(DType::I32, &[1, 2, 30], &counted(60), want);
         let want = "[0.   0.25 0.5  0.75 1.   1.25 1.5  1.75 2.   2.25 2.5  2.75 3.   3.25
  3.5  3.75]";
-        check(&[16], &counted(16).iter().map(|v| v / 4.0).collect::<Vec<_>>(), want);
+        check(
+            &[16],
+            &counted(16).iter().map(|v| v / 4.0).collect::<Vec<_>>(),
+            want,
+        );
     }
 
     #[test]
@@ -238,7 +301,12 @@ mod tests {
         check(&[1200], &counted(1200), want);
         let rows = "[0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]\n [0 1 2 ... 7 8 9]";
         let digits: Vec<f64> = (0..2000).map(|v| f64::from(v % 10)).collect();
-        check_of(DType::I32, &[100, 20], &digits, &format!("[{rows}\n ...\n {rows}]"));
+        check_of(
+            DType::I32,
+            &[100, 20],
+            &digits,
+            &format!("[{rows}\n ...\n {rows}]"),
+        );
         let want = "[[[   0]\n  [   1]\n  [   2]\n  ...\n  [ 998]\n  [ 999]\n  [1000]]]";
         check_of(DType::I32, &[1, 1001, 1], &counted(1001), want);
     }

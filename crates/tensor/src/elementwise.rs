@@ -135,7 +135,13 @@ impl Tensor {
     /// A function of real numbers that leaves integers as they are.
     #[track_caller]
     fn whole(&self, f: impl FnOnce(&UOp) -> UOp) -> Tensor {
-        self.map(|u| if u.dtype().is_float() { real(u, |x| Ok(f(x))) } else { Ok(u.clone()) })
+        self.map(|u| {
+            if u.dtype().is_float() {
+                real(u, |x| Ok(f(x)))
+            } else {
+                Ok(u.clone())
+            }
+        })
     }
 
     /// A function of elements of any dtype.
@@ -206,7 +212,11 @@ impl Tensor {
     /// `value` where `mask` is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
-        mask.choose("masked_fill", &self.beside(&value.into()).cast(tri!(self.dtype())), self)
+        mask.choose(
+            "masked_fill",
+            &self.beside(&value.into()).cast(tri!(self.dtype())),
+            self,
+        )
     }
 }
 
@@ -226,6 +236,10 @@ impl Operand {
 
 /// See `Tensor::real`.
 pub(crate) fn real(u: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
-    let d = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
+    let d = if u.dtype().is_float() {
+        u.dtype()
+    } else {
+        DType::F32
+    };
     Ok(f(&u.cast(d.compute_type()))?.cast(d))
 }

@@ -13,7 +13,11 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2
 /// A value whose derivative by `inputs` is known; the rule is told them and `params`.
 pub(crate) fn known(y: UOp, inputs: &[&UOp], params: &[i64], rule: Rule) -> UOp {
     let inputs = inputs.iter().map(|&u| u.clone()).collect();
-    y.with_shortcut(Shortcut { inputs, params: params.into(), rule })
+    y.with_shortcut(Shortcut {
+        inputs,
+        params: params.into(),
+        rule,
+    })
 }
 
 /// A function of x whose derivative is known: `known!(value, x, |y, x, g| what flows to x)`.
@@ -29,11 +33,20 @@ macro_rules! known {
 /// Σ cᵢ xⁱ by Horner's rule, every step rounded once.
 fn polynomial(x: &UOp, c: &[f64]) -> UOp {
     let (last, rest) = c.split_last().expect("coefficients");
-    rest.iter().rev().fold(x.like(*last), |acc, &c| acc.mul_acc(x, &x.like(c)))
+    rest.iter()
+        .rev()
+        .fold(x.like(*last), |acc, &c| acc.mul_acc(x, &x.like(c)))
 }
 
 fn by_width(x: &UOp, single: &[f64], double: &[f64]) -> UOp {
-    polynomial(x, if x.dtype() == DType::F64 { double } else { single })
+    polynomial(
+        x,
+        if x.dtype() == DType::F64 {
+            double
+        } else {
+            single
+        },
+    )
 }
 
 /// 1/x.
@@ -69,7 +82,11 @@ pub(crate) fn abs(x: &UOp) -> UOp {
 pub(crate) fn sign(x: &UOp) -> UOp {
     let zero = x.like(0);
     let up = zero.lt(x).select(&x.like(1), &zero);
-    if x.dtype().is_unsigned() { up } else { x.lt(&zero).select(&x.like(-1), &up) }
+    if x.dtype().is_unsigned() {
+        up
+    } else {
+        x.lt(&zero).select(&x.like(-1), &up)
+    }
 }
 
 /// `y` with the sign of x (y ≥ 0).
@@ -88,7 +105,9 @@ pub(crate) fn exp(x: &UOp) -> UOp {
     let t = x * LOG2_E;
     let lost = t.mul_acc(&x.like(-LN_2), x);
     // As much as 1 is lost only where 2^t is 0 or ∞ already (there it may also be ∞ − ∞).
-    let fix = (&lost * &lost).lt(&x.like(1.0)).select(&(&lost + 1.0), &x.like(1.0));
+    let fix = (&lost * &lost)
+        .lt(&x.like(1.0))
+        .select(&(&lost + 1.0), &x.like(1.0));
     known!(t.unary(Op::Exp2) * fix, x, |y, _, g| g * y)
 }
 
@@ -155,12 +174,18 @@ pub(crate) fn erf(x: &UOp) -> UOp {
         let u = &c * &c;
         div(&(c * polynomial(&u, ERF_P)), &polynomial(&u, ERF_Q))
     };
-    known!(y, x, |_, x, g| scale(&(g * &exp(&(x * x).unary(Op::Neg))), FRAC_2_SQRT_PI))
+    known!(y, x, |_, x, g| scale(
+        &(g * &exp(&(x * x).unary(Op::Neg))),
+        FRAC_2_SQRT_PI
+    ))
 }
 
 /// cos x.
 pub(crate) fn cos(x: &UOp) -> UOp {
-    known!(cosine(x), x, |_, x, g| scale(&(g * &x.unary(Op::Sin)), -1.0))
+    known!(cosine(x), x, |_, x, g| scale(
+        &(g * &x.unary(Op::Sin)),
+        -1.0
+    ))
 }
 
 /// tan x: the cosine as sin 2x / (2 sin x), which is exact to the last bits also next to poles and far out.
@@ -169,7 +194,10 @@ pub(crate) fn tan(x: &UOp) -> UOp {
     let (s, twice) = (x.unary(Op::Sin), x * 2.0);
     let far = abs(&twice).eq_(&x.like(f64::INFINITY));
     let t = far.select(&(x * 0.5), &twice).unary(Op::Sin);
-    let cos = far.select(&(&t * &t).mul_acc(&x.like(-2.0), &x.like(1.0)), &div(&t, &(&s * 2.0)));
+    let cos = far.select(
+        &(&t * &t).mul_acc(&x.like(-2.0), &x.like(1.0)),
+        &div(&t, &(&s * 2.0)),
+    );
     let y = s.eq_(&s.like(0.0)).select(&s, &div(&s, &cos));
     known!(y, x, |y, _, g| g * &((y * y) + 1.0))
 }
@@ -201,7 +229,10 @@ fn arc(x: &UOp) -> (UOp, UOp) {
 /// arcsin x.
 pub(crate) fn asin(x: &UOp) -> UOp {
     let (big, p) = arc(x);
-    let y = signed(&big.select(&p.mul_acc(&x.like(-2.0), &x.like(FRAC_PI_2)), &p), x);
+    let y = signed(
+        &big.select(&p.mul_acc(&x.like(-2.0), &x.like(FRAC_PI_2)), &p),
+        x,
+    );
     known!(y, x, |_, x, g| div(g, &below_one(x).unary(Op::Sqrt)))
 }
 
@@ -211,7 +242,10 @@ pub(crate) fn acos(x: &UOp) -> UOp {
     let (twice, below) = (&p * 2.0, x.lt(&x.like(0.0)));
     let far = below.select(&(x.like(PI) - &twice), &twice);
     let near = x.like(FRAC_PI_2) - &signed(&p, x);
-    known!(big.select(&far, &near), x, |_, x, g| scale(&div(g, &below_one(x).unary(Op::Sqrt)), -1.0))
+    known!(big.select(&far, &near), x, |_, x, g| scale(
+        &div(g, &below_one(x).unary(Op::Sqrt)),
+        -1.0
+    ))
 }
 
 /// 1 − x², by its factors.
@@ -249,7 +283,10 @@ pub(crate) fn asinh(x: &UOp) -> UOp {
     let s = a.mul_acc(&a, &x.like(1.0)).unary(Op::Sqrt);
     let near = log1p(&(&a + &div(&(&a * &a), &(s + 1.0))));
     let y = signed(&a.lt(&x.like(1e8)).select(&near, &(log(&a) + LN_2)), x);
-    known!(y, x, |_, x, g| div(g, &x.mul_acc(x, &x.like(1.0)).unary(Op::Sqrt)))
+    known!(y, x, |_, x, g| div(
+        g,
+        &x.mul_acc(x, &x.like(1.0)).unary(Op::Sqrt)
+    ))
 }
 
 /// arcosh x.
@@ -258,7 +295,10 @@ pub(crate) fn acosh(x: &UOp) -> UOp {
     // Two roots: their product is NaN below 1, where (t + 2)·t is positive again.
     let near = log1p(&(&t + &((&t + 2.0).unary(Op::Sqrt) * t.unary(Op::Sqrt))));
     let y = x.lt(&x.like(1e8)).select(&near, &(log(x) + LN_2));
-    known!(y, x, |_, x, g| div(g, &((x - 1.0).unary(Op::Sqrt) * (x + 1.0).unary(Op::Sqrt))))
+    known!(y, x, |_, x, g| div(
+        g,
+        &((x - 1.0).unary(Op::Sqrt) * (x + 1.0).unary(Op::Sqrt))
+    ))
 }
 
 /// artanh x.
@@ -303,7 +343,10 @@ pub(crate) fn ceil(x: &UOp) -> UOp {
 pub(crate) fn round(x: &UOp) -> UOp {
     let t = x.unary(Op::Trunc);
     let part = abs(&(x - &t));
-    let odd = (&t * 0.5).unary(Op::Trunc).mul_acc(&x.like(-2.0), &t).ne_(&x.like(0.0));
+    let odd = (&t * 0.5)
+        .unary(Op::Trunc)
+        .mul_acc(&x.like(-2.0), &t)
+        .ne_(&x.like(0.0));
     let half = x.like(0.5);
     let up = half.lt(&part) | (part.eq_(&half) & odd);
     up.select(&(&t + &signed(&x.like(1.0), x)), &t)
@@ -314,7 +357,9 @@ pub(crate) fn round(x: &UOp) -> UOp {
 pub(crate) fn fmod(a: &UOp, b: &UOp) -> UOp {
     let zero = a.like(0.0);
     // What the rounded quotient leaves is a float; each time the quotient has 24 digits less (53 in f64).
-    let r = (0..6).fold(a.clone(), |r, _| div(&r, b).unary(Op::Trunc).unary(Op::Neg).mul_acc(b, &r));
+    let r = (0..6).fold(a.clone(), |r, _| {
+        div(&r, b).unary(Op::Trunc).unary(Op::Neg).mul_acc(b, &r)
+    });
     // The last quotient may be one too far from zero, or one too near.
     let (size, below) = (abs(b), a.lt(&zero));
     let step = below.select(&size.unary(Op::Neg), &size);
@@ -379,6 +424,9 @@ pub(crate) fn logaddexp(a: &UOp, b: &UOp) -> UOp {
     let r = a.max_(b) + log1p(&exp(&apart.unary(Op::Neg)));
     known(r, &[a, b], &[], |f| {
         let d = &f.inputs[0] - &f.inputs[1];
-        Ok(vec![Some(f.g * &sigmoid(&d)), Some(f.g * &sigmoid(&d.unary(Op::Neg)))])
+        Ok(vec![
+            Some(f.g * &sigmoid(&d)),
+            Some(f.g * &sigmoid(&d.unary(Op::Neg))),
+        ])
     })
 }

@@ -21,7 +21,10 @@ impl Tensor {
     pub fn gradient(&self, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let u = self.uop()?;
         if u.shape().ints().is_none_or(|s| s.iter().any(|&n| n != 1)) {
-            return Err(failed(format!("of a tensor of shape {}; reduce it to one element", u.shape())));
+            return Err(failed(format!(
+                "of a tensor of shape {}; reduce it to one element",
+                u.shape()
+            )));
         }
         self.gradient_from(&UOp::full(u.dtype().one(), u.dtype(), u.shape()), targets)
     }
@@ -38,13 +41,24 @@ impl Tensor {
     #[track_caller]
     fn gradient_from(&self, seed: &UOp, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let here = Location::caller();
-        let (root, wanted) = (self.uop()?, targets.iter().map(|t| t.uop()).collect::<Result<Vec<UOp>>>()?);
+        let (root, wanted) = (
+            self.uop()?,
+            targets
+                .iter()
+                .map(|t| t.uop())
+                .collect::<Result<Vec<UOp>>>()?,
+        );
         if let Some(t) = wanted.iter().find(|t| !t.dtype().is_float()) {
-            return Err(failed(format!("by a tensor of {}; only floats have gradients", t.dtype())));
+            return Err(failed(format!(
+                "by a tensor of {}; only floats have gradients",
+                t.dtype()
+            )));
         }
         const STORED: OpSet = OpSet::of(&[Op::Buffer, Op::Param]);
         if wanted.iter().any(|t| !t.ops_below().intersects(STORED)) {
-            return Err(failed("by a constant; equal constants are one value: make it a `parameter`".into()));
+            return Err(failed(
+                "by a constant; equal constants are one value: make it a `parameter`".into(),
+            ));
         }
         let found = gradient::gradient(&root, seed, &wanted).map_err(|e| e.at(here))?;
         let below = LazyCell::new(|| root.toposort().into_iter().collect::<FxHashSet<UOp>>());

@@ -84,10 +84,20 @@ impl Tensor {
     pub fn index(&self, indices: impl Indices) -> Tensor {
         let indices = indices.list();
         let whole = tri!(self.ndim());
-        let named = indices.iter().filter(|i| !matches!(i, Index::NewAxis | Index::Rest)).count();
+        let named = indices
+            .iter()
+            .filter(|i| !matches!(i, Index::NewAxis | Index::Rest))
+            .count();
         if named > whole {
             let axis = named as i64 - 1;
-            return Tensor::failed(ErrorKind::Axis { op: "index".into(), axis, ndim: whole }.into());
+            return Tensor::failed(
+                ErrorKind::Axis {
+                    op: "index".into(),
+                    axis,
+                    ndim: whole,
+                }
+                .into(),
+            );
         }
         let (mut axis, mut out, mut at) = (0, self.clone(), Vec::new());
         for i in indices {
@@ -103,7 +113,11 @@ impl Tensor {
             }
             axis += 1;
         }
-        if at.is_empty() { out } else { out.take_many(&at) }
+        if at.is_empty() {
+            out
+        } else {
+            out.take_many(&at)
+        }
     }
 
     /// One element of an axis, which is dropped.
@@ -111,7 +125,12 @@ impl Tensor {
     fn pick(&self, axis: i64, i: i64) -> Tensor {
         self.along_view("index", axis, |u, a, n| {
             if !(-n..n).contains(&i) {
-                return Err(ErrorKind::Index { op: "index".into(), index: i, size: n }.into());
+                return Err(ErrorKind::Index {
+                    op: "index".into(),
+                    index: i,
+                    size: n,
+                }
+                .into());
             }
             u.narrow(a, i.rem_euclid(n), 1)?.squeeze_axes(&[a])
         })
@@ -119,7 +138,13 @@ impl Tensor {
 
     /// Python's `start:stop:step` along one axis.
     #[track_caller]
-    pub fn slice_axis(&self, axis: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Tensor {
+    pub fn slice_axis(
+        &self,
+        axis: i64,
+        start: Option<i64>,
+        stop: Option<i64>,
+        step: i64,
+    ) -> Tensor {
         self.along_view("slice", axis, |u, a, n| slice(u, a, n, start, stop, step))
     }
 
@@ -127,14 +152,20 @@ impl Tensor {
     #[track_caller]
     pub fn index_select(&self, axis: i64, index: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index], |u| {
-            take(&u[0], &[axis_of("index_select", axis, u[0].shape().len())?], &[u[1].clone()])
+            take(
+                &u[0],
+                &[axis_of("index_select", axis, u[0].shape().len())?],
+                &[u[1].clone()],
+            )
         })
     }
 
     /// Index tensors at several axes, broadcast together; negative ones count from the end.
     #[track_caller]
     fn take_many(&self, at: &[(usize, Tensor)]) -> Tensor {
-        let all: Vec<&Tensor> = std::iter::once(self).chain(at.iter().map(|(_, t)| t)).collect();
+        let all: Vec<&Tensor> = std::iter::once(self)
+            .chain(at.iter().map(|(_, t)| t))
+            .collect();
         let axes: Vec<usize> = at.iter().map(|(a, _)| *a).collect();
         Tensor::map_all(&all, |u| {
             let sizes = u[0].sizes("index")?;
@@ -142,7 +173,11 @@ impl Tensor {
                 let i = integers("index", i)?.cast(DType::Index);
                 Ok(i.lt(&i.like(0)).select(&(&i + sizes[a]), &i))
             };
-            let index = u[1..].iter().zip(&axes).map(wrapped).collect::<Result<Vec<_>>>()?;
+            let index = u[1..]
+                .iter()
+                .zip(&axes)
+                .map(wrapped)
+                .collect::<Result<Vec<_>>>()?;
             take(&u[0], &axes, &index)
         })
     }
@@ -168,7 +203,9 @@ impl Tensor {
             let column = source("scatter", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
             let k = hit.shape().len() - 2;
             let order = count(k, hit.shape(), DType::I32)? + 1;
-            let last = hit.select(&order, &order.like(0)).reduce(ReduceOp::Max, &[k])?;
+            let last = hit
+                .select(&order, &order.like(0))
+                .reduce(ReduceOp::Max, &[k])?;
             let wins = order.eq_(&last.expand(hit.shape())?);
             let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &u[0])?;
             let won = cover(&last.squeeze_axes(&[k])?, a, &u[0])?;
@@ -182,7 +219,9 @@ impl Tensor {
         Tensor::map_all(&[self, index, src], |u| {
             let (_, hit, a) = aligned("scatter_add", &u[0], &u[1], axis)?;
             let column = source("scatter_add", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
-            let kept = hit.select(&column, &zero(&column)).cast(column.dtype().compute_type());
+            let kept = hit
+                .select(&column, &zero(&column))
+                .cast(column.dtype().compute_type());
             let sums = added(&kept, hit.shape().len() - 2)?.cast(column.dtype());
             Ok(&u[0] + &cover(&sums, a, &u[0])?)
         })
@@ -223,20 +262,27 @@ pub(crate) fn slice(
     let span = u.narrow(a, first, (n - first).min(count * step))?;
     let short = count * step - (n - first).min(count * step);
     let whole = span.pad_axis(a, 0, short, u.dtype().zero())?;
-    whole.reshape(&resized(&u, a, &[count, step]))?.narrow(a + 1, 0, 1)?.reshape(&resized(&u, a, &[count]))
+    whole
+        .reshape(&resized(&u, a, &[count, step]))?
+        .narrow(a + 1, 0, 1)?
+        .reshape(&resized(&u, a, &[count]))
 }
 
 /// INDEX of some axes by as many tensors, broadcast together; 0 outside. Their axes stand where the
 /// indexed ones were if those are neighbours, else in front, as in NumPy.
 pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
     let sizes = x.sizes("index")?;
-    let index = index.iter().map(|i| Ok(integers("index", i)?.cast(DType::Index)));
+    let index = index
+        .iter()
+        .map(|i| Ok(integers("index", i)?.cast(DType::Index)));
     let index = index.collect::<Result<Vec<UOp>>>()?;
     let index = broadcast("index", &index.iter().collect::<Vec<_>>())?;
     let others: Vec<usize> = (0..sizes.len()).filter(|a| !axes.contains(a)).collect();
     let rest: Vec<i64> = others.iter().map(|&a| sizes[a]).collect();
     let total: i64 = axes.iter().map(|&a| sizes[a]).product();
-    let flat = x.permute(&[axes, &others].concat())?.reshape(&Shape::of(&[&[total], &rest[..]].concat()))?;
+    let flat = x
+        .permute(&[axes, &others].concat())?
+        .reshape(&Shape::of(&[&[total], &rest[..]].concat()))?;
     let mut line = index[0].clone();
     let mut inside: Option<UOp> = None;
     for (k, (i, &a)) in index.iter().zip(axes).enumerate() {
@@ -249,14 +295,19 @@ pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
     let inside = inside.ok_or_else(|| Error::argument("index", "no index"))?;
     let (named, k) = (line.sizes("index")?, line.shape().len());
     let all = Shape::of(&[&named[..], &rest].concat());
-    let gate = inside.reshape(&Shape::of(&[&named[..], &vec![1; rest.len()]].concat()))?.expand(&all)?;
+    let gate = inside
+        .reshape(&Shape::of(&[&named[..], &vec![1; rest.len()]].concat()))?
+        .expand(&all)?;
     let got = match total {
         0 => UOp::full(x.dtype().zero(), x.dtype(), &all),
         _ => gate.select(&flat.at(&[line.valid(&inside)]), &zero(x)),
     };
     let together = axes.windows(2).all(|w| w[1] == w[0] + 1);
     let before = if together { axes[0] } else { 0 };
-    let order: Vec<usize> = (k..k + before).chain(0..k).chain(k + before..all.len()).collect();
+    let order: Vec<usize> = (k..k + before)
+        .chain(0..k)
+        .chain(k + before..all.len())
+        .collect();
     got.permute(&order)
 }
 
@@ -269,7 +320,11 @@ fn integers<'a>(op: &str, index: &'a UOp) -> Result<&'a UOp> {
 
 /// Integers that can count to any place: those narrower than 32 bits as i32.
 pub(crate) fn counting(u: &UOp) -> UOp {
-    if u.dtype().is_int() && u.dtype().bytes() < 4 { u.cast(DType::I32) } else { u.clone() }
+    if u.dtype().is_int() && u.dtype().bytes() < 4 {
+        u.cast(DType::I32)
+    } else {
+        u.clone()
+    }
 }
 
 /// Whether each index names each place of a new axis `a` of n places.
@@ -287,21 +342,36 @@ fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize
     let (xs, is) = (x.sizes(op)?, index.sizes(op)?);
     let a = axis_of(op, axis, xs.len())?;
     if xs.len() != is.len() || (0..xs.len()).any(|i| i != a && is[i] > xs[i]) {
-        let message = format!("indices of shape {} for shape {} along axis {a}", index.shape(), x.shape());
+        let message = format!(
+            "indices of shape {} for shape {} along axis {a}",
+            index.shape(),
+            x.shape()
+        );
         return Err(Error::shape(op, message));
     }
     let cut = corner(x, &[&is[..a], &[xs[a]], &is[a + 1..]].concat())?;
-    Ok((to_last(&cut, a)?, named(op, &to_last(index, a)?, xs.len(), xs[a])?, a))
+    Ok((
+        to_last(&cut, a)?,
+        named(op, &to_last(index, a)?, xs.len(), xs[a])?,
+        a,
+    ))
 }
 
 /// The values of a scatter, cut to what `index` covers, as (…, m, 1).
 fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
     let (ss, is) = (src.sizes(op)?, index.sizes(op)?);
     if src.dtype() != x.dtype() {
-        return Err(Error::dtype(op, format!("values of {} into {}", src.dtype(), x.dtype())));
+        return Err(Error::dtype(
+            op,
+            format!("values of {} into {}", src.dtype(), x.dtype()),
+        ));
     }
     if ss.len() != is.len() || ss.iter().zip(&is).any(|(s, i)| i > s) {
-        let message = format!("values of shape {} for indices of shape {}", src.shape(), index.shape());
+        let message = format!(
+            "values of shape {} for indices of shape {}",
+            src.shape(),
+            index.shape()
+        );
         return Err(Error::shape(op, message));
     }
     insert_axis(&to_last(&corner(src, &is)?, a)?, is.len())
@@ -315,7 +385,11 @@ fn corner(u: &UOp, sizes: &[i64]) -> Result<UOp> {
 /// Its last axis back at `a`, and zeros around, to the shape of `x`.
 fn cover(u: &UOp, a: usize, x: &UOp) -> Result<UOp> {
     let u = from_last(u, a)?;
-    u.pad(&vec![Dim::Int(0); x.shape().len()], x.shape(), Scalar::Int(0))
+    u.pad(
+        &vec![Dim::Int(0); x.shape().len()],
+        x.shape(),
+        Scalar::Int(0),
+    )
 }
 
 fn zero(like: &UOp) -> UOp {

@@ -27,9 +27,14 @@ impl Tensor {
     pub fn pad(&self, pads: &[[i64; 2]], mode: PadMode) -> Tensor {
         self.map(|u| {
             let Some(lead) = u.shape().len().checked_sub(pads.len()) else {
-                return Err(Error::argument("pad", format!("{} pads for shape {}", pads.len(), u.shape())));
+                return Err(Error::argument(
+                    "pad",
+                    format!("{} pads for shape {}", pads.len(), u.shape()),
+                ));
             };
-            pads.iter().enumerate().try_fold(u.clone(), |u, (i, &by)| pad_axis(&u, lead + i, by, mode))
+            pads.iter()
+                .enumerate()
+                .try_fold(u.clone(), |u, (i, &by)| pad_axis(&u, lead + i, by, mode))
         })
     }
 
@@ -40,16 +45,27 @@ impl Tensor {
         self.map(|u| {
             let mut old = u.sizes("repeat")?;
             let Some(new) = repeats.len().checked_sub(old.len()) else {
-                return Err(Error::argument("repeat", format!("{repeats:?} times shape {}", u.shape())));
+                return Err(Error::argument(
+                    "repeat",
+                    format!("{repeats:?} times shape {}", u.shape()),
+                ));
             };
             old.splice(..0, vec![1; new]);
             let both = |f: &dyn Fn(i64, i64) -> [i64; 2]| -> Vec<i64> {
-                old.iter().zip(&repeats).flat_map(|(&n, &r)| f(n, r)).collect()
+                old.iter()
+                    .zip(&repeats)
+                    .flat_map(|(&n, &r)| f(n, r))
+                    .collect()
             };
             let copies = sizes("repeat", Dims(both(&|n, r| [r, n])))?;
             u.reshape(&Shape::of(&both(&|n, _| [1, n])))?
                 .expand(&copies)?
-                .reshape(&Shape::of(&old.iter().zip(&repeats).map(|(n, r)| n * r).collect::<Vec<_>>()))
+                .reshape(&Shape::of(
+                    &old.iter()
+                        .zip(&repeats)
+                        .map(|(n, r)| n * r)
+                        .collect::<Vec<_>>(),
+                ))
         })
     }
 
@@ -58,8 +74,13 @@ impl Tensor {
     pub fn repeat_interleave(&self, repeats: i64, axis: i64) -> Tensor {
         self.along("repeat_interleave", axis, |u, a| {
             let n = u.sizes("repeat_interleave")?[a];
-            let copies = sizes("repeat_interleave", Dims(resized(u, a, &[n, repeats]).max_ints()))?;
-            insert_axis(u, a + 1)?.expand(&copies)?.reshape(&resized(u, a, &[n * repeats]))
+            let copies = sizes(
+                "repeat_interleave",
+                Dims(resized(u, a, &[n, repeats]).max_ints()),
+            )?;
+            insert_axis(u, a + 1)?
+                .expand(&copies)?
+                .reshape(&resized(u, a, &[n * repeats]))
         })
     }
 
@@ -69,13 +90,19 @@ impl Tensor {
         let (shifts, axes) = (shifts.into().0, axes.into().0);
         self.map(|u| {
             if shifts.len() != axes.len() {
-                return Err(Error::argument("roll", format!("shifts {shifts:?} for axes {axes:?}")));
+                return Err(Error::argument(
+                    "roll",
+                    format!("shifts {shifts:?} for axes {axes:?}"),
+                ));
             }
             let sizes = u.sizes("roll")?;
             shifts.iter().zip(&axes).try_fold(u.clone(), |u, (s, &a)| {
                 let a = axis_of("roll", a, sizes.len())?;
                 let cut = sizes[a] - s.rem_euclid(sizes[a].max(1));
-                join(&[u.narrow(a, cut, sizes[a] - cut)?, u.narrow(a, 0, cut)?], a)
+                join(
+                    &[u.narrow(a, cut, sizes[a] - cut)?, u.narrow(a, 0, cut)?],
+                    a,
+                )
             })
         })
     }
@@ -83,14 +110,21 @@ impl Tensor {
     /// One after another along an axis they have; all other sizes agree, dtypes promote.
     #[track_caller]
     pub fn cat(tensors: &[&Tensor], axis: i64) -> Tensor {
-        Tensor::joined("cat", tensors, |first| axis_of("cat", axis, first.shape().len()), |u, _| Ok(u))
+        Tensor::joined(
+            "cat",
+            tensors,
+            |first| axis_of("cat", axis, first.shape().len()),
+            |u, _| Ok(u),
+        )
     }
 
     /// Side by side along a new axis; shapes agree, dtypes promote.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: i64) -> Tensor {
         let place = |first: &UOp| axis_of("stack", axis, first.shape().len() + 1);
-        Tensor::joined("stack", tensors, place, |u, a| insert_axis(&u, a.min(u.shape().len())))
+        Tensor::joined("stack", tensors, place, |u, a| {
+            insert_axis(&u, a.min(u.shape().len()))
+        })
     }
 
     /// Tensors one after another along the axis that `place` finds, each brought into form first.
@@ -102,16 +136,25 @@ impl Tensor {
         form: impl Fn(UOp, usize) -> Result<UOp>,
     ) -> Tensor {
         Tensor::map_all(tensors, |us| {
-            let first = us.first().ok_or_else(|| Error::argument(op, "no tensors"))?;
+            let first = us
+                .first()
+                .ok_or_else(|| Error::argument(op, "no tensors"))?;
             let a = place(first)?;
-            let d = us.iter().map(UOp::dtype).fold(first.dtype(), |d, e| d.promote(e));
-            let us = us.iter().map(|u| form(u.cast(d), a)).collect::<Result<Vec<UOp>>>()?;
+            let d = us
+                .iter()
+                .map(UOp::dtype)
+                .fold(first.dtype(), |d, e| d.promote(e));
+            let us = us
+                .iter()
+                .map(|u| form(u.cast(d), a))
+                .collect::<Result<Vec<UOp>>>()?;
             let rest = |u: &UOp| resized(u, a, &[0]);
             let fits = |u: &&UOp| u.shape().len() == us[0].shape().len() && rest(u) == rest(&us[0]);
             match us.iter().find(|u| !fits(u)) {
                 None => join(&us, a),
                 Some(u) => {
-                    let message = format!("shapes {} and {} along axis {a}", us[0].shape(), u.shape());
+                    let message =
+                        format!("shapes {} and {} along axis {a}", us[0].shape(), u.shape());
                     Err(Error::shape(op, message))
                 }
             }
@@ -124,7 +167,10 @@ impl Tensor {
         let sizes = sizes.into().0;
         let whole = self.along("split", axis, |u, a| match u.sizes("split")?[a] {
             n if sum(&sizes) == Some(n) => Ok(u.clone()),
-            _ => Err(Error::shape("split", format!("{sizes:?} of shape {} along axis {a}", u.shape()))),
+            _ => Err(Error::shape(
+                "split",
+                format!("{sizes:?} of shape {} along axis {a}", u.shape()),
+            )),
         });
         if whole.check().is_err() {
             return vec![whole; sizes.len()];
@@ -140,16 +186,25 @@ impl Tensor {
     /// At most `chunks` pieces of equal size along `axis`, the last one smaller; as many of an empty axis.
     #[track_caller]
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
-        let n = self.uop().and_then(|u| Ok(u.sizes("chunk")?[axis_of("chunk", axis, u.shape().len())?]));
+        let n = self
+            .uop()
+            .and_then(|u| Ok(u.sizes("chunk")?[axis_of("chunk", axis, u.shape().len())?]));
         match n {
             // Empty pieces are tensors too: too many of them are refused.
             Ok(n) if chunks > 0 && (n > 0 || chunks <= 1 << 24) => {
                 let each = ((n - 1) / chunks + 1).max(1);
-                let pieces = if n == 0 { chunks } else { (n + each - 1) / each };
+                let pieces = if n == 0 {
+                    chunks
+                } else {
+                    (n + each - 1) / each
+                };
                 let sizes = (0..pieces).map(|i| (n - i * each).clamp(0, each));
                 self.split(sizes.collect::<Vec<i64>>(), axis)
             }
-            Ok(_) => vec![Tensor::failed(Error::argument("chunk", format!("{chunks} chunks")))],
+            Ok(_) => vec![Tensor::failed(Error::argument(
+                "chunk",
+                format!("{chunks} chunks"),
+            ))],
             Err(e) => vec![Tensor::failed(e)],
         }
     }
@@ -158,7 +213,10 @@ impl Tensor {
 /// Parts one after another along an axis: a STACK where all are alike, else each is padded to the
 /// whole length, and every element is selected from the part that holds it.
 pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
-    let lens = parts.iter().map(|u| Ok(u.sizes("cat")?[axis])).collect::<Result<Vec<i64>>>()?;
+    let lens = parts
+        .iter()
+        .map(|u| Ok(u.sizes("cat")?[axis]))
+        .collect::<Result<Vec<i64>>>()?;
     let total = sum(&lens).unwrap_or(-1);
     let shape = sizes("cat", Dims(resized(&parts[0], axis, &[total]).max_ints()))?;
     let empty = &parts[0];
@@ -172,7 +230,9 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
         let all: Vec<UOp> = parts.iter().map(|(u, _)| (*u).clone()).collect();
         let mut order: Vec<usize> = (1..=shape.len()).collect();
         order.insert(axis, 0);
-        return UOp::try_new(Op::Stack, all, Arg::None)?.permute(&order)?.reshape(&shape);
+        return UOp::try_new(Op::Stack, all, Arg::None)?
+            .permute(&order)?
+            .reshape(&shape);
     }
     let place = UOp::arange(total, counter(total));
     let (mut start, mut out) = (0, None);
@@ -200,12 +260,17 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
     let keep = n.saturating_add(before.min(0)).saturating_add(after.min(0));
     let total = sum(&[keep, before.max(0), after.max(0)]).unwrap_or(-1);
     if keep < 0 || sizes("pad", Dims(resized(u, a, &[total]).max_ints())).is_err() {
-        return Err(Error::argument("pad", format!("[{before}, {after}] of an axis of {n}")));
+        return Err(Error::argument(
+            "pad",
+            format!("[{before}, {after}] of an axis of {n}"),
+        ));
     }
     let (u, n) = (u.narrow(a, (-before).max(0), keep)?, keep);
     let (before, after) = (before.max(0), after.max(0));
     let most = match mode {
-        PadMode::Constant(v) => return u.pad_axis(a, before, after, Scalar::Float(v).cast(u.dtype())),
+        PadMode::Constant(v) => {
+            return u.pad_axis(a, before, after, Scalar::Float(v).cast(u.dtype()));
+        }
         PadMode::Reflect => n - 1,
         PadMode::Replicate => i64::MAX,
         PadMode::Circular => n,
@@ -215,9 +280,13 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
         return Err(Error::argument("pad", message));
     }
     let piece = |len: i64, front: bool| match mode {
-        PadMode::Reflect => u.narrow(a, if front { 1 } else { n - 1 - len }, len)?.flip(1 << a),
+        PadMode::Reflect => u
+            .narrow(a, if front { 1 } else { n - 1 - len }, len)?
+            .flip(1 << a),
         PadMode::Circular => u.narrow(a, if front { n - len } else { 0 }, len),
-        _ => u.narrow(a, if front { 0 } else { n - 1 }, 1)?.expand(&resized(&u, a, &[len])),
+        _ => u
+            .narrow(a, if front { 0 } else { n - 1 }, 1)?
+            .expand(&resized(&u, a, &[len])),
     };
     let mut parts = vec![u.clone()];
     if before > 0 {

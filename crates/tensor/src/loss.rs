@@ -40,7 +40,11 @@ impl Tensor {
             return Tensor::failed(Error::shape("cross_entropy", message));
         }
         let n = shape[axis] as f64;
-        let soft = if smoothing > 0.0 { target * (1.0 - smoothing) + smoothing / n } else { target.clone() };
+        let soft = if smoothing > 0.0 {
+            target * (1.0 - smoothing) + smoothing / n
+        } else {
+            target.clone()
+        };
         (logs * soft).sum(axis, false).neg().averaged(reduction)
     }
 
@@ -55,8 +59,9 @@ impl Tensor {
         let target = &target.same(counting);
         let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], smoothing));
         match reduction {
-            Reduction::Mean => (each.sum(.., false) / target.ne(IGNORED).cast(DType::F32).sum(.., false))
-                .cast(tri!(self.dtype())),
+            Reduction::Mean => (each.sum(.., false)
+                / target.ne(IGNORED).cast(DType::F32).sum(.., false))
+            .cast(tri!(self.dtype())),
             _ => each.averaged(reduction),
         }
     }
@@ -107,10 +112,17 @@ fn class_axis(ndim: usize) -> usize {
 fn class_losses(logs: &UOp, target: &UOp, smoothing: f64) -> Result<UOp> {
     let axis = class_axis(logs.shape().len());
     let mut rest: Vec<Dim> = logs.shape().to_vec();
-    let classes = (!rest.is_empty()).then(|| rest.remove(axis).as_int()).flatten();
-    let Some(n) = classes.filter(|_| target.shape().to_vec() == rest && target.dtype().is_int()) else {
-        let message =
-            format!("classes {} {} for predictions {}", target.dtype(), target.shape(), logs.shape());
+    let classes = (!rest.is_empty())
+        .then(|| rest.remove(axis).as_int())
+        .flatten();
+    let Some(n) = classes.filter(|_| target.shape().to_vec() == rest && target.dtype().is_int())
+    else {
+        let message = format!(
+            "classes {} {} for predictions {}",
+            target.dtype(),
+            target.shape(),
+            logs.shape()
+        );
         return Err(Error::shape("cross_entropy", message));
     };
     let hit = named("cross_entropy", target, axis, n)?;

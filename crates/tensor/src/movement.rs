@@ -24,7 +24,9 @@ impl Tensor {
     pub fn permute(&self, order: impl Into<Dims>) -> Tensor {
         let order = order.into().0;
         self.view(|u| {
-            let axes = order.iter().map(|&a| axis_of("permute", a, u.shape().len()));
+            let axes = order
+                .iter()
+                .map(|&a| axis_of("permute", a, u.shape().len()));
             u.permute(&axes.collect::<Result<Vec<_>>>()?)
         })
     }
@@ -109,9 +111,15 @@ impl Tensor {
             if sizes.is_empty() {
                 return u.reshape(&Shape::of(&[1]));
             }
-            let (a, b) = (axis_of("flatten", start, sizes.len())?, axis_of("flatten", end, sizes.len())?);
+            let (a, b) = (
+                axis_of("flatten", start, sizes.len())?,
+                axis_of("flatten", end, sizes.len())?,
+            );
             if a > b {
-                return Err(Error::argument("flatten", format!("axis {start} is after axis {end}")));
+                return Err(Error::argument(
+                    "flatten",
+                    format!("axis {start} is after axis {end}"),
+                ));
             }
             let one: i64 = sizes[a..=b].iter().product();
             u.reshape(&Shape::of(&[&sizes[..a], &[one], &sizes[b + 1..]].concat()))
@@ -133,7 +141,11 @@ impl Tensor {
     #[track_caller]
     pub fn narrow(&self, axis: i64, start: i64, len: i64) -> Tensor {
         self.along_view("narrow", axis, |u, a, n| {
-            let from = if start < 0 { start.saturating_add(n) } else { start };
+            let from = if start < 0 {
+                start.saturating_add(n)
+            } else {
+                start
+            };
             if from < 0 || len < 0 || from.saturating_add(len) > n {
                 let message = format!("{len} elements from {start} of an axis of {n}");
                 return Err(Error::argument("narrow", message));
@@ -189,14 +201,20 @@ fn diag(u: &UOp) -> Result<UOp> {
             .reshape(&Shape::of(&[n * (n + 1)]))?
             .narrow(0, 0, n * n)?
             .reshape(&Shape::of(&[n, n])),
-        _ => Err(Error::shape("diag", format!("shape {} is no vector or matrix", u.shape()))),
+        _ => Err(Error::shape(
+            "diag",
+            format!("shape {} is no vector or matrix", u.shape()),
+        )),
     }
 }
 
 pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
     let sizes = u.sizes("diagonal")?;
     let [outer @ .., m, n] = &sizes[..] else {
-        return Err(Error::shape("diagonal", format!("shape {} is no matrix", u.shape())));
+        return Err(Error::shape(
+            "diagonal",
+            format!("shape {} is no matrix", u.shape()),
+        ));
     };
     let (k, last) = (*m.min(n), sizes.len() - 1);
     let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
@@ -230,7 +248,10 @@ pub(crate) fn whole(op: &str, total: Result<i64>, want: &[i64]) -> Result<Shape>
 
 /// The axis moved to the end.
 pub(crate) fn to_last(u: &UOp, axis: usize) -> Result<UOp> {
-    let order: Vec<usize> = (0..u.shape().len()).filter(|&i| i != axis).chain([axis]).collect();
+    let order: Vec<usize> = (0..u.shape().len())
+        .filter(|&i| i != axis)
+        .chain([axis])
+        .collect();
     u.permute(&order)
 }
 

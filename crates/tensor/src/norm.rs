@@ -46,7 +46,10 @@ impl Tensor {
         let y = self.map(|u| {
             let s = u.sizes("group_norm")?;
             if s.len() < 2 || groups < 1 || s[1] % groups != 0 {
-                return Err(Error::shape("group_norm", format!("{groups} groups of shape {}", u.shape())));
+                return Err(Error::shape(
+                    "group_norm",
+                    format!("{groups} groups of shape {}", u.shape()),
+                ));
             }
             let split = Shape::of(&[&[s[0], groups, s[1] / groups], &s[2..]].concat());
             let axes: Vec<usize> = (2..=s.len()).collect();
@@ -57,7 +60,12 @@ impl Tensor {
 
     /// Over all axes after the channels, for each element of the batch.
     #[track_caller]
-    pub fn instance_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    pub fn instance_norm(
+        &self,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Tensor {
         let y = self.map(|u| {
             let axes: Vec<usize> = (2..u.shape().len()).collect();
             if axes.is_empty() {
@@ -79,12 +87,19 @@ impl Tensor {
         eps: f64,
     ) -> (Tensor, Tensor, Tensor) {
         let x = self.map(|u| match u.shape().len() {
-            n @ 0..2 => Err(Error::shape("batch_norm", format!("{n} axes; batch and channels are needed"))),
+            n @ 0..2 => Err(Error::shape(
+                "batch_norm",
+                format!("{n} axes; batch and channels are needed"),
+            )),
             _ => Ok(u.clone()),
         });
         let axes: Vec<usize> = (0..x.ndim().unwrap_or(0)).filter(|&a| a != 1).collect();
         let y = x.map(|u| standard(u, &axes, eps));
-        (y.per_channel(weight, bias), x.mean(&axes, false).detach(), x.var(&axes, false, 1).detach())
+        (
+            y.per_channel(weight, bias),
+            x.mean(&axes, false).detach(),
+            x.var(&axes, false, 1).detach(),
+        )
     }
 
     /// By given statistics of every channel (axis 1).
@@ -108,10 +123,16 @@ impl Tensor {
         Tensor::map_all(&[self, like], |u| {
             let n = u[1].shape().len();
             if n < 2 || u[0].shape().len() != 1 || u[0].shape()[0] != u[1].shape()[1] {
-                let message = format!("{} for the channels of shape {}", u[0].shape(), u[1].shape());
+                let message = format!(
+                    "{} for the channels of shape {}",
+                    u[0].shape(),
+                    u[1].shape()
+                );
                 return Err(Error::shape("per channel", message));
             }
-            let dims = [u[0].shape()[0].clone()].into_iter().chain(vec![Dim::Int(1); n - 2]);
+            let dims = [u[0].shape()[0].clone()]
+                .into_iter()
+                .chain(vec![Dim::Int(1); n - 2]);
             u[0].reshape(&Shape::new(dims))
         })
     }
@@ -150,7 +171,10 @@ impl Tensor {
 fn trailing(op: &str, u: &UOp, shape: &[i64]) -> Result<Vec<usize>> {
     let s = u.sizes(op)?;
     if shape.is_empty() || !s.ends_with(shape) {
-        return Err(Error::shape(op, format!("{shape:?} is not how shape {} ends", u.shape())));
+        return Err(Error::shape(
+            op,
+            format!("{shape:?} is not how shape {} ends", u.shape()),
+        ));
     }
     Ok((s.len() - shape.len()..s.len()).collect())
 }

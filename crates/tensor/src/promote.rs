@@ -45,7 +45,10 @@ pub(crate) fn broadcast_shape(op: &str, all: &[&UOp]) -> Result<Shape> {
         return Ok(shape);
     }
     let shapes: Vec<String> = all.iter().map(|u| u.shape().to_string()).collect();
-    Err(Error::shape(op, format!("shapes {} do not broadcast", shapes.join(" and "))))
+    Err(Error::shape(
+        op,
+        format!("shapes {} do not broadcast", shapes.join(" and ")),
+    ))
 }
 
 /// One value in a shape it broadcasts to.
@@ -54,7 +57,11 @@ pub(crate) fn broadcast_to(u: &UOp, shape: &Shape) -> Result<UOp> {
         return Ok(u.clone());
     }
     let missing = shape.len().saturating_sub(u.shape().len());
-    let aligned = Shape::new(vec![Dim::Int(1); missing].into_iter().chain(u.shape().iter().cloned()));
+    let aligned = Shape::new(
+        vec![Dim::Int(1); missing]
+            .into_iter()
+            .chain(u.shape().iter().cloned()),
+    );
     u.reshape(&aligned)?.expand(shape)
 }
 
@@ -68,7 +75,9 @@ pub(crate) fn broadcast(op: &str, all: &[&UOp]) -> Result<Vec<UOp>> {
 pub(crate) fn operand(u: &UOp, d: DType, shape: &Shape, other: &UOp) -> Result<UOp> {
     match constant_of(u) {
         None => broadcast_to(&u.cast(d), shape),
-        Some(v) if other.shape() == shape && constant_of(other).is_none() => Ok(UOp::constant(v, d)),
+        Some(v) if other.shape() == shape && constant_of(other).is_none() => {
+            Ok(UOp::constant(v, d))
+        }
         Some(v) => Ok(UOp::full(v, d, shape)),
     }
 }
@@ -86,7 +95,11 @@ fn constant_of(u: &UOp) -> Option<Scalar> {
 pub(crate) fn resized(u: &UOp, a: usize, sizes: &[i64]) -> Shape {
     let (before, rest) = u.shape().split_at(a);
     Shape::new(
-        before.iter().cloned().chain(sizes.iter().map(|&n| Dim::Int(n))).chain(rest[1..].iter().cloned()),
+        before
+            .iter()
+            .cloned()
+            .chain(sizes.iter().map(|&n| Dim::Int(n)))
+            .chain(rest[1..].iter().cloned()),
     )
 }
 

@@ -32,7 +32,10 @@ static STATE: Mutex<State> = Mutex::new(State { key: 0, counter: 0 });
 impl Tensor {
     /// Start the stream of this seed from its beginning.
     pub fn manual_seed(seed: u64) {
-        *STATE.lock().unwrap_or_else(|e| e.into_inner()) = State { key: seed, counter: 0 };
+        *STATE.lock().unwrap_or_else(|e| e.into_inner()) = State {
+            key: seed,
+            counter: 0,
+        };
     }
 
     /// Uniform between 0 (included) and 1, f32.
@@ -85,7 +88,9 @@ impl Tensor {
     /// 0, 1, …, n−1 in random order, i32.
     #[track_caller]
     pub fn permutation(n: i64) -> Tensor {
-        let keys = Tensor::random("permutation", Dims(vec![n]), |w| Ok(shifted(w, 33).cast(DType::I32)));
+        let keys = Tensor::random("permutation", Dims(vec![n]), |w| {
+            Ok(shifted(w, 33).cast(DType::I32))
+        });
         keys.argsort(0, false)
     }
 
@@ -139,7 +144,10 @@ impl Tensor {
         Tensor::map_all(&[self, &Tensor::rand(shape)], |u| {
             let x = &u[0];
             if !x.dtype().is_float() {
-                return Err(Error::dtype("dropout", format!("takes floats, not {}", x.dtype())));
+                return Err(Error::dtype(
+                    "dropout",
+                    format!("takes floats, not {}", x.dtype()),
+                ));
             }
             let kept = u[1].lt(&u[1].like(p));
             Ok(kept.select(&x.like(0.0), &(x * (1.0 / (1.0 - p)))))
@@ -156,10 +164,16 @@ impl Tensor {
             state.counter = counter.wrapping_add(n as u64);
             drop(state);
             let place = |v: u64| -> Result<UOp> {
-                let one = upload(&v.to_le_bytes(), Dims(vec![]), DType::U64, engine::default_device())?;
+                let one = upload(
+                    &v.to_le_bytes(),
+                    Dims(vec![]),
+                    DType::U64,
+                    engine::default_device(),
+                )?;
                 one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]))
             };
-            let words = (place(counter)? + UOp::arange(n, DType::U64)).binary(Op::Threefry, &place(key)?);
+            let words =
+                (place(counter)? + UOp::arange(n, DType::U64)).binary(Op::Threefry, &place(key)?);
             f(&words)?.reshape(&shape)
         });
         Tensor::wrap(made)
@@ -168,7 +182,11 @@ impl Tensor {
 
 /// scale·u + offset, rounded once.
 fn affine(u: UOp, scale: f64, offset: f64) -> UOp {
-    if (scale, offset) == (1.0, 0.0) { u } else { u.mul_acc(&u.like(scale), &u.like(offset)) }
+    if (scale, offset) == (1.0, 0.0) {
+        u
+    } else {
+        u.mul_acc(&u.like(scale), &u.like(offset))
+    }
 }
 
 fn shifted(w: &UOp, by: i64) -> UOp {

@@ -56,7 +56,10 @@ impl Tensor {
         self.along("softmax", axis, |u, a| {
             real(u, |x| {
                 let e = f::exp_near(&(x - &top(x, &[a])?.expand(x.shape())?));
-                Ok(f::div(&e, &e.reduce(ReduceOp::Add, &[a])?.expand(x.shape())?))
+                Ok(f::div(
+                    &e,
+                    &e.reduce(ReduceOp::Add, &[a])?.expand(x.shape())?,
+                ))
             })
         })
     }
@@ -82,7 +85,9 @@ impl Tensor {
     /// The position of the least along `axis` as i32, the first of ties; NaN counts as least.
     #[track_caller]
     pub fn argmin(&self, axis: i64, keepdim: bool) -> Tensor {
-        self.reduced("argmin", axis, keepdim, |u, axes| arg("argmin", &turned(u), axes))
+        self.reduced("argmin", axis, keepdim, |u, axes| {
+            arg("argmin", &turned(u), axes)
+        })
     }
 
     /// A fold that keeps its axes with size 1, which are then dropped unless they shall stay.
@@ -98,18 +103,32 @@ impl Tensor {
         self.map(|u| {
             let axes = axes.resolve(op, u.shape().len())?;
             let r = f(u, &axes)?;
-            if keepdim { Ok(r) } else { r.squeeze_axes(&axes) }
+            if keepdim {
+                Ok(r)
+            } else {
+                r.squeeze_axes(&axes)
+            }
         })
     }
 
     /// Something along one axis, or along the one that PyTorch lets a scalar have here.
     #[track_caller]
-    pub(crate) fn along(&self, op: &str, axis: i64, f: impl FnOnce(&UOp, usize) -> Result<UOp>) -> Tensor {
+    pub(crate) fn along(
+        &self,
+        op: &str,
+        axis: i64,
+        f: impl FnOnce(&UOp, usize) -> Result<UOp>,
+    ) -> Tensor {
         self.map(|u| match u.shape().len() {
             0 if (-1..=0).contains(&axis) => {
                 let one = Shape::of(&[1]);
-                f(&u.reshape(&one)?, 0)
-                    .and_then(|y| if *y.shape() == one { y.reshape(u.shape()) } else { Ok(y) })
+                f(&u.reshape(&one)?, 0).and_then(|y| {
+                    if *y.shape() == one {
+                        y.reshape(u.shape())
+                    } else {
+                        Ok(y)
+                    }
+                })
             }
             n => f(u, axis_of(op, axis, n)?),
         })
@@ -122,12 +141,17 @@ impl Axes {
     /// # Errors
     /// An axis that is not there, or named twice.
     pub(crate) fn resolve(&self, op: &str, ndim: usize) -> Result<Vec<usize>> {
-        let Axes::Some(list) = self else { return Ok((0..ndim).collect()) };
+        let Axes::Some(list) = self else {
+            return Ok((0..ndim).collect());
+        };
         // PyTorch lets a scalar's one element be reduced along "axis 0".
         if ndim == 0 && list.iter().all(|a| (-1..=0).contains(a)) {
             return Ok(vec![]);
         }
-        let mut axes = list.iter().map(|&a| axis_of(op, a, ndim)).collect::<Result<Vec<_>>>()?;
+        let mut axes = list
+            .iter()
+            .map(|&a| axis_of(op, a, ndim))
+            .collect::<Result<Vec<_>>>()?;
         axes.sort_unstable();
         match axes.windows(2).find(|w| w[0] == w[1]) {
             Some(w) => Err(Error::argument(op, format!("axis {} twice", w[0]))),
@@ -138,13 +162,21 @@ impl Axes {
 
 /// A sum or product, held as the top of this file says.
 pub(crate) fn wide(u: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
-    let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
+    let d = if u.dtype().is_float() {
+        u.dtype()
+    } else {
+        u.dtype().sum_type()
+    };
     Ok(u.cast(d.compute_type()).reduce(op, axes)?.cast(d))
 }
 
 /// One axis folded and dropped in the dtype it has; of bools whether any is true.
 pub(crate) fn added(u: &UOp, axis: usize) -> Result<UOp> {
-    let op = if u.dtype() == DType::Bool { ReduceOp::Max } else { ReduceOp::Add };
+    let op = if u.dtype() == DType::Bool {
+        ReduceOp::Max
+    } else {
+        ReduceOp::Add
+    };
     u.reduce(op, &[axis])?.squeeze_axes(&[axis])
 }
 
@@ -162,7 +194,10 @@ pub(crate) fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
 pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
     let apart = x - &mean(x, axes)?.expand(x.shape())?;
     let n = (len(x, axes)? - correction).max(0);
-    Ok(f::div(&(&apart * &apart).reduce(ReduceOp::Add, axes)?, &x.like(n)))
+    Ok(f::div(
+        &(&apart * &apart).reduce(ReduceOp::Add, axes)?,
+        &x.like(n),
+    ))
 }
 
 /// The greatest, as a constant to the gradient.
@@ -173,7 +208,9 @@ fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
 /// As `top`, 0 where it is infinite, so that it can be subtracted.
 pub(crate) fn peak(x: &UOp, axes: &[usize]) -> Result<UOp> {
     let m = top(x, axes)?;
-    Ok(f::abs(&m).eq_(&m.like(f64::INFINITY)).select(&m.like(0.0), &m))
+    Ok(f::abs(&m)
+        .eq_(&m.like(f64::INFINITY))
+        .select(&m.like(0.0), &m))
 }
 
 /// √v for v ≥ 0, with gradient 0 at 0.
@@ -187,7 +224,11 @@ fn root(v: &UOp) -> UOp {
 fn greatest(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     if let Some(a) = axes.iter().find(|&&a| u.shape()[a].is(0)) {
         let message = format!("axis {a} of shape {} has no elements", u.shape());
-        return Err(ErrorKind::Empty { op: op.into(), message }.into());
+        return Err(ErrorKind::Empty {
+            op: op.into(),
+            message,
+        }
+        .into());
     }
     u.reduce(ReduceOp::Max, axes)
 }
@@ -195,10 +236,22 @@ fn greatest(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
 /// The first position of the greatest: the least distance from the end among those that equal it.
 fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     let m = greatest(op, u, axes)?.expand(u.shape())?;
-    let Some(&a) = axes.first() else { return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape())) };
+    let Some(&a) = axes.first() else {
+        return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape()));
+    };
     let n = u.sizes(op)?[a];
-    let hit = if u.dtype().is_float() { u.eq_(&m) | u.ne_(u) } else { u.eq_(&m) };
-    let back = spread(&(UOp::arange(n, DType::I32).unary(Op::Neg) + n), a, u.shape())?;
-    let first = hit.select(&back, &back.like(0)).reduce(ReduceOp::Max, axes)?;
+    let hit = if u.dtype().is_float() {
+        u.eq_(&m) | u.ne_(u)
+    } else {
+        u.eq_(&m)
+    };
+    let back = spread(
+        &(UOp::arange(n, DType::I32).unary(Op::Neg) + n),
+        a,
+        u.shape(),
+    )?;
+    let first = hit
+        .select(&back, &back.like(0))
+        .reduce(ReduceOp::Max, axes)?;
     Ok(first.unary(Op::Neg) + n)
 }

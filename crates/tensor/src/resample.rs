@@ -42,11 +42,16 @@ impl Tensor {
             let mut all = u.sizes("interpolate")?;
             let lead = all.len().checked_sub(size.len()).ok_or_else(bad)?;
             let old = all.splice(lead.., size.iter().copied());
-            if old.chain(size.iter().copied()).any(|n| !(1..1 << 31).contains(&n)) {
+            if old
+                .chain(size.iter().copied())
+                .any(|n| !(1..1 << 31).contains(&n))
+            {
                 return Err(bad());
             }
             sizes("interpolate", Dims(all))?;
-            size.iter().enumerate().try_fold(u.clone(), |u, (i, &n)| resample(&u, lead + i, n, how))
+            size.iter()
+                .enumerate()
+                .try_fold(u.clone(), |u, (i, &n)| resample(&u, lead + i, n, how))
         })
     }
 }
@@ -60,13 +65,21 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
     let (corners, neighbours) = match how {
         Interpolation::Nearest => return take(u, &[axis], &[UOp::arange(n, DType::I64) * old / n]),
         Interpolation::NearestExact => {
-            return take(u, &[axis], &[(UOp::arange(n, DType::I64) * 2 + 1) * old / (2 * n)]);
+            return take(
+                u,
+                &[axis],
+                &[(UOp::arange(n, DType::I64) * 2 + 1) * old / (2 * n)],
+            );
         }
         Interpolation::Linear { align_corners } => (align_corners, 2),
         Interpolation::Cubic { align_corners } => (align_corners, 4),
         Interpolation::Area => (false, (old - 1) / n + 2),
     };
-    let kept = if u.dtype().is_float() { u.dtype() } else { DType::F32 };
+    let kept = if u.dtype().is_float() {
+        u.dtype()
+    } else {
+        DType::F32
+    };
     let x = u.cast(kept.compute_type());
     let table = Shape::of(&[n, neighbours]);
     let (i, k) = (count(0, &table, DType::I64)?, count(1, &table, DType::I64)?);
@@ -74,16 +87,27 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
         let (first, end) = (&i * old / n, ((&i + 1) * old + (n - 1)) / n);
         let place = &first + k;
         // What lies outside of the old axis is read as 0.
-        (place.lt(&end).select(&place, &place.like(-1)), recip(&(end - first).cast(x.dtype())))
+        (
+            place.lt(&end).select(&place, &place.like(-1)),
+            recip(&(end - first).cast(x.dtype())),
+        )
     } else {
         let (ratio, i) = (old as f64 / n as f64, i.cast(x.dtype()));
         let at = match corners {
-            true => &i * if n > 1 { (old - 1) as f64 / (n - 1) as f64 } else { 0.0 },
+            true => {
+                &i * if n > 1 {
+                    (old - 1) as f64 / (n - 1) as f64
+                } else {
+                    0.0
+                }
+            }
             false => i.mul_acc(&i.like(ratio), &i.like(0.5 * ratio - 0.5)),
         };
         let place = floor(&at).cast(DType::I64) + (k - (neighbours / 2 - 1));
         let weight = weight(&abs(&(at - place.cast(x.dtype()))), neighbours);
-        let place = place.lt(&place.like(old)).select(&place, &place.like(old - 1));
+        let place = place
+            .lt(&place.like(old))
+            .select(&place, &place.like(old - 1));
         (place.max_(&place.like(0)), weight)
     };
     let x = take(&x, &[axis], &[place])?;

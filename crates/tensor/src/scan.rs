@@ -25,14 +25,20 @@ impl Tensor {
     /// Π of the elements up to each; integers widen to i64 (u64).
     #[track_caller]
     pub fn cumprod(&self, axis: i64) -> Tensor {
-        self.scanned("cumprod", axis, |x| doubled(x, x.dtype().one(), |before, here| before * here))
+        self.scanned("cumprod", axis, |x| {
+            doubled(x, x.dtype().one(), |before, here| before * here)
+        })
     }
 
     /// Something along the last axis, in the dtype that sums are held in.
     #[track_caller]
     fn scanned(&self, op: &str, axis: i64, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         self.along(op, axis, |u, a| {
-            let d = if u.dtype().is_float() { u.dtype() } else { u.dtype().sum_type() };
+            let d = if u.dtype().is_float() {
+                u.dtype()
+            } else {
+                u.dtype().sum_type()
+            };
             from_last(&f(&to_last(&u.cast(d.compute_type()), a)?)?.cast(d), a)
         })
     }
@@ -63,19 +69,26 @@ fn running_sum(x: &UOp) -> Result<UOp> {
     if n <= 1 {
         return Ok(x.clone());
     }
-    let direct =
-        |x: &UOp, axis: usize, n: i64| added(&x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?, axis + 1);
+    let direct = |x: &UOp, axis: usize, n: i64| {
+        added(
+            &x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?,
+            axis + 1,
+        )
+    };
     if n <= DIRECT {
         return direct(x, axis, n);
     }
     let b = ((n as f64).sqrt().ceil() as i64).min(BLOCK);
     let a = (n + b - 1) / b;
     let dims = |tail: &[i64]| resized(x, axis, tail);
-    let blocks = x.pad_axis(axis, 0, a * b - n, zero)?.reshape(&dims(&[a, b]))?;
+    let blocks = x
+        .pad_axis(axis, 0, a * b - n, zero)?
+        .reshape(&dims(&[a, b]))?;
     let inner = direct(&blocks, axis + 1, b)?.unary(Op::Contiguous);
     // What stands before each block: the running sum of the blocks' last elements, moved by one.
     let totals = inner.narrow(axis + 1, b - 1, 1)?.reshape(&dims(&[a]))?;
-    let before = running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?.unary(Op::Contiguous);
+    let before =
+        running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?.unary(Op::Contiguous);
     let out = inner + before.reshape(&dims(&[a, 1]))?.expand(&dims(&[a, b]))?;
     out.reshape(&dims(&[a * b]))?.narrow(axis, 0, n)
 }

@@ -37,21 +37,37 @@ impl Tensor {
             }
             let x = to_last(&u, a)?;
             let n = x.sizes("sort")?[x.shape().len() - 1];
-            let (v, i) = if n <= PAIRS { by_rank(&x, n, descending)? } else { bitonic(&x, n, descending)? };
+            let (v, i) = if n <= PAIRS {
+                by_rank(&x, n, descending)?
+            } else {
+                bitonic(&x, n, descending)?
+            };
             Ok((from_last(&v, a)?, from_last(&i, a)?))
         });
-        (Tensor::wrap(pair.clone().map(|p| p.0)), Tensor::wrap(pair.map(|p| p.1)))
+        (
+            Tensor::wrap(pair.clone().map(|p| p.0)),
+            Tensor::wrap(pair.map(|p| p.1)),
+        )
     }
 
     /// The k greatest (or least) along `axis`, in order, and where they come from.
     #[track_caller]
     pub fn topk(&self, k: i64, axis: i64, largest: bool) -> (Tensor, Tensor) {
-        let fits = self.along("topk", axis, |u, a| match (0..=u.sizes("topk")?[a]).contains(&k) {
-            true => Ok(u.clone()),
-            false => Err(Error::argument("topk", format!("{k} of shape {} along axis {a}", u.shape()))),
+        let fits = self.along("topk", axis, |u, a| {
+            match (0..=u.sizes("topk")?[a]).contains(&k) {
+                true => Ok(u.clone()),
+                false => Err(Error::argument(
+                    "topk",
+                    format!("{k} of shape {} along axis {a}", u.shape()),
+                )),
+            }
         });
         let (v, i) = fits.sorted(axis, largest);
-        if matches!(v.ndim(), Ok(0)) { (v, i) } else { (v.narrow(axis, 0, k), i.narrow(axis, 0, k)) }
+        if matches!(v.ndim(), Ok(0)) {
+            (v, i)
+        } else {
+            (v.narrow(axis, 0, k), i.narrow(axis, 0, k))
+        }
     }
 }
 
@@ -74,14 +90,20 @@ fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let key = x.unary(Op::Detach);
     let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
     let row = |u: &UOp| insert_axis(u, last - 1)?.expand(&all);
-    let (i, j) = (count(last - 1, &all, DType::I32)?, count(last, &all, DType::I32)?);
+    let (i, j) = (
+        count(last - 1, &all, DType::I32)?,
+        count(last, &all, DType::I32)?,
+    );
     // Row i, column j: does j stand before i?
     let ahead = before(&row(&key)?, &j, &column(&key)?, &i, descending);
     let rank = added(&ahead.cast(DType::I32), last)?;
     // Row r, column i: is i the one of rank r?
     let chosen = row(&rank)?.eq_(&i);
     let zero = UOp::constant(x.dtype().zero(), x.dtype());
-    Ok((added(&chosen.select(&row(x)?, &zero), last)?, added(&chosen.select(&j, &j.like(0)), last)?))
+    Ok((
+        added(&chosen.select(&row(x)?, &zero), last)?,
+        added(&chosen.select(&j, &j.like(0)), last)?,
+    ))
 }
 
 fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
@@ -103,15 +125,34 @@ fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
             let halves = |u: &UOp| -> Result<(UOp, UOp)> {
                 let pairs = u.reshape(&dims(&[size / (2 * stride), 2, stride]))?;
                 let (a, b) = (pairs.narrow(axis + 1, 0, 1)?, pairs.narrow(axis + 1, 1, 1)?);
-                Ok((a, if mirrored { b.flip(1 << (axis + 2))? } else { b }))
+                Ok((
+                    a,
+                    if mirrored {
+                        b.flip(1 << (axis + 2))?
+                    } else {
+                        b
+                    },
+                ))
             };
             let ((a, b), (ia, ib)) = (halves(&value)?, halves(&from)?);
-            let swap = before(&b.unary(Op::Detach), &ib, &a.unary(Op::Detach), &ia, descending);
+            let swap = before(
+                &b.unary(Op::Detach),
+                &ib,
+                &a.unary(Op::Detach),
+                &ia,
+                descending,
+            );
             let merge = |a: &UOp, b: &UOp| -> Result<UOp> {
                 let (low, high) = (swap.select(b, a), swap.select(a, b));
-                let high = if mirrored { high.flip(1 << (axis + 2))? } else { high };
+                let high = if mirrored {
+                    high.flip(1 << (axis + 2))?
+                } else {
+                    high
+                };
                 // Stored, so that no step is computed again by its two readers.
-                Ok(join(&[low, high], axis + 1)?.reshape(&dims(&[size]))?.unary(Op::Contiguous))
+                Ok(join(&[low, high], axis + 1)?
+                    .reshape(&dims(&[size]))?
+                    .unary(Op::Contiguous))
             };
             (value, from) = (merge(&a, &b)?, merge(&ia, &ib)?);
         }

@@ -59,7 +59,10 @@ impl Tensor {
     /// The error this tensor carries; `Unsupported` where a size is symbolic.
     #[track_caller]
     pub fn shape(&self) -> Result<Vec<usize>> {
-        let sizes = self.uop()?.sizes("shape").map_err(|e| e.at(Location::caller()))?;
+        let sizes = self
+            .uop()?
+            .sizes("shape")
+            .map_err(|e| e.at(Location::caller()))?;
         Ok(sizes.into_iter().map(|n| n as usize).collect())
     }
 
@@ -93,7 +96,8 @@ impl Tensor {
     /// # Errors
     /// The error this tensor carries.
     pub fn device(&self) -> Result<Device> {
-        self.uop().map(|u| u.device().unwrap_or_else(engine::default_device))
+        self.uop()
+            .map(|u| u.device().unwrap_or_else(engine::default_device))
     }
 
     /// Ok, or the error this tensor carries.
@@ -109,7 +113,11 @@ impl Tensor {
     /// # Errors
     /// The error this tensor carries.
     pub fn uop(&self) -> Result<UOp> {
-        self.0.value.read().unwrap_or_else(|e| e.into_inner()).clone()
+        self.0
+            .value
+            .read()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone()
     }
 
     /// Compute it and keep the result: from now on this tensor is a leaf.
@@ -128,7 +136,8 @@ impl Tensor {
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
         let roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
         // The line is the first tensor's: an error that has one keeps it.
-        let done = engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
+        let done =
+            engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
         for ((t, old), new) in tensors.iter().zip(&roots).zip(done) {
             let mut cell = t.0.value.write().unwrap_or_else(|e| e.into_inner());
             // An assignment by another thread meanwhile stays.
@@ -147,7 +156,11 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let u = self.uop()?;
         if u.dtype() != T::DTYPE {
-            let message = format!("a tensor of {} read as {}; cast it first", u.dtype(), T::DTYPE);
+            let message = format!(
+                "a tensor of {} read as {}; cast it first",
+                u.dtype(),
+                T::DTYPE
+            );
             return Err(Error::dtype("to_vec", message).at(Location::caller()));
         }
         let bytes = self.to_bytes()?;
@@ -198,9 +211,16 @@ impl Tensor {
         let line = Location::caller();
         let value = value.and_then(|u| match u.shape().len() {
             0..=MOST_AXES => Ok(u),
-            n => Err(Error::shape("tensor", format!("{n} axes, where {MOST_AXES} are the most"))),
+            n => Err(Error::shape(
+                "tensor",
+                format!("{n} axes, where {MOST_AXES} are the most"),
+            )),
         });
-        Tensor(Arc::new(Cell { value: RwLock::new(value.map_err(|e| e.at(line))), line, view }))
+        Tensor(Arc::new(Cell {
+            value: RwLock::new(value.map_err(|e| e.at(line))),
+            line,
+            view,
+        }))
     }
 
     /// A tensor from this one's expression; what `f` reports is an error at the caller's line.
@@ -224,7 +244,10 @@ impl Tensor {
         // A view of a view is a view of the first base, through both.
         let (base, from) = match self.viewed() {
             Some((Some(base), to)) => (Arc::downgrade(&base.0), to.clone()),
-            _ => (Arc::downgrade(&self.0), UOp::param(0, u.shape(), u.dtype(), u.device())),
+            _ => (
+                Arc::downgrade(&self.0),
+                UOp::param(0, u.shape(), u.dtype(), u.device()),
+            ),
         };
         let view = f(&from).ok().map(|to| View { base, to });
         Tensor::cell(Ok(value), view)
@@ -232,7 +255,10 @@ impl Tensor {
 
     /// What this tensor is a view of, if anybody has that still, and how.
     pub(crate) fn viewed(&self) -> Option<(Option<Tensor>, &UOp)> {
-        self.0.view.as_ref().map(|v| (v.base.upgrade().map(Tensor), &v.to))
+        self.0
+            .view
+            .as_ref()
+            .map(|v| (v.base.upgrade().map(Tensor), &v.to))
     }
 
     pub(crate) fn set(&self, value: Result<UOp>) {
@@ -251,7 +277,12 @@ pub(crate) fn axis_of(op: &str, axis: i64, ndim: usize) -> Result<usize> {
     if (-n..n).contains(&axis) {
         return Ok(axis.rem_euclid(n) as usize);
     }
-    Err(ErrorKind::Axis { op: op.into(), axis, ndim }.into())
+    Err(ErrorKind::Axis {
+        op: op.into(),
+        axis,
+        ndim,
+    }
+    .into())
 }
 
 impl std::fmt::Debug for Tensor {

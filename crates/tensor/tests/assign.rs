@@ -62,12 +62,18 @@ fn what_does_not_fit_is_an_error_at_the_users_line() {
     let t = numbers();
     t.assign(Tensor::ones([3]));
     let e = t.check().expect_err("five are not three");
-    assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line!() - 2)));
+    assert_eq!(
+        e.location().map(|l| (l.file(), l.line())),
+        Some((file!(), line!() - 2))
+    );
     let wide = Tensor::ones([1, 3]).expand([4, 3]);
     let e = wide.assign(2.0).check().expect_err("four rows are one");
     assert!(e.to_string().contains("EXPAND"), "{e}");
     let t = numbers();
-    let e = t.set_at(&Tensor::new(&[0i32], [1]), 1.0).check().expect_err("no view");
+    let e = t
+        .set_at(&Tensor::new(&[0i32], [1]), 1.0)
+        .check()
+        .expect_err("no view");
     assert!(e.to_string().contains("scatter"), "{e}");
 }
 
@@ -89,11 +95,16 @@ fn equal_parameters_have_gradients_of_their_own() {
     let g = loss.gradient(&[&a, &b]).unwrap();
     assert_eq!((f32s(&g[0]), f32s(&g[1])), (vec![2.0; 2], vec![3.0; 2]));
     let constant = Tensor::ones([2]);
-    let e =
-        (&constant + Tensor::ones([2])).sum(.., false).gradient(&[&constant]).expect_err("which of the two");
+    let e = (&constant + Tensor::ones([2]))
+        .sum(.., false)
+        .gradient(&[&constant])
+        .expect_err("which of the two");
     assert!(e.to_string().contains("parameter"), "{e}");
     let (c, d) = (&a * 1.5, &a * 1.5);
-    let e = (&c + &d).sum(.., false).gradient(&[&c, &d]).expect_err("one node");
+    let e = (&c + &d)
+        .sum(.., false)
+        .gradient(&[&c, &d])
+        .expect_err("one node");
     assert!(e.to_string().contains("one and the same"), "{e}");
     assert_eq!(e.location().map(|l| l.file()), Some(file!()));
     // A step of training: the next one starts from leaves.

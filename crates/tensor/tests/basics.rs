@@ -56,7 +56,10 @@ fn errors_travel_with_the_users_line() {
     let later = bad.relu().sum(.., false).softmax(0);
     let e = later.check().expect_err("shapes do not fit");
     assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
-    assert_eq!(e.location().map(|l| (l.file(), l.line())), Some((file!(), line)));
+    assert_eq!(
+        e.location().map(|l| (l.file(), l.line())),
+        Some((file!(), line))
+    );
     for (t, text) in [
         (a.reshape([4]), "reshape"),
         (a.sum(2, false), "axis 2"),
@@ -69,7 +72,10 @@ fn errors_travel_with_the_users_line() {
         (Tensor::cat(&[], 0), "no tensors"),
     ] {
         let e = t.check().expect_err(text);
-        assert!(e.to_string().to_lowercase().contains(&text.to_lowercase()), "{e} has no {text}");
+        assert!(
+            e.to_string().to_lowercase().contains(&text.to_lowercase()),
+            "{e} has no {text}"
+        );
         assert_eq!(e.location().map(|l| l.file()), Some(file!()), "{e}");
     }
     assert!(a.to_vec::<i32>().is_err() && a.item::<f32>().is_err());

@@ -3,14 +3,21 @@
 
 use monoglot_tensor::*;
 
-type Row = (&'static str, &'static [&'static [i64]], (f64, f64), fn(&[Tensor]) -> Tensor);
+type Row = (
+    &'static str,
+    &'static [&'static [i64]],
+    (f64, f64),
+    fn(&[Tensor]) -> Tensor,
+);
 
 /// Numbers of an interval, all different.
 fn values(n: usize, (low, high): (f64, f64), seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e3779b97f4a7c15) | 1;
     (0..n)
         .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             low + (high - low) * ((state >> 11) as f64 / (1u64 << 53) as f64)
         })
         .collect()
@@ -24,14 +31,20 @@ fn weighted(y: &Tensor, seed: u64) -> Tensor {
 }
 
 fn tensors(shapes: &[&[i64]], data: &[Vec<f64>]) -> Vec<Tensor> {
-    shapes.iter().zip(data).map(|(s, d)| Tensor::new(d, *s)).collect()
+    shapes
+        .iter()
+        .zip(data)
+        .map(|(s, d)| Tensor::new(d, *s))
+        .collect()
 }
 
 /// The gradients of `loss` at `data`, and that of every one of their elements by differences.
 fn compare(name: &str, shapes: &[&[i64]], data: &[Vec<f64>], loss: &dyn Fn(&[Tensor]) -> Tensor) {
     let x = tensors(shapes, data);
     let targets: Vec<&Tensor> = x.iter().collect();
-    let grads = loss(&x).gradient(&targets).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let grads = loss(&x)
+        .gradient(&targets)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
     for (k, g) in grads.iter().enumerate() {
         let got = g.to_vec::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(g.shape(), x[k].shape(), "{name}");
@@ -39,12 +52,18 @@ fn compare(name: &str, shapes: &[&[i64]], data: &[Vec<f64>], loss: &dyn Fn(&[Ten
             let at = |d: f64| {
                 let mut data = data.to_vec();
                 data[k][i] += d;
-                loss(&tensors(shapes, &data)).item::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"))
+                loss(&tensors(shapes, &data))
+                    .item::<f64>()
+                    .unwrap_or_else(|e| panic!("{name}: {e}"))
             };
             let h = 1e-5;
             let want = (at(h) - at(-h)) / (2.0 * h);
             let near = (got[i] - want).abs() <= 2e-6 * (1.0 + want.abs());
-            assert!(near, "{name}: by input {k}, element {i}: {} is not {want}", got[i]);
+            assert!(
+                near,
+                "{name}: by input {k}, element {i}: {} is not {want}",
+                got[i]
+            );
         }
     }
 }
@@ -58,14 +77,25 @@ fn check(rows: &[Row]) {
             .map(|(k, s)| values(s.iter().product::<i64>() as usize, interval, 11 + k as u64))
             .collect();
         // All inputs count, also where the operation is linear or piecewise constant.
-        let bowl =
-            |x: &[Tensor]| x.iter().map(|x| x.square().sum(.., false)).reduce(|a, b| a + b).expect("one");
+        let bowl = |x: &[Tensor]| {
+            x.iter()
+                .map(|x| x.square().sum(.., false))
+                .reduce(|a, b| a + b)
+                .expect("one")
+        };
         let first = |x: &[Tensor]| weighted(&of(x), 5) + bowl(x) * 0.1;
         compare(name, shapes, &data, &first);
         let second = |x: &[Tensor]| {
             let targets: Vec<&Tensor> = x.iter().collect();
-            let grads = first(x).gradient(&targets).unwrap_or_else(|e| panic!("{name}, twice: {e}"));
-            grads.iter().zip(7..).map(|(g, seed)| weighted(g, seed)).reduce(|a, b| a + b).expect("one")
+            let grads = first(x)
+                .gradient(&targets)
+                .unwrap_or_else(|e| panic!("{name}, twice: {e}"));
+            grads
+                .iter()
+                .zip(7..)
+                .map(|(g, seed)| weighted(g, seed))
+                .reduce(|a, b| a + b)
+                .expect("one")
         };
         compare(&format!("{name}, twice"), shapes, &data, &second);
     }
@@ -77,7 +107,13 @@ fn ints(v: &[i32], shape: &[i64]) -> Tensor {
 
 fn how(stride: &[i64], padding: &[i64], dilation: &[i64], groups: i64) -> Conv {
     let (stride, padding, dilation) = (stride.into(), padding.into(), dilation.into());
-    Conv { stride, padding, dilation, groups, ..Conv::default() }
+    Conv {
+        stride,
+        padding,
+        dilation,
+        groups,
+        ..Conv::default()
+    }
 }
 
 const V: &[&[i64]] = &[&[7]];
@@ -280,19 +316,33 @@ fn at_ties() {
     let x = Tensor::new(&[1.0f64, 3.0, 3.0, 2.0, 3.0, 0.0], [6]);
     let zero = Tensor::new(&[0.0f64, 6.0, -1.0, 1.0], [4]);
     let of = |y: Tensor, x: &Tensor| -> Vec<f64> {
-        y.sum(.., false).gradient(&[x]).expect("differentiates").remove(0).to_vec().expect("f64")
+        y.sum(.., false)
+            .gradient(&[x])
+            .expect("differentiates")
+            .remove(0)
+            .to_vec()
+            .expect("f64")
     };
     let third = 1.0 / 3.0;
-    for (got, want) in of(x.max(0, false), &x).iter().zip([0.0, third, third, 0.0, third, 0.0]) {
+    for (got, want) in of(x.max(0, false), &x)
+        .iter()
+        .zip([0.0, third, third, 0.0, third, 0.0])
+    {
         assert!((got - want).abs() < 1e-12, "{got} {want}");
     }
     assert_eq!(of(x.maximum(3.0), &x), [0.0, 0.5, 0.5, 0.0, 0.5, 0.0]);
     assert_eq!(of(x.minimum(3.0), &x), [1.0, 0.5, 0.5, 1.0, 0.5, 1.0]);
     // First of a pool's, last of a running maximum's, each its own in a sort.
-    assert_eq!(of(x.max_pool([3], [1], 0, 1), &x), [0.0, 2.0, 1.0, 0.0, 1.0, 0.0]);
+    assert_eq!(
+        of(x.max_pool([3], [1], 0, 1), &x),
+        [0.0, 2.0, 1.0, 0.0, 1.0, 0.0]
+    );
     assert_eq!(of(x.cummax(0), &x), [1.0, 1.0, 2.0, 0.0, 2.0, 0.0]);
     assert_eq!(
-        of(x.sort(0, true) * Tensor::new(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], [6]), &x),
+        of(
+            x.sort(0, true) * Tensor::new(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], [6]),
+            &x
+        ),
         [5.0, 1.0, 2.0, 4.0, 3.0, 6.0]
     );
     assert_eq!(of(x.topk(2, 0, true).0, &x), [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);

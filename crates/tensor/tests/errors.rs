@@ -33,9 +33,20 @@ impl Outcome for (Tensor, Tensor) {
 #[track_caller]
 fn refused(kind: &str, text: &str, what: impl Outcome) {
     let here = Location::caller();
-    let e = what.error().unwrap_or_else(|| panic!("line {}: accepted", here.line()));
-    assert!(format!("{:?}", e.kind()).starts_with(kind), "line {}: {:?}", here.line(), e.kind());
-    assert!(e.to_string().contains(text), "line {}: {e} has no {text}", here.line());
+    let e = what
+        .error()
+        .unwrap_or_else(|| panic!("line {}: accepted", here.line()));
+    assert!(
+        format!("{:?}", e.kind()).starts_with(kind),
+        "line {}: {:?}",
+        here.line(),
+        e.kind()
+    );
+    assert!(
+        e.to_string().contains(text),
+        "line {}: {e} has no {text}",
+        here.line()
+    );
     let at = e.location().map(|l| (l.file(), l.line()));
     assert_eq!(at, Some((here.file(), here.line())), "{e}");
 }
@@ -43,7 +54,11 @@ fn refused(kind: &str, text: &str, what: impl Outcome) {
 fn setup() -> (Tensor, Tensor, Tensor) {
     monoglot_engine::set_default_device(Device::new("INTERP"));
     let f = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
-    (f, Tensor::new(&[1i32, 0, 2, 1, 0, 2], [2, 3]), Tensor::new(&[true, false], [2]))
+    (
+        f,
+        Tensor::new(&[1i32, 0, 2, 1, 0, 2], [2, 3]),
+        Tensor::new(&[true, false], [2]),
+    )
 }
 
 const FAR: i64 = i64::MAX;
@@ -364,7 +379,11 @@ fn more_than_there_is_memory_for() {
         assert_eq!(t.numel().unwrap(), n as usize);
         let e = t.to_vec::<f32>().expect_err("no machine has that");
         assert!(matches!(e.kind(), ErrorKind::Memory { .. }), "{e}");
-        assert!(Tensor::arange_of(0.0, n as f64 / 2.0, 1.0, DType::I64).realize().is_err());
+        assert!(
+            Tensor::arange_of(0.0, n as f64 / 2.0, 1.0, DType::I64)
+                .realize()
+                .is_err()
+        );
         let own = Tensor::empty([n], DType::F32, Device::new("INTERP"));
         assert!(own.assign(1.0).realize().is_err() && own.sum(.., false).item::<f32>().is_err());
     }
@@ -375,5 +394,9 @@ fn more_than_there_is_memory_for() {
     refused("Shape", "do not broadcast", &row + &column);
     refused("Shape", "matmul", column.matmul(&row.reshape([1, -1])));
     let (cube, size) = (Tensor::zeros([1, 1, 2, 2, 2]), [1 << 30; 3]);
-    refused("Argument", "interpolate", cube.interpolate(size, Interpolation::Nearest));
+    refused(
+        "Argument",
+        "interpolate",
+        cube.interpolate(size, Interpolation::Nearest),
+    );
 }

@@ -12,7 +12,10 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
 }
@@ -32,7 +35,9 @@ fn op(k: u64, x: &Tensor, y: &Tensor) -> Tensor {
         9 => x.flip([0, 1]) * y,
         10 => x.t().reshape([2, 3]).sin(),
         11 => x.matmul(&y.t()).matmul(x) * 0.2,
-        12 => x.pad(&[[1, 0], [0, 2]], PadMode::Constant(0.5)).index((1.., 2..)),
+        12 => x
+            .pad(&[[1, 0], [0, 2]], PadMode::Constant(0.5))
+            .index((1.., 2..)),
         13 => x.maximum(y),
         14 => x.gt(y).select(x.square(), y.cos()),
         15 => x.log_softmax(0),
@@ -72,7 +77,9 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
     let t = |v: &[f64; 6]| Tensor::new(v, [2, 3]);
     let (x, y) = (t(&xs), t(&ys));
     let loss = of(&x, &y);
-    let grads = loss.gradient(&[&x, &y]).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let grads = loss
+        .gradient(&[&x, &y])
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
     for (k, g) in grads.iter().enumerate() {
         let got = g.to_vec::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
         for i in 0..6 {
@@ -87,7 +94,11 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
             };
             let h = 1e-5;
             let want = (at(h) - at(-h)) / (2.0 * h);
-            assert!((got[i] - want).abs() < 1e-5 * (1.0 + want.abs()), "{name} d{k}[{i}]: {} {want}", got[i]);
+            assert!(
+                (got[i] - want).abs() < 1e-5 * (1.0 + want.abs()),
+                "{name} d{k}[{i}]: {} {want}",
+                got[i]
+            );
         }
     }
 }
@@ -95,45 +106,86 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
 #[test]
 fn every_op_and_random_programs() {
     on_interpreter();
-    let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
+    let (xs, ys) = (
+        [0.31, -0.92, 1.27, 0.55, -1.41, 0.08],
+        [0.77, 0.13, -0.64, 1.09, -0.35, 1.52],
+    );
     let w = Tensor::new(&[0.3f64, -0.7, 1.1, 0.9, -0.4, 0.6], [2, 3]);
     for k in 0..30 {
         // An op may use one of the two only.
-        check(&format!("op {k}"), |x, y| (op(k, x, y) * &w).sum(.., false) + (x * y).sum(.., false), xs, ys);
+        check(
+            &format!("op {k}"),
+            |x, y| (op(k, x, y) * &w).sum(.., false) + (x * y).sum(.., false),
+            xs,
+            ys,
+        );
     }
     for seed in 0..60 {
-        check(&format!("program {seed}"), |x, y| program(seed, x, y) + (x * y).sum(.., false), xs, ys);
+        check(
+            &format!("program {seed}"),
+            |x, y| program(seed, x, y) + (x * y).sum(.., false),
+            xs,
+            ys,
+        );
     }
 }
 
 #[test]
 fn convolutions_pools_and_losses() {
     on_interpreter();
-    let (xs, ys) = ([0.31, -0.92, 1.27, 0.55, -1.41, 0.08], [0.77, 0.13, -0.64, 1.09, -0.35, 1.52]);
-    let how = Conv { stride: Dims(vec![1]), padding: Dims(vec![2]), ..Conv::default() };
+    let (xs, ys) = (
+        [0.31, -0.92, 1.27, 0.55, -1.41, 0.08],
+        [0.77, 0.13, -0.64, 1.09, -0.35, 1.52],
+    );
+    let how = Conv {
+        stride: Dims(vec![1]),
+        padding: Dims(vec![2]),
+        ..Conv::default()
+    };
     check(
         "conv",
-        |x, y| x.reshape([1, 1, 6]).conv(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        |x, y| {
+            x.reshape([1, 1, 6])
+                .conv(&y.reshape([2, 1, 3]), None, &how)
+                .square()
+                .sum(.., false)
+        },
         xs,
         ys,
     );
-    let how =
-        Conv { stride: Dims(vec![2]), padding: Dims(vec![1]), dilation: Dims(vec![2]), ..Conv::default() };
+    let how = Conv {
+        stride: Dims(vec![2]),
+        padding: Dims(vec![1]),
+        dilation: Dims(vec![2]),
+        ..Conv::default()
+    };
     check(
         "strided",
-        |x, y| x.reshape([1, 1, 6]).conv(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        |x, y| {
+            x.reshape([1, 1, 6])
+                .conv(&y.reshape([2, 1, 3]), None, &how)
+                .square()
+                .sum(.., false)
+        },
         xs,
         ys,
     );
     check(
         "transposed",
-        |x, y| x.reshape([1, 2, 3]).conv_transpose(&y.reshape([2, 1, 3]), None, &how).square().sum(.., false),
+        |x, y| {
+            x.reshape([1, 2, 3])
+                .conv_transpose(&y.reshape([2, 1, 3]), None, &how)
+                .square()
+                .sum(.., false)
+        },
         xs,
         ys,
     );
     check(
         "pools",
-        |x, y| (x.max_pool([1, 2], [1, 1], 0, 1) * y.avg_pool([1, 2], [1, 1], 0, true)).sum(.., false),
+        |x, y| {
+            (x.max_pool([1, 2], [1, 1], 0, 1) * y.avg_pool([1, 2], [1, 1], 0, true)).sum(.., false)
+        },
         xs,
         ys,
     );
@@ -146,7 +198,11 @@ fn convolutions_pools_and_losses() {
     };
     let twice = |y: Tensor, x: &Tensor, w: &Tensor| {
         let first = (y.square().sum(.., false) * 0.5).gradient(&[x, w]).unwrap();
-        first.iter().map(|g| (g * g).sin().sum(.., false)).reduce(|a, b| a + b).unwrap()
+        first
+            .iter()
+            .map(|g| (g * g).sin().sum(.., false))
+            .reduce(|a, b| a + b)
+            .unwrap()
     };
     check(
         "conv2d twice",
@@ -159,7 +215,14 @@ fn convolutions_pools_and_losses() {
     );
     check(
         "transposed twice",
-        |x, w| twice(x.reshape([1, 2, 3, 1]).conv_transpose(&w.reshape([2, 1, 1, 3]), None, &how), x, w),
+        |x, w| {
+            twice(
+                x.reshape([1, 2, 3, 1])
+                    .conv_transpose(&w.reshape([2, 1, 1, 3]), None, &how),
+                x,
+                w,
+            )
+        },
         xs,
         ys,
     );
@@ -167,7 +230,8 @@ fn convolutions_pools_and_losses() {
         "overlapping pools twice",
         |x, w| {
             twice(
-                x.reshape([1, 1, 2, 3]).max_pool([2, 2], [1, 1], 1, 1) * w.narrow(0, 0, 1).sum(.., false),
+                x.reshape([1, 1, 2, 3]).max_pool([2, 2], [1, 1], 1, 1)
+                    * w.narrow(0, 0, 1).sum(.., false),
                 x,
                 w,
             )
@@ -176,9 +240,24 @@ fn convolutions_pools_and_losses() {
         ys,
     );
     let classes = Tensor::new(&[2i32, 0], [2]);
-    check("loss", |x, y| (x * y).cross_entropy(&classes, Reduction::Mean, 0.1), xs, ys);
-    check("gather", |x, y| (x.gather(1, &classes.reshape([2, 1])) * y).sum(.., false), xs, ys);
-    check("select", |x, y| (x.index_select(1, &classes) * y.narrow(1, 0, 2)).sum(.., false), xs, ys);
+    check(
+        "loss",
+        |x, y| (x * y).cross_entropy(&classes, Reduction::Mean, 0.1),
+        xs,
+        ys,
+    );
+    check(
+        "gather",
+        |x, y| (x.gather(1, &classes.reshape([2, 1])) * y).sum(.., false),
+        xs,
+        ys,
+    );
+    check(
+        "select",
+        |x, y| (x.index_select(1, &classes) * y.narrow(1, 0, 2)).sum(.., false),
+        xs,
+        ys,
+    );
 }
 
 #[test]
@@ -189,9 +268,21 @@ fn a_pool_gives_its_gradient_to_the_first_of_equals() {
     let y = x.max_pool([2], [2], 0, 1);
     // As an array of pairs, equals share; the two are not one value.
     let shared = x.narrow(0, 0, 8).reshape([4, 2]).max(1, false);
-    let got = y.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    let got = y
+        .sum(.., false)
+        .gradient(&[&x])
+        .unwrap()
+        .remove(0)
+        .to_vec::<f32>()
+        .unwrap();
     assert_eq!(got, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
-    let got = shared.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    let got = shared
+        .sum(.., false)
+        .gradient(&[&x])
+        .unwrap()
+        .remove(0)
+        .to_vec::<f32>()
+        .unwrap();
     assert_eq!(got[..2], [0.5, 0.5]);
     let y = y.to_vec::<f32>().unwrap();
     assert!(y[0] == 3.0 && y[1].is_nan() && y[2].is_nan() && y[3] == 5.0);
@@ -199,19 +290,47 @@ fn a_pool_gives_its_gradient_to_the_first_of_equals() {
     let x = Tensor::new(&[1.0f32, -2.0, 4.0], [1, 1, 3]);
     let w = Tensor::new(&[0.5f32, 2.0], [1, 1, 2]);
     let padded = x.pad(&[[0, 0], [0, 0], [1, 1]], PadMode::Constant(0.0));
-    let whole = x.conv(&w, None, &Conv { padding: Dims(vec![1]), ..Conv::default() });
+    let whole = x.conv(
+        &w,
+        None,
+        &Conv {
+            padding: Dims(vec![1]),
+            ..Conv::default()
+        },
+    );
     let same = padded.conv(&w, None, &Conv::default());
-    let got = same.sum(.., false).gradient(&[&padded]).unwrap().remove(0).to_vec::<f32>().unwrap();
+    let got = same
+        .sum(.., false)
+        .gradient(&[&padded])
+        .unwrap()
+        .remove(0)
+        .to_vec::<f32>()
+        .unwrap();
     assert_eq!(got, [0.5, 2.5, 2.5, 2.5, 2.0]);
-    assert_eq!(whole.to_vec::<f32>().unwrap(), same.to_vec::<f32>().unwrap());
+    assert_eq!(
+        whole.to_vec::<f32>().unwrap(),
+        same.to_vec::<f32>().unwrap()
+    );
 }
 
 #[test]
 fn the_second_derivative_of_a_network() {
     on_interpreter();
     let x = Tensor::new(&[0.3f64, -0.8, 0.5], [3]);
-    let first = x.tanh().square().sum(.., false).gradient(&[&x]).unwrap().remove(0);
-    let second = first.sum(.., false).gradient(&[&x]).unwrap().remove(0).to_vec::<f64>().unwrap();
+    let first = x
+        .tanh()
+        .square()
+        .sum(.., false)
+        .gradient(&[&x])
+        .unwrap()
+        .remove(0);
+    let second = first
+        .sum(.., false)
+        .gradient(&[&x])
+        .unwrap()
+        .remove(0)
+        .to_vec::<f64>()
+        .unwrap();
     for (x, got) in [0.3f64, -0.8, 0.5].iter().zip(second) {
         let (t, s) = (x.tanh(), 1.0 - x.tanh().powi(2));
         let want = 2.0 * s * s - 4.0 * t * t * s;
@@ -241,7 +360,10 @@ fn deep_and_wide_programs_in_a_small_stack() {
         let g = s.gradient(&[&x]).unwrap().remove(0);
         assert_eq!(g.to_vec::<f32>().unwrap()[0], (0..3000).sum::<i32>() as f32);
     };
-    let small = std::thread::Builder::new().stack_size(512 << 10).spawn(work).expect("starts");
+    let small = std::thread::Builder::new()
+        .stack_size(512 << 10)
+        .spawn(work)
+        .expect("starts");
     small.join().expect("no overflow");
 }
 
@@ -266,15 +388,24 @@ fn a_sort_of_what_is_sorted() {
     let w = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [6]);
     let (top, _) = x.sort(-1, false).topk(6, 0, true);
     let picked = x.gather(0, &Tensor::new(&[7i32, 0, 0, 4, 2], [5]));
-    let g = ((top * w).sum(.., false) + picked.sum(.., false)).gradient(&[&x]).unwrap();
-    assert_eq!(g[0].to_vec::<f32>().unwrap(), [6.0, 0.0, 4.0, 6.0, 1.0, 1.0, 5.0, 3.0]);
+    let g = ((top * w).sum(.., false) + picked.sum(.., false))
+        .gradient(&[&x])
+        .unwrap();
+    assert_eq!(
+        g[0].to_vec::<f32>().unwrap(),
+        [6.0, 0.0, 4.0, 6.0, 1.0, 1.0, 5.0, 3.0]
+    );
 }
 
 /// What else was written down in the process changes no gradient.
 #[test]
 fn derivatives_that_are_known_stay_with_their_function() {
     on_interpreter();
-    let of = |y: &Tensor, x: &Tensor| y.sum(.., false).gradient(&[x]).unwrap()[0].to_vec::<f32>().unwrap();
+    let of = |y: &Tensor, x: &Tensor| {
+        y.sum(.., false).gradient(&[x]).unwrap()[0]
+            .to_vec::<f32>()
+            .unwrap()
+    };
     let x = Tensor::new(&[1.0f32, 0.0, -1.0], [3]);
     let (y, z) = (x.maximum(0.0), x.relu());
     assert_eq!(of(&y, &x), [1.0, 0.5, 0.0]);

@@ -15,7 +15,9 @@ fn reads(f: impl Fn() -> Tensor) -> u64 {
 
 #[test]
 fn a_running_sum_reads_two_n_roots_of_n() {
-    for n in [1usize, 5, 14, 15, 16, 63, 64, 65, 100, 1000, 4096, 5000, 20_000] {
+    for n in [
+        1usize, 5, 14, 15, 16, 63, 64, 65, 100, 1000, 4096, 5000, 20_000,
+    ] {
         let data: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
         let got = reads(|| {
             let t = Tensor::new(&data, [n]);
@@ -37,7 +39,10 @@ fn rows_by_index_read_those_rows() {
     };
     for way in 0..3 {
         let got = reads(|| {
-            let (t, i) = (stored(Tensor::new(&table, [1000, 16])), stored(Tensor::new(&rows, [5])));
+            let (t, i) = (
+                stored(Tensor::new(&table, [1000, 16])),
+                stored(Tensor::new(&rows, [5])),
+            );
             match way {
                 0 => t.index_select(0, &i),
                 1 => t.index(&i),
@@ -48,13 +53,19 @@ fn rows_by_index_read_those_rows() {
         assert!(got <= 2 * 5 * 16, "way {way}: {got} reads");
     }
     let one = reads(|| {
-        let (t, i) = (stored(Tensor::new(&table, [1000, 16])), stored(Tensor::new(&rows, [5])));
+        let (t, i) = (
+            stored(Tensor::new(&table, [1000, 16])),
+            stored(Tensor::new(&rows, [5])),
+        );
         t.index((&i, Index::step(None, None, -4))).sum(.., false)
     });
     assert!(one <= 2 * 5 * 4 + 5, "{one} reads");
     // The loss at a class reads that class's column only once: the classes are not looped over.
     let picked = reads(|| {
-        let (t, i) = (stored(Tensor::new(&table, [1000, 16])), stored(Tensor::new(&[3i32; 1000], [1000])));
+        let (t, i) = (
+            stored(Tensor::new(&table, [1000, 16])),
+            stored(Tensor::new(&[3i32; 1000], [1000])),
+        );
         t.nll_loss(&i, monoglot_tensor::Reduction::Sum)
     });
     assert!(picked <= 3 * 1000, "{picked} reads");
@@ -62,14 +73,27 @@ fn rows_by_index_read_those_rows() {
 
 #[test]
 fn counting_needs_no_loop_of_its_own() {
-    for (n, dtype) in [(10i64, DType::I32), (3000, DType::I32), (100_000, DType::I64), (777, DType::F32)] {
+    for (n, dtype) in [
+        (10i64, DType::I32),
+        (3000, DType::I32),
+        (100_000, DType::I64),
+        (777, DType::F32),
+    ] {
         let range = || Tensor::arange_of(3.0, 3.0 + 2.0 * n as f64, 2.0, dtype);
         assert_eq!(reads(range), 0);
         // One kernel whose only loops are over what it writes.
         let all = monoglot_engine::compile(&[range().uop().expect("builds")]).expect("compiles");
         assert_eq!(all.programs.len(), 1);
-        let linear = all.programs[0].src().iter().find(|u| u.op() == Op::Linear).expect("a list");
+        let linear = all.programs[0]
+            .src()
+            .iter()
+            .find(|u| u.op() == Op::Linear)
+            .expect("a list");
         let count = |op: Op| linear.src().iter().filter(|u| u.op() == op).count();
-        assert_eq!((count(Op::Range), count(Op::Load)), (1, 0), "only the loop over what is written");
+        assert_eq!(
+            (count(Op::Range), count(Op::Load)),
+            (1, 0),
+            "only the loop over what is written"
+        );
     }
 }

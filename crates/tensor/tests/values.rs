@@ -17,7 +17,14 @@ fn ints(t: &Tensor) -> Vec<i32> {
 #[test]
 fn functions_are_within_a_few_ulp() {
     on_interpreter();
-    type Case = (&'static str, fn(&Tensor) -> Tensor, fn(f64) -> f64, f64, f64, f64);
+    type Case = (
+        &'static str,
+        fn(&Tensor) -> Tensor,
+        fn(f64) -> f64,
+        f64,
+        f64,
+        f64,
+    );
     let cases: &[Case] = &[
         ("exp", Tensor::exp, f64::exp, -87.0, 88.0, 5.0),
         ("expm1", Tensor::expm1, f64::exp_m1, -20.0, 20.0, 6.0),
@@ -39,30 +46,51 @@ fn functions_are_within_a_few_ulp() {
         ("asinh far", Tensor::asinh, f64::asinh, 1e7, 1e30, 6.0),
         ("acosh", Tensor::acosh, f64::acosh, 1.0, 50.0, 8.0),
         ("atanh", Tensor::atanh, f64::atanh, -0.999, 0.999, 8.0),
-        ("sigmoid", Tensor::sigmoid, |x| 1.0 / (1.0 + (-x).exp()), -20.0, 20.0, 25.0),
+        (
+            "sigmoid",
+            Tensor::sigmoid,
+            |x| 1.0 / (1.0 + (-x).exp()),
+            -20.0,
+            20.0,
+            25.0,
+        ),
     ];
     for &(name, f, exact, low, high, ulps) in cases {
         let n = 4001;
-        let xs: Vec<f32> = (0..n).map(|i| (low + (high - low) * i as f64 / (n - 1) as f64) as f32).collect();
+        let xs: Vec<f32> = (0..n)
+            .map(|i| (low + (high - low) * i as f64 / (n - 1) as f64) as f32)
+            .collect();
         for (x, y) in xs.iter().zip(f32s(&f(&Tensor::new(&xs, [n])))) {
             let want = exact(*x as f64);
             let unit = f64::from(want.abs().max(1e-37) as f32) * 2f64.powi(-23);
             let off = (y as f64 - want).abs() / unit;
-            assert!(off <= ulps || y as f64 == want, "{name}({x}) = {y}, not {want}: {off:.1} ulp");
+            assert!(
+                off <= ulps || y as f64 == want,
+                "{name}({x}) = {y}, not {want}: {off:.1} ulp"
+            );
         }
         let ends = Tensor::new(&[f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0], [4]);
-        for (x, y) in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0].iter().zip(f32s(&f(&ends))) {
+        for (x, y) in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0]
+            .iter()
+            .zip(f32s(&f(&ends)))
+        {
             let want = exact(*x);
-            let same = want.is_nan() && y.is_nan() || (y as f64 - want).abs() < 1e-6 || y as f64 == want;
+            let same =
+                want.is_nan() && y.is_nan() || (y as f64 - want).abs() < 1e-6 || y as f64 == want;
             assert!(same, "{name}({x}) = {y}, not {want}");
         }
         // In f64 nearly all digits.
-        let xs: Vec<f64> = (0..101).map(|i| low + (high - low) * i as f64 / 100.0).collect();
+        let xs: Vec<f64> = (0..101)
+            .map(|i| low + (high - low) * i as f64 / 100.0)
+            .collect();
         let got: Vec<f64> = f(&Tensor::new(&xs, [101])).to_vec().expect("f64 values");
         for (x, y) in xs.iter().zip(got) {
             let want = exact(*x);
             let off = (y - want).abs() / want.abs().max(1e-300);
-            assert!(off < 2e-13 || (y - want).abs() < 1e-300, "{name}({x}) = {y} in f64, not {want}");
+            assert!(
+                off < 2e-13 || (y - want).abs() < 1e-300,
+                "{name}({x}) = {y} in f64, not {want}"
+            );
         }
     }
 }
@@ -80,29 +108,50 @@ fn exponentials_of_every_size() {
         ("softplus", |t| t.softplus(1.0), &softplus),
         ("logsigmoid", Tensor::logsigmoid, &|x| -softplus(-x)),
         ("mish", Tensor::mish, &|x| x * softplus(x).tanh()),
-        ("elu", |t| t.elu(1.5), &|x| if x > 0.0 { x } else { 1.5 * x.exp_m1() }),
-        ("selu", Tensor::selu, &|x| SELU.1 * if x > 0.0 { x } else { SELU.0 * x.exp_m1() }),
+        ("elu", |t| t.elu(1.5), &|x| {
+            if x > 0.0 { x } else { 1.5 * x.exp_m1() }
+        }),
+        ("selu", Tensor::selu, &|x| {
+            SELU.1 * if x > 0.0 { x } else { SELU.0 * x.exp_m1() }
+        }),
         ("logaddexp", |t| t.logaddexp(0.0), &softplus),
-        ("logaddexp apart", |t| t.logaddexp(-t), &|x| x.abs() + (-2.0 * x.abs()).exp().ln_1p()),
+        ("logaddexp apart", |t| t.logaddexp(-t), &|x| {
+            x.abs() + (-2.0 * x.abs()).exp().ln_1p()
+        }),
         ("tanh", Tensor::tanh, &f64::tanh),
     ];
     let sizes = |low: i32, high: f64| {
-        (low * 50..).map(|i| 10f64.powf(f64::from(i) / 50.0)).take_while(move |x| *x < high)
+        (low * 50..)
+            .map(|i| 10f64.powf(f64::from(i) / 50.0))
+            .take_while(move |x| *x < high)
     };
-    let single: Vec<f32> =
-        sizes(-45, 3.4e38).chain([5e8, 2.5e38]).flat_map(|x| [x as f32, -x as f32]).collect();
-    let double: Vec<f64> = sizes(-323, 1.79e308).chain([6.3e16]).flat_map(|x| [x, -x]).collect();
+    let single: Vec<f32> = sizes(-45, 3.4e38)
+        .chain([5e8, 2.5e38])
+        .flat_map(|x| [x as f32, -x as f32])
+        .collect();
+    let double: Vec<f64> = sizes(-323, 1.79e308)
+        .chain([6.3e16])
+        .flat_map(|x| [x, -x])
+        .collect();
     for (name, f, exact) in cases {
-        for (x, y) in single.iter().zip(f32s(&f(&Tensor::new(&single, [single.len()])))) {
+        for (x, y) in single
+            .iter()
+            .zip(f32s(&f(&Tensor::new(&single, [single.len()]))))
+        {
             let (y, want) = (f64::from(y), f64::from(exact(f64::from(*x)) as f32));
             let near = (y - want).abs() <= 6e-6 * want.abs() + 1e-37;
             assert!(y == want || near, "{name}({x:e}) = {y:e}, not {want:e}");
         }
-        let got: Vec<f64> = f(&Tensor::new(&double, [double.len()])).to_vec().expect("f64 values");
+        let got: Vec<f64> = f(&Tensor::new(&double, [double.len()]))
+            .to_vec()
+            .expect("f64 values");
         for (x, y) in double.iter().zip(got) {
             let want = exact(*x);
             let near = (y - want).abs() <= 3e-13 * want.abs() + 1e-306;
-            assert!(y == want || near, "{name}({x:e}) = {y:e} in f64, not {want:e}");
+            assert!(
+                y == want || near,
+                "{name}({x:e}) = {y:e} in f64, not {want:e}"
+            );
         }
     }
     assert!(f32s(&Tensor::new(&[f32::NAN], [1]).exp())[0].is_nan());
@@ -111,16 +160,28 @@ fn exponentials_of_every_size() {
 #[test]
 fn tangents_of_the_last_binade() {
     on_interpreter();
-    let xs: Vec<f64> = (0..400).map(|i| 1.6e38 + f64::from(i) * 4.5e35).flat_map(|x| [x, -x]).collect();
+    let xs: Vec<f64> = (0..400)
+        .map(|i| 1.6e38 + f64::from(i) * 4.5e35)
+        .flat_map(|x| [x, -x])
+        .collect();
     let single: Vec<f32> = xs.iter().map(|x| *x as f32).collect();
     for (x, y) in single.iter().zip(f32s(&Tensor::new(&single, [800]).tan())) {
         let (y, want) = (f64::from(y), f64::from(*x).tan());
-        assert!((y - want).abs() <= 1e-6 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+        assert!(
+            (y - want).abs() <= 1e-6 * (1.0 + want * want),
+            "tan {x:e} = {y}, not {want}"
+        );
     }
     let double: Vec<f64> = xs.iter().map(|x| x * 5e269).collect();
-    for (x, y) in double.iter().zip(Tensor::new(&double, [800]).tan().to_vec::<f64>().unwrap()) {
+    for (x, y) in double
+        .iter()
+        .zip(Tensor::new(&double, [800]).tan().to_vec::<f64>().unwrap())
+    {
         let want = x.tan();
-        assert!((y - want).abs() <= 1e-14 * (1.0 + want * want), "tan {x:e} = {y}, not {want}");
+        assert!(
+            (y - want).abs() <= 1e-14 * (1.0 + want * want),
+            "tan {x:e} = {y}, not {want}"
+        );
     }
 }
 
@@ -152,7 +213,19 @@ fn erf_and_gelu() {
 fn remainders_and_rounding() {
     on_interpreter();
     let a = Tensor::new(&[7.0f32, -7.0, 7.0, -7.0, 1.0, 5.5, 0.0, -1.0], [8]);
-    let b = Tensor::new(&[3.0f32, 3.0, -3.0, -3.0, 0.1, f32::INFINITY, 2.0, f32::INFINITY], [8]);
+    let b = Tensor::new(
+        &[
+            3.0f32,
+            3.0,
+            -3.0,
+            -3.0,
+            0.1,
+            f32::INFINITY,
+            2.0,
+            f32::INFINITY,
+        ],
+        [8],
+    );
     assert_eq!(f32s(&a.modulo(&b))[..4], [1.0, 2.0, -2.0, -1.0]);
     assert_eq!(f32s(&a.fmod(&b))[..4], [1.0, -1.0, 1.0, -1.0]);
     assert_eq!(f32s(&a.floor_div(&b))[..5], [2.0, -3.0, -3.0, 2.0, 9.0]);
@@ -165,21 +238,39 @@ fn remainders_and_rounding() {
     assert_eq!(ints(&x.fmod(&y)), [1, -1, 1, -1, 5, 0]);
     let h = Tensor::new(&[0.5f32, 1.5, -0.5, -2.5, 2.4, 1e10, -0.4], [7]);
     assert_eq!(f32s(&h.round()), [0.0, 2.0, 0.0, -2.0, 2.0, 1e10, 0.0]);
-    assert_eq!(ints(&i(&[-128, 5]).minimum(i(&[3, i32::MIN]))), [-128, i32::MIN]);
+    assert_eq!(
+        ints(&i(&[-128, 5]).minimum(i(&[3, i32::MIN]))),
+        [-128, i32::MIN]
+    );
 }
 
 #[test]
 fn remainders_are_exact_whatever_the_quotient() {
     on_interpreter();
     // Rust's % is C's fmod, which is exact.
-    let floored = |r: f32, b: f32| if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r };
+    let floored = |r: f32, b: f32| {
+        if r != 0.0 && (r < 0.0) != (b < 0.0) {
+            r + b
+        } else {
+            r
+        }
+    };
     let mut state = 1u64;
     let mut random = |low: f64, high: f64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         let size = 10f64.powf(low + (high - low) * (state >> 11) as f64 / 2f64.powi(53));
         if state >> 10 & 1 == 1 { size } else { -size }
     };
-    let mut pairs = vec![(1e10, 3.0), (-1e10, 3.0), (3e38, 3.0), (1e38, 0.7), (6.0, 3.0), (3e38, 1.5)];
+    let mut pairs = vec![
+        (1e10, 3.0),
+        (-1e10, 3.0),
+        (3e38, 3.0),
+        (1e38, 0.7),
+        (6.0, 3.0),
+        (3e38, 1.5),
+    ];
     pairs.extend((0..20_000).map(|_| (random(-38.0, 38.5), random(-38.0, 38.5))));
     let (a, b): (Vec<f32>, Vec<f32>) = pairs
         .iter()
@@ -188,22 +279,37 @@ fn remainders_are_exact_whatever_the_quotient() {
         .unzip();
     let n = a.len();
     let (x, y) = (Tensor::new(&a, [n]), Tensor::new(&b, [n]));
-    let (r, m, q) = (f32s(&x.fmod(&y)), f32s(&x.modulo(&y)), f32s(&x.floor_div(&y)));
+    let (r, m, q) = (
+        f32s(&x.fmod(&y)),
+        f32s(&x.modulo(&y)),
+        f32s(&x.floor_div(&y)),
+    );
     for i in 0..n {
         let (a, b) = (a[i], b[i]);
         assert_eq!(r[i], a % b, "fmod({a:e}, {b:e})");
         let want = floored(a % b, b);
         assert_eq!(m[i], want, "modulo({a:e}, {b:e})");
         let whole = ((f64::from(a) - f64::from(want)) / f64::from(b)).round();
-        assert!((f64::from(q[i]) - whole).abs() <= 2e-7 * whole.abs(), "floor_div({a:e}, {b:e}) = {}", q[i]);
+        assert!(
+            (f64::from(q[i]) - whole).abs() <= 2e-7 * whole.abs(),
+            "floor_div({a:e}, {b:e}) = {}",
+            q[i]
+        );
     }
-    let (a, b): (Vec<f64>, Vec<f64>) =
-        (0..20_000).map(|_| (random(-20.0, 70.0), random(-20.0, 70.0))).unzip();
-    let got: Vec<f64> = Tensor::new(&a, [20_000]).fmod(Tensor::new(&b, [20_000])).to_vec().unwrap();
+    let (a, b): (Vec<f64>, Vec<f64>) = (0..20_000)
+        .map(|_| (random(-20.0, 70.0), random(-20.0, 70.0)))
+        .unzip();
+    let got: Vec<f64> = Tensor::new(&a, [20_000])
+        .fmod(Tensor::new(&b, [20_000]))
+        .to_vec()
+        .unwrap();
     for (i, r) in got.into_iter().enumerate() {
         assert_eq!(r, a[i] % b[i], "fmod({:e}, {:e}) in f64", a[i], b[i]);
     }
-    assert_eq!(f32s(&Tensor::new(&[1e10f32, -1e10], [2]).modulo(3.0)), [1.0, 2.0]);
+    assert_eq!(
+        f32s(&Tensor::new(&[1e10f32, -1e10], [2]).modulo(3.0)),
+        [1.0, 2.0]
+    );
 }
 
 #[test]
@@ -211,13 +317,26 @@ fn slices_are_pythons() {
     on_interpreter();
     let n = 7;
     let t = Tensor::arange(0, n, 1);
-    let ends = [None, Some(-9), Some(-7), Some(-3), Some(-1), Some(0), Some(2), Some(6), Some(7), Some(11)];
+    let ends = [
+        None,
+        Some(-9),
+        Some(-7),
+        Some(-3),
+        Some(-1),
+        Some(0),
+        Some(2),
+        Some(6),
+        Some(7),
+        Some(11),
+    ];
     for start in ends {
         for stop in ends {
             for step in [i64::MIN, -8, -3, -2, -1, 1, 2, 3, 8, i64::MAX] {
                 let clamp = |v: Option<i64>, missing: i64| -> i64 {
                     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-                    v.map_or(missing, |v| (if v < 0 { v + n } else { v }).clamp(low, high))
+                    v.map_or(missing, |v| {
+                        (if v < 0 { v + n } else { v }).clamp(low, high)
+                    })
                 };
                 let (a, b) = if step > 0 { (0, n) } else { (n - 1, -1) };
                 let (mut at, end) = (clamp(start, a), clamp(stop, b));
@@ -239,11 +358,17 @@ fn index_tensors_and_what_is_out_of_range() {
     let t = Tensor::arange(0, 24, 1).reshape([2, 3, 4]);
     let shape = |t: &Tensor| t.shape().unwrap();
     assert_eq!(ints(&t.index((1, .., 3))), [15, 19, 23]);
-    assert_eq!(shape(&t.index((Index::NewAxis, 0, Index::Rest, 1..3))), [1, 3, 2]);
+    assert_eq!(
+        shape(&t.index((Index::NewAxis, 0, Index::Rest, 1..3))),
+        [1, 3, 2]
+    );
     let i = Tensor::new(&[2i64, -1, 0, 5], [2, 2]);
     let got = t.index((0, &i));
     assert_eq!(shape(&got), [2, 2, 4]);
-    assert_eq!(ints(&got), [8, 9, 10, 11, 8, 9, 10, 11, 0, 1, 2, 3, 0, 0, 0, 0]);
+    assert_eq!(
+        ints(&got),
+        [8, 9, 10, 11, 8, 9, 10, 11, 0, 1, 2, 3, 0, 0, 0, 0]
+    );
     let (r, c) = (Tensor::new(&[0i32, 1], [2]), Tensor::new(&[2i32, 0], [2]));
     assert_eq!(ints(&t.index((&r, &c))), [8, 9, 10, 11, 12, 13, 14, 15]);
     assert_eq!(shape(&t.index((&r, .., &c))), [2, 3]);
@@ -257,7 +382,10 @@ fn index_tensors_and_what_is_out_of_range() {
     let twice = Tensor::new(&[1i32, 1, 0, 9], [4]);
     assert_eq!(f32s(&x.scatter(0, &twice, &v)), [30.0, 20.0, 3.0]);
     assert_eq!(f32s(&x.scatter_add(0, &twice, &v)), [31.0, 32.0, 3.0]);
-    assert_eq!(ints(&t.index((0, 0)).pad(&[[2, 1]], PadMode::Reflect)), [2, 1, 0, 1, 2, 3, 2]);
+    assert_eq!(
+        ints(&t.index((0, 0)).pad(&[[2, 1]], PadMode::Reflect)),
+        [2, 1, 0, 1, 2, 3, 2]
+    );
 }
 
 #[test]
@@ -265,7 +393,10 @@ fn narrow_indices_bools_and_nothing_to_do() {
     on_interpreter();
     // Index dtypes that cannot count to the axis's end.
     let t = Tensor::arange(0, 700, 1);
-    let (u, s) = (Tensor::new(&[5u8, 255, 0], [3]), Tensor::new(&[5i8, 127, -1], [3]));
+    let (u, s) = (
+        Tensor::new(&[5u8, 255, 0], [3]),
+        Tensor::new(&[5i8, 127, -1], [3]),
+    );
     assert_eq!(ints(&t.gather(0, &u)), [5, 255, 0]);
     assert_eq!(ints(&t.gather(0, &s)), [5, 127, 0]);
     assert_eq!(ints(&t.index_select(0, &u)), [5, 255, 0]);
@@ -273,28 +404,48 @@ fn narrow_indices_bools_and_nothing_to_do() {
     assert_eq!(ints(&u.one_hot(300).sum(.., false).cast(DType::I32)), [3]);
     assert_eq!(
         ints(
-            &Tensor::arange(0, 300, 1).scatter(0, &u, &Tensor::new(&[-1i32, -2, -3], [3])).narrow(0, 254, 3)
+            &Tensor::arange(0, 300, 1)
+                .scatter(0, &u, &Tensor::new(&[-1i32, -2, -3], [3]))
+                .narrow(0, 254, 3)
         ),
         [254, -2, 256]
     );
-    let wide = Tensor::arange(0, 2 * 300, 1).reshape([2, 300]).cast(DType::F32);
+    let wide = Tensor::arange(0, 2 * 300, 1)
+        .reshape([2, 300])
+        .cast(DType::F32);
     let classes = Tensor::new(&[156u8, 3], [2]);
-    assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::None)), [-156.0, -303.0]);
-    assert_eq!(f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::Mean)), [-229.5]);
+    assert_eq!(
+        f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::None)),
+        [-156.0, -303.0]
+    );
+    assert_eq!(
+        f32s(&wide.nll_loss(&classes, monoglot_tensor::Reduction::Mean)),
+        [-229.5]
+    );
     // Bools are gathered, scattered and sorted like others.
     let b = Tensor::new(&[true, false, false, true], [4]);
     let bools = |t: &Tensor| t.to_vec::<bool>().expect("bools");
     let j = Tensor::new(&[3i32, 1, 0, 9], [4]);
     assert_eq!(bools(&b.gather(0, &j)), [true, false, true, false]);
     assert_eq!(
-        bools(&b.scatter(0, &Tensor::new(&[1i32, 1], [2]), &Tensor::new(&[false, true], [2]))),
+        bools(&b.scatter(
+            0,
+            &Tensor::new(&[1i32, 1], [2]),
+            &Tensor::new(&[false, true], [2])
+        )),
         [true, true, false, true]
     );
     assert_eq!(bools(&b.sort(0, false)), [false, false, true, true]);
     // No index changes nothing.
-    let (x, none) = (Tensor::new(&[1.0f32, 2.0], [2]), Tensor::new::<i32>(&[], [0]));
+    let (x, none) = (
+        Tensor::new(&[1.0f32, 2.0], [2]),
+        Tensor::new::<i32>(&[], [0]),
+    );
     assert_eq!(f32s(&x.scatter(0, &none, &Tensor::zeros([0]))), [1.0, 2.0]);
-    assert_eq!(f32s(&x.scatter_add(0, &none, &Tensor::zeros([0]))), [1.0, 2.0]);
+    assert_eq!(
+        f32s(&x.scatter_add(0, &none, &Tensor::zeros([0]))),
+        [1.0, 2.0]
+    );
     assert_eq!(f32s(&x.gather(0, &none)), []);
     assert_eq!(f32s(&x.index(&none)), []);
     let t = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [2, 2, 2]);
@@ -349,14 +500,23 @@ fn sorting_is_stable_and_puts_nan_last() {
         for descending in [false, true] {
             let mut order: Vec<usize> = (0..n).collect();
             order.sort_by(|&a, &b| {
-                let (x, y) = if descending { (v[b], v[a]) } else { (v[a], v[b]) };
-                x.partial_cmp(&y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
+                let (x, y) = if descending {
+                    (v[b], v[a])
+                } else {
+                    (v[a], v[b])
+                };
+                x.partial_cmp(&y)
+                    .unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
             });
             let (got, from) = t.sorted(0, descending);
             let want: Vec<i32> = order.iter().map(|&i| i as i32).collect();
             assert_eq!(ints(&from), want, "{n} {descending}");
             let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&f32s(&got)), bits(&order.iter().map(|&i| v[i]).collect::<Vec<_>>()), "{n}");
+            assert_eq!(
+                bits(&f32s(&got)),
+                bits(&order.iter().map(|&i| v[i]).collect::<Vec<_>>()),
+                "{n}"
+            );
         }
     }
     let (top, at) = Tensor::new(&[3i32, 9, 1, 9, 4], [5]).topk(3, 0, true);
@@ -374,20 +534,31 @@ fn random_numbers_are_as_documented() {
         assert_eq!(*u, (threefry(i as u64, 7) >> 40) as f32 * 2f32.powi(-24));
     }
     for (i, v) in ints(&b).iter().enumerate() {
-        assert_eq!(*v as i64, -3 + (((threefry(3 + i as u64, 7) >> 32) * 8) >> 32) as i64);
+        assert_eq!(
+            *v as i64,
+            -3 + (((threefry(3 + i as u64, 7) >> 32) * 8) >> 32) as i64
+        );
     }
     Tensor::manual_seed(7);
     assert_eq!(f32s(&Tensor::rand([3])), f32s(&a));
     let n = Tensor::randn([4000]);
-    let (mean, std) = (n.mean(.., false).item::<f32>().unwrap(), n.std(.., false, 1).item::<f32>().unwrap());
-    assert!(mean.abs() < 0.05 && (std - 1.0).abs() < 0.05, "{mean} {std}");
+    let (mean, std) = (
+        n.mean(.., false).item::<f32>().unwrap(),
+        n.std(.., false, 1).item::<f32>().unwrap(),
+    );
+    assert!(
+        mean.abs() < 0.05 && (std - 1.0).abs() < 0.05,
+        "{mean} {std}"
+    );
     let mut p = ints(&Tensor::permutation(200));
     assert!(p.windows(2).any(|w| w[1] < w[0]));
     p.sort_unstable();
     assert_eq!(p, (0..200).collect::<Vec<_>>());
     let d = f32s(&Tensor::ones([1000]).dropout(0.25));
     let zeros = d.iter().filter(|v| **v == 0.0).count();
-    assert!((200..300).contains(&zeros) && d.iter().all(|v| *v == 0.0 || (*v - 4.0 / 3.0).abs() < 1e-6));
+    assert!(
+        (200..300).contains(&zeros) && d.iter().all(|v| *v == 0.0 || (*v - 4.0 / 3.0).abs() < 1e-6)
+    );
 }
 
 /// The seed is one for the process.
@@ -401,15 +572,29 @@ fn functions_at_the_ends_of_their_domains() {
     // Next to a pole and far out, the cosine keeps its digits.
     for x in [std::f32::consts::FRAC_PI_2, -1.57, 4.712389, 1e6, 8388609.0] {
         let (y, want) = (of(Tensor::tan, x), f64::from(x).tan());
-        assert!((f64::from(y) - want).abs() <= 1e-6 * want.abs(), "tan {x} = {y}, not {want}");
+        assert!(
+            (f64::from(y) - want).abs() <= 1e-6 * want.abs(),
+            "tan {x} = {y}, not {want}"
+        );
     }
     for x in [0.5f32, -1.0, -3.0, -1e20] {
         assert!(of(Tensor::acosh, x).is_nan(), "acosh {x}");
     }
-    assert_eq!([of(gelu, -1e4), of(Tensor::tanh, 20.0), of(Tensor::tanh, -1e20)], [0.0, 1.0, -1.0]);
+    assert_eq!(
+        [
+            of(gelu, -1e4),
+            of(Tensor::tanh, 20.0),
+            of(Tensor::tanh, -1e20)
+        ],
+        [0.0, 1.0, -1.0]
+    );
     // Signs of zeros count.
     let zeros = Tensor::new(&[0.0f32, -0.0], [2]);
-    for t in [zeros.clone(), zeros.cast(DType::F16), zeros.cast(DType::F64)] {
+    for t in [
+        zeros.clone(),
+        zeros.cast(DType::F16),
+        zeros.cast(DType::F64),
+    ] {
         assert_eq!(f32s(&(1.0 / t.abs()).cast(DType::F32)), [f32::INFINITY; 2]);
         let signs = (1.0 / t.flip([0]).copysign(&t)).cast(DType::F32);
         assert_eq!(f32s(&signs), [f32::INFINITY, f32::NEG_INFINITY]);
@@ -418,8 +603,14 @@ fn functions_at_the_ends_of_their_domains() {
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
     let (a, b) = (t(&[-7.0, 7.0, -1e-20, -6.0]), t(&[2.0, -2.0, 1.0, 3.0]));
     assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, -2.0]);
-    let (a, b) = (t(&[1.0, 3e38, -3e38, f32::INFINITY]), t(&[0.0, 1e-10, 1e-10, 0.0]));
-    assert_eq!(f32s(&a.floor_div(&b)), [1.0, 1.0, -1.0, 1.0].map(|s| s * f32::INFINITY));
+    let (a, b) = (
+        t(&[1.0, 3e38, -3e38, f32::INFINITY]),
+        t(&[0.0, 1e-10, 1e-10, 0.0]),
+    );
+    assert_eq!(
+        f32s(&a.floor_div(&b)),
+        [1.0, 1.0, -1.0, 1.0].map(|s| s * f32::INFINITY)
+    );
     assert!(f32s(&t(&[f32::INFINITY]).floor_div(2.0))[0].is_nan());
 }
 
@@ -428,19 +619,32 @@ fn places_beyond_31_bits_are_counted() {
     on_interpreter();
     let one = Tensor::ones([1]);
     let joined = Tensor::cat(&[&one.expand([2_500_000_000i64]), &Tensor::zeros([100])], 0);
-    assert_eq!(f32s(&joined.index((2_499_999_999i64..2_500_000_001i64,))), [1.0, 0.0]);
-    let steps = Tensor::linspace(0.0, 1.0, 3_000_000_001).index((Index::step(None, None, 750_000_000),));
+    assert_eq!(
+        f32s(&joined.index((2_499_999_999i64..2_500_000_001i64,))),
+        [1.0, 0.0]
+    );
+    let steps =
+        Tensor::linspace(0.0, 1.0, 3_000_000_001).index((Index::step(None, None, 750_000_000),));
     for (k, v) in f32s(&steps).into_iter().enumerate() {
         assert!((v - 0.25 * k as f32).abs() < 1e-6, "{k}: {v}");
     }
-    assert_eq!(f32s(&Tensor::arange_of(0.0, 3e9, 1.0, DType::F32).index((-1,))), [3e9]);
+    assert_eq!(
+        f32s(&Tensor::arange_of(0.0, 3e9, 1.0, DType::F32).index((-1,))),
+        [3e9]
+    );
     let low = Tensor::ones([1, 1]).expand([3_000_000_000i64, 2]).tril(0);
     assert_eq!(f32s(&low.index((2_999_999_999i64,))), [1.0, 1.0]);
     let hot = Tensor::new(&[-5], [1]).one_hot(4_294_967_296);
     assert_eq!(ints(&hot.index((0, 4_294_967_291i64))), [0]);
     let long = |a, b, s| Tensor::arange(a, b, s).to_vec::<i64>().unwrap();
-    assert_eq!(long(3_000_000_000, 3_000_000_003, 1), [3_000_000_000, 3_000_000_001, 3_000_000_002]);
-    assert_eq!(long(i64::MAX - 3, i64::MAX, 2), [i64::MAX - 3, i64::MAX - 1]);
+    assert_eq!(
+        long(3_000_000_000, 3_000_000_003, 1),
+        [3_000_000_000, 3_000_000_001, 3_000_000_002]
+    );
+    assert_eq!(
+        long(i64::MAX - 3, i64::MAX, 2),
+        [i64::MAX - 3, i64::MAX - 1]
+    );
     assert_eq!(ints(&Tensor::arange(5, -2, -3)), [5, 2, -1]);
     assert_eq!(ints(&Tensor::arange(5, 5, -3)), []);
 }
@@ -459,8 +663,13 @@ fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
     // Comparisons are with the nearest value of the tensor's dtype.
     for d in [DType::F16, DType::BF16] {
         let t = Tensor::new(&[0.1f32], [1]).cast(d);
-        let same =
-            [t.eq(0.1), t.le(0.1), t.ge(0.1), t.ne(0.1).logical_not(), t.eq(Tensor::full([0i64; 0], 0.1f32))];
+        let same = [
+            t.eq(0.1),
+            t.le(0.1),
+            t.ge(0.1),
+            t.ne(0.1).logical_not(),
+            t.eq(Tensor::full([0i64; 0], 0.1f32)),
+        ];
         for (i, b) in same.iter().enumerate() {
             assert!(b.to_vec::<bool>().unwrap()[0], "comparison {i} in {d}");
         }
@@ -472,7 +681,9 @@ fn long_axes_are_resampled() {
     on_interpreter();
     let n = 60_000;
     let x = Tensor::arange(0, n, 1).reshape([1, 1, -1]);
-    let far = x.interpolate(n + 30_000, Interpolation::Nearest).index((0, 0, 80_000..80_003));
+    let far = x
+        .interpolate(n + 30_000, Interpolation::Nearest)
+        .index((0, 0, 80_000..80_003));
     assert_eq!(ints(&far), [53_333, 53_334, 53_334]);
 }
 
@@ -483,17 +694,37 @@ fn axes_are_resampled_by_every_mode() {
     for (how, n, want) in [
         (Interpolation::NearestExact, 3, &[1.0, 2.0, 5.0][..]),
         (Interpolation::Area, 3, &[2.5, 14.0 / 3.0, 6.5]),
-        (Interpolation::Linear { align_corners: true }, 3, &[1.0, 2.0, 5.0]),
-        (Interpolation::Cubic { align_corners: false }, 3, &[2.0555556, 2.0, 6.277_778]),
         (
-            Interpolation::Cubic { align_corners: true },
+            Interpolation::Linear {
+                align_corners: true,
+            },
+            3,
+            &[1.0, 2.0, 5.0],
+        ),
+        (
+            Interpolation::Cubic {
+                align_corners: false,
+            },
+            3,
+            &[2.0555556, 2.0, 6.277_778],
+        ),
+        (
+            Interpolation::Cubic {
+                align_corners: true,
+            },
             9,
             &[1.0, 2.6875, 4.0, 2.71875, 2.0, 5.09375, 8.0, 7.0625, 5.0],
         ),
     ] {
         let got = x.interpolate(n, how).to_vec::<f32>().unwrap();
-        let near = got.iter().zip(want).all(|(g, w): (&f32, &f32)| (g - w).abs() < 1e-5);
-        assert!(got.len() == want.len() && near, "{how:?}: {got:?}, not {want:?}");
+        let near = got
+            .iter()
+            .zip(want)
+            .all(|(g, w): (&f32, &f32)| (g - w).abs() < 1e-5);
+        assert!(
+            got.len() == want.len() && near,
+            "{how:?}: {got:?}, not {want:?}"
+        );
     }
 }
 
@@ -501,12 +732,22 @@ fn axes_are_resampled_by_every_mode() {
 #[test]
 fn long_correlations_are_exact() {
     let (n, shifts) = (20_480usize, 160);
-    let x: Vec<i32> = (0..n + shifts - 1).map(|i| (i * i % 97) as i32 - 48).collect();
+    let x: Vec<i32> = (0..n + shifts - 1)
+        .map(|i| (i * i % 97) as i32 - 48)
+        .collect();
     let g: Vec<i32> = (0..n).map(|i| (i * 7 % 23) as i32 - 11).collect();
     let on_cpu = |v: &[i32]| Tensor::new(v, [v.len()]).to(monoglot_tensor::Device::new("CPU"));
     let got = (on_cpu(&x).unfold(0, n as i64, 1) * on_cpu(&g)).sum(1, false);
-    let want = |s: usize| g.iter().zip(&x[s..]).map(|(a, b)| (a * b) as i64).sum::<i64>();
-    assert_eq!(got.to_vec::<i64>().unwrap(), (0..shifts).map(want).collect::<Vec<_>>());
+    let want = |s: usize| {
+        g.iter()
+            .zip(&x[s..])
+            .map(|(a, b)| (a * b) as i64)
+            .sum::<i64>()
+    };
+    assert_eq!(
+        got.to_vec::<i64>().unwrap(),
+        (0..shifts).map(want).collect::<Vec<_>>()
+    );
 }
 
 /// What is computed in two places rounds alike in both, or what is equal would differ.
@@ -514,16 +755,24 @@ fn long_correlations_are_exact() {
 fn ties_of_sums_are_found() {
     for device in ["CPU", "INTERP"] {
         for (rows, n) in [(5, 300), (3, 37), (16, 1000)] {
-            let values: Vec<f32> = (0..rows * n).map(|i| ((i * 7919) % 1013) as f32 * 0.37 - 100.0).collect();
+            let values: Vec<f32> = (0..rows * n)
+                .map(|i| ((i * 7919) % 1013) as f32 * 0.37 - 100.0)
+                .collect();
             let x = Tensor::new(&values, [rows, n]).to(monoglot_tensor::Device::new(device));
             let sums = x.sum(1, false);
             let (top, at) = sums.topk(rows as i64, 0, true);
             let sorted = sums.sort(0, true);
             assert_eq!(f32s(&top), f32s(&sorted));
-            assert_eq!(f32s(&sums.index_select(0, &at)), f32s(&top), "{device} {rows} {n}");
+            assert_eq!(
+                f32s(&sums.index_select(0, &at)),
+                f32s(&top),
+                "{device} {rows} {n}"
+            );
             let soft = x.softmax(1);
             assert!(
-                f32s(&soft.ge(soft.max(1, true)).cast(DType::F32).sum(1, false)).iter().all(|&c| c >= 1.0)
+                f32s(&soft.ge(soft.max(1, true)).cast(DType::F32).sum(1, false))
+                    .iter()
+                    .all(|&c| c >= 1.0)
             );
         }
     }
@@ -539,10 +788,19 @@ fn computed_places_are_in_bounds() {
             let values: Vec<i32> = (0..n as i32).map(|i| i * 7919 - 500).collect();
             let ids = on(Tensor::new(&values, [n]));
             let by = |f: &dyn Fn(i32) -> i32| values.iter().map(|&v| f(v)).collect::<Vec<i32>>();
-            assert_eq!(ints(&table.index_select(0, &(&ids % 97))), by(&|v| v.rem_euclid(97)));
-            assert_eq!(ints(&table.index_select(0, &(ids.abs() % 40))), by(&|v| v.abs() % 40));
+            assert_eq!(
+                ints(&table.index_select(0, &(&ids % 97))),
+                by(&|v| v.rem_euclid(97))
+            );
+            assert_eq!(
+                ints(&table.index_select(0, &(ids.abs() % 40))),
+                by(&|v| v.abs() % 40)
+            );
             let most = by(&|v| v.rem_euclid(16)).into_iter().max();
-            assert_eq!(ints(&table.index_select(0, &(&ids % 16).max(0, true))), [most.unwrap()]);
+            assert_eq!(
+                ints(&table.index_select(0, &(&ids % 16).max(0, true))),
+                [most.unwrap()]
+            );
             // Several tables and a result of its own: the places are stored.
             let places = &ids % 97;
             let tables = (0..6).map(|k| (&table + k).index_select(0, &places));

@@ -15,7 +15,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) as i64 % n
     }
 }
@@ -23,8 +26,11 @@ impl Random {
 /// The positions that Python's slice of n elements names.
 fn places(n: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-    let place =
-        |v: Option<i64>, missing| v.map_or(missing, |v| (if v < 0 { v + n } else { v }).clamp(low, high));
+    let place = |v: Option<i64>, missing| {
+        v.map_or(missing, |v| {
+            (if v < 0 { v + n } else { v }).clamp(low, high)
+        })
+    };
     let (first, missing) = if step > 0 { (0, n) } else { (n - 1, -1) };
     let (mut at, end) = (place(start, first), place(stop, missing));
     let mut out = Vec::new();
@@ -53,7 +59,13 @@ fn slices_of_slices_are_written_where_they_stand() {
             _ => {}
         }
         let mut slice = |n: i64| -> (Index, Vec<usize>) {
-            let mut end = || if r.below(4) == 0 { None } else { Some(r.below(2 * n + 1) - n) };
+            let mut end = || {
+                if r.below(4) == 0 {
+                    None
+                } else {
+                    Some(r.below(2 * n + 1) - n)
+                }
+            };
             let (start, stop) = (end(), end());
             let step = [-3, -2, -1, 1, 2, 3][r.below(6) as usize];
             (Index::step(start, stop, step), places(n, start, stop, step))
@@ -79,7 +91,11 @@ fn slices_of_slices_are_written_where_they_stand() {
             want[place] = old[(first - 1 - i) * of_columns.len() + j] + total as i32;
         }
         assert_eq!(i32s(&t), want, "{name}");
-        assert_eq!(i32s(&inner), written.iter().map(|&k| want[k]).collect::<Vec<_>>(), "{name}");
+        assert_eq!(
+            i32s(&inner),
+            written.iter().map(|&k| want[k]).collect::<Vec<_>>(),
+            "{name}"
+        );
         // Once more, through the same view, now that its base is stored.
         t.realize().unwrap();
         inner.assign(&inner * 2 - 1);
@@ -99,7 +115,10 @@ fn a_value_is_read_before_it_is_replaced() {
     let t = fresh();
     t.realize().unwrap();
     t.assign(t.roll([5], [0]) * &t);
-    assert_eq!(i32s(&t), (0..12).map(|i| i * ((i + 7) % 12)).collect::<Vec<_>>());
+    assert_eq!(
+        i32s(&t),
+        (0..12).map(|i| i * ((i + 7) % 12)).collect::<Vec<_>>()
+    );
     // A matrix by its own transpose.
     let m = fresh().narrow(0, 0, 9).reshape([3, 3]).contiguous();
     m.realize().unwrap();
@@ -115,7 +134,10 @@ fn a_value_is_read_before_it_is_replaced() {
     let mut kept = Vec::new();
     for k in 0..5i64 {
         kept.push((&t * 1, i32s(&t)));
-        t.set_at(Index::step(k, None, k + 2), t.index(Index::step(k, None, k + 2)).flip(0));
+        t.set_at(
+            Index::step(k, None, k + 2),
+            t.index(Index::step(k, None, k + 2)).flip(0),
+        );
         if k % 2 == 0 {
             t.realize().unwrap();
         }
@@ -135,7 +157,8 @@ fn a_view_writes_its_base_after_both_are_stored() {
     assert_eq!(i32s(&t), [1, 0, 3, 4, 0, 6]);
     // A view is a value of its own time; writing it writes its places in the base of now.
     assert_eq!(i32s(&row), [4, 5, 6]);
-    row.index(Index::step(None, None, -2)).assign(Tensor::new(&[7i32, 8], [2]));
+    row.index(Index::step(None, None, -2))
+        .assign(Tensor::new(&[7i32, 8], [2]));
     assert_eq!(i32s(&t), [1, 0, 3, 8, 0, 7]);
     // Whose base nobody has any more is a tensor like others.
     let alone = Tensor::new(&[1i32, 2, 3, 4], [4]).reshape([2, 2]);
@@ -148,11 +171,18 @@ fn a_view_writes_its_base_after_both_are_stored() {
         let t = Tensor::new(&[0i32; 6], [6]);
         let mut v = t.clone();
         for k in 0..20_000 {
-            v = if k % 2 == 0 { v.reshape([2, 3]) } else { v.reshape([6]) };
+            v = if k % 2 == 0 {
+                v.reshape([2, 3])
+            } else {
+                v.reshape([6])
+            };
         }
         v.flip(0).narrow(0, 1, 2).assign(5);
         assert_eq!(i32s(&t), [0, 0, 0, 5, 5, 0]);
     };
-    let small = std::thread::Builder::new().stack_size(512 << 10).spawn(work).expect("starts");
+    let small = std::thread::Builder::new()
+        .stack_size(512 << 10)
+        .spawn(work)
+        .expect("starts");
     small.join().expect("no overflow");
 }

@@ -49,7 +49,10 @@ impl AxisType {
 
     /// Closed by a REDUCE rather than by a store.
     pub fn is_reduce(self) -> bool {
-        matches!(self, AxisType::Reduce | AxisType::Unroll | AxisType::GroupReduce)
+        matches!(
+            self,
+            AxisType::Reduce | AxisType::Unroll | AxisType::GroupReduce
+        )
     }
 }
 
@@ -104,7 +107,11 @@ pub struct BufferArg {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OptOp {
     /// Split an axis by `factor`; the new axis gets `target`, inner unless `top`.
-    Split { factor: i64, target: AxisType, top: bool },
+    Split {
+        factor: i64,
+        target: AxisType,
+        top: bool,
+    },
     /// Pad an axis to the next multiple.
     PadTo { multiple: i64 },
     /// Exchange an axis with `with`.

@@ -21,8 +21,21 @@ pub fn fresh_slot() -> u64 {
 }
 
 #[track_caller]
-fn stored(op: Op, slot: u64, shape: &Shape, dtype: DType, device: Option<Device>, space: AddrSpace) -> UOp {
-    let arg = BufferArg { slot, version: 0, dtype, device, addrspace: Some(space) };
+fn stored(
+    op: Op,
+    slot: u64,
+    shape: &Shape,
+    dtype: DType,
+    device: Option<Device>,
+    space: AddrSpace,
+) -> UOp {
+    let arg = BufferArg {
+        slot,
+        version: 0,
+        dtype,
+        device,
+        addrspace: Some(space),
+    };
     UOp::new(op, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
 }
 
@@ -100,7 +113,11 @@ impl UOp {
     /// A shape, or offsets, as a STACK of `index`.
     #[track_caller]
     pub fn dims(dims: &[Dim]) -> UOp {
-        UOp::new(Op::Stack, dims.iter().map(Dim::to_uop).collect::<Srcs>(), Arg::None)
+        UOp::new(
+            Op::Stack,
+            dims.iter().map(Dim::to_uop).collect::<Srcs>(),
+            Arg::None,
+        )
     }
 
     /// A placeholder: argument `slot` of a function or kernel.
@@ -112,7 +129,13 @@ impl UOp {
     /// A variable: an `index` argument with bounds (both inclusive).
     #[track_caller]
     pub fn variable(slot: u64, min: i64, max: i64) -> UOp {
-        let arg = BufferArg { slot, version: 0, dtype: DType::Index, device: None, addrspace: None };
+        let arg = BufferArg {
+            slot,
+            version: 0,
+            dtype: DType::Index,
+            device: None,
+            addrspace: None,
+        };
         let src = smallvec![UOp::dims(&[]), UOp::index_const(min), UOp::index_const(max)];
         UOp::new(Op::Param, src, Arg::Buffer(arg))
     }
@@ -126,7 +149,14 @@ impl UOp {
     /// A buffer of a device by its number.
     #[track_caller]
     pub fn buffer_at(slot: u64, shape: &Shape, dtype: DType, device: Device) -> UOp {
-        stored(Op::Buffer, slot, shape, dtype, Some(device), AddrSpace::Global)
+        stored(
+            Op::Buffer,
+            slot,
+            shape,
+            dtype,
+            Some(device),
+            AddrSpace::Global,
+        )
     }
 
     /// Storage inside a kernel.
@@ -146,7 +176,11 @@ impl UOp {
     /// An iterator from 0 to `bound`.
     #[track_caller]
     pub fn range(bound: impl Into<Dim>, id: u32, axis: AxisType) -> UOp {
-        UOp::new(Op::Range, smallvec![bound.into().to_uop()], Arg::Range(id, axis))
+        UOp::new(
+            Op::Range,
+            smallvec![bound.into().to_uop()],
+            Arg::Range(id, axis),
+        )
     }
 
     /// The number and type of a RANGE.
@@ -172,7 +206,11 @@ impl UOp {
     /// `self` where true, by element.
     #[track_caller]
     pub fn select(&self, yes: &UOp, no: &UOp) -> UOp {
-        UOp::new(Op::Where, smallvec![self.clone(), yes.clone(), no.clone()], Arg::None)
+        UOp::new(
+            Op::Where,
+            smallvec![self.clone(), yes.clone(), no.clone()],
+            Arg::None,
+        )
     }
 
     /// The value in another dtype; the node itself where it has it.
@@ -189,7 +227,11 @@ impl UOp {
         if self.dtype() == dtype {
             return Ok(self.clone());
         }
-        UOp::try_new(Op::Bitcast, smallvec![self.clone()] as Srcs, Arg::DType(dtype))
+        UOp::try_new(
+            Op::Bitcast,
+            smallvec![self.clone()] as Srcs,
+            Arg::DType(dtype),
+        )
     }
 
     /// The bits of a value in another dtype of the same width.
@@ -201,7 +243,11 @@ impl UOp {
     /// An index, where `gate` holds; otherwise invalid.
     #[track_caller]
     pub fn valid(&self, gate: &UOp) -> UOp {
-        if gate.is_bool(true) { self.clone() } else { gate.select(self, &UOp::invalid()) }
+        if gate.is_bool(true) {
+            self.clone()
+        } else {
+            gate.select(self, &UOp::invalid())
+        }
     }
 
     /// INDEX: the element (or sub-array) at these indices, axis by axis from the left.
@@ -219,19 +265,31 @@ impl UOp {
     /// This value once `deps` have run.
     #[track_caller]
     pub fn after(&self, deps: &[UOp]) -> UOp {
-        if deps.is_empty() { self.clone() } else { UOp::new(Op::After, with(self, deps), Arg::None) }
+        if deps.is_empty() {
+            self.clone()
+        } else {
+            UOp::new(Op::After, with(self, deps), Arg::None)
+        }
     }
 
     /// Close loops around this effect.
     #[track_caller]
     pub fn end(&self, ranges: &[UOp]) -> UOp {
-        if ranges.is_empty() { self.clone() } else { UOp::new(Op::End, with(self, ranges), Arg::None) }
+        if ranges.is_empty() {
+            self.clone()
+        } else {
+            UOp::new(Op::End, with(self, ranges), Arg::None)
+        }
     }
 
     /// Collect effects.
     #[track_caller]
     pub fn sink(effects: &[UOp]) -> UOp {
-        UOp::new(Op::Sink, effects.iter().cloned().collect::<Srcs>(), Arg::None)
+        UOp::new(
+            Op::Sink,
+            effects.iter().cloned().collect::<Srcs>(),
+            Arg::None,
+        )
     }
 
     /// REDUCE over ranges (inside kernels).
@@ -251,14 +309,23 @@ impl UOp {
         if nothing {
             return Ok(self.clone());
         }
-        UOp::try_new(op, with(self, &at.iter().map(|d| UOp::dims(d)).collect::<Srcs>()), arg)
+        UOp::try_new(
+            op,
+            with(self, &at.iter().map(|d| UOp::dims(d)).collect::<Srcs>()),
+            arg,
+        )
     }
 
     /// Reorder axes: axis i of the result is axis `order[i]`.
     #[track_caller]
     pub fn permute(&self, order: &[usize]) -> Result<UOp> {
         let nothing = order.iter().copied().eq(0..self.shape().len());
-        self.view(Op::Permute, nothing, &[], Arg::Axes(order.iter().map(|&a| a.min(255) as u8).collect()))
+        self.view(
+            Op::Permute,
+            nothing,
+            &[],
+            Arg::Axes(order.iter().map(|&a| a.min(255) as u8).collect()),
+        )
     }
 
     /// The same elements in row-major order under another shape.
@@ -283,7 +350,12 @@ impl UOp {
     /// Keep `shape` elements from `offsets`.
     #[track_caller]
     pub fn shrink(&self, offsets: &[Dim], shape: &Shape) -> Result<UOp> {
-        self.view(Op::Shrink, self.shape() == shape, &[offsets, shape], Arg::None)
+        self.view(
+            Op::Shrink,
+            self.shape() == shape,
+            &[offsets, shape],
+            Arg::None,
+        )
     }
 
     /// Reverse the axes whose bit is set.
@@ -305,7 +377,11 @@ impl UOp {
         if self.device() == Some(device) {
             return self.clone();
         }
-        UOp::new(Op::Copy, smallvec![self.clone()], Arg::Place(Some(device), Some(AddrSpace::Global)))
+        UOp::new(
+            Op::Copy,
+            smallvec![self.clone()],
+            Arg::Place(Some(device), Some(AddrSpace::Global)),
+        )
     }
 
     /// The shape vector of RESHAPE, EXPAND (src 1), PAD and SHRINK (src 2), or offsets (src 1).

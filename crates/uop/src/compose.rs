@@ -20,7 +20,11 @@ impl UOp {
     pub fn sizes(&self, op: &str) -> Result<Vec<i64>> {
         self.shape().ints().ok_or_else(|| {
             let message = format!("shape {} has symbolic dimensions", self.shape());
-            crate::ErrorKind::Unsupported { op: op.into(), message }.into()
+            crate::ErrorKind::Unsupported {
+                op: op.into(),
+                message,
+            }
+            .into()
         })
     }
 
@@ -31,9 +35,20 @@ impl UOp {
 
     /// Offsets that are `at` along `axis`, and the shape with size `len` there.
     fn along(&self, axis: usize, at: i64, len: i64) -> (Vec<Dim>, Shape) {
-        let one = |value: i64, other: Dim, i: usize| if i == axis { Dim::Int(value) } else { other };
-        let offsets = (0..self.shape().len()).map(|i| one(at, Dim::Int(0), i)).collect();
-        (offsets, Shape::new(self.shape().iter().enumerate().map(|(i, d)| one(len, d.clone(), i))))
+        let one =
+            |value: i64, other: Dim, i: usize| if i == axis { Dim::Int(value) } else { other };
+        let offsets = (0..self.shape().len())
+            .map(|i| one(at, Dim::Int(0), i))
+            .collect();
+        (
+            offsets,
+            Shape::new(
+                self.shape()
+                    .iter()
+                    .enumerate()
+                    .map(|(i, d)| one(len, d.clone(), i)),
+            ),
+        )
     }
 
     /// Keep `len` elements of `axis` from `start`.
@@ -44,7 +59,9 @@ impl UOp {
 
     /// `before` and `after` elements of `fill` around `axis`.
     pub fn pad_axis(&self, axis: usize, before: i64, after: i64, fill: Scalar) -> Result<UOp> {
-        let n = self.shape()[axis].as_int().ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
+        let n = self.shape()[axis]
+            .as_int()
+            .ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
         let (at, to) = self.along(axis, before, n + before + after);
         self.pad(&at, &to, fill)
     }
@@ -61,7 +78,11 @@ impl UOp {
 
     /// Without the axes in `axes`, which have size 1.
     pub fn squeeze_axes(&self, axes: &[usize]) -> Result<UOp> {
-        let dims = self.shape().iter().enumerate().filter(|(i, _)| !axes.contains(i));
+        let dims = self
+            .shape()
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !axes.contains(i));
         self.reshape(&Shape::new(dims.map(|(_, d)| d.clone())))
     }
 
@@ -74,10 +95,14 @@ impl UOp {
     pub fn windows(&self, k: i64, stride: i64, dilation: i64) -> Result<UOp> {
         let shape = self.sizes("windows")?;
         let Some((&n, outer)) = shape.split_last() else {
-            return Err(Error::argument("windows", "a scalar has no axis to slide over"));
+            return Err(Error::argument(
+                "windows",
+                "a scalar has no axis to slide over",
+            ));
         };
         if k < 1 || stride < 1 || dilation < 1 {
-            let message = format!("size {k}, stride {stride} and dilation {dilation} must be positive");
+            let message =
+                format!("size {k}, stride {stride} and dilation {dilation} must be positive");
             return Err(Error::argument("windows", message));
         }
         let span = (k - 1) * dilation + 1;
@@ -90,7 +115,10 @@ impl UOp {
         let axis = outer.len();
         if dilation == 1 && stride >= k {
             // They do not overlap: cut into pieces of `stride` and keep the first k of each.
-            return self.resized(axis, o * stride)?.reshape(&with(&[o, stride]))?.narrow(axis + 1, 0, k);
+            return self
+                .resized(axis, o * stride)?
+                .reshape(&with(&[o, stride]))?
+                .narrow(axis + 1, 0, k);
         }
         let row = n + dilation;
         let repeats = (k * row + n - 1) / n;
@@ -108,11 +136,17 @@ impl UOp {
         let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
         let params = [n, stride, dilation].into();
         let rule: Rule = |f| {
-            let [n, stride, dilation] = f.params[..] else { return Ok(vec![None]) };
+            let [n, stride, dilation] = f.params[..] else {
+                return Ok(vec![None]);
+            };
             Ok(vec![Some(unwindow(f.g, n, stride, dilation)?)])
         };
         let inputs = [self.clone()].into_iter().collect();
-        Ok(picked.permute(&order)?.with_shortcut(Shortcut { inputs, params, rule }))
+        Ok(picked.permute(&order)?.with_shortcut(Shortcut {
+            inputs,
+            params,
+            rule,
+        }))
     }
 
     /// 0, 1, …, n−1 of an integer dtype, as shape (n,): a prefix sum of ones (specification, "Common
@@ -125,13 +159,20 @@ impl UOp {
             if n > ARANGE_DIRECT {
                 let b = (n as f64).sqrt().ceil() as i64;
                 let (a, whole) = ((n + b - 1) / b, |k| Shape::of(&[(n + b - 1) / b, k]));
-                let high = (UOp::arange(a, dtype) * b).reshape(&whole(1))?.expand(&whole(b))?;
-                let low = UOp::arange(b, dtype).reshape(&Shape::of(&[1, b]))?.expand(&whole(b))?;
+                let high = (UOp::arange(a, dtype) * b)
+                    .reshape(&whole(1))?
+                    .expand(&whole(b))?;
+                let low = UOp::arange(b, dtype)
+                    .reshape(&Shape::of(&[1, b]))?
+                    .expand(&whole(b))?;
                 return (high + low).reshape(&Shape::of(&[a * b]))?.narrow(0, 0, n);
             }
             let ones = UOp::full(dtype.one(), dtype, &Shape::of(&[n]));
             let windows = ones.pad_axis(0, n - 1, 0, dtype.zero())?.windows(n, 1, 1)?;
-            Ok(windows.reduce(ReduceOp::Add, &[1])?.reshape(&Shape::of(&[n]))? - 1)
+            Ok(windows
+                .reduce(ReduceOp::Add, &[1])?
+                .reshape(&Shape::of(&[n]))?
+                - 1)
         };
         build().expect("sizes fit by construction")
     }
@@ -142,7 +183,9 @@ impl UOp {
 /// moved by j·dilation (rows of one length read as rows of a longer one) and the rows are summed.
 fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
     let shape = g.sizes("windows")?;
-    let [outer @ .., o, k] = &shape[..] else { return Err(Error::argument("windows", "two axes")) };
+    let [outer @ .., o, k] = &shape[..] else {
+        return Err(Error::argument("windows", "two axes"));
+    };
     let (o, k, axis, zero) = (*o, *k, outer.len(), g.dtype().zero());
     let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
     let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
@@ -161,6 +204,9 @@ fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
         .reshape(&with(&[k, len + dilation]))?
         .narrow(axis + 1, 0, n)?;
     let d = g.dtype();
-    let summed = moved.cast(d.compute_type()).reduce(ReduceOp::Add, &[axis])?.cast(d);
+    let summed = moved
+        .cast(d.compute_type())
+        .reduce(ReduceOp::Add, &[axis])?
+        .cast(d);
     summed.reshape(&with(&[n]))
 }

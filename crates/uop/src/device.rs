@@ -37,13 +37,19 @@ impl Device {
             let members: Vec<Device> = inner.split(',').map(Device::new).collect();
             return Device::tuple(&members);
         }
-        intern(Data { name: name.to_uppercase(), members: Vec::new() })
+        intern(Data {
+            name: name.to_uppercase(),
+            members: Vec::new(),
+        })
     }
 
     /// A tuple of devices, over which a buffer is sharded.
     pub fn tuple(members: &[Device]) -> Device {
         let names: Vec<&str> = members.iter().map(|d| d.name()).collect();
-        intern(Data { name: format!("({})", names.join(",")), members: members.to_vec() })
+        intern(Data {
+            name: format!("({})", names.join(",")),
+            members: members.to_vec(),
+        })
     }
 
     /// The name in upper case.

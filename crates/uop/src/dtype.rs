@@ -100,7 +100,10 @@ impl DType {
         match self {
             Bool => (Scalar::Bool(false), Scalar::Bool(true)),
             F8E4M3 => (Scalar::Float(-448.0), Scalar::Float(448.0)),
-            d if d.is_float() => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            d if d.is_float() => (
+                Scalar::Float(f64::NEG_INFINITY),
+                Scalar::Float(f64::INFINITY),
+            ),
             d if d.is_unsigned() => (Scalar::Int(0), Scalar::Int(2 * most - 1)),
             _ => (Scalar::Int(-most), Scalar::Int(most - 1)),
         }
@@ -152,7 +155,11 @@ impl DType {
     pub fn promote(self, other: DType) -> DType {
         // Of two types the later in the table is `b`; bool and `index` come first.
         let rank = |d: DType| if d == Index { 1 } else { d as u8 };
-        let (a, b) = if rank(self) <= rank(other) { (self, other) } else { (other, self) };
+        let (a, b) = if rank(self) <= rank(other) {
+            (self, other)
+        } else {
+            (other, self)
+        };
         match (a, b) {
             (a, b) if a == b => a,
             (Bool, d) => d,

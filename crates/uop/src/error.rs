@@ -29,7 +29,11 @@ pub enum ErrorKind {
     /// A device that is not there, or what it needs is not.
     NoDevice { device: String, message: String },
     /// More memory than there is.
-    Memory { device: String, wanted: u64, available: u64 },
+    Memory {
+        device: String,
+        wanted: u64,
+        available: u64,
+    },
     /// A file that cannot be read or written.
     Io { path: String, message: String },
     /// A file or text that is not of its format.
@@ -58,7 +62,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error without a line.
     pub fn new(kind: ErrorKind) -> Error {
-        Error(Arc::new(Inner { kind, location: None }))
+        Error(Arc::new(Inner {
+            kind,
+            location: None,
+        }))
     }
 
     /// What went wrong.
@@ -76,22 +83,34 @@ impl Error {
         if self.0.location.is_some() {
             return self;
         }
-        Error(Arc::new(Inner { kind: self.0.kind.clone(), location: Some(location) }))
+        Error(Arc::new(Inner {
+            kind: self.0.kind.clone(),
+            location: Some(location),
+        }))
     }
 
     /// A shape error.
     pub fn shape(op: impl Into<String>, message: impl Into<String>) -> Error {
-        Error::new(ErrorKind::Shape { op: op.into(), message: message.into() })
+        Error::new(ErrorKind::Shape {
+            op: op.into(),
+            message: message.into(),
+        })
     }
 
     /// A dtype error.
     pub fn dtype(op: impl Into<String>, message: impl Into<String>) -> Error {
-        Error::new(ErrorKind::DType { op: op.into(), message: message.into() })
+        Error::new(ErrorKind::DType {
+            op: op.into(),
+            message: message.into(),
+        })
     }
 
     /// An argument error.
     pub fn argument(op: impl Into<String>, message: impl Into<String>) -> Error {
-        Error::new(ErrorKind::Argument { op: op.into(), message: message.into() })
+        Error::new(ErrorKind::Argument {
+            op: op.into(),
+            message: message.into(),
+        })
     }
 }
 
@@ -111,23 +130,47 @@ impl std::fmt::Display for Error {
             | Argument { op: what, message }
             | Empty { op: what, message }
             | Unsupported { op: what, message }
-            | Io { path: what, message }
+            | Io {
+                path: what,
+                message,
+            }
             | Format { what, message }
-            | Compile { compiler: what, message } => write!(f, "{what}: {message}"),
-            Axis { op, axis, ndim: 0 } => write!(f, "{op}: axis {axis} of a scalar, which has no axes"),
+            | Compile {
+                compiler: what,
+                message,
+            } => write!(f, "{what}: {message}"),
+            Axis { op, axis, ndim: 0 } => {
+                write!(f, "{op}: axis {axis} of a scalar, which has no axes")
+            }
             Axis { op, axis, ndim } => {
-                write!(f, "{op}: axis {axis} of a tensor with {ndim} axes; it must be in -{ndim}..{ndim}")
+                write!(
+                    f,
+                    "{op}: axis {axis} of a tensor with {ndim} axes; it must be in -{ndim}..{ndim}"
+                )
             }
             Index { op, index, size } => {
-                write!(f, "{op}: index {index} of an axis of {size}; it must be in -{size}..{size}")
+                write!(
+                    f,
+                    "{op}: index {index} of an axis of {size}; it must be in -{size}..{size}"
+                )
             }
             Gradient { message } => write!(f, "gradient: {message}"),
             NoDevice { device, message } => write!(f, "device {device}: {message}"),
-            Memory { device, wanted, available } => {
-                write!(f, "device {device}: {wanted} bytes were asked for and {available} are available")
+            Memory {
+                device,
+                wanted,
+                available,
+            } => {
+                write!(
+                    f,
+                    "device {device}: {wanted} bytes were asked for and {available} are available"
+                )
             }
             Verify { stage, message } => {
-                write!(f, "the {stage} stage broke its spec (a bug in the compiler):\n{message}")
+                write!(
+                    f,
+                    "the {stage} stage broke its spec (a bug in the compiler):\n{message}"
+                )
             }
             Run { message } => f.write_str(message),
         }?;

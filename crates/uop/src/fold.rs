@@ -13,7 +13,11 @@ pub fn floor_div(a: i128, b: i128) -> i128 {
         return 0;
     }
     let q = a / b;
-    if a % b != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+    if a % b != 0 && (a < 0) != (b < 0) {
+        q - 1
+    } else {
+        q
+    }
 }
 
 /// a − b·floor(a / b); a where b = 0.
@@ -90,7 +94,11 @@ fn float(op: Op, d: DType, v: &[Scalar]) -> Option<f64> {
         Op::Mod if b == 0.0 => f64::NAN,
         Op::Mod => {
             let r = a % b;
-            if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+            if r != 0.0 && (r < 0.0) != (b < 0.0) {
+                r + b
+            } else {
+                r
+            }
         }
         Op::Idiv => (a / b).floor(),
         Op::Recip => 1.0 / a,
@@ -148,7 +156,10 @@ fn int_pow(a: i128, b: i128) -> i128 {
         _ if b < 0 => 0,
         // The exponent in halves of 32 bits: a^b = (a^2³²)^high · a^low.
         _ => {
-            let high = a.wrapping_pow(1 << 31).wrapping_pow(2).wrapping_pow((b >> 32) as u32);
+            let high = a
+                .wrapping_pow(1 << 31)
+                .wrapping_pow(2)
+                .wrapping_pow((b >> 32) as u32);
             high.wrapping_mul(a.wrapping_pow(b as u32))
         }
     }
@@ -158,7 +169,11 @@ fn int_pow(a: i128, b: i128) -> i128 {
 /// The low half of counter and key is word 0; so is the low half of the result.
 pub fn threefry(counter: u64, key: u64) -> u64 {
     const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
-    let keys = [key as u32, (key >> 32) as u32, 0x1bd1_1bda ^ key as u32 ^ (key >> 32) as u32];
+    let keys = [
+        key as u32,
+        (key >> 32) as u32,
+        0x1bd1_1bda ^ key as u32 ^ (key >> 32) as u32,
+    ];
     let (mut x, mut y) = (counter as u32, (counter >> 32) as u32);
     x = x.wrapping_add(keys[0]);
     y = y.wrapping_add(keys[1]);
@@ -168,7 +183,9 @@ pub fn threefry(counter: u64, key: u64) -> u64 {
             y = y.rotate_left(r) ^ x;
         }
         x = x.wrapping_add(keys[(round + 1) % 3]);
-        y = y.wrapping_add(keys[(round + 2) % 3]).wrapping_add(round as u32 + 1);
+        y = y
+            .wrapping_add(keys[(round + 2) % 3])
+            .wrapping_add(round as u32 + 1);
     }
     x as u64 | (y as u64) << 32
 }
@@ -194,7 +211,10 @@ mod tests {
         let i = |op, d, a: i128, b: i128| fold(op, d, d, &[Int(a), Int(b)]).unwrap().to_i128();
         assert_eq!(i(Op::Idiv, DType::I32, 7, 0), 0);
         assert_eq!(i(Op::Mod, DType::I32, 7, 0), 7);
-        assert_eq!(i(Op::Idiv, DType::I32, i32::MIN as i128, -1), i32::MIN as i128);
+        assert_eq!(
+            i(Op::Idiv, DType::I32, i32::MIN as i128, -1),
+            i32::MIN as i128
+        );
         assert_eq!(i(Op::Idiv, DType::I32, -7, 2), -4);
         assert_eq!(i(Op::Mod, DType::I32, -7, 2), 1);
         assert_eq!(i(Op::Mod, DType::I32, 7, -2), -1);

@@ -31,7 +31,11 @@ impl UOp {
 
     /// This body with PARAM k replaced by argument k.
     pub(crate) fn bind(&self, arguments: &[UOp]) -> UOp {
-        let slot = |p: &UOp| p.buffer_arg().filter(|_| p.op() == Op::Param).map(|b| b.slot as usize);
+        let slot = |p: &UOp| {
+            p.buffer_arg()
+                .filter(|_| p.op() == Op::Param)
+                .map(|b| b.slot as usize)
+        };
         let argument = |p: UOp| Some((arguments.get(slot(&p)?)?.clone(), p));
         let params = self.toposort_gated(|u| u.op() != Op::Param).into_iter();
         self.substitute(&params.filter_map(argument).map(|(a, p)| (p, a)).collect())
@@ -48,11 +52,19 @@ impl UOp {
     ) -> UOp {
         let mut done: FxHashMap<UOp, UOp> = known.clone();
         let inner = |u: &UOp| !known.contains_key(u) && enter(u);
-        for u in ordered(std::slice::from_ref(self), |u| if inner(u) { u.src() } else { &[] }) {
+        for u in ordered(std::slice::from_ref(self), |u| {
+            if inner(u) { u.src() } else { &[] }
+        }) {
             if !inner(u) {
                 continue;
             }
-            let new = new(u, u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect());
+            let new = new(
+                u,
+                u.src()
+                    .iter()
+                    .map(|s| done.get(s).unwrap_or(s).clone())
+                    .collect(),
+            );
             if new != *u {
                 done.insert(u.clone(), new);
             }
@@ -105,8 +117,11 @@ impl UOp {
                 continue;
             }
             let folded = || {
-                let src: Vec<Scalar> =
-                    u.src().iter().map(|s| known.get(s).copied()).collect::<Option<_>>()?;
+                let src: Vec<Scalar> = u
+                    .src()
+                    .iter()
+                    .map(|s| known.get(s).copied())
+                    .collect::<Option<_>>()?;
                 fold::fold(u.op(), u.src().first()?.dtype(), u.dtype(), &src)
             };
             let value = u.const_value().or_else(folded)?;
@@ -127,7 +142,9 @@ impl UOp {
         let fail = |message: String| Error::argument("sym_infer", message);
         let mut values: FxHashMap<UOp, Scalar> = FxHashMap::default();
         for u in self.toposort_gated(|u| u.op() != Op::Param) {
-            let Some(b) = u.buffer_arg().filter(|_| u.op() == Op::Param) else { continue };
+            let Some(b) = u.buffer_arg().filter(|_| u.op() == Op::Param) else {
+                continue;
+            };
             let Some(&(slot, v)) = vars.iter().find(|v| v.0 == b.slot) else {
                 return Err(fail(format!("variable {} has no value", b.slot)));
             };
@@ -139,7 +156,9 @@ impl UOp {
         }
         match self.sym_eval(&values) {
             Some(Scalar::Bool(b)) => Ok(b as i64),
-            v => v.and_then(Scalar::as_int).ok_or_else(|| fail("it is no integer arithmetic".into())),
+            v => v
+                .and_then(Scalar::as_int)
+                .ok_or_else(|| fail("it is no integer arithmetic".into())),
         }
     }
 
@@ -162,11 +181,17 @@ impl UOp {
 
 /// Every node below these roots, sources before users.
 pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
-    ordered(roots, |u| if enter(u) { u.src() } else { &[] }).into_iter().cloned().collect()
+    ordered(roots, |u| if enter(u) { u.src() } else { &[] })
+        .into_iter()
+        .cloned()
+        .collect()
 }
 
 /// Every node below these roots after its `sources`, which are those of its sources to be entered.
-pub(crate) fn ordered<'a>(roots: &'a [UOp], sources: impl Fn(&'a UOp) -> &'a [UOp]) -> Vec<&'a UOp> {
+pub(crate) fn ordered<'a>(
+    roots: &'a [UOp],
+    sources: impl Fn(&'a UOp) -> &'a [UOp],
+) -> Vec<&'a UOp> {
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
     let mut out = Vec::new();
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
@@ -175,7 +200,13 @@ pub(crate) fn ordered<'a>(roots: &'a [UOp], sources: impl Fn(&'a UOp) -> &'a [UO
             out.push(u);
         } else if seen.insert(u) {
             stack.push((u, true));
-            stack.extend(sources(u).iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+            stack.extend(
+                sources(u)
+                    .iter()
+                    .rev()
+                    .filter(|s| !seen.contains(s))
+                    .map(|s| (s, false)),
+            );
         }
     }
     out
@@ -191,5 +222,8 @@ pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
         (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
         _ => u.with_src(src),
     };
-    UOp::sink(roots).rebuild(&FxHashMap::default(), |_| true, new).src().to_vec()
+    UOp::sink(roots)
+        .rebuild(&FxHashMap::default(), |_| true, new)
+        .src()
+        .to_vec()
 }

@@ -48,7 +48,8 @@ pub mod target;
 pub mod text;
 
 pub use arg::{
-    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp, TcInfo,
+    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
+    TcInfo,
 };
 pub use device::Device;
 pub use dtype::DType;

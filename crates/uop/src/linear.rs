@@ -43,7 +43,11 @@ pub fn address(u: &UOp) -> Option<Address<'_>> {
         (Op::Shrink, Op::Stack) => &u.src()[1].src()[0],
         _ => &u.src()[1],
     };
-    Some(Address { buffer, index, lanes: lanes(u) })
+    Some(Address {
+        buffer,
+        index,
+        lanes: lanes(u),
+    })
 }
 
 /// Visit the values that an instruction reads. Addresses, shapes and the order of effects are none.
@@ -61,7 +65,14 @@ pub fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
             }
         }
         Op::Range | Op::If => f(&u.src()[0]),
-        Op::Param | Op::Buffer | Op::Const | Op::Special | Op::End | Op::EndIf | Op::Sink | Op::Barrier => {}
+        Op::Param
+        | Op::Buffer
+        | Op::Const
+        | Op::Special
+        | Op::End
+        | Op::EndIf
+        | Op::Sink
+        | Op::Barrier => {}
         _ => u.src().iter().for_each(f),
     }
 }

@@ -95,19 +95,34 @@ impl UOp {
         if src == self.0.src {
             return self.clone();
         }
-        fitting(UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag))
+        fitting(UOp::interned(
+            self.0.op,
+            src,
+            self.0.arg.clone(),
+            self.0.tag,
+        ))
     }
 
     /// The same node with another arg.
     #[track_caller]
     pub fn with_arg(&self, arg: Arg) -> UOp {
-        fitting(UOp::interned(self.0.op, self.0.src.clone(), arg, self.0.tag))
+        fitting(UOp::interned(
+            self.0.op,
+            self.0.src.clone(),
+            arg,
+            self.0.tag,
+        ))
     }
 
     /// The same node with a tag (0: none), for temporary processing.
     #[track_caller]
     pub fn with_tag(&self, tag: u32) -> UOp {
-        fitting(UOp::interned(self.0.op, self.0.src.clone(), self.0.arg.clone(), tag))
+        fitting(UOp::interned(
+            self.0.op,
+            self.0.src.clone(),
+            self.0.arg.clone(),
+            tag,
+        ))
     }
 
     #[track_caller]
@@ -159,7 +174,9 @@ impl UOp {
     }
     /// The BUFFER (or view of one) that holds this expression's value, if it is still alive.
     pub fn realized(&self) -> Option<UOp> {
-        unpoisoned(&self.0.realized).as_ref().and_then(|(buffer, _)| buffer.upgrade())
+        unpoisoned(&self.0.realized)
+            .as_ref()
+            .and_then(|(buffer, _)| buffer.upgrade())
     }
     /// Remember where this expression's value is; `keep` it alive with the expression, or not.
     pub fn set_realized(&self, buffer: &UOp, keep: bool) {
@@ -271,7 +288,9 @@ fn lookup(hash: u64, same: impl Fn(&Node) -> bool, new: Option<&Arc<Node>>) -> O
     let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
     let mut table = unpoisoned(shard(hash));
     let found = table.find(hash, |(h, weak)| {
-        let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else { return false };
+        let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else {
+            return false;
+        };
         revived.push(n);
         revived.last().is_some_and(|n| same(n))
     });
@@ -329,6 +348,13 @@ impl Hash for UOp {
 }
 impl std::fmt::Debug for UOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}{:?}[{}]", self.op().name(), self.dtype(), self.shape(), self.src().len())
+        write!(
+            f,
+            "{}:{}{:?}[{}]",
+            self.op().name(),
+            self.dtype(),
+            self.shape(),
+            self.src().len()
+        )
     }
 }

@@ -129,13 +129,19 @@ impl Op {
 
     /// Gives a bool whatever it compares.
     pub fn is_comparison(self) -> bool {
-        matches!(self, Op::CmpLt | Op::CmpNe | Op::CmpGt | Op::CmpGe | Op::CmpLe | Op::CmpEq)
+        matches!(
+            self,
+            Op::CmpLt | Op::CmpNe | Op::CmpGt | Op::CmpGe | Op::CmpLe | Op::CmpEq
+        )
     }
 
     /// Has an effect or orders effects: its dtype is void.
     pub fn is_void(self) -> bool {
         use Op::*;
-        let program = matches!(self, Program | Source | CustomFunction | Tuple | Barrier | If | EndIf);
+        let program = matches!(
+            self,
+            Program | Source | CustomFunction | Tuple | Barrier | If | EndIf
+        );
         program || matches!(self, Store | End | Group | Sink | Linear | AtomicAdd)
     }
 }
@@ -152,7 +158,9 @@ impl OpSet {
     pub const ANY: OpSet = OpSet::of(Op::ALL);
 
     /// Ops applied by element: the rows from RECIP to THREEFRY, and the machine's divisions.
-    pub const ELEMENTWISE: OpSet = OpSet::rows(Op::Recip, Op::Threefry).with(Op::TruncDiv).with(Op::TruncMod);
+    pub const ELEMENTWISE: OpSet = OpSet::rows(Op::Recip, Op::Threefry)
+        .with(Op::TruncDiv)
+        .with(Op::TruncMod);
 
     /// Views of the first source.
     pub const MOVEMENT: OpSet = OpSet::rows(Op::Permute, Op::Replicated);
@@ -180,7 +188,11 @@ impl OpSet {
 
     /// Every op for which `keep` holds.
     pub fn filter(keep: impl Fn(Op) -> bool) -> OpSet {
-        Op::ALL.iter().copied().filter(|&op| keep(op)).fold(OpSet::EMPTY, |s, op| s.with(op))
+        Op::ALL
+            .iter()
+            .copied()
+            .filter(|&op| keep(op))
+            .fold(OpSet::EMPTY, |s, op| s.with(op))
     }
 
     /// This set and one op.

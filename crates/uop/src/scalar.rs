@@ -107,7 +107,9 @@ impl Scalar {
             (Invalid, _) => Invalid,
             (s, DType::Bool) => Bool(s.truthy()),
             (Float(f), d) if d.is_int() => {
-                let (Int(lo), Int(hi)) = (d.min(), d.max()) else { unreachable!("integer bounds") };
+                let (Int(lo), Int(hi)) = (d.min(), d.max()) else {
+                    unreachable!("integer bounds")
+                };
                 Int((f as i128).clamp(lo, hi))
             }
             (s, d) if d.is_int() => Int(wrap(s.to_i128(), d)),
@@ -148,7 +150,11 @@ impl Scalar {
 }
 
 fn mask(d: DType) -> u64 {
-    if d.bits() >= 64 { u64::MAX } else { (1 << d.bits()) - 1 }
+    if d.bits() >= 64 {
+        u64::MAX
+    } else {
+        (1 << d.bits()) - 1
+    }
 }
 
 fn wrap(i: i128, d: DType) -> i128 {
@@ -189,8 +195,18 @@ struct F8 {
 }
 
 const F8_NAN: u8 = 0x7f;
-const E4M3: F8 = F8 { mantissa: 3, bias: 7, max: 0x7e, over: 0x7e };
-const E5M2: F8 = F8 { mantissa: 2, bias: 15, max: 0x7b, over: 0x7c };
+const E4M3: F8 = F8 {
+    mantissa: 3,
+    bias: 7,
+    max: 0x7e,
+    over: 0x7e,
+};
+const E5M2: F8 = F8 {
+    mantissa: 2,
+    bias: 15,
+    max: 0x7b,
+    over: 0x7c,
+};
 
 /// Round to nearest even; E4M3 saturates, E5M2 overflows to infinity (PyTorch's casts).
 fn f8_bits(f: f64, t: &F8) -> u8 {
@@ -206,16 +222,27 @@ fn f8_bits(f: f64, t: &F8) -> u8 {
         return sign | t.over;
     }
     let bits = units as i32 + ((exp + t.bias - 1) << t.mantissa);
-    if bits > t.max as i32 { sign | t.over } else { sign | bits as u8 }
+    if bits > t.max as i32 {
+        sign | t.over
+    } else {
+        sign | bits as u8
+    }
 }
 
 fn f8_value(bits: u8, t: &F8) -> f64 {
     let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
     let magnitude = bits & 0x7f;
     if magnitude > t.max {
-        return if magnitude == t.over { sign * f64::INFINITY } else { f64::NAN };
+        return if magnitude == t.over {
+            sign * f64::INFINITY
+        } else {
+            f64::NAN
+        };
     }
-    let (exp, man) = ((magnitude >> t.mantissa) as i32, (magnitude & ((1 << t.mantissa) - 1)) as f64);
+    let (exp, man) = (
+        (magnitude >> t.mantissa) as i32,
+        (magnitude & ((1 << t.mantissa) - 1)) as f64,
+    );
     let scale = 2f64.powi(-(t.mantissa as i32));
     sign * if exp == 0 {
         man * scale * 2f64.powi(1 - t.bias)
@@ -258,6 +285,9 @@ mod tests {
         assert_eq!(Float(-1.5).cast(DType::U8), Int(0));
         assert_eq!(Float(f64::NAN).cast(DType::I64), Int(0));
         assert_eq!(Int(300).cast(DType::U8), Int(44));
-        assert_eq!(Int((1 << 53) + 1).cast(DType::F32), Float(((1i64 << 53) + 1) as f32 as f64));
+        assert_eq!(
+            Int((1 << 53) + 1).cast(DType::F32),
+            Float(((1i64 << 53) + 1) as f32 as f64)
+        );
     }
 }

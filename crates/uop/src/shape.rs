@@ -117,7 +117,12 @@ impl std::ops::Deref for Shape {
 impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let dims: Vec<String> = self.dims().iter().map(|d| format!("{d:?}")).collect();
-        write!(f, "({}{})", dims.join(", "), if dims.len() == 1 { "," } else { "" })
+        write!(
+            f,
+            "({}{})",
+            dims.join(", "),
+            if dims.len() == 1 { "," } else { "" }
+        )
     }
 }
 impl std::fmt::Display for Shape {

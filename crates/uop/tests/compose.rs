@@ -5,7 +5,9 @@ use monoglot_uop::{DType, Error, UOp};
 
 fn ints(u: &UOp) -> (Vec<i64>, Vec<i64>) {
     let none = &mut |u: &UOp| Err(Error::argument(u.op().name(), "no leaf"));
-    let Value { shape, data, .. } = eval(std::slice::from_ref(u), none).expect("evaluates").remove(0);
+    let Value { shape, data, .. } = eval(std::slice::from_ref(u), none)
+        .expect("evaluates")
+        .remove(0);
     match data {
         Data::Int(v) => (shape, v.to_vec()),
         _ => (shape, vec![]),
@@ -15,7 +17,10 @@ fn ints(u: &UOp) -> (Vec<i64>, Vec<i64>) {
 #[test]
 fn arange_counts() {
     for n in [0, 1, 2, 7, 2050] {
-        assert_eq!(ints(&UOp::arange(n, DType::I32)).1, (0..n).collect::<Vec<_>>());
+        assert_eq!(
+            ints(&UOp::arange(n, DType::I32)).1,
+            (0..n).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -29,8 +34,14 @@ fn windows_read_what_they_should() {
                 continue;
             }
             let o = (n - (k - 1) * d - 1) / s + 1;
-            let want = (0..o).flat_map(|i| (0..k).map(move |j| i * s + j * d)).collect();
-            assert_eq!(ints(&w.expect("fits")), (vec![o, k], want), "{n} {k} {s} {d}");
+            let want = (0..o)
+                .flat_map(|i| (0..k).map(move |j| i * s + j * d))
+                .collect();
+            assert_eq!(
+                ints(&w.expect("fits")),
+                (vec![o, k], want),
+                "{n} {k} {s} {d}"
+            );
         }
     }
 }

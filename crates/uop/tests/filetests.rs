@@ -18,7 +18,10 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "tensor" => rules::tensor().rewrite(&u),
         "simplify-tensors" => rules::simplify_tensors(&u),
         "gradient" => gradients(&u),
-        name => Err(Error::argument("filetest", format!("there is no pass {name}"))),
+        name => Err(Error::argument(
+            "filetest",
+            format!("there is no pass {name}"),
+        )),
     }
 }
 
@@ -29,7 +32,11 @@ fn gradients(u: &UOp) -> Result<UOp> {
         return Err(Error::argument("gradient", "of TUPLE(y, seed, x…)"));
     };
     let found = gradient(y, seed, targets)?;
-    let all: Vec<UOp> = found.into_iter().zip(targets).map(|(g, x)| g.unwrap_or_else(|| x.clone())).collect();
+    let all: Vec<UOp> = found
+        .into_iter()
+        .zip(targets)
+        .map(|(g, x)| g.unwrap_or_else(|| x.clone()))
+        .collect();
     UOp::try_new(Op::Tuple, all, Arg::None)
 }
 

@@ -22,43 +22,106 @@ t = TUPLE f d
 
 /// A node, and its dtype and shape; device; address space; bounds; axis (`-` for none).
 const ROWS: &[(&str, &str)] = &[
-    (r#"PARAM[9, i8, "CPU:1"] (n, 2)"#, "i8(?9, 2) CPU:1 GLOBAL -128..127 -"),
+    (
+        r#"PARAM[9, i8, "CPU:1"] (n, 2)"#,
+        "i8(?9, 2) CPU:1 GLOBAL -128..127 -",
+    ),
     ("PARAM[9, index] () -3 n", "index - - -3..9 -"),
-    (r#"PARAM[9, f32, "(A,B)"] (4, 2)"#, "f32(4, 2) (A,B) GLOBAL ? 0"),
-    ("BUFFER[3.1, u16, CPU] (7,)", "u16(7,) CPU GLOBAL 0..65535 -"),
-    ("BUFFER[3, i64, REG] (7, 4)", "i64(7, 4) - REG -9223372036854775808..9223372036854775807 -"),
+    (
+        r#"PARAM[9, f32, "(A,B)"] (4, 2)"#,
+        "f32(4, 2) (A,B) GLOBAL ? 0",
+    ),
+    (
+        "BUFFER[3.1, u16, CPU] (7,)",
+        "u16(7,) CPU GLOBAL 0..65535 -",
+    ),
+    (
+        "BUFFER[3, i64, REG] (7, 4)",
+        "i64(7, 4) - REG -9223372036854775808..9223372036854775807 -",
+    ),
     ("CONST[5u8]", "u8 - - 5..5 -"),
     ("CONST[nan_f32]", "f32 - - ? -"),
-    ("CONST[INVALID]", "index - - -9223372036854775808..9223372036854775807 -"),
+    (
+        "CONST[INVALID]",
+        "index - - -9223372036854775808..9223372036854775807 -",
+    ),
     (r#"BINARY[x"00ff"]"#, "u8(2,) - - 0..255 -"),
-    ("PERMUTE[1, 0] d", "i32(6, 4) (CPU,CPU:1) GLOBAL -2147483648..2147483647 1"),
-    ("FLIP[1] d", "i32(4, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0"),
-    ("FLIP[0] d", "i32(4, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -"),
-    ("RESHAPE d (1, 4, 2, 3)", "i32(1, 4, 2, 3) (CPU,CPU:1) GLOBAL -2147483648..2147483647 1"),
-    ("RESHAPE d (24,)", "i32(24,) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0"),
-    ("RESHAPE d (3, 8)", "i32(3, 8) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -"),
+    (
+        "PERMUTE[1, 0] d",
+        "i32(6, 4) (CPU,CPU:1) GLOBAL -2147483648..2147483647 1",
+    ),
+    (
+        "FLIP[1] d",
+        "i32(4, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0",
+    ),
+    (
+        "FLIP[0] d",
+        "i32(4, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -",
+    ),
+    (
+        "RESHAPE d (1, 4, 2, 3)",
+        "i32(1, 4, 2, 3) (CPU,CPU:1) GLOBAL -2147483648..2147483647 1",
+    ),
+    (
+        "RESHAPE d (24,)",
+        "i32(24,) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0",
+    ),
+    (
+        "RESHAPE d (3, 8)",
+        "i32(3, 8) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -",
+    ),
     ("EXPAND u ()", "u8 CPU GLOBAL 0..255 -"),
-    ("PAD[300] d (1, 0) (6, 6)", "i32(6, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -"),
+    (
+        "PAD[300] d (1, 0) (6, 6)",
+        "i32(6, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -",
+    ),
     ("PAD[-0.0] f (1, 0) (6, 8)", "f32(6, 8) CPU GLOBAL ? -"),
-    ("SHRINK d (0, 1) (4, 2)", "i32(4, 2) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0"),
+    (
+        "SHRINK d (0, 1) (4, 2)",
+        "i32(4, 2) (CPU,CPU:1) GLOBAL -2147483648..2147483647 0",
+    ),
     ("INDEX f i", "f32(8,) CPU GLOBAL ? -"),
-    ("INDEX d (0, 2, 1)", "i32(3, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -"),
+    (
+        "INDEX d (0, 2, 1)",
+        "i32(3, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -",
+    ),
     ("INDEX l i", "i32 - LOCAL -2147483648..2147483647 -"),
     ("STACK i n", "index(2,) - - 0..9 -"),
-    ("STACK d d", "i32(2, 4, 6) (CPU,CPU:1) - -2147483648..2147483647 1"),
+    (
+        "STACK d d",
+        "i32(2, 4, 6) (CPU,CPU:1) - -2147483648..2147483647 1",
+    ),
     ("BITCAST[u8] f", "u8(4, 32) CPU GLOBAL 0..255 -"),
-    ("REPLICATED[0] d", "i32(1, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -"),
-    ("REDUCE[ADD, 1] d", "i32(4, 1) (CPU,CPU:1) - -2147483648..2147483647 0"),
-    ("REDUCE[MAX, 0] d", "i32(1, 6) (CPU,CPU:1) - -2147483648..2147483647 -"),
+    (
+        "REPLICATED[0] d",
+        "i32(1, 6) (CPU,CPU:1) GLOBAL -2147483648..2147483647 -",
+    ),
+    (
+        "REDUCE[ADD, 1] d",
+        "i32(4, 1) (CPU,CPU:1) - -2147483648..2147483647 0",
+    ),
+    (
+        "REDUCE[MAX, 0] d",
+        "i32(1, 6) (CPU,CPU:1) - -2147483648..2147483647 -",
+    ),
     ("REDUCE[ADD] i k", "index - - 0..15 -"),
     ("FUNCTION t f d", "void CPU - ? -"),
     ("CALL t f d", "void CPU - ? -"),
     ("TUPLE f d", "void CPU - ? -"),
-    ("GETTUPLE[1] t", "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0"),
+    (
+        "GETTUPLE[1] t",
+        "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0",
+    ),
     ("LOAD[\"CPU:1\", LOCAL] f", "f32(4, 8) CPU:1 LOCAL ? -"),
     (r#"COPY["(A,B)", GLOBAL] f"#, "f32(4, 8) (A,B) - ? 0"),
-    ("COPY[CPU, GLOBAL] d", "i32(4, 6) CPU - -2147483648..2147483647 -"),
-    ("CONTIGUOUS d", "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0"),
+    (
+        "COPY[CPU, GLOBAL] d",
+        "i32(4, 6) CPU - -2147483648..2147483647 -",
+    ),
+    (
+        "CONTIGUOUS d",
+        "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0",
+    ),
     ("STORE f 1", "void CPU - ? -"),
     ("RANGE[7, LOOP] n", "index - - 0..8 -"),
     ("END i k", "void - - ? -"),
@@ -73,7 +136,10 @@ const ROWS: &[(&str, &str)] = &[
     ("CAST[f16] i", "f16 - - 0.0..3.0 -"),
     ("ADD i n", "index - - 1..12 -"),
     ("ADD u u", "u8 CPU - 0..255 -"),
-    ("ADD d 1", "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0"),
+    (
+        "ADD d 1",
+        "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0",
+    ),
     ("MUL i -3", "index - - -9..0 -"),
     ("MAX i 2", "index - - 2..3 -"),
     ("MOD n 4", "index - - 0..3 -"),
@@ -104,15 +170,27 @@ const ROWS: &[(&str, &str)] = &[
     ("MULACC i n 1", "index - - 1..28 -"),
     ("THREEFRY 1u64 2u64", "u64 - - 0..18446744073709551615 -"),
     ("CONTIGUOUSBACKWARD f", "f32(4, 8) CPU - ? -"),
-    ("DETACH d", "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0"),
+    (
+        "DETACH d",
+        "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0",
+    ),
     ("BARRIER", "void - - ? -"),
-    (r#"INS["add"] i n"#, "index - - -9223372036854775808..9223372036854775807 -"),
+    (
+        r#"INS["add"] i n"#,
+        "index - - -9223372036854775808..9223372036854775807 -",
+    ),
     ("GETADDR[CPU] f", "u64 CPU - 0..18446744073709551615 -"),
     (r#"SPECIAL["gidx0"] 4i32"#, "i32 - - 0..3 -"),
     ("IF b", "void - - ? -"),
     ("ENDIF b", "void - - ? -"),
-    (r#"WMMA["m", dims=[8, 8, 8], threads=32, in=f32, out=f32] f f f"#, "f32(4, 8) CPU - ? -"),
-    (r#"CUSTOM["{0}"] n"#, "index - - -9223372036854775808..9223372036854775807 -"),
+    (
+        r#"WMMA["m", dims=[8, 8, 8], threads=32, in=f32, out=f32] f f f"#,
+        "f32(4, 8) CPU - ? -",
+    ),
+    (
+        r#"CUSTOM["{0}"] n"#,
+        "index - - -9223372036854775808..9223372036854775807 -",
+    ),
     ("ATOMICADD l 1", "void - - ? -"),
     (r#"CUSTOMFUNCTION["decode"] f"#, "void CPU - ? -"),
     (r#"PROGRAM["k"] f"#, "void CPU - ? -"),
@@ -122,7 +200,11 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 fn describe(u: &UOp) -> String {
-    let shape = if u.shape().is_empty() { String::new() } else { u.shape().to_string() };
+    let shape = if u.shape().is_empty() {
+        String::new()
+    } else {
+        u.shape().to_string()
+    };
     let device = u.device().map_or("-", |d| d.name());
     let space = u.addrspace().map_or("-", |s| s.name());
     let show = |s: Scalar| match s {
@@ -131,7 +213,9 @@ fn describe(u: &UOp) -> String {
         Scalar::Float(f) => format!("{f:?}"),
         Scalar::Invalid => "INVALID".into(),
     };
-    let bounds = u.min_max().map_or("?".to_string(), |(a, b)| format!("{}..{}", show(a), show(b)));
+    let bounds = u.min_max().map_or("?".to_string(), |(a, b)| {
+        format!("{}..{}", show(a), show(b))
+    });
     let axis = u.axis().map_or("-".to_string(), |a| a.to_string());
     format!("{}{shape} {device} {space} {bounds} {axis}", u.dtype())
 }
@@ -141,7 +225,8 @@ fn every_op_has_its_properties() {
     let mut wrong = String::new();
     let mut seen = OpSet::EMPTY;
     for (row, want) in ROWS {
-        let roots = parse_many(&format!("{PRELUDE}\n{row}")).unwrap_or_else(|e| panic!("{row}: {e}"));
+        let roots =
+            parse_many(&format!("{PRELUDE}\n{row}")).unwrap_or_else(|e| panic!("{row}: {e}"));
         let u = &roots[0];
         seen = seen.with(u.op());
         let (printed, is) = (u.to_string(), describe(u));
@@ -183,7 +268,10 @@ fn variables_have_values() {
     assert_eq!(n.lt(&m).sym_infer(&[(8, 7), (3, 2)]), Ok(1));
     let message = |vars: &[(u64, i64)]| e.sym_infer(vars).expect_err("no value").to_string();
     assert_eq!(message(&[(3, 5)]), "sym_infer: variable 8 has no value");
-    assert_eq!(message(&[(3, 101), (8, 0)]), "sym_infer: variable 3 is 101, outside 1..=100");
+    assert_eq!(
+        message(&[(3, 101), (8, 0)]),
+        "sym_infer: variable 3 is 101, outside 1..=100"
+    );
     assert!(UOp::range(4i64, 0, AxisType::Loop).sym_infer(&[]).is_err());
     // A chain of 100,000 nodes takes no recursion.
     let mut u = m.clone();
@@ -227,23 +315,52 @@ fn leaves(rng: &mut Rng) -> Vec<(UOp, i128, i128)> {
     let mut out = Vec::new();
     for slot in 0..3 {
         let (lo, hi) = (rng.below(40) as i64 - 20, rng.below(30) as i64);
-        out.push((UOp::variable(slot, lo, lo + hi), lo as i128, (lo + hi) as i128));
+        out.push((
+            UOp::variable(slot, lo, lo + hi),
+            lo as i128,
+            (lo + hi) as i128,
+        ));
     }
     let n = rng.below(9) as i64 + 1;
     out.push((UOp::range(n, 0, AxisType::Loop), 0, n as i128 - 1));
-    for (i, &d) in
-        [DType::Bool, DType::I8, DType::U8, DType::I32, DType::U32, DType::I64, DType::U64].iter().enumerate()
+    for (i, &d) in [
+        DType::Bool,
+        DType::I8,
+        DType::U8,
+        DType::I32,
+        DType::U32,
+        DType::I64,
+        DType::U64,
+    ]
+    .iter()
+    .enumerate()
     {
         let bound = |s: Scalar| s.to_i128();
-        out.push((UOp::param(10 + i as u64, &Shape::SCALAR, d, None), bound(d.min()), bound(d.max())));
+        out.push((
+            UOp::param(10 + i as u64, &Shape::SCALAR, d, None),
+            bound(d.min()),
+            bound(d.max()),
+        ));
     }
     out
 }
 
 fn grow(rng: &mut Rng, all: &mut Vec<UOp>, size: usize) {
-    let ops: Vec<Op> = Op::ALL.iter().copied().filter(|op| op.is_elementwise()).collect();
-    let dtypes =
-        [DType::Bool, DType::I8, DType::U8, DType::I32, DType::U64, DType::Index, DType::F32, DType::F16];
+    let ops: Vec<Op> = Op::ALL
+        .iter()
+        .copied()
+        .filter(|op| op.is_elementwise())
+        .collect();
+    let dtypes = [
+        DType::Bool,
+        DType::I8,
+        DType::U8,
+        DType::I32,
+        DType::U64,
+        DType::Index,
+        DType::F32,
+        DType::F16,
+    ];
     for _ in 0..size {
         let op = *rng.pick(&ops);
         let a = rng.pick(all).clone();
@@ -286,13 +403,21 @@ fn bounds_hold_every_value() {
             for u in &all {
                 let get = |s: &UOp| s.const_value().or(known.get(s).copied());
                 let src: Option<Vec<Scalar>> = u.src().iter().map(get).collect();
-                let (Some(src), false) = (src, known.contains_key(u)) else { continue };
-                let Some(v) = fold(u.op(), u.src()[0].dtype(), u.dtype(), &src) else { continue };
+                let (Some(src), false) = (src, known.contains_key(u)) else {
+                    continue;
+                };
+                let Some(v) = fold(u.op(), u.src()[0].dtype(), u.dtype(), &src) else {
+                    continue;
+                };
                 // What leaves i64 is no index: it cannot be lowered.
                 if u.dtype() == DType::Index && v.as_int().is_none() {
                     continue;
                 }
-                assert!(holds(u, v), "{u}is {v:?} of {src:?}, outside {:?}", u.min_max());
+                assert!(
+                    holds(u, v),
+                    "{u}is {v:?} of {src:?}, outside {:?}",
+                    u.min_max()
+                );
                 known.insert(u.clone(), v);
             }
         }
@@ -310,20 +435,31 @@ fn bounds_hold_every_reduction() {
         let r = UOp::range(n, 1, AxisType::Reduce);
         let mut all = vec![UOp::variable(0, -3, 4), r.clone(), r.cast(d)];
         grow(&mut rng, &mut all, 12);
-        let Some(x) = all.iter().rev().find(|u| u.dtype() == d) else { continue };
+        let Some(x) = all.iter().rev().find(|u| u.dtype() == d) else {
+            continue;
+        };
         let op = *rng.pick(ReduceOp::ALL);
         let u = x.reduce_ranges(op, &[r.clone()]);
         let mut acc = op.identity(d);
         let value = Scalar::Int(rng.below(8) as i128 - 3);
         let mut whole = true;
         for i in 0..n {
-            let values = [(all[0].clone(), value), (r.clone(), Scalar::Int(i as i128))].into_iter().collect();
-            match x.sym_eval(&values).and_then(|v| fold(op.op(), d, d, &[acc, v])) {
+            let values = [(all[0].clone(), value), (r.clone(), Scalar::Int(i as i128))]
+                .into_iter()
+                .collect();
+            match x
+                .sym_eval(&values)
+                .and_then(|v| fold(op.op(), d, d, &[acc, v]))
+            {
                 Some(v) => acc = v,
                 None => whole = false,
             }
         }
         let whole = whole && (d != DType::Index || acc.as_int().is_some());
-        assert!(!whole || holds(&u, acc), "{u}is {acc:?}, outside {:?}", u.min_max());
+        assert!(
+            !whole || holds(&u, acc),
+            "{u}is {acc:?}, outside {:?}",
+            u.min_max()
+        );
     }
 }

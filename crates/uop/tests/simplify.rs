@@ -13,11 +13,16 @@ fn agree(a: &UOp, b: &UOp, ranges: &[UOp]) {
     let bounds: Vec<i64> = ranges.iter().map(|r| r.vmax() + 1).collect();
     let mut at = vec![0i64; ranges.len()];
     loop {
-        let values: FxHashMap<UOp, Scalar> =
-            ranges.iter().cloned().zip(at.iter().map(|&v| Scalar::Int(v as i128))).collect();
+        let values: FxHashMap<UOp, Scalar> = ranges
+            .iter()
+            .cloned()
+            .zip(at.iter().map(|&v| Scalar::Int(v as i128)))
+            .collect();
         let (x, y) = (a.sym_eval(&values).unwrap(), b.sym_eval(&values).unwrap());
         assert_eq!(x, y, "at {at:?}:\n{}\n{}", show(a), show(b));
-        let Some(k) = (0..at.len()).rev().find(|&k| at[k] + 1 < bounds[k]) else { return };
+        let Some(k) = (0..at.len()).rev().find(|&k| at[k] + 1 < bounds[k]) else {
+            return;
+        };
         at[k] += 1;
         at[k + 1..].fill(0);
     }
@@ -42,14 +47,25 @@ fn check(u: UOp, expect: UOp, ranges: &[UOp]) {
     let s = u.simplify();
     agree(&u, &s, ranges);
     let expect = expect.simplify();
-    assert_eq!(s, expect, "{}\nbecame {}\nnot    {}", show(&u), show(&s), show(&expect));
+    assert_eq!(
+        s,
+        expect,
+        "{}\nbecame {}\nnot    {}",
+        show(&u),
+        show(&s),
+        show(&expect)
+    );
 }
 
 #[test]
 fn sums_collect_their_terms() {
     let (i, j) = (range(5, 0), range(7, 1));
     check(&j + &i, &i + &j, &[i.clone(), j.clone()]);
-    check((&i * 3) + (&j + &i) + 2 + (&j * -1) + 5, &i * 4 + 7, &[i.clone(), j.clone()]);
+    check(
+        (&i * 3) + (&j + &i) + 2 + (&j * -1) + 5,
+        &i * 4 + 7,
+        &[i.clone(), j.clone()],
+    );
     check((&i + 3) - &i, UOp::index_const(3), &[i.clone()]);
     check((&i + &j) * 2 + &j, &i * 2 + &j * 3, &[i.clone(), j.clone()]);
 }
@@ -80,7 +96,11 @@ fn digits_reunite() {
     let (i, j) = (range(16, 0), range(9, 1));
     let x = &i * 17 + &j;
     let both = [i.clone(), j.clone()];
-    check((&x / 12) * 12 + ((&x / 4) % 3) * 4 + &x % 4, x.clone().simplify(), &both);
+    check(
+        (&x / 12) * 12 + ((&x / 4) % 3) * 4 + &x % 4,
+        x.clone().simplify(),
+        &both,
+    );
     check(((&x / 4) % 3) * 4 + &x % 4, (&i * 5 + &j) % 12, &both);
     check((&x / 12) * 3 + (&x / 4) % 3, (&x / 4).simplify(), &both);
 }
@@ -89,20 +109,56 @@ fn digits_reunite() {
 fn comparisons_keep_what_matters() {
     let (i, j) = (range(5, 0), range(12, 1));
     let both = [i.clone(), j.clone()];
-    check((&i + 3).lt(&UOp::index_const(5)), i.lt(&UOp::index_const(2)), &both);
-    check((&i * 12 + &j).lt(&UOp::index_const(24)), i.lt(&UOp::index_const(2)), &both);
-    check((&j / 4).lt(&UOp::index_const(2)), j.lt(&UOp::index_const(8)), &both);
-    check((&i * 12 + &j).lt(&UOp::index_const(60)), UOp::bool(true), &both);
-    check((&i * 3).lt(&UOp::index_const(7)), i.lt(&UOp::index_const(3)), &both);
-    check((UOp::index_const(4) - &i).lt(&UOp::index_const(2)), UOp::index_const(2).lt(&i), &both);
-    check(i.ge(&UOp::index_const(2)), UOp::index_const(1).lt(&i), &both);
+    check(
+        (&i + 3).lt(&UOp::index_const(5)),
+        i.lt(&UOp::index_const(2)),
+        &both,
+    );
+    check(
+        (&i * 12 + &j).lt(&UOp::index_const(24)),
+        i.lt(&UOp::index_const(2)),
+        &both,
+    );
+    check(
+        (&j / 4).lt(&UOp::index_const(2)),
+        j.lt(&UOp::index_const(8)),
+        &both,
+    );
+    check(
+        (&i * 12 + &j).lt(&UOp::index_const(60)),
+        UOp::bool(true),
+        &both,
+    );
+    check(
+        (&i * 3).lt(&UOp::index_const(7)),
+        i.lt(&UOp::index_const(3)),
+        &both,
+    );
+    check(
+        (UOp::index_const(4) - &i).lt(&UOp::index_const(2)),
+        UOp::index_const(2).lt(&i),
+        &both,
+    );
+    check(
+        i.ge(&UOp::index_const(2)),
+        UOp::index_const(1).lt(&i),
+        &both,
+    );
     check(
         (&i * 12 + &j).eq_(&UOp::index_const(17)),
         i.eq_(&UOp::index_const(1)) & j.eq_(&UOp::index_const(5)),
         &both,
     );
-    check(&i.ge(&UOp::index_const(2)) & &i.lt(&UOp::index_const(2)), UOp::bool(false), &both);
-    check(&i.ge(&UOp::index_const(2)) & &i.lt(&UOp::index_const(3)), i.eq_(&UOp::index_const(2)), &both);
+    check(
+        &i.ge(&UOp::index_const(2)) & &i.lt(&UOp::index_const(2)),
+        UOp::bool(false),
+        &both,
+    );
+    check(
+        &i.ge(&UOp::index_const(2)) & &i.lt(&UOp::index_const(3)),
+        i.eq_(&UOp::index_const(2)),
+        &both,
+    );
     check(i.lt(&j) & j.lt(&i), UOp::bool(false), &both);
     check(i.lt(&j) | j.lt(&(&i + 1)), UOp::bool(true), &both);
 }
@@ -122,7 +178,10 @@ fn data_integers_wrap() {
     let u = (&x + 100).lt(&x.like(0));
     assert_eq!(u.simplify(), u);
     let y = x.cast(DType::I32);
-    assert_eq!((&y + 100).lt(&y.like(0)).simplify(), y.lt(&y.like(-100)).simplify());
+    assert_eq!(
+        (&y + 100).lt(&y.like(0)).simplify(),
+        y.lt(&y.like(-100)).simplify()
+    );
 }
 
 /// Numbers that look random, the same in every run.
@@ -174,7 +233,9 @@ impl Move {
                 out
             }
             Move::Flip(which, shape) => {
-                let flip = |((i, f), n): ((&UOp, &bool), &i64)| if *f { i * -1 + (n - 1) } else { i.clone() };
+                let flip = |((i, f), n): ((&UOp, &bool), &i64)| {
+                    if *f { i * -1 + (n - 1) } else { i.clone() }
+                };
                 at.iter().zip(which).zip(shape).map(flip).collect()
             }
             Move::Shrink(offsets) => at.iter().zip(offsets).map(|(i, o)| i + *o).collect(),
@@ -185,9 +246,11 @@ impl Move {
                 }
                 at.iter().zip(offsets).map(|(i, o)| i - *o).collect()
             }
-            Move::Expand(which) => {
-                at.iter().zip(which).map(|(i, e)| if *e { UOp::index_const(0) } else { i.clone() }).collect()
-            }
+            Move::Expand(which) => at
+                .iter()
+                .zip(which)
+                .map(|(i, e)| if *e { UOp::index_const(0) } else { i.clone() })
+                .collect(),
         }
     }
 }
@@ -219,22 +282,41 @@ fn view(random: &mut Random, shape: &[i64], invertible: bool) -> (Move, Vec<i64>
             let to = order.iter().map(|&a| shape[a]).collect();
             (Move::Permute(order), to)
         }
-        2 => {
-            (Move::Flip(shape.iter().map(|_| random.below(2) == 0).collect(), shape.to_vec()), shape.to_vec())
-        }
+        2 => (
+            Move::Flip(
+                shape.iter().map(|_| random.below(2) == 0).collect(),
+                shape.to_vec(),
+            ),
+            shape.to_vec(),
+        ),
         3 => {
-            let to: Vec<i64> = shape.iter().map(|n| 1 + random.below(*n as usize) as i64).collect();
-            let at = shape.iter().zip(&to).map(|(n, m)| random.below((n - m + 1) as usize) as i64).collect();
+            let to: Vec<i64> = shape
+                .iter()
+                .map(|n| 1 + random.below(*n as usize) as i64)
+                .collect();
+            let at = shape
+                .iter()
+                .zip(&to)
+                .map(|(n, m)| random.below((n - m + 1) as usize) as i64)
+                .collect();
             (Move::Shrink(at), to)
         }
         4 if len < 40 => {
             let at: Vec<i64> = shape.iter().map(|_| random.below(3) as i64).collect();
-            let to = shape.iter().zip(&at).map(|(n, o)| n + o + random.below(2) as i64).collect();
+            let to = shape
+                .iter()
+                .zip(&at)
+                .map(|(n, o)| n + o + random.below(2) as i64)
+                .collect();
             (Move::Pad(at, shape.to_vec()), to)
         }
         _ => {
             let which: Vec<bool> = shape.iter().map(|n| *n == 1 && len < 60).collect();
-            let to = shape.iter().zip(&which).map(|(n, e)| if *e { 3 } else { *n }).collect();
+            let to = shape
+                .iter()
+                .zip(&which)
+                .map(|(n, e)| if *e { 3 } else { *n })
+                .collect();
             (Move::Expand(which), to)
         }
     }
@@ -255,7 +337,11 @@ fn random_index_maps_keep_their_values() {
             moves.push(m);
             shape = to;
         }
-        let ranges: Vec<UOp> = shape.iter().enumerate().map(|(i, n)| range(*n, i as u32)).collect();
+        let ranges: Vec<UOp> = shape
+            .iter()
+            .enumerate()
+            .map(|(i, n)| range(*n, i as u32))
+            .collect();
         let (mut at, mut gates) = (ranges.clone(), Vec::new());
         // As rangeify does it: each step is simplified before the next.
         let mut simple = ranges.clone();
@@ -263,7 +349,11 @@ fn random_index_maps_keep_their_values() {
         for m in moves.iter().rev() {
             at = m.index(&at, &mut gates);
             let mut own = Vec::new();
-            simple = m.index(&simple, &mut own).iter().map(UOp::simplify).collect();
+            simple = m
+                .index(&simple, &mut own)
+                .iter()
+                .map(UOp::simplify)
+                .collect();
             simple_gates.extend(own.iter().map(UOp::simplify));
         }
         let whole = flat(&at, &first);
@@ -271,7 +361,14 @@ fn random_index_maps_keep_their_values() {
         agree(&whole, &flat(&simple, &first).simplify(), &ranges);
         let gate = gates.into_iter().fold(UOp::bool(true), |a, b| a & b);
         agree(&gate, &gate.simplify(), &ranges);
-        agree(&gate, &simple_gates.into_iter().fold(UOp::bool(true), |a, b| a & b).simplify(), &ranges);
+        agree(
+            &gate,
+            &simple_gates
+                .into_iter()
+                .fold(UOp::bool(true), |a, b| a & b)
+                .simplify(),
+            &ranges,
+        );
         // With the gate known, the index may only change where the gate does not hold.
         let gated = whole.simplify().valid(&gate.simplify());
         let known = monoglot_uop::rules::kernel().rewrite(&gated).unwrap();
@@ -313,17 +410,34 @@ fn a_view_and_its_inverse_vanish() {
         }
         moves.extend(back.into_iter().rev());
         // What the kernel rules make of a RANGE of one step is 0.
-        let axis = |(i, n): (usize, &i64)| if *n == 1 { UOp::index_const(0) } else { range(*n, i as u32) };
+        let axis = |(i, n): (usize, &i64)| {
+            if *n == 1 {
+                UOp::index_const(0)
+            } else {
+                range(*n, i as u32)
+            }
+        };
         let ranges: Vec<UOp> = first.iter().enumerate().map(axis).collect();
         let mut at = ranges.clone();
         for m in moves.iter().rev() {
-            at = m.index(&at, &mut Vec::new()).iter().map(UOp::simplify).collect();
+            at = m
+                .index(&at, &mut Vec::new())
+                .iter()
+                .map(UOp::simplify)
+                .collect();
         }
-        let open: Vec<UOp> = ranges.iter().filter(|r| r.as_int().is_none()).cloned().collect();
+        let open: Vec<UOp> = ranges
+            .iter()
+            .filter(|r| r.as_int().is_none())
+            .cloned()
+            .collect();
         agree(&flat(&at, &first), &flat(&ranges, &first), &open);
         if at != ranges {
             left += 1;
-            println!("{moves:?}\n{}", at.iter().map(show).collect::<Vec<_>>().join("\n"));
+            println!(
+                "{moves:?}\n{}",
+                at.iter().map(show).collect::<Vec<_>>().join("\n")
+            );
         }
     }
     assert_eq!(left, 0, "views and their inverses that leave something");
@@ -333,8 +447,12 @@ fn a_view_and_its_inverse_vanish() {
 #[test]
 fn equalities_of_alike_variables_settle() {
     let (a, b) = (UOp::variable(0, -100, 100), UOp::variable(1, -100, 100));
-    for u in [(&b * 27806 + 24159).eq_(&a), a.eq_(&(&b * 27806 + 24159)), (&b + 3).eq_(&a), (&a - &b).ne_(&b)]
-    {
+    for u in [
+        (&b * 27806 + 24159).eq_(&a),
+        a.eq_(&(&b * 27806 + 24159)),
+        (&b + 3).eq_(&a),
+        (&a - &b).ne_(&b),
+    ] {
         let s = u.simplify();
         assert_eq!(monoglot_uop::rules::symbolic().rewrite(&u).unwrap(), s);
         assert_eq!(s.simplify(), s);
@@ -346,11 +464,17 @@ fn equalities_of_alike_variables_settle() {
 fn no_sum_is_made_up_that_leaves_64_bits() {
     let e = UOp::param(0, &monoglot_uop::Shape::SCALAR, DType::I64, None).cast(DType::Index);
     let r = range(11, 0);
-    let most = [(e.src()[0].clone(), Scalar::Int(i64::MAX as i128)), (r.clone(), Scalar::Int(5))];
+    let most = [
+        (e.src()[0].clone(), Scalar::Int(i64::MAX as i128)),
+        (r.clone(), Scalar::Int(5)),
+    ];
     let values: FxHashMap<UOp, Scalar> = most.into_iter().collect();
     for u in [e.ge(&r), (&e + -3).ne_(&(&r * -1)), (&e * -1) / 31] {
         let parts = u.simplify().toposort();
-        for part in parts.iter().filter(|p| p.dtype() == DType::Index && p.op() != Op::Stack) {
+        for part in parts
+            .iter()
+            .filter(|p| p.dtype() == DType::Index && p.op() != Op::Stack)
+        {
             let v = part.sym_eval(&values).unwrap();
             assert!(v.as_int().is_some(), "{v:?} in {}", show(&u.simplify()));
         }

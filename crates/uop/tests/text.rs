@@ -40,14 +40,27 @@ fn text_arg(s: &str) -> Arg {
 fn a_kernel_reads_well() {
     let a = UOp::param(1, &Shape::of(&[4, 8]), DType::F32, Some(Device::new("CPU")));
     let out = UOp::param(0, &Shape::of(&[4]), DType::F32, Some(Device::new("CPU")));
-    let (i, k) = (UOp::range(4i64, 0, AxisType::Loop), UOp::range(8i64, 1, AxisType::Reduce));
+    let (i, k) = (
+        UOp::range(4i64, 0, AxisType::Loop),
+        UOp::range(8i64, 1, AxisType::Reduce),
+    );
     let gate = k.lt(&k.like(6));
-    let read = gate.select(&a.at(&[i.clone(), k.valid(&gate)]), &UOp::float(0.0, DType::F32));
+    let read = gate.select(
+        &a.at(&[i.clone(), k.valid(&gate)]),
+        &UOp::float(0.0, DType::F32),
+    );
     let sum = (&read * 2.0).reduce_ranges(ReduceOp::Add, &[k]);
     let store = out.at(std::slice::from_ref(&i)).store(&sum).end(&[i]);
     let info = KernelInfo {
         name: "r_4_8".into(),
-        opts: vec![Opt { op: OptOp::Split { factor: 4, target: AxisType::Upcast, top: false }, axis: 0 }],
+        opts: vec![Opt {
+            op: OptOp::Split {
+                factor: 4,
+                target: AxisType::Upcast,
+                top: false,
+            },
+            axis: 0,
+        }],
         no_locals: false,
     };
     let sink = UOp::new(Op::Sink, [store].to_vec(), Arg::Kernel(info.into()));
@@ -73,34 +86,71 @@ SINK[\"r_4_8\", opts=[SPLIT(0, 4, UPCAST)]] %8
 
 #[test]
 fn opts_are_read_as_written() {
-    for text in
-        ["SPLIT(0, 4, UPCAST)", "SPLIT(1, 8, GROUP_REDUCE, top)", "PADTO(2, 32)", "SWAP(0, 1)", "TC(2, 0)"]
-    {
-        assert_eq!(text.parse::<Opt>().map(|o| o.to_string()), Ok(text.to_string()));
+    for text in [
+        "SPLIT(0, 4, UPCAST)",
+        "SPLIT(1, 8, GROUP_REDUCE, top)",
+        "PADTO(2, 32)",
+        "SWAP(0, 1)",
+        "TC(2, 0)",
+    ] {
+        assert_eq!(
+            text.parse::<Opt>().map(|o| o.to_string()),
+            Ok(text.to_string())
+        );
     }
-    assert_eq!("NOLOCALS(0)".parse(), Ok(Opt { op: OptOp::NoLocals, axis: 0 }));
+    assert_eq!(
+        "NOLOCALS(0)".parse(),
+        Ok(Opt {
+            op: OptOp::NoLocals,
+            axis: 0
+        })
+    );
     assert!("SPLIT(0, 4)".parse::<Opt>().is_err() && "".parse::<Opt>().is_err());
 }
 
 #[test]
 fn a_linear_program_is_a_block() {
     let shape = Shape::of(&[64]);
-    let (p, q) = (UOp::param(0, &shape, DType::F32, None), UOp::param(1, &shape, DType::F32, None));
+    let (p, q) = (
+        UOp::param(0, &shape, DType::F32, None),
+        UOp::param(1, &shape, DType::F32, None),
+    );
     let n = UOp::int(16, DType::I32);
     let r = UOp::new(Op::Range, vec![n.clone()], Arg::Range(0, AxisType::Loop));
     let four = UOp::int(4, DType::I32);
     let i = &r * &four;
     let vector = |u: &UOp| UOp::new(Op::Stack, vec![u.clone()], Arg::None);
     let (at, wide) = (vector(&i), vector(&four));
-    let address = |b: &UOp| UOp::new(Op::Shrink, vec![b.clone(), at.clone(), wide.clone()], Arg::None);
+    let address = |b: &UOp| {
+        UOp::new(
+            Op::Shrink,
+            vec![b.clone(), at.clone(), wide.clone()],
+            Arg::None,
+        )
+    };
     let (from, to) = (address(&q), address(&p));
     let x = UOp::new(Op::Load, vec![from.clone()], Arg::None);
     let two = UOp::float(2.0, DType::F32);
     let y = &x * &two;
     let store = to.store(&y);
     let end = store.end(std::slice::from_ref(&r));
-    let list =
-        vec![p.clone(), q.clone(), n, r, four, i, at, wide, from, x, two, y, to, store.clone(), end.clone()];
+    let list = vec![
+        p.clone(),
+        q.clone(),
+        n,
+        r,
+        four,
+        i,
+        at,
+        wide,
+        from,
+        x,
+        two,
+        y,
+        to,
+        store.clone(),
+        end.clone(),
+    ];
     let linear = UOp::new(Op::Linear, list.clone(), Arg::None);
     let want = "\
 LINEAR {
@@ -126,7 +176,11 @@ LINEAR {
     // Other orders: constants first, an operand that is not listed, an instruction before its operand.
     let mut first = list.clone();
     first.sort_by_key(|u| u.op() != Op::Const);
-    let missing: Vec<UOp> = list.iter().filter(|u| u.op() != Op::Const).cloned().collect();
+    let missing: Vec<UOp> = list
+        .iter()
+        .filter(|u| u.op() != Op::Const)
+        .cloned()
+        .collect();
     let backwards: Vec<UOp> = list.iter().rev().cloned().collect();
     let twice: Vec<UOp> = list.iter().chain(&list).cloned().collect();
     let some: Vec<UOp> = list.iter().step_by(2).cloned().collect();
@@ -135,15 +189,43 @@ LINEAR {
     }
 
     // A program, and a schedule that calls it twice.
-    let sink = UOp::new(Op::Sink, vec![end], Arg::Kernel(KernelInfo::default().into()));
-    let source = UOp::new(Op::Source, vec![], text_arg("int main() {\n\treturn \"1\";\n}\n"));
+    let sink = UOp::new(
+        Op::Sink,
+        vec![end],
+        Arg::Kernel(KernelInfo::default().into()),
+    );
+    let source = UOp::new(
+        Op::Source,
+        vec![],
+        text_arg("int main() {\n\treturn \"1\";\n}\n"),
+    );
     let binary = UOp::new(Op::Binary, vec![], Arg::Bytes([0u8, 1, 255][..].into()));
-    let info = ProgramInfo { name: "E".into(), outs: vec![0], global_size: [1; 3], ..Default::default() };
-    let program = UOp::new(Op::Program, vec![sink, linear, source, binary], Arg::Program(info.into()));
+    let info = ProgramInfo {
+        name: "E".into(),
+        outs: vec![0],
+        global_size: [1; 3],
+        ..Default::default()
+    };
+    let program = UOp::new(
+        Op::Program,
+        vec![sink, linear, source, binary],
+        Arg::Program(info.into()),
+    );
     round_trip(&program);
-    let info = Arg::Call(CallInfo { outs: vec![0], ins: vec![1] }.into());
-    let call =
-        |a: &UOp, b: &UOp| UOp::new(Op::Call, vec![program.clone(), a.clone(), b.clone()], info.clone());
+    let info = Arg::Call(
+        CallInfo {
+            outs: vec![0],
+            ins: vec![1],
+        }
+        .into(),
+    );
+    let call = |a: &UOp, b: &UOp| {
+        UOp::new(
+            Op::Call,
+            vec![program.clone(), a.clone(), b.clone()],
+            info.clone(),
+        )
+    };
     let schedule = UOp::new(Op::Linear, vec![call(&p, &q), call(&q, &p)], Arg::None);
     round_trip(&schedule);
     assert!(
@@ -152,14 +234,20 @@ LINEAR {
         ),
         "{schedule}"
     );
-    round_trip(&UOp::new(Op::Linear, vec![schedule.clone(), program], Arg::None));
+    round_trip(&UOp::new(
+        Op::Linear,
+        vec![schedule.clone(), program],
+        Arg::None,
+    ));
 }
 
 #[test]
 fn buffers_count_from_zero_and_come_back_fresh() {
     let cpu = Device::new("CPU");
-    let (a, b) =
-        (UOp::buffer(&Shape::of(&[4]), DType::F32, cpu), UOp::buffer(&Shape::of(&[4]), DType::F32, cpu));
+    let (a, b) = (
+        UOp::buffer(&Shape::of(&[4]), DType::F32, cpu),
+        UOp::buffer(&Shape::of(&[4]), DType::F32, cpu),
+    );
     let sum = &(&b + &a) * &b;
     let want = "\
 b0 = BUFFER[0, f32, CPU] (4,)
@@ -171,14 +259,30 @@ MUL %0 b0 : f32(4,)
     assert_eq!(print(&sum), want);
     let back = parse(want).expect("its own text");
     assert_eq!(print(&back), want);
-    assert!(back.toposort().iter().all(|u| u.op() != Op::Buffer || (*u != a && *u != b)));
+    assert!(
+        back.toposort()
+            .iter()
+            .all(|u| u.op() != Op::Buffer || (*u != a && *u != b))
+    );
     let later = UOp::new(
         Op::Buffer,
         b.src().to_vec(),
-        Arg::Buffer(BufferArg { version: 3, ..*b.buffer_arg().expect("a buffer") }),
+        Arg::Buffer(BufferArg {
+            version: 3,
+            ..*b.buffer_arg().expect("a buffer")
+        }),
     );
-    assert!(print(&(&later + &b)).contains("b0_1 = BUFFER[0, f32, CPU]"), "{}", print(&(&later + &b)));
-    round_trip(&UOp::scratch(7, &Shape::of(&[4, 2]), DType::F16, AddrSpace::Reg));
+    assert!(
+        print(&(&later + &b)).contains("b0_1 = BUFFER[0, f32, CPU]"),
+        "{}",
+        print(&(&later + &b))
+    );
+    round_trip(&UOp::scratch(
+        7,
+        &Shape::of(&[4, 2]),
+        DType::F16,
+        AddrSpace::Reg,
+    ));
 }
 
 #[test]
@@ -186,7 +290,18 @@ fn every_arg_comes_back() {
     let f = |v: f64, d| UOp::float(v, d);
     let mut all: Vec<UOp> = Vec::new();
     for &d in DType::ALL.iter().filter(|d| d.is_float()) {
-        for v in [0.0, -0.0, 1.0, 0.1, -1e30, 3e-45, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 448.0] {
+        for v in [
+            0.0,
+            -0.0,
+            1.0,
+            0.1,
+            -1e30,
+            3e-45,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            448.0,
+        ] {
             all.push(f(v, d));
         }
         all.push(UOp::new(
@@ -198,8 +313,18 @@ fn every_arg_comes_back() {
     for &d in DType::ALL.iter().filter(|d| d.is_int()) {
         all.extend([d.min(), d.max(), Scalar::Int(7)].map(|v| UOp::constant(v, d)));
     }
-    all.extend([UOp::bool(true), UOp::bool(false), UOp::invalid(), UOp::bool(true).with_tag(3)]);
-    let t = UOp::param(0, &Shape::of(&[2, 3, 4]), DType::F32, Some(Device::new("CPU:1")));
+    all.extend([
+        UOp::bool(true),
+        UOp::bool(false),
+        UOp::invalid(),
+        UOp::bool(true).with_tag(3),
+    ]);
+    let t = UOp::param(
+        0,
+        &Shape::of(&[2, 3, 4]),
+        DType::F32,
+        Some(Device::new("CPU:1")),
+    );
     all.push(t.permute(&[2, 0, 1]).unwrap());
     all.push(t.flip(0b101).unwrap());
     all.push(t.reduce(ReduceOp::Max, &[0, 2]).unwrap());
@@ -211,33 +336,84 @@ fn every_arg_comes_back() {
         )
         .unwrap(),
     );
-    all.push(t.shrink(&[1i64.into(), 0i64.into(), 2i64.into()], &Shape::of(&[1, 3, 2])).unwrap());
+    all.push(
+        t.shrink(
+            &[1i64.into(), 0i64.into(), 2i64.into()],
+            &Shape::of(&[1, 3, 2]),
+        )
+        .unwrap(),
+    );
     all.push(t.copy_to(Device::tuple(&[Device::new("CPU"), Device::new("CPU:1")])));
     all.push(t.cast(DType::F8E4M3).with_tag(12));
     all.push(t.bitcast(DType::U8));
-    all.push(UOp::new(Op::Replicated, vec![t.clone()], Arg::Axes([1u8][..].into())));
+    all.push(UOp::new(
+        Op::Replicated,
+        vec![t.clone()],
+        Arg::Axes([1u8][..].into()),
+    ));
     let n = UOp::variable(1, 1, 10);
-    all.push(UOp::param(2, &Shape::new([Dim::Sym(&n + 1), Dim::Int(3)]), DType::I8, None));
-    for place in
-        [(None, None), (None, Some(AddrSpace::Local)), (Some(Device::new("A B")), Some(AddrSpace::Reg))]
-    {
-        all.push(UOp::new(Op::Load, vec![t.clone()], Arg::Place(place.0, place.1)));
+    all.push(UOp::param(
+        2,
+        &Shape::new([Dim::Sym(&n + 1), Dim::Int(3)]),
+        DType::I8,
+        None,
+    ));
+    for place in [
+        (None, None),
+        (None, Some(AddrSpace::Local)),
+        (Some(Device::new("A B")), Some(AddrSpace::Reg)),
+    ] {
+        all.push(UOp::new(
+            Op::Load,
+            vec![t.clone()],
+            Arg::Place(place.0, place.1),
+        ));
     }
     let tuple = UOp::new(Op::Tuple, vec![t.clone(), n.clone()], Arg::None);
     all.push(UOp::new(Op::GetTuple, vec![tuple.clone()], Arg::Element(1)));
-    all.push(UOp::new(Op::Function, vec![tuple.clone(), t.clone()], Arg::None));
+    all.push(UOp::new(
+        Op::Function,
+        vec![tuple.clone(), t.clone()],
+        Arg::None,
+    ));
     all.push(UOp::new(
         Op::Call,
         vec![tuple, t.clone()],
-        Arg::Call(CallInfo { outs: vec![0], ins: vec![] }.into()),
+        Arg::Call(
+            CallInfo {
+                outs: vec![0],
+                ins: vec![],
+            }
+            .into(),
+        ),
     ));
-    for s in ["", "plain", "q\"uo\\te", "two\nlines", "\n", "é\t\u{1}\n| x\n\n", "ends\n"] {
+    for s in [
+        "",
+        "plain",
+        "q\"uo\\te",
+        "two\nlines",
+        "\n",
+        "é\t\u{1}\n| x\n\n",
+        "ends\n",
+    ] {
         all.push(UOp::new(Op::Custom, vec![t.clone()], text_arg(s)));
     }
-    all.push(UOp::new(Op::CustomFunction, vec![t.clone()], text_arg("decode")));
+    all.push(UOp::new(
+        Op::CustomFunction,
+        vec![t.clone()],
+        text_arg("decode"),
+    ));
     all.push(UOp::new(Op::Ins, vec![t.clone()], text_arg("vaddps")));
-    all.push(UOp::new(Op::GetAddr, vec![t.clone()], Arg::Place(Some(Device::new("CPU")), None)));
-    all.push(UOp::new(Op::Special, vec![UOp::int(4, DType::I32)], text_arg("gidx0")));
+    all.push(UOp::new(
+        Op::GetAddr,
+        vec![t.clone()],
+        Arg::Place(Some(Device::new("CPU")), None),
+    ));
+    all.push(UOp::new(
+        Op::Special,
+        vec![UOp::int(4, DType::I32)],
+        text_arg("gidx0"),
+    ));
     let unit = TcInfo {
         name: "mma".into(),
         dims: [8, 8, 8],
@@ -245,16 +421,32 @@ fn every_arg_comes_back() {
         dtype_in: DType::F16,
         dtype_out: DType::F32,
     };
-    all.push(UOp::new(Op::Wmma, vec![t.clone(), t.clone(), t.clone()], Arg::Wmma(unit.into())));
+    all.push(UOp::new(
+        Op::Wmma,
+        vec![t.clone(), t.clone(), t.clone()],
+        Arg::Wmma(unit.into()),
+    ));
     let opts = [
-        OptOp::Split { factor: 4, target: AxisType::GroupReduce, top: true },
+        OptOp::Split {
+            factor: 4,
+            target: AxisType::GroupReduce,
+            top: true,
+        },
         OptOp::PadTo { multiple: 32 },
         OptOp::Swap { with: 2 },
         OptOp::NoLocals,
         OptOp::Tc { unit: 1 },
     ];
-    let opts = opts.iter().enumerate().map(|(axis, &op)| Opt { op, axis }).collect();
-    let info = KernelInfo { name: "k\"".into(), opts, no_locals: true };
+    let opts = opts
+        .iter()
+        .enumerate()
+        .map(|(axis, &op)| Opt { op, axis })
+        .collect();
+    let info = KernelInfo {
+        name: "k\"".into(),
+        opts,
+        no_locals: true,
+    };
     all.push(UOp::new(Op::Sink, vec![], Arg::Kernel(info.into())));
     let info = ProgramInfo {
         name: "k".into(),
@@ -268,9 +460,17 @@ fn every_arg_comes_back() {
         flops: 1 << 60,
         bytes: 9,
     };
-    all.push(UOp::new(Op::Program, vec![t.clone()], Arg::Program(info.into())));
+    all.push(UOp::new(
+        Op::Program,
+        vec![t.clone()],
+        Arg::Program(info.into()),
+    ));
     // An arg on an op that has no use for it.
-    all.push(UOp::new(Op::Detach, vec![t.clone()], Arg::Axes([1u8, 2][..].into())));
+    all.push(UOp::new(
+        Op::Detach,
+        vec![t.clone()],
+        Arg::Axes([1u8, 2][..].into()),
+    ));
     all.push(UOp::new(Op::Contiguous, vec![t.clone()], text_arg("why")));
     for u in &all {
         round_trip(u);
@@ -283,8 +483,20 @@ fn every_arg_comes_back() {
 /// A random graph of tensor ops and scalar index arithmetic.
 fn random(rng: &mut Rng, size: usize) -> UOp {
     let device = Some(Device::new("CPU"));
-    let shapes = [Shape::SCALAR, Shape::of(&[4]), Shape::of(&[2, 3]), Shape::of(&[1, 3])];
-    let dtypes = [DType::F32, DType::I32, DType::Index, DType::Bool, DType::F16, DType::U8];
+    let shapes = [
+        Shape::SCALAR,
+        Shape::of(&[4]),
+        Shape::of(&[2, 3]),
+        Shape::of(&[1, 3]),
+    ];
+    let dtypes = [
+        DType::F32,
+        DType::I32,
+        DType::Index,
+        DType::Bool,
+        DType::F16,
+        DType::U8,
+    ];
     let mut all: Vec<UOp> = (0..8)
         .map(|slot| UOp::param(slot, rng.pick(&shapes), *rng.pick(&dtypes), device))
         .chain([
@@ -294,7 +506,11 @@ fn random(rng: &mut Rng, size: usize) -> UOp {
         ])
         .collect();
     for _ in 0..size {
-        let (a, b, c) = (rng.pick(&all).clone(), rng.pick(&all).clone(), rng.pick(&all).clone());
+        let (a, b, c) = (
+            rng.pick(&all).clone(),
+            rng.pick(&all).clone(),
+            rng.pick(&all).clone(),
+        );
         let b = if rng.below(3) == 0 && a.dtype() != DType::Void {
             UOp::constant(Scalar::Int(rng.below(5) as i128), a.dtype())
         } else {
@@ -309,13 +525,15 @@ fn random(rng: &mut Rng, size: usize) -> UOp {
             }
             (2, _) => vec![a, b],
             (3, 3) => vec![a, b, c],
-            (0 | 1, 255) if op != Op::Linear => {
-                (0..rng.below(4) + 1).map(|_| rng.pick(&all).clone()).collect()
-            }
+            (0 | 1, 255) if op != Op::Linear => (0..rng.below(4) + 1)
+                .map(|_| rng.pick(&all).clone())
+                .collect(),
             _ => continue,
         };
         let arg = match op {
-            Op::Permute | Op::Replicated => Arg::Axes((0..src[0].shape().len() as u8).rev().collect()),
+            Op::Permute | Op::Replicated => {
+                Arg::Axes((0..src[0].shape().len() as u8).rev().collect())
+            }
             Op::Flip => Arg::Flags(1),
             Op::Reduce => Arg::Reduce(ReduceOp::Add, [].into()),
             Op::Cast | Op::Bitcast => Arg::DType(*rng.pick(&dtypes)),
@@ -326,12 +544,24 @@ fn random(rng: &mut Rng, size: usize) -> UOp {
         };
         if let Ok(u) = UOp::try_new(op, src, arg) {
             let tagged = rng.below(20) == 0;
-            all.push(if tagged { u.with_tag(rng.below(9) as u32) } else { u });
+            all.push(if tagged {
+                u.with_tag(rng.below(9) as u32)
+            } else {
+                u
+            });
         }
     }
     let roots: Vec<UOp> = (0..4).map(|_| rng.pick(&all).clone()).collect();
-    let op = if rng.below(2) == 0 { Op::Linear } else { Op::Sink };
-    let many = if op == Op::Linear { all[..rng.below(all.len())].to_vec() } else { roots };
+    let op = if rng.below(2) == 0 {
+        Op::Linear
+    } else {
+        Op::Sink
+    };
+    let many = if op == Op::Linear {
+        all[..rng.below(all.len())].to_vec()
+    } else {
+        roots
+    };
     UOp::new(op, many, Arg::None)
 }
 
@@ -371,19 +601,43 @@ fn damaged_text_is_an_error_and_never_a_panic() {
 fn errors_name_line_and_column() {
     for (text, want) in [
         ("", "line 1, column 1: there is no node here"),
-        ("%0 = ADD 1 2\n%1 = ADD %0 %7\n", "line 2, column 13: nothing above is named %7"),
+        (
+            "%0 = ADD 1 2\n%1 = ADD %0 %7\n",
+            "line 2, column 13: nothing above is named %7",
+        ),
         ("%0 = SUM 1\n", "line 1, column 6: an op was expected"),
-        ("p = PARAM[0, f33] (4,)\n", "line 1, column 10: f33 is no DType"),
+        (
+            "p = PARAM[0, f33] (4,)\n",
+            "line 1, column 10: f33 is no DType",
+        ),
         (
             "p = PARAM[0, f32] (4,)\nq = PARAM[1, f32] (5,)\nADD p q",
             "line 3, column 1: ADD: operands of shape (4,) and (5,)",
         ),
-        ("p = PARAM[0, i32] (4,)\nADD p 1.5", "line 2, column 7: 1.5 is no i32"),
-        ("p = PARAM[0, u8] (4,)\nADD p 256", "line 2, column 7: 256 is no u8"),
-        ("p = PARAM[0, f32] (4,)\nNEG p : f32(5,)", "line 2, column 9: the type is f32(4,)"),
-        ("LINEAR {\n  NEG 1\n", "line 1, column 1: this block is not closed with }"),
-        ("%0 = NEG 1 )", "line 1, column 12: ')' does not belong here"),
-        ("%0 = NEG 1\n%0 = NEG 2", "line 2, column 1: %0 is named twice"),
+        (
+            "p = PARAM[0, i32] (4,)\nADD p 1.5",
+            "line 2, column 7: 1.5 is no i32",
+        ),
+        (
+            "p = PARAM[0, u8] (4,)\nADD p 256",
+            "line 2, column 7: 256 is no u8",
+        ),
+        (
+            "p = PARAM[0, f32] (4,)\nNEG p : f32(5,)",
+            "line 2, column 9: the type is f32(4,)",
+        ),
+        (
+            "LINEAR {\n  NEG 1\n",
+            "line 1, column 1: this block is not closed with }",
+        ),
+        (
+            "%0 = NEG 1 )",
+            "line 1, column 12: ')' does not belong here",
+        ),
+        (
+            "%0 = NEG 1\n%0 = NEG 2",
+            "line 2, column 1: %0 is named twice",
+        ),
         ("1 2", "line 1, column 4: 2 roots, where one was expected"),
         ("SOURCE[\"é", "line 1, column 8: this text is not closed"),
     ] {
@@ -403,11 +657,17 @@ fn a_hundred_thousand_nodes_on_a_small_stack() {
         round_trip(&u);
         let linear = UOp::new(
             Op::Linear,
-            u.toposort().into_iter().filter(|u| u.dtype() != DType::Index).collect::<Vec<_>>(),
+            u.toposort()
+                .into_iter()
+                .filter(|u| u.dtype() != DType::Index)
+                .collect::<Vec<_>>(),
             Arg::None,
         );
         round_trip(&linear);
     };
-    let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(run).expect("a thread");
+    let thread = std::thread::Builder::new()
+        .stack_size(512 << 10)
+        .spawn(run)
+        .expect("a thread");
     thread.join().expect("no overflow");
 }

@@ -17,9 +17,14 @@ pub(crate) fn query(before: &UOp, after: &UOp, nodes: &[UOp]) -> Option<String> 
                     writeln!(text, "(declare-const {name} {sort})").ok()?;
                     if u.dtype() != DType::Bool {
                         let (lo, hi) = u.min_max().map(|(a, b)| (a.to_i128(), b.to_i128()))?;
-                        let le = if u.dtype().is_unsigned() { "bvule" } else { "bvsle" };
+                        let le = if u.dtype().is_unsigned() {
+                            "bvule"
+                        } else {
+                            "bvsle"
+                        };
                         let (lo, hi) = (number(lo, u.dtype()), number(hi, u.dtype()));
-                        writeln!(text, "(assert (and ({le} {lo} {name}) ({le} {name} {hi})))").ok()?;
+                        writeln!(text, "(assert (and ({le} {lo} {name}) ({le} {name} {hi})))")
+                            .ok()?;
                     }
                 }
                 _ => {
@@ -41,16 +46,29 @@ pub(crate) fn query(before: &UOp, after: &UOp, nodes: &[UOp]) -> Option<String> 
             names.insert(u, name);
         }
     }
-    writeln!(text, "(assert (distinct {} {}))", names[before], names[after]).ok()?;
+    writeln!(
+        text,
+        "(assert (distinct {} {}))",
+        names[before], names[after]
+    )
+    .ok()?;
     Some(text)
 }
 
 fn sort(d: DType) -> String {
-    if d == DType::Bool { "Bool".into() } else { format!("(_ BitVec {})", d.bits()) }
+    if d == DType::Bool {
+        "Bool".into()
+    } else {
+        format!("(_ BitVec {})", d.bits())
+    }
 }
 
 fn number(v: i128, d: DType) -> String {
-    format!("(_ bv{} {})", v as u128 & ((1u128 << d.bits()) - 1), d.bits())
+    format!(
+        "(_ bv{} {})",
+        v as u128 & ((1u128 << d.bits()) - 1),
+        d.bits()
+    )
 }
 
 fn apply(u: &UOp, s: &[&str]) -> Option<String> {
@@ -76,7 +94,11 @@ fn apply(u: &UOp, s: &[&str]) -> Option<String> {
             _ => return None,
         });
     }
-    let (less, signed) = if from.is_unsigned() { ("bvult", false) } else { ("bvslt", true) };
+    let (less, signed) = if from.is_unsigned() {
+        ("bvult", false)
+    } else {
+        ("bvslt", true)
+    };
     let zero = number(0, from);
     Some(match u.op() {
         Op::Add => format!("(bvadd {a} {b})"),

@@ -28,15 +28,27 @@ impl Writer {
     /// Sub-terms are named, so that sharing stays. Samples are small: recursion is bounded by their depth.
     fn value(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
         let inside = u.ranges();
-        let bound: Vec<i64> = env.iter().filter(|(r, _)| inside.contains(r)).map(|(_, v)| *v).collect();
+        let bound: Vec<i64> = env
+            .iter()
+            .filter(|(r, _)| inside.contains(r))
+            .map(|(_, v)| *v)
+            .collect();
         let key = (u.clone(), bound);
         if let Some(known) = self.names.get(&key) {
             return Some(known.clone());
         }
         let (term, valid) = self.term(u, env)?;
         let n = self.names.len();
-        let sort = if u.dtype() == DType::Bool { "Bool" } else { "Int" };
-        writeln!(self.text, "(define-fun t{n} () {sort} {term})\n(define-fun v{n} () Bool {valid})").ok()?;
+        let sort = if u.dtype() == DType::Bool {
+            "Bool"
+        } else {
+            "Int"
+        };
+        writeln!(
+            self.text,
+            "(define-fun t{n} () {sort} {term})\n(define-fun v{n} () Bool {valid})"
+        )
+        .ok()?;
         let names = (format!("t{n}"), format!("v{n}"));
         self.names.insert(key, names.clone());
         Some(names)
@@ -50,8 +62,13 @@ impl Writer {
             return Some(name);
         }
         let (lo, hi) = u.min_max().map(|(a, b)| (a.to_i128(), b.to_i128()))?;
-        writeln!(self.text, "(declare-const {name} Int)\n(assert (<= {} {name} {}))", int(lo), int(hi))
-            .ok()?;
+        writeln!(
+            self.text,
+            "(declare-const {name} Int)\n(assert (<= {} {name} {}))",
+            int(lo),
+            int(hi)
+        )
+        .ok()?;
         Some(name)
     }
 
@@ -64,7 +81,11 @@ impl Writer {
             return Some((self.leaf(u)?, "false".into()));
         }
         if let Some(v) = u.const_value() {
-            let text = if u.dtype() == DType::Bool { v.truthy().to_string() } else { int(v.to_i128()) };
+            let text = if u.dtype() == DType::Bool {
+                v.truthy().to_string()
+            } else {
+                int(v.to_i128())
+            };
             return Some((text, always()));
         }
         match u.op() {
@@ -79,11 +100,20 @@ impl Writer {
         }
         if u.op() == Op::Where {
             let ((c, vc), (a, va), (b, vb)) = (&src[0], &src[1], &src[2]);
-            return Some((format!("(ite {c} {a} {b})"), format!("(and {vc} (ite {c} {va} {vb}))")));
+            return Some((
+                format!("(ite {c} {a} {b})"),
+                format!("(and {vc} (ite {c} {va} {vb}))"),
+            ));
         }
         let valid = match &src[..] {
             [one] => one.1.clone(),
-            all => format!("(and {})", all.iter().map(|s| s.1.as_str()).collect::<Vec<_>>().join(" ")),
+            all => format!(
+                "(and {})",
+                all.iter()
+                    .map(|s| s.1.as_str())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            ),
         };
         let arg = |i: usize| src.get(i).map_or("", |s| s.0.as_str());
         Some((apply(u, arg(0), arg(1), arg(2))?, valid))
@@ -102,7 +132,9 @@ impl Writer {
 
     fn reduce(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
         let [x, r] = u.src() else { return None };
-        let Arg::Reduce(op, _) = u.arg() else { return None };
+        let Arg::Reduce(op, _) = u.arg() else {
+            return None;
+        };
         let mut all: Option<(String, String)> = None;
         for v in 0..r.src()[0].as_int()? {
             let mut env = env.to_vec();
@@ -110,9 +142,10 @@ impl Writer {
             let (term, valid) = self.value(x, &env)?;
             all = Some(match all {
                 None => (term, valid),
-                Some((a, va)) => {
-                    (apply_op(op.op(), u.dtype(), u.dtype(), &a, &term, "")?, format!("(and {va} {valid})"))
-                }
+                Some((a, va)) => (
+                    apply_op(op.op(), u.dtype(), u.dtype(), &a, &term, "")?,
+                    format!("(and {va} {valid})"),
+                ),
             });
         }
         all
@@ -175,7 +208,11 @@ fn floor_div(a: &str, b: &str) -> String {
 }
 
 fn int(v: i128) -> String {
-    if v < 0 { format!("(- {})", v.unsigned_abs()) } else { v.to_string() }
+    if v < 0 {
+        format!("(- {})", v.unsigned_abs())
+    } else {
+        v.to_string()
+    }
 }
 
 fn wrapped(d: DType, s: String) -> String {

@@ -20,8 +20,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 /// What each dtype is tried in: all wrapping dtypes are alike but for their width.
-const DTYPES: &[DType] =
-    &[DType::Index, DType::Index, DType::Index, DType::Index, DType::Bool, DType::Bool, DType::I8, DType::U8];
+const DTYPES: &[DType] = &[
+    DType::Index,
+    DType::Index,
+    DType::Index,
+    DType::Index,
+    DType::Bool,
+    DType::Bool,
+    DType::I8,
+    DType::U8,
+];
 /// Samples a wanted instance.
 const TRIES: usize = 400;
 
@@ -33,8 +41,13 @@ struct Settings {
 }
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let value = |name: &str| args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
-    let number = |name: &str, default: usize| value(name).and_then(|v| v.parse().ok()).unwrap_or(default);
+    let value = |name: &str| {
+        args.iter()
+            .position(|a| a == name)
+            .and_then(|i| args.get(i + 1))
+    };
+    let number =
+        |name: &str, default: usize| value(name).and_then(|v| v.parse().ok()).unwrap_or(default);
     let settings = Settings {
         instances: number("--instances", 24),
         timeout: number("--timeout", 2000) as u32,
@@ -50,32 +63,52 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     };
     let (mut proved, mut open, mut refuted, mut aside) = (0, Vec::new(), Vec::new(), Vec::new());
     let mut checked = 0;
-    for rule in integer_rules().into_iter().filter(|r| settings.rule.as_deref().is_none_or(|n| n == r.name)) {
+    for rule in integer_rules()
+        .into_iter()
+        .filter(|r| settings.rule.as_deref().is_none_or(|n| n == r.name))
+    {
         let found = prove(&rule, &settings, &mut solver);
         checked += found.proved + found.open + found.refuted;
         match found {
             Found { refuted: 1.., .. } => refuted.push(rule.name),
-            Found { proved, open: n @ 1.., .. } => {
-                open.push(format!("{} ({proved} of {})", rule.name, proved + n))
-            }
+            Found {
+                proved,
+                open: n @ 1..,
+                ..
+            } => open.push(format!("{} ({proved} of {})", rule.name, proved + n)),
             Found { proved: 0, .. } => aside.push(rule.name),
             _ => proved += 1,
         }
     }
     println!("no integer instance: {}", aside.join(", "));
-    println!("open within {} ms an instance: {}", settings.timeout, open.join(", "));
+    println!(
+        "open within {} ms an instance: {}",
+        settings.timeout,
+        open.join(", ")
+    );
     if !refuted.is_empty() {
         println!("refuted: {}", refuted.join(", "));
     }
     println!("{checked} instances");
-    println!("{proved} proved, {} open, {} refuted", open.len(), refuted.len());
-    if refuted.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{proved} proved, {} open, {} refuted",
+        open.len(),
+        refuted.len()
+    );
+    if refuted.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The rules of `symbolic` and `kernel`, by name.
 fn integer_rules() -> Vec<Arc<Rule>> {
-    let all: BTreeMap<&'static str, Arc<Rule>> =
-        rules::kernel().rules().iter().map(|r| (r.name, r.clone())).collect();
+    let all: BTreeMap<&'static str, Arc<Rule>> = rules::kernel()
+        .rules()
+        .iter()
+        .map(|r| (r.name, r.clone()))
+        .collect();
     all.into_values().collect()
 }
 
@@ -96,7 +129,11 @@ fn prove(rule: &Rule, settings: &Settings, solver: &mut Solver) -> Found {
             break;
         }
         // Variables first as they are, then as small expressions.
-        r.depth = if t < TRIES * settings.instances / 4 { t % 2 } else { 2 };
+        r.depth = if t < TRIES * settings.instances / 4 {
+            t % 2
+        } else {
+            2
+        };
         let pattern = &rule.patterns[t % rule.patterns.len()];
         let d = r.dtype();
         let before = match rule.name {
@@ -104,9 +141,15 @@ fn prove(rule: &Rule, settings: &Settings, solver: &mut Solver) -> Found {
             "gate_known" => Some(gated(&mut r)),
             _ => instance(pattern, d, &mut r, &mut Bound::default()),
         };
-        let Some(before) = before.filter(|b| !seen.contains(b)) else { continue };
-        let Some(after) = rule.apply(&before).filter(|a| *a != before) else { continue };
-        let Some(query) = query(&before, &after) else { continue };
+        let Some(before) = before.filter(|b| !seen.contains(b)) else {
+            continue;
+        };
+        let Some(after) = rule.apply(&before).filter(|a| *a != before) else {
+            continue;
+        };
+        let Some(query) = query(&before, &after) else {
+            continue;
+        };
         seen.push(before.clone());
         match solver.ask(&query) {
             Answer::Unsat => found.proved += 1,
@@ -131,10 +174,15 @@ fn query(before: &UOp, after: &UOp) -> Option<String> {
         return None;
     }
     let of_bits = |u: &UOp| {
-        let op = matches!(u.op(), Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr | Op::Not);
+        let op = matches!(
+            u.op(),
+            Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr | Op::Not
+        );
         op && u.dtype() != DType::Bool
     };
-    let index = nodes.iter().any(|u| u.dtype() == DType::Index && u.op() != Op::Stack);
+    let index = nodes
+        .iter()
+        .any(|u| u.dtype() == DType::Index && u.op() != Op::Stack);
     if !index || nodes.iter().any(of_bits) {
         bits::query(before, after, &nodes)
     } else {

@@ -23,10 +23,19 @@ impl Solver {
     /// # Errors
     /// Where there is no `z3`.
     pub(crate) fn start(timeout: u32) -> Result<Solver> {
-        let mut child = Command::new("z3").arg("-in").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new("z3")
+            .arg("-in")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (input, output) = pipes.ok_or_else(|| std::io::Error::other("no pipes"))?;
-        Ok(Solver { child, input, output: BufReader::new(output), timeout })
+        Ok(Solver {
+            child,
+            input,
+            output: BufReader::new(output),
+            timeout,
+        })
     }
 
     /// Whether declarations and assertions have a model.
@@ -44,16 +53,25 @@ impl Solver {
     }
 
     fn try_ask(&mut self, query: &str) -> Result<Answer> {
-        write!(self.input, "(reset)\n(set-option :timeout {})\n{query}\n(check-sat)\n", self.timeout)?;
+        write!(
+            self.input,
+            "(reset)\n(set-option :timeout {})\n{query}\n(check-sat)\n",
+            self.timeout
+        )?;
         self.input.flush()?;
         Ok(match self.line()?.as_str() {
             "unsat" => Answer::Unsat,
             "sat" => {
                 // Variables are declared, everything else is defined by them.
-                let names =
-                    query.lines().filter_map(|l| l.strip_prefix("(declare-const ")?.split(' ').next());
+                let names = query
+                    .lines()
+                    .filter_map(|l| l.strip_prefix("(declare-const ")?.split(' ').next());
                 let names: Vec<&str> = names.collect();
-                writeln!(self.input, "(get-value ({}))\n(echo \"end\")", names.join(" "))?;
+                writeln!(
+                    self.input,
+                    "(get-value ({}))\n(echo \"end\")",
+                    names.join(" ")
+                )?;
                 self.input.flush()?;
                 let mut model = String::new();
                 loop {

@@ -34,7 +34,10 @@ pub(crate) struct Args {
 
 /// Seconds, zero or more.
 fn duration(text: &str) -> std::result::Result<f64, String> {
-    let finite = text.parse::<f64>().ok().filter(|s| s.is_finite() && *s >= 0.0);
+    let finite = text
+        .parse::<f64>()
+        .ok()
+        .filter(|s| s.is_finite() && *s >= 0.0);
     finite.ok_or_else(|| "a number of seconds, zero or more, is needed".into())
 }
 
@@ -54,7 +57,11 @@ const RUNS: std::ops::Range<usize> = 5..1000;
 /// Run the workloads that were asked for.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     configure(args.device.as_deref(), args.threads);
-    let wanted = |w: &&Workload| args.filter.as_ref().is_none_or(|f| w.name.contains(f.as_str()));
+    let wanted = |w: &&Workload| {
+        args.filter
+            .as_ref()
+            .is_none_or(|f| w.name.contains(f.as_str()))
+    };
     let chosen: Vec<&Workload> = workloads::ALL.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let filter = args.filter.as_deref().unwrap_or_default();
@@ -80,9 +87,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         if args.json {
             json_line(out, &record)?;
         } else {
-            let Record { name, threads, median_s, rate, unit, kernels } = record;
+            let Record {
+                name,
+                threads,
+                median_s,
+                rate,
+                unit,
+                kernels,
+            } = record;
             let rate = format!("{rate:.1} {unit}");
-            writeln!(out, "{name:<22} {threads:>7} {:>12} {rate:>16} {kernels:>8}", seconds(median_s))?;
+            writeln!(
+                out,
+                "{name:<22} {threads:>7} {:>12} {rate:>16} {kernels:>8}",
+                seconds(median_s)
+            )?;
         }
         out.flush()?;
     }
@@ -94,12 +112,18 @@ fn measure(w: &Workload, budget: f64) -> Result<Record> {
     let start = Instant::now();
     step()?;
     // What takes long needs no warming up beyond its first run, which compiled it.
-    for _ in 0..if start.elapsed().as_secs_f64() > 5.0 { 1 } else { 3 } {
+    for _ in 0..if start.elapsed().as_secs_f64() > 5.0 {
+        1
+    } else {
+        3
+    } {
         step()?;
     }
     let (mut times, begin) = (Vec::new(), Instant::now());
     let before = counters().launches;
-    while times.len() < RUNS.start || (begin.elapsed().as_secs_f64() < budget && times.len() < RUNS.end) {
+    while times.len() < RUNS.start
+        || (begin.elapsed().as_secs_f64() < budget && times.len() < RUNS.end)
+    {
         let start = Instant::now();
         step()?;
         times.push(start.elapsed().as_secs_f64());
@@ -115,5 +139,12 @@ fn measure(w: &Workload, budget: f64) -> Result<Record> {
         Amount::Bytes(n) => (n, "GB/s"),
     };
     let threads = Config::current().thread_count();
-    Ok(Record { name: w.name, threads, median_s, rate: amount / median_s / 1e9, unit, kernels })
+    Ok(Record {
+        name: w.name,
+        threads,
+        median_s,
+        rate: amount / median_s / 1e9,
+        unit,
+        kernels,
+    })
 }

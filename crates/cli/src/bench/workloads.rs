@@ -186,7 +186,11 @@ fn gemm_i8(n: usize) -> Result<Step> {
 }
 
 fn conv(x: [usize; 4], w: [usize; 4], groups: i64) -> Result<Step> {
-    let how = Conv { padding: (w[2] / 2).into(), groups, ..Conv::default() };
+    let how = Conv {
+        padding: (w[2] / 2).into(),
+        groups,
+        ..Conv::default()
+    };
     let (x, w) = (normal(x)?, normal(w)?);
     step(move || x.conv2d(&w, None, &how))
 }
@@ -194,7 +198,9 @@ fn conv(x: [usize; 4], w: [usize; 4], groups: i64) -> Result<Step> {
 fn minilm(batch: usize) -> Result<Step> {
     let net = models::Bert::minilm(6);
     net.realize()?;
-    let ids: Vec<i32> = (0..128 * batch).map(|i| (1000 + i * 7919 % 20000) as i32).collect();
+    let ids: Vec<i32> = (0..128 * batch)
+        .map(|i| (1000 + i * 7919 % 20000) as i32)
+        .collect();
     let ids = Tensor::new(&ids, [batch, 128]);
     step(move || net.forward(&ids))
 }

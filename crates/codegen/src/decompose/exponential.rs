@@ -50,7 +50,9 @@ impl Math<'_> {
         let o = self.o;
         let x = self.exp2_clamp(x);
         let t = o.add(&x, &self.magic());
-        let n = self.o.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
+        let n = self
+            .o
+            .add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
         self.exp2_tail(&t, &self.o.sub(&x, &n))
     }
 
@@ -68,7 +70,10 @@ impl Math<'_> {
         let magic = (f.bias + f.mant as u64) << f.mant;
         let k = self.float(&o.or(&self.shr(&b, f.mant), &self.u(magic)));
         let bias = mant + f.bias as f64;
-        let k = o.add(&k, &o.select(&tiny, &self.c(-bias - f.mant as f64), &self.c(-bias)));
+        let k = o.add(
+            &k,
+            &o.select(&tiny, &self.c(-bias - f.mant as f64), &self.c(-bias)),
+        );
         (k, self.float(&m))
     }
 
@@ -76,7 +81,11 @@ impl Math<'_> {
     pub(super) fn log_edges(&self, x: &UOp, y: &UOp) -> UOp {
         let o = self.o;
         let zero = self.c(0.0);
-        let low = o.select(&o.cmpne(x, &zero), &self.c(f64::NAN), &self.c(f64::NEG_INFINITY));
+        let low = o.select(
+            &o.cmpne(x, &zero),
+            &self.c(f64::NAN),
+            &self.c(f64::NEG_INFINITY),
+        );
         let high = o.select(&o.cmplt(x, &self.c(f64::INFINITY)), y, x);
         o.select(&o.cmplt(&zero, x), &high, &low)
     }
@@ -114,7 +123,11 @@ impl Math<'_> {
         // ln m = r - r^2/2 + s (r^2/2 + t), its head as a pair
         let nr = o.mul(&r, &c.c(-0.5));
         let h = o.mulacc(&nr, &r, &r);
-        let tail = o.mulacc(&s, &o.mulacc(&c.neg(&nr), &r, &t), &o.mulacc(&nr, &r, &o.sub(&r, &h)));
+        let tail = o.mulacc(
+            &s,
+            &o.mulacc(&c.neg(&nr), &r, &t),
+            &o.mulacc(&nr, &r, &o.sub(&r, &h)),
+        );
         let (c0, c1) = (c.cb(0x3ff71547652b82fe), c.cb(0x3c7777d0ffda0d24));
         let hi = o.mulacc(&h, &c0, &k);
         let lo = o.mulacc(&h, &c0, &o.sub(&k, &hi));

@@ -41,7 +41,10 @@ impl Math<'_> {
     }
     /// Unsigned constant of the float's width.
     pub(super) fn u(&self, bits: u64) -> UOp {
-        konst(bits_type(self.format.float), bits & u64::MAX >> (64 - self.width()))
+        konst(
+            bits_type(self.format.float),
+            bits & u64::MAX >> (64 - self.width()),
+        )
     }
     pub(super) fn bits(&self, x: &UOp) -> UOp {
         bitcast(x, bits_type(self.format.float))
@@ -73,8 +76,13 @@ impl Math<'_> {
     }
     /// Horner with fma; `coef` from degree 0 up, as the words of each number's bits, high ones first.
     pub(super) fn poly(&self, x: &UOp, coef: &[u32]) -> UOp {
-        let numbers = coef.chunks(self.width() / 32).map(|words| self.cb(joined(words)));
-        numbers.rev().reduce(|p, c| self.o.mulacc(&p, x, &c)).expect("a polynomial has a coefficient")
+        let numbers = coef
+            .chunks(self.width() / 32)
+            .map(|words| self.cb(joined(words)));
+        numbers
+            .rev()
+            .reduce(|p, c| self.o.mulacc(&p, x, &c))
+            .expect("a polynomial has a coefficient")
     }
 }
 
@@ -107,7 +115,9 @@ pub(super) static F32: Format = Format {
     sqrt_half: 0x3f3504f4,
     exp2_lo: -160.0,
     exp2_hi: 130.0,
-    exp2: &[0x3f317218, 0x3e75fdee, 0x3d6357bd, 0x3c1d96e8, 0x3aaf84a7, 0x3920c7ef],
+    exp2: &[
+        0x3f317218, 0x3e75fdee, 0x3d6357bd, 0x3c1d96e8, 0x3aaf84a7, 0x3920c7ef,
+    ],
     pow_c0: [0x4038aa3b, 0x33257060],
     pow_c1: [0x3f76384f, 0xb1f17f01],
     pow_t: &[0x3f13bb87, 0x3ed2ddfc, 0x3eacf75a],
@@ -124,15 +134,17 @@ pub(super) static F64: Format = Format {
     exp2_lo: -1100.0,
     exp2_hi: 1030.0,
     exp2: &[
-        0x3fe62e42, 0xfefa39ef, 0x3fcebfbd, 0xff82c59c, 0x3fac6b08, 0xd704a0d4, 0x3f83b2ab, 0x6fba11f6,
-        0x3f55d87f, 0xe78b3af0, 0x3f243091, 0x30c00d25, 0x3eeffcbf, 0xbf92e444, 0x3eb62bfc, 0xde0a8b2c,
-        0x3e7b5260, 0xce123052, 0x3e3e6119, 0x8b5dffda, 0x3dfe80d6, 0x87e0c413,
+        0x3fe62e42, 0xfefa39ef, 0x3fcebfbd, 0xff82c59c, 0x3fac6b08, 0xd704a0d4, 0x3f83b2ab,
+        0x6fba11f6, 0x3f55d87f, 0xe78b3af0, 0x3f243091, 0x30c00d25, 0x3eeffcbf, 0xbf92e444,
+        0x3eb62bfc, 0xde0a8b2c, 0x3e7b5260, 0xce123052, 0x3e3e6119, 0x8b5dffda, 0x3dfe80d6,
+        0x87e0c413,
     ],
     pow_c0: [0x40071547652b82fe, 0x3c8777d0ffda0d24],
     pow_c1: [0x3feec709dc3a03fd, 0x3c8d27f05548af0c],
     pow_t: &[
-        0x3fe2776c, 0x50ef9bfc, 0x3fda6176, 0x2a7aeddc, 0x3fd484b1, 0x3d6ad185, 0x3fd0c9a8, 0x53ad93e9,
-        0x3fcc68ee, 0x9704d8c0, 0x3fc8a09b, 0x50e732f5, 0x3fc58fd0, 0x8f54b82f, 0x3fc61eec, 0x0f373af4,
+        0x3fe2776c, 0x50ef9bfc, 0x3fda6176, 0x2a7aeddc, 0x3fd484b1, 0x3d6ad185, 0x3fd0c9a8,
+        0x53ad93e9, 0x3fcc68ee, 0x9704d8c0, 0x3fc8a09b, 0x50e732f5, 0x3fc58fd0, 0x8f54b82f,
+        0x3fc61eec, 0x0f373af4,
     ],
     rsqrt_magic: 0x5fe6eb50c7b537a9,
     rsqrt_steps: 3,

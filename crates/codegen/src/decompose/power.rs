@@ -26,7 +26,10 @@ impl Math<'_> {
         let t = self.poly(&zh, fm.pow_t);
         let c1 = self.cb(fm.pow_c1[0]);
         let ah = o.mulacc(&zh, &t, &c1);
-        let al = o.add(&o.mulacc(&zh, &t, &self.o.sub(&c1, &ah)), &self.cb(fm.pow_c1[1]));
+        let al = o.add(
+            &o.mulacc(&zh, &t, &self.o.sub(&c1, &ah)),
+            &self.cb(fm.pow_c1[1]),
+        );
         // b = c0 + z a
         let c0 = self.cb(fm.pow_c0[0]);
         let bh = o.mulacc(&zh, &ah, &c0);
@@ -69,9 +72,17 @@ impl Math<'_> {
         // y an odd integer: x's sign; y no integer: NaN for x negative, not zero, not infinite
         let hy = o.mul(y, &self.c(0.5));
         let odd = o.cmpne(&o.trunc(&hy), &hy);
-        let sign = o.select(&odd, &o.and(&self.bits(x), &self.u(self.sign())), &self.u(0));
+        let sign = o.select(
+            &odd,
+            &o.and(&self.bits(x), &self.u(self.sign())),
+            &self.u(0),
+        );
         let whole = self.float(&o.xor(&self.bits(&mag), &sign));
-        let broken = o.select(&o.cmplt(x, &zero), &o.select(&finite, &self.c(f64::NAN), &mag), &mag);
+        let broken = o.select(
+            &o.cmplt(x, &zero),
+            &o.select(&finite, &self.c(f64::NAN), &mag),
+            &mag,
+        );
         let v = o.select(&o.cmpne(&o.trunc(y), y), &broken, &whole);
         let v = o.select(&o.cmpne(y, &zero), &v, &one);
         o.select(&o.cmpne(x, &one), &v, &one)
@@ -111,7 +122,10 @@ impl Math<'_> {
         let zero = self.c(0.0);
         let g = o.select(&o.cmplt(&zero, &o.mulacc(&ng, &down, &v)), &g, &down);
         let g = o.select(&o.cmplt(&zero, &o.mulacc(&ng, &up, &v)), &up, &g);
-        let g = o.mul(&g, &o.select(&small, &self.c(2f64.powi(-f.sqrt_lift / 2)), &self.c(1.0)));
+        let g = o.mul(
+            &g,
+            &o.select(&small, &self.c(2f64.powi(-f.sqrt_lift / 2)), &self.c(1.0)),
+        );
         // +-0, +inf and NaN answer themselves, negatives NaN
         let edge = o.select(&o.cmplt(x, &zero), &self.c(f64::NAN), x);
         let high = o.select(&o.cmplt(x, &self.c(f64::INFINITY)), &g, x);

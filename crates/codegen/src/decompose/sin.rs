@@ -24,7 +24,12 @@ const INV_PI: [u32; 40] = [
 /// Word `i` of those digits with `zeros` (1 to 63) zeros put before them.
 fn inv_pi(i: usize, zeros: u32) -> u64 {
     let word = |i: usize| joined(&INV_PI[2 * i..][..2]);
-    word(i) >> zeros | if i == 0 { 0 } else { word(i - 1) << (64 - zeros) }
+    word(i) >> zeros
+        | if i == 0 {
+            0
+        } else {
+            word(i - 1) << (64 - zeros)
+        }
 }
 
 /// The 64 bits that begin `s` bits into the pair of words (a, b); `ns` is 63 - s, so that s = 0 is no odd case.
@@ -87,7 +92,11 @@ impl Math<'_> {
         let (pi, pi_lo) = (f32::from_bits(0x40490fdb), f32::from_bits(0xb3bbbd2e));
         let unit = 1.0 / 4294967296.0;
         let r = o.mul(&rest, &c.c((pi * (unit / 16777216.0)).into()));
-        let r = o.mulacc(&top, &c.c((pi * unit).into()), &o.mulacc(&top, &c.c((pi_lo * unit).into()), &r));
+        let r = o.mulacc(
+            &top,
+            &c.c((pi * unit).into()),
+            &o.mulacc(&top, &c.c((pi_lo * unit).into()), &r),
+        );
         let odd = cast(&o.shr(&o.add(&p, &u64c(1 << 62)), &u64c(32)), DType::U32);
         c.sin_tail(x, &r, &odd, &SIN_F32)
     }
@@ -101,7 +110,10 @@ impl Math<'_> {
     pub(super) fn sin_f64(&self, x: &UOp) -> UOp {
         let (c, o) = (self, self.o);
         let k = |n: u64| u64c(n);
-        let (shl, shr) = (|a: &UOp, n: u64| o.shl(a, &k(n)), |a: &UOp, n: u64| o.shr(a, &k(n)));
+        let (shl, shr) = (
+            |a: &UOp, n: u64| o.shl(a, &k(n)),
+            |a: &UOp, n: u64| o.shr(a, &k(n)),
+        );
         let lo32 = |a: &UOp| o.and(a, &k(0xffff_ffff));
         let ab = o.and(&c.bits(x), &k(u64::MAX >> 1));
         // |x| = m 2^(e-52), e >= 0
@@ -115,7 +127,9 @@ impl Math<'_> {
         for stage in (0..4).rev() {
             let by = 1usize << stage;
             let cond = bit(6 + stage as u64);
-            w = (0..by + 3).map(|i| o.select(&cond, &w[i + by], &w[i])).collect();
+            w = (0..by + 3)
+                .map(|i| o.select(&cond, &w[i + by], &w[i]))
+                .collect();
         }
         let w0 = window(o, &w[0], &w[1], &s, &ns);
         let w1 = window(o, &w[1], &w[2], &s, &ns);
@@ -140,10 +154,17 @@ impl Math<'_> {
         let rest = o.or(&shl(&q, 53), &shr(&shl(&lo, 1), 11));
         let rest = bitcast(&o.xor(&rest, &k(1 << 63)), DType::I64);
         let (top, rest) = (cast(&top, DType::F64), cast(&rest, DType::F64));
-        let (pi, pi_lo) = (f64::from_bits(0x400921fb54442d18), f64::from_bits(0x3ca1a62633145c07));
+        let (pi, pi_lo) = (
+            f64::from_bits(0x400921fb54442d18),
+            f64::from_bits(0x3ca1a62633145c07),
+        );
         let unit = 2f64.powi(-64);
         let r = o.mul(&rest, &c.c(pi * 2f64.powi(-117)));
-        let r = o.mulacc(&top, &c.c(pi * unit), &o.mulacc(&top, &c.c(pi_lo * unit), &r));
+        let r = o.mulacc(
+            &top,
+            &c.c(pi * unit),
+            &o.mulacc(&top, &c.c(pi_lo * unit), &r),
+        );
         c.sin_tail(x, &r, &o.add(&hi, &k(1 << 62)), &SIN_F64)
     }
 }

@@ -22,21 +22,34 @@ impl Rng {
 }
 
 fn with_fma() -> Target {
-    Target { native: OpSet::of(&[Op::MulAcc, Op::Sub, Op::CmpEq]), ..target(false) }
+    Target {
+        native: OpSet::of(&[Op::MulAcc, Op::Sub, Op::CmpEq]),
+        ..target(false)
+    }
 }
 
 fn run(t: &Target, op: Op, d: DType, args: &[f64]) -> f64 {
     let args: Vec<UOp> = args.iter().map(|&x| UOp::float(x, d)).collect();
     let out = transcendental(&Legal { target: t }, op, &args).unwrap();
-    out.const_value().unwrap_or_else(|| panic!("{op:?} does not fold: {out:?}")).to_f64()
+    out.const_value()
+        .unwrap_or_else(|| panic!("{op:?} does not fold: {out:?}"))
+        .to_f64()
 }
 
 /// Error in units of the last place of the format, where `want` is better known.
 fn ulps(got: f64, want: f64, d: DType) -> f64 {
-    let (mantissa, least, most) = if d == DType::F32 { (23, -126, 127) } else { (52, -1022, 1023) };
+    let (mantissa, least, most) = if d == DType::F32 {
+        (23, -126, 127)
+    } else {
+        (52, -1022, 1023)
+    };
     let near = d.from_f64(want).to_f64();
     if near.is_nan() || got.is_nan() {
-        return if near.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+        return if near.is_nan() && got.is_nan() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     if near.to_bits() == got.to_bits() {
         return 0.0;
@@ -45,7 +58,11 @@ fn ulps(got: f64, want: f64, d: DType) -> f64 {
         return f64::INFINITY;
     }
     let e = (((want.to_bits() >> 52) & 0x7ff) as i32 - 1023).clamp(least, most);
-    let got = if got.is_infinite() { 2f64.powi(most).copysign(got) * 2.0 } else { got };
+    let got = if got.is_infinite() {
+        2f64.powi(most).copysign(got) * 2.0
+    } else {
+        got
+    };
     (got - want).abs() / 2f64.powi(e) * 2f64.powi(mantissa)
 }
 
@@ -83,7 +100,8 @@ const SPECIAL: [f64; 30] = [
 ];
 
 fn strata(rng: &mut Rng, d: DType) -> Vec<f64> {
-    let bits = |r: u64| Scalar::from_bits(if d == DType::F32 { r & 0xffff_ffff } else { r }, d).to_f64();
+    let bits =
+        |r: u64| Scalar::from_bits(if d == DType::F32 { r & 0xffff_ffff } else { r }, d).to_f64();
     let mut all: Vec<f64> = SPECIAL.iter().map(|&x| d.from_f64(x).to_f64()).collect();
     for _ in 0..400 {
         for x in [
@@ -111,7 +129,10 @@ fn every_stratum_is_within_its_bound() {
                 (Op::Sqrt, x.sqrt(), 0.5),
             ] {
                 let got = run(&t, op, d, &[x]);
-                assert!(ulps(got, want, d) <= bound + slack, "{op:?} {d} {x:e}: {got:e}, not {want:e}");
+                assert!(
+                    ulps(got, want, d) <= bound + slack,
+                    "{op:?} {d} {x:e}: {got:e}, not {want:e}"
+                );
             }
         }
     }
@@ -120,7 +141,10 @@ fn every_stratum_is_within_its_bound() {
 #[test]
 fn powers_are_right_for_zeros_infinities_and_negative_bases() {
     let (t, mut rng) = (with_fma(), Rng(3));
-    let mut pairs: Vec<(f64, f64)> = SPECIAL.iter().flat_map(|&x| SPECIAL.map(|y| (x, y))).collect();
+    let mut pairs: Vec<(f64, f64)> = SPECIAL
+        .iter()
+        .flat_map(|&x| SPECIAL.map(|y| (x, y)))
+        .collect();
     for _ in 0..300 {
         let x = f32::from_bits(rng.next() as u32 & 0x7fff_ffff) as f64;
         pairs.push((x, rng.uniform(-150.0, 128.0) / x.log2()));
@@ -131,20 +155,34 @@ fn powers_are_right_for_zeros_infinities_and_negative_bases() {
         for &(x, y) in &pairs {
             let (x, y) = (d.from_f64(x).to_f64(), d.from_f64(y).to_f64());
             let (got, want) = (run(&t, Op::Pow, d, &[x, y]), x.powf(y));
-            assert!(ulps(got, want, d) <= 2.0, "{x:e}^{y:e} in {d}: {got:e}, not {want:e}");
+            assert!(
+                ulps(got, want, d) <= 2.0,
+                "{x:e}^{y:e} in {d}: {got:e}, not {want:e}"
+            );
         }
     }
 }
 
 #[test]
 fn without_fused_multiply_add_the_errors_stay_small() {
-    let (t, mut rng) = (Target { native: OpSet::EMPTY, ..target(false) }, Rng(5));
+    let (t, mut rng) = (
+        Target {
+            native: OpSet::EMPTY,
+            ..target(false)
+        },
+        Rng(5),
+    );
     for x in strata(&mut rng, DType::F32) {
-        for (op, want, bound) in
-            [(Op::Exp2, x.exp2(), 1.2), (Op::Log2, x.log2(), 1.7), (Op::Sin, x.sin(), 2.0)]
-        {
+        for (op, want, bound) in [
+            (Op::Exp2, x.exp2(), 1.2),
+            (Op::Log2, x.log2(), 1.7),
+            (Op::Sin, x.sin(), 2.0),
+        ] {
             let got = run(&t, op, DType::F32, &[x]);
-            assert!(ulps(got, want, DType::F32) <= bound, "{op:?} {x:e}: {got:e}, not {want:e}");
+            assert!(
+                ulps(got, want, DType::F32) <= bound,
+                "{op:?} {x:e}: {got:e}, not {want:e}"
+            );
         }
     }
 }
@@ -157,6 +195,9 @@ fn threefry_is_that_of_fold() {
         let (c, k) = (rng.next(), rng.next());
         let word = |x: u64| UOp::constant(Scalar::Int(x as i128), DType::U64);
         let got = threefry(&Legal { target: &t }, &word(c), &word(k));
-        assert_eq!(got.const_value(), Some(Scalar::Int(fold::threefry(c, k) as i128)));
+        assert_eq!(
+            got.const_value(),
+            Some(Scalar::Int(fold::threefry(c, k) as i128))
+        );
     }
 }

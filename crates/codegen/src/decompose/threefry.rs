@@ -19,10 +19,16 @@ pub(crate) fn threefry(o: &Legal, counter: &UOp, key: &UOp) -> UOp {
     for round in 0..5 {
         for r in ROTATIONS[round % 2] {
             x = o.add(&x, &y);
-            y = o.xor(&o.or(&o.shl(&y, &number(r)), &o.shr(&y, &number(32 - r))), &x);
+            y = o.xor(
+                &o.or(&o.shl(&y, &number(r)), &o.shr(&y, &number(32 - r))),
+                &x,
+            );
         }
         x = o.add(&x, &keys[(round + 1) % 3]);
-        y = o.add(&o.add(&y, &keys[(round + 2) % 3]), &number(round as i64 + 1));
+        y = o.add(
+            &o.add(&y, &keys[(round + 2) % 3]),
+            &number(round as i64 + 1),
+        );
     }
     o.or(&cast(&x, DType::U64), &o.shl(&cast(&y, DType::U64), &half))
 }

@@ -64,15 +64,18 @@ impl Nest {
         }
         let mut nest = Nest {
             extent: axes.iter().map(|r| r.src()[0].vmax().max(1)).collect(),
-            known: (axes.iter().enumerate())
-                .fold(0, |m, (i, r)| m | (r.src()[0].as_int().is_some() as Mask) << i),
+            known: (axes.iter().enumerate()).fold(0, |m, (i, r)| {
+                m | (r.src()[0].as_int().is_some() as Mask) << i
+            }),
             axes,
             ..Nest::default()
         };
         let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
         varies.reserve(nodes.len());
         // Users come after their sources: the products that a sum takes in are known before.
-        let sums = nodes.iter().filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)));
+        let sums = nodes
+            .iter()
+            .filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)));
         let products = |u: &&UOp| u.src()[0].op() == Op::Mul && u.dtype().is_float();
         let fused: Vec<&UOp> = sums.filter(products).map(|u| &u.src()[0]).collect();
         for u in &nodes {
@@ -83,7 +86,10 @@ impl Nest {
     }
 
     fn visit<'a>(&mut self, u: &'a UOp, varies: &FxHashMap<&'a UOp, Mask>, fused: &[&UOp]) -> Mask {
-        let all = |src: &[UOp]| src.iter().fold(0, |m, s| m | varies.get(s).copied().unwrap_or(0));
+        let all = |src: &[UOp]| {
+            src.iter()
+                .fold(0, |m, s| m | varies.get(s).copied().unwrap_or(0))
+        };
         match u.op() {
             Op::Range => 1 << self.axes.iter().position(|r| r == u).unwrap_or(0),
             Op::End | Op::Reduce if u.src().len() > 1 => {
@@ -94,7 +100,12 @@ impl Nest {
                 } else {
                     let products = fused.contains(&&u.src()[0]);
                     let bytes = u.dtype().compute_type().bytes();
-                    self.reductions.push(Reduction { closes, open, bytes, products });
+                    self.reductions.push(Reduction {
+                        closes,
+                        open,
+                        bytes,
+                        products,
+                    });
                     self.add_work(body | closes, bytes, 1.0);
                 }
                 open
@@ -107,7 +118,8 @@ impl Nest {
             Op::Store => {
                 // The address of the store stands among the reads: it is none.
                 let access = self.access(&u.src()[0], all(u.src()[0].src()), varies, true);
-                let same = |a: &Access| !a.store && a.stride == access.stride && a.size == access.size;
+                let same =
+                    |a: &Access| !a.store && a.stride == access.stride && a.size == access.size;
                 if let Some(i) = self.accesses.iter().position(same) {
                     self.accesses.remove(i);
                 }
@@ -126,15 +138,32 @@ impl Nest {
     }
 
     fn add_work(&mut self, varies: Mask, bytes: usize, ops: f64) {
-        match self.work.iter_mut().find(|w| w.varies == varies && w.bytes == bytes) {
+        match self
+            .work
+            .iter_mut()
+            .find(|w| w.varies == varies && w.bytes == bytes)
+        {
             Some(w) => w.ops += ops,
             None => self.work.push(Work { varies, bytes, ops }),
         }
     }
 
-    fn access(&self, index: &UOp, varies: Mask, known: &FxHashMap<&UOp, Mask>, store: bool) -> Access {
+    fn access(
+        &self,
+        index: &UOp,
+        varies: Mask,
+        known: &FxHashMap<&UOp, Mask>,
+        store: bool,
+    ) -> Access {
         let (bytes, stride) = (index.dtype().bytes(), vec![0; self.axes.len()]);
-        let mut a = Access { store, bytes, stride, varies, gate: 0, size: 0 };
+        let mut a = Access {
+            store,
+            bytes,
+            stride,
+            varies,
+            gate: 0,
+            size: 0,
+        };
         if index.op() != Op::Index {
             return a;
         }
@@ -161,7 +190,9 @@ impl Nest {
                         Some(k) if a.stride[k] != TANGLED => a.stride[k] += by,
                         _ => {}
                     },
-                    _ => bits(known.get(e).copied().unwrap_or(0)).for_each(|k| a.stride[k] = TANGLED),
+                    _ => {
+                        bits(known.get(e).copied().unwrap_or(0)).for_each(|k| a.stride[k] = TANGLED)
+                    }
                 }
             }
         }
@@ -176,12 +207,18 @@ impl Nest {
     /// Simple operations and accesses of one run of the kernel.
     pub(super) fn total(&self) -> f64 {
         let work: f64 = self.work.iter().map(|w| w.ops * self.count(w.varies)).sum();
-        work + self.accesses.iter().map(|a| self.count(a.varies)).sum::<f64>()
+        work + self
+            .accesses
+            .iter()
+            .map(|a| self.count(a.varies))
+            .sum::<f64>()
     }
 
     /// The axis type of an axis.
     pub(super) fn kind(&self, axis: usize) -> AxisType {
-        self.axes[axis].range_arg().map_or(AxisType::Loop, |(_, t)| t)
+        self.axes[axis]
+            .range_arg()
+            .map_or(AxisType::Loop, |(_, t)| t)
     }
 }
 

@@ -43,12 +43,17 @@ struct Level {
 impl Tile {
     /// Nothing unrolled.
     pub(super) fn single(nest: &Nest) -> Tile {
-        Tile { factor: vec![1; nest.extent.len()], lane: None }
+        Tile {
+            factor: vec![1; nest.extent.len()],
+            lane: None,
+        }
     }
 
     /// Iterations left over these axes; a padded axis has one that is not full.
     pub(super) fn iterations(&self, nest: &Nest, mask: Mask) -> f64 {
-        bits(mask).map(|k| ((nest.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64).product()
+        bits(mask)
+            .map(|k| ((nest.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64)
+            .product()
     }
 
     /// How many of so many threads can be kept busy, at best, by splitting one of the outer loops.
@@ -62,8 +67,14 @@ impl Tile {
 
     fn copies(&self, mask: Mask, bytes: usize, target: &Target) -> f64 {
         let lane = self.lane.filter(|l| mask >> l & 1 == 1);
-        let others = bits(mask).filter(|k| Some(*k) != lane).map(|k| self.factor[k] as f64).product::<f64>();
-        others * lane.map_or(1.0, |l| pieces(self.factor[l], (target.vector_bytes / bytes.max(1)).max(1)))
+        let others = bits(mask)
+            .filter(|k| Some(*k) != lane)
+            .map(|k| self.factor[k] as f64)
+            .product::<f64>();
+        others
+            * lane.map_or(1.0, |l| {
+                pieces(self.factor[l], (target.vector_bytes / bytes.max(1)).max(1))
+            })
     }
 
     /// Loads or stores for one access in a tile.
@@ -72,9 +83,15 @@ impl Tile {
         for _ in bits(a.varies).filter(|&k| Some(k) != self.lane && self.collide(a, k)) {
             copies *= 3.0;
         }
-        let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else { return copies };
+        let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else {
+            return copies;
+        };
         let padded = nest.extent[l] % self.factor[l] != 0;
-        let masked = if padded || a.gate >> l & 1 == 1 { 2.0 } else { 1.0 };
+        let masked = if padded || a.gate >> l & 1 == 1 {
+            2.0
+        } else {
+            1.0
+        };
         match a.stride[l] {
             // A row more is another stream of memory, a vector more in a row is not.
             1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes, target),
@@ -92,17 +109,24 @@ impl Tile {
         for a in &nest.accesses {
             let n = self.accesses(a, nest, target);
             let level = level(&mut levels, nest, closed, a.varies);
-            if a.store { level.stores += n } else { level.loads += n }
+            if a.store {
+                level.stores += n
+            } else {
+                level.loads += n
+            }
         }
         for w in &nest.work {
-            level(&mut levels, nest, closed, w.varies).ops += w.ops * self.copies(w.varies, w.bytes, target);
+            level(&mut levels, nest, closed, w.varies).ops +=
+                w.ops * self.copies(w.varies, w.bytes, target);
         }
         for r in &nest.reductions {
             let across = self.lane.filter(|l| r.closes >> l & 1 == 1);
             let with_lane = r.open | across.map_or(0, |l| 1 << l);
             let sums = self.copies(with_lane, r.bytes, target);
-            let chain: f64 =
-                bits(r.closes).filter(|k| Some(*k) != across).map(|k| self.factor[k] as f64).product();
+            let chain: f64 = bits(r.closes)
+                .filter(|k| Some(*k) != across)
+                .map(|k| self.factor[k] as f64)
+                .product();
             let inner = level(&mut levels, nest, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
             inner.registers += sums + self.held(nest, r.closes, target);
@@ -119,14 +143,29 @@ impl Tile {
             }
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
             let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
-            let busy = (l.loads / 2.0 + spilled).max(l.stores + spilled).max(l.ops / 2.0).max(l.latency);
+            let busy = (l.loads / 2.0 + spilled)
+                .max(l.stores + spilled)
+                .max(l.ops / 2.0)
+                .max(l.latency);
             let times = self.iterations(nest, l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
-            let trips = if innermost < 0 { f64::INFINITY } else { self.iterations(nest, 1 << innermost) };
-            let left = if trips > 1.0 { times / trips * LEAVE } else { 0.0 };
+            let trips = if innermost < 0 {
+                f64::INFINITY
+            } else {
+                self.iterations(nest, 1 << innermost)
+            };
+            let left = if trips > 1.0 {
+                times / trips * LEAVE
+            } else {
+                0.0
+            };
             sum += times * busy.max(issued) + left;
         }
-        let missed: f64 = nest.accesses.iter().map(|a| self.missed(a, nest, target)).sum();
+        let missed: f64 = nest
+            .accesses
+            .iter()
+            .map(|a| self.missed(a, nest, target))
+            .sum();
         Some(sum + self.iterations(nest, nest.outer) * missed * MISS)
     }
 
@@ -140,15 +179,20 @@ impl Tile {
     /// Lines that an iteration of the innermost loop fetches and that are gone before what else they
     /// hold is needed: the loop steps over more of them than the first cache holds, or they collide.
     fn missed(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
-        let inner = bits(nest.outer).filter(|&k| nest.extent[k] > self.factor[k]).last();
-        let Some(inner) = inner.filter(|k| nest.reductions.is_empty() && a.varies >> k & 1 == 1) else {
+        let inner = bits(nest.outer)
+            .filter(|&k| nest.extent[k] > self.factor[k])
+            .last();
+        let Some(inner) = inner.filter(|k| nest.reductions.is_empty() && a.varies >> k & 1 == 1)
+        else {
             return 0.0;
         };
         if bits(a.varies).any(|k| a.stride[k] == TANGLED) {
             return 0.0;
         }
         let part = |k: usize| (a.stride[k].unsigned_abs() as f64 * a.bytes as f64 / LINE).min(1.0);
-        let lines: f64 = bits(a.varies).map(|k| (self.factor[k] as f64 * part(k)).max(1.0)).product();
+        let lines: f64 = bits(a.varies)
+            .map(|k| (self.factor[k] as f64 * part(k)).max(1.0))
+            .product();
         let stepped = self.iterations(nest, 1 << inner) * lines * LINE;
         let gone = match part(inner) < 1.0 {
             true => bits(a.varies).any(|k| self.collide(a, k)),
@@ -159,7 +203,10 @@ impl Tile {
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.
     fn held(&self, nest: &Nest, closes: Mask, target: &Target) -> f64 {
-        let inside = nest.accesses.iter().filter(|a| !a.store && a.varies & closes != 0);
+        let inside = nest
+            .accesses
+            .iter()
+            .filter(|a| !a.store && a.varies & closes != 0);
         let vectors = inside.map(|a| self.copies(a.varies & !closes, a.bytes, target));
         vectors.fold(f64::INFINITY, f64::min).min(64.0)
     }
@@ -173,12 +220,22 @@ fn level<'a>(levels: &'a mut Vec<Level>, nest: &Nest, closed: Mask, varies: Mask
         around.fold(nest.outer, |m, r| m | r.closes)
     } else {
         let innermost = varies & nest.outer;
-        if innermost == 0 { 0 } else { nest.outer & (Mask::MAX >> innermost.leading_zeros()) }
+        if innermost == 0 {
+            0
+        } else {
+            nest.outer & (Mask::MAX >> innermost.leading_zeros())
+        }
     };
-    let at = levels.iter().position(|l| l.loops == loops).unwrap_or_else(|| {
-        levels.push(Level { loops, ..Level::default() });
-        levels.len() - 1
-    });
+    let at = levels
+        .iter()
+        .position(|l| l.loops == loops)
+        .unwrap_or_else(|| {
+            levels.push(Level {
+                loops,
+                ..Level::default()
+            });
+            levels.len() - 1
+        });
     &mut levels[at]
 }
 
@@ -206,7 +263,11 @@ fn pieces(n: i64, lanes: usize) -> f64 {
 fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
     let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
     for k in bits(a.varies) {
-        let n = if inside >> k & 1 == 1 { nest.extent[k] } else { tile.factor[k] } as f64;
+        let n = if inside >> k & 1 == 1 {
+            nest.extent[k]
+        } else {
+            tile.factor[k]
+        } as f64;
         elements *= n;
         match a.stride[k] {
             TANGLED => span = f64::INFINITY,
@@ -222,21 +283,40 @@ fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
 
 /// Bytes that the innermost of the outer loops reads, and reads again for others around it.
 pub(super) fn read_again(nest: &Nest, tile: &Tile, order: &[usize]) -> f64 {
-    let Some((&inner, around)) = order.split_last() else { return 0.0 };
+    let Some((&inner, around)) = order.split_last() else {
+        return 0.0;
+    };
     let inside = nest.reductions.iter().fold(1 << inner, |m, r| m | r.closes);
-    let again =
-        |a: &&Access| !a.store && a.varies >> inner & 1 == 1 && around.iter().any(|k| a.varies >> k & 1 == 0);
-    nest.accesses.iter().filter(again).map(|a| footprint(nest, tile, a, inside)).sum()
+    let again = |a: &&Access| {
+        !a.store && a.varies >> inner & 1 == 1 && around.iter().any(|k| a.varies >> k & 1 == 0)
+    };
+    nest.accesses
+        .iter()
+        .filter(again)
+        .map(|a| footprint(nest, tile, a, inside))
+        .sum()
 }
 
 /// Bytes from beyond a cache of this size, when the outer loops run in this order (outermost first)
 /// around the tile and the reductions.
 pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> f64 {
     let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
-    let inside = |n: usize| order[order.len() - n..].iter().fold(closed, |m, k| m | 1 << k);
+    let inside = |n: usize| {
+        order[order.len() - n..]
+            .iter()
+            .fold(closed, |m, k| m | 1 << k)
+    };
     // How many of the innermost loops fit.
-    let bytes = |n: usize| nest.accesses.iter().map(|a| footprint(nest, tile, a, inside(n))).sum::<f64>();
-    let fits = (0..=order.len()).take_while(|&n| bytes(n) <= cache).last().unwrap_or(0);
+    let bytes = |n: usize| {
+        nest.accesses
+            .iter()
+            .map(|a| footprint(nest, tile, a, inside(n)))
+            .sum::<f64>()
+    };
+    let fits = (0..=order.len())
+        .take_while(|&n| bytes(n) <= cache)
+        .last()
+        .unwrap_or(0);
     let mut sum = 0.0;
     for a in &nest.accesses {
         let bytes = footprint(nest, tile, a, inside(fits));

@@ -15,8 +15,14 @@ use monoglot_uop::{Dialect, Opt, OptOp, Target, UOp};
 
 /// Opts for a kernel on a target, in order, and why.
 pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
-    let (Some(nest), Ok(plan)) = (Nest::of(kernel), Plan::new(kernel)) else { return Vec::new() };
-    let mut chosen = Chosen { plan, target, list: Vec::new() };
+    let (Some(nest), Ok(plan)) = (Nest::of(kernel), Plan::new(kernel)) else {
+        return Vec::new();
+    };
+    let mut chosen = Chosen {
+        plan,
+        target,
+        list: Vec::new(),
+    };
     match (target.workgroups, target.dialect) {
         (true, _) => gpu::choose(&nest, &mut chosen),
         (false, Dialect::C) => cpu::choose(&nest, &mut chosen),
@@ -45,7 +51,10 @@ impl Chosen<'_> {
 
     /// The place of what is left of an axis of the kernel, of this type.
     fn axis(&self, of: usize, kind: monoglot_uop::AxisType) -> Option<usize> {
-        self.plan.axes.iter().position(|a| a.of == of && a.kind() == kind)
+        self.plan
+            .axes
+            .iter()
+            .position(|a| a.of == of && a.kind() == kind)
     }
 }
 
@@ -58,7 +67,9 @@ mod tests {
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);
-        axes.iter().filter_map(|r| Some(format!("{}{}", r.range_arg()?.1.letter(), r.vmax() + 1))).collect()
+        axes.iter()
+            .filter_map(|r| Some(format!("{}{}", r.range_arg()?.1.letter(), r.vmax() + 1)))
+            .collect()
     }
 
     #[test]
@@ -72,7 +83,11 @@ mod tests {
             transpose(64, 96),
             transpose(1024, 48),
         ]);
-        all.extend([conv(2, 3, 4, 8, 3), conv_weights(2, 3, 4, 8, 3), conv_images(2, 3, 4, 8, 3)]);
+        all.extend([
+            conv(2, 3, 4, 8, 3),
+            conv_weights(2, 3, 4, 8, 3),
+            conv_images(2, 3, 4, 8, 3),
+        ]);
         for k in &all {
             for workgroups in [false, true] {
                 let opts: Vec<Opt> = choose(k, &target(workgroups)).iter().map(|o| o.0).collect();
@@ -86,7 +101,16 @@ mod tests {
     fn a_product_beyond_the_caches_is_done_in_parts() {
         for (n, parts) in [(4096, true), (512, false)] {
             let opts = choose(&flat_matmul(n, n, n), &target(false));
-            let split = |o: &Opt| matches!(o.op, OptOp::Split { target: AxisType::Loop, top: true, .. });
+            let split = |o: &Opt| {
+                matches!(
+                    o.op,
+                    OptOp::Split {
+                        target: AxisType::Loop,
+                        top: true,
+                        ..
+                    }
+                )
+            };
             assert_eq!(opts.iter().any(|o| split(&o.0)), parts, "{opts:?}");
         }
     }
@@ -108,6 +132,11 @@ mod tests {
         let after = letters(&apply(&k, &opts, &target(false)).unwrap());
         assert!(after.starts_with("t2") && after.contains("u32"), "{after}");
         let opts: Vec<Opt> = choose(&k, &target(true)).iter().map(|o| o.0).collect();
-        assert!(apply(&k, &opts, &target(true)).unwrap().ops_below().contains(monoglot_uop::Op::Wmma));
+        assert!(
+            apply(&k, &opts, &target(true))
+                .unwrap()
+                .ops_below()
+                .contains(monoglot_uop::Op::Wmma)
+        );
     }
 }

@@ -54,7 +54,11 @@ pub fn axes(kernel: &UOp) -> Vec<UOp> {
 }
 
 fn ranges(nodes: &[UOp]) -> Vec<UOp> {
-    let mut all: Vec<UOp> = nodes.iter().filter(|u| u.op() == Op::Range).cloned().collect();
+    let mut all: Vec<UOp> = nodes
+        .iter()
+        .filter(|u| u.op() == Op::Range)
+        .cloned()
+        .collect();
     all.sort_by_key(|r| r.range_arg().map(|(id, t)| (t, id)));
     all
 }
@@ -71,10 +75,17 @@ impl Plan {
     fn step(&mut self, opt: &Opt, target: &Target) -> Result<()> {
         let fits = opt.axis < self.axes.len() || matches!(opt.op, OptOp::NoLocals);
         if !fits {
-            return Err(refuse(opt, format!("the kernel has {} axes", self.axes.len())));
+            return Err(refuse(
+                opt,
+                format!("the kernel has {} axes", self.axes.len()),
+            ));
         }
         match opt.op {
-            OptOp::Split { factor, target, top } => split::step(self, opt, factor, target, top),
+            OptOp::Split {
+                factor,
+                target,
+                top,
+            } => split::step(self, opt, factor, target, top),
             OptOp::PadTo { multiple } => padto::step(self, opt, multiple),
             OptOp::Swap { with } => swap::step(self, opt, with),
             OptOp::NoLocals => nolocals::step(self, opt),

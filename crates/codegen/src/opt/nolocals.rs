@@ -10,7 +10,10 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt) -> Result<()> {
     let local = |k| matches!(k, AxisType::Local | AxisType::Warp | AxisType::GroupReduce);
     if let Some(i) = plan.axes.iter().position(|a| local(a.kind())) {
         let letter = plan.axes[i].kind().letter();
-        return Err(refuse(opt, format!("axis {i} of type {letter} needs a workgroup")));
+        return Err(refuse(
+            opt,
+            format!("axis {i} of type {letter} needs a workgroup"),
+        ));
     }
     plan.info.no_locals = true;
     Ok(())
@@ -24,8 +27,14 @@ mod tests {
     #[test]
     fn no_workgroups_before_or_after() {
         let k = &kernels()[0];
-        let none = Opt { op: OptOp::NoLocals, axis: 0 };
-        let local = [split(0, 0, AxisType::Global, false), split(0, 2, AxisType::Local, false)];
+        let none = Opt {
+            op: OptOp::NoLocals,
+            axis: 0,
+        };
+        let local = [
+            split(0, 0, AxisType::Global, false),
+            split(0, 2, AxisType::Local, false),
+        ];
         check(k, &[none]);
         refused(k, &[none, local[0], local[1]], "after NOLOCALS");
         refused(k, &[local[0], local[1], none], "needs a workgroup");

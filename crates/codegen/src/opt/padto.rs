@@ -17,17 +17,30 @@ use super::plan::{Axis, Pad, Plan};
 use super::refuse;
 use monoglot_uop::{AxisType, Op, OpSet, Opt, Result, UOp};
 
-const ALLOWED: OpSet =
-    OpSet::of(&[Op::Index, Op::Store, Op::Reduce, Op::End, Op::Group, Op::Range, Op::Bitcast, Op::Sink]);
+const ALLOWED: OpSet = OpSet::of(&[
+    Op::Index,
+    Op::Store,
+    Op::Reduce,
+    Op::End,
+    Op::Group,
+    Op::Range,
+    Op::Bitcast,
+    Op::Sink,
+]);
 
 pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
     let axis = plan.axes[opt.axis].clone();
-    let Some(n) = axis.extent() else { return Err(refuse(opt, "the extent is not known")) };
+    let Some(n) = axis.extent() else {
+        return Err(refuse(opt, "the extent is not known"));
+    };
     if multiple < 1 {
         return Err(refuse(opt, format!("{multiple} has no multiples")));
     }
     if axis.kind() == AxisType::Warp || plan.tensor.as_ref().is_some_and(|t| t.pair == axis.range) {
-        return Err(refuse(opt, "a matrix unit's lanes and elements cannot be padded"));
+        return Err(refuse(
+            opt,
+            "a matrix unit's lanes and elements cannot be padded",
+        ));
     }
     let padded = match n.checked_add(multiple - 1) {
         Some(_) if n == 0 => return Err(refuse(opt, "the axis is empty")),
@@ -37,23 +50,40 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
     let range = &plan.ranges[axis.of];
     let strange = |u: &&UOp| {
         let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
-        (!ordinary || u.op() == Op::End && !u.src()[1..].contains(range)) && u.ranges().contains(range)
+        (!ordinary || u.op() == Op::End && !u.src()[1..].contains(range))
+            && u.ranges().contains(range)
     };
     if let Some(u) = plan.nodes.iter().find(strange) {
-        return Err(refuse(opt, format!("{} inside the loop cannot be masked", u.op().name())));
+        return Err(refuse(
+            opt,
+            format!("{} inside the loop cannot be masked", u.op().name()),
+        ));
     }
-    let counted =
-        |u: &UOp| u.op() == Op::Index && u.src()[1..].iter().any(|i| i.ops_below().contains(Op::Reduce));
+    let counted = |u: &UOp| {
+        u.op() == Op::Index
+            && u.src()[1..]
+                .iter()
+                .any(|i| i.ops_below().contains(Op::Reduce))
+    };
     if axis.kind().is_reduce() && plan.nodes.iter().any(counted) {
-        return Err(refuse(opt, "an index is a reduction, which the identity takes out of its bounds"));
+        return Err(refuse(
+            opt,
+            "an index is a reduction, which the identity takes out of its bounds",
+        ));
     }
     if padded == n {
         return Ok(());
     }
     let new = plan.fresh(padded, axis.kind());
     plan.rebind(&axis, &new);
-    plan.pads.push(Pad { of: axis.of, valid: new.lt(&new.like(n)) });
-    plan.axes[opt.axis] = Axis { range: new, of: axis.of };
+    plan.pads.push(Pad {
+        of: axis.of,
+        valid: new.lt(&new.like(n)),
+    });
+    plan.axes[opt.axis] = Axis {
+        range: new,
+        of: axis.of,
+    };
     Ok(())
 }
 
@@ -77,9 +107,32 @@ mod tests {
     #[test]
     fn padding_goes_with_grouping_unrolling_and_upcasting() {
         let k = &kernels()[0];
-        check(k, &[padto(2, 8), split(2, 4, GroupReduce, false), split(2, 2, Unroll, false)]);
-        check(k, &[padto(2, 7), split(2, 0, Unroll, false), padto(0, 5), split(0, 5, Upcast, false)]);
-        check(k, &[split(1, 2, Upcast, false), padto(3, 3), padto(1, 4), split(1, 2, Loop, true)]);
+        check(
+            k,
+            &[
+                padto(2, 8),
+                split(2, 4, GroupReduce, false),
+                split(2, 2, Unroll, false),
+            ],
+        );
+        check(
+            k,
+            &[
+                padto(2, 7),
+                split(2, 0, Unroll, false),
+                padto(0, 5),
+                split(0, 5, Upcast, false),
+            ],
+        );
+        check(
+            k,
+            &[
+                split(1, 2, Upcast, false),
+                padto(3, 3),
+                padto(1, 4),
+                split(1, 2, Loop, true),
+            ],
+        );
         check(k, &[padto(0, 5), padto(0, 7), split(0, 7, Thread, true)]);
     }
 }

@@ -5,7 +5,9 @@
 
 use crate::gates::conjuncts;
 use crate::graph::node;
-use monoglot_uop::{Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs};
+use monoglot_uop::{
+    Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -76,7 +78,12 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(kernel: &UOp) -> Result<Plan> {
-        let wrong = || Error::argument("kernel", format!("{} is not a kernel's SINK", kernel.op().name()));
+        let wrong = || {
+            Error::argument(
+                "kernel",
+                format!("{} is not a kernel's SINK", kernel.op().name()),
+            )
+        };
         let info = match kernel.arg() {
             Arg::Kernel(info) if kernel.op() == Op::Sink => KernelInfo::clone(info),
             Arg::None if kernel.op() == Op::Sink => KernelInfo::default(),
@@ -84,10 +91,32 @@ impl Plan {
         };
         let nodes = kernel.toposort();
         let ranges = super::ranges(&nodes);
-        let next = ranges.iter().filter_map(UOp::range_arg).map(|(id, _)| id + 1).max().unwrap_or(0);
-        let axes = ranges.iter().enumerate().map(|(of, r)| Axis { range: r.clone(), of }).collect();
+        let next = ranges
+            .iter()
+            .filter_map(UOp::range_arg)
+            .map(|(id, _)| id + 1)
+            .max()
+            .unwrap_or(0);
+        let axes = ranges
+            .iter()
+            .enumerate()
+            .map(|(of, r)| Axis {
+                range: r.clone(),
+                of,
+            })
+            .collect();
         let (now, pads) = (ranges.clone(), Vec::new());
-        Ok(Plan { sink: kernel.clone(), nodes, axes, ranges, now, pads, tensor: None, info, next })
+        Ok(Plan {
+            sink: kernel.clone(),
+            nodes,
+            axes,
+            ranges,
+            now,
+            pads,
+            tensor: None,
+            info,
+            next,
+        })
     }
 
     /// A RANGE that is in no expression yet.
@@ -123,23 +152,37 @@ impl Plan {
     /// Whether every effect of the kernel is inside the loop over this RANGE.
     pub(super) fn encloses_all(&self, of: usize) -> bool {
         let range = &self.ranges[of];
-        self.sink.src().iter().all(|e| e.op() == Op::End && e.src()[1..].contains(range))
+        self.sink
+            .src()
+            .iter()
+            .all(|e| e.op() == Op::End && e.src()[1..].contains(range))
     }
 
     /// The kernel over the axes as they are now.
     pub(super) fn finish(self) -> UOp {
         let last: FxHashMap<UOp, UOp> = (self.axes.iter().enumerate())
-            .map(|(i, a)| (a.range.clone(), a.range.with_arg(Arg::Range(i as u32, a.kind()))))
+            .map(|(i, a)| {
+                (
+                    a.range.clone(),
+                    a.range.with_arg(Arg::Range(i as u32, a.kind())),
+                )
+            })
             .collect();
         let bind = |extra: &[(&UOp, &UOp)]| {
-            let extra = extra.iter().map(|(a, b)| ((*a).clone(), (*b).clone())).collect();
+            let extra = extra
+                .iter()
+                .map(|(a, b)| ((*a).clone(), (*b).clone()))
+                .collect();
             let bound = |e: &UOp| e.substitute(&extra).substitute(&last);
             Binding {
                 ranges: self.now.iter().map(bound).collect(),
                 valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
             }
         };
-        let main = self.tensor.as_ref().map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
+        let main = self
+            .tensor
+            .as_ref()
+            .map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
         let mut closes: Closes = vec![SmallVec::new(); self.ranges.len()];
         for a in &self.axes {
             closes[a.of].push(last[&a.range].clone());
@@ -153,11 +196,19 @@ impl Plan {
                 let gate = self.gate(&with, &t.reduce.src()[1..]);
                 gate.map_or(new.clone(), |g| g.select(&new, &zero))
             };
-            let a = [parts(&t.a, &t.k_of_a[0], &t.n_now), parts(&t.a, &t.k_of_a[1], &t.n_now)];
-            let b = [parts(&t.b, &t.k_of_b, &t.n_of_b[0]), parts(&t.b, &t.k_of_b, &t.n_of_b[1])];
+            let a = [
+                parts(&t.a, &t.k_of_a[0], &t.n_now),
+                parts(&t.a, &t.k_of_a[1], &t.n_now),
+            ];
+            let b = [
+                parts(&t.b, &t.k_of_b, &t.n_of_b[0]),
+                parts(&t.b, &t.k_of_b, &t.n_of_b[1]),
+            ];
             let stack = |v: [UOp; 2]| node(Op::Stack, v);
             let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
-            let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])].into_iter().collect();
+            let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])]
+                .into_iter()
+                .collect();
             let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
             let over = self.closed(&t.reduce.src()[1..], &closes);
             let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
@@ -182,12 +233,22 @@ impl Plan {
 
     /// The condition under which no padded RANGE among these of the kernel runs past its end.
     fn gate(&self, with: &Binding, among: &[UOp]) -> Option<UOp> {
-        let padded = self.pads.iter().zip(&with.valid).filter(|(p, _)| among.contains(&self.ranges[p.of]));
+        let padded = self
+            .pads
+            .iter()
+            .zip(&with.valid)
+            .filter(|(p, _)| among.contains(&self.ranges[p.of]));
         padded.map(|(_, valid)| valid.clone()).reduce(|a, b| a & b)
     }
 
     /// A graph with every RANGE replaced. `known` is what nodes become, whatever is below them.
-    fn rebuild(&self, root: &UOp, with: &Binding, closes: &Closes, known: &FxHashMap<UOp, UOp>) -> UOp {
+    fn rebuild(
+        &self,
+        root: &UOp,
+        with: &Binding,
+        closes: &Closes,
+        known: &FxHashMap<UOp, UOp>,
+    ) -> UOp {
         let node = |u: &UOp, mut src: Srcs| {
             match u.op() {
                 Op::Range => {
@@ -196,8 +257,11 @@ impl Plan {
                     }
                 }
                 Op::End | Op::Reduce if src.len() > 1 => {
-                    if let (Arg::Reduce(op, _), Some(gate)) = (u.arg(), self.gate(with, &u.src()[1..])) {
-                        src[0] = gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                    if let (Arg::Reduce(op, _), Some(gate)) =
+                        (u.arg(), self.gate(with, &u.src()[1..]))
+                    {
+                        src[0] =
+                            gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
                     }
                     src.truncate(1);
                     src.extend(self.closed(&u.src()[1..], closes));
@@ -212,7 +276,8 @@ impl Plan {
                 }
                 Op::Store => match self.gate(with, &u.ranges()) {
                     Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
-                        src[0] = src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                        src[0] =
+                            src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
                     }
                     Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
                     gate => src.extend(gate),
@@ -238,7 +303,9 @@ struct Binding {
 fn gated(mut src: Srcs, gate: &UOp) -> Srcs {
     let first = src[1].clone();
     let (inner, index) = match first.op() {
-        Op::Where if first.src()[2].is_invalid() => (conjuncts(&first.src()[0]), first.src()[1].clone()),
+        Op::Where if first.src()[2].is_invalid() => {
+            (conjuncts(&first.src()[0]), first.src()[1].clone())
+        }
         _ => (SmallVec::new(), first),
     };
     let new = conjuncts(gate).into_iter().filter(|c| !inner.contains(c));

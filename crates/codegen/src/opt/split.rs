@@ -41,22 +41,37 @@ pub fn from(new: AxisType) -> (&'static [AxisType], bool, bool) {
 
 /// Whether iterations of this type run at the same time, so that nothing may be outside them.
 pub fn is_parallel(kind: AxisType) -> bool {
-    matches!(kind, AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp)
+    matches!(
+        kind,
+        AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp
+    )
 }
 
-pub(super) fn step(plan: &mut Plan, opt: &Opt, factor: i64, new: AxisType, top: bool) -> Result<()> {
+pub(super) fn step(
+    plan: &mut Plan,
+    opt: &Opt,
+    factor: i64,
+    new: AxisType,
+    top: bool,
+) -> Result<()> {
     let axis = plan.axes[opt.axis].clone();
     let old = axis.kind();
     let (sources, inner, outer) = from(new);
     let letters = || format!("{} from {}", new.letter(), old.letter());
     if !sources.contains(&old) {
-        return Err(refuse(opt, format!("{}: that type is not split from this one", letters())));
+        return Err(refuse(
+            opt,
+            format!("{}: that type is not split from this one", letters()),
+        ));
     }
     let extent = axis.extent();
     let whole = factor == 0 || extent == Some(factor);
     if !whole && !(if top { outer } else { inner }) {
         let side = if top { "outer" } else { "inner" };
-        return Err(refuse(opt, format!("{}: not as the {side} part", letters())));
+        return Err(refuse(
+            opt,
+            format!("{}: not as the {side} part", letters()),
+        ));
     }
     if plan.info.no_locals && matches!(new, AxisType::Local | AxisType::GroupReduce) {
         return Err(refuse(opt, format!("{}: after NOLOCALS", letters())));
@@ -65,12 +80,18 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, factor: i64, new: AxisType, top: 
         return Err(refuse(opt, "the kernel has a THREAD axis already"));
     }
     if is_parallel(new) && !plan.encloses_all(axis.of) {
-        return Err(refuse(opt, format!("{}: a store is outside the loop", letters())));
+        return Err(refuse(
+            opt,
+            format!("{}: a store is outside the loop", letters()),
+        ));
     }
     if whole {
         let expands = matches!(new, AxisType::Unroll | AxisType::Upcast | AxisType::Thread);
         if expands && extent.is_none() {
-            return Err(refuse(opt, format!("{}: the extent is not known", letters())));
+            return Err(refuse(
+                opt,
+                format!("{}: the extent is not known", letters()),
+            ));
         }
         let bound = monoglot_uop::Dim::of(&axis.range.src()[0]);
         let range = plan.fresh(bound, new);
@@ -81,17 +102,32 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, factor: i64, new: AxisType, top: 
     }
     let n = match extent {
         Some(n) if factor > 0 && n % factor == 0 => n,
-        Some(n) => return Err(refuse(opt, format!("{factor} does not divide the extent {n}"))),
+        Some(n) => {
+            return Err(refuse(
+                opt,
+                format!("{factor} does not divide the extent {n}"),
+            ));
+        }
         None => return Err(refuse(opt, "the extent is not known")),
     };
     if factor == 1 {
         return Err(refuse(opt, "a factor of 1 splits nothing"));
     }
     let (rest, part) = (plan.fresh(n / factor, old), plan.fresh(factor, new));
-    let (high, low, width) = if top { (&part, &rest, n / factor) } else { (&rest, &part, factor) };
+    let (high, low, width) = if top {
+        (&part, &rest, n / factor)
+    } else {
+        (&rest, &part, factor)
+    };
     plan.rebind(&axis, &(high * width + low));
     plan.axes[opt.axis].range = rest;
-    plan.insert(Axis { range: part, of: axis.of }, top);
+    plan.insert(
+        Axis {
+            range: part,
+            of: axis.of,
+        },
+        top,
+    );
     Ok(())
 }
 
@@ -107,16 +143,32 @@ mod tests {
             check(&k, &[split(0, 4, Upcast, false)]);
             check(&k, &[split(0, 2, Thread, true)]);
             check(&k, &[split(0, 2, Global, true), split(0, 2, Loop, false)]);
-            check(&k, &[split(0, 0, Global, false), split(0, 2, Local, false), split(1, 0, Upcast, false)]);
+            check(
+                &k,
+                &[
+                    split(0, 0, Global, false),
+                    split(0, 2, Local, false),
+                    split(1, 0, Upcast, false),
+                ],
+            );
         }
     }
 
     #[test]
     fn reductions_split_into_groups_and_unrolled_parts() {
         let matmul = &kernels()[0];
-        check(matmul, &[split(2, 4, GroupReduce, false), split(2, 2, Unroll, false)]);
-        check(matmul, &[split(2, 4, GroupReduce, true), split(3, 0, Unroll, false)]);
-        check(matmul, &[split(2, 2, Reduce, true), split(3, 3, Unroll, false)]);
+        check(
+            matmul,
+            &[split(2, 4, GroupReduce, false), split(2, 2, Unroll, false)],
+        );
+        check(
+            matmul,
+            &[split(2, 4, GroupReduce, true), split(3, 0, Unroll, false)],
+        );
+        check(
+            matmul,
+            &[split(2, 2, Reduce, true), split(3, 3, Unroll, false)],
+        );
     }
 
     #[test]
@@ -128,7 +180,11 @@ mod tests {
         refused(k, &[split(0, 2, Warp, false)], "w from L");
         refused(k, &[split(0, 2, Thread, false)], "not as the inner");
         refused(k, &[split(0, 2, Upcast, true)], "not as the outer");
-        refused(k, &[split(0, 2, Thread, true), split(1, 2, Thread, true)], "THREAD axis already");
+        refused(
+            k,
+            &[split(0, 2, Thread, true), split(1, 2, Thread, true)],
+            "THREAD axis already",
+        );
         refused(k, &[split(9, 2, Upcast, false)], "3 axes");
     }
 }

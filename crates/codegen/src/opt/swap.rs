@@ -10,12 +10,18 @@ use monoglot_uop::{Opt, Result};
 
 pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
     let Some(other) = plan.axes.get(with) else {
-        return Err(refuse(opt, format!("there is no axis {with} to exchange it with")));
+        return Err(refuse(
+            opt,
+            format!("there is no axis {with} to exchange it with"),
+        ));
     };
     let (a, b) = (plan.axes[opt.axis].kind(), other.kind());
     if a != b || with == opt.axis {
-        let message =
-            format!("{} and axis {with}, {}: exchange two axes of one type", a.letter(), b.letter());
+        let message = format!(
+            "{} and axis {with}, {}: exchange two axes of one type",
+            a.letter(),
+            b.letter()
+        );
         return Err(refuse(opt, message));
     }
     plan.axes.swap(opt.axis, with);
@@ -31,8 +37,12 @@ mod tests {
     fn loops_change_places() {
         let k = &kernels()[0];
         let after = check(k, &[swap(0, 1)]);
-        let extents =
-            |k| crate::opt::axes(k).iter().map(|r| r.src()[0].as_int().unwrap()).collect::<Vec<_>>();
+        let extents = |k| {
+            crate::opt::axes(k)
+                .iter()
+                .map(|r| r.src()[0].as_int().unwrap())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(extents(k), [8, 4, 12]);
         assert_eq!(extents(&after), [4, 8, 12]);
         check(k, &[split(2, 3, AxisType::Reduce, false), swap(3, 2)]);

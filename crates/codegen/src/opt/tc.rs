@@ -30,10 +30,17 @@ use monoglot_uop::{Arg, AxisType, Op, Opt, OptOp, ReduceOp, Result, Target, TcIn
 
 pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
-    if plan.info.opts.iter().any(|o| !matches!(o.op, OptOp::PadTo { .. })) {
+    if plan
+        .info
+        .opts
+        .iter()
+        .any(|o| !matches!(o.op, OptOp::PadTo { .. }))
+    {
         return no("only PADTO may come before");
     }
-    let Some(unit) = target.matrix_units.get(unit) else { return no("the target has no such matrix unit") };
+    let Some(unit) = target.matrix_units.get(unit) else {
+        return no("the target has no such matrix unit");
+    };
     if unit.dims != [8, 8, 8] || unit.threads != 32 {
         return no("the unit's layout over lanes is not known");
     }
@@ -74,8 +81,20 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     let no = tile(plan, &n);
     let ko = tile(plan, &axis);
     plan.rebind(&m, &(&mo + &row));
-    plan.insert(Axis { range: lane.clone(), of: m.of }, false);
-    plan.insert(Axis { range: pair.clone(), of: n.of }, false);
+    plan.insert(
+        Axis {
+            range: lane.clone(),
+            of: m.of,
+        },
+        false,
+    );
+    plan.insert(
+        Axis {
+            range: pair.clone(),
+            of: n.of,
+        },
+        false,
+    );
     plan.tensor = Some(Tensor {
         unit: unit.clone(),
         reduce,
@@ -94,19 +113,33 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
 
 /// The one REDUCE over `k`, and its factors, where the unit can do it.
 fn product(plan: &Plan, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
-    let mut over = plan.nodes.iter().filter(|u| u.op() == Op::Reduce && u.src()[1..].contains(k));
+    let mut over = plan
+        .nodes
+        .iter()
+        .filter(|u| u.op() == Op::Reduce && u.src()[1..].contains(k));
     let reduce = over.next().filter(|u| u.dtype() == unit.dtype_out)?;
-    let Arg::Reduce(ReduceOp::Add, _) = reduce.arg() else { return None };
+    let Arg::Reduce(ReduceOp::Add, _) = reduce.arg() else {
+        return None;
+    };
     if over.next().is_some() || reduce.src()[0].op() != Op::Mul {
         return None;
     }
     let factor = |u: &UOp| {
-        let u = if u.op() == Op::Cast && u.dtype() != unit.dtype_in { &u.src()[0] } else { u };
-        let fits =
-            u.dtype() == unit.dtype_in && u.ranges().contains(k) && !u.ops_below().contains(Op::Reduce);
+        let u = if u.op() == Op::Cast && u.dtype() != unit.dtype_in {
+            &u.src()[0]
+        } else {
+            u
+        };
+        let fits = u.dtype() == unit.dtype_in
+            && u.ranges().contains(k)
+            && !u.ops_below().contains(Op::Reduce);
         fits.then(|| u.clone())
     };
-    Some((reduce.clone(), factor(&reduce.src()[0].src()[0])?, factor(&reduce.src()[0].src()[1])?))
+    Some((
+        reduce.clone(),
+        factor(&reduce.src()[0].src()[0])?,
+        factor(&reduce.src()[0].src()[1])?,
+    ))
 }
 
 /// Make an axis run over tiles of 8; gives where the tile begins.
@@ -135,23 +168,49 @@ mod tests {
         let k = matmul(8, 16, 24);
         let after = check(&k, &[tc(2)]);
         assert!(after.ops_below().contains(Op::Wmma));
-        let letters: String =
-            crate::opt::axes(&after).iter().filter_map(|r| Some(r.range_arg()?.1.letter())).collect();
+        let letters: String = crate::opt::axes(&after)
+            .iter()
+            .filter_map(|r| Some(r.range_arg()?.1.letter()))
+            .collect();
         assert_eq!(letters, "LwRu");
-        check(&k, &[tc(2), split(0, 0, AxisType::Global, false), split(2, 3, AxisType::Unroll, false)]);
+        check(
+            &k,
+            &[
+                tc(2),
+                split(0, 0, AxisType::Global, false),
+                split(2, 3, AxisType::Unroll, false),
+            ],
+        );
         check(
             &matmul(16, 16, 8),
-            &[tc(2), split(1, 2, AxisType::Upcast, false), split(0, 2, AxisType::Local, false)],
+            &[
+                tc(2),
+                split(1, 2, AxisType::Upcast, false),
+                split(0, 2, AxisType::Local, false),
+            ],
         );
     }
 
     #[test]
     fn padding_comes_first() {
         let k = matmul(5, 9, 11);
-        check(&k, &[padto(0, 8), padto(1, 8), padto(2, 8), tc(2), split(0, 0, AxisType::Upcast, false)]);
+        check(
+            &k,
+            &[
+                padto(0, 8),
+                padto(1, 8),
+                padto(2, 8),
+                tc(2),
+                split(0, 0, AxisType::Upcast, false),
+            ],
+        );
         refused(&k, &[tc(2)], "multiples of 8");
         refused(&matmul(8, 8, 9), &[tc(2)], "multiple of 8");
-        refused(&matmul(8, 8, 8), &[split(0, 2, AxisType::Upcast, false), tc(1)], "only PADTO");
+        refused(
+            &matmul(8, 8, 8),
+            &[split(0, 2, AxisType::Upcast, false), tc(1)],
+            "only PADTO",
+        );
         refused(&matmul(8, 8, 8), &[tc(0)], "not a REDUCE");
         refused(&kernels()[1], &[tc(1)], "sum of products");
     }

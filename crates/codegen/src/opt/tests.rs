@@ -26,7 +26,13 @@ fn random_schedules_keep_what_kernels_compute() {
 #[test]
 fn a_shrunk_kernel_is_small_and_stays_within_its_buffers() {
     let k = shrink(&matmul(512, 300, 1000), 2000, 1);
-    assert!(super::axes(&k).iter().map(|r| r.vmax() + 1).product::<i64>() <= 2000);
+    assert!(
+        super::axes(&k)
+            .iter()
+            .map(|r| r.vmax() + 1)
+            .product::<i64>()
+            <= 2000
+    );
     let mut bufs = buffers(&k, 1);
     assert!(bufs.iter().map(Vec::len).sum::<usize>() < 1 << 16);
     eval_kernel(&k, &mut bufs, &[]).unwrap();

@@ -22,7 +22,11 @@ fn devices() -> Vec<Arc<dyn Runtime>> {
 
 /// The dtype of each PARAM, by slot.
 fn dtypes(kernel: &UOp) -> Vec<DType> {
-    let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
+    let mut params: Vec<UOp> = kernel
+        .toposort()
+        .into_iter()
+        .filter(|u| u.op() == Op::Param)
+        .collect();
     params.sort_by_key(|p| p.buffer_arg().map(|b| b.slot));
     params.iter().map(UOp::dtype).collect()
 }
@@ -60,8 +64,13 @@ fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
             let mut got = vec![0; want.len()];
             device.download(s, 0, &mut got).unwrap();
             if *want != got {
-                let Arg::Text(source) = program.src()[2].arg() else { continue };
-                panic!("{opts:?} on {}\n{want:?}\n{got:?} {d}\n{source}", device.device());
+                let Arg::Text(source) = program.src()[2].arg() else {
+                    continue;
+                };
+                panic!(
+                    "{opts:?} on {}\n{want:?}\n{got:?} {d}\n{source}",
+                    device.device()
+                );
             }
         }
     }
@@ -69,13 +78,21 @@ fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
 
 #[test]
 fn kernels_without_opts_compute_what_the_oracle_says() {
-    check(&kernels().into_iter().map(|k| (k, Vec::new())).collect::<Vec<_>>());
+    check(
+        &kernels()
+            .into_iter()
+            .map(|k| (k, Vec::new()))
+            .collect::<Vec<_>>(),
+    );
 }
 
 #[test]
 fn tiles_are_vectors_and_register_accumulators() {
     let k = matmul(8, 32, 12);
-    let tile = vec![split(0, 4, AxisType::Upcast, false), split(1, 32, AxisType::Upcast, false)];
+    let tile = vec![
+        split(0, 4, AxisType::Upcast, false),
+        split(1, 32, AxisType::Upcast, false),
+    ];
     check(&[(k, tile)]);
 }
 
@@ -84,7 +101,10 @@ fn tiles_are_vectors_and_register_accumulators() {
 fn a_fold_by_a_group_inside_a_loop_of_one_step() {
     let k = matmul(1, 4, 12);
     let device: Arc<dyn Runtime> = Arc::new(Interp::gpu(Device::new("INTERP:GPU")));
-    let group = vec![split(1, 4, AxisType::Local, false), split(2, 3, AxisType::GroupReduce, false)];
+    let group = vec![
+        split(1, 4, AxisType::Local, false),
+        split(2, 3, AxisType::GroupReduce, false),
+    ];
     check_on(&device, &[(k, group)]);
 }
 
@@ -94,7 +114,10 @@ fn random_schedules_keep_what_kernels_compute() {
         let mut cases = Vec::new();
         for (n, kernel) in kernels().into_iter().enumerate() {
             for seed in 0..4 {
-                cases.push((kernel.clone(), sample(&kernel, device.target(), seed * 100 + n as u64)));
+                cases.push((
+                    kernel.clone(),
+                    sample(&kernel, device.target(), seed * 100 + n as u64),
+                ));
             }
         }
         check_on(&device, &cases);
@@ -140,7 +163,10 @@ fn edges(d: DType, n: usize, seed: u64) -> Vec<u8> {
         let v = match choice.below(3) {
             0 => special[choice.below(special.len())],
             1 => d.from_i128(choice.below(40) as i128 - 20),
-            _ => Scalar::from_bits((choice.below(1 << 31) as u64) << 33 | choice.below(1 << 31) as u64, d),
+            _ => Scalar::from_bits(
+                (choice.below(1 << 31) as u64) << 33 | choice.below(1 << 31) as u64,
+                d,
+            ),
         };
         out.extend_from_slice(&v.to_bits(d).to_le_bytes()[..d.bytes()]);
     }
@@ -236,20 +262,28 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
     let all = elementwise();
     for device in devices() {
         for opts in [vec![], vec![split(0, 8, AxisType::Upcast, false)]] {
-            let lower = |k: &UOp| lower(k, device.target(), Some(&opts), &mut |_, _| {}).map(|l| l.0);
-            let programs: Vec<UOp> =
-                all.iter().map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{k}"))).collect();
+            let lower =
+                |k: &UOp| lower(k, device.target(), Some(&opts), &mut |_, _| {}).map(|l| l.0);
+            let programs: Vec<UOp> = all
+                .iter()
+                .map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{k}")))
+                .collect();
             let compiled = device.compile(&programs).unwrap();
             for ((k, program), kernel) in all.iter().zip(&programs).zip(compiled) {
                 let types = dtypes(k);
-                let mut want: Vec<Vec<u8>> =
-                    types.iter().enumerate().map(|(i, d)| edges(*d, 48, i as u64)).collect();
+                let mut want: Vec<Vec<u8>> = types
+                    .iter()
+                    .enumerate()
+                    .map(|(i, d)| edges(*d, 48, i as u64))
+                    .collect();
                 let bufs = upload(device.as_ref(), &want);
                 eval_kernel(k, &mut want, &[]).unwrap();
                 kernel.launch(&bufs, &[]).unwrap();
                 let mut got = vec![0; want[0].len()];
                 device.download(&bufs[0], 0, &mut got).unwrap();
-                let Arg::Text(source) = program.src()[2].arg() else { continue };
+                let Arg::Text(source) = program.src()[2].arg() else {
+                    continue;
+                };
                 assert!(
                     same(&want[0], &got, types[0]),
                     "{}\n{want:?}\n{got:?}\n{source}\n{}",

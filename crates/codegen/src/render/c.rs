@@ -19,7 +19,12 @@ use std::fmt::Write;
 pub fn render_c(program: &UOp, info: &ProgramInfo) -> String {
     let list = program.src();
     let plan = Plan::new(list);
-    let mut r = Renderer { plan, prelude: Prelude::default(), regs: FxHashMap::default(), names: 0 };
+    let mut r = Renderer {
+        plan,
+        prelude: Prelude::default(),
+        regs: FxHashMap::default(),
+        names: 0,
+    };
     let mut body = String::with_capacity(64 * list.len());
     r.arguments(&mut body, list, info);
     r.find_registers(list);
@@ -33,8 +38,11 @@ pub fn render_c(program: &UOp, info: &ProgramInfo) -> String {
         r.statement(&mut body, i, u, &mut indent);
     }
     let mut out = r.prelude.text();
-    let _ =
-        write!(out, "void {}(void *const *bufs, const long long *vars, int tid) {{\n{body}}}\n", info.name);
+    let _ = write!(
+        out,
+        "void {}(void *const *bufs, const long long *vars, int tid) {{\n{body}}}\n",
+        info.name
+    );
     out
 }
 
@@ -68,7 +76,10 @@ impl Renderer {
     }
 
     fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) {
-        let (opens, closes) = (matches!(u.op(), Op::Range | Op::If), matches!(u.op(), Op::End | Op::EndIf));
+        let (opens, closes) = (
+            matches!(u.op(), Op::Range | Op::If),
+            matches!(u.op(), Op::End | Op::EndIf),
+        );
         let shown = match u.op() {
             // The threads of a CPU kernel share nothing that would need a barrier.
             Op::Param | Op::Buffer | Op::Const | Op::Special | Op::Barrier | Op::Sink => false,
@@ -111,9 +122,11 @@ impl Renderer {
             Op::Const => literal(o, u.const_value().unwrap_or(Scalar::Int(0)), u.dtype()),
             Op::Param => drop(write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot))),
             Op::Range => drop(write!(o, "r{}", u.range_arg().map_or(0, |r| r.0))),
-            Op::Special => {
-                o.push_str(if matches!(u.arg(), Arg::Text(t) if &**t == "tid") { "tid" } else { "0" })
-            }
+            Op::Special => o.push_str(if matches!(u.arg(), Arg::Text(t) if &**t == "tid") {
+                "tid"
+            } else {
+                "0"
+            }),
             _ => match self.plan.name(u) {
                 0 => self.expression(o, u),
                 name => drop(write!(o, "v{name}")),

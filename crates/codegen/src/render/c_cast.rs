@@ -13,14 +13,24 @@ impl Renderer {
         match (k.n, from.d, k.d) {
             (0, _, DType::Bool) => self.put(o, k, "($0 != 0)", &[a]),
             (_, _, DType::Bool) => {
-                self.put(o, from, "($M)($0 != $1)", &[a, &UOp::constant(from.d.zero(), from.d)]);
+                self.put(
+                    o,
+                    from,
+                    "($M)($0 != $1)",
+                    &[a, &UOp::constant(from.d.zero(), from.d)],
+                );
             }
             (_, f, d) if f.is_float() && d.is_int() => self.saturate(o, a, k),
             // Integers that f32 rounds are far outside f16.
             (0, f, DType::F16) if !f.is_float() => self.put(o, k, "(f16)(f32)$0", &[a]),
             (0, ..) => self.put(o, k, "(($V)$0)", &[a]),
             // A mask keeps the bits of 1.
-            (_, DType::Bool, _) => self.put(o, k, "($V)($0 & ($M)$1)", &[a, &UOp::constant(k.d.one(), k.d)]),
+            (_, DType::Bool, _) => self.put(
+                o,
+                k,
+                "($V)($0 & ($M)$1)",
+                &[a, &UOp::constant(k.d.one(), k.d)],
+            ),
             (n, f, d) => {
                 if f == DType::F16 || d == DType::F16 {
                     self.prelude.halves(n);
@@ -30,7 +40,9 @@ impl Renderer {
                     (DType::F16, _) => "__builtin_convertvector(F32_f16x$n($0), $V)",
                     (DType::F32, DType::F16) => "F16_f32x$n($0)",
                     // Integers go through f32; f64 rounds once.
-                    (f, DType::F16) if f.is_int() => "F16_f32x$n(__builtin_convertvector($0, f32x$n))",
+                    (f, DType::F16) if f.is_int() => {
+                        "F16_f32x$n(__builtin_convertvector($0, f32x$n))"
+                    }
                     _ => "__builtin_convertvector($0, $V)",
                 };
                 self.put(o, k, t, &[a]);
@@ -52,7 +64,11 @@ impl Renderer {
         let fits = |v: Scalar| v.to_f64() >= least as f64 && v.to_f64() < most as f64 + 1.0;
         let within = a.min_max().is_some_and(|(lo, hi)| fits(lo) && fits(hi));
         // f16 is compared and converted in f32.
-        let f = if a.dtype() == DType::F16 { DType::F32 } else { a.dtype() };
+        let f = if a.dtype() == DType::F16 {
+            DType::F32
+        } else {
+            a.dtype()
+        };
         let float = |v: i128| UOp::constant(Scalar::Float(v as f64), f);
         if k.n == 0 {
             let int = |v: i128| UOp::constant(Scalar::Int(v), k.d);
@@ -61,7 +77,12 @@ impl Renderer {
                 (_, true) => "($0 >= $1 ? $2 : $0 > $3 ? ($V)$0 : $0 == $0 ? $4 : 0)",
                 (_, false) => "($0 >= $1 ? $2 : $0 > $3 ? ($V)$0 : 0)",
             };
-            return self.put(o, k, t, &[a, &float(most + 1), &int(most), &float(least), &int(least)]);
+            return self.put(
+                o,
+                k,
+                t,
+                &[a, &float(most + 1), &int(most), &float(least), &int(least)],
+            );
         }
         let x = Kind::new(k.n, f);
         // Lanes are compared several times: as a variable.
@@ -85,7 +106,11 @@ impl Renderer {
         self.put(o, x, "$M g_ = ($M)(x_ >= $0); ", &[&float(most + 1)]);
         let t = "x_ = SEL($V, $M, ($M)(x_ < $0), SEL($V, $M, ($M)(x_ > $1), x_, $1), $2); ";
         self.put(o, x, t, &[&float(most + 1), &float(least), &float(0)]);
-        let great = if k.d.bytes() == f.bytes() { "g_" } else { "__builtin_convertvector(g_, $M)" };
+        let great = if k.d.bytes() == f.bytes() {
+            "g_"
+        } else {
+            "__builtin_convertvector(g_, $M)"
+        };
         let t = format!("SEL($V, $M, {great}, $0, __builtin_convertvector(x_, $V)); }})");
         self.put(o, k, &t, &[&UOp::constant(Scalar::Int(most), k.d)]);
     }
@@ -97,7 +122,12 @@ impl Renderer {
             (0, false, true) => self.put(o, k, "($0 != 0)", &[a]),
             (0, ..) if !(c_float(from) || c_float(k.d)) => self.put(o, k, "(($V)$0)", &[a]),
             (0, ..) => {
-                let _ = write!(o, "((union {{ {} a; {} b; }}){{ ", scalar(from), scalar(k.d));
+                let _ = write!(
+                    o,
+                    "((union {{ {} a; {} b; }}){{ ",
+                    scalar(from),
+                    scalar(k.d)
+                );
                 self.value(o, a);
                 o.push_str(" }).b");
             }

@@ -33,7 +33,11 @@ impl Kind {
 
     /// Bytes of a lane.
     fn bytes(self) -> usize {
-        if self.d == DType::Bool { self.mask } else { self.d.bytes() }
+        if self.d == DType::Bool {
+            self.mask
+        } else {
+            self.d.bytes()
+        }
     }
 
     /// A scalar narrower than C's int, in which C computes instead.
@@ -60,8 +64,20 @@ impl Renderer {
             }
             Op::Where => self.put(o, k, "SEL($V, $M, $0, $1, $2)", &[&s[0], &s[1], &s[2]]),
             op if op.is_comparison() => {
-                let k = Kind { d: s[0].dtype(), ..k };
-                self.put(o, k, if k.n > 0 && k.d != DType::Bool { "($M)" } else { "" }, NONE);
+                let k = Kind {
+                    d: s[0].dtype(),
+                    ..k
+                };
+                self.put(
+                    o,
+                    k,
+                    if k.n > 0 && k.d != DType::Bool {
+                        "($M)"
+                    } else {
+                        ""
+                    },
+                    NONE,
+                );
                 self.put(o, k, template(op, k), s);
             }
             op => match (template(op, k), op) {
@@ -70,7 +86,9 @@ impl Renderer {
                 ("", Op::Max) => self.max(o, u, k),
                 ("", Op::Shl | Op::Shr) => self.shift(o, u, k),
                 ("", Op::TruncDiv | Op::TruncMod) => self.divide(o, u, k),
-                ("", Op::Recip) => self.put(o, k, "($1 / $0)", &[&s[0], &UOp::constant(k.d.one(), k.d)]),
+                ("", Op::Recip) => {
+                    self.put(o, k, "($1 / $0)", &[&s[0], &UOp::constant(k.d.one(), k.d)])
+                }
                 ("", _) => self.function(o, u, k),
                 (t, _) => self.put(o, k, t, s),
             },
@@ -79,7 +97,11 @@ impl Renderer {
 
     /// What a value is made of.
     pub(super) fn kind(&self, u: &UOp) -> Kind {
-        Kind { n: lanes(u), d: u.dtype(), mask: self.plan.mask(u) }
+        Kind {
+            n: lanes(u),
+            d: u.dtype(),
+            mask: self.plan.mask(u),
+        }
     }
 
     /// Write a template.
@@ -122,7 +144,11 @@ impl Renderer {
     /// A value as an operand among values of this kind.
     pub(super) fn operand(&mut self, o: &mut String, u: &UOp, k: Kind) {
         let bool = u.dtype() == DType::Bool;
-        let name = if bool { signed(k.bytes()) } else { scalar(u.dtype()) };
+        let name = if bool {
+            signed(k.bytes())
+        } else {
+            scalar(u.dtype())
+        };
         match (k.n, lanes(u)) {
             (0, _) => self.value(o, u),
             (n, 0) => {
@@ -155,7 +181,9 @@ impl Renderer {
         };
         let wraps = || k.d.is_int() && !k.d.is_unsigned() && may_wrap(u);
         let t: Cow<str> = match u.op() {
-            Op::Mul | Op::MulAcc if k.small() => format!("($V){}", plain.replace('$', "(u32)$")).into(),
+            Op::Mul | Op::MulAcc if k.small() => {
+                format!("($V){}", plain.replace('$', "(u32)$")).into()
+            }
             _ if k.small() => format!("($V){plain}").into(),
             _ if wraps() => format!("($V){}", plain.replace('$', "($U)$")).into(),
             _ => plain.into(),
@@ -235,12 +263,18 @@ impl Renderer {
     fn function(&mut self, o: &mut String, u: &UOp, k: Kind) {
         if let (true, Some(b)) = (k.n > 0, builtin(u.op(), k.d)) {
             self.prelude.builtin(o, b, k.d, k.n);
-            let t = if u.src().len() == 1 { "($0)" } else { "($0, $1, $2)" };
+            let t = if u.src().len() == 1 {
+                "($0)"
+            } else {
+                "($0, $1, $2)"
+            };
             return self.put(o, k, t, u.src());
         }
         let name = match u.op() {
             Op::MulAcc => "fma".into(),
-            op @ (Op::Sqrt | Op::Trunc | Op::Exp2 | Op::Log2 | Op::Sin | Op::Pow) => op.name().to_lowercase(),
+            op @ (Op::Sqrt | Op::Trunc | Op::Exp2 | Op::Log2 | Op::Sin | Op::Pow) => {
+                op.name().to_lowercase()
+            }
             // No text: the compiler's message names the op.
             op => {
                 let _ = write!(o, "unsupported_{}", op.name());
@@ -250,7 +284,11 @@ impl Renderer {
         self.put(o, k, if k.n > 0 { "(($V){" } else { "" }, NONE);
         for i in 0..k.n.max(1) {
             let suffix = if k.d == DType::F64 { "" } else { "f" };
-            let _ = write!(o, "{}__builtin_{name}{suffix}(", if i > 0 { ", " } else { "" });
+            let _ = write!(
+                o,
+                "{}__builtin_{name}{suffix}(",
+                if i > 0 { ", " } else { "" }
+            );
             for (j, s) in u.src().iter().enumerate() {
                 o.push_str(if j > 0 { ", " } else { "" });
                 self.lane(o, s, i);
@@ -268,7 +306,11 @@ impl Renderer {
         o.push_str(if u.dtype() == DType::Bool { "(" } else { "" });
         self.value(o, u);
         let _ = write!(o, "[{i}]");
-        o.push_str(if u.dtype() == DType::Bool { " & 1)" } else { "" });
+        o.push_str(if u.dtype() == DType::Bool {
+            " & 1)"
+        } else {
+            ""
+        });
     }
 
     fn stack(&mut self, o: &mut String, u: &UOp, k: Kind) {
@@ -292,7 +334,10 @@ impl Renderer {
     }
 
     fn shuffle(&mut self, o: &mut String, from: [&UOp; 2], lanes: &[i64], k: Kind) {
-        let wide = Kind { n: monoglot_uop::linear::lanes(from[0]), ..k };
+        let wide = Kind {
+            n: monoglot_uop::linear::lanes(from[0]),
+            ..k
+        };
         self.put(o, wide, "__builtin_shufflevector($0, $1", &from);
         for l in lanes {
             let _ = write!(o, ", {l}");
@@ -349,5 +394,6 @@ fn template(op: Op, k: Kind) -> &'static str {
 
 /// Whether the interval of a result is that of the whole dtype: it may have wrapped.
 fn may_wrap(u: &UOp) -> bool {
-    u.min_max().is_none_or(|(lo, hi)| lo == u.dtype().min() && hi == u.dtype().max())
+    u.min_max()
+        .is_none_or(|(lo, hi)| lo == u.dtype().min() && hi == u.dtype().max())
 }

@@ -27,18 +27,31 @@ impl Renderer {
         for u in list {
             if u.op() == Op::Buffer {
                 let reg = u.buffer_arg().and_then(|b| b.addrspace) == Some(AddrSpace::Reg);
-                let kind = if reg { Registers::Variables(0) } else { Registers::Array };
+                let kind = if reg {
+                    Registers::Variables(0)
+                } else {
+                    Registers::Array
+                };
                 self.regs.insert(u.clone(), kind);
             }
             if !matches!(u.op(), Op::Load | Op::Store) {
                 continue;
             }
-            let Some(a) = address(&u.src()[0]) else { continue };
-            let Some(Registers::Variables(run)) = self.regs.get(a.buffer).copied() else { continue };
+            let Some(a) = address(&u.src()[0]) else {
+                continue;
+            };
+            let Some(Registers::Variables(run)) = self.regs.get(a.buffer).copied() else {
+                continue;
+            };
             let want = if a.rows() { 1 } else { a.lanes.max(1) };
             let masked = u.src().get(2).is_some_and(|g| lanes(g) > 0);
-            let tiles = a.index.as_int().is_some_and(|i| i % want as i64 == 0) && (run == 0 || run == want);
-            let kind = if tiles && !masked { Registers::Variables(want) } else { Registers::Array };
+            let tiles =
+                a.index.as_int().is_some_and(|i| i % want as i64 == 0) && (run == 0 || run == want);
+            let kind = if tiles && !masked {
+                Registers::Variables(want)
+            } else {
+                Registers::Array
+            };
             self.regs.insert(a.buffer.clone(), kind);
         }
     }
@@ -55,7 +68,11 @@ impl Renderer {
             Registers::Variables(run) if width == 0 && run > 1 => run,
             _ => width,
         };
-        let lane = if b.dtype == DType::Bool && run > 0 { "i8" } else { scalar(b.dtype) };
+        let lane = if b.dtype == DType::Bool && run > 0 {
+            "i8"
+        } else {
+            scalar(b.dtype)
+        };
         self.type_name(o, lane, run);
         let name = letter(u);
         match kind {
@@ -65,7 +82,11 @@ impl Renderer {
                 }
             }
             Registers::Array => {
-                let aligned = if width == 0 { " __attribute__((aligned(64)))" } else { "" };
+                let aligned = if width == 0 {
+                    " __attribute__((aligned(64)))"
+                } else {
+                    ""
+                };
                 let _ = write!(o, " {name}{}[{}]{aligned}", b.slot, n.max(1));
             }
         }
@@ -92,18 +113,26 @@ impl Renderer {
     }
 
     fn pointer(&mut self, o: &mut String, a: &Address) {
-        let _ = write!(o, "{}{} + ", letter(a.buffer), a.buffer.buffer_arg().map_or(0, |b| b.slot));
+        let _ = write!(
+            o,
+            "{}{} + ",
+            letter(a.buffer),
+            a.buffer.buffer_arg().map_or(0, |b| b.slot)
+        );
         self.value(o, a.index);
     }
 
     /// Whether vectors of bools lie there as masks.
     fn holds_masks(&self, a: &Address) -> bool {
-        a.lanes > 0 && (a.rows() || matches!(self.regs.get(a.buffer), Some(Registers::Variables(_))))
+        a.lanes > 0
+            && (a.rows() || matches!(self.regs.get(a.buffer), Some(Registers::Variables(_))))
     }
 
     /// `address = value`, where the gate holds.
     pub(super) fn store(&mut self, o: &mut String, u: &UOp) {
-        let (Some(a), value) = (address(&u.src()[0]), &u.src()[1]) else { return };
+        let (Some(a), value) = (address(&u.src()[0]), &u.src()[1]) else {
+            return;
+        };
         let k = Kind::new(a.lanes, a.buffer.dtype());
         let bytes = k.d == DType::Bool && k.n > 0 && !self.holds_masks(&a);
         let gate = u.src().get(2);
@@ -127,7 +156,9 @@ impl Renderer {
     }
 
     pub(super) fn load(&mut self, o: &mut String, u: &UOp, k: Kind) {
-        let Some(a) = address(&u.src()[0]) else { return };
+        let Some(a) = address(&u.src()[0]) else {
+            return;
+        };
         let zero = UOp::constant(k.d.zero(), k.d);
         let alt = u.src().get(1).unwrap_or(&zero);
         match u.src().get(2) {

@@ -19,10 +19,14 @@ pub(super) fn gathered(u: &UOp) -> Option<(&UOp, &UOp, Vec<i64>)> {
     if u.op() != Op::Stack || u.src().len() < 2 {
         return None;
     }
-    let (mut from, mut picks): (Vec<&UOp>, Vec<i64>) = (Vec::new(), Vec::with_capacity(u.src().len()));
+    let (mut from, mut picks): (Vec<&UOp>, Vec<i64>) =
+        (Vec::new(), Vec::with_capacity(u.src().len()));
     for s in u.src() {
-        let lane =
-            if s.op() == Op::Index && s.src().len() == 2 { s.src()[1].as_int()? } else { return None };
+        let lane = if s.op() == Op::Index && s.src().len() == 2 {
+            s.src()[1].as_int()?
+        } else {
+            return None;
+        };
         let v = &s.src()[0];
         if storage_of(v).is_some() || from.first().is_some_and(|f| f.shape() != v.shape()) {
             return None;
@@ -94,15 +98,27 @@ const DEPTH: u8 = 5;
 
 impl Plan {
     pub(super) fn new(list: &[UOp]) -> Plan {
-        let at: FxHashMap<UOp, u32> = list.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
+        let at: FxHashMap<UOp, u32> = list
+            .iter()
+            .enumerate()
+            .map(|(i, u)| (u.clone(), i as u32))
+            .collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
         let (mut scope, mut memory) = (0u32, 0u32);
         for (i, u) in list.iter().enumerate() {
-            let control = matches!(u.op(), Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier);
+            let control = matches!(
+                u.op(),
+                Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier
+            );
             scope += control as u32;
             memory += (control || u.op() == Op::Store) as u32;
-            items[i] = Item { mask: mask_bytes(u, &at, &items), scope, memory, ..Item::default() };
+            items[i] = Item {
+                mask: mask_bytes(u, &at, &items),
+                scope,
+                memory,
+                ..Item::default()
+            };
         }
         for (i, u) in list.iter().enumerate().rev() {
             let effect = u.op().is_void() || matches!(u.op(), Op::Range | Op::Wmma | Op::Custom);
@@ -115,10 +131,10 @@ impl Plan {
             // A user's own position and depth were set when it was visited, as users stand later.
             // Nothing is stored between a load and its user, which itself may be a store.
             let stores = (list[item.place as usize].op() == Op::Store) as u32;
-            let movable =
-                item.scope == user.scope && (u.op() != Op::Load || item.memory + stores == user.memory);
-            item.inline =
-                !effect && (cheap || item.inline && item.uses == 1 && movable && item.depth < DEPTH);
+            let movable = item.scope == user.scope
+                && (u.op() != Op::Load || item.memory + stores == user.memory);
+            item.inline = !effect
+                && (cheap || item.inline && item.uses == 1 && movable && item.depth < DEPTH);
             if !item.inline || effect {
                 item.place = i as u32;
                 item.depth = 0;
@@ -154,7 +170,10 @@ impl Plan {
 
     /// Bytes of the lanes of a mask.
     pub(super) fn mask(&self, u: &UOp) -> usize {
-        self.at.get(u).map_or(1, |&k| self.items[k as usize].mask).max(1) as usize
+        self.at
+            .get(u)
+            .map_or(1, |&k| self.items[k as usize].mask)
+            .max(1) as usize
     }
 }
 
@@ -165,7 +184,9 @@ fn mask_bytes(u: &UOp, at: &FxHashMap<UOp, u32>, items: &[Item]) -> u8 {
     }
     let of = |s: &UOp| at.get(s).map_or(0, |&k| items[k as usize].mask);
     match u.op() {
-        _ if (u.op().is_comparison() || u.op() == Op::Cast) && u.src()[0].dtype() != DType::Bool => {
+        _ if (u.op().is_comparison() || u.op() == Op::Cast)
+            && u.src()[0].dtype() != DType::Bool =>
+        {
             u.src()[0].dtype().bytes() as u8
         }
         Op::Where => of(&u.src()[1]).max(of(&u.src()[2])).max(1),

@@ -54,7 +54,11 @@ pub(crate) fn literal(out: &mut String, v: Scalar, d: DType) {
         (Scalar::Float(f), DType::F16 | DType::F32 | DType::F64) => {
             out.push_str(if d == DType::F16 { "(f16)" } else { "" });
             let suffix = if d == DType::F64 { "" } else { "f" };
-            let (sign, end) = if f.is_sign_negative() { ("(-", ")") } else { ("", "") };
+            let (sign, end) = if f.is_sign_negative() {
+                ("(-", ")")
+            } else {
+                ("", "")
+            };
             match f.abs() {
                 x if x.is_nan() => write!(out, "__builtin_nan{suffix}(\"\")"),
                 f64::INFINITY if f > 0.0 => write!(out, "(__builtin_inf{suffix}())"),
@@ -87,16 +91,34 @@ pub(crate) fn literal(out: &mut String, v: Scalar, d: DType) {
 pub(crate) struct Builtin(Op, &'static str, [&'static str; 2]);
 
 const BUILTINS: [Builtin; 4] = [
-    Builtin(Op::MulAcc, "fma", ["vfmaddp~512_mask(a, b, c, -1, 4)", "vfmaddp~#(a, b, c)"]),
-    Builtin(Op::Sqrt, "sqrt", ["sqrtp~512_mask(a, a, -1, 4)", "sqrtp~#(a)"]),
-    Builtin(Op::Trunc, "trunc", ["rndscalep~_mask(a, 11, a, -1, 4)", "roundp~#(a, 11)"]),
+    Builtin(
+        Op::MulAcc,
+        "fma",
+        ["vfmaddp~512_mask(a, b, c, -1, 4)", "vfmaddp~#(a, b, c)"],
+    ),
+    Builtin(
+        Op::Sqrt,
+        "sqrt",
+        ["sqrtp~512_mask(a, a, -1, 4)", "sqrtp~#(a)"],
+    ),
+    Builtin(
+        Op::Trunc,
+        "trunc",
+        ["rndscalep~_mask(a, 11, a, -1, 4)", "roundp~#(a, 11)"],
+    ),
     // `a > b ? a : b`: the operand on the right where one is NaN.
-    Builtin(Op::Max, "", ["maxp~512_mask(a, b, a, -1, 4)", "maxp~#(a, b)"]),
+    Builtin(
+        Op::Max,
+        "",
+        ["maxp~512_mask(a, b, a, -1, 4)", "maxp~#(a, b)"],
+    ),
 ];
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
 pub(crate) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
-    BUILTINS.iter().find(|b| b.0 == op && matches!(d, DType::F32 | DType::F64))
+    BUILTINS
+        .iter()
+        .find(|b| b.0 == op && matches!(d, DType::F32 | DType::F64))
 }
 
 /// The pieces of the prelude that a kernel uses, in order of first use.
@@ -140,15 +162,32 @@ impl Prelude {
         let o = &mut self.macros;
         let _ = writeln!(o, "#ifndef {}", head.split('(').next().unwrap_or(head));
         for (i, (condition, text)) in cases.iter().enumerate() {
-            let _ = writeln!(o, "#{} {condition}\n#define {head} {text}", if i > 0 { "elif" } else { "if" });
+            let _ = writeln!(
+                o,
+                "#{} {condition}\n#define {head} {text}",
+                if i > 0 { "elif" } else { "if" }
+            );
         }
-        let (before, after) = if cases.is_empty() { ("", "") } else { ("#else\n", "#endif\n") };
+        let (before, after) = if cases.is_empty() {
+            ("", "")
+        } else {
+            ("#else\n", "#endif\n")
+        };
         let _ = writeln!(o, "{before}#define {head} {otherwise}\n{after}#endif");
     }
 
     /// The name of a builtin's macro for a float type, which is defined where it is new.
-    pub(crate) fn builtin(&mut self, out: &mut String, b: &'static Builtin, d: DType, lanes: usize) {
-        let (v, m) = (format!("{}x{lanes}", scalar(d)), format!("{}x{lanes}", signed(d.bytes())));
+    pub(crate) fn builtin(
+        &mut self,
+        out: &mut String,
+        b: &'static Builtin,
+        d: DType,
+        lanes: usize,
+    ) {
+        let (v, m) = (
+            format!("{}x{lanes}", scalar(d)),
+            format!("{}x{lanes}", signed(d.bytes())),
+        );
         let &Builtin(op, function, x86) = b;
         let (fma, double) = (op == Op::MulAcc, d == DType::F64);
         let name = format!("{}_{v}", if fma { "FMA" } else { op.name() });
@@ -161,7 +200,10 @@ impl Prelude {
         let mut cases = Vec::new();
         if !function.is_empty() {
             let call = format!("__builtin_elementwise_{function}");
-            cases.push((format!("__has_builtin({call})"), format!("{call}({})", args.join(", "))));
+            cases.push((
+                format!("__has_builtin({call})"),
+                format!("{call}({})", args.join(", ")),
+            ));
         }
         let machine = match lanes * d.bytes() {
             64 => Some(("__AVX512F__", 0, "512")),
@@ -170,7 +212,9 @@ impl Prelude {
             _ => None,
         };
         if let Some((feature, i, bits)) = machine {
-            let call = x86[i].replace('~', if double { "d" } else { "s" }).replace('#', bits);
+            let call = x86[i]
+                .replace('~', if double { "d" } else { "s" })
+                .replace('#', bits);
             cases.push((gcc(feature), format!("(({v})__builtin_ia32_{call})")));
         }
         let otherwise = match function {
@@ -184,7 +228,9 @@ impl Prelude {
                 let copies: String = args.iter().map(|a| format!(", {a}_ = {a}")).collect();
                 let call = format!("__builtin_{function}{}", if double { "" } else { "f" });
                 let lane = format!("{call}({}_[i])", args.join("_[i], "));
-                format!("({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})")
+                format!(
+                    "({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})"
+                )
             }
         };
         self.define(&format!("{name}({})", args.join(", ")), &cases, &otherwise);
@@ -206,18 +252,30 @@ impl Prelude {
         let mut cases = Vec::new();
         if matches!(bits, 128 | 256 | 512) {
             // The element in the names of gcc's builtins.
-            let (wide, letter, ptr) =
-                [("qi", 'b', "char"), ("hi", 'w', "short"), ("si", 'd', "int"), ("di", 'q', "long long")]
-                    [bytes.trailing_zeros() as usize];
+            let (wide, letter, ptr) = [
+                ("qi", 'b', "char"),
+                ("hi", 'w', "short"),
+                ("si", 'd', "int"),
+                ("di", 'q', "long long"),
+            ][bytes.trailing_zeros() as usize];
             let count = unsigned((lanes / 8).max(1));
             // gcc's vectors of bytes are of char, which is neither of C's other two byte types.
-            let x = if bytes == 1 { format!("c8x{lanes}") } else { v.clone() };
+            let x = if bytes == 1 {
+                format!("c8x{lanes}")
+            } else {
+                v.clone()
+            };
             if bytes == 1 {
-                let _ = writeln!(self.macros, "typedef char {x} __attribute__((vector_size({lanes})));");
+                let _ = writeln!(
+                    self.macros,
+                    "typedef char {x} __attribute__((vector_size({lanes})));"
+                );
             }
             let keep = format!("({count})__builtin_ia32_cvt{letter}2mask{bits}(({x})(m))");
             let whole = match store {
-                true => format!("__builtin_ia32_storedqu{wide}{bits}_mask(({ptr} *)(p), ({x})(a), {keep})"),
+                true => format!(
+                    "__builtin_ia32_storedqu{wide}{bits}_mask(({ptr} *)(p), ({x})(a), {keep})"
+                ),
                 false => format!(
                     "(({v})__builtin_ia32_loaddqu{wide}{bits}_mask((const {ptr} *)(p), ({x})(a), {keep}))"
                 ),
@@ -227,7 +285,9 @@ impl Prelude {
             if bytes >= 4 && bits < 512 {
                 let suffix = if bits == 256 { "256" } else { "" };
                 let half = match store {
-                    true => format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))"),
+                    true => {
+                        format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))")
+                    }
                     false => format!(
                         "SEL({v}, {v}, m, __builtin_ia32_maskload{letter}{suffix}((const {v} *)(p), m), a)"
                     ),
@@ -235,7 +295,11 @@ impl Prelude {
                 cases.push((gcc("__AVX2__"), half));
             }
         }
-        let each = if store { "if (m_[i]) p_[i] = a_[i];" } else { "if (m_[i]) a_[i] = p_[i]; a_;" };
+        let each = if store {
+            "if (m_[i]) p_[i] = a_[i];"
+        } else {
+            "if (m_[i]) a_[i] = p_[i]; a_;"
+        };
         let otherwise = format!(
             "({{ {v} a_ = ({v})(a), m_ = m; {e} *p_ = ({e} *)(p); for (int i = 0; i < {lanes}; i++) {each} }})"
         );
@@ -253,7 +317,11 @@ impl Prelude {
                 "__builtin_ia32_vcvtph2ps512_mask((i16x16)(a), (f32x16){}, -1, 4)",
                 "__builtin_ia32_vcvtps2ph512_mask(a, 0, (i16x16){}, -1)",
             ),
-            8 => ("__F16C__", "__builtin_ia32_vcvtph2ps256((i16x8)(a))", "__builtin_ia32_vcvtps2ph256(a, 0)"),
+            8 => (
+                "__F16C__",
+                "__builtin_ia32_vcvtph2ps256((i16x8)(a))",
+                "__builtin_ia32_vcvtps2ph256(a, 0)",
+            ),
             _ => ("", "", ""),
         };
         for name in ["f16", "f32", "i16"] {
@@ -263,7 +331,11 @@ impl Prelude {
             let case = (gcc(feature), format!("(({to}x{n}){call})"));
             let cases = if call.is_empty() { &[][..] } else { &[case] };
             let head = format!("{}_{from}x{n}(a)", to.to_uppercase());
-            self.define(&head, cases, &format!("__builtin_convertvector(a, {to}x{n})"));
+            self.define(
+                &head,
+                cases,
+                &format!("__builtin_convertvector(a, {to}x{n})"),
+            );
         }
     }
 
@@ -276,7 +348,10 @@ impl Prelude {
             // A scalar's name ends in its bits.
             let width = name[1..].parse::<usize>().unwrap_or(64) / 8;
             let bytes = lanes * width;
-            let _ = writeln!(out, "typedef {name} {name}x{lanes} __attribute__((vector_size({bytes})));");
+            let _ = writeln!(
+                out,
+                "typedef {name} {name}x{lanes} __attribute__((vector_size({bytes})));"
+            );
             // The same vector anywhere in memory.
             let _ = writeln!(
                 out,
@@ -285,7 +360,11 @@ impl Prelude {
             once(&mut counts, lanes);
         }
         for n in counts {
-            let _ = writeln!(out, "#define X{n}(T, x) ((T){{{}}})", vec!["x"; n].join(", "));
+            let _ = writeln!(
+                out,
+                "#define X{n}(T, x) ((T){{{}}})",
+                vec!["x"; n].join(", ")
+            );
         }
         if self.select {
             out.push_str("#define SEL(V, M, m, a, b) ((V)(((M)(a) & (m)) | ((M)(b) & ~(m))))\n");

@@ -17,7 +17,13 @@ pub fn render(program: &UOp, info: &ProgramInfo, target: &Target) -> String {
     match target.dialect {
         Dialect::C => render_c(program, info),
         Dialect::Linear => {
-            let ProgramInfo { name, threads, global_size, local_size, .. } = info;
+            let ProgramInfo {
+                name,
+                threads,
+                global_size,
+                local_size,
+                ..
+            } = info;
             format!(
                 "// kernel {name} threads {threads} global {global_size:?} local {local_size:?}\n{program}"
             )

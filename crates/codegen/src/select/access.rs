@@ -42,7 +42,14 @@ impl Piece<'_> {
             return self.scalar(0);
         }
         let list = |x: UOp| node(Op::Stack, [x]);
-        node(Op::Shrink, [self.storage.clone(), list(self.index(first)), list(lane_const(self.lanes))])
+        node(
+            Op::Shrink,
+            [
+                self.storage.clone(),
+                list(self.index(first)),
+                list(lane_const(self.lanes)),
+            ],
+        )
     }
 
     fn scalar(&self, lane: usize) -> UOp {
@@ -60,11 +67,23 @@ impl Piece<'_> {
     /// What keeps an address in its storage where its interval no longer says so: what proved it may have
     /// been lowered to ops that say less.
     fn guard(&self, address: &UOp) -> Option<UOp> {
-        let index = if address.op() == Op::Index { &address.src()[1] } else { &address.src()[1].src()[0] };
+        let index = if address.op() == Op::Index {
+            &address.src()[1]
+        } else {
+            &address.src()[1].src()[0]
+        };
         let end = self.storage.shape()[0].max() - address.shape().max_len() + 1;
         let (lo, hi) = index.bounds();
         let below = |a: &UOp, b: &UOp| alu(Op::CmpLt, &[a.clone(), b.clone()]);
-        let inside = || alu(Op::And, &[below(&index.like(-1), index), below(index, &index.like(end))]);
+        let inside = || {
+            alu(
+                Op::And,
+                &[
+                    below(&index.like(-1), index),
+                    below(index, &index.like(end)),
+                ],
+            )
+        };
         (lo < 0 || hi >= end).then(inside)
     }
 
@@ -98,7 +117,11 @@ impl Piece<'_> {
         match (alt, gate) {
             (Some(alt), Some(gate)) if gate.is_bool(false) => self.wide(alt),
             (Some(alt), Some(gate)) => {
-                let alt = if address.shape().is_empty() { lane(alt, 0) } else { self.wide(alt) };
+                let alt = if address.shape().is_empty() {
+                    lane(alt, 0)
+                } else {
+                    self.wide(alt)
+                };
                 node(Op::Load, [address, alt, gate])
             }
             _ => match self.guard(&address) {
@@ -113,7 +136,11 @@ impl Piece<'_> {
     }
 
     fn wide(&self, x: &UOp) -> UOp {
-        if x.shape().is_empty() { splat(x, self.lanes) } else { x.clone() }
+        if x.shape().is_empty() {
+            splat(x, self.lanes)
+        } else {
+            x.clone()
+        }
     }
 
     /// The value of a LOAD.
@@ -129,13 +156,24 @@ impl Piece<'_> {
         }
         let gate = self.gate();
         let varies = gate.as_ref().is_some_and(|g| !g.shape().is_empty());
-        let single = Piece { lanes: 1, ..self.clone() };
-        let proved = if same { single.within(0, true) } else { self.within(first, true) };
+        let single = Piece {
+            lanes: 1,
+            ..self.clone()
+        };
+        let proved = if same {
+            single.within(0, true)
+        } else {
+            self.within(first, true)
+        };
         if varies && !proved && (same || backward) {
             return self.read_lanes(alt);
         }
         // What may be read anyway is read, and its gate chooses.
-        let (before, after) = if varies && proved { (None, gate) } else { (gate, None) };
+        let (before, after) = if varies && proved {
+            (None, gate)
+        } else {
+            (gate, None)
+        };
         let value = if same {
             splat(&single.load(self.scalar(0), alt, before), n)
         } else if backward {
@@ -151,8 +189,17 @@ impl Piece<'_> {
     }
 
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
-        let single = Piece { lanes: 1, ..self.clone() };
-        let one = |k: usize| single.load(self.scalar(k), alt.map(|a| lane(a, k)).as_ref(), self.lane_gate(k));
+        let single = Piece {
+            lanes: 1,
+            ..self.clone()
+        };
+        let one = |k: usize| {
+            single.load(
+                self.scalar(k),
+                alt.map(|a| lane(a, k)).as_ref(),
+                self.lane_gate(k),
+            )
+        };
         node(Op::Stack, (0..self.lanes).map(one))
     }
 
@@ -162,7 +209,10 @@ impl Piece<'_> {
         let mut put = |address: UOp, value: UOp, gate: Option<UOp>| {
             if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
                 let gate = gate.or_else(|| self.guard(&address));
-                out.push(node(Op::Store, [Some(address), Some(value), gate].into_iter().flatten()));
+                out.push(node(
+                    Op::Store,
+                    [Some(address), Some(value), gate].into_iter().flatten(),
+                ));
             }
         };
         if n == 1 || self.step == Some(1) && self.within(0, false) {
@@ -185,14 +235,27 @@ impl Devectorise<'_> {
         let (index, gate) = (index as usize, src.get(2).map(|&g| g as usize));
         let axis = self.lane_axis(dims);
         let step = axis.and_then(|k| self.plan.steps[index][k]);
-        let piece = |(start, lanes)| Piece { d: self, storage, index, gate, start, axis, lanes, step };
+        let piece = |(start, lanes)| Piece {
+            d: self,
+            storage,
+            index,
+            gate,
+            start,
+            axis,
+            lanes,
+            step,
+        };
         Ok(self.each_piece(dims).into_iter().map(piece).collect())
     }
 
     pub(super) fn load(&self, i: usize) -> Result<Vec<UOp>> {
         let alt = |p: usize| self.t.src[i].get(1).map(|&a| self.operand(a as usize, p));
         let pieces = self.accesses(i, &self.t.dims[i])?;
-        Ok(pieces.iter().enumerate().map(|(p, piece)| piece.read(alt(p).as_ref())).collect())
+        Ok(pieces
+            .iter()
+            .enumerate()
+            .map(|(p, piece)| piece.read(alt(p).as_ref()))
+            .collect())
     }
 
     pub(super) fn store(&self, i: usize) -> Result<UOp> {

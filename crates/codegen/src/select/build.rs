@@ -66,7 +66,11 @@ pub(super) fn part(x: &UOp, at: usize, n: usize) -> UOp {
 
 fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
     let from = src[if op == Op::Where { 1 } else { 0 }].dtype();
-    let to = if op.is_comparison() { DType::Bool } else { from };
+    let to = if op.is_comparison() {
+        DType::Bool
+    } else {
+        from
+    };
     if let Some(n) = constant_lanes(src) {
         let at = |k: usize| -> Option<UOp> {
             let v: SmallVec<[Scalar; 3]> = src.iter().filter_map(|s| lane_value(s, k)).collect();
@@ -74,11 +78,18 @@ fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
         };
         return match n {
             0 => at(0),
-            n => Some(node(Op::Stack, (0..n).map(at).collect::<Option<SmallVec<[UOp; 16]>>>()?)),
+            n => Some(node(
+                Op::Stack,
+                (0..n).map(at).collect::<Option<SmallVec<[UOp; 16]>>>()?,
+            )),
         };
     }
     if op == Op::Where {
-        let pick = if uniform(&src[0])?.truthy() { &src[1] } else { &src[2] };
+        let pick = if uniform(&src[0])?.truthy() {
+            &src[1]
+        } else {
+            &src[2]
+        };
         return (src[1].shape() == src[2].shape()).then(|| pick.clone());
     }
     if src[0].dtype().is_float() {
@@ -105,7 +116,11 @@ fn constant_lanes(src: &[UOp]) -> Option<usize> {
 }
 
 fn lane_value(u: &UOp, k: usize) -> Option<Scalar> {
-    if u.op() == Op::Stack { u.src()[k].const_value() } else { u.const_value() }
+    if u.op() == Op::Stack {
+        u.src()[k].const_value()
+    } else {
+        u.const_value()
+    }
 }
 
 /// The value of a constant, or that all lanes of a list are.
@@ -120,16 +135,32 @@ pub(super) fn uniform(u: &UOp) -> Option<Scalar> {
 fn by_constant(op: Op, src: &[UOp]) -> Option<UOp> {
     let (a, scalar) = (&src[0], src[0].shape().is_empty());
     let keep = |u: &UOp| {
-        Some(u.clone()).filter(|u| src.iter().all(|s| s.shape() == u.shape() || s.op() == Op::Const))
+        Some(u.clone()).filter(|u| {
+            src.iter()
+                .all(|s| s.shape() == u.shape() || s.op() == Op::Const)
+        })
     };
     let value = src.get(1).and_then(uniform);
-    let (zero, one) = (value.is_some_and(Scalar::is_zero), value.is_some_and(Scalar::is_one));
+    let (zero, one) = (
+        value.is_some_and(Scalar::is_zero),
+        value.is_some_and(Scalar::is_one),
+    );
     let bools = a.dtype() == DType::Bool;
     match op {
         Op::Add | Op::Sub | Op::Or | Op::Xor | Op::Shl | Op::Shr if zero => keep(a),
         Op::Add if a.op() == Op::Add && scalar => {
-            let (x, c, k) = (&a.src()[0], a.src()[1].const_value()?, src[1].const_value()?);
-            Some(alu(op, &[x.clone(), UOp::constant(fold(op, a.dtype(), a.dtype(), &[c, k])?, a.dtype())]))
+            let (x, c, k) = (
+                &a.src()[0],
+                a.src()[1].const_value()?,
+                src[1].const_value()?,
+            );
+            Some(alu(
+                op,
+                &[
+                    x.clone(),
+                    UOp::constant(fold(op, a.dtype(), a.dtype(), &[c, k])?, a.dtype()),
+                ],
+            ))
         }
         Op::Mul | Op::TruncDiv if one => keep(a),
         Op::And if bools && one || *a == src[1] => keep(a),
@@ -144,7 +175,10 @@ fn by_constant(op: Op, src: &[UOp]) -> Option<UOp> {
 
 /// What the intervals of scalars make of a comparison, a quotient or a remainder.
 fn by_interval(op: Op, src: &[UOp]) -> Option<UOp> {
-    if !src.iter().all(|s| s.shape().is_empty() && s.dtype().is_int()) {
+    if !src
+        .iter()
+        .all(|s| s.shape().is_empty() && s.dtype().is_int())
+    {
         return None;
     }
     match op {
@@ -155,7 +189,13 @@ fn by_interval(op: Op, src: &[UOp]) -> Option<UOp> {
         Op::TruncDiv | Op::TruncMod => {
             let ((lo, hi), n) = (src[0].bounds(), src[1].as_int()?);
             let within = lo >= 0 && hi < n;
-            within.then(|| if op == Op::TruncMod { src[0].clone() } else { src[0].like(0) })
+            within.then(|| {
+                if op == Op::TruncMod {
+                    src[0].clone()
+                } else {
+                    src[0].like(0)
+                }
+            })
         }
         _ => None,
     }

@@ -24,7 +24,9 @@ impl Legal<'_> {
         let positive = a.dtype().is_unsigned() || ia.0 >= 0 && ib.0 >= 0;
         match b.as_int() {
             Some(0) => return self.and(a, &c(a, 0)),
-            Some(n) if n > 0 && n & (n - 1) == 0 => return self.shr(a, &c(a, n.trailing_zeros() as i64)),
+            Some(n) if n > 0 && n & (n - 1) == 0 => {
+                return self.shr(a, &c(a, n.trailing_zeros() as i64));
+            }
             Some(_) if positive => return self.quotient(a, b),
             Some(-1) => return self.sub(&c(a, 0), a),
             Some(n) if n > 0 => {
@@ -79,8 +81,12 @@ impl Legal<'_> {
     }
 
     fn safe(&self, b: &UOp, zero: bool, wraps: bool) -> UOp {
-        let odd = [(zero, 0), (wraps, -1)].into_iter().filter(|o| o.0).map(|o| self.equal(b, &c(b, o.1)));
-        odd.reduce(|x, y| self.or(&x, &y)).map_or(b.clone(), |odd| self.select(&odd, &c(b, 1), b))
+        let odd = [(zero, 0), (wraps, -1)]
+            .into_iter()
+            .filter(|o| o.0)
+            .map(|o| self.equal(b, &c(b, o.1)));
+        odd.reduce(|x, y| self.or(&x, &y))
+            .map_or(b.clone(), |odd| self.select(&odd, &c(b, 1), b))
     }
 
     /// Whether a remainder is nonzero and its sign is not the divisor's.
@@ -130,7 +136,11 @@ impl Legal<'_> {
         }
         if b.dtype().is_unsigned() || ib.0 >= 0 {
             // A constant stands for a whole value, as that value's shape.
-            return if out.shape() == a.shape() { out } else { out.broadcast(a.shape()) };
+            return if out.shape() == a.shape() {
+                out
+            } else {
+                out.broadcast(a.shape())
+            };
         }
         let mut inverse = self.select(&self.equal(a, &one), &one, &c(a, 0));
         if !a.dtype().is_unsigned() {

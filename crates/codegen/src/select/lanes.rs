@@ -62,12 +62,21 @@ pub(super) fn plan(t: &Table, target: &Target) -> Plan {
         lane.is_some_and(|k| !matches!(step(k), Some(-1..=1)))
     };
     let demand = demands(t, target, apart);
-    Plan { demand, steps, is_lane, pieces }
+    Plan {
+        demand,
+        steps,
+        is_lane,
+        pieces,
+    }
 }
 
 fn lanes(target: &Target, bytes: usize) -> usize {
     let n = (target.vector_bytes / bytes.max(1)).max(1);
-    if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }
+    if n.is_power_of_two() {
+        n
+    } else {
+        n.next_power_of_two() / 2
+    }
 }
 
 /// Pieces of at most `lanes`, each a power of two.
@@ -122,7 +131,11 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
                 }
                 if let Some(&gate) = src.get(2) {
                     let index = is_index_arithmetic(t, gate as usize) && by_lane(i);
-                    *if index { &mut d[gate as usize].index } else { &mut d[gate as usize].data } = true;
+                    *if index {
+                        &mut d[gate as usize].index
+                    } else {
+                        &mut d[gate as usize].data
+                    } = true;
                 }
             }
             Op::Range | Op::Special => need(&mut d, &src[..1]),
@@ -143,14 +156,23 @@ fn steps(t: &Table) -> Vec<Steps> {
         let of = |k: usize| &all[t.src[i][k] as usize];
         let number = |k: usize| t.nodes[t.src[i][k] as usize].as_int();
         let each = |f: &dyn Fn(usize) -> Option<i64>| -> Steps {
-            (0..t.rank).map(|k| if t.dims[i][k] == 1 { Some(0) } else { f(k) }).collect()
+            (0..t.rank)
+                .map(|k| if t.dims[i][k] == 1 { Some(0) } else { f(k) })
+                .collect()
         };
-        let still = |k: usize| t.src[i].iter().all(|&s| all[s as usize][k] == Some(0)).then_some(0);
+        let still = |k: usize| {
+            t.src[i]
+                .iter()
+                .all(|&s| all[s as usize][k] == Some(0))
+                .then_some(0)
+        };
         let scaled = |s: usize, c: i64| each(&|k| of(s)[k]?.checked_mul(c));
         let new = match u.op() {
             _ if t.rank == 0 => smallvec![],
             Op::Reshape if is_fragment(u) => each(&|_| None),
-            Op::Reshape if t.nodes[t.src[i][0] as usize].op() == Op::Stack => each(&|_| progression(u)),
+            Op::Reshape if t.nodes[t.src[i][0] as usize].op() == Op::Stack => {
+                each(&|_| progression(u))
+            }
             Op::Reshape | Op::Expand => each(&|k| of(0)[k]),
             Op::Add => each(&|k| of(0)[k]?.checked_add(of(1)[k]?)),
             Op::Sub => each(&|k| of(0)[k]?.checked_sub(of(1)[k]?)),
@@ -181,23 +203,39 @@ fn keeps(u: &monoglot_uop::UOp) -> bool {
 fn progression(u: &monoglot_uop::UOp) -> Option<i64> {
     let list = u.src()[0].src();
     let step = list.get(1)?.as_int()? - list[0].as_int()?;
-    let even = list.windows(2).all(|w| w[1].as_int().zip(w[0].as_int()).is_some_and(|(b, a)| b - a == step));
+    let even = list.windows(2).all(|w| {
+        w[1].as_int()
+            .zip(w[0].as_int())
+            .is_some_and(|(b, a)| b - a == step)
+    });
     even.then_some(step)
 }
 
 /// Bytes of the widest element that extends along an axis.
 fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
-    let along = |i: &usize| demand[*i].data && t.dims[*i][axis] > 1 && t.nodes[*i].op() != Op::Const;
-    (0..t.len()).filter(along).map(|i| t.nodes[i].dtype().bytes()).max().unwrap_or(0)
+    let along =
+        |i: &usize| demand[*i].data && t.dims[*i][axis] > 1 && t.nodes[*i].op() != Op::Const;
+    (0..t.len())
+        .filter(along)
+        .map(|i| t.nodes[i].dtype().bytes())
+        .max()
+        .unwrap_or(0)
 }
 
 /// The axes whose elements are lanes, by what the kernel would cost with each of them: first the
 /// cheapest one, then others that no value shares with those taken.
-fn choose(t: &Table, demand: &[Demand], steps: &[Steps], widest: &[usize], target: &Target) -> Axes<bool> {
+fn choose(
+    t: &Table,
+    demand: &[Demand],
+    steps: &[Steps],
+    widest: &[usize],
+    target: &Target,
+) -> Axes<bool> {
     let mut is_lane: Axes<bool> = smallvec![false; t.rank];
     if let Some(f) = t.nodes.iter().position(is_fragment) {
         // A lane of a warp holds neighbours of a fragment: the axis that no element of it has.
-        let own = |k: &usize| t.dims[f][*k] > 1 && t.src[f].iter().all(|&s| t.dims[s as usize][*k] == 1);
+        let own =
+            |k: &usize| t.dims[f][*k] > 1 && t.src[f].iter().all(|&s| t.dims[s as usize][*k] == 1);
         (0..t.rank).filter(own).for_each(|k| is_lane[k] = true);
         return is_lane;
     }
@@ -231,7 +269,10 @@ fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lane
             Op::Store | Op::Reduce => t.src[i][0] as usize,
             _ => i,
         };
-        let others: f64 = (0..t.rank).filter(|&k| Some(k) != axis).map(|k| t.dims[of][k] as f64).product();
+        let others: f64 = (0..t.rank)
+            .filter(|&k| Some(k) != axis)
+            .map(|k| t.dims[of][k] as f64)
+            .product();
         let n = axis.map_or(1, |k| t.dims[of][k] as usize);
         let along = match axis {
             _ if n == 1 => 1.0,

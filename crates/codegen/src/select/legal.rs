@@ -9,7 +9,9 @@
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
 use crate::graph::{Srcs, node, rebuild};
-use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp};
+use monoglot_uop::{
+    AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp,
+};
 
 /// Bring a kernel into the target's types and ops.
 pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
@@ -36,7 +38,11 @@ fn fits_i32((lo, hi): (i64, i64)) -> bool {
 }
 
 fn width(u: &UOp) -> DType {
-    if fits_i32(u.bounds()) { DType::I32 } else { DType::I64 }
+    if fits_i32(u.bounds()) {
+        DType::I32
+    } else {
+        DType::I64
+    }
 }
 
 impl Legal<'_> {
@@ -115,7 +121,11 @@ impl Legal<'_> {
             Op::Reshape | Op::Expand => node(u.op(), [src[0].clone(), u.src()[1].clone()]),
             Op::Stack => {
                 let wide = u.dtype() == DType::Index && src.iter().any(|s| s.dtype() == DType::I64);
-                let d = if wide { DType::I64 } else { src.first().map_or(DType::I32, UOp::dtype) };
+                let d = if wide {
+                    DType::I64
+                } else {
+                    src.first().map_or(DType::I32, UOp::dtype)
+                };
                 u.with_src(src.iter().map(|s| cast(s, d)).collect::<Srcs>())
             }
             Op::Range | Op::Special => {
@@ -140,7 +150,9 @@ impl Legal<'_> {
             }
             Op::Reduce => self.reduce(u, src),
             Op::Wmma => {
-                let Arg::Wmma(info) = u.arg() else { return Err(bad("WMMA without a matrix unit")) };
+                let Arg::Wmma(info) = u.arg() else {
+                    return Err(bad("WMMA without a matrix unit"));
+                };
                 let types = [info.dtype_in, info.dtype_in, info.dtype_out];
                 src.iter_mut().zip(types).for_each(|(s, d)| *s = cast(s, d));
                 cast(&u.with_src(src), self.held(u.dtype()))
@@ -153,7 +165,9 @@ impl Legal<'_> {
 
     /// PARAM and BUFFER in the type that memory has; variables in the width of their interval.
     fn storage(&self, u: &UOp) -> UOp {
-        let Some(b) = u.buffer_arg() else { return u.clone() };
+        let Some(b) = u.buffer_arg() else {
+            return u.clone();
+        };
         let dtype = match b.addrspace {
             None if b.dtype == DType::Index => width(u),
             Some(AddrSpace::Reg) => self.held(b.dtype),
@@ -194,7 +208,8 @@ impl Legal<'_> {
             Op::Trunc if !d.is_float() => s[0].clone(),
             op => self.op(op, &s)?,
         };
-        let exact = matches!(u.op(), Op::Neg | Op::Max | Op::Where | Op::Trunc) || u.op().is_comparison();
+        let exact =
+            matches!(u.op(), Op::Neg | Op::Max | Op::Where | Op::Trunc) || u.op().is_comparison();
         Ok(if exact { new } else { self.round(&new, d) })
     }
 
@@ -223,7 +238,9 @@ impl Legal<'_> {
                 decompose::transcendental(self, op, s).ok_or_else(|| unsupported(op))?
             }
             // The rest are what every target has.
-            Op::Add | Op::Mul | Op::CmpLt | Op::CmpNe | Op::And | Op::Or | Op::Xor | Op::Where => alu(op, s),
+            Op::Add | Op::Mul | Op::CmpLt | Op::CmpNe | Op::And | Op::Or | Op::Xor | Op::Where => {
+                alu(op, s)
+            }
             Op::Max => {
                 let not_less = self.not(&self.cmplt(a, b));
                 let first = match d.is_float() {
@@ -259,7 +276,11 @@ impl Legal<'_> {
 
     fn floor(&self, x: &UOp) -> Result<UOp> {
         let t = self.op(Op::Trunc, std::slice::from_ref(x))?;
-        Ok(self.select(&self.cmplt(x, &t), &self.add(&t, &UOp::float(-1.0, x.dtype())), &t))
+        Ok(self.select(
+            &self.cmplt(x, &t),
+            &self.add(&t, &UOp::float(-1.0, x.dtype())),
+            &t,
+        ))
     }
 
     /// The float remainder with the divisor's sign; exact while the quotient is an integer of the format.
@@ -287,7 +308,14 @@ impl Legal<'_> {
         match to {
             DType::Index => {
                 let exact = from.is_int() || from == DType::Bool;
-                cast(x, if exact && fits_i32(old.bounds()) { DType::I32 } else { DType::I64 })
+                cast(
+                    x,
+                    if exact && fits_i32(old.bounds()) {
+                        DType::I32
+                    } else {
+                        DType::I64
+                    },
+                )
             }
             DType::Bool => self.cmpne(x, &UOp::constant(x.dtype().zero(), x.dtype())),
             to if self.held(to) != to => self.narrow(x, from, to),
@@ -297,9 +325,17 @@ impl Legal<'_> {
 }
 
 fn bad(message: &str) -> Error {
-    ErrorKind::Verify { stage: "select".into(), message: message.into() }.into()
+    ErrorKind::Verify {
+        stage: "select".into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 fn unsupported(op: Op) -> Error {
-    ErrorKind::Unsupported { op: op.name().into(), message: "the target has no such operation".into() }.into()
+    ErrorKind::Unsupported {
+        op: op.name().into(),
+        message: "the target has no such operation".into(),
+    }
+    .into()
 }

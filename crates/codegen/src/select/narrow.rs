@@ -19,9 +19,27 @@ struct Small {
 
 fn small(d: DType) -> Small {
     match d {
-        DType::F8E4M3 => Small { mantissa: 3, bias: 7, max: 0x7e, overflow: 0x7e, nan: 0x7f },
-        DType::F8E5M2 => Small { mantissa: 2, bias: 15, max: 0x7b, overflow: 0x7c, nan: 0x7f },
-        _ => Small { mantissa: 10, bias: 15, max: 0x7bff, overflow: 0x7c00, nan: 0x7e00 },
+        DType::F8E4M3 => Small {
+            mantissa: 3,
+            bias: 7,
+            max: 0x7e,
+            overflow: 0x7e,
+            nan: 0x7f,
+        },
+        DType::F8E5M2 => Small {
+            mantissa: 2,
+            bias: 15,
+            max: 0x7b,
+            overflow: 0x7c,
+            nan: 0x7f,
+        },
+        _ => Small {
+            mantissa: 10,
+            bias: 15,
+            max: 0x7bff,
+            overflow: 0x7c00,
+            nan: 0x7e00,
+        },
     }
 }
 
@@ -38,7 +56,11 @@ pub(crate) fn bits_type(d: DType) -> DType {
 impl Legal<'_> {
     /// The dtype in which memory holds `d`.
     pub(super) fn stored(&self, d: DType) -> DType {
-        if d.is_float() && !self.target.storage.contains(&d) { bits_type(d) } else { d }
+        if d.is_float() && !self.target.storage.contains(&d) {
+            bits_type(d)
+        } else {
+            d
+        }
     }
 
     /// A held value as memory holds it; it is representable there.
@@ -53,7 +75,10 @@ impl Legal<'_> {
             return UOp::int(v.to_bits(d) as i64, bits_type(d));
         }
         match d {
-            DType::BF16 => cast(&self.shr(&bitcast(x, DType::U32), &UOp::int(16, DType::U32)), DType::U16),
+            DType::BF16 => cast(
+                &self.shr(&bitcast(x, DType::U32), &UOp::int(16, DType::U32)),
+                DType::U16,
+            ),
             d => self.pack(x, d),
         }
     }
@@ -67,7 +92,10 @@ impl Legal<'_> {
             return cast(x, DType::F32);
         }
         match d {
-            DType::BF16 => bitcast(&self.shl(&cast(x, DType::U32), &UOp::int(16, DType::U32)), DType::F32),
+            DType::BF16 => bitcast(
+                &self.shl(&cast(x, DType::U32), &UOp::int(16, DType::U32)),
+                DType::F32,
+            ),
             d => self.unpack(x, d),
         }
     }
@@ -126,12 +154,16 @@ impl Legal<'_> {
     fn f64_to_odd_f32(&self, x: &UOp) -> UOp {
         let near = cast(x, DType::F32);
         let back = cast(&near, DType::F64);
-        let magnitude = |v: &UOp| self.and(&bitcast(v, DType::U64), &UOp::int(i64::MAX, DType::U64));
+        let magnitude =
+            |v: &UOp| self.and(&bitcast(v, DType::U64), &UOp::int(i64::MAX, DType::U64));
         let bits = bitcast(&near, DType::U32);
         let above = self.cmplt(&magnitude(x), &magnitude(&back));
         let down = self.select(&above, &self.add(&bits, &c(&bits, u32::MAX as i64)), &bits);
         let kept = self.or(&self.equal(&back, x), &self.cmpne(x, x));
-        bitcast(&self.select(&kept, &bits, &self.or(&down, &c(&bits, 1))), DType::F32)
+        bitcast(
+            &self.select(&kept, &bits, &self.or(&down, &c(&bits, 1))),
+            DType::F32,
+        )
     }
 
     /// f32 to the bits of a small float, rounded to nearest even.
@@ -143,7 +175,10 @@ impl Legal<'_> {
         let drop = 23 - t.mantissa;
         let odd = self.and(&self.shr(&a, &k(drop)), &k(1));
         let up = self.add(&self.add(&a, &odd), &k((1 << (drop - 1)) - 1));
-        let normal = self.add(&self.shr(&up, &k(drop)), &k(-((127 - t.bias) << t.mantissa)));
+        let normal = self.add(
+            &self.shr(&up, &k(drop)),
+            &k(-((127 - t.bias) << t.mantissa)),
+        );
         // Added to a power of two whose last place is the least subnormal, the sum's last bits count it.
         let magic = (23 - t.mantissa + 1 - t.bias + 127) << 23;
         let tiny = self.add(&bitcast(&a, DType::F32), &bitcast(&k(magic), DType::F32));

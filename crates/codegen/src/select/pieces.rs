@@ -29,8 +29,12 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
     let t = Table::new(kernel)?;
     let plan = lanes::plan(&t, target);
     let n = t.len();
-    let slot =
-        t.nodes.iter().filter(|u| u.op() == Op::Buffer).filter_map(|u| Some(u.buffer_arg()?.slot + 1)).max();
+    let slot = t
+        .nodes
+        .iter()
+        .filter(|u| u.op() == Op::Buffer)
+        .filter_map(|u| Some(u.buffer_arg()?.slot + 1))
+        .max();
     let mut d = Devectorise {
         t: &t,
         plan,
@@ -43,11 +47,17 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
     for i in 0..n {
         d.node(i)?;
     }
-    d.effect[n - 1].take().ok_or_else(|| broken("a kernel that does not end in a SINK"))
+    d.effect[n - 1]
+        .take()
+        .ok_or_else(|| broken("a kernel that does not end in a SINK"))
 }
 
 pub(super) fn broken(message: impl Into<String>) -> monoglot_uop::Error {
-    ErrorKind::Verify { stage: "select".into(), message: message.into() }.into()
+    ErrorKind::Verify {
+        stage: "select".into(),
+        message: message.into(),
+    }
+    .into()
 }
 
 impl Devectorise<'_> {
@@ -127,12 +137,19 @@ impl Devectorise<'_> {
     /// Piece `p` of an operand; a constant stands for every piece.
     pub(super) fn operand(&self, i: usize, p: usize) -> UOp {
         let data = &self.data[i];
-        if data.len() == 1 { data[0].clone() } else { data[p].clone() }
+        if data.len() == 1 {
+            data[0].clone()
+        } else {
+            data[p].clone()
+        }
     }
 
     /// How many pieces a value of these extents has.
     pub(super) fn count(&self, dims: &[u32]) -> usize {
-        dims.iter().zip(&self.plan.pieces).map(|(&n, p)| if n == 1 { 1 } else { p.len() }).product()
+        dims.iter()
+            .zip(&self.plan.pieces)
+            .map(|(&n, p)| if n == 1 { 1 } else { p.len() })
+            .product()
     }
 
     /// The axis along which a value of these extents has lanes.
@@ -142,13 +159,21 @@ impl Devectorise<'_> {
 
     /// The pieces of a value, in order: the first element along each axis, and lanes.
     pub(super) fn each_piece(&self, dims: &[u32]) -> Vec<(Axes<u32>, usize)> {
-        combinations(dims.len(), |k| if dims[k] == 1 { &[(0, 1)] } else { &self.plan.pieces[k] })
+        combinations(dims.len(), |k| {
+            if dims[k] == 1 {
+                &[(0, 1)]
+            } else {
+                &self.plan.pieces[k]
+            }
+        })
     }
 
     /// The piece of a value of extents `dims` that holds the element at `start`.
     pub(super) fn piece_at(&self, dims: &[u32], start: &[u32]) -> usize {
         let many = (0..dims.len()).filter(|&k| dims[k] > 1);
-        many.fold(0, |p, k| p * self.plan.pieces[k].len() + self.part_at(k, start))
+        many.fold(0, |p, k| {
+            p * self.plan.pieces[k].len() + self.part_at(k, start)
+        })
     }
 
     /// The part of axis `k` that holds the element at `start`.
@@ -159,10 +184,15 @@ impl Devectorise<'_> {
     /// The pieces of a list of constants that became an axis.
     fn axis(&self, i: usize) -> Vec<UOp> {
         let list = self.t.nodes[i].src()[0].src();
-        let Some(k) = (0..self.t.rank).find(|&k| self.t.dims[i][k] > 1) else { return list.to_vec() };
+        let Some(k) = (0..self.t.rank).find(|&k| self.t.dims[i][k] > 1) else {
+            return list.to_vec();
+        };
         let piece = |&(at, n): &(u32, u32)| match n {
             1 => list[at as usize].clone(),
-            n => node(Op::Stack, list[at as usize..(at + n) as usize].iter().cloned()),
+            n => node(
+                Op::Stack,
+                list[at as usize..(at + n) as usize].iter().cloned(),
+            ),
         };
         self.plan.pieces[k].iter().map(piece).collect()
     }
@@ -171,9 +201,16 @@ impl Devectorise<'_> {
     fn fragment(&self, i: usize) -> Vec<UOp> {
         let t = self.t;
         let piece = |(start, width): (Axes<u32>, usize)| {
-            let lanes: Srcs = t.src[i].iter().map(|&s| self.element(s as usize, &start)).collect();
+            let lanes: Srcs = t.src[i]
+                .iter()
+                .map(|&s| self.element(s as usize, &start))
+                .collect();
             let at = start.iter().copied().max().unwrap_or(0) as usize;
-            if width == lanes.len() { node(Op::Stack, lanes) } else { lanes[at].clone() }
+            if width == lanes.len() {
+                node(Op::Stack, lanes)
+            } else {
+                lanes[at].clone()
+            }
         };
         self.each_piece(&t.dims[i]).into_iter().map(piece).collect()
     }
@@ -186,7 +223,11 @@ impl Devectorise<'_> {
         let piece = |(start, width): (Axes<u32>, usize)| {
             let one = self.data[from].len() == 1;
             let piece = &self.data[from][if one { 0 } else { self.piece_at(small, &start) }];
-            if lane_grows { splat(piece, width) } else { piece.clone() }
+            if lane_grows {
+                splat(piece, width)
+            } else {
+                piece.clone()
+            }
         };
         self.each_piece(wide).into_iter().map(piece).collect()
     }
@@ -197,7 +238,10 @@ impl Devectorise<'_> {
         let piece = &self.data[i][self.piece_at(dims, start)];
         match self.lane_axis(dims) {
             None => piece.clone(),
-            Some(k) => lane(piece, (start[k] - self.plan.pieces[k][self.part_at(k, start)].0) as usize),
+            Some(k) => lane(
+                piece,
+                (start[k] - self.plan.pieces[k][self.part_at(k, start)].0) as usize,
+            ),
         }
     }
 
@@ -217,7 +261,10 @@ impl Devectorise<'_> {
                 }
                 Op::Reshape | Op::Expand => self.index_at(src[0] as usize, &start),
                 op => {
-                    let s: Srcs = src.iter().map(|&s| self.index_at(s as usize, &start)).collect();
+                    let s: Srcs = src
+                        .iter()
+                        .map(|&s| self.index_at(s as usize, &start))
+                        .collect();
                     match u.arg() {
                         Arg::None => alu(op, &s),
                         _ => super::build::cast(&s[0], u.dtype()),
@@ -231,9 +278,16 @@ impl Devectorise<'_> {
     /// The places along the axes on which an index jumps, row-major.
     fn jumps(&self, i: usize) -> Vec<Axes<u32>> {
         let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
-        let along = |k: usize| (0..if steps[k].is_none() { dims[k] } else { 1 }).map(|e| (e, 1)).collect();
+        let along = |k: usize| {
+            (0..if steps[k].is_none() { dims[k] } else { 1 })
+                .map(|e| (e, 1))
+                .collect()
+        };
         let all: Axes<Vec<(u32, u32)>> = (0..dims.len()).map(along).collect();
-        combinations(dims.len(), |k| &all[k]).into_iter().map(|c| c.0).collect()
+        combinations(dims.len(), |k| &all[k])
+            .into_iter()
+            .map(|c| c.0)
+            .collect()
     }
 
     /// The value of an index at a place.
@@ -248,12 +302,19 @@ impl Devectorise<'_> {
             }
         }
         let base = &self.bases[i][at];
-        if offset == 0 { base.clone() } else { alu(Op::Add, &[base.clone(), UOp::int(offset, base.dtype())]) }
+        if offset == 0 {
+            base.clone()
+        } else {
+            alu(Op::Add, &[base.clone(), UOp::int(offset, base.dtype())])
+        }
     }
 }
 
 /// Every choice of one part along each axis, row-major: where each begins, and how many elements it holds.
-fn combinations<'a>(rank: usize, along: impl Fn(usize) -> &'a [(u32, u32)]) -> Vec<(Axes<u32>, usize)> {
+fn combinations<'a>(
+    rank: usize,
+    along: impl Fn(usize) -> &'a [(u32, u32)],
+) -> Vec<(Axes<u32>, usize)> {
     let mut out: Vec<(Axes<u32>, usize)> = vec![(smallvec![0; rank], 1)];
     for k in 0..rank {
         match along(k) {
@@ -267,7 +328,10 @@ fn combinations<'a>(rank: usize, along: impl Fn(usize) -> &'a [(u32, u32)]) -> V
                     start[k] = at;
                     (start, width * n as usize)
                 };
-                out = out.iter().flat_map(|c| parts.iter().map(|p| each(c, p))).collect();
+                out = out
+                    .iter()
+                    .flat_map(|c| parts.iter().map(|p| each(c, p)))
+                    .collect();
             }
         }
     }

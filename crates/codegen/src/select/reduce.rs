@@ -44,12 +44,29 @@ impl Devectorise<'_> {
                 kept[a as usize] = 1;
             }
         }
-        let zero = |k: u32| t.nodes[k as usize].const_value().is_some_and(|v| v.is_zero());
-        let wmma = (t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add && zero(t.src[value][2]))
-            .then_some(value);
+        let zero = |k: u32| {
+            t.nodes[k as usize]
+                .const_value()
+                .is_some_and(|v| v.is_zero())
+        };
+        let wmma =
+            (t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add && zero(t.src[value][2]))
+                .then_some(value);
         let factors = || t.src[value].iter().take(2).map(|&s| s as usize).collect();
-        let terms = if fuses(t, i, self.target) || wmma.is_some() { factors() } else { vec![value] };
-        Fold { node: i, op, terms, wmma, source, kept, result }
+        let terms = if fuses(t, i, self.target) || wmma.is_some() {
+            factors()
+        } else {
+            vec![value]
+        };
+        Fold {
+            node: i,
+            op,
+            terms,
+            wmma,
+            source,
+            kept,
+            result,
+        }
     }
 
     /// What is left after the terms at piece `p`, of `n` lanes, are added.
@@ -57,7 +74,9 @@ impl Devectorise<'_> {
         let term = |k: usize| self.operand(f.terms[k], p);
         if let Some(w) = f.wmma {
             let d = self.t.nodes[f.node].dtype();
-            let acc = acc.cloned().unwrap_or_else(|| splat(&UOp::constant(d.zero(), d), n));
+            let acc = acc
+                .cloned()
+                .unwrap_or_else(|| splat(&UOp::constant(d.zero(), d), n));
             return self.t.nodes[w].with_src(smallvec![term(0), term(1), acc] as Srcs);
         }
         if f.terms.len() == 2 {
@@ -67,7 +86,11 @@ impl Devectorise<'_> {
             };
         }
         let value = term(0);
-        let value = if n > 1 && value.shape().is_empty() { splat(&value, n) } else { value };
+        let value = if n > 1 && value.shape().is_empty() {
+            splat(&value, n)
+        } else {
+            value
+        };
         acc.map_or(value.clone(), |acc| combine(f.op, acc, &value))
     }
 
@@ -76,7 +99,10 @@ impl Devectorise<'_> {
         let t = self.t;
         let folds: Vec<Fold> = members.iter().map(|&i| self.fold(i as usize)).collect();
         let first = members[0] as usize;
-        let mut ranges: Vec<UOp> = t.src[first][1..].iter().map(|&r| t.nodes[r as usize].clone()).collect();
+        let mut ranges: Vec<UOp> = t.src[first][1..]
+            .iter()
+            .map(|&r| t.nodes[r as usize].clone())
+            .collect();
         ranges.sort_by_key(crate::loops::depth);
         // Set before the loop, inside the loops around it.
         let around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
@@ -86,10 +112,13 @@ impl Devectorise<'_> {
         for f in &folds {
             let dtype = t.nodes[f.node].dtype();
             let home = |(_, n): (Axes<u32>, usize)| {
-                let b = buffers.iter().position(|b| (b.0, b.1) == (dtype, n)).unwrap_or_else(|| {
-                    buffers.push((dtype, n, 0));
-                    buffers.len() - 1
-                });
+                let b = buffers
+                    .iter()
+                    .position(|b| (b.0, b.1) == (dtype, n))
+                    .unwrap_or_else(|| {
+                        buffers.push((dtype, n, 0));
+                        buffers.len() - 1
+                    });
                 buffers[b].2 += 1;
                 (b, buffers[b].2 - 1)
             };
@@ -113,8 +142,11 @@ impl Devectorise<'_> {
                 set[b].push(empty.at(&[lane_const(k)]).store(&splat(&identity, n)));
             }
         }
-        let inside: Vec<UOp> =
-            storage.iter().zip(set).map(|(s, set)| s.after(&[set, ranges.clone()].concat())).collect();
+        let inside: Vec<UOp> = storage
+            .iter()
+            .zip(set)
+            .map(|(s, set)| s.after(&[set, ranges.clone()].concat()))
+            .collect();
         let mut stores = Vec::new();
         for (f, list) in folds.iter().zip(&homes) {
             let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
@@ -125,10 +157,18 @@ impl Devectorise<'_> {
             }
             stores.extend(list.iter().zip(&acc).map(|(h, v)| place(h).store(v)));
         }
-        let done = ranges.iter().rev().fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
+        let done = ranges
+            .iter()
+            .rev()
+            .fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
         for (f, list) in folds.iter().zip(&homes) {
             let read = |&(b, k): &Home| {
-                node(Op::Load, [storage[b].after(std::slice::from_ref(&done)).at(&[lane_const(k)])])
+                node(
+                    Op::Load,
+                    [storage[b]
+                        .after(std::slice::from_ref(&done))
+                        .at(&[lane_const(k)])],
+                )
             };
             let kept: Vec<UOp> = list.iter().map(read).collect();
             self.data[f.node] = self.fold_lanes(f, kept);
@@ -153,15 +193,24 @@ impl Devectorise<'_> {
             return kept;
         }
         // Pieces along the axis of lanes lie `inner` apart.
-        let Some(axis) = self.lane_axis(&f.kept) else { return kept };
+        let Some(axis) = self.lane_axis(&f.kept) else {
+            return kept;
+        };
         let mut below = f.kept.clone();
         below[..=axis].fill(1);
         let (inner, n) = (self.count(&below), self.plan.pieces[axis].len());
         let along = |j: usize| {
             let first = j / inner * n * inner + j % inner;
-            kept[first..].iter().step_by(inner).take(n).cloned().collect()
+            kept[first..]
+                .iter()
+                .step_by(inner)
+                .take(n)
+                .cloned()
+                .collect()
         };
-        (0..kept.len() / n).map(|j| horizontal(f.op, along(j))).collect()
+        (0..kept.len() / n)
+            .map(|j| horizontal(f.op, along(j)))
+            .collect()
     }
 }
 
@@ -178,9 +227,16 @@ fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
 fn horizontal(op: ReduceOp, mut list: Vec<UOp>) -> UOp {
     let mut n = list.iter().map(lanes).max().unwrap_or(1).max(1);
     loop {
-        let (mut wide, rest): (Vec<UOp>, Vec<UOp>) = list.into_iter().partition(|v| lanes(v).max(1) == n);
+        let (mut wide, rest): (Vec<UOp>, Vec<UOp>) =
+            list.into_iter().partition(|v| lanes(v).max(1) == n);
         while wide.len() > 1 {
-            let pair = |c: &[UOp]| if c.len() == 2 { combine(op, &c[0], &c[1]) } else { c[0].clone() };
+            let pair = |c: &[UOp]| {
+                if c.len() == 2 {
+                    combine(op, &c[0], &c[1])
+                } else {
+                    c[0].clone()
+                }
+            };
             wide = wide.chunks(2).map(pair).collect();
         }
         list = rest;

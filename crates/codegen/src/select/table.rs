@@ -46,7 +46,8 @@ pub(super) fn is_fragment(u: &UOp) -> bool {
 
 /// Storage, and the lists that become axes, have shapes that are no lanes.
 fn has_lanes(u: &UOp) -> bool {
-    let storage = matches!(u.op(), Op::Param | Op::Buffer) || u.op() == Op::After && u.addrspace().is_some();
+    let storage =
+        matches!(u.op(), Op::Param | Op::Buffer) || u.op() == Op::After && u.addrspace().is_some();
     !storage && u.op() != Op::Stack
 }
 
@@ -56,13 +57,28 @@ impl Table {
         if t.groups.values().all(|g| g.len() == 1) {
             return Ok(t);
         }
-        Table::of(together(&t.src, &t.groups).into_iter().map(|i| t.nodes[i as usize].clone()).collect())
+        Table::of(
+            together(&t.src, &t.groups)
+                .into_iter()
+                .map(|i| t.nodes[i as usize].clone())
+                .collect(),
+        )
     }
 
     fn of(nodes: Vec<UOp>) -> Result<Table> {
         let src = places(&nodes, operands);
-        let rank = nodes.iter().filter(|u| has_lanes(u)).map(|u| u.shape().len()).max().unwrap_or(0);
-        let mut t = Table { nodes, src, rank, ..Table::default() };
+        let rank = nodes
+            .iter()
+            .filter(|u| has_lanes(u))
+            .map(|u| u.shape().len())
+            .max()
+            .unwrap_or(0);
+        let mut t = Table {
+            nodes,
+            src,
+            rank,
+            ..Table::default()
+        };
         let mut leader: FxHashMap<&[UOp], u32> = FxHashMap::default();
         for (i, u) in t.nodes.iter().enumerate() {
             let mut dims: Axes<u32> = smallvec![1; rank];
@@ -76,7 +92,11 @@ impl Table {
             if u.op() == Op::Range {
                 if t.ranges.len() == Loops::BITS as usize {
                     let message = "a kernel of more than 128 loops".to_string();
-                    return Err(ErrorKind::Unsupported { op: "RANGE".into(), message }.into());
+                    return Err(ErrorKind::Unsupported {
+                        op: "RANGE".into(),
+                        message,
+                    }
+                    .into());
                 }
                 open |= 1 << t.ranges.len();
                 t.ranges.push(i as u32);
@@ -96,7 +116,10 @@ impl Table {
 
     /// The bit of the loop that a RANGE opens.
     fn own_loop(&self, range: u32) -> Loops {
-        self.ranges.iter().position(|&r| r == range).map_or(0, |k| 1 << k)
+        self.ranges
+            .iter()
+            .position(|&r| r == range)
+            .map_or(0, |k| 1 << k)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -110,14 +133,18 @@ impl Table {
 
     /// How often a node runs, roughly.
     pub(super) fn trips(&self, i: usize) -> f64 {
-        self.open(self.loops[i]).map(|r| (r.vmax() + 1) as f64).product()
+        self.open(self.loops[i])
+            .map(|r| (r.vmax() + 1) as f64)
+            .product()
     }
 }
 
 /// An order in which everything that a group needs stands before the group.
 fn together(src: &[SmallVec<[u32; 4]>], groups: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
-    let group_of: FxHashMap<u32, &[u32]> =
-        groups.values().flat_map(|g| g.iter().map(move |&i| (i, &g[..]))).collect();
+    let group_of: FxHashMap<u32, &[u32]> = groups
+        .values()
+        .flat_map(|g| g.iter().map(move |&i| (i, &g[..])))
+        .collect();
     let mut seen = vec![false; src.len()];
     let mut out = Vec::with_capacity(src.len());
     let mut stack: Vec<(u32, bool)> = vec![(src.len() as u32 - 1, false)];
@@ -126,7 +153,10 @@ fn together(src: &[SmallVec<[u32; 4]>], groups: &FxHashMap<u32, Vec<u32>>) -> Ve
             out.push(i);
         } else if !std::mem::replace(&mut seen[i as usize], true) {
             stack.push((i, true));
-            let group = group_of.get(&i).copied().unwrap_or(std::slice::from_ref(&i));
+            let group = group_of
+                .get(&i)
+                .copied()
+                .unwrap_or(std::slice::from_ref(&i));
             for &m in group.iter().rev() {
                 stack.extend(src[m as usize].iter().rev().map(|&s| (s, false)));
             }

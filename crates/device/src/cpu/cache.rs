@@ -46,13 +46,23 @@ pub(crate) fn symbol(key: u128) -> String {
 /// A file name that no other process or thread uses.
 pub(crate) fn unique(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    format!("{prefix}-{}-{:x}-{time:x}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let time = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64);
+    format!(
+        "{prefix}-{}-{:x}-{time:x}.tmp",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 impl Cache {
     pub(crate) fn new(folder: PathBuf, limit: u64) -> Cache {
-        Cache { folder, limit, ..Cache::default() }
+        Cache {
+            folder,
+            limit,
+            ..Cache::default()
+        }
     }
 
     /// The folder, made if need be; None (and a warning, once) where it cannot be written.
@@ -62,7 +72,9 @@ impl Cache {
             .and_then(|_| File::create(&probe))
             .and_then(|mut f| f.write_all(b"x"));
         let _ = fs::remove_file(&probe);
-        made.inspect_err(|e| self.warn(&e.to_string())).ok().map(|_| &*self.folder)
+        made.inspect_err(|e| self.warn(&e.to_string()))
+            .ok()
+            .map(|_| &*self.folder)
     }
 
     /// Say that the folder is of no use: once as an event, and once a process on standard error.
@@ -70,7 +82,8 @@ impl Cache {
         static TOLD: Once = Once::new();
         if !self.warned.swap(true, Ordering::Relaxed) {
             let folder = self.folder.display();
-            let text = format!("the cache folder {folder} cannot be used, work goes on without it: {why}");
+            let text =
+                format!("the cache folder {folder} cannot be used, work goes on without it: {why}");
             tracing::warn!("{text}");
             // Most programs have nobody who listens to events.
             TOLD.call_once(|| drop(writeln!(io::stderr(), "monoglot: {text}")));
@@ -99,7 +112,9 @@ impl Cache {
 
     /// Whether the checksum fits. A file is read once a process, and marked as used then.
     fn sound(&self, file: &mut File) -> bool {
-        let Ok(data) = file.metadata() else { return false };
+        let Ok(data) = file.metadata() else {
+            return false;
+        };
         let id = identity(&data);
         let mut checked = self.checked.lock().unwrap_or_else(|e| e.into_inner());
         if id.is_some_and(|id| checked.contains(&id)) {
@@ -127,7 +142,11 @@ impl Cache {
             self.warn(&e.to_string());
         }
         // Looking through the folder costs milliseconds: not every time, but often enough.
-        if self.stores.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
+        if self
+            .stores
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(16)
+        {
             self.trim();
         }
     }
@@ -154,7 +173,9 @@ impl Cache {
     /// Remove what was used longest ago until the folder is within its bound, and what a process that
     /// died left behind.
     pub(crate) fn trim(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         let (mut total, mut seen) = (0u64, FxHashSet::default());
         for e in entries.flatten() {
@@ -196,7 +217,10 @@ pub(crate) fn load(path: &Path, key: u128) -> Option<Code> {
     let library = unsafe { Library::new(path) }.ok()?;
     // SAFETY: under this name our source defines a function of this type.
     let entry = *unsafe { library.get::<Entry>(symbol(key).as_bytes()) }.ok()?;
-    Some(Code { entry, _library: library })
+    Some(Code {
+        entry,
+        _library: library,
+    })
 }
 
 /// Device, inode and time of change, where there are such: the same for all links to a file.

@@ -44,15 +44,27 @@ impl Compiler {
             if let Some(program) = words.next().and_then(which) {
                 let (march, alone) = (format!("-march={march}"), cfg!(target_os = "linux"));
                 let ours = FLAGS.split_whitespace().chain(alone.then_some("-nostdlib"));
-                let flags = words.chain([&*march]).chain(ours).map(String::from).collect();
-                return Ok(Compiler { program, flags, identity: OnceLock::new() });
+                let flags = words
+                    .chain([&*march])
+                    .chain(ours)
+                    .map(String::from)
+                    .collect();
+                return Ok(Compiler {
+                    program,
+                    flags,
+                    identity: OnceLock::new(),
+                });
             }
         }
         let message = format!(
             "no C compiler was found (looked for {}); install one, name one in CC, or use DEV=INTERP",
             candidates.join(", ")
         );
-        Err(ErrorKind::NoDevice { device: device.into(), message }.into())
+        Err(ErrorKind::NoDevice {
+            device: device.into(),
+            message,
+        }
+        .into())
     }
 
     /// The program that is called.
@@ -63,11 +75,21 @@ impl Compiler {
     /// What decides its output besides the source: path, version, time of change, flags. Asked once.
     pub(crate) fn identity(&self) -> &str {
         self.identity.get_or_init(|| {
-            let real = self.program.canonicalize().unwrap_or_else(|_| self.program.clone());
+            let real = self
+                .program
+                .canonicalize()
+                .unwrap_or_else(|_| self.program.clone());
             let changed = real.metadata().and_then(|m| m.modified()).ok();
-            let version = Command::new(&self.program).arg("--version").output().map(|o| o.stdout);
+            let version = Command::new(&self.program)
+                .arg("--version")
+                .output()
+                .map(|o| o.stdout);
             let version = String::from_utf8(version.unwrap_or_default());
-            format!("{} {changed:?} {version:?} {}", real.display(), self.flags.join(" "))
+            format!(
+                "{} {changed:?} {version:?} {}",
+                real.display(),
+                self.flags.join(" ")
+            )
         })
     }
 
@@ -80,21 +102,39 @@ impl Compiler {
         let mut text = String::with_capacity(units.iter().map(|u| u.source.len() + 100).sum());
         for u in units {
             // Each kernel under the name of its key, whatever it calls itself.
-            for part in ["#define ", u.name, " ", &symbol(u.key), "\n", u.source, "\n#undef ", u.name, "\n"] {
+            for part in [
+                "#define ",
+                u.name,
+                " ",
+                &symbol(u.key),
+                "\n",
+                u.source,
+                "\n#undef ",
+                u.name,
+                "\n",
+            ] {
                 text.push_str(part);
             }
         }
         let mut command = Command::new(&self.program);
         // -O1 takes two thirds of the time of -O2, and its vector code is within a few per cent.
-        command.arg(if units.iter().any(|u| u.heavy) { "-O2" } else { "-O1" });
-        command.args(&self.flags).args(["-x", "c", "-", "-o"]).arg(&out);
+        command.arg(if units.iter().any(|u| u.heavy) {
+            "-O2"
+        } else {
+            "-O1"
+        });
+        command
+            .args(&self.flags)
+            .args(["-x", "c", "-", "-o"])
+            .arg(&out);
         if cfg!(target_os = "linux") {
             // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
             command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
         }
         let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
         let done = self.run(&mut command, &text, &names.join(", "));
-        done.inspect_err(|_| drop(std::fs::remove_file(&out))).map(|_| out)
+        done.inspect_err(|_| drop(std::fs::remove_file(&out)))
+            .map(|_| out)
     }
 
     /// What a source becomes, as text.
@@ -103,13 +143,19 @@ impl Compiler {
     /// `Compile`, where the compiler cannot be run or rejects the source.
     pub(crate) fn assembly(&self, name: &str, source: &str) -> Result<String> {
         let mut command = Command::new(&self.program);
-        command.arg("-O2").args(&self.flags).args(["-S", "-x", "c", "-", "-o", "-"]);
+        command
+            .arg("-O2")
+            .args(&self.flags)
+            .args(["-S", "-x", "c", "-", "-o", "-"]);
         self.run(&mut command, source, name)
     }
 
     /// Run the compiler on a text; what it prints.
     fn run(&self, command: &mut Command, text: &str, names: &str) -> Result<String> {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let output = command.spawn().and_then(|mut child| {
             let input = child.stdin.take();
             std::thread::scope(|scope| {
@@ -120,7 +166,9 @@ impl Compiler {
             })
         });
         let message = match output {
-            Ok(o) if o.status.success() => return Ok(String::from_utf8_lossy(&o.stdout).into_owned()),
+            Ok(o) if o.status.success() => {
+                return Ok(String::from_utf8_lossy(&o.stdout).into_owned());
+            }
             Ok(o) => {
                 let said = String::from_utf8_lossy(&o.stderr);
                 let lines: Vec<&str> = said.lines().take(12).collect();
@@ -128,7 +176,11 @@ impl Compiler {
             }
             Err(e) => format!("cannot be run: {e}"),
         };
-        Err(ErrorKind::Compile { compiler: self.program.display().to_string(), message }.into())
+        Err(ErrorKind::Compile {
+            compiler: self.program.display().to_string(),
+            message,
+        }
+        .into())
     }
 }
 
@@ -155,7 +207,9 @@ pub(crate) fn split<'u, 'a>(units: &'u [Unit<'a>], groups: usize) -> Vec<Vec<&'u
 /// The longest first, each to the group that is shortest so far.
 fn level<'u, 'a>(mut units: Vec<&'u Unit<'a>>, groups: usize) -> Vec<Vec<&'u Unit<'a>>> {
     units.sort_by_key(|u| (std::cmp::Reverse(u.source.len()), u.key));
-    let mut out: Vec<(usize, Vec<&Unit>)> = (0..groups.min(units.len())).map(|_| (0, Vec::new())).collect();
+    let mut out: Vec<(usize, Vec<&Unit>)> = (0..groups.min(units.len()))
+        .map(|_| (0, Vec::new()))
+        .collect();
     for u in units {
         if let Some(least) = out.iter_mut().min_by_key(|g| g.0) {
             least.0 += u.source.len();
@@ -172,5 +226,7 @@ fn which(name: &str) -> Option<PathBuf> {
         return direct.is_file().then_some(direct);
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|p| p.is_file())
 }

@@ -5,7 +5,15 @@ use crate::config::Config;
 use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
 
 /// What a CPU does not compute without a decomposition.
-const FOREIGN: OpSet = OpSet::of(&[Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Idiv, Op::Mod, Op::Threefry]);
+const FOREIGN: OpSet = OpSet::of(&[
+    Op::Exp2,
+    Op::Log2,
+    Op::Sin,
+    Op::Pow,
+    Op::Idiv,
+    Op::Mod,
+    Op::Threefry,
+]);
 
 /// Dtypes a CPU computes in.
 fn arithmetic() -> Vec<DType> {
@@ -22,14 +30,37 @@ struct Level {
 }
 
 /// Floats that are stored and converted, but not computed in.
-const HALF: &[DType] =
-    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { &[DType::F16] } else { &[] };
+const HALF: &[DType] = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+    &[DType::F16]
+} else {
+    &[]
+};
 
 const LEVELS: [Level; 4] = [
-    Level { arch: "x86-64-v4", vector_bytes: 64, registers: 32, fma: true },
-    Level { arch: "x86-64-v3", vector_bytes: 32, registers: 16, fma: true },
-    Level { arch: "x86-64-v2", vector_bytes: 16, registers: 16, fma: false },
-    Level { arch: "x86-64", vector_bytes: 16, registers: 16, fma: false },
+    Level {
+        arch: "x86-64-v4",
+        vector_bytes: 64,
+        registers: 32,
+        fma: true,
+    },
+    Level {
+        arch: "x86-64-v3",
+        vector_bytes: 32,
+        registers: 16,
+        fma: true,
+    },
+    Level {
+        arch: "x86-64-v2",
+        vector_bytes: 16,
+        registers: 16,
+        fma: false,
+    },
+    Level {
+        arch: "x86-64",
+        vector_bytes: 16,
+        registers: 16,
+        fma: false,
+    },
 ];
 
 /// This machine, for programs in C.
@@ -42,10 +73,17 @@ pub fn target(device: Device, config: &Config) -> Target {
 /// # Errors
 /// `NoDevice` where there is no level of that name.
 pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
-    let level = LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch)).ok_or_else(|| {
-        let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
-        ErrorKind::NoDevice { device: device.name().into(), message }
-    })?;
+    let level = LEVELS
+        .iter()
+        .find(|l| l.arch.eq_ignore_ascii_case(arch))
+        .ok_or_else(|| {
+            let message =
+                format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
+            ErrorKind::NoDevice {
+                device: device.name().into(),
+                message,
+            }
+        })?;
     Ok(build(device, config, level))
 }
 
@@ -56,7 +94,11 @@ pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<T
 /// As `target_of`.
 pub(crate) fn ordinary(device: Device, config: &Config, arch: &str) -> Result<Target> {
     let threads = config.threads.unwrap_or(2);
-    Ok(Target { threads, caches: [32 << 10, 1 << 20, 32 << 20], ..target_of(device, config, arch)? })
+    Ok(Target {
+        threads,
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        ..target_of(device, config, arch)?
+    })
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -71,11 +113,17 @@ fn here() -> &'static Level {
 #[cfg(not(target_arch = "x86_64"))]
 fn here() -> &'static Level {
     const FMA: bool = cfg!(target_arch = "aarch64");
-    &Level { arch: std::env::consts::ARCH, vector_bytes: 16, registers: 32, fma: FMA }
+    &Level {
+        arch: std::env::consts::ARCH,
+        vector_bytes: 16,
+        registers: 32,
+        fma: FMA,
+    }
 }
 
 fn build(device: Device, config: &Config, level: &Level) -> Target {
-    let native = |op: Op| op.is_elementwise() && !FOREIGN.contains(op) && (op != Op::MulAcc || level.fma);
+    let native =
+        |op: Op| op.is_elementwise() && !FOREIGN.contains(op) && (op != Op::MulAcc || level.fma);
     Target {
         arch: level.arch.into(),
         vector_bytes: level.vector_bytes,
@@ -118,13 +166,18 @@ fn caches() -> [usize; 3] {
     for i in 0..8 {
         let read = |what: &str| {
             let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}");
-            std::fs::read_to_string(path).ok().map(|s| s.trim().to_string())
+            std::fs::read_to_string(path)
+                .ok()
+                .map(|s| s.trim().to_string())
         };
-        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else {
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
+        else {
             continue;
         };
-        let (digits, unit) = size.split_at(size.trim_end_matches(|c: char| c.is_alphabetic()).len());
-        let bytes = digits.parse::<usize>().unwrap_or(0) << if unit.starts_with('M') { 20 } else { 10 };
+        let (digits, unit) =
+            size.split_at(size.trim_end_matches(|c: char| c.is_alphabetic()).len());
+        let bytes =
+            digits.parse::<usize>().unwrap_or(0) << if unit.starts_with('M') { 20 } else { 10 };
         match level.parse::<usize>() {
             Ok(n @ 1..=3) if kind != "Instruction" && bytes > 0 => found[n - 1] = bytes,
             _ => {}

@@ -55,7 +55,12 @@ impl Cpu {
     fn with(target: Target, config: &Config, march: &str) -> Result<Cpu> {
         let compiler = Compiler::find(target.device.name(), config, march)?;
         let cache = Cache::new(config.cache_folder().join("cpu"), config.cache_bytes);
-        Ok(Cpu { target, compiler, cache, alive: Mutex::default() })
+        Ok(Cpu {
+            target,
+            compiler,
+            cache,
+            alive: Mutex::default(),
+        })
     }
 
     /// Whether the cache folder was found to be of no use.
@@ -67,8 +72,14 @@ impl Cpu {
     fn key(&self, name: &str, source: &str) -> u128 {
         let mut h = Xxh3::new();
         let version = env!("CARGO_PKG_VERSION");
-        for part in [source, name, self.compiler.identity(), &detect::features(), &self.target.arch, version]
-        {
+        for part in [
+            source,
+            name,
+            self.compiler.identity(),
+            &detect::features(),
+            &self.target.arch,
+            version,
+        ] {
             h.update(part.as_bytes());
             h.update(&[0]);
         }
@@ -77,7 +88,8 @@ impl Cpu {
 
     /// Code for every unit, by key.
     fn codes(&self, units: &[Unit]) -> Result<FxHashMap<u128, Arc<Code>>> {
-        let (mut found, mut missing, mut seen) = (FxHashMap::default(), Vec::new(), FxHashSet::default());
+        let (mut found, mut missing, mut seen) =
+            (FxHashMap::default(), Vec::new(), FxHashSet::default());
         {
             let alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
             for u in units {
@@ -90,7 +102,8 @@ impl Cpu {
         }
         missing.retain(|u| {
             let code = self.cache.load(u.key);
-            code.map(|code| found.insert(u.key, Arc::new(code))).is_none()
+            code.map(|code| found.insert(u.key, Arc::new(code)))
+                .is_none()
         });
         for result in self.compile_all(&missing) {
             found.extend(result?.into_iter().map(|(key, code)| (key, Arc::new(code))));
@@ -112,24 +125,46 @@ impl Cpu {
             return vec![self.compile_group(group)];
         }
         std::thread::scope(|scope| {
-            let workers: Vec<_> = groups.iter().map(|g| scope.spawn(|| self.compile_group(g))).collect();
-            let gone = || Err(ErrorKind::Run { message: "a compiling thread panicked".into() }.into());
-            workers.into_iter().map(|w| w.join().unwrap_or_else(|_| gone())).collect()
+            let workers: Vec<_> = groups
+                .iter()
+                .map(|g| scope.spawn(|| self.compile_group(g)))
+                .collect();
+            let gone = || {
+                Err(ErrorKind::Run {
+                    message: "a compiling thread panicked".into(),
+                }
+                .into())
+            };
+            workers
+                .into_iter()
+                .map(|w| w.join().unwrap_or_else(|_| gone()))
+                .collect()
         })
     }
 
     fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
         let elsewhere = || self.compiler.compile(units, &std::env::temp_dir());
         // A folder that is full also shows as a failure of the compiler: try elsewhere first.
-        let here = |folder: &Path| self.compiler.compile(units, folder).or_else(|_| elsewhere());
+        let here = |folder: &Path| {
+            self.compiler
+                .compile(units, folder)
+                .or_else(|_| elsewhere())
+        };
         let object = self.cache.writable().map_or_else(elsewhere, here)?;
         let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
         self.cache.store(&object, &keys);
-        let codes = keys.iter().map(|&key| Some((key, cache::load(&object, key)?))).collect();
+        let codes = keys
+            .iter()
+            .map(|&key| Some((key, cache::load(&object, key)?)))
+            .collect();
         let _ = std::fs::remove_file(&object);
         Option::ok_or_else(codes, || {
             let compiler = self.compiler.program().display().to_string();
-            ErrorKind::Compile { compiler, message: "its object cannot be loaded".into() }.into()
+            ErrorKind::Compile {
+                compiler,
+                message: "its object cannot be loaded".into(),
+            }
+            .into()
         })
     }
 }
@@ -140,9 +175,16 @@ impl Runtime for Cpu {
     }
 
     fn about(&self) -> String {
-        let Target { arch, vector_bytes, threads, caches, .. } = &self.target;
-        let machine =
-            format!("{arch} with vectors of {vector_bytes} bytes, {threads} threads, caches {caches:?}");
+        let Target {
+            arch,
+            vector_bytes,
+            threads,
+            caches,
+            ..
+        } = &self.target;
+        let machine = format!(
+            "{arch} with vectors of {vector_bytes} bytes, {threads} threads, caches {caches:?}"
+        );
         format!("C through {}, {machine}", self.compiler.program().display())
     }
 
@@ -152,17 +194,32 @@ impl Runtime for Cpu {
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
-        let programs = programs.iter().map(program_parts).collect::<Result<Vec<_>>>()?;
+        let programs = programs
+            .iter()
+            .map(program_parts)
+            .collect::<Result<Vec<_>>>()?;
         let mut units = Vec::with_capacity(programs.len());
         for &(_, source, info) in &programs {
             let (name, heavy) = (&*info.name, info.flops >= HEAVY);
-            units.push(Unit { key: self.key(name, source), name, source, heavy });
+            units.push(Unit {
+                key: self.key(name, source),
+                name,
+                source,
+                heavy,
+            });
         }
         let codes = self.codes(&units)?;
-        let kernels = programs.iter().zip(&units).map(|((linear, _, info), unit)| {
-            let (code, signature) = (codes[&unit.key].clone(), Signature::of(linear, info));
-            Arc::new(CpuKernel { code, signature, threads: info.threads.max(1) as usize }) as Arc<dyn Kernel>
-        });
+        let kernels = programs
+            .iter()
+            .zip(&units)
+            .map(|((linear, _, info), unit)| {
+                let (code, signature) = (codes[&unit.key].clone(), Signature::of(linear, info));
+                Arc::new(CpuKernel {
+                    code,
+                    signature,
+                    threads: info.threads.max(1) as usize,
+                }) as Arc<dyn Kernel>
+            });
         Ok(kernels.collect())
     }
 }

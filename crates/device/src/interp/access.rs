@@ -11,23 +11,40 @@ use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
 impl<'a> Decoder<'a> {
     fn buffer(&self, b: &UOp) -> Result<u32> {
         self.buf_of.get(b).copied().ok_or_else(|| {
-            ErrorKind::Verify { stage: "linear".into(), message: format!("{b:?} does not stand in the list") }
-                .into()
+            ErrorKind::Verify {
+                stage: "linear".into(),
+                message: format!("{b:?} does not stand in the list"),
+            }
+            .into()
         })
     }
 
     /// Where an element of a buffer in registers is, when its index is known.
     fn known(&self, buf: u32, a: &Address) -> Option<u32> {
         let (b, index) = (&self.out.bufs[buf as usize], a.index.as_int()?);
-        let (n, i) = (a.lanes.max(1) as i64, if a.rows() { index * a.lanes as i64 } else { index });
+        let (n, i) = (
+            a.lanes.max(1) as i64,
+            if a.rows() {
+                index * a.lanes as i64
+            } else {
+                index
+            },
+        );
         let inside = i >= 0 && (i + n) as u64 <= b.len;
         (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
     }
 
     /// A LOAD or a STORE.
     pub(super) fn access(&mut self, u: &'a UOp) -> Result<()> {
-        let Some(a) = address(&u.src()[0]) else { return Err(unsupported(u)) };
-        let (write, n, d, buf) = (u.op() == Op::Store, a.lanes, a.buffer.dtype(), self.buffer(a.buffer)?);
+        let Some(a) = address(&u.src()[0]) else {
+            return Err(unsupported(u));
+        };
+        let (write, n, d, buf) = (
+            u.op() == Op::Store,
+            a.lanes,
+            a.buffer.dtype(),
+            self.buffer(a.buffer)?,
+        );
         let bytes = n.max(1) * d.bytes();
         // What is stored, or stands for what is not loaded.
         let value = u.src().get(1).map_or(Ok(0), |v| self.operand(v, n))?;
@@ -41,7 +58,11 @@ impl<'a> Decoder<'a> {
         let (gate, g) = self.gate(u)?;
         let regs = [at, g, value];
         self.watch(buf, regs, index, gate, n, write);
-        let run = if write { accesses::<true> } else { accesses::<false> };
+        let run = if write {
+            accesses::<true>
+        } else {
+            accesses::<false>
+        };
         self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
         if !write && d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
             // Bytes of a user's file may be other than 0 and 1.
@@ -52,8 +73,17 @@ impl<'a> Decoder<'a> {
 
     /// The gate of an access, and its register.
     fn gate(&mut self, u: &UOp) -> Result<(Gate, u32)> {
-        let Some(g) = u.src().get(2) else { return Ok((Gate::None, 0)) };
-        Ok((if lanes(g) > 0 { Gate::Lanes } else { Gate::Scalar }, self.operand(g, 0)?))
+        let Some(g) = u.src().get(2) else {
+            return Ok((Gate::None, 0));
+        };
+        Ok((
+            if lanes(g) > 0 {
+                Gate::Lanes
+            } else {
+                Gate::Scalar
+            },
+            self.operand(g, 0)?,
+        ))
     }
 
     /// The register of an index; of a buffer of vectors, of the first lane's element.
@@ -73,8 +103,16 @@ impl<'a> Decoder<'a> {
         if !self.groups || self.out.bufs[buf as usize].space != AddrSpace::Local {
             return;
         }
-        let flags = [write, index.bytes() == 8, gate != Gate::None, gate == Gate::Lanes];
-        let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | flag as u32);
+        let flags = [
+            write,
+            index.bytes() == 8,
+            gate != Gate::None,
+            gate == Gate::Lanes,
+        ];
+        let flags = flags
+            .iter()
+            .rev()
+            .fold(0, |bits, &flag| bits << 1 | flag as u32);
         self.emit(touch, 0, [regs[0], regs[1], flags], n, buf);
     }
 }

@@ -6,7 +6,9 @@ use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
 use super::ops::{arithmetic, cast, folded, pack, select};
 use monoglot_uop::linear::{address, lanes, operands};
-use monoglot_uop::{AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp};
+use monoglot_uop::{
+    AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -50,8 +52,14 @@ pub(crate) const BARRIER: u32 = u32::MAX;
 /// # Errors
 /// `Unsupported` for an op that has no meaning here, `Verify` for a list that is out of order.
 pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<Code> {
-    let mut d = Decoder { groups, ..Decoder::default() };
-    linear.src().iter().for_each(|u| operands(u, |o| d.read.extend([o])));
+    let mut d = Decoder {
+        groups,
+        ..Decoder::default()
+    };
+    linear
+        .src()
+        .iter()
+        .for_each(|u| operands(u, |o| d.read.extend([o])));
     d.find_buffers(linear, info);
     for u in linear.src() {
         d.instruction(u, info)?;
@@ -98,9 +106,18 @@ impl<'a> Decoder<'a> {
 
     /// The next buffer; one that only the program's record names has no node.
     fn add_buffer(&mut self, u: Option<&'a UOp>, slot: u32, space: AddrSpace, offset: u32) {
-        let (len, dtype) = u.map_or((0, DType::U8), |u| (u.shape().max_len().max(0) as u64, u.dtype()));
-        self.buf_of.extend(u.map(|u| (u, self.out.bufs.len() as u32)));
-        self.out.bufs.push(BufInfo { slot, space, len, dtype, offset });
+        let (len, dtype) = u.map_or((0, DType::U8), |u| {
+            (u.shape().max_len().max(0) as u64, u.dtype())
+        });
+        self.buf_of
+            .extend(u.map(|u| (u, self.out.bufs.len() as u32)));
+        self.out.bufs.push(BufInfo {
+            slot,
+            space,
+            len,
+            dtype,
+            offset,
+        });
     }
 
     /// A new register of so many bytes.
@@ -134,13 +151,29 @@ impl<'a> Decoder<'a> {
     pub(super) fn emit(&mut self, run: Run, dst: u32, operands: [u32; 3], n: usize, x: u32) {
         let [a, b, c] = operands;
         self.room(1);
-        self.out.code.push(Ins { run, dst, a, b, c, n: n as u32, x });
+        self.out.code.push(Ins {
+            run,
+            dst,
+            a,
+            b,
+            c,
+            n: n as u32,
+            x,
+        });
     }
 
     /// See to it that the next `n` instructions stand in a row.
     fn room(&mut self, n: usize) {
         if self.out.code.len() + n - self.paused >= RUN {
-            self.out.code.push(Ins { run: pause, dst: 0, a: 0, b: 0, c: 0, n: 0, x: 0 });
+            self.out.code.push(Ins {
+                run: pause,
+                dst: 0,
+                a: 0,
+                b: 0,
+                c: 0,
+                n: 0,
+                x: 0,
+            });
             self.paused = self.out.code.len();
         }
     }
@@ -152,7 +185,11 @@ impl<'a> Decoder<'a> {
         }
         let Some(&place) = self.places.get(u) else {
             let message = format!("{u:?} is used before it stands in the list");
-            return Err(ErrorKind::Verify { stage: "linear".into(), message }.into());
+            return Err(ErrorKind::Verify {
+                stage: "linear".into(),
+                message,
+            }
+            .into());
         };
         if n == 0 || lanes(u) > 0 {
             return Ok(place);
@@ -174,12 +211,18 @@ impl<'a> Decoder<'a> {
             Op::Const | Op::Buffer | Op::Sink | Op::Group | Op::After => {}
             Op::Param => {
                 if let (true, Some(b)) = (u.shape().is_empty(), u.buffer_arg()) {
-                    let k = info.vars.iter().position(|&v| v as u64 == b.slot).unwrap_or(usize::MAX);
+                    let k = info
+                        .vars
+                        .iter()
+                        .position(|&v| v as u64 == b.slot)
+                        .unwrap_or(usize::MAX);
                     self.starting(u, d, Start::Variable(k));
                 }
             }
             Op::Special => {
-                let Arg::Text(name) = u.arg() else { return Err(unsupported(u)) };
+                let Arg::Text(name) = u.arg() else {
+                    return Err(unsupported(u));
+                };
                 let (kind, axis) = name.split_at(name.len().min(4));
                 let which = match (kind, axis.parse::<usize>()) {
                     ("gidx", Ok(k @ 0..=2)) => k,
@@ -201,7 +244,9 @@ impl<'a> Decoder<'a> {
                 self.open.push(self.out.code.len() - 1);
             }
             Op::End | Op::EndIf => {
-                let Some(start) = self.open.pop() else { return Err(unsupported(u)) };
+                let Some(start) = self.open.pop() else {
+                    return Err(unsupported(u));
+                };
                 if u.op() == Op::End {
                     let begin = self.out.code[start];
                     let d = src[1].dtype();
@@ -212,8 +257,14 @@ impl<'a> Decoder<'a> {
             Op::Barrier if self.groups => self.emit(wait, 0, [0; 3], 0, BARRIER),
             Op::Barrier => {}
             Op::Wmma => {
-                let Arg::Wmma(unit) = u.arg() else { return Err(unsupported(u)) };
-                let at = [self.operand(&src[0], 0)?, self.operand(&src[1], 0)?, self.operand(&src[2], 0)?];
+                let Arg::Wmma(unit) = u.arg() else {
+                    return Err(unsupported(u));
+                };
+                let at = [
+                    self.operand(&src[0], 0)?,
+                    self.operand(&src[1], 0)?,
+                    self.operand(&src[2], 0)?,
+                ];
                 let dst = self.result(u, n * d.bytes());
                 self.emit(wait, dst, at, n, self.out.units.len() as u32);
                 self.out.units.push(unit.clone());
@@ -241,7 +292,13 @@ impl<'a> Decoder<'a> {
         self.out.starts.push((at, d, start));
     }
 
-    pub(super) fn pair(&mut self, pair: Option<(Run, Run)>, dst: u32, operands: [u32; 3], n: usize) {
+    pub(super) fn pair(
+        &mut self,
+        pair: Option<(Run, Run)>,
+        dst: u32,
+        operands: [u32; 3],
+        n: usize,
+    ) {
         if let Some((one, many)) = pair {
             self.emit(if n <= 1 { one } else { many }, dst, operands, n, 0);
         }
@@ -280,7 +337,9 @@ impl<'a> Decoder<'a> {
 
     fn stack(&mut self, u: &'a UOp) -> Result<()> {
         let (n, size, src) = (lanes(u), u.dtype().bytes(), u.src());
-        let Some(first) = src.first() else { return Ok(()) };
+        let Some(first) = src.first() else {
+            return Ok(());
+        };
         if src.iter().all(|s| s == first) {
             let at = self.operand(first, if n > 1 { n } else { 0 })?;
             self.places.insert(u, at);
@@ -303,14 +362,24 @@ impl<'a> Decoder<'a> {
             _ => Err(unsupported(u)),
         };
         if lanes(u) == 0 || u.op() == Op::Shrink {
-            let first = if at.op() == Op::Stack { &at.src()[0] } else { at };
+            let first = if at.op() == Op::Stack {
+                &at.src()[0]
+            } else {
+                at
+            };
             self.places.insert(u, from + (lane(first)? * size) as u32);
             return Ok(());
         }
         let dst = self.result(u, lanes(u) * size);
         for (k, c) in at.src().iter().enumerate() {
             let from = from + (lane(c)? * size) as u32;
-            self.emit(copies(size), dst + (k * size) as u32, [from, 0, 0], 0, size as u32);
+            self.emit(
+                copies(size),
+                dst + (k * size) as u32,
+                [from, 0, 0],
+                0,
+                size as u32,
+            );
         }
         Ok(())
     }
@@ -327,5 +396,9 @@ pub(crate) fn poison(d: DType) -> u64 {
 
 pub(super) fn unsupported(u: &UOp) -> Error {
     let message = format!("the interpreter does not run {u:?}");
-    ErrorKind::Unsupported { op: u.op().name().into(), message }.into()
+    ErrorKind::Unsupported {
+        op: u.op().name().into(),
+        message,
+    }
+    .into()
 }

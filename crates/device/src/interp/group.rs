@@ -51,7 +51,12 @@ impl<'a> Group<'a> {
                     AddrSpace::Reg => unsafe { regs.add(b.offset as usize) },
                 };
                 let len = if ptr.is_null() { 0 } else { b.len };
-                Buf { ptr, len, reads: 0, slot: b.slot }
+                Buf {
+                    ptr,
+                    len,
+                    reads: 0,
+                    slot: b.slot,
+                }
             };
             let bufs = code.bufs.iter().map(buf).collect();
             g.frames.push(Frame {
@@ -68,7 +73,12 @@ impl<'a> Group<'a> {
     }
 
     /// Run the unit-th workgroup (or CPU thread) to its end.
-    pub(super) fn run(&mut self, unit: usize, info: &ProgramInfo, groups: bool) -> Result<(), String> {
+    pub(super) fn run(
+        &mut self,
+        unit: usize,
+        info: &ProgramInfo,
+        groups: bool,
+    ) -> Result<(), String> {
         for (fill, words) in &mut self.locals {
             words.fill(*fill);
         }
@@ -89,9 +99,13 @@ impl<'a> Group<'a> {
                     where_to(f.at)
                 ));
             }
-            let At::Waits(barrier) = first else { return Ok(()) };
+            let At::Waits(barrier) = first else {
+                return Ok(());
+            };
             self.watch.clear();
-            self.frames.iter_mut().for_each(|f| f.at = At::Next(barrier + 1));
+            self.frames
+                .iter_mut()
+                .for_each(|f| f.at = At::Next(barrier + 1));
         }
     }
 
@@ -99,7 +113,10 @@ impl<'a> Group<'a> {
     pub(super) fn add_reads(&self, reads: &mut [u64]) {
         for f in &self.frames {
             // Global buffers come first, in the order of the arguments.
-            reads.iter_mut().zip(&f.bufs).for_each(|(r, b)| *r += b.reads);
+            reads
+                .iter_mut()
+                .zip(&f.bufs)
+                .for_each(|(r, b)| *r += b.reads);
         }
     }
 
@@ -120,7 +137,11 @@ impl<'a> Group<'a> {
                 Start::Special(k @ 0..=2) => position(unit, &info.global_size, k),
                 Start::Special(k) => position(t, &info.local_size, k - 3),
             };
-            let word = if d.bytes() == 4 { value as i32 as u32 as u64 } else { value as u64 };
+            let word = if d.bytes() == 4 {
+                value as i32 as u32 as u64
+            } else {
+                value as u64
+            };
             // SAFETY: the decoder placed the value within the file.
             unsafe { *file.add(*at as usize / 8) = word };
         }
@@ -145,12 +166,16 @@ impl<'a> Group<'a> {
                 return Ok(());
             }
             let first = warp[0].at;
-            let (At::Waits(k), WARP, true) = (first, warp.len(), warp.iter().all(|f| f.at == first)) else {
+            let (At::Waits(k), WARP, true) =
+                (first, warp.len(), warp.iter().all(|f| f.at == first))
+            else {
                 return Err("a matrix product is not reached by all 32 lanes of a warp".into());
             };
             let ins = code[k];
             self.multiply(&ins, lanes.clone())?;
-            self.frames[lanes.clone()].iter_mut().for_each(|f| f.at = At::Next(k + 1));
+            self.frames[lanes.clone()]
+                .iter_mut()
+                .for_each(|f| f.at = At::Next(k + 1));
         }
     }
 
@@ -173,11 +198,19 @@ impl<'a> Group<'a> {
                 }
             })
         };
-        let (a, b, c) = (read(ins.a, unit.dtype_in), read(ins.b, unit.dtype_in), read(ins.c, DType::F32));
+        let (a, b, c) = (
+            read(ins.a, unit.dtype_in),
+            read(ins.b, unit.dtype_in),
+            read(ins.c, DType::F32),
+        );
         for p in 0..64 {
             let sum = (0..8).fold(c[p], |s, j| s + a[p / 8 * 8 + j] * b[j * 8 + p % 8]);
             // SAFETY: the result is a vector of two f32.
-            unsafe { *self.frames[lanes.start + p / 2].reg::<f32>(ins.dst).add(p % 2) = sum };
+            unsafe {
+                *self.frames[lanes.start + p / 2]
+                    .reg::<f32>(ins.dst)
+                    .add(p % 2) = sum
+            };
         }
         Ok(())
     }

@@ -85,7 +85,13 @@ impl Frame {
 
     /// Where the elements from `index` on are; None (and a fault) where they are not all in the buffer.
     #[inline(always)]
-    pub(crate) fn element<T>(&mut self, buf: u32, index: i64, n: u32, write: bool) -> Option<*mut T> {
+    pub(crate) fn element<T>(
+        &mut self,
+        buf: u32,
+        index: i64,
+        n: u32,
+        write: bool,
+    ) -> Option<*mut T> {
         let b = &mut self.bufs[buf as usize];
         // A negative index is far past the end.
         if (index as u64).saturating_add(n as u64) > b.len {
@@ -139,6 +145,10 @@ pub(crate) unsafe fn after(f: &mut Frame, i: *const Ins) -> *const Ins {
 #[cold]
 fn out_of_bounds(slot: u32, index: i64, n: u32, len: u64, write: bool) -> String {
     let what = if write { "writes" } else { "reads" };
-    let many = if n > 1 { format!("{n} elements from {index}") } else { format!("element {index}") };
+    let many = if n > 1 {
+        format!("{n} elements from {index}")
+    } else {
+        format!("element {index}")
+    };
     format!("{what} {many} of buffer {slot}, which has {len}")
 }

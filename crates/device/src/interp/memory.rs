@@ -31,7 +31,10 @@ unsafe fn access<T: Copy, I: Index, const G: u8, const WRITE: bool>(
     unsafe {
         let index: i64 = (*f.reg::<I>((*i).a)).into();
         let n = (*i).n.max(1) as usize;
-        let (mine, other) = (f.reg::<T>(if WRITE { (*i).c } else { (*i).dst }), f.reg::<T>((*i).c));
+        let (mine, other) = (
+            f.reg::<T>(if WRITE { (*i).c } else { (*i).dst }),
+            f.reg::<T>((*i).c),
+        );
         let gate = f.reg::<bool>((*i).b);
         // A gate a lane makes accesses of a lane each.
         let (pieces, lanes) = if G == 2 { (n, 1) } else { (1, n) };
@@ -95,7 +98,8 @@ pub(crate) unsafe fn copy(f: &mut Frame, i: *const Ins) -> *const Ins {
 unsafe fn copy_one<T: Copy>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this width, by the decoder's invariant.
     unsafe {
-        f.reg::<T>((*i).dst).write_unaligned(f.reg::<T>((*i).a).read_unaligned());
+        f.reg::<T>((*i).dst)
+            .write_unaligned(f.reg::<T>((*i).a).read_unaligned());
         after(f, i)
     }
 }
@@ -135,7 +139,11 @@ unsafe fn begin<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
         *f.reg::<I>((*i).dst) = I::from(0);
-        if *f.reg::<I>((*i).a) > I::from(0) { after(f, i) } else { f.code.add((*i).x as usize) }
+        if *f.reg::<I>((*i).a) > I::from(0) {
+            after(f, i)
+        } else {
+            f.code.add((*i).x as usize)
+        }
     }
 }
 
@@ -144,7 +152,11 @@ unsafe fn next<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     unsafe {
         let step = *f.reg::<I>((*i).dst) + I::from(1);
         *f.reg::<I>((*i).dst) = step;
-        if step < *f.reg::<I>((*i).a) { f.code.add((*i).x as usize) } else { after(f, i) }
+        if step < *f.reg::<I>((*i).a) {
+            f.code.add((*i).x as usize)
+        } else {
+            after(f, i)
+        }
     }
 }
 
@@ -163,7 +175,13 @@ pub(crate) fn loops(index: DType) -> (Run, Run) {
 /// That of `Run`.
 pub(crate) unsafe fn unless(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: a register of this type, by the decoder's invariant.
-    unsafe { if *f.reg::<bool>((*i).a) { after(f, i) } else { f.code.add((*i).x as usize) } }
+    unsafe {
+        if *f.reg::<bool>((*i).a) {
+            after(f, i)
+        } else {
+            f.code.add((*i).x as usize)
+        }
+    }
 }
 
 /// Wait for the others: a BARRIER, or a WMMA, which all lanes do together.

@@ -19,7 +19,9 @@ use crate::runtime::{Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use decode::{Code, decode};
 use group::Group;
-use monoglot_uop::{AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp};
+use monoglot_uop::{
+    AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp,
+};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -70,7 +72,9 @@ pub fn target(device: Device, config: &Config) -> Target {
 impl Interp {
     /// As a CPU.
     pub fn cpu(device: Device, config: &Config) -> Interp {
-        Interp { target: target(device, config) }
+        Interp {
+            target: target(device, config),
+        }
     }
 
     /// As a GPU.
@@ -89,7 +93,10 @@ impl Interp {
             warp: WARP,
             local_bytes: 48 << 10,
             registers: 64,
-            matrix_units: vec![unit("mma_8x8x8_f32", DType::F32), unit("mma_8x8x8_f16", DType::F16)],
+            matrix_units: vec![
+                unit("mma_8x8x8_f32", DType::F32),
+                unit("mma_8x8x8_f16", DType::F16),
+            ],
             max_buffers: 31,
             ..target(device, &Config::default())
         };
@@ -104,7 +111,10 @@ impl Runtime for Interp {
 
     fn about(&self) -> String {
         let gpu = " as a GPU: workgroups, LOCAL memory, warps of 32, an 8x8x8 matrix unit";
-        format!("interpreter of linear programs{}", if self.target.workgroups { gpu } else { "" })
+        format!(
+            "interpreter of linear programs{}",
+            if self.target.workgroups { gpu } else { "" }
+        )
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
@@ -113,7 +123,12 @@ impl Runtime for Interp {
             let (linear, _, info) = program_parts(p)?;
             let code = decode(linear, info, groups)?;
             let signature = Signature::of(linear, info);
-            Ok(Arc::new(InterpKernel { code, info: info.clone(), signature, groups }))
+            Ok(Arc::new(InterpKernel {
+                code,
+                info: info.clone(),
+                signature,
+                groups,
+            }))
         };
         programs.iter().map(kernel).collect()
     }
@@ -137,7 +152,11 @@ impl Kernel for InterpKernel {
             true => (size(&self.info.global_size), size(&self.info.local_size)),
             false => (self.info.threads.max(1) as usize, 1),
         };
-        let pieces = if self.groups { total.min(pool::global().threads()) } else { total };
+        let pieces = if self.groups {
+            total.min(pool::global().threads())
+        } else {
+            total
+        };
         let piece = |p: usize| {
             let mut group = Group::new(&self.code, &args, threads);
             let mut units = (p..total).step_by(pieces);
@@ -148,11 +167,18 @@ impl Kernel for InterpKernel {
         };
         pool::run(pieces, &piece);
         let (reads, fault) = result.into_inner().unwrap_or_else(|e| e.into_inner());
-        let globals = self.code.bufs.iter().filter(|b| b.space == AddrSpace::Global);
+        let globals = self
+            .code
+            .bufs
+            .iter()
+            .filter(|b| b.space == AddrSpace::Global);
         COUNTERS.with_borrow_mut(|c| {
             c.launches += 1;
             c.reads += reads.iter().sum::<u64>();
-            c.latest = globals.zip(reads).map(|(b, n)| (b.slot as usize, n)).collect();
+            c.latest = globals
+                .zip(reads)
+                .map(|(b, n)| (b.slot as usize, n))
+                .collect();
         });
         fault.map_or(Ok(()), |message| Err(self.signature.fail(message)))
     }

@@ -214,7 +214,10 @@ pub(crate) unsafe fn folded(f: &mut Frame, i: *const Ins) -> *const Ins {
 
 fn fold_lanes(f: &Frame, i: &Ins) {
     let op = Op::ALL[(i.x & 255) as usize];
-    let (from, to) = (DType::ALL[(i.x >> 8 & 255) as usize], DType::ALL[(i.x >> 16) as usize]);
+    let (from, to) = (
+        DType::ALL[(i.x >> 8 & 255) as usize],
+        DType::ALL[(i.x >> 16) as usize],
+    );
     let (size, out) = (from.bytes(), to.bytes());
     let sources = [i.a, i.b, i.c];
     let sources = &sources[..op.arity().0.min(3)];
@@ -223,12 +226,16 @@ fn fold_lanes(f: &Frame, i: &Ins) {
         for (v, &s) in values.iter_mut().zip(sources) {
             let mut word = [0u8; 8];
             // SAFETY: lane k of an operand, by the decoder's invariant.
-            unsafe { std::ptr::copy_nonoverlapping(f.reg::<u8>(s).add(k * size), word.as_mut_ptr(), size) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(f.reg::<u8>(s).add(k * size), word.as_mut_ptr(), size)
+            };
             *v = Scalar::from_bits(u64::from_le_bytes(word), from);
         }
         let value = fold(op, from, to, &values[..sources.len()]).unwrap_or(to.zero());
         let word = value.to_bits(to).to_le_bytes();
         // SAFETY: lane k of the result.
-        unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), f.reg::<u8>(i.dst).add(k * out), out) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(word.as_ptr(), f.reg::<u8>(i.dst).add(k * out), out)
+        };
     }
 }

@@ -51,7 +51,11 @@ pub(crate) unsafe fn touch(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of these types, by the decoder's invariant; threads of a workgroup take turns,
     // so nothing else refers to the watch now.
     unsafe {
-        let index = if (*i).c & 2 != 0 { *f.reg::<i64>((*i).a) } else { *f.reg::<i32>((*i).a) as i64 };
+        let index = if (*i).c & 2 != 0 {
+            *f.reg::<i64>((*i).a)
+        } else {
+            *f.reg::<i32>((*i).a) as i64
+        };
         for k in 0..(*i).n.max(1) as i64 {
             let lane = if (*i).c & 8 != 0 { k as usize } else { 0 };
             if (*i).c & 4 != 0 && !*f.reg::<bool>((*i).b).add(lane) {

@@ -28,7 +28,15 @@ pub(crate) fn address(buf: &UOp, i: &UOp, w: usize) -> UOp {
         return buf.at(std::slice::from_ref(i));
     }
     let dims = |u: UOp| UOp::new(Op::Stack, vec![u], Arg::None);
-    UOp::new(Op::Shrink, vec![buf.clone(), dims(i.clone()), dims(UOp::int(w as i64, i.dtype()))], Arg::None)
+    UOp::new(
+        Op::Shrink,
+        vec![
+            buf.clone(),
+            dims(i.clone()),
+            dims(UOp::int(w as i64, i.dtype())),
+        ],
+        Arg::None,
+    )
 }
 
 /// LOAD of an address.
@@ -38,17 +46,29 @@ pub(crate) fn load(address: &UOp) -> UOp {
 
 /// LOAD of an address where a gate holds, another value elsewhere.
 pub(crate) fn load_if(address: &UOp, alt: &UOp, gate: &UOp) -> UOp {
-    UOp::new(Op::Load, vec![address.clone(), alt.clone(), gate.clone()], Arg::None)
+    UOp::new(
+        Op::Load,
+        vec![address.clone(), alt.clone(), gate.clone()],
+        Arg::None,
+    )
 }
 
 /// STORE to an address where a gate holds.
 pub(crate) fn store_if(address: &UOp, value: &UOp, gate: &UOp) -> UOp {
-    UOp::new(Op::Store, vec![address.clone(), value.clone(), gate.clone()], Arg::None)
+    UOp::new(
+        Op::Store,
+        vec![address.clone(), value.clone(), gate.clone()],
+        Arg::None,
+    )
 }
 
 /// A scalar w times.
 pub(crate) fn splat(u: &UOp, w: usize) -> UOp {
-    if w == 0 { u.clone() } else { UOp::new(Op::Stack, vec![u.clone(); w], Arg::None) }
+    if w == 0 {
+        u.clone()
+    } else {
+        UOp::new(Op::Stack, vec![u.clone(); w], Arg::None)
+    }
 }
 
 /// END of a loop.
@@ -72,21 +92,36 @@ pub(crate) fn linear(effects: &[UOp]) -> UOp {
 
 /// A PROGRAM for the runtime's target.
 pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Target) -> UOp {
-    let info = ProgramInfo { name: name.into(), ..info };
+    let info = ProgramInfo {
+        name: name.into(),
+        ..info
+    };
     let text = render(linear, &info, target);
     let source = UOp::new(Op::Source, vec![], Arg::Text(text.into()));
     let sink = UOp::sink(&[]);
-    UOp::new(Op::Program, vec![sink, linear.clone(), source], Arg::Program(Arc::new(info)))
+    UOp::new(
+        Op::Program,
+        vec![sink, linear.clone(), source],
+        Arg::Program(Arc::new(info)),
+    )
 }
 
 /// One thread, no workgroups.
 pub(crate) fn single() -> ProgramInfo {
-    ProgramInfo { threads: 1, global_size: [1; 3], local_size: [1; 3], ..ProgramInfo::default() }
+    ProgramInfo {
+        threads: 1,
+        global_size: [1; 3],
+        local_size: [1; 3],
+        ..ProgramInfo::default()
+    }
 }
 
 /// Elements as bytes of a dtype.
 pub(crate) fn bytes_of(values: &[Scalar], d: DType) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_bits(d).to_le_bytes()[..d.bytes()].to_vec()).collect()
+    values
+        .iter()
+        .flat_map(|v| v.to_bits(d).to_le_bytes()[..d.bytes()].to_vec())
+        .collect()
 }
 
 /// Bytes as elements of a dtype.
@@ -131,10 +166,16 @@ pub(crate) fn f32s(v: &[f32]) -> Vec<u8> {
 
 /// Bytes as f32 values.
 pub(crate) fn to_f32s(b: &[u8]) -> Vec<f32> {
-    b.chunks(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
+    b.chunks(4)
+        .map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+        .collect()
 }
 
 /// A STACK of i32 constants.
 pub(crate) fn ints(v: &[i64]) -> UOp {
-    UOp::new(Op::Stack, v.iter().map(|&k| i32c(k)).collect::<Vec<_>>(), Arg::None)
+    UOp::new(
+        Op::Stack,
+        v.iter().map(|&k| i32c(k)).collect::<Vec<_>>(),
+        Arg::None,
+    )
 }

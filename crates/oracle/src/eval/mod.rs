@@ -32,7 +32,10 @@ pub fn eval(roots: &[UOp], leaf: &mut dyn FnMut(&UOp) -> Result<Value>) -> Resul
     for r in &roots {
         *uses.entry(r).or_default() += 1;
     }
-    let mut env = Env { values: FxHashMap::default(), leaf };
+    let mut env = Env {
+        values: FxHashMap::default(),
+        leaf,
+    };
     for u in &order {
         if !is_leaf(u) && (u.dtype() != DType::Void) {
             let value = node(u, &mut env)?;
@@ -100,8 +103,11 @@ fn release(reader: &UOp, uses: &mut FxHashMap<&UOp, usize>, env: &mut Env<'_>) {
 }
 
 fn unsupported(u: &UOp) -> Error {
-    ErrorKind::Unsupported { op: u.op().name().into(), message: "not an op of the tensor level".into() }
-        .into()
+    ErrorKind::Unsupported {
+        op: u.op().name().into(),
+        message: "not an op of the tensor level".into(),
+    }
+    .into()
 }
 
 fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
@@ -114,7 +120,9 @@ fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             let indices: Vec<Value> = s[1..].iter().map(|i| env.get(i)).collect::<Result<_>>()?;
             Ok(x.index(&indices, u.dtype().zero()))
         }
-        (Op::Reduce, Arg::Reduce(op, axes)) if s.len() == 1 => Ok(env.get(&s[0])?.reduce(*op, axes)),
+        (Op::Reduce, Arg::Reduce(op, axes)) if s.len() == 1 => {
+            Ok(env.get(&s[0])?.reduce(*op, axes))
+        }
         (Op::Bitcast, Arg::DType(d)) => {
             let x = env.get(&s[0])?;
             let mut shape = x.shape.clone();
@@ -123,11 +131,15 @@ fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             }
             Value::from_bytes(&x.to_bytes(), &shape, *d)
         }
-        (Op::Copy | Op::Load | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::Replicated, _)
-            if s.len() == 1 =>
-        {
-            env.get(&s[0])
-        }
+        (
+            Op::Copy
+            | Op::Load
+            | Op::Contiguous
+            | Op::ContiguousBackward
+            | Op::Detach
+            | Op::Replicated,
+            _,
+        ) if s.len() == 1 => env.get(&s[0]),
         (Op::After, _) => after(u, env),
         (op, _) if op.is_movement() => {
             let x = env.get(&s[0])?;
@@ -153,7 +165,10 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
     let s = u.src();
     let strides = strides_of(&x.shape);
     Ok(match (u.op(), u.arg()) {
-        (Op::Reshape, _) => Value { shape: env.ints(&s[1])?, ..x.clone() },
+        (Op::Reshape, _) => Value {
+            shape: env.ints(&s[1])?,
+            ..x.clone()
+        },
         (Op::Permute, Arg::Axes(order)) => {
             let pick = |v: &[i64]| order.iter().map(|&a| v[a as usize]).collect::<Vec<i64>>();
             x.strided(&pick(&x.shape), &pick(&strides), 0)
@@ -168,8 +183,11 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
         }
         (Op::Expand, _) => {
             let to = env.ints(&s[1])?;
-            let st: Vec<i64> =
-                strides.iter().zip(&x.shape).map(|(&k, &n)| if n == 1 { 0 } else { k }).collect();
+            let st: Vec<i64> = strides
+                .iter()
+                .zip(&x.shape)
+                .map(|(&k, &n)| if n == 1 { 0 } else { k })
+                .collect();
             x.strided(&to, &st, 0)
         }
         (Op::Shrink, _) => {
@@ -187,9 +205,13 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
 }
 
 fn stack(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
-    let Some(first) = u.src().first() else { return Ok(Value::filled(u.dtype().zero(), &[0], u.dtype())) };
+    let Some(first) = u.src().first() else {
+        return Ok(Value::filled(u.dtype().zero(), &[0], u.dtype()));
+    };
     let parts: Vec<Value> = u.src().iter().map(|s| env.get(s)).collect::<Result<_>>()?;
-    let shape: Vec<i64> = std::iter::once(parts.len() as i64).chain(parts[0].shape.iter().copied()).collect();
+    let shape: Vec<i64> = std::iter::once(parts.len() as i64)
+        .chain(parts[0].shape.iter().copied())
+        .collect();
     macro_rules! join {
         ($v:ident) => {{
             let mut all = Vec::with_capacity(parts.len() * parts[0].len());
@@ -206,7 +228,11 @@ fn stack(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
         Data::Int(_) => join!(Int),
         Data::Float(_) => join!(Float),
     };
-    Ok(Value { dtype: first.dtype(), shape, data })
+    Ok(Value {
+        dtype: first.dtype(),
+        shape,
+        data,
+    })
 }
 
 /// AFTER(x, STORE(view of x, v), …): x with the viewed elements replaced, store by store. Where each
@@ -225,7 +251,10 @@ fn after(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
     let mut value: Option<Value> = None;
     for store in stores {
         let (target, new) = (&store.src()[0], env.get(&store.src()[1])?);
-        if target == base && store.src().len() == 2 && !new.shape.is_empty() | base.shape().is_empty() {
+        if target == base
+            && store.src().len() == 2
+            && !new.shape.is_empty() | base.shape().is_empty()
+        {
             value = Some(new);
             continue;
         }
@@ -243,11 +272,18 @@ fn after(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             None => env.get(base)?,
         };
         let positions = Data::Int(Arc::new((0..old.len() as i64).collect()));
-        let mut place = Value { dtype: DType::I64, shape: old.shape.clone(), data: positions };
+        let mut place = Value {
+            dtype: DType::I64,
+            shape: old.shape.clone(),
+            data: positions,
+        };
         for v in views.into_iter().rev() {
             place = match v.op() {
                 Op::Index => {
-                    let at: Vec<Value> = v.src()[1..].iter().map(|i| env.get(i)).collect::<Result<_>>()?;
+                    let at: Vec<Value> = v.src()[1..]
+                        .iter()
+                        .map(|i| env.get(i))
+                        .collect::<Result<_>>()?;
                     place.index(&at, Scalar::Int(-1))
                 }
                 Op::Bitcast if v.dtype().bytes() == v.src()[0].dtype().bytes() => place,
@@ -269,22 +305,43 @@ mod tests {
     use monoglot_uop::{Dim, ReduceOp, Shape, fold};
 
     fn f32s(v: &[f64], shape: &[i64]) -> Value {
-        Value { dtype: DType::F32, shape: shape.to_vec(), data: Data::Float(Arc::new(v.to_vec())) }
+        Value {
+            dtype: DType::F32,
+            shape: shape.to_vec(),
+            data: Data::Float(Arc::new(v.to_vec())),
+        }
     }
 
     fn run(u: &UOp, leaves: &[Value]) -> Value {
         let mut leaf = |p: &UOp| Ok(leaves[p.buffer_arg().expect("a PARAM").slot as usize].clone());
-        eval(std::slice::from_ref(u), &mut leaf).expect("evaluates").remove(0)
+        eval(std::slice::from_ref(u), &mut leaf)
+            .expect("evaluates")
+            .remove(0)
     }
 
     #[test]
     fn views_and_reductions() {
         let x = UOp::param(0, &Shape::of(&[2, 3]), DType::F32, None);
         let v = f32s(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
-        let t = x.permute(&[1, 0]).unwrap().flip(1).unwrap().reduce(ReduceOp::Add, &[1]).unwrap();
+        let t = x
+            .permute(&[1, 0])
+            .unwrap()
+            .flip(1)
+            .unwrap()
+            .reduce(ReduceOp::Add, &[1])
+            .unwrap();
         assert_eq!(run(&t, &[v.clone()]), f32s(&[9.0, 7.0, 5.0], &[3, 1]));
-        let p = x.pad(&[Dim::Int(0), Dim::Int(1)], &Shape::of(&[2, 4]), Scalar::Float(9.0)).unwrap();
-        assert_eq!(run(&p, &[v]), f32s(&[9.0, 1.0, 2.0, 3.0, 9.0, 4.0, 5.0, 6.0], &[2, 4]));
+        let p = x
+            .pad(
+                &[Dim::Int(0), Dim::Int(1)],
+                &Shape::of(&[2, 4]),
+                Scalar::Float(9.0),
+            )
+            .unwrap();
+        assert_eq!(
+            run(&p, &[v]),
+            f32s(&[9.0, 1.0, 2.0, 3.0, 9.0, 4.0, 5.0, 6.0], &[2, 4])
+        );
     }
 
     #[test]
@@ -293,7 +350,10 @@ mod tests {
         let half = x.shrink(&[Dim::Int(1)], &Shape::of(&[2])).unwrap();
         let new = half.flip(1).unwrap();
         let u = x.after(&[half.store(&new)]);
-        assert_eq!(run(&u, &[f32s(&[1.0, 2.0, 3.0, 4.0], &[4])]), f32s(&[1.0, 3.0, 2.0, 4.0], &[4]));
+        assert_eq!(
+            run(&u, &[f32s(&[1.0, 2.0, 3.0, 4.0], &[4])]),
+            f32s(&[1.0, 3.0, 2.0, 4.0], &[4])
+        );
     }
 
     #[test]
@@ -308,15 +368,34 @@ mod tests {
         }
         let n = a.len() as i64;
         let (a, b) = (f32s(&a, &[n]), f32s(&b, &[n]));
-        for op in [Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Max, Op::CmpLt, Op::CmpNe, Op::CmpEq] {
-            let to = if op.is_comparison() { DType::Bool } else { DType::F32 };
+        for op in [
+            Op::Add,
+            Op::Sub,
+            Op::Mul,
+            Op::Div,
+            Op::Max,
+            Op::CmpLt,
+            Op::CmpNe,
+            Op::CmpEq,
+        ] {
+            let to = if op.is_comparison() {
+                DType::Bool
+            } else {
+                DType::F32
+            };
             let got = elementwise(op, to, &[a.clone(), b.clone()]).expect("defined");
             for i in 0..n as usize {
                 let want = fold::fold(op, DType::F32, to, &[a.get(i), b.get(i)]).expect("defined");
                 let same = got.get(i) == want
                     || got.get(i).to_f64() == want.to_f64()
                     || got.get(i).to_f64().is_nan() && want.to_f64().is_nan();
-                assert!(same, "{op:?} {:?} {:?}: {:?} {want:?}", a.get(i), b.get(i), got.get(i));
+                assert!(
+                    same,
+                    "{op:?} {:?} {:?}: {:?} {want:?}",
+                    a.get(i),
+                    b.get(i),
+                    got.get(i)
+                );
             }
         }
     }
@@ -329,6 +408,9 @@ mod tests {
         let y = &x * 3.0;
         let f = UOp::new(Op::Function, vec![body, y], Arg::None);
         let out = UOp::new(Op::GetTuple, vec![f], Arg::Element(0));
-        assert_eq!(run(&out, &[f32s(&[1.0, 2.0], &[2])]), f32s(&[6.0, 12.0], &[2]));
+        assert_eq!(
+            run(&out, &[f32s(&[1.0, 2.0], &[2])]),
+            f32s(&[6.0, 12.0], &[2])
+        );
     }
 }

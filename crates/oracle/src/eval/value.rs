@@ -41,7 +41,9 @@ fn walk(shape: &[i64], strides: &[i64], start: i64, mut visit: impl FnMut(i64)) 
     if shape.contains(&0) {
         return;
     }
-    let Some((&inner, outer)) = shape.split_last() else { return visit(start) };
+    let Some((&inner, outer)) = shape.split_last() else {
+        return visit(start);
+    };
     let step = strides[outer.len()];
     let mut counter = vec![0i64; outer.len()];
     let mut row = start;
@@ -153,7 +155,11 @@ impl Value {
             walk(shape, strides, start, |at| out.push(v[at as usize]));
             out
         });
-        Value { dtype: self.dtype, shape: shape.to_vec(), data }
+        Value {
+            dtype: self.dtype,
+            shape: shape.to_vec(),
+            data,
+        }
     }
 
     pub(super) fn pad(&self, at: &[i64], to: &[i64], fill: Scalar) -> Value {
@@ -201,18 +207,25 @@ impl Value {
         let rest = &self.shape[k..];
         shape.extend(rest);
         let row = rest.iter().product::<i64>();
-        let items = at.iter().flat_map(|a| (0..row).map(move |r| a.map(|a| a + r)));
+        let items = at
+            .iter()
+            .flat_map(|a| (0..row).map(move |r| a.map(|a| a + r)));
         Value::collect(
             self.dtype,
             shape,
-            items.map(|p| p.map_or(missing, |p| self.get(p as usize))).collect::<Vec<_>>().into_iter(),
+            items
+                .map(|p| p.map_or(missing, |p| self.get(p as usize)))
+                .collect::<Vec<_>>()
+                .into_iter(),
         )
     }
 
     /// This array with `new` written at the positions `place` (negative: nowhere) where `gate` holds.
     pub(super) fn with(&self, place: &Value, new: &Value, gate: Option<&Value>) -> Value {
         let mut out = self.clone();
-        let Data::Int(at) = &place.data else { return out };
+        let Data::Int(at) = &place.data else {
+            return out;
+        };
         let pick = |v: &Value, i: usize| if v.len() == 1 { 0 } else { i };
         for (i, &p) in at.iter().enumerate() {
             if p < 0 || gate.is_some_and(|g| !g.get(pick(g, i)).truthy()) {
@@ -234,7 +247,8 @@ impl Value {
         if self.dtype == dtype {
             return self.clone();
         }
-        let bits = (0..self.len()).map(|i| Scalar::from_bits(self.get(i).to_bits(self.dtype), dtype));
+        let bits =
+            (0..self.len()).map(|i| Scalar::from_bits(self.get(i).to_bits(self.dtype), dtype));
         Value::collect(dtype, self.shape.clone(), bits)
     }
 
@@ -278,14 +292,19 @@ impl Value {
                     i += 1;
                 });
                 if self.dtype.bytes() < 8 {
-                    o.iter_mut().for_each(|a| *a = stored(Scalar::Int(*a as i128).round_to(self.dtype)));
+                    o.iter_mut()
+                        .for_each(|a| *a = stored(Scalar::Int(*a as i128).round_to(self.dtype)));
                 }
             }
             (Data::Bool(o), Data::Bool(v)) => {
                 let o = Arc::make_mut(o);
                 walk(&self.shape, &strides, 0, |p| {
                     let a = &mut o[p as usize];
-                    *a = if op == ReduceOp::Mul { *a && v[i] } else { *a || v[i] };
+                    *a = if op == ReduceOp::Mul {
+                        *a && v[i]
+                    } else {
+                        *a || v[i]
+                    };
                     i += 1;
                 });
             }
@@ -310,16 +329,27 @@ fn rounded(v: &mut [f64], d: DType) {
     match d {
         DType::F64 => {}
         DType::F32 => v.iter_mut().for_each(|x| *x = *x as f32 as f64),
-        d => v.iter_mut().for_each(|x| *x = Scalar::Float(*x).round_to(d).to_f64()),
+        d => v
+            .iter_mut()
+            .for_each(|x| *x = Scalar::Float(*x).round_to(d).to_f64()),
     }
 }
 
 /// An elementwise op over arrays; a single element stands for all. None where `fold` has no answer.
 pub(super) fn elementwise(op: Op, to: DType, args: &[Value]) -> Option<Value> {
-    let shape = args.iter().map(|a| &a.shape).find(|s| !s.is_empty()).cloned().unwrap_or_default();
+    let shape = args
+        .iter()
+        .map(|a| &a.shape)
+        .find(|s| !s.is_empty())
+        .cloned()
+        .unwrap_or_default();
     let n = shape.iter().product::<i64>() as usize;
     if let Some(data) = quick(op, to, args, n) {
-        return Some(Value { dtype: to, shape, data });
+        return Some(Value {
+            dtype: to,
+            shape,
+            data,
+        });
     }
     let from = args[0].dtype;
     let mut failed = false;
@@ -359,16 +389,25 @@ fn quick(op: Op, to: DType, args: &[Value], n: usize) -> Option<Data> {
         DType::I32 => v as i32 as i64,
         d => stored(Scalar::Int(v as i128).round_to(d)),
     };
-    match (op, &args[0].data, args.get(1).map(|a| &a.data), args.get(2).map(|a| &a.data)) {
+    match (
+        op,
+        &args[0].data,
+        args.get(1).map(|a| &a.data),
+        args.get(2).map(|a| &a.data),
+    ) {
         (Op::Where, Data::Bool(p), Some(a), Some(b)) => {
             let at = |len: usize, i: usize| if len == 1 { 0 } else { i };
             macro_rules! select {
                 ($a:ident, $b:ident) => {
                     Arc::new(
                         (0..n)
-                            .map(
-                                |i| if p[at(p.len(), i)] { $a[at($a.len(), i)] } else { $b[at($b.len(), i)] },
-                            )
+                            .map(|i| {
+                                if p[at(p.len(), i)] {
+                                    $a[at($a.len(), i)]
+                                } else {
+                                    $b[at($b.len(), i)]
+                                }
+                            })
                             .collect(),
                     )
                 };

@@ -12,7 +12,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(super) fn compile(kernel: &UOp) -> Result<EvalKernel> {
     let kernel = one_loop(&without_wmma(kernel));
     let mut c = Compiler {
-        out: EvalKernel { code: Vec::new(), slots: Vec::new(), vars: Vec::new(), storages: Vec::new() },
+        out: EvalKernel {
+            code: Vec::new(),
+            slots: Vec::new(),
+            vars: Vec::new(),
+            storages: Vec::new(),
+        },
         known: FxHashMap::default(),
         storages: FxHashMap::default(),
         log: Vec::new(),
@@ -25,16 +30,27 @@ pub(super) fn compile(kernel: &UOp) -> Result<EvalKernel> {
 fn one_loop(kernel: &UOp) -> UOp {
     let mut loops: Vec<(&[UOp], Vec<UOp>)> = Vec::new();
     for end in kernel.src() {
-        let (body, ranges) =
-            if end.op() == Op::End { (&end.src()[0], &end.src()[1..]) } else { (end, &[][..]) };
+        let (body, ranges) = if end.op() == Op::End {
+            (&end.src()[0], &end.src()[1..])
+        } else {
+            (end, &[][..])
+        };
         match loops.iter_mut().find(|l| l.0 == ranges) {
             Some(l) => l.1.push(body.clone()),
             None => loops.push((ranges, vec![body.clone()])),
         }
     }
     let closed = loops.into_iter().map(|(ranges, mut bodies)| {
-        let body = if bodies.len() == 1 { bodies.remove(0) } else { UOp::new(Op::Group, bodies, Arg::None) };
-        if ranges.is_empty() { body } else { body.end(ranges) }
+        let body = if bodies.len() == 1 {
+            bodies.remove(0)
+        } else {
+            UOp::new(Op::Group, bodies, Arg::None)
+        };
+        if ranges.is_empty() {
+            body
+        } else {
+            body.end(ranges)
+        }
     });
     kernel.with_src(closed.collect::<Vec<_>>())
 }
@@ -61,7 +77,12 @@ fn is_loop(u: &UOp) -> bool {
 fn needs(u: &UOp) -> Vec<UOp> {
     if u.op() == Op::Store && u.src()[0].op() == Op::Index {
         // The target is an address: what it indexes and with what, not the element.
-        return u.src()[0].src().iter().chain(&u.src()[1..]).cloned().collect();
+        return u.src()[0]
+            .src()
+            .iter()
+            .chain(&u.src()[1..])
+            .cloned()
+            .collect();
     }
     if !is_loop(u) {
         return u.src().to_vec();
@@ -71,7 +92,9 @@ fn needs(u: &UOp) -> Vec<UOp> {
     let inside = |x: &UOp| x.ranges().iter().any(|r| !open.contains(r));
     let body = toposort_many(&u.src()[..1], inside);
     let outside = body.into_iter().filter(|x| !inside(x));
-    outside.chain(u.src()[1..].iter().flat_map(|r| r.src().to_vec())).collect()
+    outside
+        .chain(u.src()[1..].iter().flat_map(|r| r.src().to_vec()))
+        .collect()
 }
 
 impl Compiler {
@@ -91,7 +114,13 @@ impl Compiler {
             } else if seen.insert(u.clone()) {
                 stack.push((u.clone(), true));
                 let needs = needs(&u);
-                stack.extend(needs.into_iter().rev().filter(|s| !seen.contains(s)).map(|s| (s, false)));
+                stack.extend(
+                    needs
+                        .into_iter()
+                        .rev()
+                        .filter(|s| !seen.contains(s))
+                        .map(|s| (s, false)),
+                );
             }
         }
         Ok(())
@@ -104,7 +133,10 @@ impl Compiler {
     }
 
     fn val(&self, u: &UOp) -> Result<Val> {
-        self.known.get(u).copied().ok_or_else(|| unsupported(u.op(), "is not a value in a kernel"))
+        self.known
+            .get(u)
+            .copied()
+            .ok_or_else(|| unsupported(u.op(), "is not a value in a kernel"))
     }
 
     fn emit(&mut self, u: &UOp) -> Result<()> {
@@ -116,13 +148,21 @@ impl Compiler {
             }
             Op::Param if u.buffer_arg().is_some_and(|b| b.addrspace.is_none()) => {
                 let v = self.alloc(1, Scalar::Int(0));
-                self.out.vars.push((u.buffer_arg().map_or(0, |b| b.slot), v.at));
+                self.out
+                    .vars
+                    .push((u.buffer_arg().map_or(0, |b| b.slot), v.at));
                 v
             }
             Op::Param | Op::Buffer => {
-                let b = u.buffer_arg().ok_or_else(|| unsupported(u.op(), "has no arg"))?;
+                let b = u
+                    .buffer_arg()
+                    .ok_or_else(|| unsupported(u.op(), "has no arg"))?;
                 let slot = (u.op() == Op::Param).then_some(b.slot);
-                let s = Storage { slot, dtype: b.dtype, elements: u.shape().max_len() };
+                let s = Storage {
+                    slot,
+                    dtype: b.dtype,
+                    elements: u.shape().max_len(),
+                };
                 self.out.storages.push(s);
                 self.remember(u, self.out.storages.len() - 1);
                 return Ok(());
@@ -163,8 +203,18 @@ impl Compiler {
                 }
                 let dst = self.alloc(n, Scalar::Invalid);
                 let at = u.src().len() - 1;
-                let (from, to) = (u.src()[if op == Op::Where { at } else { 0 }].dtype(), u.dtype());
-                self.out.code.push(Instr::Fold { op, from, to, dst, src, arity: u.src().len() });
+                let (from, to) = (
+                    u.src()[if op == Op::Where { at } else { 0 }].dtype(),
+                    u.dtype(),
+                );
+                self.out.code.push(Instr::Fold {
+                    op,
+                    from,
+                    to,
+                    dst,
+                    src,
+                    arity: u.src().len(),
+                });
                 dst
             }
             op => return Err(unsupported(op, "is not an op of kernel form")),
@@ -205,19 +255,32 @@ impl Compiler {
                 None => self.value_of(&d.to_uop())?,
             });
         }
-        let index = index.iter().map(|i| self.value_of(i)).collect::<Result<_>>()?;
-        Ok(Access { storage, dims, index })
+        let index = index
+            .iter()
+            .map(|i| self.value_of(i))
+            .collect::<Result<_>>()?;
+        Ok(Access {
+            storage,
+            dims,
+            index,
+        })
     }
 
     fn index(&mut self, u: &UOp, n: usize) -> Result<Val> {
         let base = &u.src()[0];
         if self.storages.contains_key(base) {
-            let (from, dst) = (self.access(base, &u.src()[1..])?, self.alloc(n, u.dtype().zero()));
+            let (from, dst) = (
+                self.access(base, &u.src()[1..])?,
+                self.alloc(n, u.dtype().zero()),
+            );
             self.out.code.push(Instr::Load { dst, from });
             return Ok(dst);
         }
         if u.src().len() != 2 || base.shape().len() != 1 {
-            return Err(unsupported(Op::Index, "of a value takes one index of a vector"));
+            return Err(unsupported(
+                Op::Index,
+                "of a value takes one index of a vector",
+            ));
         }
         let (src, index) = (self.value_of(base)?, self.value_of(&u.src()[1])?);
         let dst = self.alloc(n, u.dtype().zero());
@@ -244,7 +307,14 @@ impl Compiler {
         for (i, s) in u.src().iter().enumerate() {
             let src = self.value_of(s)?;
             let map = (0..part as u32).collect();
-            self.out.code.push(Instr::Gather { dst: Val { at: dst.at + i * part, n: part }, src, map });
+            self.out.code.push(Instr::Gather {
+                dst: Val {
+                    at: dst.at + i * part,
+                    n: part,
+                },
+                src,
+                map,
+            });
         }
         Ok(dst)
     }
@@ -257,7 +327,10 @@ impl Compiler {
             Arg::Reduce(op, _) => {
                 let wide = u.dtype().compute_type();
                 let dst = self.alloc(u.shape().max_len() as usize, u.dtype().zero());
-                self.out.code.push(Instr::Set { dst, value: op.identity(wide) });
+                self.out.code.push(Instr::Set {
+                    dst,
+                    value: op.identity(wide),
+                });
                 (Some((*op, dst)), wide)
             }
             _ => (None, DType::Void),
@@ -269,7 +342,11 @@ impl Compiler {
             self.known.insert(r.clone(), counter);
             self.log.push(r.clone());
             starts.push(self.out.code.len());
-            self.out.code.push(Instr::Loop { counter: counter.at, bound, end: 0 });
+            self.out.code.push(Instr::Loop {
+                counter: counter.at,
+                bound,
+                end: 0,
+            });
             self.scope(std::slice::from_ref(body), &own[i + 1..])?;
         }
         if let Some((op, dst)) = accumulator {
@@ -299,7 +376,10 @@ impl Compiler {
         match accumulator {
             Some((_, dst)) => {
                 if wide != u.dtype() {
-                    self.out.code.push(Instr::Round { dst, dtype: u.dtype() });
+                    self.out.code.push(Instr::Round {
+                        dst,
+                        dtype: u.dtype(),
+                    });
                 }
                 Ok(dst)
             }
@@ -309,14 +389,19 @@ impl Compiler {
 
     /// The axes that a REDUCE folds within its operand, in row-major order.
     fn fold_axes(&mut self, u: &UOp, src: Val) -> Result<Val> {
-        let Arg::Reduce(op, axes) = u.arg() else { return Err(unsupported(u.op(), "has no operator")) };
+        let Arg::Reduce(op, axes) = u.arg() else {
+            return Err(unsupported(u.op(), "has no operator"));
+        };
         if axes.is_empty() {
             return Ok(src);
         }
         let from = ints(&u.src()[0])?;
         let wide = u.dtype().compute_type();
         let dst = self.alloc(u.shape().max_len() as usize, u.dtype().zero());
-        self.out.code.push(Instr::Set { dst, value: op.identity(wide) });
+        self.out.code.push(Instr::Set {
+            dst,
+            value: op.identity(wide),
+        });
         let strides = strides(&from);
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); dst.n];
         for i in 0..from.iter().product::<i64>() {
@@ -331,19 +416,35 @@ impl Compiler {
         for k in 0..parts.first().map_or(0, Vec::len) {
             let step = self.alloc(dst.n, u.dtype().zero());
             let map = parts.iter().map(|p| p[k]).collect();
-            self.out.code.push(Instr::Gather { dst: step, src, map });
+            self.out.code.push(Instr::Gather {
+                dst: step,
+                src,
+                map,
+            });
             let src = [dst, step, step];
-            self.out.code.push(Instr::Fold { op: op.op(), from: wide, to: wide, dst, src, arity: 2 });
+            self.out.code.push(Instr::Fold {
+                op: op.op(),
+                from: wide,
+                to: wide,
+                dst,
+                src,
+                arity: 2,
+            });
         }
         if wide != u.dtype() && !is_loop(u) {
-            self.out.code.push(Instr::Round { dst, dtype: u.dtype() });
+            self.out.code.push(Instr::Round {
+                dst,
+                dtype: u.dtype(),
+            });
         }
         Ok(dst)
     }
 }
 
 fn ints(u: &UOp) -> Result<Vec<i64>> {
-    u.shape().ints().ok_or_else(|| unsupported(u.op(), "has a symbolic shape inside a kernel"))
+    u.shape()
+        .ints()
+        .ok_or_else(|| unsupported(u.op(), "has a symbolic shape inside a kernel"))
 }
 
 fn strides(dims: &[i64]) -> Vec<i64> {
@@ -384,7 +485,11 @@ fn without_wmma(kernel: &UOp) -> UOp {
     }
     let mut done: FxHashMap<UOp, UOp> = FxHashMap::default();
     for u in kernel.toposort() {
-        let src: Srcs = u.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+        let src: Srcs = u
+            .src()
+            .iter()
+            .map(|s| done.get(s).unwrap_or(s).clone())
+            .collect();
         let mut new = u.with_src(src);
         if u.op() == Op::Wmma {
             new = wmma(&new).unwrap_or(new);
@@ -399,7 +504,9 @@ fn without_wmma(kernel: &UOp) -> UOp {
 fn wmma(u: &UOp) -> Option<UOp> {
     let [a, b, acc] = u.src() else { return None };
     let open = u.ranges();
-    let lane = open.iter().find(|r| r.range_arg().is_some_and(|(_, t)| t == AxisType::Warp))?;
+    let lane = open
+        .iter()
+        .find(|r| r.range_arg().is_some_and(|(_, t)| t == AxisType::Warp))?;
     let at = |v: &UOp, lane_then: UOp, element: i64| {
         let map = std::iter::once((lane.clone(), lane_then)).collect();
         v.at(&[UOp::index_const(element)]).substitute(&map)

@@ -18,9 +18,15 @@ pub(super) fn reshape(sink: &UOp) -> Result<Option<UOp>> {
 fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     let mut cut: Vec<(UOp, i64)> = Vec::new();
     for u in nodes {
-        let (Op::Idiv | Op::Mod, [r, c]) = (u.op(), u.src()) else { continue };
-        let (Op::Range, Some(c)) = (r.op(), c.as_int()) else { continue };
-        let Some(n) = r.src()[0].as_int() else { continue };
+        let (Op::Idiv | Op::Mod, [r, c]) = (u.op(), u.src()) else {
+            continue;
+        };
+        let (Op::Range, Some(c)) = (r.op(), c.as_int()) else {
+            continue;
+        };
+        let Some(n) = r.src()[0].as_int() else {
+            continue;
+        };
         if c <= 1 || n % c != 0 || c >= n {
             continue;
         }
@@ -33,7 +39,12 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     if cut.is_empty() {
         return None;
     }
-    let mut next = nodes.iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let mut next = nodes
+        .iter()
+        .filter_map(|u| u.range_arg())
+        .map(|(id, _)| id + 1)
+        .max()
+        .unwrap_or(0);
     let (mut values, mut parts) = (FxHashMap::default(), FxHashMap::default());
     for (r, c) in cut {
         let (n, t) = (r.src()[0].as_int()?, r.range_arg()?.1);
@@ -70,7 +81,10 @@ fn replace(sink: &UOp, values: &FxHashMap<UOp, UOp>, parts: &FxHashMap<UOp, Vec<
 /// Merge one pair of neighbours that every index walks as `a·n + b`.
 fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     let mut pairs: Vec<(UOp, UOp)> = Vec::new();
-    for u in nodes.iter().filter(|u| matches!(u.op(), Op::End | Op::Reduce)) {
+    for u in nodes
+        .iter()
+        .filter(|u| matches!(u.op(), Op::End | Op::Reduce))
+    {
         for w in u.src()[1..].windows(2) {
             let pair = (w[0].clone(), w[1].clone());
             if !pairs.contains(&pair) {
@@ -79,11 +93,18 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         }
     }
     let reads = nodes.iter().filter(|u| u.op() == Op::Index);
-    let indices = reads.map(|u| Linear::of(&u.src()[1])).collect::<Option<Vec<_>>>()?;
+    let indices = reads
+        .map(|u| Linear::of(&u.src()[1]))
+        .collect::<Option<Vec<_>>>()?;
     pairs.retain(|(a, b)| mergeable(a, b, nodes, &indices));
     let (a, b) = pairs.into_iter().next()?;
     let (na, nb, t) = (a.src()[0].as_int()?, b.src()[0].as_int()?, a.range_arg()?.1);
-    let next = nodes.iter().filter_map(|u| u.range_arg()).map(|(id, _)| id + 1).max().unwrap_or(0);
+    let next = nodes
+        .iter()
+        .filter_map(|u| u.range_arg())
+        .map(|(id, _)| id + 1)
+        .max()
+        .unwrap_or(0);
     let merged = UOp::range(na.checked_mul(nb)?, next, t);
     let values = FxHashMap::from_iter([(a.clone(), &merged / nb), (b.clone(), &merged % nb)]);
     let parts = FxHashMap::from_iter([(a, vec![merged.clone()]), (b, vec![merged])]);
@@ -91,13 +112,21 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
 }
 
 fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
-    let (Some((_, t)), Some((_, s))) = (a.range_arg(), b.range_arg()) else { return false };
-    let Some(n) = b.src()[0].as_int() else { return false };
+    let (Some((_, t)), Some((_, s))) = (a.range_arg(), b.range_arg()) else {
+        return false;
+    };
+    let Some(n) = b.src()[0].as_int() else {
+        return false;
+    };
     if t != s || a == b || !matches!(t, AxisType::Loop | AxisType::Reduce) {
         return false;
     }
-    let coefficient = |l: &Linear, r: &UOp| l.terms.iter().find(|(x, _)| x == r).map_or(0, |(_, k)| *k);
-    if !indices.iter().all(|l| coefficient(l, a) == i128::from(n) * coefficient(l, b)) {
+    let coefficient =
+        |l: &Linear, r: &UOp| l.terms.iter().find(|(x, _)| x == r).map_or(0, |(_, k)| *k);
+    if !indices
+        .iter()
+        .all(|l| coefficient(l, a) == i128::from(n) * coefficient(l, b))
+    {
         return false;
     }
     // Every use is one of those terms: a sum in an index, a product with a constant in such a sum, or
@@ -109,7 +138,9 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
                 continue;
             }
             let fine = match u.op() {
-                Op::End | Op::Reduce if i > 0 => u.src().windows(2).any(|w| w[0] == *a && w[1] == *b),
+                Op::End | Op::Reduce if i > 0 => {
+                    u.src().windows(2).any(|w| w[0] == *a && w[1] == *b)
+                }
                 _ => plain.contains(u),
             };
             if !fine {
@@ -124,11 +155,14 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
 fn plain_users(nodes: &[UOp]) -> FxHashSet<&UOp> {
     let mut users: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
     for u in nodes {
-        u.src().iter().for_each(|s| users.entry(s).or_default().push(u));
+        u.src()
+            .iter()
+            .for_each(|s| users.entry(s).or_default().push(u));
     }
     let mut plain: FxHashSet<&UOp> = FxHashSet::default();
     for u in nodes.iter().rev() {
-        let all = |fine: &dyn Fn(&UOp) -> bool| users.get(u).is_some_and(|l| l.iter().all(|x| fine(x)));
+        let all =
+            |fine: &dyn Fn(&UOp) -> bool| users.get(u).is_some_and(|l| l.iter().all(|x| fine(x)));
         let ok = match u.op() {
             Op::Index => true,
             Op::Add => all(&|x| plain.contains(x)),

@@ -12,7 +12,13 @@ impl Rangeify<'_> {
         for (i, instance) in self.instances.iter().enumerate() {
             by_node[instance.node as usize].push(i as u32);
         }
-        let constant = |i: &Instance| if let Body::Value(v) = &i.body { Some(v.clone()) } else { None };
+        let constant = |i: &Instance| {
+            if let Body::Value(v) = &i.body {
+                Some(v.clone())
+            } else {
+                None
+            }
+        };
         let mut values: Vec<Option<UOp>> = self.instances.iter().map(constant).collect();
         let mut buffers: FxHashMap<usize, UOp> = FxHashMap::default();
         for i in by_node.into_iter().flatten() {
@@ -47,7 +53,12 @@ impl Rangeify<'_> {
         Ok(out)
     }
 
-    fn value(&mut self, i: u32, values: &[Option<UOp>], buffers: &mut FxHashMap<usize, UOp>) -> Result<UOp> {
+    fn value(
+        &mut self,
+        i: u32,
+        values: &[Option<UOp>],
+        buffers: &mut FxHashMap<usize, UOp>,
+    ) -> Result<UOp> {
         let instance = &self.instances[i as usize];
         let u = &self.nodes[instance.node as usize];
         Ok(match &instance.body {
@@ -62,33 +73,52 @@ impl Rangeify<'_> {
                 Rangeify::word_value(u, &parts, part)
             }
             Body::Reduce(p, ranges) => {
-                let Arg::Reduce(op, _) = u.arg() else { unreachable!("only REDUCE opens ranges") };
+                let Arg::Reduce(op, _) = u.arg() else {
+                    unreachable!("only REDUCE opens ranges")
+                };
                 known(values, *p).reduce_ranges(*op, ranges)
             }
             Body::Choose(parts, end) => {
                 let otherwise = known(values, *end);
-                parts.iter().rev().fold(otherwise, |value, (gate, p)| gate.select(&known(values, *p), &value))
+                parts.iter().rev().fold(otherwise, |value, (gate, p)| {
+                    gate.select(&known(values, *p), &value)
+                })
             }
             Body::Read(slot) => {
-                let buffer = buffers.entry(*slot).or_insert_with(|| self.buffer(*slot)).clone();
+                let buffer = buffers
+                    .entry(*slot)
+                    .or_insert_with(|| self.buffer(*slot))
+                    .clone();
                 let at = instance.at.clone();
                 let index = self.algebra.linear(&u.shape().clone(), &at.indices)?;
                 let index = at.gate.map_or(index.clone(), |g| index.valid(&g));
                 buffer.at(&[index])
             }
-            Body::Pending => unreachable!("every node is visited, which gives its instances bodies"),
+            Body::Pending => {
+                unreachable!("every node is visited, which gives its instances bodies")
+            }
         })
     }
 }
 
 fn known(values: &[Option<UOp>], i: u32) -> UOp {
-    values[i as usize].clone().expect("sources have their values before their users")
+    values[i as usize]
+        .clone()
+        .expect("sources have their values before their users")
 }
 
 /// A value as an index between these bounds. What proved them may be gone: of a value that is stored, a
 /// reader knows nothing.
 fn within(value: UOp, (lo, hi): (i64, i64)) -> UOp {
     let i = value.cast(DType::Index);
-    let i = if i.vmin() < lo { i.max_(&i.like(lo)) } else { i };
-    if i.vmax() > hi { (&i * -1).max_(&i.like(-hi)) * -1 } else { i }
+    let i = if i.vmin() < lo {
+        i.max_(&i.like(lo))
+    } else {
+        i
+    };
+    if i.vmax() > hi {
+        (&i * -1).max_(&i.like(-hi)) * -1
+    } else {
+        i
+    }
 }

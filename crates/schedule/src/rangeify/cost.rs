@@ -43,7 +43,10 @@ impl Costs {
         for u in nodes {
             distinct(u.src()).for_each(|s| users[number[s] as usize] += 1);
         }
-        let (mut light, mut heavy) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(nodes.len()));
+        let (mut light, mut heavy) = (
+            Vec::with_capacity(nodes.len()),
+            Vec::with_capacity(nodes.len()),
+        );
         // For those who use a node: what it adds, and which nodes it takes, so that none counts twice.
         let mut parts: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
         let mut cones: Vec<SmallVec<[u32; 8]>> = Vec::with_capacity(nodes.len());
@@ -53,13 +56,21 @@ impl Costs {
             if u.op() == Op::Reduce {
                 // Without data below it is most likely an expression of its index.
                 own = (1.0, if data { bytes(u) } else { 0.0 });
-            } else if !matches!(u.op(), Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After) {
+            } else if !matches!(
+                u.op(),
+                Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After
+            ) {
                 distinct(u.src()).for_each(|s| cone.extend_from_slice(&cones[number[s] as usize]));
                 cone.sort_unstable();
                 cone.dedup();
             }
-            let sum = |f: fn(&(f64, f64)) -> f64| cone.iter().map(|&c| f(&parts[c as usize])).sum::<f64>();
-            let (l, h): (f64, f64) = ((own.0 + sum(|p| p.0)).min(1e12), (own.1 + sum(|p| p.1)).min(1e18));
+            let sum = |f: fn(&(f64, f64)) -> f64| {
+                cone.iter().map(|&c| f(&parts[c as usize])).sum::<f64>()
+            };
+            let (l, h): (f64, f64) = (
+                (own.0 + sum(|p| p.0)).min(1e12),
+                (own.1 + sum(|p| p.1)).min(1e18),
+            );
             // Functions of the index alone are mostly computed before the loops, or fold.
             let l = if data { l } else { l.min(INDEX) };
             let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
@@ -83,19 +94,29 @@ impl Costs {
         }
         let mut compared = vec![false; nodes.len()];
         for (n, u) in nodes.iter().enumerate().rev() {
-            let sum = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max) && u.dtype().is_float();
+            let sum = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max)
+                && u.dtype().is_float();
             let both = || u.src().iter().all(|s| s.ops_below().contains(Op::Reduce));
             if compared[n] && !sum || u.op().is_comparison() && both() {
-                u.src().iter().for_each(|s| compared[number[s] as usize] = true);
+                u.src()
+                    .iter()
+                    .for_each(|s| compared[number[s] as usize] = true);
             }
         }
-        Costs { light, heavy, compared }
+        Costs {
+            light,
+            heavy,
+            compared,
+        }
     }
 }
 
 /// Sources, the same operand once.
 fn distinct(src: &[UOp]) -> impl Iterator<Item = &UOp> {
-    src.iter().enumerate().filter(|(k, s)| src.len() > 8 || !src[..*k].contains(s)).map(|(_, s)| s)
+    src.iter()
+        .enumerate()
+        .filter(|(k, s)| src.len() > 8 || !src[..*k].contains(s))
+        .map(|(_, s)| s)
 }
 
 /// The value of an assign that overwrites all there was; other nodes are their own value.
@@ -143,15 +164,19 @@ impl Rangeify<'_> {
         if matches!(op, Op::Contiguous | Op::Copy) {
             return true;
         }
-        if matches!(op, Op::Param | Op::Const | Op::Store | Op::Detach | Op::ContiguousBackward)
-            || is_view(u)
+        if matches!(
+            op,
+            Op::Param | Op::Const | Op::Store | Op::Detach | Op::ContiguousBackward
+        ) || is_view(u)
             || u.dtype() == monoglot_uop::DType::Index
         {
             return false;
         }
         // Cheap functions of the index alone are never worth their bytes.
         let data = u.ops_below().intersects(DATA);
-        if !data && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u)) {
+        if !data
+            && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
+        {
             return false;
         }
         let at = n as usize;
@@ -172,8 +197,10 @@ impl Rangeify<'_> {
             }
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
-            let inline: f64 =
-                wanted.iter().map(|&i| self.instances[i as usize].at.volume.max(1.0) * work).sum();
+            let inline: f64 = wanted
+                .iter()
+                .map(|&i| self.instances[i as usize].at.volume.max(1.0) * work)
+                .sum();
             // A long reduction inside a reduction has no registers to live in: keep kernels simple.
             let nested = wanted.len() == 1 && length > 16.0 && self.in_reduce(wanted[0], size);
             return inline > size * work + stored_at || nested;
@@ -186,7 +213,11 @@ impl Rangeify<'_> {
             return false;
         }
         // Small reductions below are stored whatever happens here; large ones only because of it.
-        let moved = if heavy * 8.0 > bytes(u) { heavy * BYTE * 2.0 + LAUNCH } else { 0.0 };
+        let moved = if heavy * 8.0 > bytes(u) {
+            heavy * BYTE * 2.0 + LAUNCH
+        } else {
+            0.0
+        };
         let inline = loads * light + moved;
         inline > size * light + stored_at
     }
@@ -244,7 +275,11 @@ impl Rangeify<'_> {
     fn in_reduce(&self, i: u32, size: f64) -> bool {
         let instance = &self.instances[i as usize];
         let kernel = &self.kernels[instance.kernel as usize];
-        let outer: f64 = kernel.ranges.iter().map(|r| r.vmax() as f64 + 1.0).product();
+        let outer: f64 = kernel
+            .ranges
+            .iter()
+            .map(|r| r.vmax() as f64 + 1.0)
+            .product();
         instance.at.volume > outer * 1.5 && size > 1.0
     }
 }

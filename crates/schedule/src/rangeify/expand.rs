@@ -7,7 +7,9 @@ impl Rangeify<'_> {
     pub(super) fn expand(&mut self, i: u32, u: &UOp) -> Result<()> {
         let body = match u.op() {
             Op::Const => Body::Value(u.clone()),
-            Op::Param if u.shape().is_empty() && u.dtype() == DType::Index => Body::Value(u.clone()),
+            Op::Param if u.shape().is_empty() && u.dtype() == DType::Index => {
+                Body::Value(u.clone())
+            }
             Op::Param => Body::Read(u.buffer_arg().map_or(0, |b| b.slot as usize)),
             // The root of a COPY's kernel names the buffer that it copies.
             Op::Contiguous | Op::Detach | Op::ContiguousBackward | Op::Copy => {
@@ -29,7 +31,11 @@ impl Rangeify<'_> {
             }
             op => {
                 let message = "is not a tensor op that a kernel can compute".into();
-                return Err(ErrorKind::Unsupported { op: op.name().into(), message }.into());
+                return Err(ErrorKind::Unsupported {
+                    op: op.name().into(),
+                    message,
+                }
+                .into());
             }
         };
         self.instances[i as usize].body = body;
@@ -53,7 +59,12 @@ impl Rangeify<'_> {
     fn constant(&mut self, i: u32, value: Scalar) -> u32 {
         let Instance { node, kernel, .. } = self.instances[i as usize];
         let body = Body::Value(UOp::constant(value, self.nodes[node as usize].dtype()));
-        self.instance(Instance { node, kernel, at: self.at(i), body })
+        self.instance(Instance {
+            node,
+            kernel,
+            at: self.at(i),
+            body,
+        })
     }
 
     /// A value under its gate, otherwise a constant.
@@ -68,14 +79,28 @@ impl Rangeify<'_> {
         let at = self.at(i);
         let (indices, own) = self.algebra.through(u, &at.indices, false)?;
         let gate = self.algebra.and(at.gate, own.clone())?;
-        let inner = self.want(i, &u.src()[0], At { indices, gate, ..at });
-        let fill = if let Arg::Fill(v) = u.arg() { *v } else { u.dtype().zero() };
+        let inner = self.want(
+            i,
+            &u.src()[0],
+            At {
+                indices,
+                gate,
+                ..at
+            },
+        );
+        let fill = if let Arg::Fill(v) = u.arg() {
+            *v
+        } else {
+            u.dtype().zero()
+        };
         Ok(self.gated(i, own, inner, fill))
     }
 
     fn reduce(&mut self, i: u32, u: &UOp) -> Body {
         let src = &u.src()[0];
-        let Arg::Reduce(_, axes) = u.arg() else { unreachable!("a REDUCE says what it folds") };
+        let Arg::Reduce(_, axes) = u.arg() else {
+            unreachable!("a REDUCE says what it folds")
+        };
         let (mut at, mut ranges) = (self.at(i), Vec::new());
         for &a in axes.iter().filter(|&&a| !src.shape()[a as usize].is(1)) {
             let bound = &src.shape()[a as usize];
@@ -85,7 +110,11 @@ impl Rangeify<'_> {
             ranges.push(r);
         }
         let inner = self.want(i, src, at);
-        if ranges.is_empty() { Body::Same(inner) } else { Body::Reduce(inner, ranges) }
+        if ranges.is_empty() {
+            Body::Same(inner)
+        } else {
+            Body::Reduce(inner, ranges)
+        }
     }
 
     /// The part that the leading index names; all of them where it varies; nothing where it is outside,
@@ -95,7 +124,9 @@ impl Rangeify<'_> {
         let first = at.indices.remove(0);
         let mut parts = Vec::with_capacity(u.src().len());
         for (k, part) in u.src().iter().enumerate() {
-            let here = self.algebra.simplify(first.eq_(&UOp::index_const(k as i64)))?;
+            let here = self
+                .algebra
+                .simplify(first.eq_(&UOp::index_const(k as i64)))?;
             if !here.is_bool(false) {
                 let gate = self.algebra.and(at.gate.clone(), Some(here.clone()))?;
                 parts.push((here, self.want(i, part, At { gate, ..at.clone() })));
@@ -118,19 +149,36 @@ impl Rangeify<'_> {
                 Some(v) => UOp::constant(v, DType::Index),
                 None => {
                     let indices = outer.indices[first..next].to_vec();
-                    let instance = self.want(i, by, At { indices, ..outer.clone() });
+                    let instance = self.want(
+                        i,
+                        by,
+                        At {
+                            indices,
+                            ..outer.clone()
+                        },
+                    );
                     self.placeholders = true;
                     let (lo, hi) = by.bounds();
                     UOp::variable(placeholder_slot(instance), lo, hi)
                 }
             };
             first = next;
-            own = self.algebra.inside(own, &index, &UOp::index_const(0), &size.to_uop())?;
+            own = self
+                .algebra
+                .inside(own, &index, &UOp::index_const(0), &size.to_uop())?;
             inner.push(index);
         }
         inner.extend_from_slice(&outer.indices[first..]);
         let gate = self.algebra.and(outer.gate, own.clone())?;
-        let value = self.want(i, &u.src()[0], At { indices: inner, gate, volume: outer.volume });
+        let value = self.want(
+            i,
+            &u.src()[0],
+            At {
+                indices: inner,
+                gate,
+                volume: outer.volume,
+            },
+        );
         Ok(self.gated(i, own, value, u.dtype().zero()))
     }
 
@@ -144,7 +192,9 @@ impl Rangeify<'_> {
             }
             let (view, value) = (&store.src()[0], &store.src()[1]);
             // `prepare` put a stand-in for the base below the view.
-            let Some(chain) = view.views_of(view.viewed()).filter(|_| view.viewed().op() == Op::Buffer)
+            let Some(chain) = view
+                .views_of(view.viewed())
+                .filter(|_| view.viewed().op() == Op::Buffer)
             else {
                 let message = "assigns to something that is no view of the tensor";
                 return Err(Error::argument("STORE", message));
@@ -196,15 +246,27 @@ impl Rangeify<'_> {
             4 => DType::U32,
             _ => DType::U64,
         };
-        let raw = |v: &UOp, d: DType| if v.dtype() == d { v.clone() } else { v.bitcast(d) };
-        let bits =
-            |v: &UOp| if v.dtype() == DType::Bool { v.cast(DType::U8) } else { raw(v, unsigned(v.dtype())) };
+        let raw = |v: &UOp, d: DType| {
+            if v.dtype() == d {
+                v.clone()
+            } else {
+                v.bitcast(d)
+            }
+        };
+        let bits = |v: &UOp| {
+            if v.dtype() == DType::Bool {
+                v.cast(DType::U8)
+            } else {
+                raw(v, unsigned(v.dtype()))
+            }
+        };
         let (from, to) = (unsigned(parts[0].dtype()), unsigned(u.dtype()));
         let word = if from.bytes() > to.bytes() {
             let shift = (part * to.bits() as i64).cast(from);
             bits(&parts[0]).binary(Op::Shr, &shift).cast(to)
         } else {
-            let shift = |k: usize| UOp::constant(Scalar::Int(k as i128 * i128::from(from.bits())), to);
+            let shift =
+                |k: usize| UOp::constant(Scalar::Int(k as i128 * i128::from(from.bits())), to);
             let wide = |(k, p): (usize, &UOp)| match k {
                 0 => bits(p).cast(to),
                 _ => bits(p).cast(to).binary(Op::Shl, &shift(k)),
@@ -212,6 +274,10 @@ impl Rangeify<'_> {
             let all = parts.iter().enumerate().map(wide).reduce(|a, b| a | b);
             all.expect("a word has parts")
         };
-        if u.dtype() == DType::Bool { word.ne_(&UOp::int(0, to)) } else { raw(&word, u.dtype()) }
+        if u.dtype() == DType::Bool {
+            word.ne_(&UOp::int(0, to))
+        } else {
+            raw(&word, u.dtype())
+        }
     }
 }

@@ -139,10 +139,17 @@ pub(crate) fn rangeify(
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
 ) -> Result<Program> {
     let nodes = toposort_many(roots, |_| true);
-    let number: FxHashMap<UOp, u32> = nodes.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
+    let number: FxHashMap<UOp, u32> = nodes
+        .iter()
+        .enumerate()
+        .map(|(i, u)| (u.clone(), i as u32))
+        .collect();
     let of_slot = |u: &UOp| Some((u.buffer_arg()?.slot as usize, u.clone()));
-    let params: FxHashMap<usize, UOp> =
-        nodes.iter().filter(|u| u.op() == Op::Param).filter_map(of_slot).collect();
+    let params: FxHashMap<usize, UOp> = nodes
+        .iter()
+        .filter(|u| u.op() == Op::Param)
+        .filter_map(of_slot)
+        .collect();
     let inputs = params.keys().map(|&k| k + 1).max().unwrap_or(0);
     let device = nodes.iter().find_map(UOp::device).unwrap_or(default);
     let count = nodes.len();
@@ -179,7 +186,12 @@ pub(crate) fn rangeify(
     }
     let values = r.build()?;
     let outputs = r.outputs(roots);
-    Ok(Program { stored: r.finish(values), inputs: r.inputs, params: r.params, outputs })
+    Ok(Program {
+        stored: r.finish(values),
+        inputs: r.inputs,
+        params: r.params,
+        outputs,
+    })
 }
 
 /// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
@@ -207,7 +219,8 @@ pub(crate) fn is_stored(mut u: &UOp) -> bool {
 fn is_contiguous_part(u: &UOp) -> bool {
     let (from, to) = (u.src()[0].shape(), u.shape());
     let first = to.iter().position(|d| !d.is(1)).unwrap_or(to.len());
-    u.dims_src(1).iter().all(|d| d.as_int().is_some()) && (first + 1..to.len()).all(|i| from[i] == to[i])
+    u.dims_src(1).iter().all(|d| d.as_int().is_some())
+        && (first + 1..to.len()).all(|i| from[i] == to[i])
 }
 
 impl Rangeify<'_> {
@@ -215,8 +228,8 @@ impl Rangeify<'_> {
         let u = self.nodes[n as usize].clone();
         let wanted = std::mem::take(&mut self.wanted[n as usize]);
         let known = matches!(u.op(), Op::Param | Op::Const);
-        let store =
-            must && u.op() != Op::Param || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
+        let store = must && u.op() != Op::Param
+            || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
         if !store {
             for i in wanted {
                 self.expand(i, &u)?;
@@ -255,8 +268,17 @@ impl Rangeify<'_> {
             });
         }
         let kernel = self.kernels.len() as u32;
-        let at = At { indices: indices.clone(), gate: None, volume };
-        let root = self.instance(Instance { node: n, kernel, at, body: Body::Pending });
+        let at = At {
+            indices: indices.clone(),
+            gate: None,
+            volume,
+        };
+        let root = self.instance(Instance {
+            node: n,
+            kernel,
+            at,
+            body: Body::Pending,
+        });
         self.store[n as usize] = Some(kernel);
         self.kernels.push(Kernel {
             node: n,
@@ -287,11 +309,17 @@ impl Rangeify<'_> {
         let (kernel, node) = (self.instances[of as usize].kernel, self.number[src]);
         if src.op() == Op::Const {
             // Constants have users everywhere and need no sharing.
-            return self.instance(Instance { node, kernel, at, body: Body::Value(src.clone()) });
+            return self.instance(Instance {
+                node,
+                kernel,
+                at,
+                body: Body::Value(src.clone()),
+            });
         }
         for &i in &self.wanted[node as usize] {
             let known = &mut self.instances[i as usize];
-            if known.kernel == kernel && known.at.gate == at.gate && known.at.indices == at.indices {
+            if known.kernel == kernel && known.at.gate == at.gate && known.at.indices == at.indices
+            {
                 known.at.volume = known.at.volume.max(at.volume);
                 return i;
             }
@@ -299,7 +327,12 @@ impl Rangeify<'_> {
         let k = &mut self.kernels[kernel as usize];
         k.size += 1;
         k.buffers += usize::from(src.op() == Op::Param);
-        let i = self.instance(Instance { node, kernel, at, body: Body::Pending });
+        let i = self.instance(Instance {
+            node,
+            kernel,
+            at,
+            body: Body::Pending,
+        });
         self.wanted[node as usize].push(i);
         i
     }
@@ -311,19 +344,27 @@ impl Rangeify<'_> {
                 Op::Param => base.buffer_arg().map_or(0, |b| b.slot as usize),
                 _ => self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize),
             };
-            Output { slot, base: base.clone(), root: root.clone() }
+            Output {
+                slot,
+                base: base.clone(),
+                root: root.clone(),
+            }
         };
         roots.iter().map(find).collect()
     }
 
     fn finish(&self, values: Vec<(UOp, UOp)>) -> Vec<Stored> {
-        let stored = self.kernels.iter().zip(values).map(|(k, (value, index))| Stored {
-            node: self.nodes[k.node as usize].clone(),
-            ranges: k.ranges.clone(),
-            index,
-            value,
-            device: k.device,
-        });
+        let stored = self
+            .kernels
+            .iter()
+            .zip(values)
+            .map(|(k, (value, index))| Stored {
+                node: self.nodes[k.node as usize].clone(),
+                ranges: k.ranges.clone(),
+                index,
+                value,
+                device: k.device,
+            });
         stored.collect()
     }
 
@@ -334,8 +375,11 @@ impl Rangeify<'_> {
             Some(kernel) => self.nodes.get(self.kernels[kernel].node as usize),
         };
         let node = node.expect("every PARAM number names a PARAM or a kernel");
-        let device =
-            if slot < self.inputs { node.device() } else { Some(self.kernels[slot - self.inputs].device) };
+        let device = if slot < self.inputs {
+            node.device()
+        } else {
+            Some(self.kernels[slot - self.inputs].device)
+        };
         flat(slot, node, device)
     }
 }
@@ -343,7 +387,12 @@ impl Rangeify<'_> {
 /// A PARAM for the storage of a node.
 pub(crate) fn flat(slot: usize, node: &UOp, device: Option<Device>) -> UOp {
     let len = node.shape().max_len();
-    UOp::param(slot as u64, &monoglot_uop::Shape::of(&[len]), node.dtype(), device)
+    UOp::param(
+        slot as u64,
+        &monoglot_uop::Shape::of(&[len]),
+        node.dtype(),
+        device,
+    )
 }
 
 /// The number of an argument that only stands for an instance until its value is known.

@@ -25,21 +25,32 @@ impl Algebra {
     /// What index `ranges` of the view `u` reads of its source, and the gate under which that means
     /// anything. `up` is the other way: which index of `u` shows index `ranges` of its source, and the
     /// gate under which it shows it at all.
-    pub(crate) fn through(&mut self, u: &UOp, ranges: &[UOp], up: bool) -> Result<(Indices, Option<UOp>)> {
+    pub(crate) fn through(
+        &mut self,
+        u: &UOp,
+        ranges: &[UOp],
+        up: bool,
+    ) -> Result<(Indices, Option<UOp>)> {
         let (below, above) = (u.src()[0].shape(), u.shape());
         let (here, there) = if up { (below, above) } else { (above, below) };
         let indices = match (u.op(), u.arg()) {
             (Op::Permute, Arg::Axes(order)) => {
                 let shown = |a: usize| order.iter().position(|&o| o as usize == a).unwrap_or(a);
                 let place = |a: usize| if up { order[a] as usize } else { shown(a) };
-                (0..ranges.len()).map(|a| ranges[place(a)].clone()).collect()
+                (0..ranges.len())
+                    .map(|a| ranges[place(a)].clone())
+                    .collect()
             }
             (Op::Flip, Arg::Flags(flags)) => self.flip(below, *flags, ranges)?,
             (Op::Expand, _) => {
                 // Of several that show it, the last.
-                let last = |d: &Dim| d.as_int().map_or_else(|| d.to_uop() - 1, |n| UOp::index_const(n - 1));
+                let last = |d: &Dim| {
+                    d.as_int()
+                        .map_or_else(|| d.to_uop() - 1, |n| UOp::index_const(n - 1))
+                };
                 let axes = here.iter().zip(there.iter()).zip(ranges);
-                axes.map(|((a, b), r)| if a == b { r.clone() } else { last(b) }).collect()
+                axes.map(|((a, b), r)| if a == b { r.clone() } else { last(b) })
+                    .collect()
             }
             (Op::Reshape, _) => self.reshape(here, there, ranges)?,
             (Op::Shrink, _) if up => return self.pad(above, &u.dims_src(1), ranges),
@@ -74,12 +85,16 @@ impl Algebra {
     }
 
     fn flip(&mut self, shape: &Shape, flags: u64, ranges: &[UOp]) -> Result<Indices> {
-        let turned = ranges.iter().zip(shape.iter()).enumerate().map(|(i, (r, n))| {
-            if flags >> i & 1 == 0 {
-                return Ok(r.clone());
-            }
-            self.simplify((n.to_uop() - 1) + r * -1)
-        });
+        let turned = ranges
+            .iter()
+            .zip(shape.iter())
+            .enumerate()
+            .map(|(i, (r, n))| {
+                if flags >> i & 1 == 0 {
+                    return Ok(r.clone());
+                }
+                self.simplify((n.to_uop() - 1) + r * -1)
+            });
         turned.collect()
     }
 
@@ -115,19 +130,43 @@ impl Algebra {
                 && a != b
                 && (i < to.len() || j < from.len())
             {
-                if j >= from.len() || i < to.len() && a.0 < b.0 { i += 1 } else { j += 1 }
+                if j >= from.len() || i < to.len() && a.0 < b.0 {
+                    i += 1
+                } else {
+                    j += 1
+                }
             }
-            self.regroup(&to[start_i..i], &ranges[start_i..i], &from[start_j..j], &mut out)?;
+            self.regroup(
+                &to[start_i..i],
+                &ranges[start_i..i],
+                &from[start_j..j],
+                &mut out,
+            )?;
         }
         Ok(out)
     }
 
-    fn regroup(&mut self, to: &[Dim], ranges: &[UOp], from: &[Dim], out: &mut Indices) -> Result<()> {
+    fn regroup(
+        &mut self,
+        to: &[Dim],
+        ranges: &[UOp],
+        from: &[Dim],
+        out: &mut Indices,
+    ) -> Result<()> {
         let zero = UOp::index_const(0);
-        if from.iter().filter(|d| !d.is(1)).count() == 1 && to.iter().filter(|d| !d.is(1)).count() == 1 {
+        if from.iter().filter(|d| !d.is(1)).count() == 1
+            && to.iter().filter(|d| !d.is(1)).count() == 1
+        {
             // The same axis, with axes of size 1 around it.
-            let r = ranges.iter().zip(to).find(|(_, d)| !d.is(1)).map_or(&zero, |(r, _)| r);
-            out.extend(from.iter().map(|d| if d.is(1) { zero.clone() } else { r.clone() }));
+            let r = ranges
+                .iter()
+                .zip(to)
+                .find(|(_, d)| !d.is(1))
+                .map_or(&zero, |(r, _)| r);
+            out.extend(
+                from.iter()
+                    .map(|d| if d.is(1) { zero.clone() } else { r.clone() }),
+            );
             return Ok(());
         }
         let linear = self.linear(to, ranges)?;
@@ -153,7 +192,13 @@ impl Algebra {
     /// The row-major position of an element.
     pub(crate) fn linear(&mut self, shape: &[Dim], ranges: &[UOp]) -> Result<UOp> {
         let zero = UOp::index_const(0);
-        let step = |l: UOp, (r, d): (&UOp, &Dim)| if l == zero { r.clone() } else { l * d.to_uop() + r };
+        let step = |l: UOp, (r, d): (&UOp, &Dim)| {
+            if l == zero {
+                r.clone()
+            } else {
+                l * d.to_uop() + r
+            }
+        };
         let linear = ranges.iter().zip(shape).fold(zero.clone(), step);
         self.simplify(linear)
     }
@@ -161,11 +206,12 @@ impl Algebra {
 
 /// A product of dimensions: the known part, and the symbolic factors in order.
 fn size(dims: &[Dim]) -> (i64, Vec<&UOp>) {
-    dims.iter().fold((1, Vec::new()), |(known, mut symbols), d| match d {
-        Dim::Int(n) => (known * n, symbols),
-        Dim::Sym(u) => {
-            symbols.push(u);
-            (known, symbols)
-        }
-    })
+    dims.iter()
+        .fold((1, Vec::new()), |(known, mut symbols), d| match d {
+            Dim::Int(n) => (known * n, symbols),
+            Dim::Sym(u) => {
+                symbols.push(u);
+                (known, symbols)
+            }
+        })
 }

@@ -39,7 +39,12 @@ fn axis(u: &UOp, known: &FxHashMap<UOp, Option<usize>>) -> Option<usize> {
             let a = first()?;
             order.iter().position(|&o| o as usize == a)
         }
-        (Op::Reshape, _) => reshaped(u.src()[0].shape(), u.shape(), first()?, u.device()?.members().len()),
+        (Op::Reshape, _) => reshaped(
+            u.src()[0].shape(),
+            u.shape(),
+            first()?,
+            u.device()?.members().len(),
+        ),
         (Op::Expand | Op::Pad | Op::Shrink, _) => {
             first().filter(|&a| u.shape().get(a) == u.src()[0].shape().get(a))
         }
@@ -49,10 +54,14 @@ fn axis(u: &UOp, known: &FxHashMap<UOp, Option<usize>>) -> Option<usize> {
         }
         (Op::Index, _) => {
             let n = u.src().len() - 1;
-            first().filter(|&a| a >= n).map(|a| a + u.shape().len() - (u.src()[0].shape().len() - n))
+            first()
+                .filter(|&a| a >= n)
+                .map(|a| a + u.shape().len() - (u.src()[0].shape().len() - n))
         }
         (Op::Stack, _) => shared(u, of).map(|a| a + 1),
-        (Op::GetTuple, Arg::Element(i)) => super::dtype::tuple_element(&u.src()[0], *i).ok()?.axis(),
+        (Op::GetTuple, Arg::Element(i)) => {
+            super::dtype::tuple_element(&u.src()[0], *i).ok()?.axis()
+        }
         (op, _) if op.is_elementwise() => shared(u, of),
         (Op::Bitcast | Op::Contiguous | Op::ContiguousBackward | Op::Detach, _) => first(),
         (Op::Load | Op::After | Op::Store, _) => first(),
@@ -75,6 +84,10 @@ fn reshaped(from: &Shape, to: &Shape, axis: usize, devices: usize) -> Option<usi
             (Some(x), Some(y)) => x == y,
             _ => from[..axis] == to[..b],
         };
-        aligned && (to[b] == from[axis] || to[b].as_int().is_some_and(|n| n > 0 && n % devices as i64 == 0))
+        aligned
+            && (to[b] == from[axis]
+                || to[b]
+                    .as_int()
+                    .is_some_and(|n| n > 0 && n % devices as i64 == 0))
     })
 }

@@ -47,11 +47,19 @@ fn clamp(v: i128) -> i64 {
 type Interval = Option<(Scalar, Scalar)>;
 
 fn range_of(d: DType) -> Interval {
-    if d == DType::Void || d.is_float() { None } else { Some((d.min(), d.max())) }
+    if d == DType::Void || d.is_float() {
+        None
+    } else {
+        Some((d.min(), d.max()))
+    }
 }
 
 fn point(v: Scalar) -> Interval {
-    if v.to_f64().is_nan() { None } else { Some((v, v)) }
+    if v.to_f64().is_nan() {
+        None
+    } else {
+        Some((v, v))
+    }
 }
 
 fn within(d: DType, lo: Scalar, hi: Scalar) -> Interval {
@@ -94,7 +102,12 @@ fn bounds(u: &UOp) -> Interval {
             _ => any,
         },
         Op::Bitcast => any,
-        Op::Stack => u.src().iter().map(UOp::min_max).reduce(union).unwrap_or(any),
+        Op::Stack => u
+            .src()
+            .iter()
+            .map(UOp::min_max)
+            .reduce(union)
+            .unwrap_or(any),
         Op::Load if u.src().len() > 1 => union(src(0), src(1)),
         op if op.is_movement() => src(0),
         Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
@@ -110,24 +123,36 @@ fn bounds(u: &UOp) -> Interval {
 }
 
 fn stored(u: &UOp) -> Interval {
-    let stores = u.src()[1..].iter().filter(|s| s.op() == Op::Store).map(|s| s.src()[1].min_max());
+    let stores = u.src()[1..]
+        .iter()
+        .filter(|s| s.op() == Op::Store)
+        .map(|s| s.src()[1].min_max());
     stores.fold(u.src()[0].min_max(), union)
 }
 
 fn reduce(u: &UOp) -> Interval {
-    let Arg::Reduce(op, axes) = u.arg() else { return None };
+    let Arg::Reduce(op, axes) = u.arg() else {
+        return None;
+    };
     let (lo, hi) = u.src()[0].min_max()?;
     match op {
         ReduceOp::Max if u.dtype() != DType::Bool => {
             // An empty reduction gives the identity, which no bound of the source holds.
             let shape = u.src()[0].shape();
-            let empty = axes.iter().any(|&a| !matches!(shape[a as usize], crate::Dim::Int(1..)))
-                || u.src()[1..].iter().any(|r| r.src().first().is_some_and(|n| n.vmin() < 1));
+            let empty = axes
+                .iter()
+                .any(|&a| !matches!(shape[a as usize], crate::Dim::Int(1..)))
+                || u.src()[1..]
+                    .iter()
+                    .any(|r| r.src().first().is_some_and(|n| n.vmin() < 1));
             if empty { None } else { Some((lo, hi)) }
         }
         ReduceOp::Add if u.dtype().is_int() => {
             let shape = u.src()[0].shape();
-            let mut n: i128 = axes.iter().map(|&a| shape[a as usize].max() as i128).product();
+            let mut n: i128 = axes
+                .iter()
+                .map(|&a| shape[a as usize].max() as i128)
+                .product();
             for r in &u.src()[1..] {
                 n = n.checked_mul(r.vmax() as i128 + 1)?;
             }
@@ -141,7 +166,9 @@ fn reduce(u: &UOp) -> Interval {
 fn cast(u: &UOp) -> Interval {
     let (s, d) = (&u.src()[0], u.dtype());
     let any = range_of(d);
-    let Some((lo, hi)) = s.min_max() else { return any };
+    let Some((lo, hi)) = s.min_max() else {
+        return any;
+    };
     if d == DType::Bool {
         let zero = s.dtype().zero();
         let zero_in = !fold::less(zero, lo) && !fold::less(hi, zero);
@@ -163,7 +190,11 @@ fn comparison(u: &UOp) -> Interval {
         Op::CmpEq | Op::CmpNe => {
             let ((below, may_below), (above, may_above)) = (order(Op::CmpLe)?, order(Op::CmpGe)?);
             let (lo, hi) = (below && above, may_below && may_above);
-            if u.op() == Op::CmpEq { (lo, hi) } else { (!hi, !lo) }
+            if u.op() == Op::CmpEq {
+                (lo, hi)
+            } else {
+                (!hi, !lo)
+            }
         }
         op => order(op)?,
     };
@@ -172,7 +203,8 @@ fn comparison(u: &UOp) -> Interval {
 
 fn arithmetic(u: &UOp) -> Interval {
     let (op, d) = (u.op(), u.dtype());
-    let at: SmallVec<[(Scalar, Scalar); 3]> = u.src().iter().map(UOp::min_max).collect::<Option<_>>()?;
+    let at: SmallVec<[(Scalar, Scalar); 3]> =
+        u.src().iter().map(UOp::min_max).collect::<Option<_>>()?;
     match d {
         DType::Bool => corners(op, d, &at),
         d if d.is_float() => float(op, d, &at),
@@ -183,7 +215,8 @@ fn arithmetic(u: &UOp) -> Interval {
 /// What an op that is monotonic in each operand gives at the ends of their intervals.
 fn corners(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     let value = |ends: usize| {
-        let pick = |(i, (lo, hi)): (usize, &(Scalar, Scalar))| if ends >> i & 1 == 0 { *lo } else { *hi };
+        let pick =
+            |(i, (lo, hi)): (usize, &(Scalar, Scalar))| if ends >> i & 1 == 0 { *lo } else { *hi };
         let values: SmallVec<[Scalar; 3]> = at.iter().enumerate().map(pick).collect();
         fold::fold(op, d, d, &values).and_then(point)
     };
@@ -196,7 +229,9 @@ fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     let most = |lo: i128, hi: i128| lo.unsigned_abs().max(hi.unsigned_abs()) as i128;
     let exact = match op {
         Op::Add | Op::Sub | Op::Neg | Op::Max => true,
-        Op::Mul | Op::MulAcc => most(a, aa).checked_mul(most(b, bb)).is_some_and(|v| v < i128::MAX / 2),
+        Op::Mul | Op::MulAcc => most(a, aa)
+            .checked_mul(most(b, bb))
+            .is_some_and(|v| v < i128::MAX / 2),
         Op::Idiv => b > 0 || bb < 0,
         Op::TruncDiv => b > 0,
         Op::Shr => b >= 0 && bb < 64,
@@ -234,7 +269,9 @@ fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
 
 /// Finite intervals only: an infinity could meet its negative and make a NaN.
 fn float(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
-    let finite = at.iter().all(|(lo, hi)| lo.to_f64().is_finite() && hi.to_f64().is_finite());
+    let finite = at
+        .iter()
+        .all(|(lo, hi)| lo.to_f64().is_finite() && hi.to_f64().is_finite());
     match op {
         Op::Max | Op::Neg => corners(op, d, at),
         Op::Add | Op::Sub | Op::Mul | Op::Trunc if finite => corners(op, d, at),

@@ -38,7 +38,11 @@ pub fn common_device(op: &str, src: &[UOp]) -> Result<Option<Device>> {
         None => Ok(first),
         Some((f, d)) => {
             let message = format!("operands on {f} and {d}; copy one of them with `to`");
-            Err(ErrorKind::Device { op: op.into(), message }.into())
+            Err(ErrorKind::Device {
+                op: op.into(),
+                message,
+            }
+            .into())
         }
     }
 }

@@ -21,16 +21,19 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
         (Op::Wmma, _) => Ok(src[2].dtype()),
         (Op::Stack, _) if src.is_empty() => Ok(DType::Index),
         (Op::Stack, _) => agree(op, src).map(|_| first()),
-        (Op::Where, _) if first() != DType::Bool => {
-            Err(Error::dtype("WHERE", format!("the condition is {}, not bool", first())))
-        }
+        (Op::Where, _) if first() != DType::Bool => Err(Error::dtype(
+            "WHERE",
+            format!("the condition is {}, not bool", first()),
+        )),
         (Op::Where, _) => agree(op, &src[1..]).map(|_| src[1].dtype()),
         (Op::Shl | Op::Shr, _) if !first().is_int() => Err(needs(op, "integers", first())),
         (Op::Shl | Op::Shr, _) => Ok(first()),
         (Op::And | Op::Or | Op::Xor | Op::Not, _) if first().is_float() => {
             Err(needs(op, "integers or bools", first()))
         }
-        (Op::Recip | Op::Div | Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt, _) if !first().is_float() => {
+        (Op::Recip | Op::Div | Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt, _)
+            if !first().is_float() =>
+        {
             Err(needs(op, "floats", first()))
         }
         (Op::Threefry, _) if first() != DType::U64 => Err(needs(op, "two u64", first())),
@@ -46,9 +49,12 @@ pub(crate) fn tuple_element(tuple: &UOp, i: usize) -> Result<&UOp> {
     while matches!(t.op(), Op::Function | Op::Call) {
         t = &t.src()[0];
     }
-    t.src()
-        .get(i)
-        .ok_or_else(|| Error::argument("GETTUPLE", format!("element {i} of a tuple of {}", t.src().len())))
+    t.src().get(i).ok_or_else(|| {
+        Error::argument(
+            "GETTUPLE",
+            format!("element {i} of a tuple of {}", t.src().len()),
+        )
+    })
 }
 
 fn agree(op: Op, src: &[UOp]) -> Result<()> {

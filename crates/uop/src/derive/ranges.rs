@@ -38,5 +38,7 @@ fn open(u: &UOp) -> Arc<[UOp]> {
         all.push(u.clone());
     }
     all.sort_by_key(|r| r.range_arg().unwrap_or((u32::MAX, AxisType::Loop)));
-    last.filter(|s| s[..] == all[..]).cloned().unwrap_or_else(|| all.into())
+    last.filter(|s| s[..] == all[..])
+        .cloned()
+        .unwrap_or_else(|| all.into())
 }

@@ -13,7 +13,11 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
     }
     match op {
         Op::Param | Op::Buffer => Ok(src.first().map_or(Shape::SCALAR, dims_of)),
-        Op::Binary => Ok(if let Arg::Bytes(b) = arg { Shape::of(&[b.len() as i64]) } else { Shape::SCALAR }),
+        Op::Binary => Ok(if let Arg::Bytes(b) = arg {
+            Shape::of(&[b.len() as i64])
+        } else {
+            Shape::SCALAR
+        }),
         Op::Permute => permute(src, arg),
         Op::Reshape | Op::Expand => resized(op, src),
         Op::Pad | Op::Shrink => placed(op, src),
@@ -22,16 +26,32 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Bitcast => bitcast(src, arg),
         Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
             Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
-            Arg::Element(i) => Ok(applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape())),
-            _ => Err(Error::argument(op.name(), format!("needs its arg of kind {}", op.arg_kind()))),
+            Arg::Element(i) => Ok(applied(
+                &src[0],
+                super::dtype::tuple_element(&src[0], *i)?.shape(),
+            )),
+            _ => Err(Error::argument(
+                op.name(),
+                format!("needs its arg of kind {}", op.arg_kind()),
+            )),
         },
-        Op::Flip | Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach | Op::After => {
-            Ok(src[0].shape().clone())
+        Op::Flip
+        | Op::Load
+        | Op::Copy
+        | Op::Contiguous
+        | Op::ContiguousBackward
+        | Op::Detach
+        | Op::After => Ok(src[0].shape().clone()),
+        Op::Store if src[0].shape() != src[1].shape() && !src[1].shape().is_empty() => {
+            Err(Error::shape(
+                "STORE",
+                format!(
+                    "a value of shape {} into storage of shape {}",
+                    src[1].shape(),
+                    src[0].shape()
+                ),
+            ))
         }
-        Op::Store if src[0].shape() != src[1].shape() && !src[1].shape().is_empty() => Err(Error::shape(
-            "STORE",
-            format!("a value of shape {} into storage of shape {}", src[1].shape(), src[0].shape()),
-        )),
         _ => Ok(Shape::SCALAR),
     }
 }
@@ -58,16 +78,23 @@ pub(crate) fn dims_of(u: &UOp) -> Shape {
 
 fn elementwise(op: Op, src: &[UOp]) -> Result<Shape> {
     let mut shapes = src.iter().map(UOp::shape).filter(|s| !s.is_empty());
-    let Some(first) = shapes.next() else { return Ok(Shape::SCALAR) };
+    let Some(first) = shapes.next() else {
+        return Ok(Shape::SCALAR);
+    };
     match shapes.find(|s| *s != first) {
         None => Ok(first.clone()),
-        Some(s) => Err(Error::shape(op.name(), format!("operands of shape {first} and {s}"))),
+        Some(s) => Err(Error::shape(
+            op.name(),
+            format!("operands of shape {first} and {s}"),
+        )),
     }
 }
 
 fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
     let shape = src[0].shape();
-    let Arg::Axes(order) = arg else { return Err(Error::argument("PERMUTE", "needs an order")) };
+    let Arg::Axes(order) = arg else {
+        return Err(Error::argument("PERMUTE", "needs an order"));
+    };
     if order.len() != shape.len() || (0..shape.len()).any(|i| !order.contains(&(i as u8))) {
         let message = format!("{order:?} does not order the axes of shape {shape}");
         return Err(Error::argument("PERMUTE", message));
@@ -78,20 +105,30 @@ fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
 fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
     let (from, to) = (src[0].shape(), dims_of(&src[1]));
     let (fits, how) = match (op, from.ints(), to.ints()) {
-        (Op::Expand, ..) => {
-            (from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1)), "to")
-        }
-        (_, Some(a), Some(b)) => {
-            (b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>(), "as")
-        }
+        (Op::Expand, ..) => (
+            from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1)),
+            "to",
+        ),
+        (_, Some(a), Some(b)) => (
+            b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>(),
+            "as",
+        ),
         _ => (from.max_len() == to.max_len(), "as"),
     };
-    if fits { Ok(to) } else { Err(Error::shape(op.name(), format!("shape {from} {how} {to}"))) }
+    if fits {
+        Ok(to)
+    } else {
+        Err(Error::shape(op.name(), format!("shape {from} {how} {to}")))
+    }
 }
 
 fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
     let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
-    let (large, small) = if op == Op::Pad { (&to, from) } else { (from, &to) };
+    let (large, small) = if op == Op::Pad {
+        (&to, from)
+    } else {
+        (from, &to)
+    };
     let axis = |i: usize| match (&large[i], &at[i], &small[i]) {
         (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
         _ => true,
@@ -111,12 +148,20 @@ fn index(src: &[UOp]) -> Result<Shape> {
     let (shape, indices) = (src[0].shape(), &src[1..]);
     if indices.len() > shape.len() {
         let (axis, ndim) = (indices.len() as i64 - 1, shape.len());
-        return Err(ErrorKind::Axis { op: "INDEX".into(), axis, ndim }.into());
+        return Err(ErrorKind::Axis {
+            op: "INDEX".into(),
+            axis,
+            ndim,
+        }
+        .into());
     }
     let mut dims = Vec::new();
     for (i, u) in indices.iter().enumerate() {
         if !u.dtype().is_int() {
-            return Err(Error::dtype("INDEX", format!("index {i} is {}, not an integer", u.dtype())));
+            return Err(Error::dtype(
+                "INDEX",
+                format!("index {i} is {}, not an integer", u.dtype()),
+            ));
         }
         dims.extend(u.shape().iter().cloned());
     }
@@ -126,15 +171,24 @@ fn index(src: &[UOp]) -> Result<Shape> {
 
 fn stack(src: &[UOp]) -> Result<Shape> {
     let n = Dim::Int(src.len() as i64);
-    let Some(first) = src.first() else { return Ok(Shape::of(&[0])) };
+    let Some(first) = src.first() else {
+        return Ok(Shape::of(&[0]));
+    };
     match src.iter().find(|u| u.shape() != first.shape()) {
-        None => Ok(Shape::new(std::iter::once(n).chain(first.shape().iter().cloned()))),
-        Some(u) => Err(Error::shape("STACK", format!("parts of shape {} and {}", first.shape(), u.shape()))),
+        None => Ok(Shape::new(
+            std::iter::once(n).chain(first.shape().iter().cloned()),
+        )),
+        Some(u) => Err(Error::shape(
+            "STACK",
+            format!("parts of shape {} and {}", first.shape(), u.shape()),
+        )),
     }
 }
 
 fn bitcast(src: &[UOp], arg: &Arg) -> Result<Shape> {
-    let Arg::DType(to) = arg else { return Err(Error::argument("BITCAST", "needs a dtype")) };
+    let Arg::DType(to) = arg else {
+        return Err(Error::argument("BITCAST", "needs a dtype"));
+    };
     let (shape, from) = (src[0].shape(), src[0].dtype());
     let (a, b) = (from.bytes() as i64, to.bytes() as i64);
     if a == b {
@@ -143,19 +197,31 @@ fn bitcast(src: &[UOp], arg: &Arg) -> Result<Shape> {
     match shape.last() {
         Some(Dim::Int(n)) if b > 0 && n * a % b == 0 => {
             let last = Dim::Int(n * a / b);
-            Ok(Shape::new(shape[..shape.len() - 1].iter().cloned().chain([last])))
+            Ok(Shape::new(
+                shape[..shape.len() - 1].iter().cloned().chain([last]),
+            ))
         }
-        _ => Err(Error::shape("BITCAST", format!("shape {shape} of {from} as {to}"))),
+        _ => Err(Error::shape(
+            "BITCAST",
+            format!("shape {shape} of {from} as {to}"),
+        )),
     }
 }
 
 fn collapse(op: Op, shape: &Shape, axes: &[u8]) -> Result<Shape> {
     if let Some(&a) = axes.iter().find(|&&a| a as usize >= shape.len()) {
-        return Err(ErrorKind::Axis { op: op.name().into(), axis: a as i64, ndim: shape.len() }.into());
+        return Err(ErrorKind::Axis {
+            op: op.name().into(),
+            axis: a as i64,
+            ndim: shape.len(),
+        }
+        .into());
     }
     if axes.is_empty() {
         return Ok(shape.clone());
     }
     let one = |i: usize| axes.contains(&(i as u8));
-    Ok(Shape::new(shape.iter().enumerate().map(|(i, d)| if one(i) { Dim::Int(1) } else { d.clone() })))
+    Ok(Shape::new(shape.iter().enumerate().map(|(i, d)| {
+        if one(i) { Dim::Int(1) } else { d.clone() }
+    })))
 }

@@ -61,12 +61,17 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
     let (root, targets) = (&all[0], &all[1..]);
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
     if wanted.len() < targets.len() {
-        let message = "two of the tensors are one and the same value; make them parameters of their own";
+        let message =
+            "two of the tensors are one and the same value; make them parameters of their own";
         return Err(failed(message));
     }
     if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float() {
         let (a, b) = (root.dtype(), seed.dtype());
-        return Err(failed(format!("of {a} {} with a seed of {b} {}", root.shape(), seed.shape())));
+        return Err(failed(format!(
+            "of {a} {} with a seed of {b} {}",
+            root.shape(),
+            seed.shape()
+        )));
     }
     let order = root.toposort();
     let mut below: FxHashSet<&UOp> = FxHashSet::default();
@@ -103,9 +108,21 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         match usable(u, &wanted, &below) {
             Some(s) => {
                 let wanted: Vec<bool> = s.inputs.iter().map(|i| active.contains(i)).collect();
-                let flow = Flow { y: u, inputs: &s.inputs, params: &s.params, g: &g, wanted: &wanted };
+                let flow = Flow {
+                    y: u,
+                    inputs: &s.inputs,
+                    params: &s.params,
+                    g: &g,
+                    wanted: &wanted,
+                };
                 let parts = (s.rule)(&flow)?;
-                give.extend(s.inputs.iter().cloned().zip(parts).filter_map(|(i, p)| p.map(|p| (i, p))));
+                give.extend(
+                    s.inputs
+                        .iter()
+                        .cloned()
+                        .zip(parts)
+                        .filter_map(|(i, p)| p.map(|p| (i, p))),
+                );
             }
             None => rule(u, &g, &|s| active.contains(s), &mut give)?,
         }
@@ -126,7 +143,11 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
 
 /// The shortcut of a node, unless a target is among the parts between it and its inputs: then the parts
 /// are asked.
-fn usable<'a>(u: &'a UOp, wanted: &FxHashSet<&UOp>, below: &FxHashSet<&UOp>) -> Option<&'a Shortcut> {
+fn usable<'a>(
+    u: &'a UOp,
+    wanted: &FxHashSet<&UOp>,
+    below: &FxHashSet<&UOp>,
+) -> Option<&'a Shortcut> {
     let shortcut = u.shortcut()?;
     let (mut open, mut seen) = (Vec::from_iter(u.src()), FxHashSet::default());
     while let Some(part) = open.pop() {
@@ -173,5 +194,8 @@ impl UOp {
 }
 
 fn failed(message: impl Into<String>) -> Error {
-    ErrorKind::Gradient { message: message.into() }.into()
+    ErrorKind::Gradient {
+        message: message.into(),
+    }
+    .into()
 }

@@ -17,7 +17,9 @@ pub(super) fn paths(u: &UOp) -> &[UOp] {
     match u.op() {
         Op::Detach | Op::Trunc | Op::Idiv | Op::Bitcast | Op::Const | Op::Param | Op::Buffer => &[],
         Op::Where => &s[1..],
-        Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => &s[..1],
+        Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => {
+            &s[..1]
+        }
         op if op.is_comparison() => &[],
         _ => s,
     }
@@ -35,7 +37,9 @@ pub(super) fn fit(to: &UOp, g: UOp) -> Result<UOp> {
 /// A sum over axes (kept with size 1), in f32 where the dtype is narrower.
 fn sum(g: &UOp, axes: &[usize]) -> Result<UOp> {
     let d = g.dtype();
-    Ok(g.cast(d.compute_type()).reduce(ReduceOp::Add, axes)?.cast(d))
+    Ok(g.cast(d.compute_type())
+        .reduce(ReduceOp::Add, axes)?
+        .cast(d))
 }
 
 /// g where `c`, else 0.
@@ -62,7 +66,10 @@ pub(super) fn rule(
         Op::Sub => flow(&[&same, &less]),
         Op::Neg => flow(&[&less]),
         Op::Mul => {
-            let times = |x: &UOp| x.const_value().map_or_else(|| g * x, |c| scale(g, c.to_f64()));
+            let times = |x: &UOp| {
+                x.const_value()
+                    .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
+            };
             flow(&[&|| times(&s[1]), &|| times(&s[0])]);
         }
         Op::MulAcc => flow(&[&|| g * &s[1], &|| g * &s[0], &same]),
@@ -79,9 +86,13 @@ pub(super) fn rule(
         Op::Pow => {
             let (a, b, zero) = (&s[0], &s[1], g.like(0.0));
             let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
-            flow(&[&|| b.eq_(&zero).select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0))))), &|| {
-                flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2))))
-            }]);
+            flow(&[
+                &|| {
+                    b.eq_(&zero)
+                        .select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0)))))
+                },
+                &|| flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2)))),
+            ]);
         }
         // a − b·floor(a / b)
         Op::Mod => flow(&[&same, &|| scale(&(g * &(&s[0] / &s[1])), -1.0)]),
@@ -104,7 +115,10 @@ pub(super) fn rule(
         // Replicas are one value: each has an equal share in it.
         Op::Replicated => {
             let replicas = s[0].shape().max_len() / u.shape().max_len().max(1);
-            give.push((s[0].clone(), scale(g, 1.0 / replicas as f64).expand(s[0].shape())?));
+            give.push((
+                s[0].clone(),
+                scale(g, 1.0 / replicas as f64).expand(s[0].shape())?,
+            ));
         }
         Op::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
         Op::Copy => flow(&[&|| s[0].device().map_or_else(same, |d| g.copy_to(d))]),
@@ -120,7 +134,9 @@ pub(super) fn rule(
 
 fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {
     let x = &u.src()[0];
-    let Arg::Reduce(op, axes) = u.arg() else { return Err(failed("a REDUCE without operator")) };
+    let Arg::Reduce(op, axes) = u.arg() else {
+        return Err(failed("a REDUCE without operator"));
+    };
     if u.src().len() > 1 {
         return Err(failed("a REDUCE over ranges"));
     }
@@ -149,11 +165,19 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
     let n: i64 = axes.iter().map(|&i| shape[i]).product();
     let one = x.dtype().one();
     let mut m = (n.max(1) as u64).next_power_of_two() as i64;
-    let mut levels = vec![moved.reshape(&Shape::of(&[outer, n]))?.pad_axis(1, 0, m - n, one)?];
+    let mut levels = vec![
+        moved
+            .reshape(&Shape::of(&[outer, n]))?
+            .pad_axis(1, 0, m - n, one)?,
+    ];
     while m > 1 {
         m /= 2;
         let pairs = levels[levels.len() - 1].reshape(&Shape::of(&[outer, m, 2]))?;
-        levels.push(pairs.reduce(ReduceOp::Mul, &[2])?.reshape(&Shape::of(&[outer, m]))?);
+        levels.push(
+            pairs
+                .reduce(ReduceOp::Mul, &[2])?
+                .reshape(&Shape::of(&[outer, m]))?,
+        );
     }
     let mut share = UOp::full(one, x.dtype(), &Shape::of(&[outer, 1]));
     for level in levels.iter().rev().skip(1) {
@@ -164,7 +188,10 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
         share = (down * sibling).reshape(&Shape::of(&[outer, m]))?;
     }
     let back = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
-    share.narrow(1, 0, n)?.reshape(&back)?.permute(&inverse(&order))
+    share
+        .narrow(1, 0, n)?
+        .reshape(&back)?
+        .permute(&inverse(&order))
 }
 
 /// The order that undoes this one.
@@ -178,13 +205,15 @@ fn inverse(order: &[usize]) -> Vec<usize> {
 fn transposed(u: &UOp, g: &UOp) -> Result<UOp> {
     let x = &u.src()[0];
     match (u.op(), u.arg()) {
-        (Op::Permute, Arg::Axes(order)) => {
-            g.permute(&inverse(&order.iter().map(|&a| a as usize).collect::<Vec<_>>()))
-        }
+        (Op::Permute, Arg::Axes(order)) => g.permute(&inverse(
+            &order.iter().map(|&a| a as usize).collect::<Vec<_>>(),
+        )),
         (Op::Flip, Arg::Flags(bits)) => g.flip(*bits),
         (Op::Reshape, _) => g.reshape(x.shape()),
         (Op::Expand, _) => {
-            let axes: Vec<usize> = (0..x.shape().len()).filter(|&i| x.shape()[i] != u.shape()[i]).collect();
+            let axes: Vec<usize> = (0..x.shape().len())
+                .filter(|&i| x.shape()[i] != u.shape()[i])
+                .collect();
             sum(g, &axes)
         }
         (Op::Pad, _) => g.shrink(u.dims_src(1).dims(), x.shape()),
@@ -201,7 +230,10 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
     let sizes = x.sizes("gradient of INDEX")?;
     let lens: Vec<i64> = indices.iter().map(|i| i.shape().max_len()).collect();
     let dims = |done: usize| {
-        let head = sizes[..done].iter().chain(&lens[done..]).map(|&n| Dim::Int(n));
+        let head = sizes[..done]
+            .iter()
+            .chain(&lens[done..])
+            .map(|&n| Dim::Int(n));
         Shape::new(head.chain(rest.iter().cloned()))
     };
     let mut g = g.reshape(&dims(0))?;
@@ -212,7 +244,11 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
             continue;
         }
         // What a gate makes invalid is out of range, where no position is.
-        let i = if i.op() == Op::Where && i.src()[2].viewed().is_invalid() { &i.src()[1] } else { i };
+        let i = if i.op() == Op::Where && i.src()[2].viewed().is_invalid() {
+            &i.src()[1]
+        } else {
+            i
+        };
         // (…, n, m, …): axis k is the position in x, axis k + 1 what was read.
         let d = dims(k);
         let split = |a: i64, b: i64, others: bool| {
@@ -221,7 +257,9 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
             Shape::new(before.chain([Dim::Int(a), Dim::Int(b)]).chain(after))
         };
         let (full, plane) = (split(n, m, true), split(n, m, false));
-        let at = UOp::arange(n, i.dtype()).reshape(&split(n, 1, false))?.expand(&plane)?;
+        let at = UOp::arange(n, i.dtype())
+            .reshape(&split(n, 1, false))?
+            .expand(&plane)?;
         let read = i.reshape(&split(1, m, false))?.expand(&plane)?;
         let mask = at.eq_(&read).expand(&full)?;
         let spread = keep(&mask, &g.reshape(&split(1, m, true))?.expand(&full)?);
@@ -232,7 +270,12 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
 
 /// AFTER(x, STORE(view of x, v), …): the last store first, v gets what flows to its elements, and x
 /// what is left elsewhere.
-fn after(u: &UOp, g: &UOp, active: &dyn Fn(&UOp) -> bool, give: &mut Vec<(UOp, UOp)>) -> Result<()> {
+fn after(
+    u: &UOp,
+    g: &UOp,
+    active: &dyn Fn(&UOp) -> bool,
+    give: &mut Vec<(UOp, UOp)>,
+) -> Result<()> {
     let base = &u.src()[0];
     let mut stores = Vec::new();
     let mut queue: Vec<&UOp> = u.src()[1..].iter().rev().collect();
@@ -246,7 +289,9 @@ fn after(u: &UOp, g: &UOp, active: &dyn Fn(&UOp) -> bool, give: &mut Vec<(UOp, U
     let mut g = g.clone();
     for store in stores.into_iter().rev() {
         let (target, value) = (&store.src()[0], &store.src()[1]);
-        let Some(views) = target.views_of(base) else { continue };
+        let Some(views) = target.views_of(base) else {
+            continue;
+        };
         let mut seen = g.clone();
         for v in views.iter().rev() {
             seen = v.over(&seen);

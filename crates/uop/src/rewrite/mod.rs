@@ -56,11 +56,23 @@ impl Rule {
         apply: Box<Apply>,
     ) -> Rule {
         for (i, v) in variables.iter().enumerate() {
-            assert!(pattern.count(i) > 0, "rule {name}: variable {v} is not in the pattern");
+            assert!(
+                pattern.count(i) > 0,
+                "rule {name}: variable {v} is not in the pattern"
+            );
         }
         let patterns = pattern.orders();
-        assert!(pattern.roots() != OpSet::ANY, "rule {name}: a bare variable");
-        Rule { name, file: at.0, line: at.1, patterns, apply }
+        assert!(
+            pattern.roots() != OpSet::ANY,
+            "rule {name}: a bare variable"
+        );
+        Rule {
+            name,
+            file: at.0,
+            line: at.1,
+            patterns,
+            apply,
+        }
     }
 
     /// What the rule makes of this node, in whichever operand order fits.
@@ -70,7 +82,9 @@ impl Rule {
 
     fn apply_as(&self, p: &Pat, u: &UOp) -> Option<UOp> {
         let mut bound = Bound::default();
-        p.matches(u, &mut bound).then(|| (self.apply)(&bound)).flatten()
+        p.matches(u, &mut bound)
+            .then(|| (self.apply)(&bound))
+            .flatten()
     }
 }
 
@@ -143,16 +157,29 @@ impl RuleSet {
         let mut by_op: Vec<Vec<Entry>> = Op::ALL.iter().map(|_| Vec::new()).collect();
         let mut roots = OpSet::EMPTY;
         for (i, rule) in rules.iter().enumerate() {
-            assert!(!rules[..i].iter().any(|r| r.name == rule.name), "two rules are named {}", rule.name);
+            assert!(
+                !rules[..i].iter().any(|r| r.name == rule.name),
+                "two rules are named {}",
+                rule.name
+            );
             for (j, p) in rule.patterns.iter().enumerate() {
                 for op in Op::ALL.iter().copied().filter(|&op| p.roots().contains(op)) {
                     let src = [p.source_roots(0), p.source_roots(1)];
-                    by_op[op as usize].push(Entry { rule: i as u16, pattern: j as u16, src });
+                    by_op[op as usize].push(Entry {
+                        rule: i as u16,
+                        pattern: j as u16,
+                        src,
+                    });
                     roots = roots.with(op);
                 }
             }
         }
-        RuleSet { name, rules, by_op, roots }
+        RuleSet {
+            name,
+            rules,
+            by_op,
+            roots,
+        }
     }
 
     /// The rules, in the order in which they are tried.
@@ -162,12 +189,23 @@ impl RuleSet {
 
     /// What the first rule that matches makes of one node. No rule may give the node itself.
     pub fn step(&self, u: &UOp) -> Option<(&Rule, UOp)> {
-        let may_fit = |e: &&Entry| u.src().iter().zip(&e.src).all(|(s, ops)| ops.contains(s.op()));
+        let may_fit = |e: &&Entry| {
+            u.src()
+                .iter()
+                .zip(&e.src)
+                .all(|(s, ops)| ops.contains(s.op()))
+        };
         for e in self.by_op[u.op() as usize].iter().filter(may_fit) {
             let rule = &*self.rules[e.rule as usize];
-            let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u) else { continue };
+            let Some(new) = rule.apply_as(&rule.patterns[e.pattern as usize], u) else {
+                continue;
+            };
             // A scalar that replaces an array stands for that array.
-            let new = if new.shape().is_empty() { new.broadcast(u.shape()) } else { new };
+            let new = if new.shape().is_empty() {
+                new.broadcast(u.shape())
+            } else {
+                new
+            };
             if new == *u {
                 continue;
             }
@@ -212,13 +250,23 @@ impl RuleSet {
                     continue;
                 }
             };
-            let over = if self.untouched(&u) { Some(u.clone()) } else { self.sources(&u, done) };
+            let over = if self.untouched(&u) {
+                Some(u.clone())
+            } else {
+                self.sources(&u, done)
+            };
             match over {
                 // Again once what is below is done.
                 None => {
                     let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
                     stack.push(Frame::Enter(u.clone(), chain));
-                    stack.extend(u.src().iter().rev().filter(waits).map(|s| Frame::Enter(s.clone(), 0)));
+                    stack.extend(
+                        u.src()
+                            .iter()
+                            .rev()
+                            .filter(waits)
+                            .map(|s| Frame::Enter(s.clone(), 0)),
+                    );
                 }
                 Some(new) if new != u => {
                     stack.push(Frame::Link(u, new.clone()));
@@ -261,21 +309,30 @@ impl RuleSet {
     fn loops(&self, u: &UOp, rule: &Rule) -> crate::error::Error {
         let (mut names, mut at) = (vec![rule.name], u.clone());
         for _ in 0..64 {
-            let Some((r, next)) = self.step(&at) else { break };
+            let Some((r, next)) = self.step(&at) else {
+                break;
+            };
             if !names.contains(&r.name) {
                 names.push(r.name);
             }
             at = next;
         }
         let message = format!("rules rewrite {u:?} without end: {}", names.join(", "));
-        ErrorKind::Verify { stage: self.name.into(), message }.into()
+        ErrorKind::Verify {
+            stage: self.name.into(),
+            message,
+        }
+        .into()
     }
 }
 
 impl std::ops::Add for &RuleSet {
     type Output = RuleSet;
     fn add(self, other: &RuleSet) -> RuleSet {
-        RuleSet::of(self.name, self.rules.iter().chain(&other.rules).cloned().collect())
+        RuleSet::of(
+            self.name,
+            self.rules.iter().chain(&other.rules).cloned().collect(),
+        )
     }
 }
 
@@ -327,10 +384,16 @@ mod tests {
     fn a_loop_among_rules_is_an_error_that_names_them() {
         let flip: RuleSet = RuleSet::new(
             "flip",
-            vec![rule!(there[x, c: cnst]: x + c => x * c), rule!(back[x, c: cnst]: x * c => x + c)],
+            vec![
+                rule!(there[x, c: cnst]: x + c => x * c),
+                rule!(back[x, c: cnst]: x * c => x + c),
+            ],
         );
         let e = flip.rewrite(&(UOp::variable(0, 0, 9) + 3)).unwrap_err();
-        assert!(e.to_string().contains("there") && e.to_string().contains("back"), "{e}");
+        assert!(
+            e.to_string().contains("there") && e.to_string().contains("back"),
+            "{e}"
+        );
     }
 
     #[test]
@@ -343,7 +406,12 @@ mod tests {
             let y = set().rewrite(&x).unwrap();
             assert_eq!(y.src().len(), 2);
         };
-        std::thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .stack_size(512 << 10)
+            .spawn(run)
+            .unwrap()
+            .join()
+            .unwrap();
     }
 
     #[test]

@@ -17,7 +17,12 @@ pub enum Pat {
     /// A CONST of this value.
     Literal(Scalar),
     /// A node of one of these ops with these sources, bound to a variable if one is given.
-    Node { ops: OpSet, src: Vec<Pat>, bind: Option<usize>, rest: bool },
+    Node {
+        ops: OpSet,
+        src: Vec<Pat>,
+        bind: Option<usize>,
+        rest: bool,
+    },
 }
 
 /// A variable in a pattern being written: number and ops.
@@ -62,18 +67,33 @@ impl Pat {
 
     /// A node of one of these ops.
     pub fn ops<const N: usize>(ops: OpSet, src: [Pat; N]) -> Pat {
-        Pat::Node { ops, src: src.into(), bind: None, rest: false }
+        Pat::Node {
+            ops,
+            src: src.into(),
+            bind: None,
+            rest: false,
+        }
     }
 
     /// A node of one of these ops whose first sources match; it may have more.
     pub fn first<const N: usize>(ops: OpSet, src: [Pat; N]) -> Pat {
-        Pat::Node { ops, src: src.into(), bind: None, rest: true }
+        Pat::Node {
+            ops,
+            src: src.into(),
+            bind: None,
+            rest: true,
+        }
     }
 
     /// Also bind the node to a variable.
     pub fn bind(self, var: Var) -> Pat {
         match self {
-            Pat::Node { ops, src, rest, .. } => Pat::Node { ops, src, bind: Some(var.0), rest },
+            Pat::Node { ops, src, rest, .. } => Pat::Node {
+                ops,
+                src,
+                bind: Some(var.0),
+                rest,
+            },
             _ => panic!("`bind` gives a node pattern a variable"),
         }
     }
@@ -111,8 +131,16 @@ impl Pat {
         match self {
             Pat::Var(i, ops) => ops.contains(u.op()) && *bound.0[*i].get_or_insert(u) == u,
             Pat::Literal(l) => u.const_value().is_some_and(|v| is(*l, v)),
-            Pat::Node { ops, src, bind, rest } => {
-                if !ops.contains(u.op()) || u.src().len() < src.len() || !rest && u.src().len() != src.len() {
+            Pat::Node {
+                ops,
+                src,
+                bind,
+                rest,
+            } => {
+                if !ops.contains(u.op())
+                    || u.src().len() < src.len()
+                    || !rest && u.src().len() != src.len()
+                {
                     return false;
                 }
                 if let Some(i) = bind {
@@ -126,15 +154,28 @@ impl Pat {
     /// This pattern with the operands of commutative ops in every order that can matter.
     pub(crate) fn orders(&self) -> Vec<Pat> {
         let free = |p: &Pat| matches!(p, Pat::Var(i, _) if self.count(*i) == 1);
-        let same_kind = |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(_, x), Pat::Var(_, y)) if x == y);
+        let same_kind =
+            |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(_, x), Pat::Var(_, y)) if x == y);
         fn expand(p: &Pat, skip: &dyn Fn(&Pat, &Pat) -> bool) -> Vec<Pat> {
-            let Pat::Node { ops, src, bind, rest } = p else { return vec![p.clone()] };
+            let Pat::Node {
+                ops,
+                src,
+                bind,
+                rest,
+            } = p
+            else {
+                return vec![p.clone()];
+            };
             let mut lists: Vec<Vec<Pat>> = vec![Vec::new()];
             for s in src {
                 let options = expand(s, skip);
                 lists = lists
                     .iter()
-                    .flat_map(|l| options.iter().map(move |o| l.iter().cloned().chain([o.clone()]).collect()))
+                    .flat_map(|l| {
+                        options
+                            .iter()
+                            .map(move |o| l.iter().cloned().chain([o.clone()]).collect())
+                    })
                     .collect();
             }
             let commutes = ops.union(OpSet::COMMUTATIVE) == OpSet::COMMUTATIVE;
@@ -143,13 +184,21 @@ impl Pat {
                 let swap = commutes && l.len() == 2 && !skip(&src[0], &src[1]);
                 let swapped = swap.then(|| vec![l[1].clone(), l[0].clone()]);
                 for src in std::iter::once(l).chain(swapped) {
-                    out.push(Pat::Node { ops: *ops, src, bind: *bind, rest: *rest });
+                    out.push(Pat::Node {
+                        ops: *ops,
+                        src,
+                        bind: *bind,
+                        rest: *rest,
+                    });
                 }
             }
             out
         }
-        let same_var = |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(i, _), Pat::Var(j, _)) if i == j);
-        expand(self, &|a, b| same_var(a, b) || free(a) && free(b) && same_kind(a, b))
+        let same_var =
+            |a: &Pat, b: &Pat| matches!((a, b), (Pat::Var(i, _), Pat::Var(j, _)) if i == j);
+        expand(self, &|a, b| {
+            same_var(a, b) || free(a) && free(b) && same_kind(a, b)
+        })
     }
 }
 

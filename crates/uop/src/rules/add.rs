@@ -58,16 +58,25 @@ fn folds(u: &UOp) -> bool {
 fn reunite(l: &mut Linear) -> Option<bool> {
     for i in 0..l.terms.len() {
         let (rem, k) = l.terms[i].clone();
-        let Some((x, m)) = remainder(&rem) else { continue };
+        let Some((x, m)) = remainder(&rem) else {
+            continue;
+        };
         let Some(km) = k.checked_mul(m) else { continue };
-        let partner = |t: &(UOp, i128)| t.1.abs() == km.abs() && matches!(t.0.op(), Op::Idiv | Op::Mod);
+        let partner =
+            |t: &(UOp, i128)| t.1.abs() == km.abs() && matches!(t.0.op(), Op::Idiv | Op::Mod);
         if !l.terms.iter().any(partner) {
             continue;
         }
         for deep in [false, true] {
-            let Some((q, Some((t, sign)))) = quotient(x, m, deep) else { continue };
+            let Some((q, Some((t, sign)))) = quotient(x, m, deep) else {
+                continue;
+            };
             for (other, c) in l.terms.iter().filter(|o| o.0 != rem && partner(o)) {
-                let whole = if *c == km { digits(other, x, m, &q, (&t, sign)) } else { None };
+                let whole = if *c == km {
+                    digits(other, x, m, &q, (&t, sign))
+                } else {
+                    None
+                };
                 let same = *other == t && *c == km * sign;
                 if !same && whole.is_none() {
                     continue;
@@ -92,7 +101,9 @@ fn reunite(l: &mut Linear) -> Option<bool> {
 /// x % m with m > 0.
 fn remainder(u: &UOp) -> Option<(&UOp, i128)> {
     match u.op() {
-        Op::Mod => int(&u.src()[1]).filter(|m| *m > 0).map(|m| (&u.src()[0], m)),
+        Op::Mod => int(&u.src()[1])
+            .filter(|m| *m > 0)
+            .map(|m| (&u.src()[0], m)),
         _ => None,
     }
 }

@@ -62,5 +62,9 @@ fn shift(op: Op, x: &UOp, c: &UOp, d: &UOp) -> Option<UOp> {
     }
     // Both together pass the width.
     let zero = op == Op::Shl || x.dtype().is_unsigned();
-    Some(if zero { x.like(0) } else { x.binary(op, &int_const(bits - 1, c.dtype())) })
+    Some(if zero {
+        x.like(0)
+    } else {
+        x.binary(op, &int_const(bits - 1, c.dtype()))
+    })
 }

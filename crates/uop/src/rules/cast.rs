@@ -12,8 +12,14 @@ use crate::scalar::Scalar;
 /// Ops that mean the same modulo any power of two.
 const RING: OpSet = OpSet::of(&[Op::Add, Op::Sub, Op::Mul]);
 /// These, and ops that need the numbers themselves.
-const ARITHMETIC: OpSet =
-    RING.union(OpSet::of(&[Op::Max, Op::Idiv, Op::Mod, Op::CmpLt, Op::CmpNe, Op::CmpEq]));
+const ARITHMETIC: OpSet = RING.union(OpSet::of(&[
+    Op::Max,
+    Op::Idiv,
+    Op::Mod,
+    Op::CmpLt,
+    Op::CmpNe,
+    Op::CmpEq,
+]));
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
@@ -40,7 +46,9 @@ fn in_index(u: &UOp) -> Option<UOp> {
     let index = |s: &UOp| match s.const_value() {
         Some(Scalar::Int(v)) => i64::try_from(v).ok().map(UOp::index_const),
         _ if s.op() != Op::Cast => None,
-        _ => Some(&s.src()[0]).filter(|x| x.dtype() == DType::Index && !x.is_invalid()).cloned(),
+        _ => Some(&s.src()[0])
+            .filter(|x| x.dtype() == DType::Index && !x.is_invalid())
+            .cloned(),
     };
     let (x, y) = (index(&u.src()[0])?, index(&u.src()[1])?);
     let fits = if RING.contains(u.op()) {
@@ -86,7 +94,9 @@ fn skips(x: &UOp, a: DType, b: DType) -> bool {
         (true, ..) => false,
         // Through a float, as a conversion back saturates where one of integers wraps.
         (false, true, false) => keeps(x, a) && (b == DType::Bool || keeps(x, b)),
-        (false, false, false) if b != DType::Index && b.is_int() && a.is_int() && b.bits() <= a.bits() => {
+        (false, false, false)
+            if b != DType::Index && b.is_int() && a.is_int() && b.bits() <= a.bits() =>
+        {
             true
         }
         _ => keeps(x, a),
@@ -98,5 +108,8 @@ fn bits(u: &UOp, c: &UOp) -> Option<UOp> {
     if from.bytes() != to.bytes() || from == DType::Bool || to == DType::Bool || c.is_invalid() {
         return None;
     }
-    Some(UOp::constant(Scalar::from_bits(c.const_value()?.to_bits(from), to), to))
+    Some(UOp::constant(
+        Scalar::from_bits(c.const_value()?.to_bits(from), to),
+        to,
+    ))
 }

@@ -98,7 +98,9 @@ fn less(l: &Linear) -> Option<UOp> {
             return Some(UOp::bool(hi < bound));
         }
         let roomy = |l: &Linear| has_room(DType::Index, l.interval());
-        let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) else { break };
+        let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) else {
+            break;
+        };
         l = next;
     }
     sides(&l).map(|(a, b)| a.lt(&b))
@@ -130,7 +132,11 @@ fn common(l: &Linear) -> Option<Linear> {
 /// y / c + z < b is y + c·z < c·b; z - y / c < b is c·z - y < c·b - c + 1.
 fn divided(l: &Linear) -> Option<Linear> {
     let (atom, k, c) = l.terms.iter().find_map(|(t, k)| {
-        let c = if t.op() == Op::Idiv && k.abs() == 1 { int(&t.src()[1])? } else { return None };
+        let c = if t.op() == Op::Idiv && k.abs() == 1 {
+            int(&t.src()[1])?
+        } else {
+            return None;
+        };
         (c > 0).then_some((t, *k, c))
     })?;
     let y = Linear::of(&atom.src()[0]).filter(Linear::exact)?;
@@ -160,7 +166,9 @@ fn equal(l: &Linear) -> Option<UOp> {
         if d == 1 || b.terms.is_empty() {
             continue;
         }
-        let Some(m) = super::idiv::one_period(&b, d) else { continue };
+        let Some(m) = super::idiv::one_period(&b, d) else {
+            continue;
+        };
         let mut a = a.divided(d);
         a.constant = m - (-l.constant).div_euclid(d);
         b.constant = -(d * m) - (-l.constant).rem_euclid(d);
@@ -177,7 +185,12 @@ fn equal(l: &Linear) -> Option<UOp> {
 fn equal_sides(l: &Linear) -> Option<UOp> {
     let mut l = l.clone();
     let negative = |t: &&(UOp, i128)| t.1 < 0;
-    if l.terms.iter().min_by_key(|t| super::key(&t.0)).filter(negative).is_some() {
+    if l.terms
+        .iter()
+        .min_by_key(|t| super::key(&t.0))
+        .filter(negative)
+        .is_some()
+    {
         l.constant = -l.constant;
         l.terms.iter_mut().for_each(|t| t.1 = -t.1);
     }
@@ -191,7 +204,9 @@ fn sides(l: &Linear) -> Option<(UOp, UOp)> {
     let dtype = l.terms.first().map_or(DType::Index, |t| t.0.dtype());
     let (mut left, mut right) = (Linear::number(dtype, 0), Linear::number(dtype, 0));
     for (t, k) in &l.terms {
-        if *k > 0 { &mut left } else { &mut right }.terms.push((t.clone(), k.abs()));
+        if *k > 0 { &mut left } else { &mut right }
+            .terms
+            .push((t.clone(), k.abs()));
     }
     if left.terms.is_empty() {
         left.constant = l.constant

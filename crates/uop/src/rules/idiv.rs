@@ -84,8 +84,12 @@ pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(
         if n.terms.len() > 1 && !deep {
             break;
         }
-        let Some((inner, y, a)) = n.terms.iter().find_map(nested) else { break };
-        let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else { break };
+        let Some((inner, y, a)) = n.terms.iter().find_map(nested) else {
+            break;
+        };
+        let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else {
+            break;
+        };
         let mut merged = Linear::of(&y).filter(Linear::exact)?.unwrapped();
         let mut rest = n.clone().unwrapped();
         rest.term(&inner, -1)?;
@@ -127,7 +131,11 @@ fn nested(t: &(UOp, i128)) -> Option<(UOp, UOp, i128)> {
 /// n / c, or (y / c) % b where n is y % (b·c).
 fn atom(n: &Linear, c: i128) -> UOp {
     if let ([(y, 1)], 0) = (&n.terms[..], n.constant) {
-        let m = if y.op() == Op::Mod { int(&y.src()[1]) } else { None };
+        let m = if y.op() == Op::Mod {
+            int(&y.src()[1])
+        } else {
+            None
+        };
         if let Some(m) = m.filter(|m| *m > 0 && m % c == 0) {
             return (&y.src()[0] / &int_const(c, n.dtype)) % int_const(m / c, n.dtype);
         }
@@ -143,14 +151,32 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
     }
     let by = |quotient: &dyn Fn(i128) -> i128| {
         let part = |f: &dyn Fn(i128) -> i128| {
-            let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k))).filter(|t| t.1 != 0).collect();
-            Linear { dtype: n.dtype, terms, constant: 0 }
+            let terms = n
+                .terms
+                .iter()
+                .map(|(t, k)| (t.clone(), f(*k)))
+                .filter(|t| t.1 != 0)
+                .collect();
+            Linear {
+                dtype: n.dtype,
+                terms,
+                constant: 0,
+            }
         };
         let (m, rest) = shifted(&part(&|k| k - c * quotient(k)), n.constant, c);
         // A narrow dtype may have no room for it.
-        rest.exact().then(|| (Linear { constant: m, ..part(quotient) }, rest))
+        rest.exact().then(|| {
+            (
+                Linear {
+                    constant: m,
+                    ..part(quotient)
+                },
+                rest,
+            )
+        })
     };
-    let single = |s: &Option<(Linear, Linear)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
+    let single =
+        |s: &Option<(Linear, Linear)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
     let (short, far) = (by(&|k| k / c), |k: i128| (k % c).abs() * 2 > c);
     // Residues nearest to 0 may keep the remainder in one period where the others do not.
     if n.terms.iter().any(|t| far(t.1)) && !single(&short) {
@@ -167,7 +193,11 @@ fn shifted(rest: &Linear, constant: i128, c: i128) -> (i128, Linear) {
     let mut out = rest.clone();
     out.constant = constant;
     let lo = out.interval().0;
-    let m = if lo.abs() < 1 << 30 { lo.div_euclid(c) } else { constant.div_euclid(c) };
+    let m = if lo.abs() < 1 << 30 {
+        lo.div_euclid(c)
+    } else {
+        constant.div_euclid(c)
+    };
     out.constant = constant - c * m;
     if !has_room(out.dtype, out.interval()) {
         out.constant = constant;
@@ -188,7 +218,9 @@ pub(super) fn factor(n: &Linear, c: i128) -> Option<(Linear, Linear, i128, i128)
     let mut best: Option<(Linear, Linear, i128, i128)> = None;
     for (i, t) in n.terms.iter().enumerate() {
         let g = gcd(t.1, c);
-        if g <= 1 || best.as_ref().is_some_and(|b| b.3 >= g) || n.terms[..i].iter().any(|s| gcd(s.1, c) == g)
+        if g <= 1
+            || best.as_ref().is_some_and(|b| b.3 >= g)
+            || n.terms[..i].iter().any(|s| gcd(s.1, c) == g)
         {
             continue;
         }
@@ -203,7 +235,10 @@ pub(super) fn factor(n: &Linear, c: i128) -> Option<(Linear, Linear, i128, i128)
 /// x = n·q + r with 0 ≤ r < n, for a divisor that is no number: q and r.
 pub(super) fn symbolic(x: &UOp, n: &UOp) -> Option<(UOp, UOp)> {
     let l = Linear::of(x)?;
-    let (mut q, mut r) = (Linear::number(l.dtype, 0), Linear::number(l.dtype, l.constant));
+    let (mut q, mut r) = (
+        Linear::number(l.dtype, 0),
+        Linear::number(l.dtype, l.constant),
+    );
     for (t, k) in &l.terms {
         if t == n {
             q.constant += k;

@@ -49,17 +49,33 @@ fn index_index(u: &UOp, v: &UOp) -> Option<UOp> {
     if v.src()[1..].iter().any(|i| !i.shape().is_empty()) {
         return None;
     }
-    Some(UOp::new(Op::Index, v.src().iter().chain(&u.src()[1..]).cloned().collect::<Srcs>(), Arg::None))
+    Some(UOp::new(
+        Op::Index,
+        v.src()
+            .iter()
+            .chain(&u.src()[1..])
+            .cloned()
+            .collect::<Srcs>(),
+        Arg::None,
+    ))
 }
 
 fn index_stack(u: &UOp, s: &UOp, k: &UOp) -> Option<UOp> {
     let part = s.src().get(usize::try_from(int(k)?).ok()?)?;
-    Some(if u.src().len() == 2 { part.clone() } else { part.at(&u.src()[2..]) })
+    Some(if u.src().len() == 2 {
+        part.clone()
+    } else {
+        part.at(&u.src()[2..])
+    })
 }
 
 fn ungated(u: &UOp, g: &UOp, src: [&UOp; 2]) -> UOp {
     let new = src[0].binary(u.op(), src[1]);
-    if ARITHMETIC.contains(u.op()) { new.valid(g) } else { new }
+    if ARITHMETIC.contains(u.op()) {
+        new.valid(g)
+    } else {
+        new
+    }
 }
 
 /// Slots of variables that stand for something while it is simplified.
@@ -76,7 +92,15 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
     let mut best = index.clone();
     let mut facts: Vec<(UOp, i128, i128)> = Vec::new();
     for p in parts(gate, Op::And)? {
-        let Some(Bound { x, lo, hi, inside: true }) = Bound::of(&p) else { continue };
+        let Some(Bound {
+            x,
+            lo,
+            hi,
+            inside: true,
+        }) = Bound::of(&p)
+        else {
+            continue;
+        };
         match facts.iter_mut().find(|f| f.0 == *x) {
             Some(f) => (f.1, f.2) = (f.1.max(lo), f.2.min(hi)),
             None if x.dtype() != DType::Index => {}
@@ -84,7 +108,9 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         }
     }
     for (k, (x, lo, hi)) in facts.into_iter().enumerate() {
-        let (Ok(lo), Ok(hi)) = (i64::try_from(lo), i64::try_from(hi)) else { continue };
+        let (Ok(lo), Ok(hi)) = (i64::try_from(lo), i64::try_from(hi)) else {
+            continue;
+        };
         if lo > hi {
             continue;
         }
@@ -92,7 +118,11 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         // A sum is assumed through one of its atoms: a = ±(v - rest).
         let l = super::linear::Linear::of(&x)?;
-        match l.terms.iter().find(|t| t.1.abs() == 1 && inside.contains(&t.0)) {
+        match l
+            .terms
+            .iter()
+            .find(|t| t.1.abs() == 1 && inside.contains(&t.0))
+        {
             _ if inside.contains(&x) && l.terms.len() < 2 => map.insert(x.clone(), v.clone()),
             Some((atom, k)) => {
                 let mut rest = l.clone();
@@ -114,7 +144,11 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
             map.entry(r.clone()).or_insert(stand);
         }
         reads.insert(v, x);
-        let new = best.substitute(&map).simplify().substitute(&reads).simplify();
+        let new = best
+            .substitute(&map)
+            .simplify()
+            .substitute(&reads)
+            .simplify();
         if cost(&new) < cost(&best) {
             best = new;
         }
@@ -129,5 +163,8 @@ fn cost(u: &UOp) -> usize {
         (_, Some(Scalar::Int(0))) => 0,
         _ => 1,
     };
-    u.toposort_gated(|u| u.op() != Op::Index).iter().map(weight).sum()
+    u.toposort_gated(|u| u.op() != Op::Index)
+        .iter()
+        .map(weight)
+        .sum()
 }

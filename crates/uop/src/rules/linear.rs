@@ -26,7 +26,11 @@ pub struct Linear {
 impl Linear {
     /// The number `constant`.
     pub fn number(dtype: DType, constant: i128) -> Linear {
-        Linear { dtype, terms: SmallVec::new(), constant }
+        Linear {
+            dtype,
+            terms: SmallVec::new(),
+            constant,
+        }
     }
 
     /// The terms of an integer expression; None where it is too long or holds the invalid index.
@@ -48,14 +52,18 @@ impl Linear {
             let src = u.src();
             match u.op() {
                 Op::Const => {
-                    self.constant = self.near(int(u)?.checked_mul(k)?.checked_add(self.constant)?)?
+                    self.constant =
+                        self.near(int(u)?.checked_mul(k)?.checked_add(self.constant)?)?
                 }
                 Op::Add => stack.extend([(&src[1], k), (&src[0], k)]),
                 Op::Sub => stack.extend([(&src[1], self.near(-k)?), (&src[0], k)]),
                 Op::Neg => stack.push((&src[0], self.near(-k)?)),
                 Op::Mul => {
-                    let factor =
-                        |i: usize| int(&src[1 - i]).filter(|_| self.spreads(&src[i])).map(|c| (i, c));
+                    let factor = |i: usize| {
+                        int(&src[1 - i])
+                            .filter(|_| self.spreads(&src[i]))
+                            .map(|c| (i, c))
+                    };
                     match factor(0).or_else(|| factor(1)) {
                         Some((i, c)) => stack.push((&src[i], self.near(c.checked_mul(k)?)?)),
                         None => self.term(u, k)?,
@@ -96,7 +104,11 @@ impl Linear {
     /// The representative of `k` nearest to 0.
     fn near(&self, k: i128) -> Option<i128> {
         if self.dtype == DType::Index {
-            return if k.unsigned_abs() < 1 << 63 { Some(k) } else { None };
+            return if k.unsigned_abs() < 1 << 63 {
+                Some(k)
+            } else {
+                None
+            };
         }
         let m = 1i128 << self.dtype.bits();
         let r = k.rem_euclid(m);
@@ -133,10 +145,15 @@ impl Linear {
 
     /// As an expression, its terms added in the order of what `key` says of their atoms.
     pub fn build_by<K: Ord>(&self, key: impl Fn(&UOp) -> K) -> UOp {
-        let mut order: SmallVec<[&(UOp, i128); 8]> = self.terms.iter().filter(|t| t.1 != 0).collect();
+        let mut order: SmallVec<[&(UOp, i128); 8]> =
+            self.terms.iter().filter(|t| t.1 != 0).collect();
         order.sort_by_key(|t| key(&t.0));
         let term = |(atom, k): &(UOp, i128)| {
-            if *k == 1 { atom.clone() } else { atom * &int_const(*k, self.dtype) }
+            if *k == 1 {
+                atom.clone()
+            } else {
+                atom * &int_const(*k, self.dtype)
+            }
         };
         let constant = int_const(self.constant, self.dtype);
         match order.into_iter().map(term).reduce(|sum, t| sum + t) {
@@ -160,7 +177,9 @@ impl Linear {
         let mut a = Linear::number(self.dtype, 0);
         let mut b = Linear::number(self.dtype, self.constant);
         for t in &self.terms {
-            if t.1 % d == 0 { &mut a } else { &mut b }.terms.push(t.clone());
+            if t.1 % d == 0 { &mut a } else { &mut b }
+                .terms
+                .push(t.clone());
         }
         (a, b)
     }
@@ -168,7 +187,11 @@ impl Linear {
 
 /// The atom of a term of a canonical sum.
 pub(crate) fn atom(u: &UOp) -> &UOp {
-    if u.op() == Op::Mul && u.src()[1].op() == Op::Const { &u.src()[0] } else { u }
+    if u.op() == Op::Mul && u.src()[1].op() == Op::Const {
+        &u.src()[0]
+    } else {
+        u
+    }
 }
 
 /// Greatest common divisor of magnitudes.

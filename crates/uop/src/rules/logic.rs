@@ -69,7 +69,9 @@ fn junction(u: &UOp, all: bool) -> Option<UOp> {
     let op = if all { Op::And } else { Op::Or };
     let mut list: SmallVec<[UOp; 8]> = SmallVec::new();
     for mut p in parts(u, op)? {
-        while let Some((i, both)) = (0..list.len()).find_map(|i| Some((i, meet(&list[i], &p, all)?))) {
+        while let Some((i, both)) =
+            (0..list.len()).find_map(|i| Some((i, meet(&list[i], &p, all)?)))
+        {
             if both.op() == Op::Const {
                 return Some(both);
             }
@@ -104,15 +106,31 @@ impl Bound<'_> {
             (Op::CmpEq | Op::CmpNe, None, Some(c)) => (a, c, c),
             _ => return None,
         };
-        Some(Bound { x, lo, hi, inside: u.op() != Op::CmpNe })
+        Some(Bound {
+            x,
+            lo,
+            hi,
+            inside: u.op() != Op::CmpNe,
+        })
     }
 
     /// The complementary bound.
     fn flip(self) -> Self {
         match (self.lo, self.hi) {
-            (LEAST, hi) => Bound { lo: hi + 1, hi: GREATEST, ..self },
-            (lo, GREATEST) => Bound { lo: LEAST, hi: lo - 1, ..self },
-            _ => Bound { inside: !self.inside, ..self },
+            (LEAST, hi) => Bound {
+                lo: hi + 1,
+                hi: GREATEST,
+                ..self
+            },
+            (lo, GREATEST) => Bound {
+                lo: LEAST,
+                hi: lo - 1,
+                ..self
+            },
+            _ => Bound {
+                inside: !self.inside,
+                ..self
+            },
         }
     }
 
@@ -133,7 +151,9 @@ fn meet(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
     if opposite(a, b) {
         return Some(UOp::bool(!all));
     }
-    let (Some(p), Some(q)) = (Bound::of(a), Bound::of(b)) else { return meet_linear(a, b, all) };
+    let (Some(p), Some(q)) = (Bound::of(a), Bound::of(b)) else {
+        return meet_linear(a, b, all);
+    };
     // A disjunction is the complement of the conjunction of complements.
     let (p, q) = if all { (p, q) } else { (p.flip(), q.flip()) };
     let (p, q) = if p.inside { (p, q) } else { (q, p) };
@@ -160,7 +180,8 @@ fn meet(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
 /// Whether one condition is the other's complement.
 fn opposite(a: &UOp, b: &UOp) -> bool {
     let negates = |n: &UOp, x: &UOp| n.op() == Op::Not && n.src()[0] == *x;
-    let compares = |ne: &UOp, eq: &UOp| ne.op() == Op::CmpNe && eq.op() == Op::CmpEq && ne.src() == eq.src();
+    let compares =
+        |ne: &UOp, eq: &UOp| ne.op() == Op::CmpNe && eq.op() == Op::CmpEq && ne.src() == eq.src();
     negates(a, b) || negates(b, a) || compares(a, b) || compares(b, a)
 }
 
@@ -175,7 +196,11 @@ fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
     sum.plus(&q, 1)?;
     apart.plus(&q, -1)?;
     if sum.terms.is_empty() {
-        let decided = if all { sum.constant >= -1 } else { sum.constant <= -1 };
+        let decided = if all {
+            sum.constant >= -1
+        } else {
+            sum.constant <= -1
+        };
         return decided.then(|| UOp::bool(!all));
     }
     let tighter = if (apart.constant >= 0) == all { a } else { b };

@@ -27,7 +27,13 @@ pub(super) fn rules() -> Vec<Rule> {
 fn known(x: &UOp, y: &UOp) -> Option<UOp> {
     let ((a, aa), (b, bb)) = (interval(x), interval(y));
     // The bounds of x - y decide.
-    let greater = |(lo, hi): (i128, i128)| if lo >= 0 { Some(x) } else { (hi <= 0).then_some(y) };
+    let greater = |(lo, hi): (i128, i128)| {
+        if lo >= 0 {
+            Some(x)
+        } else {
+            (hi <= 0).then_some(y)
+        }
+    };
     let by_terms = || greater(difference(x, y).filter(|_| y.op() != Op::Const)?.interval());
     greater((a - bb, aa - b)).or_else(by_terms).cloned()
 }

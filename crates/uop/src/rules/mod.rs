@@ -8,7 +8,12 @@
 //! on the left.
 
 // Patterns such as x - x and x·0 are what rules are about.
-#![allow(clippy::eq_op, clippy::erasing_op, clippy::identity_op, clippy::modulo_one)]
+#![allow(
+    clippy::eq_op,
+    clippy::erasing_op,
+    clippy::identity_op,
+    clippy::modulo_one
+)]
 
 mod add;
 mod bits;
@@ -43,8 +48,20 @@ use std::sync::LazyLock;
 /// Elementwise rules, for kernels, tensors and the arithmetic of shapes alike.
 pub fn symbolic() -> &'static RuleSet {
     static SET: LazyLock<RuleSet> = LazyLock::new(|| {
-        let arithmetic = [add::rules(), mul::rules(), idiv::rules(), modulo::rules(), compare::rules()];
-        let others = [logic::rules(), select::rules(), cast::rules(), minmax::rules(), bits::rules()];
+        let arithmetic = [
+            add::rules(),
+            mul::rules(),
+            idiv::rules(),
+            modulo::rules(),
+            compare::rules(),
+        ];
+        let others = [
+            logic::rules(),
+            select::rules(),
+            cast::rules(),
+            minmax::rules(),
+            bits::rules(),
+        ];
         let all = [constants()].into_iter().chain(arithmetic).chain(others);
         RuleSet::new("symbolic", all.flatten().collect())
     });
@@ -54,7 +71,8 @@ pub fn symbolic() -> &'static RuleSet {
 /// `symbolic`, and movement, for tensor graphs that have been differentiated: DETACH is dropped. Graphs
 /// with stores go through [`simplify_tensors`].
 pub fn tensor() -> &'static RuleSet {
-    static SET: LazyLock<RuleSet> = LazyLock::new(|| &RuleSet::new("tensor", movement::rules()) + symbolic());
+    static SET: LazyLock<RuleSet> =
+        LazyLock::new(|| &RuleSet::new("tensor", movement::rules()) + symbolic());
     &SET
 }
 
@@ -113,7 +131,11 @@ fn is_chain(u: &UOp) -> bool {
 }
 
 fn fold_constants(u: &UOp) -> Option<UOp> {
-    let values: SmallVec<[Scalar; 3]> = u.src().iter().map(UOp::const_value).collect::<Option<_>>()?;
+    let values: SmallVec<[Scalar; 3]> = u
+        .src()
+        .iter()
+        .map(UOp::const_value)
+        .collect::<Option<_>>()?;
     fold::fold(u.op(), u.src()[0].dtype(), u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
 }
 

@@ -46,7 +46,9 @@ fn remainder(x: &UOp, c: i128) -> Option<UOp> {
             return Some(out.build());
         }
         n = rest;
-        let Some((a, b, m, g)) = factor(&n, c) else { break };
+        let Some((a, b, m, g)) = factor(&n, c) else {
+            break;
+        };
         out.plus(&b, scale)?;
         out.constant -= m * g * scale;
         (n, c, scale) = (a, c / g, scale * g);
@@ -69,7 +71,8 @@ fn remainder(x: &UOp, c: i128) -> Option<UOp> {
 fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
     let drops = |t: &(UOp, i128)| {
         t.0.op() == Op::Mod
-            && int(&t.0.src()[1]).is_some_and(|m| m > 0 && m.checked_mul(t.1).is_some_and(|km| km % c == 0))
+            && int(&t.0.src()[1])
+                .is_some_and(|m| m > 0 && m.checked_mul(t.1).is_some_and(|km| km % c == 0))
     };
     // Beside other terms the bound of y % m is worth more.
     if n.terms.len() != 1 || !drops(&n.terms[0]) {

@@ -18,7 +18,9 @@ const VIEWS: OpSet = {
     use Op::*;
     OpSet::of(&[Permute, Flip, Reshape, Expand, Shrink, Pad, Index, Stack])
 };
-const PURE: OpSet = VIEWS.union(OpSet::ELEMENTWISE).union(OpSet::of(&[Op::Reduce]));
+const PURE: OpSet = VIEWS
+    .union(OpSet::ELEMENTWISE)
+    .union(OpSet::of(&[Op::Reduce]));
 const SHRINK: OpSet = OpSet::of(&[Op::Shrink]);
 const PAD: OpSet = OpSet::of(&[Op::Pad]);
 
@@ -67,7 +69,11 @@ fn twice(op: Op, u: Var, v: Var) -> Pat {
 /// The CONST that fills an array: through RESHAPE and EXPAND, as `broadcast` makes it.
 pub(crate) fn constant(u: &UOp) -> Option<&UOp> {
     let u = if u.op() == Op::Expand { &u.src()[0] } else { u };
-    let u = if u.op() == Op::Reshape { &u.src()[0] } else { u };
+    let u = if u.op() == Op::Reshape {
+        &u.src()[0]
+    } else {
+        u
+    };
     if u.op() == Op::Const { Some(u) } else { None }
 }
 
@@ -76,7 +82,11 @@ fn scalar_operands(u: &UOp) -> Option<UOp> {
     if !u.src().iter().any(wide) {
         return None;
     }
-    let src: SmallVec<[UOp; 3]> = u.src().iter().map(|s| constant(s).unwrap_or(s).clone()).collect();
+    let src: SmallVec<[UOp; 3]> = u
+        .src()
+        .iter()
+        .map(|s| constant(s).unwrap_or(s).clone())
+        .collect();
     if src.iter().any(|s| !s.shape().is_empty()) {
         return Some(u.with_src(src));
     }
@@ -92,28 +102,43 @@ fn view_constant(u: &UOp) -> Option<UOp> {
     }
     let all = match (u.op(), u.arg()) {
         (Op::Pad, Arg::Fill(v)) => c.const_value() == Some(*v),
-        (Op::Stack, _) => u.dtype() != crate::DType::Index && u.src().iter().all(|s| constant(s) == Some(c)),
+        (Op::Stack, _) => {
+            u.dtype() != crate::DType::Index && u.src().iter().all(|s| constant(s) == Some(c))
+        }
         // A read outside gives 0.
         (Op::Index, _) => {
-            let inside = |(i, n): (&UOp, &Dim)| i.vmin() >= 0 && n.as_int().is_some_and(|n| i.vmax() < n);
-            c.const_value()?.is_zero() || u.src()[1..].iter().zip(u.src()[0].shape().iter()).all(inside)
+            let inside =
+                |(i, n): (&UOp, &Dim)| i.vmin() >= 0 && n.as_int().is_some_and(|n| i.vmax() < n);
+            c.const_value()?.is_zero()
+                || u.src()[1..]
+                    .iter()
+                    .zip(u.src()[0].shape().iter())
+                    .all(inside)
         }
         _ => true,
     };
     // What makes constant arrays is no view of them.
-    if all && !matches!((u.op(), u.src()[0].op()), (Op::Reshape, Op::Const)) { Some(c.clone()) } else { None }
+    if all && !matches!((u.op(), u.src()[0].op()), (Op::Reshape, Op::Const)) {
+        Some(c.clone())
+    } else {
+        None
+    }
 }
 
 fn shows_source(u: &UOp) -> bool {
-    let Some(x) = u.src().first() else { return false };
+    let Some(x) = u.src().first() else {
+        return false;
+    };
     if u.op() == Op::Stack || x.shape() != u.shape() {
         return false;
     }
     match (u.op(), u.arg()) {
         (Op::Permute, Arg::Axes(order)) => order.iter().enumerate().all(|(i, &a)| i == a as usize),
-        (Op::Flip, Arg::Flags(flags)) => {
-            x.shape().iter().enumerate().all(|(i, d)| flags >> i & 1 == 0 || d.is(1))
-        }
+        (Op::Flip, Arg::Flags(flags)) => x
+            .shape()
+            .iter()
+            .enumerate()
+            .all(|(i, d)| flags >> i & 1 == 0 || d.is(1)),
         (Op::Index, _) => u.src().len() == 1,
         // Symbolic sizes that are equal leave no room for an offset either.
         _ => true,
@@ -121,13 +146,19 @@ fn shows_source(u: &UOp) -> bool {
 }
 
 fn permute_permute(u: &UOp, v: &UOp) -> Option<UOp> {
-    let (Arg::Axes(outer), Arg::Axes(inner)) = (u.arg(), v.arg()) else { return None };
+    let (Arg::Axes(outer), Arg::Axes(inner)) = (u.arg(), v.arg()) else {
+        return None;
+    };
     let order: Vec<usize> = outer.iter().map(|&a| inner[a as usize] as usize).collect();
     v.src()[0].permute(&order).ok()
 }
 
 fn flags(u: &UOp) -> Option<u64> {
-    if let Arg::Flags(bits) = u.arg() { Some(*bits) } else { None }
+    if let Arg::Flags(bits) = u.arg() {
+        Some(*bits)
+    } else {
+        None
+    }
 }
 
 /// Offsets of one view in another, summed.
@@ -137,7 +168,11 @@ fn offsets(u: &UOp, v: &UOp) -> Option<Vec<Dim>> {
 }
 
 fn fill(u: &UOp) -> Option<Scalar> {
-    if let Arg::Fill(v) = u.arg() { Some(*v) } else { None }
+    if let Arg::Fill(v) = u.arg() {
+        Some(*v)
+    } else {
+        None
+    }
 }
 
 fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
@@ -154,18 +189,31 @@ fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
         size.push(Dim::Int(hi - lo));
         place.push(Dim::Int(lo - at[i]));
     }
-    x.shrink(&start, &Shape::new(size)).ok()?.pad(&place, u.shape(), fill(v)?).ok()
+    x.shrink(&start, &Shape::new(size))
+        .ok()?
+        .pad(&place, u.shape(), fill(v)?)
+        .ok()
 }
 
 fn axes(u: &UOp) -> Option<(ReduceOp, Vec<usize>)> {
-    let Arg::Reduce(op, axes) = u.arg() else { return None };
+    let Arg::Reduce(op, axes) = u.arg() else {
+        return None;
+    };
     (u.src().len() == 1).then(|| (*op, axes.iter().map(|&a| a as usize).collect()))
 }
 
 fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
-    let long: Vec<usize> = all.iter().copied().filter(|&a| !x.shape()[a].is(1)).collect();
-    if long.len() == all.len() { None } else { x.reduce(op, &long).ok() }
+    let long: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|&a| !x.shape()[a].is(1))
+        .collect();
+    if long.len() == all.len() {
+        None
+    } else {
+        x.reduce(op, &long).ok()
+    }
 }
 
 fn reduce_reduce(u: &UOp, v: &UOp) -> Option<UOp> {
@@ -184,16 +232,28 @@ fn reduce_expand(u: &UOp, v: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
     let repeats = |a: &usize| x.shape()[*a].is(1) && !v.shape()[*a].is(1);
     let (same, rest): (Vec<usize>, Vec<usize>) = all.into_iter().partition(repeats);
-    let n = same.iter().try_fold(1i64, |n, &a| n.checked_mul(v.shape()[a].as_int()?))?;
+    let n = same
+        .iter()
+        .try_fold(1i64, |n, &a| n.checked_mul(v.shape()[a].as_int()?))?;
     if same.is_empty() || n < 1 {
         return None;
     }
-    let size = |(i, d): (usize, &Dim)| if same.contains(&i) { Dim::Int(1) } else { d.clone() };
+    let size = |(i, d): (usize, &Dim)| {
+        if same.contains(&i) {
+            Dim::Int(1)
+        } else {
+            d.clone()
+        }
+    };
     let narrow = v.shape().iter().enumerate().map(size);
     let y = x.expand(&Shape::new(narrow)).ok()?.reduce(op, &rest).ok()?;
     folded(op, &y, &UOp::index_const(n))
 }
 
 fn element(u: &UOp, t: &UOp) -> Option<UOp> {
-    if let Arg::Element(i) = u.arg() { t.src().get(*i).cloned() } else { None }
+    if let Arg::Element(i) = u.arg() {
+        t.src().get(*i).cloned()
+    } else {
+        None
+    }
 }

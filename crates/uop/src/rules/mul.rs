@@ -48,6 +48,10 @@ pub(super) fn rules() -> Vec<Rule> {
 fn product(c: &UOp, d: &UOp) -> Option<UOp> {
     let (a, b) = (int(c)?, int(d)?);
     // Modulo 2¹²⁸ is modulo the dtype, but `index` does not wrap.
-    let v = if c.dtype() == DType::Index { a.checked_mul(b)? } else { a.wrapping_mul(b) };
+    let v = if c.dtype() == DType::Index {
+        a.checked_mul(b)?
+    } else {
+        a.wrapping_mul(b)
+    };
     Some(int_const(v, c.dtype()))
 }

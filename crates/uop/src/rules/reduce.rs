@@ -49,10 +49,14 @@ fn collapse(u: &UOp) -> Option<UOp> {
         Arg::Reduce(op, axes) if axes.is_empty() => *op,
         _ => return None,
     };
-    u.src()[1..].iter().rev().filter(|r| r.op() == Op::Range).find_map(|r| {
-        let value = without(op, &u.src()[0], r, 0)?;
-        Some(with_ranges(u, &value, |other| other != r))
-    })
+    u.src()[1..]
+        .iter()
+        .rev()
+        .filter(|r| r.op() == Op::Range)
+        .find_map(|r| {
+            let value = without(op, &u.src()[0], r, 0)?;
+            Some(with_ranges(u, &value, |other| other != r))
+        })
 }
 
 fn varies(x: &UOp, r: &UOp) -> bool {
@@ -72,8 +76,10 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
     }
     let d = x.dtype();
     let src = x.src();
-    let identity =
-        |u: &UOp| u.const_value().is_some_and(|v| v == op.identity(d) || v.is_zero() && op == ReduceOp::Add);
+    let identity = |u: &UOp| {
+        u.const_value()
+            .is_some_and(|v| v == op.identity(d) || v.is_zero() && op == ReduceOp::Add)
+    };
     match x.op() {
         Op::Where if identity(&src[2]) => chosen(op, &src[0], &src[1], r),
         Op::Where if identity(&src[1]) => chosen(op, &not(&src[0]).simplify(), &src[2], r),
@@ -100,7 +106,11 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
         Op::Cast if d.is_int() && src[0].dtype().is_int() => {
             let from = src[0].dtype();
             let ring = from == DType::Index || d != DType::Index && from.bits() >= d.bits();
-            if ring { Some(without(op, &src[0], r, depth + 1)?.cast(d)) } else { None }
+            if ring {
+                Some(without(op, &src[0], r, depth + 1)?.cast(d))
+            } else {
+                None
+            }
         }
         Op::Range if x == r => {
             let n = &r.src()[0];
@@ -128,7 +138,11 @@ fn repeated(op: ReduceOp, x: &UOp, n: &UOp) -> Option<UOp> {
     let value = folded(op, x, n)?;
     // ∞·0 and NaN·0 are no 0.
     let gated = n.vmin() < 1 && (x.dtype().is_float() || chooses(op, x));
-    Some(if gated { only(op, &UOp::index_const(0).lt(n), &value) } else { value })
+    Some(if gated {
+        only(op, &UOp::index_const(0).lt(n), &value)
+    } else {
+        value
+    })
 }
 
 /// Whether folding a value with itself changes nothing.
@@ -159,7 +173,10 @@ fn times(x: &UOp, n: &UOp) -> UOp {
 fn power(x: &UOp, n: &UOp) -> Option<UOp> {
     let d = x.dtype();
     if !d.is_float() {
-        let (base, exponent) = (x.const_value()?.cast(DType::I64), n.const_value()?.cast(DType::I64));
+        let (base, exponent) = (
+            x.const_value()?.cast(DType::I64),
+            n.const_value()?.cast(DType::I64),
+        );
         let value = crate::fold::fold(Op::Pow, DType::I64, DType::I64, &[base, exponent])?;
         return Some(UOp::constant(value, d));
     }
@@ -173,7 +190,11 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
     let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
     for (i, p) in with.iter().enumerate() {
         if let Some((e, exact)) = solve_equal(p, r) {
-            let others = with.iter().enumerate().filter(|(j, _)| *j != i || !exact).map(|(_, p)| p);
+            let others = with
+                .iter()
+                .enumerate()
+                .filter(|(j, _)| *j != i || !exact)
+                .map(|(_, p)| p);
             return at_one(op, &e, others, &free, x, r);
         }
     }
@@ -209,7 +230,11 @@ fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> 
         |u| varies(u, r),
         |u, mut src| {
             if let (Op::Index, Some(gate)) = (u.op(), gate) {
-                for (new, _) in src[1..].iter_mut().zip(&u.src()[1..]).filter(|(new, old)| new != old) {
+                for (new, _) in src[1..]
+                    .iter_mut()
+                    .zip(&u.src()[1..])
+                    .filter(|(new, old)| new != old)
+                {
                     *new = new.valid(gate);
                 }
             }
@@ -220,7 +245,8 @@ fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> 
 
 /// x as often as all bounds on r hold.
 fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option<UOp> {
-    let (mut lows, mut highs): (Vec<UOp>, Vec<UOp>) = (vec![UOp::index_const(0)], vec![r.src()[0].clone()]);
+    let (mut lows, mut highs): (Vec<UOp>, Vec<UOp>) =
+        (vec![UOp::index_const(0)], vec![r.src()[0].clone()]);
     for p in with {
         let (below, at) = solve_less(p, r)?;
         if below { &mut highs } else { &mut lows }.push(at);
@@ -233,19 +259,29 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
         .chain(free.iter().cloned())
         .reduce(|a, b| a & b)?
         .simplify();
-    let value = if varies(x, r) { replaced(x, r, Some(&gate), &holds).simplify() } else { x.clone() };
+    let value = if varies(x, r) {
+        replaced(x, r, Some(&gate), &holds).simplify()
+    } else {
+        x.clone()
+    };
     if varies(&value, r) {
         return None;
     }
     let zero = UOp::index_const(0);
     let lo = lows.into_iter().reduce(|a, b| a.max_(&b))?;
     // min(a, b) = a - max(a - b, 0)
-    let hi = highs.into_iter().reduce(|a, b| &a - &(&a - &b).max_(&zero))?;
+    let hi = highs
+        .into_iter()
+        .reduce(|a, b| &a - &(&a - &b).max_(&zero))?;
     let all = folded(op, &value, &(hi - lo).max_(&zero).simplify())?;
     // 0 times a number is 0 without a gate.
     let number = x.dtype().is_int() || value.const_value().is_some_and(|v| v.to_f64().is_finite());
     let sums = op == ReduceOp::Add && number && !chooses(op, x);
-    let gate = if sums { free.iter().cloned().reduce(|a, b| a & b) } else { Some(gate) };
+    let gate = if sums {
+        free.iter().cloned().reduce(|a, b| a & b)
+    } else {
+        Some(gate)
+    };
     Some(gate.map_or(all.clone(), |g| only(op, &g, &all)))
 }
 
@@ -255,7 +291,11 @@ fn affine(l: &Linear, r: &UOp) -> Option<(i128, Linear)> {
     let mut rest = l.clone();
     rest.term(r, -k)?;
     rest.terms.retain(|t| t.1 != 0);
-    if rest.terms.iter().any(|t| varies(&t.0, r)) { None } else { Some((k, rest)) }
+    if rest.terms.iter().any(|t| varies(&t.0, r)) {
+        None
+    } else {
+        Some((k, rest))
+    }
 }
 
 /// a - b of the operands of a comparison, in `index`.
@@ -285,7 +325,11 @@ fn solve_less(p: &UOp, r: &UOp) -> Option<(bool, UOp)> {
     let (k, rest) = affine(&difference(p)?, r)?;
     // k·r + rest < 0
     let rest = rest.build();
-    let at = if k > 0 { ((&rest * -1) + (k - 1) as i64) / k as i64 } else { &rest / -k as i64 + 1 };
+    let at = if k > 0 {
+        ((&rest * -1) + (k - 1) as i64) / k as i64
+    } else {
+        &rest / -k as i64 + 1
+    };
     Some((k > 0, at))
 }
 
@@ -296,8 +340,11 @@ fn solve_equal(p: &UOp, r: &UOp) -> Option<(UOp, bool)> {
     }
     if p.src()[0].dtype().is_float() {
         // A counter converted to float without loss equals e only where e, truncated, is the counter.
-        let (c, e) =
-            if varies(&p.src()[0], r) { (&p.src()[0], &p.src()[1]) } else { (&p.src()[1], &p.src()[0]) };
+        let (c, e) = if varies(&p.src()[0], r) {
+            (&p.src()[0], &p.src()[1])
+        } else {
+            (&p.src()[1], &p.src()[0])
+        };
         let counter = c.op() == Op::Cast && c.src()[0].dtype() == DType::Index;
         if !counter || !keeps(&c.src()[0], c.dtype()) || varies(e, r) {
             return None;

@@ -12,7 +12,8 @@ use crate::rule;
 const BINARY: OpSet = {
     use Op::*;
     OpSet::of(&[
-        Add, Sub, Mul, Max, Idiv, Mod, Div, CmpLt, CmpNe, CmpEq, CmpGt, CmpGe, CmpLe, And, Or, Xor, Shl, Shr,
+        Add, Sub, Mul, Max, Idiv, Mod, Div, CmpLt, CmpNe, CmpEq, CmpGt, CmpGe, CmpLe, And, Or, Xor,
+        Shl, Shr,
     ])
 };
 const UNARY: OpSet = OpSet::of(&[Op::Cast, Op::Neg, Op::Not, Op::Trunc, Op::Recip]);
@@ -59,7 +60,10 @@ pub(super) fn rules() -> Vec<Rule> {
 /// The operation on the constants of either branch.
 fn both(u: &UOp, c: &UOp, yes: &[&UOp], no: &[&UOp]) -> Option<UOp> {
     let value = |list: &[&UOp]| {
-        let values: Vec<_> = list.iter().map(|x| x.const_value()).collect::<Option<_>>()?;
+        let values: Vec<_> = list
+            .iter()
+            .map(|x| x.const_value())
+            .collect::<Option<_>>()?;
         fold::fold(u.op(), list[0].dtype(), u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
     };
     Some(c.select(&value(yes)?, &value(no)?))

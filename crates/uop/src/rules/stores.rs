@@ -33,7 +33,9 @@ pub fn simplify_tensors(root: &UOp) -> Result<UOp> {
     Ok(map_after(&simple, |base, store| {
         let below = store.src()[0].viewed();
         match below.buffer_arg() {
-            Some(b) if below.op() == Op::Param && b.slot >= STAND_IN => Some(retarget(store, below, base)),
+            Some(b) if below.op() == Op::Param && b.slot >= STAND_IN => {
+                Some(retarget(store, below, base))
+            }
             // A target without elements became a constant: nothing is written.
             _ if below != base && below.op() == Op::Const => None,
             _ => Some(store.clone()),
@@ -51,8 +53,13 @@ fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
                 return u.with_src(src);
             }
             let (base, stores) = (src.remove(0), src);
-            let replaced =
-                stores.iter().filter_map(|s| if s.op() == Op::Store { f(&base, s) } else { Some(s.clone()) });
+            let replaced = stores.iter().filter_map(|s| {
+                if s.op() == Op::Store {
+                    f(&base, s)
+                } else {
+                    Some(s.clone())
+                }
+            });
             base.after(&replaced.collect::<Srcs>())
         },
     )
@@ -61,5 +68,10 @@ fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
 /// The store with its target a view of `to` instead of `from`.
 fn retarget(store: &UOp, from: &UOp, to: &UOp) -> UOp {
     let views = store.src()[0].views_of(from).unwrap_or_default();
-    store.over(&views.into_iter().rev().fold(to.clone(), |view, u| u.over(&view)))
+    store.over(
+        &views
+            .into_iter()
+            .rev()
+            .fold(to.clone(), |view, u| u.over(&view)),
+    )
 }

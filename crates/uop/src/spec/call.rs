@@ -42,7 +42,13 @@ pub(super) fn check_schedule(c: &mut Check) {
             match body.op() {
                 Op::Sink => within(c, body, |c| kernel::check(c, false)),
                 Op::Program => within(c, body, check_program),
-                op => need!(c, u, COMPILED.contains(op), "{} cannot be its body", op.name()),
+                op => need!(
+                    c,
+                    u,
+                    COMPILED.contains(op),
+                    "{} cannot be its body",
+                    op.name()
+                ),
             }
         }
         call(c, u, &bodies[&body.address()]);
@@ -68,9 +74,16 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
         _ => c.fault(u, "a CALL says what it writes and reads"),
     }
     for p in params {
-        let Some((k, arg)) = argument(c, u, p) else { continue };
+        let Some((k, arg)) = argument(c, u, p) else {
+            continue;
+        };
         let (has, needs) = (arg.shape(), p.shape());
-        need!(c, u, has.max_len() >= needs.max_len(), "argument {k} has shape {has}, its PARAM {needs}");
+        need!(
+            c,
+            u,
+            has.max_len() >= needs.max_len(),
+            "argument {k} has shape {has}, its PARAM {needs}"
+        );
         if p.addrspace().is_some() {
             let stored = arg.addrspace().is_some() || storage(arg).is_some();
             need!(c, u, stored, "argument {k} is a value, not storage");
@@ -85,19 +98,39 @@ pub(super) fn check_program(c: &mut Check) {
     };
     const ORDER: [Op; 4] = [Op::Sink, Op::Linear, Op::Source, Op::Binary];
     if root.op() != Op::Program
-        || !root.src().iter().map(UOp::op).eq(ORDER.into_iter().take(root.src().len()))
+        || !root
+            .src()
+            .iter()
+            .map(UOp::op)
+            .eq(ORDER.into_iter().take(root.src().len()))
     {
         return c.fault(root, "a PROGRAM is (SINK, LINEAR, SOURCE, BINARY?)");
     }
-    let mut sizes = info.global_size.iter().chain(&info.local_size).chain([&info.threads]);
+    let mut sizes = info
+        .global_size
+        .iter()
+        .chain(&info.local_size)
+        .chain([&info.threads]);
     need!(c, root, sizes.all(|&n| n > 0), "a size is less than 1");
-    let Some(program) = root.src().get(1) else { return c.fault(root, "there is no linear program") };
+    let Some(program) = root.src().get(1) else {
+        return c.fault(root, "there is no linear program");
+    };
     within(c, program, linear::check);
     // What the kernel names, its program may have found a constant for.
     let kernel = root.src()[0].toposort();
-    let params = kernel.iter().chain(program.src()).filter(|u| u.op() == Op::Param);
-    let slots: FxHashSet<usize> = params.filter_map(|u| Some(u.buffer_arg()?.slot as usize)).collect();
+    let params = kernel
+        .iter()
+        .chain(program.src())
+        .filter(|u| u.op() == Op::Param);
+    let slots: FxHashSet<usize> = params
+        .filter_map(|u| Some(u.buffer_arg()?.slot as usize))
+        .collect();
     for slot in info.outs.iter().chain(&info.ins).chain(&info.vars) {
-        need!(c, root, slots.contains(slot), "slot {slot} is named, and no PARAM of the kernel has it");
+        need!(
+            c,
+            root,
+            slots.contains(slot),
+            "slot {slot} is named, and no PARAM of the kernel has it"
+        );
     }
 }

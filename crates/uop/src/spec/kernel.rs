@@ -33,7 +33,13 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
     let kernel = root.op() == Sink && matches!(root.arg(), Arg::Kernel(_));
     need!(c, root, kernel, "a kernel is a SINK with its name and Opts");
     for s in root.src() {
-        need!(c, root, EFFECTS.contains(s.op()), "{} is no effect", s.op().name());
+        need!(
+            c,
+            root,
+            EFFECTS.contains(s.op()),
+            "{} is no effect",
+            s.op().name()
+        );
     }
     let ops = ops_of(if shaped { 's' } else { 'k' });
     let nodes = ordered(std::slice::from_ref(root), UOp::src);
@@ -65,14 +71,26 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
         }
         invalid(c, u);
         // Storage and vectors have a shape in scalar kernels too.
-        let own = matches!(u.op(), Param | Buffer | Load | Stack) || u.op() == After && storage(u).is_some();
+        let own = matches!(u.op(), Param | Buffer | Load | Stack)
+            || u.op() == After && storage(u).is_some();
         if u.shape().is_empty() || own {
             continue;
         }
-        need!(c, u, vectors, "a value of shape {}: kernels are scalar here", u.shape());
+        need!(
+            c,
+            u,
+            vectors,
+            "a value of shape {}: kernels are scalar here",
+            u.shape()
+        );
         if shaped && u.op().is_elementwise() {
             let (n, others) = (u.shape().len(), *rank.get_or_insert(u.shape().len()));
-            need!(c, u, n == others, "rank {n}, where other values have {others}");
+            need!(
+                c,
+                u,
+                n == others,
+                "rank {n}, where other values have {others}"
+            );
         }
     }
     slots(c, &params, shaped);
@@ -81,7 +99,13 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
 
 fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
     let counts = u.dtype() == DType::Index && u.shape().is_empty();
-    need!(c, u, counts, "a RANGE counts in index, not in {}", u.dtype());
+    need!(
+        c,
+        u,
+        counts,
+        "a RANGE counts in index, not in {}",
+        u.dtype()
+    );
     if let Some((_, t @ (AxisType::Upcast | AxisType::Unroll))) = u.range_arg() {
         need!(c, u, !shaped, "{} ranges have become shape here", t.name());
     }
@@ -95,12 +119,24 @@ fn index<'a>(c: &mut Check<'a>, u: &'a UOp, gated: bool) {
         return need!(c, u, vector, "INDEX is into storage or a vector");
     }
     let n = indices.len();
-    need!(c, u, n == shape.len(), "{n} indices into storage of shape {shape}");
+    need!(
+        c,
+        u,
+        n == shape.len(),
+        "{n} indices into storage of shape {shape}"
+    );
     for (i, (at, size)) in indices.iter().zip(shape.iter()).enumerate() {
-        need!(c, u, at.dtype() == DType::Index, "index {i} is {}, not index", at.dtype());
+        need!(
+            c,
+            u,
+            at.dtype() == DType::Index,
+            "index {i} is {}, not index",
+            at.dtype()
+        );
         let ((lo, hi), n) = (at.bounds(), size.max());
         if (lo < 0 || hi >= n) && !gated && !indices.iter().any(is_gated) {
-            let outside = format!("is in {lo}..={hi} by min_max, outside its axis of {n}, and has no gate");
+            let outside =
+                format!("is in {lo}..={hi} by min_max, outside its axis of {n}, and has no gate");
             c.fault(u, format!("index {i} {outside}"));
         }
     }
@@ -140,7 +176,8 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
 
 fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp], gaps: bool) {
     let slot = |u: &UOp| Some(u.buffer_arg()?.slot);
-    let mut by_slot: Vec<(u64, &UOp)> = params.iter().filter_map(|u| Some((slot(u)?, *u))).collect();
+    let mut by_slot: Vec<(u64, &UOp)> =
+        params.iter().filter_map(|u| Some((slot(u)?, *u))).collect();
     by_slot.sort_by_key(|(slot, _)| *slot);
     let mut want = 0;
     for (slot, u) in by_slot {
@@ -150,7 +187,14 @@ fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp], gaps: bool) {
     }
     let mut devices = params.iter().filter_map(|u| Some((u.device()?, *u)));
     if let Some((first, _)) = devices.next() {
-        devices.for_each(|(d, u)| need!(c, u, d == first, "on {d}, where another PARAM is on {first}"));
+        devices.for_each(|(d, u)| {
+            need!(
+                c,
+                u,
+                d == first,
+                "on {d}, where another PARAM is on {first}"
+            )
+        });
     }
 }
 
@@ -162,7 +206,12 @@ fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
     let place: FxHashMap<&UOp, usize> = nodes.iter().enumerate().map(|(i, &u)| (u, i)).collect();
     for &r in ranges {
         let id = arg(r).0;
-        need!(c, r, numbers.insert(id, r).is_none(), "another RANGE has number {id} too");
+        need!(
+            c,
+            r,
+            numbers.insert(id, r).is_none(),
+            "another RANGE has number {id} too"
+        );
     }
     let words = ranges.len().div_ceil(64);
     let mut sets = vec![0u64; nodes.len() * words * 2];
@@ -177,13 +226,22 @@ fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
         for s in values.iter().filter(|s| s.ops_below().contains(Op::Range)) {
             let set = &below[place[s] * words * 2..][..words * 2];
             open.iter_mut().zip(set).for_each(|(a, b)| *a |= b);
-            closed.iter_mut().zip(&set[words..]).for_each(|(a, b)| *a |= b);
+            closed
+                .iter_mut()
+                .zip(&set[words..])
+                .for_each(|(a, b)| *a |= b);
         }
         if u.op() == Op::Range {
             let i = bit[u];
             open[i / 64] |= 1 << (i % 64);
         }
-        for (w, both) in open.iter().zip(closed.iter()).map(|(a, b)| a & b).enumerate().filter(|b| b.1 != 0) {
+        for (w, both) in open
+            .iter()
+            .zip(closed.iter())
+            .map(|(a, b)| a & b)
+            .enumerate()
+            .filter(|b| b.1 != 0)
+        {
             let r = ranges[w * 64 + both.trailing_zeros() as usize];
             c.fault(u, format!("r{} is closed below and used again", arg(r).0));
         }
@@ -194,15 +252,28 @@ fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
                 continue;
             };
             let (_, t) = arg(r);
-            need!(c, u, t.is_reduce() == (u.op() == Op::Reduce), "{name} closes a {} range", t.name());
+            need!(
+                c,
+                u,
+                t.is_reduce() == (u.op() == Op::Reduce),
+                "{name} closes a {} range",
+                t.name()
+            );
             open[i / 64] &= !(1 << (i % 64));
             closed[i / 64] |= 1 << (i % 64);
         }
         // Reported once, where it happens, not all the way up.
-        open.iter_mut().zip(closed.iter()).for_each(|(a, b)| *a &= !b);
+        open.iter_mut()
+            .zip(closed.iter())
+            .for_each(|(a, b)| *a &= !b);
     }
     let left = &sets[(nodes.len() - 1) * words * 2..];
     for (i, &r) in ranges.iter().enumerate() {
-        need!(c, r, left[i / 64] >> (i % 64) & 1 == 0, "no END and no REDUCE closes this RANGE");
+        need!(
+            c,
+            r,
+            left[i / 64] >> (i % 64) & 1 == 0,
+            "no END and no REDUCE closes this RANGE"
+        );
     }
 }

@@ -46,14 +46,23 @@ pub(super) fn check(c: &mut Check) {
         return c.fault(root, "a program is a LINEAR");
     }
     let n = root.src().len();
-    let mut scopes = Scopes { open: Vec::new(), is_open: vec![true], of: FxHashMap::default() };
+    let mut scopes = Scopes {
+        open: Vec::new(),
+        is_open: vec![true],
+        of: FxHashMap::default(),
+    };
     scopes.of.reserve(n);
     let mut slots: FxHashMap<u64, &UOp> = FxHashMap::default();
     let mut specials: Vec<&str> = Vec::new();
     let ops = ops_of('l');
     for (at, u) in root.src().iter().enumerate() {
         c.any(u, ops);
-        need!(c, u, !scopes.of.contains_key(&u.address()), "this instruction stands twice");
+        need!(
+            c,
+            u,
+            !scopes.of.contains_key(&u.address()),
+            "this instruction stands twice"
+        );
         operands(c, u, &scopes);
         blocks(c, u, &mut scopes);
         let scope = scopes.open.last().map_or(0, |s| s.1);
@@ -68,7 +77,13 @@ pub(super) fn check(c: &mut Check) {
             (Op::Load | Op::Store | Op::AtomicAdd, _) => access(c, u, &scopes),
             (Op::Special, Arg::Text(name)) => {
                 let known = SPECIALS.contains(&&**name) && u.dtype() == DType::I32;
-                need!(c, u, known, "there is no hardware index {name} of {}", u.dtype());
+                need!(
+                    c,
+                    u,
+                    known,
+                    "there is no hardware index {name} of {}",
+                    u.dtype()
+                );
                 need!(c, u, !specials.contains(&&**name), "{name} stands twice");
                 specials.push(name);
             }
@@ -103,13 +118,25 @@ fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
         }
         // The vector of a SHRINK's offset need not be an instruction where its element is.
         let s = match s.op() {
-            Stack if place && s.src().len() == 1 && !scopes.of.contains_key(&s.address()) => &s.src()[0],
+            Stack if place && s.src().len() == 1 && !scopes.of.contains_key(&s.address()) => {
+                &s.src()[0]
+            }
             _ => s,
         };
         let scope = scopes.of.get(&s.address());
-        need!(c, u, scope.is_some(), "source {i} is no earlier instruction");
+        need!(
+            c,
+            u,
+            scope.is_some(),
+            "source {i} is no earlier instruction"
+        );
         let open = scope.is_none_or(|&scope| scopes.is_open[scope]) || s.dtype() == DType::Void;
-        need!(c, u, open, "source {i} was made in a loop or condition that is closed");
+        need!(
+            c,
+            u,
+            open,
+            "source {i} was made in a loop or condition that is closed"
+        );
         let value = free || i == 0 && to_address || address(s.named()).is_none();
         need!(c, u, value, "source {i} is an address, not a value");
         let value = free || i == 0 && to_storage || storage_of(s).is_none();
@@ -124,20 +151,42 @@ fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
             scopes.open.push((u, scopes.is_open.len()));
             scopes.is_open.push(true);
             if u.op() == Op::If {
-                need!(c, u, u.src()[0].dtype() == DType::Bool, "the gate is no bool");
+                need!(
+                    c,
+                    u,
+                    u.src()[0].dtype() == DType::Bool,
+                    "the gate is no bool"
+                );
             } else {
                 let counts = matches!(u.dtype(), DType::I32 | DType::I64);
-                need!(c, u, counts, "a RANGE counts in i32 or i64, not in {}", u.dtype());
+                need!(
+                    c,
+                    u,
+                    counts,
+                    "a RANGE counts in i32 or i64, not in {}",
+                    u.dtype()
+                );
             }
         }
         Op::End | Op::EndIf => {
-            need!(c, u, u.op() == Op::EndIf || u.src().len() == 2, "END closes one RANGE here");
+            need!(
+                c,
+                u,
+                u.op() == Op::EndIf || u.src().len() == 2,
+                "END closes one RANGE here"
+            );
             let wanted = u.src().get((u.op() == Op::End) as usize);
             match scopes.open.pop() {
                 Some((top, scope)) => {
                     scopes.is_open[scope] = false;
                     let innermost = Some(top) == wanted;
-                    need!(c, u, innermost, "it does not close the innermost {}", top.op().name());
+                    need!(
+                        c,
+                        u,
+                        innermost,
+                        "it does not close the innermost {}",
+                        top.op().name()
+                    );
                 }
                 None => c.fault(u, "there is nothing to close"),
             }
@@ -156,30 +205,60 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
         _ => false,
     };
     let space = b.addrspace.map_or("no address space", AddrSpace::name);
-    need!(c, u, fits, "a {} cannot be {}{} in {space}", u.op().name(), b.dtype, u.shape());
+    need!(
+        c,
+        u,
+        fits,
+        "a {} cannot be {}{} in {space}",
+        u.op().name(),
+        b.dtype,
+        u.shape()
+    );
 }
 
 /// Shapes, dtypes and operands of a value.
 fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (op, shape, src) = (u.op(), u.shape(), u.src());
     need!(c, u, u.dtype() != DType::Index, "dtype index is left");
-    need!(c, u, shape.len() < 2 || storage_of(u).is_some(), "a value of shape {shape}");
+    need!(
+        c,
+        u,
+        shape.len() < 2 || storage_of(u).is_some(),
+        "a value of shape {shape}"
+    );
     if op.is_elementwise() {
         for (i, s) in src.iter().enumerate().filter(|(_, s)| s.shape() != shape) {
             let exempt = s.shape().is_empty() && (s.op() == Op::Const || op == Op::Where && i == 0);
-            need!(c, u, exempt, "source {i} has shape {}, not {shape}", s.shape());
+            need!(
+                c,
+                u,
+                exempt,
+                "source {i} has shape {}, not {shape}",
+                s.shape()
+            );
         }
     }
     match op {
         Op::Bitcast => {
             let from = src[0].dtype();
-            need!(c, u, from.bytes() == u.dtype().bytes(), "BITCAST from {from} to another width");
+            need!(
+                c,
+                u,
+                from.bytes() == u.dtype().bytes(),
+                "BITCAST from {from} to another width"
+            );
         }
-        Op::Stack => need!(c, u, src.iter().all(|s| s.shape().is_empty()), "STACK of vectors"),
+        Op::Stack => need!(
+            c,
+            u,
+            src.iter().all(|s| s.shape().is_empty()),
+            "STACK of vectors"
+        ),
         Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
         Op::Index | Op::Shrink if storage_of(&src[0]).is_none() => {
             let (n, (lo, hi)) = (src[0].shape().max_len(), src[1].bounds());
-            let inside = is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
+            let inside =
+                is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
             need!(c, u, inside, "lanes are constants below {n}");
         }
         _ => {}
@@ -188,7 +267,11 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 /// How many elements an INDEX or SHRINK is of.
 fn width(u: &UOp) -> i64 {
-    if u.op() == Op::Shrink { u.shape().max_len() } else { 1 }
+    if u.op() == Op::Shrink {
+        u.shape().max_len()
+    } else {
+        1
+    }
 }
 
 /// LOAD, STORE, ATOMICADD.
@@ -198,11 +281,23 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }
     let (dtype, shape) = (to.dtype(), to.shape());
-    need!(c, u, u.op() != Op::Load || u.src().len() != 2, "an alternative without a gate");
+    need!(
+        c,
+        u,
+        u.op() != Op::Load || u.src().len() != 2,
+        "an alternative without a gate"
+    );
     if let Some(v) = u.src().get(1) {
         let fits = v.shape() == shape || v.op() == Op::Const && v.shape().is_empty();
         let fits = fits && v.dtype() == dtype;
-        need!(c, u, fits, "the value is {}{}, the address {dtype}{shape}", v.dtype(), v.shape());
+        need!(
+            c,
+            u,
+            fits,
+            "the value is {}{}, the address {dtype}{shape}",
+            v.dtype(),
+            v.shape()
+        );
     }
     let gate = u.src().get(2);
     if let Some(g) = gate {
@@ -214,16 +309,32 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
     let (lo, hi) = to.src()[1].bounds();
     let last = hi.saturating_add(width(to) - 1);
     let inside = guarded || lo >= 0 && last < size;
-    need!(c, u, inside, "elements {lo}..={last} by min_max of a buffer of {size}, without a gate");
+    need!(
+        c,
+        u,
+        inside,
+        "elements {lo}..={last} by min_max of a buffer of {size}, without a gate"
+    );
 }
 
 fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let Arg::Wmma(t) = u.arg() else { return };
     let [m, n, k] = t.dims;
-    let wanted = [(m * k, t.dtype_in), (k * n, t.dtype_in), (m * n, t.dtype_out)];
+    let wanted = [
+        (m * k, t.dtype_in),
+        (k * n, t.dtype_in),
+        (m * n, t.dtype_out),
+    ];
     for (i, (s, (elements, dtype))) in u.src().iter().zip(wanted).enumerate() {
         let fragment = Shape::of(&[elements / t.threads.max(1)]);
         let fits = *s.shape() == fragment && s.dtype() == dtype;
-        need!(c, u, fits, "source {i} is {}{}, not {dtype}{fragment}", s.dtype(), s.shape());
+        need!(
+            c,
+            u,
+            fits,
+            "source {i} is {}{}, not {dtype}{fragment}",
+            s.dtype(),
+            s.shape()
+        );
     }
 }

@@ -109,13 +109,25 @@ impl<'a> Check<'a> {
             }
             put(2, reason);
             let first = |(i, s): &(usize, &UOp)| new && names.has(s) && !u.src()[..*i].contains(s);
-            u.src().iter().enumerate().filter(first).take(4).for_each(|(_, s)| put(4, &names.line(s)));
+            u.src()
+                .iter()
+                .enumerate()
+                .filter(first)
+                .take(4)
+                .for_each(|(_, s)| put(4, &names.line(s)));
         }
         if self.faults.len() > LISTED {
-            put(0, &format!("and {} faults more", self.faults.len() - LISTED));
+            put(
+                0,
+                &format!("and {} faults more", self.faults.len() - LISTED),
+            );
         }
         let message = message.trim_end().to_string();
-        Err(ErrorKind::Verify { stage: stage.into(), message }.into())
+        Err(ErrorKind::Verify {
+            stage: stage.into(),
+            message,
+        }
+        .into())
     }
 
     /// What holds of every node of every stage: an op of the stage, no tag, an arg and sources that fit
@@ -123,12 +135,30 @@ impl<'a> Check<'a> {
     fn any(&mut self, u: &'a UOp, ops: OpSet) {
         use Op::*;
         /// Ops that may have effects among their sources.
-        const ORDERS: OpSet =
-            OpSet::of(&[After, Group, Sink, Linear, End, EndIf, Barrier, If, Range, Program, CustomFunction]);
+        const ORDERS: OpSet = OpSet::of(&[
+            After,
+            Group,
+            Sink,
+            Linear,
+            End,
+            EndIf,
+            Barrier,
+            If,
+            Range,
+            Program,
+            CustomFunction,
+        ]);
         let (op, arg) = (u.op(), u.arg());
-        need!(self, u, ops.contains(op), "{} has no place in this stage", op.name());
+        need!(
+            self,
+            u,
+            ops.contains(op),
+            "{} has no place in this stage",
+            op.name()
+        );
         need!(self, u, u.tag() == 0, "a tag is left");
-        let fits = arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Load | Sink | Call);
+        let fits =
+            arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Load | Sink | Call);
         need!(self, u, fits, "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d), "{v:?} is no value of {d}");
@@ -153,18 +183,34 @@ impl<'a> Check<'a> {
     /// Source i is a shape, or offsets.
     fn dims(&mut self, u: &'a UOp, i: usize, what: &str) {
         let Some(s) = u.src().get(i) else { return };
-        if !s.dtype().is_int() || !s.shape().is_empty() && (s.op() != Op::Stack || s.shape().len() != 1) {
+        if !s.dtype().is_int()
+            || !s.shape().is_empty() && (s.op() != Op::Stack || s.shape().len() != 1)
+        {
             return self.fault(u, format!("the {what} is no vector of integers"));
         }
-        let parts = if s.op() == Op::Stack { s.src() } else { std::slice::from_ref(s) };
-        need!(self, u, parts.iter().all(|d| d.vmin() >= 0), "the {what} may be negative");
+        let parts = if s.op() == Op::Stack {
+            s.src()
+        } else {
+            std::slice::from_ref(s)
+        };
+        need!(
+            self,
+            u,
+            parts.iter().all(|d| d.vmin() >= 0),
+            "the {what} may be negative"
+        );
     }
 
     /// What holds of every STORE's dtypes.
     fn stored(&mut self, u: &'a UOp) {
         let (to, value) = (u.src()[0].dtype(), u.src()[1].dtype());
         need!(self, u, to == value, "a {value} is stored as {to}");
-        need!(self, u, u.src().get(2).is_none_or(|g| g.dtype() == DType::Bool), "the gate is no bool");
+        need!(
+            self,
+            u,
+            u.src().get(2).is_none_or(|g| g.dtype() == DType::Bool),
+            "the gate is no bool"
+        );
     }
 }
 

@@ -51,17 +51,33 @@ pub(super) fn check(c: &mut Check) {
         c.any(u, ops);
         invalid(c, u);
         node(c, u);
-        for to in u.src().iter().filter(|s| s.op() == Op::Store).map(|s| &s.src()[0]) {
+        for to in u
+            .src()
+            .iter()
+            .filter(|s| s.op() == Op::Store)
+            .map(|s| &s.src()[0])
+        {
             let own = u.op() == Op::After && to.views_of(&u.src()[0]).is_some();
             let fits = own || to.addrspace() == Some(AddrSpace::Global);
-            need!(c, u, fits, "a STORE goes to storage, to what its AFTER names, or to a view of it");
+            need!(
+                c,
+                u,
+                fits,
+                "a STORE goes to storage, to what its AFTER names, or to a view of it"
+            );
         }
         if u.op().is_elementwise() && !u.shape().is_empty() {
-            for s in u.src().iter().filter(|s| s.shape().is_empty() && s.ops_below().intersects(DATA)) {
+            for s in u
+                .src()
+                .iter()
+                .filter(|s| s.shape().is_empty() && s.ops_below().intersects(DATA))
+            {
                 let name = s.op().name();
                 c.fault(
                     u,
-                    format!("an operand of shape () is a {name}; only a constant may be, others EXPAND"),
+                    format!(
+                        "an operand of shape () is a {name}; only a constant may be, others EXPAND"
+                    ),
                 );
             }
         }
@@ -76,7 +92,12 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (s, rank) = (u.src(), u.shape().len());
     match (u.op(), u.arg()) {
         (Buffer, Arg::Buffer(b)) => {
-            need!(c, u, b.addrspace == Some(AddrSpace::Global), "a tensor's storage is GLOBAL");
+            need!(
+                c,
+                u,
+                b.addrspace == Some(AddrSpace::Global),
+                "a tensor's storage is GLOBAL"
+            );
             need!(c, u, b.device.is_some(), "a BUFFER has a device");
             c.dims(u, 0, "shape");
         }
@@ -91,20 +112,51 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
             }
         }
         (Flip, Arg::Flags(bits)) => {
-            need!(c, u, rank > 63 || bits >> rank == 0, "it flips an axis beyond its {rank} axes");
+            need!(
+                c,
+                u,
+                rank > 63 || bits >> rank == 0,
+                "it flips an axis beyond its {rank} axes"
+            );
         }
         (Reduce, Arg::Reduce(_, axes)) => {
-            need!(c, u, s.len() == 1, "a tensor is reduced over axes, not ranges");
-            need!(c, u, axes.is_sorted_by(|a, b| a < b), "the axes {axes:?} do not ascend");
+            need!(
+                c,
+                u,
+                s.len() == 1,
+                "a tensor is reduced over axes, not ranges"
+            );
+            need!(
+                c,
+                u,
+                axes.is_sorted_by(|a, b| a < b),
+                "the axes {axes:?} do not ascend"
+            );
         }
         (Store, _) => store(c, u),
         (After | Group, _) => {
-            need!(c, u, u.op() == Group || u.dtype() != DType::Void, "AFTER gives a value");
+            need!(
+                c,
+                u,
+                u.op() == Group || u.dtype() != DType::Void,
+                "AFTER gives a value"
+            );
             let waits = &s[(u.op() == After) as usize..];
-            need!(c, u, waits.iter().all(|s| s.op() != Const), "a CONST is no effect to wait for");
+            need!(
+                c,
+                u,
+                waits.iter().all(|s| s.op() != Const),
+                "a CONST is no effect to wait for"
+            );
         }
         (GetTuple, _) => {
-            need!(c, u, matches!(s[0].op(), Tuple | Function | Call), "{} is no tuple", s[0].op().name());
+            need!(
+                c,
+                u,
+                matches!(s[0].op(), Tuple | Function | Call),
+                "{} is no tuple",
+                s[0].op().name()
+            );
         }
         (Copy, Arg::Place(device, _)) => need!(c, u, device.is_some(), "COPY names no device"),
         (Cast | Bitcast, Arg::DType(d)) => need!(c, u, *d != DType::Void, "void has no values"),
@@ -115,7 +167,14 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (to, value) = (&u.src()[0], &u.src()[1]);
     let fits = to.shape() == value.shape() || value.op() == Op::Const;
-    need!(c, u, fits, "shape {} is stored into shape {}", value.shape(), to.shape());
+    need!(
+        c,
+        u,
+        fits,
+        "shape {} is stored into shape {}",
+        value.shape(),
+        to.shape()
+    );
     c.stored(u);
 }
 
@@ -129,9 +188,16 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
         return;
     }
     for p in bodies.entry(body.address()).or_insert_with(|| params(body)) {
-        let Some((k, arg)) = argument(c, u, p) else { continue };
+        let Some((k, arg)) = argument(c, u, p) else {
+            continue;
+        };
         let (has, wants) = (arg.shape(), p.shape());
-        need!(c, u, may_equal(has, wants), "argument {k} has shape {has}, its PARAM {wants}");
+        need!(
+            c,
+            u,
+            may_equal(has, wants),
+            "argument {k} has shape {has}, its PARAM {wants}"
+        );
     }
 }
 
@@ -139,15 +205,31 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
 pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<(u64, &'a UOp)> {
     let slot = p.buffer_arg()?.slot;
     let arg = call.src()[1..].get(slot as usize);
-    need!(c, call, arg.is_some(), "PARAM {slot} of the body has no argument");
+    need!(
+        c,
+        call,
+        arg.is_some(),
+        "PARAM {slot} of the body has no argument"
+    );
     let arg = arg?;
-    need!(c, call, arg.dtype() == p.dtype(), "argument {slot} is {}, its PARAM {}", arg.dtype(), p.dtype());
+    need!(
+        c,
+        call,
+        arg.dtype() == p.dtype(),
+        "argument {slot} is {}, its PARAM {}",
+        arg.dtype(),
+        p.dtype()
+    );
     Some((slot, arg))
 }
 
 fn may_equal(a: &Shape, b: &Shape) -> bool {
     let known = |(a, b): (&crate::Dim, &crate::Dim)| a.as_int().zip(b.as_int());
-    a.len() == b.len() && a.iter().zip(b.iter()).filter_map(known).all(|(a, b)| a == b)
+    a.len() == b.len()
+        && a.iter()
+            .zip(b.iter())
+            .filter_map(known)
+            .all(|(a, b)| a == b)
 }
 
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.

@@ -5,7 +5,8 @@
 
 use super::value::{Items, Literal, Read, Value, literal};
 use crate::arg::{
-    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp, TcInfo,
+    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
+    TcInfo,
 };
 use crate::device::Device;
 use crate::dtype::DType;
@@ -57,7 +58,9 @@ impl<T: Part> Part for Vec<T> {
         Value::List(self.iter().map(T::write).collect())
     }
     fn read(v: &Value) -> Read<Vec<T>> {
-        let Value::List(items) = v else { return Err(format!("{v} is no list")) };
+        let Value::List(items) = v else {
+            return Err(format!("{v} is no list"));
+        };
         items.iter().map(T::read).collect()
     }
 }
@@ -71,38 +74,62 @@ fn device(name: &str) -> Value {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(inner);
     let word = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split(':').all(plain);
     let taken = name == NOWHERE || AddrSpace::from_name(name).is_some();
-    if word && !taken { Value::Word(name.into()) } else { Value::Text(name.into()) }
+    if word && !taken {
+        Value::Word(name.into())
+    } else {
+        Value::Text(name.into())
+    }
 }
 
 impl Part for Opt {
     fn write(&self) -> Value {
         let (name, parts) = match &self.op {
-            OptOp::Split { factor, target, top } => {
+            OptOp::Split {
+                factor,
+                target,
+                top,
+            } => {
                 let top = top.then(|| Value::Word("top".into()));
-                ("SPLIT", [factor.write(), target.write()].into_iter().chain(top).collect())
+                (
+                    "SPLIT",
+                    [factor.write(), target.write()]
+                        .into_iter()
+                        .chain(top)
+                        .collect(),
+                )
             }
             OptOp::PadTo { multiple } => ("PADTO", vec![multiple.write()]),
             OptOp::Swap { with } => ("SWAP", vec![with.write()]),
             OptOp::NoLocals => ("NOLOCALS", vec![]),
             OptOp::Tc { unit } => ("TC", vec![unit.write()]),
         };
-        Value::Apply(name.into(), [self.axis.write()].into_iter().chain(parts).collect())
+        Value::Apply(
+            name.into(),
+            [self.axis.write()].into_iter().chain(parts).collect(),
+        )
     }
     fn read(v: &Value) -> Read<Opt> {
-        let Value::Apply(name, a) = v else { return Err("an Opt was expected, such as SWAP(0, 1)".into()) };
+        let Value::Apply(name, a) = v else {
+            return Err("an Opt was expected, such as SWAP(0, 1)".into());
+        };
         let op = match &**name {
             "SPLIT" => OptOp::Split {
                 factor: at(a, 1)?,
                 target: at(a, 2)?,
                 top: a.get(3).is_some_and(|v| v.is("top")),
             },
-            "PADTO" => OptOp::PadTo { multiple: at(a, 1)? },
+            "PADTO" => OptOp::PadTo {
+                multiple: at(a, 1)?,
+            },
             "SWAP" => OptOp::Swap { with: at(a, 1)? },
             "NOLOCALS" => OptOp::NoLocals,
             "TC" => OptOp::Tc { unit: at(a, 1)? },
             name => return Err(format!("there is no OptOp {name}")),
         };
-        Ok(Opt { op, axis: at(a, 0)? })
+        Ok(Opt {
+            op,
+            axis: at(a, 0)?,
+        })
     }
 }
 
@@ -154,7 +181,9 @@ fn find<'a>(key: &str, values: &'a [Value]) -> Option<&'a Value> {
 }
 
 fn at<T: Part>(values: &[Value], i: usize) -> Read<T> {
-    let v = values.get(i).ok_or_else(|| format!("the arg has {} parts, too few", values.len()))?;
+    let v = values
+        .get(i)
+        .ok_or_else(|| format!("the arg has {} parts, too few", values.len()))?;
     T::read(v)
 }
 
@@ -170,11 +199,21 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::DType(d) => vec![d.write()],
         Arg::Buffer(b) => buffer(b, number),
         Arg::Axes(axes) => axes.iter().map(u8::write).collect(),
-        Arg::Flags(bits) => (0..64u32).filter(|k| bits >> k & 1 == 1).map(|k| k.write()).collect(),
-        Arg::Reduce(r, axes) => [r.write()].into_iter().chain(axes.iter().map(u8::write)).collect(),
+        Arg::Flags(bits) => (0..64u32)
+            .filter(|k| bits >> k & 1 == 1)
+            .map(|k| k.write())
+            .collect(),
+        Arg::Reduce(r, axes) => [r.write()]
+            .into_iter()
+            .chain(axes.iter().map(u8::write))
+            .collect(),
         Arg::Range(id, axis) => vec![id.write(), axis.write()],
         Arg::Fill(v) => constant(*v, dtype, Some(dtype)),
-        Arg::Place(d, s) => d.iter().map(Device::write).chain(s.iter().map(AddrSpace::write)).collect(),
+        Arg::Place(d, s) => d
+            .iter()
+            .map(Device::write)
+            .chain(s.iter().map(AddrSpace::write))
+            .collect(),
         Arg::Element(i) => vec![i.write()],
         Arg::Text(t) => vec![Value::Text(t.to_string())],
         Arg::Bytes(b) => vec![Value::Bytes(b.to_vec())],
@@ -190,19 +229,31 @@ pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u
     if *arg == Arg::None {
         return;
     }
-    let mark = if arg.kind() == op.arg_kind() { String::new() } else { format!("{}: ", arg.kind()) };
+    let mark = if arg.kind() == op.arg_kind() {
+        String::new()
+    } else {
+        format!("{}: ", arg.kind())
+    };
     // Writing to a String cannot fail.
     let _ = match arg {
         Arg::Text(t) if t.contains('\n') => {
             let line = |l: &str| format!("\n  |{}{l}", if l.is_empty() { "" } else { " " });
-            write!(out, "[{mark}{}\n]", t.split('\n').map(line).collect::<String>())
+            write!(
+                out,
+                "[{mark}{}\n]",
+                t.split('\n').map(line).collect::<String>()
+            )
         }
         _ => write!(out, "[{mark}{}]", Items(&parts(arg, dtype, number))),
     };
 }
 
 fn buffer(b: &BufferArg, number: u64) -> Vec<Value> {
-    let version = if b.version == 0 { String::new() } else { format!(".{}", b.version) };
+    let version = if b.version == 0 {
+        String::new()
+    } else {
+        format!(".{}", b.version)
+    };
     let mut out = vec![Value::number(format!("{number}{version}")), b.dtype.write()];
     out.extend(b.device.iter().map(Device::write));
     // GLOBAL goes without saying on a device, and nothing goes without saying elsewhere.
@@ -223,7 +274,12 @@ pub(super) fn read(
     dtype: Option<DType>,
     slot: &mut dyn FnMut(u64) -> u64,
 ) -> Read<Arg> {
-    let axes = |from: usize| values[from..].iter().map(u8::read).collect::<Read<Vec<u8>>>();
+    let axes = |from: usize| {
+        values[from..]
+            .iter()
+            .map(u8::read)
+            .collect::<Read<Vec<u8>>>()
+    };
     let constant = |context| match values.first() {
         Some(Value::Literal(l)) => l.value(context),
         _ => Err("a constant was expected".to_string()),
@@ -234,7 +290,9 @@ pub(super) fn read(
         "buffer" => Arg::Buffer(read_buffer(op, values, slot)?),
         "axes" => Arg::Axes(axes(0)?.into()),
         "flags" => {
-            let bits = axes(0)?.iter().try_fold(0u64, |f, &k| Some(f | 1u64.checked_shl(k.into())?));
+            let bits = axes(0)?
+                .iter()
+                .try_fold(0u64, |f, &k| Some(f | 1u64.checked_shl(k.into())?));
             Arg::Flags(bits.ok_or("an axis beyond 63")?)
         }
         "reduce" => Arg::Reduce(at(values, 0)?, axes(1)?.into()),
@@ -254,7 +312,10 @@ pub(super) fn read(
         "program" => Arg::Program(ProgramInfo::of(values)?),
         "call" => {
             let list = |key| find(key, values).map_or(Ok(Vec::new()), Vec::read);
-            Arg::Call(Arc::new(CallInfo { outs: list("outs")?, ins: list("ins")? }))
+            Arg::Call(Arc::new(CallInfo {
+                outs: list("outs")?,
+                ins: list("ins")?,
+            }))
         }
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         kind => return Err(format!("there is no kind of arg {kind}")),
@@ -276,12 +337,25 @@ fn read_buffer(op: Op, values: &[Value], slot: &mut dyn FnMut(u64) -> u64) -> Re
     let addrspace = space.or(device.filter(|_| !nowhere).map(|_| AddrSpace::Global));
     let fresh = op == Op::Buffer && addrspace == Some(AddrSpace::Global);
     let slot = if fresh { slot(number) } else { number };
-    Ok(BufferArg { slot, version, dtype, device, addrspace })
+    Ok(BufferArg {
+        slot,
+        version,
+        dtype,
+        device,
+        addrspace,
+    })
 }
 
 /// A device and an address space, either of which may be left out.
 fn place(values: &[Value]) -> Read<(Option<Device>, Option<AddrSpace>)> {
     let space = values.iter().find_map(|v| AddrSpace::read(v).ok());
     let is_device = |v: &&Value| AddrSpace::read(v).is_err() && !v.is(NOWHERE);
-    Ok((values.iter().find(is_device).map(Device::read).transpose()?, space))
+    Ok((
+        values
+            .iter()
+            .find(is_device)
+            .map(Device::read)
+            .transpose()?,
+        space,
+    ))
 }

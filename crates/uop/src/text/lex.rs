@@ -111,7 +111,11 @@ impl<'a> Cursor<'a> {
             };
             if !known {
                 self.at = start;
-                return if sign { Err((start, "a number was expected".into())) } else { Ok(None) };
+                return if sign {
+                    Err((start, "a number was expected".into()))
+                } else {
+                    Ok(None)
+                };
             }
         }
         let text = self.text[start..self.at].to_string();
@@ -178,7 +182,10 @@ impl<'a> Cursor<'a> {
         if let Some(l) = self.literal()? {
             return Ok(Value::Literal(l));
         }
-        let word = self.word().ok_or((start, "a value or a bracket was expected".to_string()))?.to_string();
+        let word = self
+            .word()
+            .ok_or((start, "a value or a bracket was expected".to_string()))?
+            .to_string();
         if self.take(b'=') {
             self.space();
             return Ok(Value::Named(word, Box::new(self.value(nested + 1)?)));
@@ -226,7 +233,9 @@ impl<'a> Cursor<'a> {
         let text = self.quoted()?;
         let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
         match digits {
-            Some(d) if d.len() % 2 == 0 => Ok(d.chunks(2).map(|p| (p[0] << 4 | p[1]) as u8).collect()),
+            Some(d) if d.len() % 2 == 0 => {
+                Ok(d.chunks(2).map(|p| (p[0] << 4 | p[1]) as u8).collect())
+            }
             _ => Err((start, "bytes are pairs of hexadecimal digits".into())),
         }
     }

@@ -50,7 +50,8 @@ const INLINE: usize = 16;
 fn inline(u: &UOp) -> bool {
     let plain = |s: &UOp| s.shape().is_empty() && (s.op() != Op::Const || s.tag() == 0);
     let vector = u.op() == Op::Stack && u.src().len() <= INLINE && u.dtype().is_int();
-    u.tag() == 0 && (u.op() == Op::Const || vector && *u.arg() == Arg::None && u.src().iter().all(plain))
+    u.tag() == 0
+        && (u.op() == Op::Const || vector && *u.arg() == Arg::None && u.src().iter().all(plain))
 }
 
 /// The sources whose dtypes decide that of a literal at source `i`: those it must agree with.
@@ -67,7 +68,13 @@ fn agrees_with(op: Op, i: usize) -> std::ops::Range<usize> {
 
 /// What a literal at source `i` is taken for when it has no suffix; `of(j)` is the dtype of source j
 /// where that is no literal.
-fn context(op: Op, arg: &Arg, i: usize, n: usize, of: impl Fn(usize) -> Option<DType>) -> Option<DType> {
+fn context(
+    op: Op,
+    arg: &Arg,
+    i: usize,
+    n: usize,
+    of: impl Fn(usize) -> Option<DType>,
+) -> Option<DType> {
     match arg {
         Arg::Buffer(b) if i > 0 => Some(b.dtype),
         _ => agrees_with(op, i).take_while(|&j| j < n).find_map(of),

@@ -25,7 +25,11 @@ pub fn parse(text: &str) -> Result<UOp> {
     match (roots.pop(), roots.len()) {
         (Some(root), 0) => Ok(root),
         (None, _) => Err(error(text, text.len(), "there is no node here")),
-        (_, n) => Err(error(text, text.len(), &format!("{} roots, where one was expected", n + 1))),
+        (_, n) => Err(error(
+            text,
+            text.len(),
+            &format!("{} roots, where one was expected", n + 1),
+        )),
     }
 }
 
@@ -35,7 +39,11 @@ pub fn parse(text: &str) -> Result<UOp> {
 /// `ErrorKind::Format` with line and column.
 pub fn parse_many(text: &str) -> Result<Vec<UOp>> {
     let mut p = Parser {
-        c: Cursor { text, at: 0, depth: 0 },
+        c: Cursor {
+            text,
+            at: 0,
+            depth: 0,
+        },
         names: FxHashMap::default(),
         slots: FxHashMap::default(),
         roots: Vec::new(),
@@ -50,12 +58,17 @@ pub fn parse_many(text: &str) -> Result<Vec<UOp>> {
 }
 
 fn error(text: &str, at: usize, message: &str) -> Error {
-    let boundary = (0..=at.min(text.len())).rev().find(|&i| text.is_char_boundary(i));
+    let boundary = (0..=at.min(text.len()))
+        .rev()
+        .find(|&i| text.is_char_boundary(i));
     let before = &text[..boundary.unwrap_or(0)];
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
     let what = format!("line {line}, column {column}");
-    Error::new(ErrorKind::Format { what, message: message.to_string() })
+    Error::new(ErrorKind::Format {
+        what,
+        message: message.to_string(),
+    })
 }
 
 /// An open `LINEAR {`.
@@ -92,7 +105,11 @@ impl<'a> Parser<'a> {
             if self.c.take(b'\n') {
                 continue;
             }
-            if self.c.take(b'}') { self.close() } else { self.line() }?;
+            if self.c.take(b'}') {
+                self.close()
+            } else {
+                self.line()
+            }?;
             self.c.end_of_line()?;
         }
         match &self.block {
@@ -138,7 +155,11 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, op: Op, start: usize, name: Option<&'a str>) -> Read<()> {
-        let brackets = if self.c.peek() == b'[' { Some(self.c.brackets()?) } else { None };
+        let brackets = if self.c.peek() == b'[' {
+            Some(self.c.brackets()?)
+        } else {
+            None
+        };
         let operands = self.operands(false)?;
         let dtypes: Vec<Option<DType>> = operands.iter().map(|(_, o)| dtype(o)).collect();
         let arg = match brackets {
@@ -152,13 +173,23 @@ impl<'a> Parser<'a> {
         };
         if op == Op::Linear && self.c.peek() == b'{' {
             if self.block.is_some() || !operands.is_empty() {
-                return Err((self.c.at, "a block may stand neither in a block nor after sources".into()));
+                return Err((
+                    self.c.at,
+                    "a block may stand neither in a block nor after sources".into(),
+                ));
             }
             self.c.at += 1;
-            self.block = Some(Block { name, arg, start, members: Vec::new() });
+            self.block = Some(Block {
+                name,
+                arg,
+                start,
+                members: Vec::new(),
+            });
             return Ok(());
         }
-        let src = resolved(operands, |i| context(op, &arg, i, dtypes.len(), |j| dtypes[j]))?;
+        let src = resolved(operands, |i| {
+            context(op, &arg, i, dtypes.len(), |j| dtypes[j])
+        })?;
         self.finish(name, start, op, src, arg)
     }
 
@@ -171,7 +202,14 @@ impl<'a> Parser<'a> {
     }
 
     /// The node of a line whose sources are read.
-    fn finish(&mut self, name: Option<&'a str>, start: usize, op: Op, src: Srcs, arg: Arg) -> Read<()> {
+    fn finish(
+        &mut self,
+        name: Option<&'a str>,
+        start: usize,
+        op: Op,
+        src: Srcs,
+        arg: Arg,
+    ) -> Read<()> {
         let u = UOp::try_new(op, src, arg).map_err(|e| (start, plain(&e)))?;
         let u = u.with_tag(self.suffixes(&u)?);
         if let Some(name) = name {
@@ -192,7 +230,9 @@ impl<'a> Parser<'a> {
         if self.c.take(b':') {
             self.c.space();
             let start = self.c.at;
-            let given = self.c.while_bytes(|b| !matches!(b, 0 | b'\n' | b'#' | b'/' | b'}'));
+            let given = self
+                .c
+                .while_bytes(|b| !matches!(b, 0 | b'\n' | b'#' | b'/' | b'}'));
             let is = print::type_text(u);
             if given.replace([' ', '\t', '\r'], "") != is.replace(' ', "") {
                 return Err((start, format!("the type is {is}")));
@@ -202,7 +242,10 @@ impl<'a> Parser<'a> {
             return Ok(0);
         }
         let start = self.c.at;
-        self.c.digits().parse().map_err(|_| (start, "a tag is a number".into()))
+        self.c
+            .digits()
+            .parse()
+            .map_err(|_| (start, "a tag is a number".into()))
     }
 
     /// Operands as far as there are, those `inside` a vector without vectors.
@@ -215,7 +258,11 @@ impl<'a> Parser<'a> {
             }
             let at = self.c.at;
             let vector = !inside && self.c.peek() == b'(';
-            match if vector { Some(Ok(self.vector()?)) } else { self.atom()? } {
+            match if vector {
+                Some(Ok(self.vector()?))
+            } else {
+                self.atom()?
+            } {
                 Some(operand) => out.push((at, operand)),
                 None => return Ok(out),
             }
@@ -228,10 +275,14 @@ impl<'a> Parser<'a> {
         if let Some(l) = self.c.literal()? {
             return Ok(Some(Err(l)));
         }
-        let Some(word) = self.c.word() else { return Ok(None) };
+        let Some(word) = self.c.word() else {
+            return Ok(None);
+        };
         match self.names.get(word) {
             Some(u) => Ok(Some(Ok(u.clone()))),
-            None if Op::from_name(word).is_some() => Err((at, format!("{word} needs a line of its own"))),
+            None if Op::from_name(word).is_some() => {
+                Err((at, format!("{word} needs a line of its own")))
+            }
             None => Err((at, format!("nothing above is named {word}"))),
         }
     }
@@ -247,12 +298,16 @@ impl<'a> Parser<'a> {
         }
         self.c.depth -= 1;
         let wanted = parts.iter().find_map(|(_, o)| dtype(o));
-        UOp::try_new(Op::Stack, resolved(parts, |_| wanted)?, Arg::None).map_err(|e| (start, plain(&e)))
+        UOp::try_new(Op::Stack, resolved(parts, |_| wanted)?, Arg::None)
+            .map_err(|e| (start, plain(&e)))
     }
 }
 
 /// The operands as nodes; `context(i)` is what a literal at i is taken for.
-fn resolved(operands: Vec<(usize, Operand)>, context: impl Fn(usize) -> Option<DType>) -> Read<Srcs> {
+fn resolved(
+    operands: Vec<(usize, Operand)>,
+    context: impl Fn(usize) -> Option<DType>,
+) -> Read<Srcs> {
     let node = |(i, (at, operand)): (usize, (usize, Operand))| {
         operand.or_else(|l| {
             let (v, d) = l.value(context(i)).map_err(|m| (at, m))?;

@@ -46,7 +46,11 @@ impl Names {
 
     /// The node's own line: name, op, arg, sources, type, tag.
     pub fn line(&self, u: &UOp) -> String {
-        let mut out = if inline(u) { String::new() } else { format!("{} = ", self.get(u)) };
+        let mut out = if inline(u) {
+            String::new()
+        } else {
+            format!("{} = ", self.get(u))
+        };
         self.node(&mut out, u);
         out
     }
@@ -66,7 +70,8 @@ impl Names {
             (Op::Param, Arg::Buffer(b)) => format!("p{}", b.slot),
             (Op::Buffer, Arg::Buffer(b)) => {
                 let next = self.buffers.len() as u64;
-                let number = counted(u).map_or(b.slot, |slot| *self.buffers.entry(slot).or_insert(next));
+                let number =
+                    counted(u).map_or(b.slot, |slot| *self.buffers.entry(slot).or_insert(next));
                 format!("b{number}")
             }
             (Op::Range, Arg::Range(id, _)) => format!("r{id}"),
@@ -75,15 +80,26 @@ impl Names {
                 format!("%{}", self.values - 1)
             }
         };
-        let again = self.taken.entry(name.clone()).and_modify(|n| *n += 1).or_insert(0);
-        let name = if *again == 0 { name } else { format!("{name}_{again}") };
+        let again = self
+            .taken
+            .entry(name.clone())
+            .and_modify(|n| *n += 1)
+            .or_insert(0);
+        let name = if *again == 0 {
+            name
+        } else {
+            format!("{name}_{again}")
+        };
         self.names.entry(u.clone()).or_insert(name)
     }
 
     fn node(&self, out: &mut String, u: &UOp) {
         out.push_str(u.op().name());
         let slot = u.buffer_arg().map_or(0, |b| b.slot);
-        let number = counted(u).and_then(|slot| self.buffers.get(&slot)).copied().unwrap_or(slot);
+        let number = counted(u)
+            .and_then(|slot| self.buffers.get(&slot))
+            .copied()
+            .unwrap_or(slot);
         let first = u.src().first().map_or(u.dtype(), UOp::dtype);
         args::write(out, u.op(), u.arg(), first, number);
         for i in 0..u.src().len() {
@@ -103,7 +119,11 @@ impl Names {
         match src[i].arg() {
             Arg::Const(v, d) if literal(&src[i]) => {
                 let of = |j: usize| Some(&src[j]).filter(|s| !literal(s)).map(UOp::dtype);
-                out.push_str(&value::literal(*v, *d, context(user.op(), user.arg(), i, src.len(), of)));
+                out.push_str(&value::literal(
+                    *v,
+                    *d,
+                    context(user.op(), user.arg(), i, src.len(), of),
+                ));
             }
             _ => self.alone(out, &src[i]),
         }
@@ -131,7 +151,9 @@ impl Names {
 
 /// The slot of a GLOBAL buffer, which is the process's own: the text counts them.
 fn counted(u: &UOp) -> Option<u64> {
-    u.buffer_arg().filter(|b| u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global)).map(|b| b.slot)
+    u.buffer_arg()
+        .filter(|b| u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global))
+        .map(|b| b.slot)
 }
 
 fn literal(u: &UOp) -> bool {
@@ -150,7 +172,11 @@ fn shows_type(u: &UOp) -> bool {
 
 /// `f32(4, 8)`; a symbolic dimension is `?` and its greatest value.
 pub(super) fn type_text(u: &UOp) -> String {
-    let shape = if u.shape().is_empty() { String::new() } else { u.shape().to_string() };
+    let shape = if u.shape().is_empty() {
+        String::new()
+    } else {
+        u.shape().to_string()
+    };
     format!("{}{shape}", u.dtype())
 }
 
@@ -171,7 +197,10 @@ impl Printer {
             *self.uses.entry(s.clone()).or_insert(0) += 1;
         }
         let mut once: FxHashSet<&UOp> = FxHashSet::default();
-        if roots.iter().all(|r| !inline(r) && !self.uses.contains_key(r) && once.insert(r)) {
+        if roots
+            .iter()
+            .all(|r| !inline(r) && !self.uses.contains_key(r) && once.insert(r))
+        {
             self.bare = roots.iter().cloned().collect();
         }
         let mut opened: FxHashSet<UOp> = FxHashSet::default();
@@ -235,13 +264,23 @@ impl Printer {
     fn hoisted(&self, linear: &UOp) -> Vec<UOp> {
         let mut before = self.unprinted(linear.src());
         let mut place: FxHashMap<&UOp, usize> = FxHashMap::default();
-        for (i, u) in linear.src().iter().enumerate().filter(|(_, u)| self.is_line(u)) {
+        for (i, u) in linear
+            .src()
+            .iter()
+            .enumerate()
+            .filter(|(_, u)| self.is_line(u))
+        {
             place.entry(u).or_insert(i);
         }
         let in_order = |u: &UOp| {
             // The parts of a vector stand where it is used.
-            let parts = u.src().iter().flat_map(|s| if inline(s) { s.src() } else { from_ref(s) });
-            parts.filter_map(|s| place.get(s)).all(|below| place.get(u).is_some_and(|at| below < at))
+            let parts = u
+                .src()
+                .iter()
+                .flat_map(|s| if inline(s) { s.src() } else { from_ref(s) });
+            parts
+                .filter_map(|s| place.get(s))
+                .all(|below| place.get(u).is_some_and(|at| below < at))
         };
         if before.iter().all(|u| inline(u) || in_order(u)) {
             before.retain(|u| !place.contains_key(u));
@@ -260,7 +299,11 @@ impl Printer {
         for u in linear.src() {
             if self.is_line(u) {
                 self.operands("  ", &std::mem::take(&mut run));
-                self.line("  ", u, self.uses.get(u) != Some(&1) || u.dtype() != DType::Void);
+                self.line(
+                    "  ",
+                    u,
+                    self.uses.get(u) != Some(&1) || u.dtype() != DType::Void,
+                );
             } else {
                 run.push(u.clone());
             }

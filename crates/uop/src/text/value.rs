@@ -16,7 +16,9 @@ pub(super) fn literal(v: Scalar, d: DType, context: Option<DType>) -> String {
         Scalar::Float(f) if f.to_bits() == f64::NAN.to_bits() => ("nan".into(), DType::F32),
         Scalar::Float(f) if f.is_nan() => (format!("nan#{:016x}", f.to_bits()), DType::F32),
         // The shortest digits of an f32 are fewer than those of the same value as f64.
-        Scalar::Float(f) if d == DType::F32 && f as f32 as f64 == f => (format!("{:?}", f as f32), d),
+        Scalar::Float(f) if d == DType::F32 && f as f32 as f64 == f => {
+            (format!("{:?}", f as f32), d)
+        }
         Scalar::Float(f) => (format!("{:?}", short(f, d)), DType::F32),
     };
     if context.unwrap_or(default) != d {
@@ -62,14 +64,21 @@ impl Literal {
             "INVALID" => Some(Scalar::Invalid),
             "true" | "false" => (d == DType::Bool).then_some(Scalar::Bool(text == "true")),
             _ if d.is_float() => match text.strip_prefix("nan#") {
-                Some(bits) => u64::from_str_radix(bits, 16).ok().map(|b| Scalar::Float(f64::from_bits(b))),
+                Some(bits) => u64::from_str_radix(bits, 16)
+                    .ok()
+                    .map(|b| Scalar::Float(f64::from_bits(b))),
                 None if text == "nan" => Some(Scalar::Float(f64::NAN)),
-                None if d == DType::F32 => text.parse::<f32>().ok().map(|f| Scalar::Float(f as f64)),
+                None if d == DType::F32 => {
+                    text.parse::<f32>().ok().map(|f| Scalar::Float(f as f64))
+                }
                 None => text.parse().ok().map(|f| Scalar::Float(f).round_to(d)),
             },
             _ if d.is_int() => {
                 let range = d.min().to_i128()..=d.max().to_i128();
-                text.parse().ok().filter(|i| range.contains(i)).map(Scalar::Int)
+                text.parse()
+                    .ok()
+                    .filter(|i| range.contains(i))
+                    .map(Scalar::Int)
             }
             _ => None,
         };
@@ -92,7 +101,10 @@ pub(super) enum Value {
 impl Value {
     /// A literal without a suffix.
     pub(super) fn number(n: impl ToString) -> Value {
-        Value::Literal(Literal { text: n.to_string(), suffix: None })
+        Value::Literal(Literal {
+            text: n.to_string(),
+            suffix: None,
+        })
     }
 
     /// Whether this is the word `word`.
@@ -107,7 +119,10 @@ impl Display for Value {
             Value::Word(w) => f.write_str(w),
             Value::Literal(l) => f.write_str(&l.text),
             Value::Text(t) => {
-                let plain = t.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                let plain = t
+                    .replace('\\', "\\\\")
+                    .replace('"', "\\\"")
+                    .replace('\n', "\\n");
                 write!(f, "\"{plain}\"")
             }
             Value::Bytes(b) => {
@@ -127,6 +142,9 @@ pub(super) struct Items<'a>(pub(super) &'a [Value]);
 
 impl Display for Items<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
-        self.0.iter().enumerate().try_for_each(|(i, v)| write!(f, "{}{v}", if i == 0 { "" } else { ", " }))
+        self.0
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, v)| write!(f, "{}{v}", if i == 0 { "" } else { ", " }))
     }
 }

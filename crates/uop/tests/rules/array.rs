@@ -10,7 +10,14 @@ use monoglot_uop::{Arg, DType, Device, Op, ReduceOp, Scalar, Shape, UOp};
 
 /// Samples a wanted hit.
 const TRIES: usize = 150;
-const DTYPES: &[DType] = &[DType::F32, DType::I32, DType::Bool, DType::F16, DType::I8, DType::U8];
+const DTYPES: &[DType] = &[
+    DType::F32,
+    DType::I32,
+    DType::Bool,
+    DType::F16,
+    DType::I8,
+    DType::U8,
+];
 
 /// How often the rule fired; its results are right on random data.
 pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
@@ -22,10 +29,18 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
         }
         let pattern = &rule.patterns[t % rule.patterns.len()];
         let (d, shape) = (r.of(DTYPES), shape(&mut r));
-        let Some(before) = instance(pattern, &shape, d, &mut r, &mut Bound::default()) else { continue };
-        let Some(new) = rule.apply(&before) else { continue };
+        let Some(before) = instance(pattern, &shape, d, &mut r, &mut Bound::default()) else {
+            continue;
+        };
+        let Some(new) = rule.apply(&before) else {
+            continue;
+        };
         let scalar = new.shape().is_empty() && !before.shape().is_empty();
-        let after = if scalar { new.broadcast(before.shape()) } else { new };
+        let after = if scalar {
+            new.broadcast(before.shape())
+        } else {
+            new
+        };
         if after == before {
             continue;
         }
@@ -41,7 +56,8 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
 fn same(rule: &Rule, before: &UOp, after: &UOp, seed: u64) {
     let mut leaf = |u: &UOp| {
         let bytes = |i: u64| {
-            let v = Scalar::Int(monoglot_uop::fold::threefry(i, seed) as i128 % 9 - 4).cast(u.dtype());
+            let v =
+                Scalar::Int(monoglot_uop::fold::threefry(i, seed) as i128 % 9 - 4).cast(u.dtype());
             v.to_bits(u.dtype()).to_le_bytes()[..u.dtype().bytes()].to_vec()
         };
         let n = u.shape().max_len() as u64;
@@ -54,7 +70,8 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, seed: u64) {
         _ => before,
     };
     let roots = [element.clone(), after.clone()];
-    let values = eval(&roots, &mut leaf).unwrap_or_else(|e| report(rule, before, after, &e.to_string()));
+    let values =
+        eval(&roots, &mut leaf).unwrap_or_else(|e| report(rule, before, after, &e.to_string()));
     for i in 0..values[0].len() {
         let (a, b) = (values[0].get(i), values[1].get(i));
         // The order of a reduction is free, and a sum of equal floats is rounded once as a product.
@@ -65,13 +82,26 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, seed: u64) {
             _ => false,
         };
         if !near && !equal(a, b) {
-            report(rule, before, after, &format!("gives {b:?} instead of {a:?} at element {i}"));
+            report(
+                rule,
+                before,
+                after,
+                &format!("gives {b:?} instead of {a:?} at element {i}"),
+            );
         }
     }
 }
 
 fn shape(r: &mut Random) -> Vec<i64> {
-    (0..1 + r.below(3)).map(|_| if r.chance(8) { 0 } else { r.of(&[1, 1, 2, 3, 4]) }).collect()
+    (0..1 + r.below(3))
+        .map(|_| {
+            if r.chance(8) {
+                0
+            } else {
+                r.of(&[1, 1, 2, 3, 4])
+            }
+        })
+        .collect()
 }
 
 /// An array of this shape: data, or a constant, or a view of either.
@@ -80,7 +110,10 @@ fn array(r: &mut Random, shape: &[i64], d: DType) -> UOp {
     match r.below(8) {
         0 | 1 => constant(r, d).broadcast(&to),
         2 => {
-            let ones: Vec<i64> = shape.iter().map(|n| if r.chance(50) { 1 } else { *n }).collect();
+            let ones: Vec<i64> = shape
+                .iter()
+                .map(|n| if r.chance(50) { 1 } else { *n })
+                .collect();
             data(r, &ones, d).expand(&to).unwrap()
         }
         3 => data(r, &[shape.iter().product()], d).reshape(&to).unwrap(),
@@ -89,7 +122,12 @@ fn array(r: &mut Random, shape: &[i64], d: DType) -> UOp {
 }
 
 fn data(r: &mut Random, shape: &[i64], d: DType) -> UOp {
-    UOp::param(r.below(3) as u64, &Shape::of(shape), d, Some(Device::new("CPU")))
+    UOp::param(
+        r.below(3) as u64,
+        &Shape::of(shape),
+        d,
+        Some(Device::new("CPU")),
+    )
 }
 
 fn instance(p: &Pat, shape: &[i64], d: DType, r: &mut Random, bound: &mut Bound) -> Option<UOp> {
@@ -106,12 +144,17 @@ fn instance(p: &Pat, shape: &[i64], d: DType, r: &mut Random, bound: &mut Bound)
         Pat::Literal(_) => return None,
         Pat::Node { ops, src, bind, .. } => (ops, src, bind),
     };
-    let list: Vec<Op> = Op::ALL.iter().copied().filter(|&op| ops.contains(op)).collect();
+    let list: Vec<Op> = Op::ALL
+        .iter()
+        .copied()
+        .filter(|&op| ops.contains(op))
+        .collect();
     let op = r.of(&list);
-    let sub = |i: usize, shape: &[i64], d: DType, r: &mut Random, bound: &mut Bound| match src.get(i) {
-        Some(p) => instance(p, shape, d, r, bound),
-        None => Some(array(r, shape, d)),
-    };
+    let sub =
+        |i: usize, shape: &[i64], d: DType, r: &mut Random, bound: &mut Bound| match src.get(i) {
+            Some(p) => instance(p, shape, d, r, bound),
+            None => Some(array(r, shape, d)),
+        };
     let u = if op.is_elementwise() {
         elementwise(op, shape, d, r)?
     } else {
@@ -139,14 +182,22 @@ fn elementwise(op: Op, shape: &[i64], d: DType, r: &mut Random) -> Option<UOp> {
                 Op::Cast => from,
                 _ => d,
             };
-            if r.chance(20) { constant(r, d) } else { array(r, shape, d) }
+            if r.chance(20) {
+                constant(r, d)
+            } else {
+                array(r, shape, d)
+            }
         })
         .collect();
     // A scalar beside scalars is for `symbolic`.
     if src.iter().all(|s| s.shape().is_empty()) {
         src[0] = array(r, shape, src[0].dtype());
     }
-    let arg = if op == Op::Cast { Arg::DType(d) } else { Arg::None };
+    let arg = if op == Op::Cast {
+        Arg::DType(d)
+    } else {
+        Arg::None
+    };
     UOp::try_new(op, src, arg).ok()
 }
 
@@ -166,7 +217,11 @@ fn other(
         let alike = r.chance(50);
         let mut parts = vec![first.clone()];
         for _ in 0..r.within(0, 3) {
-            parts.push(if alike { first.clone() } else { array(r, &first.shape().ints()?, d) });
+            parts.push(if alike {
+                first.clone()
+            } else {
+                array(r, &first.shape().ints()?, d)
+            });
         }
         return UOp::try_new(op, parts, Arg::None).ok();
     }
@@ -195,17 +250,40 @@ fn other(
             _ => [&[1], &at[..], &[1]].concat(),
         })),
         Op::Expand => more.push(to_dims(
-            &at.iter().map(|n| if *n == 1 && r.chance(60) { r.within(0, 4) } else { *n }).collect::<Vec<_>>(),
+            &at.iter()
+                .map(|n| {
+                    if *n == 1 && r.chance(60) {
+                        r.within(0, 4)
+                    } else {
+                        *n
+                    }
+                })
+                .collect::<Vec<_>>(),
         )),
         Op::Pad => {
             let before: Vec<i64> = at.iter().map(|_| r.of(&[0, 0, 1, 2])).collect();
-            let after: Vec<i64> = at.iter().zip(&before).map(|(n, b)| n + b + r.of(&[0, 0, 1, 2])).collect();
+            let after: Vec<i64> = at
+                .iter()
+                .zip(&before)
+                .map(|(n, b)| n + b + r.of(&[0, 0, 1, 2]))
+                .collect();
             more.extend([to_dims(&before), to_dims(&after)]);
-            arg = Arg::Fill(if r.chance(50) { d.zero() } else { constant(r, d).const_value()? });
+            arg = Arg::Fill(if r.chance(50) {
+                d.zero()
+            } else {
+                constant(r, d).const_value()?
+            });
         }
         Op::Shrink => {
-            let size: Vec<i64> = at.iter().map(|n| if r.chance(40) { *n } else { r.within(0, *n) }).collect();
-            let from: Vec<i64> = at.iter().zip(&size).map(|(n, m)| r.within(0, n - m)).collect();
+            let size: Vec<i64> = at
+                .iter()
+                .map(|n| if r.chance(40) { *n } else { r.within(0, *n) })
+                .collect();
+            let from: Vec<i64> = at
+                .iter()
+                .zip(&size)
+                .map(|(n, m)| r.within(0, n - m))
+                .collect();
             more.extend([to_dims(&from), to_dims(&size)]);
         }
         Op::Index => {

@@ -22,8 +22,15 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
         }
         let i = UOp::range(ROWS, 0, AxisType::Loop);
         if rule.name == "end_closed" {
-            let store = param(0, DType::F32, ROWS).at(&[i.clone()]).store(&read(&mut r, &i, DType::F32));
-            let closed = UOp::new(Op::End, vec![store.clone(), UOp::index_const(0), i.clone()], Arg::None);
+            let store =
+                param(0, DType::F32, ROWS)
+                    .at(&[i.clone()])
+                    .store(&read(&mut r, &i, DType::F32));
+            let closed = UOp::new(
+                Op::End,
+                vec![store.clone(), UOp::index_const(0), i.clone()],
+                Arg::None,
+            );
             let after = rule.apply(&closed).unwrap();
             if after != store.end(&[i]) {
                 report(rule, &closed, &after, "closes the wrong loops");
@@ -31,8 +38,12 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             hits += 1;
             continue;
         }
-        let Some(before) = reduction(&mut r, &i, rule.name == "reduce_closed") else { continue };
-        let Some(after) = rule.apply(&before) else { continue };
+        let Some(before) = reduction(&mut r, &i, rule.name == "reduce_closed") else {
+            continue;
+        };
+        let Some(after) = rule.apply(&before) else {
+            continue;
+        };
         hits += 1;
         if after.dtype() != before.dtype() || after.shape() != before.shape() {
             report(rule, &before, &after, "changes the type");
@@ -43,7 +54,14 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             .src()
             .iter()
             .enumerate()
-            .map(|(n, s)| if n > 0 && s.as_int().is_some() { &one } else { s }.clone())
+            .map(|(n, s)| {
+                if n > 0 && s.as_int().is_some() {
+                    &one
+                } else {
+                    s
+                }
+                .clone()
+            })
             .collect();
         same(rule, &before.with_src(src), &after, &i, t as u64);
     }
@@ -71,8 +89,21 @@ fn read(_r: &mut Random, at: &UOp, d: DType) -> UOp {
 
 /// REDUCE of a value over one or two ranges.
 fn reduction(r: &mut Random, i: &UOp, with_constant: bool) -> Option<UOp> {
-    let op = r.of(&[ReduceOp::Add, ReduceOp::Add, ReduceOp::Add, ReduceOp::Max, ReduceOp::Mul]);
-    let d = r.of(&[DType::F32, DType::I32, DType::Index, DType::F16, DType::I8, DType::Bool]);
+    let op = r.of(&[
+        ReduceOp::Add,
+        ReduceOp::Add,
+        ReduceOp::Add,
+        ReduceOp::Max,
+        ReduceOp::Mul,
+    ]);
+    let d = r.of(&[
+        DType::F32,
+        DType::I32,
+        DType::Index,
+        DType::F16,
+        DType::I8,
+        DType::Bool,
+    ]);
     let k = UOp::range(LENGTH, 1, AxisType::Reduce);
     let mut ranges = vec![k.clone()];
     if r.chance(30) {
@@ -84,7 +115,11 @@ fn reduction(r: &mut Random, i: &UOp, with_constant: bool) -> Option<UOp> {
     let gate = gate(r, i, &k);
     let x = value(r, i, &k, &gate, d);
     let identity = UOp::constant(op.identity(d), d);
-    let other = if r.chance(85) { identity } else { constant(r, d) };
+    let other = if r.chance(85) {
+        identity
+    } else {
+        constant(r, d)
+    };
     let chosen = match r.below(6) {
         0 => x,
         1 => gate.select(&other, &x),
@@ -145,9 +180,15 @@ fn value(r: &mut Random, i: &UOp, k: &UOp, gate: &UOp, d: DType) -> UOp {
 }
 
 fn same(rule: &Rule, before: &UOp, after: &UOp, i: &UOp, seed: u64) {
-    let d = if before.dtype() == DType::Index { DType::I64 } else { before.dtype() };
+    let d = if before.dtype() == DType::Index {
+        DType::I64
+    } else {
+        before.dtype()
+    };
     let run = |value: &UOp| {
-        let store = param(0, d, ROWS).at(std::slice::from_ref(i)).store(&value.cast(d));
+        let store = param(0, d, ROWS)
+            .at(std::slice::from_ref(i))
+            .store(&value.cast(d));
         let sink = UOp::sink(&[store.end(std::slice::from_ref(i))]);
         let mut bufs: Vec<Vec<u8>> = vec![vec![0; ROWS as usize * d.bytes()]];
         for d in [DType::F32, DType::I32, DType::F16, DType::I8, DType::U8] {
@@ -181,7 +222,12 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, i: &UOp, seed: u64) {
             _ => false,
         };
         if !near && !equal(x, y) {
-            report(rule, before, after, &format!("gives {y:?} instead of {x:?} at row {n}"));
+            report(
+                rule,
+                before,
+                after,
+                &format!("gives {y:?} instead of {x:?} at row {n}"),
+            );
         }
     }
 }

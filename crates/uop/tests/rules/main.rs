@@ -44,7 +44,10 @@ fn all() -> Vec<(Kind, Arc<Rule>)> {
 const HITS: usize = 40;
 
 fn setting(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(default)
 }
 
 #[test]
@@ -74,5 +77,8 @@ fn sets_of_rules_end_and_keep_values() {
 
 /// What a failing rule is reported with.
 fn report(rule: &Rule, before: &monoglot_uop::UOp, after: &monoglot_uop::UOp, what: &str) -> ! {
-    panic!("{} ({}:{}) {what}\nbefore:\n{}\nafter:\n{}", rule.name, rule.file, rule.line, before, after)
+    panic!(
+        "{} ({}:{}) {what}\nbefore:\n{}\nafter:\n{}",
+        rule.name, rule.file, rule.line, before, after
+    )
 }

@@ -14,7 +14,11 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new(state: u64) -> Random {
-        Random { state, dtypes: DTYPES, depth: 2 }
+        Random {
+            state,
+            dtypes: DTYPES,
+            depth: 2,
+        }
     }
     pub(crate) fn bits(&mut self) -> u64 {
         self.state += 1;
@@ -75,7 +79,11 @@ pub(crate) fn leaf(r: &mut Random, d: DType) -> UOp {
         };
     }
     if d.is_int() && r.chance(40) {
-        let lo = if d.is_unsigned() { r.within(0, 4) } else { r.within(-6, 6) };
+        let lo = if d.is_unsigned() {
+            r.within(0, 4)
+        } else {
+            r.within(-6, 6)
+        };
         return bounded(slot, d, lo, lo + r.within(1, 9));
     }
     UOp::param(slot, &Shape::SCALAR, d, None)
@@ -83,8 +91,18 @@ pub(crate) fn leaf(r: &mut Random, d: DType) -> UOp {
 
 /// A scalar argument with bounds.
 pub(crate) fn bounded(slot: u64, d: DType, lo: i64, hi: i64) -> UOp {
-    let arg = BufferArg { slot, version: 1, dtype: d, device: None, addrspace: Some(AddrSpace::Global) };
-    UOp::new(Op::Param, vec![UOp::dims(&[]), UOp::int(lo, d), UOp::int(hi, d)], Arg::Buffer(arg))
+    let arg = BufferArg {
+        slot,
+        version: 1,
+        dtype: d,
+        device: None,
+        addrspace: Some(AddrSpace::Global),
+    };
+    UOp::new(
+        Op::Param,
+        vec![UOp::dims(&[]), UOp::int(lo, d), UOp::int(hi, d)],
+        Arg::Buffer(arg),
+    )
 }
 
 /// A constant that is likely to matter.
@@ -92,7 +110,20 @@ pub(crate) fn constant(r: &mut Random, d: DType) -> UOp {
     match d {
         DType::Bool => UOp::bool(r.chance(50)),
         d if d.is_float() => {
-            let v = r.of(&[0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -7.0, 100.0, f64::INFINITY, f64::NAN, 1e-3]);
+            let v = r.of(&[
+                0.0,
+                -0.0,
+                1.0,
+                -1.0,
+                0.5,
+                2.0,
+                3.0,
+                -7.0,
+                100.0,
+                f64::INFINITY,
+                f64::NAN,
+                1e-3,
+            ]);
             UOp::float(v, d)
         }
         d => {
@@ -113,12 +144,19 @@ pub(crate) fn constant(r: &mut Random, d: DType) -> UOp {
 /// A small expression.
 pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
     if depth == 0 || r.chance(45) {
-        return if r.chance(20) { constant(r, d) } else { leaf(r, d) };
+        return if r.chance(20) {
+            constant(r, d)
+        } else {
+            leaf(r, d)
+        };
     }
     match d {
         DType::Bool => {
             let from = r.dtype();
-            let (a, b) = (expression(r, from, depth - 1), expression(r, from, depth - 1));
+            let (a, b) = (
+                expression(r, from, depth - 1),
+                expression(r, from, depth - 1),
+            );
             match r.below(6) {
                 0 => expression(r, DType::Bool, depth - 1).unary(Op::Not),
                 1 => expression(r, DType::Bool, depth - 1) & expression(r, DType::Bool, depth - 1),
@@ -166,7 +204,11 @@ pub(crate) fn instance(p: &Pat, d: DType, r: &mut Random, bound: &mut Bound) -> 
             Some(u)
         }
         Pat::Node { ops, src, bind, .. } => {
-            let list: Vec<Op> = Op::ALL.iter().copied().filter(|&op| ops.contains(op)).collect();
+            let list: Vec<Op> = Op::ALL
+                .iter()
+                .copied()
+                .filter(|&op| ops.contains(op))
+                .collect();
             let op = r.of(&list);
             let u = node(op, src, d, r, bound)?;
             if let Some(i) = bind {
@@ -183,7 +225,11 @@ fn variable(ops: OpSet, d: DType, r: &mut Random) -> Option<UOp> {
     }
     if ops.contains(Op::Const) {
         let invalid = d == DType::Index && r.chance(15);
-        return Some(if invalid { UOp::invalid() } else { constant(r, d) });
+        return Some(if invalid {
+            UOp::invalid()
+        } else {
+            constant(r, d)
+        });
     }
     None
 }
@@ -191,7 +237,11 @@ fn variable(ops: OpSet, d: DType, r: &mut Random) -> Option<UOp> {
 fn node(op: Op, src: &[Pat], d: DType, r: &mut Random, bound: &mut Bound) -> Option<UOp> {
     let (count, _) = op.arity();
     let compared = r.dtype();
-    let arg = if matches!(op, Op::Cast | Op::Bitcast) { Arg::DType(d) } else { Arg::None };
+    let arg = if matches!(op, Op::Cast | Op::Bitcast) {
+        Arg::DType(d)
+    } else {
+        Arg::None
+    };
     let want = |i: usize, r: &mut Random| match op {
         Op::Where if i == 0 => DType::Bool,
         Op::Cast => r.dtype(),
@@ -246,8 +296,10 @@ pub(crate) fn meaningful(op: Op, d: DType) -> bool {
 
 /// An index with divisions under a gate that bounds its ranges: chance alone hardly makes one.
 pub(crate) fn gated(r: &mut Random) -> UOp {
-    let (i, j) =
-        (UOp::range(r.within(2, 12), 0, AxisType::Loop), UOp::range(r.within(2, 12), 1, AxisType::Loop));
+    let (i, j) = (
+        UOp::range(r.within(2, 12), 0, AxisType::Loop),
+        UOp::range(r.within(2, 12), 1, AxisType::Loop),
+    );
     let c = |r: &mut Random| UOp::index_const(r.within(-2, 14));
     let affine = |r: &mut Random| &i * r.within(-3, 3) + &j * r.within(-1, 4) + r.within(-9, 9);
     let mut gate = affine(r).lt(&c(r)).simplify();

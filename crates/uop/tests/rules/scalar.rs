@@ -27,7 +27,9 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             _ => instance(pattern, d, &mut r, &mut bound),
         };
         let Some(before) = sample else { continue };
-        let Some(after) = rule.apply(&before) else { continue };
+        let Some(after) = rule.apply(&before) else {
+            continue;
+        };
         if after == before {
             continue;
         }
@@ -47,12 +49,21 @@ pub(crate) fn check_sets(samples: usize, seed: u64) {
         let d = r.dtype();
         let before = expression(&mut r, d, 2 + t % 5);
         for set in [rules::symbolic(), rules::kernel()] {
-            let after = set.rewrite(&before).unwrap_or_else(|e| panic!("{e}\n{}", before));
+            let after = set
+                .rewrite(&before)
+                .unwrap_or_else(|e| panic!("{e}\n{}", before));
             compare(&before, &after, &mut r, 1 << 40)
                 .unwrap_or_else(|e| failed(set.name, &before, &after, &e));
-            let again = set.rewrite(&after).unwrap_or_else(|e| panic!("{e}\n{}", after));
+            let again = set
+                .rewrite(&after)
+                .unwrap_or_else(|e| panic!("{e}\n{}", after));
             if again != after {
-                failed(set.name, &after, &again, "changes again what it has simplified");
+                failed(
+                    set.name,
+                    &after,
+                    &again,
+                    "changes again what it has simplified",
+                );
             }
         }
     }
@@ -70,10 +81,16 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, r: &mut Random) {
 fn compare(before: &UOp, after: &UOp, r: &mut Random, far: i128) -> Result<(), String> {
     let program = Program::new(&[before.clone(), after.clone()]);
     let domains: Vec<Vec<Scalar>> = program.leaves.iter().map(|l| domain(l, r)).collect();
-    let all = domains.iter().fold(1usize, |n, d| n.saturating_mul(d.len()));
+    let all = domains
+        .iter()
+        .fold(1usize, |n, d| n.saturating_mul(d.len()));
     for p in 0..all.min(POINTS) {
         // All of them where there are few; otherwise any.
-        let mut k = if all <= POINTS { p } else { r.bits() as usize % all };
+        let mut k = if all <= POINTS {
+            p
+        } else {
+            r.bits() as usize % all
+        };
         let mut values = Vec::with_capacity(domains.len());
         for d in &domains {
             values.push(d[k % d.len()]);
@@ -81,7 +98,9 @@ fn compare(before: &UOp, after: &UOp, r: &mut Random, far: i128) -> Result<(), S
         }
         let out = program.run(&values, far);
         // An invalid index may become anything, and so may what is too large for an index.
-        let ((Some(a), false), (b, _)) = (out[0], out[1]) else { continue };
+        let ((Some(a), false), (b, _)) = (out[0], out[1]) else {
+            continue;
+        };
         if a == Scalar::Invalid {
             continue;
         }
@@ -92,7 +111,10 @@ fn compare(before: &UOp, after: &UOp, r: &mut Random, far: i128) -> Result<(), S
                 .zip(&values)
                 .map(|(l, v)| format!("{} = {v:?}", l.to_string().trim()))
                 .collect();
-            return Err(format!("gives {b:?} instead of {a:?} at {}", names.join("; ")));
+            return Err(format!(
+                "gives {b:?} instead of {a:?} at {}",
+                names.join("; ")
+            ));
         }
     }
     Ok(())
@@ -111,17 +133,35 @@ fn domain(leaf: &UOp, r: &mut Random) -> Vec<Scalar> {
     let d = leaf.dtype();
     let int = |v: i128| Scalar::Int(v).cast(d);
     if d.is_float() {
-        let list =
-            [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e4, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40];
+        let list = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -2.5,
+            3.0,
+            1e4,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            1e-40,
+        ];
         let mut out: Vec<Scalar> = list.iter().map(|&v| Scalar::Float(v).cast(d)).collect();
         // Signalling NaNs aside: what computes with one may or may not quieten it first.
-        out.extend((0..4).map(|_| Scalar::from_bits(r.bits(), d)).filter(|v| !v.to_f64().is_nan()));
+        out.extend(
+            (0..4)
+                .map(|_| Scalar::from_bits(r.bits(), d))
+                .filter(|v| !v.to_f64().is_nan()),
+        );
         return out;
     }
     if d == DType::Bool {
         return vec![Scalar::Bool(false), Scalar::Bool(true)];
     }
-    let (lo, hi) = leaf.min_max().map_or((0, 1), |(a, b)| (a.to_i128(), b.to_i128()));
+    let (lo, hi) = leaf
+        .min_max()
+        .map_or((0, 1), |(a, b)| (a.to_i128(), b.to_i128()));
     if hi - lo < 300 {
         return (lo..=hi).map(int).collect();
     }
@@ -156,12 +196,21 @@ impl Program {
             } else if let Some(v) = u.const_value() {
                 Node::Const(v)
             } else {
-                Node::Apply(u.op(), u.src()[0].dtype(), u.dtype(), u.src().iter().map(|s| at[s]).collect())
+                Node::Apply(
+                    u.op(),
+                    u.src()[0].dtype(),
+                    u.dtype(),
+                    u.src().iter().map(|s| at[s]).collect(),
+                )
             };
             at.insert(u, nodes.len());
             nodes.push(node);
         }
-        Program { leaves, nodes, roots: roots.iter().map(|r| at[r]).collect() }
+        Program {
+            leaves,
+            nodes,
+            roots: roots.iter().map(|r| at[r]).collect(),
+        }
     }
 
     /// The value of each root, and whether `index` left 64 bits on the way there. It may in sums and
@@ -182,7 +231,10 @@ impl Program {
                 Node::Apply(op, from, to, src) => {
                     let (v, beyond) = apply(*op, *from, *to, src.iter().map(|&s| out[s]).collect());
                     let large = |v: Scalar| v.to_i128().unsigned_abs() > far.unsigned_abs();
-                    (v, beyond || *op == Op::Cast && *to == DType::Index && v.is_some_and(large))
+                    (
+                        v,
+                        beyond || *op == Op::Cast && *to == DType::Index && v.is_some_and(large),
+                    )
                 }
             });
         }
@@ -190,7 +242,12 @@ impl Program {
     }
 }
 
-fn apply(op: Op, from: DType, to: DType, src: Vec<(Option<Scalar>, bool)>) -> (Option<Scalar>, bool) {
+fn apply(
+    op: Op,
+    from: DType,
+    to: DType,
+    src: Vec<(Option<Scalar>, bool)>,
+) -> (Option<Scalar>, bool) {
     let far = src.iter().any(|s| s.1);
     let ring = matches!(op, Op::Add | Op::Sub | Op::Mul | Op::Neg | Op::Cast);
     // One side may decide alone.
@@ -200,8 +257,11 @@ fn apply(op: Op, from: DType, to: DType, src: Vec<(Option<Scalar>, bool)>) -> (O
         Op::Or if decides(true) => return (Some(Scalar::Bool(true)), far),
         _ => {}
     }
-    let Some(a) = src.iter().map(|s| s.0).collect::<Option<Vec<Scalar>>>() else { return (None, far) };
-    let outside = |d: DType, v: &Scalar| d == DType::Index && *v != Scalar::Invalid && v.as_int().is_none();
+    let Some(a) = src.iter().map(|s| s.0).collect::<Option<Vec<Scalar>>>() else {
+        return (None, far);
+    };
+    let outside =
+        |d: DType, v: &Scalar| d == DType::Index && *v != Scalar::Invalid && v.as_int().is_none();
     if !ring && a.iter().any(|v| outside(from, v)) {
         return (None, true);
     }

@@ -31,13 +31,19 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     }
     swap(nest, &order, chosen);
     // The lanes last among the new axes of a type, so that they are the innermost.
-    let unrolled = bits(nest.known).filter(|k| Some(*k) != tile.lane).chain(tile.lane);
+    let unrolled = bits(nest.known)
+        .filter(|k| Some(*k) != tile.lane)
+        .chain(tile.lane);
     for k in unrolled {
         let (f, outer) = (tile.factor[k], nest.outer >> k & 1 == 1);
         if f <= 1 {
             continue;
         }
-        let target = if outer { AxisType::Upcast } else { AxisType::Unroll };
+        let target = if outer {
+            AxisType::Upcast
+        } else {
+            AxisType::Unroll
+        };
         let why = match (Some(k) == tile.lane, outer) {
             (true, true) => "vectors along the contiguous axis",
             (true, false) => "vectors of partial results",
@@ -45,7 +51,15 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
             (false, false) => "fewer iterations, each with more to do",
         };
         if let Some(at) = chosen.axis(k, nest.kind(k)) {
-            chosen.add(OptOp::Split { factor: f, target, top: false }, at, why);
+            chosen.add(
+                OptOp::Split {
+                    factor: f,
+                    target,
+                    top: false,
+                },
+                at,
+                why,
+            );
         }
     }
     threads(nest, &order, chosen);
@@ -60,8 +74,17 @@ fn best(nest: &Nest, target: &Target) -> Tile {
         if !touches || nest.extent[k] < 2 {
             continue;
         }
-        let bytes = nest.accesses.iter().filter(|a| a.stride[k] == 1).map(|a| a.bytes).max().unwrap_or(4);
-        for f in lane_factors(nest.extent[k], (target.vector_bytes / bytes.max(1)).max(1) as i64) {
+        let bytes = nest
+            .accesses
+            .iter()
+            .filter(|a| a.stride[k] == 1)
+            .map(|a| a.bytes)
+            .max()
+            .unwrap_or(4);
+        for f in lane_factors(
+            nest.extent[k],
+            (target.vector_bytes / bytes.max(1)).max(1) as i64,
+        ) {
             let mut tile = Tile::single(nest);
             (tile.factor[k], tile.lane) = (f, Some(k));
             let next = climb(nest, target, tile);
@@ -75,18 +98,27 @@ fn best(nest: &Nest, target: &Target) -> Tile {
 
 /// Numbers of lanes to try: divisors up to four vectors, and whole vectors that need padding.
 fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
-    let mut all: Vec<i64> =
-        (2..=(4 * lanes).min(n)).filter(|f| n % f == 0 && (f % 4 == 0 || *f == n)).collect();
+    let mut all: Vec<i64> = (2..=(4 * lanes).min(n))
+        .filter(|f| n % f == 0 && (f % 4 == 0 || *f == n))
+        .collect();
     if !all.iter().any(|f| f % lanes == 0) {
         let least = (lanes.min(n) as u64).next_power_of_two().max(4) as i64;
-        all.extend([least, 4 * lanes].into_iter().filter(|f| n % f != 0 && *f < 2 * n));
+        all.extend(
+            [least, 4 * lanes]
+                .into_iter()
+                .filter(|f| n % f != 0 && *f < 2 * n),
+        );
     }
     all
 }
 
 /// Enlarge the tile by the step that helps most, until none does.
 fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
-    let threads = if nest.total() < THREADED { 1 } else { target.threads as i64 };
+    let threads = if nest.total() < THREADED {
+        1
+    } else {
+        target.threads as i64
+    };
     let estimate = |t: &Tile| t.cycles(nest, target).map(|c| c / t.busy(nest, threads));
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
@@ -112,7 +144,9 @@ fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
 
 /// The outer loops, outermost first, in the order that brings least from beyond the second cache.
 fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
-    let natural: Vec<usize> = bits(nest.outer).filter(|&k| nest.extent[k] > tile.factor[k]).collect();
+    let natural: Vec<usize> = bits(nest.outer)
+        .filter(|&k| nest.extent[k] > tile.factor[k])
+        .collect();
     if natural.len() < 2 || natural.len() > 4 || nest.reductions.is_empty() {
         return natural;
     }
@@ -123,7 +157,8 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
     for _ in 0..natural.len() {
         let longer = |o: &Vec<usize>| -> Vec<Vec<usize>> {
             let rest = natural.iter().filter(|k| !o.contains(k));
-            rest.map(|k| o.iter().copied().chain([*k]).collect()).collect()
+            rest.map(|k| o.iter().copied().chain([*k]).collect())
+                .collect()
         };
         all = all.iter().flat_map(longer).collect();
     }
@@ -138,12 +173,21 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
 
 /// Exchange loops until they stand in this order.
 fn swap(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
-    let mut places: Vec<usize> = order.iter().filter_map(|&k| chosen.axis(k, nest.kind(k))).collect();
+    let mut places: Vec<usize> = order
+        .iter()
+        .filter_map(|&k| chosen.axis(k, nest.kind(k)))
+        .collect();
     places.sort();
     for (&k, &want) in order.iter().zip(&places) {
-        let Some(at) = chosen.axis(k, nest.kind(k)) else { continue };
+        let Some(at) = chosen.axis(k, nest.kind(k)) else {
+            continue;
+        };
         if at != want {
-            chosen.add(OptOp::Swap { with: want }, at, "outer loops in the order of least traffic");
+            chosen.add(
+                OptOp::Swap { with: want },
+                at,
+                "outer loops in the order of least traffic",
+            );
         }
     }
 }
@@ -156,7 +200,9 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
     }
     let mut best: Option<(f64, usize, i64)> = None;
     for &k in order {
-        let Some(at) = chosen.axis(k, AxisType::Loop) else { continue };
+        let Some(at) = chosen.axis(k, AxisType::Loop) else {
+            continue;
+        };
         let n = chosen.plan.axes[at].extent();
         if let Some((parts, busy)) = n.and_then(|n| part(n, threads))
             && best.is_none_or(|b| busy > b.0 * 1.05)
@@ -165,19 +211,43 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
         }
     }
     if let Some((_, at, factor)) = best.filter(|b| b.0 > 1.2) {
-        let split = OptOp::Split { factor, target: AxisType::Thread, top: true };
-        chosen.add(split, at, "each thread takes a part of the outermost loop that divides");
+        let split = OptOp::Split {
+            factor,
+            target: AxisType::Thread,
+            top: true,
+        };
+        chosen.add(
+            split,
+            at,
+            "each thread takes a part of the outermost loop that divides",
+        );
     }
 }
 
 /// Cut the innermost of the outer loops in parts, outermost, such that a quarter of the last cache holds
 /// what others read again of each.
 fn block(nest: &Nest, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
-    let (bytes, cache) = (read_again(nest, tile, order), chosen.target.caches[2] as f64 / 4.0);
-    let at = order.last().and_then(|&k| chosen.axis(k, AxisType::Loop)).filter(|_| bytes > cache);
-    let Some((at, n)) = at.and_then(|at| Some((at, chosen.plan.axes[at].extent()?))) else { return };
+    let (bytes, cache) = (
+        read_again(nest, tile, order),
+        chosen.target.caches[2] as f64 / 4.0,
+    );
+    let at = order
+        .last()
+        .and_then(|&k| chosen.axis(k, AxisType::Loop))
+        .filter(|_| bytes > cache);
+    let Some((at, n)) = at.and_then(|at| Some((at, chosen.plan.axes[at].extent()?))) else {
+        return;
+    };
     if let Some(factor) = (2..n).find(|f| n % f == 0 && bytes <= cache * *f as f64) {
-        let split = OptOp::Split { factor, target: AxisType::Loop, top: true };
-        chosen.add(split, at, "parts of a loop whose reads the last cache holds");
+        let split = OptOp::Split {
+            factor,
+            target: AxisType::Loop,
+            top: true,
+        };
+        chosen.add(
+            split,
+            at,
+            "parts of a loop whose reads the last cache holds",
+        );
     }
 }

@@ -17,7 +17,11 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     let unit = matrix_unit(nest, chosen);
     for k in bits(nest.outer) {
         if let Some(at) = chosen.axis(k, AxisType::Loop) {
-            let whole = OptOp::Split { factor: 0, target: AxisType::Global, top: false };
+            let whole = OptOp::Split {
+                factor: 0,
+                target: AxisType::Global,
+                top: false,
+            };
             chosen.add(whole, at, "iterations of stores are independent");
         }
     }
@@ -32,7 +36,11 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
         && let Some(at) = chosen.axis(k, AxisType::Reduce)
         && let Some(factor) = divisor(nest.extent[k], room.min(32))
     {
-        let group = OptOp::Split { factor, target: AxisType::GroupReduce, top: false };
+        let group = OptOp::Split {
+            factor,
+            target: AxisType::GroupReduce,
+            top: false,
+        };
         if chosen.add(group, at, "few results, each of a long reduction") {
             room /= factor;
         }
@@ -42,10 +50,18 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     let mut by_contact: Vec<usize> = bits(nest.outer).collect();
     by_contact.sort_by_key(|k| std::cmp::Reverse((contiguous(k), *k)));
     for k in by_contact {
-        let Some(at) = chosen.axis(k, AxisType::Global) else { continue };
-        let Some(n) = chosen.plan.axes[at].extent() else { continue };
+        let Some(at) = chosen.axis(k, AxisType::Global) else {
+            continue;
+        };
+        let Some(n) = chosen.plan.axes[at].extent() else {
+            continue;
+        };
         if let Some(factor) = divisor(n, room) {
-            let local = OptOp::Split { factor, target: AxisType::Local, top: false };
+            let local = OptOp::Split {
+                factor,
+                target: AxisType::Local,
+                top: false,
+            };
             if chosen.add(local, at, "neighbours share a workgroup") {
                 room /= factor;
             }
@@ -64,8 +80,9 @@ fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
     if !products || chosen.target.matrix_units.is_empty() {
         return false;
     }
-    let kinds =
-        |k: &usize| matches!(nest.kind(*k), AxisType::Loop | AxisType::Reduce) && nest.extent[*k] >= 6;
+    let kinds = |k: &usize| {
+        matches!(nest.kind(*k), AxisType::Loop | AxisType::Reduce) && nest.extent[*k] >= 6
+    };
     let grown: f64 = bits(nest.known)
         .filter(kinds)
         .map(|k| ((nest.extent[k] + 7) / 8 * 8) as f64 / nest.extent[k] as f64)
@@ -74,11 +91,18 @@ fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
         for k in bits(nest.known & !nest.outer) {
             let start = (chosen.plan.clone(), chosen.list.len());
             if grown <= 2.0 {
-                for p in bits(nest.known).filter(kinds).filter(|p| nest.extent[*p] % 8 != 0) {
+                for p in bits(nest.known)
+                    .filter(kinds)
+                    .filter(|p| nest.extent[*p] % 8 != 0)
+                {
                     chosen.add(OptOp::PadTo { multiple: 8 }, p, "tiles of the matrix unit");
                 }
             }
-            if chosen.add(OptOp::Tc { unit }, k, "a sum of products on the matrix unit") {
+            if chosen.add(
+                OptOp::Tc { unit },
+                k,
+                "a sum of products on the matrix unit",
+            ) {
                 return true;
             }
             chosen.plan = start.0;

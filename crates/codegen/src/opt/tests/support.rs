@@ -4,32 +4,52 @@ use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
-    Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape, Target,
-    TcInfo, UOp,
+    Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape,
+    Target, TcInfo, UOp,
 };
 use std::sync::Arc;
 
 pub(crate) fn split(axis: usize, factor: i64, target: AxisType, top: bool) -> Opt {
-    Opt { op: OptOp::Split { factor, target, top }, axis }
+    Opt {
+        op: OptOp::Split {
+            factor,
+            target,
+            top,
+        },
+        axis,
+    }
 }
 
 pub(crate) fn padto(axis: usize, multiple: i64) -> Opt {
-    Opt { op: OptOp::PadTo { multiple }, axis }
+    Opt {
+        op: OptOp::PadTo { multiple },
+        axis,
+    }
 }
 
 pub(crate) fn swap(axis: usize, with: usize) -> Opt {
-    Opt { op: OptOp::Swap { with }, axis }
+    Opt {
+        op: OptOp::Swap { with },
+        axis,
+    }
 }
 
 pub(crate) fn tc(axis: usize) -> Opt {
-    Opt { op: OptOp::Tc { unit: 0 }, axis }
+    Opt {
+        op: OptOp::Tc { unit: 0 },
+        axis,
+    }
 }
 
 /// A machine with workgroups and a matrix unit, or two threads with vectors of 64 bytes.
 pub(crate) fn target(workgroups: bool) -> Target {
     Target {
         device: Device::new("TEST"),
-        dialect: if workgroups { Dialect::Linear } else { Dialect::C },
+        dialect: if workgroups {
+            Dialect::Linear
+        } else {
+            Dialect::C
+        },
         arch: String::new(),
         vector_bytes: if workgroups { 4 } else { 64 },
         registers: 32,
@@ -55,8 +75,10 @@ pub(crate) fn target(workgroups: bool) -> Target {
 }
 
 pub(crate) fn sink(effects: &[UOp]) -> UOp {
-    UOp::sink(effects)
-        .with_arg(Arg::Kernel(Arc::new(KernelInfo { name: "test".into(), ..Default::default() })))
+    UOp::sink(effects).with_arg(Arg::Kernel(Arc::new(KernelInfo {
+        name: "test".into(),
+        ..Default::default()
+    })))
 }
 
 pub(crate) fn param(slot: u64, dims: &[i64], dtype: DType) -> UOp {
@@ -76,8 +98,13 @@ pub(crate) fn matmul(m: i64, n: i64, k: i64) -> UOp {
 
 /// LOOP ranges of these extents, then REDUCE ranges.
 pub(crate) fn ranges(outer: &[i64], inner: &[i64]) -> Vec<UOp> {
-    let all = outer.iter().map(|&n| (n, AxisType::Loop)).chain(inner.iter().map(|&n| (n, AxisType::Reduce)));
-    all.enumerate().map(|(i, (n, t))| UOp::range(n, i as u32, t)).collect()
+    let all = outer
+        .iter()
+        .map(|&n| (n, AxisType::Loop))
+        .chain(inner.iter().map(|&n| (n, AxisType::Reduce)));
+    all.enumerate()
+        .map(|(i, (n, t))| UOp::range(n, i as u32, t))
+        .collect()
 }
 
 /// A dozen shapes of kernel; axis 0 has an extent of a multiple of 4 in each.
@@ -88,17 +115,26 @@ pub(crate) fn kernels() -> Vec<UOp> {
     let x = param(1, &[4, 7], DType::I32).at(&[r[0].clone(), r[1].clone()]);
     let x = (&x * &x) * -1 - 1;
     let max = x.reduce_ranges(ReduceOp::Max, &r[1..]);
-    all.push(sink(&[param(0, &[4], DType::I32).at(&r[..1]).store(&max).end(&r[..1])]));
+    all.push(sink(&[param(0, &[4], DType::I32)
+        .at(&r[..1])
+        .store(&max)
+        .end(&r[..1])]));
     // A product of a row, in a wide type.
     let x = param(1, &[4, 7], DType::I64).at(&[r[0].clone(), r[1].clone()]) + 3;
     let product = x.reduce_ranges(ReduceOp::Mul, &r[1..]);
-    all.push(sink(&[param(0, &[4], DType::I64).at(&r[..1]).store(&product).end(&r[..1])]));
+    all.push(sink(&[param(0, &[4], DType::I64)
+        .at(&r[..1])
+        .store(&product)
+        .end(&r[..1])]));
     // x − max(x) summed: a REDUCE inside what another closes.
     let r = ranges(&[4], &[7, 7]);
     let row = |k: &UOp| param(1, &[4, 7], DType::F32).at(&[r[0].clone(), k.clone()]);
     let max = row(&r[1]).reduce_ranges(ReduceOp::Max, &r[1..2]);
     let sum = (row(&r[2]) - max).reduce_ranges(ReduceOp::Add, &r[2..]);
-    all.push(sink(&[param(0, &[4], DType::F32).at(&r[..1]).store(&sum).end(&r[..1])]));
+    all.push(sink(&[param(0, &[4], DType::F32)
+        .at(&r[..1])
+        .store(&sum)
+        .end(&r[..1])]));
     // A convolution with a masked edge, and 1/x of what is read: an infinity in the mask would leak.
     let r = ranges(&[4, 6], &[3, 3]);
     let (o, y, c, k) = (&r[0], &r[1], &r[2], &r[3]);
@@ -113,23 +149,37 @@ pub(crate) fn kernels() -> Vec<UOp> {
     // A transpose and a second store over the same ranges; a value of bool.
     let r = ranges(&[8, 5], &[]);
     let x = param(2, &[5, 8], DType::F32).at(&[r[1].clone(), r[0].clone()]);
-    let one = param(0, &[8, 5], DType::F32).at(&r).store(&(&x * 2.0)).end(&r);
-    let two = param(1, &[8, 5], DType::Bool).at(&r).store(&x.lt(&x.like(0.0))).end(&r);
+    let one = param(0, &[8, 5], DType::F32)
+        .at(&r)
+        .store(&(&x * 2.0))
+        .end(&r);
+    let two = param(1, &[8, 5], DType::Bool)
+        .at(&r)
+        .store(&x.lt(&x.like(0.0)))
+        .end(&r);
     all.push(sink(&[one, two]));
     // A gather whose index is data.
     let r = ranges(&[12, 3], &[]);
     let at = param(2, &[12], DType::U8).at(&r[..1]).cast(DType::Index);
     let gate = at.lt(&at.like(9));
     let read = param(1, &[9, 3], DType::F32).at(&[at.valid(&gate), r[1].clone()]);
-    let store = param(0, &[12, 3], DType::F32).at(&r).store(&gate.select(&read, &read.like(-1.0)));
+    let store = param(0, &[12, 3], DType::F32)
+        .at(&r)
+        .store(&gate.select(&read, &read.like(-1.0)));
     all.push(sink(&[store.end(&r)]));
     // A reduction of bools, and one in half precision, of one buffer.
     let r = ranges(&[4], &[6]);
     let x = param(2, &[4, 6], DType::F16).at(&[r[0].clone(), r[1].clone()]);
     let any = x.lt(&x.like(-0.5)).reduce_ranges(ReduceOp::Max, &r[1..]);
     let sum = x.reduce_ranges(ReduceOp::Add, &r[1..]);
-    let one = param(0, &[4], DType::Bool).at(&r[..1]).store(&any).end(&r[..1]);
-    let two = param(1, &[4], DType::F16).at(&r[..1]).store(&sum).end(&r[..1]);
+    let one = param(0, &[4], DType::Bool)
+        .at(&r[..1])
+        .store(&any)
+        .end(&r[..1]);
+    let two = param(1, &[4], DType::F16)
+        .at(&r[..1])
+        .store(&sum)
+        .end(&r[..1]);
     all.push(sink(&[one, two]));
     all
 }
@@ -137,18 +187,32 @@ pub(crate) fn kernels() -> Vec<UOp> {
 /// A buffer for every PARAM, with values whose sums and products are exact.
 pub(crate) fn buffers(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut params: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Param).collect();
+    let mut params: Vec<UOp> = kernel
+        .toposort()
+        .into_iter()
+        .filter(|u| u.op() == Op::Param)
+        .collect();
     params.sort_by_key(|p| p.buffer_arg().map(|b| b.slot));
     let mut element = |d: DType| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         let v = (state >> 33) as i64 % 17 - 8;
-        let s =
-            if d.is_float() { monoglot_uop::Scalar::Float(v as f64 / 8.0) } else { d.from_i128(v as i128) };
+        let s = if d.is_float() {
+            monoglot_uop::Scalar::Float(v as f64 / 8.0)
+        } else {
+            d.from_i128(v as i128)
+        };
         s.to_bits(d).to_le_bytes()[..d.bytes()].to_vec()
     };
-    params.iter().map(|p| (0..p.shape().max_len()).flat_map(|_| element(p.dtype())).collect()).collect()
+    params
+        .iter()
+        .map(|p| {
+            (0..p.shape().max_len())
+                .flat_map(|_| element(p.dtype()))
+                .collect()
+        })
+        .collect()
 }
 
 /// The kernel after these Opts, which give the same buffers to the bit (the data is such that the
@@ -166,12 +230,16 @@ pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
     }
     if !opts.iter().any(|o| matches!(o.op, OptOp::Tc { .. })) {
         let half = opts.len() / 2;
-        let steps =
-            apply(kernel, &opts[..half], &target(true)).and_then(|k| apply(&k, &opts[half..], &target(true)));
+        let steps = apply(kernel, &opts[..half], &target(true))
+            .and_then(|k| apply(&k, &opts[half..], &target(true)));
         let steps = steps.unwrap_or_else(|e| panic!("{opts:?} in halves: {e}"));
         assert_eq!(applied(&steps), opts);
-        let extents =
-            |k: &UOp| axes(k).iter().map(|r| (r.src()[0].as_int(), r.range_arg())).collect::<Vec<_>>();
+        let extents = |k: &UOp| {
+            axes(k)
+                .iter()
+                .map(|r| (r.src()[0].as_int(), r.range_arg()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(extents(&steps), extents(&after));
     }
     after
@@ -187,7 +255,11 @@ pub(crate) fn refused(kernel: &UOp, opts: &[Opt], why: &str) {
 
 /// A linear index: ranges times strides.
 pub(crate) fn linear(terms: &[(&UOp, i64)]) -> UOp {
-    terms.iter().map(|(r, s)| if *s == 1 { (*r).clone() } else { *r * *s }).reduce(|a, b| a + b).unwrap()
+    terms
+        .iter()
+        .map(|(r, s)| if *s == 1 { (*r).clone() } else { *r * *s })
+        .reduce(|a, b| a + b)
+        .unwrap()
 }
 
 /// The product of flat row-major matrices.
@@ -196,7 +268,9 @@ pub(crate) fn flat_matmul(m: i64, n: i64, k: i64) -> UOp {
     let a = param(1, &[m * k], DType::F32).at(&[linear(&[(&r[0], k), (&r[2], 1)])]);
     let b = param(2, &[k * n], DType::F32).at(&[linear(&[(&r[2], n), (&r[1], 1)])]);
     let out = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
-    sink(&[out.store(&(a * b).reduce_ranges(ReduceOp::Add, &r[2..])).end(&r[..2])])
+    sink(&[out
+        .store(&(a * b).reduce_ranges(ReduceOp::Add, &r[2..]))
+        .end(&r[..2])])
 }
 
 /// The transpose of a flat row-major matrix of n rows.
@@ -231,7 +305,9 @@ pub(crate) fn conv(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
         (&r[2], y),
         (&r[3], 1),
     ])]);
-    sink(&[out.store(&(x * w).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
+    sink(&[out
+        .store(&(x * w).reduce_ranges(ReduceOp::Add, &r[4..]))
+        .end(&r[..4])])
 }
 
 /// The gradient of that convolution's weights.
@@ -258,7 +334,9 @@ pub(crate) fn conv_weights(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
         (&r[2], k),
         (&r[3], 1),
     ])]);
-    sink(&[out.store(&(g * x).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
+    sink(&[out
+        .store(&(g * x).reduce_ranges(ReduceOp::Add, &r[4..]))
+        .end(&r[..4])])
 }
 
 /// The gradient of that convolution's images: the gradient of the output, padded, against the weights.
@@ -283,5 +361,7 @@ pub(crate) fn conv_images(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
         (&r[2], h),
         (&r[3], 1),
     ])]);
-    sink(&[out.store(&(g * w).reduce_ranges(ReduceOp::Add, &r[4..])).end(&r[..4])])
+    sink(&[out
+        .store(&(g * w).reduce_ranges(ReduceOp::Add, &r[4..]))
+        .end(&r[..4])])
 }
