@@ -27,10 +27,8 @@ fn errors_of_a_network_are_values_with_the_users_line() {
     let net = models::ConvNet::new();
     let bad = Tensor::zeros([4, 3, 28, 28]);
     let line = line!() + 1;
-    let e = net
-        .forward(&bad)
-        .shape()
-        .expect_err("three channels are not one");
+    let scores = net.forward(&bad);
+    let e = scores.shape().expect_err("three channels are not one");
     assert!(matches!(e.kind(), ErrorKind::Shape { .. }), "{e}");
     let at = e.location().expect("a line");
     assert!(at.file().ends_with("training.rs"), "{e}");
@@ -44,10 +42,9 @@ fn a_step_that_cannot_be_taken_names_the_users_line() {
         bias: None,
     };
     let sgd = Sgd::new(&net, 0.1);
+    let losses = net.forward(&Tensor::ones([3, 2]));
     let line = line!() + 1;
-    let e = sgd
-        .step(&net.forward(&Tensor::ones([3, 2])))
-        .expect_err("six losses");
+    let e = sgd.step(&losses).expect_err("six losses");
     let at = e.location().expect("a line");
     assert!(
         at.file().ends_with("training.rs") && at.line() == line,

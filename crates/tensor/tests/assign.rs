@@ -60,11 +60,12 @@ fn overlapping_views_read_before_they_write() {
 #[test]
 fn what_does_not_fit_is_an_error_at_the_users_line() {
     let t = numbers();
+    let line = line!() + 1;
     t.assign(Tensor::ones([3]));
     let e = t.check().expect_err("five are not three");
     assert_eq!(
         e.location().map(|l| (l.file(), l.line())),
-        Some((file!(), line!() - 2))
+        Some((file!(), line))
     );
     let wide = Tensor::ones([1, 3]).expand([4, 3]);
     let e = wide.assign(2.0).check().expect_err("four rows are one");
