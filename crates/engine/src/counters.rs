@@ -1,6 +1,6 @@
 //! How much work was done, for tests and for whoever wonders: one set of counts for the process.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Work done since the process began.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -15,19 +15,34 @@ pub struct Counters {
     pub copies: u64,
 }
 
-static COUNTERS: Mutex<Counters> = Mutex::new(Counters {
-    schedules: 0,
-    compiled: 0,
-    launches: 0,
-    copies: 0,
-});
+/// The counts, each by itself: threads that count do not wait for each other.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub(crate) schedules: AtomicU64,
+    pub(crate) compiled: AtomicU64,
+    pub(crate) launches: AtomicU64,
+    pub(crate) copies: AtomicU64,
+}
+
+static TOTALS: Totals = Totals {
+    schedules: AtomicU64::new(0),
+    compiled: AtomicU64::new(0),
+    launches: AtomicU64::new(0),
+    copies: AtomicU64::new(0),
+};
 
 /// The counts now.
 pub fn counters() -> Counters {
-    *COUNTERS.lock().unwrap_or_else(|e| e.into_inner())
+    let now = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    Counters {
+        schedules: now(&TOTALS.schedules),
+        compiled: now(&TOTALS.compiled),
+        launches: now(&TOTALS.launches),
+        copies: now(&TOTALS.copies),
+    }
 }
 
 /// One more of what `of` picks.
-pub(crate) fn count(of: impl FnOnce(&mut Counters) -> &mut u64) {
-    *of(&mut COUNTERS.lock().unwrap_or_else(|e| e.into_inner())) += 1;
+pub(crate) fn count(of: impl FnOnce(&Totals) -> &AtomicU64) {
+    of(&TOTALS).fetch_add(1, Ordering::Relaxed);
 }

@@ -4,6 +4,7 @@
 //! is neither scheduled nor compiled again; a kernel seen before, in whatever program, is not compiled
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
+mod cache;
 mod counters;
 mod donate;
 mod program;

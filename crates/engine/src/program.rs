@@ -1,13 +1,14 @@
 //! Compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
 //! compiled kernels and which storage each argument is.
 
+use crate::cache::Cache;
 use crate::counters::count;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -58,37 +59,36 @@ pub struct Compiled {
     pub programs: Vec<UOp>,
 }
 
-/// Programs and kernels that are kept, at most; those of a program that is in use stay with it.
+/// Programs that are kept, and kernels, at most; those of a program that is in use stay with it.
 const KEPT: usize = 1024;
-/// By structure and by the device of what names none.
-type Programs = FxHashMap<(UOp, Device), Arc<Program>>;
-static PROGRAMS: Mutex<Programs> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
-type Kernels = FxHashMap<(UOp, Device), (Arc<dyn Kernel>, Arc<ProgramInfo>)>;
-static KERNELS: Mutex<Kernels> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
+/// A structure, and the device of what names none.
+type Key = (UOp, Device);
+static PROGRAMS: Cache<Key, Arc<Program>> = Cache::new(KEPT);
+static KERNELS: Cache<Key, Compute> = Cache::new(KEPT);
+
+/// A kernel, compiled.
+#[derive(Clone)]
+struct Compute {
+    kernel: Arc<dyn Kernel>,
+    info: Arc<ProgramInfo>,
+}
 
 /// The program of a function, compiled if its structure is new.
 pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
     let key = (function.key(), crate::default_device());
-    let mut programs = PROGRAMS.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(p) = programs.get(&key) {
-        return Ok(p.clone());
-    }
-    count(|c| &mut c.schedules);
-    let mut timings = Default::default();
-    let plan = schedule(function, key.1, &target, &mut timings)?;
-    let steps = steps(&plan.linear)?;
-    let program = Arc::new(Program {
-        steps,
+    PROGRAMS.get(&key, || made(function, key.1).map(Arc::new))
+}
+
+/// The program of a structure that was not seen before.
+fn made(function: &Function, device: Device) -> Result<Program> {
+    count(|c| &c.schedules);
+    let plan = schedule(function, device, &target, &mut Default::default())?;
+    Ok(Program {
+        steps: steps(&plan.linear)?,
         outputs: plan.outputs,
         places: plan.places,
         written: plan.written,
-    });
-    if programs.len() >= KEPT {
-        // Rare: who makes so many structures makes them once each.
-        programs.clear();
-    }
-    programs.insert(key, program.clone());
-    Ok(program)
+    })
 }
 
 /// What kernels of a device are compiled for.
@@ -97,16 +97,20 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
 }
 
 fn steps(linear: &UOp) -> Result<Vec<Step>> {
-    let wanted = unique_kernels(linear);
-    let mut kernels = KERNELS.lock().unwrap_or_else(|e| e.into_inner());
-    if kernels.len() >= KEPT {
-        kernels.clear();
-    }
-    let missing: Vec<(UOp, Device)> = wanted
-        .into_iter()
-        .filter(|k| !kernels.contains_key(k))
-        .collect();
-    let (lowered, _) = lower_all(&missing)?;
+    let keys = unique_kernels(linear);
+    let kernels = KERNELS.get_all(&keys, compute)?;
+    let kernels = keys.into_iter().zip(kernels).collect();
+    linear
+        .src()
+        .iter()
+        .map(|call| step(call, &kernels))
+        .collect()
+}
+
+/// Kernels that were not seen before, lowered and compiled.
+fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
+    let (lowered, _) = lower_all(missing)?;
+    let mut all: Vec<Option<Compute>> = vec![None; missing.len()];
     // Programs of one device are compiled together: one run of a C compiler costs more than a kernel.
     let mut devices: Vec<Device> = missing.iter().map(|(_, d)| *d).collect();
     devices.sort_by_key(|d| d.name());
@@ -120,22 +124,19 @@ fn steps(linear: &UOp) -> Result<Vec<Step>> {
         report::opened(&*runtime);
         let compiled = runtime.compile(&programs)?;
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
-            count(|c| &mut c.compiled);
+            count(|c| &c.compiled);
             report::compiled(&missing[i].0, program, &*runtime);
-            kernels.insert(
-                missing[i].clone(),
-                (kernel, program_parts(program)?.2.clone()),
-            );
+            let info = program_parts(program)?.2.clone();
+            all[i] = Some(Compute { kernel, info });
         }
     }
-    linear
-        .src()
-        .iter()
-        .map(|call| step(call, &kernels))
-        .collect()
+    let all = all.into_iter();
+    Ok(all
+        .map(|c| c.expect("every kernel has one of these devices"))
+        .collect())
 }
 
-fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
+fn step(call: &UOp, kernels: &FxHashMap<Key, Compute>) -> Result<Step> {
     let (body, args) = (&call.src()[0], &call.src()[1..]);
     let slot = |a: &UOp| {
         let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
@@ -163,11 +164,11 @@ fn step(call: &UOp, kernels: &Kernels) -> Result<Step> {
             device,
         });
     }
-    let (kernel, info) = &kernels[&(body.clone(), device)];
+    let Compute { kernel, info } = kernels[&(body.clone(), device)].clone();
     Ok(Step {
-        work: Work::Launch(kernel.clone()),
+        work: Work::Launch(kernel),
         args: slots,
-        info: info.clone(),
+        info,
         device,
     })
 }
@@ -195,20 +196,18 @@ pub(crate) fn broken(stage: &str, message: &str) -> Error {
 }
 
 /// The different kernels of a program, in order of first use.
-fn unique_kernels(linear: &UOp) -> Vec<(UOp, Device)> {
+fn unique_kernels(linear: &UOp) -> Vec<Key> {
     let mut seen = FxHashSet::default();
     let kernels = linear
         .src()
         .iter()
         .filter(|call| call.src()[0].op() == Op::Sink);
-    let first = kernels.filter(|call| seen.insert(&call.src()[0]));
-    first
-        .filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?)))
-        .collect()
+    let keys = kernels.filter_map(|call| Some((call.src()[0].clone(), kernel_device(call).ok()?)));
+    keys.filter(|key| seen.insert(key.clone())).collect()
 }
 
 /// Lower kernels, over all cores where there are several.
-fn lower_all(kernels: &[(UOp, Device)]) -> Result<(Vec<UOp>, Timings)> {
+fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
     let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
     let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
     let workers = std::thread::available_parallelism()

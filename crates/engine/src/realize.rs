@@ -243,12 +243,12 @@ fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Resu
     };
     match &step.work {
         Work::Launch(kernel) => {
-            count(|c| &mut c.launches);
+            count(|c| &c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().map(|a| storage(a).clone()).collect();
             report::launch(step.device, &step.info, || kernel.launch(&bufs, &[]))
         }
         Work::Copy { from, bytes } => {
-            count(|c| &mut c.copies);
+            count(|c| &c.copies);
             let part = storage(&step.args[1]).slice(*from, *bytes);
             let part =
                 part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
