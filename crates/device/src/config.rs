@@ -1,6 +1,8 @@
 //! Settings, read from the environment once, at the edge, and handed down. Every setting can also be
 //! set in code, before the first device is opened.
 
+use crate::private;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
@@ -72,20 +74,41 @@ impl Config {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
     }
 
-    /// The folder of compiled programs.
+    /// The folder of compiled programs: the one that is set, one in the user's cache folder, or, where there
+    /// is none, one under the system's folder of temporary files with the user's number in its name.
     pub fn cache_folder(&self) -> PathBuf {
-        let env = |name: &str| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
-        let user = || env("XDG_CACHE_HOME").or_else(|| env("HOME").map(|h| h.join(".cache")));
-        let default = || user().unwrap_or_else(std::env::temp_dir).join("monoglot");
-        self.cache_dir.clone().unwrap_or_else(default)
+        let var = |name: &str| std::env::var_os(name);
+        self.cache_dir
+            .clone()
+            .unwrap_or_else(|| default_folder(var))
     }
 
     /// The name of the device that tensors are on unless told otherwise.
     pub fn device_name(&self) -> &str {
         self.device.as_deref().unwrap_or("CPU")
+    }
+}
+
+fn default_folder(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let folder = |name: &str| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let user = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|h| h.join(".cache")));
+    let shared = || std::env::temp_dir().join(format!("monoglot-{}", private::user()));
+    user.map_or_else(shared, |u| u.join("monoglot"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_under_the_temporary_one_is_named_by_the_user() {
+        let home = |name: &str| (name == "HOME").then(|| "/home/ada".into());
+        assert_eq!(
+            default_folder(home),
+            PathBuf::from("/home/ada/.cache/monoglot")
+        );
+        let empty = |_: &str| Some(OsString::new());
+        let name = format!("monoglot-{}", private::user());
+        assert_eq!(default_folder(empty), std::env::temp_dir().join(name));
     }
 }

@@ -11,6 +11,7 @@ pub mod interp;
 pub mod null;
 mod open;
 pub mod pool;
+mod private;
 pub mod runtime;
 pub mod storage;
 

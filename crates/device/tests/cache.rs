@@ -1,11 +1,11 @@
-//! The folder of compiled kernels: found again, damaged, of no use, over its bound, shared; and what
-//! happens without a compiler. The compiler is a script that keeps a log of its calls.
+//! The folder of compiled kernels: found again, damaged, of no use, over its bound, shared, writable by
+//! others; and what happens without a compiler, or with one that is broken. The compiler is a script that keeps a log of its calls.
 #![cfg(unix)]
 
 use monoglot_device::cpu::Cpu;
 use monoglot_device::{Config, Runtime};
 use monoglot_uop::*;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -181,6 +181,143 @@ fn the_warning_is_printed_once_a_process() {
     assert!(out.status.success());
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(said.matches("work goes on without it").count(), 1, "{said}");
+}
+
+/// Give a file or folder to another user, where this one may.
+fn given_away(path: &Path) -> bool {
+    std::os::unix::fs::lchown(path, Some(12345), None).is_ok()
+}
+
+fn allow(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_folder_that_others_may_write_is_refused() {
+    let ways: [(&str, fn(&Path, &Path) -> bool); 6] = [
+        ("the folder is everyone's", |_, cpu| {
+            allow(cpu, 0o777);
+            true
+        }),
+        ("the folder is a group's", |_, cpu| {
+            allow(cpu, 0o770);
+            true
+        }),
+        ("the folder above is everyone's", |cache, _| {
+            allow(cache, 0o777);
+            true
+        }),
+        ("the folder is somebody else's", |_, cpu| given_away(cpu)),
+        ("the folder above is somebody else's", |cache, _| {
+            given_away(cache)
+        }),
+        ("the folder is a link", |cache, cpu| {
+            std::fs::rename(cpu, cache.join("elsewhere")).unwrap();
+            std::os::unix::fs::symlink(cache.join("elsewhere"), cpu).unwrap();
+            true
+        }),
+    ];
+    for (k, (what, open_up)) in ways.into_iter().enumerate() {
+        let place = Place::new(&format!("others-{k}"));
+        let config = place.config("");
+        works(&open(&config), &[1]);
+        if !open_up(&place.0.join("cache"), &place.0.join("cache/cpu")) {
+            continue;
+        }
+        let cpu = open(&config);
+        works(&cpu, &[1, 2]);
+        assert!(cpu.cache_failed(), "{what}");
+        assert_eq!(place.calls(), 2, "{what}");
+    }
+}
+
+#[test]
+fn an_object_that_others_may_have_written_is_refused() {
+    let ways: [fn(&Path) -> bool; 3] = [
+        |object| {
+            allow(object, 0o666);
+            true
+        },
+        given_away,
+        |object| {
+            let moved = object.with_extension("moved");
+            std::fs::rename(object, &moved).unwrap();
+            std::os::unix::fs::symlink(&moved, object).unwrap();
+            true
+        },
+    ];
+    for (k, plant) in ways.into_iter().enumerate() {
+        let place = Place::new(&format!("planted-{k}"));
+        let config = place.config("");
+        works(&open(&config), &[1]);
+        if !plant(&place.objects()[0]) {
+            continue;
+        }
+        let cpu = open(&config);
+        works(&cpu, &[1]);
+        assert!(cpu.cache_failed(), "{k}");
+        // It was compiled again, and the new object stands in its place.
+        assert_eq!(place.calls(), 2, "{k}");
+        let cpu = open(&config);
+        works(&cpu, &[1]);
+        assert_eq!((place.calls(), cpu.cache_failed()), (2, false), "{k}");
+    }
+}
+
+#[test]
+fn the_folder_is_made_for_its_user_alone() {
+    let place = Place::new("alone");
+    works(&open(&place.config("")), &[1]);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place.0.join("cache")), 0o700);
+    assert_eq!(mode(&place.0.join("cache/cpu")), 0o700);
+    assert_eq!(mode(&place.objects()[0]), 0o600);
+}
+
+#[test]
+fn what_killed_processes_left_behind_is_removed() {
+    let place = Place::new("left");
+    let config = place.config("");
+    works(&open(&config), &[1]);
+    let user = place.0.metadata().unwrap().uid();
+    let left = |name: &str| {
+        let path = place
+            .0
+            .join(format!("cache/cpu/monoglot-{user}-{name}.tmp"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("object"), b"half").unwrap();
+        path
+    };
+    let (dead, living) = (left("1-0-0"), left("2-0-0"));
+    // Who lives holds a lock on his.
+    let lock = std::fs::File::open(&living).unwrap();
+    lock.try_lock().unwrap();
+    works(&open(&config), &[2]);
+    assert_eq!((dead.exists(), living.exists()), (false, true));
+}
+
+#[test]
+fn a_broken_compiler_is_not_the_folders_fault() {
+    let broken = [
+        ("exit 0", "it reports success"),
+        (
+            "while [ \"$1\" != -o ]; do shift; done; echo nonsense > $2; exit 0",
+            "it reports success",
+        ),
+        ("echo out of order >&2; exit 3", "out of order"),
+    ];
+    for (k, (script, says)) in broken.into_iter().enumerate() {
+        let place = Place::new(&format!("cc-{k}"));
+        let cpu = open(&place.config(script));
+        let error = cpu.compile(&[storing(1)]).err().unwrap();
+        let ErrorKind::Compile { compiler, message } = error.kind() else {
+            panic!("{error}");
+        };
+        assert!(compiler.ends_with("/compiler"), "{compiler}");
+        assert!(message.contains(says), "{message}");
+        assert!(!cpu.cache_failed(), "{script}");
+        assert!(place.objects().is_empty(), "{script}");
+    }
 }
 
 #[test]

@@ -3,15 +3,17 @@
 //!
 //! Invariants, for any number of processes: an entry appears by rename, whole; its last bytes are a
 //! checksum of the rest, and what does not match is a miss and removed; entries used longest ago go
-//! first when the folder is over its bound. No failure here stops work: at most it is warned of, once.
+//! first when the folder is over its bound. What others may have written is not run (`private`). No
+//! failure here stops work: at most it is warned of, once.
 
+use crate::private::{self, Scratch};
 use libloading::Library;
 use rustc_hash::FxHashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, OnceLock};
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -27,7 +29,9 @@ pub(crate) struct Code {
 /// A folder of compiled objects.
 #[derive(Default)]
 pub(crate) struct Cache {
-    folder: PathBuf,
+    named: PathBuf,
+    /// The real folder, looked for when it is first wanted; None where it is of no use.
+    folder: OnceLock<Option<PathBuf>>,
     limit: u64,
     /// Files that this process has checked: device, inode and time of change.
     checked: Mutex<FxHashSet<(u64, u64, i64)>>,
@@ -43,45 +47,35 @@ pub(crate) fn symbol(key: u128) -> String {
     format!("mg_{key:032x}")
 }
 
-/// A file name that no other process or thread uses.
-pub(crate) fn unique(prefix: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let time = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64);
-    format!(
-        "{prefix}-{}-{:x}-{time:x}.tmp",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
-}
-
 impl Cache {
-    pub(crate) fn new(folder: PathBuf, limit: u64) -> Cache {
+    pub(crate) fn new(named: PathBuf, limit: u64) -> Cache {
         Cache {
-            folder,
+            named,
             limit,
             ..Cache::default()
         }
     }
 
-    /// The folder, made if need be; None (and a warning, once) where it cannot be written.
-    pub(crate) fn writable(&self) -> Option<&Path> {
-        let probe = self.folder.join(unique("probe"));
-        let made = fs::create_dir_all(&self.folder)
-            .and_then(|_| File::create(&probe))
-            .and_then(|mut f| f.write_all(b"x"));
-        let _ = fs::remove_file(&probe);
-        made.inspect_err(|e| self.warn(&e.to_string()))
-            .ok()
-            .map(|_| &*self.folder)
+    /// The folder, made if need be; None (and a warning, once) where it is of no use.
+    fn folder(&self) -> Option<&Path> {
+        let find = || {
+            let found = private::folder(&self.named);
+            found.inspect_err(|e| self.warn(&e.to_string())).ok()
+        };
+        self.folder.get_or_init(find).as_deref()
+    }
+
+    /// A folder within it for files on their way; None (and a warning, once) where it cannot be written.
+    pub(crate) fn scratch(&self) -> Option<Scratch> {
+        let made = Scratch::new(self.folder()?);
+        made.inspect_err(|e| self.warn(&e.to_string())).ok()
     }
 
     /// Say that the folder is of no use: once as an event, and once a process on standard error.
     pub(crate) fn warn(&self, why: &str) {
         static TOLD: Once = Once::new();
         if !self.warned.swap(true, Ordering::Relaxed) {
-            let folder = self.folder.display();
+            let folder = self.named.display();
             let text =
                 format!("the cache folder {folder} cannot be used, work goes on without it: {why}");
             tracing::warn!("{text}");
@@ -95,14 +89,18 @@ impl Cache {
         self.warned.load(Ordering::Relaxed)
     }
 
-    fn path(&self, key: u128) -> PathBuf {
-        self.folder.join(format!("{key:032x}.so"))
-    }
-
     /// The kernel of that key, if a sound object has it.
     pub(crate) fn load(&self, key: u128) -> Option<Code> {
-        let path = self.path(key);
-        let mut file = File::open(&path).ok()?;
+        let path = entry(self.folder()?, key);
+        let mut file = match private::object(&path) {
+            Ok(file) => file,
+            Err(e) => {
+                if e.kind() != io::ErrorKind::NotFound {
+                    self.warn(&e.to_string());
+                }
+                return None;
+            }
+        };
         let code = self.sound(&mut file).then(|| load(&path, key)).flatten();
         if code.is_none() {
             let _ = fs::remove_file(&path);
@@ -135,10 +133,10 @@ impl Cache {
 
     /// Keep an object under the keys of its kernels. The object may lie anywhere; it stays there.
     pub(crate) fn store(&self, object: &Path, keys: &[u128]) {
-        if self.writable().is_none() {
+        let (Some(folder), Some(scratch)) = (self.folder(), self.scratch()) else {
             return;
-        }
-        if let Err(e) = self.try_store(object, keys) {
+        };
+        if let Err(e) = store(object, keys, folder, scratch.path()) {
             self.warn(&e.to_string());
         }
         // Looking through the folder costs milliseconds: not every time, but often enough.
@@ -147,33 +145,15 @@ impl Cache {
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(16)
         {
-            self.trim();
+            self.trim(folder);
         }
-    }
-
-    fn try_store(&self, object: &Path, keys: &[u128]) -> io::Result<()> {
-        let mut bytes = fs::read(object)?;
-        let sum = xxh3_128(&bytes);
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        let whole = self.folder.join(unique("object"));
-        let result = fs::write(&whole, &bytes).and_then(|_| {
-            for &key in keys {
-                let link = self.folder.join(unique("link"));
-                // Where there are no hard links, a copy.
-                fs::hard_link(&whole, &link).or_else(|_| fs::copy(&whole, &link).map(|_| ()))?;
-                fs::rename(&link, self.path(key)).inspect_err(|_| drop(fs::remove_file(&link)))?;
-            }
-            Ok(())
-        });
-        let _ = fs::remove_file(&whole);
-        result
     }
 
     /// Remove what was used longest ago until the folder is within its bound, and what a process that
     /// died left behind.
-    pub(crate) fn trim(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
+    fn trim(&self, folder: &Path) {
+        private::sweep(folder);
+        let Ok(entries) = fs::read_dir(folder) else {
             return;
         };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
@@ -182,17 +162,12 @@ impl Cache {
             let Ok(data) = e.metadata() else { continue };
             let used = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let path = e.path();
-            let old = used.elapsed().is_ok_and(|t| t.as_secs() > 3600);
-            match path.extension().and_then(|x| x.to_str()) {
-                Some("so") => {
-                    // Links to one object count once, a share of it each.
-                    let first = identity(&data).is_none_or(|i| seen.insert(i));
-                    let bytes = if first { data.len() } else { 0 };
-                    total += bytes;
-                    files.push((used, bytes, path));
-                }
-                Some("tmp") if old => drop(fs::remove_file(&path)),
-                _ => {}
+            if path.extension().is_some_and(|x| x == "so") {
+                // Links to one object count once.
+                let first = identity(&data).is_none_or(|i| seen.insert(i));
+                let bytes = if first { data.len() } else { 0 };
+                total += bytes;
+                files.push((used, bytes, path));
             }
         }
         if total <= self.limit {
@@ -208,6 +183,27 @@ impl Cache {
             }
         }
     }
+}
+
+/// Where the kernel of that key lies.
+fn entry(folder: &Path, key: u128) -> PathBuf {
+    folder.join(format!("{key:032x}.so"))
+}
+
+/// Put an object into the folder, under each of its keys, by way of `scratch`.
+fn store(object: &Path, keys: &[u128], folder: &Path, scratch: &Path) -> io::Result<()> {
+    let mut bytes = fs::read(object)?;
+    let sum = xxh3_128(&bytes);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    let (whole, link) = (scratch.join("whole"), scratch.join("link"));
+    private::create(&whole)?.write_all(&bytes)?;
+    for &key in keys {
+        // Where there are no hard links, a copy.
+        fs::hard_link(&whole, &link).or_else(|_| fs::copy(&whole, &link).map(|_| ()))?;
+        fs::rename(&link, entry(folder, key))?;
+    }
+    Ok(())
 }
 
 /// Load the kernel of that key from an object.

@@ -1,7 +1,7 @@
 //! Sources in, an object out: the C compiler as a child process. One process takes many kernels; a
 //! large batch is split so that every core has one process.
 
-use super::cache::{symbol, unique};
+use super::cache::symbol;
 use crate::config::Config;
 use monoglot_uop::{ErrorKind, Result};
 use std::io::Write;
@@ -93,12 +93,12 @@ impl Compiler {
         })
     }
 
-    /// Compile the units into one object in `folder`.
+    /// Compile the units into one object in `folder`, where nobody else writes.
     ///
     /// # Errors
     /// `Compile`, with the compiler's first messages.
     pub(crate) fn compile(&self, units: &[&Unit], folder: &Path) -> Result<PathBuf> {
-        let out = folder.join(unique("compile"));
+        let out = folder.join("object");
         let mut text = String::with_capacity(units.iter().map(|u| u.source.len() + 100).sum());
         for u in units {
             // Each kernel under the name of its key, whatever it calls itself.
@@ -133,8 +133,7 @@ impl Compiler {
         }
         let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
         let done = self.run(&mut command, &text, &names.join(", "));
-        done.inspect_err(|_| drop(std::fs::remove_file(&out)))
-            .map(|_| out)
+        done.map(|_| out)
     }
 
     /// What a source becomes, as text.

@@ -9,14 +9,14 @@ mod detect;
 
 use crate::config::Config;
 use crate::pool;
+use crate::private::{self, Scratch};
 use crate::runtime::{Arguments, Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use cache::{Cache, Code};
 use compile::{Compiler, Unit};
-use monoglot_uop::{Device, ErrorKind, Result, Target, UOp};
+use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use detect::target;
@@ -142,30 +142,43 @@ impl Cpu {
         })
     }
 
+    /// Compiled in a folder of its own: the cache's, or where that is of no use the system's.
     fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
-        let elsewhere = || self.compiler.compile(units, &std::env::temp_dir());
-        // A folder that is full also shows as a failure of the compiler: try elsewhere first.
-        let here = |folder: &Path| {
-            self.compiler
-                .compile(units, folder)
-                .or_else(|_| elsewhere())
+        let Some(scratch) = self.cache.scratch() else {
+            return self.compile_elsewhere(units);
         };
-        let object = self.cache.writable().map_or_else(elsewhere, here)?;
-        let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
-        self.cache.store(&object, &keys);
-        let codes = keys
-            .iter()
-            .map(|&key| Some((key, cache::load(&object, key)?)))
-            .collect();
-        let _ = std::fs::remove_file(&object);
-        Option::ok_or_else(codes, || {
-            let compiler = self.compiler.program().display().to_string();
-            ErrorKind::Compile {
-                compiler,
-                message: "its object cannot be loaded".into(),
-            }
-            .into()
+        // A folder that is full also shows as a failure of the compiler: then try elsewhere.
+        self.compile_in(&scratch, units).or_else(|first| {
+            let nowhere = |e: &Error| matches!(e.kind(), ErrorKind::Io { .. });
+            self.compile_elsewhere(units)
+                .map_err(|second| if nowhere(&second) { first } else { second })
         })
+    }
+
+    fn compile_elsewhere(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+        static SWEPT: Once = Once::new();
+        let temporary = std::env::temp_dir();
+        SWEPT.call_once(|| private::sweep(&temporary));
+        let scratch = Scratch::new(&temporary).map_err(|e| ErrorKind::Io {
+            path: temporary.display().to_string(),
+            message: e.to_string(),
+        })?;
+        self.compile_in(&scratch, units)
+    }
+
+    /// The kernels of these units. What a compiler that claims success has made is loaded before it is kept.
+    fn compile_in(&self, scratch: &Scratch, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+        let object = self.compiler.compile(units, scratch.path())?;
+        let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
+        let load = |&key: &u128| Some((key, cache::load(&object, key)?));
+        let codes: Option<Vec<(u128, Code)>> = keys.iter().map(load).collect();
+        let Some(codes) = codes else {
+            let compiler = self.compiler.program().display().to_string();
+            let message = "it reports success, but what it made cannot be loaded".into();
+            return Err(ErrorKind::Compile { compiler, message }.into());
+        };
+        self.cache.store(&object, &keys);
+        Ok(codes)
     }
 }
 
