@@ -238,4 +238,7 @@ args! {
     Call(Arc<CallInfo>) "call",
     /// WMMA.
     Wmma(Arc<TcInfo>) "wmma",
+    /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler
+    /// contracts it with an addition. Without it that is the target's choice (a fused multiply-add).
+    Rounded "rounding",
 }

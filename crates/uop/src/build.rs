@@ -203,6 +203,17 @@ impl UOp {
         UOp::new(op, smallvec![self.clone(), other.clone()], Arg::None)
     }
 
+    /// self · b, rounded before anything is added to it (`Arg::Rounded`).
+    #[track_caller]
+    pub fn mul_rounded(&self, b: &UOp) -> UOp {
+        UOp::new(Op::Mul, smallvec![self.clone(), b.clone()], Arg::Rounded)
+    }
+
+    /// A product that an addition may take in before it is rounded.
+    pub fn may_contract(&self) -> bool {
+        self.op() == Op::Mul && *self.arg() != Arg::Rounded
+    }
+
     /// `self` where true, by element.
     #[track_caller]
     pub fn select(&self, yes: &UOp, no: &UOp) -> UOp {

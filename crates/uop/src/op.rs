@@ -67,7 +67,7 @@ ops! {
     Cast "CAST" 1..1 "dtype" "tksl" "convert to dtype arg";
     // The binary primitives.
     Add "ADD" 2..2 "none" "tksl" "a + b";
-    Mul "MUL" 2..2 "none" "tksl" "a * b";
+    Mul "MUL" 2..2 "rounding" "tksl" "a * b; where arg says so, rounded before anything is added to it";
     Max "MAX" 2..2 "none" "tksl" "max(a, b), NaN if either is";
     Mod "MOD" 2..2 "none" "tks" "a - b * floor(a / b); a where b = 0";
     Idiv "IDIV" 2..2 "none" "tks" "floor(a / b); 0 where b = 0";

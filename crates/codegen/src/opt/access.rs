@@ -76,7 +76,7 @@ impl Nest {
         let sums = nodes
             .iter()
             .filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)));
-        let products = |u: &&UOp| u.src()[0].op() == Op::Mul && u.dtype().is_float();
+        let products = |u: &&UOp| u.src()[0].may_contract() && u.dtype().is_float();
         let fused: Vec<&UOp> = sums.filter(products).map(|u| &u.src()[0]).collect();
         for u in &nodes {
             let mask = nest.visit(u, &varies, &fused);

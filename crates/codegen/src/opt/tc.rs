@@ -121,7 +121,7 @@ fn product(plan: &Plan, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
     let Arg::Reduce(ReduceOp::Add, _) = reduce.arg() else {
         return None;
     };
-    if over.next().is_some() || reduce.src()[0].op() != Op::Mul {
+    if over.next().is_some() || !reduce.src()[0].may_contract() {
         return None;
     }
     let factor = |u: &UOp| {

@@ -294,3 +294,28 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
         }
     }
 }
+
+/// A product that is marked is not fused with its sum, nor with any matrix unit, and keeps its mark.
+#[test]
+fn products_that_are_rounded_are_no_part_of_a_fused_sum() {
+    let fused = [Op::MulAcc, Op::Wmma];
+    for device in devices() {
+        for rounded in [false, true] {
+            let k = matmul(16, 16, 16);
+            let products: rustc_hash::FxHashMap<UOp, UOp> = k
+                .toposort()
+                .into_iter()
+                .filter(|u| rounded && u.op() == Op::Mul && u.dtype() == DType::F32)
+                .map(|u| (u.clone(), u.with_arg(Arg::Rounded)))
+                .collect();
+            let k = k.substitute(&products);
+            let program = lower(&k, device.target(), None, &mut |_, _| {}).unwrap().0;
+            let linear = program.src()[1].toposort();
+            let has = |keep: &dyn Fn(&UOp) -> bool| linear.iter().any(keep);
+            let name = device.device();
+            let can = device.target().native.contains(Op::MulAcc);
+            assert_eq!(has(&|u| fused.contains(&u.op())), !rounded && can, "{name}");
+            assert_eq!(has(&|u| *u.arg() == Arg::Rounded), rounded, "{name}");
+        }
+    }
+}

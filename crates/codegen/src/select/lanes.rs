@@ -33,7 +33,7 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
     let u = &t.nodes[i];
     matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
         && matches!(u.dtype(), DType::F32 | DType::F64)
-        && t.nodes[t.src[i][0] as usize].op() == Op::Mul
+        && t.nodes[t.src[i][0] as usize].may_contract()
         && target.native.contains(Op::MulAcc)
 }
 

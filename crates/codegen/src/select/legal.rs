@@ -206,6 +206,7 @@ impl Legal<'_> {
             Op::Shl | Op::Shr => self.shift(u.op(), &s[0], &s[1], interval(1)),
             Op::Pow if !d.is_float() => self.int_pow(&s[0], &s[1], interval(1)),
             Op::Trunc if !d.is_float() => s[0].clone(),
+            Op::Mul if *u.arg() == Arg::Rounded => u.with_src(s),
             op => self.op(op, &s)?,
         };
         let exact =

@@ -36,7 +36,7 @@ pub use stores::simplify_tensors;
 use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::fold;
-use crate::node::UOp;
+use crate::node::{Srcs, UOp};
 use crate::op::{Op, OpSet};
 use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
@@ -112,7 +112,7 @@ fn constants() -> Vec<Rule> {
         rule!(fold_constants[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => fold_constants(u)),
         rule!(known_value[u]: Pat::first(OpSet::ELEMENTWISE, []).bind(u) => known_value(u)),
         rule!(commute[u, x, y]: x.with_(OpSet::COMMUTATIVE, y).bind(u) =>
-            y.binary(u.op(), x), if key(y) < key(x) && !is_chain(u)),
+            u.with_src(Srcs::from_iter([y.clone(), x.clone()])), if key(y) < key(x) && !is_chain(u)),
     ]
 }
 

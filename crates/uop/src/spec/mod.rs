@@ -157,12 +157,20 @@ impl<'a> Check<'a> {
             op.name()
         );
         need!(self, u, u.tag() == 0, "a tag is left");
-        let fits =
-            arg.kind() == op.arg_kind() || *arg == Arg::None && matches!(op, Load | Sink | Call);
+        let fits = arg.kind() == op.arg_kind()
+            || *arg == Arg::None && matches!(op, Load | Sink | Call | Mul);
         need!(self, u, fits, "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d), "{v:?} is no value of {d}");
         }
+        let rounds = *arg != Arg::Rounded || u.dtype().is_float();
+        need!(
+            self,
+            u,
+            rounds,
+            "a product of {} is never rounded",
+            u.dtype()
+        );
         // A body, or what packs values, may be void.
         let values = &u.src()[matches!(op, Function | Call | GetTuple) as usize..];
         let effects = !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void);

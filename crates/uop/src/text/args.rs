@@ -65,6 +65,9 @@ impl<T: Part> Part for Vec<T> {
     }
 }
 
+/// What MUL's arg is called.
+const ROUNDED: &str = "rounded";
+
 /// The address space of what is on a device and in none.
 const NOWHERE: &str = "NOWHERE";
 
@@ -221,6 +224,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::Program(p) => p.parts(),
         Arg::Call(c) => vec![named("outs", c.outs.write()), named("ins", c.ins.write())],
         Arg::Wmma(w) => w.parts(),
+        Arg::Rounded => vec![Value::Word(ROUNDED.into())],
     }
 }
 
@@ -318,6 +322,10 @@ pub(super) fn read(
             }))
         }
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
+        "rounding" => match values {
+            [v] if v.is(ROUNDED) => Arg::Rounded,
+            _ => return Err(format!("{ROUNDED} was expected")),
+        },
         kind => return Err(format!("there is no kind of arg {kind}")),
     })
 }
