@@ -170,7 +170,7 @@ impl Tensor {
         Tensor::map_all(&all, |u| {
             let sizes = u[0].sizes("index")?;
             let wrapped = |(i, &a): (&UOp, &usize)| -> Result<UOp> {
-                let i = integers("index", i)?.cast(DType::Index);
+                let i = position("index", i)?;
                 Ok(i.lt(&i.like(0)).select(&(&i + sizes[a]), &i))
             };
             let index = u[1..]
@@ -274,8 +274,8 @@ pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
     let sizes = x.sizes("index")?;
     let index = index
         .iter()
-        .map(|i| Ok(integers("index", i)?.cast(DType::Index)));
-    let index = index.collect::<Result<Vec<UOp>>>()?;
+        .map(|i| position("index", i))
+        .collect::<Result<Vec<UOp>>>()?;
     let index = broadcast("index", &index.iter().collect::<Vec<_>>())?;
     let others: Vec<usize> = (0..sizes.len()).filter(|a| !axes.contains(a)).collect();
     let rest: Vec<i64> = others.iter().map(|&a| sizes[a]).collect();
@@ -316,6 +316,19 @@ fn integers<'a>(op: &str, index: &'a UOp) -> Result<&'a UOp> {
         d if d.is_int() => Ok(index),
         d => Err(Error::dtype(op, format!("indices are integers, not {d}"))),
     }
+}
+
+/// Integers as `index`. Most of u64 is beyond every axis, and stays there.
+fn position(op: &str, u: &UOp) -> Result<UOp> {
+    let u = integers(op, u)?;
+    let near = match u.dtype() {
+        DType::U64 => {
+            let most = u.like(1i64 << 62);
+            u.lt(&most).select(u, &most)
+        }
+        _ => u.clone(),
+    };
+    Ok(near.cast(DType::Index))
 }
 
 /// Integers that can count to any place: those narrower than 32 bits as i32.

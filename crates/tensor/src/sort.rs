@@ -4,12 +4,13 @@
 //! are sorted by counting, for each element, how many stand before it; long ones by a bitonic network
 //! of O(log² n) steps over all elements.
 
+use crate::functions::known;
 use crate::join::join;
 use crate::movement::{from_last, to_last};
 use crate::promote::{count, insert_axis, resized};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, Op, Result, Scalar, UOp};
+use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, UOp};
 
 /// Up to this length every pair is compared.
 const PAIRS: i64 = 64;
@@ -99,11 +100,27 @@ fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let rank = added(&ahead.cast(DType::I32), last)?;
     // Row r, column i: is i the one of rank r?
     let chosen = row(&rank)?.eq_(&i);
-    let zero = UOp::constant(x.dtype().zero(), x.dtype());
     Ok((
-        added(&chosen.select(&row(x)?, &zero), last)?,
+        the_chosen(x, &chosen, last)?,
         added(&chosen.select(&j, &j.like(0)), last)?,
     ))
+}
+
+/// For each row of `chosen` the one element of x that it names: the greatest where all others are the
+/// least that there is, as a sum with zeros would make 0 of −0.
+fn the_chosen(x: &UOp, chosen: &UOp, last: usize) -> Result<UOp> {
+    let least = UOp::constant(x.dtype().min(), x.dtype());
+    let rows = insert_axis(x, last - 1)?.expand(chosen.shape())?;
+    let y = chosen
+        .select(&rows, &least)
+        .reduce(ReduceOp::Max, &[last])?
+        .squeeze_axes(&[last])?;
+    Ok(known(y, &[x, chosen], &[], |f| {
+        let (chosen, last) = (&f.inputs[1], f.g.shape().len());
+        let column = insert_axis(f.g, last)?.expand(chosen.shape())?;
+        let back = chosen.select(&column, &column.like(0.0));
+        Ok(vec![Some(added(&back, last - 1)?), None])
+    }))
 }
 
 fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
