@@ -4,22 +4,23 @@
 //! Element i (row-major) of a tensor has the 64 bits `w = threefry2x32-20(counter + i, key)`, where the
 //! key is the seed and the counter starts at 0 and advances by the number of elements of every random
 //! tensor, in the order in which they are written down. From w:
-//! * uniform: the top 24 bits of w times 2⁻²⁴, so 0 ≤ u < 1; then low + u·(high − low), rounded once;
-//! * normal: Box–Muller, √(−2 ln(1 − u))·cos(2πv), u from the top 24 bits of w, v from bits 8 to 31;
+//! * uniform: the top 24 bits of w times 2⁻²⁴, so 0 ≤ u < 1; then low + u·(high − low);
+//! * normal: Box–Muller, √(−2 ln(1 − u))·cos(2πv), u from the top 24 bits of w, v from bits 8 to 31, the
+//!   logarithm as in `log`, the cosine as in `turn`; then mean + std·that;
 //! * integers: low + ⌊(w >> 32)·(high − low) / 2³²⌋;
 //! * permutation: the order of w >> 33, ties by position.
+//!
+//! Floats are f32, every operation rounded to nearest, a product before anything is added to it
+//! (`Arg::Rounded`), and no operation is one that machines approximate: all devices give the same bits.
 //!
 //! The seed is 0 until `Tensor::manual_seed` sets it. Key and counter are fixed when the tensor is
 //! written down, yet they are no constants: steps that differ in them only have one structure.
 
 use crate::args::Dims;
 use crate::create::{sizes, upload};
-use crate::functions as f;
 use crate::tensor::{Tensor, tri};
 use monoglot_engine as engine;
-use monoglot_uop::gradient::cos;
 use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
-use std::f64::consts::TAU;
 use std::sync::Mutex;
 
 struct State {
@@ -64,9 +65,10 @@ impl Tensor {
     pub fn normal(shape: impl Into<Dims>, mean: f64, std: f64) -> Tensor {
         Tensor::random("normal", shape.into(), |w| {
             let low = shifted(w, 8);
-            let (u, v) = (unit(&shifted(w, 40)), unit(&(&low & &low.like(0xff_ffff))));
-            let r = (f::log(&(u.like(1.0) - &u)) * -2.0).unary(Op::Sqrt);
-            Ok(affine(r * cos(&(v * TAU)), std, mean))
+            let low = &low & &low.like(0xff_ffff);
+            let radius = log(&shifted(w, 40).cast(DType::I32)).unary(Op::Sqrt);
+            let x = radius.mul_rounded(&turn(&low.cast(DType::I32)));
+            Ok(affine(x, std, mean))
         })
     }
 
@@ -180,13 +182,68 @@ impl Tensor {
     }
 }
 
-/// scale·u + offset, rounded once.
+/// scale·u + offset.
 fn affine(u: UOp, scale: f64, offset: f64) -> UOp {
-    if (scale, offset) == (1.0, 0.0) {
+    let scaled = if scale == 1.0 {
         u
     } else {
-        u.mul_acc(&u.like(scale), &u.like(offset))
+        u.mul_rounded(&u.like(scale))
+    };
+    if offset == 0.0 {
+        scaled
+    } else {
+        &scaled + &scaled.like(offset)
     }
+}
+
+/// c₀ + x·(c₁ + x·(…)).
+fn horner(x: &UOp, c: &[f32]) -> UOp {
+    let (last, rest) = c.split_last().expect("coefficients");
+    rest.iter().rev().fold(x.like(f64::from(*last)), |p, &c| {
+        p.mul_rounded(x) + x.like(f64::from(c))
+    })
+}
+
+/// Of −2 ln(1 + f) + 2f − f² over f³, on √½ − 1 ≤ f < √2 − 1, our own fit.
+const LOG: [f32; 8] = [
+    -0.666_666_3,
+    0.500_016_15,
+    -0.400_045_72,
+    0.332_491_93,
+    -0.283_624_26,
+    0.262_568_06,
+    -0.257_628_1,
+    0.157_204_21,
+];
+/// −2 ln 2 in two parts, of which the first times a small integer is exact.
+const LN_4: [f32; 2] = [-1.386_291_5, -2.857_213_5e-6];
+
+/// −2 ln(1 − k·2⁻²⁴) for integers 0 ≤ k < 2²⁴, within 0.9 ulp.
+///
+/// 2²⁴ − k = 2^e·m with √½ ≤ m < √2; f = m − 1; the sum is e'·LN_4₀ + (−2f + (f² + (f²·f·P(f) + e'·LN_4₁)))
+/// with e' = e − 24 and P the polynomial of `LOG`.
+fn log(k: &UOp) -> UOp {
+    let sqrt_half = k.like(0x3f35_04f3);
+    let bits = (k.like(1 << 24) - k).cast(DType::F32).bitcast(DType::I32) - &sqrt_half;
+    let e = (bits.binary(Op::Shr, &bits.like(23)) - 24).cast(DType::F32);
+    let m = ((&bits & &bits.like(0x7f_ffff)) + &sqrt_half).bitcast(DType::F32);
+    let f = &m - 1.0;
+    let square = f.mul_rounded(&f);
+    let tail = square.mul_rounded(&f).mul_rounded(&horner(&f, &LOG));
+    let part = |c: f32| e.mul_rounded(&e.like(f64::from(c)));
+    let rest = &f * -2.0 + (square + (tail + part(LN_4[1])));
+    part(LN_4[0]) + rest
+}
+
+/// Of sin(2πt)/t in t², our own fit.
+const SINE: [f32; 5] = [6.283_185_5, -41.341_68, 81.602_234, -76.574_99, 39.710_92];
+
+/// cos(2π·k·2⁻²⁴) for integers 0 ≤ k < 2²⁴, within 2·10⁻⁷: sin(2πt) for t = |k·2⁻²⁴ − ½| − ¼, which is
+/// exact, as t·P(t²).
+fn turn(k: &UOp) -> UOp {
+    let half = k - (1 << 23);
+    let t = unit(&(half.max_(&half.unary(Op::Neg)) - (1 << 22)));
+    t.mul_rounded(&horner(&t.mul_rounded(&t), &SINE))
 }
 
 fn shifted(w: &UOp, by: i64) -> UOp {

@@ -1,0 +1,168 @@
+//! Numbers that must be exact on every device: random ones to the bit of their documentation, signs of
+//! zeros, indices beyond every axis. Flows in: the façade; flows out: comparisons with plain Rust.
+
+use monoglot::Config;
+use monoglot::compiler::uop::fold::threefry;
+use monoglot::prelude::*;
+use std::sync::Mutex;
+
+/// The default device and the seed are the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Every device that is here; the second has no fused multiply-add.
+const DEVICES: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["CPU", "CPU:C:x86-64", "INTERP", "INTERP:GPU"]
+} else {
+    &["CPU", "INTERP", "INTERP:GPU"]
+};
+
+fn on_each(mut f: impl FnMut(&str)) {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in DEVICES {
+        Config {
+            device: Some((*device).into()),
+            ..Config::default()
+        }
+        .set();
+        f(device);
+    }
+}
+
+fn bits(t: &Tensor) -> Vec<u32> {
+    let values = t.to_vec::<f32>().expect("f32 values");
+    values.into_iter().map(f32::to_bits).collect()
+}
+
+/// `normal` as the documentation of `random.rs` has it.
+fn normal(word: u64) -> f32 {
+    let (k, j) = ((word >> 40) as i32, (word >> 8 & 0xff_ffff) as i32);
+    let polynomial = |x: f32, c: &[f32]| {
+        c.iter()
+            .rev()
+            .skip(1)
+            .fold(c[c.len() - 1], |p, c| p * x + c)
+    };
+    let from = ((1 << 24) - k) as f32;
+    let at = from.to_bits() as i32 - 0x3f35_04f3;
+    let e = ((at >> 23) - 24) as f32;
+    let f = f32::from_bits(((at & 0x7f_ffff) + 0x3f35_04f3) as u32) - 1.0;
+    let p = polynomial(
+        f,
+        &[
+            -0.6666663,
+            0.50001615,
+            -0.40004572,
+            0.33249193,
+            -0.28362426,
+            0.26256806,
+            -0.2576281,
+            0.15720421,
+        ],
+    );
+    let log = e * -1.3862915 + (-2.0 * f + (f * f + (f * f * f * p + e * -2.8572135e-6)));
+    let t = (((j - (1 << 23)).abs() - (1 << 22)) as f32) * 2f32.powi(-24);
+    let c = polynomial(
+        t * t,
+        &[6.2831855, -41.34168, 81.602234, -76.57499, 39.71092],
+    );
+    log.sqrt() * (t * c)
+}
+
+#[test]
+fn random_floats_are_the_documented_bits_on_every_device() {
+    let n = 3000;
+    let u = |i: u64| (threefry(i, 11) >> 40) as f32 * 2f32.powi(-24);
+    let standard: Vec<u32> = (0..n).map(|i| normal(threefry(i, 11)).to_bits()).collect();
+    let scaled: Vec<u32> = (n..2 * n)
+        .map(|i| (normal(threefry(i, 11)) * 0.3 + 1.7).to_bits())
+        .collect();
+    let uniform: Vec<u32> = (2 * n..3 * n)
+        .map(|i| (u(i) * 5.1 + -1.3).to_bits())
+        .collect();
+    on_each(|device| {
+        Tensor::manual_seed(11);
+        let shape = [n as i64];
+        assert_eq!(bits(&Tensor::randn(shape)), standard, "randn on {device}");
+        let x = Tensor::normal(shape, 1.7, 0.3);
+        assert_eq!(bits(&x), scaled, "normal on {device}");
+        let x = Tensor::uniform(shape, -1.3, 3.8);
+        assert_eq!(bits(&x), uniform, "uniform on {device}");
+    });
+}
+
+#[test]
+fn the_documented_normal_is_near_the_true_one() {
+    for i in 0..200_000u64 {
+        let w = threefry(i, 3);
+        let (u, v) = ((w >> 40) as f64, (w >> 8 & 0xff_ffff) as f64);
+        let scale = 2f64.powi(-24);
+        let r = (-2.0 * (-u * scale).ln_1p()).sqrt();
+        let want = r * (std::f64::consts::TAU * v * scale).cos();
+        let error = (f64::from(normal(w)) - want).abs();
+        assert!(
+            error <= 4e-7 * r.max(1e-30),
+            "{w:x}: {want} is off by {error}"
+        );
+    }
+}
+
+#[test]
+fn sorting_keeps_the_sign_of_zero() {
+    let zeros = |n: usize| -> Vec<f32> {
+        (0..n)
+            .map(|i| [-0.0, 0.0, f32::NEG_INFINITY, 3.0, -0.0][i % 5])
+            .collect()
+    };
+    on_each(|device| {
+        // Both ways of sorting; the order is stable, so it is that of a plain stable sort.
+        for n in [7, 200] {
+            let x = zeros(n);
+            let t = Tensor::new(&x, [n as i64]);
+            for descending in [false, true] {
+                let mut want = x.clone();
+                want.sort_by(|a, b| {
+                    let order = a.partial_cmp(b).expect("no NaN");
+                    if descending { order.reverse() } else { order }
+                });
+                let want: Vec<u32> = want.iter().map(|v| v.to_bits()).collect();
+                let got = bits(&t.sort(0, descending));
+                assert_eq!(got, want, "{n} on {device}, descending: {descending}");
+                let (top, _) = t.topk(5, 0, descending);
+                assert_eq!(bits(&top), want[..5], "topk of {n} on {device}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_element_that_was_sorted_has_its_own_gradient() {
+    on_each(|device| {
+        let x = Tensor::new(&[2f32, f32::NEG_INFINITY, -0.0, f32::NAN, 1.0], [5]);
+        let weights = Tensor::new(&[1f32, 10.0, 100.0, 1000.0, 10000.0], [5]);
+        let g = (x.sort(0, false) * &weights)
+            .sum(.., false)
+            .gradient(&[&x])
+            .expect("a sort has a gradient")
+            .remove(0);
+        let got = g.to_vec::<f32>().expect("it runs");
+        assert_eq!(got, [1000.0, 1.0, 10.0, 10000.0, 100.0], "on {device}");
+    });
+}
+
+#[test]
+fn unsigned_indices_beyond_every_axis_read_zero() {
+    on_each(|device| {
+        let x = Tensor::arange(1, 7, 1).cast(DType::F32).reshape([2, 3]);
+        let far = Tensor::new(&[u64::MAX, 0, u64::MAX - 1, 1, 1 << 63, 1 << 62], [6]);
+        let rows = x.index(&far).to_vec::<f32>().expect("it runs");
+        let want = [
+            0., 0., 0., 1., 2., 3., 0., 0., 0., 4., 5., 6., 0., 0., 0., 0., 0., 0.,
+        ];
+        assert_eq!(rows, want, "rows on {device}");
+        let both = x.index((&far, &far)).to_vec::<f32>().expect("it runs");
+        assert_eq!(both, [0., 1., 0., 5., 0., 0.], "both axes on {device}");
+        let column = x.index_select(1, &far).to_vec::<f32>().expect("it runs");
+        let want = [0., 1., 0., 2., 0., 0., 0., 4., 0., 5., 0., 0.];
+        assert_eq!(column, want, "columns on {device}");
+    });
+}
