@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             return Ok(out.write_all(print_many(&roots).as_bytes())?);
         }
         _ => {
-            let function = schedule::callify(&roots, |_| true)?;
+            let (function, _) = schedule::callify(&roots, |_| true)?;
             if args.stage == Stage::Callified {
                 return Ok(out.write_all(print_many(&function.roots).as_bytes())?);
             }

@@ -246,7 +246,7 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
 /// compiling anything.
 pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     let start = Instant::now();
-    let function = monoglot_schedule::callify(roots, |_| true)?;
+    let (function, _) = monoglot_schedule::callify(roots, |_| true)?;
     let callify = start.elapsed();
     let mut timings = monoglot_schedule::Timings::default();
     let plan = schedule(&function, crate::default_device(), &target, &mut timings)?;

@@ -25,7 +25,8 @@ pub struct Counts {
     pub writes: Vec<u64>,
 }
 
-/// Run a kernel on buffers: PARAM `k` is `bufs[k]`; `vars` gives each variable's slot its value.
+/// Run a kernel on buffers: PARAM `k` is `bufs[k]`; `vars` gives each variable's slot its word: the
+/// value of an integer, the bits of a float.
 ///
 /// # Errors
 /// `Index` for an access outside a buffer, `Unsupported` for what is not kernel form, `Argument` for
@@ -38,7 +39,8 @@ pub fn eval_kernel(kernel: &UOp, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> R
 pub struct EvalKernel {
     code: Vec<Instr>,
     slots: Vec<Scalar>,
-    vars: Vec<(u64, usize)>,
+    /// For each variable: its PARAM's slot, its dtype, and the slot of its value.
+    vars: Vec<(u64, DType, usize)>,
     storages: Vec<Storage>,
 }
 
@@ -134,14 +136,17 @@ impl EvalKernel {
     /// Run on buffers and variables, as [`eval_kernel`].
     pub fn run(&self, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> Result<Counts> {
         let mut slots = self.slots.clone();
-        for &(slot, at) in &self.vars {
+        for &(slot, dtype, at) in &self.vars {
             let Some(v) = vars.iter().find(|v| v.0 == slot) else {
                 return Err(Error::argument(
                     "kernel",
                     format!("variable {slot} has no value"),
                 ));
             };
-            slots[at] = Scalar::Int(v.1 as i128);
+            slots[at] = match dtype {
+                d if d.is_float() => Scalar::from_bits(v.1 as u64, d),
+                d => Scalar::Int(v.1.into()).cast(d),
+            };
         }
         let n = bufs.len();
         let mut own: Vec<Vec<u8>> = Vec::new();

@@ -1,6 +1,6 @@
 //! Tensor graph → one stateless function. Flows in: roots over BUFFERs; flows out: the same roots over
 //! PARAMs, and the buffers in PARAM order. Equal structures give the same roots, node for node, which
-//! is what finds an earlier schedule.
+//! is what finds an earlier schedule. Invariant: a function holds no buffer.
 
 use monoglot_uop::graph::inline_functions;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
@@ -9,10 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Roots as a function of PARAMs.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// What is wanted, over PARAMs numbered by first use.
+    /// What is wanted, over PARAMs numbered by first use, and variables numbered after them.
     pub roots: Vec<UOp>,
-    /// The BUFFER that each PARAM stands for.
-    pub params: Vec<UOp>,
     /// For each PARAM, whether a root is its next version and its storage may be taken over.
     pub donated: Vec<bool>,
 }
@@ -25,9 +23,9 @@ impl Function {
     }
 }
 
-/// The function that computes these roots; `donate` says of a BUFFER whose next version is among the
-/// roots whether nobody else holds it.
-pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function> {
+/// The function that computes these roots, and the BUFFERs that its PARAMs stand for; `donate` says of a
+/// BUFFER whose next version is among the roots whether nobody else holds it.
+pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Vec<UOp>)> {
     let roots = inline_functions(roots);
     let mut params = Vec::new();
     // One walk over all roots, so that what they share is rebuilt once.
@@ -52,11 +50,11 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<Function>
         .iter()
         .map(|p| assigned.contains(p) && donate(p))
         .collect();
-    Ok(Function {
+    let function = Function {
         roots: all.src().to_vec(),
-        params,
         donated,
-    })
+    };
+    Ok((function, params))
 }
 
 /// The BUFFER whose next version a root is.

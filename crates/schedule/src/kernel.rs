@@ -8,7 +8,9 @@
 mod ranges;
 
 use crate::rangeify::{Output, Program, Stored, flat};
-use monoglot_uop::{Arg, AxisType, BufferArg, Device, KernelInfo, Op, Result, UOp};
+use monoglot_uop::{
+    AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, Shape, UOp,
+};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -29,8 +31,8 @@ pub(crate) struct Kernel {
 pub(crate) enum Work {
     /// A kernel.
     Compute(UOp),
-    /// Bytes of args[1], from this element on, to args[0].
-    Copy(i64),
+    /// The part of args[1] that goes to args[0]: COPY(SHRINK(PARAM 1, (start,), (length,))).
+    Copy(UOp),
     /// Nothing: the result has no elements.
     Nothing,
 }
@@ -127,13 +129,16 @@ fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
         .map(|r| (r.clone(), UOp::index_const(0)))
         .collect();
     let index = stored.value.src()[1].substitute(&zeros);
-    let start = monoglot_uop::rules::symbolic()
-        .rewrite(&index)?
-        .as_int()
-        .unwrap_or(0);
+    let start = monoglot_uop::rules::symbolic().rewrite(&index)?;
+    let (start, args) = number_params(&start, vec![slot, from], |slot| slot as usize);
+    let node = &stored.node;
+    let source = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), node.dtype(), None);
+    let length = Dim::from(node.shape().max_len());
+    let part = source.shrink(&[Dim::of(&start)], &Shape::new([length]))?;
+    let place = Arg::Place(Some(stored.device), Some(AddrSpace::Global));
     Ok(Kernel {
-        work: Work::Copy(start),
-        args: vec![slot, from],
+        work: Work::Copy(UOp::new(Op::Copy, vec![part], place)),
+        args,
         outs: 1,
         device: stored.device,
     })

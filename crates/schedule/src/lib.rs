@@ -5,6 +5,7 @@
 //! | pass | in → out | file |
 //! | --- | --- | --- |
 //! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
+//! | lift | a function → its structure, and its constants and offsets | `lift` |
 //! | prepare | tensor rules; long reductions and wide stacks split; files copied, then viewed | `prepare` |
 //! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
@@ -15,6 +16,7 @@
 mod callify;
 mod fuse;
 mod kernel;
+mod lift;
 mod memory;
 mod order;
 mod prepare;
@@ -23,6 +25,7 @@ mod rangeify;
 mod tests;
 
 pub use callify::{Function, callify};
+pub use lift::{Guards, Kind, Lifted, Structure, lift};
 pub use memory::Place;
 
 use monoglot_uop::spec::{Scheduled, verify_tensor};
@@ -72,7 +75,7 @@ pub fn schedule(
     let ordered = order::order(fused, &function.donated)?;
     timings.rangeify += start.elapsed();
     let start = Instant::now();
-    let schedule = memory::plan(ordered, function.params.len());
+    let schedule = memory::plan(ordered, function.donated.len());
     timings.memory_plan += start.elapsed();
     schedule
 }

@@ -6,7 +6,7 @@ use crate::Schedule;
 use crate::kernel::{Kernel, Kernels, Work};
 use crate::rangeify::Output;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{AddrSpace, Arg, CallInfo, Device, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{Arg, CallInfo, Device, ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,9 +63,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             };
             place_of.insert(a, place);
         }
-        calls.extend(call(k, &all, |slot| {
-            storage(&all, slot, &places, &place_of)
-        }));
+        calls.extend(call(k, |slot| storage(&all, slot, &places, &place_of)));
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let place = place_of[&a];
@@ -134,27 +132,12 @@ fn reuse(
     }
 }
 
-fn call(k: &Kernel, all: &Kernels, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
+fn call(k: &Kernel, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.work {
         Work::Nothing => return None,
         Work::Compute(sink) => sink.clone(),
-        Work::Copy(start) => {
-            // The body names what is moved: elements from `start` on.
-            let node = &all.nodes[k.args[0] - all.inputs];
-            let from = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), node.dtype(), None);
-            let n = node.shape().max_len();
-            let part = UOp::new(
-                Op::Shrink,
-                vec![from, UOp::dims(&[(*start).into()]), UOp::dims(&[n.into()])],
-                Arg::None,
-            );
-            UOp::new(
-                Op::Copy,
-                vec![part],
-                Arg::Place(Some(k.device), Some(AddrSpace::Global)),
-            )
-        }
+        Work::Copy(body) => body.clone(),
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {

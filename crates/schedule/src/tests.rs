@@ -15,12 +15,12 @@ use support::target;
 fn pass(name: &str, u: UOp) -> Result<UOp> {
     let sink = |all: Vec<UOp>| UOp::try_new(Op::Sink, all, Arg::None);
     let device = Device::new("CPU");
-    let prepared = || prepare::prepare(&callify(u.src(), |_| true)?.roots, &target);
+    let prepared = || prepare::prepare(&callify(u.src(), |_| true)?.0.roots, &target);
     let stored = || rangeify::rangeify(&prepared()?, device, &target);
     let kernels = || kernel::kernels(stored()?);
     match name {
         "verify-tensor" => verify_tensor(u).map(|v| v.into_inner()),
-        "callify" => sink(callify(u.src(), |_| true)?.roots),
+        "callify" => sink(callify(u.src(), |_| true)?.0.roots),
         "prepare" => sink(prepared()?),
         // The value of an iteration of all that is stored.
         "rangeify" => sink(stored()?.stored.into_iter().map(|s| s.value).collect()),
@@ -31,7 +31,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
             &[],
         )?)),
         "schedule" => {
-            let function = callify(u.src(), |_| true)?;
+            let (function, _) = callify(u.src(), |_| true)?;
             let done = schedule(&function, device, &target, &mut Timings::default())?;
             Ok(done.linear.into_inner())
         }

@@ -8,7 +8,7 @@ use support::target;
 
 /// The kernels that compute this, as text.
 fn kernels(root: &UOp) -> Vec<String> {
-    let function = callify(std::slice::from_ref(root), |_| false).unwrap();
+    let (function, _) = callify(std::slice::from_ref(root), |_| false).unwrap();
     let plan = schedule(
         &function,
         Device::new("TEST"),

@@ -5,13 +5,20 @@ mod support;
 
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
-use monoglot_schedule::{Schedule, Timings, callify, schedule};
+use monoglot_schedule::{
+    Function, Guards, Kind, Lifted, Schedule, Timings, callify, lift, schedule,
+};
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp};
 use support::target;
 
-/// The values of the roots when the schedule's calls run one after the other.
-fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
+/// The values of the roots when the schedule's calls run one after the other; `words` are those of the
+/// function's variables.
+fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Vec<Vec<u8>> {
+    let slots = params.len() as u64..;
+    let words: Vec<(u64, i64)> = slots.zip(words.iter().copied()).collect();
     let mut params = params.to_vec();
+    // A variable has no buffer.
+    params.resize(params.len() + words.len(), Vec::new());
     let mut places: Vec<Vec<u8>> = plan.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
     for call in plan.linear.src() {
         let (body, args) = (&call.src()[0], &call.src()[1..]);
@@ -26,13 +33,21 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
                 }
             })
             .collect();
+        let word = |a: &UOp| {
+            words
+                .iter()
+                .find(|w| a.is_variable() && w.0 == slot(a).1 as u64)
+        };
+        let local = (0..).zip(args).filter_map(|(k, a)| Some((k, word(a)?.1)));
+        let local: Vec<(u64, i64)> = local.collect();
         if body.op() == Op::Copy {
             let part = &body.src()[0];
-            let from = part.dims_src(1)[0].as_int().unwrap() as usize * part.dtype().bytes();
+            let start = part.dims_src(1)[0].to_uop().with_words(&local).unwrap();
+            let from = start.as_int().unwrap() as usize * part.dtype().bytes();
             let bytes = part.shape().max_len() as usize * part.dtype().bytes();
             bufs[0] = bufs[1][from..from + bytes].to_vec();
         } else {
-            eval_kernel(body, &mut bufs, &[]).unwrap_or_else(|e| panic!("{e}\n{body}"));
+            eval_kernel(body, &mut bufs, &local).unwrap_or_else(|e| panic!("{e}\n{body}"));
         }
         let Arg::Call(info) = call.arg() else {
             panic!("a CALL without CallInfo")
@@ -58,7 +73,8 @@ fn run(plan: &Schedule, params: &[Vec<u8>]) -> Vec<Vec<u8>> {
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
             Value::from_bytes(&bytes[..len], &shape, u.dtype())
         };
-        eval(std::slice::from_ref(view), &mut leaf)
+        let view = view.with_words(&words).unwrap();
+        eval(std::slice::from_ref(&view), &mut leaf)
             .unwrap()
             .remove(0)
             .to_bytes()
@@ -83,24 +99,44 @@ fn bytes_of(u: &UOp, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Both ways give the same; returns the schedule for further looks.
+fn scheduled(function: &Function) -> Schedule {
+    let device = Device::new("TEST");
+    schedule(function, device, &target, &mut Timings::default()).unwrap()
+}
+
+/// Other values for all that may vary in a function.
+fn others(lifted: &Lifted) -> Vec<Scalar> {
+    let other = |(v, kind): (&Scalar, &Kind)| match *kind {
+        Kind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
+        Kind::Offset { most, .. } => Scalar::Int((v.to_i128() + 1) % i128::from(most + 1)),
+    };
+    let kinds = lifted.structure.kinds();
+    lifted.values.iter().zip(kinds).map(other).collect()
+}
+
+/// All ways give the same: the graph itself, its schedule, and that of the function in which every
+/// constant and offset is a variable. Returns the schedule for further looks.
 fn check(roots: &[UOp], donate: bool) -> Schedule {
-    let function = callify(roots, |_| donate).unwrap();
-    let plan = schedule(
-        &function,
-        Device::new("TEST"),
-        &target,
-        &mut Timings::default(),
-    )
-    .unwrap();
-    let data: Vec<Vec<u8>> = function.params.iter().map(|p| bytes_of(p, 7)).collect();
+    let (function, params) = callify(roots, |_| donate).unwrap();
+    let plan = scheduled(&function);
+    let data: Vec<Vec<u8>> = params.iter().map(|p| bytes_of(p, 7)).collect();
     let mut leaf = |u: &UOp| {
-        let i = function.params.iter().position(|p| p == u).unwrap();
+        let i = params.iter().position(|p| p == u).unwrap();
         Value::from_bytes(&data[i], &u.shape().ints().unwrap(), u.dtype())
     };
     let want = eval(roots, &mut leaf).unwrap();
-    let got = run(&plan, &data);
-    for ((root, want), got) in roots.iter().zip(&want).zip(&got) {
+    agrees(roots, &want, &run(&plan, &data, &[]), &plan);
+    let lifted = lift(&function);
+    let seen = [lifted.values.clone(), others(&lifted)];
+    let guards = Guards::new(&lifted.structure, &seen, None);
+    let general = scheduled(&guards.generalise(&function));
+    let words = guards.words(&lifted.values).unwrap();
+    agrees(roots, &want, &run(&general, &data, &words), &general);
+    plan
+}
+
+fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], plan: &Schedule) {
+    for ((root, want), got) in roots.iter().zip(want).zip(got) {
         let got = Value::from_bytes(got, &root.shape().ints().unwrap(), root.dtype()).unwrap();
         for i in 0..want.len() {
             let (a, b) = (want.get(i), got.get(i));
@@ -117,7 +153,6 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
             );
         }
     }
-    plan
 }
 
 fn kernels(plan: &Schedule) -> usize {
@@ -406,14 +441,8 @@ fn a_chain_of_100_000_ops_is_many_kernels_of_bounded_size() {
         for i in 0..100_000 {
             x = if i % 2 == 0 { x * 1.0001 } else { x + 0.0001 };
         }
-        let function = callify(&[x], |_| false).unwrap();
-        let plan = schedule(
-            &function,
-            Device::new("TEST"),
-            &target,
-            &mut Timings::default(),
-        )
-        .unwrap();
+        let (function, _) = callify(&[x], |_| false).unwrap();
+        let plan = scheduled(&function);
         assert!(
             (100..2000).contains(&kernels(&plan)),
             "{} kernels",

@@ -140,6 +140,25 @@ impl UOp {
         UOp::new(Op::Param, src, Arg::Buffer(arg))
     }
 
+    /// A scalar argument: a variable of any dtype without bounds, for a value that varies from run to
+    /// run. It is passed as its bits, in a word of 8 bytes.
+    #[track_caller]
+    pub fn argument(slot: u64, dtype: DType) -> UOp {
+        let arg = BufferArg {
+            slot,
+            version: 0,
+            dtype,
+            device: None,
+            addrspace: None,
+        };
+        UOp::new(Op::Param, smallvec![UOp::dims(&[])], Arg::Buffer(arg))
+    }
+
+    /// Whether this is a variable: a PARAM that is a value, not storage.
+    pub fn is_variable(&self) -> bool {
+        self.op() == Op::Param && self.buffer_arg().is_some_and(|b| b.addrspace.is_none())
+    }
+
     /// A buffer of a device with a slot of its own.
     #[track_caller]
     pub fn buffer(shape: &Shape, dtype: DType, device: Device) -> UOp {

@@ -1,6 +1,7 @@
 //! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
 
 use crate::arg::Arg;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::node::{Srcs, UOp};
@@ -160,6 +161,30 @@ impl UOp {
                 .and_then(Scalar::as_int)
                 .ok_or_else(|| fail("it is no integer arithmetic".into())),
         }
+    }
+
+    /// This graph with constants for its variables, each by its slot and word (the value of an integer,
+    /// the bits of a float), and what that makes of offsets and sizes in simplest form.
+    ///
+    /// # Errors
+    /// `Argument` where a value lies outside its variable's bounds.
+    pub fn with_words(&self, words: &[(u64, i64)]) -> Result<UOp> {
+        let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
+        for u in self.toposort().into_iter().filter(UOp::is_variable) {
+            let slot = u.buffer_arg().map_or(0, |b| b.slot);
+            let Some(&(_, word)) = words.iter().find(|w| w.0 == slot) else {
+                continue;
+            };
+            let value = match u.dtype() {
+                DType::Index => UOp::index_const(u.sym_infer(&[(slot, word)])?),
+                d => UOp::constant(Scalar::from_bits(word as u64, d), d),
+            };
+            map.insert(u, value);
+        }
+        if map.is_empty() {
+            return Ok(self.clone());
+        }
+        crate::rules::symbolic().rewrite(&self.substitute(&map))
     }
 
     /// Run `fill` on every node below (sources first) that is not `full`, without recursion.

@@ -65,9 +65,20 @@ impl Renderer {
         for p in params() {
             let Some(b) = p.buffer_arg() else { continue };
             let (slot, c) = (b.slot as usize, scalar(b.dtype));
-            let _ = if p.shape().is_empty() {
+            let _ = if p.is_variable() {
                 let k = info.vars.iter().position(|&v| v == slot).unwrap_or(0);
-                writeln!(o, "  const {c} n{slot} = ({c})vars[{k}];")
+                if b.dtype.is_float() {
+                    // The bits, in the first bytes of the word.
+                    writeln!(o, "  {c} n{slot};").and_then(|()| {
+                        writeln!(
+                            o,
+                            "  __builtin_memcpy(&n{slot}, vars + {k}, {});",
+                            b.dtype.bytes()
+                        )
+                    })
+                } else {
+                    writeln!(o, "  const {c} n{slot} = ({c})vars[{k}];")
+                }
             } else {
                 let k = slots.iter().position(|&s| s == slot).unwrap_or(0);
                 writeln!(o, "  {c} *p{slot} = ({c} *)bufs[{k}];")

@@ -116,6 +116,9 @@ impl Legal<'_> {
                 Arg::Const(v, d) => UOp::constant(*v, self.held(*d)),
                 _ => u.clone(),
             },
+            Op::Param if u.is_variable() && u.dtype() != DType::Index => {
+                self.decode(&self.storage(u), u.dtype())
+            }
             Op::Param | Op::Buffer => self.storage(u),
             // The extents of shapes are not values.
             Op::Reshape | Op::Expand => node(u.op(), [src[0].clone(), u.src()[1].clone()]),

@@ -148,9 +148,8 @@ impl Compiler {
             }
             Op::Param if u.buffer_arg().is_some_and(|b| b.addrspace.is_none()) => {
                 let v = self.alloc(1, Scalar::Int(0));
-                self.out
-                    .vars
-                    .push((u.buffer_arg().map_or(0, |b| b.slot), v.at));
+                let slot = u.buffer_arg().map_or(0, |b| b.slot);
+                self.out.vars.push((slot, u.dtype(), v.at));
                 v
             }
             Op::Param | Op::Buffer => {

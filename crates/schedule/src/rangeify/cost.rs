@@ -22,8 +22,13 @@ const COPIES: usize = 4;
 /// Most nodes of an expression that are told apart when one of them is used twice.
 const CONE: usize = 48;
 
-/// Ops by which values come from storage.
-const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
+/// Ops by which values come from storage that need not be a device's.
+const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
+
+/// Whether a value needs anything that is stored: not constants, variables and indices alone.
+fn is_data(u: &UOp) -> bool {
+    u.device().is_some() || u.ops_below().intersects(DATA)
+}
 
 /// Per node, from the leaves up. What is likely to be stored (whatever several others use, or one
 /// broadcast, that needs a reduction) counts as a leaf for those who use it.
@@ -51,7 +56,7 @@ impl Costs {
         let mut parts: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
         let mut cones: Vec<SmallVec<[u32; 8]>> = Vec::with_capacity(nodes.len());
         for (n, u) in nodes.iter().enumerate() {
-            let data = u.ops_below().intersects(DATA);
+            let data = is_data(u);
             let (mut own, mut cone) = ((weight(u), 0.0), SmallVec::new());
             if u.op() == Op::Reduce {
                 // Without data below it is most likely an expression of its index.
@@ -137,6 +142,7 @@ fn is_view(u: &UOp) -> bool {
 fn weight(u: &UOp) -> f64 {
     match u.op() {
         Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
+        Op::Param if u.is_variable() => 0.0,
         Op::Stack if u.dtype() == monoglot_uop::DType::Index => 0.0,
         Op::Param | Op::Contiguous | Op::Copy | Op::After => 1.0,
         Op::Pad => 6.0,
@@ -173,7 +179,7 @@ impl Rangeify<'_> {
             return false;
         }
         // Cheap functions of the index alone are never worth their bytes.
-        let data = u.ops_below().intersects(DATA);
+        let data = is_data(u);
         if !data
             && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
         {
@@ -259,7 +265,7 @@ impl Rangeify<'_> {
         let mut seen: FxHashSet<UOp> = FxHashSet::default();
         let mut product = 1.0;
         for index in &instance.at.indices {
-            if index.op() == Op::Param || index.ops_below().contains(Op::Param) {
+            if super::has_placeholder(index) {
                 return instance.at.volume;
             }
             for r in index.ranges().iter() {

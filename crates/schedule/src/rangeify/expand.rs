@@ -7,9 +7,7 @@ impl Rangeify<'_> {
     pub(super) fn expand(&mut self, i: u32, u: &UOp) -> Result<()> {
         let body = match u.op() {
             Op::Const => Body::Value(u.clone()),
-            Op::Param if u.shape().is_empty() && u.dtype() == DType::Index => {
-                Body::Value(u.clone())
-            }
+            Op::Param if u.is_variable() => Body::Value(u.clone()),
             Op::Param => Body::Read(u.buffer_arg().map_or(0, |b| b.slot as usize)),
             // The root of a COPY's kernel names the buffer that it copies.
             Op::Contiguous | Op::Detach | Op::ContiguousBackward | Op::Copy => {

@@ -198,6 +198,7 @@ pub(crate) fn rangeify(
 fn base_of(root: &UOp) -> &UOp {
     let mut u = root;
     while matches!(u.op(), Op::Reshape | Op::Detach | Op::ContiguousBackward)
+        && !u.src()[0].is_variable()
         || u.op() == Op::Contiguous && is_stored(&u.src()[0])
         || u.op() == Op::Shrink && is_contiguous_part(u) && is_stored(&u.src()[0])
     {
@@ -211,7 +212,12 @@ pub(crate) fn is_stored(mut u: &UOp) -> bool {
     while u.op() == Op::Reshape || u.op() == Op::Shrink && is_contiguous_part(u) {
         u = &u.src()[0];
     }
-    matches!(u.op(), Op::Param | Op::Contiguous | Op::After | Op::Copy)
+    is_argument(u) || matches!(u.op(), Op::Contiguous | Op::After | Op::Copy)
+}
+
+/// A PARAM that is storage.
+fn is_argument(u: &UOp) -> bool {
+    u.op() == Op::Param && !u.is_variable()
 }
 
 /// A SHRINK that keeps a run of elements: whole axes after the first one that it cuts, and single
@@ -219,8 +225,7 @@ pub(crate) fn is_stored(mut u: &UOp) -> bool {
 fn is_contiguous_part(u: &UOp) -> bool {
     let (from, to) = (u.src()[0].shape(), u.shape());
     let first = to.iter().position(|d| !d.is(1)).unwrap_or(to.len());
-    u.dims_src(1).iter().all(|d| d.as_int().is_some())
-        && (first + 1..to.len()).all(|i| from[i] == to[i])
+    (first + 1..to.len()).all(|i| from[i] == to[i])
 }
 
 impl Rangeify<'_> {
@@ -228,8 +233,8 @@ impl Rangeify<'_> {
         let u = self.nodes[n as usize].clone();
         let wanted = std::mem::take(&mut self.wanted[n as usize]);
         let known = matches!(u.op(), Op::Param | Op::Const);
-        let store = must && u.op() != Op::Param
-            || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
+        let store =
+            must && !is_argument(&u) || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
         if !store {
             for i in wanted {
                 self.expand(i, &u)?;
@@ -326,7 +331,7 @@ impl Rangeify<'_> {
         }
         let k = &mut self.kernels[kernel as usize];
         k.size += 1;
-        k.buffers += usize::from(src.op() == Op::Param);
+        k.buffers += usize::from(is_argument(src));
         let i = self.instance(Instance {
             node,
             kernel,
@@ -393,6 +398,15 @@ pub(crate) fn flat(slot: usize, node: &UOp, device: Option<Device>) -> UOp {
         node.dtype(),
         device,
     )
+}
+
+/// Whether an index is, or is made of, a value that is not known yet.
+fn has_placeholder(index: &UOp) -> bool {
+    let stands = |u: &UOp| {
+        u.buffer_arg()
+            .is_some_and(|b| b.slot >= placeholder_slot(0))
+    };
+    index.ops_below().contains(Op::Param) && index.toposort().iter().any(stands)
 }
 
 /// The number of an argument that only stands for an instance until its value is known.

@@ -8,7 +8,7 @@
 //!    twice in one place. Several ENDs, or REDUCEs, may share a RANGE side by side.
 //! 5. Scalar form: values have shape (), but for the fragments of a matrix unit where there is a WMMA.
 //!    Shaped form: no UPCAST or UNROLL range is left, and shaped values have one rank.
-//! 6. PARAMs are GLOBAL storage or `index` variables of shape (); their slots are 0, 1, … without gaps
+//! 6. PARAMs are GLOBAL storage or variables of shape (); their slots are 0, 1, … without gaps
 //!    (shaped: what folded may leave some), one node each; all name one device. BUFFERs are LOCAL or REG.
 //! 7. An INDEX into storage gives every axis an index. Each is within its axis by min_max, or one of
 //!    them is `WHERE(gate, index, INVALID)`: then nothing is accessed where the gate is false. Shaped:

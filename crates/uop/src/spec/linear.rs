@@ -5,8 +5,8 @@
 //!    the constant offsets, sizes and lane numbers of SHRINK and INDEX. SINK stands last, if at all.
 //! 3. RANGE and END, IF and ENDIF nest. A value made inside is not used outside.
 //! 4. No value has dtype `index`. A RANGE counts in i32 or i64.
-//! 5. PARAM: GLOBAL, flat; or a variable, an i32 or i64 of shape (). Slots are distinct. BUFFER: LOCAL or
-//!    REG, flat; REG also (n, W).
+//! 5. PARAM: GLOBAL, flat; or a variable of shape (). Slots are distinct. BUFFER: LOCAL or REG, flat; REG
+//!    also (n, W).
 //! 6. LOAD, STORE and ATOMICADD have addresses: INDEX(buffer, i) or SHRINK(buffer, (i,), (W,)). Neither
 //!    an address nor storage is a value. AFTER is its first source under another name, so that reads of
 //!    one address before and after a store are two nodes; no instruction stands twice. GROUP is nothing.
@@ -200,7 +200,7 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let rank = u.shape().len();
     let fits = match (u.op(), b.addrspace) {
         (Op::Param, Some(AddrSpace::Global)) | (Op::Buffer, Some(AddrSpace::Local)) => rank == 1,
-        (Op::Param, None) => rank == 0 && matches!(b.dtype, DType::I32 | DType::I64),
+        (Op::Param, None) => rank == 0 && b.dtype != DType::Void,
         (Op::Buffer, Some(AddrSpace::Reg)) => rank == 1 || rank == 2,
         _ => false,
     };

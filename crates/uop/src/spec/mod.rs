@@ -180,10 +180,16 @@ impl<'a> Check<'a> {
     /// What holds of every PARAM of tensors and kernels.
     fn param(&mut self, u: &'a UOp) {
         let (space, dtype, shape) = (u.addrspace(), u.dtype(), u.shape());
-        let variable = space.is_none() && dtype == DType::Index && shape.is_empty();
+        let bounds = &u.src()[u.src().len().min(1)..];
+        // An index may be used as one because its bounds say where it is.
+        let bounded = match dtype {
+            DType::Index => bounds.len() == 2 && bounds.iter().all(|b| b.dtype() == dtype),
+            _ => bounds.is_empty() && dtype != DType::Void,
+        };
+        let variable = space.is_none() && shape.is_empty() && bounded;
         let fits = variable || space == Some(AddrSpace::Global);
         let at = space.map_or("no address space", AddrSpace::name);
-        let wanted = "a PARAM is GLOBAL, or an index variable of shape ()";
+        let wanted = "a PARAM is GLOBAL, or a variable of shape (), with bounds if it is an index";
         need!(self, u, fits, "{wanted}, not {dtype}{shape} in {at}");
         self.dims(u, 0, "shape");
     }

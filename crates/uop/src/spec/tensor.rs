@@ -3,8 +3,9 @@
 //! 1. Only ops of the tensor language occur: no RANGE, END, LOCAL or REG storage, nothing of codegen
 //!    (a CALL's body is another stage's); no tags; args fit; a CONST is a value of its dtype. INVALID
 //!    occurs as in kernels: in the indices of an INDEX.
-//! 2. Operands of an elementwise op have its shape; only constants of shape () are exempt.
-//! 3. A BUFFER is GLOBAL and has a device; a PARAM is GLOBAL, or an `index` variable of shape ().
+//! 2. Operands of an elementwise op have its shape; only constants and variables of shape () are exempt.
+//! 3. A BUFFER is GLOBAL and has a device; a PARAM is GLOBAL, or a variable of shape (): an `index` with
+//!    bounds, or of another dtype without.
 //! 4. Shapes and offsets are vectors of integers, and sizes are not negative.
 //! 5. REDUCE folds axes, ascending, and closes no ranges. FLIP's flags are within the rank. PAD's fill is
 //!    a value of its dtype.
@@ -36,7 +37,12 @@ pub(super) const COMPILED: OpSet = {
 };
 
 /// Ops whose value no constant gives.
-const DATA: OpSet = OpSet::of(&[Op::Param, Op::Buffer, Op::Function, Op::Call]);
+const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Function, Op::Call]);
+
+/// Whether this is a value of what is in storage, not of constants and variables alone.
+fn is_data(u: &UOp) -> bool {
+    u.ops_below().intersects(DATA) || u.device().is_some() || u.addrspace().is_some()
+}
 
 /// What a tensor graph's walk enters: not the compiled bodies of CALLs.
 fn sources(u: &UOp) -> &[UOp] {
@@ -70,13 +76,13 @@ pub(super) fn check(c: &mut Check) {
             for s in u
                 .src()
                 .iter()
-                .filter(|s| s.shape().is_empty() && s.ops_below().intersects(DATA))
+                .filter(|s| s.shape().is_empty() && is_data(s))
             {
                 let name = s.op().name();
                 c.fault(
                     u,
                     format!(
-                        "an operand of shape () is a {name}; only a constant may be, others EXPAND"
+                        "an operand of shape () is a {name}; only a constant or a variable may be, others EXPAND"
                     ),
                 );
             }
@@ -166,7 +172,8 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let (to, value) = (&u.src()[0], &u.src()[1]);
-    let fits = to.shape() == value.shape() || value.op() == Op::Const;
+    let one = value.op() == Op::Const || value.is_variable();
+    let fits = to.shape() == value.shape() || one;
     need!(
         c,
         u,

@@ -1,0 +1,369 @@
+//! Structure apart from data: the constants and the offsets of views that a function is written with.
+//!
+//! Flows in: a function; flows out: its structure without them, and the values, numbered by edge (a
+//! node and the operand of it), since equal constants are one node however often they are written.
+//! Functions of one structure differ in those values alone, and `generalise` makes one function of
+//! them: what was seen to vary becomes a variable, all else stays the constant that it is.
+//!
+//! Invariant: a generalised function computes what the exact one does for every list of values that
+//! its guards admit.
+
+use crate::callify::Function;
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{Arg, DType, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// A function without its constants and offsets: equal for functions that differ in these alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Structure {
+    /// Every node, sources before users, with the number of its operands.
+    nodes: Vec<(Op, Arg, u32)>,
+    /// The operands of all nodes: a node's number, or `LIFTED`.
+    operands: Vec<u32>,
+    /// What each lifted value is, in the order of the operands.
+    kinds: Vec<Kind>,
+    donated: Vec<bool>,
+}
+
+impl Structure {
+    /// What each value of the structure is.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+}
+
+/// The operand that is no node.
+const LIFTED: u32 = u32::MAX;
+
+/// What a value that may vary is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An operand of this dtype.
+    Scalar(DType),
+    /// Where a view of `size` elements of an axis begins: from 0 to `most`.
+    Offset {
+        /// The greatest offset.
+        most: i64,
+        /// Elements that the view has.
+        size: i64,
+    },
+}
+
+/// A function's structure, and the values that it has there.
+#[derive(Clone, Debug)]
+pub struct Lifted {
+    /// What the function has in common with others.
+    pub structure: Structure,
+    /// Its values, by edge.
+    pub values: Vec<Scalar>,
+    /// The node of each edge.
+    pub users: Vec<UOp>,
+}
+
+/// An operand of a node.
+enum Edge<'a> {
+    Node(&'a UOp),
+    Lifted(Scalar, Kind),
+}
+
+/// The operands of a node as its structure has them: offsets one by one, in place of their vector.
+fn edges(u: &UOp) -> SmallVec<[Edge<'_>; 4]> {
+    let mut out = SmallVec::new();
+    for (i, s) in u.src().iter().enumerate() {
+        if is_offsets(u, i) {
+            let axes = s.src().iter().enumerate();
+            out.extend(axes.map(|(axis, o)| offset(u, axis).unwrap_or(Edge::Node(o))));
+        } else {
+            out.push(scalar(u, i).unwrap_or(Edge::Node(s)));
+        }
+    }
+    out
+}
+
+/// Whether operand `i` of a node is a vector of offsets.
+fn is_offsets(u: &UOp, i: usize) -> bool {
+    i == 1 && matches!(u.op(), Op::Shrink | Op::Pad) && u.src()[1].op() == Op::Stack
+}
+
+/// Ops whose constant operands are data: computed with, shown, or stored.
+fn takes_data(op: Op) -> bool {
+    use Op::*;
+    let shown = matches!(op, Reshape | Expand | Pad | Stack | Contiguous | Copy);
+    shown || op == Store || op.is_elementwise()
+}
+
+/// A constant that may vary as operand `i` of a node.
+fn scalar(u: &UOp, i: usize) -> Option<Edge<'_>> {
+    let s = &u.src()[i];
+    let number = s.dtype() != DType::Index && s.dtype() != DType::Bool;
+    let value = s.const_value().filter(|_| number && takes_data(u.op()))?;
+    Some(Edge::Lifted(value, Kind::Scalar(s.dtype())))
+}
+
+/// The offset of a view along one axis, where it may vary.
+fn offset(u: &UOp, axis: usize) -> Option<Edge<'_>> {
+    let (whole, part) = match u.op() {
+        Op::Shrink => (u.src()[0].shape(), u.shape()),
+        _ => (u.shape(), u.src()[0].shape()),
+    };
+    let size = part[axis].as_int()?;
+    let most = whole[axis].as_int()? - size;
+    let at = u.src()[1].src()[axis].as_int()?;
+    let value = Scalar::Int(at.into());
+    (most > 0).then_some(Edge::Lifted(value, Kind::Offset { most, size }))
+}
+
+/// The nodes that a structure names, sources before users. What is lifted is passed by, so that the
+/// order is the same whatever values stand there.
+fn walk(roots: &[UOp]) -> Vec<&UOp> {
+    let mut seen: rustc_hash::FxHashSet<&UOp> = Default::default();
+    let mut out = Vec::new();
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
+    while let Some((u, ready)) = stack.pop() {
+        if ready {
+            out.push(u);
+        } else if seen.insert(u) {
+            stack.push((u, true));
+            for edge in edges(u).into_iter().rev() {
+                match edge {
+                    Edge::Node(s) if !seen.contains(s) => stack.push((s, false)),
+                    _ => {}
+                }
+            }
+        }
+    }
+    out
+}
+
+/// See the module.
+pub fn lift(function: &Function) -> Lifted {
+    let mut structure = Structure {
+        nodes: Vec::new(),
+        operands: Vec::new(),
+        kinds: Vec::new(),
+        donated: function.donated.clone(),
+    };
+    let (mut values, mut users) = (Vec::new(), Vec::new());
+    let mut number: FxHashMap<&UOp, u32> = FxHashMap::default();
+    for u in walk(&function.roots) {
+        let edges = edges(u);
+        structure
+            .nodes
+            .push((u.op(), u.arg().clone(), edges.len() as u32));
+        for edge in edges {
+            structure.operands.push(match edge {
+                Edge::Node(s) => number[s],
+                Edge::Lifted(value, kind) => {
+                    values.push(value);
+                    users.push(u.clone());
+                    structure.kinds.push(kind);
+                    LIFTED
+                }
+            });
+        }
+        number.insert(u, number.len() as u32);
+    }
+    let roots = function.roots.iter().map(|r| number[r]);
+    structure.operands.extend(roots);
+    Lifted {
+        structure,
+        values,
+        users,
+    }
+}
+
+/// What a generalised function takes, and for which values it stands.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    /// The values of one function that it stands for.
+    example: Vec<Scalar>,
+    /// Its variables.
+    variables: Vec<Variable>,
+}
+
+/// A variable, and the edges at which it stands.
+#[derive(Clone, Debug)]
+struct Variable {
+    edges: Vec<usize>,
+    take: Take,
+}
+
+/// How a variable gives the value of its edges.
+#[derive(Copy, Clone, Debug)]
+enum Take {
+    /// It is the value.
+    Scalar(DType),
+    /// The value is so many times the variable, which is 0 to `most`.
+    Offset { divisor: i64, most: i64 },
+}
+
+impl Guards {
+    /// The guards of a function that stands for all these lists of values: what differs among them
+    /// varies, and what is equal in each of them is one variable. Offsets keep a common divisor, unless
+    /// one that `before` had does not divide a later value.
+    pub fn new(structure: &Structure, seen: &[Vec<Scalar>], before: Option<&Guards>) -> Guards {
+        let column = |edge: usize| seen.iter().map(|v| v[edge]).collect::<Vec<_>>();
+        let mut variables: Vec<(Vec<Scalar>, Variable)> = Vec::new();
+        for (edge, kind) in structure.kinds.iter().enumerate() {
+            let values = column(edge);
+            if values.iter().all(|v| *v == values[0]) {
+                continue;
+            }
+            let same = |take: &Take| match (take, kind) {
+                (Take::Scalar(a), Kind::Scalar(b)) => a == b,
+                (Take::Offset { .. }, Kind::Offset { .. }) => true,
+                _ => false,
+            };
+            let known = variables
+                .iter_mut()
+                .find(|(v, variable)| *v == values && same(&variable.take));
+            match known {
+                Some((_, variable)) => variable.edges.push(edge),
+                None => {
+                    let take = match *kind {
+                        Kind::Scalar(d) => Take::Scalar(d),
+                        Kind::Offset { .. } => Take::Offset {
+                            divisor: 1,
+                            most: 0,
+                        },
+                    };
+                    let edges = vec![edge];
+                    variables.push((values, Variable { edges, take }));
+                }
+            }
+        }
+        for (values, variable) in &mut variables {
+            if let Take::Offset { .. } = variable.take {
+                variable.take = offsets(structure, values, &variable.edges, before);
+            }
+        }
+        Guards {
+            example: seen[0].clone(),
+            variables: variables.into_iter().map(|(_, v)| v).collect(),
+        }
+    }
+
+    /// The words that the function's variables get for these values; None where it does not stand for
+    /// them.
+    pub fn words(&self, values: &[Scalar]) -> Option<Vec<i64>> {
+        let mut varies = vec![false; values.len()];
+        let mut words = Vec::with_capacity(self.variables.len());
+        for variable in &self.variables {
+            let value = values[variable.edges[0]];
+            for &edge in &variable.edges {
+                varies[edge] = true;
+                if values[edge] != value {
+                    return None;
+                }
+            }
+            words.push(match variable.take {
+                Take::Scalar(d) => value.to_bits(d) as i64,
+                Take::Offset { divisor, most } => {
+                    let at = value.as_int()?;
+                    if at % divisor != 0 || at / divisor > most {
+                        return None;
+                    }
+                    at / divisor
+                }
+            });
+        }
+        let fixed = |edge: usize| varies[edge] || values[edge] == self.example[edge];
+        (0..values.len()).all(fixed).then_some(words)
+    }
+
+    /// The edges at which this list of values is not what the function has there.
+    pub fn differing(&self, values: &[Scalar]) -> Vec<usize> {
+        let differs = |edge: &usize| values[*edge] != self.example[*edge];
+        (0..values.len()).filter(differs).collect()
+    }
+
+    /// The function over variables, numbered after its PARAMs.
+    pub fn generalise(&self, function: &Function) -> Function {
+        let mut at_edge: FxHashMap<usize, UOp> = FxHashMap::default();
+        for (k, variable) in self.variables.iter().enumerate() {
+            let slot = (function.donated.len() + k) as u64;
+            let value = match variable.take {
+                Take::Scalar(d) => UOp::argument(slot, d),
+                Take::Offset { divisor: 1, most } => UOp::variable(slot, 0, most),
+                Take::Offset { divisor, most } => UOp::variable(slot, 0, most) * divisor,
+            };
+            at_edge.extend(variable.edges.iter().map(|&edge| (edge, value.clone())));
+        }
+        let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
+        let mut next = 0;
+        for u in walk(&function.roots) {
+            let edges = edges(u);
+            let mut operands = edges.iter().map(|edge| match edge {
+                Edge::Node(s) => done[s].clone(),
+                Edge::Lifted(value, kind) => {
+                    next += 1;
+                    at_edge
+                        .get(&(next - 1))
+                        .cloned()
+                        .unwrap_or_else(|| constant(*value, *kind))
+                }
+            });
+            let mut src = Srcs::new();
+            for (i, s) in u.src().iter().enumerate() {
+                if is_offsets(u, i) {
+                    let offsets: Srcs = operands.by_ref().take(s.src().len()).collect();
+                    src.push(s.with_src(offsets));
+                } else {
+                    src.extend(operands.next());
+                }
+            }
+            drop(operands);
+            done.insert(u, u.with_src(src));
+        }
+        Function {
+            roots: function.roots.iter().map(|r| done[r].clone()).collect(),
+            donated: function.donated.clone(),
+        }
+    }
+}
+
+/// How offsets of these values are given by one variable.
+fn offsets(
+    structure: &Structure,
+    values: &[Scalar],
+    edges: &[usize],
+    before: Option<&Guards>,
+) -> Take {
+    let (mut most, mut sizes) = (i64::MAX, 0);
+    for &edge in edges {
+        if let Kind::Offset { most: m, size } = structure.kinds[edge] {
+            most = most.min(m);
+            sizes = gcd(sizes, size);
+        }
+    }
+    let values = || values.iter().filter_map(|v| v.as_int());
+    let common = values().fold(0, gcd);
+    // A loop goes by the size of its views, whatever its first two steps have in common besides.
+    let steps = sizes > 0 && common % sizes == 0;
+    let mut divisor = if steps { sizes } else { common.max(1) };
+    // Once a divisor had to be lowered, none is assumed again: a loop compiles three times at most.
+    let earlier = before.into_iter().flat_map(|g| &g.variables);
+    for variable in earlier.filter(|v| edges.iter().any(|e| v.edges.contains(e))) {
+        if let Take::Offset { divisor: old, .. } = variable.take
+            && values().any(|v| v % old != 0)
+        {
+            divisor = 1;
+        }
+    }
+    Take::Offset {
+        divisor,
+        most: most / divisor,
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn constant(value: Scalar, kind: Kind) -> UOp {
+    match kind {
+        Kind::Scalar(d) => UOp::constant(value, d),
+        Kind::Offset { .. } => UOp::constant(value, DType::Index),
+    }
+}
