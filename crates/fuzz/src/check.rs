@@ -6,7 +6,7 @@ use crate::run::{Compiled, Plan, Run, difference};
 use monoglot_device::{Runtime, open};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::{eval_kernel::eval_kernel, random};
-use monoglot_uop::{Device, Error, ErrorKind, Op, Opt, Result, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Opt, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Resu
             let mut plans = Vec::new();
             for seed in batch.clone() {
                 let roots = program::random(seed, ops, device);
-                match Plan::new(&roots, device, &target) {
+                match Plan::new(&roots, device, &target, seed % 2 == 1) {
                     Ok(plan) => plans.push((seed, roots, plan)),
                     Err(e) => {
                         failures.push(failure(seed, name, &e.to_string(), &UOp::sink(&roots)))
@@ -67,7 +67,7 @@ pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Resu
                 });
                 for (seed, roots, plan) in &plans {
                     if let Some(message) =
-                        compare(*seed, roots, plan, &mut |k, b| compiled.run(k, b))
+                        compare(*seed, roots, plan, &mut |k, b, w| compiled.run(k, b, w))
                     {
                         failures.push(failure(*seed, &setting, &message, &UOp::sink(roots)));
                     }
@@ -84,14 +84,20 @@ fn scheduled(seeds: std::ops::Range<u64>, ops: u64, failures: &mut Vec<Failure>)
     let target = Arc::new(open(device)?.target().clone());
     for seed in seeds {
         let roots = program::random(seed, ops, device);
-        let message = match Plan::new(&roots, device, &target) {
-            Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs| {
-                eval_kernel(k, bufs, &[]).map(|_| ())
-            }),
-            Err(e) => Some(e.to_string()),
-        };
-        failures
-            .extend(message.map(|m| failure(seed, "the kernel oracle", &m, &UOp::sink(&roots))));
+        for generalised in [false, true] {
+            let message = match Plan::new(&roots, device, &target, generalised) {
+                Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs, words| {
+                    eval_kernel(k, bufs, words).map(|_| ())
+                }),
+                Err(e) => Some(e.to_string()),
+            };
+            let setting = if generalised {
+                "the kernel oracle, generalised"
+            } else {
+                "the kernel oracle"
+            };
+            failures.extend(message.map(|m| failure(seed, setting, &m, &UOp::sink(&roots))));
+        }
     }
     Ok(())
 }
@@ -122,14 +128,13 @@ fn compile_apart(
 
 fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<String> {
     let data: Vec<Vec<u8>> = plan
-        .function
         .params
         .iter()
         .enumerate()
         .map(|(i, p)| program::data(p, seed ^ (i as u64) << 32))
         .collect();
     let mut leaf = |u: &UOp| {
-        let i = plan.function.params.iter().position(|p| p == u);
+        let i = plan.params.iter().position(|p| p == u);
         let unknown = || {
             Error::new(ErrorKind::Run {
                 message: "a leaf that is no parameter".into(),
@@ -171,15 +176,18 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
     let mut seen = FxHashSet::default();
     let mut out: Vec<UOp> = Vec::new();
     for roots in programs.iter().cloned().chain(random) {
-        let Ok(plan) = Plan::new(&roots, device, &target) else {
+        // Every other program with variables in place of its constants.
+        let generalised = out.len() % 2 == 1;
+        let Ok(plan) = Plan::new(&roots, device, &target, generalised) else {
             continue;
         };
         for k in plan.kernels() {
             let small = random::shrink(&k, ITERATIONS, out.len() as u64);
-            let bytes: usize = params(&small).iter().map(program::bytes).sum();
+            let stored = params(&small).into_iter().filter(|p| !p.is_variable());
+            let bytes: usize = stored.map(|p| program::bytes(&p)).sum();
             if bytes <= BYTES
                 && seen.insert(small.clone())
-                && eval_kernel(&small, &mut inputs(&small, 0), &[]).is_ok()
+                && eval_kernel(&small, &mut inputs(&small, 0), &words(&small, 0)).is_ok()
             {
                 out.push(small);
             }
@@ -281,28 +289,49 @@ fn params(kernel: &UOp) -> Vec<UOp> {
     params
 }
 
-/// Random bytes for each.
+/// Random bytes for each; none for a variable.
 fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
-    params(kernel)
-        .iter()
-        .enumerate()
-        .map(|(i, p)| program::data(p, seed ^ (i as u64) << 32))
+    let data = |(i, p): (usize, &UOp)| match p.is_variable() {
+        true => Vec::new(),
+        false => program::data(p, seed ^ (i as u64) << 32),
+    };
+    params(kernel).iter().enumerate().map(data).collect()
+}
+
+/// A random word for each variable.
+fn words(kernel: &UOp, seed: u64) -> Vec<(u64, i64)> {
+    let mut choice = random::Choice::new(seed);
+    let mut word = |p: &UOp| {
+        let slot = p.buffer_arg()?.slot;
+        let value = match p.dtype() {
+            DType::Index => p.vmin() + choice.below((p.vmax() - p.vmin() + 1) as usize) as i64,
+            d => Scalar::Int(choice.below(5) as i128 - 2).cast(d).to_bits(d) as i64,
+        };
+        Some((slot, value))
+    };
+    let all = params(kernel);
+    all.iter()
+        .filter(|p| p.is_variable())
+        .filter_map(&mut word)
         .collect()
 }
 
 fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
-    let (params, data) = (params(kernel), inputs(kernel, seed));
-    let (mut want, mut got) = (data.clone(), data);
-    if let Err(e) = eval_kernel(kernel, &mut want, &[]) {
+    let params = params(kernel);
+    let words = words(kernel, seed);
+    let mut want = inputs(kernel, seed);
+    let mut got = want.clone();
+    if let Err(e) = eval_kernel(kernel, &mut want, &words) {
         return Some(format!("oracle: {e}"));
     }
-    if let Err(e) = compiled.run(kernel, &mut got) {
+    if let Err(e) = compiled.run(kernel, &mut got, &words) {
         return Some(e.to_string());
     }
     params
         .iter()
         .zip(want.iter().zip(&got))
         .enumerate()
+        .filter(|(_, (p, _))| !p.is_variable())
         .find_map(|(i, (p, (w, g)))| {
             let shape = p.sizes("PARAM").ok()?;
             let value = |b: &[u8]| Value::from_bytes(b, &shape, p.dtype());

@@ -4,33 +4,52 @@
 use monoglot_codegen::lower;
 use monoglot_device::{Kernel, Runtime};
 use monoglot_oracle::eval::{Value, eval};
-use monoglot_schedule::{Function, Schedule, Timings, callify, schedule};
+use monoglot_schedule::{Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, Opt, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Runs one kernel on its buffers.
-pub type Run<'a> = dyn FnMut(&UOp, &mut [Vec<u8>]) -> Result<()> + 'a;
+/// Runs one kernel on its buffers and the words of its variables, by slot.
+pub type Run<'a> = dyn FnMut(&UOp, &mut [Vec<u8>], &Words) -> Result<()> + 'a;
+
+/// The words of variables, each with its slot.
+pub type Words = [(u64, i64)];
 
 /// A program scheduled for one device.
 pub struct Plan {
-    /// The roots over PARAMs.
-    pub function: Function,
+    /// The BUFFERs that its PARAMs stand for.
+    pub params: Vec<UOp>,
+    /// The words of its variables, numbered after the PARAMs.
+    pub words: Vec<(u64, i64)>,
     /// Its calls.
     pub schedule: Schedule,
 }
 
 impl Plan {
-    /// Schedule these roots for a target.
-    pub fn new(roots: &[UOp], device: Device, target: &Arc<Target>) -> Result<Plan> {
-        let function = callify(roots, |_| true)?;
+    /// Schedule these roots for a target; generalised, with a variable for every constant and offset.
+    pub fn new(
+        roots: &[UOp],
+        device: Device,
+        target: &Arc<Target>,
+        generalised: bool,
+    ) -> Result<Plan> {
+        let (mut function, params) = callify(roots, |_| true)?;
+        let mut words = Vec::new();
+        if generalised {
+            (function, words) = lift(&function).widest(&function);
+        }
+        let words = (params.len() as u64..).zip(words).collect();
         let schedule = schedule(
             &function,
             device,
             &|_| Ok(target.clone()),
             &mut Timings::default(),
         )?;
-        Ok(Plan { function, schedule })
+        Ok(Plan {
+            params,
+            words,
+            schedule,
+        })
     }
 
     /// The different kernels, in order of first use.
@@ -48,6 +67,8 @@ impl Plan {
     /// The values of the roots; `run` is given each kernel and its buffers.
     pub fn run(&self, params: &[Vec<u8>], run: &mut Run) -> Result<Vec<Value>> {
         let mut params = params.to_vec();
+        // A variable has no buffer.
+        params.resize(params.len() + self.words.len(), Vec::new());
         let mut places: Vec<Vec<u8>> = self
             .schedule
             .places
@@ -60,14 +81,20 @@ impl Plan {
                 .iter()
                 .map(|a| store(a, &mut params, &mut places).clone())
                 .collect();
+            let word = |a: &UOp| {
+                let slot = a.buffer_arg()?.slot;
+                self.words.iter().find(|w| a.is_variable() && w.0 == slot)
+            };
+            let words = (0..).zip(args).filter_map(|(k, a)| Some((k, word(a)?.1)));
+            let words: Vec<(u64, i64)> = words.collect();
             if body.op() == Op::Copy {
                 let part = &body.src()[0];
-                let from =
-                    part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
+                let start = part.dims_src(1)[0].to_uop().with_words(&words)?;
+                let from = start.as_int().unwrap_or(0) as usize * part.dtype().bytes();
                 let bytes = part.shape().max_len() as usize * part.dtype().bytes();
                 bufs[0] = bufs[1][from..from + bytes].to_vec();
             } else {
-                run(body, &mut bufs)?;
+                run(body, &mut bufs, &words)?;
             }
             let Arg::Call(info) = call.arg() else {
                 continue;
@@ -82,7 +109,9 @@ impl Plan {
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
             Value::from_bytes(&bytes[..len], &shape, u.dtype())
         };
-        eval(&self.schedule.outputs, &mut leaf)
+        let outputs = self.schedule.outputs.iter();
+        let outputs = outputs.map(|view| view.with_words(&self.words));
+        eval(&outputs.collect::<Result<Vec<UOp>>>()?, &mut leaf)
     }
 }
 
@@ -125,22 +154,27 @@ impl Compiled {
         }
     }
 
-    /// Run one of them.
-    pub fn run(&self, kernel: &UOp, bufs: &mut [Vec<u8>]) -> Result<()> {
+    /// Run one of them; `bufs` are by slot, those of variables not used.
+    pub fn run(&self, kernel: &UOp, bufs: &mut [Vec<u8>], words: &Words) -> Result<()> {
         let missing = || {
             Error::new(ErrorKind::Run {
                 message: "a kernel that was not compiled".into(),
             })
         };
         let compiled = self.kernels.get(kernel).ok_or_else(missing)?;
+        let is_word = |slot: usize| words.iter().any(|w| w.0 == slot as u64);
         let mut storages = Vec::with_capacity(bufs.len());
-        for b in bufs.iter() {
+        for (_, b) in bufs.iter().enumerate().filter(|(slot, _)| !is_word(*slot)) {
             let s = self.device.alloc(b.len())?;
             self.device.upload(&s, 0, b)?;
             storages.push(s);
         }
-        compiled.launch(&storages, &[])?;
-        for (b, s) in bufs.iter_mut().zip(&storages) {
+        // Words come in the order of their slots.
+        let vars: Vec<i64> = words.iter().map(|w| w.1).collect();
+        compiled.launch(&storages, &vars)?;
+        let buffers = bufs.iter_mut().enumerate();
+        let buffers = buffers.filter(|(slot, _)| !is_word(*slot));
+        for ((_, b), s) in buffers.zip(&storages) {
             self.device.download(s, 0, b)?;
         }
         Ok(())

@@ -26,13 +26,6 @@ pub struct Structure {
     donated: Vec<bool>,
 }
 
-impl Structure {
-    /// What each value of the structure is.
-    pub fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-}
-
 /// The operand that is no node.
 const LIFTED: u32 = u32::MAX;
 
@@ -170,6 +163,23 @@ pub fn lift(function: &Function) -> Lifted {
         structure,
         values,
         users,
+    }
+}
+
+impl Lifted {
+    /// This function with all that may vary a variable, and the words of those: for tests, which compare
+    /// it with the function itself.
+    pub fn widest(&self, function: &Function) -> (Function, Vec<i64>) {
+        let other = |(v, kind): (&Scalar, &Kind)| match *kind {
+            Kind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
+            Kind::Offset { most, .. } => Scalar::Int((v.to_i128() + 1) % i128::from(most + 1)),
+        };
+        let others = self.values.iter().zip(&self.structure.kinds).map(other);
+        let seen = [self.values.clone(), others.collect()];
+        let guards = Guards::new(&self.structure, &seen, None);
+        let words = guards.words(&self.values);
+        let words = words.expect("guards admit what they were made of");
+        (guards.generalise(function), words)
     }
 }
 

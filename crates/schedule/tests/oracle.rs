@@ -5,9 +5,7 @@ mod support;
 
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
-use monoglot_schedule::{
-    Function, Guards, Kind, Lifted, Schedule, Timings, callify, lift, schedule,
-};
+use monoglot_schedule::{Function, Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp};
 use support::target;
 
@@ -104,16 +102,6 @@ fn scheduled(function: &Function) -> Schedule {
     schedule(function, device, &target, &mut Timings::default()).unwrap()
 }
 
-/// Other values for all that may vary in a function.
-fn others(lifted: &Lifted) -> Vec<Scalar> {
-    let other = |(v, kind): (&Scalar, &Kind)| match *kind {
-        Kind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
-        Kind::Offset { most, .. } => Scalar::Int((v.to_i128() + 1) % i128::from(most + 1)),
-    };
-    let kinds = lifted.structure.kinds();
-    lifted.values.iter().zip(kinds).map(other).collect()
-}
-
 /// All ways give the same: the graph itself, its schedule, and that of the function in which every
 /// constant and offset is a variable. Returns the schedule for further looks.
 fn check(roots: &[UOp], donate: bool) -> Schedule {
@@ -126,11 +114,8 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
     };
     let want = eval(roots, &mut leaf).unwrap();
     agrees(roots, &want, &run(&plan, &data, &[]), &plan);
-    let lifted = lift(&function);
-    let seen = [lifted.values.clone(), others(&lifted)];
-    let guards = Guards::new(&lifted.structure, &seen, None);
-    let general = scheduled(&guards.generalise(&function));
-    let words = guards.words(&lifted.values).unwrap();
+    let (function, words) = lift(&function).widest(&function);
+    let general = scheduled(&function);
     agrees(roots, &want, &run(&general, &data, &words), &general);
     plan
 }
