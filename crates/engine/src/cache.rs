@@ -56,6 +56,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         Ok(made.remove(0))
     }
 
+    /// The value of a key, if it is there.
+    pub(crate) fn find(&self, key: &K) -> Option<V> {
+        self.lock().find(key)
+    }
+
     /// The values of these keys, which differ. Those that nobody has made or makes now are made together
     /// by `make`, in the order of the keys that it is given.
     ///

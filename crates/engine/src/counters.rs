@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Work done since the process began.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Structures scheduled.
+    /// Programs scheduled: `exact` and `generalised`.
     pub schedules: u64,
+    /// Programs made for one function, with its constants and offsets in them.
+    pub exact: u64,
+    /// Programs made for many functions that differ in constants and offsets.
+    pub generalised: u64,
     /// Kernels lowered and compiled.
     pub compiled: u64,
     /// Kernels launched.
@@ -18,14 +22,16 @@ pub struct Counters {
 /// The counts, each by itself: threads that count do not wait for each other.
 #[derive(Debug)]
 pub(crate) struct Totals {
-    pub(crate) schedules: AtomicU64,
+    pub(crate) exact: AtomicU64,
+    pub(crate) generalised: AtomicU64,
     pub(crate) compiled: AtomicU64,
     pub(crate) launches: AtomicU64,
     pub(crate) copies: AtomicU64,
 }
 
 static TOTALS: Totals = Totals {
-    schedules: AtomicU64::new(0),
+    exact: AtomicU64::new(0),
+    generalised: AtomicU64::new(0),
     compiled: AtomicU64::new(0),
     launches: AtomicU64::new(0),
     copies: AtomicU64::new(0),
@@ -34,8 +40,11 @@ static TOTALS: Totals = Totals {
 /// The counts now.
 pub fn counters() -> Counters {
     let now = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    let (exact, generalised) = (now(&TOTALS.exact), now(&TOTALS.generalised));
     Counters {
-        schedules: now(&TOTALS.schedules),
+        schedules: exact + generalised,
+        exact,
+        generalised,
         compiled: now(&TOTALS.compiled),
         launches: now(&TOTALS.launches),
         copies: now(&TOTALS.copies),

@@ -7,6 +7,7 @@
 mod cache;
 mod counters;
 mod donate;
+mod family;
 mod program;
 mod realize;
 mod report;

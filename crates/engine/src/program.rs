@@ -2,13 +2,15 @@
 //! compiled kernels and which storage each argument is.
 
 use crate::cache::Cache;
-use crate::counters::count;
+use crate::counters::{Totals, count};
+use crate::family;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,18 +32,21 @@ pub(crate) struct Step {
 
 pub(crate) enum Work {
     Launch(Arc<dyn Kernel>),
-    /// Bytes from an offset of argument 1 to argument 0.
+    /// Bytes of argument 1, from this element on, to argument 0. The element is an expression of the
+    /// variables among the arguments, by position.
     Copy {
-        from: usize,
+        from: UOp,
+        element: usize,
         bytes: usize,
     },
 }
 
-/// Which storage an argument is.
+/// What an argument is: storage, or a variable.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Slot {
     Param(usize),
     Place(usize),
+    Word(usize),
 }
 
 /// What compiling a program took and gave.
@@ -73,22 +78,49 @@ struct Compute {
     info: Arc<ProgramInfo>,
 }
 
-/// The program of a function, compiled if its structure is new.
-pub(crate) fn program(function: &Function) -> Result<Arc<Program>> {
-    let key = (function.key(), crate::default_device());
-    PROGRAMS.get(&key, || made(function, key.1).map(Arc::new))
+/// What runs a function.
+pub(crate) struct Bound {
+    pub(crate) program: Arc<Program>,
+    /// The words of the program's variables.
+    pub(crate) words: Vec<i64>,
 }
 
-/// The program of a structure that was not seen before.
-fn made(function: &Function, device: Device) -> Result<Program> {
-    count(|c| &c.schedules);
+/// What runs a function: its own program, or one for all functions of its structure. It is compiled if
+/// there is none. `roots` are the function's as the user wrote them, for reports.
+pub(crate) fn program(function: &Function, roots: &[UOp]) -> Result<Bound> {
+    let device = crate::default_device();
+    let exact = (function.key(), device);
+    if let Some(program) = PROGRAMS.find(&exact) {
+        let words = Vec::new();
+        return Ok(Bound { program, words });
+    }
+    let (program, words) = match family::general(function, device, roots)? {
+        None => {
+            let make = || made(function, device, |c| &c.exact);
+            (PROGRAMS.get(&exact, make)?, Vec::new())
+        }
+        Some((general, words)) => {
+            let make = || made(&general.function, device, |c| &c.generalised);
+            (PROGRAMS.get(&(general.key.clone(), device), make)?, words)
+        }
+    };
+    Ok(Bound { program, words })
+}
+
+/// The program of a function for which there is none.
+fn made(
+    function: &Function,
+    device: Device,
+    counter: impl FnOnce(&Totals) -> &AtomicU64,
+) -> Result<Arc<Program>> {
+    count(counter);
     let plan = schedule(function, device, &target, &mut Default::default())?;
-    Ok(Program {
-        steps: steps(&plan.linear)?,
+    Ok(Arc::new(Program {
+        steps: steps(&plan.linear, function.donated.len())?,
         outputs: plan.outputs,
         places: plan.places,
         written: plan.written,
-    })
+    }))
 }
 
 /// What kernels of a device are compiled for.
@@ -96,14 +128,15 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
     Ok(Arc::new(open(device)?.target().clone()))
 }
 
-fn steps(linear: &UOp) -> Result<Vec<Step>> {
+/// The steps of a schedule; variables are numbered after `params` PARAMs.
+fn steps(linear: &UOp, params: usize) -> Result<Vec<Step>> {
     let keys = unique_kernels(linear);
     let kernels = KERNELS.get_all(&keys, compute)?;
     let kernels = keys.into_iter().zip(kernels).collect();
     linear
         .src()
         .iter()
-        .map(|call| step(call, &kernels))
+        .map(|call| step(call, params, &kernels))
         .collect()
 }
 
@@ -136,29 +169,34 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
         .collect())
 }
 
-fn step(call: &UOp, kernels: &FxHashMap<Key, Compute>) -> Result<Step> {
+fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<Step> {
     let (body, args) = (&call.src()[0], &call.src()[1..]);
     let slot = |a: &UOp| {
         let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
-        if a.op() == Op::Param {
-            Slot::Param(number)
-        } else {
-            Slot::Place(number)
+        match a.op() {
+            Op::Param if a.is_variable() => Slot::Word(number - params),
+            Op::Param => Slot::Param(number),
+            _ => Slot::Place(number),
         }
     };
     let slots = args.iter().map(slot).collect();
     let device = kernel_device(call)?;
     if body.op() == Op::Copy {
         let part = &body.src()[0];
-        let from = part.dims_src(1)[0].as_int().unwrap_or(0) as usize * part.dtype().bytes();
-        let bytes = part.shape().max_len() as usize * part.dtype().bytes();
+        let from = part.dims_src(1)[0].to_uop();
+        let element = part.dtype().bytes();
+        let bytes = part.shape().max_len() as usize * element;
         let info = Arc::new(ProgramInfo {
             name: "copy".into(),
             bytes: 2 * bytes as u64,
             ..ProgramInfo::default()
         });
         return Ok(Step {
-            work: Work::Copy { from, bytes },
+            work: Work::Copy {
+                from,
+                element,
+                bytes,
+            },
             args: slots,
             info,
             device,

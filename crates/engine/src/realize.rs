@@ -3,7 +3,7 @@
 
 use crate::counters::count;
 use crate::donate;
-use crate::program::{self, Program, Slot, Step, Work, broken};
+use crate::program::{self, Bound, Slot, Step, Work, broken};
 use crate::report;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::callify;
@@ -32,9 +32,9 @@ pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
     if resolved.iter().all(is_view_of_storage) {
         return Ok(resolved);
     }
-    let function = callify(&resolved, |b| exclusive.contains(b))?;
-    let program = program::program(&function)?;
-    let results = run(&program, &function.params)?;
+    let (function, params) = callify(&resolved, |b| exclusive.contains(b))?;
+    let bound = program::program(&function, &resolved)?;
+    let results = run(&bound, &params)?;
     let mut out = Vec::with_capacity(roots.len());
     for ((root, given), (value, in_place)) in roots.iter().zip(&resolved).zip(results) {
         if *root != value {
@@ -183,18 +183,22 @@ fn storage_of(buffer: &UOp) -> Result<Arc<Storage>> {
 }
 
 /// The value of each root, and whether it is in storage that was written in place.
-fn run(program: &Program, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
+fn run(bound: &Bound, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
+    let Bound { program, words } = bound;
+    let slots = params.len() as u64..;
+    let variables: Vec<(u64, i64)> = slots.zip(words.iter().copied()).collect();
     let inputs: Vec<Arc<Storage>> = params.iter().map(storage_of).collect::<Result<_>>()?;
     let mut places = Vec::with_capacity(program.places.len());
     for p in &program.places {
         places.push(open(p.device)?.alloc(p.bytes)?);
     }
     for step in &program.steps {
-        launch(step, &inputs, &places)?;
+        launch(step, &inputs, &places, words)?;
     }
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
+        let view = &view.with_words(&variables)?;
         let leaf =
             leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
@@ -236,25 +240,44 @@ fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
     new
 }
 
-fn launch(step: &Step, inputs: &[Arc<Storage>], places: &[Arc<Storage>]) -> Result<()> {
+fn launch(
+    step: &Step,
+    inputs: &[Arc<Storage>],
+    places: &[Arc<Storage>],
+    words: &[i64],
+) -> Result<()> {
     let storage = |slot: &Slot| match *slot {
-        Slot::Param(i) => &inputs[i],
-        Slot::Place(i) => &places[i],
+        Slot::Param(i) => Some(&inputs[i]),
+        Slot::Place(i) => Some(&places[i]),
+        Slot::Word(_) => None,
+    };
+    let word = |slot: &Slot| match *slot {
+        Slot::Word(i) => Some(words[i]),
+        _ => None,
     };
     match &step.work {
         Work::Launch(kernel) => {
             count(|c| &c.launches);
-            let bufs: Vec<Arc<Storage>> = step.args.iter().map(|a| storage(a).clone()).collect();
-            report::launch(step.device, &step.info, || kernel.launch(&bufs, &[]))
+            let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
+            let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
+            report::launch(step.device, &step.info, || kernel.launch(&bufs, &vars))
         }
-        Work::Copy { from, bytes } => {
+        Work::Copy {
+            from,
+            element,
+            bytes,
+        } => {
             count(|c| &c.copies);
-            let part = storage(&step.args[1]).slice(*from, *bytes);
+            let args = (0..).zip(&step.args);
+            let vars: Vec<(u64, i64)> = args.filter_map(|(k, a)| Some((k, word(a)?))).collect();
+            let start = from.sym_infer(&vars)? as usize * element;
+            let [Some(to), Some(source)] = [&step.args[0], &step.args[1]].map(storage) else {
+                return Err(broken("engine", "a copy between values"));
+            };
+            let part = source.slice(start, *bytes);
             let part =
                 part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
-            report::launch(step.device, &step.info, || {
-                storage(&step.args[0]).copy_from(&part)
-            })
+            report::launch(step.device, &step.info, || to.copy_from(&part))
         }
     }
 }

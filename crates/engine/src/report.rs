@@ -3,8 +3,12 @@
 
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
-use monoglot_uop::{Device, ProgramInfo, Result, UOp};
+use monoglot_schedule::{Function, lift};
+use monoglot_uop::graph::toposort_many;
+use monoglot_uop::{Device, ProgramInfo, Result, Scalar, UOp};
+use rustc_hash::FxHashMap;
 use std::io::Write;
+use std::panic::Location;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -87,6 +91,55 @@ pub(crate) fn launch(
         format!("{device:<6} {us:>8.1}us {rates} {cut}{end}")
     });
     out
+}
+
+/// DEBUG=2 tells which constants and offsets make a program general, with the lines that wrote them.
+/// `roots` are the function's before its buffers became PARAMs.
+pub(crate) fn varies(roots: &[UOp], before: &[Scalar], now: &[Scalar]) {
+    tell(2, || {
+        let written = lines(roots);
+        let mut changes: Vec<String> = Vec::new();
+        for (edge, (old, new)) in before.iter().zip(now).enumerate() {
+            let line = written.get(edge).copied().flatten();
+            let at = line.map_or(String::new(), |l| format!(" at {l}"));
+            let change = format!("{} is {} now{at}", text(old), text(new));
+            if old != new && !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        format!("one more program, for all values: {}", changes.join("; "))
+    });
+}
+
+fn text(value: &Scalar) -> String {
+    match value {
+        Scalar::Float(v) => v.to_string(),
+        Scalar::Int(v) => v.to_string(),
+        Scalar::Bool(v) => v.to_string(),
+        Scalar::Invalid => "nothing".into(),
+    }
+}
+
+/// The user's line for each value that may vary: where the node that it is an operand of became (part
+/// of) a tensor.
+fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
+    let donated = Vec::new();
+    let function = Function {
+        roots: roots.to_vec(),
+        donated,
+    };
+    let mut line: FxHashMap<UOp, &'static Location<'static>> = FxHashMap::default();
+    for u in toposort_many(roots, |_| true).iter().rev() {
+        let own = u.line().or(line.get(u).copied());
+        let Some(own) = own else { continue };
+        line.insert(u.clone(), own);
+        // What has no line of its own was made on the way to its nearest user that has one.
+        for s in u.src() {
+            line.entry(s.clone()).or_insert(own);
+        }
+    }
+    let users = lift(&function).users;
+    users.iter().map(|u| line.get(u).copied()).collect()
 }
 
 /// Three digits and a decimal prefix.

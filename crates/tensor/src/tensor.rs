@@ -209,6 +209,7 @@ impl Tensor {
     #[track_caller]
     fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
         let line = Location::caller();
+        value.iter().for_each(|u| u.set_line(line));
         let value = value.and_then(|u| match u.shape().len() {
             0..=MOST_AXES => Ok(u),
             n => Err(Error::shape(

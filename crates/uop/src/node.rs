@@ -48,6 +48,7 @@ struct Node {
     ranges: OnceLock<Arc<[UOp]>>,
     // What identity ignores.
     origin: &'static Location<'static>,
+    line: OnceLock<&'static Location<'static>>,
     storage: Mutex<Option<Storage>>,
     /// The BUFFER that holds an expression's value while somebody holds that BUFFER; itself where what
     /// the expression reads is no longer there to compute it again.
@@ -156,6 +157,7 @@ impl UOp {
             bounds: OnceLock::new(),
             ranges: OnceLock::new(),
             origin,
+            line: OnceLock::new(),
             storage: Mutex::new(None),
             realized: Mutex::new(None),
             shortcut: OnceLock::new(),
@@ -181,6 +183,15 @@ impl UOp {
     /// Remember where this expression's value is; `keep` it alive with the expression, or not.
     pub fn set_realized(&self, buffer: &UOp, keep: bool) {
         *unpoisoned(&self.0.realized) = Some((buffer.downgrade(), keep.then(|| buffer.clone())));
+    }
+
+    /// The user's line that made a tensor of this node, if any has.
+    pub fn line(&self) -> Option<&'static Location<'static>> {
+        self.0.line.get().copied()
+    }
+    /// Remember the user's line that made a tensor of this node; the first one stays.
+    pub fn set_line(&self, line: &'static Location<'static>) {
+        let _ = self.0.line.set(line);
     }
 
     /// The derivative that its builder knows for this node, if any (see `gradient::Shortcut`).
