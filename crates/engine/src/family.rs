@@ -39,7 +39,9 @@ pub(crate) fn general(
     roots: &[UOp],
 ) -> Result<Option<(Arc<General>, Vec<i64>)>> {
     let Lifted {
-        structure, values, ..
+        structure,
+        values,
+        kinds,
     } = lift(function);
     if values.is_empty() {
         return Ok(None);
@@ -63,7 +65,7 @@ pub(crate) fn general(
     }
     family.seen.push(values.clone());
     let before = family.general.as_ref().map(|g| &g.guards);
-    let guards = Guards::new(&key.0, &family.seen, before);
+    let guards = Guards::new(&kinds, &family.seen, before);
     let function = guards.generalise(function);
     let words = guards.words(&values);
     let general = Arc::new(General {

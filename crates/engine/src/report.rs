@@ -3,7 +3,7 @@
 
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
-use monoglot_schedule::{Function, lift};
+use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{Device, ProgramInfo, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
@@ -138,8 +138,10 @@ fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
             line.entry(s.clone()).or_insert(own);
         }
     }
-    let users = lift(&function).users;
-    users.iter().map(|u| line.get(u).copied()).collect()
+    users(&function)
+        .iter()
+        .map(|u| line.get(u).copied())
+        .collect()
 }
 
 /// Three digits and a decimal prefix.

@@ -25,7 +25,7 @@ mod rangeify;
 mod tests;
 
 pub use callify::{Function, callify};
-pub use lift::{Guards, Kind, Lifted, Structure, lift};
+pub use lift::{Guards, Kind, Lifted, Structure, lift, users};
 pub use memory::Place;
 
 use monoglot_uop::spec::{Scheduled, verify_tensor};

@@ -10,24 +10,16 @@
 
 use crate::callify::Function;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, DType, Op, Scalar, UOp};
+use monoglot_uop::{DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::hash::Hash;
+use xxhash_rust::xxh3::Xxh3;
 
-/// A function without its constants and offsets: equal for functions that differ in these alone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Structure {
-    /// Every node, sources before users, with the number of its operands.
-    nodes: Vec<(Op, Arg, u32)>,
-    /// The operands of all nodes: a node's number, or `LIFTED`.
-    operands: Vec<u32>,
-    /// What each lifted value is, in the order of the operands.
-    kinds: Vec<Kind>,
-    donated: Vec<bool>,
-}
-
-/// The operand that is no node.
-const LIFTED: u32 = u32::MAX;
+/// A function without its constants and offsets, as a hash of 128 bits of its nodes, what they have for
+/// operands, and what may vary there: equal for functions that differ in values alone.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Structure(u128);
 
 /// What a value that may vary is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,8 +42,8 @@ pub struct Lifted {
     pub structure: Structure,
     /// Its values, by edge.
     pub values: Vec<Scalar>,
-    /// The node of each edge.
-    pub users: Vec<UOp>,
+    /// What they are.
+    pub kinds: Vec<Kind>,
 }
 
 /// An operand of a node.
@@ -60,18 +52,17 @@ enum Edge<'a> {
     Lifted(Scalar, Kind),
 }
 
-/// The operands of a node as its structure has them: offsets one by one, in place of their vector.
-fn edges(u: &UOp) -> SmallVec<[Edge<'_>; 4]> {
-    let mut out = SmallVec::new();
+/// Visit the operands of a node as its structure has them: offsets one by one, in place of their vector.
+fn edges<'a>(u: &'a UOp, mut visit: impl FnMut(Edge<'a>)) {
     for (i, s) in u.src().iter().enumerate() {
         if is_offsets(u, i) {
-            let axes = s.src().iter().enumerate();
-            out.extend(axes.map(|(axis, o)| offset(u, axis).unwrap_or(Edge::Node(o))));
+            for (axis, o) in s.src().iter().enumerate() {
+                visit(offset(u, axis).unwrap_or(Edge::Node(o)));
+            }
         } else {
-            out.push(scalar(u, i).unwrap_or(Edge::Node(s)));
+            visit(scalar(u, i).unwrap_or(Edge::Node(s)));
         }
     }
-    out
 }
 
 /// Whether operand `i` of a node is a vector of offsets.
@@ -107,63 +98,83 @@ fn offset(u: &UOp, axis: usize) -> Option<Edge<'_>> {
     (most > 0).then_some(Edge::Lifted(value, Kind::Offset { most, size }))
 }
 
-/// The nodes that a structure names, sources before users. What is lifted is passed by, so that the
-/// order is the same whatever values stand there.
-fn walk(roots: &[UOp]) -> Vec<&UOp> {
-    let mut seen: rustc_hash::FxHashSet<&UOp> = Default::default();
-    let mut out = Vec::new();
+/// Visit the nodes that a structure names, sources before users, each with the numbers of those before
+/// it; gives the numbers of all. What is lifted is passed by, so that the order is the same whatever
+/// values stand there.
+fn walk<'a>(
+    roots: &'a [UOp],
+    mut visit: impl FnMut(&'a UOp, &FxHashMap<&'a UOp, u32>),
+) -> FxHashMap<&'a UOp, u32> {
+    /// The number of a node whose sources come first.
+    const OPEN: u32 = u32::MAX;
+    let mut number: FxHashMap<&UOp, u32> = FxHashMap::default();
+    let mut count = 0;
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
     while let Some((u, ready)) = stack.pop() {
         if ready {
-            out.push(u);
-        } else if seen.insert(u) {
-            stack.push((u, true));
-            for edge in edges(u).into_iter().rev() {
-                match edge {
-                    Edge::Node(s) if !seen.contains(s) => stack.push((s, false)),
-                    _ => {}
-                }
-            }
+            visit(u, &number);
+            number.insert(u, count);
+            count += 1;
+            continue;
         }
+        if number.contains_key(u) {
+            continue;
+        }
+        number.insert(u, OPEN);
+        stack.push((u, true));
+        let first = stack.len();
+        edges(u, |edge| {
+            if let Edge::Node(s) = edge {
+                stack.push((s, false));
+            }
+        });
+        stack[first..].reverse();
     }
-    out
+    number
 }
 
 /// See the module.
 pub fn lift(function: &Function) -> Lifted {
-    let mut structure = Structure {
-        nodes: Vec::new(),
-        operands: Vec::new(),
-        kinds: Vec::new(),
-        donated: function.donated.clone(),
-    };
-    let (mut values, mut users) = (Vec::new(), Vec::new());
-    let mut number: FxHashMap<&UOp, u32> = FxHashMap::default();
-    for u in walk(&function.roots) {
-        let edges = edges(u);
-        structure
-            .nodes
-            .push((u.op(), u.arg().clone(), edges.len() as u32));
-        for edge in edges {
-            structure.operands.push(match edge {
-                Edge::Node(s) => number[s],
-                Edge::Lifted(value, kind) => {
-                    values.push(value);
-                    users.push(u.clone());
-                    structure.kinds.push(kind);
-                    LIFTED
-                }
-            });
-        }
-        number.insert(u, number.len() as u32);
-    }
-    let roots = function.roots.iter().map(|r| number[r]);
-    structure.operands.extend(roots);
+    /// What stands for an operand that is no node.
+    const LIFTED: u32 = u32::MAX;
+    let mut hash = Xxh3::new();
+    let mut values = Vec::new();
+    let mut kinds = Vec::new();
+    let number = walk(&function.roots, |u, number| {
+        (u.op() as u8).hash(&mut hash);
+        u.arg().hash(&mut hash);
+        edges(u, |edge| match edge {
+            Edge::Node(s) => number[s].hash(&mut hash),
+            Edge::Lifted(value, kind) => {
+                (LIFTED, kind).hash(&mut hash);
+                values.push(value);
+                kinds.push(kind);
+            }
+        });
+    });
+    function
+        .roots
+        .iter()
+        .for_each(|r| number[r].hash(&mut hash));
+    function.donated.hash(&mut hash);
     Lifted {
-        structure,
+        structure: Structure(hash.digest128()),
         values,
-        users,
+        kinds,
     }
+}
+
+/// The node that has each of the values of `lift`.
+pub fn users(function: &Function) -> Vec<UOp> {
+    let mut out = Vec::new();
+    walk(&function.roots, |u, _| {
+        edges(u, |edge| {
+            if let Edge::Lifted(..) = edge {
+                out.push(u.clone());
+            }
+        });
+    });
+    out
 }
 
 impl Lifted {
@@ -174,9 +185,9 @@ impl Lifted {
             Kind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
             Kind::Offset { most, .. } => Scalar::Int((v.to_i128() + 1) % i128::from(most + 1)),
         };
-        let others = self.values.iter().zip(&self.structure.kinds).map(other);
+        let others = self.values.iter().zip(&self.kinds).map(other);
         let seen = [self.values.clone(), others.collect()];
-        let guards = Guards::new(&self.structure, &seen, None);
+        let guards = Guards::new(&self.kinds, &seen, None);
         let words = guards.words(&self.values);
         let words = words.expect("guards admit what they were made of");
         (guards.generalise(function), words)
@@ -212,10 +223,10 @@ impl Guards {
     /// The guards of a function that stands for all these lists of values: what differs among them
     /// varies, and what is equal in each of them is one variable. Offsets keep a common divisor, unless
     /// one that `before` had does not divide a later value.
-    pub fn new(structure: &Structure, seen: &[Vec<Scalar>], before: Option<&Guards>) -> Guards {
+    pub fn new(kinds: &[Kind], seen: &[Vec<Scalar>], before: Option<&Guards>) -> Guards {
         let column = |edge: usize| seen.iter().map(|v| v[edge]).collect::<Vec<_>>();
         let mut variables: Vec<(Vec<Scalar>, Variable)> = Vec::new();
-        for (edge, kind) in structure.kinds.iter().enumerate() {
+        for (edge, kind) in kinds.iter().enumerate() {
             let values = column(edge);
             if values.iter().all(|v| *v == values[0]) {
                 continue;
@@ -245,7 +256,7 @@ impl Guards {
         }
         for (values, variable) in &mut variables {
             if let Take::Offset { .. } = variable.take {
-                variable.take = offsets(structure, values, &variable.edges, before);
+                variable.take = offsets(kinds, values, &variable.edges, before);
             }
         }
         Guards {
@@ -301,19 +312,18 @@ impl Guards {
             at_edge.extend(variable.edges.iter().map(|&edge| (edge, value.clone())));
         }
         let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-        let mut next = 0;
-        for u in walk(&function.roots) {
-            let edges = edges(u);
-            let mut operands = edges.iter().map(|edge| match edge {
-                Edge::Node(s) => done[s].clone(),
+        let mut edge_number = 0;
+        walk(&function.roots, |u, _| {
+            let mut operands: SmallVec<[UOp; 4]> = SmallVec::new();
+            edges(u, |edge| match edge {
+                Edge::Node(s) => operands.push(done[s].clone()),
                 Edge::Lifted(value, kind) => {
-                    next += 1;
-                    at_edge
-                        .get(&(next - 1))
-                        .cloned()
-                        .unwrap_or_else(|| constant(*value, *kind))
+                    let variable = at_edge.get(&edge_number).cloned();
+                    operands.push(variable.unwrap_or_else(|| constant(value, kind)));
+                    edge_number += 1;
                 }
             });
+            let mut operands = operands.into_iter();
             let mut src = Srcs::new();
             for (i, s) in u.src().iter().enumerate() {
                 if is_offsets(u, i) {
@@ -323,9 +333,8 @@ impl Guards {
                     src.extend(operands.next());
                 }
             }
-            drop(operands);
             done.insert(u, u.with_src(src));
-        }
+        });
         Function {
             roots: function.roots.iter().map(|r| done[r].clone()).collect(),
             donated: function.donated.clone(),
@@ -334,15 +343,10 @@ impl Guards {
 }
 
 /// How offsets of these values are given by one variable.
-fn offsets(
-    structure: &Structure,
-    values: &[Scalar],
-    edges: &[usize],
-    before: Option<&Guards>,
-) -> Take {
+fn offsets(kinds: &[Kind], values: &[Scalar], edges: &[usize], before: Option<&Guards>) -> Take {
     let (mut most, mut sizes) = (i64::MAX, 0);
     for &edge in edges {
-        if let Kind::Offset { most: m, size } = structure.kinds[edge] {
+        if let Kind::Offset { most: m, size } = kinds[edge] {
             most = most.min(m);
             sizes = gcd(sizes, size);
         }
