@@ -1,9 +1,11 @@
-//! `ulp`: the error of EXP2, LOG2, SIN and SQRT as compiled for this machine, over all 2^32 arguments
+//! `ulp`: the error of the functions of a float (EXP2, SIN, SQRT, …) as compiled for this machine, over all 2^32 arguments
 //! of f32, against f64. Flows in: names of functions; flows out: for each the greatest error in units
 //! of the last place and the argument that has it.
 
 use monoglot_codegen::lower;
 use monoglot_device::{Config, Runtime, cpu::Cpu};
+use monoglot_uop::fold::transcendental;
+use monoglot_uop::op::{Class, Transcendental};
 use monoglot_uop::{Arg, AxisType, DType, Device, KernelInfo, Op, Result, Scalar, Shape, UOp};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,15 +13,18 @@ use std::sync::Arc;
 /// Arguments of one run.
 const CHUNK: u64 = 1 << 22;
 
-type Function = (&'static str, Op, fn(f64) -> f64, f64);
+/// The functions: all that the op table has, and the square root.
+fn functions() -> Vec<Op> {
+    [Transcendental::OPS, &[Op::Sqrt]].concat()
+}
 
-/// Names, ops, references and the bounds that the decompositions promise.
-const FUNCTIONS: [Function; 4] = [
-    ("exp2", Op::Exp2, f64::exp2, 1.0),
-    ("log2", Op::Log2, f64::log2, 1.0),
-    ("sin", Op::Sin, f64::sin, 2.0),
-    ("sqrt", Op::Sqrt, f64::sqrt, 0.5),
-];
+/// The value that is known better.
+fn reference(op: Op, x: f64) -> f64 {
+    match op.class() {
+        Class::Transcendental(f) => transcendental(f, x),
+        _ => x.sqrt(),
+    }
+}
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let every = args
@@ -27,22 +32,22 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         .position(|a| a == "--every")
         .and_then(|i| args.get(i + 1)?.parse().ok())
         .unwrap_or(1);
-    let named = |f: &&Function| {
-        args.iter().any(|a| a == f.0) || !FUNCTIONS.iter().any(|f| args.iter().any(|a| a == f.0))
-    };
+    let all = functions();
+    let is_named = |op: &Op| args.iter().any(|a| a.eq_ignore_ascii_case(op.name()));
+    let any = all.iter().any(is_named);
     let mut good = true;
-    for f in FUNCTIONS.iter().filter(named) {
-        match measure(f, every) {
+    for &op in all.iter().filter(|op| !any || is_named(op)) {
+        match measure(op, every) {
             Ok((worst, at)) => {
                 println!(
                     "{}: at most {worst:.4} ulp, at {at:e} ({:#010x})",
-                    f.0,
+                    op.name(),
                     at.to_bits()
                 );
-                good &= worst <= f.3;
+                good &= worst <= op.traits().ulps;
             }
             Err(e) => {
-                eprintln!("{}: {e}", f.0);
+                eprintln!("{}: {e}", op.name());
                 good = false;
             }
         }
@@ -55,9 +60,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 /// The greatest error over every `every`-th chunk of arguments, and where it is.
-fn measure(f: &Function, every: u64) -> Result<(f64, f32)> {
+fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
     let cpu = Cpu::open(Device::new("CPU"), &Config::current())?;
-    let program = lower(&kernel(f.1), cpu.target(), None, &mut |_, _| {})?.0;
+    let program = lower(&kernel(op), cpu.target(), None, &mut |_, _| {})?.0;
     let run = cpu.compile(&[program])?.remove(0);
     let (out, base) = (cpu.alloc(CHUNK as usize * 4)?, cpu.alloc(4)?);
     let mut bytes = vec![0u8; CHUNK as usize * 4];
@@ -69,7 +74,7 @@ fn measure(f: &Function, every: u64) -> Result<(f64, f32)> {
         cpu.download(&out, 0, &mut bytes)?;
         let half = bytes.len() / 2;
         let parts = std::thread::scope(|s| {
-            let part = |bytes, first| s.spawn(move || compare(bytes, first, f.2));
+            let part = |bytes, first| s.spawn(move || compare(bytes, first, op));
             let (low, high) = bytes.split_at(half);
             let all = [part(low, first), part(high, first + (half / 4) as u32)];
             all.map(|t| t.join().unwrap_or((f64::NAN, f32::NAN)))
@@ -98,12 +103,12 @@ fn kernel(op: Op) -> UOp {
 }
 
 /// The greatest error among results for consecutive bit patterns.
-fn compare(bytes: &[u8], first: u32, reference: fn(f64) -> f64) -> (f64, f32) {
+fn compare(bytes: &[u8], first: u32, op: Op) -> (f64, f32) {
     let mut worst = (0.0, 0.0f32);
     for (i, b) in bytes.chunks_exact(4).enumerate() {
         let got = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let x = f32::from_bits(first.wrapping_add(i as u32));
-        let e = error(got, reference(x as f64));
+        let e = error(got, reference(op, x as f64));
         if e > worst.0 {
             worst = (e, x);
         }

@@ -3,7 +3,7 @@
 //! floats. The simplifier folds with it and the interpreters are checked against it.
 
 use crate::dtype::DType;
-use crate::op::Op;
+use crate::op::{Arithmetic, Class, Comparison, Conversion, Op, Ternary, Transcendental, Unary};
 use crate::scalar::Scalar;
 use Scalar::{Bool, Float, Int, Invalid};
 
@@ -41,8 +41,8 @@ fn equal(a: Scalar, b: Scalar) -> bool {
 }
 
 /// The value of an elementwise op on constants. `from` is the sources' dtype, `to` the result's
-/// (they differ for CAST and comparisons). None where the op is not elementwise or the invalid index
-/// is among the operands of arithmetic.
+/// (they differ for CAST and comparisons). None where the op has no value: it is not elementwise, takes
+/// no such dtype, divides by 0 as a machine does, or the invalid index is among the operands of arithmetic.
 pub fn fold(op: Op, from: DType, to: DType, v: &[Scalar]) -> Option<Scalar> {
     if op == Op::Where {
         return Some(if v[0].truthy() { v[1] } else { v[2] });
@@ -50,102 +50,141 @@ pub fn fold(op: Op, from: DType, to: DType, v: &[Scalar]) -> Option<Scalar> {
     if v.contains(&Invalid) {
         return None;
     }
-    Some(match op {
-        Op::Cast => v[0].cast(to),
-        Op::CmpLt => Bool(less(v[0], v[1])),
-        Op::CmpGt => Bool(less(v[1], v[0])),
-        Op::CmpLe => Bool(less(v[0], v[1]) || equal(v[0], v[1])),
-        Op::CmpGe => Bool(less(v[1], v[0]) || equal(v[0], v[1])),
-        Op::CmpNe => Bool(!equal(v[0], v[1])),
-        Op::CmpEq => Bool(equal(v[0], v[1])),
-        _ if from == DType::Bool => logic(op, v)?,
+    Some(match op.class() {
+        Class::Conversion(Conversion::Cast) => v[0].cast(to),
+        Class::Comparison(op) => Bool(comparison(op, v[0], v[1])),
+        _ if from == DType::Bool => Bool(logic(op, v)?),
         _ if from.is_float() => Float(float(op, from, v)?).round_to(to),
-        _ => integer(op, from, v)?,
+        _ => Int(integer(op, from, v)?).round_to(from),
     })
 }
 
-fn logic(op: Op, v: &[Scalar]) -> Option<Scalar> {
+/// Whether an elementwise op has a value for operands of `from`, a division by 0 apart.
+pub fn defined(op: Op, from: DType, to: DType) -> bool {
+    let ones = [from.one(); 3];
+    op.is_elementwise() && fold(op, from, to, &ones[..op.arity().0]).is_some()
+}
+
+/// A comparison of scalars of one kind; with NaN only ≠ holds.
+pub fn comparison(op: Comparison, a: Scalar, b: Scalar) -> bool {
+    match op {
+        Comparison::CmpLt => less(a, b),
+        Comparison::CmpGt => less(b, a),
+        Comparison::CmpLe => less(a, b) || equal(a, b),
+        Comparison::CmpGe => less(b, a) || equal(a, b),
+        Comparison::CmpNe => !equal(a, b),
+        Comparison::CmpEq => equal(a, b),
+    }
+}
+
+/// A function of a float, to the nearest f64 or the next.
+pub fn transcendental(op: Transcendental, x: f64) -> f64 {
+    match op {
+        Transcendental::Exp2 => x.exp2(),
+        Transcendental::Log2 => x.log2(),
+        Transcendental::Sin => x.sin(),
+    }
+}
+
+fn logic(op: Op, v: &[Scalar]) -> Option<bool> {
     let (a, b) = (v[0].truthy(), v.get(1).is_some_and(|s| s.truthy()));
-    Some(Bool(match op {
-        Op::Add | Op::Or | Op::Max => a || b,
-        Op::Mul | Op::And => a && b,
-        Op::Xor => a ^ b,
-        Op::Not => !a,
-        Op::Neg | Op::Trunc => a,
-        Op::Idiv => a && b,
-        Op::Mod => a && !b,
-        Op::MulAcc => a && b || v[2].truthy(),
+    Some(match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Not => !a,
+            Unary::Neg | Unary::Trunc => a,
+            Unary::Recip | Unary::Sqrt => return None,
+        },
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add | Arithmetic::Or | Arithmetic::Max => a || b,
+            Arithmetic::Mul | Arithmetic::And | Arithmetic::Idiv => a && b,
+            Arithmetic::Xor => a ^ b,
+            Arithmetic::Mod => a && !b,
+            Arithmetic::Sub | Arithmetic::Div | Arithmetic::Pow | Arithmetic::Threefry => {
+                return None;
+            }
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => return None,
+            Arithmetic::Shr | Arithmetic::Shl => return None,
+        },
+        Class::Ternary(Ternary::MulAcc) => a && b || v[2].truthy(),
         _ => return None,
-    }))
+    })
 }
 
 fn float(op: Op, d: DType, v: &[Scalar]) -> Option<f64> {
     let a = v[0].to_f64();
     let b = v.get(1).map_or(0.0, |s| s.to_f64());
-    let single = d != DType::F64;
-    Some(match op {
-        Op::Add => a + b,
-        Op::Sub => a - b,
-        Op::Mul => a * b,
-        Op::Div => a / b,
-        Op::Max if a.is_nan() => a,
-        Op::Max if b.is_nan() => b,
-        Op::Max => a.max(b),
-        Op::Mod if b == 0.0 => f64::NAN,
-        Op::Mod => {
-            let r = a % b;
-            if r != 0.0 && (r < 0.0) != (b < 0.0) {
-                r + b
-            } else {
-                r
+    Some(match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Recip => 1.0 / a,
+            Unary::Neg => -a,
+            Unary::Trunc => a.trunc(),
+            Unary::Sqrt => a.sqrt(),
+            Unary::Not => return None,
+        },
+        Class::Transcendental(op) => transcendental(op, a),
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add => a + b,
+            Arithmetic::Sub => a - b,
+            Arithmetic::Mul => a * b,
+            Arithmetic::Div => a / b,
+            Arithmetic::Max if a.is_nan() => a,
+            Arithmetic::Max if b.is_nan() => b,
+            Arithmetic::Max => a.max(b),
+            Arithmetic::Mod if b == 0.0 => f64::NAN,
+            Arithmetic::Mod => {
+                let r = a % b;
+                let apart = r != 0.0 && (r < 0.0) != (b < 0.0);
+                if apart { r + b } else { r }
             }
+            Arithmetic::Idiv => (a / b).floor(),
+            Arithmetic::Pow => a.powf(b),
+            Arithmetic::Xor | Arithmetic::Or | Arithmetic::And => return None,
+            Arithmetic::Shr | Arithmetic::Shl | Arithmetic::Threefry => return None,
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => return None,
+        },
+        Class::Ternary(Ternary::MulAcc) if d != DType::F64 => {
+            (a as f32).mul_add(b as f32, v[2].to_f64() as f32) as f64
         }
-        Op::Idiv => (a / b).floor(),
-        Op::Recip => 1.0 / a,
-        Op::Neg => -a,
-        Op::Trunc => a.trunc(),
-        Op::Sqrt => a.sqrt(),
-        // In the dtype itself: the nearest result differs from a rounded f64 one only beyond half an ulp.
-        Op::Exp2 if single => (a as f32 as f64).exp2(),
-        Op::Exp2 => a.exp2(),
-        Op::Log2 => a.log2(),
-        Op::Sin => a.sin(),
-        Op::Pow => a.powf(b),
-        Op::MulAcc if single => (a as f32).mul_add(b as f32, v[2].to_f64() as f32) as f64,
-        Op::MulAcc => a.mul_add(b, v[2].to_f64()),
+        Class::Ternary(Ternary::MulAcc) => a.mul_add(b, v[2].to_f64()),
         _ => return None,
     })
 }
 
-fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<Scalar> {
+/// The value before it is wrapped to the dtype.
+fn integer(op: Op, d: DType, v: &[Scalar]) -> Option<i128> {
     let a = v[0].to_i128();
     let b = v.get(1).map_or(0, |s| s.to_i128());
-    let bits = d.bits() as i128;
-    let out = match op {
-        Op::Add => a + b,
-        Op::Sub => a - b,
-        Op::Mul => a.wrapping_mul(b),
-        Op::Max => a.max(b),
-        Op::Idiv => floor_div(a, b),
-        Op::Mod => floor_mod(a, b),
-        Op::TruncDiv => a.checked_div(b)?,
-        Op::TruncMod => a.checked_rem(b)?,
-        Op::Neg => -a,
-        Op::Not => !a,
-        Op::Trunc => a,
-        Op::Xor => a ^ b,
-        Op::Or => a | b,
-        Op::And => a & b,
-        Op::Shl if (0..bits).contains(&b) => a << b,
-        Op::Shl => 0,
-        Op::Shr if (0..bits).contains(&b) => a >> b,
-        Op::Shr => a >> 127,
-        Op::Pow => int_pow(a, b),
-        Op::MulAcc => a.wrapping_mul(b).wrapping_add(v[2].to_i128()),
-        Op::Threefry => threefry(a as u64, b as u64) as i128,
+    let shifts = (0..d.bits() as i128).contains(&b);
+    Some(match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Neg => -a,
+            Unary::Not => !a,
+            Unary::Trunc => a,
+            Unary::Recip | Unary::Sqrt => return None,
+        },
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add => a + b,
+            Arithmetic::Sub => a - b,
+            Arithmetic::Mul => a.wrapping_mul(b),
+            Arithmetic::Max => a.max(b),
+            Arithmetic::Idiv => floor_div(a, b),
+            Arithmetic::Mod => floor_mod(a, b),
+            Arithmetic::TruncDiv => a.checked_div(b)?,
+            Arithmetic::TruncMod => a.checked_rem(b)?,
+            Arithmetic::Xor => a ^ b,
+            Arithmetic::Or => a | b,
+            Arithmetic::And => a & b,
+            Arithmetic::Shl if shifts => a << b,
+            Arithmetic::Shl => 0,
+            Arithmetic::Shr if shifts => a >> b,
+            Arithmetic::Shr => a >> 127,
+            Arithmetic::Pow => int_pow(a, b),
+            Arithmetic::Threefry if d == DType::U64 => threefry(a as u64, b as u64) as i128,
+            Arithmetic::Threefry | Arithmetic::Div => return None,
+        },
+        Class::Ternary(Ternary::MulAcc) => a.wrapping_mul(b).wrapping_add(v[2].to_i128()),
         _ => return None,
-    };
-    Some(Int(out).round_to(d))
+    })
 }
 
 /// a^b modulo 2¹²⁸; a negative exponent gives 0 except for bases 1 and −1.

@@ -267,8 +267,8 @@ impl WeakUOp {
 fn hashes(op: Op, src: &[UOp], arg: &Arg, tag: u32) -> (u64, u64) {
     let mut h = FxHasher::default();
     let mut o = FxHasher::default();
-    h.write_u64(op as u64 | (tag as u64) << 8);
-    o.write_u64(op as u64);
+    h.write_u64(op.name_hash() ^ tag as u64);
+    o.write_u64(op.name_hash());
     if *arg != Arg::None {
         arg.hash(&mut h);
     }

@@ -125,8 +125,8 @@ impl Scalar {
         match dtype {
             DType::F64 => self.to_f64().to_bits(),
             DType::F32 => (self.to_f64() as f32).to_bits() as u64,
-            DType::F16 => half::f16::from_f64(self.to_f64()).to_bits() as u64,
-            DType::BF16 => half::bf16::from_f64(self.to_f64()).to_bits() as u64,
+            DType::F16 => half::f16::from_f32(odd_f32(self.to_f64())).to_bits() as u64,
+            DType::BF16 => half::bf16::from_f32(odd_f32(self.to_f64())).to_bits() as u64,
             DType::F8E4M3 => f8_bits(self.to_f64(), &E4M3) as u64,
             DType::F8E5M2 => f8_bits(self.to_f64(), &E5M2) as u64,
             DType::Bool => self.truthy() as u64,
@@ -183,6 +183,17 @@ fn odd_f64(i: i128) -> f64 {
     }
     let toward = if (back < i) == (f > 0.0) { 1i64 } else { -1 };
     f64::from_bits((f.to_bits() as i64 + toward) as u64)
+}
+
+/// A float as f32 rounded to odd, as above.
+fn odd_f32(f: f64) -> f32 {
+    let near = f as f32;
+    let back = near as f64;
+    if back == f || f.is_nan() || near.to_bits() & 1 == 1 {
+        return near;
+    }
+    let toward = if back.abs() < f.abs() { 1 } else { -1 };
+    f32::from_bits(near.to_bits().wrapping_add_signed(toward))
 }
 
 struct F8 {
@@ -265,6 +276,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn f64_rounds_once_to_narrow_floats() {
+        // Just above the middle of two neighbours, by less than f32, or half of an f64, shows.
+        let (tie, above) = (1.0 + 2f64.powi(-11), 1.0 + 2f64.powi(-11) + 2f64.powi(-40));
+        assert_eq!(DType::F16.from_f64(tie), Float(1.0));
+        assert_eq!(DType::F16.from_f64(above), Float(1.0 + 2f64.powi(-10)));
+        assert_eq!(DType::F16.from_f64(-above), Float(-1.0 - 2f64.powi(-10)));
+        assert_eq!(DType::BF16.from_f64(54132744.0), Float(54263808.0));
+        assert_eq!(DType::BF16.from_f64(54132736.0), Float(54001664.0));
+        assert_eq!(DType::BF16.from_f64(1e300), Float(f64::INFINITY));
+        assert_eq!(DType::F16.from_f64(65519.99), Float(65504.0));
+        assert_eq!(DType::F16.from_f64(-65520.0), Float(f64::NEG_INFINITY));
     }
 
     #[test]

@@ -10,29 +10,41 @@ mod threefry;
 
 use crate::select::Legal;
 use math::{F32, F64, Math};
-use monoglot_uop::{DType, Op, UOp};
+use monoglot_uop::op::Transcendental;
+use monoglot_uop::{DType, UOp};
 
 pub(crate) use threefry::threefry;
 
-/// EXP2, LOG2, SIN, SQRT or POW of floats; None where there is no decomposition for the dtype.
-pub(crate) fn transcendental(legal: &Legal, op: Op, s: &[UOp]) -> Option<UOp> {
-    let format = match s[0].dtype() {
+/// A function of a float; None where there is no decomposition for the dtype.
+pub(crate) fn transcendental(legal: &Legal, op: Transcendental, x: &UOp) -> Option<UOp> {
+    let m = math(legal, x)?;
+    let single = x.dtype() == DType::F32;
+    Some(match op {
+        Transcendental::Exp2 => m.exp2(x),
+        Transcendental::Log2 if single => m.log2_f32(x),
+        Transcendental::Log2 => m.log2_f64(x),
+        Transcendental::Sin if single => m.sin_f32(x),
+        Transcendental::Sin => m.sin_f64(x),
+    })
+}
+
+/// SQRT of a float, rounded to nearest; None as above.
+pub(crate) fn sqrt(legal: &Legal, x: &UOp) -> Option<UOp> {
+    Some(math(legal, x)?.sqrt(x))
+}
+
+/// POW of floats; None as above.
+pub(crate) fn pow(legal: &Legal, x: &UOp, y: &UOp) -> Option<UOp> {
+    Some(math(legal, x)?.pow(x, y))
+}
+
+fn math<'a>(legal: &'a Legal<'a>, x: &UOp) -> Option<Math<'a>> {
+    let format = match x.dtype() {
         DType::F32 => &F32,
         DType::F64 => &F64,
         _ => return None,
     };
-    let m = Math { o: legal, format };
-    let single = s[0].dtype() == DType::F32;
-    Some(match op {
-        Op::Exp2 => m.exp2(&s[0]),
-        Op::Log2 if single => m.log2_f32(&s[0]),
-        Op::Log2 => m.log2_f64(&s[0]),
-        Op::Sin if single => m.sin_f32(&s[0]),
-        Op::Sin => m.sin_f64(&s[0]),
-        Op::Sqrt => m.sqrt(&s[0]),
-        Op::Pow => m.pow(&s[0], &s[1]),
-        _ => return None,
-    })
+    Some(Math { o: legal, format })
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Stratified checks of every decomposition, which folds to its result where its argument is a
 //! constant. The reference is the platform's f64; `xtask ulp` does all 2^32 arguments of f32.
 
-use super::{threefry, transcendental};
 use crate::opt::tests::support::target;
 use crate::select::Legal;
-use monoglot_uop::{DType, Op, OpSet, Scalar, Target, UOp, fold};
+use monoglot_uop::op::Transcendental;
+use monoglot_uop::{DType, Op, OpSet, Scalar, Shape, Target, UOp, fold};
 
 struct Rng(u64);
 
@@ -30,7 +30,7 @@ fn with_fma() -> Target {
 
 fn run(t: &Target, op: Op, d: DType, args: &[f64]) -> f64 {
     let args: Vec<UOp> = args.iter().map(|&x| UOp::float(x, d)).collect();
-    let out = transcendental(&Legal { target: t }, op, &args).unwrap();
+    let out = Legal { target: t }.op(op, &args).unwrap();
     out.const_value()
         .unwrap_or_else(|| panic!("{op:?} does not fold: {out:?}"))
         .to_f64()
@@ -117,18 +117,21 @@ fn strata(rng: &mut Rng, d: DType) -> Vec<f64> {
     all
 }
 
+/// What the functions of a float give, as f64.
+fn functions(x: f64) -> Vec<(Op, f64)> {
+    let all = Transcendental::ALL.iter();
+    all.map(|&f| (f.op(), fold::transcendental(f, x)))
+        .chain([(Op::Sqrt, x.sqrt())])
+        .collect()
+}
+
 #[test]
 fn every_stratum_is_within_its_bound() {
     let (t, mut rng) = (with_fma(), Rng(1));
     for (d, slack) in [(DType::F32, 0.0), (DType::F64, 1.0)] {
         for x in strata(&mut rng, d) {
-            for (op, want, bound) in [
-                (Op::Exp2, x.exp2(), 1.0),
-                (Op::Log2, x.log2(), 1.0),
-                (Op::Sin, x.sin(), 1.6),
-                (Op::Sqrt, x.sqrt(), 0.5),
-            ] {
-                let got = run(&t, op, d, &[x]);
+            for (op, want) in functions(x) {
+                let (got, bound) = (run(&t, op, d, &[x]), op.traits().ulps);
                 assert!(
                     ulps(got, want, d) <= bound + slack,
                     "{op:?} {d} {x:e}: {got:e}, not {want:e}"
@@ -173,14 +176,10 @@ fn without_fused_multiply_add_the_errors_stay_small() {
         Rng(5),
     );
     for x in strata(&mut rng, DType::F32) {
-        for (op, want, bound) in [
-            (Op::Exp2, x.exp2(), 1.2),
-            (Op::Log2, x.log2(), 1.7),
-            (Op::Sin, x.sin(), 2.0),
-        ] {
-            let got = run(&t, op, DType::F32, &[x]);
+        for (op, want) in functions(x).into_iter().filter(|(op, _)| *op != Op::Sqrt) {
+            let (got, bound) = (run(&t, op, DType::F32, &[x]), op.traits().ulps);
             assert!(
-                ulps(got, want, DType::F32) <= bound,
+                ulps(got, want, DType::F32) <= bound + 0.7,
                 "{op:?} {x:e}: {got:e}, not {want:e}"
             );
         }
@@ -194,10 +193,54 @@ fn threefry_is_that_of_fold() {
     for _ in 0..50 {
         let (c, k) = (rng.next(), rng.next());
         let word = |x: u64| UOp::constant(Scalar::Int(x as i128), DType::U64);
-        let got = threefry(&Legal { target: &t }, &word(c), &word(k));
+        let got = Legal { target: &t }
+            .op(Op::Threefry, &[word(c), word(k)])
+            .unwrap();
         assert_eq!(
             got.const_value(),
             Some(Scalar::Int(fold::threefry(c, k) as i128))
         );
+    }
+}
+
+#[test]
+fn what_a_target_lacks_is_made_of_primitives() {
+    let bare = Target {
+        native: OpSet::EMPTY,
+        ..target(false)
+    };
+    let legal = Legal { target: &bare };
+    let leaves = OpSet::of(&[Op::Param, Op::Const, Op::Index, Op::Stack]);
+    let allowed = OpSet::PRIMITIVES.union(leaves);
+    for &op in Op::ALL
+        .iter()
+        .filter(|op| OpSet::ELEMENTWISE.contains(**op))
+    {
+        // Floor divisions of integers go by the intervals of the node as it was: `integer` makes them.
+        let dtypes: &[DType] = match op {
+            Op::Idiv | Op::Mod => &[DType::F32, DType::F64],
+            Op::Pow => &[DType::F32, DType::F64],
+            _ => &[DType::I32, DType::U64, DType::F32, DType::F64],
+        };
+        for &d in dtypes.iter().filter(|d| op.traits().operands.take(**d)) {
+            let value =
+                |k: u64| UOp::param(k, &Shape::of(&[4]), d, None).at(&[UOp::index_const(0)]);
+            let mut s: Vec<UOp> = (0..op.arity().0 as u64).map(value).collect();
+            if op == Op::Where {
+                s[0] = s[1].lt(&s[2]);
+            }
+            if op == Op::Cast {
+                continue;
+            }
+            let made = legal
+                .op(op, &s)
+                .unwrap_or_else(|e| panic!("{op:?} {d}: {e}"));
+            let below = made.ops_below();
+            let foreign: Vec<&Op> = Op::ALL
+                .iter()
+                .filter(|&&o| below.contains(o) && !allowed.contains(o))
+                .collect();
+            assert!(foreign.is_empty(), "{op:?} of {d} needs {foreign:?}");
+        }
     }
 }

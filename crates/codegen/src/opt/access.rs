@@ -129,7 +129,7 @@ impl Nest {
             op if op.is_elementwise() && u.dtype() != DType::Index => {
                 let mask = all(u.src());
                 if !fused.contains(&u) && !u.src().iter().all(|s| s.dtype() == DType::Index) {
-                    self.add_work(mask, u.dtype().compute_type().bytes(), weight(op));
+                    self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
                 }
                 mask
             }
@@ -219,17 +219,5 @@ impl Nest {
         self.axes[axis]
             .range_arg()
             .map_or(AxisType::Loop, |(_, t)| t)
-    }
-}
-
-/// How many simple vector operations an op takes, roughly.
-fn weight(op: Op) -> f64 {
-    match op {
-        Op::Exp2 | Op::Log2 => 12.0,
-        Op::Sin | Op::Pow => 30.0,
-        Op::Div | Op::Recip | Op::Sqrt => 6.0,
-        Op::Idiv | Op::Mod => 8.0,
-        Op::Threefry => 80.0,
-        _ => 1.0,
     }
 }

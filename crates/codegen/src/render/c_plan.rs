@@ -5,6 +5,7 @@
 //! into or out of a loop.
 
 use monoglot_uop::linear::{self, lanes, storage_of};
+use monoglot_uop::op::Repeats;
 use monoglot_uop::{DType, Op, UOp};
 use rustc_hash::FxHashMap;
 
@@ -61,13 +62,14 @@ fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
 fn wants_names(u: &UOp) -> bool {
     let wide = lanes(u) > 0;
     match u.op() {
-        Op::Max | Op::TruncDiv | Op::TruncMod | Op::Shl | Op::Shr => true,
         Op::Stack | Op::Index | Op::Shrink => true,
         Op::Cast => u.src()[0].dtype().is_float() && !u.dtype().is_float(),
-        Op::Where => wide,
-        Op::MulAcc | Op::Trunc | Op::Sqrt | Op::Exp2 | Op::Log2 | Op::Sin | Op::Pow => wide,
         Op::Load | Op::Store => u.src().len() > 2 && lanes(&u.src()[0]) > 0,
-        _ => false,
+        op => match op.traits().repeats {
+            Repeats::Never => false,
+            Repeats::Vectors => wide,
+            Repeats::Always => true,
+        },
     }
 }
 

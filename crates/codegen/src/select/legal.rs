@@ -9,8 +9,9 @@
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
 use crate::graph::{Srcs, node, rebuild};
+use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
 use monoglot_uop::{
-    AddrSpace, Arg, DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Target, UOp,
+    AddrSpace, Arg, DType, Error, ErrorKind, Op, OpSet, ReduceOp, Result, Scalar, Target, UOp,
 };
 
 /// Bring a kernel into the target's types and ops.
@@ -221,65 +222,93 @@ impl Legal<'_> {
     pub(crate) fn op(&self, op: Op, s: &[UOp]) -> Result<UOp> {
         let (a, d) = (&s[0], s[0].dtype());
         let b = s.get(1).unwrap_or(a);
-        Ok(match op {
-            Op::Threefry => decompose::threefry(self, a, b),
-            Op::Idiv if d.is_float() => self.floor(&self.op(Op::Div, s)?)?,
-            Op::Mod if d.is_float() => self.float_mod(a, b)?,
-            op if self.has(op) => alu(op, s),
-            Op::Neg if d.is_float() => self.mul(a, &UOp::float(-1.0, d)),
-            Op::Neg => self.sub(&UOp::int(0, d), a),
-            Op::Sub => self.sub(a, b),
-            Op::Not => self.xor(a, &UOp::int(-1, d)),
-            Op::Div => self.mul(a, &self.op(Op::Recip, &s[1..])?),
-            Op::Recip => self.recip(a),
-            Op::CmpGt => self.cmplt(b, a),
-            Op::CmpEq => self.equal(a, b),
-            Op::CmpGe => self.op(Op::CmpLe, &[b.clone(), a.clone()])?,
-            Op::CmpLe if d.is_float() => self.or(&self.cmplt(a, b), &self.equal(a, b)),
-            Op::CmpLe => self.not(&self.cmplt(b, a)),
-            Op::MulAcc => self.mulacc(a, b, &s[2]),
-            Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt | Op::Pow => {
-                decompose::transcendental(self, op, s).ok_or_else(|| unsupported(op))?
+        if self.has(op) || OpSet::PRIMITIVES.contains(op) {
+            return Ok(alu(op, s));
+        }
+        Ok(match op.class() {
+            Class::Unary(unary) => match unary {
+                Unary::Neg if d.is_float() => self.mul(a, &UOp::float(-1.0, d)),
+                Unary::Neg => self.sub(&UOp::int(0, d), a),
+                Unary::Not => self.xor(a, &UOp::int(-1, d)),
+                Unary::Recip => self.recip(a),
+                Unary::Sqrt => decompose::sqrt(self, a).ok_or_else(|| unsupported(op))?,
+                Unary::Trunc => return Err(unsupported(op)),
+            },
+            Class::Transcendental(function) => {
+                decompose::transcendental(self, function, a).ok_or_else(|| unsupported(op))?
             }
-            // The rest are what every target has.
-            Op::Add | Op::Mul | Op::CmpLt | Op::CmpNe | Op::And | Op::Or | Op::Xor | Op::Where => {
-                alu(op, s)
-            }
-            Op::Max => {
-                let not_less = self.not(&self.cmplt(a, b));
-                let first = match d.is_float() {
-                    // a where a is NaN; b where only b is.
-                    true => self.or(&self.and(&not_less, &self.equal(b, b)), &self.cmpne(a, a)),
-                    false => not_less,
-                };
-                self.select(&first, a, b)
-            }
-            op => return Err(unsupported(op)),
+            Class::Arithmetic(binary) => match binary {
+                Arithmetic::Sub => self.sub(a, b),
+                Arithmetic::Max => self.max(a, b),
+                Arithmetic::Pow => decompose::pow(self, a, b).ok_or_else(|| unsupported(op))?,
+                Arithmetic::Threefry => decompose::threefry(self, a, b),
+                Arithmetic::Idiv if d.is_float() => self.floor(&self.div(a, b))?,
+                Arithmetic::Mod if d.is_float() => self.float_mod(a, b)?,
+                // Of integers by their intervals, which only the node as it was has.
+                Arithmetic::Idiv | Arithmetic::Mod => return Err(unsupported(op)),
+                Arithmetic::Add | Arithmetic::Mul | Arithmetic::Div => return Err(unsupported(op)),
+                Arithmetic::Xor | Arithmetic::Or | Arithmetic::And => return Err(unsupported(op)),
+                Arithmetic::Shl | Arithmetic::Shr => return Err(unsupported(op)),
+                Arithmetic::TruncDiv | Arithmetic::TruncMod => return Err(unsupported(op)),
+            },
+            Class::Comparison(order) => match order {
+                Comparison::CmpGt => self.cmplt(b, a),
+                Comparison::CmpGe => self.op(Op::CmpLe, &[b.clone(), a.clone()])?,
+                Comparison::CmpLe if d.is_float() => self.or(&self.cmplt(a, b), &self.equal(a, b)),
+                Comparison::CmpLe => self.not(&self.cmplt(b, a)),
+                Comparison::CmpEq => self.equal(a, b),
+                Comparison::CmpLt | Comparison::CmpNe => return Err(unsupported(op)),
+            },
+            Class::Ternary(Ternary::MulAcc) => self.mulacc(a, b, &s[2]),
+            _ => return Err(unsupported(op)),
         })
+    }
+
+    /// a where a is NaN; b where only b is.
+    fn max(&self, a: &UOp, b: &UOp) -> UOp {
+        let not_less = self.not(&self.cmplt(a, b));
+        let first = match a.dtype().is_float() {
+            true => self.or(&self.and(&not_less, &self.equal(b, b)), &self.cmpne(a, a)),
+            false => not_less,
+        };
+        self.select(&first, a, b)
     }
 
     /// Bools by the truth tables of `fold`.
     fn logic(&self, op: Op, s: &[UOp]) -> Result<UOp> {
         let a = &s[0];
         let b = s.get(1).unwrap_or(a);
-        Ok(match op {
-            Op::Add | Op::Or | Op::Max => self.or(a, b),
-            Op::Mul | Op::And | Op::Idiv => self.and(a, b),
-            Op::Xor | Op::CmpNe => self.xor(a, b),
-            Op::CmpEq => self.not(&self.xor(a, b)),
-            Op::Not => self.not(a),
-            Op::Neg | Op::Trunc => a.clone(),
-            Op::Mod | Op::CmpGt => self.and(a, &self.not(b)),
-            Op::CmpLt => self.and(&self.not(a), b),
-            Op::CmpLe => self.or(&self.not(a), b),
-            Op::CmpGe => self.or(a, &self.not(b)),
-            Op::MulAcc => self.or(&self.and(a, b), &s[2]),
-            op => return Err(unsupported(op)),
+        Ok(match op.class() {
+            Class::Unary(unary) => match unary {
+                Unary::Not => self.not(a),
+                Unary::Neg | Unary::Trunc => a.clone(),
+                Unary::Recip | Unary::Sqrt => return Err(unsupported(op)),
+            },
+            Class::Arithmetic(binary) => match binary {
+                Arithmetic::Add | Arithmetic::Or | Arithmetic::Max => self.or(a, b),
+                Arithmetic::Mul | Arithmetic::And | Arithmetic::Idiv => self.and(a, b),
+                Arithmetic::Xor => self.xor(a, b),
+                Arithmetic::Mod => self.and(a, &self.not(b)),
+                Arithmetic::Sub | Arithmetic::Div | Arithmetic::Pow => return Err(unsupported(op)),
+                Arithmetic::Shl | Arithmetic::Shr => return Err(unsupported(op)),
+                Arithmetic::TruncDiv | Arithmetic::TruncMod => return Err(unsupported(op)),
+                Arithmetic::Threefry => return Err(unsupported(op)),
+            },
+            Class::Comparison(order) => match order {
+                Comparison::CmpNe => self.xor(a, b),
+                Comparison::CmpEq => self.not(&self.xor(a, b)),
+                Comparison::CmpGt => self.and(a, &self.not(b)),
+                Comparison::CmpLt => self.and(&self.not(a), b),
+                Comparison::CmpLe => self.or(&self.not(a), b),
+                Comparison::CmpGe => self.or(a, &self.not(b)),
+            },
+            Class::Ternary(Ternary::MulAcc) => self.or(&self.and(a, b), &s[2]),
+            _ => return Err(unsupported(op)),
         })
     }
 
     fn floor(&self, x: &UOp) -> Result<UOp> {
-        let t = self.op(Op::Trunc, std::slice::from_ref(x))?;
+        let t = self.trunc(x);
         Ok(self.select(
             &self.cmplt(x, &t),
             &self.add(&t, &UOp::float(-1.0, x.dtype())),
@@ -293,7 +322,7 @@ impl Legal<'_> {
         let zero = &UOp::float(0.0, a.dtype());
         let minus = |x: &UOp| o.sub(&UOp::float(-0.0, a.dtype()), x);
         let abs = |x: &UOp| o.select(&o.cmplt(x, zero), &minus(x), x);
-        let q = o.op(Op::Trunc, &[o.op(Op::Div, &[a.clone(), b.clone()])?])?;
+        let q = o.trunc(&o.div(a, b));
         let r = o.mulacc(&minus(&q), b, a);
         // The rounded quotient may be one too far from zero.
         let (size, negative) = (abs(b), o.cmplt(a, zero));

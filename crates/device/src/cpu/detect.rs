@@ -2,18 +2,14 @@
 //! the operating system. Numbers only; what they mean for a kernel is the compiler's business.
 
 use crate::config::Config;
+use monoglot_uop::op::{Comparison, Unary};
 use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
 
-/// What a CPU does not compute without a decomposition.
-const FOREIGN: OpSet = OpSet::of(&[
-    Op::Exp2,
-    Op::Log2,
-    Op::Sin,
-    Op::Pow,
-    Op::Idiv,
-    Op::Mod,
-    Op::Threefry,
-]);
+/// The ops that a CPU has instructions for, or short code in a compiler; MULACC where it is fused.
+const NATIVE: OpSet = OpSet::PRIMITIVES
+    .union(OpSet::of(Unary::OPS))
+    .union(OpSet::of(Comparison::OPS))
+    .union(OpSet::of(&[Op::Sub, Op::Max]));
 
 /// Dtypes a CPU computes in.
 fn arithmetic() -> Vec<DType> {
@@ -122,14 +118,17 @@ fn here() -> &'static Level {
 }
 
 fn build(device: Device, config: &Config, level: &Level) -> Target {
-    let native =
-        |op: Op| op.is_elementwise() && !FOREIGN.contains(op) && (op != Op::MulAcc || level.fma);
+    let native = if level.fma {
+        NATIVE.with(Op::MulAcc)
+    } else {
+        NATIVE
+    };
     Target {
         arch: level.arch.into(),
         vector_bytes: level.vector_bytes,
         registers: level.registers,
         caches: caches(),
-        native: OpSet::filter(native).with(Op::Bitcast),
+        native,
         ..machine(device, config, HALF)
     }
 }

@@ -66,7 +66,8 @@ impl<'a> Decoder<'a> {
         self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
         if !write && d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
             // Bytes of a user's file may be other than 0 and 1.
-            self.pair(cast(DType::U8, d), dst, [dst, 0, 0], n);
+            let truth = cast(DType::U8, d).ok_or_else(|| unsupported(u))?;
+            self.pair(truth, dst, [dst, 0, 0], n, 0);
         }
         Ok(())
     }
@@ -94,7 +95,8 @@ impl<'a> Decoder<'a> {
         }
         let width = self.constant(Scalar::Int(a.lanes as i128), d, 0);
         let dst = self.fresh(8);
-        self.pair(arithmetic(Op::Mul, d), dst, [at, width, 0], 1);
+        let times = arithmetic(Op::Mul, d).ok_or_else(|| unsupported(a.index))?;
+        self.pair(times, dst, [at, width, 0], 1, 0);
         Ok((dst, d))
     }
 

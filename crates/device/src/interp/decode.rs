@@ -4,7 +4,8 @@
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
-use super::ops::{arithmetic, cast, folded, pack, select};
+use super::ops::{Pair, arithmetic, cast, folded, pack, select};
+use monoglot_uop::fold::defined;
 use monoglot_uop::linear::{address, lanes, operands};
 use monoglot_uop::{
     AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp,
@@ -278,7 +279,8 @@ impl<'a> Decoder<'a> {
                 self.places.insert(u, from);
                 if d == DType::Bool && src[0].dtype() != DType::Bool {
                     let dst = self.result(u, n.max(1));
-                    self.pair(cast(DType::U8, d), dst, [from, 0, 0], n);
+                    let truth = cast(DType::U8, d).ok_or_else(|| unsupported(u))?;
+                    self.pair(truth, dst, [from, 0, 0], n, 0);
                 }
             }
             op if op.is_elementwise() => self.elementwise(u)?,
@@ -292,16 +294,10 @@ impl<'a> Decoder<'a> {
         self.out.starts.push((at, d, start));
     }
 
-    pub(super) fn pair(
-        &mut self,
-        pair: Option<(Run, Run)>,
-        dst: u32,
-        operands: [u32; 3],
-        n: usize,
-    ) {
-        if let Some((one, many)) = pair {
-            self.emit(if n <= 1 { one } else { many }, dst, operands, n, 0);
-        }
+    /// An instruction by its number of lanes.
+    pub(super) fn pair(&mut self, pair: Pair, dst: u32, operands: [u32; 3], n: usize, x: u32) {
+        let (one, many) = pair;
+        self.emit(if n <= 1 { one } else { many }, dst, operands, n, x);
     }
 
     fn elementwise(&mut self, u: &'a UOp) -> Result<()> {
@@ -328,9 +324,11 @@ impl<'a> Decoder<'a> {
             Op::Cast => cast(from, d),
             op => arithmetic(op, from),
         };
+        let x = pack(u.op(), from, d);
         match own {
-            Some(_) => self.pair(own, dst, at, n),
-            None => self.emit(folded, dst, at, n, pack(u.op(), from, d)),
+            Some(own) => self.pair(own, dst, at, n, x),
+            None if defined(u.op(), from, d) => self.emit(folded, dst, at, n, x),
+            None => return Err(unsupported(u)),
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::runtime::{Kernel, Runtime, Signature, program_parts};
 use crate::storage::Storage;
 use decode::{Code, decode};
 use group::Group;
+use monoglot_uop::op::{Comparison, Transcendental, Unary};
 use monoglot_uop::{
     AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp,
 };
@@ -58,13 +59,20 @@ pub struct Interp {
     target: Target,
 }
 
-/// The interpreter as a CPU, as a target: narrow vectors, every op but Threefry native.
+/// The ops that have instructions here, the primitives apart.
+const NATIVE: OpSet = OpSet::PRIMITIVES
+    .union(OpSet::of(Unary::OPS))
+    .union(OpSet::of(Transcendental::OPS))
+    .union(OpSet::of(Comparison::OPS))
+    .union(OpSet::of(&[Op::Sub, Op::Max, Op::Pow, Op::MulAcc]));
+
+/// The interpreter as a CPU, as a target: narrow vectors, every op but floor divisions and Threefry native.
 pub fn target(device: Device, config: &Config) -> Target {
     let narrow = [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2];
     Target {
         dialect: Dialect::Linear,
         caches: crate::cpu::CACHES,
-        native: OpSet::filter(|op| op.is_elementwise() && op != Op::Threefry).with(Op::Bitcast),
+        native: NATIVE,
         ..crate::cpu::machine(device, config, &narrow)
     }
 }

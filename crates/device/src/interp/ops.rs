@@ -1,9 +1,11 @@
 //! Elementwise ops as instructions: for the dtypes a machine computes in, code of their own; for all
-//! others `fold` itself, lane by lane. Both compute exactly what `fold` does.
+//! others `fold` itself, lane by lane. Both compute exactly what `fold` does; what `fold` has no value
+//! for is no instruction.
 
 use super::machine::{Frame, Ins, Run, after};
 use half::{bf16, f16};
-use monoglot_uop::fold::{fold, threefry};
+use monoglot_uop::fold::{fold, threefry, transcendental};
+use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
 use monoglot_uop::{DType, Op, Scalar};
 
 /// The instruction of one lane and that of many.
@@ -46,59 +48,75 @@ macro_rules! run {
 macro_rules! compare {
     ($op:expr, $t:ty) => {
         match $op {
-            Op::CmpLt => run!((x a: $t, y b: $t) => bool, x < y),
-            Op::CmpGt => run!((x a: $t, y b: $t) => bool, x > y),
-            Op::CmpLe => run!((x a: $t, y b: $t) => bool, x <= y),
-            Op::CmpGe => run!((x a: $t, y b: $t) => bool, x >= y),
-            Op::CmpNe => run!((x a: $t, y b: $t) => bool, x != y),
-            Op::CmpEq => run!((x a: $t, y b: $t) => bool, x == y),
-            _ => None,
+            Comparison::CmpLt => run!((x a: $t, y b: $t) => bool, x < y),
+            Comparison::CmpGt => run!((x a: $t, y b: $t) => bool, x > y),
+            Comparison::CmpLe => run!((x a: $t, y b: $t) => bool, x <= y),
+            Comparison::CmpGe => run!((x a: $t, y b: $t) => bool, x >= y),
+            Comparison::CmpNe => run!((x a: $t, y b: $t) => bool, x != y),
+            Comparison::CmpEq => run!((x a: $t, y b: $t) => bool, x == y),
         }
     };
 }
 
 macro_rules! integer {
     ($op:expr, $t:ident) => {
-        match $op {
-            Op::Add => run!((x a: $t, y b: $t) => $t, x.wrapping_add(y)),
-            Op::Sub => run!((x a: $t, y b: $t) => $t, x.wrapping_sub(y)),
-            Op::Mul => run!((x a: $t, y b: $t) => $t, x.wrapping_mul(y)),
-            Op::MulAcc => run!((x a: $t, y b: $t, z c: $t) => $t, x.wrapping_mul(y).wrapping_add(z)),
-            Op::Max => run!((x a: $t, y b: $t) => $t, x.max(y)),
-            Op::And => run!((x a: $t, y b: $t) => $t, x & y),
-            Op::Or => run!((x a: $t, y b: $t) => $t, x | y),
-            Op::Xor => run!((x a: $t, y b: $t) => $t, x ^ y),
-            Op::Not => run!((x a: $t) => $t, !x),
-            Op::Neg => run!((x a: $t) => $t, x.wrapping_neg()),
-            Op::Trunc => run!((x a: $t) => $t, x),
-            Op::Shl => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x << y } else { 0 }),
-            Op::Shr => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x >> y } else if $t::MIN != 0 { x >> ($t::BITS - 1) } else { 0 }),
-            Op::TruncDiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else { x.wrapping_div(y) }),
-            Op::TruncMod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else { x.wrapping_rem(y) }),
-            op => compare!(op, $t),
+        match $op.class() {
+            Class::Unary(op) => match op {
+                Unary::Not => run!((x a: $t) => $t, !x),
+                Unary::Neg => run!((x a: $t) => $t, x.wrapping_neg()),
+                Unary::Trunc => run!((x a: $t) => $t, x),
+                Unary::Recip | Unary::Sqrt => None,
+            },
+            Class::Arithmetic(op) => match op {
+                Arithmetic::Add => run!((x a: $t, y b: $t) => $t, x.wrapping_add(y)),
+                Arithmetic::Sub => run!((x a: $t, y b: $t) => $t, x.wrapping_sub(y)),
+                Arithmetic::Mul => run!((x a: $t, y b: $t) => $t, x.wrapping_mul(y)),
+                Arithmetic::Max => run!((x a: $t, y b: $t) => $t, x.max(y)),
+                Arithmetic::And => run!((x a: $t, y b: $t) => $t, x & y),
+                Arithmetic::Or => run!((x a: $t, y b: $t) => $t, x | y),
+                Arithmetic::Xor => run!((x a: $t, y b: $t) => $t, x ^ y),
+                Arithmetic::Shl => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x << y } else { 0 }),
+                Arithmetic::Shr => run!((x a: $t, y b: $t) => $t, if (y as u64) < $t::BITS as u64 { x >> y } else if $t::MIN != 0 { x >> ($t::BITS - 1) } else { 0 }),
+                Arithmetic::TruncDiv => run!((x a: $t, y b: $t) => $t, if y == 0 { 0 } else { x.wrapping_div(y) }),
+                Arithmetic::TruncMod => run!((x a: $t, y b: $t) => $t, if y == 0 { x } else { x.wrapping_rem(y) }),
+                Arithmetic::Idiv | Arithmetic::Mod | Arithmetic::Pow => None,
+                Arithmetic::Div | Arithmetic::Threefry => None,
+            },
+            Class::Comparison(op) => compare!(op, $t),
+            Class::Ternary(Ternary::MulAcc) => {
+                run!((x a: $t, y b: $t, z c: $t) => $t, x.wrapping_mul(y).wrapping_add(z))
+            }
+            _ => None,
         }
     };
 }
 
 macro_rules! float {
     ($op:expr, $t:ident) => {
-        match $op {
-            Op::Add => run!((x a: $t, y b: $t) => $t, x + y),
-            Op::Sub => run!((x a: $t, y b: $t) => $t, x - y),
-            Op::Mul => run!((x a: $t, y b: $t) => $t, x * y),
-            Op::Div => run!((x a: $t, y b: $t) => $t, x / y),
-            Op::Recip => run!((x a: $t) => $t, 1.0 / x),
-            Op::Neg => run!((x a: $t) => $t, -x),
-            Op::Trunc => run!((x a: $t) => $t, x.trunc()),
-            Op::Sqrt => run!((x a: $t) => $t, x.sqrt()),
-            Op::Max => run!((x a: $t, y b: $t) => $t, if x > y || x.is_nan() { x } else { y }),
-            // Transcendental functions in f64, rounded once.
-            Op::Exp2 => run!((x a: $t) => $t, (x as f64).exp2() as $t),
-            Op::Log2 => run!((x a: $t) => $t, (x as f64).log2() as $t),
-            Op::Sin => run!((x a: $t) => $t, (x as f64).sin() as $t),
-            Op::Pow => run!((x a: $t, y b: $t) => $t, (x as f64).powf(y as f64) as $t),
-            Op::MulAcc => fused!($t),
-            op => compare!(op, $t),
+        match $op.class() {
+            Class::Unary(op) => match op {
+                Unary::Recip => run!((x a: $t) => $t, 1.0 / x),
+                Unary::Neg => run!((x a: $t) => $t, -x),
+                Unary::Trunc => run!((x a: $t) => $t, x.trunc()),
+                Unary::Sqrt => run!((x a: $t) => $t, x.sqrt()),
+                Unary::Not => None,
+            },
+            Class::Arithmetic(op) => match op {
+                Arithmetic::Add => run!((x a: $t, y b: $t) => $t, x + y),
+                Arithmetic::Sub => run!((x a: $t, y b: $t) => $t, x - y),
+                Arithmetic::Mul => run!((x a: $t, y b: $t) => $t, x * y),
+                Arithmetic::Div => run!((x a: $t, y b: $t) => $t, x / y),
+                Arithmetic::Max => run!((x a: $t, y b: $t) => $t, if x > y || x.is_nan() { x } else { y }),
+                Arithmetic::Pow => run!((x a: $t, y b: $t) => $t, (x as f64).powf(y as f64) as $t),
+                Arithmetic::Idiv | Arithmetic::Mod => None,
+                Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => None,
+                Arithmetic::Shl | Arithmetic::Shr | Arithmetic::Threefry => None,
+                Arithmetic::TruncDiv | Arithmetic::TruncMod => None,
+            },
+            Class::Transcendental(_) => Some((function::<$t>, function::<$t>)),
+            Class::Comparison(op) => compare!(op, $t),
+            Class::Ternary(Ternary::MulAcc) => fused!($t),
+            _ => None,
         }
     };
 }
@@ -114,15 +132,66 @@ macro_rules! fused {
 }
 
 fn logic(op: Op) -> Option<Pair> {
-    match op {
-        Op::Add | Op::Or | Op::Max => run!((x a: bool, y b: bool) => bool, x | y),
-        Op::Mul | Op::And => run!((x a: bool, y b: bool) => bool, x & y),
-        Op::Xor => run!((x a: bool, y b: bool) => bool, x ^ y),
-        Op::Not => run!((x a: bool) => bool, !x),
-        Op::Neg | Op::Trunc => run!((x a: bool) => bool, x),
-        Op::MulAcc => run!((x a: bool, y b: bool, z c: bool) => bool, x & y | z),
-        op => compare!(op, bool),
+    match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Not => run!((x a: bool) => bool, !x),
+            Unary::Neg | Unary::Trunc => run!((x a: bool) => bool, x),
+            Unary::Recip | Unary::Sqrt => None,
+        },
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add | Arithmetic::Or | Arithmetic::Max => {
+                run!((x a: bool, y b: bool) => bool, x | y)
+            }
+            Arithmetic::Mul | Arithmetic::And => run!((x a: bool, y b: bool) => bool, x & y),
+            Arithmetic::Xor => run!((x a: bool, y b: bool) => bool, x ^ y),
+            Arithmetic::Idiv | Arithmetic::Mod | Arithmetic::Sub | Arithmetic::Div => None,
+            Arithmetic::Pow | Arithmetic::Threefry | Arithmetic::Shl | Arithmetic::Shr => None,
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => None,
+        },
+        Class::Comparison(op) => compare!(op, bool),
+        Class::Ternary(Ternary::MulAcc) => {
+            run!((x a: bool, y b: bool, z c: bool) => bool, x & y | z)
+        }
+        _ => None,
     }
+}
+
+/// A float that f64 holds.
+trait Float: Copy + Into<f64> {
+    fn round(x: f64) -> Self;
+}
+impl Float for f32 {
+    fn round(x: f64) -> f32 {
+        x as f32
+    }
+}
+impl Float for f64 {
+    fn round(x: f64) -> f64 {
+        x
+    }
+}
+
+/// dst[0..n] = a function of a, in f64 and rounded once; `x` is of `pack`.
+unsafe fn function<T: Float>(f: &mut Frame, i: *const Ins) -> *const Ins {
+    // SAFETY: operands are vectors of n lanes of this type, by the decoder's invariant.
+    unsafe {
+        let op = Op::ALL[((*i).x & 255) as usize];
+        for k in 0..(*i).n.max(1) as usize {
+            let x: f64 = (*f.reg::<T>((*i).a).add(k)).into();
+            let Class::Transcendental(op) = op.class() else {
+                return fail(f, op);
+            };
+            *f.reg::<T>((*i).dst).add(k) = T::round(transcendental(op, x));
+        }
+        after(f, i)
+    }
+}
+
+/// Stop at an op that has no value.
+#[cold]
+fn fail(f: &mut Frame, op: Op) -> *const Ins {
+    f.fault = Some(format!("{} has no value for its operands", op.name()));
+    f.fail()
 }
 
 /// `$macro` for the type in which values of a dtype are; the last where there is none.
@@ -207,12 +276,15 @@ pub(crate) fn pack(op: Op, from: DType, to: DType) -> u32 {
 pub(crate) unsafe fn folded(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: the caller's promise.
     unsafe {
-        fold_lanes(f, &*i);
-        after(f, i)
+        match fold_lanes(f, &*i) {
+            Ok(()) => after(f, i),
+            Err(op) => fail(f, op),
+        }
     }
 }
 
-fn fold_lanes(f: &Frame, i: &Ins) {
+/// The op, where it has no value.
+fn fold_lanes(f: &Frame, i: &Ins) -> Result<(), Op> {
     let op = Op::ALL[(i.x & 255) as usize];
     let (from, to) = (
         DType::ALL[(i.x >> 8 & 255) as usize],
@@ -231,11 +303,12 @@ fn fold_lanes(f: &Frame, i: &Ins) {
             };
             *v = Scalar::from_bits(u64::from_le_bytes(word), from);
         }
-        let value = fold(op, from, to, &values[..sources.len()]).unwrap_or(to.zero());
+        let value = fold(op, from, to, &values[..sources.len()]).ok_or(op)?;
         let word = value.to_bits(to).to_le_bytes();
         // SAFETY: lane k of the result.
         unsafe {
             std::ptr::copy_nonoverlapping(word.as_ptr(), f.reg::<u8>(i.dst).add(k * out), out)
         };
     }
+    Ok(())
 }

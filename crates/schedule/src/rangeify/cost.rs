@@ -149,13 +149,7 @@ fn weight(u: &UOp) -> f64 {
         Op::Stack => 2.0 * u.src().len() as f64,
         Op::Index => 8.0,
         op if op.is_movement() => 0.0,
-        Op::Recip | Op::Div | Op::Sqrt => 4.0,
-        Op::Exp2 | Op::Log2 => 10.0,
-        Op::Sin => 40.0,
-        Op::Pow => 60.0,
-        Op::Threefry => 110.0,
-        Op::Idiv | Op::Mod => 8.0,
-        _ => 1.0,
+        op => op.traits().cost,
     }
 }
 

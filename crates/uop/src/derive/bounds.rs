@@ -5,7 +5,7 @@ use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;
 use crate::fold;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Arithmetic, Class, Op, Ternary, Unary};
 use crate::scalar::Scalar;
 use Scalar::{Bool, Float, Int};
 use smallvec::SmallVec;
@@ -227,43 +227,54 @@ fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     let (a, aa) = (at[0].0.to_i128(), at[0].1.to_i128());
     let (b, bb) = at.get(1).map_or((0, 0), |i| (i.0.to_i128(), i.1.to_i128()));
     let most = |lo: i128, hi: i128| lo.unsigned_abs().max(hi.unsigned_abs()) as i128;
-    let exact = match op {
-        Op::Add | Op::Sub | Op::Neg | Op::Max => true,
-        Op::Mul | Op::MulAcc => most(a, aa)
-            .checked_mul(most(b, bb))
-            .is_some_and(|v| v < i128::MAX / 2),
-        Op::Idiv => b > 0 || bb < 0,
-        Op::TruncDiv => b > 0,
-        Op::Shr => b >= 0 && bb < 64,
-        Op::Shl => b >= 0 && bb < 63 && a >= 0,
-        _ => false,
-    };
-    if exact {
-        // `index` is mathematical: nothing wraps before it is seen whether it leaves the dtype.
+    let product = || most(a, aa).checked_mul(most(b, bb));
+    let small = || product().is_some_and(|v| v < i128::MAX / 2);
+    // `index` is mathematical: nothing wraps before it is seen whether it leaves the dtype.
+    let monotonic = || {
         let (lo, hi) = corners(op, DType::Index, at)?;
-        return within(d, lo, hi);
-    }
-    match op {
-        Op::Mod if b > 0 => {
-            if a >= 0 && aa < b {
-                Some((Int(a), Int(aa)))
-            } else if b == bb && fold::floor_div(a, b) == fold::floor_div(aa, b) {
-                Some((Int(a.rem_euclid(b)), Int(aa.rem_euclid(b))))
-            } else {
-                Some((Int(0), Int(if a >= 0 { aa.min(bb - 1) } else { bb - 1 })))
+        within(d, lo, hi)
+    };
+    match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Neg => monotonic(),
+            Unary::Trunc | Unary::Not | Unary::Recip | Unary::Sqrt => None,
+        },
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add | Arithmetic::Sub | Arithmetic::Max => monotonic(),
+            Arithmetic::Mul if small() => monotonic(),
+            Arithmetic::Idiv if b > 0 || bb < 0 => monotonic(),
+            Arithmetic::TruncDiv if b > 0 => monotonic(),
+            Arithmetic::Shr if b >= 0 && bb < 64 => monotonic(),
+            Arithmetic::Shl if b >= 0 && bb < 63 && a >= 0 => monotonic(),
+            Arithmetic::Mod if b > 0 => Some(remainder((a, aa), (b, bb))),
+            Arithmetic::Mod if bb < 0 => Some((Int(b + 1), Int(0))),
+            Arithmetic::TruncMod if b > 0 && a >= 0 => Some((Int(0), Int(aa.min(bb - 1)))),
+            Arithmetic::And if a >= 0 || b >= 0 => {
+                let top = |lo: i128, hi: i128| if lo >= 0 { hi } else { i128::MAX };
+                Some((Int(0), Int(top(a, aa).min(top(b, bb)))))
             }
-        }
-        Op::Mod if bb < 0 => Some((Int(b + 1), Int(0))),
-        Op::TruncMod if b > 0 && a >= 0 => Some((Int(0), Int(aa.min(bb - 1)))),
-        Op::And if a >= 0 || b >= 0 => {
-            let top = |lo: i128, hi: i128| if lo >= 0 { hi } else { i128::MAX };
-            Some((Int(0), Int(top(a, aa).min(top(b, bb)))))
-        }
-        Op::Or | Op::Xor if a >= 0 && b >= 0 => {
-            let bits = 128 - aa.max(bb).leading_zeros();
-            Some((Int(0), Int((1i128 << bits) - 1)))
-        }
+            Arithmetic::Or | Arithmetic::Xor if a >= 0 && b >= 0 => {
+                let bits = 128 - aa.max(bb).leading_zeros();
+                Some((Int(0), Int((1i128 << bits) - 1)))
+            }
+            Arithmetic::Mul | Arithmetic::Idiv | Arithmetic::TruncDiv => None,
+            Arithmetic::Shr | Arithmetic::Shl | Arithmetic::Mod | Arithmetic::TruncMod => None,
+            Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => None,
+            Arithmetic::Div | Arithmetic::Pow | Arithmetic::Threefry => None,
+        },
+        Class::Ternary(Ternary::MulAcc) if small() => monotonic(),
         _ => None,
+    }
+}
+
+/// The interval of a mod b, for b > 0.
+fn remainder((a, aa): (i128, i128), (b, bb): (i128, i128)) -> (Scalar, Scalar) {
+    if a >= 0 && aa < b {
+        (Int(a), Int(aa))
+    } else if b == bb && fold::floor_div(a, b) == fold::floor_div(aa, b) {
+        (Int(a.rem_euclid(b)), Int(aa.rem_euclid(b)))
+    } else {
+        (Int(0), Int(if a >= 0 { aa.min(bb - 1) } else { bb - 1 }))
     }
 }
 
@@ -272,11 +283,26 @@ fn float(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
     let finite = at
         .iter()
         .all(|(lo, hi)| lo.to_f64().is_finite() && hi.to_f64().is_finite());
-    match op {
-        Op::Max | Op::Neg => corners(op, d, at),
-        Op::Add | Op::Sub | Op::Mul | Op::Trunc if finite => corners(op, d, at),
-        Op::Sqrt if finite && at[0].0.to_f64() >= 0.0 => corners(op, d, at),
-        Op::Sin if finite => Some((Float(-1.0), Float(1.0))),
+    match op.class() {
+        Class::Unary(unary) => match unary {
+            Unary::Neg => corners(op, d, at),
+            Unary::Trunc if finite => corners(op, d, at),
+            Unary::Sqrt if finite && at[0].0.to_f64() >= 0.0 => corners(op, d, at),
+            Unary::Trunc | Unary::Sqrt | Unary::Recip | Unary::Not => None,
+        },
+        Class::Transcendental(_) => {
+            let (lo, hi) = op.traits().within.filter(|_| finite)?;
+            Some((Float(lo), Float(hi)))
+        }
+        Class::Arithmetic(binary) => match binary {
+            Arithmetic::Max => corners(op, d, at),
+            Arithmetic::Add | Arithmetic::Sub | Arithmetic::Mul if finite => corners(op, d, at),
+            Arithmetic::Add | Arithmetic::Sub | Arithmetic::Mul | Arithmetic::Div => None,
+            Arithmetic::Idiv | Arithmetic::Mod | Arithmetic::Pow | Arithmetic::Threefry => None,
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => None,
+            Arithmetic::Xor | Arithmetic::Or | Arithmetic::And => None,
+            Arithmetic::Shr | Arithmetic::Shl => None,
+        },
         _ => None,
     }
 }

@@ -26,17 +26,11 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
             format!("the condition is {}, not bool", first()),
         )),
         (Op::Where, _) => agree(op, &src[1..]).map(|_| src[1].dtype()),
-        (Op::Shl | Op::Shr, _) if !first().is_int() => Err(needs(op, "integers", first())),
+        (op, _) if op.is_elementwise() && !op.traits().operands.take(first()) => {
+            Err(needs(op, op.traits().operands.text(), first()))
+        }
+        // The distance may be of another dtype.
         (Op::Shl | Op::Shr, _) => Ok(first()),
-        (Op::And | Op::Or | Op::Xor | Op::Not, _) if first().is_float() => {
-            Err(needs(op, "integers or bools", first()))
-        }
-        (Op::Recip | Op::Div | Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt, _)
-            if !first().is_float() =>
-        {
-            Err(needs(op, "floats", first()))
-        }
-        (Op::Threefry, _) if first() != DType::U64 => Err(needs(op, "two u64", first())),
         (op, _) if op.is_comparison() => agree(op, src).map(|_| DType::Bool),
         (op, _) if op.is_elementwise() => agree(op, src).map(|_| first()),
         _ => Ok(first()),

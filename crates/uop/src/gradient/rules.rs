@@ -6,7 +6,10 @@ use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{
+    Arithmetic, Class, Conversion, Identity, Memory, Movement, Op, Order, Reduction, Ternary,
+    Transcendental, Unary,
+};
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
 use std::f64::consts::LN_2;
@@ -61,75 +64,107 @@ pub(super) fn rule(
         give.extend(asked.map(|(s, part)| (s.clone(), part())));
     };
     let (same, less) = (|| g.clone(), || scale(g, -1.0));
-    match u.op() {
-        Op::Add => flow(&[&same, &same]),
-        Op::Sub => flow(&[&same, &less]),
-        Op::Neg => flow(&[&less]),
-        Op::Mul => {
-            let times = |x: &UOp| {
-                x.const_value()
-                    .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
-            };
-            flow(&[&|| times(&s[1]), &|| times(&s[0])]);
+    // Where there is no such source, the rule of the op does not ask for it.
+    let a = s.first().unwrap_or(u);
+    let b = s.get(1).unwrap_or(u);
+    match u.op().class() {
+        Class::Unary(op) => match op {
+            Unary::Neg => flow(&[&less]),
+            Unary::Recip => flow(&[&|| scale(&(g * &(u * u)), -1.0)]),
+            Unary::Sqrt => flow(&[&|| scale(g, 0.5).binary(Op::Div, u)]),
+            // 0 where there is one.
+            Unary::Trunc => {}
+            Unary::Not => return none(u),
+        },
+        Class::Transcendental(op) => match op {
+            Transcendental::Exp2 => flow(&[&|| scale(&(g * u), LN_2)]),
+            Transcendental::Log2 => flow(&[&|| scale(g, 1.0 / LN_2).binary(Op::Div, a)]),
+            Transcendental::Sin => flow(&[&|| g * &cos(a)]),
+        },
+        Class::Conversion(Conversion::Cast) if a.dtype().is_float() => {
+            flow(&[&|| g.cast(a.dtype())]);
         }
-        Op::MulAcc => flow(&[&|| g * &s[1], &|| g * &s[0], &same]),
-        Op::Div => {
-            let quotient = |x: &UOp| x.binary(Op::Div, &s[1]);
-            flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
-        }
-        Op::Recip => flow(&[&|| scale(&(g * &(u * u)), -1.0)]),
-        Op::Exp2 => flow(&[&|| scale(&(g * u), LN_2)]),
-        Op::Log2 => flow(&[&|| scale(g, 1.0 / LN_2).binary(Op::Div, &s[0])]),
-        Op::Sin => flow(&[&|| g * &cos(&s[0])]),
-        Op::Sqrt => flow(&[&|| scale(g, 0.5).binary(Op::Div, u)]),
-        // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
-        Op::Pow => {
-            let (a, b, zero) = (&s[0], &s[1], g.like(0.0));
-            let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
-            flow(&[
-                &|| {
-                    b.eq_(&zero)
-                        .select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0)))))
-                },
-                &|| flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2)))),
-            ]);
-        }
-        // a − b·floor(a / b)
-        Op::Mod => flow(&[&same, &|| scale(&(g * &(&s[0] / &s[1])), -1.0)]),
-        // A tie shares.
-        Op::Max => {
-            let part = |a: &UOp, b: &UOp| b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)));
-            flow(&[&|| part(&s[0], &s[1]), &|| part(&s[1], &s[0])]);
-        }
-        Op::Where => flow(&[&same, &|| keep(&s[0], g), &|| s[0].select(&g.like(0.0), g)]),
-        Op::Cast if s[0].dtype().is_float() => flow(&[&|| g.cast(s[0].dtype())]),
-        Op::Reduce => give.push((s[0].clone(), reduce(u, g)?)),
-        Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => {
-            give.push((s[0].clone(), transposed(u, g)?));
-        }
-        Op::Stack => {
-            let parts = s.iter().enumerate().filter(|(_, s)| active(s));
-            give.extend(parts.map(|(i, s)| (s.clone(), g.at(&[UOp::index_const(i as i64)]))));
-        }
-        Op::Contiguous | Op::Load => flow(&[&same]),
-        // Replicas are one value: each has an equal share in it.
-        Op::Replicated => {
-            let replicas = s[0].shape().max_len() / u.shape().max_len().max(1);
-            give.push((
-                s[0].clone(),
-                scale(g, 1.0 / replicas as f64).expand(s[0].shape())?,
-            ));
-        }
-        Op::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
-        Op::Copy => flow(&[&|| s[0].device().map_or_else(same, |d| g.copy_to(d))]),
-        Op::After => after(u, g, active, give)?,
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add => flow(&[&same, &same]),
+            Arithmetic::Sub => flow(&[&same, &less]),
+            Arithmetic::Mul => {
+                let times = |x: &UOp| {
+                    x.const_value()
+                        .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
+                };
+                flow(&[&|| times(b), &|| times(a)]);
+            }
+            Arithmetic::Div => {
+                let quotient = |x: &UOp| x.binary(Op::Div, b);
+                flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
+            }
+            // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
+            Arithmetic::Pow => {
+                let zero = g.like(0.0);
+                let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
+                flow(&[
+                    &|| {
+                        b.eq_(&zero)
+                            .select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0)))))
+                    },
+                    &|| flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2)))),
+                ]);
+            }
+            // a − b·floor(a / b)
+            Arithmetic::Mod => flow(&[&same, &|| scale(&(g * &(a / b)), -1.0)]),
+            // A tie shares.
+            Arithmetic::Max => {
+                let part = |a: &UOp, b: &UOp| b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)));
+                flow(&[&|| part(a, b), &|| part(b, a)]);
+            }
+            Arithmetic::Idiv => {}
+            Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => return none(u),
+            Arithmetic::Shl | Arithmetic::Shr | Arithmetic::Threefry => return none(u),
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => return none(u),
+        },
+        Class::Ternary(op) => match op {
+            Ternary::MulAcc => flow(&[&|| g * b, &|| g * a, &same]),
+            Ternary::Where => flow(&[&same, &|| keep(a, g), &|| a.select(&g.like(0.0), g)]),
+        },
+        Class::Reduction(Reduction::Reduce) => give.push((a.clone(), reduce(u, g)?)),
+        Class::Movement(op) => match op {
+            Movement::Permute | Movement::Flip | Movement::Reshape | Movement::Expand => {
+                give.push((a.clone(), transposed(u, g)?));
+            }
+            Movement::Pad | Movement::Shrink | Movement::Index => {
+                give.push((a.clone(), transposed(u, g)?));
+            }
+            Movement::Stack => {
+                let parts = s.iter().enumerate().filter(|(_, s)| active(s));
+                give.extend(parts.map(|(i, s)| (s.clone(), g.at(&[UOp::index_const(i as i64)]))));
+            }
+            // Replicas are one value: each has an equal share in it.
+            Movement::Replicated => {
+                let replicas = a.shape().max_len() / u.shape().max_len().max(1);
+                let share = scale(g, 1.0 / replicas as f64);
+                give.push((a.clone(), share.expand(a.shape())?));
+            }
+            Movement::Bitcast => {}
+        },
+        Class::Identity(op) => match op {
+            Identity::Contiguous => flow(&[&same]),
+            Identity::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
+            Identity::Copy => flow(&[&|| a.device().map_or_else(same, |d| g.copy_to(d))]),
+            Identity::Detach => {}
+        },
+        Class::Memory(Memory::Load) => flow(&[&same]),
+        Class::Order(Order::After) => after(u, g, active, give)?,
         // No value, no derivative, or none where it is not zero: nothing flows on.
-        Op::Param | Op::Buffer | Op::Const | Op::Binary => {}
-        Op::Detach | Op::Trunc | Op::Idiv | Op::Cast | Op::Bitcast => {}
-        op if op.is_comparison() => {}
-        op => return Err(failed(format!("{} has no derivative", op.name()))),
+        Class::Leaf(_) | Class::Conversion(Conversion::Cast) | Class::Comparison(_) => {}
+        Class::Abstraction(_) | Class::Memory(_) | Class::Order(_) | Class::Code(_) => {
+            return none(u);
+        }
     }
     Ok(())
+}
+
+fn none(u: &UOp) -> Result<()> {
+    Err(failed(format!("{} has no derivative", u.op().name())))
 }
 
 fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {

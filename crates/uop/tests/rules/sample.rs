@@ -285,11 +285,9 @@ fn node(op: Op, src: &[Pat], d: DType, r: &mut Random, bound: &mut Bound) -> Opt
 pub(crate) fn meaningful(op: Op, d: DType) -> bool {
     match op {
         op if op.is_comparison() => d == DType::Bool,
-        Op::Shl | Op::Shr | Op::TruncDiv | Op::TruncMod => d.is_int(),
-        Op::Threefry => d == DType::U64,
-        Op::And | Op::Or | Op::Xor | Op::Not => !d.is_float(),
-        Op::Recip | Op::Div | Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt => d.is_float(),
-        Op::Sub | Op::Neg | Op::Pow | Op::Idiv | Op::Mod | Op::MulAcc => d != DType::Bool,
+        Op::Neg | Op::Idiv | Op::Mod | Op::MulAcc => d != DType::Bool,
+        Op::Cast => true,
+        op if op.is_elementwise() => op.traits().operands.take(d),
         _ => true,
     }
 }
