@@ -132,16 +132,16 @@ ops! {
     }
     /// Elementwise ops of one operand that a machine has.
     Unary {
-        Recip "RECIP" 1..1 "none" "tksl" "1 / a" => FLOATS.derived().cost(4.0);
+        Recip "RECIP" 1..1 "none" "tksl" "1 / a" => FLOATS.derived().cost(6.0);
         Trunc "TRUNC" 1..1 "none" "tksl" "round toward zero" => ANY.repeats(Repeats::Vectors);
         Neg "NEG" 1..1 "none" "tksl" "-a" => ANY.derived();
         Not "NOT" 1..1 "none" "tksl" "logical, or bitwise, complement" => BITS.derived();
-        Sqrt "SQRT" 1..1 "none" "tksl" "sqrt a" => FLOATS.derived().cost(4.0).repeats(Repeats::Vectors);
+        Sqrt "SQRT" 1..1 "none" "tksl" "sqrt a" => FLOATS.derived().cost(6.0).repeats(Repeats::Vectors);
     }
     /// Elementwise functions of a float, by approximation.
     Transcendental {
-        Exp2 "EXP2" 1..1 "none" "tksl" "2^a" => FLOATS.derived().cost(10.0).ulps(1.0).repeats(Repeats::Vectors);
-        Log2 "LOG2" 1..1 "none" "tksl" "log2 a" => FLOATS.derived().cost(10.0).ulps(1.0).repeats(Repeats::Vectors);
+        Exp2 "EXP2" 1..1 "none" "tksl" "2^a" => FLOATS.derived().cost(12.0).ulps(1.0).repeats(Repeats::Vectors);
+        Log2 "LOG2" 1..1 "none" "tksl" "log2 a" => FLOATS.derived().cost(12.0).ulps(1.0).repeats(Repeats::Vectors);
         Sin "SIN" 1..1 "none" "tksl" "sin a" => FLOATS.derived().cost(40.0).ulps(2.0).within(-1.0, 1.0).repeats(Repeats::Vectors);
     }
     /// Elementwise, to another dtype.
@@ -153,7 +153,7 @@ ops! {
         Add "ADD" 2..2 "none" "tksl" "a + b" => ANY.commutes();
         Sub "SUB" 2..2 "none" "tksl" "a - b" => NUMBERS.derived();
         Mul "MUL" 2..2 "rounding" "tksl" "a * b; where arg says so, rounded before anything is added to it" => ANY.commutes();
-        Div "DIV" 2..2 "none" "tksl" "a / b, float" => FLOATS.cost(4.0);
+        Div "DIV" 2..2 "none" "tksl" "a / b, float" => FLOATS.cost(6.0);
         Max "MAX" 2..2 "none" "tksl" "max(a, b), NaN if either is" => ANY.derived().commutes().repeats(Repeats::Always);
         Idiv "IDIV" 2..2 "none" "tks" "floor(a / b); 0 where b = 0" => ANY.derived().cost(8.0);
         Mod "MOD" 2..2 "none" "tks" "a - b * floor(a / b); a where b = 0" => ANY.derived().cost(8.0);
