@@ -221,26 +221,43 @@ fn at_one<'a>(
     Some(only(op, &gate, &value))
 }
 
-/// Substitute where `r` varies, and gate the indices of every read that this changes: it was the loop
-/// that kept them inside.
+/// Substitute where `r` varies, and gate every read whose index this changes: it was the loop that kept it
+/// inside.
 fn replaced(x: &UOp, r: &UOp, gate: Option<&UOp>, map: &FxHashMap<UOp, UOp>) -> UOp {
+    let new = |u: &UOp, src: Srcs| match (u.op(), gate) {
+        (Op::Index, Some(gate)) => gated_index(u, src, gate),
+        (Op::Load, Some(_)) => gated_load(u, src),
+        _ => u.with_src(src),
+    };
     // What does not vary with `r` may hold another loop of the same number, which is not meant.
-    x.rebuild(
-        map,
-        |u| varies(u, r),
-        |u, mut src| {
-            if let (Op::Index, Some(gate)) = (u.op(), gate) {
-                for (new, _) in src[1..]
-                    .iter_mut()
-                    .zip(&u.src()[1..])
-                    .filter(|(new, old)| new != old)
-                {
-                    *new = new.valid(gate);
-                }
-            }
-            u.with_src(src)
-        },
-    )
+    x.rebuild(map, |u| varies(u, r), new)
+}
+
+/// INDEX whose changed indices are valid where the gate holds.
+fn gated_index(u: &UOp, mut src: Srcs, gate: &UOp) -> UOp {
+    for (new, old) in src.iter_mut().zip(u.src()).skip(1) {
+        if new != old {
+            *new = new.valid(gate);
+        }
+    }
+    u.with_src(src)
+}
+
+/// LOAD, which has the gate itself where its index got one.
+fn gated_load(u: &UOp, mut src: Srcs) -> UOp {
+    let [storage, index] = src[0].src() else {
+        return u.with_src(src);
+    };
+    if index.op() != Op::Where || !index.src()[2].is_invalid() {
+        return u.with_src(src);
+    }
+    let (gate, inside) = (index.src()[0].clone(), index.src()[1].clone());
+    src[0] = storage.at(&[inside]);
+    match src.get_mut(2) {
+        Some(own) => *own = own.clone() & gate,
+        None => src.extend([u.like(0), gate]),
+    }
+    u.with_src(src)
 }
 
 /// x as often as all bounds on r hold.
