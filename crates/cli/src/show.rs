@@ -184,11 +184,16 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
     } else {
         None
     };
-    let (program, _) = codegen::lower(kernel, &*target()?, opts, &mut |stage, graph| {
+    let lowered = codegen::lower(kernel, &*target()?, opts, &mut |stage, graph| {
         if stage == wanted {
             seen = Some(graph.clone());
         }
-    })?;
+    });
+    // A stage that is reached is shown, also where a later one fails.
+    if let (Some(graph), true) = (&seen, wanted != Lowering::Render) {
+        return Ok(print(graph));
+    }
+    let (program, _) = lowered?;
     if wanted == Lowering::Render {
         let (_, source, _) = device::program_parts(&program)?;
         return Ok(source.to_string());
