@@ -9,7 +9,8 @@ use monoglot_uop::{DType, Op, ReduceOp};
 
 impl Tensor {
     /// softmax(q·kᵀ/√d + mask)·v. A bool mask says which keys count, a float one is added; `causal`
-    /// lets query i see keys 0 to i. A query that sees nothing gets zeros.
+    /// lets query i see keys 0 to i. A query that sees nothing gets zeros. Floats narrower than f32 are
+    /// rounded once, at the end.
     #[track_caller]
     pub fn attention(
         &self,
@@ -18,14 +19,18 @@ impl Tensor {
         mask: Option<&Tensor>,
         causal: bool,
     ) -> Tensor {
-        let d = tri!(self.shape()).last().copied().unwrap_or(1).max(1) as f64;
-        let mut scores = (self * (1.0 / d.sqrt())).matmul(&key.t());
+        let width = tri!(self.shape()).last().copied().unwrap_or(1).max(1) as f64;
+        let [q, k, v] = [self, key, value].map(Tensor::dtype);
+        let d = tri!(q).promote(tri!(k)).promote(tri!(v));
+        let d = if d.is_float() { d } else { DType::F32 };
+        let exact = |t: &Tensor| t.cast(d.compute_type());
+        let mut scores = (exact(self) * (1.0 / width.sqrt())).matmul(&exact(key).t());
         if let Some(m) = mask {
             let bools = m.dtype() == Ok(DType::Bool);
             scores = if bools {
                 m.select(&scores, f64::NEG_INFINITY)
             } else {
-                scores + m
+                scores + exact(m)
             };
         }
         if causal {
@@ -39,7 +44,7 @@ impl Tensor {
         } else {
             scores.softmax(-1)
         };
-        weights.matmul(value)
+        weights.matmul(&exact(value)).cast(d)
     }
 
     /// softmax along the last axis; zeros where all is −∞.
