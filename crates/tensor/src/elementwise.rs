@@ -8,7 +8,7 @@ use crate::functions as f;
 use crate::promote::{broadcast, promoted};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
-use monoglot_uop::gradient::scale;
+use monoglot_uop::gradient::{Flow, scale};
 use monoglot_uop::{Arg, Device, Error, Op, Result, Scalar, UOp};
 
 /// Methods of one operand: name, arguments, how the function is applied (`real`, `whole`, `same`, or
@@ -169,21 +169,22 @@ impl Tensor {
         })
     }
 
-    /// Between `min` and `max`; the gradient passes at the bounds. NaN stays.
+    /// Between `min` and `max`; the gradient passes at the bounds. NaN stays, and gets none.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Tensor {
         let (min, max) = (min.into(), max.into());
         self.map(|u| {
             let whole = |v: f64| u.dtype().is_float() || v == v.trunc();
             let fits = min.is_none_or(whole) && max.is_none_or(whole);
-            let mut x = if fits { u.clone() } else { u.cast(DType::F32) };
+            let x = if fits { u.clone() } else { u.cast(DType::F32) };
+            let mut y = x.clone();
             if let Some(v) = min {
-                x = x.lt(&x.like(v)).select(&x.like(v), &x);
+                y = y.lt(&y.like(v)).select(&y.like(v), &y);
             }
             if let Some(v) = max {
-                x = x.like(v).lt(&x).select(&x.like(v), &x);
+                y = y.like(v).lt(&y).select(&y.like(v), &y);
             }
-            Ok(x)
+            Ok(kept(&y, &x))
         })
     }
 
@@ -232,6 +233,16 @@ impl Operand {
             _ => alone(DType::I64),
         }
     }
+}
+
+/// y, whose gradient flows to x where it is x: what is NaN is nothing's equal, so the parts would differ, and
+/// the result is a marker.
+fn kept(y: &UOp, x: &UOp) -> UOp {
+    let rule = |f: &Flow<'_>| {
+        let same = f.y.eq_(&f.inputs[0]);
+        Ok(vec![Some(same.select(f.g, &f.g.like(0)))])
+    };
+    f::known(y.unary(Op::ContiguousBackward), &[x], &[], rule)
 }
 
 /// See `Tensor::real`.
