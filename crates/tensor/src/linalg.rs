@@ -39,7 +39,7 @@ impl Tensor {
     /// Einstein's summation: `einsum("bij,bkj->bik", &[&a, &b])`. A letter twice in one operand is its
     /// diagonal; letters that the result lacks are summed; without `->` it has the letters that occur
     /// once, in alphabetical order. `...` stands for axes that broadcast. Operands are contracted from
-    /// left to right.
+    /// left to right. Integers widen as sums do where an axis of one operand alone is summed.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Tensor {
         Tensor::map_all(operands, |u| einsum(equation, u))
@@ -166,6 +166,16 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
         .iter()
         .map(UOp::dtype)
         .fold(operands[0].dtype(), |d, e| d.promote(e));
+    // An axis that only one operand has is a sum of its own, which widens; one of products keeps its dtype.
+    let sums = size.iter().any(|(c, _)| {
+        let having = terms.iter().filter(|t| t.contains(c)).count();
+        having == 1 && !output.contains(c)
+    });
+    let d = if sums && !d.is_float() {
+        d.sum_type()
+    } else {
+        d
+    };
     let mut parts: Vec<(UOp, Vec<char>)> = Vec::new();
     for (i, (u, t)) in operands.iter().zip(&terms).enumerate() {
         parts.push(diagonals(u.cast(d), t)?);
