@@ -6,7 +6,7 @@
 use crate::args::{Dims, Integer, conversions};
 use crate::create::sizes;
 use crate::movement::{from_last, to_last};
-use crate::promote::{broadcast, count, counter, insert_axis, resized};
+use crate::promote::{broadcast, count, counter, insert_axis, resized, vector};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of, tri};
 use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
@@ -152,11 +152,14 @@ impl Tensor {
     #[track_caller]
     pub fn index_select(&self, axis: i64, index: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index], |u| {
-            take(
-                &u[0],
-                &[axis_of("index_select", axis, u[0].shape().len())?],
-                &[u[1].clone()],
-            )
+            let x = vector(&u[0])?;
+            let a = axis_of("index_select", axis, x.shape().len())?;
+            let y = take(&x, &[a], &[u[1].clone()])?;
+            if y.shape() == x.shape() {
+                y.reshape(u[0].shape())
+            } else {
+                Ok(y)
+            }
         })
     }
 
@@ -183,14 +186,15 @@ impl Tensor {
     }
 
     /// Element `[.., i, ..]` is `self[.., index[.., i, ..], ..]` along `axis`. The other axes of
-    /// `index` may be shorter.
+    /// `index` may be shorter; a scalar counts as a vector of one.
     #[track_caller]
     pub fn gather(&self, axis: i64, index: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index], |u| {
-            let (x, hit, a) = aligned("gather", &u[0], &u[1], axis)?;
+            let (x, hit, a) = aligned("gather", &vector(&u[0])?, &vector(&u[1])?, axis)?;
             let k = hit.shape().len() - 1;
             let row = insert_axis(&x, k - 1)?.expand(hit.shape())?;
-            from_last(&added(&hit.select(&row, &zero(&x)), k)?, a)
+            let y = added(&hit.select(&row, &zero(&x)), k)?;
+            from_last(&y, a)?.reshape(u[1].shape())
         })
     }
 
@@ -199,17 +203,19 @@ impl Tensor {
     #[track_caller]
     pub fn scatter(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index, src], |u| {
-            let (_, hit, a) = aligned("scatter", &u[0], &u[1], axis)?;
-            let column = source("scatter", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
+            let [x, index, src] = [vector(&u[0])?, vector(&u[1])?, vector(&u[2])?];
+            let (_, hit, a) = aligned("scatter", &x, &index, axis)?;
+            let column = source("scatter", &src, &index, &x, a)?.expand(hit.shape())?;
             let k = hit.shape().len() - 2;
             let order = count(k, hit.shape(), DType::I32)? + 1;
             let last = hit
                 .select(&order, &order.like(0))
                 .reduce(ReduceOp::Max, &[k])?;
             let wins = order.eq_(&last.expand(hit.shape())?);
-            let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &u[0])?;
-            let won = cover(&last.squeeze_axes(&[k])?, a, &u[0])?;
-            Ok(won.like(0).lt(&won).select(&new, &u[0]))
+            let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &x)?;
+            let won = cover(&last.squeeze_axes(&[k])?, a, &x)?;
+            let y = won.like(0).lt(&won).select(&new, &x);
+            y.reshape(u[0].shape())
         })
     }
 
@@ -217,13 +223,15 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_add(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index, src], |u| {
-            let (_, hit, a) = aligned("scatter_add", &u[0], &u[1], axis)?;
-            let column = source("scatter_add", &u[2], &u[1], &u[0], a)?.expand(hit.shape())?;
+            let [x, index, src] = [vector(&u[0])?, vector(&u[1])?, vector(&u[2])?];
+            let (_, hit, a) = aligned("scatter_add", &x, &index, axis)?;
+            let column = source("scatter_add", &src, &index, &x, a)?.expand(hit.shape())?;
             let kept = hit
                 .select(&column, &zero(&column))
                 .cast(column.dtype().compute_type());
             let sums = added(&kept, hit.shape().len() - 2)?.cast(column.dtype());
-            Ok(&u[0] + &cover(&sums, a, &u[0])?)
+            let y = &x + &cover(&sums, a, &x)?;
+            y.reshape(u[0].shape())
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::args::Dims;
 use crate::create::sizes;
-use crate::promote::{counter, insert_axis, resized, spread};
+use crate::promote::{counter, insert_axis, resized, spread, vector};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Arg, Error, Op, Result, Scalar, Shape, UOp};
 
@@ -22,7 +22,7 @@ pub enum PadMode {
 
 impl Tensor {
     /// `pads[i]` = [before, after] elements around axis i (missing leading axes stay); negative ones
-    /// are cut off.
+    /// are cut off. `Reflect` and `Replicate` see what is cut off, `Circular` does not.
     #[track_caller]
     pub fn pad(&self, pads: &[[i64; 2]], mode: PadMode) -> Tensor {
         self.map(|u| {
@@ -95,15 +95,17 @@ impl Tensor {
                     format!("shifts {shifts:?} for axes {axes:?}"),
                 ));
             }
-            let sizes = u.sizes("roll")?;
-            shifts.iter().zip(&axes).try_fold(u.clone(), |u, (s, &a)| {
+            let x = vector(u)?;
+            let sizes = x.sizes("roll")?;
+            let rolled = shifts.iter().zip(&axes).try_fold(x, |x, (s, &a)| {
                 let a = axis_of("roll", a, sizes.len())?;
                 let cut = sizes[a] - s.rem_euclid(sizes[a].max(1));
                 join(
-                    &[u.narrow(a, cut, sizes[a] - cut)?, u.narrow(a, 0, cut)?],
+                    &[x.narrow(a, cut, sizes[a] - cut)?, x.narrow(a, 0, cut)?],
                     a,
                 )
-            })
+            })?;
+            rolled.reshape(u.shape())
         })
     }
 
@@ -257,43 +259,51 @@ fn sum(sizes: &[i64]) -> Option<i64> {
 
 pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
     let n = u.sizes("pad")?[a];
-    let keep = n.saturating_add(before.min(0)).saturating_add(after.min(0));
-    let total = sum(&[keep, before.max(0), after.max(0)]).unwrap_or(-1);
-    if keep < 0 || sizes("pad", Dims(resized(u, a, &[total]).max_ints())).is_err() {
-        return Err(Error::argument(
-            "pad",
-            format!("[{before}, {after}] of an axis of {n}"),
-        ));
+    // The result is places −before to n + after of the axis, of which 0 to n are there.
+    let (low, high) = (before.saturating_neg(), n.saturating_add(after));
+    let total = high.checked_sub(low).unwrap_or(-1);
+    // Filling and wrapping have nothing to go on with where more is cut off than there is.
+    let cut = before.min(0).saturating_add(after.min(0)).saturating_add(n) < 0;
+    let sees = matches!(mode, PadMode::Reflect | PadMode::Replicate);
+    let shape = sizes("pad", Dims(resized(u, a, &[total]).max_ints()));
+    if shape.is_err() || (cut && !sees) {
+        let message = format!("[{before}, {after}] of an axis of {n}");
+        return Err(Error::argument("pad", message));
     }
-    let (u, n) = (u.narrow(a, (-before).max(0), keep)?, keep);
-    let (before, after) = (before.max(0), after.max(0));
-    let most = match mode {
+    let (first, last) = (low.clamp(0, n), high.clamp(0, n));
+    let inside = u.narrow(a, first, (last - first).max(0))?;
+    let (front, back) = ((high.min(0) - low).max(0), (high - low.max(n)).max(0));
+    let fits = match mode {
         PadMode::Constant(v) => {
-            return u.pad_axis(a, before, after, Scalar::Float(v).cast(u.dtype()));
+            let fill = Scalar::Float(v).cast(u.dtype());
+            return inside.pad_axis(a, front, back, fill);
         }
-        PadMode::Reflect => n - 1,
-        PadMode::Replicate => i64::MAX,
-        PadMode::Circular => n,
+        PadMode::Reflect => -n < low && high < n.saturating_mul(2),
+        PadMode::Replicate => n > 0,
+        PadMode::Circular => front.max(back) <= inside.sizes("pad")?[a],
     };
-    if before + after > 0 && (n == 0 || before > most || after > most) {
+    if front + back > 0 && !fits {
         let message = format!("[{before}, {after}] more of an axis of {n} than {mode:?} can give");
         return Err(Error::argument("pad", message));
     }
-    let piece = |len: i64, front: bool| match mode {
-        PadMode::Reflect => u
-            .narrow(a, if front { 1 } else { n - 1 - len }, len)?
-            .flip(1 << a),
-        PadMode::Circular => u.narrow(a, if front { n - len } else { 0 }, len),
-        _ => u
-            .narrow(a, if front { 0 } else { n - 1 }, 1)?
-            .expand(&resized(&u, a, &[len])),
-    };
-    let mut parts = vec![u.clone()];
-    if before > 0 {
-        parts.insert(0, piece(before, true)?);
+    let edge = |at: i64, len: i64| u.narrow(a, at, 1)?.expand(&resized(u, a, &[len]));
+    let mut parts = vec![inside.clone()];
+    if front > 0 {
+        parts.insert(
+            0,
+            match mode {
+                PadMode::Reflect => u.narrow(a, 1 - high.min(0), front)?.flip(1 << a)?,
+                PadMode::Circular => inside.narrow(a, last - first - front, front)?,
+                _ => edge(0, front)?,
+            },
+        );
     }
-    if after > 0 {
-        parts.push(piece(after, false)?);
+    if back > 0 {
+        parts.push(match mode {
+            PadMode::Reflect => u.narrow(a, 2 * n - 1 - high, back)?.flip(1 << a)?,
+            PadMode::Circular => inside.narrow(a, 0, back)?,
+            _ => edge(n - 1, back)?,
+        });
     }
     join(&parts, a)
 }

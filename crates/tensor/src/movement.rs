@@ -4,7 +4,7 @@
 use crate::args::{Axes, Dims};
 use crate::create::sizes;
 use crate::elementwise::methods;
-use crate::promote::{broadcast_shape, broadcast_to, insert_axis, resized};
+use crate::promote::{broadcast_shape, broadcast_to, insert_axis, resized, vector};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
 
@@ -36,9 +36,12 @@ impl Tensor {
     pub fn transpose(&self, a: i64, b: i64) -> Tensor {
         self.view(|u| {
             let n = u.shape().len();
-            let (a, b) = (axis_of("transpose", a, n)?, axis_of("transpose", b, n)?);
+            let a = axis_of("transpose", a, n.max(1))?;
+            let b = axis_of("transpose", b, n.max(1))?;
             let mut order: Vec<usize> = (0..n).collect();
-            order.swap(a, b);
+            if n > 0 {
+                order.swap(a, b);
+            }
             u.permute(&order)
         })
     }
@@ -169,13 +172,19 @@ impl Tensor {
     }
 
     /// Windows of `size` elements along `axis`, one every `step`, as a new last axis; a copy, no view to
-    /// assign to.
+    /// assign to. A scalar has one window, which is a vector.
     #[track_caller]
     pub fn unfold(&self, axis: i64, size: i64, step: i64) -> Tensor {
-        self.along("unfold", axis, |u, a| {
-            let w = to_last(u, a)?.windows(size, step.min(u.shape()[a].max().max(1)), 1)?;
+        self.map(|u| {
+            let x = vector(u)?;
+            let n = x.shape().len();
+            let a = axis_of("unfold", axis, n)?;
+            let step = step.min(x.shape()[a].max().max(1));
+            let w = to_last(&x, a)?.windows(size, step, 1)?;
+            if u.shape().is_empty() {
+                return w.narrow(0, 0, 1)?.squeeze_axes(&[0]);
+            }
             // (…, o, k) → o back to its place, k last.
-            let n = u.shape().len();
             let mut order: Vec<usize> = (0..n - 1).collect();
             order.insert(a, n - 1);
             order.push(n);

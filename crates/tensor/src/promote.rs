@@ -103,6 +103,15 @@ pub(crate) fn resized(u: &UOp, a: usize, sizes: &[i64]) -> Shape {
     )
 }
 
+/// A scalar as a vector of one element, which ops along an axis take it for; all else as it is.
+pub(crate) fn vector(u: &UOp) -> Result<UOp> {
+    if u.shape().is_empty() {
+        u.reshape(&Shape::of(&[1]))
+    } else {
+        Ok(u.clone())
+    }
+}
+
 /// A new axis of size 1 before axis `a`.
 pub(crate) fn insert_axis(u: &UOp, a: usize) -> Result<UOp> {
     let mut dims: Vec<Dim> = u.shape().to_vec();

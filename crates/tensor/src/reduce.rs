@@ -8,9 +8,9 @@ use crate::args::Axes;
 use crate::binary::turned;
 use crate::elementwise::real;
 use crate::functions as f;
-use crate::promote::spread;
+use crate::promote::{spread, vector};
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
 
 /// Methods that fold axes: name, what else they take, and the function, which keeps the axes.
 macro_rules! folds {
@@ -121,14 +121,13 @@ impl Tensor {
     ) -> Tensor {
         self.map(|u| match u.shape().len() {
             0 if (-1..=0).contains(&axis) => {
-                let one = Shape::of(&[1]);
-                f(&u.reshape(&one)?, 0).and_then(|y| {
-                    if *y.shape() == one {
-                        y.reshape(u.shape())
-                    } else {
-                        Ok(y)
-                    }
-                })
+                let x = vector(u)?;
+                let y = f(&x, 0)?;
+                if y.shape() == x.shape() {
+                    y.reshape(u.shape())
+                } else {
+                    Ok(y)
+                }
             }
             n => f(u, axis_of(op, axis, n)?),
         })
