@@ -71,6 +71,26 @@ fn values_cross_between_devices_where_it_is_written() {
 }
 
 #[test]
+fn what_a_queue_was_given_has_run_before_others_read_it() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
+    // INTERP:GPU runs what it is given later, on a thread of its own. All in one program, in which
+    // storage is used again and again.
+    const N: i64 = 20_000;
+    let mut x = Tensor::arange(0, N, 1)
+        .cast(DType::F32)
+        .to(Device::new("CPU"));
+    for _ in 0..6 {
+        let there = (x.to(Device::new("INTERP:GPU")) + 1.0).flip(0);
+        let back = (&there * 2.0).to(Device::new("CPU"));
+        x = (back - there.to(Device::new("CPU:0"))).flip(0);
+    }
+    let got = x.to_vec::<f32>().expect("it runs");
+    let want: Vec<f32> = (0..N).map(|i| (i + 6) as f32).collect();
+    assert_eq!(got, want);
+}
+
+#[test]
 fn a_file_is_a_tensor_of_which_only_what_is_needed_is_read() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     on("CPU");

@@ -70,7 +70,7 @@ fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
     for chunk in (0..(1u64 << 32) / CHUNK).step_by(every.max(1) as usize) {
         let first = (chunk * CHUNK) as u32;
         cpu.upload(&base, 0, &first.to_le_bytes())?;
-        run.launch(&[out.clone(), base.clone()], &[])?;
+        cpu.launch(&run, &[out.clone(), base.clone()], &[])?;
         cpu.download(&out, 0, &mut bytes)?;
         let half = bytes.len() / 2;
         let parts = std::thread::scope(|s| {

@@ -13,8 +13,13 @@ pub struct Config {
     pub device: Option<String>,
     /// `DEBUG`, 0 to 7: how much is told about what runs.
     pub debug: u8,
-    /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: all cores.
+    /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: as many as the process may run on.
     pub threads: Option<usize>,
+    /// `MONOGLOT_CORES`: cores that those threads run on; None: as the machine says.
+    pub cores: Option<usize>,
+    /// `MONOGLOT_CACHES`, such as `32K,1M,32M`: bytes of the L1 data cache, the L2 cache and the last
+    /// level; None: as the machine says.
+    pub caches: Option<[usize; 3]>,
     /// `MONOGLOT_CACHE`: the folder of compiled programs; None: the user's cache folder.
     pub cache_dir: Option<PathBuf>,
     /// Bytes of compiled programs that are kept on disk.
@@ -29,6 +34,8 @@ impl Default for Config {
             device: None,
             debug: 0,
             threads: None,
+            cores: None,
+            caches: None,
             cache_dir: None,
             cache_bytes: 1 << 29,
             compiler: None,
@@ -46,6 +53,8 @@ impl Config {
             device: var("DEV"),
             debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
             threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
+            cores: var("MONOGLOT_CORES").and_then(|v| v.parse().ok()),
+            caches: var("MONOGLOT_CACHES").and_then(|v| cache_list(&v)),
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),
             ..Config::default()
@@ -67,7 +76,8 @@ impl Config {
         *CURRENT.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(self));
     }
 
-    /// CPU threads of a kernel.
+    /// CPU threads of a kernel: those that are set, or as many as the process may run on by its affinity and
+    /// its container's quota.
     pub fn thread_count(&self) -> usize {
         self.threads
             .filter(|&n| n > 0)
@@ -89,6 +99,29 @@ impl Config {
     }
 }
 
+/// Three sizes with commas between.
+fn cache_list(text: &str) -> Option<[usize; 3]> {
+    let sizes: Option<Vec<usize>> = text.split(',').map(|size| bytes(size.trim())).collect();
+    sizes?.try_into().ok()
+}
+
+/// A size such as `48K` or `2M`, in bytes.
+pub(crate) fn bytes(text: &str) -> Option<usize> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits
+        .parse::<usize>()
+        .ok()?
+        .checked_mul(scale)
+        .filter(|&n| n > 0)
+}
+
 fn default_folder(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let folder = |name: &str| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let user = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|h| h.join(".cache")));
@@ -99,6 +132,17 @@ fn default_folder(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_of_caches_are_read() {
+        assert_eq!(
+            cache_list("48K, 2m,33554432"),
+            Some([48 << 10, 2 << 20, 32 << 20])
+        );
+        for wrong in ["", "1K,2K", "1K,2K,3K,4K", "1K,2K,x", "0,1,2", "1K,2Q,3K"] {
+            assert_eq!(cache_list(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_folder_under_the_temporary_one_is_named_by_the_user() {

@@ -1,12 +1,58 @@
 //! DISK: a file's bytes as read-only storage. Nothing is read until bytes are asked for; a file that
 //! shrinks meanwhile is an error of that read, not a fault.
 
-use crate::runtime::{Kernel, Runtime};
-use crate::storage::{Memory, Storage};
+use crate::config::Config;
+use crate::interp;
+use crate::kernel::Kernel;
+use crate::queue::Queue;
+use crate::registry::{Kind, Name};
+use crate::runtime::Runtime;
+use crate::storage::{Memory, Storage, no_data};
 use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The kind, for the registry.
+pub(crate) const KIND: Kind = Kind {
+    name: "DISK",
+    renderers: &[],
+    open,
+};
+
+fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
+    let target = interp::target(name.device, config);
+    Ok(Arc::new(Disk { target }))
+}
+
+/// A file, and what it is called.
+struct Bytes {
+    file: File,
+    path: String,
+    bytes: usize,
+}
+
+// SAFETY: the host cannot reach the bytes but by reading them.
+unsafe impl Memory for Bytes {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        read_at(&self.file, out, offset as u64).map_err(|e| {
+            ErrorKind::Io {
+                path: self.path.clone(),
+                message: e.to_string(),
+            }
+            .into()
+        })
+    }
+
+    fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<()> {
+        let message = format!("{} is read-only, and no kernel runs on DISK", self.path);
+        Err(no_data(&message))
+    }
+}
 
 /// The bytes of a file, as storage on DISK that is read lazily.
 ///
@@ -28,16 +74,14 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<Arc<Storage>> {
     }
     let bytes =
         usize::try_from(data.len()).map_err(|_| fail(format!("has {} bytes", data.len())))?;
-    Ok(Storage::of(
-        Device::new("DISK"),
-        bytes,
-        Memory::File(file, shown.clone()),
-    ))
+    let path = shown.clone();
+    let memory = Bytes { file, path, bytes };
+    Ok(Storage::of(Device::new("DISK"), memory))
 }
 
 /// The device of files: it holds data and runs nothing.
-pub(crate) struct Disk {
-    pub(crate) target: Target,
+struct Disk {
+    target: Target,
 }
 
 impl Runtime for Disk {
@@ -58,6 +102,10 @@ impl Runtime for Disk {
     fn compile(&self, _programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
         Err(unsupported("runs no kernels; copy to another device first"))
     }
+
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        Err(unsupported("runs nothing; copy to another device first"))
+    }
 }
 
 fn unsupported(message: &str) -> Error {
@@ -66,6 +114,18 @@ fn unsupported(message: &str) -> Error {
         message: message.into(),
     }
     .into()
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(not(unix))]
+fn read_at(mut file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(out)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The device room: what holds data and runs programs. A `Runtime` is one opened device: it gives
-//! storage, moves bytes, compiles PROGRAMs into `Kernel`s; `open` finds or opens it by name.
+//! storage, compiles PROGRAMs into `Kernel`s, and runs them through queues; `open` finds or opens it by
+//! name.
 //!
 //! Invariant: this room sees programs only in their last form (a linear program and its source); it
 //! knows no tensors and no schedules. `unsafe` lives here and nowhere else.
@@ -7,16 +8,21 @@
 pub mod config;
 pub mod cpu;
 pub mod disk;
+mod host;
 pub mod interp;
-pub mod null;
-mod open;
+pub mod kernel;
+mod null;
 pub mod pool;
 mod private;
+pub mod queue;
+pub mod registry;
 pub mod runtime;
 pub mod storage;
 
 pub use config::Config;
 pub use disk::open_file;
-pub use open::{Listed, list, open};
-pub use runtime::{Kernel, Runtime, program_parts};
+pub use kernel::{Kernel, program_parts};
+pub use queue::Queue;
+pub use registry::{Listed, list, open};
+pub use runtime::Runtime;
 pub use storage::Storage;

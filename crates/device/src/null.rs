@@ -1,13 +1,55 @@
-//! NULL: this machine's CPU as a target, without the machine. Storage has a length and no bytes,
-//! compiling calls no compiler, launching does nothing: what is left is the cost of our own stages.
+//! NULL: a CPU as a target, without the machine. Storage has a length and no bytes, compiling calls no
+//! compiler, launching does nothing: what is left is the cost of our own stages.
 
-use crate::runtime::{Kernel, Runtime, Signature, program_parts};
-use crate::storage::{Memory, Storage};
+use crate::config::Config;
+use crate::cpu;
+use crate::kernel::{Kernel, Signature, program_parts};
+use crate::queue::Queue;
+use crate::registry::{Kind, Name};
+use crate::runtime::Runtime;
+use crate::storage::{Memory, Storage, no_data};
 use monoglot_uop::{Result, Target, UOp};
 use std::sync::Arc;
 
-pub(crate) struct Null {
-    pub(crate) target: Target,
+/// The kind, for the registry.
+pub(crate) const KIND: Kind = Kind {
+    name: "NULL",
+    renderers: &["C"],
+    open,
+};
+
+struct Null {
+    target: Target,
+}
+
+/// A length.
+struct Nothing(usize);
+
+/// This machine's CPU, or an ordinary one of the level that is named.
+fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
+    let target = match name.arch {
+        None => cpu::target(name.device, config),
+        Some(arch) => cpu::ordinary(name.device, config, arch)?,
+    };
+    Ok(Arc::new(Null { target }))
+}
+
+// SAFETY: there are no bytes that the host could reach.
+unsafe impl Memory for Nothing {
+    fn bytes(&self) -> usize {
+        self.0
+    }
+
+    fn read(&self, _offset: usize, _out: &mut [u8]) -> Result<()> {
+        Err(no_data(
+            "device NULL holds no data: it compiles and runs nothing",
+        ))
+    }
+
+    /// Data that comes to NULL is gone.
+    fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Runtime for Null {
@@ -23,30 +65,49 @@ impl Runtime for Null {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
-        Ok(Storage::of(self.target.device, bytes, Memory::Nothing))
-    }
-
-    /// Data that comes to NULL is gone.
-    fn upload(&self, _to: &Storage, _offset: usize, _bytes: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn download(&self, from: &Storage, _offset: usize, _out: &mut [u8]) -> Result<()> {
-        Err(from.no_data())
+        Ok(Storage::of(self.target.device, Nothing(bytes)))
     }
 
     fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
         let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
-            Ok(Arc::new(Signature::of(linear, info)))
+            Ok(Arc::new(Idle(Signature::of(linear, info))))
         };
         programs.iter().map(kernel).collect()
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(Nowhere))
     }
 }
 
 /// A program that does nothing.
-impl Kernel for Signature {
-    fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        self.check(bufs, vars)
+struct Idle(Signature);
+
+impl Kernel for Idle {
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+}
+
+/// A queue that does nothing, of which the arguments are checked all the same.
+struct Nowhere;
+
+impl Queue for Nowhere {
+    fn launch(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        bufs: &[Arc<Storage>],
+        vars: &[i64],
+    ) -> Result<()> {
+        kernel.signature().check(bufs, vars)
+    }
+
+    fn copy(&mut self, _from: &Arc<Storage>, _to: &Arc<Storage>) -> Result<()> {
+        Ok(())
+    }
+
+    fn synchronize(&mut self) -> Result<()> {
+        Ok(())
     }
 }

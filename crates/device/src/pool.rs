@@ -1,30 +1,37 @@
-//! The thread pool: `run(n, job)` calls `job(0..n)` on the pool's workers and the caller, and returns
-//! when all have run. A launch costs a few microseconds: workers that just worked spin for the next
-//! job before they sleep, and work is handed out by one atomic word.
+//! Thread pools: `run(n, job)` calls `job(0..n)` on the pool's workers and the caller, and returns when
+//! all have run. A launch costs a few microseconds: workers that just worked spin for the next job before
+//! they sleep, and work is handed out by one atomic word. A device owns a pool; the threads of the
+//! machine are shared by all of them: a job gets as many helpers as the pool has threads beyond those
+//! that work for anybody now.
 //!
-//! Invariant: one job is shared at a time. A caller that finds the pool busy runs its job alone, so
-//! any number of user threads may launch, also from within a job, and none waits for another.
+//! Invariant: a pool shares one job at a time. A caller that finds it busy runs its job alone, so any
+//! number of user threads may launch, also from within a job, and none waits for another.
 
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 
-/// Workers that wait for jobs until the pool is dropped.
+/// Workers that wait for jobs until the pool is dropped; they start with the first job that is shared.
 pub struct Pool {
-    shared: Arc<Shared>,
-    workers: Vec<std::thread::JoinHandle<()>>,
+    budget: Arc<Budget>,
+    threads: usize,
+    workers: OnceLock<Workers>,
     /// Held by the caller whose job is shared.
     busy: AtomicBool,
+}
+
+struct Workers {
+    shared: Arc<Shared>,
+    handles: Vec<std::thread::JoinHandle<()>>,
 }
 
 type Job = *const (dyn Fn(usize) + Sync);
 
 struct Shared {
-    /// The epoch in the high half; below it 16 bits each: how many pieces there are, which is next.
     ticket: AtomicU64,
-    /// Written by the caller before it opens an epoch, read by whoever holds a ticket of that epoch.
+    /// Written by the caller before it opens an epoch, read by whoever holds a piece of that epoch.
     job: UnsafeCell<Job>,
     done: AtomicU32,
     panicked: AtomicBool,
@@ -34,35 +41,131 @@ struct Shared {
     wake: Condvar,
 }
 
-// SAFETY: `job` is written only by the caller that holds `busy`, while no ticket is out, and read only
-// by holders of a ticket; `ticket` orders the two (release on opening, acquire on taking).
+/// What the atomic word says: which job is shared, how many workers may still join it, how many pieces
+/// it has, and which is handed out next.
+#[derive(Clone, Copy)]
+struct Ticket {
+    epoch: u32,
+    seats: usize,
+    pieces: usize,
+    next: usize,
+}
+
+const SEATS: u32 = 12;
+const PIECES: u32 = 14;
+
+impl Ticket {
+    fn of(word: u64) -> Ticket {
+        let field = |shift: u32, bits: u32| (word >> shift & ((1 << bits) - 1)) as usize;
+        Ticket {
+            epoch: (word >> (SEATS + 2 * PIECES)) as u32,
+            seats: field(2 * PIECES, SEATS),
+            pieces: field(PIECES, PIECES),
+            next: field(0, PIECES),
+        }
+    }
+
+    fn word(self) -> u64 {
+        (self.epoch as u64) << (SEATS + 2 * PIECES)
+            | (self.seats as u64) << (2 * PIECES)
+            | (self.pieces as u64) << PIECES
+            | self.next as u64
+    }
+}
+
+// SAFETY: `job` is written only by the caller that holds `busy`, while no piece is out, and read only by
+// holders of a piece; `ticket` orders the two (release on opening, acquire on taking).
 unsafe impl Sync for Shared {}
-// SAFETY: the job behind the pointer is `Sync`, and outlives every ticket.
+// SAFETY: the job behind the pointer is `Sync`, and outlives every piece.
 unsafe impl Send for Shared {}
 
 /// How long a worker looks for the next job before it sleeps, in rounds of `spin_loop`.
 const SPINS: u32 = 20_000;
-/// The most pieces of a job that can be shared.
-const MOST: usize = 1 << 15;
 
-/// The pool of the process, with the threads of the settings in force when it is first used.
-pub fn global() -> &'static Pool {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool::new(crate::Config::current().thread_count()))
+/// What the pools of one machine share: how many threads work on jobs of any of them now.
+#[derive(Debug, Default)]
+pub struct Budget {
+    working: AtomicUsize,
 }
 
-/// Call `job(i)` for every i in 0..n, on the pool of the process where there are several.
-pub(crate) fn run(n: usize, job: &(dyn Fn(usize) + Sync)) {
-    if n > 1 {
-        global().run(n, job)
-    } else {
-        (0..n).for_each(job)
+/// Some of the threads that work, until it is dropped.
+struct Share<'a> {
+    budget: &'a Budget,
+    threads: usize,
+}
+
+impl Budget {
+    /// That of this machine.
+    pub fn machine() -> Arc<Budget> {
+        static MACHINE: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
+        MACHINE.clone()
+    }
+
+    /// The caller's own share, and as many helpers, at most `wanted`, as are left of `threads`.
+    fn take(&self, threads: usize, wanted: usize) -> Share<'_> {
+        let others = self.working.fetch_add(1, Ordering::Relaxed);
+        let helpers = wanted.min(threads.saturating_sub(others + 1));
+        self.working.fetch_add(helpers, Ordering::Relaxed);
+        Share {
+            budget: self,
+            threads: 1 + helpers,
+        }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let working = &self.budget.working;
+        working.fetch_sub(self.threads, Ordering::Relaxed);
     }
 }
 
 impl Pool {
-    /// A pool in which `threads` threads work on a job: the caller and `threads − 1` workers.
-    pub fn new(threads: usize) -> Pool {
+    /// A pool in which up to `threads` threads work on a job, the caller among them; fewer, while others
+    /// work that share the budget.
+    pub fn new(threads: usize, budget: Arc<Budget>) -> Pool {
+        Pool {
+            budget,
+            threads: threads.clamp(1, 1 << SEATS),
+            workers: OnceLock::new(),
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    /// Threads that work on a job, the caller among them.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Call `job(i)` once for every i in 0..n, on any of the threads, and return when all are done.
+    ///
+    /// # Panics
+    /// With the job's panic if it panics on the caller's thread, or with a note that a worker's did.
+    pub fn run(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
+        let wanted = if n < 1 << PIECES {
+            n.saturating_sub(1)
+        } else {
+            0
+        };
+        if wanted == 0 || self.threads == 1 {
+            return (0..n).for_each(job);
+        }
+        let share = self.budget.take(self.threads, wanted);
+        let helpers = share.threads - 1;
+        if helpers == 0 || self.busy.swap(true, Ordering::Acquire) {
+            return (0..n).for_each(job);
+        }
+        let workers = self.workers.get_or_init(|| Workers::start(self.threads));
+        let outcome = workers.shared.run(n, helpers, job);
+        self.busy.store(false, Ordering::Release);
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Workers {
+    fn start(threads: usize) -> Workers {
         let shared = Arc::new(Shared {
             ticket: AtomicU64::new(0),
             job: UnsafeCell::new(&|_: usize| ()),
@@ -81,56 +184,52 @@ impl Pool {
                 .stack_size(4 << 20);
             named.spawn(move || shared.work()).ok()
         };
-        let workers = (1..threads.max(1)).filter_map(worker).collect();
-        Pool {
-            shared,
-            workers,
-            busy: AtomicBool::new(false),
-        }
+        let handles = (1..threads).filter_map(worker).collect();
+        Workers { shared, handles }
     }
+}
 
-    /// Threads that work on a job, the caller among them.
-    pub fn threads(&self) -> usize {
-        self.workers.len() + 1
-    }
-
-    /// Call `job(i)` once for every i in 0..n, on any of the threads, and return when all are done.
-    ///
-    /// # Panics
-    /// With the job's panic if it panics on the caller's thread, or with a note that a worker's did.
-    pub fn run(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
-        let alone = n <= 1 || n >= MOST || self.workers.is_empty();
-        if alone || self.busy.swap(true, Ordering::Acquire) {
-            return (0..n).for_each(job);
-        }
-        let s = &*self.shared;
-        // SAFETY: `busy` is held and no ticket of an earlier epoch is out, since its caller waited for
-        // `done`; the lifetime is cut off here and honoured by waiting below.
-        unsafe { *s.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(job) };
-        s.done.store(0, Ordering::Relaxed);
-        s.panicked.store(false, Ordering::Relaxed);
-        let epoch = (s.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1) as u32;
+impl Shared {
+    /// Run a job with so many helpers; the panic of one of its pieces.
+    fn run(
+        &self,
+        n: usize,
+        helpers: usize,
+        job: &(dyn Fn(usize) + Sync),
+    ) -> std::thread::Result<()> {
+        // SAFETY: the pool's `busy` is held and no piece of an earlier epoch is out, since its caller
+        // waited for `done`; the lifetime is cut off here and honoured by waiting below.
+        unsafe { *self.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(job) };
+        self.done.store(0, Ordering::Relaxed);
+        self.panicked.store(false, Ordering::Relaxed);
+        let last = Ticket::of(self.ticket.load(Ordering::Relaxed)).epoch;
+        let open = Ticket {
+            epoch: last.wrapping_add(1),
+            seats: helpers,
+            pieces: n,
+            next: 0,
+        };
+        let epoch = Ticket::of(open.word()).epoch;
         // Sequentially consistent with the sleepers' own check: either they see the job or we see them.
-        s.ticket
-            .store((epoch as u64) << 32 | (n as u64) << 16, Ordering::SeqCst);
-        let asleep = s.sleepers.load(Ordering::SeqCst);
+        self.ticket.store(open.word(), Ordering::SeqCst);
+        let asleep = self.sleepers.load(Ordering::SeqCst);
         if asleep > 0 {
-            drop(s.lock.lock().unwrap_or_else(|e| e.into_inner()));
-            if n > asleep {
-                s.wake.notify_all()
+            drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
+            if helpers >= asleep {
+                self.wake.notify_all();
             } else {
-                (1..n).for_each(|_| s.wake.notify_one())
+                (0..helpers).for_each(|_| self.wake.notify_one());
             }
         }
-        let mut panic = None;
-        while let Some(i) = s.take(epoch) {
+        let mut outcome = Ok(());
+        while let Some(i) = self.take(epoch) {
             if let Err(p) = catch_unwind(AssertUnwindSafe(|| job(i))) {
-                panic = Some(p);
+                outcome = Err(p);
             }
-            s.done.fetch_add(1, Ordering::Release);
+            self.done.fetch_add(1, Ordering::Release);
         }
         let mut spins = 0u32;
-        while s.done.load(Ordering::Acquire) < n as u32 {
+        while self.done.load(Ordering::Acquire) < n as u32 {
             spins += 1;
             if spins < SPINS {
                 spin_loop()
@@ -138,34 +237,50 @@ impl Pool {
                 std::thread::yield_now()
             }
         }
-        let elsewhere = s.panicked.load(Ordering::Relaxed);
-        self.busy.store(false, Ordering::Release);
-        if let Some(p) = panic {
-            resume_unwind(p);
+        if outcome.is_ok() && self.panicked.load(Ordering::Relaxed) {
+            outcome = Err(Box::new("a job panicked on a worker of the thread pool"));
         }
-        assert!(!elsewhere, "a job panicked on a worker of the thread pool");
+        outcome
     }
-}
 
-impl Shared {
-    /// The next piece of this epoch's job.
-    fn take(&self, epoch: u32) -> Option<usize> {
+    /// Change the ticket of this epoch, unless `change` finds nothing to do; the ticket as it was.
+    fn update(&self, epoch: u32, change: impl Fn(Ticket) -> Option<Ticket>) -> Option<Ticket> {
         let mut word = self.ticket.load(Ordering::Acquire);
         loop {
-            let (n, next) = ((word >> 16) as u16, word as u16);
-            if (word >> 32) as u32 != epoch || next >= n {
+            let now = Ticket::of(word);
+            if now.epoch != epoch || now.next >= now.pieces {
                 return None;
             }
             match self.ticket.compare_exchange_weak(
                 word,
-                word + 1,
+                change(now)?.word(),
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
-                Ok(_) => return Some(next as usize),
-                Err(now) => word = now,
+                Ok(_) => return Some(now),
+                Err(found) => word = found,
             }
         }
+    }
+
+    /// The next piece of this epoch's job.
+    fn take(&self, epoch: u32) -> Option<usize> {
+        let next = |t: Ticket| {
+            Some(Ticket {
+                next: t.next + 1,
+                ..t
+            })
+        };
+        self.update(epoch, next).map(|t| t.next)
+    }
+
+    /// Whether a worker may help with this epoch's job.
+    fn join(&self, epoch: u32) -> bool {
+        let seat = |t: Ticket| {
+            let seats = t.seats.checked_sub(1)?;
+            Some(Ticket { seats, ..t })
+        };
+        self.update(epoch, seat).is_some()
     }
 
     fn work(&self) {
@@ -173,8 +288,11 @@ impl Shared {
         loop {
             let Some(epoch) = self.wait(seen) else { return };
             seen = epoch;
+            if !self.join(epoch) {
+                continue;
+            }
             while let Some(i) = self.take(epoch) {
-                // SAFETY: this thread holds a ticket of the epoch that is not counted as done yet, so
+                // SAFETY: this thread holds a piece of the epoch that is not counted as done yet, so
                 // the caller keeps the job alive and the pointer unchanged.
                 let job = unsafe { &**self.job.get() };
                 if catch_unwind(AssertUnwindSafe(|| job(i))).is_err() {
@@ -187,7 +305,7 @@ impl Shared {
 
     /// Wait for an epoch other than `seen`; None when the pool ends.
     fn wait(&self, seen: u32) -> Option<u32> {
-        let look = |order| Some((self.ticket.load(order) >> 32) as u32).filter(|&e| e != seen);
+        let look = |order| Some(Ticket::of(self.ticket.load(order)).epoch).filter(|&e| e != seen);
         for _ in 0..SPINS {
             if let Some(e) = look(Ordering::Acquire) {
                 return Some(e);
@@ -210,12 +328,12 @@ impl Shared {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Workers {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         drop(self.shared.lock.lock().unwrap_or_else(|e| e.into_inner()));
         self.shared.wake.notify_all();
-        for w in self.workers.drain(..) {
+        for w in self.handles.drain(..) {
             let _ = w.join();
         }
     }
@@ -227,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_piece_runs_once_from_many_callers() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, Arc::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -247,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2, Arc::default());
         let result = catch_unwind(AssertUnwindSafe(|| {
             pool.run(8, &|i| assert!(i != 3, "piece three"))
         }));
@@ -257,5 +375,35 @@ mod tests {
             sum.fetch_add(i, Ordering::Relaxed);
         });
         assert_eq!(sum.load(Ordering::Relaxed), 28);
+    }
+
+    #[test]
+    fn pools_share_the_threads() {
+        let budget = Arc::new(Budget::default());
+        let (first, second) = (Pool::new(2, budget.clone()), Pool::new(2, budget));
+        // While a job of the first pool has its two threads, one of the second has its caller's alone.
+        let both = std::sync::Barrier::new(2);
+        first.run(2, &|i| {
+            both.wait();
+            if i == 0 {
+                let caller = std::thread::current().id();
+                second.run(8, &|_| assert_eq!(std::thread::current().id(), caller));
+            }
+            both.wait();
+        });
+    }
+
+    #[test]
+    fn no_more_help_than_there_are_seats() {
+        let workers = Workers::start(6);
+        let ids = Mutex::new(std::collections::HashSet::new());
+        for _ in 0..100 {
+            ids.lock().unwrap().clear();
+            let note = |_| {
+                ids.lock().unwrap().insert(std::thread::current().id());
+            };
+            workers.shared.run(64, 2, &note).unwrap();
+            assert!(ids.lock().unwrap().len() <= 3);
+        }
     }
 }

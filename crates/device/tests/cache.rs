@@ -99,7 +99,7 @@ fn works(cpu: &Cpu, values: &[i32]) {
     let programs: Vec<UOp> = values.iter().map(|&v| storing(v)).collect();
     for (kernel, v) in cpu.compile(&programs).unwrap().iter().zip(values) {
         let out = cpu.alloc(4).unwrap();
-        kernel.launch(&[out.clone()], &[]).unwrap();
+        cpu.launch(kernel, &[out.clone()], &[]).unwrap();
         let mut bytes = [0; 4];
         cpu.download(&out, 0, &mut bytes).unwrap();
         assert_eq!(i32::from_le_bytes(bytes), *v);

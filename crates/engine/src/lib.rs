@@ -9,6 +9,7 @@ mod counters;
 mod donate;
 mod family;
 mod program;
+mod queues;
 mod realize;
 mod report;
 

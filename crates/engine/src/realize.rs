@@ -4,6 +4,7 @@
 use crate::counters::count;
 use crate::donate;
 use crate::program::{self, Bound, Slot, Step, Work, broken};
+use crate::queues::Queues;
 use crate::report;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::callify;
@@ -192,9 +193,11 @@ fn run(bound: &Bound, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
     for p in &program.places {
         places.push(open(p.device)?.alloc(p.bytes)?);
     }
+    let mut queues = Queues::default();
     for step in &program.steps {
-        launch(step, &inputs, &places, words)?;
+        submit(step, &inputs, &places, words, &mut queues)?;
     }
+    queues.finish()?;
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
@@ -240,11 +243,13 @@ fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
     new
 }
 
-fn launch(
+/// Give a step to the queue of its device.
+fn submit(
     step: &Step,
     inputs: &[Arc<Storage>],
     places: &[Arc<Storage>],
     words: &[i64],
+    queues: &mut Queues,
 ) -> Result<()> {
     let storage = |slot: &Slot| match *slot {
         Slot::Param(i) => Some(&inputs[i]),
@@ -260,7 +265,7 @@ fn launch(
             count(|c| &c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
             let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
-            report::launch(step.device, &step.info, || kernel.launch(&bufs, &vars))
+            report::step(step, queues, |q| q.launch(step.device, kernel, &bufs, &vars))
         }
         Work::Copy {
             from,
@@ -277,7 +282,7 @@ fn launch(
             let part = source.slice(start, *bytes);
             let part =
                 part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
-            report::launch(step.device, &step.info, || to.copy_from(&part))
+            report::step(step, queues, |q| q.copy(&part, to))
         }
     }
 }

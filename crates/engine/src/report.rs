@@ -1,6 +1,8 @@
 //! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events: compiling
 //! and launching at DEBUG, all texts at TRACE.
 
+use crate::program::Step;
+use crate::queues::Queues;
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
 use monoglot_schedule::{Function, users};
@@ -64,22 +66,25 @@ pub(crate) fn compiled(kernel: &UOp, program: &UOp, runtime: &dyn Runtime) {
     });
 }
 
-/// DEBUG=2 gives a line a kernel: time, operations, bytes, both rates, and the end of a long name.
-pub(crate) fn launch(
-    device: Device,
-    info: &ProgramInfo,
-    run: impl FnOnce() -> Result<()>,
+/// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both
+/// rates, and the end of a long name.
+pub(crate) fn step(
+    step: &Step,
+    queues: &mut Queues,
+    submit: impl FnOnce(&mut Queues) -> Result<()>,
 ) -> Result<()> {
     if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
     {
-        return run();
+        return submit(queues);
     }
+    let Step { device, info, .. } = step;
+    queues.wait(*device)?;
     let start = Instant::now();
-    let out = run();
+    let out = submit(queues).and_then(|()| queues.wait(*device));
     let seconds = start.elapsed().as_secs_f64();
     let ProgramInfo {
         name, flops, bytes, ..
-    } = info;
+    } = &**info;
     tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
     tell(2, || {
         let (rate, moved) = (*flops as f64 / seconds / 1e9, *bytes as f64 / seconds / 1e9);

@@ -474,7 +474,7 @@ fn check(device: &str) {
         .collect();
     let kernels = rt.compile(&programs).unwrap();
     for (c, k) in cases.iter().zip(&kernels) {
-        let out = run(&*rt, &**k, &c.bufs, &c.vars).unwrap();
+        let out = run(&*rt, k, &c.bufs, &c.vars).unwrap();
         assert_eq!(
             out[c.out.0],
             c.out.1,
@@ -484,14 +484,14 @@ fn check(device: &str) {
             to_f32s(&c.out.1)
         );
         // Arguments that do not fit are refused.
-        assert!(k.launch(&[], &c.vars).is_err());
+        assert!(rt.launch(k, &[], &c.vars).is_err());
         let short: Vec<_> = c
             .bufs
             .iter()
             .map(|b| storage(&*rt, &b[..b.len() - 1]))
             .collect();
         assert!(matches!(
-            k.launch(&short, &c.vars).unwrap_err().kind(),
+            rt.launch(k, &short, &c.vars).unwrap_err().kind(),
             ErrorKind::Run { .. }
         ));
     }

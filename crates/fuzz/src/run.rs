@@ -171,7 +171,7 @@ impl Compiled {
         }
         // Words come in the order of their slots.
         let vars: Vec<i64> = words.iter().map(|w| w.1).collect();
-        compiled.launch(&storages, &vars)?;
+        self.device.launch(compiled, &storages, &vars)?;
         let buffers = bufs.iter_mut().enumerate();
         let buffers = buffers.filter(|(slot, _)| !is_word(*slot));
         for ((_, b), s) in buffers.zip(&storages) {

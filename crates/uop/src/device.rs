@@ -1,5 +1,8 @@
 //! Names of devices as plain data. A `Device` is one device or a tuple of devices; equal names are
 //! stored once, so it is `Copy`.
+//!
+//! Invariant: names are kept as long as the process, and only so many: what comes after `MOST` of them is
+//! a device of no name, which cannot be opened.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -15,22 +18,69 @@ struct Data {
     members: Vec<Device>,
 }
 
-static NAMES: Mutex<Option<HashSet<&'static Data>>> = Mutex::new(None);
+/// Names that are kept, and their bytes.
+struct Names {
+    known: HashSet<&'static Data>,
+    bytes: usize,
+}
+
+static NAMES: Mutex<Option<Names>> = Mutex::new(None);
+static NAMELESS: Data = Data {
+    name: String::new(),
+    members: Vec::new(),
+};
+
+/// Bytes of names that are kept at most: far more than a program of its own has, and little to lose to
+/// texts that name a new device each.
+const MOST: usize = 1 << 20;
 
 fn intern(data: Data) -> Device {
     let mut names = NAMES.lock().unwrap_or_else(|e| e.into_inner());
-    let names = names.get_or_insert_with(HashSet::new);
-    if let Some(found) = names.get(&data) {
+    let names = names.get_or_insert_with(|| Names {
+        known: HashSet::new(),
+        bytes: 0,
+    });
+    if let Some(found) = names.known.get(&data) {
         return Device(found);
     }
-    // Device names are few and live as long as the process.
+    let bytes = size_of::<Data>() + data.name.len() + size_of_val(&data.members[..]);
+    if names.bytes + bytes > MOST {
+        return Device(&NAMELESS);
+    }
+    names.bytes += bytes;
     let kept: &'static Data = Box::leak(Box::new(data));
-    names.insert(kept);
+    names.known.insert(kept);
     Device(kept)
 }
 
+/// The name in upper case, its number without leading zeros, and without it where it is 0.
+fn canonical(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut numbered = false;
+    for (k, part) in name.split(':').enumerate() {
+        let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        // The kind has one part or two.
+        let number = digits && (k == 1 || k == 2) && !numbered;
+        numbered |= number;
+        let part = if number {
+            part.trim_start_matches('0')
+        } else {
+            part
+        };
+        if number && part.is_empty() {
+            continue;
+        }
+        if k > 0 {
+            out.push(':');
+        }
+        out.push_str(&part.to_uppercase());
+    }
+    out
+}
+
 impl Device {
-    /// The device of that name; names are compared in upper case.
+    /// The device of that name, `KIND[:N][:RENDERER[:ARCH]]`. Names are compared in upper case, and a number
+    /// 0 is none: `cpu:0` is `CPU`.
     pub fn new(name: &str) -> Device {
         let name = name.trim();
         if let Some(inner) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
@@ -38,7 +88,7 @@ impl Device {
             return Device::tuple(&members);
         }
         intern(Data {
-            name: name.to_uppercase(),
+            name: canonical(name),
             members: Vec::new(),
         })
     }
@@ -52,7 +102,7 @@ impl Device {
         })
     }
 
-    /// The name in upper case.
+    /// The name in upper case; empty for one that was too many to keep.
     pub fn name(self) -> &'static str {
         &self.0.name
     }

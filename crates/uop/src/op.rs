@@ -367,7 +367,7 @@ impl Op {
 }
 
 /// A set of ops, as bits.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpSet(u128);
 
 impl OpSet {

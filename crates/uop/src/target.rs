@@ -16,7 +16,7 @@ pub enum Dialect {
 }
 
 /// A machine, as the compiler sees it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The device that runs the programs.
     pub device: Device,
@@ -30,6 +30,8 @@ pub struct Target {
     pub registers: usize,
     /// CPU threads that may share a kernel; 1 where there are none.
     pub threads: usize,
+    /// Cores that those threads run on: fewer, where a core runs several.
+    pub cores: usize,
     /// Whether workgroups, LOCAL memory and barriers exist.
     pub workgroups: bool,
     /// Most threads of a workgroup.

@@ -16,7 +16,10 @@ fn devices() -> Vec<Arc<dyn Runtime>> {
         all.push(Arc::new(cpu));
     }
     all.push(Arc::new(Interp::cpu(Device::new("INTERP"), &config)));
-    all.push(Arc::new(Interp::gpu(Device::new("INTERP:GPU"))));
+    all.push(Arc::new(Interp::gpu(
+        Device::new("INTERP:GPU"),
+        &Config::default(),
+    )));
     all
 }
 
@@ -58,8 +61,7 @@ fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
         let mut want = buffers(k, 7);
         let bufs = upload(device.as_ref(), &want);
         eval_kernel(k, &mut want, &[]).unwrap();
-        kernel.launch(&bufs, &[]).unwrap();
-        device.synchronize().unwrap();
+        device.launch(&kernel, &bufs, &[]).unwrap();
         for ((want, s), d) in want.iter().zip(&bufs).zip(dtypes(k)) {
             let mut got = vec![0; want.len()];
             device.download(s, 0, &mut got).unwrap();
@@ -100,7 +102,8 @@ fn tiles_are_vectors_and_register_accumulators() {
 #[test]
 fn a_fold_by_a_group_inside_a_loop_of_one_step() {
     let k = matmul(1, 4, 12);
-    let device: Arc<dyn Runtime> = Arc::new(Interp::gpu(Device::new("INTERP:GPU")));
+    let device: Arc<dyn Runtime> =
+        Arc::new(Interp::gpu(Device::new("INTERP:GPU"), &Config::default()));
     let group = vec![
         split(1, 4, AxisType::Local, false),
         split(2, 3, AxisType::GroupReduce, false),
@@ -278,7 +281,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
                     .collect();
                 let bufs = upload(device.as_ref(), &want);
                 eval_kernel(k, &mut want, &[]).unwrap();
-                kernel.launch(&bufs, &[]).unwrap();
+                device.launch(&kernel, &bufs, &[]).unwrap();
                 let mut got = vec![0; want[0].len()];
                 device.download(&bufs[0], 0, &mut got).unwrap();
                 let Arg::Text(source) = program.src()[2].arg() else {

@@ -1,6 +1,7 @@
-//! This machine as a `Target`: vector width, registers, caches and threads, from the processor and
-//! the operating system. Numbers only; what they mean for a kernel is the compiler's business.
+//! This machine as a `Target`: vector width, registers, caches, cores and threads, from the settings, the
+//! processor and the operating system. Numbers only; what they mean for a kernel is the compiler's business.
 
+use super::topology::{self, CACHES};
 use crate::config::Config;
 use monoglot_uop::op::{Comparison, Unary};
 use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
@@ -92,7 +93,8 @@ pub(crate) fn ordinary(device: Device, config: &Config, arch: &str) -> Result<Ta
     let threads = config.threads.unwrap_or(2);
     Ok(Target {
         threads,
-        caches: [32 << 10, 1 << 20, 32 << 20],
+        cores: config.cores.unwrap_or(threads),
+        caches: config.caches.unwrap_or([32 << 10, 1 << 20, 32 << 20]),
         ..target_of(device, config, arch)?
     })
 }
@@ -127,7 +129,7 @@ fn build(device: Device, config: &Config, level: &Level) -> Target {
         arch: level.arch.into(),
         vector_bytes: level.vector_bytes,
         registers: level.registers,
-        caches: caches(),
+        caches: config.caches.unwrap_or_else(topology::caches),
         native,
         ..machine(device, config, HALF)
     }
@@ -135,18 +137,20 @@ fn build(device: Device, config: &Config, level: &Level) -> Target {
 
 /// What is the same of every machine without workgroups, which stores these floats besides.
 pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Target {
+    let threads = config.thread_count();
     Target {
         device,
         dialect: Dialect::C,
         arch: String::new(),
         vector_bytes: 16,
         registers: 32,
-        threads: config.thread_count(),
+        threads,
+        cores: config.cores.unwrap_or_else(|| topology::cores(threads)),
         workgroups: false,
         max_workgroup: 1,
         warp: 1,
         local_bytes: 1 << 20,
-        caches: CACHES,
+        caches: config.caches.unwrap_or(CACHES),
         native: OpSet::EMPTY,
         arithmetic: arithmetic(),
         storage: [&arithmetic(), floats].concat(),
@@ -154,35 +158,6 @@ pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Targ
         max_buffers: 64,
         max_nodes: 2000,
     }
-}
-
-/// Caches where nothing is known of them.
-pub(crate) const CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
-
-/// Bytes of the caches of the first core: L1 data, L2, and the last level.
-fn caches() -> [usize; 3] {
-    let mut found = CACHES;
-    for i in 0..8 {
-        let read = |what: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}");
-            std::fs::read_to_string(path)
-                .ok()
-                .map(|s| s.trim().to_string())
-        };
-        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
-        else {
-            continue;
-        };
-        let (digits, unit) =
-            size.split_at(size.trim_end_matches(|c: char| c.is_alphabetic()).len());
-        let bytes =
-            digits.parse::<usize>().unwrap_or(0) << if unit.starts_with('M') { 20 } else { 10 };
-        match level.parse::<usize>() {
-            Ok(n @ 1..=3) if kind != "Instruction" && bytes > 0 => found[n - 1] = bytes,
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Every feature that `-march=native` may use, as part of the key of compiled code.

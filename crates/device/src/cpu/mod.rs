@@ -1,4 +1,4 @@
-//! CPU: programs in C, compiled by the machine's C compiler, run on a thread pool.
+//! CPU: programs in C, compiled by the machine's C compiler, run on the device's own thread pool.
 //!
 //! Compiled code is found, in this order: among the kernels alive in this process, in the cache folder,
 //! by compiling. Invariant: a launch checks that every buffer has the bytes its PARAM says.
@@ -6,12 +6,15 @@
 mod cache;
 mod compile;
 mod detect;
+mod topology;
 
 use crate::config::Config;
-use crate::pool;
+use crate::kernel::{Arguments, Kernel, Signature, program_parts};
+use crate::pool::{Budget, Pool};
 use crate::private::{self, Scratch};
-use crate::runtime::{Arguments, Kernel, Runtime, Signature, program_parts};
-use crate::storage::Storage;
+use crate::queue::{Host, Queue};
+use crate::registry::{Kind, Name};
+use crate::runtime::Runtime;
 use cache::{Cache, Code};
 use compile::{Compiler, Unit};
 use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
@@ -20,7 +23,19 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use detect::target;
-pub(crate) use detect::{CACHES, machine, ordinary};
+pub(crate) use detect::{machine, ordinary};
+
+/// The kind, for the registry.
+pub(crate) const KIND: Kind = Kind {
+    name: "CPU",
+    renderers: &["C"],
+    open: |name: &Name, config: &Config| {
+        Ok(match name.arch {
+            None => Arc::new(Cpu::open(name.device, config)?),
+            Some(arch) => Arc::new(Cpu::for_arch(name.device, config, arch)?),
+        })
+    },
+};
 
 /// Arithmetic operations of a run from which on a kernel is compiled with all the compiler can do.
 const HEAVY: u64 = 20_000_000;
@@ -30,6 +45,7 @@ pub struct Cpu {
     target: Target,
     compiler: Compiler,
     cache: Cache,
+    pool: Arc<Pool>,
     alive: Mutex<FxHashMap<u128, Weak<Code>>>,
 }
 
@@ -56,6 +72,7 @@ impl Cpu {
         let compiler = Compiler::find(target.device.name(), config, march)?;
         let cache = Cache::new(config.cache_folder().join("cpu"), config.cache_bytes);
         Ok(Cpu {
+            pool: Arc::new(Pool::new(target.threads, Budget::machine())),
             target,
             compiler,
             cache,
@@ -188,15 +205,10 @@ impl Runtime for Cpu {
     }
 
     fn about(&self) -> String {
-        let Target {
-            arch,
-            vector_bytes,
-            threads,
-            caches,
-            ..
-        } = &self.target;
+        let t = &self.target;
         let machine = format!(
-            "{arch} with vectors of {vector_bytes} bytes, {threads} threads, caches {caches:?}"
+            "{} with vectors of {} bytes, {} threads on {} cores, caches {:?}",
+            t.arch, t.vector_bytes, t.threads, t.cores, t.caches
         );
         format!("C through {}, {machine}", self.compiler.program().display())
     }
@@ -231,9 +243,14 @@ impl Runtime for Cpu {
                     code,
                     signature,
                     threads: info.threads.max(1) as usize,
+                    pool: self.pool.clone(),
                 }) as Arc<dyn Kernel>
             });
         Ok(kernels.collect())
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(Host))
     }
 }
 
@@ -242,16 +259,21 @@ struct CpuKernel {
     code: Arc<Code>,
     signature: Signature,
     threads: usize,
+    pool: Arc<Pool>,
 }
 
 impl Kernel for CpuKernel {
-    fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        let args = &self.signature.arguments(bufs, vars)?;
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, args: &Arguments) -> Result<()> {
         let entry = self.code.entry;
-        pool::run(self.threads, &|tid: usize| {
-            let Arguments { ptrs, vars } = args;
-            // SAFETY: every buffer has the bytes its PARAM says (checked above), within which the
-            // verifier has shown every access to stay; pieces write apart, as the schedule sees to.
+        self.pool.run(self.threads, &|tid: usize| {
+            let Arguments { ptrs, vars, .. } = args;
+            // SAFETY: every buffer has the bytes its PARAM says and is claimed (`Signature::arguments`);
+            // the verifier has shown every access to stay within them; threads write apart, as the
+            // schedule sees to.
             unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), tid as i32) }
         });
         Ok(())

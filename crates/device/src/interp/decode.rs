@@ -5,6 +5,7 @@
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
 use super::ops::{Pair, arithmetic, cast, folded, pack, select};
+use crate::kernel::Signature;
 use monoglot_uop::fold::defined;
 use monoglot_uop::linear::{address, lanes, operands};
 use monoglot_uop::{
@@ -87,7 +88,8 @@ pub(super) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     fn find_buffers(&mut self, linear: &'a UOp, info: &ProgramInfo) {
-        for (slot, _) in crate::runtime::storage_params(linear, info) {
+        for need in Signature::of(linear, info).needs() {
+            let slot = need.slot;
             let of_slot = |u: &UOp| u.buffer_arg().is_some_and(|b| b.slot == slot as u64);
             let storage = |u: &&UOp| u.op() == Op::Param && !u.shape().is_empty() && of_slot(u);
             let param = linear.src().iter().find(storage);

@@ -6,14 +6,15 @@ use super::WARP;
 use super::decode::{BARRIER, Code, Start, poison};
 use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
-use crate::runtime::Arguments;
+use crate::kernel::Arguments;
 use half::f16;
 use monoglot_uop::{AddrSpace, DType, ProgramInfo, TcInfo};
 
 /// The threads of one workgroup, used for one after the other.
 pub(super) struct Group<'a> {
     code: &'a Code,
-    args: &'a Arguments<'a>,
+    /// Values of the variables.
+    vars: &'a [i64],
     frames: Vec<Frame>,
     /// The register files, which the frames point into.
     _regs: Vec<u64>,
@@ -22,11 +23,11 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(code: &'a Code, args: &'a Arguments<'a>, threads: usize) -> Group<'a> {
+    pub(super) fn new(code: &'a Code, args: &'a Arguments<'_>, threads: usize) -> Group<'a> {
         let words = code.image.len();
         let mut g = Group {
             code,
-            args,
+            vars: args.vars,
             frames: Vec::with_capacity(threads),
             _regs: vec![0; words * threads],
             locals: Vec::new(),
@@ -131,7 +132,7 @@ impl<'a> Group<'a> {
         };
         for (at, d, start) in &self.code.starts {
             let value = match *start {
-                Start::Variable(k) => self.args.vars.get(k).copied().unwrap_or(0),
+                Start::Variable(k) => self.vars.get(k).copied().unwrap_or(0),
                 Start::Special(6) => unit as i64,
                 Start::Special(_) if !groups => 0,
                 Start::Special(k @ 0..=2) => position(unit, &info.global_size, k),

@@ -14,8 +14,11 @@ mod ops;
 mod race;
 
 use crate::config::Config;
-use crate::pool;
-use crate::runtime::{Kernel, Runtime, Signature, program_parts};
+use crate::kernel::{Arguments, Kernel, Signature, program_parts};
+use crate::pool::{Budget, Pool};
+use crate::queue::{Host, Line, Place, Queue};
+use crate::registry::{Kind, Name};
+use crate::runtime::Runtime;
 use crate::storage::Storage;
 use decode::{Code, decode};
 use group::Group;
@@ -25,6 +28,20 @@ use monoglot_uop::{
 };
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
+
+/// The kind that is a CPU, for the registry.
+pub(crate) const KIND: Kind = Kind {
+    name: "INTERP",
+    renderers: &[],
+    open: |name: &Name, config: &Config| Ok(Arc::new(Interp::cpu(name.device, config))),
+};
+
+/// The kind that is a GPU.
+pub(crate) const GPU: Kind = Kind {
+    name: "INTERP:GPU",
+    renderers: &[],
+    open: |name: &Name, config: &Config| Ok(Arc::new(Interp::gpu(name.device, config))),
+};
 
 /// Lanes of a warp.
 pub(crate) const WARP: usize = 32;
@@ -49,6 +66,17 @@ pub fn counters() -> Counters {
     COUNTERS.with_borrow(Counters::clone)
 }
 
+impl Counters {
+    /// Add those of later launches.
+    fn add(&mut self, later: Counters) {
+        self.launches += later.launches;
+        self.reads += later.reads;
+        if later.launches > 0 {
+            self.latest = later.latest;
+        }
+    }
+}
+
 /// Set this thread's counters to zero.
 pub fn reset_counters() {
     COUNTERS.set(Counters::default());
@@ -57,6 +85,9 @@ pub fn reset_counters() {
 /// An interpreter.
 pub struct Interp {
     target: Target,
+    pool: Arc<Pool>,
+    /// Where a GPU's work runs.
+    line: Arc<Line>,
 }
 
 /// The ops that have instructions here, the primitives apart.
@@ -71,7 +102,6 @@ pub fn target(device: Device, config: &Config) -> Target {
     let narrow = [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2];
     Target {
         dialect: Dialect::Linear,
-        caches: crate::cpu::CACHES,
         native: NATIVE,
         ..crate::cpu::machine(device, config, &narrow)
     }
@@ -80,13 +110,11 @@ pub fn target(device: Device, config: &Config) -> Target {
 impl Interp {
     /// As a CPU.
     pub fn cpu(device: Device, config: &Config) -> Interp {
-        Interp {
-            target: target(device, config),
-        }
+        Interp::of(target(device, config), config)
     }
 
-    /// As a GPU.
-    pub fn gpu(device: Device) -> Interp {
+    /// As a GPU. What it is does not depend on the settings, which say how many threads it runs on.
+    pub fn gpu(device: Device, config: &Config) -> Interp {
         let unit = |name: &str, dtype_in| TcInfo {
             name: name.into(),
             dims: [8, 8, 8],
@@ -108,7 +136,15 @@ impl Interp {
             max_buffers: 31,
             ..target(device, &Config::default())
         };
-        Interp { target }
+        Interp::of(target, config)
+    }
+
+    fn of(target: Target, config: &Config) -> Interp {
+        Interp {
+            target,
+            pool: Arc::new(Pool::new(config.thread_count(), Budget::machine())),
+            line: Arc::default(),
+        }
     }
 }
 
@@ -136,9 +172,63 @@ impl Runtime for Interp {
                 info: info.clone(),
                 signature,
                 groups,
+                pool: self.pool.clone(),
             }))
         };
         programs.iter().map(kernel).collect()
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        if !self.target.workgroups {
+            return Ok(Box::new(Host));
+        }
+        Ok(Box::new(Gpu {
+            place: Place::new(&self.line),
+            counters: Arc::default(),
+        }))
+    }
+
+    fn synchronize(&self) {
+        self.line.wait();
+    }
+}
+
+/// A queue of the GPU: work that it is given runs later, on a thread of the device.
+struct Gpu {
+    place: Place,
+    /// What its kernels have read since it was last waited for.
+    counters: Arc<Mutex<Counters>>,
+}
+
+impl Queue for Gpu {
+    fn launch(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        bufs: &[Arc<Storage>],
+        vars: &[i64],
+    ) -> Result<()> {
+        kernel.signature().check(bufs, vars)?;
+        let (kernel, counters) = (kernel.clone(), self.counters.clone());
+        let (bufs, vars) = (bufs.to_vec(), vars.to_vec());
+        self.place.give(Box::new(move || {
+            reset_counters();
+            let result = kernel.run(&kernel.signature().arguments(&bufs, &vars)?);
+            let mut all = counters.lock().unwrap_or_else(|e| e.into_inner());
+            all.add(COUNTERS.take());
+            result
+        }))
+    }
+
+    fn copy(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) -> Result<()> {
+        let (from, to) = (from.clone(), to.clone());
+        self.place.give(Box::new(move || to.copy_from(&from)))
+    }
+
+    fn synchronize(&mut self) -> Result<()> {
+        let result = self.place.wait();
+        let mut counters = self.counters.lock().unwrap_or_else(|e| e.into_inner());
+        COUNTERS.with_borrow_mut(|c| c.add(std::mem::take(&mut *counters)));
+        result
     }
 }
 
@@ -147,13 +237,17 @@ struct InterpKernel {
     info: Arc<ProgramInfo>,
     signature: Signature,
     groups: bool,
+    pool: Arc<Pool>,
 }
 
 impl Kernel for InterpKernel {
-    fn launch(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        let args = self.signature.arguments(bufs, vars)?;
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, args: &Arguments) -> Result<()> {
         // What was read of each buffer, and the first fault.
-        let result = Mutex::new((vec![0u64; bufs.len()], None));
+        let result = Mutex::new((vec![0u64; args.ptrs.len()], None));
         let size = |dims: &[i64; 3]| dims.iter().map(|&n| n.max(1) as usize).product::<usize>();
         // The units of work: threads of a CPU, or workgroups, a share of which each piece runs in turn.
         let (total, threads) = match self.groups {
@@ -161,19 +255,19 @@ impl Kernel for InterpKernel {
             false => (self.info.threads.max(1) as usize, 1),
         };
         let pieces = if self.groups {
-            total.min(pool::global().threads())
+            total.min(self.pool.threads())
         } else {
             total
         };
         let piece = |p: usize| {
-            let mut group = Group::new(&self.code, &args, threads);
+            let mut group = Group::new(&self.code, args, threads);
             let mut units = (p..total).step_by(pieces);
             let run = units.try_for_each(|unit| group.run(unit, &self.info, self.groups));
             let mut all = result.lock().unwrap_or_else(|e| e.into_inner());
             group.add_reads(&mut all.0);
             all.1 = all.1.take().or(run.err());
         };
-        pool::run(pieces, &piece);
+        self.pool.run(pieces, &piece);
         let (reads, fault) = result.into_inner().unwrap_or_else(|e| e.into_inner());
         let globals = self
             .code

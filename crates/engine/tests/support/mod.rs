@@ -144,13 +144,12 @@ pub(crate) fn storage(rt: &dyn Runtime, bytes: &[u8]) -> Arc<Storage> {
 /// Run a kernel on buffers given as bytes, and give them back.
 pub(crate) fn run(
     rt: &dyn Runtime,
-    kernel: &dyn Kernel,
+    kernel: &Arc<dyn Kernel>,
     bufs: &[Vec<u8>],
     vars: &[i64],
 ) -> Result<Vec<Vec<u8>>> {
     let held: Vec<Arc<Storage>> = bufs.iter().map(|b| storage(rt, b)).collect();
-    kernel.launch(&held, vars)?;
-    rt.synchronize()?;
+    rt.launch(kernel, &held, vars)?;
     held.iter()
         .map(|s| {
             let mut out = vec![0; s.bytes()];

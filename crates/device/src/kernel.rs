@@ -1,0 +1,186 @@
+//! Kernels: compiled programs, and what a launch of one takes. Flows in: a program's linear list and
+//! record; flows out: a `Signature`, against which every launch is checked.
+//!
+//! Invariant: `Arguments` exist only for a launch that fits the signature, while its storage is claimed.
+
+use crate::storage::{Claims, Storage, claim};
+use monoglot_uop::linear::address;
+use monoglot_uop::{Arg, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// A program, ready to run on its device. Launches go through a queue of the device.
+pub trait Kernel: Any + Send + Sync {
+    /// What a launch takes.
+    fn signature(&self) -> &Signature;
+
+    /// Run to the end, on this thread and those it has to help. A device that does not run on the host
+    /// finds its own kernels behind the trait instead.
+    ///
+    /// # Errors
+    /// `Run`, where the kernel does not run on the host, or the interpreter finds a fault.
+    fn run(&self, _args: &Arguments) -> Result<()> {
+        Err(self.signature().fail("does not run on the host"))
+    }
+}
+
+/// LINEAR, source text and record of a PROGRAM node.
+///
+/// # Errors
+/// `Verify` where `program` is not PROGRAM(sink, LINEAR, SOURCE).
+pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
+    let part = |op: Op| program.src().iter().find(|u| u.op() == op);
+    match (
+        program.arg(),
+        part(Op::Linear),
+        part(Op::Source).map(UOp::arg),
+    ) {
+        (Arg::Program(info), Some(linear), Some(Arg::Text(text))) => Ok((linear, text, info)),
+        _ => {
+            let message = format!("{program:?} is not PROGRAM(sink, LINEAR, SOURCE)");
+            Err(ErrorKind::Verify {
+                stage: "program".into(),
+                message,
+            }
+            .into())
+        }
+    }
+}
+
+/// A storage argument of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The PARAM's slot.
+    pub(crate) slot: usize,
+    /// Bytes that it has at least.
+    pub(crate) bytes: usize,
+    /// What its address is a multiple of.
+    align: usize,
+    /// Whether the program writes it.
+    writes: bool,
+}
+
+/// What a launch of a program takes: storage by slot, and so many variables.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    name: String,
+    needs: Vec<Need>,
+    vars: usize,
+}
+
+/// What a launch gives to a kernel that runs on the host.
+pub struct Arguments<'a> {
+    pub(crate) ptrs: SmallVec<[*mut u8; 16]>,
+    pub(crate) vars: &'a [i64],
+    _claims: Claims<'a>,
+}
+
+// SAFETY: the pointers are into claimed storage, whose claims last as long as this.
+unsafe impl Sync for Arguments<'_> {}
+
+impl Signature {
+    /// That of a program: what its list says, and the slots that its record names besides.
+    pub(crate) fn of(linear: &UOp, info: &ProgramInfo) -> Signature {
+        let mut needs: BTreeMap<usize, Need> = BTreeMap::new();
+        let mut need = |slot: usize, bytes: usize, align: usize, writes: bool| {
+            let n = needs.entry(slot).or_insert(Need {
+                slot,
+                ..Need::default()
+            });
+            n.bytes = n.bytes.max(bytes);
+            n.align = n.align.max(align);
+            n.writes |= writes;
+        };
+        info.ins.iter().for_each(|&slot| need(slot, 0, 1, false));
+        info.outs.iter().for_each(|&slot| need(slot, 0, 1, true));
+        for u in linear.src() {
+            if u.op() == Op::Param
+                && !u.shape().is_empty()
+                && let Some(b) = u.buffer_arg()
+            {
+                let size = b.dtype.bytes();
+                let bytes = u.shape().max_len() as usize * size;
+                need(b.slot as usize, bytes, size, false);
+            }
+            if u.op() == Op::Store
+                && let Some(a) = address(&u.src()[0])
+                && a.buffer.op() == Op::Param
+                && let Some(b) = a.buffer.buffer_arg()
+            {
+                need(b.slot as usize, 0, 1, true);
+            }
+        }
+        Signature {
+            name: info.name.clone(),
+            needs: needs.into_values().collect(),
+            vars: info.vars.len(),
+        }
+    }
+
+    /// The storage arguments, in the order of a launch.
+    pub(crate) fn needs(&self) -> &[Need] {
+        &self.needs
+    }
+
+    /// An error of a run.
+    pub(crate) fn fail(&self, message: impl Display) -> Error {
+        ErrorKind::Run {
+            message: format!("kernel {}: {message}", self.name),
+        }
+        .into()
+    }
+
+    /// Check what a launch is given against what the program's PARAMs say.
+    ///
+    /// # Errors
+    /// `Run`, where there is too little or too much of anything.
+    pub fn check(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
+        let takes = (self.needs.len(), self.vars);
+        let given = (bufs.len(), vars.len());
+        if given != takes {
+            let message = format!(
+                "{} buffers and {} variables were given; it takes {} and {}",
+                given.0, given.1, takes.0, takes.1
+            );
+            return Err(self.fail(message));
+        }
+        for (k, (buf, need)) in bufs.iter().zip(&self.needs).enumerate() {
+            let (has, needs) = (buf.bytes(), need.bytes);
+            if has < needs {
+                return Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a launch in host memory, checked, and claimed until they are dropped.
+    ///
+    /// # Errors
+    /// As `check`; and where storage is not in host memory, or between two elements.
+    pub fn arguments<'a>(
+        &self,
+        bufs: &'a [Arc<Storage>],
+        vars: &'a [i64],
+    ) -> Result<Arguments<'a>> {
+        self.check(bufs, vars)?;
+        let mut ptrs = SmallVec::with_capacity(bufs.len());
+        for (k, (buf, need)) in bufs.iter().zip(&self.needs).enumerate() {
+            let Some(p) = buf.pointer() else {
+                return Err(self.fail(format!("{buf:?} is not in host memory")));
+            };
+            if !(p as usize).is_multiple_of(need.align) {
+                return Err(self.fail(format!("argument {k} starts between two elements")));
+            }
+            ptrs.push(p);
+        }
+        let wanted = bufs.iter().zip(&self.needs).map(|(b, n)| (&**b, n.writes));
+        Ok(Arguments {
+            ptrs,
+            vars,
+            _claims: claim(wanted),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Devices by name, `KIND[:N][:RENDERER[:ARCH]]`. A kind is an entry of a table, which others may add to;
+//! each device is opened once and kept.
+
+use crate::config::Config;
+use crate::runtime::Runtime;
+use crate::{cpu, disk, interp, null};
+use monoglot_uop::{Device, Error, ErrorKind, Result};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, LazyLock, Mutex, RwLock};
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What names of its devices begin with, in upper case; a part after a colon belongs to it where a
+    /// kind is so named (`INTERP:GPU`).
+    pub name: &'static str,
+    /// What its programs can be written in, the usual one first.
+    pub renderers: &'static [&'static str],
+    /// Open one with these settings.
+    pub open: fn(&Name, &Config) -> Result<Arc<dyn Runtime>>,
+}
+
+/// The name of a device, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The device.
+    pub device: Device,
+    /// Which of its kind.
+    pub number: u32,
+    /// What its programs are written in; None: the usual.
+    pub renderer: Option<&'static str>,
+    /// The instruction set, in the words of what compiles for it; None: this machine's.
+    pub arch: Option<&'static str>,
+}
+
+/// A device as the `devices` command shows it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What to give `DEV`.
+    pub name: &'static str,
+    /// What it is, and what it is here.
+    pub about: String,
+    /// Why it cannot be opened, where it cannot.
+    pub missing: Option<String>,
+}
+
+static KINDS: LazyLock<RwLock<Vec<Kind>>> = LazyLock::new(|| {
+    RwLock::new(vec![
+        cpu::KIND,
+        interp::KIND,
+        interp::GPU,
+        null::KIND,
+        disk::KIND,
+    ])
+});
+
+static OPEN: Mutex<Option<FxHashMap<Device, Arc<dyn Runtime>>>> = Mutex::new(None);
+
+/// Add a kind of device, in the place of one of its name. Devices that are open stay.
+pub fn register(kind: Kind) {
+    let mut kinds = KINDS.write().unwrap_or_else(|e| e.into_inner());
+    kinds.retain(|k| k.name != kind.name);
+    kinds.push(kind);
+}
+
+/// The device of that name, opened with the settings in force.
+///
+/// # Errors
+/// `NoDevice`, which says what there is, for a name that is none or a device that is not there.
+pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
+    let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
+    let open = open.get_or_insert_with(FxHashMap::default);
+    if let Some(found) = open.get(&device) {
+        return Ok(found.clone());
+    }
+    let runtime = open_new(device, &Config::current())?;
+    open.insert(device, runtime.clone());
+    Ok(runtime)
+}
+
+/// Every kind of device, with what one is on this machine.
+pub fn list() -> Vec<Listed> {
+    let config = Config::current();
+    let about = |kind: &Kind| match open_new(Device::new(kind.name), &config) {
+        Ok(runtime) => Listed {
+            name: kind.name,
+            about: runtime.about(),
+            missing: None,
+        },
+        Err(e) => Listed {
+            name: kind.name,
+            about: format!("programs in {}", kind.renderers.join(", ")),
+            missing: Some(e.to_string()),
+        },
+    };
+    kinds().iter().map(about).collect()
+}
+
+fn kinds() -> Vec<Kind> {
+    KINDS.read().unwrap_or_else(|e| e.into_inner()).clone()
+}
+
+fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
+    let kinds = kinds();
+    let (kind, name) = parse(device, &kinds)?;
+    (kind.open)(&name, config)
+}
+
+/// The error of a device that is not there.
+pub(crate) fn missing(device: Device, message: impl Into<String>) -> Error {
+    ErrorKind::NoDevice {
+        device: device.name().into(),
+        message: message.into(),
+    }
+    .into()
+}
+
+/// A name's kind and parts.
+fn parse(device: Device, kinds: &[Kind]) -> Result<(&Kind, Name)> {
+    let rest_of = |k: &Kind| match device.name().strip_prefix(k.name)? {
+        "" => Some(""),
+        rest => rest.strip_prefix(':'),
+    };
+    let longest = kinds
+        .iter()
+        .filter(|k| rest_of(k).is_some())
+        .max_by_key(|k| k.name.len());
+    let Some(kind) = longest else {
+        let names: Vec<&str> = kinds.iter().map(|k| k.name).collect();
+        let message = format!("there is no such device; there are {}", names.join(", "));
+        return Err(missing(device, message));
+    };
+    let mut parts = rest_of(kind)
+        .into_iter()
+        .flat_map(|rest| rest.split(':'))
+        .filter(|part| !part.is_empty())
+        .peekable();
+    let number = parts.next_if(|part| part.bytes().all(|b| b.is_ascii_digit()));
+    let number = number.map_or(Ok(0), str::parse).map_err(|_| {
+        let message = "numbers of devices have 32 bits";
+        missing(device, message)
+    })?;
+    let (renderer, arch, more) = (parts.next(), parts.next(), parts.next());
+    let known = renderer.is_none_or(|r| kind.renderers.contains(&r));
+    if !known || more.is_some() {
+        let written = match kind.renderers {
+            [] => kind.name.to_string(),
+            all => format!("{}[:N][:{}[:ARCH]]", kind.name, all.join("|")),
+        };
+        return Err(missing(device, format!("its name would be {written}")));
+    }
+    let name = Name {
+        device,
+        number,
+        renderer,
+        arch,
+    };
+    Ok((kind, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_apart() {
+        let parts = |name: &str| {
+            let kinds = kinds();
+            let (kind, n) = parse(Device::new(name), &kinds).ok()?;
+            Some((kind.name, n.number, n.renderer, n.arch))
+        };
+        assert_eq!(parts("cpu"), Some(("CPU", 0, None, None)));
+        assert_eq!(parts("CPU:0"), parts("CPU"));
+        assert_eq!(parts("CPU:1:C"), Some(("CPU", 1, Some("C"), None)));
+        let v3 = Some("X86-64-V3");
+        assert_eq!(parts("NULL:C:x86-64-v3"), Some(("NULL", 0, Some("C"), v3)));
+        assert_eq!(
+            parts("NULL:2:C:x86-64-v3"),
+            Some(("NULL", 2, Some("C"), v3))
+        );
+        assert_eq!(parts("INTERP:GPU"), Some(("INTERP:GPU", 0, None, None)));
+        assert_eq!(parts("INTERP:GPU:3"), Some(("INTERP:GPU", 3, None, None)));
+        assert_eq!(parts("INTERP:3"), Some(("INTERP", 3, None, None)));
+        for none in ["", "ABACUS", "CPUS", "CPU:RUST", "CPU:C:x:y", "INTERP:C"] {
+            assert_eq!(parts(none), None, "{none}");
+        }
+        assert_eq!(parts("CPU:99999999999"), None);
+    }
+
+    #[test]
+    fn zero_is_the_device_of_no_number() {
+        assert_eq!(Device::new("CPU:0"), Device::new("cpu"));
+        assert_eq!(Device::new("INTERP:GPU:0"), Device::new("INTERP:GPU"));
+        assert_eq!(Device::new("CPU:01:C"), Device::new("CPU:1:C"));
+        assert_eq!(Device::new("(CPU:0,CPU:1)"), Device::new("(CPU,CPU:1)"));
+    }
+
+    #[test]
+    fn kinds_can_be_added() {
+        fn closed(name: &Name, _: &Config) -> Result<Arc<dyn Runtime>> {
+            Err(missing(name.device, "is closed today"))
+        }
+        register(Kind {
+            name: "SHOP",
+            renderers: &["BREAD"],
+            open: closed,
+        });
+        let error = open(Device::new("SHOP:7:BREAD")).err().unwrap();
+        assert_eq!(error.to_string(), "device SHOP:7:BREAD: is closed today");
+    }
+}

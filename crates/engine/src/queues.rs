@@ -1,0 +1,71 @@
+//! The queues of one run of a program: of each device one, in which its steps stand in order. Flows in:
+//! steps; what they do has been done when `finish` returns.
+//!
+//! Invariant: devices are ordered where bytes go from one to the other, and nowhere else.
+
+use monoglot_device::{Kernel, Queue, Storage, open};
+use monoglot_uop::{Device, Result};
+use std::sync::Arc;
+
+/// Queues that are open, by device.
+#[derive(Default)]
+pub(crate) struct Queues {
+    open: Vec<(Device, Box<dyn Queue>)>,
+}
+
+impl Queues {
+    /// Launch a kernel on its device.
+    pub(crate) fn launch(
+        &mut self,
+        device: Device,
+        kernel: &Arc<dyn Kernel>,
+        bufs: &[Arc<Storage>],
+        vars: &[i64],
+    ) -> Result<()> {
+        self.of(device)?.launch(kernel, bufs, vars)
+    }
+
+    /// Copy all of `from` to the start of `to`.
+    pub(crate) fn copy(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) -> Result<()> {
+        let (source, target) = (from.device(), to.device());
+        if source == target {
+            return self.of(target)?.copy(from, to);
+        }
+        // What writes the source has run before, and what writes it next comes after.
+        self.wait(source)?;
+        self.of(target)?.copy(from, to)?;
+        self.wait(target)
+    }
+
+    /// Wait until all steps of a device have run.
+    pub(crate) fn wait(&mut self, device: Device) -> Result<()> {
+        match self.open.iter_mut().find(|(d, _)| *d == device) {
+            Some((_, queue)) => queue.synchronize(),
+            None => Ok(()),
+        }
+    }
+
+    /// Wait until all steps have run.
+    ///
+    /// # Errors
+    /// The first of any.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let mut results = self.open.iter_mut().map(|(_, queue)| queue.synchronize());
+        let first = results.find(Result::is_err).unwrap_or(Ok(()));
+        // What one device has failed at, others may still be doing.
+        results.for_each(drop);
+        first
+    }
+
+    fn of(&mut self, device: Device) -> Result<&mut dyn Queue> {
+        let found = self.open.iter().position(|(d, _)| *d == device);
+        let at = match found {
+            Some(at) => at,
+            None => {
+                self.open.push((device, open(device)?.queue()?));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut *self.open[at].1)
+    }
+}
