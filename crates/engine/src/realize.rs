@@ -265,7 +265,9 @@ fn submit(
             count(|c| &c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
             let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
-            report::step(step, queues, |q| q.launch(step.device, kernel, &bufs, &vars))
+            report::step(step, queues, |q| {
+                q.launch(step.device, kernel, &bufs, &vars)
+            })
         }
         Work::Copy {
             from,

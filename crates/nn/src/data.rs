@@ -6,7 +6,8 @@
 
 use flate2::read::GzDecoder;
 use monoglot_tensor::{Error, ErrorKind, Result, Tensor};
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
@@ -176,36 +177,60 @@ fn set(folder: &Path, name: &str) -> Result<Images> {
     })
 }
 
+/// Bytes of elements that a file may have: forty times those of MNIST, which a computer has at hand.
+const MOST: usize = 2 << 30;
+
 /// Sizes and bytes of an IDX file of unsigned bytes with `ndim` axes.
 fn idx(folder: &Path, name: &str, ndim: usize) -> Result<(PathBuf, Vec<usize>, Vec<u8>)> {
     let path = find(folder, name)
         .ok_or_else(|| io(&folder.join(name), "no such file, plain or with .gz"))?;
-    let mut bytes = std::fs::read(&path).map_err(|e| io(&path, e))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        GzDecoder::new(&bytes[..])
-            .read_to_end(&mut plain)
-            .map_err(|e| io(&path, e))?;
-        bytes = plain;
-    }
+    let fail = |e: std::io::Error| io(&path, e);
+    let mut file = BufReader::new(File::open(&path).map_err(fail)?);
+    let gzipped = file.fill_buf().map_err(fail)?.starts_with(&[0x1f, 0x8b]);
+    let read = if gzipped {
+        read_idx(GzDecoder::new(file), &path, ndim)
+    } else {
+        read_idx(file, &path, ndim)
+    };
+    let (sizes, elements) = read?;
+    Ok((path, sizes, elements))
+}
+
+/// Sizes and elements. Of a stream that goes on after them no more than a byte is read, however small the
+/// file is that it unpacks from.
+fn read_idx(mut from: impl Read, path: &Path, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
     // Two zeros, the element type (8: unsigned bytes), the number of axes, then sizes as big-endian u32.
-    let header = 4 + 4 * ndim;
-    if bytes.len() < header || bytes[..4] != [0, 0, 8, ndim as u8] {
+    let mut header = vec![0; 4 + 4 * ndim];
+    let whole = match from.read_exact(&mut header) {
+        Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => return Err(io(path, e)),
+        result => result.is_ok(),
+    };
+    if !whole || header[..4] != [0, 0, 8, ndim as u8] {
         let message = format!("not an IDX file of unsigned bytes with {ndim} axes");
-        return Err(format(&path, message));
+        return Err(format(path, message));
     }
     let word = |c: &[u8]| u32::from_be_bytes([c[0], c[1], c[2], c[3]]) as usize;
-    let sizes: Vec<usize> = bytes[4..header].chunks_exact(4).map(word).collect();
-    let wanted = sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s));
-    if wanted != Some(bytes.len() - header) {
-        let message = format!(
-            "sizes {sizes:?}, but {} bytes of elements",
-            bytes.len() - header
-        );
-        return Err(format(&path, message));
+    let sizes: Vec<usize> = header[4..].chunks_exact(4).map(word).collect();
+    let product = sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s));
+    let Some(wanted) = product.filter(|&n| n <= MOST) else {
+        let message = format!("sizes {sizes:?}, which is more than {MOST} bytes of elements");
+        return Err(format(path, message));
+    };
+    let mut elements = Vec::new();
+    from.take(wanted as u64 + 1)
+        .read_to_end(&mut elements)
+        .map_err(|e| io(path, e))?;
+    if elements.len() != wanted {
+        let more = if elements.len() > wanted {
+            "more than "
+        } else {
+            ""
+        };
+        let there = elements.len().min(wanted);
+        let message = format!("sizes {sizes:?}, but {more}{there} bytes of elements");
+        return Err(format(path, message));
     }
-    bytes.drain(..header);
-    Ok((path, sizes, bytes))
+    Ok((sizes, elements))
 }
 
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -320,6 +345,23 @@ mod tests {
             .expect_err("x is no number")
             .to_string();
         assert!(e.contains("\"x\" is not a number"), "{e}");
+    }
+
+    #[test]
+    fn no_more_is_unpacked_than_the_header_says() {
+        let path = Path::new("endless");
+        let endless =
+            |sizes: &[u32]| std::io::Cursor::new(idx_bytes(sizes, &[])).chain(std::io::repeat(0));
+        let error = read_idx(endless(&[7, 2, 2]), path, 3).expect_err("it goes on");
+        assert!(error.to_string().contains("more than 28 bytes"), "{error}");
+        let error = read_idx(endless(&[1 << 20, 1 << 10, 1 << 10]), path, 3).expect_err("too much");
+        assert!(
+            error.to_string().contains("more than 2147483648"),
+            "{error}"
+        );
+        let bomb = gzip(&idx_bytes(&[3], &vec![0; 1 << 20]));
+        let error = read_idx(GzDecoder::new(&bomb[..]), path, 1).expect_err("it goes on");
+        assert!(error.to_string().contains("more than 3 bytes"), "{error}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub enum ErrorKind {
 }
 
 /// An error with the line that caused it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Error(Arc<Inner>);
 
 #[derive(Debug, PartialEq)]
@@ -178,6 +178,13 @@ impl std::fmt::Display for Error {
             Some(l) => write!(f, "\n  at {}:{}:{}", l.file(), l.line(), l.column()),
             None => Ok(()),
         }
+    }
+}
+
+/// As a person reads it, since this is what a `main` prints that returns the error.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 
