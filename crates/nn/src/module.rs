@@ -37,7 +37,7 @@ impl Default for Mode {
 }
 
 /// A layer, or a struct of layers. A network of one's own gets this by `module!(Net { conv, head });`,
-/// which names the fields that have parts.
+/// which names the fields that have parts; a `Tensor` among them is a parameter.
 pub trait Module {
     /// Call `see` with the name and every part of this module; names begin with `path`.
     fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part));
@@ -137,6 +137,13 @@ macro_rules! module {
             }
         }
     };
+}
+
+/// A tensor in a field is one that is learned.
+impl Module for Tensor {
+    fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part)) {
+        see(path, Part::Parameter(self));
+    }
 }
 
 impl<M: Module> Module for [M] {

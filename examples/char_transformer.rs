@@ -1,0 +1,212 @@
+//! Learns to write sentences, letter by letter: `cargo run --release --example char_transformer [-- --steps N]`.
+//!
+//! A transformer of 3 layers, 128 wide, with 4 heads, over 64 letters; batches of 16; AdamW. The text is made
+//! by a small grammar, so that nothing is downloaded.
+
+use clap::Parser;
+use monoglot::prelude::*;
+
+#[derive(Parser)]
+struct Args {
+    /// Of everything that is random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Batches to learn from
+    #[arg(long, default_value_t = 300)]
+    steps: usize,
+    /// Letters to write afterwards
+    #[arg(long, default_value_t = 200)]
+    letters: usize,
+}
+
+const VOCABULARY: usize = 128;
+const SEQUENCE: usize = 64;
+const BATCH: usize = 16;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    Tensor::manual_seed(args.seed);
+    let text = corpus(100_000);
+    let net = CharTransformer::new(3, 128, 4, SEQUENCE, VOCABULARY);
+    println!("{} parameters", net.parameter_count()?);
+    let adam = AdamW::new(&net, 1e-3, 0.01);
+    for step in 1..=args.steps {
+        let starts = Tensor::randint([BATCH], 0, (text.len() - SEQUENCE) as i64).to_vec::<i32>()?;
+        let (inputs, targets) = batch(&text, &starts);
+        let loss = net.loss(&inputs, &targets);
+        adam.step(&loss)?;
+        if step % 50 == 0 || step == 1 {
+            println!("step {step}: loss {:.3}", loss.item::<f32>()?);
+        }
+    }
+    println!("{}", net.write("the ", args.letters)?);
+    Ok(())
+}
+
+/// Rows of letters (batch, sequence) that begin at these places, and the letters that follow each.
+pub(crate) fn batch(text: &[u8], starts: &[i32]) -> (Tensor, Tensor) {
+    let rows = |from: usize| {
+        let row = |&s: &i32| &text[s as usize + from..s as usize + from + SEQUENCE];
+        let letters: Vec<i32> = starts.iter().flat_map(row).map(|&c| c as i32).collect();
+        Tensor::new(&letters, [starts.len(), SEQUENCE])
+    };
+    (rows(0), rows(1))
+}
+
+/// One layer: attention over what came before and a network of two linear maps, each normalised first and
+/// added.
+pub(crate) struct Block {
+    norm1: LayerNorm,
+    qkv: Linear,
+    out: Linear,
+    norm2: LayerNorm,
+    up: Linear,
+    down: Linear,
+    heads: i64,
+}
+module!(Block {
+    norm1,
+    qkv,
+    out,
+    norm2,
+    up,
+    down
+});
+
+impl Block {
+    fn new(width: usize, heads: usize) -> Block {
+        Block {
+            norm1: LayerNorm::new(width),
+            qkv: Linear::new(width, 3 * width),
+            out: Linear::new(width, width),
+            norm2: LayerNorm::new(width),
+            up: Linear::new(width, 4 * width),
+            down: Linear::new(4 * width, width),
+            heads: heads as i64,
+        }
+    }
+
+    /// (N, T, width) → the same shape.
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let parts = self.qkv.forward(&self.norm1.forward(x)).chunk(3, -1);
+        let heads = |z: &Tensor| z.unflatten(-1, [self.heads, -1]).transpose(1, 2);
+        let (q, k, v) = (heads(&parts[0]), heads(&parts[1]), heads(&parts[2]));
+        let seen = q.attention(&k, &v, None, true).transpose(1, 2);
+        let x = x + self.out.forward(&seen.flatten(2, 3));
+        let inner = self.up.forward(&self.norm2.forward(&x)).gelu();
+        x + self.down.forward(&inner)
+    }
+}
+
+/// Letters → scores of the letter after each.
+pub(crate) struct CharTransformer {
+    tokens: Embedding,
+    places: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+}
+module!(CharTransformer {
+    tokens,
+    places,
+    blocks,
+    norm,
+    head
+});
+
+impl CharTransformer {
+    /// Of so many layers and `width`, for sequences of up to `places` letters out of `letters`.
+    pub(crate) fn new(
+        layers: usize,
+        width: usize,
+        heads: usize,
+        places: usize,
+        letters: usize,
+    ) -> CharTransformer {
+        CharTransformer {
+            tokens: Embedding::new(letters, width),
+            places: Embedding::new(places, width),
+            blocks: (0..layers).map(|_| Block::new(width, heads)).collect(),
+            norm: LayerNorm::new(width),
+            head: Linear::new(width, letters),
+        }
+    }
+
+    /// (N, T) → scores (N, T, letters).
+    pub(crate) fn forward(&self, ids: &Tensor) -> Tensor {
+        let length = ids.shape().map_or(0, |s| s[1] as i64);
+        let places = self.places.weight.narrow(0, 0, length);
+        let mut x = self.tokens.forward(ids) + places;
+        for block in &self.blocks {
+            x = block.forward(&x);
+        }
+        self.head.forward(&self.norm.forward(&x))
+    }
+
+    /// The mean over all letters of −ln of what the letter that follows was given.
+    pub(crate) fn loss(&self, inputs: &Tensor, targets: &Tensor) -> Tensor {
+        let scores = self.forward(inputs).flatten(0, 1);
+        scores.cross_entropy(&targets.flatten(0, 1), Reduction::Mean, 0.0)
+    }
+
+    /// `start`, continued by what is drawn letter by letter.
+    pub(crate) fn write(&self, start: &str, letters: usize) -> Result<String> {
+        let mut text: Vec<i32> = start.bytes().map(i32::from).collect();
+        for _ in 0..letters {
+            // The last letters that the network sees at once, with room left as what is never looked at.
+            let from = text.len().saturating_sub(SEQUENCE);
+            let mut seen = text[from..].to_vec();
+            let last = seen.len() - 1;
+            seen.resize(SEQUENCE, 0);
+            let scores = self.forward(&Tensor::new(&seen, [1, SEQUENCE]));
+            let scores = scores.to_vec::<f32>()?;
+            let scores = &scores[last * VOCABULARY..(last + 1) * VOCABULARY];
+            text.push(draw(scores, 0.7, Tensor::rand(1).item::<f32>()?));
+        }
+        let bytes = text.into_iter().map(|c| c as u8);
+        Ok(bytes.map(char::from).collect())
+    }
+}
+
+/// A letter with the probability that softmax gives its score: the first for which the sum reaches `luck`.
+fn draw(scores: &[f32], temperature: f32, luck: f32) -> i32 {
+    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weights: Vec<f32> = scores
+        .iter()
+        .map(|s| ((s - most) / temperature).exp())
+        .collect();
+    let goal = luck * weights.iter().sum::<f32>();
+    let mut sum = 0.0;
+    let reached = weights.iter().position(|w| {
+        sum += w;
+        sum >= goal
+    });
+    reached.unwrap_or(weights.len() - 1) as i32
+}
+
+/// So many letters of sentences.
+pub(crate) fn corpus(letters: usize) -> Vec<u8> {
+    let parts = [
+        &["the", "a"][..],
+        &["small", "old", "red", "quick", "sad"],
+        &["king", "ship", "dog", "river", "tree"],
+        &["runs", "sees", "finds", "follows", "loves"],
+        &["under", "over", "near"],
+        &["the", "a"],
+        &["king", "ship", "dog", "river", "tree"],
+    ];
+    let mut state = 1u64;
+    let mut text = String::new();
+    while text.len() < letters {
+        let sentence = parts.map(|words| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            words[(state >> 33) as usize % words.len()]
+        });
+        text += &sentence.join(" ");
+        text += ".\n";
+    }
+    text.truncate(letters);
+    text.into_bytes()
+}
