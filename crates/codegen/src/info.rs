@@ -4,7 +4,7 @@
 //! each buffer's elements at most once.
 
 use monoglot_uop::linear::address;
-use monoglot_uop::{Arg, AxisType, DType, Dialect, Op, ProgramInfo, Target, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Op, ProgramInfo, Target, UOp};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -16,12 +16,8 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
         threads: 1,
         ..Default::default()
     };
-    let dialect = if target.dialect == Dialect::C {
-        "C"
-    } else {
-        "LINEAR"
-    };
-    info.target = format!("{}:{dialect}:{}", target.device, target.arch);
+    let written = target.dialect.name();
+    info.target = format!("{}:{written}:{}", target.device, target.arch);
     for u in linear.src() {
         match (u.op(), u.arg()) {
             (Op::Special, Arg::Text(name)) => {

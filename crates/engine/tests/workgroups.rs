@@ -149,41 +149,46 @@ fn out_of_bounds_is_an_error_on_both() {
     }
 }
 
-/// c = a·b + c with one warp and the 8×8×8 unit.
-fn wmma(input: DType) {
+/// c = a·b + c with one warp and a matrix unit of the device.
+fn wmma(unit: &TcInfo) {
     let l = special("lidx0", 32);
-    let pair = |slot: u64, d: DType| address(&param(slot, 64, d), &(&l * 2), 2);
-    let unit = TcInfo {
-        name: "mma_8x8x8".into(),
-        dims: [8, 8, 8],
-        threads: 32,
-        dtype_in: input,
-        dtype_out: F,
-    };
+    let [m, n, k] = unit.dims;
+    let (input, size) = (unit.dtype_in, unit.c.elements());
+    // Matrices lie in memory as fragments do: lane by lane.
+    let held =
+        |slot: u64, d: DType| address(&param(slot, size * 32, d), &(&l * size), size as usize);
     let src = vec![
-        load(&pair(1, input)),
-        load(&pair(2, input)),
-        load(&pair(0, F)),
+        load(&held(1, input)),
+        load(&held(2, input)),
+        load(&held(0, F)),
     ];
-    let d = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit)));
-    let list = [pair(0, F).store(&d)];
-    let value = |k: usize, m: usize| ((k * m) % 11) as f64 - 5.0;
-    let matrix = |m: usize| {
-        (0..64)
-            .map(|k| Scalar::Float(value(k, m)))
-            .collect::<Vec<_>>()
-    };
-    let (a, b, c) = (matrix(3), matrix(7), matrix(5));
-    let bufs = [bytes_of(&c, F), bytes_of(&a, input), bytes_of(&b, input)];
-    let out = run_gpu("wmma", &list, grid(1, 32, 2), &bufs).unwrap();
-    let want: Vec<f32> = (0..64)
-        .map(|k| {
-            let (row, column) = (k / 8, k % 8);
-            let products = (0..8).map(|j| value(row * 8 + j, 3) * value(j * 8 + column, 7));
-            (value(k, 5) + products.sum::<f64>()) as f32
+    let d = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit.clone())));
+    let list = [held(0, F).store(&d)];
+    let value = |row: i64, column: i64, by: i64| (((row * 16 + column) * by) % 11) as f64 - 5.0;
+    let laid = |f: &Fragment, by: i64| -> Vec<Scalar> {
+        let all = (0..32).flat_map(|lane| (0..f.elements()).map(move |e| (lane, e)));
+        all.map(|(lane, e)| {
+            let (row, column) = f.place(lane, e);
+            Scalar::Float(value(row, column, by))
         })
-        .collect();
-    assert_eq!(to_f32s(&out[0]), want);
+        .collect()
+    };
+    let bufs = [
+        bytes_of(&laid(&unit.c, 5), F),
+        bytes_of(&laid(&unit.a, 3), input),
+        bytes_of(&laid(&unit.b, 7), input),
+    ];
+    let out = run_gpu("wmma", &list, grid(1, 32, 2), &bufs).unwrap();
+    let mut want = vec![0.0; (m * n) as usize];
+    for lane in 0..32 {
+        for e in 0..size {
+            let (row, column) = unit.c.place(lane, e);
+            let products = (0..k).map(|j| value(row, j, 3) * value(j, column, 7));
+            let sum = value(row, column, 5) + products.sum::<f64>();
+            want[(lane * size + e) as usize] = sum as f32;
+        }
+    }
+    assert_eq!(to_f32s(&out[0]), want, "{}", unit.name);
     // Half a warp cannot use it.
     let error = run_gpu("half", &list, grid(1, 16, 2), &bufs)
         .unwrap_err()
@@ -192,9 +197,14 @@ fn wmma(input: DType) {
 }
 
 #[test]
-fn the_matrix_unit() {
-    wmma(F);
-    wmma(DType::F16);
+fn the_matrix_units() {
+    let rt = open(Device::new("INTERP:GPU")).unwrap();
+    let units = &rt.target().matrix_units;
+    assert_eq!(units.len(), 3);
+    for unit in units {
+        assert!(unit.is_sound(), "{}", unit.name);
+        wmma(unit);
+    }
 }
 
 #[test]

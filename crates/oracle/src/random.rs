@@ -72,9 +72,12 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
             .collect();
         if !reduce.is_empty() {
             let unit = choice.below(target.matrix_units.len());
-            let pads = (0..now.axes.len()).map(|axis| Opt {
-                op: OptOp::PadTo { multiple: 8 },
-                axis,
+            let [m, n, k] = target.matrix_units[unit].dims;
+            let pads = now.axes.iter().enumerate().map(|(axis, range)| {
+                let reduces = kind(range) == AxisType::Reduce;
+                let multiple = if reduces { k } else { m.max(n) };
+                let op = OptOp::PadTo { multiple };
+                Opt { op, axis }
             });
             let tc = Opt {
                 op: OptOp::Tc { unit },

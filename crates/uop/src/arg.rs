@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::fragment::Fragment;
 use crate::scalar::Scalar;
 use std::sync::Arc;
 
@@ -189,6 +190,23 @@ pub struct TcInfo {
     pub dtype_in: DType,
     /// Type of c and d.
     pub dtype_out: DType,
+    /// Where the elements of a (m × k) are.
+    pub a: Fragment,
+    /// Where the elements of b (k × n) are.
+    pub b: Fragment,
+    /// Where the elements of c and d (m × n) are.
+    pub c: Fragment,
+}
+
+impl TcInfo {
+    /// Whether the fragments are those of such matrices.
+    pub fn is_sound(&self) -> bool {
+        let [m, n, k] = self.dims;
+        let all = [(&self.a, m, k), (&self.b, k, n), (&self.c, m, n)];
+        let fits =
+            |(f, rows, columns): (&Fragment, i64, i64)| f.covers(rows, columns, self.threads);
+        all.into_iter().all(fits) && self.c.elements() * self.threads == m * n
+    }
 }
 
 macro_rules! args {

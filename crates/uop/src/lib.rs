@@ -34,6 +34,7 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod fold;
+pub mod fragment;
 pub mod gradient;
 pub mod graph;
 pub mod linear;
@@ -54,6 +55,7 @@ pub use arg::{
 pub use device::Device;
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use fragment::{Digit, Fragment};
 pub use node::UOp;
 pub use op::{Op, OpSet};
 pub use scalar::Scalar;

@@ -15,6 +15,16 @@ pub enum Dialect {
     Linear,
 }
 
+impl Dialect {
+    /// What stands for it in the text of a target, such as the C in `CPU:C:x86-64-v4`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::C => "C",
+            Dialect::Linear => "LINEAR",
+        }
+    }
+}
+
 /// A machine, as the compiler sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -48,6 +58,9 @@ pub struct Target {
     pub arithmetic: Vec<DType>,
     /// Dtypes that can be loaded, stored and cast as such; others are moved as integers of their width.
     pub storage: Vec<DType>,
+    /// Whether Opts are chosen where none are given: no use where every instruction costs the same, however
+    /// the program is arranged.
+    pub arranged: bool,
     /// Matrix units.
     pub matrix_units: Vec<TcInfo>,
     /// Most buffers of a kernel.

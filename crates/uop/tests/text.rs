@@ -420,6 +420,9 @@ fn every_arg_comes_back() {
         threads: 32,
         dtype_in: DType::F16,
         dtype_out: DType::F32,
+        a: Fragment::pairs(8, 8),
+        b: Fragment::pairs(8, 8),
+        c: Fragment::pairs(8, 8),
     };
     all.push(UOp::new(
         Op::Wmma,

@@ -11,7 +11,7 @@ mod gpu;
 
 use super::access::Nest;
 use super::plan::Plan;
-use monoglot_uop::{Dialect, Opt, OptOp, Target, UOp};
+use monoglot_uop::{Opt, OptOp, Target, UOp};
 
 /// Opts for a kernel on a target, in order, and why.
 pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
@@ -23,10 +23,10 @@ pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
         target,
         list: Vec::new(),
     };
-    match (target.workgroups, target.dialect) {
-        (true, _) => gpu::choose(&nest, &mut chosen),
-        (false, Dialect::C) => cpu::choose(&nest, &mut chosen),
-        (false, Dialect::Linear) => {}
+    match (target.arranged, target.workgroups) {
+        (false, _) => {}
+        (true, true) => gpu::choose(&nest, &mut chosen),
+        (true, false) => cpu::choose(&nest, &mut chosen),
     }
     chosen.list
 }

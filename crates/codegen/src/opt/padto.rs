@@ -36,7 +36,12 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
     if multiple < 1 {
         return Err(refuse(opt, format!("{multiple} has no multiples")));
     }
-    if axis.kind() == AxisType::Warp || plan.tensor.as_ref().is_some_and(|t| t.pair == axis.range) {
+    if axis.kind() == AxisType::Warp
+        || plan
+            .tensor
+            .as_ref()
+            .is_some_and(|t| t.element == axis.range)
+    {
         return Err(refuse(
             opt,
             "a matrix unit's lanes and elements cannot be padded",

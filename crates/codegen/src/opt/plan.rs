@@ -47,16 +47,16 @@ pub(super) struct Tensor {
     pub(super) reduce: UOp,
     pub(super) a: UOp,
     pub(super) b: UOp,
-    /// What stands for k in the plan's expressions, and its value for `a`'s two elements and `b`'s.
-    pub(super) k: UOp,
-    pub(super) k_of_a: [UOp; 2],
-    pub(super) k_of_b: UOp,
-    /// What stands for n, its value after the REDUCE, and for `b`'s two elements.
+    /// What stands for m, n and k in the plan's expressions.
+    pub(super) m: UOp,
     pub(super) n: UOp,
-    pub(super) n_now: UOp,
-    pub(super) n_of_b: [UOp; 2],
-    /// The axis of the two elements of n.
-    pub(super) pair: UOp,
+    pub(super) k: UOp,
+    /// m and k of the elements of a that a lane holds, k and n of those of b.
+    pub(super) of_a: Vec<[UOp; 2]>,
+    pub(super) of_b: Vec<[UOp; 2]>,
+    /// m and n of the lane's element of the result that `element`, an axis, chooses.
+    pub(super) of_c: [UOp; 2],
+    pub(super) element: UOp,
 }
 
 /// The state between two Opts.
@@ -133,9 +133,8 @@ impl Plan {
             p.valid = p.valid.substitute(&map);
         }
         if let Some(t) = &mut self.tensor {
-            let [a0, a1] = &mut t.k_of_a;
-            let [b0, b1] = &mut t.n_of_b;
-            for e in [a0, a1, b0, b1, &mut t.k_of_b, &mut t.n_now] {
+            let fragments = t.of_a.iter_mut().chain(&mut t.of_b);
+            for e in fragments.chain([&mut t.of_c]).flatten() {
                 *e = e.substitute(&map);
             }
         }
@@ -179,40 +178,36 @@ impl Plan {
                 valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
             }
         };
-        let main = self
-            .tensor
-            .as_ref()
-            .map_or_else(|| bind(&[]), |t| bind(&[(&t.n, &t.n_now)]));
+        let main = self.tensor.as_ref().map_or_else(
+            || bind(&[]),
+            |t| bind(&[(&t.m, &t.of_c[0]), (&t.n, &t.of_c[1])]),
+        );
         let mut closes: Closes = vec![SmallVec::new(); self.ranges.len()];
         for a in &self.axes {
             closes[a.of].push(last[&a.range].clone());
         }
         let mut products = FxHashMap::default();
         if let Some(t) = &self.tensor {
-            let parts = |u: &UOp, k: &UOp, n: &UOp| {
-                let with = bind(&[(&t.k, k), (&t.n, n)]);
+            let part = |u: &UOp, rows: (&UOp, &UOp), columns: (&UOp, &UOp)| {
+                let with = bind(&[rows, columns]);
                 let new = self.rebuild(u, &with, &closes, &FxHashMap::default());
                 let zero = new.like(0);
                 let gate = self.gate(&with, &t.reduce.src()[1..]);
                 gate.map_or(new.clone(), |g| g.select(&new, &zero))
             };
-            let a = [
-                parts(&t.a, &t.k_of_a[0], &t.n_now),
-                parts(&t.a, &t.k_of_a[1], &t.n_now),
-            ];
-            let b = [
-                parts(&t.b, &t.k_of_b, &t.n_of_b[0]),
-                parts(&t.b, &t.k_of_b, &t.n_of_b[1]),
-            ];
-            let stack = |v: [UOp; 2]| node(Op::Stack, v);
+            let a = t.of_a.iter().map(|[m, k]| part(&t.a, (&t.m, m), (&t.k, k)));
+            let b = t.of_b.iter().map(|[k, n]| part(&t.b, (&t.k, k), (&t.n, n)));
             let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
-            let src: Srcs = [stack(a), stack(b), stack([zero.clone(), zero])]
+            let zeros = vec![zero; t.unit.c.elements() as usize];
+            let lists = [a.collect::<Srcs>(), b.collect(), zeros.into()];
+            let src: Srcs = lists
                 .into_iter()
+                .map(|list| node(Op::Stack, list))
                 .collect();
             let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
             let over = self.closed(&t.reduce.src()[1..], &closes);
             let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
-            products.insert(t.reduce.clone(), sum.at(&[last[&t.pair].clone()]));
+            products.insert(t.reduce.clone(), sum.at(&[last[&t.element].clone()]));
         }
         let sink = self.rebuild(&self.sink, &main, &closes, &products);
         sink.with_arg(Arg::Kernel(Arc::new(self.info)))

@@ -1,32 +1,36 @@
 //! TC: a REDUCE of products on a matrix unit. For `Σ_k a[m, k]·b[k, n]` the axes m, n and k are each
-//! split by 8 and the inner parts become the unit's fragments.
+//! split by the unit's sizes M, N and K, and the inner parts become its fragments.
 //!
 //! # The form
 //!
-//! With `w` the new WARP axis of 32 lanes and `u` a new UPCAST axis of 2:
-//! m = 8·mo + w/4, n = 8·no + 2·(w mod 4) + u, and the REDUCE becomes
+//! With `w` the new WARP axis of the unit's lanes and `u` a new UPCAST axis over the elements that a lane
+//! holds of the result, and `(row, column)` what the unit's `Fragment`s say:
 //!
 //! ```text
-//! INDEX(REDUCE(ADD, WMMA(STACK(a₀, a₁), STACK(b₀, b₁), STACK(0, 0)), ko, …), u)
-//! aⱼ = a[8·mo + w/4, 8·ko + 2·(w mod 4) + j]      bⱼ = b[8·ko + w/4, 8·no + 2·(w mod 4) + j]
+//! m = M·mo + row_c(w, u)      n = N·no + column_c(w, u)
+//! INDEX(REDUCE(ADD, WMMA(STACK(a₀, a₁, …), STACK(b₀, b₁, …), STACK(0, 0, …)), ko, …), u)
+//! aⱼ = a[M·mo + row_a(w, j), K·ko + column_a(w, j)]
+//! bⱼ = b[K·ko + row_b(w, j), N·no + column_b(w, j)]
 //! ```
 //!
-//! So a, b and the accumulator are values of shape (2,), the two elements that this lane holds of each
-//! 8×8 matrix (lane `l`: row `l / 4`, columns `2·(l mod 4)` and the next). What follows the REDUCE sees
-//! one element, chosen by `u`. Lowering adds into the accumulator: `acc = WMMA(a, b, acc)`.
+//! So a, b and the accumulator are the elements that this lane holds of each matrix. What follows the
+//! REDUCE sees one element, chosen by `u`. Lowering adds into the accumulator: `acc = WMMA(a, b, acc)`.
 //!
 //! Preconditions:
-//! * only PADTO came before (it makes extents multiples of 8);
-//! * the target has the unit; it is 8×8×8 over 32 lanes (the one layout that is known here);
+//! * only PADTO came before (it makes extents multiples of the unit's);
+//! * the target has the unit, whose lanes are a warp and hold as many elements of a and b as of c, since
+//!   they stand along one axis;
 //! * the axis is a REDUCE axis k of one REDUCE, which adds products of dtype_out, whose factors have
 //!   (or are cast from) dtype_in, both vary with k, and contain no REDUCE;
 //! * there are a LOOP or GLOBAL axis n with which only one factor varies (the innermost with an extent
-//!   of a multiple of 8 is taken) and such an axis m for the other factor;
+//!   of a multiple of N is taken) and such an axis m, of a multiple of M, for the other factor;
 //! * every store is inside the loops over m and n.
 
 use super::plan::{Axis, Plan, Tensor};
 use super::refuse;
-use monoglot_uop::{Arg, AxisType, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp};
+use monoglot_uop::{
+    Arg, AxisType, Fragment, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp,
+};
 
 pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
@@ -41,8 +45,12 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     let Some(unit) = target.matrix_units.get(unit) else {
         return no("the target has no such matrix unit");
     };
-    if unit.dims != [8, 8, 8] || unit.threads != 32 {
-        return no("the unit's layout over lanes is not known");
+    let elements = [&unit.a, &unit.b, &unit.c].map(Fragment::elements);
+    if !unit.is_sound() || unit.threads != target.warp as i64 {
+        return no("the unit's fragments are not those of a warp");
+    }
+    if elements.iter().any(|&n| n != elements[2] || n < 2) {
+        return no("the unit's fragments have different lengths");
     }
     let axis = plan.axes[opt.axis].clone();
     if axis.kind() != AxisType::Reduce {
@@ -51,62 +59,75 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     let Some((reduce, a, b)) = product(plan, &plan.ranges[axis.of], unit) else {
         return no("is not that of one sum of products of the unit's dtypes");
     };
-    let outer = |with: &UOp, without: &UOp| {
+    let [tile_m, tile_n, tile_k] = unit.dims;
+    // The innermost axis with which one factor varies and the other does not.
+    let spans = |with: &UOp, without: &UOp, multiple: i64| {
         let fits = |i: &usize| {
             let (x, r) = (&plan.axes[*i], &plan.ranges[plan.axes[*i].of]);
             matches!(x.kind(), AxisType::Loop | AxisType::Global)
-                && x.extent().is_some_and(|n| n % 8 == 0)
+                && x.extent().is_some_and(|n| n % multiple == 0)
                 && with.ranges().contains(r)
                 && !without.ranges().contains(r)
                 && plan.encloses_all(x.of)
         };
         (0..plan.axes.len()).rev().find(fits)
     };
-    // n is the innermost axis that fits; the factor that varies with it is b.
-    let (of_a, of_b) = (outer(&a, &b), outer(&b, &a));
-    let (Some(i), Some(j)) = (of_a, of_b) else {
-        return no("no two output axes of multiples of 8 tell the factors apart");
+    let roles = |a: &UOp, b: &UOp| {
+        let (m, n) = (spans(a, b, tile_m)?, spans(b, a, tile_n)?);
+        Some((a.clone(), b.clone(), m, n))
     };
-    let (a, b, m, n) = if i < j { (a, b, i, j) } else { (b, a, j, i) };
-    if axis.extent().is_none_or(|k| k % 8 != 0) {
-        return no("the extent is not a multiple of 8");
+    // n is the inner one of the two axes where there is a choice; the factor that varies with it is b.
+    let in_order = |r: &(UOp, UOp, usize, usize)| r.2 < r.3;
+    let (one, other) = (roles(&a, &b), roles(&b, &a));
+    let chosen = one
+        .clone()
+        .filter(in_order)
+        .or(other.filter(in_order))
+        .or(one);
+    let Some((a, b, m, n)) = chosen else {
+        return no(&format!(
+            "no two output axes of multiples of {tile_m} and {tile_n} tell the factors apart"
+        ));
+    };
+    if axis.extent().is_none_or(|k| k % tile_k != 0) {
+        return no(&format!("the extent is not a multiple of {tile_k}"));
     }
     let (m, n) = (plan.axes[m].clone(), plan.axes[n].clone());
-    let lane = plan.fresh(32i64, AxisType::Warp);
-    let pair = plan.fresh(2i64, AxisType::Upcast);
-    let column = |j: &UOp| &(&lane % 4) * 2 + j;
-    let j = [UOp::index_const(0), UOp::index_const(1)];
-    let row = &lane / 4;
-    let mo = tile(plan, &m);
-    let no = tile(plan, &n);
-    let ko = tile(plan, &axis);
-    plan.rebind(&m, &(&mo + &row));
-    plan.insert(
-        Axis {
-            range: lane.clone(),
-            of: m.of,
-        },
-        false,
-    );
-    plan.insert(
-        Axis {
-            range: pair.clone(),
-            of: n.of,
-        },
-        false,
-    );
+    let lane = plan.fresh(unit.threads, AxisType::Warp);
+    let element = plan.fresh(elements[2], AxisType::Upcast);
+    let outer = tile(plan, &m, tile_m);
+    let inner = tile(plan, &n, tile_n);
+    let depth = tile(plan, &axis, tile_k);
+    let warp = Axis {
+        range: lane.clone(),
+        of: m.of,
+    };
+    let upcast = Axis {
+        range: element.clone(),
+        of: n.of,
+    };
+    plan.insert(warp, false);
+    plan.insert(upcast, false);
+    let place = |f: &Fragment, element: &UOp, row: &UOp, column: &UOp| {
+        let [r, c] = f.at(&lane, element);
+        [row + &r, column + &c]
+    };
+    let each = |f: &Fragment, row: &UOp, column: &UOp| {
+        let numbers = (0..f.elements()).map(UOp::index_const);
+        numbers.map(|j| place(f, &j, row, column)).collect()
+    };
     plan.tensor = Some(Tensor {
+        of_a: each(&unit.a, &outer, &depth),
+        of_b: each(&unit.b, &depth, &inner),
+        of_c: place(&unit.c, &element, &outer, &inner),
         unit: unit.clone(),
         reduce,
         a,
         b,
-        k: axis.range,
-        k_of_a: [&ko + &column(&j[0]), &ko + &column(&j[1])],
-        k_of_b: &ko + &row,
+        m: m.range,
         n: n.range,
-        n_now: &no + &column(&pair),
-        n_of_b: [&no + &column(&j[0]), &no + &column(&j[1])],
-        pair,
+        k: axis.range,
+        element,
     });
     Ok(())
 }
@@ -142,17 +163,17 @@ fn product(plan: &Plan, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
     ))
 }
 
-/// Make an axis run over tiles of 8; gives where the tile begins.
-fn tile(plan: &mut Plan, axis: &Axis) -> UOp {
+/// Make an axis run over tiles of a size; gives where the tile begins.
+fn tile(plan: &mut Plan, axis: &Axis, size: i64) -> UOp {
     let at = plan.axes.iter().position(|a| a.range == axis.range);
-    match (at, axis.extent().unwrap_or(8) / 8) {
+    match (at, axis.extent().unwrap_or(size) / size) {
         (Some(at), 1) => {
             plan.axes.remove(at);
             UOp::index_const(0)
         }
         (Some(at), n) => {
             plan.axes[at].range = plan.fresh(n, axis.kind());
-            &plan.axes[at].range * 8
+            &plan.axes[at].range * size
         }
         (None, _) => axis.range.clone(),
     }
@@ -160,7 +181,7 @@ fn tile(plan: &mut Plan, axis: &Axis) -> UOp {
 
 #[cfg(test)]
 mod tests {
-    use crate::opt::tests::support::{check, kernels, matmul, padto, refused, split, tc};
+    use crate::opt::tests::support::{check, kernels, matmul, padto, refused, split, tc, tc_by};
     use monoglot_uop::{AxisType, Op};
 
     #[test]
@@ -189,6 +210,23 @@ mod tests {
                 split(0, 2, AxisType::Local, false),
             ],
         );
+    }
+
+    #[test]
+    fn the_layout_is_the_units() {
+        let after = check(&matmul(16, 32, 48), &[tc_by(1, 2)]);
+        let letters: String = crate::opt::axes(&after)
+            .iter()
+            .filter_map(|r| Some(r.range_arg()?.1.letter()))
+            .collect();
+        assert_eq!(letters, "LwRu");
+        check(
+            &matmul(32, 16, 16),
+            &[tc_by(1, 2), split(0, 2, AxisType::Upcast, false)],
+        );
+        let k = matmul(5, 9, 11);
+        check(&k, &[padto(0, 16), padto(1, 16), padto(2, 16), tc_by(1, 2)]);
+        refused(&matmul(8, 16, 16), &[tc_by(1, 2)], "multiples of 16");
     }
 
     #[test]

@@ -154,6 +154,7 @@ pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Targ
         native: OpSet::EMPTY,
         arithmetic: arithmetic(),
         storage: [&arithmetic(), floats].concat(),
+        arranged: true,
         matrix_units: Vec::new(),
         max_buffers: 64,
         max_nodes: 2000,

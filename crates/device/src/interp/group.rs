@@ -7,8 +7,8 @@ use super::decode::{BARRIER, Code, Start, poison};
 use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
 use crate::kernel::Arguments;
-use half::f16;
-use monoglot_uop::{AddrSpace, DType, ProgramInfo, TcInfo};
+use half::{bf16, f16};
+use monoglot_uop::{AddrSpace, DType, Fragment, ProgramInfo, TcInfo};
 
 /// The threads of one workgroup, used for one after the other.
 pub(super) struct Group<'a> {
@@ -180,38 +180,47 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// d = acc + a·b for 8×8 matrices: lane l holds row l / 4, columns 2·(l mod 4) and the next.
+    /// d = acc + a·b, of matrices that lie over the lanes as the unit's fragments say.
     fn multiply(&mut self, ins: &Ins, lanes: std::ops::Range<usize>) -> Result<(), String> {
         let unit: &TcInfo = &self.code.units[ins.x as usize];
-        if unit.dims != [8, 8, 8] || ins.n != 2 || unit.dtype_out != DType::F32 {
+        let known = matches!(unit.dtype_in, DType::F16 | DType::BF16 | DType::F32)
+            && unit.dtype_out == DType::F32
+            && unit.threads == WARP as i64;
+        if !known || i64::from(ins.n) != unit.c.elements() {
             return Err(format!("the interpreter has no matrix unit {}", unit.name));
         }
-        // Element p of a matrix in row-major order is element p mod 2 of lane p / 2.
-        let read = |at: u32, d: DType| -> [f32; 64] {
-            std::array::from_fn(|p| {
-                let f = &self.frames[lanes.start + p / 2];
-                // SAFETY: a vector of two lanes of that type, by the decoder's invariant.
-                unsafe {
-                    match d {
-                        DType::F16 => (*f.reg::<f16>(at).add(p % 2)).to_f32(),
-                        _ => *f.reg::<f32>(at).add(p % 2),
-                    }
+        let [m, n, k] = unit.dims.map(|d| d as usize);
+        let read = |at: u32, d: DType, f: &Fragment, columns: usize, size: usize| {
+            let mut matrix = vec![0f32; size];
+            for (lane, frame) in self.frames[lanes.clone()].iter().enumerate() {
+                for e in 0..f.elements() {
+                    let (row, column) = f.place(lane as i64, e);
+                    let e = e as usize;
+                    // SAFETY: a vector of as many elements of that type, by the decoder's invariant.
+                    let value = unsafe {
+                        match d {
+                            DType::F16 => (*frame.reg::<f16>(at).add(e)).to_f32(),
+                            DType::BF16 => (*frame.reg::<bf16>(at).add(e)).to_f32(),
+                            _ => *frame.reg::<f32>(at).add(e),
+                        }
+                    };
+                    matrix[row as usize * columns + column as usize] = value;
                 }
-            })
+            }
+            matrix
         };
-        let (a, b, c) = (
-            read(ins.a, unit.dtype_in),
-            read(ins.b, unit.dtype_in),
-            read(ins.c, DType::F32),
-        );
-        for p in 0..64 {
-            let sum = (0..8).fold(c[p], |s, j| s + a[p / 8 * 8 + j] * b[j * 8 + p % 8]);
-            // SAFETY: the result is a vector of two f32.
-            unsafe {
-                *self.frames[lanes.start + p / 2]
-                    .reg::<f32>(ins.dst)
-                    .add(p % 2) = sum
-            };
+        let a = read(ins.a, unit.dtype_in, &unit.a, k, m * k);
+        let b = read(ins.b, unit.dtype_in, &unit.b, n, k * n);
+        let c = read(ins.c, DType::F32, &unit.c, n, m * n);
+        for (lane, frame) in self.frames[lanes].iter().enumerate() {
+            for e in 0..unit.c.elements() {
+                let (row, column) = unit.c.place(lane as i64, e);
+                let (row, column) = (row as usize, column as usize);
+                let products = (0..k).map(|j| a[row * k + j] * b[j * n + column]);
+                let sum = products.fold(c[row * n + column], |sum, p| sum + p);
+                // SAFETY: the result is a vector of as many f32.
+                unsafe { *frame.reg::<f32>(ins.dst).add(e as usize) = sum };
+            }
         }
         Ok(())
     }

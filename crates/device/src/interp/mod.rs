@@ -24,7 +24,8 @@ use decode::{Code, decode};
 use group::Group;
 use monoglot_uop::op::{Comparison, Transcendental, Unary};
 use monoglot_uop::{
-    AddrSpace, DType, Device, Dialect, Op, OpSet, ProgramInfo, Result, Target, TcInfo, UOp,
+    AddrSpace, DType, Device, Dialect, Digit, Fragment, Op, OpSet, ProgramInfo, Result, Target,
+    TcInfo, UOp,
 };
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -102,9 +103,44 @@ pub fn target(device: Device, config: &Config) -> Target {
     let narrow = [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2];
     Target {
         dialect: Dialect::Linear,
+        arranged: false,
         native: NATIVE,
         ..crate::cpu::machine(device, config, &narrow)
     }
+}
+
+/// The GPU's matrix units, whose matrices lie over the lanes in two ways.
+fn units() -> Vec<TcInfo> {
+    let small = |name: &str, dtype_in| TcInfo {
+        name: name.into(),
+        dims: [8, 8, 8],
+        threads: WARP as i64,
+        dtype_in,
+        dtype_out: DType::F32,
+        a: Fragment::pairs(8, 8),
+        b: Fragment::pairs(8, 8),
+        c: Fragment::pairs(8, 8),
+    };
+    // A lane holds half a row of a, half a column of b and of c.
+    let columns = Fragment {
+        lane: vec![Digit::Column(16, 1), Digit::Row(2, 8)],
+        element: vec![Digit::Row(8, 1)],
+    };
+    let large = TcInfo {
+        dims: [16, 16, 16],
+        a: Fragment {
+            lane: vec![Digit::Row(16, 1), Digit::Column(2, 8)],
+            element: vec![Digit::Column(8, 1)],
+        },
+        b: columns.clone(),
+        c: columns,
+        ..small("mma_16x16x16_bf16", DType::BF16)
+    };
+    vec![
+        small("mma_8x8x8_f32", DType::F32),
+        small("mma_8x8x8_f16", DType::F16),
+        large,
+    ]
 }
 
 impl Interp {
@@ -115,24 +151,15 @@ impl Interp {
 
     /// As a GPU. What it is does not depend on the settings, which say how many threads it runs on.
     pub fn gpu(device: Device, config: &Config) -> Interp {
-        let unit = |name: &str, dtype_in| TcInfo {
-            name: name.into(),
-            dims: [8, 8, 8],
-            threads: WARP as i64,
-            dtype_in,
-            dtype_out: DType::F32,
-        };
         let target = Target {
             threads: 1,
             workgroups: true,
+            arranged: true,
             max_workgroup: 256,
             warp: WARP,
             local_bytes: 48 << 10,
             registers: 64,
-            matrix_units: vec![
-                unit("mma_8x8x8_f32", DType::F32),
-                unit("mma_8x8x8_f16", DType::F16),
-            ],
+            matrix_units: units(),
             max_buffers: 31,
             ..target(device, &Config::default())
         };
@@ -154,7 +181,8 @@ impl Runtime for Interp {
     }
 
     fn about(&self) -> String {
-        let gpu = " as a GPU: workgroups, LOCAL memory, warps of 32, an 8x8x8 matrix unit";
+        let gpu =
+            " as a GPU: workgroups, LOCAL memory, warps of 32, matrix units of 8x8x8 and 16x16x16";
         format!(
             "interpreter of linear programs{}",
             if self.target.workgroups { gpu } else { "" }

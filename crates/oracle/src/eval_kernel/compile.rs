@@ -5,7 +5,7 @@
 use super::{Access, EvalKernel, Instr, Storage, Val, unsupported};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, AxisType, DType, Dim, Op, Result, Scalar, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Dim, Fragment, Op, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The program of a kernel.
@@ -476,8 +476,7 @@ fn movement(u: &UOp) -> Result<Box<[u32]>> {
         .collect())
 }
 
-/// The kernel with each WMMA of the 8×8×8 unit written out: lane `l` of the WARP range holds row
-/// `l / 4`, columns `2·(l % 4)` and the next, of every 8×8 matrix.
+/// The kernel with each WMMA written out as the sum that it stands for.
 fn without_wmma(kernel: &UOp) -> UOp {
     if !kernel.ops_below().contains(Op::Wmma) {
         return kernel.clone();
@@ -500,22 +499,36 @@ fn without_wmma(kernel: &UOp) -> UOp {
     done.get(kernel).unwrap_or(kernel).clone()
 }
 
+/// What a lane of the WARP range holds of the product, made of what other lanes hold of the factors.
 fn wmma(u: &UOp) -> Option<UOp> {
     let [a, b, acc] = u.src() else { return None };
+    let Arg::Wmma(unit) = u.arg() else {
+        return None;
+    };
     let open = u.ranges();
     let lane = open
         .iter()
         .find(|r| r.range_arg().is_some_and(|(_, t)| t == AxisType::Warp))?;
-    let at = |v: &UOp, lane_then: UOp, element: i64| {
-        let map = std::iter::once((lane.clone(), lane_then)).collect();
-        v.at(&[UOp::index_const(element)]).substitute(&map)
+    // A row and column of a factor: chosen among what the lane holds that holds it.
+    let read = |v: &UOp, f: &Fragment, row: &UOp, column: &UOp| {
+        let [holder, element] = f.holder(row, column);
+        let map = std::iter::once((lane.clone(), holder)).collect();
+        let part = |e: i64| v.at(&[UOp::index_const(e)]).substitute(&map);
+        let rest = 1..f.elements();
+        rest.fold(part(0), |chosen, e| {
+            element
+                .binary(Op::CmpEq, &UOp::index_const(e))
+                .select(&part(e), &chosen)
+        })
     };
     let out = u.dtype();
-    let parts: Srcs = (0..2)
+    let index = UOp::index_const;
+    let parts: Srcs = (0..unit.c.elements())
         .map(|j| {
-            (0..8).fold(acc.at(&[UOp::index_const(j)]), |sum, k| {
-                let x = at(a, (lane / 4) * 4 + k / 2, k % 2).cast(out);
-                let y = at(b, lane % 4 + k * 4, j).cast(out);
+            let [row, column] = unit.c.at(lane, &index(j));
+            (0..unit.dims[2]).fold(acc.at(&[index(j)]), |sum, k| {
+                let x = read(a, &unit.a, &row, &index(k)).cast(out);
+                let y = read(b, &unit.b, &index(k), &column).cast(out);
                 sum + x * y
             })
         })

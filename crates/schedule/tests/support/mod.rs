@@ -20,6 +20,7 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
         native: OpSet::ANY,
         arithmetic: DType::ALL.to_vec(),
         storage: DType::ALL.to_vec(),
+        arranged: true,
         matrix_units: Vec::new(),
         max_buffers: 32,
         max_nodes: 400,

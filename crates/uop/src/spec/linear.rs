@@ -15,7 +15,7 @@
 //!    too, or is a CONST. Gates are bool, of shape () or the address's.
 //! 9. Shapes are () or (W,). Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
-//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's.
+//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's, which make whole matrices.
 //! 11. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
 use super::{Check, need, ops_of};
@@ -319,14 +319,15 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
 
 fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let Arg::Wmma(t) = u.arg() else { return };
-    let [m, n, k] = t.dims;
-    let wanted = [
-        (m * k, t.dtype_in),
-        (k * n, t.dtype_in),
-        (m * n, t.dtype_out),
-    ];
-    for (i, (s, (elements, dtype))) in u.src().iter().zip(wanted).enumerate() {
-        let fragment = Shape::of(&[elements / t.threads.max(1)]);
+    need!(
+        c,
+        u,
+        t.is_sound(),
+        "its fragments do not make matrices of its size"
+    );
+    let wanted = [(&t.a, t.dtype_in), (&t.b, t.dtype_in), (&t.c, t.dtype_out)];
+    for (i, (s, (fragment, dtype))) in u.src().iter().zip(wanted).enumerate() {
+        let fragment = Shape::of(&[fragment.elements()]);
         let fits = *s.shape() == fragment && s.dtype() == dtype;
         need!(
             c,

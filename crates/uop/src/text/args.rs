@@ -10,6 +10,7 @@ use crate::arg::{
 };
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::fragment::{Digit, Fragment};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use std::fmt::Write;
@@ -81,6 +82,38 @@ fn device(name: &str) -> Value {
         Value::Word(name.into())
     } else {
         Value::Text(name.into())
+    }
+}
+
+impl Part for Fragment {
+    fn write(&self) -> Value {
+        if *self == Fragment::default() {
+            return Value::List(vec![]);
+        }
+        Value::List(vec![self.lane.write(), self.element.write()])
+    }
+    fn read(v: &Value) -> Read<Fragment> {
+        let [lane, element] = Vec::<Vec<Digit>>::read(v)?
+            .try_into()
+            .map_err(|_| "a fragment has digits of a lane and of an element")?;
+        Ok(Fragment { lane, element })
+    }
+}
+
+impl Part for Digit {
+    fn write(&self) -> Value {
+        let (name, extent, stride) = match self {
+            Digit::Row(extent, stride) => ("ROW", extent, stride),
+            Digit::Column(extent, stride) => ("COLUMN", extent, stride),
+        };
+        Value::Apply(name.into(), vec![extent.write(), stride.write()])
+    }
+    fn read(v: &Value) -> Read<Digit> {
+        match v {
+            Value::Apply(name, a) if name == "ROW" => Ok(Digit::Row(at(a, 0)?, at(a, 1)?)),
+            Value::Apply(name, a) if name == "COLUMN" => Ok(Digit::Column(at(a, 0)?, at(a, 1)?)),
+            _ => Err(format!("{v} is no digit, such as ROW(8, 1)")),
+        }
     }
 }
 
@@ -168,7 +201,9 @@ records! {
         target "target", global_size "global", local_size "local", threads "threads",
         outs "outs", ins "ins", vars "vars", flops "flops", bytes "bytes"
     }
-    TcInfo { dims "dims", threads "threads", dtype_in "in", dtype_out "out" }
+    TcInfo {
+        dims "dims", threads "threads", dtype_in "in", dtype_out "out", a "a", b "b", c "c"
+    }
 }
 
 fn named(key: &str, v: Value) -> Value {

@@ -83,19 +83,27 @@ fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
     let kinds = |k: &usize| {
         matches!(nest.kind(*k), AxisType::Loop | AxisType::Reduce) && nest.extent[*k] >= 6
     };
-    let grown: f64 = bits(nest.known)
-        .filter(kinds)
-        .map(|k| ((nest.extent[k] + 7) / 8 * 8) as f64 / nest.extent[k] as f64)
-        .product();
     for unit in 0..chosen.target.matrix_units.len() {
+        let [m, n, depth] = chosen.target.matrix_units[unit].dims;
+        // Which output axis is which is not known before the Opt finds out.
+        let multiple = |k: usize| match nest.kind(k) {
+            AxisType::Reduce => depth,
+            _ => m.max(n),
+        };
+        let padded = |k: usize| (nest.extent[k] + multiple(k) - 1) / multiple(k) * multiple(k);
+        let grown: f64 = bits(nest.known)
+            .filter(kinds)
+            .map(|k| padded(k) as f64 / nest.extent[k] as f64)
+            .product();
         for k in bits(nest.known & !nest.outer) {
             let start = (chosen.plan.clone(), chosen.list.len());
             if grown <= 2.0 {
                 for p in bits(nest.known)
                     .filter(kinds)
-                    .filter(|p| nest.extent[*p] % 8 != 0)
+                    .filter(|p| nest.extent[*p] % multiple(*p) != 0)
                 {
-                    chosen.add(OptOp::PadTo { multiple: 8 }, p, "tiles of the matrix unit");
+                    let multiple = multiple(p);
+                    chosen.add(OptOp::PadTo { multiple }, p, "tiles of the matrix unit");
                 }
             }
             if chosen.add(

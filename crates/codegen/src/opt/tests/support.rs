@@ -4,8 +4,8 @@ use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
-    Arg, AxisType, DType, Device, Dialect, KernelInfo, Op, OpSet, Opt, OptOp, ReduceOp, Shape,
-    Target, TcInfo, UOp,
+    Arg, AxisType, DType, Device, Dialect, Digit, Fragment, KernelInfo, Op, OpSet, Opt, OptOp,
+    ReduceOp, Shape, Target, TcInfo, UOp,
 };
 use std::sync::Arc;
 
@@ -41,7 +41,45 @@ pub(crate) fn tc(axis: usize) -> Opt {
     }
 }
 
-/// A machine with workgroups and a matrix unit, or two threads with vectors of 64 bytes.
+/// TC by the unit of that number.
+pub(crate) fn tc_by(unit: usize, axis: usize) -> Opt {
+    Opt {
+        op: OptOp::Tc { unit },
+        axis,
+    }
+}
+
+/// Two units, whose matrices lie over the lanes in different ways.
+fn units() -> Vec<TcInfo> {
+    let small = TcInfo {
+        name: "mma8".into(),
+        dims: [8, 8, 8],
+        threads: 32,
+        dtype_in: DType::F32,
+        dtype_out: DType::F32,
+        a: Fragment::pairs(8, 8),
+        b: Fragment::pairs(8, 8),
+        c: Fragment::pairs(8, 8),
+    };
+    let columns = Fragment {
+        lane: vec![Digit::Column(16, 1), Digit::Row(2, 8)],
+        element: vec![Digit::Row(8, 1)],
+    };
+    let large = TcInfo {
+        name: "mma16".into(),
+        dims: [16, 16, 16],
+        a: Fragment {
+            lane: vec![Digit::Row(16, 1), Digit::Column(2, 8)],
+            element: vec![Digit::Column(8, 1)],
+        },
+        b: columns.clone(),
+        c: columns,
+        ..small.clone()
+    };
+    vec![small, large]
+}
+
+/// A machine with workgroups and matrix units, or two threads with vectors of 64 bytes.
 pub(crate) fn target(workgroups: bool) -> Target {
     Target {
         device: Device::new("TEST"),
@@ -63,13 +101,8 @@ pub(crate) fn target(workgroups: bool) -> Target {
         native: OpSet::EMPTY,
         arithmetic: vec![DType::F32, DType::F64],
         storage: vec![DType::F32, DType::F64],
-        matrix_units: vec![TcInfo {
-            name: "mma8".into(),
-            dims: [8, 8, 8],
-            threads: 32,
-            dtype_in: DType::F32,
-            dtype_out: DType::F32,
-        }],
+        arranged: true,
+        matrix_units: units(),
         max_buffers: 31,
         max_nodes: 4096,
     }
