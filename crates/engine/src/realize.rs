@@ -7,7 +7,7 @@ use crate::program::{self, Bound, Slot, Step, Work, broken};
 use crate::queues::Queues;
 use crate::report;
 use monoglot_device::{Storage, open};
-use monoglot_schedule::callify;
+use monoglot_schedule::{Arguments, callify};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{
     AddrSpace, Arg, BufferArg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp,
@@ -33,9 +33,9 @@ pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
     if resolved.iter().all(is_view_of_storage) {
         return Ok(resolved);
     }
-    let (function, params) = callify(&resolved, |b| exclusive.contains(b))?;
+    let (function, arguments) = callify(&resolved, |b| exclusive.contains(b))?;
     let bound = program::program(&function, &resolved)?;
-    let results = run(&bound, &params)?;
+    let results = run(&bound, &arguments)?;
     let mut out = Vec::with_capacity(roots.len());
     for ((root, given), (value, in_place)) in roots.iter().zip(&resolved).zip(results) {
         if *root != value {
@@ -58,7 +58,9 @@ pub fn read(u: &UOp) -> Result<Vec<u8>> {
     let (buffer, offset) =
         base(&value).ok_or_else(|| broken("engine", "a realized value is no view of a buffer"))?;
     let storage = storage_of(&buffer)?;
-    let mut out = vec![0; value.shape().max_len() as usize * value.dtype().bytes()];
+    let sizes = value.shape().now();
+    let sizes = sizes.ok_or_else(|| broken("engine", "a size without a value"))?;
+    let mut out = vec![0; sizes.iter().product::<i64>() as usize * value.dtype().bytes()];
     if !out.is_empty() {
         open(storage.device())?.download(&storage, offset, &mut out)?;
     }
@@ -140,9 +142,9 @@ fn base(u: &UOp) -> Option<(UOp, usize)> {
             Op::Reshape => {}
             Op::Shrink => {
                 let (from, at, to) = (
-                    u.src()[0].shape().ints()?,
-                    u.dims_src(1).ints()?,
-                    u.shape().ints()?,
+                    u.src()[0].shape().now()?,
+                    u.dims_src(1).now()?,
+                    u.shape().now()?,
                 );
                 let first = to.iter().position(|&n| n != 1).unwrap_or(to.len());
                 if (first + 1..to.len()).any(|i| from[i] != to[i]) {
@@ -184,10 +186,17 @@ fn storage_of(buffer: &UOp) -> Result<Arc<Storage>> {
 }
 
 /// The value of each root, and whether it is in storage that was written in place.
-fn run(bound: &Bound, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
-    let Bound { program, words } = bound;
-    let slots = params.len() as u64..;
-    let variables: Vec<(u64, i64)> = slots.zip(words.iter().copied()).collect();
+fn run(bound: &Bound, arguments: &Arguments) -> Result<Vec<(UOp, bool)>> {
+    let program = &bound.program;
+    let params = &arguments.buffers;
+    let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
+    let words: Vec<i64> = lengths.chain(bound.words.iter().copied()).collect();
+    // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
+    let outside = |_: &UOp, slot: u64| {
+        let k = (slot as usize).checked_sub(params.len());
+        let length = k.and_then(|k| arguments.variables.get(k).cloned());
+        Ok(length.or_else(|| Some(UOp::index_const(*words.get(k?)?))))
+    };
     let inputs: Vec<Arc<Storage>> = params.iter().map(storage_of).collect::<Result<_>>()?;
     let mut places = Vec::with_capacity(program.places.len());
     for p in &program.places {
@@ -195,13 +204,13 @@ fn run(bound: &Bound, params: &[UOp]) -> Result<Vec<(UOp, bool)>> {
     }
     let mut queues = Queues::default();
     for step in &program.steps {
-        submit(step, &inputs, &places, words, &mut queues)?;
+        submit(step, &inputs, &places, &words, &mut queues)?;
     }
     queues.finish()?;
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
-        let view = &view.with_words(&variables)?;
+        let view = &view.with_variables(outside)?;
         let leaf =
             leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);

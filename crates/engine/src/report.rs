@@ -128,10 +128,10 @@ fn text(value: &Scalar) -> String {
 /// The user's line for each value that may vary: where the node that it is an operand of became (part
 /// of) a tensor.
 fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
-    let donated = Vec::new();
     let function = Function {
         roots: roots.to_vec(),
-        donated,
+        donated: Vec::new(),
+        variables: 0,
     };
     let mut line: FxHashMap<UOp, &'static Location<'static>> = FxHashMap::default();
     for u in toposort_many(roots, |_| true).iter().rev() {

@@ -33,7 +33,8 @@ impl Plan {
         target: &Arc<Target>,
         generalised: bool,
     ) -> Result<Plan> {
-        let (mut function, params) = callify(roots, |_| true)?;
+        let (mut function, arguments) = callify(roots, |_| true)?;
+        let params = arguments.buffers;
         let mut words = Vec::new();
         if generalised {
             (function, words) = lift(&function).widest(&function);

@@ -13,6 +13,17 @@ pub struct Function {
     pub roots: Vec<UOp>,
     /// For each PARAM, whether a root is its next version and its storage may be taken over.
     pub donated: Vec<bool>,
+    /// How many variables it has.
+    pub variables: usize,
+}
+
+/// What a function is called with.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// The BUFFER that each PARAM stands for.
+    pub buffers: Vec<UOp>,
+    /// The bound variable that each variable stands for.
+    pub variables: Vec<UOp>,
 }
 
 impl Function {
@@ -23,38 +34,55 @@ impl Function {
     }
 }
 
-/// The function that computes these roots, and the BUFFERs that its PARAMs stand for; `donate` says of a
-/// BUFFER whose next version is among the roots whether nobody else holds it.
-pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Vec<UOp>)> {
+/// The function that computes these roots, and what it is called with; `donate` says of a BUFFER whose
+/// next version is among the roots whether nobody else holds it.
+pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Arguments)> {
     let roots = inline_functions(roots);
-    let mut params = Vec::new();
+    let all = UOp::sink(&roots);
+    let is_buffer = |u: &UOp| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Global);
+    let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut arguments = Arguments::default();
+    if all.ops_below().contains(Op::Param) {
+        let nodes = all.toposort();
+        let first = nodes.iter().filter(|u| is_buffer(u)).count() as u64;
+        for u in nodes.into_iter().filter(|u| u.bound_to().is_some()) {
+            let slot = first + arguments.variables.len() as u64;
+            known.insert(u.clone(), UOp::variable(slot, u.vmin(), u.vmax()));
+            arguments.variables.push(u);
+        }
+    }
     // One walk over all roots, so that what they share is rebuilt once.
-    let all = UOp::sink(&roots).rebuild(
-        &FxHashMap::default(),
-        |u| u.ops_below().contains(Op::Buffer),
+    let all = all.rebuild(
+        &known,
+        |u| {
+            let below = u.ops_below();
+            below.contains(Op::Buffer) || below.contains(Op::Param)
+        },
         |u, src| match u.arg() {
-            Arg::Buffer(b) if u.op() == Op::Buffer && b.addrspace == Some(AddrSpace::Global) => {
+            Arg::Buffer(b) if is_buffer(u) => {
                 let arg = BufferArg {
-                    slot: params.len() as u64,
+                    slot: arguments.buffers.len() as u64,
                     version: 0,
                     ..*b
                 };
-                params.push(u.clone());
+                arguments.buffers.push(u.clone());
                 UOp::new(Op::Param, src, Arg::Buffer(arg))
             }
             _ => u.with_src(src),
         },
     );
     let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();
-    let donated = params
+    let donated = arguments
+        .buffers
         .iter()
         .map(|p| assigned.contains(p) && donate(p))
         .collect();
     let function = Function {
         roots: all.src().to_vec(),
         donated,
+        variables: arguments.variables.len(),
     };
-    Ok((function, params))
+    Ok((function, arguments))
 }
 
 /// The BUFFER whose next version a root is.

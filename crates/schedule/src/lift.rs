@@ -299,11 +299,11 @@ impl Guards {
         (0..values.len()).filter(differs).collect()
     }
 
-    /// The function over variables, numbered after its PARAMs.
+    /// The function over more variables, numbered after those that it has.
     pub fn generalise(&self, function: &Function) -> Function {
         let mut at_edge: FxHashMap<usize, UOp> = FxHashMap::default();
         for (k, variable) in self.variables.iter().enumerate() {
-            let slot = (function.donated.len() + k) as u64;
+            let slot = (function.donated.len() + function.variables + k) as u64;
             let value = match variable.take {
                 Take::Scalar(d) => UOp::argument(slot, d),
                 Take::Offset { divisor: 1, most } => UOp::variable(slot, 0, most),
@@ -338,6 +338,7 @@ impl Guards {
         Function {
             roots: function.roots.iter().map(|r| done[r].clone()).collect(),
             donated: function.donated.clone(),
+            variables: function.variables + self.variables.len(),
         }
     }
 }

@@ -105,7 +105,8 @@ fn scheduled(function: &Function) -> Schedule {
 /// All ways give the same: the graph itself, its schedule, and that of the function in which every
 /// constant and offset is a variable. Returns the schedule for further looks.
 fn check(roots: &[UOp], donate: bool) -> Schedule {
-    let (function, params) = callify(roots, |_| donate).unwrap();
+    let (function, arguments) = callify(roots, |_| donate).unwrap();
+    let params = arguments.buffers;
     let plan = scheduled(&function);
     let data: Vec<Vec<u8>> = params.iter().map(|p| bytes_of(p, 7)).collect();
     let mut leaf = |u: &UOp| {

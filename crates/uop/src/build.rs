@@ -140,6 +140,19 @@ impl UOp {
         UOp::new(Op::Param, src, Arg::Buffer(arg))
     }
 
+    /// This variable, bound to a value: what a tensor graph has where a length varies from run to run.
+    #[track_caller]
+    pub fn bind_to(&self, value: i64) -> UOp {
+        let mut src: Srcs = self.src()[..3].into();
+        src.push(UOp::index_const(value));
+        self.with_src(src)
+    }
+
+    /// The value that this variable is bound to.
+    pub fn bound_to(&self) -> Option<i64> {
+        self.src().get(3).filter(|_| self.is_variable())?.as_int()
+    }
+
     /// A scalar argument: a variable of any dtype without bounds, for a value that varies from run to
     /// run. It is passed as its bits, in a word of 8 bytes.
     #[track_caller]

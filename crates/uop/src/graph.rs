@@ -113,8 +113,12 @@ impl UOp {
     /// or is no arithmetic.
     pub fn sym_eval(&self, values: &FxHashMap<UOp, Scalar>) -> Option<Scalar> {
         let mut known: FxHashMap<UOp, Scalar> = values.clone();
-        for u in self.toposort_gated(|u| !values.contains_key(u)) {
+        for u in self.toposort_gated(|u| !values.contains_key(u) && u.op() != Op::Param) {
             if known.contains_key(&u) {
+                continue;
+            }
+            if let Some(value) = u.bound_to() {
+                known.insert(u, Scalar::Int(value.into()));
                 continue;
             }
             let folded = || {
@@ -146,8 +150,10 @@ impl UOp {
             let Some(b) = u.buffer_arg().filter(|_| u.op() == Op::Param) else {
                 continue;
             };
-            let Some(&(slot, v)) = vars.iter().find(|v| v.0 == b.slot) else {
-                return Err(fail(format!("variable {} has no value", b.slot)));
+            let given = vars.iter().find(|v| v.0 == b.slot).map(|v| v.1);
+            let slot = b.slot;
+            let Some(v) = given.or(u.bound_to()) else {
+                return Err(fail(format!("variable {slot} has no value")));
             };
             let (lo, hi) = u.bounds();
             if v < lo || v > hi {
@@ -169,17 +175,29 @@ impl UOp {
     /// # Errors
     /// `Argument` where a value lies outside its variable's bounds.
     pub fn with_words(&self, words: &[(u64, i64)]) -> Result<UOp> {
+        self.with_variables(|u, slot| {
+            let Some(&(_, word)) = words.iter().find(|w| w.0 == slot) else {
+                return Ok(None);
+            };
+            Ok(Some(match u.dtype() {
+                DType::Index => UOp::index_const(u.sym_infer(&[(slot, word)])?),
+                d => UOp::constant(Scalar::from_bits(word as u64, d), d),
+            }))
+        })
+    }
+
+    /// This graph with other values for its variables, as `value` says of each and its slot, and what
+    /// that makes of offsets and sizes in simplest form.
+    ///
+    /// # Errors
+    /// Those of `value`.
+    pub fn with_variables(&self, value: impl Fn(&UOp, u64) -> Result<Option<UOp>>) -> Result<UOp> {
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         for u in self.toposort().into_iter().filter(UOp::is_variable) {
             let slot = u.buffer_arg().map_or(0, |b| b.slot);
-            let Some(&(_, word)) = words.iter().find(|w| w.0 == slot) else {
-                continue;
-            };
-            let value = match u.dtype() {
-                DType::Index => UOp::index_const(u.sym_infer(&[(slot, word)])?),
-                d => UOp::constant(Scalar::from_bits(word as u64, d), d),
-            };
-            map.insert(u, value);
+            if let Some(value) = value(&u, slot)? {
+                map.insert(u, value);
+            }
         }
         if map.is_empty() {
             return Ok(self.clone());

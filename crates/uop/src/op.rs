@@ -65,7 +65,7 @@ macro_rules! ops {
 ops! {
     /// Leaf nodes.
     Leaf {
-        Param "PARAM" 0..3 "buffer" "tksl" "placeholder(slot), of shape src[0], bounds src[1], src[2]";
+        Param "PARAM" 0..4 "buffer" "tksl" "placeholder(slot), of shape src[0], bounds src[1], src[2], bound to src[3]";
         Buffer "BUFFER" 0..1 "buffer" "tksl" "storage(slot, version), of shape src[0]";
         Const "CONST" 0..0 "const" "tksl" "a scalar";
         Binary "BINARY" 0..0 "bytes" "t" "raw bytes, u8";

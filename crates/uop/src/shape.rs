@@ -35,6 +35,14 @@ impl Dim {
         }
     }
 
+    /// The number that it is now: known, or of variables that are bound to values.
+    pub fn now(&self) -> Option<i64> {
+        match self {
+            Dim::Int(n) => Some(*n),
+            Dim::Sym(u) => u.sym_eval(&Default::default())?.as_int(),
+        }
+    }
+
     /// The dimension as an `index` UOp.
     pub fn to_uop(&self) -> UOp {
         match self {
@@ -63,7 +71,10 @@ impl std::fmt::Debug for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Dim::Int(n) => write!(f, "{n}"),
-            Dim::Sym(u) => write!(f, "?{}", u.bounds().1),
+            Dim::Sym(u) => match self.now() {
+                Some(n) => write!(f, "{n} of {}", u.bounds().1),
+                None => write!(f, "?{}", u.bounds().1),
+            },
         }
     }
 }
@@ -95,6 +106,11 @@ impl Shape {
     /// The numbers, where all dimensions are known.
     pub fn ints(&self) -> Option<Vec<i64>> {
         self.dims().iter().map(Dim::as_int).collect()
+    }
+
+    /// The numbers that they are now, where all are known or bound.
+    pub fn now(&self) -> Option<Vec<i64>> {
+        self.dims().iter().map(Dim::now).collect()
     }
 
     /// The greatest sizes.

@@ -92,7 +92,7 @@ fn bounds(u: &UOp) -> Interval {
             Scalar::Invalid => any,
             v => point(v),
         },
-        Op::Param if u.src().len() == 3 => Some((src(1)?.0, src(2)?.1)),
+        Op::Param if u.src().len() >= 3 => Some((src(1)?.0, src(2)?.1)),
         Op::Range | Op::Special => {
             let hi = u.src()[0].min_max()?.1.to_i128();
             Some((Int(0), Int((hi - 1).max(0))))

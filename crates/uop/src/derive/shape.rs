@@ -113,13 +113,34 @@ fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
             b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>(),
             "as",
         ),
-        _ => (from.max_len() == to.max_len(), "as"),
+        _ => (length(from) == length(&to), "as"),
     };
     if fits {
         Ok(to)
     } else {
         Err(Error::shape(op.name(), format!("shape {from} {how} {to}")))
     }
+}
+
+/// The number of elements as a product: the known part, and the symbolic factors in an order of theirs.
+fn length(shape: &Shape) -> (i64, Vec<UOp>) {
+    let mut known = 1i64;
+    let mut symbols = Vec::new();
+    for d in shape.iter() {
+        let Dim::Sym(u) = d else {
+            known = known.saturating_mul(d.max());
+            continue;
+        };
+        match (u.op(), u.src()) {
+            (Op::Mul, [n, c]) if c.as_int().is_some() => {
+                known = known.saturating_mul(c.as_int().unwrap_or(1));
+                symbols.push(n.clone());
+            }
+            _ => symbols.push(u.clone()),
+        }
+    }
+    symbols.sort_by_key(UOp::structural_hash);
+    (known, symbols)
 }
 
 fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
@@ -131,7 +152,11 @@ fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
     };
     let axis = |i: usize| match (&large[i], &at[i], &small[i]) {
         (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
-        _ => true,
+        // What is bound to values is held to them.
+        (n, o, m) => match (n.now(), o.now(), m.now()) {
+            (Some(n), Some(o), Some(m)) => o >= 0 && m >= 0 && o + m <= n,
+            _ => true,
+        },
     };
     let all = from.len() == to.len() && at.len() == to.len() && (0..to.len()).all(axis);
     let message = match (all, op) {

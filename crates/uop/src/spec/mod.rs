@@ -183,7 +183,10 @@ impl<'a> Check<'a> {
         let bounds = &u.src()[u.src().len().min(1)..];
         // An index may be used as one because its bounds say where it is.
         let bounded = match dtype {
-            DType::Index => bounds.len() == 2 && bounds.iter().all(|b| b.dtype() == dtype),
+            // One that is bound has its value as well.
+            DType::Index => {
+                matches!(bounds.len(), 2 | 3) && bounds.iter().all(|b| b.dtype() == dtype)
+            }
             _ => bounds.is_empty() && dtype != DType::Void,
         };
         let variable = space.is_none() && shape.is_empty() && bounded;
