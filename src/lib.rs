@@ -40,5 +40,7 @@ pub mod prelude {
         Adam, AdamW, BatchNorm, Conv1d, Conv2d, ConvOptions, Dropout, Embedding, GroupNorm,
         LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
-    pub use crate::{DType, Device, Error, ErrorKind, Reduction, Result, Tensor};
+    pub use crate::{
+        DType, Device, Error, ErrorKind, PadMode, Reduction, Result, Tensor, Variable,
+    };
 }

@@ -4,11 +4,12 @@
 use crate::args::{Dims, Element};
 use crate::elementwise::methods;
 use crate::index::named;
+use crate::length::Sizes;
 use crate::movement::whole;
 use crate::promote::{count, counter};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Device, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
 use std::path::Path;
 
 /// Elements of a tensor, at most: their bytes are a number too.
@@ -54,7 +55,7 @@ impl Tensor {
 
     /// A shape filled with one value.
     #[track_caller]
-    pub fn full<T: Element>(shape: impl Into<Dims>, value: T) -> Tensor {
+    pub fn full<T: Element>(shape: impl Into<Sizes>, value: T) -> Tensor {
         let mut bytes = Vec::new();
         value.write(&mut bytes);
         Tensor::filled(shape, scalar(&bytes, T::DTYPE), T::DTYPE)
@@ -62,19 +63,19 @@ impl Tensor {
 
     /// A shape filled with one value, brought into `dtype`.
     #[track_caller]
-    pub fn filled(shape: impl Into<Dims>, value: Scalar, dtype: DType) -> Tensor {
-        Tensor::wrap(sizes("full", shape.into()).map(|s| UOp::full(value, dtype, &s)))
+    pub fn filled(shape: impl Into<Sizes>, value: Scalar, dtype: DType) -> Tensor {
+        Tensor::wrap(sizes("full", shape).map(|s| UOp::full(value, dtype, &s)))
     }
 
     /// Zeros, f32.
     #[track_caller]
-    pub fn zeros(shape: impl Into<Dims>) -> Tensor {
+    pub fn zeros(shape: impl Into<Sizes>) -> Tensor {
         Tensor::filled(shape, Scalar::Float(0.0), DType::F32)
     }
 
     /// Ones, f32.
     #[track_caller]
-    pub fn ones(shape: impl Into<Dims>) -> Tensor {
+    pub fn ones(shape: impl Into<Sizes>) -> Tensor {
         Tensor::filled(shape, Scalar::Float(1.0), DType::F32)
     }
 
@@ -185,14 +186,15 @@ pub(crate) fn triangle(
 }
 
 /// A shape that a tensor can have: no size below 0, and no more elements than can be addressed.
-pub(crate) fn sizes(op: &str, dims: Dims) -> Result<Shape> {
-    let total = dims
-        .0
-        .iter()
-        .try_fold(1i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) });
-    match total {
-        Some(0..=MOST) => Ok(Shape::of(&dims.0)),
-        _ => Err(Error::argument(op, format!("sizes {:?}", dims.0))),
+pub(crate) fn sizes(op: &str, sizes: impl Into<Sizes>) -> Result<Shape> {
+    let dims = sizes.into().0;
+    let times = |n: i64, d: &Dim| match d.min() {
+        ..0 => None,
+        _ => n.checked_mul(d.max()),
+    };
+    match dims.iter().try_fold(1i64, times) {
+        Some(0..=MOST) => Ok(Shape::new(dims)),
+        _ => Err(Error::argument(op, format!("sizes {dims:?}"))),
     }
 }
 
@@ -205,7 +207,7 @@ pub(crate) fn scalar(bytes: &[u8], dtype: DType) -> Scalar {
 
 pub(crate) fn upload(bytes: &[u8], dims: Dims, dtype: DType, device: Device) -> Result<UOp> {
     let n = bytes.len() / dtype.bytes().max(1);
-    let shape = whole("new", Ok(n as i64), &dims.0)?;
+    let shape = whole("new", &[Dim::from(n)], &Sizes::from(dims).0)?;
     if shape.max_len() != n as i64 || n * dtype.bytes() != bytes.len() {
         return Err(Error::shape(
             "new",

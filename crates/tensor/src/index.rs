@@ -5,8 +5,9 @@
 
 use crate::args::{Dims, Integer, conversions};
 use crate::create::sizes;
+use crate::length::simplest;
 use crate::movement::{from_last, to_last};
-use crate::promote::{broadcast, count, counter, insert_axis, resized, vector};
+use crate::promote::{broadcast, count, counter, insert_axis, resized, size_of, vector};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of, tri};
 use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
@@ -123,7 +124,8 @@ impl Tensor {
     /// One element of an axis, which is dropped.
     #[track_caller]
     fn pick(&self, axis: i64, i: i64) -> Tensor {
-        self.along_view("index", axis, |u, a, n| {
+        self.along_view("index", axis, |u, a, size| {
+            let n = size.now().unwrap_or(0);
             if !(-n..n).contains(&i) {
                 return Err(ErrorKind::Index {
                     op: "index".into(),
@@ -132,7 +134,11 @@ impl Tensor {
                 }
                 .into());
             }
-            u.narrow(a, i.rem_euclid(n), 1)?.squeeze_axes(&[a])
+            let at = match size {
+                Dim::Sym(n) if i < 0 => simplest(n + i),
+                _ => Dim::Int(i.rem_euclid(n)),
+            };
+            u.narrow(a, at, 1)?.squeeze_axes(&[a])
         })
     }
 
@@ -145,7 +151,10 @@ impl Tensor {
         stop: Option<i64>,
         step: i64,
     ) -> Tensor {
-        self.along_view("slice", axis, |u, a, n| slice(u, a, n, start, stop, step))
+        self.along_view("slice", axis, |u, a, _| match (start, stop, step) {
+            (None, None, 1) => Ok(u.clone()),
+            _ => slice(u, a, size_of("slice", u, a)?, start, stop, step),
+        })
     }
 
     /// The elements of `axis` that a tensor of integers names; its axes take the place of `axis`.
@@ -171,10 +180,10 @@ impl Tensor {
             .collect();
         let axes: Vec<usize> = at.iter().map(|(a, _)| *a).collect();
         Tensor::map_all(&all, |u| {
-            let sizes = u[0].sizes("index")?;
             let wrapped = |(i, &a): (&UOp, &usize)| -> Result<UOp> {
                 let i = position("index", i)?;
-                Ok(i.lt(&i.like(0)).select(&(&i + sizes[a]), &i))
+                let size = size_of("index", &u[0], a)?;
+                Ok(i.lt(&i.like(0)).select(&(&i + size), &i))
             };
             let index = u[1..]
                 .iter()
@@ -279,32 +288,36 @@ pub(crate) fn slice(
 /// INDEX of some axes by as many tensors, broadcast together; 0 outside. Their axes stand where the
 /// indexed ones were if those are neighbours, else in front, as in NumPy.
 pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
-    let sizes = x.sizes("index")?;
     let index = index
         .iter()
         .map(|i| position("index", i))
         .collect::<Result<Vec<UOp>>>()?;
     let index = broadcast("index", &index.iter().collect::<Vec<_>>())?;
-    let others: Vec<usize> = (0..sizes.len()).filter(|a| !axes.contains(a)).collect();
-    let rest: Vec<i64> = others.iter().map(|&a| sizes[a]).collect();
-    let total: i64 = axes.iter().map(|&a| sizes[a]).product();
-    let flat = x
-        .permute(&[axes, &others].concat())?
-        .reshape(&Shape::of(&[&[total], &rest[..]].concat()))?;
+    let dims = x.shape();
+    let others: Vec<usize> = (0..dims.len()).filter(|a| !axes.contains(a)).collect();
+    let rest: Vec<Dim> = others.iter().map(|&a| dims[a].clone()).collect();
+    let sizes = axes.iter().map(|&a| size_of("index", x, a));
+    let sizes = sizes.collect::<Result<Vec<i64>>>()?;
+    let total: i64 = sizes.iter().product();
+    let flat = x.permute(&[axes, &others].concat())?.reshape(&Shape::new(
+        [Dim::Int(total)].into_iter().chain(rest.clone()),
+    ))?;
     let mut line = index[0].clone();
     let mut inside: Option<UOp> = None;
-    for (k, (i, &a)) in index.iter().zip(axes).enumerate() {
+    for (k, (i, &size)) in index.iter().zip(&sizes).enumerate() {
         if k > 0 {
-            line = line * sizes[a] + i;
+            line = line * size + i;
         }
-        let ok = i.binary(Op::CmpGe, &i.like(0)) & i.lt(&i.like(sizes[a]));
+        let ok = i.binary(Op::CmpGe, &i.like(0)) & i.lt(&i.like(size));
         inside = Some(inside.map_or_else(|| ok.clone(), |all| all & &ok));
     }
     let inside = inside.ok_or_else(|| Error::argument("index", "no index"))?;
-    let (named, k) = (line.sizes("index")?, line.shape().len());
-    let all = Shape::of(&[&named[..], &rest].concat());
+    let named = line.shape().to_vec();
+    let k = named.len();
+    let ones = vec![Dim::Int(1); rest.len()];
+    let all = Shape::new([&named[..], &rest].concat());
     let gate = inside
-        .reshape(&Shape::of(&[&named[..], &vec![1; rest.len()]].concat()))?
+        .reshape(&Shape::new([&named[..], &ones].concat()))?
         .expand(&all)?;
     let got = match total {
         0 => UOp::full(x.dtype().zero(), x.dtype(), &all),

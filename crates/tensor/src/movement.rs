@@ -4,19 +4,17 @@
 use crate::args::{Axes, Dims};
 use crate::create::sizes;
 use crate::elementwise::methods;
-use crate::promote::{broadcast_shape, broadcast_to, insert_axis, resized, vector};
+use crate::length::{Size, Sizes, product, simplest};
+use crate::promote::{broadcast_shape, broadcast_to, insert_axis, vector};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
 
 impl Tensor {
     /// The same elements in row-major order under another shape; one size may be −1.
     #[track_caller]
-    pub fn reshape(&self, shape: impl Into<Dims>) -> Tensor {
+    pub fn reshape(&self, shape: impl Into<Sizes>) -> Tensor {
         let want = shape.into().0;
-        self.view(|u| {
-            let total = u.sizes("reshape").map(|s| s.iter().product());
-            u.reshape(&whole("reshape", total, &want)?)
-        })
+        self.view(|u| u.reshape(&whole("reshape", u.shape(), &want)?))
     }
 
     /// Reorder the axes: axis i of the result is axis `order[i]`.
@@ -55,19 +53,18 @@ impl Tensor {
     /// Repeat axes of size 1, and new ones in front; −1 keeps a size. Assigning to it is an error, as
     /// its elements are not places of their own.
     #[track_caller]
-    pub fn expand(&self, shape: impl Into<Dims>) -> Tensor {
+    pub fn expand(&self, shape: impl Into<Sizes>) -> Tensor {
         let want = shape.into().0;
         self.view(|u| {
             let Some(new) = want.len().checked_sub(u.shape().len()) else {
                 let message = format!("shape {} to {want:?}, which has fewer axes", u.shape());
                 return Err(Error::shape("expand", message));
             };
-            let all = Shape::new(want.iter().enumerate().map(|(i, &n)| match n {
-                -1 if i >= new => u.shape()[i - new].clone(),
-                n => Dim::Int(n),
-            }));
-            sizes("expand", Dims(all.max_ints()))?;
-            broadcast_to(u, &all)
+            let all = want.iter().enumerate().map(|(i, n)| match n {
+                Dim::Int(-1) if i >= new => u.shape()[i - new].clone(),
+                n => n.clone(),
+            });
+            broadcast_to(u, &sizes("expand", Sizes(all.collect()))?)
         })
     }
 
@@ -110,50 +107,61 @@ impl Tensor {
     #[track_caller]
     pub fn flatten(&self, start: i64, end: i64) -> Tensor {
         self.view(|u| {
-            let sizes = u.sizes("flatten")?;
-            if sizes.is_empty() {
+            let dims = u.shape();
+            if dims.is_empty() {
                 return u.reshape(&Shape::of(&[1]));
             }
-            let (a, b) = (
-                axis_of("flatten", start, sizes.len())?,
-                axis_of("flatten", end, sizes.len())?,
-            );
+            let a = axis_of("flatten", start, dims.len())?;
+            let b = axis_of("flatten", end, dims.len())?;
             if a > b {
                 return Err(Error::argument(
                     "flatten",
                     format!("axis {start} is after axis {end}"),
                 ));
             }
-            let one: i64 = sizes[a..=b].iter().product();
-            u.reshape(&Shape::of(&[&sizes[..a], &[one], &sizes[b + 1..]].concat()))
+            let mut flat = dims.to_vec();
+            flat.splice(a..=b, [product(&dims[a..=b])]);
+            u.reshape(&Shape::new(flat))
         })
     }
 
     /// One axis as several; one of the sizes may be −1.
     #[track_caller]
-    pub fn unflatten(&self, axis: i64, sizes: impl Into<Dims>) -> Tensor {
+    pub fn unflatten(&self, axis: i64, sizes: impl Into<Sizes>) -> Tensor {
         let parts = sizes.into().0;
         self.view(|u| {
             let a = axis_of("unflatten", axis, u.shape().len())?;
-            let parts = whole("unflatten", u.sizes("unflatten").map(|s| s[a]), &parts)?;
-            u.reshape(&resized(u, a, &parts.max_ints()))
+            let parts = whole("unflatten", &u.shape()[a..=a], &parts)?;
+            let mut dims = u.shape().to_vec();
+            dims.splice(a..=a, parts.iter().cloned());
+            u.reshape(&Shape::new(dims))
         })
     }
 
-    /// `len` elements of `axis` from `start`.
+    /// `len` elements of `axis` from `start`, which counts from the end where it is negative.
     #[track_caller]
-    pub fn narrow(&self, axis: i64, start: i64, len: i64) -> Tensor {
+    pub fn narrow(&self, axis: i64, start: impl Into<Size>, len: impl Into<Size>) -> Tensor {
+        let start = start.into();
+        let len = len.into();
         self.along_view("narrow", axis, |u, a, n| {
-            let from = if start < 0 {
-                start.saturating_add(n)
-            } else {
-                start
+            let from = match start.0 {
+                Dim::Int(at) if at < 0 => simplest(n.to_uop() + at),
+                _ => start.0.clone(),
             };
-            if from < 0 || len < 0 || from.saturating_add(len) > n {
-                let message = format!("{len} elements from {start} of an axis of {n}");
+            let now = [&from, &len.0, n].map(Dim::now);
+            let [Some(first), Some(count), Some(size)] = now else {
+                return Err(Error::argument("narrow", "a size without a value"));
+            };
+            if first < 0 || count < 0 || first.saturating_add(count) > size {
+                let start = start.value();
+                let message = format!("{count} elements from {start} of an axis of {size}");
                 return Err(Error::argument("narrow", message));
             }
-            u.narrow(a, from, len)
+            if [&from, &len.0].iter().any(|d| d.min() < 0) {
+                let message = "what varies could be negative: its variable begins too low";
+                return Err(Error::argument("narrow", message));
+            }
+            u.narrow(a, from, len.0.clone())
         })
     }
 
@@ -163,11 +171,11 @@ impl Tensor {
         &self,
         op: &str,
         axis: i64,
-        f: impl Fn(&UOp, usize, i64) -> Result<UOp>,
+        f: impl Fn(&UOp, usize, &Dim) -> Result<UOp>,
     ) -> Tensor {
         self.view(|u| {
             let a = axis_of(op, axis, u.shape().len())?;
-            f(u, a, u.sizes(op)?[a])
+            f(u, a, &u.shape()[a])
         })
     }
 
@@ -240,19 +248,33 @@ pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
         .reshape(&with(&[k]))
 }
 
-/// Sizes for so many elements, of which at most one is −1, made whole.
-pub(crate) fn whole(op: &str, total: Result<i64>, want: &[i64]) -> Result<Shape> {
+/// Sizes for the elements of `from`, of which at most one is −1, made whole.
+pub(crate) fn whole(op: &str, from: &[Dim], want: &[Dim]) -> Result<Shape> {
+    let Some(hole) = want.iter().position(|n| n.is(-1)) else {
+        return sizes(op, Sizes(want.to_vec()));
+    };
     let mut dims = want.to_vec();
-    if let Some(hole) = want.iter().position(|&n| n == -1) {
-        dims[hole] = 1;
-        let known = sizes(op, Dims(dims.clone())).map_or(0, |s| s.max_len());
-        let total = total?;
-        if known == 0 || total % known != 0 {
-            return Err(Error::shape(op, format!("{total} elements as {want:?}")));
+    dims[hole] = Dim::Int(1);
+    // Sizes that vary and stand on both sides are no part of the −1.
+    let mut left: Vec<Dim> = from.to_vec();
+    let mut given: Vec<Dim> = Vec::new();
+    for d in &dims {
+        match left.iter().position(|t| t == d && t.as_int().is_none()) {
+            Some(same) => drop(left.remove(same)),
+            None => given.push(d.clone()),
         }
-        dims[hole] = total / known;
     }
-    sizes(op, Dims(dims))
+    let total = product(&left);
+    let known = product(&sizes(op, Sizes(given))?).as_int().unwrap_or(0);
+    dims[hole] = match &total {
+        Dim::Int(n) if known > 0 && n % known == 0 => Dim::Int(n / known),
+        Dim::Sym(n) if known > 0 => simplest(n / known),
+        _ => {
+            let message = format!("{total:?} elements as {want:?}");
+            return Err(Error::shape(op, message));
+        }
+    };
+    sizes(op, Sizes(dims))
 }
 
 /// The axis moved to the end.

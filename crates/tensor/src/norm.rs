@@ -169,8 +169,9 @@ impl Tensor {
 
 /// The axes whose sizes are `shape`: the last ones.
 fn trailing(op: &str, u: &UOp, shape: &[i64]) -> Result<Vec<usize>> {
-    let s = u.sizes(op)?;
-    if shape.is_empty() || !s.ends_with(shape) {
+    let s = u.shape();
+    let wanted: Vec<Dim> = shape.iter().map(|&n| Dim::Int(n)).collect();
+    if shape.is_empty() || !s.ends_with(&wanted) {
         return Err(Error::shape(
             op,
             format!("{shape:?} is not how shape {} ends", u.shape()),

@@ -2,7 +2,7 @@
 //! same values cast and expanded.
 
 use crate::DType;
-use monoglot_uop::{Dim, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{Dim, Error, ErrorKind, Op, Result, Scalar, Shape, UOp};
 
 fn kind_of(d: DType) -> u8 {
     match d {
@@ -93,14 +93,21 @@ fn constant_of(u: &UOp) -> Option<Scalar> {
 
 /// The shape of `u` with these sizes in place of axis `a`.
 pub(crate) fn resized(u: &UOp, a: usize, sizes: &[i64]) -> Shape {
-    let (before, rest) = u.shape().split_at(a);
-    Shape::new(
-        before
-            .iter()
-            .cloned()
-            .chain(sizes.iter().map(|&n| Dim::Int(n)))
-            .chain(rest[1..].iter().cloned()),
-    )
+    let mut dims = u.shape().to_vec();
+    dims.splice(a..=a, sizes.iter().map(|&n| Dim::Int(n)));
+    Shape::new(dims)
+}
+
+/// The size of one axis.
+///
+/// # Errors
+/// `Unsupported` where it varies; `op` is who asks.
+pub(crate) fn size_of(op: &str, u: &UOp, a: usize) -> Result<i64> {
+    u.shape()[a].as_int().ok_or_else(|| {
+        let message = format!("axis {a} of shape {}, which varies", u.shape());
+        let op = op.into();
+        ErrorKind::Unsupported { op, message }.into()
+    })
 }
 
 /// A scalar as a vector of one element, which ops along an axis take it for; all else as it is.
@@ -133,5 +140,9 @@ pub(crate) fn counter(n: i64) -> DType {
 
 /// 0, 1, … along axis `a` of a shape.
 pub(crate) fn count(a: usize, shape: &Shape, dtype: DType) -> Result<UOp> {
-    spread(&UOp::arange(shape[a].max(), dtype), a, shape)
+    let all = UOp::arange(shape[a].max(), dtype);
+    match &shape[a] {
+        Dim::Int(_) => spread(&all, a, shape),
+        size => spread(&all.narrow(0, 0, size.clone())?, a, shape),
+    }
 }

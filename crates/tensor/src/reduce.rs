@@ -8,7 +8,7 @@ use crate::args::Axes;
 use crate::binary::turned;
 use crate::elementwise::real;
 use crate::functions as f;
-use crate::promote::{spread, vector};
+use crate::promote::{size_of, spread, vector};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
 
@@ -181,8 +181,7 @@ pub(crate) fn added(u: &UOp, axis: usize) -> Result<UOp> {
 
 /// The number of elements that a fold of these axes takes together.
 fn len(u: &UOp, axes: &[usize]) -> Result<i64> {
-    let sizes = u.sizes("mean")?;
-    Ok(axes.iter().map(|&a| sizes[a]).product())
+    axes.iter().map(|&a| size_of("mean", u, a)).product()
 }
 
 pub(crate) fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
@@ -238,7 +237,7 @@ fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     let Some(&a) = axes.first() else {
         return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape()));
     };
-    let n = u.sizes(op)?[a];
+    let n = size_of(op, u, a)?;
     let hit = if u.dtype().is_float() {
         u.eq_(&m) | u.ne_(u)
     } else {

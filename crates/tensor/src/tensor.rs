@@ -2,6 +2,7 @@
 //! Flows in: expressions; out: shapes, dtypes, realized values and elements.
 
 use crate::args::Element;
+use crate::length::Size;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
@@ -53,17 +54,30 @@ impl Tensor {
         self.uop().map(|u| u.dtype())
     }
 
-    /// The sizes of the axes.
+    /// The sizes of the axes; of those that vary, what they are now.
     ///
     /// # Errors
-    /// The error this tensor carries; `Unsupported` where a size is symbolic.
+    /// The error this tensor carries.
     #[track_caller]
     pub fn shape(&self) -> Result<Vec<usize>> {
-        let sizes = self
-            .uop()?
-            .sizes("shape")
-            .map_err(|e| e.at(Location::caller()))?;
+        let u = self.uop()?;
+        let sizes = match u.shape().now() {
+            Some(sizes) => sizes,
+            None => u.sizes("shape").map_err(|e| e.at(Location::caller()))?,
+        };
         Ok(sizes.into_iter().map(|n| n as usize).collect())
+    }
+
+    /// The size of one axis, as it may stand in the shape of another tensor: a number, or what varies.
+    ///
+    /// # Errors
+    /// The error this tensor carries; `Axis` where there is no such axis.
+    #[track_caller]
+    pub fn size(&self, axis: i64) -> Result<Size> {
+        let u = self.uop()?;
+        let axis = axis_of("size", axis, u.shape().len());
+        let axis = axis.map_err(|e| e.at(Location::caller()))?;
+        Ok(Size(u.shape()[axis].clone()))
     }
 
     /// The shape, whose dimensions may be symbolic.

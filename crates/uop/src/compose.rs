@@ -34,26 +34,17 @@ impl UOp {
     }
 
     /// Offsets that are `at` along `axis`, and the shape with size `len` there.
-    fn along(&self, axis: usize, at: i64, len: i64) -> (Vec<Dim>, Shape) {
-        let one =
-            |value: i64, other: Dim, i: usize| if i == axis { Dim::Int(value) } else { other };
-        let offsets = (0..self.shape().len())
-            .map(|i| one(at, Dim::Int(0), i))
-            .collect();
-        (
-            offsets,
-            Shape::new(
-                self.shape()
-                    .iter()
-                    .enumerate()
-                    .map(|(i, d)| one(len, d.clone(), i)),
-            ),
-        )
+    fn along(&self, axis: usize, at: Dim, len: Dim) -> (Vec<Dim>, Shape) {
+        let mut offsets = vec![Dim::Int(0); self.shape().len()];
+        offsets[axis] = at;
+        let mut sizes = self.shape().to_vec();
+        sizes[axis] = len;
+        (offsets, Shape::new(sizes))
     }
 
     /// Keep `len` elements of `axis` from `start`.
-    pub fn narrow(&self, axis: usize, start: i64, len: i64) -> Result<UOp> {
-        let (at, to) = self.along(axis, start, len);
+    pub fn narrow(&self, axis: usize, start: impl Into<Dim>, len: impl Into<Dim>) -> Result<UOp> {
+        let (at, to) = self.along(axis, start.into(), len.into());
         self.shrink(&at, &to)
     }
 
@@ -62,7 +53,7 @@ impl UOp {
         let n = self.shape()[axis]
             .as_int()
             .ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
-        let (at, to) = self.along(axis, before, n + before + after);
+        let (at, to) = self.along(axis, before.into(), (n + before + after).into());
         self.pad(&at, &to, fill)
     }
 

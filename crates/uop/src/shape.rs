@@ -27,6 +27,14 @@ impl Dim {
         self.as_int() == Some(n)
     }
 
+    /// The least value it can have.
+    pub fn min(&self) -> i64 {
+        match self {
+            Dim::Int(n) => *n,
+            Dim::Sym(u) => u.vmin(),
+        }
+    }
+
     /// The greatest value it can have.
     pub fn max(&self) -> i64 {
         match self {
@@ -60,6 +68,11 @@ impl Dim {
 impl From<i64> for Dim {
     fn from(n: i64) -> Dim {
         Dim::Int(n)
+    }
+}
+impl From<i32> for Dim {
+    fn from(n: i32) -> Dim {
+        Dim::Int(n.into())
     }
 }
 impl From<usize> for Dim {

@@ -1,0 +1,128 @@
+//! Lengths that vary. Flows in: the bounds of a length, once, and its value wherever it is used; out:
+//! sizes and offsets in shapes, slices and ranges. What is written with them is compiled once for all
+//! values. What an operation does not take by such a size yet is an error that names it.
+
+use crate::args::{Dims, Integer, conversions};
+use monoglot_uop::build::fresh_slot;
+use monoglot_uop::{Dim, Error, Result, UOp, rules};
+use std::ops::{Add, Mul, RangeInclusive, Sub};
+use std::panic::Location;
+
+/// A length that varies from run to run within bounds: one more token, one row less. Bound to a value
+/// it stands where sizes and offsets stand.
+///
+/// ```
+/// use monoglot_tensor::{Tensor, Variable};
+/// let rows = Variable::new(1..=64)?;
+/// let table = Tensor::ones([64, 8]);
+/// for n in 1..=64 {
+///     // One program for all n.
+///     let sum = table.narrow(0, 0, rows.bind(n)?).sum(.., false);
+///     assert_eq!(sum.item::<f32>()?, 8.0 * n as f32);
+/// }
+/// # Ok::<(), monoglot_tensor::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Variable(UOp);
+
+impl Variable {
+    /// A length between these bounds, both inclusive.
+    ///
+    /// # Errors
+    /// `Argument` where the bounds are negative, empty, or beyond what a tensor can hold.
+    #[track_caller]
+    pub fn new(bounds: RangeInclusive<i64>) -> Result<Variable> {
+        let (min, max) = bounds.into_inner();
+        if min < 0 || max < min || max > 1 << 40 {
+            let message = format!("{min}..={max} are no bounds of a length");
+            return Err(Error::argument("variable", message).at(Location::caller()));
+        }
+        Ok(Variable(UOp::variable(fresh_slot(), min, max)))
+    }
+
+    /// The length at a value.
+    ///
+    /// # Errors
+    /// `Argument` where the value is outside the bounds.
+    #[track_caller]
+    pub fn bind<T: Integer>(&self, value: T) -> Result<Size> {
+        let (value, (min, max)) = (value.value(), self.0.bounds());
+        if !(min..=max).contains(&value) {
+            let message = format!("{value} is outside {min}..={max}");
+            return Err(Error::argument("bind", message).at(Location::caller()));
+        }
+        Ok(Size(Dim::of(&self.0.bind_to(value))))
+    }
+}
+
+/// A size or an offset: a number, or an expression of variables at their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size(pub(crate) Dim);
+
+impl Size {
+    /// The number that it is now.
+    pub fn value(&self) -> i64 {
+        self.0.now().expect("a size is of bound variables")
+    }
+}
+
+/// Sizes: any list of integers or sizes, `[2, 3]`, `(1, &n, 4)`; none is `()`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub(crate) Vec<Dim>);
+
+conversions! {
+    [T: Integer] T => Size, |n| Size(Dim::Int(n.value()));
+    [] &Size => Size, |n| n.clone();
+    [D: Into<Dims>] D => Sizes, |dims| Sizes(dims.into().0.into_iter().map(Dim::Int).collect());
+    [] &[Size] => Sizes, |all| Sizes(all.iter().map(|s| s.0.clone()).collect());
+    [] Vec<Size> => Sizes, |all| Sizes::from(&all[..]);
+    [const N: usize] [Size; N] => Sizes, |all| Sizes::from(&all[..]);
+}
+
+macro_rules! tuples {
+    ($($($t:ident)*;)*) => { $(
+        impl<$($t: Into<Size>),*> From<($($t,)*)> for Sizes {
+            #[allow(non_snake_case)]
+            fn from(($($t,)*): ($($t,)*)) -> Sizes {
+                Sizes(vec![$($t.into().0),*])
+            }
+        }
+    )* };
+}
+tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
+
+/// What an expression of sizes is in simplest form, so that equal ones are one node.
+pub(crate) fn simplest(u: UOp) -> Dim {
+    let simple = rules::symbolic().rewrite(&u);
+    Dim::of(&simple.unwrap_or(u))
+}
+
+/// How many elements these sizes hold.
+pub(crate) fn product(dims: &[Dim]) -> Dim {
+    match dims.iter().map(Dim::as_int).product::<Option<i64>>() {
+        Some(n) => Dim::Int(n),
+        None => simplest(dims.iter().fold(UOp::index_const(1), |n, d| n * d.to_uop())),
+    }
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident $method:ident $op:tt;)*) => { $(
+        impl<T: Into<Size>> $trait<T> for &Size {
+            type Output = Size;
+            fn $method(self, other: T) -> Size {
+                Size(simplest(self.0.to_uop() $op other.into().0.to_uop()))
+            }
+        }
+        impl<T: Into<Size>> $trait<T> for Size {
+            type Output = Size;
+            fn $method(self, other: T) -> Size {
+                &self $op other
+            }
+        }
+    )* };
+}
+arithmetic! {
+    Add add +;
+    Sub sub -;
+    Mul mul *;
+}
