@@ -265,7 +265,8 @@ pub(crate) fn whole(op: &str, from: &[Dim], want: &[Dim]) -> Result<Shape> {
         }
     }
     let total = product(&left);
-    let known = product(&sizes(op, Sizes(given))?).as_int().unwrap_or(0);
+    let known = sizes(op, Sizes(given)).ok();
+    let known = known.and_then(|s| product(&s).as_int()).unwrap_or(0);
     dims[hole] = match &total {
         Dim::Int(n) if known > 0 && n % known == 0 => Dim::Int(n / known),
         Dim::Sym(n) if known > 0 => simplest(n / known),
