@@ -132,6 +132,91 @@ fn rooms_import_only_downwards() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The cells of the rows of a table of ARCHITECTURE.md, by the table's first heading.
+fn table(heading: &str) -> Vec<Vec<String>> {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let start = format!("| {heading} |");
+    let rows = text.lines().skip_while(|l| !l.starts_with(&start)).skip(2);
+    let cells = |line: &str| {
+        let cells = line.trim_matches('|').split(" | ");
+        cells.map(|c| c.trim().replace('`', "")).collect()
+    };
+    rows.take_while(|l| l.starts_with('|')).map(cells).collect()
+}
+
+/// The names in a cell, in order.
+fn names(cell: &str) -> Vec<String> {
+    let mut names: Vec<String> = cell.split(", ").map(str::to_string).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_map_names_every_room_and_what_it_imports() {
+    let rows = table("room");
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let crates = root().join("crates").join(&row[0]);
+        let folder = if crates.is_dir() {
+            crates
+        } else {
+            root().join(&row[0])
+        };
+        let mut imports = dependencies(&read(&folder.join("Cargo.toml")));
+        imports.sort();
+        let said = match row[2].as_str() {
+            "nothing" => Vec::new(),
+            "the façade" => vec!["monoglot".to_string()],
+            cell => names(cell),
+        };
+        if said != imports {
+            wrong.push(format!(
+                "{}: the map says {said:?}, the manifest {imports:?}",
+                row[0]
+            ));
+        }
+    }
+    for manifest in files(&root().join("crates"), "toml") {
+        let room = manifest
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default();
+        if manifest.ends_with("Cargo.toml") && !rows.iter().any(|r| *r[0] == *room) {
+            wrong.push(format!("{} is not on the map", room.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_map_names_every_dependency_and_who_uses_it() {
+    let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let manifests = files(root(), "toml");
+    for manifest in manifests.iter().filter(|m| m.ends_with("Cargo.toml")) {
+        let folder = manifest.parent().unwrap_or(root());
+        let own = folder == root();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let user = if own { "examples" } else { &*name };
+        let mut section = String::new();
+        for line in read(manifest).lines() {
+            if line.starts_with('[') {
+                section = line.to_string();
+            }
+            let counts = section == "[dependencies]" || own && section == "[dev-dependencies]";
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let named = dependency.starts_with(|c: char| c.is_ascii_lowercase());
+            if counts && named && !dependency.starts_with("monoglot") {
+                let users = used.entry(dependency.to_string()).or_default();
+                users.push(user.to_string());
+            }
+        }
+    }
+    used.values_mut().for_each(|users| users.sort());
+    let said = table("crate").into_iter();
+    let said: BTreeMap<String, Vec<String>> = said.map(|r| (r[0].clone(), names(&r[1]))).collect();
+    assert_eq!(said, used);
+}
+
 /// Lines that are neither blank nor comment nor part of a test module.
 fn code_lines(text: &str) -> usize {
     let mut lines = text.lines().peekable();
