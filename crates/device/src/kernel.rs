@@ -5,7 +5,7 @@
 
 use crate::storage::{Claims, Storage, claim};
 use monoglot_uop::linear::address;
-use monoglot_uop::{Arg, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
+use monoglot_uop::{Arg, BufferArg, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -68,7 +68,8 @@ pub(crate) struct Need {
 pub struct Signature {
     name: String,
     needs: Vec<Need>,
-    vars: usize,
+    /// The least and greatest value of each variable that has bounds, which the program relies on.
+    vars: Vec<Option<(i64, i64)>>,
 }
 
 /// What a launch gives to a kernel that runs on the host.
@@ -116,7 +117,7 @@ impl Signature {
         Signature {
             name: info.name.clone(),
             needs: needs.into_values().collect(),
-            vars: info.vars.len(),
+            vars: info.vars.iter().map(|&slot| bounds(linear, slot)).collect(),
         }
     }
 
@@ -138,7 +139,7 @@ impl Signature {
     /// # Errors
     /// `Run`, where there is too little or too much of anything.
     pub fn check(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        let takes = (self.needs.len(), self.vars);
+        let takes = (self.needs.len(), self.vars.len());
         let given = (bufs.len(), vars.len());
         if given != takes {
             let message = format!(
@@ -151,6 +152,14 @@ impl Signature {
             let (has, needs) = (buf.bytes(), need.bytes);
             if has < needs {
                 return Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")));
+            }
+        }
+        for (k, (&value, bounds)) in vars.iter().zip(&self.vars).enumerate() {
+            if let Some((least, most)) = *bounds
+                && !(least..=most).contains(&value)
+            {
+                let message = format!("variable {k} is {value}; it is from {least} to {most}");
+                return Err(self.fail(message));
             }
         }
         Ok(())
@@ -183,4 +192,14 @@ impl Signature {
             _claims: claim(wanted),
         })
     }
+}
+
+/// The bounds of the variable of that slot, where it has any.
+fn bounds(linear: &UOp, slot: usize) -> Option<(i64, i64)> {
+    let variable = linear.src().iter().find(|u| {
+        let of_slot = |b: &BufferArg| b.slot == slot as u64;
+        u.is_variable() && u.buffer_arg().is_some_and(of_slot)
+    })?;
+    // The shape, then the bounds.
+    (variable.src().len() > 1).then(|| variable.bounds())
 }

@@ -510,3 +510,34 @@ fn programs_on_the_cpu() {
 fn programs_in_the_interpreter() {
     check("INTERP");
 }
+
+#[test]
+fn a_variable_stays_within_its_bounds() {
+    // What the verifier has shown of an index relies on them.
+    let offset = BufferArg {
+        slot: 1,
+        version: 0,
+        dtype: DType::I32,
+        device: None,
+        addrspace: None,
+    };
+    let bounds = [UOp::dims(&[]), i32c(2), i32c(5)];
+    let v = UOp::new(Op::Param, bounds.to_vec(), Arg::Buffer(offset));
+    let list = linear(&[address(&param(0, 6, F), &v, 0).store(&UOp::float(1.0, F))]);
+    let info = ProgramInfo {
+        vars: vec![1],
+        ..out_first(0)
+    };
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        let rt = open(Device::new(device)).unwrap();
+        let p = program("bounded", &list, info.clone(), rt.target());
+        let kernel = rt.compile(&[p]).unwrap().remove(0);
+        let run = |v: i64| run(&*rt, &kernel, &[f32s(&[0.0; 6])], &[v]);
+        let out = run(5).unwrap();
+        assert_eq!(to_f32s(&out[0]), [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+        for wrong in [1, 6, -1, 1 << 32 | 3] {
+            let error = run(wrong).unwrap_err().to_string();
+            assert!(error.contains("from 2 to 5"), "{device}: {error}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::{eval_kernel::eval_kernel, random};
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Opt, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A case that went wrong.
@@ -23,23 +24,67 @@ pub struct Failure {
     pub text: String,
 }
 
+/// What was compared, and what went wrong.
+pub struct Tally<'a> {
+    /// Comparisons that were made.
+    pub compared: u64,
+    /// Those that failed, and what could not be compared.
+    pub failures: Vec<Failure>,
+    tell: &'a mut dyn FnMut(&str),
+}
+
+impl<'a> Tally<'a> {
+    /// Nothing yet; `tell` hears a line after each batch.
+    pub fn new(tell: &'a mut dyn FnMut(&str)) -> Tally<'a> {
+        Tally {
+            compared: 0,
+            failures: Vec::new(),
+            tell,
+        }
+    }
+
+    /// A comparison was made: what differs, if anything.
+    fn compared(&mut self, seed: u64, setting: &str, message: Option<String>, graph: &UOp) {
+        self.compared += 1;
+        if let Some(message) = message {
+            self.fail(seed, setting, &message, graph);
+        }
+    }
+
+    fn fail(&mut self, seed: u64, setting: &str, message: &str, graph: &UOp) {
+        self.failures.push(failure(seed, setting, message, graph));
+    }
+
+    fn progress(&mut self, setting: &str, batch: &Range<u64>, seeds: &Range<u64>) {
+        let (compared, failed) = (self.compared, self.failures.len());
+        let (done, all) = (batch.end - seeds.start, seeds.end - seeds.start);
+        (self.tell)(&format!(
+            "{setting}: {done} of {all} seeds; {compared} comparisons, {failed} failed"
+        ));
+    }
+}
+
 /// How many programs one compiler run takes.
 const BATCH: u64 = 100;
 /// Most iterations of a kernel that gets random schedules, and bytes of its buffers.
 const ITERATIONS: i64 = 4096;
 const BYTES: usize = 4 << 20;
 
-/// Compare the programs of these seeds on devices, optimised and not; returns the failures.
+/// These seeds in batches.
+fn batches(seeds: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = seeds.end;
+    let starts = seeds.clone().step_by(BATCH as usize);
+    starts.map(move |at| at..(at + BATCH).min(end))
+}
+
+/// Compare the programs of these seeds on devices, optimised and not.
 ///
 /// # Errors
 /// Where a device cannot be opened.
-pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Result<Vec<Failure>> {
-    let mut failures = Vec::new();
-    let mut at = seeds.start;
-    scheduled(seeds.clone(), ops, &mut failures)?;
-    while at < seeds.end {
-        let batch = at..(at + BATCH).min(seeds.end);
-        at = batch.end;
+pub fn programs(seeds: Range<u64>, ops: u64, devices: &[&str], tally: &mut Tally) -> Result<()> {
+    for batch in batches(&seeds) {
+        scheduled(batch.clone(), ops, tally)?;
+        tally.progress("the kernel oracle", &batch, &seeds);
         for name in devices {
             let device = Device::new(name);
             let runtime = open(device)?;
@@ -49,9 +94,7 @@ pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Resu
                 let roots = program::random(seed, ops, device);
                 match Plan::new(&roots, device, &target, seed % 2 == 1) {
                     Ok(plan) => plans.push((seed, roots, plan)),
-                    Err(e) => {
-                        failures.push(failure(seed, name, &e.to_string(), &UOp::sink(&roots)))
-                    }
+                    Err(e) => tally.fail(seed, name, &e.to_string(), &UOp::sink(&roots)),
                 }
             }
             for plain in [false, true] {
@@ -63,23 +106,21 @@ pub fn programs(seeds: std::ops::Range<u64>, ops: u64, devices: &[&str]) -> Resu
                     .map(|k| (k, opts.clone()))
                     .collect();
                 let compiled = compile_apart(&runtime, all, &mut |k, e| {
-                    failures.push(failure(batch.start, &setting, &e.to_string(), k));
+                    tally.fail(batch.start, &setting, &e.to_string(), k);
                 });
                 for (seed, roots, plan) in &plans {
-                    if let Some(message) =
-                        compare(*seed, roots, plan, &mut |k, b, w| compiled.run(k, b, w))
-                    {
-                        failures.push(failure(*seed, &setting, &message, &UOp::sink(roots)));
-                    }
+                    let message = compare(*seed, roots, plan, &mut |k, b, w| compiled.run(k, b, w));
+                    tally.compared(*seed, &setting, message, &UOp::sink(roots));
                 }
             }
+            tally.progress(name, &batch, &seeds);
         }
     }
-    Ok(failures)
+    Ok(())
 }
 
 /// The same programs kernel by kernel through the kernel oracle: what is wrong here is the schedule's.
-fn scheduled(seeds: std::ops::Range<u64>, ops: u64, failures: &mut Vec<Failure>) -> Result<()> {
+fn scheduled(seeds: Range<u64>, ops: u64, tally: &mut Tally) -> Result<()> {
     let device = Device::new("INTERP");
     let target = Arc::new(open(device)?.target().clone());
     for seed in seeds {
@@ -96,7 +137,7 @@ fn scheduled(seeds: std::ops::Range<u64>, ops: u64, failures: &mut Vec<Failure>)
             } else {
                 "the kernel oracle"
             };
-            failures.extend(message.map(|m| failure(seed, setting, &m, &UOp::sink(&roots))));
+            tally.compared(seed, setting, message, &UOp::sink(&roots));
         }
     }
     Ok(())
@@ -196,43 +237,39 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
     Ok(out)
 }
 
-/// Compare random valid lists of Opts on kernels with the kernels themselves; returns the failures.
+/// Compare random valid lists of Opts on kernels with the kernels themselves.
 ///
 /// # Errors
-/// Where a device cannot be opened.
+/// Where a device cannot be opened, or there are no kernels.
 pub fn schedules(
-    seeds: std::ops::Range<u64>,
+    seeds: Range<u64>,
     kernels: &[UOp],
     devices: &[&str],
-) -> Result<Vec<Failure>> {
-    let mut failures = Vec::new();
+    tally: &mut Tally,
+) -> Result<()> {
+    if kernels.is_empty() {
+        return Err(Error::argument("schedules", "there are no kernels"));
+    }
     for name in devices {
         let runtime = open(Device::new(name))?;
-        let mut at = seeds.start;
-        while at < seeds.end {
-            let batch = at..(at + BATCH).min(seeds.end);
-            at = batch.end;
+        for batch in batches(&seeds) {
             let mut cases = Vec::new();
-            for seed in batch {
-                let kernel = &kernels[seed as usize % kernels.len().max(1)];
+            for seed in batch.clone() {
+                let kernel = &kernels[seed as usize % kernels.len()];
                 let opts = random::sample(kernel, runtime.target(), seed);
                 cases.push((seed, kernel.clone(), opts));
             }
-            schedule_batch(name, &runtime, &cases, &mut failures);
+            schedule_batch(name, &runtime, &cases, tally);
+            tally.progress(name, &batch, &seeds);
         }
     }
-    Ok(failures)
+    Ok(())
 }
 
 /// Seed, kernel and Opts.
 type Case = (u64, UOp, Vec<Opt>);
 
-fn schedule_batch(
-    name: &str,
-    runtime: &Arc<dyn Runtime>,
-    cases: &[Case],
-    failures: &mut Vec<Failure>,
-) {
+fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally: &mut Tally) {
     // One kernel may be there with several lists: compile in rounds in which each occurs once.
     let mut rest: Vec<&Case> = cases.iter().collect();
     while !rest.is_empty() {
@@ -257,23 +294,14 @@ fn schedule_batch(
         });
         for (k, e) in reports {
             if let Some((seed, _, opts)) = round.iter().find(|c| c.1 == k) {
-                failures.push(failure(
-                    *seed,
-                    &format!("{name} {opts:?}"),
-                    &e.to_string(),
-                    &k,
-                ));
+                let setting = format!("{name} {opts:?}");
+                tally.fail(*seed, &setting, &e.to_string(), &k);
             }
         }
         for (seed, kernel, opts) in round.into_iter().filter(|c| !broken.contains(&c.1)) {
-            if let Some(message) = compare_kernel(*seed, kernel, &compiled) {
-                failures.push(failure(
-                    *seed,
-                    &format!("{name} {opts:?}"),
-                    &message,
-                    kernel,
-                ));
-            }
+            let setting = format!("{name} {opts:?}");
+            let message = compare_kernel(*seed, kernel, &compiled);
+            tally.compared(*seed, &setting, message, kernel);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use monoglot_device::Config;
-use monoglot_fuzz::check::{self, Failure};
+use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
 use monoglot_uop::{Device, Result};
 use std::path::PathBuf;
@@ -49,8 +49,7 @@ enum What {
     },
 }
 
-fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
-    let names = |list: &[String]| list.to_vec();
+fn run(args: Args, tally: &mut Tally) -> Result<()> {
     match args.what {
         What::Programs {
             count,
@@ -58,9 +57,8 @@ fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
             ops,
             devices,
         } => {
-            let devices = names(&devices);
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
-            Ok((count, check::programs(seed..seed + count, ops, &devices)?))
+            check::programs(seed..seed + count, ops, &devices, tally)
         }
         What::Schedules {
             count,
@@ -77,35 +75,28 @@ fn run(args: Args) -> Result<(u64, Vec<Failure>)> {
             .set();
             let kernels = check::kernels(400, &kernels::programs(&cases, gpu)?, gpu)?;
             println!("{} kernels", kernels.len());
-            Ok((
-                count,
-                check::schedules(seed..seed + count, &kernels, &devices)?,
-            ))
+            check::schedules(seed..seed + count, &kernels, &devices, tally)
         }
     }
 }
 
 fn main() -> ExitCode {
-    let (count, failures) = match run(Args::parse()) {
-        Ok(done) => done,
-        Err(e) => {
-            eprintln!("error: {e}");
-            return ExitCode::from(2);
-        }
-    };
+    let mut tell = |line: &str| eprintln!("{line}");
+    let mut tally = Tally::new(&mut tell);
+    let done = run(Args::parse(), &mut tally);
+    let failures = &tally.failures;
     for f in failures.iter().take(10) {
         println!(
             "seed {} on {}: {}\n{}",
             f.seed, f.setting, f.message, f.text
         );
     }
-    let seeds: std::collections::BTreeSet<u64> = failures.iter().map(|f| f.seed).collect();
-    println!(
-        "{} passed, {} failed",
-        count - (seeds.len() as u64).min(count),
-        seeds.len()
-    );
-    if seeds.is_empty() {
+    println!("{} comparisons, {} failed", tally.compared, failures.len());
+    if let Err(e) = done {
+        eprintln!("error: {e}");
+        return ExitCode::from(2);
+    }
+    if failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
