@@ -3,7 +3,7 @@
 
 use crate::{expand, info, linearize, loops, memory, opt, render, select};
 use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear, verify_program};
-use monoglot_uop::{Arg, Op, Opt, Result, Target, UOp, rules};
+use monoglot_uop::{Arg, Effort, Op, Opt, Result, Target, UOp, effort, rules};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,16 +38,22 @@ impl Stage {
     }
 }
 
-/// Seconds spent in each stage.
+/// Seconds spent in each stage, and what was done in them.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Timings {
     seconds: [f64; 5],
+    effort: [Effort; 5],
 }
 
 impl Timings {
     /// Seconds of one stage.
     pub fn of(&self, stage: Stage) -> f64 {
         self.seconds[stage as usize]
+    }
+
+    /// Effort of one stage.
+    pub fn effort(&self, stage: Stage) -> Effort {
+        self.effort[stage as usize]
     }
 
     /// Seconds of all stages.
@@ -61,6 +67,10 @@ impl Timings {
             .iter_mut()
             .zip(other.seconds)
             .for_each(|(a, b)| *a += b);
+        self.effort
+            .iter_mut()
+            .zip(other.effort)
+            .for_each(|(a, b)| *a = a.plus(b));
     }
 }
 
@@ -77,10 +87,13 @@ pub fn lower(
     watch: &mut dyn FnMut(Stage, &UOp),
 ) -> Result<(UOp, Timings)> {
     let (mut timings, mut last) = (Timings::default(), Instant::now());
+    let mut then = Effort::so_far();
     let mut done = |stage: Stage, graph: &UOp| {
         timings.seconds[stage as usize] += last.elapsed().as_secs_f64();
+        timings.effort[stage as usize] = Effort::since(then);
         watch(stage, graph);
         last = Instant::now();
+        then = Effort::so_far();
     };
     let chosen = || {
         opt::choose(kernel, target)
@@ -108,6 +121,7 @@ pub fn lower(
 
     let record = info::describe(&optimized, &linear, target);
     let source = render::render(&linear, &record, target);
+    effort::wrote(source.len());
     let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
     let program = UOp::new(
         Op::Program,

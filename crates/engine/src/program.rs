@@ -8,7 +8,7 @@ use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
-use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -54,6 +54,8 @@ pub(crate) enum Slot {
 pub struct Compiled {
     /// Seconds by stage: callify, rangeify, memory_plan, optimize, expand, select, linearize, render.
     pub stages: Vec<(&'static str, f64)>,
+    /// What each pass of these stages did.
+    pub effort: Vec<(&'static str, Effort)>,
     /// CALLs of kernels in the program.
     pub kernels: usize,
     /// Different kernels among them.
@@ -283,9 +285,10 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or
 /// compiling anything.
 pub fn compile(roots: &[UOp]) -> Result<Compiled> {
-    let start = Instant::now();
+    let (start, then) = (Instant::now(), Effort::so_far());
     let (function, _) = monoglot_schedule::callify(roots, |_| true)?;
     let callify = start.elapsed();
+    let mut effort = vec![("callify", Effort::since(then))];
     let mut timings = monoglot_schedule::Timings::default();
     let plan = schedule(&function, crate::default_device(), &target, &mut timings)?;
     let unique = unique_kernels(&plan.linear);
@@ -297,6 +300,8 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
         ("memory_plan", seconds(timings.memory_plan)),
     ];
     stages.extend(Stage::ALL.map(|s| (s.name(), lowering.of(s))));
+    effort.extend(timings.effort);
+    effort.extend(Stage::ALL.map(|s| (s.name(), lowering.effort(s))));
     let linear_uops = |p: &UOp| {
         p.src()
             .iter()
@@ -305,6 +310,7 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     };
     Ok(Compiled {
         stages,
+        effort,
         kernels: plan
             .linear
             .src()

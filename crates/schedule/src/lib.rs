@@ -29,7 +29,7 @@ pub use lift::{Guards, Kind, Lifted, Structure, lift, users};
 pub use memory::Place;
 
 use monoglot_uop::spec::{Scheduled, verify_tensor};
-use monoglot_uop::{Device, Result, Target, UOp};
+use monoglot_uop::{Device, Effort, Result, Target, UOp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,13 +47,15 @@ pub struct Schedule {
     pub written: Vec<bool>,
 }
 
-/// Seconds spent in the stages of scheduling.
-#[derive(Copy, Clone, Debug, Default)]
+/// Seconds spent in the stages of scheduling, and what its passes did.
+#[derive(Clone, Debug, Default)]
 pub struct Timings {
     /// Preparation and rangeify, kernels and their order.
     pub rangeify: Duration,
     /// The memory plan.
     pub memory_plan: Duration,
+    /// Each pass by name.
+    pub effort: Vec<(&'static str, Effort)>,
 }
 
 /// The schedule of a function; what reads no buffer at all is computed on `device`.
@@ -66,16 +68,27 @@ pub fn schedule(
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     timings: &mut Timings,
 ) -> Result<Schedule> {
-    let start = Instant::now();
+    let (start, mut then) = (Instant::now(), Effort::so_far());
+    let mut passed = |pass: &'static str| {
+        timings.effort.push((pass, Effort::since(then)));
+        then = Effort::so_far();
+    };
     verify_tensor(UOp::sink(&function.roots))?;
+    passed("verify");
     let roots = prepare::prepare(&function.roots, target)?;
+    passed("prepare");
     let stored = rangeify::rangeify(&roots, device, target)?;
+    passed("rangeify");
     let kernels = kernel::kernels(stored)?;
+    passed("kernels");
     let fused = fuse::fuse(kernels, target)?;
+    passed("fuse");
     let ordered = order::order(fused, &function.donated)?;
-    timings.rangeify += start.elapsed();
-    let start = Instant::now();
+    passed("order");
+    let planning = Instant::now();
     let schedule = memory::plan(ordered, function.donated.len());
-    timings.memory_plan += start.elapsed();
+    passed("memory plan");
+    timings.rangeify += planning - start;
+    timings.memory_plan += planning.elapsed();
     schedule
 }

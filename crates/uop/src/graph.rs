@@ -2,6 +2,7 @@
 
 use crate::arg::Arg;
 use crate::dtype::DType;
+use crate::effort;
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::node::{Srcs, UOp};
@@ -209,6 +210,7 @@ impl UOp {
     pub(crate) fn fill(&self, full: impl Fn(&UOp) -> bool, fill: impl Fn(&UOp)) {
         let mut stack: SmallVec<[(&UOp, bool); 16]> = smallvec![(self, false)];
         while let Some((u, ready)) = stack.pop() {
+            effort::visited(1);
             if full(u) {
                 continue;
             }
@@ -242,9 +244,11 @@ pub(crate) fn ordered<'a>(
         if ready {
             out.push(u);
         } else if seen.insert(u) {
+            let sources = sources(u);
+            effort::visited(1 + sources.len());
             stack.push((u, true));
             stack.extend(
-                sources(u)
+                sources
                     .iter()
                     .rev()
                     .filter(|s| !seen.contains(s))

@@ -32,6 +32,7 @@ pub mod compose;
 pub mod derive;
 pub mod device;
 pub mod dtype;
+pub mod effort;
 pub mod error;
 pub mod fold;
 pub mod fragment;
@@ -54,6 +55,7 @@ pub use arg::{
 };
 pub use device::Device;
 pub use dtype::DType;
+pub use effort::Effort;
 pub use error::{Error, ErrorKind, Result};
 pub use fragment::{Digit, Fragment};
 pub use node::UOp;

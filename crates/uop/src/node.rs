@@ -128,6 +128,7 @@ impl UOp {
 
     #[track_caller]
     fn interned(op: Op, src: Srcs, arg: Arg, tag: u32) -> Result<UOp> {
+        crate::effort::asked(src.len());
         let (hash, order) = hashes(op, &src, &arg, tag);
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == src && n.arg == arg;
         if let Some(found) = lookup(hash, same, None) {

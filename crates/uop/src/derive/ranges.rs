@@ -27,6 +27,7 @@ fn open(u: &UOp) -> Arc<[UOp]> {
     let mut all: Vec<UOp> = Vec::new();
     let mut last: Option<&Arc<[UOp]>> = None;
     for below in pass.iter().filter_map(known) {
+        crate::effort::visited(below.len());
         for r in below.iter() {
             if !closed.contains(r) && !all.contains(r) {
                 all.push(r.clone());

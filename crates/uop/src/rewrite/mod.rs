@@ -216,6 +216,7 @@ impl RuleSet {
                 rule.file,
                 rule.line
             );
+            crate::effort::rewritten();
             trace::fired(|| trace::Event {
                 pass: self.name,
                 rule: rule.name,
@@ -293,6 +294,7 @@ impl RuleSet {
     /// The node over its rewritten sources; None while one of them waits.
     fn sources(&self, u: &UOp, done: &FxHashMap<UOp, UOp>) -> Option<UOp> {
         let mut new: Option<Srcs> = None;
+        crate::effort::visited(1 + u.src().len());
         for (i, s) in u.src().iter().enumerate() {
             if self.untouched(s) {
                 continue;
