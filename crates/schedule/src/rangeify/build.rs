@@ -2,7 +2,7 @@
 
 use super::{Body, Instance, Rangeify, placeholder_slot};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, DType, Op, Result, UOp};
+use monoglot_uop::{Arg, DType, Op, Result, UOp, effort};
 use rustc_hash::FxHashMap;
 
 impl Rangeify<'_> {
@@ -24,27 +24,12 @@ impl Rangeify<'_> {
         for i in by_node.into_iter().flatten() {
             values[i as usize] = Some(self.value(i, &values, &mut buffers)?);
         }
+        let mut resolved = FxHashMap::default();
         let mut out = Vec::with_capacity(self.kernels.len());
         for k in 0..self.kernels.len() {
             let mut value = known(&values, self.kernels[k].root);
-            // Indices that are values were placeholders until now; they may nest.
-            loop {
-                let mut map = FxHashMap::default();
-                if self.placeholders {
-                    for p in value.toposort() {
-                        match p.buffer_arg() {
-                            Some(b) if p.op() == Op::Param && b.slot >= placeholder_slot(0) => {
-                                let i = (b.slot - placeholder_slot(0)) as u32;
-                                map.insert(p.clone(), within(known(&values, i), p.bounds()));
-                            }
-                            _ => {}
-                        }
-                    }
-                }
-                if map.is_empty() {
-                    break;
-                }
-                value = value.substitute(&map);
+            if self.placeholders {
+                value = resolve(value, &values, &mut resolved);
             }
             let shape = self.nodes[self.kernels[k].node as usize].shape().clone();
             let indices = self.kernels[k].indices.clone();
@@ -99,6 +84,35 @@ impl Rangeify<'_> {
             }
         })
     }
+}
+
+/// A value in which the indices that are values, placeholders until now, are those values; they may nest.
+/// What `done` holds is known from other values.
+fn resolve(value: UOp, values: &[Option<UOp>], done: &mut FxHashMap<UOp, UOp>) -> UOp {
+    let stands_for = |u: &UOp| {
+        let slot = u.buffer_arg().filter(|_| u.op() == Op::Param)?.slot;
+        Some(known(values, slot.checked_sub(placeholder_slot(0))? as u32))
+    };
+    let mut stack = vec![(value.clone(), false)];
+    while let Some((u, ready)) = stack.pop() {
+        if done.contains_key(&u) {
+            continue;
+        }
+        effort::visited(1 + u.src().len());
+        let index = stands_for(&u);
+        let below = index.as_ref().map_or(u.src(), std::slice::from_ref);
+        if !ready {
+            stack.push((u.clone(), true));
+            stack.extend(below.iter().map(|s| (s.clone(), false)));
+            continue;
+        }
+        let new = match &index {
+            Some(index) => within(done[index].clone(), u.bounds()),
+            None => u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<Srcs>()),
+        };
+        done.insert(u, new);
+    }
+    done[&value].clone()
 }
 
 fn known(values: &[Option<UOp>], i: u32) -> UOp {

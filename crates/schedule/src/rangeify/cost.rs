@@ -4,7 +4,7 @@
 //! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
-use super::{Body, Rangeify};
+use super::{Body, Kernel, Rangeify};
 use monoglot_uop::{Arg, Op, OpSet, ReduceOp, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -21,6 +21,9 @@ const INDEX: f64 = 4.0;
 const COPIES: usize = 4;
 /// Most nodes of an expression that are told apart when one of them is used twice.
 const CONE: usize = 48;
+
+/// Most nodes of an expression that may be found to need no loop.
+const CLOSED: usize = 256;
 
 /// Ops by which values come from storage that need not be a device's.
 const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
@@ -124,6 +127,18 @@ fn distinct(src: &[UOp]) -> impl Iterator<Item = &UOp> {
         .map(|(_, s)| s)
 }
 
+/// Whether there are few nodes below.
+fn is_small(u: &UOp) -> bool {
+    let (mut seen, mut open) = (FxHashSet::from_iter([u]), vec![u]);
+    while let Some(u) = open.pop() {
+        open.extend(u.src().iter().filter(|s| seen.insert(s)));
+        if seen.len() > CLOSED {
+            return false;
+        }
+    }
+    true
+}
+
 /// The value of an assign that overwrites all there was; other nodes are their own value.
 fn written(u: &UOp) -> &UOp {
     match (u.op(), u.src()) {
@@ -172,9 +187,12 @@ impl Rangeify<'_> {
         {
             return false;
         }
-        // Cheap functions of the index alone are never worth their bytes.
+        let long = self.any_kernel(wanted, |k| k.size >= k.max_nodes);
+        // Cheap functions of the index alone are never worth their bytes, only what they add to a long
+        // kernel.
         let data = is_data(u);
         if !data
+            && !long
             && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
         {
             return false;
@@ -182,10 +200,7 @@ impl Rangeify<'_> {
         let at = n as usize;
         let (light, heavy) = (self.costs.light[at], self.costs.heavy[at]);
         let size = u.shape().max_len() as f64;
-        let full = wanted.iter().any(|&i| {
-            let k = &self.kernels[self.instances[i as usize].kernel as usize];
-            k.size >= k.max_nodes || k.buffers + 2 >= k.max_buffers
-        });
+        let full = long || self.any_kernel(wanted, |k| k.buffers + 2 >= k.max_buffers);
         if full && (light > 1.5 || op == Op::After) {
             return true;
         }
@@ -222,6 +237,11 @@ impl Rangeify<'_> {
         inline > size * light + stored_at
     }
 
+    fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Kernel) -> bool) -> bool {
+        let kernel = |&i: &u32| &self.kernels[self.instances[i as usize].kernel as usize];
+        wanted.iter().map(kernel).any(is)
+    }
+
     /// Whether a stored value is computed again for this reader all the same: only elementwise work
     /// on what is stored anyway, no more of it than a read costs several times over. So an optimizer's
     /// new state and new parameter are one kernel.
@@ -245,10 +265,12 @@ impl Rangeify<'_> {
         if let Some(&known) = self.closed.get(u) {
             return known;
         }
-        // Its kernel, were it stored, says so.
-        let found = super::rangeify(std::slice::from_ref(u), self.device, self.target)
-            .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value))
-            .is_ok_and(|value| !value.ops_below().contains(Op::Reduce));
+        // Its kernel, were it stored, says so. That of a large graph is too long a story.
+        let one = std::slice::from_ref(u);
+        let found = is_small(u)
+            && super::ranged(one, self.device, self.target, self.closed)
+                .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value))
+                .is_ok_and(|value| !value.ops_below().contains(Op::Reduce));
         self.closed.insert(u.clone(), found);
         found
     }

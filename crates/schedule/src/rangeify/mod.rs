@@ -15,8 +15,10 @@ use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
 
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp};
-use rustc_hash::FxHashMap;
+use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp, effort};
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// What one kernel computes, or one copy moves.
@@ -100,6 +102,8 @@ pub(crate) struct Rangeify<'a> {
     number: FxHashMap<UOp, u32>,
     /// Instances wanted of each node.
     wanted: Vec<Vec<u32>>,
+    /// Instances by a hash of what they are of, and where.
+    places: FxHashMap<u64, SmallVec<[u32; 1]>>,
     instances: Vec<Instance>,
     /// The kernel that stores a node.
     store: Vec<Option<u32>>,
@@ -113,7 +117,7 @@ pub(crate) struct Rangeify<'a> {
     /// Where a graph of constants is computed.
     device: Device,
     /// Reductions of constants, and whether they need no loop.
-    closed: FxHashMap<UOp, bool>,
+    closed: &'a mut FxHashMap<UOp, bool>,
     /// Whether any index is a value.
     placeholders: bool,
     target: &'a dyn Fn(Device) -> Result<Arc<Target>>,
@@ -137,6 +141,16 @@ pub(crate) fn rangeify(
     roots: &[UOp],
     default: Device,
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Program> {
+    ranged(roots, default, target, &mut FxHashMap::default())
+}
+
+/// The same, for which `closed` holds what is known of reductions of constants.
+fn ranged(
+    roots: &[UOp],
+    default: Device,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+    closed: &mut FxHashMap<UOp, bool>,
 ) -> Result<Program> {
     let nodes = toposort_many(roots, |_| true);
     let number: FxHashMap<UOp, u32> = nodes
@@ -168,6 +182,7 @@ pub(crate) fn rangeify(
         nodes,
         number,
         wanted: vec![Vec::new(); count],
+        places: FxHashMap::default(),
         instances: Vec::new(),
         store: vec![None; count],
         kernels: Vec::new(),
@@ -177,7 +192,7 @@ pub(crate) fn rangeify(
         inputs,
         params,
         device,
-        closed: FxHashMap::default(),
+        closed,
         placeholders: false,
         target,
     };
@@ -321,10 +336,13 @@ impl Rangeify<'_> {
                 body: Body::Value(src.clone()),
             });
         }
-        for &i in &self.wanted[node as usize] {
+        let key = place(node, kernel, &at);
+        let alike = self.places.get(&key).map_or(&[][..], |l| &l[..]);
+        effort::visited(1 + alike.len());
+        for &i in alike {
             let known = &mut self.instances[i as usize];
-            if known.kernel == kernel && known.at.gate == at.gate && known.at.indices == at.indices
-            {
+            let same = known.node == node && known.kernel == kernel;
+            if same && known.at.gate == at.gate && known.at.indices == at.indices {
                 known.at.volume = known.at.volume.max(at.volume);
                 return i;
             }
@@ -338,6 +356,7 @@ impl Rangeify<'_> {
             at,
             body: Body::Pending,
         });
+        self.places.entry(key).or_default().push(i);
         self.wanted[node as usize].push(i);
         i
     }
@@ -387,6 +406,13 @@ impl Rangeify<'_> {
         };
         flat(slot, node, device)
     }
+}
+
+/// A hash of where a node is wanted.
+fn place(node: u32, kernel: u32, at: &At) -> u64 {
+    let mut h = FxHasher::default();
+    (node, kernel, &at.gate, &at.indices).hash(&mut h);
+    h.finish()
 }
 
 /// A PARAM for the storage of a node.
