@@ -65,7 +65,7 @@ pub struct Target {
     pub matrix_units: Vec<TcInfo>,
     /// Most buffers of a kernel.
     pub max_buffers: usize,
-    /// Most nodes of a kernel before it is cut.
+    /// Instructions that a kernel is written as, about, before it is cut.
     pub max_nodes: usize,
 }
 

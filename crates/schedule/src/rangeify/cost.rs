@@ -4,7 +4,7 @@
 //! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
-use super::{Body, Kernel, Rangeify};
+use super::{At, Body, Kernel, Rangeify};
 use monoglot_uop::{Arg, Op, OpSet, ReduceOp, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -19,6 +19,8 @@ const LAUNCH: f64 = 250_000.0;
 const INDEX: f64 = 4.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
+/// Operations that are still computed in a kernel that is long enough.
+const LITTLE: f64 = 8.0;
 /// Most nodes of an expression that are told apart when one of them is used twice.
 const CONE: usize = 48;
 
@@ -168,6 +170,25 @@ fn weight(u: &UOp) -> f64 {
     }
 }
 
+/// Instructions that an instance of a node is written as, about, for a target with these native ops.
+pub(super) fn emitted(u: &UOp, at: &At, native: OpSet) -> usize {
+    let own = match u.op() {
+        op if native.contains(op) => 1,
+        Op::Sin => 125,
+        Op::Pow | Op::Threefry => 110,
+        Op::Log2 => 36,
+        Op::Exp2 => 25,
+        _ => 1,
+    };
+    let mut conditions = 0;
+    let mut gate = at.gate.as_ref();
+    while let Some(g) = gate {
+        conditions += 1;
+        gate = g.src().first().filter(|_| g.op() == Op::And);
+    }
+    own + conditions
+}
+
 fn bytes(u: &UOp) -> f64 {
     u.shape().max_len() as f64 * u.dtype().bytes() as f64
 }
@@ -187,12 +208,13 @@ impl Rangeify<'_> {
         {
             return false;
         }
+        // What is wanted already may still be computed in a long kernel, if that is little.
         let long = self.any_kernel(wanted, |k| k.size >= k.max_nodes);
-        // Cheap functions of the index alone are never worth their bytes, only what they add to a long
-        // kernel.
+        let too_long = long && self.any_kernel(wanted, |k| k.size >= 2 * k.max_nodes);
+        // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
         let data = is_data(u);
         if !data
-            && !long
+            && !too_long
             && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
         {
             return false;
@@ -200,8 +222,10 @@ impl Rangeify<'_> {
         let at = n as usize;
         let (light, heavy) = (self.costs.light[at], self.costs.heavy[at]);
         let size = u.shape().max_len() as f64;
-        let full = long || self.any_kernel(wanted, |k| k.buffers + 2 >= k.max_buffers);
-        if full && (light > 1.5 || op == Op::After) {
+        let wide = self.any_kernel(wanted, |k| k.buffers + 2 >= k.max_buffers);
+        let little = if wide || too_long { 1.5 } else { LITTLE };
+        let reduces = too_long && op == Op::Reduce;
+        if (wide || long) && (light > little || op == Op::After || reduces) {
             return true;
         }
         let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();

@@ -15,7 +15,7 @@ use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
 
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp, effort};
+use monoglot_uop::{AxisType, Device, Op, OpSet, Result, Target, UOp, effort};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -134,6 +134,7 @@ struct Kernel {
     buffers: usize,
     max_nodes: usize,
     max_buffers: usize,
+    native: OpSet,
 }
 
 /// See the module.
@@ -309,6 +310,7 @@ impl Rangeify<'_> {
             size: 1,
             buffers: 1,
             max_nodes: target.max_nodes,
+            native: target.native,
             max_buffers: target.max_buffers,
         });
         Ok(root)
@@ -348,7 +350,7 @@ impl Rangeify<'_> {
             }
         }
         let k = &mut self.kernels[kernel as usize];
-        k.size += 1;
+        k.size += cost::emitted(src, &at, k.native);
         k.buffers += usize::from(is_argument(src));
         let i = self.instance(Instance {
             node,
