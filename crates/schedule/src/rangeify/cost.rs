@@ -178,6 +178,8 @@ pub(super) fn emitted(u: &UOp, at: &At, native: OpSet) -> usize {
         Op::Pow | Op::Threefry => 110,
         Op::Log2 => 36,
         Op::Exp2 => 25,
+        // A comparison a side, and the choice.
+        Op::Pad => 4,
         _ => 1,
     };
     let mut conditions = 0;
@@ -210,7 +212,7 @@ impl Rangeify<'_> {
         }
         // What is wanted already may still be computed in a long kernel, if that is little.
         let long = self.any_kernel(wanted, |k| k.size >= k.max_nodes);
-        let too_long = long && self.any_kernel(wanted, |k| k.size >= 2 * k.max_nodes);
+        let too_long = long && self.any_kernel(wanted, |k| 2 * k.size >= 3 * k.max_nodes);
         // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
         let data = is_data(u);
         if !data

@@ -16,7 +16,7 @@ pub(crate) use movement::{Algebra, Indices};
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{AxisType, Device, Op, OpSet, Result, Target, UOp, effort};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -153,7 +153,7 @@ fn ranged(
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     closed: &mut FxHashMap<UOp, bool>,
 ) -> Result<Program> {
-    let nodes = toposort_many(roots, |_| true);
+    let nodes = sources_first(roots);
     let number: FxHashMap<UOp, u32> = nodes
         .iter()
         .enumerate()
@@ -208,6 +208,33 @@ fn ranged(
         params: r.params,
         outputs,
     })
+}
+
+/// Every node below these roots, sources before users. The higher a source stands over its leaves, the
+/// earlier it comes: from the roots on, what is close to a user is met before a long chain of others, in
+/// whatever order operands stand, and a kernel that is cut has little of what it wants still before it.
+fn sources_first(roots: &[UOp]) -> Vec<UOp> {
+    let mut height: FxHashMap<UOp, u32> = FxHashMap::default();
+    for u in toposort_many(roots, |_| true) {
+        let below = u.src().iter().map(|s| height[s] + 1).max();
+        height.insert(u, below.unwrap_or(0));
+    }
+    let mut out = Vec::with_capacity(height.len());
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
+    let mut sources: SmallVec<[&UOp; 4]> = SmallVec::new();
+    while let Some((u, ready)) = stack.pop() {
+        if ready {
+            out.push(u.clone());
+        } else if seen.insert(u) {
+            effort::visited(1 + u.src().len());
+            stack.push((u, true));
+            sources.extend(u.src().iter().rev().filter(|s| !seen.contains(s)));
+            sources.sort_by_key(|s| height[*s]);
+            stack.extend(sources.drain(..).map(|s| (s, false)));
+        }
+    }
+    out
 }
 
 /// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
