@@ -11,59 +11,59 @@ pub(crate) struct Shape {
     pub(crate) name: &'static str,
     /// The program of n of them.
     pub(crate) program: fn(usize) -> Vec<Tensor>,
-    /// A number of parts that is compiled in an instant.
-    pub(crate) small: usize,
+    /// A number of parts that is compiled in an instant, and yet is many.
+    pub(crate) parts: usize,
 }
 
 macro_rules! shapes {
-    ($($name:ident $small:literal;)*) => {
-        pub(crate) const ALL: &[Shape] = &[$(Shape { name: stringify!($name), program: $name, small: $small }),*];
+    ($($name:ident $parts:literal;)*) => {
+        pub(crate) const ALL: &[Shape] = &[$(Shape { name: stringify!($name), program: $name, parts: $parts }),*];
     };
 }
 
 shapes! {
-    index_chain 16;
-    slices_summed 64;
-    where_chain 64;
-    used_by_products 64;
-    used_by_sums 64;
-    used_by_reductions 32;
-    recurrence 8;
-    lstm 4;
-    sin_chain 64;
-    tanh_chain 64;
-    pad_chain 16;
-    cat_chain 16;
-    cat_of_slices 64;
-    stack_of_all 64;
-    assigned_slices 16;
-    assigned_often 16;
-    sum_of_products 64;
-    normalised_often 16;
-    softmax_chain 16;
-    reduce_chain 32;
-    many_outputs 64;
-    outputs_of_one_chain 64;
-    sgd_of_many 16;
-    adam_of_many 16;
-    layers 8;
-    gather_chain 16;
-    embeddings 16;
-    cumsum_chain 16;
-    views_chain 32;
-    reshape_chain 32;
-    residuals 16;
-    dense_connections 8;
-    convolutions 8;
-    attention 4;
-    conditions 32;
-    integers 32;
-    polynomial 32;
-    one_hots 32;
-    maxima 64;
-    roll_chain 16;
-    scatter_chain 8;
-    matmul_chain 16;
+    index_chain 64;
+    slices_summed 256;
+    where_chain 256;
+    used_by_products 256;
+    used_by_sums 256;
+    used_by_reductions 128;
+    recurrence 32;
+    lstm 16;
+    sin_chain 256;
+    tanh_chain 256;
+    pad_chain 64;
+    cat_chain 64;
+    cat_of_slices 256;
+    stack_of_all 256;
+    assigned_slices 64;
+    assigned_often 64;
+    sum_of_products 256;
+    normalised_often 64;
+    softmax_chain 64;
+    reduce_chain 128;
+    many_outputs 256;
+    outputs_of_one_chain 256;
+    sgd_of_many 64;
+    adam_of_many 64;
+    layers 32;
+    gather_chain 64;
+    embeddings 64;
+    cumsum_chain 64;
+    views_chain 128;
+    reshape_chain 128;
+    residuals 64;
+    dense_connections 32;
+    convolutions 32;
+    attention 16;
+    conditions 128;
+    integers 128;
+    polynomial 128;
+    one_hots 128;
+    maxima 256;
+    roll_chain 64;
+    scatter_chain 32;
+    matmul_chain 64;
 }
 
 fn x(shape: &[usize]) -> Tensor {
@@ -344,12 +344,12 @@ fn dense_connections(n: usize) -> Vec<Tensor> {
 fn convolutions(n: usize) -> Vec<Tensor> {
     let net: Vec<Conv2d> =
         monoglot::nn::without_data(|| (0..n).map(|_| Conv2d::new(4, 4, 3)).collect());
-    let y = net
-        .iter()
-        .fold(x(&[2, 4, 2 * n + 4, 8]), |y, c| c.forward(&y).relu().pad(
+    let y = net.iter().fold(x(&[2, 4, 2 * n + 4, 8]), |y, c| {
+        c.forward(&y).relu().pad(
             &[[0, 0], [0, 0], [0, 0], [1, 1]],
             monoglot::PadMode::Constant(0.0),
-        ));
+        )
+    });
     vec![y]
 }
 
@@ -364,7 +364,9 @@ fn attention(n: usize) -> Vec<Tensor> {
 
 fn conditions(n: usize) -> Vec<Tensor> {
     let t = x(&[64]);
-    let c = (0..n).fold(t.gt(0.0), |c, i| (c & t.lt(i as f64)) | t.gt(i as f64 * 2.0));
+    let c = (0..n).fold(t.gt(0.0), |c, i| {
+        (c & t.lt(i as f64)) | t.gt(i as f64 * 2.0)
+    });
     vec![c]
 }
 

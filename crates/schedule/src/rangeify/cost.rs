@@ -170,16 +170,13 @@ fn weight(u: &UOp) -> f64 {
     }
 }
 
-/// Instructions that an instance of a node is written as, about, for a target with these native ops.
+/// Instructions that an instance of a node is written as, about, for a target with these native ops: twice
+/// the cost of what is made of others, a comparison a side and a choice for a pad, and the gate.
 pub(super) fn emitted(u: &UOp, at: &At, native: OpSet) -> usize {
+    let traits = u.op().traits();
     let own = match u.op() {
-        op if native.contains(op) => 1,
-        Op::Sin => 125,
-        Op::Pow | Op::Threefry => 110,
-        Op::Log2 => 36,
-        Op::Exp2 => 25,
-        // A comparison a side, and the choice.
         Op::Pad => 4,
+        op if traits.derived && !native.contains(op) => 2 * traits.cost as usize,
         _ => 1,
     };
     let mut conditions = 0;
