@@ -23,17 +23,17 @@ macro_rules! shapes {
 
 shapes! {
     index_chain 64;
-    slices_summed 256;
-    where_chain 256;
+    slices_summed 512;
+    where_chain 1024;
     used_by_products 256;
-    used_by_sums 256;
+    used_by_sums 2048;
     used_by_reductions 128;
-    recurrence 32;
+    recurrence 128;
     lstm 16;
     sin_chain 256;
     tanh_chain 256;
     pad_chain 64;
-    cat_chain 64;
+    cat_chain 256;
     cat_of_slices 256;
     stack_of_all 256;
     assigned_slices 64;
@@ -56,9 +56,9 @@ shapes! {
     dense_connections 32;
     convolutions 32;
     attention 16;
-    conditions 128;
+    conditions 2048;
     integers 128;
-    polynomial 128;
+    polynomial 512;
     one_hots 128;
     maxima 256;
     roll_chain 64;

@@ -28,6 +28,8 @@ pub(crate) fn fuse(
     let mut level_of: Vec<u32> = vec![0; inputs + nodes.len()];
     let mut buckets: FxHashMap<(u32, Device, Vec<UOp>), Vec<usize>> = FxHashMap::default();
     let mut out: Vec<(u32, Kernel)> = Vec::with_capacity(kernels.len());
+    // How many nodes those have that may be joined.
+    let mut sizes: FxHashMap<usize, usize> = FxHashMap::default();
     // Later kernels are sources of earlier ones: rangeify works from the roots.
     for k in kernels.into_iter().rev() {
         let level = k.args[k.outs..]
@@ -46,16 +48,18 @@ pub(crate) fn fuse(
         };
         let limits = target(k.device)?;
         let bucket = buckets.entry(key).or_default();
-        let host = bucket
-            .iter()
-            .rev()
-            .take(HOSTS)
-            .copied()
-            .find(|&h| fits(&out[h].1, &k, &limits));
+        let size = size(&k);
+        let mut hosts = bucket.iter().rev().take(HOSTS).copied();
+        let host =
+            hosts.find(|h| sizes[h] + size <= limits.max_nodes && fits(&out[*h].1, &k, &limits));
         match host {
-            Some(h) => out[h].1 = merge(&out[h].1, &k),
+            Some(h) => {
+                out[h].1 = merge(&out[h].1, &k);
+                sizes.insert(h, sizes[&h] + size);
+            }
             None => {
                 bucket.push(out.len());
+                sizes.insert(out.len(), size);
                 out.push((level, k));
             }
         }
@@ -68,9 +72,12 @@ pub(crate) fn fuse(
         for (i, &b) in bucket.iter().enumerate().skip(1) {
             let limits = target(out[b].1.device)?;
             let mut earlier = bucket[..i].iter().rev().take(HOSTS).copied();
-            let host = earlier.find(|&a| !gone[a] && fits(&out[a].1, &out[b].1, &limits));
+            let both = |a: usize| sizes[&a] + sizes[&b];
+            let room = |a: usize| !gone[a] && both(a) <= limits.max_nodes;
+            let host = earlier.find(|&a| room(a) && fits(&out[a].1, &out[b].1, &limits));
             if let Some(a) = host {
                 out[a].1 = merge(&out[a].1, &out[b].1);
+                sizes.insert(a, both(a));
                 gone[b] = true;
             }
         }
@@ -85,6 +92,13 @@ pub(crate) fn fuse(
         params,
         outputs,
     })
+}
+
+fn size(k: &Kernel) -> usize {
+    match &k.work {
+        Work::Compute(sink) => sink.toposort().len(),
+        _ => 0,
+    }
 }
 
 /// The ranges that the stores of a kernel close.

@@ -40,6 +40,8 @@ fn is_data(u: &UOp) -> bool {
 pub(super) struct Costs {
     /// Operations of one element, down to reductions and leaves.
     light: Vec<f64>,
+    /// Operations down to the leaves, of what is computed from no data: what is shared counts again.
+    free: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
     heavy: Vec<f64>,
     /// What reaches a comparison of reductions with one another. A sum or product of floats there is
@@ -53,6 +55,7 @@ impl Costs {
         for u in nodes {
             distinct(u.src()).for_each(|s| users[number[s] as usize] += 1);
         }
+        let mut free: Vec<f64> = Vec::with_capacity(nodes.len());
         let (mut light, mut heavy) = (
             Vec::with_capacity(nodes.len()),
             Vec::with_capacity(nodes.len()),
@@ -81,6 +84,8 @@ impl Costs {
                 (own.0 + sum(|p| p.0)).min(1e12),
                 (own.1 + sum(|p| p.1)).min(1e18),
             );
+            let below = distinct(u.src()).map(|s| free[number[s] as usize]);
+            free.push((own.0 + below.sum::<f64>()).min(1e12));
             // Functions of the index alone are mostly computed before the loops, or fold.
             let l = if data { l } else { l.min(INDEX) };
             let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
@@ -115,6 +120,7 @@ impl Costs {
         }
         Costs {
             light,
+            free,
             heavy,
             compared,
         }
@@ -213,7 +219,7 @@ impl Rangeify<'_> {
         // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
         let data = is_data(u);
         if !data
-            && !too_long
+            && !(too_long && self.costs.free[n as usize] > LITTLE)
             && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
         {
             return false;
