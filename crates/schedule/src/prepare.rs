@@ -84,18 +84,22 @@ fn detach_views(all: &UOp) -> UOp {
     )
 }
 
-/// DISK runs no kernels: what is copied from it lies there in one piece, and views are of the copy.
+/// DISK runs no kernels: what is copied from it lies there in one piece, and views are of the copy, which
+/// is storage of its own.
 fn copied(u: UOp) -> UOp {
     let (mut views, mut at) = (Vec::new(), &u.src()[0]);
     let disk = at.device() == Some(Device::new("DISK"));
-    while disk && VIEWS.contains(at.op()) && !is_stored(at) {
-        views.push(at);
+    while disk && (VIEWS.contains(at.op()) || at.op() == Op::Contiguous) {
+        views.extend((at.op() != Op::Contiguous).then_some(at));
         at = &at.src()[0];
     }
-    views
-        .into_iter()
-        .rev()
-        .fold(u.over(at), |x, view| view.over(&x))
+    let mut x = at.clone();
+    while let Some(piece) = views.last().map(|v| v.over(&x)).filter(is_stored) {
+        x = piece;
+        views.pop();
+    }
+    let x = u.over(&x);
+    views.into_iter().rev().fold(x, |x, view| view.over(&x))
 }
 
 /// An array computed from arrays without elements is a constant.

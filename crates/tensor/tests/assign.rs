@@ -122,3 +122,33 @@ fn equal_parameters_have_gradients_of_their_own() {
     let e = early.gradient(&[&a]).expect_err("another value now");
     assert!(e.to_string().contains("realized or assigned"), "{e}");
 }
+
+#[test]
+fn contiguous_is_storage_of_its_own() {
+    let views: [fn(&Tensor) -> Tensor; 6] = [
+        |t| t.clone(),
+        |t| t.reshape([2, 2]),
+        |t| t.reshape([2, 2]).flatten(0, -1),
+        |t| t.narrow(0, 1, 2),
+        |t| t.narrow(0, 1, 2).contiguous().reshape([2, 1]),
+        |t| t.reshape([2, 2]).narrow(0, 1, 1).contiguous(),
+    ];
+    let data = [1f32, 2., 3., 4.];
+    for (k, view) in views.iter().enumerate() {
+        let t = Tensor::new(&data, [4]);
+        let (realized, lazy) = (view(&t).contiguous(), view(&t).contiguous());
+        let want = f32s(&view(&Tensor::new(&data, [4])));
+        realized.realize().unwrap();
+        assert_eq!(f32s(&realized), want, "view {k}");
+        assert!(!realized.to_string().contains("view"), "{realized}");
+        // The base is nobody else's: it is assigned to in place, and what was read from it stays.
+        t.assign(9.0).realize().unwrap();
+        let plus: Vec<f32> = want.iter().map(|x| x + 1.0).collect();
+        assert_eq!(f32s(&(&realized + 1.0)), plus, "view {k}");
+        assert_eq!(f32s(&(&lazy + 1.0)), plus, "view {k}");
+        assert_eq!(f32s(&t), [9.0; 4]);
+        // Nor does writing to one change the other.
+        realized.assign(-1.0).realize().unwrap();
+        assert_eq!(f32s(&t), [9.0; 4]);
+    }
+}

@@ -104,7 +104,7 @@ ops! {
     /// Identity on data: where it lies, and what its gradient is.
     Identity {
         Copy "COPY" 1..1 "place" "t" "the same value on device arg";
-        Contiguous "CONTIGUOUS" 1..1 "none" "t" "the same value in row-major storage";
+        Contiguous "CONTIGUOUS" 1..1 "none" "t" "the same value in storage of its own, row-major";
         ContiguousBackward "CONTIGUOUSBACKWARD" 1..1 "none" "t" "CONTIGUOUS on the gradient";
         Detach "DETACH" 1..1 "none" "t" "no gradient flows";
     }

@@ -240,9 +240,7 @@ fn sources_first(roots: &[UOp]) -> Vec<UOp> {
 /// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
 fn base_of(root: &UOp) -> &UOp {
     let mut u = root;
-    while matches!(u.op(), Op::Reshape | Op::Detach | Op::ContiguousBackward)
-        && !u.src()[0].is_variable()
-        || u.op() == Op::Contiguous && is_stored(&u.src()[0])
+    while u.op() == Op::Reshape && !u.src()[0].is_variable()
         || u.op() == Op::Shrink && is_contiguous_part(u) && is_stored(&u.src()[0])
     {
         u = &u.src()[0];

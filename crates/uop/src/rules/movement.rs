@@ -53,8 +53,8 @@ pub(super) fn rules() -> Vec<Rule> {
         // derivatives have been taken
         rule!(detach[x]: x.under(Op::Detach) => x),
         rule!(contiguous_backward[x]: x.under(Op::ContiguousBackward) => x),
-        // what is stored in order already
-        rule!(contiguous_stored[x]: x.under(Op::Contiguous) => x, if matches!(x.op(), Op::Buffer | Op::Param | Op::Contiguous | Op::Copy)),
+        // what has storage of its own already
+        rule!(contiguous_stored[x]: x.under(Op::Contiguous) => x, if matches!(x.op(), Op::Contiguous | Op::Copy)),
         // an element of a tuple that is there
         rule!(element[u, t]: Pat::first(OpSet::of(&[Op::Tuple]), []).bind(t).under(Op::GetTuple).bind(u) => element(u, t)),
     ]
