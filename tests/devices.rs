@@ -126,6 +126,9 @@ fn a_file_is_a_tensor_of_which_only_what_is_needed_is_read() {
         [10.0, 13.0, 11.0, 14.0, 12.0, 15.0]
     );
     assert_eq!(read(run.flip(0).narrow(0, 1, 2)), [14.0, 13.0]);
+    // The copy is storage of its own: DISK is not asked for more.
+    let own = run.reshape([2, 3]).contiguous().narrow(1, 1, 2);
+    assert_eq!(read(own.contiguous()), [11.0, 12.0, 14.0, 15.0]);
     assert_eq!(
         read(t.reshape([100, 10]).narrow(1, 3, 2).narrow(0, 7, 1)),
         [73.0, 74.0]

@@ -4,7 +4,7 @@
 
 use crate::storage::Memory;
 use memmap2::MmapMut;
-use monoglot_uop::{Device, ErrorKind, Result};
+use monoglot_uop::{Device, Error, ErrorKind, Result};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,6 +69,43 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept {
     available: 0,
 });
 
+impl Kept {
+    /// Bytes that can be asked for now; where those are less than `wanted`, what is kept for reuse, and so
+    /// not in use, is given back first.
+    fn available(&mut self, wanted: usize) -> u64 {
+        let now = available(self.bytes).unwrap_or(u64::MAX);
+        if wanted as u64 <= now {
+            return now;
+        }
+        self.blocks.clear();
+        self.bytes = 0;
+        available(0).unwrap_or(u64::MAX)
+    }
+}
+
+/// An empty vector with room for so many values of the host's own.
+///
+/// # Errors
+/// `Memory`, as `Block::take`.
+pub(crate) fn room<T>(device: Device, count: usize) -> Result<Vec<T>> {
+    let bytes = count.saturating_mul(size_of::<T>());
+    let available = if bytes < CHECK {
+        u64::MAX
+    } else {
+        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+        kept.available(bytes)
+    };
+    let mut room = Vec::new();
+    if bytes as u64 > available || room.try_reserve_exact(count).is_err() {
+        return Err(Error::new(ErrorKind::Memory {
+            device: device.name().into(),
+            wanted: bytes as u64,
+            available,
+        }));
+    }
+    Ok(room)
+}
+
 /// Sizes are rounded up to an eighth of a power of two, so that blocks are found again.
 fn size_class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(ALIGN);
@@ -102,13 +139,7 @@ impl Block {
         } else {
             kept.since = kept.since.saturating_add(class);
             if kept.since >= CHECK {
-                kept.available = available(kept.bytes).unwrap_or(u64::MAX);
-                if class as u64 > kept.available {
-                    // What is kept for reuse is not in use: give it back before refusing.
-                    kept.blocks.clear();
-                    kept.bytes = 0;
-                    kept.available = available(0).unwrap_or(u64::MAX);
-                }
+                kept.available = kept.available(class);
                 if class as u64 > kept.available {
                     return Err(too_much(kept.available).into());
                 }

@@ -77,6 +77,14 @@ impl Storage {
         Ok(Storage::of(device, Block::take(device, bytes)?))
     }
 
+    /// An empty vector with room for so many values, for what is read from a device.
+    ///
+    /// # Errors
+    /// `Memory`, where the machine has not that much available: decided before it is asked for.
+    pub fn room<T>(device: Device, count: usize) -> Result<Vec<T>> {
+        host::room(device, count)
+    }
+
     /// All of this memory of a device.
     pub fn of(device: Device, memory: impl Memory) -> Arc<Storage> {
         Arc::new(Storage {

@@ -12,11 +12,13 @@ mod program;
 mod queues;
 mod realize;
 mod report;
+mod run;
+mod versions;
 
 pub use counters::{Counters, counters};
 pub use monoglot_device::{Config, Storage};
 pub use program::{Compiled, compile};
-pub use realize::{open_file, read, realize, upload};
+pub use realize::{Value, open_file, read, realize, realized, upload, value};
 
 use monoglot_uop::Device;
 

@@ -26,6 +26,8 @@ pub(crate) struct Program {
 pub(crate) struct Step {
     pub(crate) work: Work,
     pub(crate) args: Vec<Slot>,
+    /// The PARAMs among the arguments that it writes, in place.
+    pub(crate) writes: Vec<usize>,
     pub(crate) info: Arc<ProgramInfo>,
     pub(crate) device: Device,
 }
@@ -181,7 +183,17 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
             _ => Slot::Place(number),
         }
     };
-    let slots = args.iter().map(slot).collect();
+    let slots: Vec<Slot> = args.iter().map(slot).collect();
+    let outs: &[usize] = if let Arg::Call(info) = call.arg() {
+        &info.outs
+    } else {
+        &[]
+    };
+    let written = |&k: &usize| match slots[k] {
+        Slot::Param(i) => Some(i),
+        Slot::Place(_) | Slot::Word(_) => None,
+    };
+    let writes = outs.iter().filter_map(written).collect();
     let device = kernel_device(call)?;
     if body.op() == Op::Copy {
         let part = &body.src()[0];
@@ -200,6 +212,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
                 bytes,
             },
             args: slots,
+            writes,
             info,
             device,
         });
@@ -208,6 +221,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     Ok(Step {
         work: Work::Launch(kernel),
         args: slots,
+        writes,
         info,
         device,
     })

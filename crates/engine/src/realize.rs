@@ -1,41 +1,132 @@
 //! Realize: from roots to BUFFERs. What is realized already is found again, the rest becomes a
 //! function, its program runs, and every root remembers weakly where its value is.
+//!
+//! Any number of threads may realize at once. Invariant: a BUFFER that is given out keeps its value for
+//! as long as somebody holds it.
 
-use crate::counters::count;
 use crate::donate;
-use crate::program::{self, Bound, Slot, Step, Work, broken};
-use crate::queues::Queues;
-use crate::report;
+use crate::program::{self, broken};
+use crate::run::run;
+use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
 use monoglot_device::{Storage, open};
-use monoglot_schedule::{Arguments, callify};
+use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{
-    AddrSpace, Arg, BufferArg, DType, Device, Error, ErrorKind, Op, Result, Shape, UOp,
-};
+use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-/// One realize at a time: who holds what must not change between looking and running.
-static ONE: Mutex<()> = Mutex::new(());
-
-/// What is left of a BUFFER whose next version took over its storage.
-struct Taken;
+use std::sync::Arc;
 
 /// The values of these roots, each as a BUFFER or a view that reads one, of the root's shape and dtype.
 ///
 /// # Errors
 /// Whatever the compiler, the device or its memory say; then nothing was changed.
 pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    let exclusive = donate::exclusive(roots);
-    let resolved = resolve(roots);
-    if resolved.iter().all(is_view_of_storage) {
+    until_free(|| attempt(roots))
+}
+
+/// The value of an expression, realized first where it must be, without rebinding anything.
+///
+/// # Errors
+/// As `realize`.
+pub fn value(u: &UOp) -> Result<Value> {
+    until_free(|| held(attempt(std::slice::from_ref(u))?.remove(0)))
+}
+
+/// The row-major bytes of an expression's value.
+///
+/// # Errors
+/// As `realize`, `Value::room` and `Value::read`.
+pub fn read(u: &UOp) -> Result<Vec<u8>> {
+    let value = value(u)?;
+    let mut out = value.room(value.bytes())?;
+    out.resize(value.bytes(), 0);
+    value.read(0, &mut out)?;
+    Ok(out)
+}
+
+/// The value of an expression, where it is realized.
+///
+/// # Errors
+/// As `realize`.
+pub fn realized(u: &UOp) -> Result<Option<Value>> {
+    let nothing = FxHashMap::default();
+    until_free(|| {
+        let found = resolve(std::slice::from_ref(u), &nothing)?.remove(0);
+        let there = is_view_of_storage(&found, &nothing)?;
+        there.then(|| held(found)).transpose()
+    })
+}
+
+/// A value in storage. Nobody writes over it while this is held.
+pub struct Value {
+    uop: UOp,
+    reading: Reading,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Value {
+    /// The BUFFER, or the view of one, that holds it.
+    pub fn uop(&self) -> &UOp {
+        &self.uop
+    }
+
+    /// The bytes that it has now: a varying length counts as what it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its row-major bytes from `at` on.
+    ///
+    /// # Errors
+    /// `Run` past the end, and where the device cannot be read.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let storage = self.reading.storage();
+        open(storage.device())?.download(storage, self.offset + at, out)
+    }
+
+    /// An empty vector with room for so many values on the host.
+    ///
+    /// # Errors
+    /// `Memory` where there is not enough.
+    pub fn room<T>(&self, count: usize) -> Result<Vec<T>> {
+        Storage::room(self.reading.storage().device(), count)
+    }
+}
+
+/// What `f` gives once no other run stands in its way.
+fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
+    let mut taken: Vec<Arc<Version>> = Vec::new();
+    loop {
+        match f() {
+            Ok(done) => return Ok(done),
+            Err(Stop::Failed(e)) => return Err(e),
+            Err(Stop::Busy(version)) => version.wait(),
+            Err(Stop::Taken(version)) if taken.iter().any(|v| Arc::ptr_eq(v, &version)) => {
+                let why = "an assign to it was realized, which ends its history";
+                return Err(versions::gone(why));
+            }
+            Err(Stop::Taken(version)) => taken.push(version),
+        }
+    }
+}
+
+fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
+    let mut claims = donate::claims(roots)?;
+    let resolved = resolve(roots, &claims)?;
+    let mut all = true;
+    for u in &resolved {
+        all &= is_view_of_storage(u, &claims)?;
+    }
+    if all {
         return Ok(resolved);
     }
-    let (function, arguments) = callify(&resolved, |b| exclusive.contains(b))?;
+    let (function, arguments) = callify(&resolved, |b| claims.contains_key(b))?;
     let bound = program::program(&function, &resolved)?;
-    let results = run(&bound, &arguments)?;
+    let results = run(&bound, &arguments, &mut claims)?;
     let mut out = Vec::with_capacity(roots.len());
     for ((root, given), (value, in_place)) in roots.iter().zip(&resolved).zip(results) {
         if *root != value {
@@ -46,25 +137,26 @@ pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
         }
         out.push(value);
     }
+    // The claims end here: whoever waits for one finds the roots' values.
     Ok(out)
 }
 
-/// The row-major bytes of a value, realized first where it must be, without rebinding anything.
-///
-/// # Errors
-/// As `realize`; and where the device cannot be read.
-pub fn read(u: &UOp) -> Result<Vec<u8>> {
-    let value = realize(std::slice::from_ref(u))?.remove(0);
-    let (buffer, offset) =
-        base(&value).ok_or_else(|| broken("engine", "a realized value is no view of a buffer"))?;
-    let storage = storage_of(&buffer)?;
-    let sizes = value.shape().now();
-    let sizes = sizes.ok_or_else(|| broken("engine", "a size without a value"))?;
-    let mut out = vec![0; sizes.iter().product::<i64>() as usize * value.dtype().bytes()];
-    if !out.is_empty() {
-        open(storage.device())?.download(&storage, offset, &mut out)?;
-    }
-    Ok(out)
+/// A realized value, kept from being written over.
+fn held(uop: UOp) -> Tried<Value> {
+    let Some((buffer, offset)) = base(&uop) else {
+        return Err(broken("engine", "a realized value is no view of a buffer").into());
+    };
+    let Some(sizes) = uop.shape().now() else {
+        return Err(broken("engine", "a size without a value").into());
+    };
+    let bytes = sizes.iter().product::<i64>() as usize * uop.dtype().bytes();
+    let reading = versions::read(&buffer)?;
+    Ok(Value {
+        uop,
+        reading,
+        offset,
+        bytes,
+    })
 }
 
 /// A BUFFER on a device that holds these row-major bytes.
@@ -106,31 +198,68 @@ pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
     Ok(stored(&shape, dtype, storage))
 }
 
-/// A BUFFER in this storage, of its device.
-fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp {
-    let buffer = UOp::buffer(shape, dtype, storage.device());
-    buffer.set_storage(storage);
-    buffer
-}
-
 /// The roots with everything that is realized already replaced by where it is. An expression of constants
 /// has no device of its own: below a root it may be wanted on another than where it was once realized.
-fn resolve(roots: &[UOp]) -> Vec<UOp> {
+fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
     let free = |u: &UOp| u.device().is_none() && !roots.contains(u);
     let found = |u: &UOp| {
-        u.realized()
-            .filter(|v| v != u && is_view_of_storage(v) && !free(u))
+        let Some(v) = u.realized().filter(|v| v != u && !free(u)) else {
+            return Ok(None);
+        };
+        Ok(is_view_of_storage(&v, claims)?.then_some(v))
     };
+    // Asked once a node: what is found is held from then on, and stays.
     let mut map = FxHashMap::default();
-    for u in toposort_many(roots, |u| u.op() != Op::Buffer && found(u).is_none()) {
-        if let Some(v) = found(&u) {
-            map.insert(u, v);
+    let mut stop = None;
+    let nodes = toposort_many(roots, |u| {
+        if u.op() == Op::Buffer || stop.is_some() || map.contains_key(u) {
+            return false;
         }
+        match found(u) {
+            Ok(None) => return true,
+            Ok(Some(v)) => drop(map.insert(u.clone(), v)),
+            Err(busy) => stop = Some(busy),
+        }
+        false
+    });
+    if let Some(stop) = stop {
+        return Err(stop);
     }
-    if map.is_empty() {
-        return roots.to_vec();
+    let homeless = nodes.iter().any(|u| elsewhere(u).is_some());
+    if map.is_empty() && !homeless {
+        return Ok(roots.to_vec());
     }
-    UOp::sink(roots).substitute(&map).src().to_vec()
+    let all = UOp::sink(roots).rebuild(
+        &map,
+        |_| true,
+        |u, mut src| {
+            if u.op() != Op::After {
+                return u.with_src(src);
+            }
+            // What an assign writes to stays a view of the base, wherever the value of that view is.
+            let bases = FxHashMap::from_iter([(u.src()[0].clone(), src[0].clone())]);
+            for (new, old) in src.iter_mut().zip(u.src()).skip(1) {
+                if old.op() == Op::Store {
+                    *new = old.src()[0].substitute(&bases).store(&new.src()[1]);
+                }
+            }
+            let u = u.with_src(src);
+            elsewhere(&u).unwrap_or(u)
+        },
+    );
+    Ok(all.src().to_vec())
+}
+
+/// A value that replaces all of a BUFFER which is no more, since another thread replaced it too: it goes
+/// to a new one.
+fn elsewhere(u: &UOp) -> Option<UOp> {
+    let [old, store] = u.src() else { return None };
+    let whole = u.op() == Op::After && old.op() == Op::Buffer && store.op() == Op::Store;
+    if !whole || store.src()[0] != *old || !versions::is_gone(old) {
+        return None;
+    }
+    let new = UOp::buffer(old.shape(), old.dtype(), old.device()?);
+    Some(new.after(&[new.store(&store.src()[1])]))
 }
 
 /// The BUFFER that a view reads, and the byte at which it starts; None for anything else.
@@ -159,141 +288,10 @@ fn base(u: &UOp) -> Option<(UOp, usize)> {
     }
 }
 
-fn is_view_of_storage(u: &UOp) -> bool {
-    base(u).is_some_and(|(b, _)| b.storage().is_some_and(|s| s.is::<Storage>()))
-}
-
-fn storage_of(buffer: &UOp) -> Result<Arc<Storage>> {
-    match buffer.storage().map(|s| s.downcast::<Storage>()) {
-        Some(Ok(s)) => Ok(s),
-        Some(Err(_)) => {
-            let message =
-                "this value was overwritten by an assign while it was being read by another thread"
-                    .into();
-            Err(Error::new(ErrorKind::Run { message }))
-        }
-        None => {
-            // A tensor without data: its contents are whatever the memory holds.
-            let device = buffer
-                .device()
-                .ok_or_else(|| broken("engine", "a buffer without a device"))?;
-            let bytes = buffer.shape().max_len() as usize * buffer.dtype().bytes();
-            let storage = open(device)?.alloc(bytes)?;
-            buffer.set_storage(storage.clone());
-            Ok(storage)
-        }
-    }
-}
-
-/// The value of each root, and whether it is in storage that was written in place.
-fn run(bound: &Bound, arguments: &Arguments) -> Result<Vec<(UOp, bool)>> {
-    let program = &bound.program;
-    let params = &arguments.buffers;
-    let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
-    let words: Vec<i64> = lengths.chain(bound.words.iter().copied()).collect();
-    // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
-    let outside = |_: &UOp, slot: u64| {
-        let k = (slot as usize).checked_sub(params.len());
-        let length = k.and_then(|k| arguments.variables.get(k).cloned());
-        Ok(length.or_else(|| Some(UOp::index_const(*words.get(k?)?))))
-    };
-    let inputs: Vec<Arc<Storage>> = params.iter().map(storage_of).collect::<Result<_>>()?;
-    let mut places = Vec::with_capacity(program.places.len());
-    for p in &program.places {
-        places.push(open(p.device)?.alloc(p.bytes)?);
-    }
-    let mut queues = Queues::default();
-    for step in &program.steps {
-        submit(step, &inputs, &places, &words, &mut queues)?;
-    }
-    queues.finish()?;
-    let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
-    let mut out = Vec::with_capacity(program.outputs.len());
-    for view in &program.outputs {
-        let view = &view.with_variables(outside)?;
-        let leaf =
-            leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
-        let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
-        let in_place = leaf.op() == Op::Param && program.written[slot];
-        let buffer = leaves
-            .entry(leaf.clone())
-            .or_insert_with(|| match leaf.op() {
-                Op::Param if !in_place => params[slot].clone(),
-                Op::Param => next_version(&params[slot], &leaf, &inputs[slot]),
-                _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
-            });
-        let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
-        out.push((value, in_place));
-    }
-    Ok(out)
-}
-
-fn leaf(view: &UOp) -> Option<UOp> {
-    let mut u = view;
-    while !matches!(u.op(), Op::Param | Op::Buffer) {
-        u = u.src().first()?;
-    }
-    Some(u.clone())
-}
-
-/// The next version of a BUFFER, in its storage.
-fn next_version(old: &UOp, leaf: &UOp, storage: &Arc<Storage>) -> UOp {
-    let Arg::Buffer(b) = old.arg() else {
-        return old.clone();
-    };
-    let arg = BufferArg {
-        version: b.version + 1,
-        addrspace: Some(AddrSpace::Global),
-        ..*b
-    };
-    let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
-    old.set_storage(Arc::new(Taken));
-    new.set_storage(storage.clone());
-    new
-}
-
-/// Give a step to the queue of its device.
-fn submit(
-    step: &Step,
-    inputs: &[Arc<Storage>],
-    places: &[Arc<Storage>],
-    words: &[i64],
-    queues: &mut Queues,
-) -> Result<()> {
-    let storage = |slot: &Slot| match *slot {
-        Slot::Param(i) => Some(&inputs[i]),
-        Slot::Place(i) => Some(&places[i]),
-        Slot::Word(_) => None,
-    };
-    let word = |slot: &Slot| match *slot {
-        Slot::Word(i) => Some(words[i]),
-        _ => None,
-    };
-    match &step.work {
-        Work::Launch(kernel) => {
-            count(|c| &c.launches);
-            let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
-            let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
-            report::step(step, queues, |q| {
-                q.launch(step.device, kernel, &bufs, &vars)
-            })
-        }
-        Work::Copy {
-            from,
-            element,
-            bytes,
-        } => {
-            count(|c| &c.copies);
-            let args = (0..).zip(&step.args);
-            let vars: Vec<(u64, i64)> = args.filter_map(|(k, a)| Some((k, word(a)?))).collect();
-            let start = from.sym_infer(&vars)? as usize * element;
-            let [Some(to), Some(source)] = [&step.args[0], &step.args[1]].map(storage) else {
-                return Err(broken("engine", "a copy between values"));
-            };
-            let part = source.slice(start, *bytes);
-            let part =
-                part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
-            report::step(step, queues, |q| q.copy(&part, to))
-        }
+/// Whether this shows a BUFFER that is in storage, where no other run writes over it.
+fn is_view_of_storage(u: &UOp, claims: &FxHashMap<UOp, Claim>) -> Tried<bool> {
+    match base(u) {
+        Some((buffer, _)) => Ok(claims.contains_key(&buffer) || versions::is_here(&buffer)?),
+        None => Ok(false),
     }
 }

@@ -71,7 +71,7 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
             _ => u.with_src(src),
         },
     );
-    let assigned: FxHashSet<UOp> = roots.iter().filter_map(assigned_buffer).collect();
+    let assigned: FxHashSet<&UOp> = roots.iter().filter_map(assigned_buffer).collect();
     let donated = arguments
         .buffers
         .iter()
@@ -86,14 +86,14 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
 }
 
 /// The BUFFER whose next version a root is.
-fn assigned_buffer(root: &UOp) -> Option<UOp> {
+pub fn assigned_buffer(root: &UOp) -> Option<&UOp> {
     let mut u = root;
     let mut assigned = false;
     loop {
         match u.op() {
             Op::After => assigned = true,
             Op::Reshape => {}
-            Op::Buffer if assigned => return Some(u.clone()),
+            Op::Buffer if assigned => return Some(u),
             _ => return None,
         }
         u = &u.src()[0];

@@ -24,7 +24,7 @@ mod rangeify;
 #[cfg(test)]
 mod tests;
 
-pub use callify::{Arguments, Function, callify};
+pub use callify::{Arguments, Function, assigned_buffer, callify};
 pub use lift::{Guards, Kind, Lifted, Structure, lift, users};
 pub use memory::Place;
 

@@ -22,30 +22,30 @@ impl Tensor {
             Operand::Tensor(t) => t.uop(),
             literal => self.beside(literal).uop(),
         };
-        let value = self.uop().and_then(|old| self.replacement(&old, &value?));
-        let (own, new) = match value.map_err(|e| e.at(line)) {
-            Ok((own, new)) => (Ok(own), new.map(Ok)),
-            Err(e) => (Err(e.clone()), Some(Err(e))),
-        };
-        if let (Some((Some(base), _)), Some(new)) = (self.viewed(), new) {
-            base.set(new);
+        let new = value.and_then(|v| self.replaced_by(&v));
+        let new = new.map_err(|e| e.at(line));
+        if let (Err(e), Some((Some(base), _))) = (&new, self.viewed()) {
+            base.set(Err(e.clone()));
         }
-        self.set(own);
+        self.set(new);
         self.clone()
     }
 
-    /// This tensor's new expression, and its base's where it is a view.
-    fn replacement(&self, old: &UOp, value: &UOp) -> Result<(UOp, Option<UOp>)> {
+    /// This tensor's new expression; where it is a view, its base has its own from now on too.
+    fn replaced_by(&self, value: &UOp) -> Result<UOp> {
         let viewed = self.viewed();
         let hole = viewed.as_ref().map(|(_, to)| hole(to)).transpose()?;
         let (Some((Some(base), to)), Some(hole)) = (viewed, hole) else {
-            return Ok((replaced(old, &fitted(value, old)?), None));
+            let old = self.uop()?;
+            return Ok(replaced(&old, &fitted(value, &old)?));
         };
         let of = |base: &UOp| to.substitute(&[(hole.clone(), base.clone())].into_iter().collect());
-        let base = base.uop()?;
-        let at = of(&base);
-        let new = base.after(&[at.store(&fitted(value, &at)?)]);
-        Ok((of(&new), Some(new)))
+        // In one step: another thread may write to another part of it.
+        base.update(|base| {
+            let at = of(base);
+            Ok(base.after(&[at.store(&fitted(value, &at)?)]))
+        })
+        .map(|new| of(&new))
     }
 
     /// Assign to the elements at these positions: `t.set_at((0, 1..3), 2.5)`.

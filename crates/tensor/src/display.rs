@@ -1,10 +1,10 @@
-//! Printing as NumPy does. Flows in: a tensor, which is computed; out: nested brackets with aligned
-//! numbers, `...` in the middle of long axes; or the error that it carries. A dtype that NumPy does not
-//! have is printed as f16 is, with digits of its own.
+//! Printing as NumPy does. Flows in: a tensor, of which what is shown is computed; out: nested brackets
+//! with aligned numbers, `...` in the middle of long axes; or the error that it carries. A dtype that
+//! NumPy does not have is printed as f16 is, with digits of its own.
 
 use crate::create::scalar;
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Scalar};
+use monoglot_uop::{DType, Result, Scalar};
 use std::fmt;
 
 /// More elements than this are summarized, to so many at each edge of an axis.
@@ -15,39 +15,83 @@ const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let read = self
-            .shape()
-            .and_then(|s| Ok((s, self.dtype()?, self.to_bytes()?)));
+        let read = self.shape().and_then(|s| {
+            let dtype = self.dtype()?;
+            Ok(array(&s, dtype, &shown(self, &s, dtype)?))
+        });
         match read {
-            Ok((shape, dtype, bytes)) => f.write_str(&array(&shape, dtype, &bytes)),
+            Ok(text) => f.write_str(&text),
             Err(e) => write!(f, "{e}"),
         }
     }
 }
 
-/// An array as text.
-fn array(shape: &[usize], dtype: DType, bytes: &[u8]) -> String {
+/// Whether the middle of an axis of n is left out, where there are so many elements in all.
+fn gap(total: usize, n: usize) -> bool {
+    total > WHOLE && n > 2 * EDGE
+}
+
+/// The elements that are shown, row-major: only these are computed and read.
+fn shown(t: &Tensor, shape: &[usize], dtype: DType) -> Result<Vec<Scalar>> {
+    let total: usize = shape.iter().product();
+    let values = |bytes: &[u8]| -> Vec<Scalar> {
+        let parts = bytes.chunks_exact(dtype.bytes());
+        parts.map(|b| scalar(b, dtype)).collect()
+    };
+    if !shape.iter().any(|&n| gap(total, n)) {
+        return Ok(values(&t.to_bytes()?));
+    }
+    // The ends of a varying length would be a program of their own for each length.
+    let known = if t.dims()?.ints().is_some() {
+        t.known()?
+    } else {
+        Some(t.value()?)
+    };
+    if let Some(value) = known {
+        let mut bytes = Vec::new();
+        for (at, count) in runs(shape) {
+            let start = bytes.len();
+            bytes.resize(start + count * dtype.bytes(), 0);
+            value.read(at * dtype.bytes(), &mut bytes[start..])?;
+        }
+        return Ok(values(&bytes));
+    }
+    let mut edges = t.clone();
+    for (axis, &n) in shape.iter().enumerate().filter(|(_, n)| gap(total, **n)) {
+        let edge = |from: usize| edges.narrow(axis as i64, from as i64, EDGE as i64);
+        edges = Tensor::cat(&[&edge(0), &edge(n - EDGE)], axis as i64);
+    }
+    Ok(values(&edges.to_bytes()?))
+}
+
+/// Where the shown elements of a summarized array lie: the first of each run, and how many it has.
+fn runs(shape: &[usize]) -> Vec<(usize, usize)> {
+    let total: usize = shape.iter().product();
+    let mut runs = vec![(0, 1)];
+    for &n in shape {
+        let parts = if gap(total, n) {
+            vec![(0, EDGE), (n - EDGE, EDGE)]
+        } else {
+            vec![(0, n)]
+        };
+        let within = |(at, count): (usize, usize)| {
+            let rows = (at..at + count).map(move |row| row * n);
+            let parts = &parts;
+            rows.flat_map(move |row| parts.iter().map(move |&(from, count)| (row + from, count)))
+        };
+        runs = runs.into_iter().flat_map(within).collect();
+    }
+    runs
+}
+
+/// An array as text, of the elements of it that are shown.
+fn array(shape: &[usize], dtype: DType, shown: &[Scalar]) -> String {
     let total: usize = shape.iter().product();
     if total == 0 {
         return "[]".into();
     }
-    let cut = total > WHOLE;
-    let gap = |n: usize| cut && n > 2 * EDGE;
-    let mut shown = vec![0usize];
-    for &n in shape {
-        let next = (0..n).filter(|p| !gap(n) || !(EDGE..n - EDGE).contains(p));
-        shown = shown
-            .iter()
-            .flat_map(|s| next.clone().map(move |p| s * n + p))
-            .collect();
-    }
-    let w = dtype.bytes();
-    let at = |i: usize| scalar(&bytes[i * w..(i + 1) * w], dtype);
-    let mut texts = aligned(
-        &shown.iter().map(|&i| at(i)).collect::<Vec<_>>(),
-        dtype,
-        shape.is_empty(),
-    );
+    let gap = |n: usize| gap(total, n);
+    let mut texts = aligned(shown, dtype, shape.is_empty());
     // From the innermost axis outward: so many neighbours become one text.
     for (axis, &n) in shape.iter().enumerate().rev() {
         let inner = shape.len() - 1 - axis;
@@ -181,12 +225,11 @@ mod tests {
 
     // What is wanted here is what NumPy 2.4 prints.
     fn check_of(dtype: DType, shape: &[usize], values: &[f64], want: &str) {
-        let bits = |v: &f64| Scalar::Float(*v).cast(dtype).to_bits(dtype).to_le_bytes();
-        let bytes: Vec<u8> = values
-            .iter()
-            .flat_map(|v| bits(v)[..dtype.bytes()].to_vec())
-            .collect();
-        assert_eq!(array(shape, dtype, &bytes), want);
+        let own = |&v: &f64| Scalar::Float(v).cast(dtype);
+        let all: Vec<Scalar> = values.iter().map(own).collect();
+        let runs = runs(shape).into_iter();
+        let shown: Vec<Scalar> = runs.flat_map(|(at, n)| all[at..at + n].to_vec()).collect();
+        assert_eq!(array(shape, dtype, &shown), want);
     }
 
     fn check(shape: &[usize], values: &[f64], want: &str) {

@@ -7,10 +7,13 @@ use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::panic::Location;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 
 /// Axes of a tensor, at most: sets of them are kept as bits of one word.
 const MOST_AXES: usize = 64;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
 
 /// An array of numbers that is computed when it is asked for.
 ///
@@ -21,10 +24,18 @@ const MOST_AXES: usize = 64;
 pub struct Tensor(pub(crate) Arc<Cell>);
 
 pub(crate) struct Cell {
-    value: RwLock<Result<UOp>>,
+    value: RwLock<Held>,
     line: &'static Location<'static>,
     /// Set where this tensor is a view, so that assigning to it writes what it views.
     view: Option<View>,
+}
+
+/// What a cell holds.
+struct Held {
+    value: Result<UOp>,
+    /// Whether it was assigned and has not been realized since: reading it then realizes it, so that its
+    /// history ends.
+    assigned: bool,
 }
 
 /// How a view comes from its base, neither of whose values it holds: the base's cell, as long as
@@ -127,11 +138,7 @@ impl Tensor {
     /// # Errors
     /// The error this tensor carries.
     pub fn uop(&self) -> Result<UOp> {
-        self.0
-            .value
-            .read()
-            .unwrap_or_else(|e| e.into_inner())
-            .clone()
+        self.held().value.clone()
     }
 
     /// Compute it and keep the result: from now on this tensor is a leaf.
@@ -143,29 +150,41 @@ impl Tensor {
         Tensor::realize_all(&[self])
     }
 
-    /// Compute several tensors in one program; each becomes a leaf.
+    /// Compute several tensors in one program; each becomes a leaf, and so does what a view among them is a
+    /// view of, if that was assigned.
     ///
     /// # Errors
     /// As `realize`; nothing is changed then.
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
-        let roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        let mut roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+        let mut cells: Vec<Tensor> = tensors.iter().map(|&t| t.clone()).collect();
+        for k in 0..tensors.len() {
+            if let Some((base, u)) = tensors[k].assigned_base(&roots[k])
+                && !cells.iter().any(|c| Arc::ptr_eq(&c.0, &base.0))
+            {
+                cells.push(base);
+                roots.push(u);
+            }
+        }
         // The line is the first tensor's: an error that has one keeps it.
         let done =
             engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
-        for ((t, old), new) in tensors.iter().zip(&roots).zip(done) {
-            let mut cell = t.0.value.write().unwrap_or_else(|e| e.into_inner());
+        for ((t, old), new) in cells.iter().zip(&roots).zip(done) {
+            let mut held = t.0.value.write().unwrap_or_else(|e| e.into_inner());
             // An assignment by another thread meanwhile stays.
-            if cell.as_ref() == Ok(old) {
-                *cell = Ok(new);
+            if held.value.as_ref() == Ok(old) {
+                *held = Held::of(Ok(new));
             }
         }
         Ok(())
     }
 
-    /// The elements, row-major. Reading does not rebind the tensor.
+    /// The elements, row-major. Reading does not rebind the tensor, unless it was assigned: then it is
+    /// realized.
     ///
     /// # Errors
-    /// As `realize`; a dtype error where `T` is not this tensor's element type.
+    /// As `realize`; `Memory` where the host has no room for the elements; a dtype error where `T` is not
+    /// this tensor's element type.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let u = self.uop()?;
@@ -177,16 +196,69 @@ impl Tensor {
             );
             return Err(Error::dtype("to_vec", message).at(Location::caller()));
         }
-        let bytes = self.to_bytes()?;
-        Ok(bytes.chunks_exact(T::DTYPE.bytes()).map(T::read).collect())
+        let size = T::DTYPE.bytes();
+        self.read(|out, bytes| out.extend(bytes.chunks_exact(size).map(T::read)))
     }
 
     /// The elements' bytes, row-major, little-endian.
     ///
     /// # Errors
-    /// As `realize`.
+    /// As `to_vec`.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        engine::read(&self.uop()?).map_err(|e| e.at(self.0.line))
+        self.read(|out, bytes| out.extend_from_slice(bytes))
+    }
+
+    /// What `take` makes of the elements' bytes, which it gets in pieces: as many values of `T` as their
+    /// size says.
+    fn read<T>(&self, take: impl Fn(&mut Vec<T>, &[u8])) -> Result<Vec<T>> {
+        let value = self.value()?;
+        let read = || {
+            let bytes = value.bytes();
+            let mut out = value.room(bytes / size_of::<T>())?;
+            let mut piece = vec![0; bytes.min(PIECE)];
+            for at in (0..bytes).step_by(PIECE) {
+                let piece = &mut piece[..(bytes - at).min(PIECE)];
+                value.read(at, piece)?;
+                take(&mut out, piece);
+            }
+            Ok(out)
+        };
+        read().map_err(|e: Error| e.at(self.0.line))
+    }
+
+    /// The value, computed if it must be.
+    pub(crate) fn value(&self) -> Result<engine::Value> {
+        if self.was_assigned()? {
+            self.realize()?;
+        }
+        engine::value(&self.uop()?).map_err(|e| e.at(self.0.line))
+    }
+
+    /// The value, where it is there already; that of an assigned tensor is computed.
+    pub(crate) fn known(&self) -> Result<Option<engine::Value>> {
+        if self.was_assigned()? {
+            return self.value().map(Some);
+        }
+        engine::realized(&self.uop()?).map_err(|e| e.at(self.0.line))
+    }
+
+    /// Whether this tensor, or what it shows a part of, was assigned and has not been realized since.
+    fn was_assigned(&self) -> Result<bool> {
+        let u = self.uop()?;
+        Ok(self.held().assigned || self.assigned_base(&u).is_some())
+    }
+
+    /// What this tensor, whose expression is `u`, shows a part of, with its expression, if that was assigned.
+    fn assigned_base(&self, u: &UOp) -> Option<(Tensor, UOp)> {
+        let base = self.viewed()?.0?;
+        let held = base.held();
+        let whole = held.value.as_ref().ok().filter(|_| held.assigned)?.clone();
+        drop(held);
+        let mut at = u;
+        while *at != whole {
+            at = at.op().is_movement().then(|| &at.src()[0])?;
+        }
+        Some((base, whole))
     }
 
     /// The one element of a tensor that has one.
@@ -232,7 +304,7 @@ impl Tensor {
             )),
         });
         Tensor(Arc::new(Cell {
-            value: RwLock::new(value.map_err(|e| e.at(line))),
+            value: RwLock::new(Held::of(value.map_err(|e| e.at(line)))),
             line,
             view,
         }))
@@ -276,8 +348,30 @@ impl Tensor {
             .map(|v| (v.base.upgrade().map(Tensor), &v.to))
     }
 
+    /// Another value from now on, by an assignment.
     pub(crate) fn set(&self, value: Result<UOp>) {
-        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = value;
+        let assigned = true;
+        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Held { value, assigned };
+    }
+
+    /// As `set`, of what `f` makes of the value that is there; an error leaves it.
+    pub(crate) fn update(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+        let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
+        let new = f(held.value.as_ref().map_err(Error::clone)?)?;
+        let (value, assigned) = (Ok(new.clone()), true);
+        *held = Held { value, assigned };
+        Ok(new)
+    }
+
+    fn held(&self) -> RwLockReadGuard<'_, Held> {
+        self.0.value.read().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Held {
+    fn of(value: Result<UOp>) -> Held {
+        let assigned = false;
+        Held { value, assigned }
     }
 }
 

@@ -224,8 +224,9 @@ impl UOp {
     }
 }
 
-/// Every node below these roots, sources before users.
-pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
+/// Every node below these roots, sources before users; those below one for which `enter`, asked once, does
+/// not hold are left out.
+pub fn toposort_many(roots: &[UOp], mut enter: impl FnMut(&UOp) -> bool) -> Vec<UOp> {
     ordered(roots, |u| if enter(u) { u.src() } else { &[] })
         .into_iter()
         .cloned()
@@ -235,7 +236,7 @@ pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
 /// Every node below these roots after its `sources`, which are those of its sources to be entered.
 pub(crate) fn ordered<'a>(
     roots: &'a [UOp],
-    sources: impl Fn(&'a UOp) -> &'a [UOp],
+    mut sources: impl FnMut(&'a UOp) -> &'a [UOp],
 ) -> Vec<&'a UOp> {
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
     let mut out = Vec::new();

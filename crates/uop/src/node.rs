@@ -171,6 +171,11 @@ impl UOp {
     pub fn storage(&self) -> Option<Storage> {
         unpoisoned(&self.0.storage).clone()
     }
+    /// As `storage`; where there is none, what `make` gives is there from now on, for all threads.
+    pub fn storage_or(&self, make: impl FnOnce() -> Storage) -> Storage {
+        let mut storage = unpoisoned(&self.0.storage);
+        storage.get_or_insert_with(make).clone()
+    }
     /// Give a BUFFER its storage, in place of what it had.
     pub fn set_storage(&self, storage: Storage) {
         *unpoisoned(&self.0.storage) = Some(storage);

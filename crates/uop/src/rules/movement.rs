@@ -54,7 +54,7 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(detach[x]: x.under(Op::Detach) => x),
         rule!(contiguous_backward[x]: x.under(Op::ContiguousBackward) => x),
         // what has storage of its own already
-        rule!(contiguous_stored[x]: x.under(Op::Contiguous) => x, if matches!(x.op(), Op::Contiguous | Op::Copy)),
+        rule!(contiguous_contiguous[u, v]: twice(Op::Contiguous, u, v) => v),
         // an element of a tuple that is there
         rule!(element[u, t]: Pat::first(OpSet::of(&[Op::Tuple]), []).bind(t).under(Op::GetTuple).bind(u) => element(u, t)),
     ]

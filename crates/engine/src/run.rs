@@ -1,0 +1,149 @@
+//! One run of a program. Flows in: the program, the BUFFERs of its PARAMs, those of them that it may write
+//! over; flows out: BUFFERs that hold its results.
+//!
+//! Invariant: while a program runs its PARAMs are read by others at most, and those that it writes are its
+//! own. A run that fails has changed nothing, unless it failed after its first store in place: then what
+//! it wrote over is lost, and says so.
+
+use crate::counters::count;
+use crate::program::{Bound, Slot, Step, Work, broken};
+use crate::queues::Queues;
+use crate::report;
+use crate::versions::{self, Claim, Reading, Tried, stored};
+use monoglot_device::{Storage, open};
+use monoglot_schedule::Arguments;
+use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The value of each root, and whether it is in storage that was written in place: that of a claim, which
+/// its next version has from the end of the claim on.
+pub(crate) fn run(
+    bound: &Bound,
+    arguments: &Arguments,
+    claims: &mut FxHashMap<UOp, Claim>,
+) -> Tried<Vec<(UOp, bool)>> {
+    let program = &bound.program;
+    let params = &arguments.buffers;
+    let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
+    let words: Vec<i64> = lengths.chain(bound.words.iter().copied()).collect();
+    // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
+    let outside = |_: &UOp, slot: u64| {
+        let k = (slot as usize).checked_sub(params.len());
+        let length = k.and_then(|k| arguments.variables.get(k).cloned());
+        Ok(length.or_else(|| Some(UOp::index_const(*words.get(k?)?))))
+    };
+    let mut readings: Vec<Reading> = Vec::with_capacity(params.len());
+    let mut inputs: Vec<Arc<Storage>> = Vec::with_capacity(params.len());
+    for p in params {
+        if let Some(claim) = claims.get(p) {
+            inputs.push(claim.storage().clone());
+        } else {
+            let reading = versions::read(p)?;
+            inputs.push(reading.storage().clone());
+            readings.push(reading);
+        }
+    }
+    let mut places = Vec::with_capacity(program.places.len());
+    for p in &program.places {
+        places.push(open(p.device)?.alloc(p.bytes)?);
+    }
+    let mut queues = Queues::default();
+    let submitted = program.steps.iter().try_for_each(|step| {
+        for &slot in &step.writes {
+            claims.get_mut(&params[slot]).map(Claim::begin);
+        }
+        submit(step, &inputs, &places, &words, &mut queues)
+    });
+    // What was submitted before a failure still runs, on what is claimed here.
+    let finished = queues.finish();
+    submitted.and(finished)?;
+    let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut out = Vec::with_capacity(program.outputs.len());
+    for view in &program.outputs {
+        let view = &view.with_variables(outside)?;
+        let leaf =
+            leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
+        let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
+        let in_place = leaf.op() == Op::Param && program.written[slot];
+        let buffer = leaves
+            .entry(leaf.clone())
+            .or_insert_with(|| match leaf.op() {
+                Op::Param if !in_place => params[slot].clone(),
+                Op::Param => next_version(&params[slot], &leaf, claims),
+                _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
+            });
+        let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
+        out.push((value, in_place));
+    }
+    Ok(out)
+}
+
+fn leaf(view: &UOp) -> Option<UOp> {
+    let mut u = view;
+    while !matches!(u.op(), Op::Param | Op::Buffer) {
+        u = u.src().first()?;
+    }
+    Some(u.clone())
+}
+
+/// The next version of a BUFFER, in its storage.
+fn next_version(old: &UOp, leaf: &UOp, claims: &mut FxHashMap<UOp, Claim>) -> UOp {
+    let (Arg::Buffer(b), Some(claim)) = (old.arg(), claims.get_mut(old)) else {
+        return old.clone();
+    };
+    let arg = BufferArg {
+        version: b.version + 1,
+        addrspace: Some(AddrSpace::Global),
+        ..*b
+    };
+    let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
+    claim.hand_over(&new);
+    new
+}
+
+/// Give a step to the queue of its device.
+fn submit(
+    step: &Step,
+    inputs: &[Arc<Storage>],
+    places: &[Arc<Storage>],
+    words: &[i64],
+    queues: &mut Queues,
+) -> Result<()> {
+    let storage = |slot: &Slot| match *slot {
+        Slot::Param(i) => Some(&inputs[i]),
+        Slot::Place(i) => Some(&places[i]),
+        Slot::Word(_) => None,
+    };
+    let word = |slot: &Slot| match *slot {
+        Slot::Word(i) => Some(words[i]),
+        _ => None,
+    };
+    match &step.work {
+        Work::Launch(kernel) => {
+            count(|c| &c.launches);
+            let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
+            let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
+            report::step(step, queues, |q| {
+                q.launch(step.device, kernel, &bufs, &vars)
+            })
+        }
+        Work::Copy {
+            from,
+            element,
+            bytes,
+        } => {
+            count(|c| &c.copies);
+            let args = (0..).zip(&step.args);
+            let vars: Vec<(u64, i64)> = args.filter_map(|(k, a)| Some((k, word(a)?))).collect();
+            let start = from.sym_infer(&vars)? as usize * element;
+            let [Some(to), Some(source)] = [&step.args[0], &step.args[1]].map(storage) else {
+                return Err(broken("engine", "a copy between values"));
+            };
+            let part = source.slice(start, *bytes);
+            let part =
+                part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
+            report::step(step, queues, |q| q.copy(&part, to))
+        }
+    }
+}
