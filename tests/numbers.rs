@@ -166,3 +166,108 @@ fn unsigned_indices_beyond_every_axis_read_zero() {
         assert_eq!(column, want, "columns on {device}");
     });
 }
+
+/// The relative error of sums of f32 against sums in f64, the greatest of all.
+fn off(got: &Tensor, want: impl Iterator<Item = f64>) -> f64 {
+    let got = got.to_vec::<f32>().expect("it runs");
+    let error = |(g, w): (&f32, f64)| (f64::from(*g) - w).abs() / w.abs();
+    got.iter().zip(want).map(error).fold(0.0, f64::max)
+}
+
+/// Numbers in [0, 1) that no pattern of additions favours.
+fn spread(n: usize) -> Vec<f32> {
+    (0..n as u64)
+        .map(|i| (threefry(i, 5) >> 40) as f32 * 2f32.powi(-24))
+        .collect()
+}
+
+#[test]
+fn long_sums_are_nearly_as_exact_as_their_dtype() {
+    on_each(|device| {
+        let rows = 6480;
+        let x = spread(rows * 64);
+        let t = Tensor::new(&x, [rows as i64, 64]);
+        let at = |i: usize, j: usize| f64::from(x[i * 64 + j]);
+        let column = |j: usize| (0..rows).map(|i| at(i, j)).sum::<f64>();
+        let error = off(&t.sum(0, false), (0..64).map(column));
+        assert!(error < 2e-7, "columns on {device}: {error}");
+        let error = off(
+            &t.sum(.., false),
+            std::iter::once((0..64).map(column).sum()),
+        );
+        assert!(error < 2e-7, "all on {device}: {error}");
+        // No block divides a prime, nor a prime times lanes.
+        for n in [31, 6481, 10007, 100_003] {
+            let x = spread(n);
+            let t = Tensor::new(&x, [n as i64]);
+            let exact = |f: &dyn Fn(f64) -> f64| x.iter().map(|&v| f(f64::from(v))).sum::<f64>();
+            let error = off(&t.sum(.., false), std::iter::once(exact(&|v| v)));
+            assert!(error < 2e-7, "{n} on {device}: {error}");
+            let squares = (&t * &t).sum(.., false);
+            let error = off(&squares, std::iter::once(exact(&|v| v * v)));
+            assert!(error < 2e-7, "squares of {n} on {device}: {error}");
+            // One term again and again loses the same end each time: sixteen times in a block.
+            let same = Tensor::full([n as i64], 0.1f32).contiguous();
+            same.realize().expect("it runs");
+            let want = n as f64 * f64::from(0.1f32);
+            let error = off(&same.sum(.., false), std::iter::once(want));
+            assert!(error < 4e-7, "{n} times 0.1 on {device}: {error}");
+        }
+    });
+}
+
+#[test]
+fn sums_that_overflow_or_meet_infinities_say_so() {
+    on_each(|device| {
+        let sum = |value: &dyn Fn(usize) -> f32| {
+            let x: Vec<f32> = (0..5000).map(value).collect();
+            Tensor::new(&x, [5000])
+                .sum(.., false)
+                .item::<f32>()
+                .expect("it runs")
+        };
+        assert_eq!(sum(&|_| f32::MAX), f32::INFINITY, "{device}");
+        let one = |v: f32| move |i: usize| if i == 4000 { v } else { 1.0 };
+        assert_eq!(sum(&one(f32::NEG_INFINITY)), f32::NEG_INFINITY, "{device}");
+        assert!(sum(&one(f32::NAN)).is_nan(), "{device}");
+        let both = |i: usize| {
+            if i % 2 == 0 {
+                f32::INFINITY
+            } else {
+                f32::NEG_INFINITY
+            }
+        };
+        assert!(sum(&both).is_nan(), "{device}");
+    });
+}
+
+#[test]
+fn long_products_are_summed_in_blocks() {
+    on_each(|device| {
+        let (n, k) = (8, 8192);
+        let (x, y) = (spread(n * k), spread(2 * n * k)[n * k..].to_vec());
+        let a = Tensor::new(&x, [n as i64, k as i64]);
+        let b = Tensor::new(&y, [k as i64, n as i64]);
+        let at = |i: usize| {
+            let (row, column) = (i / n, i % n);
+            let term = |j: usize| f64::from(x[row * k + j]) * f64::from(y[j * n + column]);
+            (0..k).map(term).sum::<f64>()
+        };
+        let error = off(&a.matmul(&b), (0..n * n).map(at));
+        assert!(error < 1e-6, "on {device}: {error}");
+    });
+}
+
+#[test]
+fn reductions_over_one_range_keep_one_loop() {
+    on_each(|device| {
+        let x = spread(10_007 * 3);
+        let t = Tensor::new(&x, [10_007, 3]);
+        let both = Tensor::stack(&[&t.sum(0, false), &t.max(0, false)], 0);
+        let column = |j: usize| x.iter().skip(j).step_by(3).copied();
+        let sums = (0..3).map(|j| column(j).map(f64::from).sum::<f64>());
+        let tops = (0..3).map(|j| f64::from(column(j).fold(0.0, f32::max)));
+        let error = off(&both, sums.chain(tops));
+        assert!(error < 2e-7, "on {device}: {error}");
+    });
+}

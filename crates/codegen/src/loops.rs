@@ -33,12 +33,12 @@ fn is_axis(u: &UOp, types: &[AxisType]) -> bool {
     u.range_arg().is_some_and(|(_, t)| types.contains(&t))
 }
 
-fn kind(r: &UOp) -> AxisType {
+pub(crate) fn kind(r: &UOp) -> AxisType {
     r.range_arg().map_or(AxisType::Reduce, |(_, t)| t)
 }
 
 /// The least number that no range of the kernel has.
-fn next_id(kernel: &UOp) -> u32 {
+pub(crate) fn next_id(kernel: &UOp) -> u32 {
     kernel
         .toposort()
         .iter()
@@ -48,7 +48,7 @@ fn next_id(kernel: &UOp) -> u32 {
         .unwrap_or(0)
 }
 
-fn fresh(r: &UOp, axis: AxisType, id: &mut u32) -> UOp {
+pub(crate) fn fresh(r: &UOp, axis: AxisType, id: &mut u32) -> UOp {
     *id += 1;
     r.with_arg(Arg::Range(*id - 1, axis))
 }

@@ -164,9 +164,6 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
         return Ok(u.clone());
     }
     let target = u.device().map(target).transpose()?;
-    let shared = target
-        .as_ref()
-        .is_none_or(|t| t.threads > 1 || t.workgroups);
     let cache = target
         .filter(|t| !t.workgroups)
         .map_or(i64::MAX, |t| t.caches[1] as i64);
@@ -178,7 +175,7 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
         .iter()
         .fold(0i64, |n, s| n.saturating_add(source(s).shape().max_len()));
     let few = results < 16 && results * length >= 2 * LONG;
-    let parts: &[i64] = if few && shared {
+    let parts: &[i64] = if few {
         &[256, 128, 64, 32, 16]
     } else if product.op() == Op::Mul && results * length / AGAIN >= read && bytes > cache {
         &[4, 8, 16, 32, 64, 128, 256]

@@ -125,6 +125,32 @@ mod tests {
         }
     }
 
+    /// Sums add in one order however many threads there are: what is folded is cut the same way.
+    #[test]
+    fn what_is_folded_does_not_depend_on_the_threads() {
+        let mut all = kernels();
+        all.extend([flat_matmul(512, 512, 512), flat_matmul(8, 8, 8192)]);
+        all.extend([flat_matmul(1, 64, 6480), flat_matmul(1, 1, 1 << 20)]);
+        all.extend([conv(2, 3, 4, 8, 3), conv_weights(2, 3, 4, 8, 3)]);
+        for k in &all {
+            let folded = |threads: usize| {
+                let target = monoglot_uop::Target {
+                    threads,
+                    ..target(false)
+                };
+                let opts: Vec<Opt> = choose(k, &target).iter().map(|o| o.0).collect();
+                let axes = crate::opt::axes(&apply(k, &opts, &target).unwrap());
+                let folded = axes.iter().filter(|r| crate::loops::kind(r).is_reduce());
+                folded
+                    .map(|r| (crate::loops::kind(r), r.vmax()))
+                    .collect::<Vec<_>>()
+            };
+            for threads in [2, 3, 16, 128] {
+                assert_eq!(folded(threads), folded(1), "{threads} threads");
+            }
+        }
+    }
+
     #[test]
     fn a_large_product_gets_threads_a_register_tile_and_vectors() {
         let k = flat_matmul(512, 512, 512);

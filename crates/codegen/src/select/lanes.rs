@@ -37,18 +37,19 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
         && target.native.contains(Op::MulAcc)
 }
 
-pub(super) fn plan(t: &Table, target: &Target) -> Plan {
+/// See the module. `lanes` are the axes that have them, where that is settled.
+pub(super) fn plan(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Plan {
     let demand = demands(t, target, |_| false);
     let steps = steps(t);
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
-    let is_lane = choose(t, &demand, &steps, &widest, target);
+    let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, &steps, &widest, target));
     let unit = t.nodes.iter().any(|u| u.op() == Op::Wmma);
     let mut pieces: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {
         let extent = t.dims.iter().map(|d| d[k]).max().unwrap_or(1);
         let lanes = match is_lane[k] {
             true if unit => extent.next_power_of_two() as usize,
-            true => lanes(target, widest[k]),
+            true => fitting(target, widest[k]),
             false => 1,
         };
         pieces.push(cut(extent, lanes as u32));
@@ -70,7 +71,8 @@ pub(super) fn plan(t: &Table, target: &Target) -> Plan {
     }
 }
 
-fn lanes(target: &Target, bytes: usize) -> usize {
+/// Lanes of a vector of such elements.
+fn fitting(target: &Target, bytes: usize) -> usize {
     let n = (target.vector_bytes / bytes.max(1)).max(1);
     if n.is_power_of_two() {
         n
@@ -241,8 +243,13 @@ fn choose(
     }
     let scalar = cost(t, demand, steps, None, 1);
     let mut ranked: Vec<(f64, usize)> = (0..t.rank)
-        .filter(|&k| widest[k] > 0 && lanes(target, widest[k]) > 1)
-        .map(|k| (cost(t, demand, steps, Some(k), lanes(target, widest[k])), k))
+        .filter(|&k| widest[k] > 0 && fitting(target, widest[k]) > 1)
+        .map(|k| {
+            (
+                cost(t, demand, steps, Some(k), fitting(target, widest[k])),
+                k,
+            )
+        })
         .filter(|c| c.0 < scalar)
         .collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));

@@ -3,6 +3,7 @@
 //! over register accumulators. Invariant: every value has shape () or (W,) with W a power of two.
 
 mod access;
+mod blocks;
 mod build;
 mod integer;
 mod lanes;

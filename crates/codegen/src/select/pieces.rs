@@ -2,11 +2,13 @@
 //! vectors. Invariant: the pieces of a value stand in row-major order of the axes' pieces, so that
 //! operands of one shape correspond piece by piece.
 
+use super::blocks;
 use super::build::{alu, lane, splat};
 use super::lanes::{self, Plan, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
+use rustc_hash::FxHashSet;
 use smallvec::smallvec;
 
 /// The kernel while it is taken apart.
@@ -14,6 +16,8 @@ pub(super) struct Devectorise<'a> {
     pub(super) t: &'a Table,
     pub(super) plan: Plan,
     pub(super) target: &'a Target,
+    /// Sums that carry what their additions round away.
+    pub(super) carried: FxHashSet<UOp>,
     /// Values, by node.
     pub(super) data: Vec<Vec<UOp>>,
     /// Index arithmetic, by node: the value where all steps are taken back, over the other axes.
@@ -26,8 +30,14 @@ pub(super) struct Devectorise<'a> {
 
 /// Take a kernel apart into scalars and vectors.
 pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
-    let t = Table::new(kernel)?;
-    let plan = lanes::plan(&t, target);
+    let mut t = Table::new(kernel)?;
+    let mut plan = lanes::plan(&t, target, None);
+    let mut carried = FxHashSet::default();
+    if let Some(blocks) = blocks::split(&t, &plan, target)? {
+        carried = blocks.carried;
+        t = Table::new(&blocks.kernel)?;
+        plan = lanes::plan(&t, target, Some(plan.is_lane));
+    }
     let n = t.len();
     let slot = t
         .nodes
@@ -39,6 +49,7 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
         t: &t,
         plan,
         target,
+        carried,
         data: vec![Vec::new(); n],
         bases: vec![Vec::new(); n],
         effect: vec![None; n],

@@ -3,6 +3,7 @@
 //! are kept apart inside the loop and folded by halves after it; other unrolled steps are folded in
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
+use super::Legal;
 use super::build::{alu, lane_const, part, splat};
 use super::lanes::fuses;
 use super::pieces::Devectorise;
@@ -19,6 +20,8 @@ struct Fold {
     /// The factors where a product is accumulated by fused multiply-adds, or the value alone.
     terms: Vec<usize>,
     wmma: Option<usize>,
+    /// Whether what its additions round away is carried.
+    carried: bool,
     /// Extents of the source, of the accumulators, of the result.
     source: Axes<u32>,
     kept: Axes<u32>,
@@ -63,6 +66,7 @@ impl Devectorise<'_> {
             op,
             terms,
             wmma,
+            carried: self.carried.contains(&t.nodes[i]),
             source,
             kept,
             result,
@@ -109,7 +113,9 @@ impl Devectorise<'_> {
         let outer: Vec<UOp> = t.open(around).cloned().collect();
         let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
         let mut homes: Vec<Vec<Home>> = Vec::new();
-        for f in &folds {
+        // What sums carry has accumulators of its own, after those of the sums.
+        let carried = folds.iter().filter(|f| f.carried);
+        for f in folds.iter().chain(carried) {
             let dtype = t.nodes[f.node].dtype();
             let home = |(_, n): (Axes<u32>, usize)| {
                 let b = buffers
@@ -133,8 +139,21 @@ impl Devectorise<'_> {
                 UOp::scratch(self.slot - 1, &shape, dtype, AddrSpace::Reg)
             })
             .collect();
+        let (homes, lost) = homes.split_at(folds.len());
+        let mut lost = lost.iter();
+        let lost: Vec<&[Home]> = folds
+            .iter()
+            .map(|f| {
+                if f.carried {
+                    lost.next().map_or(&[][..], Vec::as_slice)
+                } else {
+                    &[]
+                }
+            })
+            .collect();
         let mut set: Vec<Vec<UOp>> = vec![Vec::new(); storage.len()];
-        for (f, list) in folds.iter().zip(&homes) {
+        let both = folds.iter().zip(homes).map(|(f, h)| (f, &h[..]));
+        for (f, list) in both.chain(folds.iter().zip(lost.iter().copied())) {
             for &(b, k) in list {
                 let (dtype, n, _) = buffers[b];
                 let identity = UOp::constant(f.op.identity(dtype), dtype);
@@ -148,20 +167,30 @@ impl Devectorise<'_> {
             .map(|(s, set)| s.after(&[set, ranges.clone()].concat()))
             .collect();
         let mut stores = Vec::new();
-        for (f, list) in folds.iter().zip(&homes) {
+        for ((f, list), lost) in folds.iter().zip(homes).zip(&lost) {
             let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
-            let mut acc: Vec<UOp> = list.iter().map(|h| node(Op::Load, [place(h)])).collect();
+            let value = |h: &Home| node(Op::Load, [place(h)]);
+            let mut acc: Vec<UOp> = list.iter().map(value).collect();
+            let mut low: Vec<UOp> = lost.iter().map(value).collect();
             for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
                 let k = self.piece_at(&f.kept, start);
-                acc[k] = self.accumulate(f, Some(&acc[k]), p, *n);
+                let sum = self.accumulate(f, Some(&acc[k]), p, *n);
+                if let Some(low) = low.get_mut(k) {
+                    let term = self.accumulate(f, None, p, *n);
+                    *low = self
+                        .legal()
+                        .add(low, &self.rounded_away(&acc[k], &term, &sum));
+                }
+                acc[k] = sum;
             }
-            stores.extend(list.iter().zip(&acc).map(|(h, v)| place(h).store(v)));
+            let all = list.iter().chain(*lost).zip(acc.iter().chain(&low));
+            stores.extend(all.map(|(h, v)| place(h).store(v)));
         }
         let done = ranges
             .iter()
             .rev()
             .fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
-        for (f, list) in folds.iter().zip(&homes) {
+        for ((f, list), lost) in folds.iter().zip(homes).zip(&lost) {
             let read = |&(b, k): &Home| {
                 node(
                     Op::Load,
@@ -170,9 +199,29 @@ impl Devectorise<'_> {
                         .at(&[lane_const(k)])],
                 )
             };
-            let kept: Vec<UOp> = list.iter().map(read).collect();
+            let mut kept: Vec<UOp> = list.iter().map(read).collect();
+            for (sum, low) in kept.iter_mut().zip(lost.iter().map(read)) {
+                // Where the sum is infinite, what it carries is no number.
+                let o = self.legal();
+                let whole = o.add(sum, &low);
+                *sum = o.select(&o.equal(&whole, &whole), &whole, sum);
+            }
             self.data[f.node] = self.fold_lanes(f, kept);
         }
+    }
+
+    fn legal(&self) -> Legal<'_> {
+        Legal {
+            target: self.target,
+        }
+    }
+
+    /// What a + b loses where it is rounded to `sum`.
+    fn rounded_away(&self, a: &UOp, b: &UOp, sum: &UOp) -> UOp {
+        let o = self.legal();
+        let b_now = o.sub(sum, a);
+        let a_now = o.sub(sum, &b_now);
+        o.add(&o.sub(a, &a_now), &o.sub(b, &b_now))
     }
 
     /// A REDUCE over axes alone needs no loop.
@@ -214,7 +263,8 @@ impl Devectorise<'_> {
     }
 }
 
-fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
+/// One step of a fold.
+pub(super) fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
     let op = match (op, a.dtype()) {
         (ReduceOp::Add | ReduceOp::Max, DType::Bool) => Op::Or,
         (ReduceOp::Mul, DType::Bool) => Op::And,

@@ -2,7 +2,7 @@
 
 use super::Chosen;
 use crate::graph::bits;
-use crate::opt::access::Nest;
+use crate::opt::access::{Mask, Nest};
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use monoglot_uop::{AxisType, OptOp, Target};
 
@@ -66,10 +66,32 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     block(nest, &tile, &order, chosen);
 }
 
-/// The tile of least cost that climbing finds from each choice of vectors.
+/// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
+/// depends on it, and must not depend on how many threads there are.
 fn best(nest: &Nest, target: &Target) -> Tile {
-    let mut best = climb(nest, target, Tile::single(nest));
-    for k in bits(nest.known) {
+    let alone = search(nest, 1, nest.known, &Tile::single(nest), target);
+    let folded = |k: usize| nest.outer >> k & 1 == 0;
+    if target.threads == 1 || nest.total() < THREADED {
+        return alone;
+    }
+    let mut fixed = Tile::single(nest);
+    for k in bits(nest.known).filter(|&k| folded(k)) {
+        fixed.factor[k] = alone.factor[k];
+    }
+    fixed.lane = alone.lane.filter(|&k| folded(k));
+    let threads = target.threads as i64;
+    search(nest, threads, nest.known & nest.outer, &fixed, target)
+}
+
+/// The tile of least cost that climbing along these axes finds from each choice of vectors, where none
+/// is fixed.
+fn search(nest: &Nest, threads: i64, free: Mask, fixed: &Tile, target: &Target) -> Tile {
+    let climb = |tile: Tile| climb(nest, threads, free, tile, target);
+    let mut best = climb(fixed.clone());
+    if fixed.lane.is_some() {
+        return best.0;
+    }
+    for k in bits(free) {
         let touches = nest.accesses.iter().any(|a| a.stride[k] == 1);
         if !touches || nest.extent[k] < 2 {
             continue;
@@ -85,9 +107,10 @@ fn best(nest: &Nest, target: &Target) -> Tile {
             nest.extent[k],
             (target.vector_bytes / bytes.max(1)).max(1) as i64,
         ) {
-            let mut tile = Tile::single(nest);
-            (tile.factor[k], tile.lane) = (f, Some(k));
-            let next = climb(nest, target, tile);
+            let mut tile = fixed.clone();
+            tile.factor[k] = f;
+            tile.lane = Some(k);
+            let next = climb(tile);
             if next.1 < best.1 * GAIN {
                 best = next;
             }
@@ -112,18 +135,13 @@ fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
     all
 }
 
-/// Enlarge the tile by the step that helps most, until none does.
-fn climb(nest: &Nest, target: &Target, mut tile: Tile) -> (Tile, f64) {
-    let threads = if nest.total() < THREADED {
-        1
-    } else {
-        target.threads as i64
-    };
+/// Enlarge the tile along these axes by the step that helps most, until none does.
+fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target) -> (Tile, f64) {
     let estimate = |t: &Tile| t.cycles(nest, target).map(|c| c / t.busy(nest, threads));
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
         let mut next: Option<(Tile, f64)> = None;
-        for k in bits(nest.known).filter(|k| Some(*k) != tile.lane) {
+        for k in bits(free).filter(|k| Some(*k) != tile.lane) {
             let (n, f) = (nest.extent[k], tile.factor[k]);
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
                 let mut t = tile.clone();
