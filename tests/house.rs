@@ -6,12 +6,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What each room may import of ours, from DESIGN's table; the façade and what stands on it may import all.
+/// `native`, machine code behind `uop`'s trait of back ends, has its place before it stands.
 const LADDER: &[(&str, &[&str])] = &[
     ("uop", &[]),
     ("schedule", &["uop"]),
     ("codegen", &["uop"]),
-    ("device", &["uop"]),
-    ("engine", &["uop", "schedule", "codegen", "device"]),
+    ("native", &["uop"]),
+    ("device", &["uop", "native"]),
+    (
+        "engine",
+        &["uop", "schedule", "codegen", "native", "device"],
+    ),
     ("tensor", &["uop", "engine"]),
     ("nn", &["tensor"]),
     ("models", &["tensor", "nn"]),
@@ -103,6 +108,9 @@ fn rooms_import_only_downwards() {
     let mut wrong = Vec::new();
     for (room, allowed) in LADDER {
         let folder = root().join("crates").join(room);
+        if *room == "native" && !folder.exists() {
+            continue;
+        }
         for import in dependencies(&read(&folder.join("Cargo.toml"))) {
             if !allowed.contains(&import.as_str()) {
                 wrong.push(format!("{room} imports {import}"));

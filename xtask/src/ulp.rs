@@ -2,7 +2,7 @@
 //! of f32, against f64. Flows in: names of functions; flows out: for each the greatest error in units
 //! of the last place and the argument that has it.
 
-use monoglot_codegen::lower;
+use monoglot_codegen::{backend, lower};
 use monoglot_device::{Config, Runtime, cpu::Cpu};
 use monoglot_uop::fold::transcendental;
 use monoglot_uop::op::{Class, Transcendental};
@@ -62,7 +62,14 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 /// The greatest error over every `every`-th chunk of arguments, and where it is.
 fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
     let cpu = Cpu::open(Device::new("CPU"), &Config::current())?;
-    let program = lower(&kernel(op), cpu.target(), None, &mut |_, _| {})?.0;
+    let program = lower(
+        &kernel(op),
+        cpu.target(),
+        backend(cpu.target().dialect),
+        None,
+        &mut |_, _| {},
+    )?
+    .0;
     let run = cpu.compile(&[program])?.remove(0);
     let (out, base) = (cpu.alloc(CHUNK as usize * 4)?, cpu.alloc(4)?);
     let mut bytes = vec![0u8; CHUNK as usize * 4];

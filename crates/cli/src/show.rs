@@ -184,7 +184,9 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
     } else {
         None
     };
-    let lowered = codegen::lower(kernel, &*target()?, opts, &mut |stage, graph| {
+    let target = target()?;
+    let backend = codegen::backend(target.dialect);
+    let lowered = codegen::lower(kernel, &target, backend, opts, &mut |stage, graph| {
         if stage == wanted {
             seen = Some(graph.clone());
         }

@@ -14,9 +14,11 @@ mod loops;
 mod memory;
 pub mod opt;
 pub mod pipeline;
-pub mod render;
+mod registers;
+mod render;
 mod select;
 #[cfg(test)]
 mod tests;
 
 pub use pipeline::{Stage, Timings, lower};
+pub use render::backend;

@@ -1,9 +1,11 @@
 //! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
-//! out: PROGRAM(sink, LINEAR, SOURCE). Pure and safe to call from many threads.
+//! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
-use crate::{expand, info, linearize, loops, memory, opt, render, select};
+use crate::graph::Srcs;
+use crate::{expand, info, linearize, loops, memory, opt, registers, select};
+use monoglot_uop::linear::Listing;
 use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear, verify_program};
-use monoglot_uop::{Arg, Effort, Op, Opt, Result, Target, UOp, effort, rules};
+use monoglot_uop::{Arg, Backend, Effort, Op, Opt, Result, Target, UOp, effort, rules};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +20,7 @@ pub enum Stage {
     Select,
     /// One order for everything.
     Linearize,
-    /// Source text.
+    /// Source text or machine code.
     Render,
 }
 
@@ -74,15 +76,16 @@ impl Timings {
     }
 }
 
-/// Lower a kernel: apply these Opts, or those that the heuristic chooses, and compile it to source.
+/// Lower a kernel: apply these Opts, or those that the heuristic chooses, and have a back end make code.
 /// `watch` sees the graph that each stage gives (after `Render`, the PROGRAM).
 ///
 /// # Errors
-/// `Argument` for Opts that do not fit, `Unsupported` for an op that the target cannot run, `Verify`
+/// `Argument` for Opts that do not fit, `Unsupported` for an op that the target or the back end cannot run, `Verify`
 /// for a graph that breaks the spec of a border.
 pub fn lower(
     kernel: &UOp,
     target: &Target,
+    backend: &dyn Backend,
     opts: Option<&[Opt]>,
     watch: &mut dyn FnMut(Stage, &UOp),
 ) -> Result<(UOp, Timings)> {
@@ -115,17 +118,21 @@ pub fn lower(
     let selected = select::select(&expanded, target)?;
     done(Stage::Select, &selected);
 
-    let linear = linearize::linearize(&selected)?;
-    let linear = verify_linear(linear)?.into_inner();
+    let ordered = linearize::linearize(&selected)?;
+    let linear = verify_linear(registers::split(&ordered))?;
     done(Stage::Linearize, &linear);
 
     let record = info::describe(&optimized, &linear, target);
-    let source = render::render(&linear, &record, target);
-    effort::wrote(source.len());
-    let source = UOp::new(Op::Source, vec![], Arg::Text(source.into()));
+    let code = backend.emit(&Listing::of(&linear), &record, target)?;
+    effort::wrote(code.source.len());
+    let source = UOp::new(Op::Source, vec![], Arg::Text(code.source.into()));
+    let binary = code
+        .binary
+        .map(|b| UOp::new(Op::Binary, vec![], Arg::Bytes(b.into())));
+    let parts = [optimized, linear.into_inner(), source];
     let program = UOp::new(
         Op::Program,
-        vec![optimized, linear, source],
+        parts.into_iter().chain(binary).collect::<Srcs>(),
         Arg::Program(Arc::new(record)),
     );
     // Its linear program has been verified; the rest is this function's own.

@@ -24,7 +24,11 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "select" => select::select(&u, &target(false)),
         "linearize" => linearize::linearize(&u),
         "render" => {
-            let (program, _) = pipeline::lower(&u, &target(false), Some(&[]), &mut |_, _| {})?;
+            let (program, _) = {
+                let target = target(false);
+                let backend = crate::backend(target.dialect);
+                pipeline::lower(&u, &target, backend, Some(&[]), &mut |_, _| {})?
+            };
             let source = program.src().iter().find(|s| s.op() == Op::Source);
             source
                 .cloned()

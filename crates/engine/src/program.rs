@@ -5,7 +5,7 @@ use crate::cache::Cache;
 use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
-use monoglot_codegen::{Stage, Timings, lower};
+use monoglot_codegen::{Stage, Timings, backend, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
@@ -276,7 +276,14 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
         let Some((kernel, device)) = kernels.get(i) else {
             break;
         };
-        let lowered = lower(kernel, &targets[device], None, &mut |_, _| {});
+        let target = &targets[device];
+        let lowered = lower(
+            kernel,
+            target,
+            backend(target.dialect),
+            None,
+            &mut |_, _| {},
+        );
         let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
         done.0[i] = Some(lowered.map(|(program, seconds)| {
             done.1.add(&seconds);

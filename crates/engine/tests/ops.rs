@@ -255,12 +255,21 @@ fn data(d: DType) -> Data {
 fn build(d: DType, cases: &[Case], n: usize, w: usize) -> UOp {
     let r = range((n / w.max(1)) as i64, 0);
     let i = if w > 0 { &r * w as i64 } else { r.clone() };
-    let value = |slot: u64| load(&address(&param(slot, n as i64, d), &i, w));
+    // Storage holds bools as bytes.
+    let held = |d: DType| if d == DType::Bool { DType::U8 } else { d };
+    let value = |slot: u64| {
+        let v = load(&address(&param(slot, n as i64, held(d)), &i, w));
+        match d {
+            DType::Bool => v.binary(Op::CmpNe, &splat(&UOp::int(0, DType::U8), w)),
+            _ => v,
+        }
+    };
     let (a, b, c) = (value(0), value(1), value(2));
     let mut effects = vec![r.clone()];
     for (k, case) in cases.iter().enumerate() {
-        let out = param(3 + k as u64, n as i64, case.to);
-        effects.push(address(&out, &i, w).store(&(case.build)(case, &a, &b, &c)));
+        let out = param(3 + k as u64, n as i64, held(case.to));
+        let made = (case.build)(case, &a, &b, &c);
+        effects.push(address(&out, &i, w).store(&made.cast(held(case.to))));
     }
     let last = effects.last().unwrap().clone();
     effects.push(end(&last, &r));

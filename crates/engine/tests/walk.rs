@@ -1,11 +1,20 @@
 //! Every op of every class as a tensor graph, on every dtype that it takes, on each device, against the
-//! oracle. Flows in: the op table; flows out: a list of what differs. A class without cases does not
-//! compile, an op without cases fails.
+//! oracle; and what no device, or not each, can run: refused by an error that names it. Flows in: the op
+//! table; flows out: a list of what differs. A class without cases does not compile, an op without cases
+//! fails.
 
+mod support;
+
+use monoglot_codegen::backend;
+use monoglot_device::open;
 use monoglot_engine::{read, upload};
 use monoglot_oracle::eval::{Value, eval};
-use monoglot_uop::op::{Abstraction, Class, Identity, Leaf, Memory, Movement, Order, Ternary};
+use monoglot_uop::op::{
+    Abstraction, Class, Code, Identity, Leaf, Memory, Movement, Order, Ternary,
+};
 use monoglot_uop::*;
+use std::sync::Arc;
+use support::{address, i32c, linear, load, param, program, single};
 
 const DEVICES: [&str; 3] = ["CPU", "INTERP", "INTERP:GPU"];
 
@@ -382,4 +391,97 @@ fn ops_without_cases_are_those_below_tensors() {
         .collect();
     let below = ["BINARY", "REPLICATED", "CALL", "LOAD", "GROUP", "SINK"];
     assert_eq!(without, below);
+}
+
+/// A linear program around an op that only such programs have, and the devices that run it; None for
+/// ops that are in every program that runs.
+fn below(op: Op) -> Option<(Vec<UOp>, &'static [&'static str])> {
+    let f = DType::F32;
+    let at = address(&param(0, 64, f), &i32c(0), 0);
+    let new = |src: Vec<UOp>, arg: Arg| UOp::new(op, src, arg);
+    let stored = |v: &UOp| vec![at.store(v)];
+    match op.class() {
+        Class::Memory(memory) => match memory {
+            Memory::Load | Memory::Store => None,
+            Memory::AtomicAdd => Some((
+                vec![new(vec![at.clone(), UOp::float(1.0, f)], Arg::None)],
+                &[],
+            )),
+            Memory::GetAddr => {
+                let of = new(vec![param(0, 64, f)], Arg::Place(None, None));
+                let out = address(&param(1, 1, DType::U64), &i32c(0), 0);
+                Some((vec![out.store(&of)], &[]))
+            }
+        },
+        Class::Order(order) => match order {
+            Order::Barrier => Some((vec![new(vec![], Arg::None)], &["INTERP", "INTERP:GPU"])),
+            Order::Range | Order::End | Order::If | Order::EndIf | Order::After => None,
+            Order::Group | Order::Sink | Order::Linear => None,
+        },
+        Class::Code(code) => match code {
+            Code::Special => {
+                let group = new(vec![i32c(4)], Arg::Text("gidx0".into()));
+                Some((stored(&group.cast(f)), &["INTERP", "INTERP:GPU"]))
+            }
+            Code::Wmma => {
+                let gpu = open(Device::new("INTERP:GPU")).unwrap();
+                let unit = gpu.target().matrix_units[0].clone();
+                let two = load(&address(&param(1, 64, f), &i32c(0), 2));
+                let d = new(
+                    vec![two.clone(), two.clone(), two],
+                    Arg::Wmma(Arc::new(unit)),
+                );
+                let out = address(&param(0, 64, f), &i32c(0), 2);
+                Some((vec![out.store(&d)], &["INTERP", "INTERP:GPU"]))
+            }
+            Code::Ins | Code::Custom => Some((vec![new(vec![], Arg::Text("nop".into()))], &[])),
+            // Not within a program.
+            Code::CustomFunction | Code::Program | Code::Source => None,
+        },
+        Class::Unary(_) | Class::Transcendental(_) | Class::Conversion(_) => None,
+        Class::Arithmetic(_) | Class::Comparison(_) | Class::Ternary(_) => None,
+        Class::Leaf(_) | Class::Movement(_) | Class::Reduction(_) => None,
+        Class::Abstraction(_) | Class::Identity(_) => None,
+    }
+}
+
+/// Code for a device, and what that makes of it.
+fn made(list: &UOp, device: &str) -> Result<()> {
+    let rt = open(Device::new(device))?;
+    let target = rt.target();
+    let verified = spec::verify_linear(list.clone())?;
+    let listing = linear::Listing::of(&verified);
+    backend(target.dialect).emit(&listing, &single(), target)?;
+    rt.compile(&[program("below", list, single(), target)])?;
+    Ok(())
+}
+
+#[test]
+fn what_a_device_cannot_run_is_an_error_that_names_the_op() {
+    for &op in Op::ALL {
+        let Some((list, devices)) = below(op) else {
+            continue;
+        };
+        let list = linear(&list);
+        for device in DEVICES {
+            let expected = devices.contains(&device);
+            match made(&list, device) {
+                Ok(()) => assert!(expected, "{op:?} on {device} is not refused"),
+                Err(e) => {
+                    assert!(!expected, "{op:?} on {device}: {e}");
+                    let names = |kind: &ErrorKind| matches!(kind, ErrorKind::Unsupported { op: name, .. } if name == op.name());
+                    assert!(names(e.kind()), "{op:?} on {device}: {e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_function_that_a_target_does_not_have_is_refused_by_name() {
+    let list = linear(&[address(&param(0, 4, DType::F32), &i32c(0), 4)
+        .store(&load(&address(&param(1, 4, DType::F32), &i32c(0), 4)).unary(Op::Exp2))]);
+    let error = made(&list, "CPU").unwrap_err().to_string();
+    assert!(error.contains("EXP2"), "{error}");
+    made(&list, "INTERP").unwrap();
 }

@@ -1,7 +1,7 @@
 //! Run a schedule call by call on byte buffers. Flows in: a schedule, the bytes of its PARAMs and
 //! something that runs one kernel; flows out: the value of every root.
 
-use monoglot_codegen::lower;
+use monoglot_codegen::{backend, lower};
 use monoglot_device::{Kernel, Runtime};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_schedule::{Schedule, Timings, callify, lift, schedule};
@@ -136,7 +136,16 @@ impl Compiled {
     pub fn new(device: Arc<dyn Runtime>, kernels: &[(UOp, Option<Vec<Opt>>)]) -> Result<Compiled> {
         let mut programs = Vec::with_capacity(kernels.len());
         for (k, opts) in kernels {
-            programs.push(lower(k, device.target(), opts.as_deref(), &mut |_, _| {})?.0);
+            programs.push(
+                lower(
+                    k,
+                    device.target(),
+                    backend(device.target().dialect),
+                    opts.as_deref(),
+                    &mut |_, _| {},
+                )?
+                .0,
+            );
         }
         let compiled = device.compile(&programs)?;
         let kernels = kernels

@@ -27,6 +27,7 @@ macro_rules! named {
 }
 
 pub mod arg;
+pub mod backend;
 pub mod build;
 pub mod compose;
 pub mod derive;
@@ -53,6 +54,7 @@ pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
     TcInfo,
 };
+pub use backend::{Backend, Code};
 pub use device::Device;
 pub use dtype::DType;
 pub use effort::Effort;

@@ -1,5 +1,12 @@
 //! How the instructions of a linear program are read: which sources are values, and what an address
-//! names. Shared by everything that takes such a program (renderers, interpreter).
+//! names, which values are worth a name. Shared by everything that takes such a program (back ends,
+//! interpreter).
+
+mod lanes;
+mod listing;
+
+pub use lanes::{gathered, splat};
+pub use listing::Listing;
 
 use crate::node::UOp;
 use crate::op::Op;

@@ -1,12 +1,18 @@
 //! Kernels lowered and run, against the oracle of kernels.
 
-use super::lower;
+use super::{Timings, lower};
 use crate::opt::tests::support::{buffers, kernels, matmul, param, sink, split};
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
-use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Scalar, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Result, Scalar, Target, UOp};
 use std::sync::Arc;
+
+/// A kernel lowered with the back end of the target's dialect.
+fn lower_for(kernel: &UOp, target: &Target, opts: Option<&[Opt]>) -> Result<(UOp, Timings)> {
+    let backend = crate::backend(target.dialect);
+    lower(kernel, target, backend, opts, &mut |_, _| {})
+}
 
 /// The devices that run what is lowered: C where there is a compiler, and the interpreter.
 fn devices() -> Vec<Arc<dyn Runtime>> {
@@ -52,7 +58,7 @@ fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
     let lowered: Vec<UOp> = cases
         .iter()
         .map(|(k, opts)| {
-            let got = lower(k, device.target(), Some(opts), &mut |_, _| {});
+            let got = lower_for(k, device.target(), Some(opts));
             got.unwrap_or_else(|e| panic!("{opts:?}: {e}")).0
         })
         .collect();
@@ -265,8 +271,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
     let all = elementwise();
     for device in devices() {
         for opts in [vec![], vec![split(0, 8, AxisType::Upcast, false)]] {
-            let lower =
-                |k: &UOp| lower(k, device.target(), Some(&opts), &mut |_, _| {}).map(|l| l.0);
+            let lower = |k: &UOp| lower_for(k, device.target(), Some(&opts)).map(|l| l.0);
             let programs: Vec<UOp> = all
                 .iter()
                 .map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{k}")))
@@ -312,7 +317,7 @@ fn products_that_are_rounded_are_no_part_of_a_fused_sum() {
                 .map(|u| (u.clone(), u.with_arg(Arg::Rounded)))
                 .collect();
             let k = k.substitute(&products);
-            let program = lower(&k, device.target(), None, &mut |_, _| {}).unwrap().0;
+            let program = lower_for(&k, device.target(), None).unwrap().0;
             let linear = program.src()[1].toposort();
             let has = |keep: &dyn Fn(&UOp) -> bool| linear.iter().any(keep);
             let name = device.device();

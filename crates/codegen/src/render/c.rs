@@ -1,33 +1,43 @@
-//! A LINEAR program as one C function `void NAME(void *const *bufs, const long long *vars, int tid)`.
-//! `bufs` follows the slots of the PARAMs that are storage, in ascending order; `vars` follows
-//! `ProgramInfo::vars`.
-//!
-//! Values used once are written inside the expression that uses them, within the same loop and with
-//! no store between; everything else is a variable. A vector of bools is a mask: lanes of 0 and −1 as
-//! wide as what was compared, converted to another width where it is used, which costs nothing where
-//! masks are registers of their own. REG storage whose offsets are all constants becomes variables.
+//! A linear program as a function in a language like C. Values that the listing names are variables,
+//! REG storage of one element too; all others are written inside the expression that uses them. A vector
+//! of bools is a mask: lanes of 0 and −1 as wide as what was compared, converted to another width where it
+//! is used, which costs nothing where masks are registers of their own.
 
-use super::c_expr::NONE;
-use super::c_memory::Registers;
-use super::c_plan::Plan;
-use super::c_types::{Prelude, literal, scalar};
-use monoglot_uop::{Arg, Op, ProgramInfo, Scalar, UOp};
-use rustc_hash::FxHashMap;
+use super::expression::NONE;
+use super::language::{self, Argument, Language, scalar};
+use super::prelude::Prelude;
+use monoglot_uop::backend::unsupported;
+use monoglot_uop::linear::{Listing, address};
+use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
+use monoglot_uop::{
+    Arg, Backend, Code, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, Target, UOp,
+};
 use std::fmt::Write;
 
-/// Render a LINEAR program for a compiler of GNU C (gcc 12 or later, or clang).
-pub fn render_c(program: &UOp, info: &ProgramInfo) -> String {
-    let list = program.src();
-    let plan = Plan::new(list);
+/// C for a CPU.
+pub(super) struct C;
+
+impl Backend for C {
+    fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
+        Ok(Code {
+            source: function(&language::C, listing, info)?,
+            binary: None,
+        })
+    }
+}
+
+/// A program as a function of a language.
+fn function(language: &'static Language, listing: &Listing, info: &ProgramInfo) -> Result<String> {
+    let list = listing.instructions();
     let mut r = Renderer {
-        plan,
+        listing,
+        language,
         prelude: Prelude::default(),
-        regs: FxHashMap::default(),
-        names: 0,
+        names: vec![0; list.len()],
+        last: 0,
     };
     let mut body = String::with_capacity(64 * list.len());
-    r.arguments(&mut body, list, info);
-    r.find_registers(list);
+    (language.entry)(&mut body, &info.name, &arguments(list, info)?);
     // Storage is declared for the whole function: a program may name it in several loops.
     for u in list.iter().filter(|u| u.op() == Op::Buffer) {
         body.push_str("  ");
@@ -35,113 +45,148 @@ pub fn render_c(program: &UOp, info: &ProgramInfo) -> String {
     }
     let mut indent = 1;
     for (i, u) in list.iter().enumerate() {
-        r.statement(&mut body, i, u, &mut indent);
+        r.statement(&mut body, i, u, &mut indent)?;
     }
-    let mut out = r.prelude.text();
-    let _ = write!(
-        out,
-        "void {}(void *const *bufs, const long long *vars, int tid) {{\n{body}}}\n",
-        info.name
-    );
-    out
+    Ok(format!("{}{body}}}\n", r.prelude.text(language)))
 }
 
-pub(super) struct Renderer {
-    pub(super) plan: Plan,
+/// The PARAMs, in the order of the list.
+fn arguments(list: &[UOp], info: &ProgramInfo) -> Result<Vec<Argument>> {
+    let params = || list.iter().filter(|u| u.op() == Op::Param);
+    let of = |p: &UOp| p.buffer_arg().map(|b| (b.slot, b.dtype));
+    let storage = params().filter(|p| !p.is_variable()).filter_map(of);
+    let mut slots: Vec<usize> = info.outs.iter().chain(&info.ins).copied().collect();
+    slots.extend(storage.map(|(slot, _)| slot as usize));
+    slots.sort_unstable();
+    slots.dedup();
+    let argument = |p: &UOp| -> Option<Argument> {
+        let (slot, dtype) = of(p)?;
+        let at = |all: &[usize]| all.iter().position(|&s| s == slot as usize);
+        Some(if p.is_variable() {
+            Argument::Variable(slot, dtype, at(&info.vars)?)
+        } else {
+            Argument::Buffer(slot, dtype, at(&slots)?)
+        })
+    };
+    let missing = |p: &UOp| ErrorKind::Verify {
+        stage: "render".into(),
+        message: format!("{p:?} is no variable of the program's record"),
+    };
+    params()
+        .map(|p| argument(p).ok_or_else(|| missing(p).into()))
+        .collect()
+}
+
+pub(super) struct Renderer<'a> {
+    pub(super) listing: &'a Listing<'a>,
+    pub(super) language: &'static Language,
     pub(super) prelude: Prelude,
-    pub(super) regs: FxHashMap<UOp, Registers>,
-    names: u32,
+    /// The number of each instruction's variable; 0 where it has none.
+    names: Vec<u32>,
+    last: u32,
 }
 
-impl Renderer {
-    fn arguments(&mut self, o: &mut String, list: &[UOp], info: &ProgramInfo) {
-        let mut slots: Vec<usize> = info.outs.iter().chain(&info.ins).copied().collect();
-        let params = || list.iter().filter(|u| u.op() == Op::Param);
-        for p in params().filter(|p| !p.shape().is_empty()) {
-            slots.extend(p.buffer_arg().map(|b| b.slot as usize));
-        }
-        slots.sort_unstable();
-        slots.dedup();
-        for p in params() {
-            let Some(b) = p.buffer_arg() else { continue };
-            let (slot, c) = (b.slot as usize, scalar(b.dtype));
-            let _ = if p.is_variable() {
-                let k = info.vars.iter().position(|&v| v == slot).unwrap_or(0);
-                if b.dtype.is_float() {
-                    // The bits, in the first bytes of the word.
-                    writeln!(o, "  {c} n{slot};").and_then(|()| {
-                        writeln!(
-                            o,
-                            "  __builtin_memcpy(&n{slot}, vars + {k}, {});",
-                            b.dtype.bytes()
-                        )
-                    })
-                } else {
-                    writeln!(o, "  const {c} n{slot} = ({c})vars[{k}];")
-                }
-            } else {
-                let k = slots.iter().position(|&s| s == slot).unwrap_or(0);
-                writeln!(o, "  {c} *p{slot} = ({c} *)bufs[{k}];")
-            };
-        }
+impl Renderer<'_> {
+    /// The error for an instruction that there is no text for.
+    pub(super) fn unsupported(&self, u: &UOp) -> Error {
+        unsupported(self.language.name, u)
     }
 
-    fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) {
-        let (opens, closes) = (
-            matches!(u.op(), Op::Range | Op::If),
-            matches!(u.op(), Op::End | Op::EndIf),
-        );
-        let shown = match u.op() {
-            // The threads of a CPU kernel share nothing that would need a barrier.
-            Op::Param | Op::Buffer | Op::Const | Op::Special | Op::Barrier | Op::Sink => false,
-            op => opens || closes || op == Op::Store || self.plan.is_variable(i),
+    fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) -> Result<()> {
+        let line = |o: &mut String, indent: usize| o.extend(std::iter::repeat_n("  ", indent));
+        match u.op().class() {
+            // Arguments and storage have been declared; constants stand where they are used.
+            Class::Leaf(Leaf::Param | Leaf::Buffer | Leaf::Const) => {}
+            Class::Order(order) => match order {
+                Order::Range => {
+                    let (c, id) = (scalar(u.dtype()), range(u));
+                    line(o, *indent);
+                    let _ = write!(o, "for ({c} r{id} = 0; r{id} < ");
+                    self.value(o, &u.src()[0])?;
+                    let _ = writeln!(o, "; r{id}++) {{");
+                    *indent += 1;
+                }
+                Order::If => {
+                    line(o, *indent);
+                    o.push_str("if (");
+                    self.value(o, &u.src()[0])?;
+                    o.push_str(") {\n");
+                    *indent += 1;
+                }
+                Order::End | Order::EndIf => {
+                    *indent -= 1;
+                    line(o, *indent);
+                    o.push_str("}\n");
+                }
+                Order::Barrier => {
+                    let barrier = self.language.barrier.ok_or_else(|| self.unsupported(u))?;
+                    line(o, *indent);
+                    let _ = writeln!(o, "{barrier};");
+                }
+                // Names and orders of what stands in the list.
+                Order::After | Order::Group | Order::Sink => {}
+                Order::Linear => return Err(self.unsupported(u)),
+            },
+            Class::Memory(Memory::Store) => {
+                line(o, *indent);
+                self.store(o, u)?;
+                o.push_str(";\n");
+            }
+            Class::Code(_) if u.op() == Op::Special => drop(self.special(u)?),
+            Class::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => {}
+            Class::Memory(Memory::Load) | Class::Movement(_) => self.variable(o, i, u, *indent)?,
+            _ if u.op().is_elementwise() => self.variable(o, i, u, *indent)?,
+            _ => return Err(self.unsupported(u)),
+        }
+        Ok(())
+    }
+
+    /// A value that has a name.
+    fn variable(&mut self, o: &mut String, i: usize, u: &UOp, indent: usize) -> Result<()> {
+        if !self.listing.is_named(i) {
+            return Ok(());
+        }
+        o.extend(std::iter::repeat_n("  ", indent));
+        self.last += 1;
+        let name = self.last;
+        self.put(o, self.kind(u), "$V", NONE)?;
+        let _ = write!(o, " v{name} = ");
+        self.expression(o, u)?;
+        o.push_str(";\n");
+        self.names[i] = name;
+        Ok(())
+    }
+
+    /// The expression of a hardware index.
+    fn special(&self, u: &UOp) -> Result<&'static str> {
+        let name = match u.arg() {
+            Arg::Text(name) => &**name,
+            _ => "",
         };
-        if !shown {
-            return;
-        }
-        *indent -= closes as usize;
-        o.extend(std::iter::repeat_n("  ", *indent));
-        match u.op() {
-            Op::Range => {
-                let (c, id) = (scalar(u.dtype()), u.range_arg().map_or(0, |r| r.0));
-                let _ = write!(o, "for ({c} r{id} = 0; r{id} < ");
-                self.value(o, &u.src()[0]);
-                let _ = write!(o, "; r{id}++) {{");
-            }
-            Op::If => {
-                o.push_str("if (");
-                self.value(o, &u.src()[0]);
-                o.push_str(") {");
-            }
-            Op::End | Op::EndIf => o.push('}'),
-            Op::Store => self.store(o, u),
-            _ => {
-                self.names += 1;
-                self.put(o, self.kind(u), "$V", NONE);
-                let _ = write!(o, " v{} = ", self.names);
-                self.expression(o, u);
-                self.plan.set_name(i, self.names);
-            }
-        }
-        o.push_str(if opens || closes { "\n" } else { ";\n" });
-        *indent += opens as usize;
+        let known = self.language.specials.iter().find(|s| s.0 == name);
+        known.map(|s| s.1).ok_or_else(|| self.unsupported(u))
     }
 
     /// A value where it is used: a literal, a name, or its expression.
-    pub(super) fn value(&mut self, o: &mut String, u: &UOp) {
+    pub(super) fn value(&mut self, o: &mut String, u: &UOp) -> Result<()> {
         match u.op() {
-            Op::Const => literal(o, u.const_value().unwrap_or(Scalar::Int(0)), u.dtype()),
+            Op::Const => {
+                let v = u.const_value().unwrap_or(Scalar::Int(0));
+                self.language.literal(o, v, u.dtype());
+            }
             Op::Param => drop(write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot))),
-            Op::Range => drop(write!(o, "r{}", u.range_arg().map_or(0, |r| r.0))),
-            Op::Special => o.push_str(if matches!(u.arg(), Arg::Text(t) if &**t == "tid") {
-                "tid"
-            } else {
-                "0"
-            }),
-            _ => match self.plan.name(u) {
-                0 => self.expression(o, u),
+            Op::Range => drop(write!(o, "r{}", range(u))),
+            Op::Special => o.push_str(self.special(u)?),
+            _ => match self.listing.place(u).map_or(0, |i| self.names[i]) {
+                0 => self.expression(o, u)?,
                 name => drop(write!(o, "v{name}")),
             },
         }
+        Ok(())
     }
+}
+
+/// The number of a RANGE.
+fn range(u: &UOp) -> u32 {
+    u.range_arg().map_or(0, |r| r.0)
 }

@@ -1,32 +1,45 @@
 //! Linear program in, source text out: C with GNU vector extensions, or for the interpreter the text
-//! form of the program itself. Text depends on the program alone, so that it can key caches.
+//! form of the program itself.
 
 mod c;
-mod c_cast;
-mod c_expr;
-mod c_memory;
-mod c_plan;
-mod c_types;
+mod cast;
+mod expression;
+mod language;
+mod memory;
+mod prelude;
+mod scalar;
+mod vector;
 
-use monoglot_uop::{Dialect, ProgramInfo, Target, UOp};
+use monoglot_uop::linear::Listing;
+use monoglot_uop::{Backend, Code, Dialect, ProgramInfo, Result, Target, UOp};
 
-pub use c::render_c;
+/// The back end of a dialect that is text.
+pub fn backend(dialect: Dialect) -> &'static dyn Backend {
+    match dialect {
+        Dialect::C => &c::C,
+        Dialect::Linear => &Text,
+    }
+}
 
-/// The source of a LINEAR program in the target's dialect.
-pub fn render(program: &UOp, info: &ProgramInfo, target: &Target) -> String {
-    match target.dialect {
-        Dialect::C => render_c(program, info),
-        Dialect::Linear => {
-            let ProgramInfo {
-                name,
-                threads,
-                global_size,
-                local_size,
-                ..
-            } = info;
-            format!(
-                "// kernel {name} threads {threads} global {global_size:?} local {local_size:?}\n{program}"
-            )
-        }
+/// The text form of the program itself.
+struct Text;
+
+impl Backend for Text {
+    fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
+        let ProgramInfo {
+            name,
+            threads,
+            global_size,
+            local_size,
+            ..
+        } = info;
+        let program: &UOp = listing.program();
+        let source = format!(
+            "// kernel {name} threads {threads} global {global_size:?} local {local_size:?}\n{program}"
+        );
+        Ok(Code {
+            source,
+            binary: None,
+        })
     }
 }

@@ -9,6 +9,7 @@
 use super::build::{alu, bitcast, cast};
 use crate::decompose;
 use crate::graph::{Srcs, node, rebuild};
+use crate::memory::in_registers;
 use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
 use monoglot_uop::{
     AddrSpace, Arg, DType, Error, ErrorKind, Op, OpSet, ReduceOp, Result, Scalar, Target, UOp,
@@ -136,6 +137,9 @@ impl Legal<'_> {
                 src[0] = cast(&src[0], width(&u.src()[0]));
                 u.with_src(src)
             }
+            // Registers hold what is computed.
+            Op::Load if in_registers(&src[0]) => node(Op::Load, src),
+            Op::Store if in_registers(&src[0]) => node(Op::Store, src),
             Op::Load => {
                 if src.len() > 1 {
                     src[1] = self.encode(&src[1], u.dtype());

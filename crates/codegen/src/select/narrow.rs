@@ -1,5 +1,6 @@
-//! Floats narrower than the target computes with. A value is held as the f32 of its value; storage
-//! holds its own bits, as the dtype where the target moves it, as an unsigned integer elsewhere.
+//! What memory holds of values that it holds otherwise. Floats narrower than the target computes with:
+//! a value is held as the f32 of its value; storage holds its own bits, as the dtype where the target
+//! moves it, as an unsigned integer elsewhere. Bools are bytes in memory, true where not 0.
 //! Invariant: every rounding is one rounding to nearest even, and NaN, infinities and overflow are
 //! those of `scalar.rs`.
 
@@ -56,7 +57,9 @@ pub(crate) fn bits_type(d: DType) -> DType {
 impl Legal<'_> {
     /// The dtype in which memory holds `d`.
     pub(super) fn stored(&self, d: DType) -> DType {
-        if d.is_float() && !self.target.storage.contains(&d) {
+        if d == DType::Bool {
+            DType::U8
+        } else if d.is_float() && !self.target.storage.contains(&d) {
             bits_type(d)
         } else {
             d
@@ -65,6 +68,9 @@ impl Legal<'_> {
 
     /// A held value as memory holds it; it is representable there.
     pub(super) fn encode(&self, x: &UOp, d: DType) -> UOp {
+        if d == DType::Bool {
+            return cast(x, DType::U8);
+        }
         if self.held(d) == d {
             return bitcast(x, self.stored(d));
         }
@@ -85,6 +91,9 @@ impl Legal<'_> {
 
     /// What memory holds, as it is computed with.
     pub(super) fn decode(&self, x: &UOp, d: DType) -> UOp {
+        if d == DType::Bool {
+            return self.cmpne(x, &UOp::int(0, DType::U8));
+        }
         if self.held(d) == d {
             return bitcast(x, d);
         }

@@ -3,7 +3,7 @@
 
 use super::decode::{Decoder, unsupported};
 use super::memory::{Gate, accesses, copies};
-use super::ops::{arithmetic, cast};
+use super::ops::arithmetic;
 use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
@@ -45,6 +45,10 @@ impl<'a> Decoder<'a> {
             a.buffer.dtype(),
             self.buffer(a.buffer)?,
         );
+        if d == DType::Bool && self.out.bufs[buf as usize].space != AddrSpace::Reg {
+            // Bytes of a user's file may be other than 0 and 1.
+            return Err(unsupported(u));
+        }
         let bytes = n.max(1) * d.bytes();
         // What is stored, or stands for what is not loaded.
         let value = u.src().get(1).map_or(Ok(0), |v| self.operand(v, n))?;
@@ -64,11 +68,6 @@ impl<'a> Decoder<'a> {
             accesses::<false>
         };
         self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
-        if !write && d == DType::Bool && self.out.bufs[buf as usize].space == AddrSpace::Global {
-            // Bytes of a user's file may be other than 0 and 1.
-            let truth = cast(DType::U8, d).ok_or_else(|| unsupported(u))?;
-            self.pair(truth, dst, [dst, 0, 0], n, 0);
-        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use super::ops::{Pair, arithmetic, cast, folded, pack, select};
 use crate::kernel::Signature;
 use monoglot_uop::fold::defined;
 use monoglot_uop::linear::{address, lanes, operands};
+use monoglot_uop::op::Class;
 use monoglot_uop::{
     AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp,
 };
@@ -206,7 +207,8 @@ impl<'a> Decoder<'a> {
     fn instruction(&mut self, u: &'a UOp, info: &ProgramInfo) -> Result<()> {
         let (n, d) = (lanes(u), u.dtype());
         let src = u.src();
-        if !self.read.contains(u) && !u.op().is_void() && u.op() != Op::Range {
+        let effect = u.op().is_void() || matches!(u.op().class(), Class::Order(_) | Class::Code(_));
+        if !self.read.contains(u) && !effect {
             return Ok(());
         }
         match u.op() {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use monoglot_codegen::render::render;
+use monoglot_codegen::backend;
 use monoglot_device::{Kernel, Runtime, Storage};
 use monoglot_uop::*;
 use std::sync::Arc;
@@ -81,12 +81,19 @@ pub(crate) fn linear(effects: &[UOp]) -> UOp {
     let mut list: Vec<UOp> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for e in effects {
-        for u in e.toposort() {
+        // The shapes of storage are no instructions.
+        let enter = |u: &UOp| !matches!(u.op(), Op::Param | Op::Buffer);
+        for u in graph::toposort_many(std::slice::from_ref(e), enter) {
             if seen.insert(u.clone()) {
                 list.push(u);
             }
         }
     }
+    // Storage and hardware indices outlast the loops that name them first.
+    list.sort_by_key(|u| {
+        let size = u.op() == Op::Const;
+        !(size || matches!(u.op(), Op::Param | Op::Buffer | Op::Special))
+    });
     UOp::new(Op::Linear, list, Arg::None)
 }
 
@@ -96,7 +103,18 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
         name: name.into(),
         ..info
     };
-    let text = render(linear, &info, target);
+    // The interpreter finds faults itself, and takes programs that have some.
+    let text = match target.dialect {
+        Dialect::Linear => linear.to_string(),
+        dialect => {
+            let verified = spec::verify_linear(linear.clone()).unwrap();
+            let listing = linear::Listing::of(&verified);
+            backend(dialect)
+                .emit(&listing, &info, target)
+                .unwrap()
+                .source
+        }
+    };
     let source = UOp::new(Op::Source, vec![], Arg::Text(text.into()));
     let sink = UOp::sink(&[]);
     UOp::new(

@@ -6,7 +6,7 @@
 //! 3. RANGE and END, IF and ENDIF nest. A value made inside is not used outside.
 //! 4. No value has dtype `index`. A RANGE counts in i32 or i64.
 //! 5. PARAM: GLOBAL, flat; or a variable of shape (). Slots are distinct. BUFFER: LOCAL or REG, flat; REG
-//!    also (n, W).
+//!    also (n, W). Only REG holds bools.
 //! 6. LOAD, STORE and ATOMICADD have addresses: INDEX(buffer, i) or SHRINK(buffer, (i,), (W,)). Neither
 //!    an address nor storage is a value. AFTER is its first source under another name, so that reads of
 //!    one address before and after a store are two nodes; no instruction stands twice. GROUP is nothing.
@@ -198,9 +198,11 @@ fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
 fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let Some(b) = u.buffer_arg() else { return };
     let rank = u.shape().len();
+    let bytes = b.dtype != DType::Bool && b.dtype != DType::Void;
     let fits = match (u.op(), b.addrspace) {
-        (Op::Param, Some(AddrSpace::Global)) | (Op::Buffer, Some(AddrSpace::Local)) => rank == 1,
-        (Op::Param, None) => rank == 0 && b.dtype != DType::Void,
+        (Op::Param, Some(AddrSpace::Global)) => rank == 1 && bytes,
+        (Op::Buffer, Some(AddrSpace::Local)) => rank == 1 && bytes,
+        (Op::Param, None) => rank == 0 && bytes,
         (Op::Buffer, Some(AddrSpace::Reg)) => rank == 1 || rank == 2,
         _ => false,
     };

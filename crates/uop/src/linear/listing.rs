@@ -1,64 +1,32 @@
-//! What of a LINEAR program becomes a variable in C and what is written where it is used, and the
-//! helpers that read a list: addresses, lanes, lists of lanes.
+//! A linear program with what every back end asks of it: which values are worth a name (a variable, a
+//! register) of their own and which are part of the one instruction that uses them, and how wide the
+//! lanes of masks are.
 //!
-//! Invariant: a load is written at its user only if nothing is stored between the two, and nothing moves
-//! into or out of a loop.
+//! Invariants: a load is part of its user only if nothing is stored between the two, and nothing moves
+//! into or out of a loop; an instruction that may need an operand more than once never has a part in it.
 
-use monoglot_uop::linear::{self, lanes, storage_of};
-use monoglot_uop::op::Repeats;
-use monoglot_uop::{DType, Op, UOp};
+use super::{gathered, lanes, operands, splat};
+use crate::dtype::DType;
+use crate::node::UOp;
+use crate::op::{Op, Repeats};
+use crate::spec::Lowered;
 use rustc_hash::FxHashMap;
 
-/// The CONST that all sources of a STACK are, or the one node they all are.
-pub(super) fn splat(u: &UOp) -> Option<&UOp> {
-    let first = u.src().first()?;
-    (u.op() == Op::Stack && u.src().iter().all(|s| s == first)).then_some(first)
-}
-
-/// A STACK of lanes of at most two vectors of one length: the vectors, and each lane's number.
-pub(super) fn gathered(u: &UOp) -> Option<(&UOp, &UOp, Vec<i64>)> {
-    if u.op() != Op::Stack || u.src().len() < 2 {
-        return None;
-    }
-    let (mut from, mut picks): (Vec<&UOp>, Vec<i64>) =
-        (Vec::new(), Vec::with_capacity(u.src().len()));
-    for s in u.src() {
-        let lane = if s.op() == Op::Index && s.src().len() == 2 {
-            s.src()[1].as_int()?
-        } else {
-            return None;
-        };
-        let v = &s.src()[0];
-        if storage_of(v).is_some() || from.first().is_some_and(|f| f.shape() != v.shape()) {
-            return None;
-        }
-        let which = from.iter().position(|f| *f == v).unwrap_or_else(|| {
-            from.push(v);
-            from.len() - 1
-        });
-        if which > 1 {
-            return None;
-        }
-        picks.push(lane + (which * lanes(v)) as i64);
-    }
-    Some((from[0], from[from.len() - 1], picks))
-}
-
-/// Visit the values that the text of `u` mentions.
-fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
+/// Visit the values that an instruction reads, of a vector made of lanes of others those.
+fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
     if let Some(s) = splat(u) {
         f(s);
-    } else if let Some((a, b, _)) = gathered(u) {
+    } else if let Some(([a, b], _)) = gathered(u) {
         f(a);
         if a != b {
             f(b);
         }
     } else {
-        linear::operands(u, f);
+        operands(u, f);
     }
 }
 
-/// The text of `u` may mention an operand more than once, or needs a name to take a lane of.
+/// Whether `u` may need an operand more than once, or takes a lane of it.
 fn wants_names(u: &UOp) -> bool {
     let wide = lanes(u) > 0;
     match u.op() {
@@ -76,34 +44,37 @@ fn wants_names(u: &UOp) -> bool {
 #[derive(Clone, Default)]
 struct Item {
     uses: u32,
-    /// Written inside its user.
+    /// Part of its user.
     inline: bool,
     depth: u8,
-    /// Where its text stands: its own position, or that of the statement it is inlined into.
+    /// Where it runs: its own position, or that of the instruction that it is part of.
     place: u32,
     /// How many scopes, and how many changes of memory, stand before it.
     scope: u32,
     memory: u32,
     /// Bytes of a mask's lanes.
     mask: u8,
-    name: u32,
 }
 
-/// What is written where.
-pub(super) struct Plan {
-    at: FxHashMap<UOp, u32>,
+/// See above.
+pub struct Listing<'a> {
+    program: &'a Lowered,
+    list: &'a [UOp],
+    at: FxHashMap<&'a UOp, u32>,
     items: Vec<Item>,
 }
 
-/// Nested expressions stay within this many operators.
+/// Instructions that are parts of others nest this deep at most.
 const DEPTH: u8 = 5;
 
-impl Plan {
-    pub(super) fn new(list: &[UOp]) -> Plan {
-        let at: FxHashMap<UOp, u32> = list
+impl<'a> Listing<'a> {
+    /// The listing of a program.
+    pub fn of(program: &'a Lowered) -> Listing<'a> {
+        let list = program.src();
+        let at: FxHashMap<&UOp, u32> = list
             .iter()
             .enumerate()
-            .map(|(i, u)| (u.clone(), i as u32))
+            .map(|(i, u)| (u, i as u32))
             .collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
@@ -123,7 +94,8 @@ impl Plan {
             };
         }
         for (i, u) in list.iter().enumerate().rev() {
-            let effect = u.op().is_void() || matches!(u.op(), Op::Range | Op::Wmma | Op::Custom);
+            let effect =
+                u.op().is_void() || matches!(u.op(), Op::Range | Op::Wmma | Op::Custom | Op::Ins);
             if !effect && items[i].uses == 0 {
                 continue;
             }
@@ -142,7 +114,7 @@ impl Plan {
                 item.depth = 0;
             }
             let (place, depth, named) = (item.place, item.depth, wants_names(u));
-            operands(u, |o| {
+            reads(u, |o| {
                 if let Some(&k) = at.get(o) {
                     let o = &mut items[k as usize];
                     o.uses += 1;
@@ -152,35 +124,43 @@ impl Plan {
                 }
             });
         }
-        Plan { at, items }
+        Listing {
+            program,
+            list,
+            at,
+            items,
+        }
     }
 
-    /// Whether the i-th instruction gets a variable.
-    pub(super) fn is_variable(&self, i: usize) -> bool {
+    /// The program itself.
+    pub fn program(&self) -> &'a Lowered {
+        self.program
+    }
+
+    /// The instructions, in order.
+    pub fn instructions(&self) -> &'a [UOp] {
+        self.list
+    }
+
+    /// The position of an instruction; None for what is none, such as constant offsets.
+    pub fn place(&self, u: &UOp) -> Option<usize> {
+        self.at.get(u).map(|&k| k as usize)
+    }
+
+    /// Whether the i-th instruction gives a value that has a name: it is used, and not part of its user.
+    pub fn is_named(&self, i: usize) -> bool {
         !self.items[i].inline && self.items[i].uses > 0
     }
 
-    /// Note the variable of the i-th instruction.
-    pub(super) fn set_name(&mut self, i: usize, name: u32) {
-        self.items[i].name = name;
-    }
-
-    /// The variable of a value; 0 where it has none.
-    pub(super) fn name(&self, u: &UOp) -> u32 {
-        self.at.get(u).map_or(0, |&k| self.items[k as usize].name)
-    }
-
-    /// Bytes of the lanes of a mask.
-    pub(super) fn mask(&self, u: &UOp) -> usize {
-        self.at
-            .get(u)
-            .map_or(1, |&k| self.items[k as usize].mask)
-            .max(1) as usize
+    /// Bytes of the lanes of a vector of bools: of what was compared, as most machines have it.
+    pub fn mask(&self, u: &UOp) -> usize {
+        let mask = self.place(u).map_or(1, |k| self.items[k].mask);
+        mask.max(1) as usize
     }
 }
 
 /// Width of the lanes of a vector of bools.
-fn mask_bytes(u: &UOp, at: &FxHashMap<UOp, u32>, items: &[Item]) -> u8 {
+fn mask_bytes(u: &UOp, at: &FxHashMap<&UOp, u32>, items: &[Item]) -> u8 {
     if u.dtype() != DType::Bool || u.shape().is_empty() {
         return 0;
     }
@@ -193,7 +173,7 @@ fn mask_bytes(u: &UOp, at: &FxHashMap<UOp, u32>, items: &[Item]) -> u8 {
         }
         Op::Where => of(&u.src()[1]).max(of(&u.src()[2])).max(1),
         Op::Load | Op::Stack | Op::Bitcast => match gathered(u) {
-            Some((a, b, _)) => of(a).max(of(b)).max(1),
+            Some(([a, b], _)) => of(a).max(of(b)).max(1),
             None => 1,
         },
         _ => u.src().iter().map(of).max().unwrap_or(1).max(1),

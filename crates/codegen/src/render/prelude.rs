@@ -1,94 +1,14 @@
-//! C's side of dtypes: names of scalar and vector types, literals, and the table of vector
-//! operations for which GNU C has no operator. Flows out: the prelude that a kernel's source needs,
-//! and nothing it does not.
+//! What the vectors of GNU C need: names of vector types, and the table of vector operations for which
+//! it has no operator. Flows out: the prelude that a kernel's source needs, and nothing it does not.
 
-use monoglot_uop::{DType, Op, Scalar};
+use super::language::{Language, scalar, signed, unsigned};
+use monoglot_uop::{DType, Op};
 use std::fmt::Write;
-
-/// The C name of a scalar type; storage of floats that C lacks is an integer of the width.
-pub(crate) fn scalar(d: DType) -> &'static str {
-    match d {
-        DType::I8 => "i8",
-        DType::I16 => "i16",
-        DType::I32 => "i32",
-        DType::I64 | DType::Index => "i64",
-        DType::Bool | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => "u8",
-        DType::U16 | DType::BF16 => "u16",
-        DType::U32 => "u32",
-        DType::U64 => "u64",
-        DType::F16 => "f16",
-        DType::F32 => "f32",
-        DType::F64 => "f64",
-        DType::Void => "void",
-    }
-}
-
-/// What the scalar names stand for.
-const SCALARS: &str = "\
-typedef signed char i8;
-typedef short i16;
-typedef int i32;
-typedef long long i64;
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned u32;
-typedef unsigned long long u64;
-typedef _Float16 f16;
-typedef float f32;
-typedef double f64;
-";
-
-/// The signed integer name of a width in bytes: the lanes of a mask.
-pub(crate) fn signed(bytes: usize) -> &'static str {
-    ["i8", "i16", "i32", "i64"][bytes.trailing_zeros().min(3) as usize]
-}
-
-/// The unsigned integer name of a width in bytes, in which arithmetic may wrap.
-pub(crate) fn unsigned(bytes: usize) -> &'static str {
-    ["u8", "u16", "u32", "u64"][bytes.trailing_zeros().min(3) as usize]
-}
-
-/// A literal that is exactly `v` in `d`. Decimal digits are the shortest that read back as the value.
-pub(crate) fn literal(out: &mut String, v: Scalar, d: DType) {
-    let _ = match (v, d) {
-        (Scalar::Float(f), DType::F16 | DType::F32 | DType::F64) => {
-            out.push_str(if d == DType::F16 { "(f16)" } else { "" });
-            let suffix = if d == DType::F64 { "" } else { "f" };
-            let (sign, end) = if f.is_sign_negative() {
-                ("(-", ")")
-            } else {
-                ("", "")
-            };
-            match f.abs() {
-                x if x.is_nan() => write!(out, "__builtin_nan{suffix}(\"\")"),
-                f64::INFINITY if f > 0.0 => write!(out, "(__builtin_inf{suffix}())"),
-                f64::INFINITY => write!(out, "(-__builtin_inf{suffix}())"),
-                x if d == DType::F64 => write!(out, "{sign}{x:?}{end}"),
-                x => write!(out, "{sign}{:?}f{end}", x as f32),
-            }
-        }
-        (v, DType::F8E4M3 | DType::F8E5M2 | DType::BF16) => write!(out, "{}", v.to_bits(d)),
-        (v, d) => {
-            let (suffix, least) = match d {
-                DType::I64 | DType::Index => ("ll", i64::MIN as i128),
-                DType::U64 => ("ull", i128::MIN),
-                DType::U32 => ("u", i128::MIN),
-                _ => ("", i32::MIN as i128),
-            };
-            match v.to_i128() {
-                // C's literals have no sign, and the least value no literal.
-                i if i == least => write!(out, "({}{suffix} - 1)", i + 1),
-                i if i < 0 => write!(out, "({i}{suffix})"),
-                i => write!(out, "{i}{suffix}"),
-            }
-        }
-    };
-}
 
 /// A vector operation that is a builtin of the compiler (the name of its macro is that of the op and type):
 /// the op; its name among C's functions, or ""; gcc's builtin after `__builtin_ia32_` for 512 bits, then for 256
 /// and 128, where `~` stands for s or d, the element, and `#` for 256 or nothing.
-pub(crate) struct Builtin(Op, &'static str, [&'static str; 2]);
+pub(super) struct Builtin(Op, &'static str, [&'static str; 2]);
 
 const BUILTINS: [Builtin; 4] = [
     Builtin(
@@ -115,7 +35,7 @@ const BUILTINS: [Builtin; 4] = [
 ];
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
-pub(crate) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
+pub(super) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
     BUILTINS
         .iter()
         .find(|b| b.0 == op && matches!(d, DType::F32 | DType::F64))
@@ -123,7 +43,7 @@ pub(crate) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
 
 /// The pieces of the prelude that a kernel uses, in order of first use.
 #[derive(Default)]
-pub(crate) struct Prelude {
+pub(super) struct Prelude {
     /// Vector types: scalar name and lanes.
     types: Vec<(&'static str, usize)>,
     /// Names of macros, and their definitions.
@@ -147,12 +67,12 @@ fn gcc(feature: &str) -> String {
 
 impl Prelude {
     /// `SEL(V, M, m, a, b)` is used.
-    pub(crate) fn select(&mut self) {
+    pub(super) fn select(&mut self) {
         self.select = true;
     }
 
     /// The name of a vector type, noted as used.
-    pub(crate) fn vector(&mut self, out: &mut String, name: &'static str, lanes: usize) {
+    pub(super) fn vector(&mut self, out: &mut String, name: &'static str, lanes: usize) {
         once(&mut self.types, (name, lanes));
         let _ = write!(out, "{name}x{lanes}");
     }
@@ -177,7 +97,7 @@ impl Prelude {
     }
 
     /// The name of a builtin's macro for a float type, which is defined where it is new.
-    pub(crate) fn builtin(
+    pub(super) fn builtin(
         &mut self,
         out: &mut String,
         b: &'static Builtin,
@@ -238,7 +158,7 @@ impl Prelude {
 
     /// The name of a load (`address, mask, other`) or store (`address, mask, value`) of the lanes that a
     /// mask as wide as the element keeps: one instruction with AVX-512, or AVX2 for lanes of 4 and 8 bytes.
-    pub(crate) fn masked(&mut self, o: &mut String, store: bool, bytes: usize, lanes: usize) {
+    pub(super) fn masked(&mut self, o: &mut String, store: bool, bytes: usize, lanes: usize) {
         let (e, bits) = (signed(bytes), bytes * lanes * 8);
         let v = format!("{e}x{lanes}");
         let name = format!("{}_{v}", if store { "STORE" } else { "LOAD" });
@@ -307,7 +227,7 @@ impl Prelude {
     }
 
     /// The conversions F32_f16xN and F16_f32xN are used: gcc 12 goes lane by lane unless told how.
-    pub(crate) fn halves(&mut self, n: usize) {
+    pub(super) fn halves(&mut self, n: usize) {
         if !once(&mut self.names, format!("F32_f16x{n}")) {
             return;
         }
@@ -340,9 +260,9 @@ impl Prelude {
     }
 
     /// Everything noted, as text that may be repeated in one translation unit.
-    pub(crate) fn text(&self) -> String {
+    pub(super) fn text(&self, language: &Language) -> String {
         let mut out = String::with_capacity(512 + 160 * self.types.len() + self.macros.len());
-        out.push_str(SCALARS);
+        out.push_str(language.scalars);
         let mut counts: Vec<usize> = Vec::new();
         for &(name, lanes) in &self.types {
             // A scalar's name ends in its bits.

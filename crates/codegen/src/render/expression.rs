@@ -1,0 +1,301 @@
+//! One operation as an expression: a table of forms. Invariant: the text computes what `fold` computes,
+//! for every value of the operands: integers wrap (in unsigned types, unless intervals show that nothing
+//! wraps), shifts past the width shift all out, MAX propagates NaN.
+//!
+//! In a template `$0`, `$1`, … are operands, brought to the kind of the expression (scalars broadcast,
+//! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$B` bytes, `$M` and `$U` the
+//! signed and unsigned integers as wide, `$!` a complement (`!` of a scalar bool, `~` of a mask).
+
+use super::c::Renderer;
+use super::language::{scalar, signed, unsigned};
+use monoglot_uop::linear::lanes;
+use monoglot_uop::op::{
+    Arithmetic, Class, Comparison, Conversion, Memory, Movement, Ternary, Unary,
+};
+use monoglot_uop::{DType, Op, Result, UOp};
+use std::borrow::{Borrow, Cow};
+use std::fmt::Write;
+
+/// What an expression is made of: lanes (0: a scalar), element, and for bools the bytes of a mask's lane.
+#[derive(Copy, Clone)]
+pub(super) struct Kind {
+    pub(super) n: usize,
+    pub(super) d: DType,
+    pub(super) mask: usize,
+}
+
+/// No operands.
+pub(super) const NONE: &[UOp] = &[];
+
+impl Kind {
+    pub(super) fn new(n: usize, d: DType) -> Kind {
+        Kind { n, d, mask: 1 }
+    }
+
+    /// Bytes of a lane.
+    pub(super) fn bytes(self) -> usize {
+        if self.d == DType::Bool {
+            self.mask
+        } else {
+            self.d.bytes()
+        }
+    }
+
+    /// A scalar narrower than C's int, in which C computes instead.
+    pub(super) fn small(self) -> bool {
+        self.n == 0 && self.d.is_int() && self.d.bytes() < 4
+    }
+}
+
+/// How an elementwise op is written.
+enum Form {
+    /// As a template of its operands.
+    Operator(&'static str),
+    /// A sum or product, which may wrap.
+    Sum,
+    Max,
+    Shift,
+    Divide,
+    Reciprocal,
+    Choice,
+    Convert,
+    /// A call of a function.
+    Function,
+    /// Not at all: select has made something else of it.
+    Missing,
+}
+
+use Form::*;
+
+/// The form of an op on operands of `k` (of a WHERE, its values).
+fn form(op: Op, k: Kind) -> Form {
+    let bool = k.d == DType::Bool;
+    match op.class() {
+        Class::Unary(op) => match op {
+            Unary::Neg if bool => Operator("$0"),
+            Unary::Neg => Sum,
+            Unary::Not if bool => Operator("($!$0)"),
+            Unary::Not if k.small() => Operator("($V)(~$0)"),
+            Unary::Not => Operator("(~$0)"),
+            Unary::Trunc if k.d.is_float() => Function,
+            Unary::Trunc => Operator("$0"),
+            Unary::Recip => Reciprocal,
+            Unary::Sqrt => Function,
+        },
+        Class::Transcendental(_) => Function,
+        Class::Conversion(Conversion::Cast) => Convert,
+        Class::Arithmetic(op) => match op {
+            Arithmetic::Add | Arithmetic::Max | Arithmetic::Or if bool => Operator("($0 | $1)"),
+            Arithmetic::Mul | Arithmetic::And if bool => Operator("($0 & $1)"),
+            Arithmetic::Add | Arithmetic::Sub | Arithmetic::Mul => Sum,
+            Arithmetic::Div => Operator("($0 / $1)"),
+            Arithmetic::Max => Max,
+            Arithmetic::Xor => Operator("($0 ^ $1)"),
+            Arithmetic::Or => Operator("($0 | $1)"),
+            Arithmetic::And => Operator("($0 & $1)"),
+            Arithmetic::Shl | Arithmetic::Shr => Shift,
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => Divide,
+            Arithmetic::Pow => Function,
+            Arithmetic::Idiv | Arithmetic::Mod | Arithmetic::Threefry => Missing,
+        },
+        Class::Comparison(op) => Operator(match op {
+            Comparison::CmpNe if bool => "($0 ^ $1)",
+            Comparison::CmpEq if bool => "($!$0 ^ $1)",
+            Comparison::CmpLt if bool => "($!$0 & $1)",
+            Comparison::CmpGt if bool => "($0 & $!$1)",
+            Comparison::CmpLe if bool => "($!$0 | $1)",
+            Comparison::CmpGe if bool => "($0 | $!$1)",
+            Comparison::CmpNe => "($0 != $1)",
+            Comparison::CmpEq => "($0 == $1)",
+            Comparison::CmpLt => "($0 < $1)",
+            Comparison::CmpGt => "($0 > $1)",
+            Comparison::CmpLe => "($0 <= $1)",
+            Comparison::CmpGe => "($0 >= $1)",
+        }),
+        Class::Ternary(op) => match op {
+            Ternary::Where => Choice,
+            Ternary::MulAcc if bool => Operator("(($0 & $1) | $2)"),
+            Ternary::MulAcc if k.d.is_int() => Sum,
+            Ternary::MulAcc => Function,
+        },
+        _ => Missing,
+    }
+}
+
+impl Renderer<'_> {
+    /// The text of `u`, in parentheses where an operator could bind to its parts.
+    pub(super) fn expression(&mut self, o: &mut String, u: &UOp) -> Result<()> {
+        let s = u.src();
+        let k = self.kind(u);
+        match u.op().class() {
+            Class::Memory(Memory::Load) => return self.load(o, u, k),
+            Class::Movement(op) => match op {
+                Movement::Stack => return self.stack(o, u, k),
+                Movement::Index | Movement::Shrink => return self.pick(o, u, k),
+                Movement::Bitcast => return self.bitcast(o, &s[0], k),
+                _ => return Err(self.unsupported(u)),
+            },
+            _ => {}
+        }
+        let compares = u.op().is_comparison();
+        let of = Kind {
+            d: if compares { s[0].dtype() } else { k.d },
+            ..k
+        };
+        match form(u.op(), of) {
+            Operator(t) => {
+                // A comparison of vectors gives integers as wide as their lanes.
+                let mask = compares && k.n > 0 && of.d != DType::Bool;
+                self.put(o, of, if mask { "($M)" } else { "" }, NONE)?;
+                self.put(o, of, t, s)
+            }
+            Sum => self.sum(o, u, k),
+            Max => self.max(o, u, k),
+            Shift => self.shift(o, u, k),
+            Divide => self.divide(o, u, k),
+            Reciprocal => {
+                let one = UOp::constant(k.d.one(), k.d);
+                self.put(o, k, "($1 / $0)", &[&s[0], &one])
+            }
+            Choice if lanes(&s[0]) == 0 => {
+                o.push('(');
+                self.value(o, &s[0])?;
+                self.put(o, k, " ? $0 : $1)", &[&s[1], &s[2]])
+            }
+            Choice => self.put(o, k, "SEL($V, $M, $0, $1, $2)", s),
+            Convert => self.cast(o, &s[0], k),
+            Function if k.n > 0 => self.vector_function(o, u, k),
+            Function => self.call(o, u, 0),
+            Missing => Err(self.unsupported(u)),
+        }
+    }
+
+    /// What a value is made of.
+    pub(super) fn kind(&self, u: &UOp) -> Kind {
+        Kind {
+            n: lanes(u),
+            d: u.dtype(),
+            mask: self.listing.mask(u),
+        }
+    }
+
+    /// Write a template.
+    pub(super) fn put<S: Borrow<UOp>>(
+        &mut self,
+        o: &mut String,
+        k: Kind,
+        template: &str,
+        s: &[S],
+    ) -> Result<()> {
+        // A select's first argument is the type.
+        if template.contains("SEL($V") {
+            self.prelude.select();
+        }
+        let mut rest = template;
+        while let Some(at) = rest.find('$') {
+            o.push_str(&rest[..at]);
+            let what = rest.as_bytes().get(at + 1).copied().unwrap_or(b' ');
+            rest = &rest[(at + 2).min(rest.len())..];
+            match what {
+                b'V' if k.d == DType::Bool && k.n > 0 => self.type_name(o, signed(k.mask), k.n),
+                b'V' => self.type_name(o, scalar(k.d), k.n),
+                b'B' => self.type_name(o, "u8", k.n),
+                b'M' => self.type_name(o, signed(k.bytes()), k.n),
+                b'U' => self.type_name(o, unsigned(k.bytes()), k.n),
+                b'n' => drop(write!(o, "{}", k.n)),
+                b'!' => o.push(if k.n == 0 { '!' } else { '~' }),
+                digit => {
+                    if let Some(u) = s.get(digit.wrapping_sub(b'0') as usize) {
+                        self.operand(o, u.borrow(), k)?;
+                    }
+                }
+            }
+        }
+        o.push_str(rest);
+        Ok(())
+    }
+
+    /// A scalar or vector type.
+    pub(super) fn type_name(&mut self, o: &mut String, name: &'static str, n: usize) {
+        match n {
+            0 => o.push_str(name),
+            n => self.prelude.vector(o, name, n),
+        }
+    }
+
+    /// Sums and products; of integers in the unsigned type where they may leave a signed one, which in C
+    /// means anything.
+    fn sum(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+        let plain = match u.op() {
+            Op::Add => "($0 + $1)",
+            Op::Sub => "($0 - $1)",
+            Op::Neg => "(-$0)",
+            Op::Mul => "($0 * $1)",
+            Op::MulAcc => "($0 * $1 + $2)",
+            _ => return Err(self.unsupported(u)),
+        };
+        let wraps = || k.d.is_int() && !k.d.is_unsigned() && may_wrap(u);
+        let t: Cow<str> = match u.op() {
+            Op::Mul | Op::MulAcc if k.small() => {
+                format!("($V){}", plain.replace('$', "(u32)$")).into()
+            }
+            _ if k.small() => format!("($V){plain}").into(),
+            _ if wraps() => format!("($V){}", plain.replace('$', "($U)$")).into(),
+            _ => plain.into(),
+        };
+        self.put(o, k, &t, u.src())
+    }
+
+    fn max(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+        let (mut a, mut b) = (&u.src()[0], &u.src()[1]);
+        // `x > y ? x : y` gives y where one is NaN: only a NaN in x is left to be kept.
+        if k.d.is_float() && b.min_max().is_some() {
+            (a, b) = (b, a);
+        }
+        let nan = k.d.is_float() && a.min_max().is_none();
+        match (k.n, nan) {
+            (0, false) => self.put(o, k, "($0 > $1 ? $0 : $1)", &[a, b]),
+            (0, true) => self.put(o, k, "($0 > $1 || $0 != $0 ? $0 : $1)", &[a, b]),
+            _ => self.vector_max(o, [a, b], nan, k),
+        }
+    }
+
+    fn shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+        let left = u.op() == Op::Shl;
+        let (lo, hi) = u.src()[1].bounds();
+        let inside = lo >= 0 && hi < k.d.bits() as i64;
+        let t = match (inside, left) {
+            (true, true) if k.small() => "($V)((u32)$0 << $1)",
+            (true, true) if k.d.is_unsigned() => "($0 << $1)",
+            (true, true) => "($V)(($U)$0 << $1)",
+            (true, false) => "($0 >> $1)",
+            _ if k.n > 0 => return self.vector_shift(o, u, k),
+            _ => return self.scalar_shift(o, u, k),
+        };
+        self.put(o, k, t, u.src())
+    }
+
+    /// The machine's division; the least value by −1, which traps, is a negation.
+    fn divide(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let (lo, hi) = b.bounds();
+        let traps = !k.d.is_unsigned()
+            && !k.small()
+            && (lo <= -1 && hi >= -1)
+            && Some(a.vmin()) == k.d.min().as_int();
+        let quotient = u.op() == Op::TruncDiv;
+        match (traps, quotient) {
+            (false, true) => self.put(o, k, "(($V)($0 / $1))", &[a, b]),
+            (false, false) => self.put(o, k, "(($V)($0 % $1))", &[a, b]),
+            (true, _) if k.n > 0 => self.vector_divide(o, u, k),
+            (true, true) => self.put(o, k, "($1 == -1 ? ($V)(-($U)$0) : $0 / $1)", &[a, b]),
+            (true, false) => self.put(o, k, "($1 == -1 ? 0 : $0 % $1)", &[a, b]),
+        }
+    }
+}
+
+/// Whether the interval of a result is that of the whole dtype: it may have wrapped.
+fn may_wrap(u: &UOp) -> bool {
+    u.min_max()
+        .is_none_or(|(lo, hi)| lo == u.dtype().min() && hi == u.dtype().max())
+}
