@@ -200,5 +200,5 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
         let (_, source, _) = device::program_parts(&program)?;
         return Ok(source.to_string());
     }
-    Ok(print(&seen.unwrap_or(program)))
+    Ok(print(&seen.unwrap_or(program.into_inner())))
 }

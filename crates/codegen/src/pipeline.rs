@@ -1,12 +1,9 @@
 //! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
-use crate::graph::Srcs;
 use crate::{expand, info, linearize, loops, memory, opt, registers, select};
-use monoglot_uop::linear::Listing;
-use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear, verify_program};
-use monoglot_uop::{Arg, Backend, Effort, Op, Opt, Result, Target, UOp, effort, rules};
-use std::sync::Arc;
+use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear};
+use monoglot_uop::{Backend, Effort, Opt, Program, Result, Target, UOp, rules};
 use std::time::Instant;
 
 /// A stage of the pipeline.
@@ -88,7 +85,7 @@ pub fn lower(
     backend: &dyn Backend,
     opts: Option<&[Opt]>,
     watch: &mut dyn FnMut(Stage, &UOp),
-) -> Result<(UOp, Timings)> {
+) -> Result<(Program, Timings)> {
     let (mut timings, mut last) = (Timings::default(), Instant::now());
     let mut then = Effort::so_far();
     let mut done = |stage: Stage, graph: &UOp| {
@@ -123,22 +120,7 @@ pub fn lower(
     done(Stage::Linearize, &linear);
 
     let record = info::describe(&optimized, &linear, target);
-    let code = backend.emit(&Listing::of(&linear), &record, target)?;
-    effort::wrote(code.source.len());
-    let source = UOp::new(Op::Source, vec![], Arg::Text(code.source.into()));
-    let binary = code
-        .binary
-        .map(|b| UOp::new(Op::Binary, vec![], Arg::Bytes(b.into())));
-    let parts = [optimized, linear.into_inner(), source];
-    let program = UOp::new(
-        Op::Program,
-        parts.into_iter().chain(binary).collect::<Srcs>(),
-        Arg::Program(Arc::new(record)),
-    );
-    // Its linear program has been verified; the rest is this function's own.
-    if cfg!(debug_assertions) {
-        verify_program(program.clone())?;
-    }
+    let program = Program::emit(backend, optimized, linear, record, target)?;
     done(Stage::Render, &program);
     Ok((program, timings))
 }

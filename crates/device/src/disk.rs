@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use crate::storage::{Memory, Storage, no_data};
-use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
+use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Runtime for Disk {
         ))
     }
 
-    fn compile(&self, _programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+    fn compile(&self, _programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         Err(unsupported("runs no kernels; copy to another device first"))
     }
 

@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use crate::storage::{Memory, Storage, no_data};
-use monoglot_uop::{Result, Target, UOp};
+use monoglot_uop::{Program, Result, Target};
 use std::sync::Arc;
 
 /// The kind, for the registry.
@@ -68,8 +68,8 @@ impl Runtime for Null {
         Ok(Storage::of(self.target.device, Nothing(bytes)))
     }
 
-    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
-        let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
+    fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
+        let kernel = |p: &Program| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
             Ok(Arc::new(Idle(Signature::of(linear, info))))
         };

@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::queue::Queue;
 use crate::storage::Storage;
-use monoglot_uop::{Device, Result, Target, UOp};
+use monoglot_uop::{Device, Program, Result, Target};
 use std::sync::Arc;
 
 /// One opened device.
@@ -27,15 +27,15 @@ pub trait Runtime: Send + Sync {
         Storage::host(self.device(), bytes)
     }
 
-    /// Compile PROGRAM(sink, LINEAR, SOURCE) nodes, many at once; the results are in their order. A
+    /// Compile programs, many at once; the results are in their order. A
     /// program compiled before in this process, or found in the disk cache, costs no compiler.
     ///
     /// # Errors
     /// `NoDevice` where no compiler is found, `Compile` where one rejects a source.
-    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>>;
+    fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>>;
 
     /// The machine code of a PROGRAM as text, where the device has such a thing.
-    fn assembly(&self, _program: &UOp) -> Result<Option<String>> {
+    fn assembly(&self, _program: &Program) -> Result<Option<String>> {
         Ok(None)
     }
 

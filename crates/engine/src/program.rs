@@ -8,6 +8,7 @@ use crate::report;
 use monoglot_codegen::{Stage, Timings, backend, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Function, Place, schedule};
+use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::AtomicU64;
@@ -156,7 +157,7 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
         let of_device: Vec<usize> = (0..missing.len())
             .filter(|&i| missing[i].1 == device)
             .collect();
-        let programs: Vec<UOp> = of_device.iter().map(|&i| lowered[i].clone()).collect();
+        let programs: Vec<uop::Program> = of_device.iter().map(|&i| lowered[i].clone()).collect();
         let runtime = open(device)?;
         report::opened(&*runtime);
         let compiled = runtime.compile(&programs)?;
@@ -261,7 +262,7 @@ fn unique_kernels(linear: &UOp) -> Vec<Key> {
 }
 
 /// Lower kernels, over all cores where there are several.
-fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
+fn lower_all(kernels: &[Key]) -> Result<(Vec<uop::Program>, Timings)> {
     let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
     let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
     let workers = std::thread::available_parallelism()
@@ -269,7 +270,7 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
         .min(kernels.len().div_ceil(2))
         .max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
-    let done: Mutex<(Vec<Option<Result<UOp>>>, Timings)> =
+    let done: Mutex<(Vec<Option<Result<uop::Program>>>, Timings)> =
         Mutex::new((vec![None; kernels.len()], Timings::default()));
     let work = || loop {
         let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -300,7 +301,7 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<UOp>, Timings)> {
     let lowered = results
         .into_iter()
         .map(|r| r.expect("every kernel was taken by a worker"));
-    Ok((lowered.collect::<Result<Vec<UOp>>>()?, total))
+    Ok((lowered.collect::<Result<Vec<uop::Program>>>()?, total))
 }
 
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or
@@ -323,7 +324,7 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     stages.extend(Stage::ALL.map(|s| (s.name(), lowering.of(s))));
     effort.extend(timings.effort);
     effort.extend(Stage::ALL.map(|s| (s.name(), lowering.effort(s))));
-    let linear_uops = |p: &UOp| {
+    let linear_uops = |p: &uop::Program| {
         p.src()
             .iter()
             .find(|u| u.op() == Op::Linear)
@@ -340,6 +341,6 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
             .count(),
         unique_kernels: unique.len(),
         uops: programs.iter().map(linear_uops).sum(),
-        programs,
+        programs: programs.into_iter().map(|p| p.into_inner()).collect(),
     })
 }

@@ -7,7 +7,7 @@ use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{Device, ProgramInfo, Result, Scalar, UOp};
+use monoglot_uop::{Device, Program, ProgramInfo, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use std::panic::Location;
@@ -43,7 +43,7 @@ pub(crate) fn opened(runtime: &dyn Runtime) {
 
 /// Of each kernel when it is compiled, DEBUG=3 shows the Opts and why, 4 the source, 5 the kernel's
 /// UOps, 6 its linear program, 7 the machine code.
-pub(crate) fn compiled(kernel: &UOp, program: &UOp, runtime: &dyn Runtime) {
+pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
     let Ok((linear, source, info)) = program_parts(program) else {
         return;
     };

@@ -328,7 +328,7 @@ fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
     }
     for rt in &runtimes {
         let mine: Vec<_> = plans.iter().filter(|p| Arc::ptr_eq(p.0, rt)).collect();
-        let programs: Vec<UOp> = mine.iter().map(|p| p.6.clone()).collect();
+        let programs: Vec<Program> = mine.iter().map(|p| p.6.clone()).collect();
         let kernels = rt.compile(&programs).unwrap();
         for ((_, d, w, part, data, want, _), kernel) in mine.into_iter().zip(&kernels) {
             let mut bufs: Vec<Vec<u8>> = data.columns.iter().map(|c| bytes_of(c, *d)).collect();

@@ -461,7 +461,7 @@ fn cases() -> Vec<Case> {
 fn check(device: &str) {
     let rt = open(Device::new(device)).unwrap();
     let cases = cases();
-    let programs: Vec<UOp> = cases
+    let programs: Vec<Program> = cases
         .iter()
         .map(|c| program(c.name, &c.linear, c.info.clone(), rt.target()))
         .collect();

@@ -5,11 +5,16 @@
 //! needs has been done: values are of the target's dtypes and widths, bools in storage are bytes, small
 //! arrays are registers; a `Listing` says which values have names and how wide masks are.
 
-use crate::arg::ProgramInfo;
+use crate::arg::{Arg, ProgramInfo};
+use crate::effort;
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear::Listing;
-use crate::node::UOp;
+use crate::node::{Srcs, UOp};
+use crate::op::Op;
+use crate::spec::{Lowered, verify_record};
 use crate::target::Target;
+use smallvec::smallvec;
+use std::sync::Arc;
 
 /// What a back end makes of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +27,73 @@ pub struct Code {
 }
 
 /// Makes code of linear programs.
-pub trait Backend: Send + Sync {
+///
+/// # Safety
+/// Devices run what it gives. The code of a verified program does what the program says: it touches what
+/// the program's loads and stores name, and nothing else.
+pub unsafe trait Backend: Send + Sync {
     /// The code of a program, of its record and for a target.
     ///
     /// # Errors
     /// `Unsupported`, naming the op, for what it cannot say.
     fn emit(&self, listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Code>;
+}
+
+/// PROGRAM(sink, LINEAR, SOURCE, BINARY?), whose code a back end has made of its verified list: what a
+/// device runs. No text gives one, whatever PROGRAM it has:
+///
+/// ```compile_fail
+/// # use monoglot_uop::{Program, UOp};
+/// fn of_a_text(parsed: UOp) -> Program {
+///     Program(parsed)
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Program(UOp);
+
+impl std::ops::Deref for Program {
+    type Target = UOp;
+
+    fn deref(&self) -> &UOp {
+        &self.0
+    }
+}
+
+impl Program {
+    /// Have a back end make the code of a kernel's verified list, of which this is the record.
+    ///
+    /// # Errors
+    /// What the back end says; `Verify`, where the record is not that of the list.
+    pub fn emit(
+        backend: &dyn Backend,
+        kernel: UOp,
+        linear: Lowered,
+        info: ProgramInfo,
+        target: &Target,
+    ) -> Result<Program> {
+        let code = backend.emit(&Listing::of(&linear), &info, target)?;
+        effort::wrote(code.source.len());
+        let source = UOp::new(Op::Source, vec![], Arg::Text(code.source.into()));
+        let binary = code.binary.map(|b| Arg::Bytes(b.into()));
+        let mut src: Srcs = smallvec![kernel, linear.into_inner(), source];
+        src.extend(binary.map(|b| UOp::new(Op::Binary, vec![], b)));
+        let program = UOp::new(Op::Program, src, Arg::Program(Arc::new(info)));
+        verify_record(program).map(Program)
+    }
+
+    /// A PROGRAM as it is.
+    ///
+    /// # Safety
+    /// Its code does what its list says, as a `Backend`'s; and its list passes the verifier, unless it is
+    /// the interpreter that runs it.
+    pub unsafe fn trusted(program: UOp) -> Program {
+        Program(program)
+    }
+
+    /// The node itself.
+    pub fn into_inner(self) -> UOp {
+        self.0
+    }
 }
 
 /// The error of a back end that has no way to say an instruction.

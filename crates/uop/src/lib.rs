@@ -54,7 +54,7 @@ pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
     TcInfo,
 };
-pub use backend::{Backend, Code};
+pub use backend::{Backend, Code, Program};
 pub use device::Device;
 pub use dtype::DType;
 pub use effort::Effort;

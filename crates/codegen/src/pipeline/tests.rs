@@ -5,11 +5,11 @@ use crate::opt::tests::support::{buffers, kernels, matmul, param, sink, split};
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
-use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Result, Scalar, Target, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Program, Result, Scalar, Target, UOp};
 use std::sync::Arc;
 
 /// A kernel lowered with the back end of the target's dialect.
-fn lower_for(kernel: &UOp, target: &Target, opts: Option<&[Opt]>) -> Result<(UOp, Timings)> {
+fn lower_for(kernel: &UOp, target: &Target, opts: Option<&[Opt]>) -> Result<(Program, Timings)> {
     let backend = crate::backend(target.dialect);
     lower(kernel, target, backend, opts, &mut |_, _| {})
 }
@@ -55,7 +55,7 @@ fn upload(device: &dyn Runtime, bytes: &[Vec<u8>]) -> Vec<Arc<Storage>> {
 }
 
 fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
-    let lowered: Vec<UOp> = cases
+    let lowered: Vec<Program> = cases
         .iter()
         .map(|(k, opts)| {
             let got = lower_for(k, device.target(), Some(opts));
@@ -272,7 +272,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
     for device in devices() {
         for opts in [vec![], vec![split(0, 8, AxisType::Upcast, false)]] {
             let lower = |k: &UOp| lower_for(k, device.target(), Some(&opts)).map(|l| l.0);
-            let programs: Vec<UOp> = all
+            let programs: Vec<Program> = all
                 .iter()
                 .map(|k| lower(k).unwrap_or_else(|e| panic!("{e}\n{k}")))
                 .collect();

@@ -17,7 +17,8 @@ use std::fmt::Write;
 /// C for a CPU.
 pub(super) struct C;
 
-impl Backend for C {
+// SAFETY: the text says, instruction by instruction, what the program does.
+unsafe impl Backend for C {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
         Ok(Code {
             source: function(&language::C, listing, info)?,

@@ -24,7 +24,8 @@ pub fn backend(dialect: Dialect) -> &'static dyn Backend {
 /// The text form of the program itself.
 struct Text;
 
-impl Backend for Text {
+// SAFETY: the text says, instruction by instruction, what the program does.
+unsafe impl Backend for Text {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
         let ProgramInfo {
             name,

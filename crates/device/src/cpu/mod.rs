@@ -17,7 +17,7 @@ use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use cache::{Cache, Code};
 use compile::{Compiler, Unit};
-use monoglot_uop::{Device, Error, ErrorKind, Result, Target, UOp};
+use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex, Once, Weak};
 use xxhash_rust::xxh3::Xxh3;
@@ -213,15 +213,15 @@ impl Runtime for Cpu {
         format!("C through {}, {machine}", self.compiler.program().display())
     }
 
-    fn assembly(&self, program: &UOp) -> Result<Option<String>> {
+    fn assembly(&self, program: &Program) -> Result<Option<String>> {
         let (_, source, info) = program_parts(program)?;
         self.compiler.assembly(&info.name, source).map(Some)
     }
 
-    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+    fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         let programs = programs
             .iter()
-            .map(program_parts)
+            .map(|p| program_parts(p))
             .collect::<Result<Vec<_>>>()?;
         let mut units = Vec::with_capacity(programs.len());
         for &(_, source, info) in &programs {

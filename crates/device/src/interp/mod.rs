@@ -24,8 +24,8 @@ use decode::{Code, decode};
 use group::Group;
 use monoglot_uop::op::{Comparison, Transcendental, Unary};
 use monoglot_uop::{
-    AddrSpace, DType, Device, Dialect, Digit, Fragment, Op, OpSet, ProgramInfo, Result, Target,
-    TcInfo, UOp,
+    AddrSpace, DType, Device, Dialect, Digit, Fragment, Op, OpSet, Program, ProgramInfo, Result,
+    Target, TcInfo,
 };
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -189,9 +189,9 @@ impl Runtime for Interp {
         )
     }
 
-    fn compile(&self, programs: &[UOp]) -> Result<Vec<Arc<dyn Kernel>>> {
+    fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         let groups = self.target.workgroups;
-        let kernel = |p: &UOp| -> Result<Arc<dyn Kernel>> {
+        let kernel = |p: &Program| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
             let code = decode(linear, info, groups)?;
             let signature = Signature::of(linear, info);

@@ -98,7 +98,7 @@ pub(crate) fn linear(effects: &[UOp]) -> UOp {
 }
 
 /// A PROGRAM for the runtime's target.
-pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Target) -> UOp {
+pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Target) -> Program {
     let info = ProgramInfo {
         name: name.into(),
         ..info
@@ -117,11 +117,13 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
     };
     let source = UOp::new(Op::Source, vec![], Arg::Text(text.into()));
     let sink = UOp::sink(&[]);
-    UOp::new(
+    let program = UOp::new(
         Op::Program,
         vec![sink, linear.clone(), source],
         Arg::Program(Arc::new(info)),
-    )
+    );
+    // SAFETY: a back end's code of a verified list, or a program for the interpreter.
+    unsafe { Program::trusted(program) }
 }
 
 /// One thread, no workgroups.

@@ -10,11 +10,12 @@
 //! Program:
 //! 4. The sources are SINK, LINEAR, SOURCE and perhaps BINARY, in this order, with `ProgramInfo`.
 //! 5. The linear program obeys its spec.
-//! 6. Sizes and threads are at least 1; slots that `ProgramInfo` names are PARAMs of the linear program.
+//! 6. Sizes and threads are at least 1, and those of the list's hardware indices; slots that `ProgramInfo`
+//!    names are PARAMs of the kernel or the list, and it names the list's variables.
 
 use super::tensor::{COMPILED, argument, params};
 use super::{Check, kernel, linear, need, storage};
-use crate::arg::Arg;
+use crate::arg::{Arg, ProgramInfo};
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -92,39 +93,47 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
 }
 
 pub(super) fn check_program(c: &mut Check) {
+    check_record(c);
+    if let Some(program) = c.root.src().get(1).filter(|u| u.op() == Op::Linear) {
+        within(c, program, linear::check);
+    }
+}
+
+/// All but the linear program itself.
+pub(super) fn check_record(c: &mut Check) {
     let root = c.root;
     let Arg::Program(info) = root.arg() else {
         return c.fault(root, "a PROGRAM has its ProgramInfo");
     };
     const ORDER: [Op; 4] = [Op::Sink, Op::Linear, Op::Source, Op::Binary];
-    if root.op() != Op::Program
-        || !root
-            .src()
-            .iter()
-            .map(UOp::op)
-            .eq(ORDER.into_iter().take(root.src().len()))
-    {
+    let ops = || root.src().iter().map(UOp::op);
+    let ordered = ops().eq(ORDER.into_iter().take(root.src().len()));
+    if root.op() != Op::Program || !ordered {
         return c.fault(root, "a PROGRAM is (SINK, LINEAR, SOURCE, BINARY?)");
     }
-    let mut sizes = info
-        .global_size
-        .iter()
-        .chain(&info.local_size)
-        .chain([&info.threads]);
+    let sizes = info.global_size.iter().chain(&info.local_size);
+    let mut sizes = sizes.chain([&info.threads]);
     need!(c, root, sizes.all(|&n| n > 0), "a size is less than 1");
     let Some(program) = root.src().get(1) else {
         return c.fault(root, "there is no linear program");
     };
-    within(c, program, linear::check);
+    for u in program.src().iter().filter(|u| u.op() == Op::Special) {
+        let said = size(info, u);
+        let fits = said.is_some() && said == u.src().first().and_then(UOp::as_int);
+        need!(c, u, fits, "the record says {said:?} of it");
+    }
+    let slot = |u: &UOp| Some(u.buffer_arg()?.slot as usize);
+    for u in program.src().iter().filter(|u| u.is_variable()) {
+        let named = slot(u).is_some_and(|s| info.vars.contains(&s));
+        need!(c, u, named, "the record does not name this variable");
+    }
     // What the kernel names, its program may have found a constant for.
     let kernel = root.src()[0].toposort();
     let params = kernel
         .iter()
         .chain(program.src())
         .filter(|u| u.op() == Op::Param);
-    let slots: FxHashSet<usize> = params
-        .filter_map(|u| Some(u.buffer_arg()?.slot as usize))
-        .collect();
+    let slots: FxHashSet<usize> = params.filter_map(slot).collect();
     for slot in info.outs.iter().chain(&info.ins).chain(&info.vars) {
         need!(
             c,
@@ -132,5 +141,18 @@ pub(super) fn check_program(c: &mut Check) {
             slots.contains(slot),
             "slot {slot} is named, and no PARAM of the kernel has it"
         );
+    }
+}
+
+/// How many values a record says that a hardware index has.
+fn size(info: &ProgramInfo, special: &UOp) -> Option<i64> {
+    let Arg::Text(name) = special.arg() else {
+        return None;
+    };
+    let axis = || name.get(4..)?.parse::<usize>().ok();
+    match name.get(..4) {
+        Some("gidx") => info.global_size.get(axis()?).copied(),
+        Some("lidx") => info.local_size.get(axis()?).copied(),
+        _ => (&**name == "tid").then_some(info.threads),
     }
 }

@@ -11,7 +11,7 @@
 //! | after expand | `kernel`, shaped form | [`Expanded`] |
 //! | the schedule | `call` | [`Scheduled`] |
 //! | after linearize | `linear` | [`Lowered`] |
-//! | compiled | `call` | [`Program`] |
+//! | compiled | `call` | [`crate::Program`], by way of a back end |
 
 mod call;
 mod kernel;
@@ -66,8 +66,32 @@ borders! {
     Scheduled verify_scheduled "schedule" call::check_schedule;
     /// A linear program (`spec/linear.rs`).
     Lowered verify_linear "linear" linear::check;
-    /// A compiled kernel, its linear program verified (`spec/call.rs`).
-    Program verify_program "program" call::check_program;
+}
+
+/// A compiled kernel and the linear program in it (`spec/call.rs`). That it may be run says only the back
+/// end that made its code: `backend::Program`.
+///
+/// # Errors
+/// `ErrorKind::Verify` with every fault.
+pub fn verify_program(root: UOp) -> Result<UOp> {
+    let mut check = Check {
+        root: &root,
+        faults: Vec::new(),
+    };
+    call::check_program(&mut check);
+    check.finish("program")?;
+    Ok(root)
+}
+
+/// As `verify_program`, where the linear program has been verified.
+pub(crate) fn verify_record(root: UOp) -> Result<UOp> {
+    let mut check = Check {
+        root: &root,
+        faults: Vec::new(),
+    };
+    call::check_record(&mut check);
+    check.finish("program")?;
+    Ok(root)
 }
 
 /// A fault of the node unless the condition holds.
