@@ -1,5 +1,6 @@
 //! Requests a second that one model answers, by the number of threads that ask. Flows in: `--seconds`, how
-//! long each count is measured; flows out: a line each, with how many times the rate of one thread it is.
+//! long each count is measured, and `--threads`, to measure that count alone; flows out: a line each, with
+//! how many times the rate of one thread it is.
 
 use monoglot::prelude::*;
 use std::sync::Barrier;
@@ -65,17 +66,28 @@ fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
     })
 }
 
+/// What is given for an option.
+fn option<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let mut arguments = std::env::args().skip_while(|a| a != name).skip(1);
+    arguments.next()?.parse().ok()
+}
+
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip_while(|a| a != "--seconds").skip(1);
-    let seconds = arguments.next().and_then(|s| s.parse().ok()).unwrap_or(2.0);
+    let time = Duration::from_secs_f64(option("--seconds").unwrap_or(2.0));
     let model = Mlp {
         first: Linear::new(WIDTH, WIDTH),
         second: Linear::new(WIDTH, WIDTH),
         head: Linear::new(WIDTH, 10),
     };
     Tensor::realize_all(&model.parameters().iter().collect::<Vec<_>>())?;
+    if let Some(threads) = option("--threads") {
+        println!(
+            "{threads} threads: {:.0} requests/s",
+            rate(&model, threads, time)?
+        );
+        return Ok(());
+    }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let time = Duration::from_secs_f64(seconds);
     let one = rate(&model, 1, time)?;
     println!("1 thread: {one:.0} requests/s");
     let mut threads = 2;

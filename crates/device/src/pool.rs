@@ -2,7 +2,7 @@
 //! all have run. A launch costs a few microseconds: workers that just worked spin for the next job before
 //! they sleep, and work is handed out by one atomic word. A device owns a pool; the threads of the
 //! machine are shared by all of them: a job gets as many helpers as the pool has threads beyond those
-//! that work for anybody now.
+//! that work for anybody now, and beyond the callers that have jobs of their own.
 //!
 //! Invariant: a pool shares one job at a time. A caller that finds it busy runs its job alone, so any
 //! number of user threads may launch, also from within a job, and none waits for another.
@@ -12,6 +12,7 @@ use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
+use std::time::Instant;
 
 /// Workers that wait for jobs until the pool is dropped; they start with the first job that is shared.
 pub struct Pool {
@@ -82,16 +83,34 @@ unsafe impl Send for Shared {}
 /// How long a worker looks for the next job before it sleeps, in rounds of `spin_loop`.
 const SPINS: u32 = 20_000;
 
-/// What the pools of one machine share: how many threads work on jobs of any of them now.
-#[derive(Debug, Default)]
+/// What the pools of one machine share: how many threads work on jobs of any of them now, and which have
+/// asked for helpers of late. Where each thread has a request of its own, helpers would only stand in the
+/// way of the others' next jobs.
+#[derive(Debug)]
 pub struct Budget {
     working: AtomicUsize,
+    /// When threads asked last, in microseconds, by the thread's number; 0: never.
+    asked: [AtomicU64; CALLERS],
 }
+
+/// Threads that are told apart.
+const CALLERS: usize = 64;
+/// Who asked within so many microseconds will ask again: about as long as a worker looks for work.
+const LATELY: u64 = 2000;
 
 /// Some of the threads that work, until it is dropped.
 struct Share<'a> {
     budget: &'a Budget,
     threads: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            working: AtomicUsize::new(0),
+            asked: [const { AtomicU64::new(0) }; CALLERS],
+        }
+    }
 }
 
 impl Budget {
@@ -103,13 +122,31 @@ impl Budget {
 
     /// The caller's own share, and as many helpers, at most `wanted`, as are left of `threads`.
     fn take(&self, threads: usize, wanted: usize) -> Share<'_> {
+        static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % CALLERS;
+        }
+        let now = BEGAN.elapsed().as_micros() as u64 + 1;
+        let callers = self.callers(NUMBER.with(|n| *n), now);
         let others = self.working.fetch_add(1, Ordering::Relaxed);
-        let helpers = wanted.min(threads.saturating_sub(others + 1));
+        let taken = (others + 1).max(callers);
+        let helpers = wanted.min(threads.saturating_sub(taken));
         self.working.fetch_add(helpers, Ordering::Relaxed);
         Share {
             budget: self,
             threads: 1 + helpers,
         }
+    }
+
+    /// How many threads have asked of late, with this one, which asks now.
+    fn callers(&self, number: usize, now: u64) -> usize {
+        self.asked[number].store(now, Ordering::Relaxed);
+        let lately = |at: &&AtomicU64| {
+            let at = at.load(Ordering::Relaxed);
+            at > 0 && now.saturating_sub(at) < LATELY
+        };
+        self.asked.iter().filter(lately).count()
     }
 }
 
@@ -391,6 +428,16 @@ mod tests {
             }
             both.wait();
         });
+    }
+
+    #[test]
+    fn who_asked_of_late_counts() {
+        let budget = Budget::default();
+        assert_eq!(budget.callers(3, 10), 1);
+        assert_eq!(budget.callers(3, 20), 1);
+        assert_eq!(budget.callers(5, 30), 2);
+        assert_eq!(budget.callers(5, 19 + LATELY), 2);
+        assert_eq!(budget.callers(5, 20 + LATELY), 1);
     }
 
     #[test]
