@@ -115,3 +115,26 @@ fn an_expression_found_by_one_thread_is_not_overwritten_by_another() {
         assert_eq!(f32s(&t), [8.0, 11.0, 14.0, 17.0]);
     }
 }
+
+#[test]
+fn a_run_that_fails_changes_nothing() {
+    let path = std::env::temp_dir().join(format!("monoglot-failing-{}", std::process::id()));
+    std::fs::write(&path, [0u8; 32]).expect("written");
+    for device in ["CPU", "INTERP"].map(Device::new) {
+        let file = Tensor::open(&path, DType::F32);
+        let t = Tensor::new(&[1f32; 8], [8]).to(device);
+        t.realize().expect("copied");
+        // The file is shorter by the time that it is read.
+        std::fs::write(&path, [0u8; 4]).expect("written");
+        t.assign(&t + file.to(device));
+        t.realize().expect_err("there is nothing to read");
+        t.realize().expect_err("still not");
+        std::fs::write(&path, [0u8; 32]).expect("written");
+        // The value is as it was, so the same assign now succeeds.
+        t.realize().expect("there is");
+        assert_eq!(f32s(&t), [1.0; 8]);
+        t.assign(2.0).realize().expect("a step");
+        assert_eq!(f32s(&t), [2.0; 8]);
+    }
+    std::fs::remove_file(&path).expect("removed");
+}
