@@ -3,7 +3,9 @@
 
 mod support;
 
-use monoglot_device::open;
+use monoglot_device::cpu::Cpu;
+use monoglot_device::interp::Interp;
+use monoglot_device::{Config, Runtime, open};
 use monoglot_uop::*;
 use support::*;
 
@@ -531,6 +533,61 @@ fn a_variable_stays_within_its_bounds() {
         for wrong in [1, 6, -1, 1 << 32 | 3] {
             let error = run(wrong).unwrap_err().to_string();
             assert!(error.contains("from 2 to 5"), "{device}: {error}");
+        }
+    }
+}
+
+/// Threads that write elements, wait for each other, and read those of others; twice.
+fn exchange(threads: i64) -> UOp {
+    let t = UOp::new(Op::Special, vec![i32c(threads)], Arg::Text("tid".into()));
+    let next = UOp::new(Op::TruncMod, vec![&t + 1, i32c(threads)], Arg::None);
+    let at = |buf: &UOp, i: &UOp| address(buf, i, 0);
+    let (out, a, b) = (
+        param(0, threads, F),
+        param(1, threads, F),
+        param(2, threads, F),
+    );
+    let first = at(&a, &t).store(&UOp::new(Op::Cast, vec![t.clone()], Arg::DType(F)));
+    let wall = UOp::new(Op::Barrier, vec![first.clone()], Arg::None);
+    let now = a.after(&[wall.clone()]);
+    let sum = &load(&at(&now, &t)) + &load(&at(&now, &next));
+    let second = at(&b, &t).store(&sum);
+    let wall_2 = UOp::new(Op::Barrier, vec![second.clone()], Arg::None);
+    let now = b.after(&[wall_2.clone()]);
+    let third = at(&out, &t).store(&(&load(&at(&now, &next)) - &load(&at(&now, &t))));
+    linear(&[first, wall, second, wall_2, third])
+}
+
+#[test]
+fn threads_wait_for_each_other_with_any_number_of_workers() {
+    const N: i64 = 8;
+    let info = ProgramInfo {
+        threads: N,
+        outs: vec![0, 1, 2],
+        ..single()
+    };
+    let list = exchange(N);
+    spec::verify_linear(list.clone()).unwrap();
+    assert_eq!(linear::phase_count(&list), 3);
+    // b[t] = t + next(t), and of that what is between neighbours.
+    let b = |t: i64| (t + (t + 1) % N) as f32;
+    let want: Vec<f32> = (0..N).map(|t| b((t + 1) % N) - b(t)).collect();
+    for threads in [1, 2, 5] {
+        let config = Config {
+            threads: Some(threads),
+            ..Config::default()
+        };
+        let cpu = Cpu::open(Device::new("CPU"), &config).unwrap();
+        let interp = Interp::cpu(Device::new("INTERP"), &config);
+        let both: [&dyn Runtime; 2] = [&cpu, &interp];
+        for rt in both {
+            let p = program("exchange", &list, info.clone(), rt.target());
+            let kernel = rt.compile(&[p]).unwrap().remove(0);
+            for _ in 0..20 {
+                let bufs = vec![f32s(&[-1.0; N as usize]); 3];
+                let out = run(rt, &kernel, &bufs, &[]).unwrap();
+                assert_eq!(to_f32s(&out[0]), want, "{} {threads}", rt.device());
+            }
         }
     }
 }

@@ -4,9 +4,12 @@
 
 mod lanes;
 mod listing;
+mod phases;
 
 pub use lanes::{gathered, splat};
 pub use listing::Listing;
+pub(crate) use phases::is_repeated;
+pub use phases::{has_phases, phase_count, phases};
 
 use crate::node::UOp;
 use crate::op::Op;

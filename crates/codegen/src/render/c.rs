@@ -7,8 +7,9 @@ use super::expression::NONE;
 use super::language::{self, Argument, Language, scalar};
 use super::prelude::Prelude;
 use monoglot_uop::backend::unsupported;
-use monoglot_uop::linear::{Listing, address};
+use monoglot_uop::linear::{Listing, address, has_phases, phases};
 use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
+use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{
     Arg, Backend, Code, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, Target, UOp,
 };
@@ -20,35 +21,72 @@ pub(super) struct C;
 // SAFETY: the text says, instruction by instruction, what the program does.
 unsafe impl Backend for C {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
+        let source = if has_phases(listing.program()) {
+            phased(&language::C, listing, info)?
+        } else {
+            function(&language::C, listing, info)?
+        };
         Ok(Code {
-            source: function(&language::C, listing, info)?,
+            source,
             binary: None,
         })
     }
 }
 
+/// A program whose threads have phases, as a function of C: the thread's number counts on through them.
+fn phased(language: &'static Language, listing: &Listing, info: &ProgramInfo) -> Result<String> {
+    let mut body = String::new();
+    let arguments = arguments(listing.instructions(), info)?;
+    (language.entry)(&mut body, &info.name, &arguments);
+    let threads = info.threads.max(1);
+    let _ = writeln!(
+        body,
+        "  const int phase = tid / {threads};\n  tid %= {threads};"
+    );
+    let mut prelude = Prelude::default();
+    for (k, phase) in phases(listing.program()).into_iter().enumerate() {
+        let phase = verify_linear(phase)?;
+        let _ = writeln!(body, "  if (phase == {k}) {{");
+        prelude = statements(language, &Listing::of(&phase), prelude, &mut body, 2)?;
+        body.push_str("  }\n");
+    }
+    Ok(format!("{}{body}}}\n", prelude.text(language)))
+}
+
 /// A program as a function of a language.
 fn function(language: &'static Language, listing: &Listing, info: &ProgramInfo) -> Result<String> {
+    let list = listing.instructions();
+    let mut body = String::with_capacity(64 * list.len());
+    (language.entry)(&mut body, &info.name, &arguments(list, info)?);
+    let prelude = statements(language, listing, Prelude::default(), &mut body, 1)?;
+    Ok(format!("{}{body}}}\n", prelude.text(language)))
+}
+
+/// The instructions of a listing, and the prelude with what they need besides.
+fn statements(
+    language: &'static Language,
+    listing: &Listing,
+    prelude: Prelude,
+    body: &mut String,
+    mut indent: usize,
+) -> Result<Prelude> {
     let list = listing.instructions();
     let mut r = Renderer {
         listing,
         language,
-        prelude: Prelude::default(),
+        prelude,
         names: vec![0; list.len()],
         last: 0,
     };
-    let mut body = String::with_capacity(64 * list.len());
-    (language.entry)(&mut body, &info.name, &arguments(list, info)?);
-    // Storage is declared for the whole function: a program may name it in several loops.
+    // Storage is declared for all of them: a program may name it in several loops.
     for u in list.iter().filter(|u| u.op() == Op::Buffer) {
-        body.push_str("  ");
-        r.declare(&mut body, u);
+        body.extend(std::iter::repeat_n("  ", indent));
+        r.declare(body, u);
     }
-    let mut indent = 1;
     for (i, u) in list.iter().enumerate() {
-        r.statement(&mut body, i, u, &mut indent)?;
+        r.statement(body, i, u, &mut indent)?;
     }
-    Ok(format!("{}{body}}}\n", r.prelude.text(language)))
+    Ok(r.prelude)
 }
 
 /// The PARAMs, in the order of the list.

@@ -17,6 +17,7 @@ use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use cache::{Cache, Code};
 use compile::{Compiler, Unit};
+use monoglot_uop::linear::phase_count;
 use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex, Once, Weak};
@@ -243,6 +244,7 @@ impl Runtime for Cpu {
                     code,
                     signature,
                     threads: info.threads.max(1) as usize,
+                    phases: phase_count(linear),
                     pool: self.pool.clone(),
                 }) as Arc<dyn Kernel>
             });
@@ -259,6 +261,8 @@ struct CpuKernel {
     code: Arc<Code>,
     signature: Signature,
     threads: usize,
+    /// Jobs of all threads, one after the other; the threads' numbers count on through them.
+    phases: usize,
     pool: Arc<Pool>,
 }
 
@@ -269,13 +273,16 @@ impl Kernel for CpuKernel {
 
     fn run(&self, args: &Arguments) -> Result<()> {
         let entry = self.code.entry;
-        self.pool.run(self.threads, &|tid: usize| {
-            let Arguments { ptrs, vars, .. } = args;
-            // SAFETY: every buffer has the bytes its PARAM says and is claimed (`Signature::arguments`);
-            // the verifier has shown every access to stay within them; threads write apart, as the
-            // schedule sees to.
-            unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), tid as i32) }
-        });
+        for phase in 0..self.phases {
+            self.pool.run(self.threads, &|thread: usize| {
+                let Arguments { ptrs, vars, .. } = args;
+                let tid = phase * self.threads + thread;
+                // SAFETY: every buffer has the bytes its PARAM says and is claimed
+                // (`Signature::arguments`); the verifier has shown every access to stay within them;
+                // threads write apart within a phase, as the schedule sees to.
+                unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), tid as i32) }
+            });
+        }
         Ok(())
     }
 }

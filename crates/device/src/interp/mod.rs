@@ -22,6 +22,7 @@ use crate::runtime::Runtime;
 use crate::storage::Storage;
 use decode::{Code, decode};
 use group::Group;
+use monoglot_uop::linear::phases;
 use monoglot_uop::op::{Comparison, Transcendental, Unary};
 use monoglot_uop::{
     AddrSpace, DType, Device, Dialect, Digit, Fragment, Op, OpSet, Program, ProgramInfo, Result,
@@ -193,10 +194,15 @@ impl Runtime for Interp {
         let groups = self.target.workgroups;
         let kernel = |p: &Program| -> Result<Arc<dyn Kernel>> {
             let (linear, _, info) = program_parts(p)?;
-            let code = decode(linear, info, groups)?;
+            let phases = if groups {
+                vec![linear.clone()]
+            } else {
+                phases(linear)
+            };
+            let decoded = phases.iter().map(|p| decode(p, info, groups));
             let signature = Signature::of(linear, info);
             Ok(Arc::new(InterpKernel {
-                code,
+                phases: decoded.collect::<Result<_>>()?,
                 info: info.clone(),
                 signature,
                 groups,
@@ -261,7 +267,8 @@ impl Queue for Gpu {
 }
 
 struct InterpKernel {
-    code: Code,
+    /// What all threads do before any goes on; of workgroups, whose threads wait for each other, one.
+    phases: Vec<Code>,
     info: Arc<ProgramInfo>,
     signature: Signature,
     groups: bool,
@@ -287,18 +294,20 @@ impl Kernel for InterpKernel {
         } else {
             total
         };
-        let piece = |p: usize| {
-            let mut group = Group::new(&self.code, args, threads);
+        let piece = |code: &Code, p: usize| {
+            let mut group = Group::new(code, args, threads);
             let mut units = (p..total).step_by(pieces);
             let run = units.try_for_each(|unit| group.run(unit, &self.info, self.groups));
             let mut all = result.lock().unwrap_or_else(|e| e.into_inner());
             group.add_reads(&mut all.0);
             all.1 = all.1.take().or(run.err());
         };
-        self.pool.run(pieces, &piece);
+        let failed = || result.lock().unwrap_or_else(|e| e.into_inner()).1.is_some();
+        for code in self.phases.iter().take_while(|_| !failed()) {
+            self.pool.run(pieces, &|p| piece(code, p));
+        }
         let (reads, fault) = result.into_inner().unwrap_or_else(|e| e.into_inner());
-        let globals = self
-            .code
+        let globals = self.phases[0]
             .bufs
             .iter()
             .filter(|b| b.space == AddrSpace::Global);

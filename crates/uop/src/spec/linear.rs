@@ -16,12 +16,14 @@
 //! 9. Shapes are () or (W,). Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's, which make whole matrices.
-//! 11. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
+//! 11. A BARRIER between the threads of a CPU stands outside loops and conditions. No value that memory or
+//!     a loop gave, and no storage of a thread's own, is used on both sides of it.
+//! 12. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
 use super::{Check, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
-use crate::linear::{address, storage_of};
+use crate::linear::{address, has_phases, is_repeated, storage_of};
 use crate::node::UOp;
 use crate::op::Op;
 use crate::shape::Shape;
@@ -94,6 +96,56 @@ pub(super) fn check(c: &mut Check) {
     }
     for (u, _) in scopes.open {
         c.fault(u, format!("this {} is not closed", u.op().name()));
+    }
+    if has_phases(root) {
+        phases(c, root);
+    }
+}
+
+/// What goes from one phase to the next is made again there, or lies in memory that all threads share.
+fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
+    let (mut phase, mut open) = (0, 0);
+    // The phase of what stays in it, and of storage that is a thread's own.
+    let mut made: FxHashMap<&UOp, u32> = FxHashMap::default();
+    let mut storage: FxHashMap<&UOp, u32> = FxHashMap::default();
+    for u in root.src() {
+        match u.op() {
+            Op::Range | Op::If => open += 1,
+            Op::End | Op::EndIf => open -= 1,
+            Op::Barrier => {
+                phase += 1;
+                let outside = open == 0;
+                need!(c, u, outside, "between threads, inside a loop or condition");
+            }
+            _ => {}
+        }
+        let values = || u.src().iter().filter(|s| s.dtype() != DType::Void);
+        let mut first = phase;
+        for s in values() {
+            first = first.min(made.get(s).copied().unwrap_or(phase));
+        }
+        need!(
+            c,
+            u,
+            first == phase,
+            "a value is used that was read before a BARRIER between threads"
+        );
+        let stays = values().any(|s| made.contains_key(s));
+        if stays || !is_repeated(u) && u.dtype() != DType::Void {
+            made.insert(u, phase);
+        }
+        if matches!(u.op(), Op::Load | Op::Store | Op::AtomicAdd)
+            && let Some(a) = address(&u.src()[0])
+            && a.buffer.op() == Op::Buffer
+        {
+            let same = *storage.entry(a.buffer).or_insert(phase) == phase;
+            need!(
+                c,
+                u,
+                same,
+                "storage of a thread on both sides of a BARRIER between threads"
+            );
+        }
     }
 }
 
