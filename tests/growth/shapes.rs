@@ -48,7 +48,7 @@ shapes! {
     adam_of_many 64;
     layers 32;
     gather_chain 64;
-    embeddings 64;
+    embeddings 128;
     cumsum_chain 64;
     views_chain 128;
     reshape_chain 128;
