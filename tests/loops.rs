@@ -187,6 +187,29 @@ fn offsets() {
     });
 }
 
+/// Parts of a file, and copies between devices, go from where they lie: a step moves its part alone.
+fn copies() {
+    let (data, xs) = numbers(1024);
+    xs.realize().unwrap();
+    at_most(4, "to another device", || {
+        for i in 0..32i64 {
+            let part = xs.narrow(0, i * 32, 32).to(Device::new("INTERP"));
+            assert_eq!(f32s(&(part * 2.0))[3], 2.0 * data[i as usize * 32 + 3]);
+        }
+    });
+    let path = std::env::temp_dir().join(format!("monoglot-loops-{}", std::process::id()));
+    let bytes: Vec<u8> = data.iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(&path, bytes).unwrap();
+    let file = Tensor::open(&path, DType::F32);
+    at_most(2, "from a file", || {
+        for i in [3i64, 0, 7, 1, 31, 2] {
+            let part = file.narrow(0, i * 32, 32).to(Device::new("CPU"));
+            assert_eq!(f32s(&part), data[i as usize * 32..i as usize * 32 + 32]);
+        }
+    });
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// Reads and writes at offsets that vary, of one buffer: every pair of places, overlapping or not.
 fn writes() {
     let n = 8i64;
@@ -266,6 +289,7 @@ fn training() {
 fn loops_compile_their_steps_twice_at_most() {
     literals();
     offsets();
+    copies();
     writes();
     training();
 }
