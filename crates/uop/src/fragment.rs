@@ -168,7 +168,7 @@ mod tests {
                     let (row, column) = f.place(lane, element);
                     assert!(seen.insert((row, column)) && row < rows && column < n);
                     let c = |v: i64| UOp::index_const(v);
-                    let ints = |both: [UOp; 2]| both.map(|u| u.as_int());
+                    let ints = |both: [UOp; 2]| both.map(|u| u.sym_infer(&[]).ok());
                     assert_eq!(ints(f.at(&c(lane), &c(element))), [Some(row), Some(column)]);
                     assert_eq!(
                         ints(f.holder(&c(row), &c(column))),
