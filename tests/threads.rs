@@ -57,7 +57,7 @@ fn readers_of_a_tensor_that_is_updated_see_whole_values() {
         for i in 0..200 {
             match k {
                 // Each step reads the value before it, whoever wrote that.
-                0 => drop(t.assign(&t + 1.0).realize().expect("a step")),
+                0 => t.assign(&t + 1.0).realize().expect("a step"),
                 1 => t.assign(&t * 1.0).realize().expect("another one"),
                 2 => {
                     let v = f32s(&(&t * 2.0));

@@ -218,8 +218,7 @@ impl Rangeify<'_> {
         let too_long = long && self.any_kernel(wanted, |k| 2 * k.size >= 3 * k.max_nodes);
         // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
         let data = is_data(u);
-        if !data
-            && !(too_long && self.costs.free[n as usize] > LITTLE)
+        if !(data || too_long && self.costs.free[n as usize] > LITTLE)
             && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
         {
             return false;
