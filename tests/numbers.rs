@@ -231,7 +231,7 @@ fn sums_that_overflow_or_meet_infinities_say_so() {
         assert_eq!(sum(&one(f32::NEG_INFINITY)), f32::NEG_INFINITY, "{device}");
         assert!(sum(&one(f32::NAN)).is_nan(), "{device}");
         let both = |i: usize| {
-            if i % 2 == 0 {
+            if i.is_multiple_of(2) {
                 f32::INFINITY
             } else {
                 f32::NEG_INFINITY

@@ -56,7 +56,7 @@ fn weights(seed: u64, name: &str, shape: &[usize]) -> Tensor {
 /// Give a network the weights that it has on the other side.
 fn start(net: &impl Module) -> Result<()> {
     for (k, (name, p)) in net.named().into_iter().enumerate() {
-        p.assign(&weights(1000 + k as u64, &name, &p.shape()?));
+        p.assign(weights(1000 + k as u64, &name, &p.shape()?));
     }
     net.realize()
 }

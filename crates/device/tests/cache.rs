@@ -196,7 +196,8 @@ fn allow(path: &Path, mode: u32) {
 
 #[test]
 fn a_folder_that_others_may_write_is_refused() {
-    let ways: [(&str, fn(&Path, &Path) -> bool); 6] = [
+    type Way = fn(&Path, &Path) -> bool;
+    let ways: [(&str, Way); 6] = [
         ("the folder is everyone's", |_, cpu| {
             allow(cpu, 0o777);
             true
