@@ -1,4 +1,5 @@
-//! Project tasks that are no part of the build: `cargo run --release -p xtask -- TASK`.
+//! Project tasks that are no part of the build: `cargo run --release -p xtask -- TASK`. Flows in:
+//! the task and its settings; flows out: what it found, and exit code 1 where that is a fault.
 //!
 //! `prove`: the integer rules, by an SMT solver (Debian's package `z3`).
 //! `ulp`: the errors of the transcendental functions, over every f32.

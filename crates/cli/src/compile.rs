@@ -1,5 +1,7 @@
-//! `monoglot compile`: builds, schedules and lowers a built-in model to rendered source, and tells what
-//! each stage took. No weight is allocated, nothing is read from or written to a cache, nothing runs.
+//! `monoglot compile`: builds, schedules and lowers a built-in model to rendered source, and tells
+//! what each stage took. No weight is allocated, nothing is read from or written to a cache,
+//! nothing runs. Flows in: a model and how many layers of it; flows out: the time of each stage,
+//! the kernels and the bytes of their source.
 
 use crate::{Failure, Outcome, configure, json_line, seconds};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};

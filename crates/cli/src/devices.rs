@@ -1,4 +1,5 @@
-//! `monoglot devices`: a line a device.
+//! `monoglot devices`: a line a device. Flows in: the table of devices; flows out: each one's name
+//! and what it is, or why it cannot be opened.
 
 use crate::{Outcome, json_line};
 use monoglot::compiler::device;

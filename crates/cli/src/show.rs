@@ -1,6 +1,7 @@
-//! `monoglot show`: any stage of a program, in the text form. The program is a file (`-`: standard input)
-//! that holds a tensor graph or a kernel, or a built-in model. What is printed parses back; comments say
-//! which kernel follows.
+//! `monoglot show`: any stage of a program, in the text form. The program is a file (`-`: standard
+//! input) that holds a tensor graph or a kernel, or a built-in model. What is printed parses back;
+//! comments say which kernel follows. Flows in: that program, a stage and perhaps a kernel's
+//! number; flows out: the text.
 
 use crate::compile::workload;
 use crate::{Failure, Outcome, configure};

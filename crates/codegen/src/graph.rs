@@ -1,5 +1,7 @@
-//! What the passes of this room share: building nodes from fixed lists of sources, and sorting a graph
-//! with a choice of which sources count.
+//! What the passes of this room share: building nodes from fixed lists of sources, and sorting a
+//! graph with a choice of which sources count. Flows in: sources or a graph; flows out: nodes, or
+//! the graph made anew or in order. Invariant: nothing here recurses, and nothing decides what a
+//! kernel computes.
 
 use monoglot_uop::{Arg, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};

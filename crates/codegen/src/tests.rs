@@ -1,6 +1,8 @@
-//! Runs `tests/filetests`: kernels, the passes applied to them, and what they become. A pass is an Opt
-//! written without spaces, such as `SPLIT(0,4,UPCAST)`, or a name; passes after the Opts are those of a
-//! machine with two threads and vectors. `UPDATE=1 cargo test --workspace files_give` accepts what is computed.
+//! Runs `tests/filetests`: kernels, the passes applied to them, and what they become. A pass is an
+//! Opt written without spaces, such as `SPLIT(0,4,UPCAST)`, or a name; passes after the Opts are
+//! those of a machine with two threads and vectors. `UPDATE=1 cargo test --workspace files_give`
+//! accepts what is computed. Flows in: the files; flows out: a failed test for each that says
+//! something else.
 
 use crate::opt::tests::support::target;
 use crate::{expand, linearize, loops, memory, opt, pipeline, select};

@@ -1,5 +1,6 @@
-//! The command: runs a folder of cases and prints what failed and how many passed. Exit code 0 where
-//! none failed, 1 where some did, 2 where the folder cannot be used.
+//! The command: runs a folder of cases and prints what failed and how many passed. Exit code 0
+//! where none failed, 1 where some did, 2 where the folder cannot be used. Flows in: a folder, a
+//! device and which cases; flows out: a line for each that failed, and the count.
 
 use clap::Parser;
 use monoglot_conformance::{Options, run};

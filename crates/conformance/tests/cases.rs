@@ -1,5 +1,6 @@
-//! The cases that live in the project, on the evaluator of the tensor graph, and folders that are not
-//! of the format.
+//! The cases that live in the project, on the evaluator of the tensor graph, and folders that are
+//! not of the format. Flows in: `tests/conformance`, and folders that are wrong in one way each;
+//! flows out: a failed test for a case that fails, or for an error that does not say what is wrong.
 
 use monoglot_conformance::{Options, run};
 use monoglot_tensor::ErrorKind;

@@ -1,5 +1,7 @@
-//! Settings, read from the environment once, at the edge, and handed down. Every setting can also be
-//! set in code, before the first device is opened.
+//! Settings, read from the environment once, at the edge, and handed down. Every setting can also
+//! be set in code, before the first device is opened. Flows in: variables of the environment, or
+//! values; flows out: the one `Config` that whatever is opened from then on gets. Always: no other
+//! file reads a setting from the environment.
 
 use crate::private;
 use std::ffi::OsString;

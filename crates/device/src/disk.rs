@@ -1,5 +1,6 @@
-//! DISK: a file's bytes as read-only storage. Nothing is read until bytes are asked for; a file that
-//! shrinks meanwhile is an error of that read, not a fault.
+//! DISK: a file's bytes as read-only storage. Nothing is read until bytes are asked for; a file
+//! that shrinks meanwhile is an error of that read, not a fault. Flows in: a path, then places of
+//! bytes; flows out: storage, then the bytes.
 
 use crate::config::Config;
 use crate::interp;

@@ -1,6 +1,8 @@
-//! Host memory, in blocks of a pool: a freed block is kept for the next request of its size, because
-//! the page faults of a fresh 64 MiB block cost more than most kernels. What is asked for is compared
-//! with what the machine has before it is asked for.
+//! Host memory, in blocks of a pool: a freed block is kept for the next request of its size,
+//! because the page faults of a fresh 64 MiB block cost more than most kernels. What is asked for
+//! is compared with what the machine has before it is asked for. Flows in: how many bytes; flows
+//! out: a block of so many, whose contents are unspecified, or a typed error. Invariant: a block
+//! belongs to one owner until it is dropped.
 
 use crate::storage::Memory;
 use memmap2::MmapMut;

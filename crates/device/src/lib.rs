@@ -1,6 +1,7 @@
 //! The device room: what holds data and runs programs. A `Runtime` is one opened device: it gives
-//! storage, compiles PROGRAMs into `Kernel`s, and runs them through queues; `open` finds or opens it by
-//! name.
+//! storage, compiles PROGRAMs into `Kernel`s, and runs them through queues; `open` finds or opens
+//! it by name. Flows in: names of devices, programs and bytes; flows out: kernels, storage and what
+//! they computed.
 //!
 //! Invariant: this room sees programs only in their last form (a linear program and its source); it
 //! knows no tensors and no schedules. `unsafe` lives here and nowhere else.

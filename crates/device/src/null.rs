@@ -1,5 +1,7 @@
-//! NULL: a CPU as a target, without the machine. Storage has a length and no bytes, compiling calls no
-//! compiler, launching does nothing: what is left is the cost of our own stages.
+//! NULL: a CPU as a target, without the machine. Storage has a length and no bytes, compiling calls
+//! no compiler, launching does nothing: what is left is the cost of our own stages. Flows in:
+//! PROGRAMs and launches; flows out: kernels that do nothing. Always: what can be read of its
+//! storage is an error.
 
 use crate::config::Config;
 use crate::cpu;

@@ -1,8 +1,10 @@
-//! Thread pools: `run(n, job)` calls `job(0..n)` on the pool's workers and the caller, and returns when
-//! all have run. A launch costs a few microseconds: workers that just worked spin for the next job before
-//! they sleep, and work is handed out by one atomic word. A device owns a pool; the threads of the
-//! machine are shared by all of them: a job gets as many helpers as the pool has threads beyond those
-//! that work for anybody now, and beyond the callers that have jobs of their own.
+//! Thread pools: `run(n, job)` calls `job(0..n)` on the pool's workers and the caller, and returns
+//! when all have run. A launch costs a few microseconds: workers that just worked spin for the next
+//! job before they sleep, and work is handed out by one atomic word. A device owns a pool; the
+//! threads of the machine are shared by all of them: a job gets as many helpers as the pool has
+//! threads beyond those that work for anybody now, and beyond the callers that have jobs of their
+//! own. Flows in: a job and how many parts it has; flows out: nothing, once every part has run
+//! exactly once.
 //!
 //! Invariant: a pool shares one job at a time. A caller that finds it busy runs its job alone, so any
 //! number of user threads may launch, also from within a job, and none waits for another.

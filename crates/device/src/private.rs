@@ -1,5 +1,6 @@
-//! Folders that only this user may write. Code that is run is read from such folders alone: whoever can
-//! write one can have us run what he likes.
+//! Folders that only this user may write. Code that is run is read from such folders alone: whoever
+//! can write one can have us run what he likes. Flows in: a path; flows out: the folder or the
+//! opened file, or an error that says who else could change it.
 //!
 //! Invariant: a folder that passes is a real one (no link), belongs to this user, neither its group nor
 //! others may write it, and nobody else may put another in its place or in that of a folder above it.

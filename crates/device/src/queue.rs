@@ -1,5 +1,6 @@
-//! Queues: work for a device, in the order in which it is given. The host's own queue does it at once;
-//! a `Line` does it on another thread, as a GPU does it on its own.
+//! Queues: work for a device, in the order in which it is given. The host's own queue does it at
+//! once; a `Line` does it on another thread, as a GPU does it on its own. Flows in: launches and
+//! copies with their storage; flows out: nothing, or the first error of what was given.
 //!
 //! Invariant: what a queue was given has run when `synchronize` returns; and of work that touches the
 //! same storage, in whatever queues, no two run at once (`storage`).

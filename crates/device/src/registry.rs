@@ -1,5 +1,6 @@
-//! Devices by name, `KIND[:N][:RENDERER[:ARCH]]`. A kind is an entry of a table, which others may add to;
-//! each device is opened once and kept.
+//! Devices by name, `KIND[:N][:RENDERER[:ARCH]]`. A kind is an entry of a table, which others may
+//! add to; each device is opened once and kept. Flows in: a device's name; flows out: the opened
+//! device, or an error that says what is wrong with the name and which there are.
 
 use crate::config::Config;
 use crate::runtime::Runtime;

@@ -1,4 +1,6 @@
-//! What every device is to the engine: storage, compiled programs, and queues that run them.
+//! What every device is to the engine: storage, compiled programs, and queues that run them. Flows
+//! in: programs, sizes and settings; flows out: kernels, storage and queues. Always: whoever
+//! implements it may be called from many threads at once.
 
 use crate::kernel::Kernel;
 use crate::queue::Queue;

@@ -1,5 +1,6 @@
-//! Storage: bytes on a device. What they lie in is the device's `Memory`; a `Storage` is the whole of
-//! one or a part of it.
+//! Storage: bytes on a device. What they lie in is the device's `Memory`; a `Storage` is the whole
+//! of one or a part of it. Flows in: places and bytes; flows out: bytes, or a typed error where a
+//! place is outside.
 //!
 //! Invariant: whoever reads, writes, copies or launches has a claim on every memory that he touches, and
 //! a claim to write is nobody else's. So calls from many threads are safe in any order; which order it

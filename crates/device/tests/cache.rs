@@ -1,5 +1,7 @@
-//! The folder of compiled kernels: found again, damaged, of no use, over its bound, shared, writable by
-//! others; and what happens without a compiler, or with one that is broken. The compiler is a script that keeps a log of its calls.
+//! The folder of compiled kernels: found again, damaged, of no use, over its bound, shared,
+//! writable by others; and what happens without a compiler, or with one that is broken. The
+//! compiler is a script that keeps a log of its calls. Flows in: folders made for each test; flows
+//! out: how often the compiler was called, and what the kernels computed.
 #![cfg(unix)]
 
 use monoglot_device::cpu::Cpu;

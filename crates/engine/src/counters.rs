@@ -1,4 +1,5 @@
 //! How much work was done, for tests and for whoever wonders: one set of counts for the process.
+//! Flows in: that something was done; flows out: how often so far. Always: a count only grows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,7 @@
 //! Realize: from roots to BUFFERs. What is realized already is found again, the rest becomes a
-//! function, its program runs, and every root remembers weakly where its value is.
+//! function, its program runs, and every root remembers weakly where its value is. Flows in: roots,
+//! the expressions that are wanted; flows out: for each a BUFFER, or the error of the first thing
+//! that went wrong, after which all is as it was before.
 //!
 //! Any number of threads may realize at once. Invariant: a BUFFER that is given out keeps its value for
 //! as long as somebody holds it.

@@ -1,5 +1,6 @@
-//! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events: compiling
-//! and launching at DEBUG, all texts at TRACE.
+//! What `DEBUG` tells: one stream of lines on standard error, and the same as `tracing` events:
+//! compiling and launching at DEBUG, all texts at TRACE. Flows in: what was opened, compiled or
+//! run; flows out: those lines. Always: where nobody listens, nothing is formatted.
 
 use crate::program::Step;
 use crate::queues::Queues;

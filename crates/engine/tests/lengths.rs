@@ -1,5 +1,6 @@
-//! Lengths that vary: graphs over bound variables, against the oracle of the same graph with numbers in
-//! their place, and the engine's counters, which are the process's: nothing else is tested in this one.
+//! Lengths that vary: graphs over bound variables, against the oracle of the same graph with
+//! numbers in their place, and the engine's counters, which are the process's: nothing else is
+//! tested in this one. Flows in: graphs and values of their variables; flows out: comparisons.
 
 use monoglot_engine::{counters, read, realize, upload};
 use monoglot_oracle::eval::{Value, eval};

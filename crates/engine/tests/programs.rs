@@ -1,5 +1,6 @@
-//! Linear programs with loops, registers, gates, lanes, variables and threads, on the CPU and in the
-//! interpreter, against results computed here.
+//! Linear programs with loops, registers, gates, lanes, variables and threads, on the CPU and in
+//! the interpreter, against results computed here. Flows in: the programs; flows out: comparisons
+//! of what they wrote.
 
 mod support;
 

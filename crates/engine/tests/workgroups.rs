@@ -1,4 +1,5 @@
-//! INTERP:GPU: workgroups, LOCAL memory, barriers, the matrix unit, and what it finds wrong.
+//! INTERP:GPU: workgroups, LOCAL memory, barriers, the matrix unit, and what it finds wrong. Flows
+//! in: programs with and without faults; flows out: what they wrote, and the errors.
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Comparisons. Programs: the tensor oracle against each device, with Opts and without. Schedules:
-//! kernels with random Opts against the kernel oracle.
+//! kernels with random Opts against the kernel oracle. Flows in: seeds, or programs and a count;
+//! flows out: how many agreed, and for each failure what reproduces it.
 
 use crate::program;
 use crate::run::{Compiled, Plan, Run, difference};

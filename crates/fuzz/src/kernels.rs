@@ -1,5 +1,6 @@
-//! What random schedules are drawn for besides the kernels of random programs: the models, the operator
-//! cases, and the shapes of work that models do. Flows out: programs, each a list of roots.
+//! What random schedules are drawn for besides the kernels of random programs: the models, the
+//! operator cases, and the shapes of work that models do. Flows in: the folder of cases and a
+//! device; flows out: programs, each a list of roots.
 
 use monoglot_models::{Workload, graph};
 use monoglot_uop::{DType, Device, Op, ReduceOp, Result, Shape, UOp};

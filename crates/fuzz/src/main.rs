@@ -1,4 +1,6 @@
-//! `monoglot-fuzz programs` and `monoglot-fuzz schedules`: as many random cases as one likes.
+//! `monoglot-fuzz programs` and `monoglot-fuzz schedules`: as many random cases as one likes. Flows
+//! in: how many, from which seed, on which devices; flows out: progress and failures, and exit code
+//! 1 where there were any.
 
 use clap::{Parser, Subcommand};
 use monoglot_device::Config;

@@ -1,4 +1,5 @@
-//! Several heads of attention over one sequence.
+//! Several heads of attention over one sequence. Flows in: (n, t, heads·width); flows out: (n,
+//! heads, t, width), and back. Always: both are views.
 
 use monoglot_tensor::Tensor;
 

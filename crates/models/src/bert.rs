@@ -1,4 +1,5 @@
-//! BERT as a sentence encoder: MiniLM's sizes unless others are given.
+//! BERT as a sentence encoder: MiniLM's sizes unless others are given. Flows in: word numbers (n,
+//! t); flows out: hidden states (n, t, width).
 
 use crate::attention::{join, split};
 use monoglot_nn::{Embedding, LayerNorm, Linear, module};

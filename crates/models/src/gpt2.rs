@@ -1,4 +1,6 @@
-//! GPT-2: a decoder whose logits share the word embedding.
+//! GPT-2: a decoder whose logits share the word embedding. Flows in: word numbers (n, t) and
+//! perhaps the keys and values of what came before; flows out: logits of the next word at each
+//! place. Always: a position sees only itself and what came before it.
 
 use crate::attention::{join, split};
 use monoglot_nn::{Embedding, Init, LayerNorm, Linear, buffer, module};

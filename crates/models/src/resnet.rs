@@ -1,4 +1,4 @@
-//! ResNet-50.
+//! ResNet-50. Flows in: images (n, 3, h, w); flows out: logits (n, 1000).
 
 use monoglot_nn::{BatchNorm, Conv2d, ConvOptions, Linear, module};
 use monoglot_tensor::Tensor;

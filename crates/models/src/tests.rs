@@ -1,4 +1,5 @@
-//! Shapes and sizes of the models, and small ones run.
+//! Shapes and sizes of the models, and small ones run. Flows in: the models; flows out: comparisons
+//! with what was published, and of ways to compute the same.
 
 use crate::{Bert, BertLayer, Block, Bottleneck, ConvNet, Gpt2, ResNet50};
 use monoglot_nn::{Module, without_data};

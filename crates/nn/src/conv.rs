@@ -1,4 +1,5 @@
-//! Convolutions, over one axis and over two.
+//! Convolutions, over one axis and over two. Flows in: (n, channels, …); flows out: (n, channels,
+//! …) of the layer's own number of channels. Always: the weights are parameters that `visit` names.
 
 use crate::init::{Init, parameter};
 use crate::module::{Module, Part, join};

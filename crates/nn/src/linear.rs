@@ -1,4 +1,5 @@
-//! Layers without axes of space: linear maps, tables of vectors, dropout.
+//! Layers without axes of space: linear maps, tables of vectors, dropout. Flows in: (…, in), or
+//! ids; flows out: (…, out). Always: the weights are parameters that `visit` names.
 
 use crate::init::{Init, parameter};
 use crate::module::{Mode, Module, Part, join};

@@ -1,4 +1,6 @@
-//! Normalisations: by batch, layer, root mean square, group.
+//! Normalisations: by batch, layer, root mean square, group. Flows in: a tensor; flows out: one of
+//! its shape with the mean and variance that the layer's weights say. Always: running statistics
+//! change only while training.
 
 use crate::init::{Init, buffer, parameter};
 use crate::module::{Mode, Module, Part, join};

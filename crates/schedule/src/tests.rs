@@ -1,5 +1,6 @@
-//! Runs `tests/filetests`: tensor graphs, and what each stage of scheduling makes of them. `UPDATE=1 cargo
-//! test --workspace files_give` accepts what is computed.
+//! Runs `tests/filetests`: tensor graphs, and what each stage of scheduling makes of them.
+//! `UPDATE=1 cargo test --workspace files_give` accepts what is computed. Flows in: the files;
+//! flows out: a failed test for each that says something else.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

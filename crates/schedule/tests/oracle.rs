@@ -1,5 +1,6 @@
-//! Schedules against the tensor oracle: programs are evaluated directly and as kernels, one by one, by
-//! the kernel oracle, and every value must agree.
+//! Schedules against the tensor oracle: programs are evaluated directly and as kernels, one by one,
+//! by the kernel oracle, and every value must agree. Flows in: tensor graphs over random bytes;
+//! flows out: comparisons, and counts of kernels.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Activations, composed around the kinks as PyTorch differentiates them.
+//! Activations, composed around the kinks as PyTorch differentiates them. Flows in: a tensor; flows
+//! out: one of its shape.
 
 use crate::Tensor;
 use crate::elementwise::methods;

@@ -1,6 +1,7 @@
-//! Coefficients of the approximations in `functions`, lowest power first: minimax fits of our own, by
-//! exchange in 60 digits (polynomials) and by reweighted least squares (quotients). Several stand on a
-//! line: `lib.rs` tells rustfmt so.
+//! Coefficients of the approximations in `functions`, lowest power first: minimax fits of our own,
+//! by exchange in 60 digits (polynomials) and by reweighted least squares (quotients). Several
+//! stand on a line: `lib.rs` tells rustfmt so. Flows in: nothing; flows out: the numbers. Always:
+//! `functions` says at each use what error they give.
 
 /// (eˣ − 1 − x)/x² for |x| < 1/2.
 pub(crate) const EXPM1_SINGLE: &[f64] =

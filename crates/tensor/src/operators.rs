@@ -1,5 +1,7 @@
 //! `&a + &b`, `a * 2.0`, `1.0 - &a`, `-&a`: Rust's operators on tensors and literals. `/` is true
-//! division, `%` the remainder with the divisor's sign, `!` logical on bools and bitwise on integers.
+//! division, `%` the remainder with the divisor's sign, `!` logical on bools and bitwise on
+//! integers. Flows in: the operands; flows out: a tensor, which carries the error where they do not
+//! fit.
 //!
 //! On the right stands whatever is an `Operand`. On the left stand f64 and i64 only: so `1.0 - &t` and
 //! `2 * &t` need no suffix, and their result is known where it stands (`(1.0 - &t).relu()`). With f32

@@ -1,4 +1,5 @@
-//! Assignment: snapshots, views, overlap, errors; parameters and gradients through them.
+//! Assignment: snapshots, views, overlap, errors; parameters and gradients through them. Flows in:
+//! small tensors; flows out: comparisons with what was replaced by hand.
 
 use monoglot_tensor::{Index, Tensor};
 

@@ -1,4 +1,5 @@
-//! The tensor room end to end on what the engine runs: values, promotion, errors with the user's line.
+//! The tensor room end to end on what the engine runs: values, promotion, errors with the user's
+//! line. Flows in: what a user writes first; flows out: comparisons.
 
 use monoglot_tensor::{DType, ErrorKind, Tensor};
 

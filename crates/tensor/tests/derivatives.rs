@@ -1,5 +1,6 @@
-//! The first and second derivative of every differentiable operation against differences in f64. A row
-//! is a name, the shapes of the inputs, the interval their values are from, and the operation.
+//! The first and second derivative of every differentiable operation against differences in f64. A
+//! row is a name, the shapes of the inputs, the interval their values are from, and the operation.
+//! Flows in: the table; flows out: a failed test that names the row.
 
 use monoglot_tensor::*;
 

@@ -1,5 +1,6 @@
-//! Bad input: each a typed error with the user's line, and no panic. A row is the kind of the error,
-//! a part of its text, and what is refused, written on the line that the error must name.
+//! Bad input: each a typed error with the user's line, and no panic. A row is the kind of the
+//! error, a part of its text, and what is refused, written on the line that the error must name.
+//! Flows in: the table; flows out: a failed test that names the row.
 
 use monoglot_tensor::*;
 use std::panic::Location;

@@ -1,4 +1,5 @@
-//! How much is read, counted by the interpreter: running sums, rows by index, counting.
+//! How much is read, counted by the interpreter: running sums, rows by index, counting. Flows in:
+//! tensors on the interpreter; flows out: counts, compared with what is needed.
 
 use monoglot_device::interp;
 use monoglot_tensor::{DType, Device, Index, Tensor};

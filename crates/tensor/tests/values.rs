@@ -1,4 +1,5 @@
 //! Values: functions against f64, indexing against plain loops, scans, sorting, random numbers.
+//! Flows in: arguments, also at the ends of their ranges; flows out: comparisons.
 
 use monoglot_tensor::{DType, Index, Interpolation, PadMode, Tensor};
 

@@ -1,5 +1,6 @@
-//! Assignment to views against plain loops: slices with steps of both signs, right sides that read what
-//! is being written, views of assigned and of realized buffers, views of views.
+//! Assignment to views against plain loops: slices with steps of both signs, right sides that read
+//! what is being written, views of assigned and of realized buffers, views of views. Flows in:
+//! random slices; flows out: comparisons.
 
 use monoglot_tensor::{Index, Tensor};
 

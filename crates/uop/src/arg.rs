@@ -1,4 +1,6 @@
-//! The args of UOps: a closed enum, and the records it holds.
+//! The args of UOps: a closed enum, and the records it holds. Flows in: the values of the fields;
+//! flows out: an `Arg` that can be compared, hashed and kept in a node. Invariant: equal args are
+//! equal for every pass, whoever made them.
 
 use crate::device::Device;
 use crate::dtype::DType;

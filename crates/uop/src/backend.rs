@@ -1,5 +1,7 @@
-//! The back end's interface: a linear program in, code out. Pure: no files, no devices, no time. A back
-//! end that makes machine code needs this room alone; one that makes text stands in codegen.
+//! The back end's interface: a linear program in, code out. Pure: no files, no devices, no time. A
+//! back end that makes machine code needs this room alone; one that makes text stands in codegen.
+//! Flows in: a verified linear program, its record and the target; flows out: code, as text or
+//! bytes, or an error.
 //!
 //! What a target has no way to say is an error that names the op, never a default. What every target
 //! needs has been done: values are of the target's dtypes and widths, bools in storage are bytes, small

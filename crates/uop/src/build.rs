@@ -1,5 +1,7 @@
-//! Constructors by name, so that passes and the tensor room read like the maths. Those that can fail
-//! on a user's shapes or dtypes return `Result`; the others are for code that knows its graph.
+//! Constructors by name, so that passes and the tensor room read like the maths. Those that can
+//! fail on a user's shapes or dtypes return `Result`; the others are for code that knows its graph.
+//! Flows in: sources and numbers; flows out: interned nodes. Invariant: nothing is simplified here,
+//! but for what a constructor's own words say.
 
 use crate::arg::{AddrSpace, Arg, AxisType, BufferArg, ReduceOp};
 use crate::device::Device;

@@ -1,5 +1,6 @@
 //! Names of devices as plain data. A `Device` is one device or a tuple of devices; equal names are
-//! stored once, so it is `Copy`.
+//! stored once, so it is `Copy`. Flows in: a name as a person writes it; flows out: the one
+//! `Device` of that name.
 //!
 //! Invariant: names are kept as long as the process, and only so many: what comes after `MOST` of them is
 //! a device of no name, which cannot be opened.

@@ -1,4 +1,6 @@
-//! Element types, their ranges, and the promotion lattice.
+//! Element types, their ranges, and the promotion lattice. Flows in: one dtype or two; flows out:
+//! its width, range or neighbours, or the dtype of both. Always: promotion does not depend on the
+//! order.
 //!
 //! Promotion is PyTorch's table for the types it has. PyTorch has no table for u16, u32 and u64;
 //! ours: two unsigned types promote to the wider; an unsigned and a signed type promote to the

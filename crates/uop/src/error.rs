@@ -1,5 +1,6 @@
 //! What can go wrong, as values: a kind that names the operator, shapes, dtypes and device, and the
-//! caller's line where one is known.
+//! caller's line where one is known. Flows in: what was wrong, where; flows out: a value that
+//! prints as a person reads it. Always: the line that is given first stays.
 
 use std::panic::Location;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! What each elementwise op computes on constants, exactly as every device must: DESIGN's settled
 //! semantics of integers (floor division, 0 for a division by 0, shifts past the width) and IEEE
-//! floats. The simplifier folds with it and the interpreters are checked against it.
+//! floats. The simplifier folds with it and the interpreters are checked against it. Flows in: an
+//! op, dtypes and constants; flows out: the constant, rounded or wrapped to its dtype, or nothing
+//! where the op has no value.
 
 use crate::dtype::DType;
 use crate::op::{Arithmetic, Class, Comparison, Conversion, Op, Ternary, Transcendental, Unary};

@@ -1,5 +1,6 @@
 //! How the matrices of a matrix unit lie over the lanes of a warp, as data: which row and column an
-//! element of a lane is, and back.
+//! element of a lane is, and back. Flows in: a lane and an element of it; flows out: a row and a
+//! column, or the other way about.
 //!
 //! A lane's number and the number of an element within it are taken apart into digits, the lowest first,
 //! and each digit moves by its stride along rows or columns. Invariant of a unit that `covers` accepts:

@@ -1,4 +1,6 @@
 //! Walks over the graph, all iterative: toposort with gates, substitution, filling of lazy cells.
+//! Flows in: roots; flows out: their nodes in order, or the same graph with other nodes in it.
+//! Invariant: sources come before users, and what did not change is the same node.
 
 use crate::arg::Arg;
 use crate::dtype::DType;

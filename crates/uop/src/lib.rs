@@ -1,6 +1,7 @@
 //! The dialect. One node type, the UOp `(op, src, arg, tag)`, carries a program from tensor
 //! expressions to command buffers; this crate holds the op table, the node and its derived
-//! properties, the rewrite engine, the rules, the verifiers, gradients and the text form.
+//! properties, the rewrite engine, the rules, the verifiers, gradients and the text form. Flows in:
+//! expressions and rules; flows out: graphs, verified where a stage ends.
 //!
 //! Nothing of ours is imported here, and nothing here does I/O.
 

@@ -1,5 +1,6 @@
 //! The interned node. `(op, src, arg, tag)` is looked up in a global sharded table of weak
-//! references; equal tuples are one allocation, so pointer equality is structural equality.
+//! references; equal tuples are one allocation, so pointer equality is structural equality. Flows
+//! in: tuples; flows out: the one node of each, or the error that its properties have.
 //!
 //! Eager at construction: structural hash, dtype, shape, device, the set of ops below. Lazy: bounds,
 //! ranges, sharding axis, structural key. Beside it, outside identity: the first caller's line and the

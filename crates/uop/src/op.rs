@@ -1,7 +1,8 @@
-//! The op table: one row an op, by class, with its text name, number of sources, kind of arg, stages,
-//! term, and of elementwise ops what passes and back ends decide by (`Traits`). Everything else about
-//! ops (what they compute, gradient, decomposition, instructions) is a `match` over a class, a closed
-//! enum of its own, without a default: the compiler names what a new op still needs.
+//! The op table: one row an op, by class, with its text name, number of sources, kind of arg,
+//! stages, term, and of elementwise ops what passes and back ends decide by (`Traits`). Everything
+//! else about ops (what they compute, gradient, decomposition, instructions) is a `match` over a
+//! class, a closed enum of its own, without a default: the compiler names what a new op still
+//! needs. Flows in: nothing but the table below; flows out: the enums and their properties.
 
 use crate::dtype::DType;
 

@@ -1,5 +1,6 @@
-//! Shapes: a list of dimensions, each a number or a symbolic `index` UOp. The empty shape `()` costs
-//! nothing.
+//! Shapes: a list of dimensions, each a number or a symbolic `index` UOp. The empty shape `()`
+//! costs nothing. Flows in: numbers and `index` expressions; flows out: shapes. Invariant: a
+//! dimension that is a constant is a number.
 
 use crate::node::UOp;
 use std::sync::Arc;

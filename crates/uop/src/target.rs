@@ -1,5 +1,7 @@
 //! What a kernel is compiled for, as plain data: widths, registers, caches, what is native. Passes
-//! decide by these numbers, never by a device's name.
+//! decide by these numbers, never by a device's name. Flows in: numbers, from whoever knows the
+//! machine; flows out: the same, to every pass. Always: equal targets compile a kernel to the same
+//! code.
 
 use crate::arg::TcInfo;
 use crate::device::Device;

@@ -1,4 +1,5 @@
-//! Compositions (`arange`, `windows`) against what they say, through the evaluator.
+//! Compositions (`arange`, `windows`) against what they say, through the evaluator. Flows in:
+//! sizes; flows out: comparisons.
 
 use monoglot_oracle::eval::{Data, Value, eval};
 use monoglot_uop::{DType, Error, UOp};

@@ -1,4 +1,5 @@
 //! Names of devices: so many are kept, and no more. A process of its own, as it uses all there are.
+//! Flows in: names; flows out: which of them are kept.
 
 use monoglot_uop::{Device, Error};
 

@@ -1,5 +1,6 @@
-//! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test --workspace
-//! files_give` accepts what is computed.
+//! Runs `tests/filetests`: the text form, the specs, the rules, gradients. `UPDATE=1 cargo test
+//! --workspace files_give` accepts what is computed. Flows in: the files; flows out: a failed test
+//! for each that says something else.
 
 use monoglot_oracle::filetest;
 use monoglot_uop::gradient::gradient;

@@ -1,5 +1,5 @@
-//! Derivatives against differences of the evaluator in f64, first and second, and the shapes of graph
-//! that break recursive implementations.
+//! Derivatives against differences of the evaluator in f64, first and second, and the shapes of
+//! graph that break recursive implementations. Flows in: graphs and points; flows out: comparisons.
 
 use monoglot_oracle::eval::{Data, Value, eval};
 use monoglot_uop::gradient::gradient;

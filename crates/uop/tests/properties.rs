@@ -1,5 +1,6 @@
-//! Derived properties: a row for every op (dtype, shape, device, address space, bounds, sharding axis),
-//! and bounds against random values.
+//! Derived properties: a row for every op (dtype, shape, device, address space, bounds, sharding
+//! axis), and bounds against random values. Flows in: the op table and random expressions; flows
+//! out: a failed test that prints the node.
 
 use monoglot_uop::fold::fold;
 use monoglot_uop::text::parse_many;

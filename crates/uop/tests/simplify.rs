@@ -1,5 +1,5 @@
-//! What the simplifier makes of index expressions: known results, and random index maps compared with
-//! what they were at every point.
+//! What the simplifier makes of index expressions: known results, and random index maps compared
+//! with what they were at every point. Flows in: expressions; flows out: comparisons.
 
 use monoglot_uop::{AxisType, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;

@@ -1,5 +1,6 @@
-//! The text form: every op and arg prints and parses back, random graphs come back as the same node,
-//! errors name line and column, and large graphs take no recursion and little time.
+//! The text form: every op and arg prints and parses back, random graphs come back as the same
+//! node, errors name line and column, and large graphs take no recursion and little time. Flows in:
+//! graphs and texts; flows out: comparisons.
 
 use monoglot_uop::arg::*;
 use monoglot_uop::text::{parse, parse_many, print, print_many};

@@ -1,4 +1,6 @@
-//! Expressions as SMT-LIB bit-vectors: each dtype in its own width, `index` in 64 bits.
+//! Expressions as SMT-LIB bit-vectors: each dtype in its own width, `index` in 64 bits. Flows in: a
+//! rule's two sides and their nodes; flows out: the question to the solver whether they differ
+//! anywhere, or nothing where an op has no such form.
 
 use monoglot_uop::{DType, Op, UOp};
 use rustc_hash::FxHashMap;

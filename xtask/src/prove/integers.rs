@@ -1,6 +1,8 @@
 //! Expressions as SMT-LIB integers: `index` without end, other dtypes wrapped after each operation.
-//! Short reductions are written out, reads are an unknown function of the index. The invalid index is
-//! any number; where the first side is invalid the second may be anything.
+//! Short reductions are written out, reads are an unknown function of the index. The invalid index
+//! is any number; where the first side is invalid the second may be anything. Flows in: a rule's
+//! two sides; flows out: the question to the solver whether they differ anywhere, or nothing where
+//! an op has no such form.
 
 use monoglot_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;

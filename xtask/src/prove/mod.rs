@@ -1,8 +1,9 @@
 //! The integer rules, proved by an SMT solver. Every rule is instantiated from its own pattern (the
-//! samples are those of the rule check, divisors and factors small constants), applied, and the solver
-//! is asked for values of the variables at which the two sides differ. `index` is mathematical, other
-//! dtypes wrap in 8 bits. Prints what the solver leaves open and what it refutes, then
-//! `N proved, M open, 0 refuted`.
+//! samples are those of the rule check, divisors and factors small constants), applied, and the
+//! solver is asked for values of the variables at which the two sides differ. `index` is
+//! mathematical, other dtypes wrap in 8 bits. Prints what the solver leaves open and what it
+//! refutes, then `N proved, M open, 0 refuted`. Flows in: the rules; flows out: for each whether it
+//! is proved, open or refuted. Always: what is not proved is counted and named.
 
 mod bits;
 mod integers;

@@ -1,4 +1,5 @@
-//! One z3 process, spoken to in SMT-LIB.
+//! One z3 process, spoken to in SMT-LIB. Flows in: questions; flows out: answers, or that there was
+//! none in time. Always: a process that stops answering is started anew.
 
 use std::io::{BufRead, BufReader, Result, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,4 +1,7 @@
-//! `monoglot bench`: the workloads of `workloads`, each built and realized again and again.
+//! `monoglot bench`: the workloads of `workloads`, each built and realized again and again. Flows
+//! in: which workloads, on which device, and for how long each; flows out: for each the median
+//! time, what that is in work a second, and how many kernels it takes. Runs that compile are never
+//! counted.
 
 mod workloads;
 

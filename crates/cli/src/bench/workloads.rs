@@ -1,6 +1,8 @@
-//! The workloads, as a user would write them, with the work that each one is scored by: floating-point
-//! operations, or the bytes that must be moved at least (every input read once, every output written
-//! once). Names, shapes and amounts are those of the peers' scripts.
+//! The workloads, as a user would write them, with the work that each one is scored by:
+//! floating-point operations, or the bytes that must be moved at least (every input read once,
+//! every output written once). Names, shapes and amounts are those of the peers' scripts. Flows in:
+//! nothing but their names; flows out: for each its amount of work and a step that computes it once
+//! more.
 
 use monoglot::nn::{Adam, LayerNorm, Module, Optimizer};
 use monoglot::{Conv, DType, Reduction, Result, Tensor, models};

@@ -1,4 +1,5 @@
-//! NOLOCALS: the kernel uses no LOCAL memory and has no dimensions of workgroups.
+//! NOLOCALS: the kernel uses no LOCAL memory and has no dimensions of workgroups. Flows in: the
+//! plan; flows out: the same plan, which says so.
 //!
 //! Precondition: no axis is LOCAL, WARP or GROUP_REDUCE. Afterwards SPLIT refuses to make one.
 

@@ -1,5 +1,7 @@
 //! SPLIT: an axis of extent `n` becomes two, of `n / factor` and `factor`; the new one, of extent
-//! `factor`, gets an axis type of its own. It is the inner of the two, or the outer if `top`.
+//! `factor`, gets an axis type of its own. It is the inner of the two, or the outer if `top`. Flows
+//! in: the plan, an axis, a factor and a type; flows out: the plan with the two axes, or an error
+//! that names the precondition.
 //!
 //! Preconditions:
 //! * the factor divides the extent, which is known (0 stands for the whole axis, which then only

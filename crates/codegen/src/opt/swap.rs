@@ -1,4 +1,5 @@
-//! SWAP: two axes of one type change places, so that the outer loop becomes the inner one.
+//! SWAP: two axes of one type change places, so that the outer loop becomes the inner one. Flows
+//! in: the plan and two axes; flows out: the plan in the other order.
 //!
 //! Preconditions: both axes have the same type, and are not the same axis. Loops of stores may be
 //! exchanged because every iteration writes elements of its own; loops of reductions because the

@@ -1,5 +1,7 @@
-//! TC: a REDUCE of products on a matrix unit. For `Σ_k a[m, k]·b[k, n]` the axes m, n and k are each
-//! split by the unit's sizes M, N and K, and the inner parts become its fragments.
+//! TC: a REDUCE of products on a matrix unit. For `Σ_k a[m, k]·b[k, n]` the axes m, n and k are
+//! each split by the unit's sizes M, N and K, and the inner parts become its fragments. Flows in:
+//! the plan, the axis k and a unit of the target; flows out: the plan with the unit at work, or an
+//! error that names the precondition.
 //!
 //! # The form
 //!

@@ -1,4 +1,5 @@
-//! Random schedules on the kernels of `support`, against the oracle of kernels.
+//! Random schedules on the kernels of `support`, against the oracle of kernels. Flows in: a seed;
+//! flows out: a failed test that prints the Opts under which a kernel computes something else.
 
 pub(crate) mod support;
 

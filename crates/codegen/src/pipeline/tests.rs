@@ -1,4 +1,6 @@
-//! Kernels lowered and run, against the oracle of kernels.
+//! Kernels lowered and run, against the oracle of kernels. Flows in: kernels as text or built here;
+//! flows out: a failed test where the lowered one gives other values, or where its list is not what
+//! is wanted.
 
 use super::{Timings, lower};
 use crate::opt::tests::support::{buffers, kernels, matmul, param, sink, split};

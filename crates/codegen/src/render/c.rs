@@ -1,7 +1,9 @@
-//! A linear program as a function in a language like C. Values that the listing names are variables,
-//! REG storage of one element too; all others are written inside the expression that uses them. A vector
-//! of bools is a mask: lanes of 0 and −1 as wide as what was compared, converted to another width where it
-//! is used, which costs nothing where masks are registers of their own.
+//! A linear program as a function in a language like C. Values that the listing names are
+//! variables, REG storage of one element too; all others are written inside the expression that
+//! uses them. A vector of bools is a mask: lanes of 0 and −1 as wide as what was compared,
+//! converted to another width where it is used, which costs nothing where masks are registers of
+//! their own. Flows in: a listing, the program's record and a language; flows out: the function's
+//! text, or an error that names the op that the language lacks.
 
 use super::expression::NONE;
 use super::language::{self, Argument, Language, scalar};

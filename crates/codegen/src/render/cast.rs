@@ -1,5 +1,7 @@
-//! CAST and BITCAST of vectors. Float → integer truncates and saturates and NaN gives 0, as C itself leaves
-//! such values open; where the interval of the operand fits, it is a plain conversion.
+//! CAST and BITCAST of vectors. Float → integer truncates and saturates and NaN gives 0, as C
+//! itself leaves such values open; where the interval of the operand fits, it is a plain
+//! conversion. Flows in: the operand and the kind of the result; flows out: text of an expression.
+//! Invariant: what it computes is what `fold` does.
 
 use super::c::Renderer;
 use super::expression::{Kind, NONE};

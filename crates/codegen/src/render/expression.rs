@@ -1,6 +1,7 @@
-//! One operation as an expression: a table of forms. Invariant: the text computes what `fold` computes,
-//! for every value of the operands: integers wrap (in unsigned types, unless intervals show that nothing
-//! wraps), shifts past the width shift all out, MAX propagates NaN.
+//! One operation as an expression: a table of forms. Invariant: the text computes what `fold`
+//! computes, for every value of the operands: integers wrap (in unsigned types, unless intervals
+//! show that nothing wraps), shifts past the width shift all out, MAX propagates NaN. Flows in: a
+//! node; flows out: its text, or an error that names the op.
 //!
 //! In a template `$0`, `$1`, … are operands, brought to the kind of the expression (scalars broadcast,
 //! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$B` bytes, `$M` and `$U` the

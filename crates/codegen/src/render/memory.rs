@@ -1,5 +1,7 @@
-//! Storage: declarations of REG and LOCAL buffers, loads and stores and their gates. Vectors lie anywhere
-//! in memory that their elements may; a vector of bools, which only REG holds, is a mask of bytes there.
+//! Storage: declarations of REG and LOCAL buffers, loads and stores and their gates. Vectors lie
+//! anywhere in memory that their elements may; a vector of bools, which only REG holds, is a mask
+//! of bytes there. Flows in: a BUFFER, LOAD or STORE; flows out: its text. Invariant: an access
+//! happens only where its gate holds.
 
 use super::c::Renderer;
 use super::expression::{Kind, NONE};

@@ -1,5 +1,6 @@
-//! Linear program in, source text out: C with GNU vector extensions, or for the interpreter the text
-//! form of the program itself.
+//! Back ends that make text. Flows in: a verified linear program, its record and the target; flows
+//! out: source text, C with GNU vector extensions or, for the interpreter, the text form of the
+//! program itself; or an error that names the op which a language lacks.
 
 mod c;
 mod cast;

@@ -1,5 +1,6 @@
-//! What the vectors of GNU C need: names of vector types, and the table of vector operations for which
-//! it has no operator. Flows out: the prelude that a kernel's source needs, and nothing it does not.
+//! What the vectors of GNU C need: names of vector types, and the table of vector operations for
+//! which it has no operator. Flows in: which of them a kernel's expressions use; flows out: the
+//! text that defines these, and nothing else.
 
 use super::language::{Language, scalar, signed, unsigned};
 use monoglot_uop::{DType, Op};

@@ -1,5 +1,6 @@
-//! Expressions of scalars where they differ from those of vectors: calls of functions, shifts past the
-//! width, saturating conversions.
+//! Expressions of scalars where they differ from those of vectors: calls of functions, shifts past
+//! the width, saturating conversions. Flows in: a node and the kind of its value; flows out: text
+//! of an expression. Invariant: nothing here is undefined in C, whatever the operands are.
 
 use super::c::Renderer;
 use super::expression::Kind;

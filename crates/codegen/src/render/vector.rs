@@ -1,5 +1,6 @@
-//! Expressions of vectors, in GNU C's extensions: operators work by lane, comparisons give masks, and what
-//! is no operator is a macro of the prelude, or goes lane by lane.
+//! Expressions of vectors, in GNU C's extensions: operators work by lane, comparisons give masks,
+//! and what is no operator is a macro of the prelude, or goes lane by lane. Flows in: a node and
+//! the kind of its value; flows out: text of an expression, and what it uses of the prelude noted.
 
 use super::c::Renderer;
 use super::expression::{Kind, NONE};

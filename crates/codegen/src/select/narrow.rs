@@ -1,8 +1,9 @@
-//! What memory holds of values that it holds otherwise. Floats narrower than the target computes with:
-//! a value is held as the f32 of its value; storage holds its own bits, as the dtype where the target
-//! moves it, as an unsigned integer elsewhere. Bools are bytes in memory, true where not 0.
-//! Invariant: every rounding is one rounding to nearest even, and NaN, infinities and overflow are
-//! those of `scalar.rs`.
+//! What memory holds of values that it holds otherwise. Floats narrower than the target computes
+//! with: a value is held as the f32 of its value; storage holds its own bits, as the dtype where
+//! the target moves it, as an unsigned integer elsewhere. Bools are bytes in memory, true where not
+//! 0. Invariant: every rounding is one rounding to nearest even, and NaN, infinities and overflow
+//! are those of `scalar.rs`. Flows in: a value and its dtype; flows out: what stands for it in
+//! memory, or the other way about.
 
 use super::build::{bitcast, c, cast};
 use super::legal::Legal;

@@ -1,5 +1,7 @@
 //! Compiled objects on disk, by key. One object holds several kernels; each kernel's key is a hard
-//! link to it, so that whatever set of kernels is asked for next finds its own.
+//! link to it, so that whatever set of kernels is asked for next finds its own. Flows in: a
+//! compiled object and the keys of its kernels, or a key; flows out: the kernel of that key as code
+//! that can be called, or nothing.
 //!
 //! Invariants, for any number of processes: an entry appears by rename, whole; its last bytes are a
 //! checksum of the rest, and what does not match is a miss and removed; entries used longest ago go

@@ -1,5 +1,7 @@
-//! Sources in, an object out: the C compiler as a child process. One process takes many kernels; a
-//! large batch is split so that every core has one process.
+//! The C compiler as a child process. Flows in: sources; flows out: an object that holds a function
+//! of each, or the compiler's own words. One process takes many kernels; a large batch is split so
+//! that every core has one process. Invariant: the same source and the same compiler give the same
+//! code.
 
 use super::cache::symbol;
 use crate::config::Config;

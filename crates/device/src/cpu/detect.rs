@@ -1,5 +1,6 @@
-//! This machine as a `Target`: vector width, registers, caches, cores and threads, from the settings, the
-//! processor and the operating system. Numbers only; what they mean for a kernel is the compiler's business.
+//! This machine as a `Target`. Flows in: the settings, what the processor says and what the
+//! operating system says, believed in this order; flows out: vector width, registers, caches, cores
+//! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
 use super::topology::{self, CACHES};
 use crate::config::Config;

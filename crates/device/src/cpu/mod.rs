@@ -1,4 +1,6 @@
 //! CPU: programs in C, compiled by the machine's C compiler, run on the device's own thread pool.
+//! Flows in: PROGRAMs in C; flows out: kernels, and what they write into the storage they are
+//! launched with.
 //!
 //! Compiled code is found, in this order: among the kernels alive in this process, in the cache folder,
 //! by compiling. Invariant: a launch checks that every buffer has the bytes its PARAM says.

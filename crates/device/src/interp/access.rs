@@ -1,5 +1,7 @@
-//! Accesses to storage, decoded: loads and stores by width, index type and gate; elements of REG storage
-//! at known places are copies between registers; LOCAL storage is watched for races.
+//! Accesses to storage, decoded: loads and stores by width, index type and gate; elements of REG
+//! storage at known places are copies between registers; LOCAL storage is watched for races. Flows
+//! in: a LOAD or STORE; flows out: the instructions that do it. Invariant: each checks its place
+//! against its buffer when it runs, where it was not checked here.
 
 use super::decode::{Decoder, unsupported};
 use super::memory::{Gate, accesses, copies};

@@ -1,6 +1,8 @@
-//! A LINEAR program into instructions. Every value gets a place in the register file that is its own;
-//! constants are in the file from the start; lanes of a vector, BITCASTs and addresses cost nothing, as
-//! they only name places.
+//! A LINEAR program into instructions. Every value gets a place in the register file that is its
+//! own; constants are in the file from the start; lanes of a vector, BITCASTs and addresses cost
+//! nothing, as they only name places. Flows in: the program and its record; flows out: the
+//! instructions, what is in the file at the start, and the table of buffers. Invariant: what
+//! `machine` asks of registers holds.
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};

@@ -1,6 +1,8 @@
 //! Threads that run together: the threads of a workgroup take turns, each until it waits; what they
 //! wait for (a barrier by all, a matrix product by a warp) is done when all have come to it. A CPU
-//! thread is a group of one.
+//! thread is a group of one. Flows in: decoded code and the launch's buffers; flows out: what the
+//! threads stored, or the first fault and where it happened. Invariant: no thread passes a barrier
+//! before all have come to it.
 
 use super::WARP;
 use super::decode::{BARRIER, Code, Start, poison};

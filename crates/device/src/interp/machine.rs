@@ -1,5 +1,6 @@
 //! The machine that runs decoded programs: a file of registers in bytes, a table of buffers, and
 //! instructions that are function pointers. A vector is consecutive lanes in its dtype's own width.
+//! Flows in: instructions and buffers; flows out: what they store.
 //!
 //! Invariants that the decoder keeps: every register operand of an instruction lies within the file
 //! and is aligned for its dtype, and a result does not overlap what it is made from. What depends on

@@ -1,5 +1,7 @@
 //! Instructions that move bytes (between registers, to and from buffers) and that steer (loops,
 //! conditions, waiting). Widths, index types and gates are chosen when the program is decoded.
+//! Flows in: widths and types; flows out: functions to put into instructions. Invariant: no byte
+//! outside of a buffer is touched; a place beyond it is a fault.
 
 use super::machine::{At, Frame, Ins, Run, after};
 use monoglot_uop::DType;

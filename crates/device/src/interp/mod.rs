@@ -1,6 +1,7 @@
 //! The interpreter of linear programs: the oracle for every other device, and what runs where no
 //! compiler is. `INTERP` runs a program as a CPU does, `INTERP:GPU` as a GPU: workgroups, LOCAL
-//! memory, barriers, warps of 32 and a matrix unit.
+//! memory, barriers, warps of 32 and a matrix unit. Flows in: PROGRAMs; flows out: kernels, and
+//! what they write into the storage they are launched with.
 //!
 //! Invariant: whatever a program does, nothing outside its buffers is touched: an access out of bounds,
 //! a barrier that not every thread reaches, a race in LOCAL memory are errors.

@@ -1,6 +1,7 @@
-//! Elementwise ops as instructions: for the dtypes a machine computes in, code of their own; for all
-//! others `fold` itself, lane by lane. Both compute exactly what `fold` does; what `fold` has no value
-//! for is no instruction.
+//! Elementwise ops as instructions: for the dtypes a machine computes in, code of their own; for
+//! all others `fold` itself, lane by lane. Both compute exactly what `fold` does; what `fold` has
+//! no value for is no instruction. Flows in: an op and the dtypes of its operands and result; flows
+//! out: the function of one value and of many, if there is one.
 
 use super::machine::{Frame, Ins, Run, after};
 use half::{bf16, f16};

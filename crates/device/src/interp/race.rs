@@ -1,5 +1,7 @@
 //! Finds two threads of a workgroup that touch an element of LOCAL memory with no barrier between
-//! them, one of them writing. A GPU would give either value; here it is an error.
+//! them, one of them writing. A GPU would give either value; here it is an error. Flows in: each
+//! access of a thread to LOCAL memory, and each barrier; flows out: whether it collides with an
+//! earlier one.
 
 use super::machine::{Frame, Ins, after};
 use rustc_hash::FxHashMap;

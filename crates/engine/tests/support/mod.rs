@@ -1,4 +1,5 @@
-//! Linear programs written by hand: nodes in, results of a device out.
+//! Linear programs written by hand. Flows in: nodes and bytes; flows out: a program, and what a
+//! device makes of the bytes.
 
 #![allow(dead_code)]
 

@@ -1,5 +1,5 @@
-//! A direct evaluator of tensor graphs: in flow UOps of the tensor level and the values of their
-//! leaves, out flow values. It is the oracle that rules, compositions and devices are checked against.
+//! A direct evaluator of tensor graphs, the oracle that rules, compositions and devices are checked
+//! against. Flows in: UOps of the tensor level and the values of their leaves; flows out: values.
 //!
 //! Invariant: every elementwise result is what `fold::fold` gives, element by element; reductions of
 //! floats run in f64 and are rounded once. Values are dropped as soon as their last reader has run.

@@ -1,4 +1,5 @@
-//! Kernels with known results: the oracle is checked here against sums done by hand.
+//! Kernels with known results: the oracle is checked here against sums done by hand. Flows in:
+//! kernels and bytes; flows out: comparisons.
 
 use super::*;
 use monoglot_uop::node::Srcs;

@@ -1,4 +1,6 @@
-//! From instances back to UOps, sources first: the value of every kernel over its ranges.
+//! From instances back to UOps, sources first: the value of every kernel over its ranges. Flows in:
+//! the instances and what each is made of; flows out: for each stored node its value. Invariant: an
+//! instance is built once, whoever uses it.
 
 use super::{Body, Instance, Rangeify, placeholder_slot};
 use monoglot_uop::node::Srcs;

@@ -1,5 +1,7 @@
 //! What it costs to store a value, and what to compute it again. Units are vectorised arithmetic
-//! operations; the weights are a machine's rough proportions, not its name.
+//! operations; the weights are a machine's rough proportions, not its name. Flows in: the nodes of
+//! a function and which of them must be stored; flows out: for a node and who reads it, whether it
+//! is stored. Invariant: only ratios between costs mean anything.
 //!
 //! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there

@@ -1,4 +1,6 @@
-//! From an instance to the instances of its sources: one arm an op.
+//! From an instance to the instances of its sources: one arm an op. Flows in: an instance, a node
+//! at indices; flows out: its sources at theirs. Invariant: views move no data, they only change
+//! indices.
 
 use super::{At, Body, Indices, Instance, Rangeify, placeholder_slot};
 use monoglot_uop::{Arg, AxisType, DType, Error, ErrorKind, Op, Result, Scalar, UOp};

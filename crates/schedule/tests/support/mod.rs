@@ -1,4 +1,5 @@
 //! The machine that this room's tests schedule for: one of no particular kind, with two threads.
+//! Flows in: a device's name; flows out: its `Target`.
 
 use monoglot_uop::{DType, Device, Dialect, OpSet, Result, Target};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Address space: of storage from its arg, of views from what they view, of values none.
+//! Address space: of storage from its arg, of views from what they view, of values none. Flows in:
+//! a node; flows out: its address space, if it has one.
 
 use crate::arg::{AddrSpace, Arg};
 use crate::node::UOp;

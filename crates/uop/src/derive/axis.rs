@@ -1,5 +1,6 @@
-//! The sharding axis: along which axis a value on a tuple of devices is split among them. None on one
-//! device, and where every device holds the whole.
+//! The sharding axis: along which axis a value on a tuple of devices is split among them. None on
+//! one device, and where every device holds the whole. Flows in: a node; flows out: that axis.
+//! Invariant: along it, every device holds an equal part.
 
 use crate::arg::Arg;
 use crate::node::UOp;

@@ -1,5 +1,7 @@
 //! min_max: an interval that holds every value of a node. Bounds are exact in i128 and f64; an
 //! interval that leaves its dtype becomes the dtype's range. A float without bounds may be NaN.
+//! Flows in: a node and the bounds of its sources; flows out: the interval, or nothing where there
+//! is none.
 
 use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;

@@ -1,4 +1,5 @@
-//! Device: that of the sources that have one; two different ones are an error.
+//! Device: that of the sources that have one; two different ones are an error. Flows in: op,
+//! sources and arg of a node to be; flows out: its device, none, or the error.
 
 use crate::arg::Arg;
 use crate::device::Device;

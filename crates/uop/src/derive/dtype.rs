@@ -1,4 +1,5 @@
-//! Dtype of a node from its op, sources and arg; operands of elementwise ops must agree.
+//! Dtype of a node from its op, sources and arg; operands of elementwise ops must agree. Flows in:
+//! op, sources and arg of a node to be; flows out: its dtype, or an error that names the operands.
 
 use crate::arg::Arg;
 use crate::dtype::DType;

@@ -1,4 +1,6 @@
-//! Derived properties, one file each, by the specification's table.
+//! Derived properties, one file each, by the specification's table. Flows in: a node, or what is to
+//! become one; flows out: the property. Always: it depends on op, sources and arg alone, so equal
+//! nodes agree.
 
 pub mod addrspace;
 pub mod axis;

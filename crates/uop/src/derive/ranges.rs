@@ -1,4 +1,6 @@
-//! The RANGEs that a value is open in: those below it that no END or REDUCE has closed.
+//! The RANGEs that a value is open in: those below it that no END or REDUCE has closed. Flows in: a
+//! node; flows out: those RANGEs, each once. Invariant: the list is shared by nodes that are open
+//! in the same ones.
 
 use crate::arg::AxisType;
 use crate::node::UOp;

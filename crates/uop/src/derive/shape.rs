@@ -1,5 +1,6 @@
 //! Shape of a node, and the checks of movement ops. Elementwise operands have one shape; an operand
-//! of shape () is exempt (the tensor spec narrows that to CONST).
+//! of shape () is exempt (the tensor spec narrows that to CONST). Flows in: op, sources and arg of
+//! a node to be; flows out: its shape, or an error that says what does not fit.
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};

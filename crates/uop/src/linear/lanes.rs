@@ -1,5 +1,6 @@
-//! How a vector that is a STACK of scalars comes about: one scalar in every lane, lanes of other vectors,
-//! or a list. Every target asks, as each has instructions of its own for the first two.
+//! How a vector that is a STACK of scalars comes about: one scalar in every lane, lanes of other
+//! vectors, or a list. Every target asks, as each has instructions of its own for the first two.
+//! Flows in: the vector; flows out: that scalar, or those lanes.
 
 use super::{lanes, storage_of};
 use crate::node::UOp;

@@ -1,6 +1,7 @@
-//! A linear program with what every back end asks of it: which values are worth a name (a variable, a
-//! register) of their own and which are part of the one instruction that uses them, and how wide the
-//! lanes of masks are.
+//! A linear program with what every back end asks of it: which values are worth a name (a variable,
+//! a register) of their own and which are part of the one instruction that uses them, and how wide
+//! the lanes of masks are. Flows in: the verified program; flows out: for each instruction its
+//! place, its name if it has one, and the width of its mask.
 //!
 //! Invariants: a load is part of its user only if nothing is stored between the two, and nothing moves
 //! into or out of a loop; an instruction that may need an operand more than once never has a part in it.

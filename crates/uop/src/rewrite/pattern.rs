@@ -1,4 +1,6 @@
-//! Patterns as values: built by the same operators as UOps, matched without side effects.
+//! Patterns as values: built by the same operators as UOps, matched without side effects. Flows in:
+//! a pattern and a node; flows out: what its variables stand for, or that it does not match.
+//! Invariant: a variable that occurs twice stands for one node.
 
 use crate::build::{Number, operators};
 use crate::node::UOp;

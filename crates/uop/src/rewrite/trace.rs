@@ -1,5 +1,6 @@
-//! Provenance: which rule fired where, on what, in which pass. Off unless a thread records; then one
-//! relaxed load a rewrite is all it costs the others.
+//! Provenance: which rule fired where, on what, in which pass. Off unless a thread records; then
+//! one relaxed load a rewrite is all it costs the others. Flows in: each rewrite, as it happens;
+//! flows out: the list of them, to whoever recorded.
 
 use crate::node::UOp;
 use std::cell::RefCell;

@@ -1,5 +1,7 @@
 //! ADD, SUB and NEG. Integer sums become Σ coefficient·atom + constant, like terms collected and
-//! quotients reunited with their remainders; floats only lose their zeros.
+//! quotients reunited with their remainders; floats only lose their zeros. Flows in: a node of
+//! these ops; flows out: an equal value that costs no more, or nothing. Always: `index` is taken to
+//! be without end, other integers wrap.
 
 use super::idiv::quotient;
 use super::linear::{Linear, atom};

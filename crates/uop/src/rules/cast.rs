@@ -1,5 +1,7 @@
-//! CAST and BITCAST. A conversion that loses nothing is dropped from between two others, and integer
-//! arithmetic on converted indices is done in `index`, where it simplifies.
+//! CAST and BITCAST. A conversion that loses nothing is dropped from between two others, and
+//! integer arithmetic on converted indices is done in `index`, where it simplifies. Flows in: a
+//! node of these ops; flows out: an equal value that costs no more, or nothing. Always: a value
+//! that is out of range is converted as `fold` does.
 
 use super::{has_room, interval};
 use crate::dtype::DType;

@@ -1,5 +1,7 @@
-//! Comparisons. Of integers they become Σ k·x < Σ k·y + c with all coefficients positive, divided by
-//! what they have in common; x ≥ c is c - 1 < x. Of floats only what holds with NaN is used.
+//! Comparisons. Of integers they become Σ k·x < Σ k·y + c with all coefficients positive, divided
+//! by what they have in common; x ≥ c is c - 1 < x. Of floats only what holds with NaN is used.
+//! Flows in: a node of these ops; flows out: an equal value that costs no more, or nothing. Always:
+//! sums that could wrap are left alone.
 
 use super::linear::Linear;
 use super::{has_room, int, int_const, interval, limits};

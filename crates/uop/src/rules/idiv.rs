@@ -1,5 +1,6 @@
 //! IDIV, which is floor division; x idiv 0 = 0. Numerators are taken apart by intervals:
-//! floor((c·a + b) / c) = a + floor(b / c).
+//! floor((c·a + b) / c) = a + floor(b / c). Flows in: a node of this op; flows out: an equal value
+//! that costs no more, or nothing. Always: nothing is divided that could wrap before.
 
 use super::linear::{Linear, gcd};
 use super::{has_room, int, int_const, interval};

@@ -1,6 +1,7 @@
 //! INDEX, its gates, and the ranges of kernels. A gate moves to the outside of the arithmetic it
 //! guards; an index is simplified knowing that its gate holds, but nothing is assumed inside of
-//! nested reads, which run whether it holds or not.
+//! nested reads, which run whether it holds or not. Flows in: a node of these ops; flows out: an
+//! equal value that costs no more, or nothing. Always: no access reaches where it did not before.
 
 use super::logic::{Bound, parts};
 use super::reduce::closed;

@@ -1,5 +1,6 @@
-//! NOT, AND, OR and XOR of truth values. Conjunctions of bounds on one expression become the tighter
-//! bound.
+//! NOT, AND, OR and XOR of truth values. Conjunctions of bounds on one expression become the
+//! tighter bound. Flows in: a node of these ops; flows out: an equal value that costs no more, or
+//! nothing. Always: it is true exactly where it was.
 
 use super::compare::{complement, difference};
 use super::{int, int_const, key};

@@ -1,4 +1,6 @@
-//! MAX. Intervals decide it, also those of the difference; NaN stays NaN.
+//! MAX. Intervals decide it, also those of the difference; NaN stays NaN. Flows in: a node of these
+//! ops; flows out: an equal value that costs no more, or nothing. Always: what an interval does not
+//! decide stays.
 
 use super::compare::difference;
 use super::{int, int_const, interval};

@@ -1,4 +1,6 @@
-//! MOD, the remainder of floor division: it has the divisor's sign; x mod 0 = x.
+//! MOD, the remainder of floor division: it has the divisor's sign; x mod 0 = x. Flows in: a node
+//! of these ops; flows out: an equal value that costs no more, or nothing. Always: nothing is taken
+//! apart that could wrap before.
 
 use super::idiv::{factor, negatable, nonzero, one_period, opposite, split, symbolic};
 use super::linear::Linear;

@@ -1,5 +1,7 @@
-//! Tensor graphs: movement of movement, constants that fill arrays, reductions of what does not vary,
-//! arrays without elements, markers. Everything here looks at a node and its sources only.
+//! Tensor graphs: movement of movement, constants that fill arrays, reductions of what does not
+//! vary, arrays without elements, markers. Everything here looks at a node and its sources only.
+//! Flows in: a node of these ops; flows out: an equal value that costs no more, or nothing. Always:
+//! shape and dtype stay.
 
 use super::reduce::folded;
 use crate::arg::{Arg, ReduceOp};

@@ -1,5 +1,7 @@
-//! MUL, and the float quotients DIV, RECIP and powers. Integer products have their constant last and
-//! multiplied out; 0·x is 0 for integers only (0·∞ is NaN).
+//! MUL, and the float quotients DIV, RECIP and powers. Integer products have their constant last
+//! and multiplied out; 0·x is 0 for integers only (0·∞ is NaN). Flows in: a node of these ops;
+//! flows out: an equal value that costs no more, or nothing. Always: of floats only what changes no
+//! value, NaN and signs of zeros included, is done.
 
 use super::linear::Linear;
 use super::{int, int_const, key};

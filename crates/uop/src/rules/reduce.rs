@@ -1,7 +1,8 @@
-//! REDUCE over ranges that can do without a loop. A value that does not vary is repeated; a choice by
-//! bounds on the range is counted; a choice by equality is made where the equality holds (a gather of
-//! D rows reads D rows). Each needs the identity of its own operator on the other side: a MAX of
-//! WHERE(…, x, 0) is no sum.
+//! REDUCE over ranges that can do without a loop. A value that does not vary is repeated; a choice
+//! by bounds on the range is counted; a choice by equality is made where the equality holds (a
+//! gather of D rows reads D rows). Each needs the identity of its own operator on the other side: a
+//! MAX of WHERE(…, x, 0) is no sum. Flows in: a REDUCE and its ranges; flows out: an equal value
+//! with fewer loops, or nothing.
 
 use super::compare::not;
 use super::linear::Linear;

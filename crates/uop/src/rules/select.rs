@@ -1,5 +1,7 @@
-//! WHERE. Conditions lose their NOT, nested choices become one, and what is done to a choice between
-//! constants is done to the constants.
+//! WHERE. Conditions lose their NOT, nested choices become one, and what is done to a choice
+//! between constants is done to the constants. Flows in: a node of these ops; flows out: an equal
+//! value that costs no more, or nothing. Always: both choices are values without effects, so the
+//! one not chosen may be dropped.
 
 use super::compare::not;
 use crate::dtype::DType;

@@ -1,4 +1,6 @@
-//! The specs of what holds compiled work: the schedule, a LINEAR of CALLs, and the PROGRAM.
+//! The specs of what holds compiled work: the schedule, a LINEAR of CALLs, and the PROGRAM. Flows
+//! in: a graph at this border; flows out: a `Scheduled`, or, through a back end, a `Program`, or
+//! every fault that it has.
 //!
 //! Schedule:
 //! 1. The root is a LINEAR whose sources are CALLs with their `CallInfo`; no tags.

@@ -1,4 +1,6 @@
-//! The kernel's spec: what Rangeify gives, what every OptOp keeps, and the shaped form after Expand.
+//! The kernel's spec: what Rangeify gives, what every OptOp keeps, and the shaped form after
+//! Expand. Flows in: a graph at this border; flows out: a `Kernel` or an `Expanded`, or every fault
+//! that it has.
 //!
 //! 1. The root is a SINK with its `KernelInfo`; its sources are STOREs, ENDs, GROUPs and the like.
 //! 2. Only ops of kernels occur; no tags; args fit; a CONST is a value of its dtype.

@@ -1,4 +1,5 @@
-//! The linear program's spec: what renderers and the interpreter may rely on.
+//! The linear program's spec: what renderers and the interpreter may rely on. Flows in: a graph at
+//! this border; flows out: a `Lowered`, or every fault that it has.
 //!
 //! 1. The root is a LINEAR; only ops of programs occur; no tags; args fit; CONSTs are of their dtype.
 //! 2. Every operand is an earlier instruction. Exempt are the shape and bounds of PARAM and BUFFER, and

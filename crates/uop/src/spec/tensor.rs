@@ -1,4 +1,5 @@
-//! The tensor graph's spec: what users write, before and after Callify.
+//! The tensor graph's spec: what users write, before and after Callify. Flows in: a graph at this
+//! border; flows out: `Tensors`, or every fault that it has.
 //!
 //! 1. Only ops of the tensor language occur: no RANGE, END, LOCAL or REG storage, nothing of codegen
 //!    (a CALL's body is another stage's); no tags; args fit; a CONST is a value of its dtype. INVALID

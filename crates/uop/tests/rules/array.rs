@@ -1,4 +1,5 @@
-//! Rules on tensor graphs, evaluated on small arrays by the tensor oracle.
+//! Rules on tensor graphs, evaluated on small arrays by the tensor oracle. Flows in: a rule's two
+//! sides; flows out: the first place where they differ, if any.
 
 use crate::report;
 use crate::sample::{Bound, Random, constant, meaningful};

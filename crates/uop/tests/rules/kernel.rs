@@ -1,4 +1,5 @@
-//! Rules on reductions and loops, evaluated by the kernel oracle: `out[i] = REDUCE(…)` before and after.
+//! Rules on reductions and loops, evaluated by the kernel oracle: `out[i] = REDUCE(…)` before and
+//! after. Flows in: a rule's two sides; flows out: the first place where they differ, if any.
 
 use crate::report;
 use crate::sample::{Random, constant};

@@ -1,6 +1,7 @@
-//! The rule check. Every rule of every set is instantiated from its own pattern, applied, and both sides
-//! are evaluated: expressions at points of their variables, tensor graphs and kernels on data. A rule
-//! that no sample exercises fails.
+//! The rule check. Every rule of every set is instantiated from its own pattern, applied, and both
+//! sides are evaluated: expressions at points of their variables, tensor graphs and kernels on
+//! data. A rule that no sample exercises fails. Flows in: the rule sets and a seed; flows out: a
+//! failed test that names the rule and prints both sides.
 
 mod array;
 mod kernel;

@@ -1,4 +1,5 @@
-//! Instances of patterns: scalars of every dtype, with and without bounds, and small expressions of them.
+//! Instances of patterns: scalars of every dtype, with and without bounds, and small expressions of
+//! them. Flows in: a pattern and a source of random numbers; flows out: nodes that it matches.
 
 use monoglot_uop::rewrite::pattern::{MAX_VARS, Pat};
 use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Op, OpSet, Shape, UOp};

@@ -1,4 +1,5 @@
-//! Rules on expressions, evaluated at points of their leaves.
+//! Rules on expressions, evaluated at points of their leaves. Flows in: a rule's two sides; flows
+//! out: the first point where they differ, if any.
 
 use crate::report;
 use crate::sample::{Bound, Random, expression, gated, instance};

@@ -1,4 +1,6 @@
-//! CPUs: a register tile, the order of the loops, threads, parts for the last cache.
+//! CPUs: a register tile, the order of the loops, threads, parts for the last cache. Flows in: what
+//! a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant:
+//! how a reduction is unrolled does not depend on the number of threads.
 
 use super::Chosen;
 use crate::graph::bits;

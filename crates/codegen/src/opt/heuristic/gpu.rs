@@ -1,5 +1,6 @@
 //! Machines with workgroups: the matrix unit, or workgroups of a few warps and groups for long
-//! reductions.
+//! reductions. Flows in: what a kernel does, as numbers, and the machine's; flows out: Opts, added
+//! to those chosen. Invariant: a workgroup has no more threads than the target allows.
 
 use super::Chosen;
 use crate::graph::bits;

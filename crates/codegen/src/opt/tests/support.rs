@@ -1,4 +1,5 @@
 //! Kernels for the tests of this room, and the check that a schedule keeps what a kernel computes.
+//! Flows in: a kernel and Opts; flows out: nothing, or a panic with the element that differs.
 
 use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
