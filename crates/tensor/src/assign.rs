@@ -17,7 +17,8 @@ impl Tensor {
     /// tensor.
     #[track_caller]
     pub fn assign(&self, value: impl Into<Operand>) -> Tensor {
-        let (line, value) = (Location::caller(), value.into());
+        let line = Location::caller();
+        let value = value.into();
         let value = match &value {
             Operand::Tensor(t) => t.uop(),
             literal => self.beside(literal).uop(),

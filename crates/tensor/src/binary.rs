@@ -34,7 +34,8 @@ enum Takes {
 fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operand) -> Tensor {
     let b = b.tensor(&a.into());
     Tensor::map_all(&[a, &b], |u| {
-        let (x, y) = (&u[0], &u[1]);
+        let x = &u[0];
+        let y = &u[1];
         let d = match promoted(x, y) {
             d if takes == Reals && !d.is_float() => DType::F32,
             DType::Bool if takes == Numbers => {
@@ -55,8 +56,8 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
                 } else {
                     d
                 };
-                let (x, y) = (operand(x, w, &shape, y)?, operand(y, w, &shape, x)?);
-                let z = UOp::try_new(op, [x, y].to_vec(), Arg::None)?;
+                let operands = vec![operand(x, w, &shape, y)?, operand(y, w, &shape, x)?];
+                let z = UOp::try_new(op, operands, Arg::None)?;
                 Ok(if w == d { z } else { z.cast(d) })
             }
             Made(of) => {
@@ -83,13 +84,15 @@ fn minimum(a: &UOp, b: &UOp) -> UOp {
 }
 
 fn int_trunc_div(a: &UOp, b: &UOp) -> UOp {
-    let (q, zero) = (a / b, a.like(0));
+    let q = a / b;
+    let zero = a.like(0);
     let inexact = (&q * b).ne_(a) & a.lt(&zero).ne_(&b.lt(&zero)) & b.ne_(&zero);
     inexact.select(&(&q + 1), &q)
 }
 
 fn int_fmod(a: &UOp, b: &UOp) -> UOp {
-    let (m, zero) = (a % b, a.like(0));
+    let m = a % b;
+    let zero = a.like(0);
     let other = m.ne_(&zero) & a.lt(&zero).ne_(&b.lt(&zero));
     other.select(&(&m - b), &m)
 }

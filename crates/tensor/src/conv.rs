@@ -27,7 +27,8 @@ pub struct Conv {
 
 impl Default for Conv {
     fn default() -> Conv {
-        let (zero, one) = (Dims(vec![0]), Dims(vec![1]));
+        let zero = Dims(vec![0]);
+        let one = Dims(vec![1]);
         Conv {
             stride: one.clone(),
             padding: zero.clone(),
@@ -77,12 +78,10 @@ impl Tensor {
         padding: impl Into<Dims>,
         dilation: impl Into<Dims>,
     ) -> Tensor {
-        let (k, s, p, d) = (
-            kernel.into(),
-            stride.into(),
-            padding.into(),
-            dilation.into(),
-        );
+        let k = kernel.into();
+        let s = stride.into();
+        let p = padding.into();
+        let d = dilation.into();
         self.map(|u| max_pool(u, &Pool::new("max_pool", u, &k, &s, &p, &d)?))
     }
 
@@ -95,7 +94,9 @@ impl Tensor {
         padding: impl Into<Dims>,
         count_pad: bool,
     ) -> Tensor {
-        let (k, s, p) = (kernel.into(), stride.into(), padding.into());
+        let k = kernel.into();
+        let s = stride.into();
+        let p = padding.into();
         self.map(|u| {
             let pool = Pool::new("avg_pool", u, &k, &s, &p, &Dims(vec![1]))?;
             let d = if u.dtype().is_float() {
@@ -106,9 +107,10 @@ impl Tensor {
             let x = u.cast(d.compute_type());
             let total = |x: &UOp| pool.folded(&pool.windows(x, x.dtype().zero())?, ReduceOp::Add);
             let sums = total(&x)?;
-            let by = match count_pad || pool.padding.iter().all(|&p| p == 0) {
-                true => x.like(pool.kernel.iter().product::<i64>()),
-                false => total(&UOp::full(x.dtype().one(), x.dtype(), x.shape()))?,
+            let by = if count_pad || pool.padding.iter().all(|&p| p == 0) {
+                x.like(pool.kernel.iter().product::<i64>())
+            } else {
+                total(&UOp::full(x.dtype().one(), x.dtype(), x.shape()))?
             };
             Ok(sums.binary(Op::Div, &by).cast(d))
         })
@@ -160,7 +162,8 @@ fn numbers(
     how: &Conv,
     fits: impl Fn(&[i64], &[i64]) -> bool,
 ) -> Result<[Vec<i64>; 4]> {
-    let (xs, ws) = (x.sizes(op)?, w.sizes(op)?);
+    let xs = x.sizes(op)?;
+    let ws = w.sizes(op)?;
     let n = xs.len().saturating_sub(2);
     let numbers = [
         per_axis(op, "stride", &how.stride, n, 1)?,
@@ -193,8 +196,12 @@ fn correlate(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
         &[&[sizes[0], sizes[1] * sizes[2]], &sizes[3..3 + s.len()]].concat(),
     ))?;
     Ok(known(y, &[x, w], &[&[g], s, d].concat(), |f| {
-        let (x, w, n) = (&f.inputs[0], &f.inputs[1], (f.params.len() - 1) / 2);
-        let (s, d, g) = (&f.params[1..=n], &f.params[n + 1..], f.params[0]);
+        let x = &f.inputs[0];
+        let w = &f.inputs[1];
+        let n = (f.params.len() - 1) / 2;
+        let s = &f.params[1..=n];
+        let d = &f.params[n + 1..];
+        let g = f.params[0];
         let to_x = || flow_to_input(x, w, f.g, s, d, g).map(|u| u.cast(x.dtype()));
         let to_w = || {
             meet(x, w, Some(f.g), s, d, g)?
@@ -211,8 +218,12 @@ fn correlate(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
 /// Windows of x, as (n, g, 1, out…, cin, k…), times w (g·cout, cin, k…), summed over cin and k…; or times
 /// what flows back to that, (n, g·cout, out…), summed over n and out…. Folded axes stay with size 1.
 fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
-    let (n, batch, ws) = (s.len(), x.sizes("conv")?[0], w.sizes("conv")?);
-    let (cout, inner, k) = (ws[0] / g, &ws[1..], &ws[2..]);
+    let n = s.len();
+    let batch = x.sizes("conv")?[0];
+    let ws = w.sizes("conv")?;
+    let cout = ws[0] / g;
+    let inner = &ws[1..];
+    let k = &ws[2..];
     let win = windows(x, 2, k, s, d)?;
     let out = &win.sizes("conv")?[2..2 + n];
     let split = win.reshape(&Shape::of(&[&[batch, g, ws[1]], out, k].concat()))?;
@@ -222,35 +233,27 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
         .chain([2])
         .chain(3 + n..3 + 2 * n)
         .collect();
-    let left = split
-        .permute(&order)?
-        .reshape(&Shape::of(&[&[batch, g, 1], out, inner].concat()))?;
-    let (right, shape, axes): (_, _, Vec<usize>) = match flow {
-        None => (
-            w,
-            [&[1, g, cout], &vec![1; n][..], inner].concat(),
-            (3 + n..4 + 2 * n).collect(),
-        ),
-        Some(flow) => {
-            let axes = [0].into_iter().chain(3..3 + n);
-            (
-                flow,
-                [&[batch, g, cout], out, &vec![1; n + 1]].concat(),
-                axes.collect(),
-            )
-        }
-    };
+    let left = split.permute(&order)?;
+    let left = left.reshape(&Shape::of(&[&[batch, g, 1], out, inner].concat()))?;
+    // Every index of either factor: (n, g, cout, out…, cin, k…).
     let all = Shape::of(&[&[batch, g, cout], out, inner].concat());
-    contracted(
-        &[&left, &right.reshape(&Shape::of(&shape))?],
-        &all,
-        promoted(x, right),
-        &axes,
-    )
+    if let Some(flow) = flow {
+        let shape = [&[batch, g, cout], out, &vec![1; n + 1]].concat();
+        let right = flow.reshape(&Shape::of(&shape))?;
+        let batch_and_out: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
+        contracted(&[&left, &right], &all, promoted(x, flow), &batch_and_out)
+    } else {
+        let shape = [&[1, g, cout], &vec![1; n][..], inner].concat();
+        let right = w.reshape(&Shape::of(&shape))?;
+        let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
+        contracted(&[&left, &right], &all, promoted(x, w), &cin_and_window)
+    }
 }
 
 fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
-    let (xs, ws, os) = (x.sizes("conv")?, w.sizes("conv")?, flow.sizes("conv")?);
+    let xs = x.sizes("conv")?;
+    let ws = w.sizes("conv")?;
+    let os = flow.sizes("conv")?;
     // What the last window did not reach gets zeros.
     let short =
         (0..s.len()).map(|i| xs[i + 2] - ((os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1));
@@ -267,9 +270,12 @@ fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> 
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let op = "conv_transpose";
     let [s, p, d, extra] = numbers(op, x, w, how, |x, w| x[1] == w[0])?;
-    let (ws, g, mut y) = (w.sizes(op)?, how.groups, x.clone());
+    let ws = w.sizes(op)?;
+    let g = how.groups;
+    let mut y = x.clone();
     for (i, &s) in s.iter().enumerate() {
-        let (a, m) = (i + 2, y.sizes(op)?[i + 2]);
+        let a = i + 2;
+        let m = y.sizes(op)?[i + 2];
         // s − 1 zeros between elements.
         if s > 1 {
             let apart = insert_axis(&y, a + 1)?.pad_axis(a + 1, 0, s - 1, x.dtype().zero())?;
@@ -287,7 +293,9 @@ fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
         )?;
     }
     // (g·cin, cout, k…) → (g·cout, cin, k…), mirrored.
-    let (cin, cout, k) = (ws[0] / g, ws[1], &ws[2..]);
+    let cin = ws[0] / g;
+    let cout = ws[1];
+    let k = &ws[2..];
     let mut order: Vec<usize> = (0..ws.len() + 1).collect();
     order.swap(1, 2);
     let w = w
@@ -321,10 +329,8 @@ impl Pool {
         } else {
             per_axis(op, "stride", s, n, 1)?
         };
-        let (padding, dilation) = (
-            per_axis(op, "padding", p, n, 0)?,
-            per_axis(op, "dilation", d, n, 1)?,
-        );
+        let padding = per_axis(op, "padding", p, n, 0)?;
+        let dilation = per_axis(op, "dilation", d, n, 1)?;
         let Some(first) = rank.checked_sub(n) else {
             return Err(Error::shape(op, format!("{n} axes of shape {}", u.shape())));
         };
@@ -365,13 +371,12 @@ fn max_pool(u: &UOp, pool: &Pool) -> Result<UOp> {
         .folded(&win, ReduceOp::Max)?
         .unary(Op::ContiguousBackward);
     Ok(known(top, &[&win], &[pool.kernel.len() as i64], |f| {
-        let (win, n) = (&f.inputs[0], f.params[0] as usize);
+        let win = &f.inputs[0];
+        let n = f.params[0] as usize;
         let sizes = win.sizes("max_pool")?;
         let rank = sizes.len() - n;
-        let (axes, whole) = (
-            (rank..rank + n).collect::<Vec<_>>(),
-            sizes[rank..].iter().product::<i64>(),
-        );
+        let axes = (rank..rank + n).collect::<Vec<_>>();
+        let whole = sizes[rank..].iter().product::<i64>();
         let ones = Shape::of(&[&sizes[..rank], &vec![1; n]].concat());
         let spread = |u: &UOp| u.reshape(&ones)?.expand(win.shape());
         // The first of equals is the one furthest from the window's end.

@@ -20,7 +20,9 @@ impl Tensor {
     #[track_caller]
     pub fn new<T: Element>(data: &[T], shape: impl Into<Dims>) -> Tensor {
         let mut bytes = Vec::with_capacity(data.len() * T::DTYPE.bytes());
-        data.iter().for_each(|&x| x.write(&mut bytes));
+        for &x in data {
+            x.write(&mut bytes);
+        }
         Tensor::from_bytes(&bytes, shape, T::DTYPE)
     }
 
@@ -135,7 +137,8 @@ impl Tensor {
         // From both ends, so that the last value is exact.
         let step = (stop - start) / (steps - 1).max(1) as f64;
         let i = UOp::arange(steps, counter(steps));
-        let (up, n) = (i.cast(DType::F32), (steps - 1) as f64);
+        let up = i.cast(DType::F32);
+        let n = (steps - 1) as f64;
         let low = up.mul_acc(&up.like(step), &up.like(start));
         let high = (&up - n).mul_acc(&up.like(step), &up.like(stop));
         Tensor::wrap(Ok(i.lt(&i.like(steps / 2 + steps % 2)).select(&low, &high)))

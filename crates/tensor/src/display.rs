@@ -118,7 +118,8 @@ fn array(shape: &[usize], dtype: DType, shown: &[Scalar]) -> String {
 
 /// The innermost axis, wrapped at the width of a line, which has room for the brackets of all axes.
 fn wrapped(parts: &[String], axes: usize) -> String {
-    let (mut out, mut column) = (parts[0].clone(), axes + parts[0].len());
+    let mut out = parts[0].clone();
+    let mut column = axes + parts[0].len();
     for text in &parts[1..] {
         column += text.len() + 1;
         if column > WIDTH - axes.min(WIDTH) {
@@ -135,13 +136,11 @@ fn wrapped(parts: &[String], axes: usize) -> String {
 
 /// The elements as texts of one width.
 fn aligned(values: &[Scalar], dtype: DType, alone: bool) -> Vec<String> {
-    let texts: Vec<String> = match dtype.is_float() {
-        true => floats(
-            &values.iter().map(|v| v.to_f64()).collect::<Vec<_>>(),
-            dtype,
-            alone,
-        ),
-        false => values.iter().map(|v| whole(*v)).collect(),
+    let texts: Vec<String> = if dtype.is_float() {
+        let values: Vec<f64> = values.iter().map(|v| v.to_f64()).collect();
+        floats(&values, dtype, alone)
+    } else {
+        values.iter().map(|v| whole(*v)).collect()
     };
     // NumPy leaves room for False even where all are True.
     let least = if dtype == DType::Bool && !alone { 5 } else { 0 };
@@ -163,10 +162,8 @@ fn floats(values: &[f64], dtype: DType, alone: bool) -> Vec<String> {
     let own = |v: f64| Scalar::Float(v).cast(dtype).to_f64();
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     let sizes = finite.iter().map(|v| v.abs()).filter(|&v| v > 0.0);
-    let (low, high) = (
-        sizes.clone().fold(f64::INFINITY, f64::min),
-        sizes.fold(0.0, f64::max),
-    );
+    let low = sizes.clone().fold(f64::INFINITY, f64::min);
+    let high = sizes.fold(0.0, f64::max);
     let large = match dtype {
         DType::F64 if alone => 1e16,
         DType::F64 => 1e8,
@@ -207,7 +204,8 @@ fn floats(values: &[f64], dtype: DType, alone: bool) -> Vec<String> {
             return v.to_string().to_lowercase();
         }
         let places = if far { all } else { places(v) };
-        let (text, point) = (text(v, places), if places == 0 { point } else { "" });
+        let text = text(v, places);
+        let point = if places == 0 { point } else { "" };
         match text.split_once('e') {
             Some((m, e)) => {
                 let (sign, e) = e.strip_prefix('-').map_or(('+', e), |e| ('-', e));

@@ -172,7 +172,8 @@ impl Tensor {
     /// Between `min` and `max`; the gradient passes at the bounds. NaN stays, and gets none.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Tensor {
-        let (min, max) = (min.into(), max.into());
+        let min = min.into();
+        let max = max.into();
         self.map(|u| {
             let whole = |v: f64| u.dtype().is_float() || v == v.trunc();
             let fits = min.is_none_or(whole) && max.is_none_or(whole);
@@ -197,7 +198,8 @@ impl Tensor {
     /// `self` (bool) selects: a where true, b elsewhere; all three broadcast.
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
-        let (a, b) = (a.into(), b.into());
+        let a = a.into();
+        let b = b.into();
         self.choose("where", &a.tensor(&b), &b.tensor(&a))
     }
 

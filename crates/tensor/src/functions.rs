@@ -24,7 +24,9 @@ pub(crate) fn known(y: UOp, inputs: &[&UOp], params: &[i64], rule: Rule) -> UOp 
 macro_rules! known {
     ($value:expr, $input:expr, |$y:pat_param, $x:pat_param, $g:pat_param| $d:expr) => {
         known($value, &[$input], &[], |f| {
-            let ($y, $x, $g) = (f.y, &f.inputs[0], f.g);
+            let $y = f.y;
+            let $x = &f.inputs[0];
+            let $g = f.g;
             Ok(vec![Some($d)])
         })
     };
@@ -164,7 +166,8 @@ fn clamped(x: &UOp, limit: f64) -> UOp {
 /// times a polynomial in 1/(1 + x/2) above.
 pub(crate) fn erf(x: &UOp) -> UOp {
     let y = if x.dtype() == DType::F64 {
-        let (a, u) = (abs(&clamped(x, 6.0)), &clamped(x, 1.0));
+        let a = abs(&clamped(x, 6.0));
+        let u = &clamped(x, 1.0);
         let near = u * &polynomial(&(u * u), ERF_NEAR);
         let t = recip(&a.mul_acc(&x.like(0.5), &x.like(1.0))) - 0.45;
         let far = x.like(1.0) - exp(&(&a * &a).unary(Op::Neg)) * polynomial(&t, ERFC_FAR);
@@ -191,7 +194,8 @@ pub(crate) fn cos(x: &UOp) -> UOp {
 /// tan x: the cosine as sin 2x / (2 sin x), which is exact to the last bits also next to poles and far out.
 /// Where 2x overflows it is 1 − 2 sin²(x/2), which is not next to poles.
 pub(crate) fn tan(x: &UOp) -> UOp {
-    let (s, twice) = (x.unary(Op::Sin), x * 2.0);
+    let s = x.unary(Op::Sin);
+    let twice = x * 2.0;
     let far = abs(&twice).eq_(&x.like(f64::INFINITY));
     let t = far.select(&(x * 0.5), &twice).unary(Op::Sin);
     let cos = far.select(
@@ -239,7 +243,8 @@ pub(crate) fn asin(x: &UOp) -> UOp {
 /// arccos x, exact near 1.
 pub(crate) fn acos(x: &UOp) -> UOp {
     let (big, p) = arc(x);
-    let (twice, below) = (&p * 2.0, x.lt(&x.like(0.0)));
+    let twice = &p * 2.0;
+    let below = x.lt(&x.like(0.0));
     let far = below.select(&(x.like(PI) - &twice), &twice);
     let near = x.like(FRAC_PI_2) - &signed(&p, x);
     known!(big.select(&far, &near), x, |_, x, g| scale(
@@ -361,7 +366,8 @@ pub(crate) fn fmod(a: &UOp, b: &UOp) -> UOp {
         div(&r, b).unary(Op::Trunc).unary(Op::Neg).mul_acc(b, &r)
     });
     // The last quotient may be one too far from zero, or one too near.
-    let (size, below) = (abs(b), a.lt(&zero));
+    let size = abs(b);
+    let below = a.lt(&zero);
     let step = below.select(&size.unary(Op::Neg), &size);
     let over = below.select(&zero.lt(&r), &r.lt(&zero));
     let under = size.binary(Op::CmpLe, &abs(&r));
@@ -380,7 +386,8 @@ pub(crate) fn floor_mod(a: &UOp, b: &UOp) -> UOp {
 
 /// `fmod`, and whether floored division goes one further: the remainder has the other sign.
 fn fmod_and_side(a: &UOp, b: &UOp) -> (UOp, UOp) {
-    let (r, zero) = (fmod(a, b), a.like(0.0));
+    let r = fmod(a, b);
+    let zero = a.like(0.0);
     let other = r.lt(&zero).ne_(&b.lt(&zero)) & r.ne_(&zero);
     (r, other)
 }
@@ -390,16 +397,20 @@ pub(crate) fn floor_div(a: &UOp, b: &UOp) -> UOp {
     let (r, other) = fmod_and_side(a, b);
     let q = round(&div(&(a - &r), b));
     let q = other.select(&(&q - 1.0), &q);
-    let (whole, infinity) = (div(a, b).unary(Op::Detach), a.like(f64::INFINITY));
+    let whole = div(a, b).unary(Op::Detach);
+    let infinity = a.like(f64::INFINITY);
     let over = abs(&whole).eq_(&infinity) & abs(a).lt(&infinity);
     (over | b.eq_(&b.like(0.0))).select(&whole, &q)
 }
 
 /// The angle of the point (x, y); its gradient at the origin is 0.
 pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
-    let (ax, ay, zero) = (abs(x), abs(y), x.like(0.0));
+    let ax = abs(x);
+    let ay = abs(y);
+    let zero = x.like(0.0);
     let steep = ax.lt(&ay);
-    let (small, large) = (steep.select(&ax, &ay), steep.select(&ay, &ax));
+    let small = steep.select(&ax, &ay);
+    let large = steep.select(&ay, &ax);
     // 0/0 is 0, ∞/∞ is 1.
     let q = small.eq_(&large).select(&x.like(1.0), &div(&small, &large));
     let q = large.eq_(&zero).select(&zero, &q);
@@ -411,7 +422,8 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
     let nan = x.ne_(x) | y.ne_(y);
     let r = nan.select(&(x + y), &down.select(&t.unary(Op::Neg), &t));
     known(r, &[y, x], &[], |f| {
-        let (y, x) = (&f.inputs[0], &f.inputs[1]);
+        let y = &f.inputs[0];
+        let x = &f.inputs[1];
         let size = y.mul_acc(y, &(x * x));
         let d = size.eq_(&size.like(0.0)).select(&size, &div(f.g, &size));
         Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])

@@ -41,13 +41,11 @@ impl Tensor {
     #[track_caller]
     fn gradient_from(&self, seed: &UOp, targets: &[&Tensor]) -> Result<Vec<Tensor>> {
         let here = Location::caller();
-        let (root, wanted) = (
-            self.uop()?,
-            targets
-                .iter()
-                .map(|t| t.uop())
-                .collect::<Result<Vec<UOp>>>()?,
-        );
+        let root = self.uop()?;
+        let wanted = targets
+            .iter()
+            .map(|t| t.uop())
+            .collect::<Result<Vec<UOp>>>()?;
         if let Some(t) = wanted.iter().find(|t| !t.dtype().is_float()) {
             return Err(failed(format!(
                 "by a tensor of {}; only floats have gradients",

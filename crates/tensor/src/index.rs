@@ -100,7 +100,9 @@ impl Tensor {
                 .into(),
             );
         }
-        let (mut axis, mut out, mut at) = (0, self.clone(), Vec::new());
+        let mut axis = 0;
+        let mut out = self.clone();
+        let mut at = Vec::new();
         for i in indices {
             match i {
                 Index::Rest => axis += (whole - named) as i64 - 1,
@@ -373,7 +375,8 @@ pub(crate) fn named(op: &str, index: &UOp, a: usize, n: i64) -> Result<UOp> {
 /// For gather and scatter: x with `axis` last, cut to what `index` covers elsewhere, and which of its
 /// n places each of the m indices names, as (…, m, n).
 fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize)> {
-    let (xs, is) = (x.sizes(op)?, index.sizes(op)?);
+    let xs = x.sizes(op)?;
+    let is = index.sizes(op)?;
     let a = axis_of(op, axis, xs.len())?;
     if xs.len() != is.len() || (0..xs.len()).any(|i| i != a && is[i] > xs[i]) {
         let message = format!(
@@ -393,7 +396,8 @@ fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize
 
 /// The values of a scatter, cut to what `index` covers, as (…, m, 1).
 fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
-    let (ss, is) = (src.sizes(op)?, index.sizes(op)?);
+    let ss = src.sizes(op)?;
+    let is = index.sizes(op)?;
     if src.dtype() != x.dtype() {
         return Err(Error::dtype(
             op,

@@ -87,7 +87,8 @@ impl Tensor {
     /// Elements moved by `shifts[i]` along `axes[i]`, those that leave come back at the other end.
     #[track_caller]
     pub fn roll(&self, shifts: impl Into<Dims>, axes: impl Into<Dims>) -> Tensor {
-        let (shifts, axes) = (shifts.into().0, axes.into().0);
+        let shifts = shifts.into().0;
+        let axes = axes.into().0;
         self.map(|u| {
             if shifts.len() != axes.len() {
                 return Err(Error::argument(
@@ -177,7 +178,8 @@ impl Tensor {
         if whole.check().is_err() {
             return vec![whole; sizes.len()];
         }
-        let (mut start, mut out) = (0, Vec::new());
+        let mut start = 0;
+        let mut out = Vec::new();
         for n in sizes {
             out.push(self.narrow(axis, start, n));
             start += n;
@@ -237,7 +239,8 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
             .reshape(&shape);
     }
     let place = UOp::arange(total, counter(total));
-    let (mut start, mut out) = (0, None);
+    let mut start = 0;
+    let mut out = None;
     for (u, n) in parts {
         let whole = u.pad_axis(axis, start, total - start - n, u.dtype().zero())?;
         out = Some(match out {
@@ -260,7 +263,8 @@ fn sum(sizes: &[i64]) -> Option<i64> {
 pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
     let n = u.sizes("pad")?[a];
     // The result is places −before to n + after of the axis, of which 0 to n are there.
-    let (low, high) = (before.saturating_neg(), n.saturating_add(after));
+    let low = before.saturating_neg();
+    let high = n.saturating_add(after);
     let total = high.checked_sub(low).unwrap_or(-1);
     // Filling and wrapping have nothing to go on with where more is cut off than there is.
     let cut = before.min(0).saturating_add(after.min(0)).saturating_add(n) < 0;
@@ -270,9 +274,11 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
         let message = format!("[{before}, {after}] of an axis of {n}");
         return Err(Error::argument("pad", message));
     }
-    let (first, last) = (low.clamp(0, n), high.clamp(0, n));
+    let first = low.clamp(0, n);
+    let last = high.clamp(0, n);
     let inside = u.narrow(a, first, (last - first).max(0))?;
-    let (front, back) = ((high.min(0) - low).max(0), (high - low.max(n)).max(0));
+    let front = (high.min(0) - low).max(0);
+    let back = (high - low.max(n)).max(0);
     let fits = match mode {
         PadMode::Constant(v) => {
             let fill = Scalar::Float(v).cast(u.dtype());

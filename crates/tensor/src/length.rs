@@ -46,7 +46,8 @@ impl Variable {
     /// `Argument` where the value is outside the bounds.
     #[track_caller]
     pub fn bind<T: Integer>(&self, value: T) -> Result<Size> {
-        let (value, (min, max)) = (value.value(), self.0.bounds());
+        let value = value.value();
+        let (min, max) = self.0.bounds();
         if !(min..=max).contains(&value) {
             let message = format!("{value} is outside {min}..={max}");
             return Err(Error::argument("bind", message).at(Location::caller()));

@@ -47,7 +47,8 @@ impl Tensor {
 }
 
 fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
-    let (sa, sb) = (a.shape(), b.shape());
+    let sa = a.shape();
+    let sb = b.shape();
     let fail = |hint: &str| Error::shape("matmul", format!("shapes {sa} and {sb}{hint}"));
     if sa.is_empty() || sb.is_empty() {
         return Err(fail("; a scalar multiplies with `*`"));
@@ -63,10 +64,8 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     } else {
         to_last(b, sb.len() - 2)?
     };
-    let (left, right) = (
-        insert_axis(&a, a.shape().len() - 1)?,
-        insert_axis(&b, b.shape().len() - 2)?,
-    );
+    let left = insert_axis(&a, a.shape().len() - 1)?;
+    let right = insert_axis(&b, b.shape().len() - 2)?;
     if left.shape().last() != right.shape().last() {
         return Err(fail(""));
     }
@@ -111,9 +110,11 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
             .filter_map(|k| char::from_u32(ELLIPSIS + k as u32))
             .collect::<String>()
     };
-    let (mut terms, mut widest) = (Vec::new(), 0);
+    let mut terms = Vec::new();
+    let mut widest = 0;
     for (t, u) in left.split(',').zip(operands) {
-        let (rank, named) = (u.shape().len(), t.replacen("...", "", 1).chars().count());
+        let rank = u.shape().len();
+        let named = t.replacen("...", "", 1).chars().count();
         let letters = t
             .replacen("...", &spelled(rank.saturating_sub(named)), 1)
             .chars()
@@ -210,8 +211,8 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
 }
 
 /// Letters that occur twice become one axis: the diagonal.
-fn diagonals(u: UOp, t: &[char]) -> Result<(UOp, Vec<char>)> {
-    let (mut u, mut t) = (u, t.to_vec());
+fn diagonals(mut u: UOp, t: &[char]) -> Result<(UOp, Vec<char>)> {
+    let mut t = t.to_vec();
     let twice =
         |t: &[char]| (0..t.len()).find_map(|j| Some((t[..j].iter().position(|c| *c == t[j])?, j)));
     while let Some((i, j)) = twice(&t) {

@@ -87,7 +87,8 @@ impl Tensor {
                 let message = format!("{d} {} and targets {}", u[0].shape(), u[1].shape());
                 return Err(Error::shape("bce_with_logits", message));
             }
-            let (x, t) = (u[0].cast(d.compute_type()), u[1].cast(d.compute_type()));
+            let x = u[0].cast(d.compute_type());
+            let t = u[1].cast(d.compute_type());
             Ok((f::softplus(&x) - x * t).cast(d))
         });
         each.averaged(reduction)

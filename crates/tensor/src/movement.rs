@@ -233,7 +233,8 @@ pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
             format!("shape {} is no matrix", u.shape()),
         ));
     };
-    let (k, last) = (*m.min(n), sizes.len() - 1);
+    let k = *m.min(n);
+    let last = sizes.len() - 1;
     let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
     let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
     if k == 0 {

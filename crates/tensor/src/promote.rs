@@ -14,7 +14,8 @@ fn kind_of(d: DType) -> u8 {
 
 /// The dtype of both operands together; a 0-d one is weak.
 pub(crate) fn promoted(a: &UOp, b: &UOp) -> DType {
-    let (x, y) = (a.dtype(), b.dtype());
+    let x = a.dtype();
+    let y = b.dtype();
     match (a.shape().is_empty(), b.shape().is_empty()) {
         (false, true) if kind_of(y) <= kind_of(x) => x,
         (true, false) if kind_of(x) <= kind_of(y) => y,

@@ -82,9 +82,11 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
     };
     let x = u.cast(kept.compute_type());
     let table = Shape::of(&[n, neighbours]);
-    let (i, k) = (count(0, &table, DType::I64)?, count(1, &table, DType::I64)?);
+    let i = count(0, &table, DType::I64)?;
+    let k = count(1, &table, DType::I64)?;
     let (place, weight) = if how == Interpolation::Area {
-        let (first, end) = (&i * old / n, ((&i + 1) * old + (n - 1)) / n);
+        let first = &i * old / n;
+        let end = ((&i + 1) * old + (n - 1)) / n;
         let place = &first + k;
         // What lies outside of the old axis is read as 0.
         (
@@ -92,16 +94,14 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
             recip(&(end - first).cast(x.dtype())),
         )
     } else {
-        let (ratio, i) = (old as f64 / n as f64, i.cast(x.dtype()));
-        let at = match corners {
-            true => {
-                &i * if n > 1 {
-                    (old - 1) as f64 / (n - 1) as f64
-                } else {
-                    0.0
-                }
-            }
-            false => i.mul_acc(&i.like(ratio), &i.like(0.5 * ratio - 0.5)),
+        let ratio = old as f64 / n as f64;
+        let i = i.cast(x.dtype());
+        let at = if !corners {
+            i.mul_acc(&i.like(ratio), &i.like(0.5 * ratio - 0.5))
+        } else if n > 1 {
+            &i * ((old - 1) as f64 / (n - 1) as f64)
+        } else {
+            &i * 0.0
         };
         let place = floor(&at).cast(DType::I64) + (k - (neighbours / 2 - 1));
         let weight = weight(&abs(&(at - place.cast(x.dtype()))), neighbours);

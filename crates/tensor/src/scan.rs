@@ -49,11 +49,10 @@ impl Tensor {
         self.along("cummax", axis, |u, a| {
             let x = to_last(u, a)?;
             let y = doubled(&x, u.dtype().min(), |before, here| {
-                let stay = here.lt(before);
-                let stay = match here.dtype().is_float() {
-                    true => (stay | before.ne_(before)) & here.eq_(here),
-                    false => stay,
-                };
+                let mut stay = here.lt(before);
+                if here.dtype().is_float() {
+                    stay = (stay | before.ne_(before)) & here.eq_(here);
+                }
                 stay.select(before, here)
             })?;
             from_last(&y, a)
@@ -64,7 +63,8 @@ impl Tensor {
 /// Along the last axis.
 fn running_sum(x: &UOp) -> Result<UOp> {
     let sizes = x.sizes("cumsum")?;
-    let (n, axis) = (sizes[sizes.len() - 1], sizes.len() - 1);
+    let n = sizes[sizes.len() - 1];
+    let axis = sizes.len() - 1;
     let zero = x.dtype().zero();
     if n <= 1 {
         return Ok(x.clone());
@@ -97,7 +97,9 @@ fn running_sum(x: &UOp) -> Result<UOp> {
 fn doubled(x: &UOp, identity: Scalar, combine: impl Fn(&UOp, &UOp) -> UOp) -> Result<UOp> {
     let axis = x.shape().len() - 1;
     let n = x.sizes("scan")?[axis];
-    let (mut y, mut reach, mut steps) = (x.clone(), 1, 0);
+    let mut y = x.clone();
+    let mut reach = 1;
+    let mut steps = 0;
     while reach < n {
         let before = y.pad_axis(axis, reach, 0, identity)?.narrow(axis, 0, n)?;
         y = combine(&before, &y);

@@ -55,13 +55,13 @@ impl Tensor {
     #[track_caller]
     pub fn topk(&self, k: i64, axis: i64, largest: bool) -> (Tensor, Tensor) {
         let fits = self.along("topk", axis, |u, a| {
-            match (0..=u.sizes("topk")?[a]).contains(&k) {
-                true => Ok(u.clone()),
-                false => Err(Error::argument(
-                    "topk",
-                    format!("{k} of shape {} along axis {a}", u.shape()),
-                )),
+            if (0..=u.sizes("topk")?[a]).contains(&k) {
+                return Ok(u.clone());
             }
+            Err(Error::argument(
+                "topk",
+                format!("{k} of shape {} along axis {a}", u.shape()),
+            ))
         });
         let (v, i) = fits.sorted(axis, largest);
         if matches!(v.ndim(), Ok(0)) {
@@ -78,7 +78,8 @@ fn before(a: &UOp, ia: &UOp, b: &UOp, ib: &UOp, descending: bool) -> UOp {
     let mut less = first.lt(second);
     let mut same = a.eq_(b);
     if a.dtype().is_float() {
-        let (na, nb) = (first.ne_(first), second.ne_(second));
+        let na = first.ne_(first);
+        let nb = second.ne_(second);
         same = same | (&na & &nb);
         less = less | (na.unary(Op::Not) & nb);
     }
@@ -91,10 +92,8 @@ fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let key = x.unary(Op::Detach);
     let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
     let row = |u: &UOp| insert_axis(u, last - 1)?.expand(&all);
-    let (i, j) = (
-        count(last - 1, &all, DType::I32)?,
-        count(last, &all, DType::I32)?,
-    );
+    let i = count(last - 1, &all, DType::I32)?;
+    let j = count(last, &all, DType::I32)?;
     // Row i, column j: does j stand before i?
     let ahead = before(&row(&key)?, &j, &column(&key)?, &i, descending);
     let rank = added(&ahead.cast(DType::I32), last)?;
@@ -116,7 +115,8 @@ fn the_chosen(x: &UOp, chosen: &UOp, last: usize) -> Result<UOp> {
         .reduce(ReduceOp::Max, &[last])?
         .squeeze_axes(&[last])?;
     Ok(known(y, &[x, chosen], &[], |f| {
-        let (chosen, last) = (&f.inputs[1], f.g.shape().len());
+        let chosen = &f.inputs[1];
+        let last = f.g.shape().len();
         let column = insert_axis(f.g, last)?.expand(chosen.shape())?;
         let back = chosen.select(&column, &column.like(0.0));
         Ok(vec![Some(added(&back, last - 1)?), None])
@@ -138,20 +138,20 @@ fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     for block in 1..=size.ilog2() {
         for step in (0..block).rev() {
             // The first step of a block pairs its ends, the others neighbours at a distance.
-            let (stride, mirrored) = (1i64 << step, step + 1 == block);
+            let stride = 1i64 << step;
+            let mirrored = step + 1 == block;
             let halves = |u: &UOp| -> Result<(UOp, UOp)> {
                 let pairs = u.reshape(&dims(&[size / (2 * stride), 2, stride]))?;
-                let (a, b) = (pairs.narrow(axis + 1, 0, 1)?, pairs.narrow(axis + 1, 1, 1)?);
-                Ok((
-                    a,
-                    if mirrored {
-                        b.flip(1 << (axis + 2))?
-                    } else {
-                        b
-                    },
-                ))
+                let a = pairs.narrow(axis + 1, 0, 1)?;
+                let b = pairs.narrow(axis + 1, 1, 1)?;
+                if mirrored {
+                    Ok((a, b.flip(1 << (axis + 2))?))
+                } else {
+                    Ok((a, b))
+                }
             };
-            let ((a, b), (ia, ib)) = (halves(&value)?, halves(&from)?);
+            let (a, b) = halves(&value)?;
+            let (ia, ib) = halves(&from)?;
             let swap = before(
                 &b.unary(Op::Detach),
                 &ib,
@@ -160,7 +160,8 @@ fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
                 descending,
             );
             let merge = |a: &UOp, b: &UOp| -> Result<UOp> {
-                let (low, high) = (swap.select(b, a), swap.select(a, b));
+                let low = swap.select(b, a);
+                let high = swap.select(a, b);
                 let high = if mirrored {
                     high.flip(1 << (axis + 2))?
                 } else {

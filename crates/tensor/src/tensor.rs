@@ -295,7 +295,9 @@ impl Tensor {
     #[track_caller]
     fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
         let line = Location::caller();
-        value.iter().for_each(|u| u.set_line(line));
+        if let Ok(u) = &value {
+            u.set_line(line);
+        }
         let value = value.and_then(|u| match u.shape().len() {
             0..=MOST_AXES => Ok(u),
             n => Err(Error::shape(
@@ -358,7 +360,8 @@ impl Tensor {
     pub(crate) fn update(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
         let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
         let new = f(held.value.as_ref().map_err(Error::clone)?)?;
-        let (value, assigned) = (Ok(new.clone()), true);
+        let value = Ok(new.clone());
+        let assigned = true;
         *held = Held { value, assigned };
         Ok(new)
     }

@@ -81,7 +81,8 @@ fn what_does_not_fit_is_an_error_at_the_users_line() {
 
 #[test]
 fn gradients_stop_at_what_was_replaced() {
-    let (x, v) = (numbers(), Tensor::new(&[7.0f32, 8.0], [2]));
+    let x = numbers();
+    let v = Tensor::new(&[7.0f32, 8.0], [2]);
     let y = &x * 1.0;
     y.set_at(1..3, &v);
     let loss = (&y * &y).sum(.., false);
@@ -92,7 +93,8 @@ fn gradients_stop_at_what_was_replaced() {
 
 #[test]
 fn equal_parameters_have_gradients_of_their_own() {
-    let (a, b) = (Tensor::ones([2]).parameter(), Tensor::ones([2]).parameter());
+    let a = Tensor::ones([2]).parameter();
+    let b = Tensor::ones([2]).parameter();
     let loss = (&a * 2.0 + &b * 3.0).sum(.., false);
     let g = loss.gradient(&[&a, &b]).unwrap();
     assert_eq!((f32s(&g[0]), f32s(&g[1])), (vec![2.0; 2], vec![3.0; 2]));
@@ -102,7 +104,8 @@ fn equal_parameters_have_gradients_of_their_own() {
         .gradient(&[&constant])
         .expect_err("which of the two");
     assert!(e.to_string().contains("parameter"), "{e}");
-    let (c, d) = (&a * 1.5, &a * 1.5);
+    let c = &a * 1.5;
+    let d = &a * 1.5;
     let e = (&c + &d)
         .sum(.., false)
         .gradient(&[&c, &d])
@@ -137,7 +140,8 @@ fn contiguous_is_storage_of_its_own() {
     let data = [1f32, 2., 3., 4.];
     for (k, view) in views.iter().enumerate() {
         let t = Tensor::new(&data, [4]);
-        let (realized, lazy) = (view(&t).contiguous(), view(&t).contiguous());
+        let realized = view(&t).contiguous();
+        let lazy = view(&t).contiguous();
         let want = f32s(&view(&Tensor::new(&data, [4])));
         realized.realize().unwrap();
         assert_eq!(f32s(&realized), want, "view {k}");

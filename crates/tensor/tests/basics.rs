@@ -99,7 +99,9 @@ fn literals_stand_on_both_sides_without_suffixes() {
     assert_eq!(f32s(&(1 / &i)), [1.0, 0.5, 0.25]);
     assert_eq!(f32s(&(0.5 + &i)), [1.5, 2.5, 4.5]);
     // Variables of any type on the right; on the left f64 and i64.
-    let (a, b, n) = (2.0f32, 3i32, 4usize);
+    let a = 2.0f32;
+    let b = 3i32;
+    let n = 4usize;
     assert_eq!(f32s(&(&t * a + b - n)), [1.0, 3.0, 7.0]);
     assert_eq!(f32s(&(f64::from(a) - &t)), [1.0, 0.0, -2.0]);
 }

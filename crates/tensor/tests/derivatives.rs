@@ -107,7 +107,9 @@ fn ints(v: &[i32], shape: &[i64]) -> Tensor {
 }
 
 fn how(stride: &[i64], padding: &[i64], dilation: &[i64], groups: i64) -> Conv {
-    let (stride, padding, dilation) = (stride.into(), padding.into(), dilation.into());
+    let stride = stride.into();
+    let padding = padding.into();
+    let dilation = dilation.into();
     Conv {
         stride,
         padding,

@@ -80,7 +80,8 @@ fn shapes() {
     refused("Shape", "matmul: shapes (2, 3) and (2, 3)", f.matmul(&f));
     refused("Shape", "matmul", f.matmul(&t(&[4])));
     refused("Shape", "matmul", t(&[2, 4, 5]).matmul(&t(&[3, 5, 4])));
-    let (image, kernel) = (Tensor::ones([1, 1, 4, 4]), Tensor::ones([4, 1, 3, 3]));
+    let image = Tensor::ones([1, 1, 4, 4]);
+    let kernel = Tensor::ones([4, 1, 3, 3]);
     for bias in [Tensor::ones([1]), Tensor::ones([2, 2])] {
         refused("Shape", "for the channels of shape (1, 4, 2, 2)", image.conv2d(&kernel, Some(&bias), &Conv::default()));
     }
@@ -389,12 +390,14 @@ fn more_than_there_is_memory_for() {
         assert!(own.assign(1.0).realize().is_err() && own.sum(.., false).item::<f32>().is_err());
     }
     refused("Argument", "sizes", Tensor::zeros([FAR]));
-    let (row, column) = (Tensor::zeros([1i64 << 40]), Tensor::zeros([1i64 << 20, 1]));
+    let row = Tensor::zeros([1i64 << 40]);
+    let column = Tensor::zeros([1i64 << 20, 1]);
     assert!((&row + &column).realize().is_err());
     let column = Tensor::zeros([1i64 << 40, 1]);
     refused("Shape", "do not broadcast", &row + &column);
     refused("Shape", "matmul", column.matmul(&row.reshape([1, -1])));
-    let (cube, size) = (Tensor::zeros([1, 1, 2, 2, 2]), [1 << 30; 3]);
+    let cube = Tensor::zeros([1, 1, 2, 2, 2]);
+    let size = [1 << 30; 3];
     let far = Interpolation::Nearest;
     refused("Argument", "interpolate", cube.interpolate(size, far));
 }

@@ -65,7 +65,8 @@ fn program(seed: u64, x: &Tensor, y: &Tensor) -> Tensor {
     let mut r = Random(seed.wrapping_mul(0x9e3779b97f4a7c15) + 1);
     let mut values = vec![x.clone(), y.clone()];
     for _ in 0..6 {
-        let (a, b) = (r.next(values.len() as u64) as usize, values.len() - 1);
+        let a = r.next(values.len() as u64) as usize;
+        let b = values.len() - 1;
         let k = r.next(30);
         values.push(op(k, &values[b], &values[a]));
     }
@@ -75,7 +76,8 @@ fn program(seed: u64, x: &Tensor, y: &Tensor) -> Tensor {
 
 fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: [f64; 6]) {
     let t = |v: &[f64; 6]| Tensor::new(v, [2, 3]);
-    let (x, y) = (t(&xs), t(&ys));
+    let x = t(&xs);
+    let y = t(&ys);
     let loss = of(&x, &y);
     let grads = loss
         .gradient(&[&x, &y])
@@ -84,7 +86,8 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
         let got = g.to_vec::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
         for i in 0..6 {
             let at = |d: f64| {
-                let (mut a, mut b) = (xs, ys);
+                let mut a = xs;
+                let mut b = ys;
                 if k == 0 {
                     a[i] += d
                 } else {
@@ -106,10 +109,8 @@ fn check(name: &str, of: impl Fn(&Tensor, &Tensor) -> Tensor, xs: [f64; 6], ys: 
 #[test]
 fn every_op_and_random_programs() {
     on_interpreter();
-    let (xs, ys) = (
-        [0.31, -0.92, 1.27, 0.55, -1.41, 0.08],
-        [0.77, 0.13, -0.64, 1.09, -0.35, 1.52],
-    );
+    let xs = [0.31, -0.92, 1.27, 0.55, -1.41, 0.08];
+    let ys = [0.77, 0.13, -0.64, 1.09, -0.35, 1.52];
     let w = Tensor::new(&[0.3f64, -0.7, 1.1, 0.9, -0.4, 0.6], [2, 3]);
     for k in 0..30 {
         // An op may use one of the two only.
@@ -133,10 +134,8 @@ fn every_op_and_random_programs() {
 #[test]
 fn convolutions_pools_and_losses() {
     on_interpreter();
-    let (xs, ys) = (
-        [0.31, -0.92, 1.27, 0.55, -1.41, 0.08],
-        [0.77, 0.13, -0.64, 1.09, -0.35, 1.52],
-    );
+    let xs = [0.31, -0.92, 1.27, 0.55, -1.41, 0.08];
+    let ys = [0.77, 0.13, -0.64, 1.09, -0.35, 1.52];
     let how = Conv {
         stride: Dims(vec![1]),
         padding: Dims(vec![2]),
@@ -332,7 +331,8 @@ fn the_second_derivative_of_a_network() {
         .to_vec::<f64>()
         .unwrap();
     for (x, got) in [0.3f64, -0.8, 0.5].iter().zip(second) {
-        let (t, s) = (x.tanh(), 1.0 - x.tanh().powi(2));
+        let t = x.tanh();
+        let s = 1.0 - x.tanh().powi(2);
         let want = 2.0 * s * s - 4.0 * t * t * s;
         assert!((got - want).abs() < 1e-12, "{got} {want}");
     }
@@ -407,7 +407,8 @@ fn derivatives_that_are_known_stay_with_their_function() {
             .unwrap()
     };
     let x = Tensor::new(&[1.0f32, 0.0, -1.0], [3]);
-    let (y, z) = (x.maximum(0.0), x.relu());
+    let y = x.maximum(0.0);
+    let z = x.relu();
     assert_eq!(of(&y, &x), [1.0, 0.5, 0.0]);
     assert_eq!(of(&z, &x), [1.0, 0.0, 0.0]);
     assert_eq!(of(&(&y + &z), &x), [2.0, 0.5, 0.0]);

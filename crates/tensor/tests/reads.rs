@@ -40,10 +40,8 @@ fn rows_by_index_read_those_rows() {
     };
     for way in 0..3 {
         let got = reads(|| {
-            let (t, i) = (
-                stored(Tensor::new(&table, [1000, 16])),
-                stored(Tensor::new(&rows, [5])),
-            );
+            let t = stored(Tensor::new(&table, [1000, 16]));
+            let i = stored(Tensor::new(&rows, [5]));
             match way {
                 0 => t.index_select(0, &i),
                 1 => t.index(&i),
@@ -54,19 +52,15 @@ fn rows_by_index_read_those_rows() {
         assert!(got <= 2 * 5 * 16, "way {way}: {got} reads");
     }
     let one = reads(|| {
-        let (t, i) = (
-            stored(Tensor::new(&table, [1000, 16])),
-            stored(Tensor::new(&rows, [5])),
-        );
+        let t = stored(Tensor::new(&table, [1000, 16]));
+        let i = stored(Tensor::new(&rows, [5]));
         t.index((&i, Index::step(None, None, -4))).sum(.., false)
     });
     assert!(one <= 2 * 5 * 4 + 5, "{one} reads");
     // The loss at a class reads that class's column only once: the classes are not looped over.
     let picked = reads(|| {
-        let (t, i) = (
-            stored(Tensor::new(&table, [1000, 16])),
-            stored(Tensor::new(&[3i32; 1000], [1000])),
-        );
+        let t = stored(Tensor::new(&table, [1000, 16]));
+        let i = stored(Tensor::new(&[3i32; 1000], [1000]));
         t.nll_loss(&i, monoglot_tensor::Reduction::Sum)
     });
     assert!(picked <= 3 * 1000, "{picked} reads");

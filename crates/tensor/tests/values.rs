@@ -139,7 +139,8 @@ fn exponentials_of_every_size() {
             .iter()
             .zip(f32s(&f(&Tensor::new(&single, [single.len()]))))
         {
-            let (y, want) = (f64::from(y), f64::from(exact(f64::from(*x)) as f32));
+            let y = f64::from(y);
+            let want = f64::from(exact(f64::from(*x)) as f32);
             let near = (y - want).abs() <= 6e-6 * want.abs() + 1e-37;
             assert!(y == want || near, "{name}({x:e}) = {y:e}, not {want:e}");
         }
@@ -167,7 +168,8 @@ fn tangents_of_the_last_binade() {
         .collect();
     let single: Vec<f32> = xs.iter().map(|x| *x as f32).collect();
     for (x, y) in single.iter().zip(f32s(&Tensor::new(&single, [800]).tan())) {
-        let (y, want) = (f64::from(y), f64::from(*x).tan());
+        let y = f64::from(y);
+        let want = f64::from(*x).tan();
         assert!(
             (y - want).abs() <= 1e-6 * (1.0 + want * want),
             "tan {x:e} = {y}, not {want}"
@@ -232,7 +234,8 @@ fn remainders_and_rounding() {
     assert_eq!(f32s(&a.floor_div(&b))[..5], [2.0, -3.0, -3.0, 2.0, 9.0]);
     assert_eq!(f32s(&a.fmod(&b))[5..], [5.5, 0.0, -1.0]);
     let i = |v: &[i32]| Tensor::new(v, [v.len()]);
-    let (x, y) = (i(&[7, -7, 7, -7, 5, i32::MIN]), i(&[3, 3, -3, -3, 0, -1]));
+    let x = i(&[7, -7, 7, -7, 5, i32::MIN]);
+    let y = i(&[3, 3, -3, -3, 0, -1]);
     assert_eq!(ints(&x.floor_div(&y)), [2, -3, -3, 2, 0, i32::MIN]);
     assert_eq!(ints(&x.trunc_div(&y)), [2, -2, -2, 2, 0, i32::MIN]);
     assert_eq!(ints(&x.modulo(&y)), [1, 2, -2, -1, 5, 0]);
@@ -279,14 +282,14 @@ fn remainders_are_exact_whatever_the_quotient() {
         .filter(|(a, b)| a.is_finite() && (a / b).is_finite())
         .unzip();
     let n = a.len();
-    let (x, y) = (Tensor::new(&a, [n]), Tensor::new(&b, [n]));
-    let (r, m, q) = (
-        f32s(&x.fmod(&y)),
-        f32s(&x.modulo(&y)),
-        f32s(&x.floor_div(&y)),
-    );
+    let x = Tensor::new(&a, [n]);
+    let y = Tensor::new(&b, [n]);
+    let r = f32s(&x.fmod(&y));
+    let m = f32s(&x.modulo(&y));
+    let q = f32s(&x.floor_div(&y));
     for i in 0..n {
-        let (a, b) = (a[i], b[i]);
+        let a = a[i];
+        let b = b[i];
         assert_eq!(r[i], a % b, "fmod({a:e}, {b:e})");
         let want = floored(a % b, b);
         assert_eq!(m[i], want, "modulo({a:e}, {b:e})");
@@ -340,7 +343,8 @@ fn slices_are_pythons() {
                     })
                 };
                 let (a, b) = if step > 0 { (0, n) } else { (n - 1, -1) };
-                let (mut at, end) = (clamp(start, a), clamp(stop, b));
+                let mut at = clamp(start, a);
+                let end = clamp(stop, b);
                 let mut want = Vec::new();
                 while if step > 0 { at < end } else { at > end } {
                     want.push(at as i32);
@@ -370,7 +374,8 @@ fn index_tensors_and_what_is_out_of_range() {
         ints(&got),
         [8, 9, 10, 11, 8, 9, 10, 11, 0, 1, 2, 3, 0, 0, 0, 0]
     );
-    let (r, c) = (Tensor::new(&[0i32, 1], [2]), Tensor::new(&[2i32, 0], [2]));
+    let r = Tensor::new(&[0i32, 1], [2]);
+    let c = Tensor::new(&[2i32, 0], [2]);
     assert_eq!(ints(&t.index((&r, &c))), [8, 9, 10, 11, 12, 13, 14, 15]);
     assert_eq!(shape(&t.index((&r, .., &c))), [2, 3]);
     assert_eq!(ints(&t.index((&r, .., &c))), [2, 6, 10, 12, 16, 20]);
@@ -394,10 +399,8 @@ fn narrow_indices_bools_and_nothing_to_do() {
     on_interpreter();
     // Index dtypes that cannot count to the axis's end.
     let t = Tensor::arange(0, 700, 1);
-    let (u, s) = (
-        Tensor::new(&[5u8, 255, 0], [3]),
-        Tensor::new(&[5i8, 127, -1], [3]),
-    );
+    let u = Tensor::new(&[5u8, 255, 0], [3]);
+    let s = Tensor::new(&[5i8, 127, -1], [3]);
     assert_eq!(ints(&t.gather(0, &u)), [5, 255, 0]);
     assert_eq!(ints(&t.gather(0, &s)), [5, 127, 0]);
     assert_eq!(ints(&t.index_select(0, &u)), [5, 255, 0]);
@@ -438,10 +441,8 @@ fn narrow_indices_bools_and_nothing_to_do() {
     );
     assert_eq!(bools(&b.sort(0, false)), [false, false, true, true]);
     // No index changes nothing.
-    let (x, none) = (
-        Tensor::new(&[1.0f32, 2.0], [2]),
-        Tensor::new::<i32>(&[], [0]),
-    );
+    let x = Tensor::new(&[1.0f32, 2.0], [2]);
+    let none = Tensor::new::<i32>(&[], [0]);
     assert_eq!(f32s(&x.scatter(0, &none, &Tensor::zeros([0]))), [1.0, 2.0]);
     assert_eq!(
         f32s(&x.scatter_add(0, &none, &Tensor::zeros([0]))),
@@ -530,7 +531,8 @@ fn random_numbers_are_as_documented() {
     use monoglot_uop::fold::threefry;
     let _alone = RANDOM.lock().unwrap_or_else(|e| e.into_inner());
     Tensor::manual_seed(7);
-    let (a, b) = (Tensor::rand([3]), Tensor::randint([2, 2], -3, 5));
+    let a = Tensor::rand([3]);
+    let b = Tensor::randint([2, 2], -3, 5);
     for (i, u) in f32s(&a).iter().enumerate() {
         assert_eq!(*u, (threefry(i as u64, 7) >> 40) as f32 * 2f32.powi(-24));
     }
@@ -543,10 +545,8 @@ fn random_numbers_are_as_documented() {
     Tensor::manual_seed(7);
     assert_eq!(f32s(&Tensor::rand([3])), f32s(&a));
     let n = Tensor::randn([4000]);
-    let (mean, std) = (
-        n.mean(.., false).item::<f32>().unwrap(),
-        n.std(.., false, 1).item::<f32>().unwrap(),
-    );
+    let mean = n.mean(.., false).item::<f32>().unwrap();
+    let std = n.std(.., false, 1).item::<f32>().unwrap();
     assert!(
         mean.abs() < 0.05 && (std - 1.0).abs() < 0.05,
         "{mean} {std}"
@@ -572,7 +572,8 @@ fn functions_at_the_ends_of_their_domains() {
     let gelu = Tensor::gelu_tanh;
     // Next to a pole and far out, the cosine keeps its digits.
     for x in [std::f32::consts::FRAC_PI_2, -1.57, 4.712389, 1e6, 8388609.0] {
-        let (y, want) = (of(Tensor::tan, x), f64::from(x).tan());
+        let y = of(Tensor::tan, x);
+        let want = f64::from(x).tan();
         assert!(
             (f64::from(y) - want).abs() <= 1e-6 * want.abs(),
             "tan {x} = {y}, not {want}"
@@ -602,12 +603,11 @@ fn functions_at_the_ends_of_their_domains() {
     }
     // The quotient is that of the exact values; a zero divisor has infinities.
     let t = |v: &[f32]| Tensor::new(v, [v.len()]);
-    let (a, b) = (t(&[-7.0, 7.0, -1e-20, -6.0]), t(&[2.0, -2.0, 1.0, 3.0]));
+    let a = t(&[-7.0, 7.0, -1e-20, -6.0]);
+    let b = t(&[2.0, -2.0, 1.0, 3.0]);
     assert_eq!(f32s(&a.floor_div(&b)), [-4.0, -4.0, -1.0, -2.0]);
-    let (a, b) = (
-        t(&[1.0, 3e38, -3e38, f32::INFINITY]),
-        t(&[0.0, 1e-10, 1e-10, 0.0]),
-    );
+    let a = t(&[1.0, 3e38, -3e38, f32::INFINITY]);
+    let b = t(&[0.0, 1e-10, 1e-10, 0.0]);
     assert_eq!(
         f32s(&a.floor_div(&b)),
         [1.0, 1.0, -1.0, 1.0].map(|s| s * f32::INFINITY)
@@ -732,7 +732,8 @@ fn axes_are_resampled_by_every_mode() {
 /// Sums of products so long that they are done in parts.
 #[test]
 fn long_correlations_are_exact() {
-    let (n, shifts) = (20_480usize, 160);
+    let n = 20_480usize;
+    let shifts = 160;
     let x: Vec<i32> = (0..n + shifts - 1)
         .map(|i| (i * i % 97) as i32 - 48)
         .collect();

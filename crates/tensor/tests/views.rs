@@ -33,7 +33,8 @@ fn places(n: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize
         })
     };
     let (first, missing) = if step > 0 { (0, n) } else { (n - 1, -1) };
-    let (mut at, end) = (place(start, first), place(stop, missing));
+    let mut at = place(start, first);
+    let end = place(stop, missing);
     let mut out = Vec::new();
     while if step > 0 { at < end } else { at > end } {
         out.push(at as usize);
@@ -46,7 +47,8 @@ fn places(n: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize
 fn slices_of_slices_are_written_where_they_stand() {
     on_interpreter();
     let mut r = Random(3);
-    let (rows, columns) = (5i64, 7i64);
+    let rows = 5i64;
+    let columns = 7i64;
     for round in 0..60 {
         let mut want: Vec<i32> = (0..35).collect();
         let t = Tensor::new(&want, [5, 7]);
@@ -67,11 +69,13 @@ fn slices_of_slices_are_written_where_they_stand() {
                     Some(r.below(2 * n + 1) - n)
                 }
             };
-            let (start, stop) = (end(), end());
+            let start = end();
+            let stop = end();
             let step = [-3, -2, -1, 1, 2, 3][r.below(6) as usize];
             (Index::step(start, stop, step), places(n, start, stop, step))
         };
-        let ((a, of_rows), (b, of_columns)) = (slice(rows), slice(columns));
+        let (a, of_rows) = slice(rows);
+        let (b, of_columns) = slice(columns);
         let part = t.index((a, b));
         // A view of the view.
         let (c, again) = slice(of_rows.len() as i64);
@@ -88,7 +92,8 @@ fn slices_of_slices_are_written_where_they_stand() {
         let first = inner.shape().unwrap()[0];
         inner.assign(inner.flip(0) + t.sum(.., false));
         for (k, &place) in written.iter().enumerate() {
-            let (i, j) = (k / of_columns.len(), k % of_columns.len());
+            let i = k / of_columns.len();
+            let j = k % of_columns.len();
             want[place] = old[(first - 1 - i) * of_columns.len() + j] + total as i32;
         }
         assert_eq!(i32s(&t), want, "{name}");
@@ -152,7 +157,8 @@ fn a_value_is_read_before_it_is_replaced() {
 fn a_view_writes_its_base_after_both_are_stored() {
     on_interpreter();
     let t = Tensor::new(&[1i32, 2, 3, 4, 5, 6], [2, 3]);
-    let (column, row) = (t.index((.., 1)), t.index(1));
+    let column = t.index((.., 1));
+    let row = t.index(1);
     Tensor::realize_all(&[&t, &column, &row]).unwrap();
     column.assign(0);
     assert_eq!(i32s(&t), [1, 0, 3, 4, 0, 6]);
