@@ -242,7 +242,8 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 
 fn parse_digits(text: &str) -> Result<Images> {
     const SIZE: usize = 64;
-    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    let mut pixels = Vec::new();
+    let mut labels = Vec::new();
     for (i, line) in text.lines().enumerate() {
         let bad = |message: String| {
             format(
@@ -393,7 +394,8 @@ mod tests {
     fn damaged_folders_are_typed_errors() {
         let dir = folder("damaged");
         let kind = |dir: &Path| {
-            let (e, line) = (mnist(dir).expect_err("not a good folder"), line!());
+            let line = line!() + 1;
+            let e = mnist(dir).expect_err("not a good folder");
             assert_eq!(
                 e.location().map(|l| (l.file(), l.line())),
                 Some((file!(), line)),
@@ -401,7 +403,8 @@ mod tests {
             );
             e
         };
-        let (e, line) = (idx_set(&dir, "none").expect_err("no such set"), line!());
+        let line = line!() + 1;
+        let e = idx_set(&dir, "none").expect_err("no such set");
         assert_eq!(
             e.location().map(|l| (l.file(), l.line())),
             Some((file!(), line)),

@@ -46,7 +46,8 @@ impl BatchNorm {
     /// they are computed with whatever is realized next that uses them: an optimizer's step sees to it.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
-        let (weight, bias) = (Some(&self.weight), Some(&self.bias));
+        let weight = Some(&self.weight);
+        let bias = Some(&self.bias);
         if !self.mode.training() {
             return x.batch_norm_eval(
                 weight,
@@ -100,10 +101,8 @@ impl LayerNorm {
     /// Over a last axis of `width`, with `eps` added to the variance.
     #[track_caller]
     pub fn with(width: usize, eps: f64) -> LayerNorm {
-        let (weight, bias) = (
-            parameter(&[width], Init::Full(1.0)),
-            parameter(&[width], Init::Full(0.0)),
-        );
+        let weight = parameter(&[width], Init::Full(1.0));
+        let bias = parameter(&[width], Init::Full(0.0));
         LayerNorm {
             weight,
             bias,
@@ -177,10 +176,8 @@ impl GroupNorm {
     /// `channels` channels in `groups` groups.
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        let (weight, bias) = (
-            parameter(&[channels], Init::Full(1.0)),
-            parameter(&[channels], Init::Full(0.0)),
-        );
+        let weight = parameter(&[channels], Init::Full(1.0));
+        let bias = parameter(&[channels], Init::Full(0.0));
         GroupNorm {
             weight,
             bias,

@@ -212,9 +212,13 @@ impl Adam {
     #[track_caller]
     pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Adam {
         let trained = Trained::new(net, rate);
-        let (first, second) = (trained.zeros(), trained.zeros());
+        let first = trained.zeros();
+        let second = trained.zeros();
         let steps = trained.number(0.0);
-        let (betas, eps, weight_decay, decoupled) = ([0.9, 0.999], 1e-8, 0.0, false);
+        let betas = [0.9, 0.999];
+        let eps = 1e-8;
+        let weight_decay = 0.0;
+        let decoupled = false;
         Adam {
             trained,
             betas,
@@ -255,7 +259,9 @@ impl Optimizer for Adam {
     }
 
     fn update(&self, gradients: &[Tensor]) -> Vec<Tensor> {
-        let (rate, [b1, b2], t) = (self.trained.rate(), self.betas, &self.steps + 1.0);
+        let rate = self.trained.rate();
+        let [b1, b2] = self.betas;
+        let t = &self.steps + 1.0;
         // p − size · m / (√v + ε′), both corrections taken out of what is done for every element.
         let correction = |b: f64| -(&t * b.ln()).expm1();
         let root = correction(b2).sqrt();

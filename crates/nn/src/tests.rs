@@ -31,7 +31,8 @@ fn compare(
     make: impl Fn(&Weights) -> Box<dyn Optimizer>,
     mut by_hand: impl FnMut(usize, f64, f64, i32) -> f64,
 ) {
-    let (start, goal) = ([0.5f64, -1.0, 2.0], [1.0f64, 1.0, -3.0]);
+    let start = [0.5f64, -1.0, 2.0];
+    let goal = [1.0f64, 1.0, -3.0];
     let net = Weights(Tensor::new(&start.map(|x| x as f32), [3]));
     let t = Tensor::new(&goal.map(|x| x as f32), [3]);
     let optimizer = make(&net);
@@ -49,7 +50,8 @@ fn compare(
 #[test]
 fn gradient_descent() {
     compare(|n| Box::new(Sgd::new(n, 0.1)), |_, w, g, _| w - 0.1 * g);
-    let (mut v, mut u) = ([0.0; 3], [0.0; 3]);
+    let mut v = [0.0; 3];
+    let mut u = [0.0; 3];
     compare(
         |n| Box::new(Sgd::new(n, 0.1).momentum(0.9)),
         |i, w, g, _| {
@@ -71,27 +73,28 @@ fn gradient_descent() {
 fn adam(m: &mut f64, v: &mut f64, g: f64, step: i32, eps: f64) -> f64 {
     *m = 0.9 * *m + 0.1 * g;
     *v = 0.999 * *v + 0.001 * g * g;
-    let (first, second) = (
-        *m / (1.0 - 0.9f64.powi(step)),
-        *v / (1.0 - 0.999f64.powi(step)),
-    );
+    let first = *m / (1.0 - 0.9f64.powi(step));
+    let second = *v / (1.0 - 0.999f64.powi(step));
     first / (second.sqrt() + eps)
 }
 
 #[test]
 fn adaptive_moments() {
     // f32 holds 1 − 0.999 to 5 digits.
-    let (mut m, mut v) = ([0.0; 3], [0.0; 3]);
+    let mut m = [0.0; 3];
+    let mut v = [0.0; 3];
     compare(
         |n| Box::new(Adam::new(n, 0.001).eps(1e-3)),
         |i, w, g, step| w - 0.001 * adam(&mut m[i], &mut v[i], g, step, 1e-3),
     );
-    let (mut m, mut v) = ([0.0; 3], [0.0; 3]);
+    let mut m = [0.0; 3];
+    let mut v = [0.0; 3];
     compare(
         |n| Box::new(Adam::new(n, 0.001).weight_decay(0.1)),
         |i, w, g, step| w - 0.001 * adam(&mut m[i], &mut v[i], g + 0.1 * w, step, 1e-8),
     );
-    let (mut m, mut v) = ([0.0; 3], [0.0; 3]);
+    let mut m = [0.0; 3];
+    let mut v = [0.0; 3];
     compare(
         |n| Box::new(AdamW::new(n, 0.001, 0.1)),
         |i, w, g, step| w * (1.0 - 0.0001) - 0.001 * adam(&mut m[i], &mut v[i], g, step, 1e-8),
@@ -116,8 +119,10 @@ fn every_float_is_learned_at_its_own_width() -> Result<()> {
     let start = [0.3, -0.7, 1.1];
     for (dtype, bound) in [(DType::F64, 1e-14), (DType::F16, 2e-3), (DType::BF16, 2e-2)] {
         let net = Weights(Tensor::new(&start, [3]).cast(dtype).parameter());
-        let (adam_w, mut want) = (AdamW::new(&net, 0.1, 0.01), start);
-        let (mut m, mut v) = ([0.0; 3], [0.0; 3]);
+        let adam_w = AdamW::new(&net, 0.1, 0.01);
+        let mut want = start;
+        let mut m = [0.0; 3];
+        let mut v = [0.0; 3];
         for step in 1..=4 {
             adam_w.step(&net.0.square().sum(.., false))?;
             for (i, w) in want.iter_mut().enumerate() {
@@ -263,7 +268,8 @@ fn layers_keep_shapes() -> Result<()> {
 
 #[test]
 fn dropout_keeps_the_mean_and_stops_in_prediction() -> Result<()> {
-    let (layer, x) = (Dropout::new(0.25), Tensor::ones([4096]));
+    let layer = Dropout::new(0.25);
+    let x = Tensor::ones([4096]);
     let y = layer.forward(&x).to_vec::<f32>()?;
     assert!(y.iter().all(|&v| v == 0.0 || (v - 1.0 / 0.75).abs() < 1e-6));
     let kept = y.iter().filter(|&&v| v != 0.0).count() as f64 / 4096.0;
