@@ -263,7 +263,8 @@ mod tests {
         let cpu = Device::new("CPU");
         let Some(room) = available(0) else { return };
         let block = || Block::take(cpu, room as usize / 5 * 2);
-        let (first, second) = (block().unwrap(), block().unwrap());
+        let first = block().unwrap();
+        let second = block().unwrap();
         assert!(matches!(
             block().err().unwrap().kind(),
             ErrorKind::Memory { .. }

@@ -149,7 +149,8 @@ impl Signature {
             return Err(self.fail(message));
         }
         for (k, (buf, need)) in bufs.iter().zip(&self.needs).enumerate() {
-            let (has, needs) = (buf.bytes(), need.bytes);
+            let has = buf.bytes();
+            let needs = need.bytes;
             if has < needs {
                 return Err(self.fail(format!("argument {k} has {has} bytes; it needs {needs}")));
             }

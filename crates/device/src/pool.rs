@@ -419,7 +419,8 @@ mod tests {
     #[test]
     fn pools_share_the_threads() {
         let budget = Arc::new(Budget::default());
-        let (first, second) = (Pool::new(2, budget.clone()), Pool::new(2, budget));
+        let first = Pool::new(2, budget.clone());
+        let second = Pool::new(2, budget);
         // While a job of the first pool has its two threads, one of the second has its caller's alone.
         let both = std::sync::Barrier::new(2);
         first.run(2, &|i| {

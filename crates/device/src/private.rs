@@ -74,7 +74,8 @@ impl Scratch {
             let time = SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |d| d.as_nanos() as u64);
-            let (process, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let process = std::process::id();
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}{process}-{n:x}-{time:x}.{TEMPORARY}", prefix());
             let path = parent.join(name);
             make_one(&path)?;
@@ -187,7 +188,8 @@ mod system {
         let system = fs::symlink_metadata("/")?.uid();
         for above in path.ancestors().skip(1) {
             let data = fs::symlink_metadata(above)?;
-            let (mode, owner) = (data.mode(), data.uid());
+            let mode = data.mode();
+            let owner = data.uid();
             if owner != user() && owner != system {
                 return Err(refused(above, "belongs to someone else"));
             }

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn work_is_done_in_order_and_stops_at_an_error() {
         let line = Arc::new(Line::default());
-        let (place, other) = (Place::new(&line), Place::new(&line));
+        let place = Place::new(&line);
+        let other = Place::new(&line);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let push = |k: u32| {
             let seen = seen.clone();

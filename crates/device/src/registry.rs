@@ -141,7 +141,9 @@ fn parse(device: Device, kinds: &[Kind]) -> Result<(&Kind, Name)> {
         let message = "numbers of devices have 32 bits";
         missing(device, message)
     })?;
-    let (renderer, arch, more) = (parts.next(), parts.next(), parts.next());
+    let renderer = parts.next();
+    let arch = parts.next();
+    let more = parts.next();
     let known = renderer.is_none_or(|r| kind.renderers.contains(&r));
     if !known || more.is_some() {
         let written = match kind.renderers {

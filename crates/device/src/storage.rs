@@ -284,7 +284,8 @@ mod tests {
     fn a_copy_within_one_storage_moves() {
         let s = Storage::host(Device::new("CPU"), 8).unwrap();
         s.write(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
-        let (to, from) = (s.slice(2, 6).unwrap(), s.slice(0, 6).unwrap());
+        let to = s.slice(2, 6).unwrap();
+        let from = s.slice(0, 6).unwrap();
         to.copy_from(&from).unwrap();
         let mut out = [0; 8];
         s.read(0, &mut out).unwrap();
@@ -299,7 +300,8 @@ mod tests {
         let begin = Barrier::new(4);
         std::thread::scope(|scope| {
             for k in 1..=2u8 {
-                let (s, begin) = (&s, &begin);
+                let s = &s;
+                let begin = &begin;
                 scope.spawn(move || {
                     begin.wait();
                     (0..200).for_each(|_| s.write(0, &[k; N]).unwrap());
@@ -321,7 +323,8 @@ mod tests {
     #[test]
     fn two_that_claim_both_ways_do_not_wait_for_each_other() {
         let new = || Storage::host(Device::new("CPU"), 64).unwrap();
-        let (a, b) = (new(), new());
+        let a = new();
+        let b = new();
         std::thread::scope(|scope| {
             for (to, from) in [(&a, &b), (&b, &a)] {
                 scope.spawn(|| (0..10_000).for_each(|_| to.copy_from(from).unwrap()));

@@ -25,7 +25,8 @@ impl Place {
 
     /// A compiler that runs `before` and then `cc`.
     fn config(&self, before: &str) -> Config {
-        let (script, log) = (self.0.join("compiler"), self.0.join("log"));
+        let script = self.0.join("compiler");
+        let log = self.0.join("log");
         let text = format!(
             "#!/bin/sh\necho \"$@\" >> {}\n{before}\nexec cc \"$@\"\n",
             log.display()
@@ -293,7 +294,8 @@ fn what_killed_processes_left_behind_is_removed() {
         std::fs::write(path.join("object"), b"half").unwrap();
         path
     };
-    let (dead, living) = (left("1-0-0"), left("2-0-0"));
+    let dead = left("1-0-0");
+    let living = left("2-0-0");
     // Who lives holds a lock on his.
     let lock = std::fs::File::open(&living).unwrap();
     lock.try_lock().unwrap();

@@ -36,7 +36,7 @@ pub(crate) struct Cache {
     folder: OnceLock<Option<PathBuf>>,
     limit: u64,
     /// Files that this process has checked: device, inode and time of change.
-    checked: Mutex<FxHashSet<(u64, u64, i64)>>,
+    checked: Mutex<FxHashSet<Identity>>,
     stores: AtomicUsize,
     warned: AtomicBool,
 }
@@ -159,7 +159,8 @@ impl Cache {
             return;
         };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
-        let (mut total, mut seen) = (0u64, FxHashSet::default());
+        let mut total = 0u64;
+        let mut seen = FxHashSet::default();
         for e in entries.flatten() {
             let Ok(data) = e.metadata() else { continue };
             let used = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -198,7 +199,8 @@ fn store(object: &Path, keys: &[u128], folder: &Path, scratch: &Path) -> io::Res
     let sum = xxh3_128(&bytes);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&sum.to_le_bytes());
-    let (whole, link) = (scratch.join("whole"), scratch.join("link"));
+    let whole = scratch.join("whole");
+    let link = scratch.join("link");
     private::create(&whole)?.write_all(&bytes)?;
     for &key in keys {
         // Where there are no hard links, a copy.
@@ -221,13 +223,21 @@ pub(crate) fn load(path: &Path, key: u128) -> Option<Code> {
     })
 }
 
-/// Device, inode and time of change, where there are such: the same for all links to a file.
-fn identity(data: &fs::Metadata) -> Option<(u64, u64, i64)> {
+/// Device, inode, seconds and nanoseconds of the last change, and size.
+type Identity = (u64, u64, i64, i64, u64);
+
+/// What is the same for all links to a file until it changes, where the system has such.
+fn identity(data: &fs::Metadata) -> Option<Identity> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let change = data.mtime() ^ data.mtime_nsec() << 20 ^ (data.size() as i64) << 40;
-        Some((data.dev(), data.ino(), change))
+        Some((
+            data.dev(),
+            data.ino(),
+            data.mtime(),
+            data.mtime_nsec(),
+            data.size(),
+        ))
     }
     #[cfg(not(unix))]
     None

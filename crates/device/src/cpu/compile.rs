@@ -44,7 +44,8 @@ impl Compiler {
         for candidate in &candidates {
             let mut words = candidate.split_whitespace();
             if let Some(program) = words.next().and_then(which) {
-                let (march, alone) = (format!("-march={march}"), cfg!(target_os = "linux"));
+                let march = format!("-march={march}");
+                let alone = cfg!(target_os = "linux");
                 let ours = FLAGS.split_whitespace().chain(alone.then_some("-nostdlib"));
                 let flags = words
                     .chain([&*march])

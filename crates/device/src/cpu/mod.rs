@@ -108,8 +108,9 @@ impl Cpu {
 
     /// Code for every unit, by key.
     fn codes(&self, units: &[Unit]) -> Result<FxHashMap<u128, Arc<Code>>> {
-        let (mut found, mut missing, mut seen) =
-            (FxHashMap::default(), Vec::new(), FxHashSet::default());
+        let mut found = FxHashMap::default();
+        let mut missing = Vec::new();
+        let mut seen = FxHashSet::default();
         {
             let alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
             for u in units {
@@ -228,7 +229,8 @@ impl Runtime for Cpu {
             .collect::<Result<Vec<_>>>()?;
         let mut units = Vec::with_capacity(programs.len());
         for &(_, source, info) in &programs {
-            let (name, heavy) = (&*info.name, info.flops >= HEAVY);
+            let name = &*info.name;
+            let heavy = info.flops >= HEAVY;
             units.push(Unit {
                 key: self.key(name, source),
                 name,
@@ -241,7 +243,8 @@ impl Runtime for Cpu {
             .iter()
             .zip(&units)
             .map(|((linear, _, info), unit)| {
-                let (code, signature) = (codes[&unit.key].clone(), Signature::of(linear, info));
+                let code = codes[&unit.key].clone();
+                let signature = Signature::of(linear, info);
                 Arc::new(CpuKernel {
                     code,
                     signature,

@@ -10,7 +10,8 @@ pub(crate) const CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
 
 /// Bytes of the caches that a core uses: L1 data, L2, and the last level.
 pub(super) fn caches() -> [usize; 3] {
-    let (said, listed) = (processor::caches(), system::caches());
+    let said = processor::caches();
+    let listed = system::caches();
     std::array::from_fn(|k| said[k].or(listed[k]).map_or(CACHES[k], rounded))
 }
 
@@ -63,7 +64,8 @@ mod processor {
         let Some(leaf) = leaf() else { return found };
         for k in 0..16 {
             let c = __cpuid_count(leaf, k);
-            let (kind, level) = (c.eax & 31, (c.eax >> 5 & 7) as usize);
+            let kind = c.eax & 31;
+            let level = (c.eax >> 5 & 7) as usize;
             let field = |shift: u32, bits: u32| (c.ebx >> shift & ((1 << bits) - 1)) as usize + 1;
             let bytes = field(22, 10) * field(12, 10) * field(0, 12) * (c.ecx as usize + 1);
             match (kind, level) {
@@ -133,7 +135,8 @@ mod system {
     pub(super) fn count(list: &str) -> Option<usize> {
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+            let first = first.parse::<usize>().ok()?;
+            let last = last.parse::<usize>().ok()?;
             Some((last + 1).saturating_sub(first))
         };
         list.split(',').map(range).sum()

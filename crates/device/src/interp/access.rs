@@ -23,15 +23,14 @@ impl<'a> Decoder<'a> {
 
     /// Where an element of a buffer in registers is, when its index is known.
     fn known(&self, buf: u32, a: &Address) -> Option<u32> {
-        let (b, index) = (&self.out.bufs[buf as usize], a.index.as_int()?);
-        let (n, i) = (
-            a.lanes.max(1) as i64,
-            if a.rows() {
-                index * a.lanes as i64
-            } else {
-                index
-            },
-        );
+        let b = &self.out.bufs[buf as usize];
+        let index = a.index.as_int()?;
+        let n = a.lanes.max(1) as i64;
+        let i = if a.rows() {
+            index * a.lanes as i64
+        } else {
+            index
+        };
         let inside = i >= 0 && (i + n) as u64 <= b.len;
         (b.space == AddrSpace::Reg && inside).then(|| b.offset + i as u32 * b.dtype.bytes() as u32)
     }
@@ -41,12 +40,10 @@ impl<'a> Decoder<'a> {
         let Some(a) = address(&u.src()[0]) else {
             return Err(unsupported(u));
         };
-        let (write, n, d, buf) = (
-            u.op() == Op::Store,
-            a.lanes,
-            a.buffer.dtype(),
-            self.buffer(a.buffer)?,
-        );
+        let write = u.op() == Op::Store;
+        let n = a.lanes;
+        let d = a.buffer.dtype();
+        let buf = self.buffer(a.buffer)?;
         if d == DType::Bool && self.out.bufs[buf as usize].space != AddrSpace::Reg {
             // Bytes of a user's file may be other than 0 and 1.
             return Err(unsupported(u));
@@ -90,7 +87,8 @@ impl<'a> Decoder<'a> {
 
     /// The register of an index; of a buffer of vectors, of the first lane's element.
     fn index(&mut self, a: &Address) -> Result<(u32, DType)> {
-        let (at, d) = (self.operand(a.index, 0)?, a.index.dtype());
+        let at = self.operand(a.index, 0)?;
+        let d = a.index.dtype();
         if !a.rows() {
             return Ok((at, d));
         }

@@ -100,7 +100,8 @@ impl<'a> Decoder<'a> {
         }
         for u in linear.src().iter().filter(|u| u.op() == Op::Buffer) {
             let Some(b) = u.buffer_arg() else { continue };
-            let (space, mut offset) = (b.addrspace.unwrap_or(AddrSpace::Reg), 0);
+            let space = b.addrspace.unwrap_or(AddrSpace::Reg);
+            let mut offset = 0;
             if space == AddrSpace::Reg {
                 offset = self.fresh(u.shape().max_len().max(0) as usize * b.dtype.bytes());
                 // What is read before it is written shows.
@@ -145,7 +146,8 @@ impl<'a> Decoder<'a> {
         if let Some(&at) = self.consts.get(&(bits, d, n)) {
             return at;
         }
-        let (size, n_lanes) = (d.bytes().max(1), n.max(1));
+        let size = d.bytes().max(1);
+        let n_lanes = n.max(1);
         let at = self.fresh(size * n_lanes);
         for byte in (at as usize..).step_by(size).take(n_lanes) {
             self.out.image[byte / 8] |= bits << (8 * (byte % 8));
@@ -207,7 +209,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn instruction(&mut self, u: &'a UOp, info: &ProgramInfo) -> Result<()> {
-        let (n, d) = (lanes(u), u.dtype());
+        let n = lanes(u);
+        let d = u.dtype();
         let src = u.src();
         let effect = u.op().is_void() || matches!(u.op().class(), Class::Order(_) | Class::Code(_));
         if !self.read.contains(u) && !effect {
@@ -307,7 +310,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn elementwise(&mut self, u: &'a UOp) -> Result<()> {
-        let (n, d, src) = (lanes(u), u.dtype(), u.src());
+        let n = lanes(u);
+        let d = u.dtype();
+        let src = u.src();
         let mut at = [0; 3];
         let scalar_choice = u.op() == Op::Where && lanes(&src[0]) == 0 && n > 0;
         for (k, s) in src.iter().enumerate() {
@@ -340,7 +345,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn stack(&mut self, u: &'a UOp) -> Result<()> {
-        let (n, size, src) = (lanes(u), u.dtype().bytes(), u.src());
+        let n = lanes(u);
+        let size = u.dtype().bytes();
+        let src = u.src();
         let Some(first) = src.first() else {
             return Ok(());
         };
@@ -359,7 +366,9 @@ impl<'a> Decoder<'a> {
 
     /// Lanes of a vector: one, or a run, is a place within it; a list is copied.
     fn pick(&mut self, u: &'a UOp) -> Result<()> {
-        let (v, at, size) = (&u.src()[0], &u.src()[1], u.dtype().bytes());
+        let v = &u.src()[0];
+        let at = &u.src()[1];
+        let size = u.dtype().bytes();
         let from = self.operand(v, 0)?;
         let lane = |c: &UOp| match c.as_int() {
             Some(k) if k >= 0 && (k as usize) < lanes(v).max(1) => Ok(k as usize),

@@ -44,7 +44,8 @@ impl<'a> Group<'a> {
         for t in 0..threads {
             // SAFETY: each thread has `words` words of the file.
             let regs = unsafe { file.add(t * words) }.cast::<u8>();
-            let (mut global, mut local) = (args.ptrs.iter(), g.locals.iter_mut());
+            let mut global = args.ptrs.iter();
+            let mut local = g.locals.iter_mut();
             let buf = |b: &super::decode::BufInfo| {
                 let none = std::ptr::null_mut();
                 let ptr = match b.space {
@@ -217,7 +218,8 @@ impl<'a> Group<'a> {
         for (lane, frame) in self.frames[lanes].iter().enumerate() {
             for e in 0..unit.c.elements() {
                 let (row, column) = unit.c.place(lane as i64, e);
-                let (row, column) = (row as usize, column as usize);
+                let row = row as usize;
+                let column = column as usize;
                 let products = (0..k).map(|j| a[row * k + j] * b[j * n + column]);
                 let sum = products.fold(c[row * n + column], |sum, p| sum + p);
                 // SAFETY: the result is a vector of as many f32.

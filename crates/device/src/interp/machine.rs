@@ -96,7 +96,8 @@ impl Frame {
         let b = &mut self.bufs[buf as usize];
         // A negative index is far past the end.
         if (index as u64).saturating_add(n as u64) > b.len {
-            let (slot, len) = (b.slot, b.len);
+            let slot = b.slot;
+            let len = b.len;
             self.fault = Some(out_of_bounds(slot, index, n, len, write));
             return None;
         }

@@ -33,10 +33,8 @@ unsafe fn access<T: Copy, I: Index, const G: u8, const WRITE: bool>(
     unsafe {
         let index: i64 = (*f.reg::<I>((*i).a)).into();
         let n = (*i).n.max(1) as usize;
-        let (mine, other) = (
-            f.reg::<T>(if WRITE { (*i).c } else { (*i).dst }),
-            f.reg::<T>((*i).c),
-        );
+        let mine = f.reg::<T>(if WRITE { (*i).c } else { (*i).dst });
+        let other = f.reg::<T>((*i).c);
         let gate = f.reg::<bool>((*i).b);
         // A gate a lane makes accesses of a lane each.
         let (pieces, lanes) = if G == 2 { (n, 1) } else { (1, n) };
@@ -52,7 +50,8 @@ unsafe fn access<T: Copy, I: Index, const G: u8, const WRITE: bool>(
                 Some(p) if lanes == 1 && WRITE => p.write_unaligned(*mine),
                 Some(p) if lanes == 1 => *mine = p.read_unaligned(),
                 Some(p) => {
-                    let (p, mine) = (p.cast::<u8>(), mine.cast::<u8>());
+                    let p = p.cast::<u8>();
+                    let mine = mine.cast::<u8>();
                     let (from, to) = if WRITE { (mine, p) } else { (p, mine) };
                     std::ptr::copy_nonoverlapping(from, to, lanes * size_of::<T>());
                 }

@@ -243,8 +243,10 @@ impl Queue for Gpu {
         vars: &[i64],
     ) -> Result<()> {
         kernel.signature().check(bufs, vars)?;
-        let (kernel, counters) = (kernel.clone(), self.counters.clone());
-        let (bufs, vars) = (bufs.to_vec(), vars.to_vec());
+        let kernel = kernel.clone();
+        let counters = self.counters.clone();
+        let bufs = bufs.to_vec();
+        let vars = vars.to_vec();
         self.place.give(Box::new(move || {
             reset_counters();
             let result = kernel.run(&kernel.signature().arguments(&bufs, &vars)?);
@@ -255,7 +257,8 @@ impl Queue for Gpu {
     }
 
     fn copy(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) -> Result<()> {
-        let (from, to) = (from.clone(), to.clone());
+        let from = from.clone();
+        let to = to.clone();
         self.place.give(Box::new(move || to.copy_from(&from)))
     }
 
@@ -286,15 +289,14 @@ impl Kernel for InterpKernel {
         let result = Mutex::new((vec![0u64; args.ptrs.len()], None));
         let size = |dims: &[i64; 3]| dims.iter().map(|&n| n.max(1) as usize).product::<usize>();
         // The units of work: threads of a CPU, or workgroups, a share of which each piece runs in turn.
-        let (total, threads) = match self.groups {
-            true => (size(&self.info.global_size), size(&self.info.local_size)),
-            false => (self.info.threads.max(1) as usize, 1),
-        };
-        let pieces = if self.groups {
-            total.min(self.pool.threads())
-        } else {
-            total
-        };
+        let mut total = self.info.threads.max(1) as usize;
+        let mut pieces = total;
+        let mut threads = 1;
+        if self.groups {
+            total = size(&self.info.global_size);
+            pieces = total.min(self.pool.threads());
+            threads = size(&self.info.local_size);
+        }
         let piece = |code: &Code, p: usize| {
             let mut group = Group::new(code, args, threads);
             let mut units = (p..total).step_by(pieces);

@@ -287,11 +287,10 @@ pub(crate) unsafe fn folded(f: &mut Frame, i: *const Ins) -> *const Ins {
 /// The op, where it has no value.
 fn fold_lanes(f: &Frame, i: &Ins) -> Result<(), Op> {
     let op = Op::ALL[(i.x & 255) as usize];
-    let (from, to) = (
-        DType::ALL[(i.x >> 8 & 255) as usize],
-        DType::ALL[(i.x >> 16) as usize],
-    );
-    let (size, out) = (from.bytes(), to.bytes());
+    let from = DType::ALL[(i.x >> 8 & 255) as usize];
+    let to = DType::ALL[(i.x >> 16) as usize];
+    let size = from.bytes();
+    let out = to.bytes();
     let sources = [i.a, i.b, i.c];
     let sources = &sources[..op.arity().0.min(3)];
     for k in 0..i.n.max(1) as usize {

@@ -64,7 +64,9 @@ pub(crate) unsafe fn touch(f: &mut Frame, i: *const Ins) -> *const Ins {
                 continue;
             }
             if let Some(other) = (*f.watch).touch((*i).x, index + k, f.thread, (*i).c & 1 != 0) {
-                let (slot, thread, index) = (f.bufs[(*i).x as usize].slot, f.thread, index + k);
+                let slot = f.bufs[(*i).x as usize].slot;
+                let thread = f.thread;
+                let index = index + k;
                 f.fault = Some(format!(
                     "threads {thread} and {other} race for element {index} of LOCAL buffer {slot}"
                 ));
