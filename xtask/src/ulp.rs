@@ -71,7 +71,8 @@ fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
     )?
     .0;
     let run = cpu.compile(&[program])?.remove(0);
-    let (out, base) = (cpu.alloc(CHUNK as usize * 4)?, cpu.alloc(4)?);
+    let out = cpu.alloc(CHUNK as usize * 4)?;
+    let base = cpu.alloc(4)?;
     let mut bytes = vec![0u8; CHUNK as usize * 4];
     let mut worst = (0.0, 0.0f32);
     for chunk in (0..(1u64 << 32) / CHUNK).step_by(every.max(1) as usize) {

@@ -53,7 +53,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
 /// Text after a head, in lines of at most 80 columns.
 fn wrapped(head: &str, text: &str) -> String {
-    let (mut out, mut column) = (head.to_string(), head.chars().count());
+    let mut out = head.to_string();
+    let mut column = head.chars().count();
     let indent = column;
     for word in text.split_whitespace() {
         let length = word.chars().count();

@@ -12,10 +12,8 @@ const MARK: &str = "<!-- monoglot show ";
 /// The program of the walk, in the text form.
 fn program() -> String {
     let cpu = Device::new("CPU");
-    let (a, b) = (
-        Tensor::empty([64, 256], DType::F32, cpu),
-        Tensor::empty([256, 256], DType::F32, cpu),
-    );
+    let a = Tensor::empty([64, 256], DType::F32, cpu);
+    let b = Tensor::empty([256, 256], DType::F32, cpu);
     let graph = a.matmul(&b).softmax(-1).uop().expect("shapes fit");
     graph.to_string()
 }
@@ -47,7 +45,8 @@ fn show(args: &str) -> String {
 
 /// The page with every block after a mark replaced by what the mark's command prints.
 fn printed_again(page: &str) -> String {
-    let (mut out, mut lines) = (String::new(), page.lines());
+    let mut out = String::new();
+    let mut lines = page.lines();
     while let Some(line) = lines.next() {
         out += line;
         out += "\n";

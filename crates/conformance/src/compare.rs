@@ -12,7 +12,8 @@ pub(crate) fn compare(want: &Array, got: &Array, rtol: f64, atol: f64) -> Result
             got.dtype, got.shape, want.dtype, want.shape
         ));
     }
-    let (d, w) = (want.dtype, want.dtype.bytes());
+    let d = want.dtype;
+    let w = want.dtype.bytes();
     let at = |a: &Array, i: usize| {
         let mut word = [0u8; 8];
         word[..w].copy_from_slice(&a.bytes[i * w..(i + 1) * w]);
@@ -22,7 +23,8 @@ pub(crate) fn compare(want: &Array, got: &Array, rtol: f64, atol: f64) -> Result
     let mut worst: Option<(f64, usize)> = None;
     let mut wrong = 0;
     for i in 0..n {
-        let (a, b) = (at(want, i), at(got, i));
+        let a = at(want, i);
+        let b = at(got, i);
         let off = match (a, b) {
             (Scalar::Float(a), Scalar::Float(b)) => {
                 if a == b

@@ -78,7 +78,8 @@ pub fn run(folder: &Path, options: &Options, say: &mut dyn FnMut(&str)) -> Resul
             check(&folder, case, device, options.oracle)
         }))
         .unwrap_or_else(|p| Outcome::Failed(format!("panicked: {}", message(&*p))));
-        let (ops, shapes) = (case.ops(), folder.shapes(case));
+        let ops = case.ops();
+        let shapes = folder.shapes(case);
         match outcome {
             Outcome::Passed => report.passed += 1,
             Outcome::Failed(why) => {
@@ -152,7 +153,8 @@ fn check(folder: &Folder, case: &Case, device: Device, oracle: bool) -> Outcome 
         Err(e) => return Outcome::Failed(format!("not run: {e}")),
     };
     for ((name, want, loose), got) in built.names.iter().zip(&got) {
-        let (rtol, atol) = (case.rtol * loose, case.atol * loose);
+        let rtol = case.rtol * loose;
+        let atol = case.atol * loose;
         if let Err(why) = compare::compare(want, got, rtol, atol) {
             return Outcome::Failed(format!("{name}: {why}"));
         }
@@ -198,7 +200,8 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
         out.check()?;
         values.push((step.out.clone(), out));
     }
-    let (mut tensors, mut names) = (Vec::new(), Vec::new());
+    let mut tensors = Vec::new();
+    let mut names = Vec::new();
     let mut loss: Option<Tensor> = None;
     for name in &case.outputs {
         let out = find(&values, name)?;

@@ -57,8 +57,10 @@ impl<'a> Tally<'a> {
     }
 
     fn progress(&mut self, setting: &str, batch: &Range<u64>, seeds: &Range<u64>) {
-        let (compared, failed) = (self.compared, self.failures.len());
-        let (done, all) = (batch.end - seeds.start, seeds.end - seeds.start);
+        let compared = self.compared;
+        let failed = self.failures.len();
+        let done = batch.end - seeds.start;
+        let all = seeds.end - seeds.start;
         (self.tell)(&format!(
             "{setting}: {done} of {all} seeds; {compared} comparisons, {failed} failed"
         ));
@@ -274,7 +276,8 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally:
     // One kernel may be there with several lists: compile in rounds in which each occurs once.
     let mut rest: Vec<&Case> = cases.iter().collect();
     while !rest.is_empty() {
-        let (mut round, mut later): (Vec<&Case>, Vec<&Case>) = (Vec::new(), Vec::new());
+        let mut round: Vec<&Case> = Vec::new();
+        let mut later: Vec<&Case> = Vec::new();
         for c in rest {
             if round.iter().any(|r| r.1 == c.1) {
                 later.push(c)
@@ -320,9 +323,12 @@ fn params(kernel: &UOp) -> Vec<UOp> {
 
 /// Random bytes for each; none for a variable.
 fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
-    let data = |(i, p): (usize, &UOp)| match p.is_variable() {
-        true => Vec::new(),
-        false => program::data(p, seed ^ (i as u64) << 32),
+    let data = |(i, p): (usize, &UOp)| {
+        if p.is_variable() {
+            Vec::new()
+        } else {
+            program::data(p, seed ^ (i as u64) << 32)
+        }
     };
     params(kernel).iter().enumerate().map(data).collect()
 }
@@ -364,7 +370,8 @@ fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String
         .find_map(|(i, (p, (w, g)))| {
             let shape = p.sizes("PARAM").ok()?;
             let value = |b: &[u8]| Value::from_bytes(b, &shape, p.dtype());
-            let (w, g) = (value(w).ok()?, value(g).ok()?);
+            let w = value(w).ok()?;
+            let g = value(g).ok()?;
             difference(&w, &g).map(|d| format!("buffer {i}: {d}"))
         })
 }

@@ -24,7 +24,8 @@ fn sum(u: UOp, axes: &[usize]) -> UOp {
 
 /// A matrix product of (m, k) and (k, n).
 pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
-    let (a, b) = (buffer(&[m, k], dtype), buffer(&[k, n], dtype));
+    let a = buffer(&[m, k], dtype);
+    let b = buffer(&[k, n], dtype);
     let b = b.permute(&[1, 0]).expect("two axes");
     sum(
         view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]),
@@ -34,10 +35,8 @@ pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
 
 /// A convolution of (n, c, h, h) with (o, c, k, k).
 pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
-    let (x, w) = (
-        buffer(&[n, c, h, h], DType::F32),
-        buffer(&[o, c, k, k], DType::F32),
-    );
+    let x = buffer(&[n, c, h, h], DType::F32);
+    let w = buffer(&[o, c, k, k], DType::F32);
     let windows = |u: &UOp| u.windows(k, 1, 1).expect("the window fits");
     // (n, c, h, ow, kw) → (n, c, ow, kw, oh, kh) → (n, oh, ow, c, kh, kw)
     let x = windows(&windows(&x).permute(&[0, 1, 3, 4, 2]).expect("five axes"));

@@ -119,8 +119,10 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
         }
         2 if n > 0 => keep(x.flip(1 << axis).ok()?),
         3 if n > 0 => {
-            let (before, after) = (dice.roll(3) as i64, dice.roll(3) as i64);
-            let (mut to, mut at) = (dims, zeros);
+            let before = dice.roll(3) as i64;
+            let after = dice.roll(3) as i64;
+            let mut to = dims;
+            let mut at = zeros;
             to[axis] += before + after;
             at[axis] = Dim::Int(before);
             keep(
@@ -133,7 +135,8 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             )
         }
         4 if n > 0 && dims[axis] > 1 => {
-            let (mut to, mut at) = (dims.clone(), zeros);
+            let mut to = dims.clone();
+            let mut at = zeros;
             let first = dice.roll(dims[axis] as u64 - 1) as i64;
             at[axis] = Dim::Int(first);
             to[axis] = 1 + dice.roll((dims[axis] - first) as u64) as i64;
@@ -310,10 +313,8 @@ fn assign(dice: &mut Dice, e: &Entry) -> Option<Entry> {
         x.shrink(&at, &Shape::of(&part)).ok()
     };
     let room = (dims[axis] - part[axis] + 1) as u64;
-    let (to, from) = (
-        place(dice.roll(room) as i64)?,
-        place(dice.roll(room) as i64)?,
-    );
+    let to = place(dice.roll(room) as i64)?;
+    let from = place(dice.roll(room) as i64)?;
     let to = if dice.roll(3) == 0 {
         to.flip(1 << axis).ok()?
     } else {

@@ -77,7 +77,8 @@ impl Plan {
             .map(|p| vec![0xa5; p.bytes])
             .collect();
         for call in self.schedule.linear.src() {
-            let (body, args) = (&call.src()[0], &call.src()[1..]);
+            let body = &call.src()[0];
+            let args = &call.src()[1..];
             let mut bufs: Vec<Vec<u8>> = args
                 .iter()
                 .map(|a| store(a, &mut params, &mut places).clone())

@@ -81,7 +81,9 @@ impl Bert {
     /// MiniLM: 384 wide, 12 heads, 1536 inside, with this many layers (6).
     #[track_caller]
     pub fn minilm(layers: usize) -> Bert {
-        let (width, inner, heads) = (384, 1536, 12);
+        let width = 384;
+        let inner = 1536;
+        let heads = 12;
         Bert {
             word: Embedding::new(30_522, width),
             position: Embedding::new(512, width),

@@ -78,7 +78,8 @@ impl ResNet50 {
     /// For three channels and 1,000 classes.
     #[track_caller]
     pub fn new() -> ResNet50 {
-        let (mut blocks, mut inputs) = (Vec::new(), 64);
+        let mut blocks = Vec::new();
+        let mut inputs = 64;
         for (middle, count, stride) in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)] {
             for i in 0..count {
                 blocks.push(Bottleneck::new(

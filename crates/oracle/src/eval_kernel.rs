@@ -212,7 +212,8 @@ impl EvalKernel {
                     for i in 0..dst.n {
                         let at = slots[index.lane(i)].as_int().unwrap_or(-1);
                         if at < 0 || at >= src.n as i64 {
-                            let (index, size) = (at, src.n as i64);
+                            let index = at;
+                            let size = src.n as i64;
                             return Err(ErrorKind::Index {
                                 op: "INDEX".into(),
                                 index,
@@ -224,7 +225,8 @@ impl EvalKernel {
                     }
                 }
                 Instr::Load { dst, from } => {
-                    let (s, p) = (&self.storages[from.storage], place[from.storage]);
+                    let s = &self.storages[from.storage];
+                    let p = place[from.storage];
                     let bytes = if p < n { &bufs[p] } else { &own[p - n] };
                     for i in 0..dst.n {
                         let at = from.offset(&slots, i, "INDEX")?;
@@ -241,7 +243,8 @@ impl EvalKernel {
                     gate,
                     n: lanes,
                 } => {
-                    let (s, p) = (&self.storages[to.storage], place[to.storage]);
+                    let s = &self.storages[to.storage];
+                    let p = place[to.storage];
                     for i in 0..*lanes {
                         if gate.is_some_and(|g| !slots[g.lane(i)].truthy()) {
                             continue;
@@ -300,14 +303,16 @@ impl Access {
         let mut at = 0i128;
         let mut invalid = false;
         for (k, (v, d)) in self.index.iter().zip(&self.dims).enumerate() {
-            let (x, size) = (slots[v.at + lane[k]], slots[d.at].to_i128());
+            let x = slots[v.at + lane[k]];
+            let size = slots[d.at].to_i128();
             if x == Scalar::Invalid {
                 invalid = true;
                 continue;
             }
             let x = x.to_i128();
             if !invalid && !(0..size).contains(&x) && !self.any_invalid(slots, &lane) {
-                let (index, size) = (x as i64, size as i64);
+                let index = x as i64;
+                let size = size as i64;
                 return Err(ErrorKind::Index {
                     op: op.into(),
                     index,

@@ -53,7 +53,8 @@ pub fn run(
 }
 
 fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let (mut dirs, mut out) = (vec![dir.to_path_buf()], Vec::new());
+    let mut dirs = vec![dir.to_path_buf()];
+    let mut out = Vec::new();
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir)? {
             let path = entry?.path();
@@ -85,7 +86,8 @@ pub fn check(
             return Err(format!("case {title:?} has no line ----"));
         };
         let is = outcome(input, pass);
-        let (is, expected) = (is.trim_end(), expected.trim());
+        let is = is.trim_end();
+        let expected = expected.trim();
         let _ = write!(new, "\n\n==== {title}\n{}\n----\n{is}", input.trim_end());
         if is != expected {
             let _ = write!(differences, "  {title}\n{}", difference(expected, is));
@@ -115,7 +117,8 @@ fn outcome(input: &str, pass: &dyn Fn(&str, UOp) -> Result<UOp>) -> String {
 
 /// Line by line: `-` what was expected, `+` what came.
 fn difference(expected: &str, is: &str) -> String {
-    let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), is.lines().collect());
+    let old: Vec<&str> = expected.lines().collect();
+    let new: Vec<&str> = is.lines().collect();
     let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let after = old[same..]
         .iter()

@@ -12,7 +12,8 @@ pub(crate) fn query(before: &UOp, after: &UOp, nodes: &[UOp]) -> Option<String> 
     let mut names: FxHashMap<&UOp, String> = FxHashMap::default();
     for (n, u) in nodes.iter().enumerate() {
         if !matches!(u.dtype(), DType::Void) && u.op() != Op::Stack {
-            let (sort, name) = (sort(u.dtype()), format!("t{n}"));
+            let sort = sort(u.dtype());
+            let name = format!("t{n}");
             match u.op() {
                 _ if u.is_invalid() => return None,
                 Op::Param | Op::Range => {
@@ -24,7 +25,8 @@ pub(crate) fn query(before: &UOp, after: &UOp, nodes: &[UOp]) -> Option<String> 
                         } else {
                             "bvsle"
                         };
-                        let (lo, hi) = (number(lo, u.dtype()), number(hi, u.dtype()));
+                        let lo = number(lo, u.dtype());
+                        let hi = number(hi, u.dtype());
                         writeln!(text, "(assert (and ({le} {lo} {name}) ({le} {name} {hi})))")
                             .ok()?;
                     }
@@ -74,8 +76,10 @@ fn number(v: i128, d: DType) -> String {
 }
 
 fn apply(u: &UOp, s: &[&str]) -> Option<String> {
-    let (from, to) = (u.src()[0].dtype(), u.dtype());
-    let (a, b) = (s[0], s.get(1).copied().unwrap_or(""));
+    let from = u.src()[0].dtype();
+    let to = u.dtype();
+    let a = s[0];
+    let b = s.get(1).copied().unwrap_or("");
     if u.op() == Op::Where {
         return Some(format!("(ite {a} {b} {})", s[2]));
     }

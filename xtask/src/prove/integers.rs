@@ -101,7 +101,9 @@ impl Writer {
             src.push(self.value(s, env)?);
         }
         if u.op() == Op::Where {
-            let ((c, vc), (a, va), (b, vb)) = (&src[0], &src[1], &src[2]);
+            let (c, vc) = &src[0];
+            let (a, va) = &src[1];
+            let (b, vb) = &src[2];
             return Some((
                 format!("(ite {c} {a} {b})"),
                 format!("(and {vc} (ite {c} {va} {vb}))"),

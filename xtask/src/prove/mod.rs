@@ -62,7 +62,10 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let (mut proved, mut open, mut refuted, mut aside) = (0, Vec::new(), Vec::new(), Vec::new());
+    let mut proved = 0;
+    let mut open = Vec::new();
+    let mut refuted = Vec::new();
+    let mut aside = Vec::new();
     let mut checked = 0;
     for rule in integer_rules()
         .into_iter()
@@ -194,7 +197,8 @@ fn query(before: &UOp, after: &UOp) -> Option<String> {
 /// Sums, products and maxima over a short range, with bounds and equalities on it.
 fn reduction(r: &mut Random) -> UOp {
     let d = r.of(&[DType::Index, DType::Index, DType::I8, DType::Bool]);
-    let (i, n) = (UOp::range(5i64, 0, AxisType::Loop), r.within(1, 5));
+    let i = UOp::range(5i64, 0, AxisType::Loop);
+    let n = r.within(1, 5);
     let k = UOp::range(n, 1, AxisType::Reduce);
     let data = UOp::param(0, &Shape::of(&[64]), DType::I8, None);
     let op = r.of(&[ReduceOp::Add, ReduceOp::Add, ReduceOp::Max, ReduceOp::Mul]);

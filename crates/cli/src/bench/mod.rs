@@ -115,14 +115,13 @@ fn measure(w: &Workload, budget: f64) -> Result<Record> {
     let start = Instant::now();
     step()?;
     // What takes long needs no warming up beyond its first run, which compiled it.
-    for _ in 0..if start.elapsed().as_secs_f64() > 5.0 {
-        1
-    } else {
-        3
-    } {
+    let long = start.elapsed().as_secs_f64() > 5.0;
+    let warming = if long { 1 } else { 3 };
+    for _ in 0..warming {
         step()?;
     }
-    let (mut times, begin) = (Vec::new(), Instant::now());
+    let mut times = Vec::new();
+    let begin = Instant::now();
     let before = counters().launches;
     while times.len() < RUNS.start
         || (begin.elapsed().as_secs_f64() < budget && times.len() < RUNS.end)

@@ -59,11 +59,13 @@ workloads! {
     "gemm_i8_2048" Flops(cube(2048)) gemm_i8(2048);
     "gemm_i8_4096" Flops(cube(4096)) gemm_i8(4096);
     "gemv_4096" Bytes(F32 * SQUARE) {
-        let (a, x) = (normal([4096, 4096])?, normal([4096])?);
+        let a = normal([4096, 4096])?;
+        let x = normal([4096])?;
         step(move || a.matmul(&x))
     };
     "chain_16M" Bytes(3.0 * F32 * M16 as f64) {
-        let (x, y) = (normal([M16])?, normal([M16])?);
+        let x = normal([M16])?;
+        let y = normal([M16])?;
         step(move || (&x * 2.0 + 1.0).relu().exp() * &y)
     };
     "sum_16M" Bytes(F32 * M16 as f64) {
@@ -79,7 +81,8 @@ workloads! {
         step(move || x.softmax(1))
     };
     "layernorm_4096x1024" Bytes(2.0 * F32 * 4096.0 * 1024.0) {
-        let (x, norm) = (normal([4096, 1024])?, LayerNorm::new(1024));
+        let x = normal([4096, 1024])?;
+        let norm = LayerNorm::new(1024);
         norm.realize()?;
         step(move || norm.forward(&x))
     };
@@ -92,7 +95,8 @@ workloads! {
         step(move || x.cumsum(1))
     };
     "embedding_8192x512" Bytes(2.0 * F32 * 8192.0 * 512.0) {
-        let (table, rows) = (normal([32768, 512])?, numbers([8192], 32768)?);
+        let table = normal([32768, 512])?;
+        let rows = numbers([8192], 32768)?;
         step(move || table.index_select(0, &rows))
     };
     "conv3x3_64_64" Flops(2.0 * IMAGES * 64.0 * 9.0) conv([8, 64, 56, 56], [64, 64, 3, 3], 1);
@@ -102,7 +106,8 @@ workloads! {
     "minilm_b32_s128" Flops(bert_flops(32.0)) minilm(32);
     "gpt2_decode_ctx128" Bytes(GPT2_BYTES) {
         let net = models::Gpt2::small(12);
-        let (cache, one) = (net.cache(256), Tensor::new(&[1234i32], [1, 1]));
+        let cache = net.cache(256);
+        let one = Tensor::new(&[1234i32], [1, 1]);
         net.realize()?;
         Ok(Box::new(move || {
             let logits = net.decode(&one, &cache, 128);
@@ -118,14 +123,17 @@ workloads! {
     "mnist_train_b512" Flops(MNIST_FLOPS) {
         let net = models::ConvNet::new();
         let adam = Adam::new(&net, 1e-3);
-        let (x, y) = (normal([512, 1, 28, 28])?, numbers([512], 10)?);
+        let x = normal([512, 1, 28, 28])?;
+        let y = numbers([512], 10)?;
         Ok(Box::new(move || adam.step(&net.forward(&x).cross_entropy(&y, Reduction::Mean, 0.0))))
     };
 }
 
 /// Six layers of 384 with 1536 inside, over 128 tokens.
 const fn bert_flops(batch: f64) -> f64 {
-    let (d, inner, t) = (384.0, 1536.0, 128.0);
+    let d = 384.0;
+    let inner = 1536.0;
+    let t = 128.0;
     6.0 * batch * t * (2.0 * (4.0 * d * d + 2.0 * d * inner) + 4.0 * t * d)
 }
 
@@ -169,21 +177,24 @@ fn numbers<const N: usize>(shape: [usize; N], limit: usize) -> Result<Tensor> {
 }
 
 fn gemm(n: usize) -> Result<Step> {
-    let (a, b) = (normal([n, n])?, normal([n, n])?);
+    let a = normal([n, n])?;
+    let b = normal([n, n])?;
     step(move || a.matmul(&b))
 }
 
 /// bf16 in and out.
 fn gemm_bf16(n: usize) -> Result<Step> {
     let short = || realized(Tensor::randn([n, n]).cast(DType::BF16));
-    let (a, b) = (short()?, short()?);
+    let a = short()?;
+    let b = short()?;
     step(move || a.matmul(&b))
 }
 
 /// i8 in, i32 out.
 fn gemm_i8(n: usize) -> Result<Step> {
     let small = || realized(Tensor::randint([n, n], -100, 100).cast(DType::I8));
-    let (a, b) = (small()?, small()?);
+    let a = small()?;
+    let b = small()?;
     step(move || a.cast(DType::I32).matmul(&b.cast(DType::I32)))
 }
 
@@ -193,7 +204,8 @@ fn conv(x: [usize; 4], w: [usize; 4], groups: i64) -> Result<Step> {
         groups,
         ..Conv::default()
     };
-    let (x, w) = (normal(x)?, normal(w)?);
+    let x = normal(x)?;
+    let w = normal(w)?;
     step(move || x.conv2d(&w, None, &how))
 }
 

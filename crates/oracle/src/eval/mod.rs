@@ -174,7 +174,8 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
             x.strided(&pick(&x.shape), &pick(&strides), 0)
         }
         (Op::Flip, Arg::Flags(bits)) => {
-            let (mut st, mut at) = (strides, 0);
+            let mut st = strides;
+            let mut at = 0;
             for i in (0..st.len()).filter(|i| bits >> i & 1 == 1) {
                 at += st[i] * (x.shape[i] - 1).max(0);
                 st[i] = -st[i];
@@ -191,12 +192,14 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
             x.strided(&to, &st, 0)
         }
         (Op::Shrink, _) => {
-            let (at, to) = (env.ints(&s[1])?, env.ints(&s[2])?);
+            let at = env.ints(&s[1])?;
+            let to = env.ints(&s[2])?;
             let start = at.iter().zip(&strides).map(|(a, k)| a * k).sum();
             x.strided(&to, &strides, start)
         }
         (Op::Pad, _) => {
-            let (at, to) = (env.ints(&s[1])?, env.ints(&s[2])?);
+            let at = env.ints(&s[1])?;
+            let to = env.ints(&s[2])?;
             x.pad(&at, &to, fill)
         }
         (Op::Replicated, _) => x.clone(),
@@ -250,7 +253,8 @@ fn after(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
     }
     let mut value: Option<Value> = None;
     for store in stores {
-        let (target, new) = (&store.src()[0], env.get(&store.src()[1])?);
+        let target = &store.src()[0];
+        let new = env.get(&store.src()[1])?;
         if target == base
             && store.src().len() == 2
             && !new.shape.is_empty() | base.shape().is_empty()
@@ -359,7 +363,8 @@ mod tests {
     #[test]
     fn quick_paths_agree_with_fold() {
         let odd = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1.5, -2.25, 1e30];
-        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut a = Vec::new();
+        let mut b = Vec::new();
         for x in odd {
             for y in odd {
                 a.push(x as f32 as f64);
@@ -367,7 +372,8 @@ mod tests {
             }
         }
         let n = a.len() as i64;
-        let (a, b) = (f32s(&a, &[n]), f32s(&b, &[n]));
+        let a = f32s(&a, &[n]);
+        let b = f32s(&b, &[n]);
         for op in [
             Op::Add,
             Op::Sub,

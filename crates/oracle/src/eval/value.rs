@@ -101,7 +101,8 @@ impl Value {
     /// # Errors
     /// Where the number of bytes is not what shape and dtype need.
     pub fn from_bytes(bytes: &[u8], shape: &[i64], dtype: DType) -> Result<Value> {
-        let (n, w) = (shape.iter().product::<i64>() as usize, dtype.bytes());
+        let n = shape.iter().product::<i64>() as usize;
+        let w = dtype.bytes();
         if bytes.len() != n * w {
             let message = format!("{} bytes for shape {shape:?} of {dtype}", bytes.len());
             return Err(Error::argument("from_bytes", message));
@@ -231,7 +232,8 @@ impl Value {
             if p < 0 || gate.is_some_and(|g| !g.get(pick(g, i)).truthy()) {
                 continue;
             }
-            let (p, j) = (p as usize, pick(new, i));
+            let p = p as usize;
+            let j = pick(new, i);
             match (&mut out.data, &new.data) {
                 (Data::Bool(o), Data::Bool(v)) => Arc::make_mut(o)[p] = v[j],
                 (Data::Int(o), Data::Int(v)) => Arc::make_mut(o)[p] = v[j],
@@ -280,7 +282,8 @@ impl Value {
                 rounded(o, self.dtype);
             }
             (Data::Int(o), Data::Int(v)) => {
-                let (o, unsigned) = (Arc::make_mut(o), self.dtype == DType::U64);
+                let o = Arc::make_mut(o);
+                let unsigned = self.dtype == DType::U64;
                 walk(&self.shape, &strides, 0, |p| {
                     let a = &mut o[p as usize];
                     *a = match op {

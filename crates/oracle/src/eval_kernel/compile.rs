@@ -181,16 +181,19 @@ impl Compiler {
             }
             Op::Stack => self.stack(u, n)?,
             Op::Bitcast => {
-                let (from, to) = (u.src()[0].dtype(), u.dtype());
+                let from = u.src()[0].dtype();
+                let to = u.dtype();
                 if from.bytes() != to.bytes() {
                     return Err(unsupported(u.op(), "between widths is not kernel form"));
                 }
-                let (src, dst) = (self.value_of(&u.src()[0])?, self.alloc(n, to.zero()));
+                let src = self.value_of(&u.src()[0])?;
+                let dst = self.alloc(n, to.zero());
                 self.out.code.push(Instr::Bits { dst, src, from, to });
                 dst
             }
             Op::Reshape | Op::Expand | Op::Permute | Op::Flip | Op::Shrink => {
-                let (src, map) = (self.value_of(&u.src()[0])?, movement(u)?);
+                let src = self.value_of(&u.src()[0])?;
+                let map = movement(u)?;
                 let dst = self.alloc(n, u.dtype().zero());
                 self.out.code.push(Instr::Gather { dst, src, map });
                 dst
@@ -202,10 +205,8 @@ impl Compiler {
                 }
                 let dst = self.alloc(n, Scalar::Invalid);
                 let at = u.src().len() - 1;
-                let (from, to) = (
-                    u.src()[if op == Op::Where { at } else { 0 }].dtype(),
-                    u.dtype(),
-                );
+                let from = u.src()[if op == Op::Where { at } else { 0 }].dtype();
+                let to = u.dtype();
                 self.out.code.push(Instr::Fold {
                     op,
                     from,
@@ -268,10 +269,8 @@ impl Compiler {
     fn index(&mut self, u: &UOp, n: usize) -> Result<Val> {
         let base = &u.src()[0];
         if self.storages.contains_key(base) {
-            let (from, dst) = (
-                self.access(base, &u.src()[1..])?,
-                self.alloc(n, u.dtype().zero()),
-            );
+            let from = self.access(base, &u.src()[1..])?;
+            let dst = self.alloc(n, u.dtype().zero());
             self.out.code.push(Instr::Load { dst, from });
             return Ok(dst);
         }
@@ -281,7 +280,8 @@ impl Compiler {
                 "of a value takes one index of a vector",
             ));
         }
-        let (src, index) = (self.value_of(base)?, self.value_of(&u.src()[1])?);
+        let src = self.value_of(base)?;
+        let index = self.value_of(&u.src()[1])?;
         let dst = self.alloc(n, u.dtype().zero());
         self.out.code.push(Instr::Pick { dst, src, index });
         Ok(dst)
@@ -293,7 +293,8 @@ impl Compiler {
             Op::Index => (&target.src()[0], &target.src()[1..]),
             _ => (target, &[][..]),
         };
-        let (to, value) = (self.access(base, index)?, self.value_of(&u.src()[1])?);
+        let to = self.access(base, index)?;
+        let value = self.value_of(&u.src()[1])?;
         let gate = u.src().get(2).map(|g| self.value_of(g)).transpose()?;
         let n = target.shape().max_len() as usize;
         self.out.code.push(Instr::Store { to, value, gate, n });
@@ -320,7 +321,8 @@ impl Compiler {
 
     /// A REDUCE or END with ranges: its loops, outermost first, each with what belongs at its depth.
     fn loops(&mut self, u: &UOp) -> Result<Val> {
-        let (body, own) = (&u.src()[0], &u.src()[1..]);
+        let body = &u.src()[0];
+        let own = &u.src()[1..];
         let outside = self.log.len();
         let (accumulator, wide) = match u.arg() {
             Arg::Reduce(op, _) => {
@@ -456,8 +458,10 @@ fn strides(dims: &[i64]) -> Vec<i64> {
 
 /// For every element of a movement op on a value, the element of its source.
 fn movement(u: &UOp) -> Result<Box<[u32]>> {
-    let (from, to) = (ints(&u.src()[0])?, ints(u)?);
-    let (fs, ts) = (strides(&from), strides(&to));
+    let from = ints(&u.src()[0])?;
+    let to = ints(u)?;
+    let fs = strides(&from);
+    let ts = strides(&to);
     let at = |k: usize| u.dims_src(1).get(k).and_then(Dim::as_int).unwrap_or(0);
     Ok((0..to.iter().product::<i64>())
         .map(|i| {

@@ -25,13 +25,14 @@ fn back(b: &[u8]) -> Vec<f32> {
 
 #[test]
 fn a_matrix_product_reads_each_operand_once_per_term() {
-    let (m, n, k) = (3, 4, 5);
-    let (i, j, r) = (
-        range(m, 0, AxisType::Loop),
-        range(n, 1, AxisType::Loop),
-        range(k, 2, AxisType::Reduce),
-    );
-    let (a, b) = (param(1, &[m, k], DType::F32), param(2, &[k, n], DType::F32));
+    let m = 3;
+    let n = 4;
+    let k = 5;
+    let i = range(m, 0, AxisType::Loop);
+    let j = range(n, 1, AxisType::Loop);
+    let r = range(k, 2, AxisType::Reduce);
+    let a = param(1, &[m, k], DType::F32);
+    let b = param(2, &[k, n], DType::F32);
     let x = a.at(&[i.clone(), r.clone()]) * b.at(&[r.clone(), j.clone()]);
     let out = param(0, &[m, n], DType::F32).at(&[i.clone(), j.clone()]);
     let kernel = UOp::sink(&[out
@@ -52,7 +53,8 @@ fn a_matrix_product_reads_each_operand_once_per_term() {
 
 #[test]
 fn what_does_not_vary_is_read_outside_the_loop() {
-    let (i, j) = (range(3, 0, AxisType::Loop), range(4, 1, AxisType::Loop));
+    let i = range(3, 0, AxisType::Loop);
+    let j = range(4, 1, AxisType::Loop);
     let x = param(1, &[3], DType::F32).at(std::slice::from_ref(&i))
         + param(2, &[4], DType::F32).at(std::slice::from_ref(&j));
     let store = param(0, &[3, 4], DType::F32)
@@ -111,10 +113,8 @@ fn invalid_indices_neither_read_nor_write() {
 #[test]
 fn a_nested_reduction_starts_again_in_every_iteration_and_variables_bound_loops() {
     let v = UOp::variable(9, 1, 8);
-    let (i, j) = (
-        range(3, 0, AxisType::Loop),
-        UOp::range(Dim::Sym(v), 1, AxisType::Reduce),
-    );
+    let i = range(3, 0, AxisType::Loop);
+    let j = UOp::range(Dim::Sym(v), 1, AxisType::Reduce);
     let x = param(1, &[8], DType::I32).at(std::slice::from_ref(&j)) * i.cast(DType::I32);
     let max = x.reduce_ranges(ReduceOp::Max, std::slice::from_ref(&j));
     let sum = (&max - &x).reduce_ranges(ReduceOp::Add, &[j]);
@@ -133,11 +133,9 @@ fn a_nested_reduction_starts_again_in_every_iteration_and_variables_bound_loops(
 
 #[test]
 fn storage_of_the_kernel_is_read_after_its_writes() {
-    let (i, j, k) = (
-        range(2, 0, AxisType::Loop),
-        range(3, 1, AxisType::Loop),
-        range(3, 2, AxisType::Reduce),
-    );
+    let i = range(2, 0, AxisType::Loop);
+    let j = range(3, 1, AxisType::Loop);
+    let k = range(3, 2, AxisType::Reduce);
     let tmp = UOp::scratch(0, &Shape::of(&[3]), DType::F32, AddrSpace::Local);
     let x = param(1, &[2, 3], DType::F32).at(&[i.clone(), j.clone()]);
     let fill = tmp.at(std::slice::from_ref(&j)).store(&(&x * &x)).end(&[j]);
