@@ -90,7 +90,9 @@ impl Block {
     fn forward(&self, x: &Tensor) -> Tensor {
         let parts = self.qkv.forward(&self.norm1.forward(x)).chunk(3, -1);
         let heads = |z: &Tensor| z.unflatten(-1, [self.heads, -1]).transpose(1, 2);
-        let (q, k, v) = (heads(&parts[0]), heads(&parts[1]), heads(&parts[2]));
+        let q = heads(&parts[0]);
+        let k = heads(&parts[1]);
+        let v = heads(&parts[2]);
         let seen = q.attention(&k, &v, None, true).transpose(1, 2);
         let x = x + self.out.forward(&seen.flatten(2, 3));
         let inner = self.up.forward(&self.norm2.forward(&x)).gelu();

@@ -3,7 +3,8 @@ mod common;
 use monoglot::prelude::*;
 
 fn main() -> Result<()> {
-    let (epochs, rate) = (20, 2e-3);
+    let epochs = 20;
+    let rate = 2e-3;
     Tensor::manual_seed(common::seed());
     let (test, train) = data::digits()?.split(|i| i % 5 == 4);
     let net = Net::new();

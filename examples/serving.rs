@@ -35,11 +35,9 @@ fn answer(model: &Mlp, rows: &[f32]) -> Result<Vec<f32>> {
 
 /// Requests a second with so many threads.
 fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
-    let (begin, stop, asked) = (
-        Barrier::new(threads + 1),
-        AtomicBool::new(false),
-        AtomicU64::new(0),
-    );
+    let begin = Barrier::new(threads + 1);
+    let stop = AtomicBool::new(false);
+    let asked = AtomicU64::new(0);
     let ask = |k: usize| -> Result<()> {
         let rows: Vec<f32> = (0..ROWS * WIDTH).map(|i| ((i + k) as f32).sin()).collect();
         let first = answer(model, &rows);
@@ -58,7 +56,8 @@ fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
         let start = Instant::now();
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
-        let (asked, seconds) = (asked.load(Ordering::Relaxed), start.elapsed().as_secs_f64());
+        let asked = asked.load(Ordering::Relaxed);
+        let seconds = start.elapsed().as_secs_f64();
         for asker in askers {
             asker.join().expect("no thread panics")?;
         }

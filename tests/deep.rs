@@ -54,10 +54,8 @@ fn a_chain_of_100_000_adds_and_multiplies() {
             .expect("a gradient")
             .remove(0);
         Tensor::realize_all(&[&y, &g]).expect("it runs");
-        let (y, g) = (
-            y.to_vec::<f32>().expect("values"),
-            g.to_vec::<f32>().expect("values"),
-        );
+        let y = y.to_vec::<f32>().expect("values");
+        let g = g.to_vec::<f32>().expect("values");
         assert_eq!(y, x.to_vec::<f32>().expect("values"));
         assert_eq!(g, [1.0; 1024]);
     });
@@ -74,12 +72,11 @@ fn a_chain_of_2_000_tanh() {
             .expect("a gradient")
             .remove(0);
         Tensor::realize_all(&[&y, &g]).expect("it runs");
-        let (y, g) = (
-            y.to_vec::<f32>().expect("values"),
-            g.to_vec::<f32>().expect("values"),
-        );
+        let y = y.to_vec::<f32>().expect("values");
+        let g = g.to_vec::<f32>().expect("values");
         for i in [0, 1, 511, 1023] {
-            let (mut want, mut slope) = (i as f64 / 1024.0, 1.0);
+            let mut want = i as f64 / 1024.0;
+            let mut slope = 1.0;
             for _ in 0..2_000 {
                 want = want.tanh();
                 slope *= 1.0 - want * want;

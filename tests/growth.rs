@@ -30,8 +30,10 @@ fn efforts(shape: &Shape, n: usize) -> Vec<(&'static str, Effort)> {
 
 /// What grew by more than n log n from n to 4n.
 fn grown(shape: &Shape) -> Vec<String> {
-    let (n, m) = (shape.parts, 4 * shape.parts);
-    let (few, many) = (efforts(shape, n), efforts(shape, m));
+    let n = shape.parts;
+    let m = 4 * shape.parts;
+    let few = efforts(shape, n);
+    let many = efforts(shape, m);
     let log = |n: usize| (n as f64).log2();
     // A tenth more, as sums of more than a few terms are done in blocks, which takes a loop and a sum more.
     let most = 1.1 * 4.0 * log(m) / log(n);

@@ -46,7 +46,8 @@ fn read(path: &Path) -> String {
 
 /// Every file with this extension below a folder, build outputs apart, in order.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let (mut open, mut out) = (vec![folder.to_path_buf()], Vec::new());
+    let mut open = vec![folder.to_path_buf()];
+    let mut out = Vec::new();
     while let Some(dir) = open.pop() {
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             let path = entry.path();

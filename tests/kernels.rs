@@ -52,7 +52,9 @@ fn a_softmax_by_hand_is_at_most_three() {
 
 #[test]
 fn a_product_takes_its_epilogue_along() {
-    let (a, b, bias) = (input([64, 128]), input([128, 96]), input([96]));
+    let a = input([64, 128]);
+    let b = input([128, 96]);
+    let bias = input([96]);
     assert_eq!(kernels(&[&(a.matmul(&b) + bias).gelu()]), 1);
 }
 
@@ -74,10 +76,8 @@ fn a_long_sum_of_products_is_done_in_parts() {
 /// PEERS' convolutional network with Adam: 14 parameter tensors. tinygrad launches 123.
 #[test]
 fn a_training_step_is_at_most_sixty() {
-    let (x, y) = (
-        input([512, 1, 28, 28]),
-        Tensor::empty([512], DType::I32, default_device()),
-    );
+    let x = input([512, 1, 28, 28]);
+    let y = Tensor::empty([512], DType::I32, default_device());
     nn::without_data(|| {
         let net = models::ConvNet::new();
         let adam = Adam::new(&net, 1e-3);

@@ -50,7 +50,8 @@ fn literals() {
     });
     at_most(2, "(a + k) / j", || {
         for step in 0..100 {
-            let (k, j) = (step as f32, 2.0 + step as f32);
+            let k = step as f32;
+            let j = 2.0 + step as f32;
             let want: Vec<f32> = data.iter().map(|v| (v + k) / j).collect();
             assert_eq!(f32s(&((&x + k) / j)), want);
         }
@@ -265,7 +266,8 @@ fn training() {
     let ys = Tensor::new(&(0..320).map(|i| i % 4).collect::<Vec<i32>>(), [320]);
     Tensor::realize_all(&[&xs, &ys]).unwrap();
     let step = |i: i64| {
-        let (x, y) = (xs.narrow(0, i * 32, 32), ys.narrow(0, i * 32, 32));
+        let x = xs.narrow(0, i * 32, 32);
+        let y = ys.narrow(0, i * 32, 32);
         let hidden = net.first.forward(&x).relu();
         let loss = net
             .second

@@ -35,7 +35,8 @@ fn bits(t: &Tensor) -> Vec<u32> {
 
 /// `normal` as the documentation of `random.rs` has it.
 fn normal(word: u64) -> f32 {
-    let (k, j) = ((word >> 40) as i32, (word >> 8 & 0xff_ffff) as i32);
+    let k = (word >> 40) as i32;
+    let j = (word >> 8 & 0xff_ffff) as i32;
     let polynomial = |x: f32, c: &[f32]| {
         c.iter()
             .rev()
@@ -94,7 +95,8 @@ fn random_floats_are_the_documented_bits_on_every_device() {
 fn the_documented_normal_is_near_the_true_one() {
     for i in 0..200_000u64 {
         let w = threefry(i, 3);
-        let (u, v) = ((w >> 40) as f64, (w >> 8 & 0xff_ffff) as f64);
+        let u = (w >> 40) as f64;
+        let v = (w >> 8 & 0xff_ffff) as f64;
         let scale = 2f64.powi(-24);
         let r = (-2.0 * (-u * scale).ln_1p()).sqrt();
         let want = r * (std::f64::consts::TAU * v * scale).cos();
@@ -244,12 +246,15 @@ fn sums_that_overflow_or_meet_infinities_say_so() {
 #[test]
 fn long_products_are_summed_in_blocks() {
     on_each(|device| {
-        let (n, k) = (8, 8192);
-        let (x, y) = (spread(n * k), spread(2 * n * k)[n * k..].to_vec());
+        let n = 8;
+        let k = 8192;
+        let x = spread(n * k);
+        let y = spread(2 * n * k)[n * k..].to_vec();
         let a = Tensor::new(&x, [n as i64, k as i64]);
         let b = Tensor::new(&y, [k as i64, n as i64]);
         let at = |i: usize| {
-            let (row, column) = (i / n, i % n);
+            let row = i / n;
+            let column = i % n;
             let term = |j: usize| f64::from(x[row * k + j]) * f64::from(y[j * n + column]);
             (0..k).map(term).sum::<f64>()
         };

@@ -22,7 +22,8 @@ fn steps(n: usize, step: impl Fn(usize)) -> Vec<(Counters, usize)> {
 }
 
 fn flat(seen: &[(Counters, usize)], launches: u64) {
-    let (first, last) = (&seen[2], &seen[seen.len() - 1]);
+    let first = &seen[2];
+    let last = &seen[seen.len() - 1];
     assert_eq!(last.0.schedules, first.0.schedules, "schedules");
     assert_eq!(last.0.compiled, first.0.compiled, "compiled");
     let steps = (seen.len() - 3) as u64;

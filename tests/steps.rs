@@ -51,7 +51,8 @@ fn steps_after_the_first_schedule_and_compile_nothing() -> Result<()> {
         losses.push(loss.item::<f32>()?);
         seen.push((counters(), Storage::live_bytes()));
     }
-    let (first, last) = (seen[0].0, seen[9].0);
+    let first = seen[0].0;
+    let last = seen[9].0;
     assert_eq!(
         last.schedules, first.schedules,
         "the second step has the structure of the first"

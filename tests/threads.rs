@@ -10,7 +10,8 @@ fn threads(n: usize, work: impl Fn(usize) + Sync) {
     let begin = Barrier::new(n);
     std::thread::scope(|s| {
         for k in 0..n {
-            let (begin, work) = (&begin, &work);
+            let begin = &begin;
+            let work = &work;
             s.spawn(move || {
                 begin.wait();
                 work(k);

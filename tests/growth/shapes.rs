@@ -93,7 +93,8 @@ fn slices_summed(n: usize) -> Vec<Tensor> {
 }
 
 fn where_chain(n: usize) -> Vec<Tensor> {
-    let (t, c) = (x(&[64]), x(&[64]));
+    let t = x(&[64]);
+    let c = x(&[64]);
     let y = (0..n).fold(t.clone(), |y, i| c.gt(i as f64).select(&y * 1.5, &y + 1.0));
     with_gradient(y, &[&t])
 }
@@ -116,7 +117,9 @@ fn used_by_reductions(n: usize) -> Vec<Tensor> {
 }
 
 fn recurrence(n: usize) -> Vec<Tensor> {
-    let (w, u, all) = (x(&[16, 16]), x(&[16, 16]), x(&[n, 4, 16]));
+    let w = x(&[16, 16]);
+    let u = x(&[16, 16]);
+    let all = x(&[n, 4, 16]);
     let h = (0..n).fold(x(&[4, 16]), |h, i| {
         (all.index(i as i64).matmul(&w) + h.matmul(&u)).tanh()
     });
@@ -124,8 +127,11 @@ fn recurrence(n: usize) -> Vec<Tensor> {
 }
 
 fn lstm(n: usize) -> Vec<Tensor> {
-    let (w, u, all) = (x(&[16, 64]), x(&[16, 64]), x(&[n, 4, 16]));
-    let (mut h, mut c) = (x(&[4, 16]), x(&[4, 16]));
+    let w = x(&[16, 64]);
+    let u = x(&[16, 64]);
+    let all = x(&[n, 4, 16]);
+    let mut h = x(&[4, 16]);
+    let mut c = x(&[4, 16]);
     for i in 0..n {
         let gates = all.index(i as i64).matmul(&w) + h.matmul(&u);
         let part = |k: i64| gates.narrow(1, 16 * k, 16);
@@ -154,7 +160,8 @@ fn pad_chain(n: usize) -> Vec<Tensor> {
 }
 
 fn cat_chain(n: usize) -> Vec<Tensor> {
-    let (t, part) = (x(&[8, 8]), x(&[1, 8]));
+    let t = x(&[8, 8]);
+    let part = x(&[1, 8]);
     let y = (0..n).fold(t.clone(), |y, _| Tensor::cat(&[&y, &part], 0));
     with_gradient(y, &[&t])
 }
@@ -279,7 +286,8 @@ fn layers(n: usize) -> Vec<Tensor> {
 }
 
 fn gather_chain(n: usize) -> Vec<Tensor> {
-    let (t, i) = (x(&[8, 16]), ids(&[8, 16]));
+    let t = x(&[8, 16]);
+    let i = ids(&[8, 16]);
     let y = (0..n).fold(t.clone(), |y, _| y.gather(1, &i));
     with_gradient(y, &[&t])
 }
@@ -329,7 +337,8 @@ fn residuals(n: usize) -> Vec<Tensor> {
 }
 
 fn dense_connections(n: usize) -> Vec<Tensor> {
-    let (t, w) = (x(&[8, 8]), x(&[8, 8]));
+    let t = x(&[8, 8]);
+    let w = x(&[8, 8]);
     let mut all = vec![t.clone()];
     let mut sum = t.clone();
     for _ in 0..n {
@@ -404,7 +413,8 @@ fn roll_chain(n: usize) -> Vec<Tensor> {
 }
 
 fn scatter_chain(n: usize) -> Vec<Tensor> {
-    let (t, i) = (x(&[8, 16]), ids(&[8, 16]));
+    let t = x(&[8, 16]);
+    let i = ids(&[8, 16]);
     vec![(0..n).fold(t.clone(), |y, _| y.scatter_add(1, &i, &t))]
 }
 

@@ -8,7 +8,8 @@ use monoglot::{Interpolation, PadMode};
 fn picture() -> Tensor {
     let noise = floats(6, 48 * 64);
     let pixel = |i: usize| {
-        let (y, x) = ((i / 64) as f64, (i % 64) as f64);
+        let y = (i / 64) as f64;
+        let x = (i % 64) as f64;
         let disc = (x - 30.0).powi(2) + (y - 20.0).powi(2) < 150.0;
         (0.5 * f64::from(disc) + x / 256.0) as f32 + 0.1 * (noise[i] + 1.0)
     };

@@ -21,14 +21,17 @@ impl Lstm {
     fn cell(&self, x: &Tensor, h: &Tensor, c: &Tensor) -> (Tensor, Tensor) {
         let all = x.linear(&self.weight_ih, Some(&self.bias_ih)) + h.linear(&self.weight_hh, None);
         let gates = all.chunk(4, 1);
-        let (i, f, o) = (gates[0].sigmoid(), gates[1].sigmoid(), gates[3].sigmoid());
+        let i = gates[0].sigmoid();
+        let f = gates[1].sigmoid();
+        let o = gates[3].sigmoid();
         let c = f * c + i * gates[2].tanh();
         (o * c.tanh(), c)
     }
 
     /// x (steps, batch, inputs) → h of every step (steps, batch, width), and the last h and c.
     fn forward(&self, x: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        let (steps, batch) = (x.shape()?[0], x.shape()?[1]);
+        let steps = x.shape()?[0];
+        let batch = x.shape()?[1];
         let width = self.weight_hh.shape()?[1];
         let mut h = Tensor::zeros([batch, width]);
         let mut c = Tensor::zeros([batch, width]);
@@ -50,7 +53,8 @@ fn an_lstm_from_operations_is_pytorchs() -> Result<()> {
         weight_hh: weights(1001, "", &[64, 16]).parameter(),
         bias_ih: weights(1002, "", &[64]).parameter(),
     };
-    let (x, target) = (numbers(1, [12, 4, 8]), numbers(2, [12, 4, 16]));
+    let x = numbers(1, [12, 4, 8]);
+    let target = numbers(2, [12, 4, 16]);
     let sgd = Sgd::new(&net, 0.5);
     for step in 0..4 {
         let (outputs, h, c) = net.forward(&x)?;

@@ -32,7 +32,8 @@ fn a_hessian_times_a_vector() -> Result<()> {
     let net = Critic::new();
     let parameters = net.parameters();
     let targets: Vec<&Tensor> = parameters.iter().collect();
-    let (x, y) = (numbers(10, [16, 6]), numbers(11, [16, 1]));
+    let x = numbers(10, [16, 6]);
+    let y = numbers(11, [16, 1]);
     let loss = net.forward(&x).mse_loss(&y, Reduction::Mean);
     let gradients = loss.gradient(&targets)?;
     let mut along = Tensor::scalar(0f32);

@@ -33,7 +33,8 @@ impl Vae {
     /// Images (N, 64) and noise (N, 8) → the negated bound on the likelihood, and what is painted.
     fn forward(&self, x: &Tensor, noise: &Tensor) -> (Tensor, Tensor) {
         let h = self.read.forward(x).relu();
-        let (mean, log_var) = (self.mean.forward(&h), self.spread.forward(&h));
+        let mean = self.mean.forward(&h);
+        let log_var = self.spread.forward(&h);
         let z = &mean + noise * (&log_var * 0.5).exp();
         let logits = self.paint.forward(&self.draw.forward(&z).relu());
         let kl = (mean.square() + log_var.exp() - 1.0 - log_var).sum(1, false) * 0.5;
