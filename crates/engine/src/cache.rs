@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_others_go_on() {
         let cache: Cache<u32, u32> = Cache::new(8);
-        let (begun, other_made) = (Barrier::new(4), Barrier::new(2));
+        let begun = Barrier::new(4);
+        let other_made = Barrier::new(2);
         let made = AtomicUsize::new(0);
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -237,7 +238,9 @@ mod tests {
         let both = Barrier::new(2);
         let made = AtomicUsize::new(0);
         let want = |first: u32, second: u32| {
-            let (cache, both, made) = (&cache, &both, &made);
+            let cache = &cache;
+            let both = &both;
+            let made = &made;
             move || {
                 let mut met = false;
                 let make = |keys: &[u32]| {

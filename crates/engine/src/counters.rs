@@ -41,7 +41,8 @@ static TOTALS: Totals = Totals {
 /// The counts now.
 pub fn counters() -> Counters {
     let now = |of: &AtomicU64| of.load(Ordering::Relaxed);
-    let (exact, generalised) = (now(&TOTALS.exact), now(&TOTALS.generalised));
+    let exact = now(&TOTALS.exact);
+    let generalised = now(&TOTALS.generalised);
     Counters {
         schedules: exact + generalised,
         exact,

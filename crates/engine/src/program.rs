@@ -175,7 +175,8 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
 }
 
 fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<Step> {
-    let (body, args) = (&call.src()[0], &call.src()[1..]);
+    let body = &call.src()[0];
+    let args = &call.src()[1..];
     let slot = |a: &UOp| {
         let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
         match a.op() {
@@ -307,7 +308,8 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<uop::Program>, Timings)> {
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or
 /// compiling anything.
 pub fn compile(roots: &[UOp]) -> Result<Compiled> {
-    let (start, then) = (Instant::now(), Effort::so_far());
+    let start = Instant::now();
+    let then = Effort::so_far();
     let (function, _) = monoglot_schedule::callify(roots, |_| true)?;
     let callify = start.elapsed();
     let mut effort = vec![("callify", Effort::since(then))];

@@ -27,7 +27,8 @@ impl Queues {
 
     /// Copy all of `from` to the start of `to`.
     pub(crate) fn copy(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) -> Result<()> {
-        let (source, target) = (from.device(), to.device());
+        let source = from.device();
+        let target = to.device();
         if source == target {
             return self.of(target)?.copy(from, to);
         }

@@ -265,18 +265,16 @@ fn elsewhere(u: &UOp) -> Option<UOp> {
 }
 
 /// The BUFFER that a view reads, and the byte at which it starts; None for anything else.
-fn base(u: &UOp) -> Option<(UOp, usize)> {
-    let (mut u, mut offset) = (u, 0usize);
+fn base(mut u: &UOp) -> Option<(UOp, usize)> {
+    let mut offset = 0usize;
     loop {
         match u.op() {
             Op::Buffer => return Some((u.clone(), offset)),
             Op::Reshape => {}
             Op::Shrink => {
-                let (from, at, to) = (
-                    u.src()[0].shape().now()?,
-                    u.dims_src(1).now()?,
-                    u.shape().now()?,
-                );
+                let from = u.src()[0].shape().now()?;
+                let at = u.dims_src(1).now()?;
+                let to = u.shape().now()?;
                 let first = to.iter().position(|&n| n != 1).unwrap_or(to.len());
                 if (first + 1..to.len()).any(|i| from[i] != to[i]) {
                     return None;

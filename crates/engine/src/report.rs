@@ -33,10 +33,8 @@ fn tell(level: u8, text: impl FnOnce() -> String) -> bool {
 /// DEBUG=1 tells which devices are used, each once.
 pub(crate) fn opened(runtime: &dyn Runtime) {
     static TOLD: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-    let (mut told, device) = (
-        TOLD.lock().unwrap_or_else(|e| e.into_inner()),
-        runtime.device(),
-    );
+    let mut told = TOLD.lock().unwrap_or_else(|e| e.into_inner());
+    let device = runtime.device();
     if !told.contains(&device) && tell(1, || format!("{device}: {}", runtime.about())) {
         told.push(device);
     }
@@ -48,7 +46,8 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
     let Ok((linear, source, info)) = program_parts(program) else {
         return;
     };
-    let (name, n) = (&info.name, linear.src().len());
+    let name = &info.name;
+    let n = linear.src().len();
     tracing::debug!(target: "monoglot", kernel = %name, uops = n, "compiled");
     tell(3, || {
         let opts = choose(kernel, runtime.target()).into_iter();
@@ -88,9 +87,12 @@ pub(crate) fn step(
     } = &**info;
     tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
     tell(2, || {
-        let (rate, moved) = (*flops as f64 / seconds / 1e9, *bytes as f64 / seconds / 1e9);
-        let (device, us) = (device.name(), seconds * 1e6);
-        let (work, bytes) = (scaled(*flops as f64), scaled(*bytes as f64));
+        let rate = *flops as f64 / seconds / 1e9;
+        let moved = *bytes as f64 / seconds / 1e9;
+        let device = device.name();
+        let us = seconds * 1e6;
+        let work = scaled(*flops as f64);
+        let bytes = scaled(*bytes as f64);
         let rates = format!("{work:>5}FLOP {rate:>5.1}GFLOP/s {bytes:>5}B {moved:>5.1}GB/s");
         let end = name.get(name.len().saturating_sub(20)..).unwrap_or(name);
         let cut = if end.len() < name.len() { "…" } else { "" };
@@ -153,10 +155,8 @@ fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
 /// Three digits and a decimal prefix.
 fn scaled(x: f64) -> String {
     let k = (x.max(1.0).log10() / 3.0).floor().min(5.0);
-    let (part, prefix) = (
-        x / 1000f64.powf(k),
-        ["", "k", "M", "G", "T", "P"][k as usize],
-    );
+    let part = x / 1000f64.powf(k);
+    let prefix = ["", "k", "M", "G", "T", "P"][k as usize];
     format!(
         "{part:.*}{prefix}",
         if part < 9.95 && k > 0.0 { 1 } else { 0 }

@@ -40,7 +40,8 @@ fn check(name: &str, lengths: &[i64], most: u64, build: impl Fn(&UOp, &UOp, &Dim
                 .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
                 .collect()
         };
-        let (got, want) = (floats(&bytes), floats(&want.to_bytes()));
+        let got = floats(&bytes);
+        let want = floats(&want.to_bytes());
         assert_eq!(got.len(), want.len(), "{name} {n}");
         for (g, w) in got.iter().zip(&want) {
             assert!(
@@ -93,11 +94,9 @@ fn one_program_serves_every_length() {
         e.binary(monoglot_uop::Op::Div, &sum)
     });
     let product = |x: &UOp, y: &UOp| {
-        let (m, k, n) = (
-            x.shape()[0].clone(),
-            x.shape()[1].clone(),
-            y.shape()[1].clone(),
-        );
+        let m = x.shape()[0].clone();
+        let k = x.shape()[1].clone();
+        let n = y.shape()[1].clone();
         let all = Shape::new([m.clone(), n.clone(), k.clone()]);
         let one = Dim::Int(1);
         let a = x

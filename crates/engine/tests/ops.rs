@@ -205,7 +205,8 @@ fn values(d: DType, count: usize) -> Vec<Scalar> {
         ];
         out.extend(edges.iter().map(|&f| d.from_f64(f)));
     } else {
-        let (lo, hi) = (d.min().to_i128(), d.max().to_i128());
+        let lo = d.min().to_i128();
+        let hi = d.max().to_i128();
         let mut push = |v: i128| {
             if v >= lo && v <= hi {
                 out.push(Scalar::Int(v));
@@ -265,7 +266,9 @@ fn build(d: DType, cases: &[Case], n: usize, w: usize) -> UOp {
             _ => v,
         }
     };
-    let (a, b, c) = (value(0), value(1), value(2));
+    let a = value(0);
+    let b = value(1);
+    let c = value(2);
     let mut effects = vec![r.clone()];
     for (k, case) in cases.iter().enumerate() {
         let out = param(3 + k as u64, n as i64, held(case.to));
@@ -342,7 +345,8 @@ fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
                 for (i, (g, want)) in scalars_of(got, case.to).into_iter().zip(values).enumerate() {
                     if !close(g, *want, case.to) {
                         let [a, b, c] = [0, 1, 2].map(|k| data.columns[k][i]);
-                        let (name, text) = (rt.device(), &case.text);
+                        let name = rt.device();
+                        let text = &case.text;
                         wrong.push(format!(
                             "{name} {text} x{w}: {a:?}, {b:?}, {c:?} gave {g:?}, not {want:?}"
                         ));

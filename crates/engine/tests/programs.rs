@@ -36,7 +36,8 @@ fn ramp(n: usize) -> Vec<f32> {
 
 /// Σ a·b over 64 elements, in four vector accumulators, then across lanes.
 fn dot() -> Case {
-    let (n, w) = (64, 4);
+    let n = 64;
+    let w = 4;
     let acc = UOp::scratch(9, &Shape::of(&[2, w]), F, AddrSpace::Reg);
     let row = |k: i64| address(&acc, &i32c(k), 0);
     let zero = splat(&UOp::float(0.0, F), w as usize);
@@ -77,7 +78,8 @@ fn dot() -> Case {
     let pair = &low + &half;
     let sum = &lane(&pair, 0) + &lane(&pair, 1);
     list.push(address(&param(0, 1, F), &i32c(0), 0).store(&sum));
-    let (a, b) = (ramp(64), ramp(64));
+    let a = ramp(64);
+    let b = ramp(64);
     let want: f32 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
     let bufs = vec![f32s(&[0.0]), f32s(&a), f32s(&b)];
     Case {
@@ -95,7 +97,8 @@ fn register_array() -> Case {
     let n = 8;
     let reg = UOp::scratch(9, &Shape::of(&[n]), F, AddrSpace::Reg);
     let sum = UOp::scratch(8, &Shape::of(&[1]), F, AddrSpace::Reg);
-    let (r, q) = (range(n, 0), range(n, 1));
+    let r = range(n, 0);
+    let q = range(n, 1);
     let total = address(&sum, &i32c(0), 0);
     let added = &load(&total) + &load(&address(&param(1, n, F), &r, 0));
     let keep = total.store(&added);
@@ -201,10 +204,8 @@ fn masked(name: &'static str, d: DType, w: usize) -> Case {
         (0..w as i64).map(lane).collect::<Vec<_>>(),
         Arg::None,
     );
-    let (gate, keep) = (
-        index.ge(&splat(&i32c(0), w)),
-        index.lt(&splat(&i32c(n - 5), w)),
-    );
+    let gate = index.ge(&splat(&i32c(0), w));
+    let keep = index.lt(&splat(&i32c(n - 5), w));
     let fill = splat(&UOp::constant(d.one(), d), w);
     let v = load_if(&address(&param(1, n, d), &(&i - 2), w), &fill, &gate);
     let s = store_if(&address(&param(0, n, d), &i, w), &v, &keep);
@@ -246,7 +247,8 @@ fn threads_and_variables() -> Case {
             Arg::Buffer(arg),
         )
     };
-    let (n, offset) = (var(5, DType::I32), var(3, DType::I64));
+    let n = var(5, DType::I32);
+    let offset = var(3, DType::I64);
     let tid = UOp::new(Op::Special, vec![i32c(4)], Arg::Text("tid".into()));
     let r = UOp::new(Op::Range, vec![n.clone()], Arg::Range(0, AxisType::Loop));
     let acc = UOp::scratch(9, &Shape::of(&[1]), DType::I64, AddrSpace::Reg);
@@ -297,7 +299,8 @@ fn threads_and_variables() -> Case {
 /// Lanes of two vectors woven together, reversed, broadcast; masks of different widths combined.
 fn lanes_and_masks() -> Case {
     let load4 = |slot: u64, d: DType| load(&address(&param(slot, 4, d), &i32c(0), 4));
-    let (a, b) = (load4(1, F), load4(2, DType::F64));
+    let a = load4(1, F);
+    let b = load4(2, DType::F64);
     let lane = |v: &UOp, k: i64| v.at(&[i32c(k)]);
     let woven = UOp::new(
         Op::Stack,
@@ -375,7 +378,8 @@ fn conditions() -> Case {
 /// LOCAL storage of a CPU kernel, on the stack or too large for it.
 fn local(name: &'static str, n: i64) -> Case {
     let tile = UOp::scratch(9, &Shape::of(&[n]), F, AddrSpace::Local);
-    let (r, q) = (range(n, 0), range(n, 1));
+    let r = range(n, 0);
+    let q = range(n, 1);
     let fill = address(&tile, &r, 0).store(&(&load(&address(&param(1, n, F), &r, 0)) * 3.0));
     let out =
         address(&param(0, n, F), &q, 0).store(&load(&address(&tile, &(&i32c(n - 1) - &q), 0)));
@@ -543,11 +547,9 @@ fn exchange(threads: i64) -> UOp {
     let t = UOp::new(Op::Special, vec![i32c(threads)], Arg::Text("tid".into()));
     let next = UOp::new(Op::TruncMod, vec![&t + 1, i32c(threads)], Arg::None);
     let at = |buf: &UOp, i: &UOp| address(buf, i, 0);
-    let (out, a, b) = (
-        param(0, threads, F),
-        param(1, threads, F),
-        param(2, threads, F),
-    );
+    let out = param(0, threads, F);
+    let a = param(1, threads, F);
+    let b = param(2, threads, F);
     let first = at(&a, &t).store(&UOp::new(Op::Cast, vec![t.clone()], Arg::DType(F)));
     let wall = UOp::new(Op::Barrier, vec![first.clone()], Arg::None);
     let now = a.after(&[wall.clone()]);

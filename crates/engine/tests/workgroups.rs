@@ -19,7 +19,8 @@ fn barrier(after: &[UOp]) -> UOp {
 }
 
 fn grid(groups: i64, threads: i64, ins: usize) -> ProgramInfo {
-    let (global_size, local_size) = ([groups, 1, 1], [threads, 1, 1]);
+    let global_size = [groups, 1, 1];
+    let local_size = [threads, 1, 1];
     ProgramInfo {
         global_size,
         local_size,
@@ -38,7 +39,8 @@ fn run_gpu(name: &str, list: &[UOp], info: ProgramInfo, bufs: &[Vec<u8>]) -> Res
 
 /// Each workgroup of 64 sums 64 elements through LOCAL memory, halving until one is left.
 fn tree(with_barriers: bool) -> Result<Vec<Vec<u8>>> {
-    let (g, l) = (special("gidx0", 3), special("lidx0", 64));
+    let g = special("gidx0", 3);
+    let l = special("lidx0", 64);
     let tile = UOp::scratch(9, &Shape::of(&[64]), F, AddrSpace::Local);
     let at = |b: &UOp, i: &UOp| address(b, i, 0);
     let i = &(&g * 64) + &l;
@@ -127,9 +129,10 @@ fn out_of_bounds_is_an_error_on_both() {
         for (index, write) in [(8, true), (-1, true), (8, false), (1 << 30, false)] {
             let r = range(1, 0);
             let at = address(&param(write as u64 ^ 1, 8, F), &(&r + index), 0);
-            let s = match write {
-                true => at.store(&UOp::float(1.0, F)),
-                false => address(&param(0, 8, F), &i32c(0), 0).store(&load(&at)),
+            let s = if write {
+                at.store(&UOp::float(1.0, F))
+            } else {
+                address(&param(0, 8, F), &i32c(0), 0).store(&load(&at))
             };
             let rt = open(Device::new(device)).unwrap();
             let info = ProgramInfo {
@@ -154,7 +157,8 @@ fn out_of_bounds_is_an_error_on_both() {
 fn wmma(unit: &TcInfo) {
     let l = special("lidx0", 32);
     let [m, n, k] = unit.dims;
-    let (input, size) = (unit.dtype_in, unit.c.elements());
+    let input = unit.dtype_in;
+    let size = unit.c.elements();
     // Matrices lie in memory as fragments do: lane by lane.
     let held =
         |slot: u64, d: DType| address(&param(slot, size * 32, d), &(&l * size), size as usize);
