@@ -149,7 +149,8 @@ impl UOp {
         let build = || -> Result<UOp> {
             if n > ARANGE_DIRECT {
                 let b = (n as f64).sqrt().ceil() as i64;
-                let (a, whole) = ((n + b - 1) / b, |k| Shape::of(&[(n + b - 1) / b, k]));
+                let a = (n + b - 1) / b;
+                let whole = |k| Shape::of(&[(n + b - 1) / b, k]);
                 let high = (UOp::arange(a, dtype) * b)
                     .reshape(&whole(1))?
                     .expand(&whole(b))?;
@@ -177,7 +178,10 @@ fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
     let [outer @ .., o, k] = &shape[..] else {
         return Err(Error::argument("windows", "two axes"));
     };
-    let (o, k, axis, zero) = (*o, *k, outer.len(), g.dtype().zero());
+    let o = *o;
+    let k = *k;
+    let axis = outer.len();
+    let zero = g.dtype().zero();
     let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
     let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
     let rows = g.permute(&order)?.flip(1 << axis)?;

@@ -89,7 +89,8 @@ pub fn transcendental(op: Transcendental, x: f64) -> f64 {
 }
 
 fn logic(op: Op, v: &[Scalar]) -> Option<bool> {
-    let (a, b) = (v[0].truthy(), v.get(1).is_some_and(|s| s.truthy()));
+    let a = v[0].truthy();
+    let b = v.get(1).is_some_and(|s| s.truthy());
     Some(match op.class() {
         Class::Unary(op) => match op {
             Unary::Not => !a,
@@ -215,7 +216,8 @@ pub fn threefry(counter: u64, key: u64) -> u64 {
         (key >> 32) as u32,
         0x1bd1_1bda ^ key as u32 ^ (key >> 32) as u32,
     ];
-    let (mut x, mut y) = (counter as u32, (counter >> 32) as u32);
+    let mut x = counter as u32;
+    let mut y = (counter >> 32) as u32;
     x = x.wrapping_add(keys[0]);
     y = y.wrapping_add(keys[1]);
     for round in 0..5usize {

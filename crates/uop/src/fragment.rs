@@ -63,7 +63,8 @@ impl Fragment {
 
     /// The row and column of an element of a lane.
     pub fn place(&self, lane: i64, element: i64) -> (i64, i64) {
-        let (mut row, mut column) = (0, 0);
+        let mut row = 0;
+        let mut column = 0;
         for (digits, mut number) in [(&self.lane, lane), (&self.element, element)] {
             for d in digits {
                 let value = number % d.extent();
@@ -98,7 +99,8 @@ impl Fragment {
     /// The lane and element (the first, where there are copies) that hold a row and column.
     pub fn holder(&self, row: &UOp, column: &UOp) -> [UOp; 2] {
         [&self.lane, &self.element].map(|digits| {
-            let (mut number, mut below) = (UOp::index_const(0), 1);
+            let mut number = UOp::index_const(0);
+            let mut below = 1;
             for d in digits {
                 let along = match d {
                     Digit::Row(..) => row,

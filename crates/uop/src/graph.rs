@@ -35,14 +35,15 @@ impl UOp {
 
     /// This body with PARAM k replaced by argument k.
     pub(crate) fn bind(&self, arguments: &[UOp]) -> UOp {
-        let slot = |p: &UOp| {
-            p.buffer_arg()
-                .filter(|_| p.op() == Op::Param)
-                .map(|b| b.slot as usize)
-        };
-        let argument = |p: UOp| Some((arguments.get(slot(&p)?)?.clone(), p));
-        let params = self.toposort_gated(|u| u.op() != Op::Param).into_iter();
-        self.substitute(&params.filter_map(argument).map(|(a, p)| (p, a)).collect())
+        let mut map = FxHashMap::default();
+        for u in self.toposort_gated(|u| u.op() != Op::Param) {
+            if let (Op::Param, Some(b)) = (u.op(), u.buffer_arg())
+                && let Some(argument) = arguments.get(b.slot as usize)
+            {
+                map.insert(u, argument.clone());
+            }
+        }
+        self.substitute(&map)
     }
 
     /// This graph made anew, sources first: `new` is given each node that `enter` holds for and its new
@@ -104,7 +105,8 @@ impl UOp {
 
     /// The movement ops by which this is a view of `base`, outermost first; None where it is none.
     pub fn views_of(&self, base: &UOp) -> Option<Vec<&UOp>> {
-        let (mut u, mut views) = (self, Vec::new());
+        let mut u = self;
+        let mut views = Vec::new();
         while u != base {
             views.push(u);
             u = u.src().first().filter(|_| u.op().is_movement())?;

@@ -314,7 +314,9 @@ impl Traits {
 
 /// FNV-1a of a name.
 const fn fnv(name: &str) -> u64 {
-    let (bytes, mut hash, mut i) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325u64, 0);
+    let bytes = name.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut i = 0;
     while i < bytes.len() {
         hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
         i += 1;
@@ -388,7 +390,8 @@ impl OpSet {
 
     /// Elementwise ops that every target has, and BITCAST: what the others are made of.
     pub const PRIMITIVES: OpSet = {
-        let (mut set, mut i) = (OpSet::of(&[Op::Bitcast]), 0);
+        let mut set = OpSet::of(&[Op::Bitcast]);
+        let mut i = 0;
         while i < Op::ALL.len() {
             let op = Op::ALL[i];
             if op.is_elementwise() && !op.traits().derived {
@@ -404,7 +407,8 @@ impl OpSet {
 
     /// Ops whose two operands may be exchanged.
     pub const COMMUTATIVE: OpSet = {
-        let (mut set, mut i) = (OpSet::EMPTY, 0);
+        let mut set = OpSet::EMPTY;
+        let mut i = 0;
         while i < Op::ALL.len() {
             if Op::ALL[i].traits().commutes {
                 set = set.with(Op::ALL[i]);
@@ -416,7 +420,8 @@ impl OpSet {
 
     /// The set of these ops.
     pub const fn of(ops: &[Op]) -> OpSet {
-        let (mut bits, mut i) = (0u128, 0);
+        let mut bits = 0u128;
+        let mut i = 0;
         while i < ops.len() {
             bits |= 1 << (ops[i] as u8);
             i += 1;

@@ -250,10 +250,8 @@ fn f8_value(bits: u8, t: &F8) -> f64 {
             f64::NAN
         };
     }
-    let (exp, man) = (
-        (magnitude >> t.mantissa) as i32,
-        (magnitude & ((1 << t.mantissa) - 1)) as f64,
-    );
+    let exp = (magnitude >> t.mantissa) as i32;
+    let man = (magnitude & ((1 << t.mantissa) - 1)) as f64;
     let scale = 2f64.powi(-(t.mantissa as i32));
     sign * if exp == 0 {
         man * scale * 2f64.powi(1 - t.bias)
@@ -281,7 +279,8 @@ mod tests {
     #[test]
     fn f64_rounds_once_to_narrow_floats() {
         // Just above the middle of two neighbours, by less than f32, or half of an f64, shows.
-        let (tie, above) = (1.0 + 2f64.powi(-11), 1.0 + 2f64.powi(-11) + 2f64.powi(-40));
+        let tie = 1.0 + 2f64.powi(-11);
+        let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(DType::F16.from_f64(tie), Float(1.0));
         assert_eq!(DType::F16.from_f64(above), Float(1.0 + 2f64.powi(-10)));
         assert_eq!(DType::F16.from_f64(-above), Float(-1.0 - 2f64.powi(-10)));

@@ -50,7 +50,8 @@ fn loss(u: &UOp) -> UOp {
 }
 
 fn check(name: &str, of: impl Fn(&UOp, &UOp) -> UOp) {
-    let (x, y) = (param(0), param(1));
+    let x = param(0);
+    let y = param(1);
     let xs = [0.5, -1.25, 2.0, 0.75, -0.3, 1.1];
     let ys = [1.5, 0.6, -0.7, 2.25, 0.9, -1.6];
     let one = UOp::float(1.0, DType::F64);
@@ -78,7 +79,8 @@ fn check(name: &str, of: impl Fn(&UOp, &UOp) -> UOp) {
         for i in 0..N as usize {
             let h = 1e-5;
             let at = |d: f64| {
-                let (mut a, mut b) = (xs, ys);
+                let mut a = xs;
+                let mut b = ys;
                 if k == 0 {
                     a[i] += d
                 } else {
@@ -234,7 +236,8 @@ fn functions_are_differentiated() {
 
 #[test]
 fn ties_share_and_one_node_is_one_target() {
-    let (x, one) = (param(0), UOp::float(1.0, DType::F64));
+    let x = param(0);
+    let one = UOp::float(1.0, DType::F64);
     let m = x.reduce(ReduceOp::Max, &[1]).unwrap();
     let f = m
         .reduce(ReduceOp::Add, &[0])

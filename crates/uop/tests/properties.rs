@@ -230,7 +230,8 @@ fn every_op_has_its_properties() {
             parse_many(&format!("{PRELUDE}\n{row}")).unwrap_or_else(|e| panic!("{row}: {e}"));
         let u = &roots[0];
         seen = seen.with(u.op());
-        let (printed, is) = (u.to_string(), describe(u));
+        let printed = u.to_string();
+        let is = describe(u);
         if text::parse(&printed).map(|back| back.to_string()) != Ok(printed) {
             wrong += &format!("{row} does not print and parse\n");
         }
@@ -263,7 +264,8 @@ GETTUPLE[0] f
 
 #[test]
 fn variables_have_values() {
-    let (n, m) = (UOp::variable(3, 1, 100), UOp::variable(8, 0, 7));
+    let n = UOp::variable(3, 1, 100);
+    let m = UOp::variable(8, 0, 7);
     let e = &(&n * 4 + &m) % 10;
     assert_eq!(e.sym_infer(&[(3, 5), (8, 7)]), Ok(7));
     assert_eq!(n.lt(&m).sym_infer(&[(8, 7), (3, 2)]), Ok(1));
@@ -301,7 +303,8 @@ impl Rng {
     }
     fn between(&mut self, lo: i128, hi: i128) -> i128 {
         let near = |r: &mut Rng| (r.below(9) as i128) - 4;
-        let (a, b) = (near(self), near(self));
+        let a = near(self);
+        let b = near(self);
         match self.below(4) {
             0 => (lo + a.max(0)).min(hi),
             1 => (hi - b.max(0)).max(lo),
@@ -315,7 +318,8 @@ impl Rng {
 fn leaves(rng: &mut Rng) -> Vec<(UOp, i128, i128)> {
     let mut out = Vec::new();
     for slot in 0..3 {
-        let (lo, hi) = (rng.below(40) as i64 - 20, rng.below(30) as i64);
+        let lo = rng.below(40) as i64 - 20;
+        let hi = rng.below(30) as i64;
         out.push((
             UOp::variable(slot, lo, lo + hi),
             lo as i128,
@@ -369,7 +373,8 @@ fn grow(rng: &mut Rng, all: &mut Vec<UOp>, size: usize) {
             0 => UOp::constant(Scalar::Int(rng.below(40) as i128 - 16), a.dtype()),
             _ => rng.pick(all).clone(),
         };
-        let (b, c) = (partner(rng), partner(rng));
+        let b = partner(rng);
+        let c = partner(rng);
         let (src, arg) = match op {
             Op::Cast => (vec![a], Arg::DType(*rng.pick(&dtypes))),
             op => (vec![a, b, c][..op.arity().0].to_vec(), Arg::None),
@@ -429,10 +434,8 @@ fn bounds_hold_every_value() {
 fn bounds_hold_every_reduction() {
     let mut rng = Rng(99);
     for _ in 0..1500 {
-        let (n, d) = (
-            rng.below(5) as i64 + 1,
-            *rng.pick(&[DType::Index, DType::I8, DType::U8, DType::F32, DType::Bool]),
-        );
+        let n = rng.below(5) as i64 + 1;
+        let d = *rng.pick(&[DType::Index, DType::I8, DType::U8, DType::F32, DType::Bool]);
         let r = UOp::range(n, 1, AxisType::Reduce);
         let mut all = vec![UOp::variable(0, -3, 4), r.clone(), r.cast(d)];
         grow(&mut rng, &mut all, 12);

@@ -18,7 +18,8 @@ fn agree(a: &UOp, b: &UOp, ranges: &[UOp]) {
             .cloned()
             .zip(at.iter().map(|&v| Scalar::Int(v as i128)))
             .collect();
-        let (x, y) = (a.sym_eval(&values).unwrap(), b.sym_eval(&values).unwrap());
+        let x = a.sym_eval(&values).unwrap();
+        let y = b.sym_eval(&values).unwrap();
         assert_eq!(x, y, "at {at:?}:\n{}\n{}", show(a), show(b));
         let Some(k) = (0..at.len()).rev().find(|&k| at[k] + 1 < bounds[k]) else {
             return;
@@ -59,7 +60,8 @@ fn check(u: UOp, expect: UOp, ranges: &[UOp]) {
 
 #[test]
 fn sums_collect_their_terms() {
-    let (i, j) = (range(5, 0), range(7, 1));
+    let i = range(5, 0);
+    let j = range(7, 1);
     check(&j + &i, &i + &j, &[i.clone(), j.clone()]);
     check(
         (&i * 3) + (&j + &i) + 2 + (&j * -1) + 5,
@@ -72,7 +74,8 @@ fn sums_collect_their_terms() {
 
 #[test]
 fn divisions_take_numerators_apart() {
-    let (i, j) = (range(5, 0), range(12, 1));
+    let i = range(5, 0);
+    let j = range(12, 1);
     let both = [i.clone(), j.clone()];
     check((&i * 12 + &j) / 12, i.clone(), &both);
     check((&i * 12 + &j) % 12, j.clone(), &both);
@@ -93,7 +96,8 @@ fn divisions_take_numerators_apart() {
 
 #[test]
 fn digits_reunite() {
-    let (i, j) = (range(16, 0), range(9, 1));
+    let i = range(16, 0);
+    let j = range(9, 1);
     let x = &i * 17 + &j;
     let both = [i.clone(), j.clone()];
     check(
@@ -107,7 +111,8 @@ fn digits_reunite() {
 
 #[test]
 fn comparisons_keep_what_matters() {
-    let (i, j) = (range(5, 0), range(12, 1));
+    let i = range(5, 0);
+    let j = range(12, 1);
     let both = [i.clone(), j.clone()];
     check(
         (&i + 3).lt(&UOp::index_const(5)),
@@ -256,8 +261,8 @@ impl Move {
 }
 
 /// Sizes with this product, in a random order of factors.
-fn factors(random: &mut Random, n: i64) -> Vec<i64> {
-    let (mut n, mut out) = (n, Vec::new());
+fn factors(random: &mut Random, mut n: i64) -> Vec<i64> {
+    let mut out = Vec::new();
     while n > 1 && out.len() < 4 {
         let divisors: Vec<i64> = (2..=n).filter(|d| n % d == 0).collect();
         let d = divisors[random.below(divisors.len())];
@@ -328,7 +333,8 @@ fn random_index_maps_keep_their_values() {
     for _ in 0..400 {
         let len = [12, 24, 30, 36][random.below(4)];
         let first = factors(&mut random, len);
-        let (mut shape, mut moves) = (first.clone(), Vec::new());
+        let mut shape = first.clone();
+        let mut moves = Vec::new();
         for _ in 0..1 + random.below(6) {
             let (m, to) = view(&mut random, &shape, false);
             if to.iter().product::<i64>() > 200 {
@@ -342,7 +348,8 @@ fn random_index_maps_keep_their_values() {
             .enumerate()
             .map(|(i, n)| range(*n, i as u32))
             .collect();
-        let (mut at, mut gates) = (ranges.clone(), Vec::new());
+        let mut at = ranges.clone();
+        let mut gates = Vec::new();
         // As rangeify does it: each step is simplified before the next.
         let mut simple = ranges.clone();
         let mut simple_gates: Vec<UOp> = Vec::new();
@@ -379,7 +386,8 @@ fn random_index_maps_keep_their_values() {
                 u.clone()
             }
         };
-        let (a, b) = (gate.select(&whole, &UOp::index_const(-7)), or_else(&known));
+        let a = gate.select(&whole, &UOp::index_const(-7));
+        let b = or_else(&known);
         if !gate.simplify().is_bool(false) {
             agree(&a, &b, &ranges);
         }
@@ -393,7 +401,9 @@ fn a_view_and_its_inverse_vanish() {
     for _ in 0..300 {
         let len = [12, 24, 30, 36, 64][random.below(5)];
         let first = factors(&mut random, len);
-        let (mut shape, mut moves, mut back) = (first.clone(), Vec::new(), Vec::new());
+        let mut shape = first.clone();
+        let mut moves = Vec::new();
+        let mut back = Vec::new();
         for _ in 0..1 + random.below(4) {
             let (m, to) = view(&mut random, &shape, true);
             back.push(match &m {
@@ -446,7 +456,8 @@ fn a_view_and_its_inverse_vanish() {
 /// Found by random expressions: two variables that look alike to the canonical order.
 #[test]
 fn equalities_of_alike_variables_settle() {
-    let (a, b) = (UOp::variable(0, -100, 100), UOp::variable(1, -100, 100));
+    let a = UOp::variable(0, -100, 100);
+    let b = UOp::variable(1, -100, 100);
     for u in [
         (&b * 27806 + 24159).eq_(&a),
         a.eq_(&(&b * 27806 + 24159)),

@@ -41,10 +41,8 @@ fn text_arg(s: &str) -> Arg {
 fn a_kernel_reads_well() {
     let a = UOp::param(1, &Shape::of(&[4, 8]), DType::F32, Some(Device::new("CPU")));
     let out = UOp::param(0, &Shape::of(&[4]), DType::F32, Some(Device::new("CPU")));
-    let (i, k) = (
-        UOp::range(4i64, 0, AxisType::Loop),
-        UOp::range(8i64, 1, AxisType::Reduce),
-    );
+    let i = UOp::range(4i64, 0, AxisType::Loop);
+    let k = UOp::range(8i64, 1, AxisType::Reduce);
     let gate = k.lt(&k.like(6));
     let read = gate.select(
         &a.at(&[i.clone(), k.valid(&gate)]),
@@ -112,16 +110,15 @@ fn opts_are_read_as_written() {
 #[test]
 fn a_linear_program_is_a_block() {
     let shape = Shape::of(&[64]);
-    let (p, q) = (
-        UOp::param(0, &shape, DType::F32, None),
-        UOp::param(1, &shape, DType::F32, None),
-    );
+    let p = UOp::param(0, &shape, DType::F32, None);
+    let q = UOp::param(1, &shape, DType::F32, None);
     let n = UOp::int(16, DType::I32);
     let r = UOp::new(Op::Range, vec![n.clone()], Arg::Range(0, AxisType::Loop));
     let four = UOp::int(4, DType::I32);
     let i = &r * &four;
     let vector = |u: &UOp| UOp::new(Op::Stack, vec![u.clone()], Arg::None);
-    let (at, wide) = (vector(&i), vector(&four));
+    let at = vector(&i);
+    let wide = vector(&four);
     let address = |b: &UOp| {
         UOp::new(
             Op::Shrink,
@@ -129,7 +126,8 @@ fn a_linear_program_is_a_block() {
             Arg::None,
         )
     };
-    let (from, to) = (address(&q), address(&p));
+    let from = address(&q);
+    let to = address(&p);
     let x = UOp::new(Op::Load, vec![from.clone()], Arg::None);
     let two = UOp::float(2.0, DType::F32);
     let y = &x * &two;
@@ -245,10 +243,8 @@ LINEAR {
 #[test]
 fn buffers_count_from_zero_and_come_back_fresh() {
     let cpu = Device::new("CPU");
-    let (a, b) = (
-        UOp::buffer(&Shape::of(&[4]), DType::F32, cpu),
-        UOp::buffer(&Shape::of(&[4]), DType::F32, cpu),
-    );
+    let a = UOp::buffer(&Shape::of(&[4]), DType::F32, cpu);
+    let b = UOp::buffer(&Shape::of(&[4]), DType::F32, cpu);
     let sum = &(&b + &a) * &b;
     let want = "\
 b0 = BUFFER[0, f32, CPU] (4,)
@@ -510,11 +506,9 @@ fn random(rng: &mut Rng, size: usize) -> UOp {
         ])
         .collect();
     for _ in 0..size {
-        let (a, b, c) = (
-            rng.pick(&all).clone(),
-            rng.pick(&all).clone(),
-            rng.pick(&all).clone(),
-        );
+        let a = rng.pick(&all).clone();
+        let b = rng.pick(&all).clone();
+        let c = rng.pick(&all).clone();
         let b = if rng.below(3) == 0 && a.dtype() != DType::Void {
             UOp::constant(Scalar::Int(rng.below(5) as i128), a.dtype())
         } else {

@@ -73,7 +73,8 @@ fn within(d: DType, lo: Scalar, hi: Scalar) -> Interval {
 }
 
 fn union(a: Interval, b: Interval) -> Interval {
-    let ((a, aa), (b, bb)) = (a?, b?);
+    let (a, aa) = a?;
+    let (b, bb) = b?;
     Some((least(a, b), greatest(aa, bb)))
 }
 
@@ -158,7 +159,8 @@ fn reduce(u: &UOp) -> Interval {
             for r in &u.src()[1..] {
                 n = n.checked_mul(r.vmax() as i128 + 1)?;
             }
-            let (a, b) = (lo.to_i128().checked_mul(n)?, hi.to_i128().checked_mul(n)?);
+            let a = lo.to_i128().checked_mul(n)?;
+            let b = hi.to_i128().checked_mul(n)?;
             within(u.dtype(), Int(a.min(0)), Int(b.max(0)))
         }
         _ => None,
@@ -166,7 +168,8 @@ fn reduce(u: &UOp) -> Interval {
 }
 
 fn cast(u: &UOp) -> Interval {
-    let (s, d) = (&u.src()[0], u.dtype());
+    let s = &u.src()[0];
+    let d = u.dtype();
     let any = range_of(d);
     let Some((lo, hi)) = s.min_max() else {
         return any;
@@ -180,7 +183,8 @@ fn cast(u: &UOp) -> Interval {
         return within(d, Int(lo.to_i128()), Int(hi.to_i128()));
     }
     // To and from floats both rounding and truncation are monotonic.
-    let (lo, hi) = (lo.cast(d), hi.cast(d));
+    let lo = lo.cast(d);
+    let hi = hi.cast(d);
     within(d, lo, hi).or(any)
 }
 
@@ -190,8 +194,10 @@ fn comparison(u: &UOp) -> Interval {
     let order = |op| corners(op, DType::Bool, &at).map(|(lo, hi)| (lo.truthy(), hi.truthy()));
     let (lo, hi) = match u.op() {
         Op::CmpEq | Op::CmpNe => {
-            let ((below, may_below), (above, may_above)) = (order(Op::CmpLe)?, order(Op::CmpGe)?);
-            let (lo, hi) = (below && above, may_below && may_above);
+            let (below, may_below) = order(Op::CmpLe)?;
+            let (above, may_above) = order(Op::CmpGe)?;
+            let lo = below && above;
+            let hi = may_below && may_above;
             if u.op() == Op::CmpEq {
                 (lo, hi)
             } else {
@@ -204,7 +210,8 @@ fn comparison(u: &UOp) -> Interval {
 }
 
 fn arithmetic(u: &UOp) -> Interval {
-    let (op, d) = (u.op(), u.dtype());
+    let op = u.op();
+    let d = u.dtype();
     let at: SmallVec<[(Scalar, Scalar); 3]> =
         u.src().iter().map(UOp::min_max).collect::<Option<_>>()?;
     match d {
@@ -226,7 +233,8 @@ fn corners(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
 }
 
 fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
-    let (a, aa) = (at[0].0.to_i128(), at[0].1.to_i128());
+    let a = at[0].0.to_i128();
+    let aa = at[0].1.to_i128();
     let (b, bb) = at.get(1).map_or((0, 0), |i| (i.0.to_i128(), i.1.to_i128()));
     let most = |lo: i128, hi: i128| lo.unsigned_abs().max(hi.unsigned_abs()) as i128;
     let product = || most(a, aa).checked_mul(most(b, bb));

@@ -104,7 +104,8 @@ fn permute(src: &[UOp], arg: &Arg) -> Result<Shape> {
 }
 
 fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
-    let (from, to) = (src[0].shape(), dims_of(&src[1]));
+    let from = src[0].shape();
+    let to = dims_of(&src[1]);
     let (fits, how) = match (op, from.ints(), to.ints()) {
         (Op::Expand, ..) => (
             from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1)),
@@ -145,7 +146,9 @@ fn length(shape: &Shape) -> (i64, Vec<UOp>) {
 }
 
 fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
-    let (from, at, to) = (src[0].shape(), dims_of(&src[1]), dims_of(&src[2]));
+    let from = src[0].shape();
+    let at = dims_of(&src[1]);
+    let to = dims_of(&src[2]);
     let (large, small) = if op == Op::Pad {
         (&to, from)
     } else {
@@ -171,9 +174,11 @@ fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
 /// ()-shaped indices drop their axis; all others share one shape (k, …) that each puts in place of
 /// its axis.
 fn index(src: &[UOp]) -> Result<Shape> {
-    let (shape, indices) = (src[0].shape(), &src[1..]);
+    let shape = src[0].shape();
+    let indices = &src[1..];
     if indices.len() > shape.len() {
-        let (axis, ndim) = (indices.len() as i64 - 1, shape.len());
+        let axis = indices.len() as i64 - 1;
+        let ndim = shape.len();
         return Err(ErrorKind::Axis {
             op: "INDEX".into(),
             axis,
@@ -215,8 +220,10 @@ fn bitcast(src: &[UOp], arg: &Arg) -> Result<Shape> {
     let Arg::DType(to) = arg else {
         return Err(Error::argument("BITCAST", "needs a dtype"));
     };
-    let (shape, from) = (src[0].shape(), src[0].dtype());
-    let (a, b) = (from.bytes() as i64, to.bytes() as i64);
+    let shape = src[0].shape();
+    let from = src[0].dtype();
+    let a = from.bytes() as i64;
+    let b = to.bytes() as i64;
     if a == b {
         return Ok(shape.clone());
     }

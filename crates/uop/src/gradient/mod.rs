@@ -58,7 +58,8 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
     let mut all = vec![root.clone()];
     all.extend_from_slice(targets);
     let all = inline_functions(&all);
-    let (root, targets) = (&all[0], &all[1..]);
+    let root = &all[0];
+    let targets = &all[1..];
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
     if wanted.len() < targets.len() {
         let message =
@@ -66,7 +67,8 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
         return Err(failed(message));
     }
     if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float() {
-        let (a, b) = (root.dtype(), seed.dtype());
+        let a = root.dtype();
+        let b = seed.dtype();
         return Err(failed(format!(
             "of {a} {} with a seed of {b} {}",
             root.shape(),
@@ -149,7 +151,8 @@ fn usable<'a>(
     below: &FxHashSet<&UOp>,
 ) -> Option<&'a Shortcut> {
     let shortcut = u.shortcut()?;
-    let (mut open, mut seen) = (Vec::from_iter(u.src()), FxHashSet::default());
+    let mut open = Vec::from_iter(u.src());
+    let mut seen = FxHashSet::default();
     while let Some(part) = open.pop() {
         if shortcut.inputs.contains(part) || !below.contains(part) || !seen.insert(part) {
             continue;

@@ -63,7 +63,8 @@ pub(super) fn rule(
         let asked = s.iter().zip(parts).filter(|(s, _)| active(s));
         give.extend(asked.map(|(s, part)| (s.clone(), part())));
     };
-    let (same, less) = (|| g.clone(), || scale(g, -1.0));
+    let same = || g.clone();
+    let less = || scale(g, -1.0);
     // Where there is no such source, the rule of the op does not ask for it.
     let a = s.first().unwrap_or(u);
     let b = s.get(1).unwrap_or(u);
@@ -260,7 +261,8 @@ fn transposed(u: &UOp, g: &UOp) -> Result<UOp> {
 
 /// INDEX: each axis in turn, a one-hot selection of g summed over the positions that were read.
 fn index(u: &UOp, g: &UOp) -> Result<UOp> {
-    let (x, indices) = (&u.src()[0], &u.src()[1..]);
+    let x = &u.src()[0];
+    let indices = &u.src()[1..];
     let rest: Vec<Dim> = x.shape()[indices.len()..].to_vec();
     let sizes = x.sizes("gradient of INDEX")?;
     let lens: Vec<i64> = indices.iter().map(|i| i.shape().max_len()).collect();
@@ -273,7 +275,8 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
     };
     let mut g = g.reshape(&dims(0))?;
     for (k, i) in indices.iter().enumerate() {
-        let (n, m) = (sizes[k], lens[k]);
+        let n = sizes[k];
+        let m = lens[k];
         if let Some(c) = i.as_int() {
             g = g.pad_axis(k, c, n - 1 - c, g.dtype().zero())?;
             continue;
@@ -288,10 +291,12 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
         let d = dims(k);
         let split = |a: i64, b: i64, others: bool| {
             let other = |n: &Dim| if others { n.clone() } else { Dim::Int(1) };
-            let (before, after) = (d[..k].iter().map(other), d[k + 1..].iter().map(other));
+            let before = d[..k].iter().map(other);
+            let after = d[k + 1..].iter().map(other);
             Shape::new(before.chain([Dim::Int(a), Dim::Int(b)]).chain(after))
         };
-        let (full, plane) = (split(n, m, true), split(n, m, false));
+        let full = split(n, m, true);
+        let plane = split(n, m, false);
         let at = UOp::arange(n, i.dtype())
             .reshape(&split(n, 1, false))?
             .expand(&plane)?;
@@ -323,7 +328,8 @@ fn after(
     }
     let mut g = g.clone();
     for store in stores.into_iter().rev() {
-        let (target, value) = (&store.src()[0], &store.src()[1]);
+        let target = &store.src()[0];
+        let value = &store.src()[1];
         let Some(views) = target.views_of(base) else {
             continue;
         };

@@ -24,7 +24,8 @@ pub fn gathered(u: &UOp) -> Option<([&UOp; 2], Vec<i64>)> {
         if s.op() != Op::Index || s.src().len() != 2 {
             return None;
         }
-        let (v, lane) = (&s.src()[0], s.src()[1].as_int()?);
+        let v = &s.src()[0];
+        let lane = s.src()[1].as_int()?;
         if storage_of(v).is_some() || from.first().is_some_and(|f| f.shape() != v.shape()) {
             return None;
         }

@@ -79,7 +79,8 @@ impl<'a> Listing<'a> {
             .collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
-        let (mut scope, mut memory) = (0u32, 0u32);
+        let mut scope = 0u32;
+        let mut memory = 0u32;
         for (i, u) in list.iter().enumerate() {
             let control = matches!(
                 u.op(),
@@ -114,7 +115,9 @@ impl<'a> Listing<'a> {
                 item.place = i as u32;
                 item.depth = 0;
             }
-            let (place, depth, named) = (item.place, item.depth, wants_names(u));
+            let place = item.place;
+            let depth = item.depth;
+            let named = wants_names(u);
             reads(u, |o| {
                 if let Some(&k) = at.get(o) {
                     let o = &mut items[k as usize];

@@ -309,7 +309,8 @@ impl RuleSet {
 
     /// Which rules keep rewriting this node.
     fn loops(&self, u: &UOp, rule: &Rule) -> crate::error::Error {
-        let (mut names, mut at) = (vec![rule.name], u.clone());
+        let mut names = vec![rule.name];
+        let mut at = u.clone();
         for _ in 0..64 {
             let Some((r, next)) = self.step(&at) else {
                 break;

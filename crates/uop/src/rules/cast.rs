@@ -52,7 +52,8 @@ fn in_index(u: &UOp) -> Option<UOp> {
             .filter(|x| x.dtype() == DType::Index && !x.is_invalid())
             .cloned(),
     };
-    let (x, y) = (index(&u.src()[0])?, index(&u.src()[1])?);
+    let x = index(&u.src()[0])?;
+    let y = index(&u.src()[1])?;
     let fits = if RING.contains(u.op()) {
         d.is_int() && in_64_bits(u.op(), &x, &y)
     } else {
@@ -65,7 +66,8 @@ fn in_index(u: &UOp) -> Option<UOp> {
 /// Whether a sum or product stays in 64 bits.
 fn in_64_bits(op: Op, x: &UOp, y: &UOp) -> bool {
     let most = |x: &UOp| interval(x).0.abs().max(interval(x).1.abs()).max(1);
-    let (a, b) = (most(x), most(y));
+    let a = most(x);
+    let b = most(y);
     a.saturating_mul(b) < 1 << 62 || op != Op::Mul && a + b < 1 << 62
 }
 
@@ -106,7 +108,8 @@ fn skips(x: &UOp, a: DType, b: DType) -> bool {
 }
 
 fn bits(u: &UOp, c: &UOp) -> Option<UOp> {
-    let (from, to) = (c.dtype(), u.dtype());
+    let from = c.dtype();
+    let to = u.dtype();
     if from.bytes() != to.bytes() || from == DType::Bool || to == DType::Bool || c.is_invalid() {
         return None;
     }

@@ -63,7 +63,8 @@ pub(crate) fn complement(b: &UOp) -> Option<UOp> {
         Op::CmpEq => Some(b.src()[0].ne_(&b.src()[1])),
         Op::CmpLt if b.src()[0].dtype().is_int() => {
             // not a < b is b < a + 1, and is b - 1 < a
-            let (x, y) = (&b.src()[0], &b.src()[1]);
+            let x = &b.src()[0];
+            let y = &b.src()[1];
             let (min, max) = limits(x.dtype());
             match (int(x), int(y)) {
                 (_, Some(c)) if c > min => Some(int_const(c - 1, x.dtype()).lt(x)),
@@ -95,7 +96,8 @@ fn less(l: &Linear) -> Option<UOp> {
     for _ in 0..8 {
         let mut sum = l.clone();
         sum.constant = 0;
-        let (bound, (lo, hi)) = (-l.constant, sum.interval());
+        let bound = -l.constant;
+        let (lo, hi) = sum.interval();
         if hi < bound || lo >= bound {
             return Some(UOp::bool(hi < bound));
         }
@@ -204,7 +206,8 @@ fn equal_sides(l: &Linear) -> Option<UOp> {
 /// the left would be empty.
 fn sides(l: &Linear) -> Option<(UOp, UOp)> {
     let dtype = l.terms.first().map_or(DType::Index, |t| t.0.dtype());
-    let (mut left, mut right) = (Linear::number(dtype, 0), Linear::number(dtype, 0));
+    let mut left = Linear::number(dtype, 0);
+    let mut right = Linear::number(dtype, 0);
     for (t, k) in &l.terms {
         if *k > 0 { &mut left } else { &mut right }
             .terms

@@ -62,9 +62,9 @@ const STEPS: usize = 12;
 
 /// x / c = q ± t for c > 1, where t, if any, is one IDIV (or the MOD that it turned into) that cannot be
 /// taken apart further (`deep`: nested quotients become one). None where something may wrap.
-pub(super) fn quotient(x: &UOp, c: i128, deep: bool) -> Option<(Linear, Option<(UOp, i128)>)> {
+pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Option<(UOp, i128)>)> {
     let d = x.dtype();
-    let (mut n, mut c) = (Linear::of(x)?, c);
+    let mut n = Linear::of(x)?;
     let mut q = Linear::number(DType::Index, 0);
     for _ in 0..STEPS {
         let (whole, rest) = split(&n, c)?;
@@ -178,7 +178,8 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
     };
     let single =
         |s: &Option<(Linear, Linear)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
-    let (short, far) = (by(&|k| k / c), |k: i128| (k % c).abs() * 2 > c);
+    let short = by(&|k| k / c);
+    let far = |k: i128| (k % c).abs() * 2 > c;
     // Residues nearest to 0 may keep the remainder in one period where the others do not.
     if n.terms.iter().any(|t| far(t.1)) && !single(&short) {
         let near = by(&|k| k / c + if far(k) { k.signum() } else { 0 });
@@ -236,10 +237,8 @@ pub(super) fn factor(n: &Linear, c: i128) -> Option<(Linear, Linear, i128, i128)
 /// x = n·q + r with 0 ≤ r < n, for a divisor that is no number: q and r.
 pub(super) fn symbolic(x: &UOp, n: &UOp) -> Option<(UOp, UOp)> {
     let l = Linear::of(x)?;
-    let (mut q, mut r) = (
-        Linear::number(l.dtype, 0),
-        Linear::number(l.dtype, l.constant),
-    );
+    let mut q = Linear::number(l.dtype, 0);
+    let mut r = Linear::number(l.dtype, l.constant);
     for (t, k) in &l.terms {
         if t == n {
             q.constant += k;

@@ -117,10 +117,12 @@ impl Linear {
 
     /// The interval of the sum before any wrapping, saturated far outside of every dtype.
     pub(crate) fn interval(&self) -> (i128, i128) {
-        let (mut lo, mut hi) = (self.constant, self.constant);
+        let mut lo = self.constant;
+        let mut hi = self.constant;
         for (atom, k) in &self.terms {
             let (a, b) = interval(atom);
-            let (a, b) = (a.saturating_mul(*k), b.saturating_mul(*k));
+            let a = a.saturating_mul(*k);
+            let b = b.saturating_mul(*k);
             lo = lo.saturating_add(a.min(b));
             hi = hi.saturating_add(a.max(b));
         }
@@ -196,7 +198,8 @@ pub(crate) fn atom(u: &UOp) -> &UOp {
 
 /// Greatest common divisor of magnitudes.
 pub(crate) fn gcd(a: i128, b: i128) -> i128 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    let mut a = a.unsigned_abs();
+    let mut b = b.unsigned_abs();
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -192,8 +192,10 @@ fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
         return None;
     }
     let sides = |u: &UOp| difference(&u.src()[0], &u.src()[1]);
-    let (p, q) = (sides(a)?, sides(b)?);
-    let (mut sum, mut apart) = (p.clone(), p);
+    let p = sides(a)?;
+    let q = sides(b)?;
+    let mut sum = p.clone();
+    let mut apart = p;
     sum.plus(&q, 1)?;
     apart.plus(&q, -1)?;
     if sum.terms.is_empty() {

@@ -27,7 +27,8 @@ pub(super) fn rules() -> Vec<Rule> {
 }
 
 fn known(x: &UOp, y: &UOp) -> Option<UOp> {
-    let ((a, aa), (b, bb)) = (interval(x), interval(y));
+    let (a, aa) = interval(x);
+    let (b, bb) = interval(y);
     // The bounds of x - y decide.
     let greater = |(lo, hi): (i128, i128)| {
         if lo >= 0 {

@@ -32,12 +32,13 @@ pub(super) fn rules() -> Vec<Rule> {
 const STEPS: usize = 12;
 
 /// x % c for c > 1: `out` + `scale`·(n % c') with what no longer varies taken out.
-fn remainder(x: &UOp, c: i128) -> Option<UOp> {
+fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
     let d = x.dtype();
     if c < 2 {
         return None;
     }
-    let (mut n, mut c, mut scale) = (Linear::of(x)?, c, 1);
+    let mut n = Linear::of(x)?;
+    let mut scale = 1;
     let mut out = Linear::number(d, 0);
     for _ in 0..STEPS {
         let n_in = without_mods(&n, c);
@@ -81,7 +82,8 @@ fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
         return None;
     }
     // Both the inner numerator and the whole must be free of wrapping.
-    let (y, k) = (Linear::of(&n.terms[0].0.src()[0])?, n.terms[0].1);
+    let y = Linear::of(&n.terms[0].0.src()[0])?;
+    let k = n.terms[0].1;
     let mut out = Linear::number(DType::Index, n.constant);
     out.plus(&y, k)?;
     let safe = y.exact() && n.exact() && fits(n.dtype, out.interval());

@@ -165,7 +165,8 @@ fn flags(u: &UOp) -> Option<u64> {
 
 /// Offsets of one view in another, summed.
 fn offsets(u: &UOp, v: &UOp) -> Option<Vec<Dim>> {
-    let (a, b) = (u.dims_src(1).ints()?, v.dims_src(1).ints()?);
+    let a = u.dims_src(1).ints()?;
+    let b = v.dims_src(1).ints()?;
     Some(a.iter().zip(&b).map(|(a, b)| Dim::Int(a + b)).collect())
 }
 
@@ -179,11 +180,16 @@ fn fill(u: &UOp) -> Option<Scalar> {
 
 fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
     let x = &v.src()[0];
-    let (at, want) = (u.dims_src(1).ints()?, u.shape().ints()?);
-    let (from, have) = (v.dims_src(1).ints()?, x.shape().ints()?);
-    let (mut start, mut size, mut place) = (Vec::new(), Vec::new(), Vec::new());
+    let at = u.dims_src(1).ints()?;
+    let want = u.shape().ints()?;
+    let from = v.dims_src(1).ints()?;
+    let have = x.shape().ints()?;
+    let mut start = Vec::new();
+    let mut size = Vec::new();
+    let mut place = Vec::new();
     for i in 0..at.len() {
-        let (lo, hi) = (at[i].max(from[i]), (at[i] + want[i]).min(from[i] + have[i]));
+        let lo = at[i].max(from[i]);
+        let hi = (at[i] + want[i]).min(from[i] + have[i]);
         if hi <= lo {
             return Some(UOp::constant(fill(v)?, u.dtype()));
         }
@@ -219,7 +225,8 @@ fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
 }
 
 fn reduce_reduce(u: &UOp, v: &UOp) -> Option<UOp> {
-    let ((op, mut all), (other, below)) = (axes(u)?, axes(v)?);
+    let (op, mut all) = axes(u)?;
+    let (other, below) = axes(v)?;
     if op != other {
         return None;
     }

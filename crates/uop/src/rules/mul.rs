@@ -48,7 +48,8 @@ pub(super) fn rules() -> Vec<Rule> {
 }
 
 fn product(c: &UOp, d: &UOp) -> Option<UOp> {
-    let (a, b) = (int(c)?, int(d)?);
+    let a = int(c)?;
+    let b = int(d)?;
     // Modulo 2¹²⁸ is modulo the dtype, but `index` does not wrap.
     let v = if c.dtype() == DType::Index {
         a.checked_mul(b)?

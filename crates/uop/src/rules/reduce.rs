@@ -167,17 +167,16 @@ fn only(op: ReduceOp, gate: &UOp, x: &UOp) -> UOp {
 
 /// x·n, in f32 where the dtype could not hold n.
 fn times(x: &UOp, n: &UOp) -> UOp {
-    let (d, wide) = (x.dtype(), x.dtype().compute_type());
+    let d = x.dtype();
+    let wide = x.dtype().compute_type();
     (x.cast(wide) * n.cast(wide)).cast(d)
 }
 
 fn power(x: &UOp, n: &UOp) -> Option<UOp> {
     let d = x.dtype();
     if !d.is_float() {
-        let (base, exponent) = (
-            x.const_value()?.cast(DType::I64),
-            n.const_value()?.cast(DType::I64),
-        );
+        let base = x.const_value()?.cast(DType::I64);
+        let exponent = n.const_value()?.cast(DType::I64);
         let value = crate::fold::fold(Op::Pow, DType::I64, DType::I64, &[base, exponent])?;
         return Some(UOp::constant(value, d));
     }
@@ -252,7 +251,8 @@ fn gated_load(u: &UOp, mut src: Srcs) -> UOp {
     if index.op() != Op::Where || !index.src()[2].is_invalid() {
         return u.with_src(src);
     }
-    let (gate, inside) = (index.src()[0].clone(), index.src()[1].clone());
+    let gate = index.src()[0].clone();
+    let inside = index.src()[1].clone();
     src[0] = storage.at(&[inside]);
     match src.get_mut(2) {
         Some(own) => *own = own.clone() & gate,
@@ -263,8 +263,8 @@ fn gated_load(u: &UOp, mut src: Srcs) -> UOp {
 
 /// x as often as all bounds on r hold.
 fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option<UOp> {
-    let (mut lows, mut highs): (Vec<UOp>, Vec<UOp>) =
-        (vec![UOp::index_const(0)], vec![r.src()[0].clone()]);
+    let mut lows: Vec<UOp> = vec![UOp::index_const(0)];
+    let mut highs: Vec<UOp> = vec![r.src()[0].clone()];
     for p in with {
         let (below, at) = solve_less(p, r)?;
         if below { &mut highs } else { &mut lows }.push(at);

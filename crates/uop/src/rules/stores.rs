@@ -52,8 +52,8 @@ fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
             if u.op() != Op::After {
                 return u.with_src(src);
             }
-            let (base, stores) = (src.remove(0), src);
-            let replaced = stores.iter().filter_map(|s| {
+            let base = src.remove(0);
+            let replaced = src.iter().filter_map(|s| {
                 if s.op() == Op::Store {
                     f(&base, s)
                 } else {

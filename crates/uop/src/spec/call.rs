@@ -80,7 +80,8 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
         let Some((k, arg)) = argument(c, u, p) else {
             continue;
         };
-        let (has, needs) = (arg.shape(), p.shape());
+        let has = arg.shape();
+        let needs = p.shape();
         need!(
             c,
             u,

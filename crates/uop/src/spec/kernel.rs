@@ -86,7 +86,8 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
             u.shape()
         );
         if shaped && u.op().is_elementwise() {
-            let (n, others) = (u.shape().len(), *rank.get_or_insert(u.shape().len()));
+            let n = u.shape().len();
+            let others = *rank.get_or_insert(u.shape().len());
             need!(
                 c,
                 u,
@@ -115,7 +116,9 @@ fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
 
 /// Each index within its axis, or gated, by itself or by the access.
 fn index<'a>(c: &mut Check<'a>, u: &'a UOp, gated: bool) {
-    let (from, shape, indices) = (&u.src()[0], u.src()[0].shape(), &u.src()[1..]);
+    let from = &u.src()[0];
+    let shape = u.src()[0].shape();
+    let indices = &u.src()[1..];
     if storage(from).is_none() {
         let vector = matches!(from.op(), Op::Stack | Op::Wmma) || !shape.is_empty();
         return need!(c, u, vector, "INDEX is into storage or a vector");
@@ -135,7 +138,8 @@ fn index<'a>(c: &mut Check<'a>, u: &'a UOp, gated: bool) {
             "index {i} is {}, not index",
             at.dtype()
         );
-        let ((lo, hi), n) = (at.bounds(), size.max());
+        let (lo, hi) = at.bounds();
+        let n = size.max();
         if (lo < 0 || hi >= n) && !gated && !indices.iter().any(is_gated) {
             let outside =
                 format!("is in {lo}..={hi} by min_max, outside its axis of {n}, and has no gate");

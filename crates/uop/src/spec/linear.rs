@@ -105,7 +105,8 @@ pub(super) fn check(c: &mut Check) {
 
 /// What goes from one phase to the next is made again there, or lies in memory that all threads share.
 fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
-    let (mut phase, mut open) = (0, 0);
+    let mut phase = 0;
+    let mut open = 0;
     // The phase of what stays in it, and of storage that is a thread's own.
     let mut made: FxHashMap<&UOp, u32> = FxHashMap::default();
     let mut storage: FxHashMap<&UOp, u32> = FxHashMap::default();
@@ -273,7 +274,9 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 /// Shapes, dtypes and operands of a value.
 fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
-    let (op, shape, src) = (u.op(), u.shape(), u.src());
+    let op = u.op();
+    let shape = u.shape();
+    let src = u.src();
     need!(c, u, u.dtype() != DType::Index, "dtype index is left");
     need!(
         c,
@@ -311,7 +314,8 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
         ),
         Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
         Op::Index | Op::Shrink if storage_of(&src[0]).is_none() => {
-            let (n, (lo, hi)) = (src[0].shape().max_len(), src[1].bounds());
+            let n = src[0].shape().max_len();
+            let (lo, hi) = src[1].bounds();
             let inside =
                 is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
             need!(c, u, inside, "lanes are constants below {n}");
@@ -335,7 +339,8 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
     if address(to).is_none() {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
     }
-    let (dtype, shape) = (to.dtype(), to.shape());
+    let dtype = to.dtype();
+    let shape = to.shape();
     need!(
         c,
         u,

@@ -172,7 +172,8 @@ impl<'a> Check<'a> {
             Program,
             CustomFunction,
         ]);
-        let (op, arg) = (u.op(), u.arg());
+        let op = u.op();
+        let arg = u.arg();
         need!(
             self,
             u,
@@ -203,7 +204,9 @@ impl<'a> Check<'a> {
 
     /// What holds of every PARAM of tensors and kernels.
     fn param(&mut self, u: &'a UOp) {
-        let (space, dtype, shape) = (u.addrspace(), u.dtype(), u.shape());
+        let space = u.addrspace();
+        let dtype = u.dtype();
+        let shape = u.shape();
         let bounds = &u.src()[u.src().len().min(1)..];
         // An index may be used as one because its bounds say where it is.
         let bounded = match dtype {
@@ -244,7 +247,8 @@ impl<'a> Check<'a> {
 
     /// What holds of every STORE's dtypes.
     fn stored(&mut self, u: &'a UOp) {
-        let (to, value) = (u.src()[0].dtype(), u.src()[1].dtype());
+        let to = u.src()[0].dtype();
+        let value = u.src()[1].dtype();
         need!(self, u, to == value, "a {value} is stored as {to}");
         need!(
             self,

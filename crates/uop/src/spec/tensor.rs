@@ -96,7 +96,8 @@ pub(super) fn check(c: &mut Check) {
 
 fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
     use Op::*;
-    let (s, rank) = (u.src(), u.shape().len());
+    let s = u.src();
+    let rank = u.shape().len();
     match (u.op(), u.arg()) {
         (Buffer, Arg::Buffer(b)) => {
             need!(
@@ -172,7 +173,8 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
 }
 
 fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
-    let (to, value) = (&u.src()[0], &u.src()[1]);
+    let to = &u.src()[0];
+    let value = &u.src()[1];
     let one = value.op() == Op::Const || value.is_variable();
     let fits = to.shape() == value.shape() || one;
     need!(
@@ -188,7 +190,8 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
 
 /// The body, and its PARAMs against the arguments.
 fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a UOp>>) {
-    let (body, compiled) = (&u.src()[0], COMPILED.contains(u.src()[0].op()));
+    let body = &u.src()[0];
+    let compiled = COMPILED.contains(u.src()[0].op());
     if body.op() != Op::Tuple && !(u.op() == Op::Call && compiled) {
         return c.fault(u, format!("{} cannot be its body", body.op().name()));
     }
@@ -199,7 +202,8 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
         let Some((k, arg)) = argument(c, u, p) else {
             continue;
         };
-        let (has, wants) = (arg.shape(), p.shape());
+        let has = arg.shape();
+        let wants = p.shape();
         need!(
             c,
             u,

@@ -23,9 +23,13 @@ trait Part: Sized {
     fn read(v: &Value) -> Read<Self>;
 }
 
-/// Parts: how one is written, and which values are read as one.
+/// A table of parts. A row says of its types how one is `written` as a value, and what a value of which
+/// form is `read` as: None, and any value of another form, is an error that names the type.
 macro_rules! parts {
-    ($($($type:ty)|+: |$part:ident| $write:expr, $pattern:pat => $read:expr;)*) => { $($(
+    ($($($type:ty)|+:
+        written |$part:ident| $write:expr;
+        read $pattern:pat => $read:expr;
+    )*) => { $($(
         impl Part for $type {
             fn write(&self) -> Value {
                 let $part = self;
@@ -43,15 +47,19 @@ macro_rules! parts {
     )+)* };
 }
 parts! {
-    u8 | u32 | u64 | i64 | usize: |n| Value::number(n),
-        Value::Literal(Literal { text, suffix: None }) => text.parse().ok();
-    DType | AxisType | AddrSpace | ReduceOp: |w| Value::Word(w.name().into()),
-        Value::Word(w) => Self::from_name(w);
-    String: |t| Value::Text(t.clone()), Value::Text(t) => Some(t.clone());
-    [i64; 3]: |sizes| sizes.to_vec().write(), sizes => Vec::read(sizes)?.try_into().ok();
-    Device: |d| device(d.name()), Value::Text(t) | Value::Word(t) => Some(Device::new(t));
-    // A flag stands as its name alone.
-    bool: |flag| if *flag { Value::Word(String::new()) } else { Value::List(vec![]) }, _flag => Some(true);
+    u8 | u32 | u64 | i64 | usize: written |n| Value::number(n);
+        read Value::Literal(Literal { text, suffix: None }) => text.parse().ok();
+    DType | AxisType | AddrSpace | ReduceOp: written |w| Value::Word(w.name().into());
+        read Value::Word(w) => Self::from_name(w);
+    String: written |t| Value::Text(t.clone());
+        read Value::Text(t) => Some(t.clone());
+    [i64; 3]: written |sizes| sizes.to_vec().write();
+        read sizes => Vec::read(sizes)?.try_into().ok();
+    Device: written |d| device(d.name());
+        read Value::Text(t) | Value::Word(t) => Some(Device::new(t));
+    // A flag that is set stands as its field's name alone, one that is not as nothing: an empty list.
+    bool: written |flag| if *flag { Value::Word(String::new()) } else { Value::List(vec![]) };
+        read _flag => Some(true);
 }
 
 impl<T: Part> Part for Vec<T> {

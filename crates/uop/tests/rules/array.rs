@@ -29,7 +29,8 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
             break;
         }
         let pattern = &rule.patterns[t % rule.patterns.len()];
-        let (d, shape) = (r.of(DTYPES), shape(&mut r));
+        let d = r.of(DTYPES);
+        let shape = shape(&mut r);
         let Some(before) = instance(pattern, &shape, d, &mut r, &mut Bound::default()) else {
             continue;
         };
@@ -74,7 +75,8 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, seed: u64) {
     let values =
         eval(&roots, &mut leaf).unwrap_or_else(|e| report(rule, before, after, &e.to_string()));
     for i in 0..values[0].len() {
-        let (a, b) = (values[0].get(i), values[1].get(i));
+        let a = values[0].get(i);
+        let b = values[1].get(i);
         // The order of a reduction is free, and a sum of equal floats is rounded once as a product.
         let near = match (a, b) {
             (Scalar::Float(x), Scalar::Float(y)) => {

@@ -210,14 +210,16 @@ fn same(rule: &Rule, before: &UOp, after: &UOp, i: &UOp, seed: u64) {
             Err(e) => report(rule, before, after, &e.to_string()),
         }
     };
-    let (a, b) = (run(before), run(after));
+    let a = run(before);
+    let b = run(after);
     for (n, (x, y)) in a.chunks(d.bytes()).zip(b.chunks(d.bytes())).enumerate() {
         let scalar = |b: &[u8]| {
             let mut bits = [0; 8];
             bits[..b.len()].copy_from_slice(b);
             Scalar::from_bits(u64::from_le_bytes(bits), d)
         };
-        let (x, y) = (scalar(x), scalar(y));
+        let x = scalar(x);
+        let y = scalar(y);
         let near = match (x, y) {
             (Scalar::Float(x), Scalar::Float(y)) => (x - y).abs() <= 2e-3 * x.abs(),
             _ => false,

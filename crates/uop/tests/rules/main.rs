@@ -53,7 +53,8 @@ fn setting(name: &str, default: usize) -> usize {
 
 #[test]
 fn every_rule_keeps_values() {
-    let (hits_wanted, seed) = (setting("HITS", HITS), setting("SEED", 1) as u64);
+    let hits_wanted = setting("HITS", HITS);
+    let seed = setting("SEED", 1) as u64;
     let mut idle = Vec::new();
     for (kind, rule) in all() {
         let hits = match kind {

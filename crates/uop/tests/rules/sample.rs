@@ -154,10 +154,8 @@ pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
     match d {
         DType::Bool => {
             let from = r.dtype();
-            let (a, b) = (
-                expression(r, from, depth - 1),
-                expression(r, from, depth - 1),
-            );
+            let a = expression(r, from, depth - 1);
+            let b = expression(r, from, depth - 1);
             match r.below(6) {
                 0 => expression(r, DType::Bool, depth - 1).unary(Op::Not),
                 1 => expression(r, DType::Bool, depth - 1) & expression(r, DType::Bool, depth - 1),
@@ -168,7 +166,8 @@ pub(crate) fn expression(r: &mut Random, d: DType, depth: usize) -> UOp {
             }
         }
         d => {
-            let (a, b) = (expression(r, d, depth - 1), expression(r, d, depth - 1));
+            let a = expression(r, d, depth - 1);
+            let b = expression(r, d, depth - 1);
             match r.below(12) {
                 0 => a * constant(r, d),
                 1 => a + constant(r, d),
@@ -295,10 +294,8 @@ pub(crate) fn meaningful(op: Op, d: DType) -> bool {
 
 /// An index with divisions under a gate that bounds its ranges: chance alone hardly makes one.
 pub(crate) fn gated(r: &mut Random) -> UOp {
-    let (i, j) = (
-        UOp::range(r.within(2, 12), 0, AxisType::Loop),
-        UOp::range(r.within(2, 12), 1, AxisType::Loop),
-    );
+    let i = UOp::range(r.within(2, 12), 0, AxisType::Loop);
+    let j = UOp::range(r.within(2, 12), 1, AxisType::Loop);
     let c = |r: &mut Random| UOp::index_const(r.within(-2, 14));
     let affine = |r: &mut Random| &i * r.within(-3, 3) + &j * r.within(-1, 4) + r.within(-9, 9);
     let mut gate = affine(r).lt(&c(r)).simplify();

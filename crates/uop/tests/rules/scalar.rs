@@ -188,7 +188,8 @@ enum Node {
 impl Program {
     pub(crate) fn new(roots: &[UOp]) -> Program {
         let is_leaf = |u: &UOp| matches!(u.op(), Op::Param | Op::Range | Op::Special | Op::Index);
-        let (mut leaves, mut nodes) = (Vec::new(), Vec::new());
+        let mut leaves = Vec::new();
+        let mut nodes = Vec::new();
         let mut at: FxHashMap<UOp, usize> = FxHashMap::default();
         for u in toposort_many(roots, |u| !is_leaf(u)) {
             let node = if is_leaf(&u) {
