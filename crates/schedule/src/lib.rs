@@ -68,7 +68,8 @@ pub fn schedule(
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     timings: &mut Timings,
 ) -> Result<Schedule> {
-    let (start, mut then) = (Instant::now(), Effort::so_far());
+    let start = Instant::now();
+    let mut then = Effort::so_far();
     let mut passed = |pass: &'static str| {
         timings.effort.push((pass, Effort::since(then)));
         then = Effort::so_far();

@@ -345,7 +345,8 @@ impl Guards {
 
 /// How offsets of these values are given by one variable.
 fn offsets(kinds: &[Kind], values: &[Scalar], edges: &[usize], before: Option<&Guards>) -> Take {
-    let (mut most, mut sizes) = (i64::MAX, 0);
+    let mut most = i64::MAX;
+    let mut sizes = 0;
     for &edge in edges {
         if let Kind::Offset { most: m, size } = kinds[edge] {
             most = most.min(m);

@@ -98,7 +98,8 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
         .max_len()
         .checked_mul(node.dtype().bytes() as i64);
     bytes.map(|n| n as usize).ok_or_else(|| {
-        let (wanted, available) = (u64::MAX, i64::MAX as u64);
+        let wanted = u64::MAX;
+        let available = i64::MAX as u64;
         ErrorKind::Memory {
             device: device.name().into(),
             wanted,
@@ -157,7 +158,8 @@ fn storage(
     let Some(stored) = slot.checked_sub(all.inputs) else {
         return all.params[&slot].clone();
     };
-    let (node, place) = (&all.nodes[stored], place_of[&slot]);
+    let node = &all.nodes[stored];
+    let place = place_of[&slot];
     UOp::buffer_at(
         place as u64,
         node.shape(),

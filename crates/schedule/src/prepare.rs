@@ -87,7 +87,8 @@ fn detach_views(all: &UOp) -> UOp {
 /// DISK runs no kernels: what is copied from it lies there in one piece, and views are of the copy, which
 /// is storage of its own.
 fn copied(u: UOp) -> UOp {
-    let (mut views, mut at) = (Vec::new(), &u.src()[0]);
+    let mut views = Vec::new();
+    let mut at = &u.src()[0];
     let disk = at.device() == Some(Device::new("DISK"));
     while disk && (VIEWS.contains(at.op()) || at.op() == Op::Contiguous) {
         views.extend((at.op() != Op::Contiguous).then_some(at));

@@ -40,7 +40,8 @@ fn expand(u: &UOp, ones: &[i64], to: &[i64]) -> UOp {
 /// Sums of the first 1, 2, … elements of the last axis, as the specification composes them.
 fn prefix_sum(x: &UOp) -> UOp {
     let shape = x.shape().ints().unwrap();
-    let (axis, n) = (shape.len() - 1, shape[shape.len() - 1]);
+    let axis = shape.len() - 1;
+    let n = shape[shape.len() - 1];
     let padded = x.pad_axis(axis, n - 1, 0, x.dtype().zero()).unwrap();
     let sums = padded
         .windows(n, 1, 1)

@@ -20,7 +20,8 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Vec<Vec<u8>> {
     params.resize(params.len() + words.len(), Vec::new());
     let mut places: Vec<Vec<u8>> = plan.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
     for call in plan.linear.src() {
-        let (body, args) = (&call.src()[0], &call.src()[1..]);
+        let body = &call.src()[0];
+        let args = &call.src()[1..];
         let slot = |a: &UOp| (a.op() == Op::Param, a.buffer_arg().unwrap().slot as usize);
         let mut bufs: Vec<Vec<u8>> = args
             .iter()
@@ -126,7 +127,8 @@ fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], plan: &Schedule) {
     for ((root, want), got) in roots.iter().zip(want).zip(got) {
         let got = Value::from_bytes(got, &root.shape().ints().unwrap(), root.dtype()).unwrap();
         for i in 0..want.len() {
-            let (a, b) = (want.get(i), got.get(i));
+            let a = want.get(i);
+            let b = got.get(i);
             let same = match (a, b) {
                 (Scalar::Float(x), Scalar::Float(y)) => {
                     x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-4 * x.abs().max(1.0)
@@ -147,7 +149,9 @@ fn kernels(plan: &Schedule) -> usize {
 }
 
 fn matmul(a: &UOp, b: &UOp) -> UOp {
-    let (m, k, n) = (a.shape()[0].max(), a.shape()[1].max(), b.shape()[1].max());
+    let m = a.shape()[0].max();
+    let k = a.shape()[1].max();
+    let n = b.shape()[1].max();
     let wide = Shape::of(&[m, n, k]);
     let a = a
         .reshape(&Shape::of(&[m, 1, k]))
@@ -197,11 +201,9 @@ fn softmax_is_at_most_three_kernels() {
 
 #[test]
 fn a_matrix_product_with_its_epilogue_is_one_kernel() {
-    let (a, b, c) = (
-        buffer(&[24, 32], DType::F32),
-        buffer(&[32, 16], DType::F32),
-        buffer(&[16], DType::F32),
-    );
+    let a = buffer(&[24, 32], DType::F32);
+    let b = buffer(&[32, 16], DType::F32);
+    let c = buffer(&[16], DType::F32);
     let y = matmul(&a, &b);
     let bias = c
         .reshape(&Shape::of(&[1, 16]))
@@ -216,10 +218,8 @@ fn a_matrix_product_with_its_epilogue_is_one_kernel() {
 #[test]
 fn two_reductions_of_one_input_share_a_kernel() {
     let x = buffer(&[40, 30], DType::F32);
-    let (a, b) = (
-        x.reduce(ReduceOp::Add, &[1]).unwrap(),
-        x.reduce(ReduceOp::Max, &[1]).unwrap(),
-    );
+    let a = x.reduce(ReduceOp::Add, &[1]).unwrap();
+    let b = x.reduce(ReduceOp::Max, &[1]).unwrap();
     assert_eq!(kernels(&check(&[a, b], false)), 1);
 }
 
@@ -274,7 +274,8 @@ fn assigns_take_over_storage_only_where_no_hazard_forbids() {
 
 #[test]
 fn gathers_read_by_value_and_give_zero_outside() {
-    let (x, i) = (buffer(&[3, 5], DType::F32), buffer(&[7], DType::I32));
+    let x = buffer(&[3, 5], DType::F32);
+    let i = buffer(&[7], DType::I32);
     check(
         &[x.at(std::slice::from_ref(&i)), x.at(&[&i + 1, &i * 2])],
         false,
@@ -283,7 +284,8 @@ fn gathers_read_by_value_and_give_zero_outside() {
 
 #[test]
 fn bytes_in_other_words() {
-    let (a, b) = (buffer(&[3, 4], DType::I32), buffer(&[3, 8], DType::U8));
+    let a = buffer(&[3, 4], DType::I32);
+    let b = buffer(&[3, 8], DType::U8);
     check(
         &[
             a.try_bitcast(DType::U8).unwrap(),

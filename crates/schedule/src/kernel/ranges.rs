@@ -45,10 +45,13 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         .map(|(id, _)| id + 1)
         .max()
         .unwrap_or(0);
-    let (mut values, mut parts) = (FxHashMap::default(), FxHashMap::default());
+    let mut values = FxHashMap::default();
+    let mut parts = FxHashMap::default();
     for (r, c) in cut {
-        let (n, t) = (r.src()[0].as_int()?, r.range_arg()?.1);
-        let (outer, inner) = (UOp::range(n / c, next, t), UOp::range(c, next + 1, t));
+        let n = r.src()[0].as_int()?;
+        let t = r.range_arg()?.1;
+        let outer = UOp::range(n / c, next, t);
+        let inner = UOp::range(c, next + 1, t);
         next += 2;
         values.insert(r.clone(), &outer * c + &inner);
         parts.insert(r, vec![outer, inner]);
@@ -98,7 +101,9 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         .collect::<Option<Vec<_>>>()?;
     pairs.retain(|(a, b)| mergeable(a, b, nodes, &indices));
     let (a, b) = pairs.into_iter().next()?;
-    let (na, nb, t) = (a.src()[0].as_int()?, b.src()[0].as_int()?, a.range_arg()?.1);
+    let na = a.src()[0].as_int()?;
+    let nb = b.src()[0].as_int()?;
+    let t = a.range_arg()?.1;
     let next = nodes
         .iter()
         .filter_map(|u| u.range_arg())

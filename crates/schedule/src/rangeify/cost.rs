@@ -37,6 +37,49 @@ fn is_data(u: &UOp) -> bool {
     u.device().is_some() || u.ops_below().intersects(DATA)
 }
 
+/// Ops below which nothing counts for those who use them.
+const LEAVES: OpSet = OpSet::of(&[
+    Op::Reduce,
+    Op::Param,
+    Op::Const,
+    Op::Contiguous,
+    Op::Copy,
+    Op::After,
+]);
+
+/// What a node adds to the costs of those who use it.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    /// Operations of one element.
+    light: f64,
+    /// Bytes of reductions, were they stored.
+    heavy: f64,
+}
+
+impl Share {
+    /// A stored element is read.
+    const STORED: Share = Share {
+        light: 1.0,
+        heavy: 0.0,
+    };
+
+    /// What the node adds by itself.
+    fn own(u: &UOp, data: bool) -> Share {
+        match u.op() {
+            Op::Reduce if data => Share {
+                light: 1.0,
+                heavy: bytes(u),
+            },
+            // Without data below it is most likely an expression of its index.
+            Op::Reduce => Share::STORED,
+            _ => Share {
+                light: weight(u),
+                heavy: 0.0,
+            },
+        }
+    }
+}
+
 /// Per node, from the leaves up. What is likely to be stored (whatever several others use, or one
 /// broadcast, that needs a reduction) counts as a leaf for those who use it.
 pub(super) struct Costs {
@@ -55,59 +98,64 @@ impl Costs {
     pub(super) fn new(nodes: &[UOp], number: &FxHashMap<UOp, u32>, must: &[bool]) -> Costs {
         let mut users = vec![0u32; nodes.len()];
         for u in nodes {
-            distinct(u.src()).for_each(|s| users[number[s] as usize] += 1);
+            for s in distinct(u.src()) {
+                users[number[s] as usize] += 1;
+            }
         }
         let mut free: Vec<f64> = Vec::with_capacity(nodes.len());
-        let (mut light, mut heavy) = (
-            Vec::with_capacity(nodes.len()),
-            Vec::with_capacity(nodes.len()),
-        );
-        // For those who use a node: what it adds, and which nodes it takes, so that none counts twice.
-        let mut parts: Vec<(f64, f64)> = Vec::with_capacity(nodes.len());
+        let mut light = Vec::with_capacity(nodes.len());
+        let mut heavy = Vec::with_capacity(nodes.len());
+        // For those who use a node: its cone, the nodes that count for it, each once; and what each of
+        // these adds.
         let mut cones: Vec<SmallVec<[u32; 8]>> = Vec::with_capacity(nodes.len());
+        let mut shares: Vec<Share> = Vec::with_capacity(nodes.len());
         for (n, u) in nodes.iter().enumerate() {
             let data = is_data(u);
-            let (mut own, mut cone) = ((weight(u), 0.0), SmallVec::new());
-            if u.op() == Op::Reduce {
-                // Without data below it is most likely an expression of its index.
-                own = (1.0, if data { bytes(u) } else { 0.0 });
-            } else if !matches!(
-                u.op(),
-                Op::Param | Op::Const | Op::Contiguous | Op::Copy | Op::After
-            ) {
-                distinct(u.src()).for_each(|s| cone.extend_from_slice(&cones[number[s] as usize]));
+            let own = Share::own(u, data);
+            let mut cone = SmallVec::new();
+            if !LEAVES.contains(u.op()) {
+                for s in distinct(u.src()) {
+                    cone.extend_from_slice(&cones[number[s] as usize]);
+                }
                 cone.sort_unstable();
                 cone.dedup();
             }
-            let sum = |f: fn(&(f64, f64)) -> f64| {
-                cone.iter().map(|&c| f(&parts[c as usize])).sum::<f64>()
+            let mut below = Share::default();
+            for &c in &cone {
+                below.light += shares[c as usize].light;
+                below.heavy += shares[c as usize].heavy;
+            }
+            let mut all = Share {
+                light: (own.light + below.light).min(1e12),
+                heavy: (own.heavy + below.heavy).min(1e18),
             };
-            let (l, h): (f64, f64) = (
-                (own.0 + sum(|p| p.0)).min(1e12),
-                (own.1 + sum(|p| p.1)).min(1e18),
-            );
-            let below = distinct(u.src()).map(|s| free[number[s] as usize]);
-            free.push((own.0 + below.sum::<f64>()).min(1e12));
-            // Functions of the index alone are mostly computed before the loops, or fold.
-            let l = if data { l } else { l.min(INDEX) };
-            let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
-            let kept = must[n] || h > 0.0 && users[n] > 1;
+            if !data {
+                // Functions of the index alone are mostly computed before the loops, or fold.
+                all.light = all.light.min(INDEX);
+            }
+            let again = distinct(u.src()).map(|s| free[number[s] as usize]);
+            free.push((own.light + again.sum::<f64>()).min(1e12));
+            light.push(all.light);
+            heavy.push(all.heavy);
+
             // What is broadcast is computed before the loops over which it does not vary.
-            let (part, whole) = if kept || grows {
-                ((1.0, 0.0), true)
-            } else if cone.len() >= CONE || !data {
-                ((l, h), true)
+            let grows = u.op() == Op::Expand && u.shape().max_len() > u.src()[0].shape().max_len();
+            let kept = must[n] || all.heavy > 0.0 && users[n] > 1;
+            let stored = kept || grows;
+            let whole = stored || cone.len() >= CONE || !data;
+            let share = if stored {
+                Share::STORED
+            } else if whole {
+                all
             } else {
-                (own, false)
+                own
             };
             if whole {
                 cone.clear();
             }
             cone.push(n as u32);
-            light.push(l);
-            heavy.push(h);
-            parts.push(part);
             cones.push(cone);
+            shares.push(share);
         }
         let mut compared = vec![false; nodes.len()];
         for (n, u) in nodes.iter().enumerate().rev() {
@@ -115,9 +163,9 @@ impl Costs {
                 && u.dtype().is_float();
             let both = || u.src().iter().all(|s| s.ops_below().contains(Op::Reduce));
             if compared[n] && !sum || u.op().is_comparison() && both() {
-                u.src()
-                    .iter()
-                    .for_each(|s| compared[number[s] as usize] = true);
+                for s in u.src() {
+                    compared[number[s] as usize] = true;
+                }
             }
         }
         Costs {
@@ -139,7 +187,8 @@ fn distinct(src: &[UOp]) -> impl Iterator<Item = &UOp> {
 
 /// Whether there are few nodes below.
 fn is_small(u: &UOp) -> bool {
-    let (mut seen, mut open) = (FxHashSet::from_iter([u]), vec![u]);
+    let mut seen = FxHashSet::from_iter([u]);
+    let mut open = vec![u];
     while let Some(u) = open.pop() {
         open.extend(u.src().iter().filter(|s| seen.insert(s)));
         if seen.len() > CLOSED {
@@ -226,7 +275,8 @@ impl Rangeify<'_> {
             return false;
         }
         let at = n as usize;
-        let (light, heavy) = (self.costs.light[at], self.costs.heavy[at]);
+        let light = self.costs.light[at];
+        let heavy = self.costs.heavy[at];
         let size = u.shape().max_len() as f64;
         let wide = self.any_kernel(wanted, |k| k.buffers + 2 >= k.max_buffers);
         let little = if wide || too_long { 1.5 } else { LITTLE };

@@ -101,7 +101,8 @@ impl Rangeify<'_> {
         let Arg::Reduce(_, axes) = u.arg() else {
             unreachable!("a REDUCE says what it folds")
         };
-        let (mut at, mut ranges) = (self.at(i), Vec::new());
+        let mut at = self.at(i);
+        let mut ranges = Vec::new();
         for &a in axes.iter().filter(|&&a| !src.shape()[a as usize].is(1)) {
             let bound = &src.shape()[a as usize];
             let r = self.range(bound.to_uop(), AxisType::Reduce);
@@ -141,8 +142,11 @@ impl Rangeify<'_> {
 
     /// INDEX by values: a read outside gives 0.
     fn index(&mut self, i: u32, u: &UOp) -> Result<Body> {
-        let (outer, from) = (self.at(i), u.src()[0].shape());
-        let (mut first, mut inner, mut own) = (0, Indices::new(), None);
+        let outer = self.at(i);
+        let from = u.src()[0].shape();
+        let mut first = 0;
+        let mut inner = Indices::new();
+        let mut own = None;
         for (by, size) in u.src()[1..].iter().zip(from.iter()) {
             let next = first + by.shape().len();
             let index = match by.const_value() {
@@ -190,7 +194,8 @@ impl Rangeify<'_> {
                 let message = format!("AFTER waits for {}, which is no store", store.op().name());
                 return Err(Error::argument("AFTER", message));
             }
-            let (view, value) = (&store.src()[0], &store.src()[1]);
+            let view = &store.src()[0];
+            let value = &store.src()[1];
             // `prepare` put a stand-in for the base below the view.
             let Some(chain) = view
                 .views_of(view.viewed())
@@ -199,7 +204,8 @@ impl Rangeify<'_> {
                 let message = "assigns to something that is no view of the tensor";
                 return Err(Error::argument("STORE", message));
             };
-            let (mut at, mut own) = (self.at(i), None);
+            let mut at = self.at(i);
+            let mut own = None;
             for step in chain.into_iter().rev() {
                 let (next, gate) = self.algebra.through(step, &at.indices, true)?;
                 at.indices = next;
@@ -222,7 +228,8 @@ impl Rangeify<'_> {
     /// BITCAST to another width, on little-endian words.
     fn words(&mut self, i: u32, u: &UOp) -> Result<Body> {
         let src = &u.src()[0];
-        let (a, b) = (src.dtype().bytes() as i64, u.dtype().bytes() as i64);
+        let a = src.dtype().bytes() as i64;
+        let b = u.dtype().bytes() as i64;
         let mut at = self.at(i);
         let last = at.indices.len() - 1;
         let word = at.indices[last].clone();
@@ -260,7 +267,8 @@ impl Rangeify<'_> {
                 raw(v, unsigned(v.dtype()))
             }
         };
-        let (from, to) = (unsigned(parts[0].dtype()), unsigned(u.dtype()));
+        let from = unsigned(parts[0].dtype());
+        let to = unsigned(u.dtype());
         let word = if from.bytes() > to.bytes() {
             let shift = (part * to.bits() as i64).cast(from);
             bits(&parts[0]).binary(Op::Shr, &shift).cast(to)

@@ -264,7 +264,8 @@ fn is_argument(u: &UOp) -> bool {
 /// A SHRINK that keeps a run of elements: whole axes after the first one that it cuts, and single
 /// elements before.
 fn is_contiguous_part(u: &UOp) -> bool {
-    let (from, to) = (u.src()[0].shape(), u.shape());
+    let from = u.src()[0].shape();
+    let to = u.shape();
     let first = to.iter().position(|d| !d.is(1)).unwrap_or(to.len());
     (first + 1..to.len()).all(|i| from[i] == to[i])
 }
@@ -301,7 +302,8 @@ impl Rangeify<'_> {
     fn open_kernel(&mut self, n: u32, u: &UOp) -> Result<u32> {
         let device = u.device().unwrap_or(self.device);
         let target = (self.target)(device)?;
-        let (mut ranges, mut indices) = (Vec::new(), Vec::new());
+        let mut ranges = Vec::new();
+        let mut indices = Vec::new();
         let mut volume = 1.0;
         for d in u.shape().iter() {
             indices.push(if d.is(1) {
@@ -353,7 +355,8 @@ impl Rangeify<'_> {
 
     /// The instance of a node there for the same kernel as `of`.
     fn want(&mut self, of: u32, src: &UOp, at: At) -> u32 {
-        let (kernel, node) = (self.instances[of as usize].kernel, self.number[src]);
+        let kernel = self.instances[of as usize].kernel;
+        let node = self.number[src];
         if src.op() == Op::Const {
             // Constants have users everywhere and need no sharing.
             return self.instance(Instance {

@@ -31,7 +31,8 @@ impl Algebra {
         ranges: &[UOp],
         up: bool,
     ) -> Result<(Indices, Option<UOp>)> {
-        let (below, above) = (u.src()[0].shape(), u.shape());
+        let below = u.src()[0].shape();
+        let above = u.shape();
         let (here, there) = if up { (below, above) } else { (above, below) };
         let indices = match (u.op(), u.arg()) {
             (Op::Permute, Arg::Axes(order)) => {
@@ -120,10 +121,12 @@ impl Algebra {
     /// Index `ranges` of an array of shape `to` as the index of the same element under shape `from`.
     /// Axes are matched in groups of equal size, so that only what is really regrouped is divided.
     fn reshape(&mut self, to: &Shape, from: &Shape, ranges: &[UOp]) -> Result<Indices> {
-        let (mut i, mut j) = (0, 0);
+        let mut i = 0;
+        let mut j = 0;
         let mut out = Vec::with_capacity(from.len());
         while i < to.len() || j < from.len() {
-            let (start_i, start_j) = (i, j);
+            let start_i = i;
+            let start_j = j;
             (i, j) = ((i + 1).min(to.len()), (j + 1).min(from.len()));
             let sizes = |i, j| (size(&to[start_i..i]), size(&from[start_j..j]));
             while let (a, b) = sizes(i, j)
