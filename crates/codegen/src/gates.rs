@@ -21,8 +21,8 @@ pub(crate) fn conjuncts(gate: &UOp) -> SmallVec<[UOp; 4]> {
 }
 
 /// What a conjunct says, as sums that are at most 0; nothing where it is not a comparison of integers.
-fn constraints(u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
-    let (mut u, mut negated) = (u, false);
+fn constraints(mut u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
+    let mut negated = false;
     loop {
         match u.op() {
             Op::Not => u = &u.src()[0],
@@ -39,7 +39,8 @@ fn constraints(u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
         let mut sum = Linear::number(DType::Index, strict);
         out.extend(sum.add(a, 1).and_then(|()| sum.add(b, -1)).map(|()| sum));
     };
-    let (a, b) = (&u.src()[0], &u.src()[1]);
+    let a = &u.src()[0];
+    let b = &u.src()[1];
     match (u.op(), negated) {
         (Op::CmpLt, false) | (Op::CmpGe, true) => below(a, b, 1),
         (Op::CmpLt, true) | (Op::CmpGe, false) => below(b, a, 0),
@@ -60,7 +61,8 @@ const DEEP: usize = 4;
 fn upper(e: &UOp, k: i128, given: &[Linear], deep: usize) -> Option<i128> {
     let mut sum = Linear::number(DType::Index, 0);
     sum.add(e, k)?;
-    let (mut rest, mut bound) = (sum.terms, sum.constant);
+    let mut rest = sum.terms;
+    let mut bound = sum.constant;
     for c in given {
         // A positive multiple of the constraint's terms that the sum contains is at most −constant.
         let Some((first, k)) = c.terms.first() else {
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn gates_prove_what_they_say() {
-        let (x, y) = (UOp::variable(0, 0, 30), UOp::variable(1, 0, 9));
+        let x = UOp::variable(0, 0, 30);
+        let y = UOp::variable(1, 0, 9);
         let i = &x + -1;
         let gate = UOp::int(0, DType::Index).lt(&x) & x.lt(&x.like(29));
         assert!(in_bounds(&i, 28, Some(&gate)));

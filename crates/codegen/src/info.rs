@@ -83,7 +83,8 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
     // Bytes by slot of the PARAM.
-    let (mut flops, mut bytes): (f64, BTreeMap<u64, f64>) = (0.0, BTreeMap::new());
+    let mut flops: f64 = 0.0;
+    let mut bytes: BTreeMap<u64, f64> = BTreeMap::new();
     let trips = |u: &UOp| u.ranges().iter().map(extent).product::<f64>();
     for u in &topo {
         match u.op() {

@@ -86,7 +86,8 @@ pub fn lower(
     opts: Option<&[Opt]>,
     watch: &mut dyn FnMut(Stage, &UOp),
 ) -> Result<(Program, Timings)> {
-    let (mut timings, mut last) = (Timings::default(), Instant::now());
+    let mut timings = Timings::default();
+    let mut last = Instant::now();
     let mut then = Effort::so_far();
     let mut done = |stage: Stage, graph: &UOp| {
         timings.seconds[stage as usize] += last.elapsed().as_secs_f64();

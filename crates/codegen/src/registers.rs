@@ -89,7 +89,8 @@ pub(crate) fn split(linear: &UOp) -> UOp {
         used.entry(a.buffer).or_default().insert(part);
     }
     for u in list.iter().filter(|u| address(u).is_some()) {
-        let (a, mut at) = (address(u), &u.src()[0]);
+        let a = address(u);
+        let mut at = &u.src()[0];
         while at.op() == Op::After {
             let run = a
                 .as_ref()

@@ -33,7 +33,8 @@ impl Math<'_> {
     /// A value cut to the range in which `exp2_tail` works and past whose ends 2^x is 0 or infinity; NaN passes.
     pub(super) fn exp2_clamp(&self, x: &UOp) -> UOp {
         let o = self.o;
-        let (lo, hi) = (self.c(self.format.exp2_lo), self.c(self.format.exp2_hi));
+        let lo = self.c(self.format.exp2_lo);
+        let hi = self.c(self.format.exp2_hi);
         let x = o.select(&o.cmplt(x, &lo), &lo, x);
         o.select(&o.cmplt(&hi, &x), &hi, &x)
     }
@@ -61,7 +62,8 @@ impl Math<'_> {
     /// k comes out of the bits by the same magic constant that would put it in, which spares a conversion, and the
     /// correction for a lifted subnormal rides on the constant that is subtracted anyway.
     pub(super) fn frexp(&self, x: &UOp) -> (UOp, UOp) {
-        let (o, f) = (self.o, self.format);
+        let o = self.o;
+        let f = self.format;
         let mant = (1u64 << f.mant) as f64;
         let tiny = o.cmplt(x, &self.cb(1 << f.mant));
         let x = o.select(&tiny, &o.mul(x, &self.c(mant)), x);
@@ -96,7 +98,8 @@ impl Math<'_> {
     /// 33 ops, no division. Every f32: at most 0.9455 ulp (1.51 with mulacc rounded twice); exact at powers of two,
     /// subnormal ones too; 0 gives -inf, negatives NaN.
     pub(super) fn log2_f32(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, self.o);
+        let c = self;
+        let o = self.o;
         let (k, m) = c.frexp(x);
         let r = o.add(&m, &c.c(-1.0));
         let q = c.poly(&r, &LOG2_F32);
@@ -114,7 +117,8 @@ impl Math<'_> {
     ///
     /// 41 ops, one of them a recip. 146000 samples against mpmath: at most 0.69 ulp; exact at powers of two.
     pub(super) fn log2_f64(&self, x: &UOp) -> UOp {
-        let (c, o) = (self, self.o);
+        let c = self;
+        let o = self.o;
         let (k, m) = c.frexp(x);
         let r = o.add(&m, &c.c(-1.0));
         let s = o.mul(&r, &o.recip(&o.add(&r, &c.c(2.0))));
@@ -128,7 +132,8 @@ impl Math<'_> {
             &o.mulacc(&c.neg(&nr), &r, &t),
             &o.mulacc(&nr, &r, &o.sub(&r, &h)),
         );
-        let (c0, c1) = (c.cb(0x3ff71547652b82fe), c.cb(0x3c7777d0ffda0d24));
+        let c0 = c.cb(0x3ff71547652b82fe);
+        let c1 = c.cb(0x3c7777d0ffda0d24);
         let hi = o.mulacc(&h, &c0, &k);
         let lo = o.mulacc(&h, &c0, &o.sub(&k, &hi));
         let y = o.add(&hi, &o.mulacc(&tail, &c0, &o.mulacc(&h, &c1, &lo)));

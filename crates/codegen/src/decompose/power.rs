@@ -11,7 +11,8 @@ impl Math<'_> {
     /// product and sum outside T are carried as pairs; a sum's low part is one fma of the same factors into
     /// (addend - high part), which is exact here (the Fast2Sum of Dekker 1971, fused).
     pub(super) fn log2_pair(&self, x: &UOp) -> (UOp, UOp) {
-        let (o, fm) = (self.o, self.format);
+        let o = self.o;
+        let fm = self.format;
         let (k, m) = self.frexp(x);
         let r = o.add(&m, &self.c(-1.0));
         let dh = o.add(&r, &self.c(2.0));
@@ -50,7 +51,8 @@ impl Math<'_> {
     /// Like `pow_f32`; 107 ops. 180000 samples against mpmath: at most 1.02 ulp.
     pub(super) fn pow(&self, x: &UOp, y: &UOp) -> UOp {
         let o = self.o;
-        let (zero, one) = (self.c(0.0), self.c(1.0));
+        let zero = self.c(0.0);
+        let one = self.c(1.0);
         let ax = self.abs(x);
         let finite = o.cmplt(&ax, &self.c(f64::INFINITY));
 
@@ -98,7 +100,8 @@ impl Math<'_> {
     /// Like `sqrt_f32`, one Newton step more; 38 ops. Correct whenever the last step lands within 1 ulp, which its error
     /// (2^-60 before rounding) assures; 80000 samples, next to squares of numbers and of midpoints too, are all correct.
     pub(super) fn sqrt(&self, x: &UOp) -> UOp {
-        let (o, f) = (self.o, self.format);
+        let o = self.o;
+        let f = self.format;
         // lift small arguments, so that the residuals below stay exact
         let small = o.cmplt(x, &self.c(2f64.powi(-f.sqrt_lift + 4)));
         let v = o.select(&small, &o.mul(x, &self.c(2f64.powi(f.sqrt_lift))), x);
@@ -116,7 +119,8 @@ impl Math<'_> {
         let g = self.neg(&ng);
         let g = o.mulacc(&o.mulacc(&ng, &g, &v), &h, &g);
         // Tuckerman: g is right iff g * pred(g) < v <= g * succ(g)
-        let (ng, b) = (self.neg(&g), self.bits(&g));
+        let ng = self.neg(&g);
+        let b = self.bits(&g);
         let down = self.float(&self.iadd(&b, u64::MAX));
         let up = self.float(&self.iadd(&b, 1));
         let zero = self.c(0.0);

@@ -129,11 +129,13 @@ fn functions(x: f64) -> Vec<(Op, f64)> {
 
 #[test]
 fn every_stratum_is_within_its_bound() {
-    let (t, mut rng) = (with_fma(), Rng(1));
+    let t = with_fma();
+    let mut rng = Rng(1);
     for (d, slack) in [(DType::F32, 0.0), (DType::F64, 1.0)] {
         for x in strata(&mut rng, d) {
             for (op, want) in functions(x) {
-                let (got, bound) = (run(&t, op, d, &[x]), op.traits().ulps);
+                let got = run(&t, op, d, &[x]);
+                let bound = op.traits().ulps;
                 assert!(
                     ulps(got, want, d) <= bound + slack,
                     "{op:?} {d} {x:e}: {got:e}, not {want:e}"
@@ -145,7 +147,8 @@ fn every_stratum_is_within_its_bound() {
 
 #[test]
 fn powers_are_right_for_zeros_infinities_and_negative_bases() {
-    let (t, mut rng) = (with_fma(), Rng(3));
+    let t = with_fma();
+    let mut rng = Rng(3);
     let mut pairs: Vec<(f64, f64)> = SPECIAL
         .iter()
         .flat_map(|&x| SPECIAL.map(|y| (x, y)))
@@ -158,8 +161,10 @@ fn powers_are_right_for_zeros_infinities_and_negative_bases() {
     }
     for d in [DType::F32, DType::F64] {
         for &(x, y) in &pairs {
-            let (x, y) = (d.from_f64(x).to_f64(), d.from_f64(y).to_f64());
-            let (got, want) = (run(&t, Op::Pow, d, &[x, y]), x.powf(y));
+            let x = d.from_f64(x).to_f64();
+            let y = d.from_f64(y).to_f64();
+            let got = run(&t, Op::Pow, d, &[x, y]);
+            let want = x.powf(y);
             assert!(
                 ulps(got, want, d) <= 2.0,
                 "{x:e}^{y:e} in {d}: {got:e}, not {want:e}"
@@ -170,16 +175,15 @@ fn powers_are_right_for_zeros_infinities_and_negative_bases() {
 
 #[test]
 fn without_fused_multiply_add_the_errors_stay_small() {
-    let (t, mut rng) = (
-        Target {
-            native: OpSet::EMPTY,
-            ..target(false)
-        },
-        Rng(5),
-    );
+    let t = Target {
+        native: OpSet::EMPTY,
+        ..target(false)
+    };
+    let mut rng = Rng(5);
     for x in strata(&mut rng, DType::F32) {
         for (op, want) in functions(x).into_iter().filter(|(op, _)| *op != Op::Sqrt) {
-            let (got, bound) = (run(&t, op, DType::F32, &[x]), op.traits().ulps);
+            let got = run(&t, op, DType::F32, &[x]);
+            let bound = op.traits().ulps;
             assert!(
                 ulps(got, want, DType::F32) <= bound + 0.7,
                 "{op:?} {x:e}: {got:e}, not {want:e}"
@@ -193,7 +197,8 @@ fn threefry_is_that_of_fold() {
     let t = with_fma();
     let mut rng = Rng(9);
     for _ in 0..50 {
-        let (c, k) = (rng.next(), rng.next());
+        let c = rng.next();
+        let k = rng.next();
         let word = |x: u64| UOp::constant(Scalar::Int(x as i128), DType::U64);
         let got = Legal { target: &t }
             .op(Op::Threefry, &[word(c), word(k)])

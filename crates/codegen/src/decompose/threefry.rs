@@ -12,7 +12,8 @@ pub(crate) fn threefry(o: &Legal, counter: &UOp, key: &UOp) -> UOp {
     let number = |v: i64| UOp::int(v, DType::U32);
     let half = UOp::int(32, DType::U64);
     let halves = |x: &UOp| [cast(x, DType::U32), cast(&o.shr(x, &half), DType::U32)];
-    let ([mut x, mut y], [k0, k1]) = (halves(counter), halves(key));
+    let [mut x, mut y] = halves(counter);
+    let [k0, k1] = halves(key);
     let k2 = o.xor(&o.xor(&k0, &k1), &number(0x1bd1_1bda));
     let keys = [k0, k1, k2];
     (x, y) = (o.add(&x, &keys[0]), o.add(&y, &keys[1]));

@@ -93,7 +93,8 @@ impl Nest {
         match u.op() {
             Op::Range => 1 << self.axes.iter().position(|r| r == u).unwrap_or(0),
             Op::End | Op::Reduce if u.src().len() > 1 => {
-                let (body, closes) = (all(&u.src()[..1]), all(&u.src()[1..]));
+                let body = all(&u.src()[..1]);
+                let closes = all(&u.src()[1..]);
                 let open = body & !closes;
                 if u.op() == Op::End {
                     self.outer |= closes;
@@ -155,7 +156,8 @@ impl Nest {
         known: &FxHashMap<&UOp, Mask>,
         store: bool,
     ) -> Access {
-        let (bytes, stride) = (index.dtype().bytes(), vec![0; self.axes.len()]);
+        let bytes = index.dtype().bytes();
+        let stride = vec![0; self.axes.len()];
         let mut a = Access {
             store,
             bytes,

@@ -194,9 +194,10 @@ impl Tile {
             .map(|k| (self.factor[k] as f64 * part(k)).max(1.0))
             .product();
         let stepped = self.iterations(nest, 1 << inner) * lines * LINE;
-        let gone = match part(inner) < 1.0 {
-            true => bits(a.varies).any(|k| self.collide(a, k)),
-            false => stepped > target.caches[0] as f64 / 2.0,
+        let gone = if part(inner) < 1.0 {
+            bits(a.varies).any(|k| self.collide(a, k))
+        } else {
+            stepped > target.caches[0] as f64 / 2.0
         };
         if gone { lines } else { 0.0 }
     }
@@ -261,7 +262,9 @@ fn pieces(n: i64, lanes: usize) -> f64 {
 
 /// Bytes of memory that an access touches while the loops `inside` run, around the tile.
 fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
-    let (mut elements, mut span, mut dense) = (1.0f64, 1.0f64, false);
+    let mut elements = 1.0f64;
+    let mut span = 1.0f64;
+    let mut dense = false;
     for k in bits(a.varies) {
         let n = if inside >> k & 1 == 1 {
             nest.extent[k]

@@ -115,7 +115,8 @@ pub(super) fn step(
     if factor == 1 {
         return Err(refuse(opt, "a factor of 1 splits nothing"));
     }
-    let (rest, part) = (plan.fresh(n / factor, old), plan.fresh(factor, new));
+    let rest = plan.fresh(n / factor, old);
+    let part = plan.fresh(factor, new);
     let (high, low, width) = if top {
         (&part, &rest, n / factor)
     } else {

@@ -16,7 +16,8 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
             format!("there is no axis {with} to exchange it with"),
         ));
     };
-    let (a, b) = (plan.axes[opt.axis].kind(), other.kind());
+    let a = plan.axes[opt.axis].kind();
+    let b = other.kind();
     if a != b || with == opt.axis {
         let message = format!(
             "{} and axis {with}, {}: exchange two axes of one type",

@@ -65,7 +65,8 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     // The innermost axis with which one factor varies and the other does not.
     let spans = |with: &UOp, without: &UOp, multiple: i64| {
         let fits = |i: &usize| {
-            let (x, r) = (&plan.axes[*i], &plan.ranges[plan.axes[*i].of]);
+            let x = &plan.axes[*i];
+            let r = &plan.ranges[plan.axes[*i].of];
             matches!(x.kind(), AxisType::Loop | AxisType::Global)
                 && x.extent().is_some_and(|n| n % multiple == 0)
                 && with.ranges().contains(r)
@@ -75,12 +76,14 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
         (0..plan.axes.len()).rev().find(fits)
     };
     let roles = |a: &UOp, b: &UOp| {
-        let (m, n) = (spans(a, b, tile_m)?, spans(b, a, tile_n)?);
+        let m = spans(a, b, tile_m)?;
+        let n = spans(b, a, tile_n)?;
         Some((a.clone(), b.clone(), m, n))
     };
     // n is the inner one of the two axes where there is a choice; the factor that varies with it is b.
     let in_order = |r: &(UOp, UOp, usize, usize)| r.2 < r.3;
-    let (one, other) = (roles(&a, &b), roles(&b, &a));
+    let one = roles(&a, &b);
+    let other = roles(&b, &a);
     let chosen = one
         .clone()
         .filter(in_order)
@@ -94,7 +97,8 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     if axis.extent().is_none_or(|k| k % tile_k != 0) {
         return no(&format!("the extent is not a multiple of {tile_k}"));
     }
-    let (m, n) = (plan.axes[m].clone(), plan.axes[n].clone());
+    let m = plan.axes[m].clone();
+    let n = plan.axes[n].clone();
     let lane = plan.fresh(unit.threads, AxisType::Warp);
     let element = plan.fresh(elements[2], AxisType::Upcast);
     let outer = tile(plan, &m, tile_m);

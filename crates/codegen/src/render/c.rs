@@ -140,7 +140,8 @@ impl Renderer<'_> {
             Class::Leaf(Leaf::Param | Leaf::Buffer | Leaf::Const) => {}
             Class::Order(order) => match order {
                 Order::Range => {
-                    let (c, id) = (scalar(u.dtype()), range(u));
+                    let c = scalar(u.dtype());
+                    let id = range(u);
                     line(o, *indent);
                     let _ = write!(o, "for ({c} r{id} = 0; r{id} < ");
                     self.value(o, &u.src()[0])?;

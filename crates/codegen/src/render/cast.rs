@@ -10,7 +10,8 @@ use monoglot_uop::{DType, Result, Scalar, UOp};
 /// What a conversion of a float to an integer is bounded by: the least and greatest integer, whether the
 /// interval of the float fits between, and the float in which it is compared (f16 is in f32).
 pub(super) fn limits(a: &UOp, to: DType) -> (i128, i128, bool, DType) {
-    let (least, most) = (to.min().to_i128(), to.max().to_i128());
+    let least = to.min().to_i128();
+    let most = to.max().to_i128();
     let fits = |v: Scalar| v.to_f64() >= least as f64 && v.to_f64() < most as f64 + 1.0;
     let within = a.min_max().is_some_and(|(lo, hi)| fits(lo) && fits(hi));
     let float = if a.dtype() == DType::F16 {

@@ -248,7 +248,8 @@ impl Renderer<'_> {
     }
 
     fn max(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
-        let (mut a, mut b) = (&u.src()[0], &u.src()[1]);
+        let mut a = &u.src()[0];
+        let mut b = &u.src()[1];
         // `x > y ? x : y` gives y where one is NaN: only a NaN in x is left to be kept.
         if k.d.is_float() && b.min_max().is_some() {
             (a, b) = (b, a);
@@ -278,7 +279,8 @@ impl Renderer<'_> {
 
     /// The machine's division; the least value by −1, which traps, is a negation.
     fn divide(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
-        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let a = &u.src()[0];
+        let b = &u.src()[1];
         let (lo, hi) = b.bounds();
         let traps = !k.d.is_unsigned()
             && !k.small()

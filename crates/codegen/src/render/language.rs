@@ -97,7 +97,8 @@ fn c_entry(o: &mut String, name: &str, arguments: &[Argument]) {
             }
             // The bits, in the first bytes of the word.
             Argument::Variable(slot, d, k) if d.is_float() => {
-                let (c, bytes) = (scalar(d), d.bytes());
+                let c = scalar(d);
+                let bytes = d.bytes();
                 writeln!(
                     o,
                     "  {c} n{slot};\n  __builtin_memcpy(&n{slot}, vars + {k}, {bytes});"
@@ -161,14 +162,19 @@ impl Language {
             }
             (v, DType::F8E4M3 | DType::F8E5M2 | DType::BF16) => write!(out, "{}", v.to_bits(d)),
             (v, d) => {
-                let (suffix, least) = match d {
-                    DType::I64 | DType::Index => (self.long[0], i64::MIN as i128),
-                    DType::U64 => (self.long[1], i128::MIN),
-                    DType::U32 => ("u", i128::MIN),
-                    _ => ("", i32::MIN as i128),
+                let suffix = match d {
+                    DType::I64 | DType::Index => self.long[0],
+                    DType::U64 => self.long[1],
+                    DType::U32 => "u",
+                    _ => "",
+                };
+                // These languages' literals have no sign, and the least value of a type none at all.
+                let least = match d {
+                    DType::I64 | DType::Index => i64::MIN as i128,
+                    DType::U64 | DType::U32 => i128::MIN,
+                    _ => i32::MIN as i128,
                 };
                 match v.to_i128() {
-                    // These languages' literals have no sign, and the least value no literal.
                     i if i == least => write!(out, "({}{suffix} - 1)", i + 1),
                     i if i < 0 => write!(out, "({i}{suffix})"),
                     i => write!(out, "{i}{suffix}"),

@@ -64,10 +64,8 @@ impl Renderer<'_> {
     }
 
     fn pointer(&mut self, o: &mut String, a: &Address) -> Result<()> {
-        let (letter, slot) = (
-            letter(a.buffer),
-            a.buffer.buffer_arg().map_or(0, |b| b.slot),
-        );
+        let letter = letter(a.buffer);
+        let slot = a.buffer.buffer_arg().map_or(0, |b| b.slot);
         if is_register(a.buffer) {
             let _ = write!(o, "&{letter}{slot}");
             return Ok(());

@@ -6,40 +6,50 @@ use super::language::{Language, scalar, signed, unsigned};
 use monoglot_uop::{DType, Op};
 use std::fmt::Write;
 
-/// A vector operation that is a builtin of the compiler (the name of its macro is that of the op and type):
-/// the op; its name among C's functions, or ""; gcc's builtin after `__builtin_ia32_` for 512 bits, then for 256
-/// and 128, where `~` stands for s or d, the element, and `#` for 256 or nothing.
-pub(super) struct Builtin(Op, &'static str, [&'static str; 2]);
+/// A vector operation that is a builtin of the compiler. The name of its macro is that of the op and type.
+pub(super) struct Builtin {
+    op: Op,
+    /// Its name among C's functions, where it has one.
+    function: Option<&'static str>,
+    /// gcc's call for vectors of 512 bits, after `__builtin_ia32_`: `~` stands for s or d, the element.
+    call_512: &'static str,
+    /// The same for 256 and 128 bits: `#` stands for 256 or nothing.
+    call: &'static str,
+}
 
 const BUILTINS: [Builtin; 4] = [
-    Builtin(
-        Op::MulAcc,
-        "fma",
-        ["vfmaddp~512_mask(a, b, c, -1, 4)", "vfmaddp~#(a, b, c)"],
-    ),
-    Builtin(
-        Op::Sqrt,
-        "sqrt",
-        ["sqrtp~512_mask(a, a, -1, 4)", "sqrtp~#(a)"],
-    ),
-    Builtin(
-        Op::Trunc,
-        "trunc",
-        ["rndscalep~_mask(a, 11, a, -1, 4)", "roundp~#(a, 11)"],
-    ),
+    Builtin {
+        op: Op::MulAcc,
+        function: Some("fma"),
+        call_512: "vfmaddp~512_mask(a, b, c, -1, 4)",
+        call: "vfmaddp~#(a, b, c)",
+    },
+    Builtin {
+        op: Op::Sqrt,
+        function: Some("sqrt"),
+        call_512: "sqrtp~512_mask(a, a, -1, 4)",
+        call: "sqrtp~#(a)",
+    },
+    Builtin {
+        op: Op::Trunc,
+        function: Some("trunc"),
+        call_512: "rndscalep~_mask(a, 11, a, -1, 4)",
+        call: "roundp~#(a, 11)",
+    },
     // `a > b ? a : b`: the operand on the right where one is NaN.
-    Builtin(
-        Op::Max,
-        "",
-        ["maxp~512_mask(a, b, a, -1, 4)", "maxp~#(a, b)"],
-    ),
+    Builtin {
+        op: Op::Max,
+        function: None,
+        call_512: "maxp~512_mask(a, b, a, -1, 4)",
+        call: "maxp~#(a, b)",
+    },
 ];
 
 /// The builtin that computes `op` on float vectors, where an operator does not.
 pub(super) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
     BUILTINS
         .iter()
-        .find(|b| b.0 == op && matches!(d, DType::F32 | DType::F64))
+        .find(|b| b.op == op && matches!(d, DType::F32 | DType::F64))
 }
 
 /// The pieces of the prelude that a kernel uses, in order of first use.
@@ -105,21 +115,19 @@ impl Prelude {
         d: DType,
         lanes: usize,
     ) {
-        let (v, m) = (
-            format!("{}x{lanes}", scalar(d)),
-            format!("{}x{lanes}", signed(d.bytes())),
-        );
-        let &Builtin(op, function, x86) = b;
-        let (fma, double) = (op == Op::MulAcc, d == DType::F64);
-        let name = format!("{}_{v}", if fma { "FMA" } else { op.name() });
+        let v = format!("{}x{lanes}", scalar(d));
+        let m = format!("{}x{lanes}", signed(d.bytes()));
+        let fma = b.op == Op::MulAcc;
+        let double = d == DType::F64;
+        let name = format!("{}_{v}", if fma { "FMA" } else { b.op.name() });
         out.push_str(&name);
         if !once(&mut self.names, name.clone()) {
             return;
         }
         once(&mut self.types, (scalar(d), lanes));
-        let args = &["a", "b", "c"][..op.arity().0];
+        let args = &["a", "b", "c"][..b.op.arity().0];
         let mut cases = Vec::new();
-        if !function.is_empty() {
+        if let Some(function) = b.function {
             let call = format!("__builtin_elementwise_{function}");
             cases.push((
                 format!("__has_builtin({call})"),
@@ -127,32 +135,29 @@ impl Prelude {
             ));
         }
         let machine = match lanes * d.bytes() {
-            64 => Some(("__AVX512F__", 0, "512")),
-            32 => Some((if fma { "__FMA__" } else { "__AVX__" }, 1, "256")),
-            16 => Some((if fma { "__FMA__" } else { "__SSE4_1__" }, 1, "")),
+            64 => Some(("__AVX512F__", b.call_512, "512")),
+            32 if fma => Some(("__FMA__", b.call, "256")),
+            32 => Some(("__AVX__", b.call, "256")),
+            16 if fma => Some(("__FMA__", b.call, "")),
+            16 => Some(("__SSE4_1__", b.call, "")),
             _ => None,
         };
-        if let Some((feature, i, bits)) = machine {
-            let call = x86[i]
-                .replace('~', if double { "d" } else { "s" })
-                .replace('#', bits);
+        if let Some((feature, call, bits)) = machine {
+            let element = if double { "d" } else { "s" };
+            let call = call.replace('~', element).replace('#', bits);
             cases.push((gcc(feature), format!("(({v})__builtin_ia32_{call})")));
         }
-        let otherwise = match function {
+        let otherwise = if let Some(function) = b.function {
+            // Lane by lane.
+            let copies: String = args.iter().map(|a| format!(", {a}_ = {a}")).collect();
+            let suffix = if double { "" } else { "f" };
+            let lane = format!("__builtin_{function}{suffix}({}_[i])", args.join("_[i], "));
+            format!("({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})")
+        } else {
             // Both compilers make the machine's maximum, or a comparison and a blend, of this.
-            "" => {
-                once(&mut self.types, (signed(d.bytes()), lanes));
-                self.select = true;
-                format!("SEL({v}, {m}, ({m})((a) > (b)), a, b)")
-            }
-            function => {
-                let copies: String = args.iter().map(|a| format!(", {a}_ = {a}")).collect();
-                let call = format!("__builtin_{function}{}", if double { "" } else { "f" });
-                let lane = format!("{call}({}_[i])", args.join("_[i], "));
-                format!(
-                    "({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})"
-                )
-            }
+            once(&mut self.types, (signed(d.bytes()), lanes));
+            self.select = true;
+            format!("SEL({v}, {m}, ({m})((a) > (b)), a, b)")
         };
         self.define(&format!("{name}({})", args.join(", ")), &cases, &otherwise);
     }
@@ -160,7 +165,8 @@ impl Prelude {
     /// The name of a load (`address, mask, other`) or store (`address, mask, value`) of the lanes that a
     /// mask as wide as the element keeps: one instruction with AVX-512, or AVX2 for lanes of 4 and 8 bytes.
     pub(super) fn masked(&mut self, o: &mut String, store: bool, bytes: usize, lanes: usize) {
-        let (e, bits) = (signed(bytes), bytes * lanes * 8);
+        let e = signed(bytes);
+        let bits = bytes * lanes * 8;
         let v = format!("{e}x{lanes}");
         let name = format!("{}_{v}", if store { "STORE" } else { "LOAD" });
         o.push_str(&name);
@@ -172,46 +178,39 @@ impl Prelude {
         self.select = true;
         let mut cases = Vec::new();
         if matches!(bits, 128 | 256 | 512) {
-            // The element in the names of gcc's builtins.
-            let (wide, letter, ptr) = [
-                ("qi", 'b', "char"),
-                ("hi", 'w', "short"),
-                ("si", 'd', "int"),
-                ("di", 'q', "long long"),
-            ][bytes.trailing_zeros() as usize];
+            // What gcc's builtins call the element, in their names and as what is pointed to.
+            let wide = ["qi", "hi", "si", "di"][bytes.trailing_zeros() as usize];
+            let letter = ["b", "w", "d", "q"][bytes.trailing_zeros() as usize];
+            let ptr = ["char", "short", "int", "long long"][bytes.trailing_zeros() as usize];
             let count = unsigned((lanes / 8).max(1));
-            // gcc's vectors of bytes are of char, which is neither of C's other two byte types.
             let x = if bytes == 1 {
-                format!("c8x{lanes}")
-            } else {
-                v.clone()
-            };
-            if bytes == 1 {
+                // gcc's vectors of bytes are of char, which is neither of C's other two byte types.
+                let x = format!("c8x{lanes}");
                 let _ = writeln!(
                     self.macros,
                     "typedef char {x} __attribute__((vector_size({lanes})));"
                 );
-            }
+                x
+            } else {
+                v.clone()
+            };
             let keep = format!("({count})__builtin_ia32_cvt{letter}2mask{bits}(({x})(m))");
-            let whole = match store {
-                true => format!(
-                    "__builtin_ia32_storedqu{wide}{bits}_mask(({ptr} *)(p), ({x})(a), {keep})"
-                ),
-                false => format!(
+            let whole = if store {
+                format!("__builtin_ia32_storedqu{wide}{bits}_mask(({ptr} *)(p), ({x})(a), {keep})")
+            } else {
+                format!(
                     "(({v})__builtin_ia32_loaddqu{wide}{bits}_mask((const {ptr} *)(p), ({x})(a), {keep}))"
-                ),
+                )
             };
             let bw = "defined(__AVX512BW__) && defined(__AVX512VL__)";
             cases.push((format!("{bw} && {}", gcc("__AVX512DQ__")), whole));
             if bytes >= 4 && bits < 512 {
                 let suffix = if bits == 256 { "256" } else { "" };
-                let half = match store {
-                    true => {
-                        format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))")
-                    }
-                    false => format!(
-                        "SEL({v}, {v}, m, __builtin_ia32_maskload{letter}{suffix}((const {v} *)(p), m), a)"
-                    ),
+                let half = if store {
+                    format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))")
+                } else {
+                    let load = format!("__builtin_ia32_maskload{letter}{suffix}");
+                    format!("SEL({v}, {v}, m, {load}((const {v} *)(p), m), a)")
                 };
                 cases.push((gcc("__AVX2__"), half));
             }

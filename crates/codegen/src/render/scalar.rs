@@ -24,7 +24,8 @@ impl Renderer<'_> {
 
     /// Past the width: the sign of a signed value where it is shifted right, else 0.
     pub(super) fn scalar_shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
-        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let a = &u.src()[0];
+        let b = &u.src()[1];
         let bits = k.d.bits() as i64;
         let width = UOp::int(bits, bits_type(k.d));
         let last = UOp::int(bits - 1, k.d);

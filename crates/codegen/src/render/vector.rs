@@ -50,9 +50,10 @@ impl Renderer<'_> {
         k: Kind,
     ) -> Result<()> {
         let Some(machine) = builtin(Op::Max, k.d) else {
-            let t = match nan {
-                false => "SEL($V, $M, ($M)($0 > $1), $0, $1)",
-                true => "SEL($V, $M, ($M)($0 > $1) | ($M)($0 != $0), $0, $1)",
+            let t = if nan {
+                "SEL($V, $M, ($M)($0 > $1) | ($M)($0 != $0), $0, $1)"
+            } else {
+                "SEL($V, $M, ($M)($0 > $1), $0, $1)"
             };
             return self.put(o, k, t, &operands);
         };
@@ -66,7 +67,8 @@ impl Renderer<'_> {
 
     /// Past the width: the sign of a signed value where it is shifted right, else 0.
     pub(super) fn vector_shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
-        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let a = &u.src()[0];
+        let b = &u.src()[1];
         let bits = k.d.bits() as i64;
         let width = UOp::int(bits, bits_type(k.d));
         let last = UOp::int(bits - 1, k.d);
@@ -86,7 +88,8 @@ impl Renderer<'_> {
             }
             _ => "($0 % SEL($V, $M, ($M)($1 == $2), $3, $1))",
         };
-        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let a = &u.src()[0];
+        let b = &u.src()[1];
         self.put(o, k, t, &[a, b, &UOp::int(-1, k.d), &UOp::int(1, k.d)])
     }
 
@@ -157,7 +160,8 @@ impl Renderer<'_> {
 
     /// Lanes of a vector: one, a list, or a run.
     pub(super) fn pick(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
-        let (v, at) = (&u.src()[0], &u.src()[1]);
+        let v = &u.src()[0];
+        let at = &u.src()[1];
         let list = match at.op() {
             Op::Stack => at.src(),
             _ => std::slice::from_ref(at),

@@ -106,9 +106,10 @@ impl Piece<'_> {
     /// The gate of one lane; None where it is true.
     fn lane_gate(&self, k: usize) -> Option<UOp> {
         let g = self.gate?;
-        let gate = match self.d.plan.demand[g].index {
-            true => self.d.index_at(g, &self.place(k)),
-            false => lane(&self.gate()?, k),
+        let gate = if self.d.plan.demand[g].index {
+            self.d.index_at(g, &self.place(k))
+        } else {
+            lane(&self.gate()?, k)
         };
         (!gate.is_bool(true)).then_some(gate)
     }
@@ -149,7 +150,8 @@ impl Piece<'_> {
         if n == 1 {
             return self.load(self.scalar(0), alt, self.gate());
         }
-        let (same, backward) = (self.step == Some(0), self.step == Some(-1));
+        let same = self.step == Some(0);
+        let backward = self.step == Some(-1);
         let first = if backward { n - 1 } else { 0 };
         if !matches!(self.step, Some(-1..=1)) || !same && !self.within(first, false) {
             return self.read_lanes(alt);
@@ -232,7 +234,8 @@ impl Devectorise<'_> {
         let (Some(storage), &[_, index]) = (&self.effect[address[0] as usize], &address[..]) else {
             return Err(broken("an address that is not one index into storage"));
         };
-        let (index, gate) = (index as usize, src.get(2).map(|&g| g as usize));
+        let index = index as usize;
+        let gate = src.get(2).map(|&g| g as usize);
         let axis = self.lane_axis(dims);
         let step = axis.and_then(|k| self.plan.steps[index][k]);
         let piece = |(start, lanes)| Piece {

@@ -134,7 +134,8 @@ impl Group {
         let sums: Vec<usize> = members.iter().map(|&i| i as usize).filter(adds).collect();
         let value = |i: usize| t.src[i][0] as usize;
         let terms = |i: usize| -> i64 {
-            let (before, after) = (&t.dims[value(i)], &t.dims[i]);
+            let before = &t.dims[value(i)];
+            let after = &t.dims[i];
             (0..t.rank)
                 .filter(|&k| !plan.is_lane[k])
                 .map(|k| i64::from(before[k] / after[k].max(1)))
@@ -166,13 +167,15 @@ impl Group {
     fn cut(&self, id: &mut u32) -> Option<Cut> {
         let known = self.extents.iter().flatten();
         let trips = known.fold(1i64, |n, e| n.saturating_mul(*e));
-        let block = match self.tile {
-            true => LONG.max(trips.saturating_mul(self.terms) / MOST),
-            false => SHORT,
+        let block = if self.tile {
+            LONG.max(trips.saturating_mul(self.terms) / MOST)
+        } else {
+            SHORT
         };
         let wanted = (block / self.terms).max(1);
         // The innermost loops that a block holds whole.
-        let (mut held, mut k) = (1, self.ranges.len());
+        let mut held = 1;
+        let mut k = self.ranges.len();
         while k > 0 && self.extents[k - 1].is_some_and(|e| held * e <= wanted * 3 / 2) {
             held *= self.extents[k - 1]?;
             k -= 1;

@@ -133,7 +133,8 @@ pub(super) fn uniform(u: &UOp) -> Option<Scalar> {
 
 /// What an operand that is a constant makes of an integer op.
 fn by_constant(op: Op, src: &[UOp]) -> Option<UOp> {
-    let (a, scalar) = (&src[0], src[0].shape().is_empty());
+    let a = &src[0];
+    let scalar = src[0].shape().is_empty();
     let keep = |u: &UOp| {
         Some(u.clone()).filter(|u| {
             src.iter()
@@ -141,19 +142,15 @@ fn by_constant(op: Op, src: &[UOp]) -> Option<UOp> {
         })
     };
     let value = src.get(1).and_then(uniform);
-    let (zero, one) = (
-        value.is_some_and(Scalar::is_zero),
-        value.is_some_and(Scalar::is_one),
-    );
+    let zero = value.is_some_and(Scalar::is_zero);
+    let one = value.is_some_and(Scalar::is_one);
     let bools = a.dtype() == DType::Bool;
     match op {
         Op::Add | Op::Sub | Op::Or | Op::Xor | Op::Shl | Op::Shr if zero => keep(a),
         Op::Add if a.op() == Op::Add && scalar => {
-            let (x, c, k) = (
-                &a.src()[0],
-                a.src()[1].const_value()?,
-                src[1].const_value()?,
-            );
+            let x = &a.src()[0];
+            let c = a.src()[1].const_value()?;
+            let k = src[1].const_value()?;
             Some(alu(
                 op,
                 &[
@@ -187,7 +184,8 @@ fn by_interval(op: Op, src: &[UOp]) -> Option<UOp> {
             (lo == hi).then(|| UOp::constant(lo, DType::Bool))
         }
         Op::TruncDiv | Op::TruncMod => {
-            let ((lo, hi), n) = (src[0].bounds(), src[1].as_int()?);
+            let (lo, hi) = src[0].bounds();
+            let n = src[1].as_int()?;
             let within = lo >= 0 && hi < n;
             within.then(|| {
                 if op == Op::TruncMod {

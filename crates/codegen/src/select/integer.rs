@@ -115,9 +115,10 @@ impl Legal<'_> {
         if !(b.dtype().is_unsigned() || ib.0 >= 0) {
             fits = self.and(&fits, &self.cmplt(&c(b, -1), b));
         }
-        match op == Op::Shr && !d.is_unsigned() {
-            true => shift(&self.select(&fits, &n, &c(a, bits - 1))),
-            false => self.select(&fits, &shift(&self.and(&n, &c(a, bits - 1))), &c(a, 0)),
+        if op == Op::Shr && !d.is_unsigned() {
+            shift(&self.select(&fits, &n, &c(a, bits - 1)))
+        } else {
+            self.select(&fits, &shift(&self.and(&n, &c(a, bits - 1))), &c(a, 0))
         }
     }
 
@@ -125,7 +126,9 @@ impl Legal<'_> {
     /// except of 1 and −1.
     pub(super) fn int_pow(&self, a: &UOp, b: &UOp, ib: Interval) -> UOp {
         let steps = 64 - ib.1.max(0).leading_zeros();
-        let (one, mut base, mut out) = (c(a, 1), a.clone(), c(a, 1));
+        let one = c(a, 1);
+        let mut base = a.clone();
+        let mut out = c(a, 1);
         let odd = |x: &UOp| self.cmpne(&self.and(x, &c(b, 1)), &c(b, 0));
         for i in 0..steps {
             let bit = odd(&self.shr(b, &c(b, i as i64)));

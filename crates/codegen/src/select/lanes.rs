@@ -56,7 +56,8 @@ pub(super) fn plan(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Pla
     }
     // Accesses by lane take their gates by lane too, where those are arithmetic.
     let apart = |i: usize| {
-        let (address, u) = (t.src[i][0] as usize, &t.nodes[i]);
+        let address = t.src[i][0] as usize;
+        let u = &t.nodes[i];
         let dims = &t.dims[if u.op() == Op::Store { address } else { i }];
         let step = |k: usize| t.src[address].get(1).and_then(|&x| steps[x as usize][k]);
         let lane = (0..t.rank).find(|&k| dims[k] > 1 && is_lane[k]);
@@ -83,7 +84,9 @@ fn fitting(target: &Target, bytes: usize) -> usize {
 
 /// Pieces of at most `lanes`, each a power of two.
 fn cut(extent: u32, lanes: u32) -> Vec<(u32, u32)> {
-    let (mut at, mut width, mut out) = (0, lanes, Vec::new());
+    let mut at = 0;
+    let mut width = lanes;
+    let mut out = Vec::new();
     while at < extent {
         while width > extent - at {
             width /= 2;
@@ -111,13 +114,20 @@ pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
 
 /// What is needed as what. `by_lane` tells of an access whether its lanes go one by one.
 fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<Demand> {
-    let need = |d: &mut [Demand], src: &[u32]| src.iter().for_each(|&s| d[s as usize].data = true);
+    let need = |d: &mut [Demand], src: &[u32]| {
+        for &s in src {
+            d[s as usize].data = true;
+        }
+    };
     let mut d = vec![Demand::default(); t.len()];
     for i in (0..t.len()).rev() {
-        let (u, src) = (&t.nodes[i], &t.src[i]);
+        let u = &t.nodes[i];
+        let src = &t.src[i];
         if d[i].index {
             if is_index_arithmetic(t, i) {
-                src.iter().for_each(|&s| d[s as usize].index = true);
+                for &s in src {
+                    d[s as usize].index = true;
+                }
             } else {
                 d[i].data = true;
             }
@@ -128,16 +138,19 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
                 if let Some(&index) = t.src[address].get(1) {
                     d[index as usize].index = true;
                 }
-                if d[i].data || u.op() == Op::Store {
-                    d[src.get(1).map_or(i, |&s| s as usize)].data = true;
+                // The value of a store, and what a gated load gives where it does not load.
+                if let Some(&value) = src.get(1)
+                    && (d[i].data || u.op() == Op::Store)
+                {
+                    d[value as usize].data = true;
                 }
                 if let Some(&gate) = src.get(2) {
-                    let index = is_index_arithmetic(t, gate as usize) && by_lane(i);
-                    *if index {
-                        &mut d[gate as usize].index
+                    let gate = gate as usize;
+                    if is_index_arithmetic(t, gate) && by_lane(i) {
+                        d[gate].index = true;
                     } else {
-                        &mut d[gate as usize].data
-                    } = true;
+                        d[gate].data = true;
+                    }
                 }
             }
             Op::Range | Op::Special => need(&mut d, &src[..1]),
@@ -197,7 +210,8 @@ fn steps(t: &Table) -> Vec<Steps> {
 /// Whether a CAST changes no value.
 fn keeps(u: &monoglot_uop::UOp) -> bool {
     let (lo, hi) = u.src()[0].bounds();
-    let (min, max) = (u.dtype().min().to_i128(), u.dtype().max().to_i128());
+    let min = u.dtype().min().to_i128();
+    let max = u.dtype().max().to_i128();
     u.dtype().is_int() && lo as i128 >= min && hi as i128 <= max
 }
 

@@ -152,7 +152,8 @@ impl Legal<'_> {
             }
             Op::Cast => self.convert(&src[0], &u.src()[0], u),
             Op::Bitcast => {
-                let (from, to) = (u.src()[0].dtype(), u.dtype());
+                let from = u.src()[0].dtype();
+                let to = u.dtype();
                 let bits = self.encode(&src[0], from);
                 self.decode(&bitcast(&bits, self.stored(to)), to)
             }
@@ -224,7 +225,8 @@ impl Legal<'_> {
 
     /// An elementwise op on machine types, out of native ones.
     pub(crate) fn op(&self, op: Op, s: &[UOp]) -> Result<UOp> {
-        let (a, d) = (&s[0], s[0].dtype());
+        let a = &s[0];
+        let d = s[0].dtype();
         let b = s.get(1).unwrap_or(a);
         if self.has(op) || OpSet::PRIMITIVES.contains(op) {
             return Ok(alu(op, s));
@@ -271,9 +273,10 @@ impl Legal<'_> {
     /// a where a is NaN; b where only b is.
     fn max(&self, a: &UOp, b: &UOp) -> UOp {
         let not_less = self.not(&self.cmplt(a, b));
-        let first = match a.dtype().is_float() {
-            true => self.or(&self.and(&not_less, &self.equal(b, b)), &self.cmpne(a, a)),
-            false => not_less,
+        let first = if a.dtype().is_float() {
+            self.or(&self.and(&not_less, &self.equal(b, b)), &self.cmpne(a, a))
+        } else {
+            not_less
         };
         self.select(&first, a, b)
     }
@@ -329,7 +332,8 @@ impl Legal<'_> {
         let q = o.trunc(&o.div(a, b));
         let r = o.mulacc(&minus(&q), b, a);
         // The rounded quotient may be one too far from zero.
-        let (size, negative) = (abs(b), o.cmplt(a, zero));
+        let size = abs(b);
+        let negative = o.cmplt(a, zero);
         let step = o.select(&negative, &minus(&size), &size);
         let over = o.select(&negative, &o.cmplt(zero, &r), &o.cmplt(&r, zero));
         let r = o.select(&over, &o.add(&r, &step), &r);
@@ -341,7 +345,8 @@ impl Legal<'_> {
 
     /// CAST between dtypes as they are held.
     fn convert(&self, x: &UOp, old: &UOp, u: &UOp) -> UOp {
-        let (from, to) = (old.dtype(), u.dtype());
+        let from = old.dtype();
+        let to = u.dtype();
         match to {
             DType::Index => {
                 let exact = from.is_int() || from == DType::Bool;

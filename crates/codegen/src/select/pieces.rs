@@ -74,7 +74,8 @@ pub(super) fn broken(message: impl Into<String>) -> monoglot_uop::Error {
 impl Devectorise<'_> {
     fn node(&mut self, i: usize) -> Result<()> {
         let t = self.t;
-        let (u, src) = (&t.nodes[i], &t.src[i]);
+        let u = &t.nodes[i];
+        let src = &t.src[i];
         match u.op() {
             Op::Param | Op::Buffer if u.addrspace().is_some() => self.effect[i] = Some(u.clone()),
             Op::Store => self.effect[i] = Some(self.store(i)?),
@@ -117,7 +118,8 @@ impl Devectorise<'_> {
 
     fn evaluate(&mut self, i: usize) -> Result<Vec<UOp>> {
         let t = self.t;
-        let (u, src) = (&t.nodes[i], &t.src[i]);
+        let u = &t.nodes[i];
+        let src = &t.src[i];
         Ok(match u.op() {
             Op::Const | Op::Param | Op::Range | Op::Special => vec![u.clone()],
             Op::Stack => u.src().to_vec(),
@@ -229,7 +231,8 @@ impl Devectorise<'_> {
     fn expand(&self, i: usize) -> Vec<UOp> {
         let t = self.t;
         let from = t.src[i][0] as usize;
-        let (small, wide) = (&t.dims[from], &t.dims[i]);
+        let small = &t.dims[from];
+        let wide = &t.dims[i];
         let lane_grows = self.lane_axis(wide).is_some_and(|k| small[k] == 1);
         let piece = |(start, width): (Axes<u32>, usize)| {
             let one = self.data[from].len() == 1;
@@ -259,7 +262,8 @@ impl Devectorise<'_> {
     /// Index arithmetic where all steps are taken back, for every place along the other axes.
     fn base(&mut self, i: usize) -> Result<Vec<UOp>> {
         let t = self.t;
-        let (u, src) = (&t.nodes[i], &t.src[i]);
+        let u = &t.nodes[i];
+        let src = &t.src[i];
         let arithmetic = is_index_arithmetic(t, i);
         let mut out = Vec::new();
         for start in self.jumps(i) {
@@ -288,7 +292,8 @@ impl Devectorise<'_> {
 
     /// The places along the axes on which an index jumps, row-major.
     fn jumps(&self, i: usize) -> Vec<Axes<u32>> {
-        let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
+        let dims = &self.t.dims[i];
+        let steps = &self.plan.steps[i];
         let along = |k: usize| {
             (0..if steps[k].is_none() { dims[k] } else { 1 })
                 .map(|e| (e, 1))
@@ -303,8 +308,10 @@ impl Devectorise<'_> {
 
     /// The value of an index at a place.
     pub(super) fn index_at(&self, i: usize, start: &[u32]) -> UOp {
-        let (dims, steps) = (&self.t.dims[i], &self.plan.steps[i]);
-        let (mut at, mut offset) = (0, 0i64);
+        let dims = &self.t.dims[i];
+        let steps = &self.plan.steps[i];
+        let mut at = 0;
+        let mut offset = 0i64;
         for k in 0..dims.len() {
             match steps[k] {
                 Some(step) if dims[k] > 1 => offset += step * start[k] as i64,

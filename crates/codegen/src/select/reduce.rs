@@ -40,7 +40,8 @@ impl Devectorise<'_> {
             _ => (ReduceOp::Add, &[]),
         };
         let source = t.dims[value].clone();
-        let (mut kept, mut result) = (source.clone(), source.clone());
+        let mut kept = source.clone();
+        let mut result = source.clone();
         for &a in axes {
             result[a as usize] = 1;
             if !self.plan.is_lane[a as usize] {
@@ -247,7 +248,8 @@ impl Devectorise<'_> {
         };
         let mut below = f.kept.clone();
         below[..=axis].fill(1);
-        let (inner, n) = (self.count(&below), self.plan.pieces[axis].len());
+        let inner = self.count(&below);
+        let n = self.plan.pieces[axis].len();
         let along = |j: usize| {
             let first = j / inner * n * inner + j % inner;
             kept[first..]

@@ -37,7 +37,8 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
         .filter(|k| Some(*k) != tile.lane)
         .chain(tile.lane);
     for k in unrolled {
-        let (f, outer) = (tile.factor[k], nest.outer >> k & 1 == 1);
+        let f = tile.factor[k];
+        let outer = nest.outer >> k & 1 == 1;
         if f <= 1 {
             continue;
         }
@@ -144,7 +145,8 @@ fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target)
     for _ in 0..16 {
         let mut next: Option<(Tile, f64)> = None;
         for k in bits(free).filter(|k| Some(*k) != tile.lane) {
-            let (n, f) = (nest.extent[k], tile.factor[k]);
+            let n = nest.extent[k];
+            let f = tile.factor[k];
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
                 let mut t = tile.clone();
                 t.factor[k] = g;
@@ -172,7 +174,8 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
     }
     let cache = target.caches[1] as f64 * 0.75;
     let bytes = |o: &[usize]| traffic(nest, tile, o, cache);
-    let (mut best, mut least) = (natural.clone(), bytes(&natural));
+    let mut best = natural.clone();
+    let mut least = bytes(&natural);
     let mut all = vec![Vec::new()];
     for _ in 0..natural.len() {
         let longer = |o: &Vec<usize>| -> Vec<Vec<usize>> {
@@ -247,10 +250,8 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
 /// Cut the innermost of the outer loops in parts, outermost, such that a quarter of the last cache holds
 /// what others read again of each.
 fn block(nest: &Nest, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
-    let (bytes, cache) = (
-        read_again(nest, tile, order),
-        chosen.target.caches[2] as f64 / 4.0,
-    );
+    let bytes = read_again(nest, tile, order);
+    let cache = chosen.target.caches[2] as f64 / 4.0;
     let at = order
         .last()
         .and_then(|&k| chosen.axis(k, AxisType::Loop))

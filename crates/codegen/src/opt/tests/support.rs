@@ -123,7 +123,9 @@ pub(crate) fn param(slot: u64, dims: &[i64], dtype: DType) -> UOp {
 /// `out[i, j] = Σ_r a[i, r]·b[r, j]`.
 pub(crate) fn matmul(m: i64, n: i64, k: i64) -> UOp {
     let r = ranges(&[m, n], &[k]);
-    let (i, j, r) = (&r[0], &r[1], &r[2]);
+    let i = &r[0];
+    let j = &r[1];
+    let r = &r[2];
     let a = param(1, &[m, k], DType::F32).at(&[i.clone(), r.clone()]);
     let b = param(2, &[k, n], DType::F32).at(&[r.clone(), j.clone()]);
     let sum = (a * b).reduce_ranges(ReduceOp::Add, std::slice::from_ref(r));
@@ -172,7 +174,10 @@ pub(crate) fn kernels() -> Vec<UOp> {
         .end(&r[..1])]));
     // A convolution with a masked edge, and 1/x of what is read: an infinity in the mask would leak.
     let r = ranges(&[4, 6], &[3, 3]);
-    let (o, y, c, k) = (&r[0], &r[1], &r[2], &r[3]);
+    let o = &r[0];
+    let y = &r[1];
+    let c = &r[2];
+    let k = &r[3];
     let at = y + k;
     let gate = at.lt(&at.like(7)) & at.like(0).lt(&at);
     let read = param(1, &[3, 6], DType::F32).at(&[c.valid(&gate), &at - 1]);
@@ -255,7 +260,8 @@ pub(crate) fn buffers(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
 pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
     let after = apply(kernel, opts, &target(true)).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
     verify_kernel(after.clone()).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
-    let (mut want, mut got) = (buffers(kernel, 7), buffers(kernel, 7));
+    let mut want = buffers(kernel, 7);
+    let mut got = buffers(kernel, 7);
     eval_kernel(kernel, &mut want, &[]).unwrap();
     eval_kernel(&after, &mut got, &[]).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
     assert!(want == got, "{opts:?} changes what the kernel computes");
@@ -378,7 +384,8 @@ pub(crate) fn conv_weights(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
 pub(crate) fn conv_images(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
     let y = h - k + 1;
     let r = ranges(&[n, c, h, h], &[o, k, k]);
-    let (at_y, at_x) = (&r[2] - &r[5], &r[3] - &r[6]);
+    let at_y = &r[2] - &r[5];
+    let at_x = &r[3] - &r[6];
     let inside = |v: &UOp| v.like(-1).lt(v) & v.lt(&v.like(y));
     let gate = inside(&at_y) & inside(&at_x);
     let index = linear(&[(&r[0], o * y * y), (&r[4], y * y), (&at_y, y), (&at_x, 1)]);
