@@ -16,6 +16,7 @@ pub mod opt;
 pub mod pipeline;
 mod registers;
 mod render;
+mod scratch;
 mod select;
 #[cfg(test)]
 mod tests;

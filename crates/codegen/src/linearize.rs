@@ -9,7 +9,7 @@
 
 use crate::graph::{bits, places, sorted};
 use crate::memory::in_registers;
-use monoglot_uop::{Arg, ErrorKind, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ struct Graph {
     block: Vec<u32>,
     /// By loop: what must stand before it, in the block around it.
     needs: Vec<Vec<u32>>,
-    /// STOREs that overwrite what LOADs still read: those loads come first.
+    /// By STORE, or loop with one: the LOADs, or loops with one, of what it overwrites, which come first.
     before: FxHashMap<u32, Vec<u32>>,
 }
 
@@ -42,6 +42,51 @@ pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
         .map(|i| g.nodes[i as usize].clone())
         .collect();
     Ok(UOp::new(Op::Linear, list, Arg::None))
+}
+
+/// The storage that a LOAD or STORE accesses.
+fn accessed(u: &UOp) -> Option<&UOp> {
+    let address = u.src().first()?;
+    let storage = address.src().first()?.named();
+    matches!(storage.op(), Op::Param | Op::Buffer).then_some(storage)
+}
+
+/// Whether two accesses of one storage may be to one element: not where both are at known places that differ.
+fn may_meet(a: &UOp, b: &UOp) -> bool {
+    let place = |u: &UOp| u.src()[0].src().get(1).and_then(UOp::as_int);
+    match (a.src()[0].op(), b.src()[0].op(), place(a), place(b)) {
+        (Op::Index, Op::Index, Some(a), Some(b)) => a == b,
+        _ => true,
+    }
+}
+
+/// For every node, behind which STOREs it stands.
+struct Behind {
+    words: usize,
+    sets: Vec<u64>,
+}
+
+impl Behind {
+    fn of(g: &Graph, number: &FxHashMap<u32, usize>, count: usize) -> Behind {
+        let words = count.div_ceil(64);
+        let mut sets = vec![0u64; g.nodes.len() * words];
+        for i in 0..g.nodes.len() {
+            let (before, own) = sets.split_at_mut(i * words);
+            for &s in &g.src[i] {
+                let of_source = &before[s as usize * words..][..words];
+                own.iter_mut().zip(of_source).for_each(|(a, b)| *a |= b);
+            }
+            if let Some(k) = number.get(&(i as u32)) {
+                own[k / 64] |= 1 << (k % 64);
+            }
+        }
+        Behind { words, sets }
+    }
+
+    fn contains(&self, node: u32, store: usize) -> bool {
+        let set = &self.sets[node as usize * self.words..];
+        set[store / 64] >> (store % 64) & 1 == 1
+    }
 }
 
 fn broken(message: &str) -> monoglot_uop::Error {
@@ -87,7 +132,7 @@ impl Graph {
         };
         g.block = open.iter().enumerate().map(block).collect();
         g.enclose();
-        g.hazards();
+        g.hazards()?;
         g.collect_needs();
         Ok(g)
     }
@@ -169,41 +214,78 @@ impl Graph {
         }
     }
 
-    /// Reads of storage that is also written come before the writes of their block: what a kernel
-    /// reads is what was there before it.
-    fn hazards(&mut self) {
-        let storage = |u: &'_ UOp| {
-            Some(&u.src().first()?.src()[0])
-                .filter(|s| s.op() == Op::Param)
-                .cloned()
-        };
-        let mut written: FxHashMap<UOp, Vec<u32>> = FxHashMap::default();
-        for (i, u) in self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, u)| u.op() == Op::Store)
-        {
-            if let Some(p) = storage(u) {
-                written.entry(p).or_default().push(i as u32);
+    /// Reads of storage come before the writes that they do not stand behind: what a kernel reads of its
+    /// arguments is what was there before it, and what a turn reads of storage of its own is what was there
+    /// before that turn overwrote it.
+    fn hazards(&mut self) -> Result<()> {
+        let mut written: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
+        let mut count = 0;
+        let mut number: FxHashMap<u32, usize> = FxHashMap::default();
+        for (i, u) in self.nodes.iter().enumerate() {
+            if u.op() != Op::Store {
+                continue;
+            }
+            if let Some(storage) = accessed(u) {
+                written.entry(storage).or_default().push(i as u32);
+                number.insert(i as u32, count);
+                count += 1;
             }
         }
-        for (i, u) in self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, u)| u.op() == Op::Load)
-        {
-            for &store in storage(u)
-                .and_then(|p| written.get(&p))
-                .into_iter()
-                .flatten()
-            {
-                if self.block[store as usize] == self.block[i] {
-                    self.before.entry(store).or_default().push(i as u32);
-                }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        for (i, u) in self.nodes.iter().enumerate() {
+            let stores = accessed(u).and_then(|storage| written.get(storage));
+            if u.op() == Op::Load {
+                let meets = |s: &&u32| may_meet(u, &self.nodes[**s as usize]);
+                let stores = stores.into_iter().flatten().filter(meets);
+                pairs.extend(stores.map(|&s| (s, i as u32)));
             }
         }
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let behind = Behind::of(self, &number, count);
+        for (store, load) in pairs {
+            if behind.contains(load, number[&store]) {
+                continue;
+            }
+            let common = self.common_block(store, load);
+            let (first, then) = (self.item(load, common), self.item(store, common));
+            if !behind.contains(first, number[&store]) {
+                self.before.entry(then).or_default().push(first);
+            } else if self.nodes[store as usize].src()[0].addrspace() != Some(AddrSpace::Global) {
+                return Err(broken("storage is overwritten before all of it is read"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The innermost block around two nodes.
+    fn common_block(&self, a: u32, b: u32) -> u32 {
+        let mut around: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut at = self.block[a as usize];
+        while at != ROOT {
+            around.push(at);
+            at = self.parent[at as usize];
+        }
+        let mut at = self.block[b as usize];
+        while at != ROOT && !around.contains(&at) {
+            at = self.parent[at as usize];
+        }
+        at
+    }
+
+    /// The node of a block in which this one stands: itself, or the END of a loop.
+    fn item(&self, i: u32, block: u32) -> u32 {
+        let mut item = i;
+        let mut at = self.block[i as usize];
+        while at != block && at != ROOT {
+            item = self.end[at as usize];
+            at = self.parent[at as usize];
+        }
+        item
     }
 
     /// For every loop what it takes from the block around it, in order.
@@ -234,9 +316,10 @@ impl Graph {
             self.block[*s as usize] == self.block[i as usize]
                 && self.nodes[*s as usize].op() != Op::Range
         };
-        let loads = self.before.get(&i).into_iter().flatten();
-        loads
-            .chain(&self.src[i as usize])
+        // Most of what is overwritten is an operand too, and read where that is wanted.
+        let overwritten = self.before.get(&i).into_iter().flatten();
+        (self.src[i as usize].iter())
+            .chain(overwritten)
             .copied()
             .filter(here)
             .collect()
@@ -263,9 +346,11 @@ impl Graph {
                     let loops = self.loop_of(range);
                     let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
                     let bound = self.src[range as usize].iter().filter(here);
+                    let overwritten = self.before.get(&i).into_iter().flatten();
                     loops
                         .iter()
                         .flat_map(|&k| &self.needs[k])
+                        .chain(overwritten)
                         .chain(bound)
                         .copied()
                         .collect()
@@ -283,6 +368,17 @@ impl Graph {
         }
         if out.len() != n {
             return Err(broken("nodes that no effect needs in their loop"));
+        }
+        let mut place = vec![0; n];
+        for (at, &i) in out.iter().enumerate() {
+            place[i as usize] = at;
+        }
+        let late = |(&store, loads): (&u32, &Vec<u32>)| {
+            let reads = loads.iter().map(|&l| place[l as usize]);
+            reads.max() > Some(place[store as usize])
+        };
+        if self.before.iter().any(late) {
+            return Err(broken("storage is overwritten before all of it is read"));
         }
         Ok(out)
     }

@@ -3,15 +3,17 @@
 //! hardware axes are SPECIALs and a reduction over a workgroup is staged through LOCAL storage.
 //! Invariant: no RANGE of type GLOBAL, THREAD, LOCAL, WARP or GROUP_REDUCE is left.
 
-use crate::graph::{group as effects_of, node, rebuild};
+use crate::graph::{group as effects_of, rebuild};
+use crate::scratch::{self, copied};
 use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Close every range once and name the hardware's axes.
 pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
     let kernel = group_reduce(kernel)?;
     let kernel = close_reduces_once(&kernel);
     let kernel = close_stores_once(&kernel);
+    let kernel = close_fills_once(&kernel);
     hardware(&kernel)
 }
 
@@ -60,7 +62,8 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
     if !kernel.toposort().iter().any(group) {
         return Ok(kernel.clone());
     }
-    let (mut id, mut slot) = (next_id(kernel), 0);
+    let mut id = next_id(kernel);
+    let mut slot = scratch::next_slot(kernel);
     let mut parts: FxHashMap<UOp, (ReduceOp, Vec<UOp>)> = FxHashMap::default();
     rebuild(kernel, |u, src| {
         let new = u.with_src(src);
@@ -108,12 +111,9 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     };
     let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
     *slot += 1;
-    // Nobody writes while another thread may still read what the last iteration left.
-    let around = |r: &&UOp| !axes.contains(r) && is_axis(r, &[Loop, Reduce]) && r.vmax() > 0;
+    let around = |r: &&UOp| !axes.contains(r) && scratch::turns(kind(r)) && r.vmax() > 0;
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
-    let read = (!loops.is_empty()).then(|| node(Op::Barrier, loops));
-    let store = local.after(read.as_slice()).at(&axes).store(part);
-    let full = local.after(&[node(Op::Barrier, [store])]);
+    let full = scratch::filled(&local, &axes, part, &[], &loops, true);
     let again: Vec<UOp> = across
         .iter()
         .map(|r| fresh(r, AxisType::Reduce, id))
@@ -136,7 +136,7 @@ type Owner<'a> = (&'a [UOp], std::sync::Arc<[UOp]>, u32);
 /// the other; where they only share some range, one of them gets ranges of its own.
 fn close_reduces_once(kernel: &UOp) -> UOp {
     let mut kernel = kernel.clone();
-    let mut id = next_id(&kernel);
+    let mut names = Names::of(&kernel);
     // One renaming may duplicate a nested reduction, which then needs the next.
     'again: loop {
         let topo = kernel.toposort();
@@ -167,9 +167,9 @@ fn close_reduces_once(kernel: &UOp) -> UOp {
             }
             let map: FxHashMap<UOp, UOp> = clash
                 .iter()
-                .map(|r| ((*r).clone(), fresh(r, kind(r), &mut id)))
+                .map(|r| ((*r).clone(), fresh(r, kind(r), &mut names.id)))
                 .collect();
-            let renamed = rename(u, &map);
+            let renamed = copied(u, map, &mut names.slot);
             kernel = kernel.substitute(&[(u.clone(), renamed)].into_iter().collect());
             continue 'again;
         }
@@ -177,10 +177,19 @@ fn close_reduces_once(kernel: &UOp) -> UOp {
     }
 }
 
-/// A graph over other ranges, where they are open: what closes them itself stays as it is.
-fn rename(root: &UOp, map: &FxHashMap<UOp, UOp>) -> UOp {
-    let open = |u: &UOp| u == root || u.ranges().iter().any(|r| map.contains_key(r));
-    root.rebuild(map, open, |u, src| u.with_src(src))
+/// Numbers of ranges and slots of storage that a kernel does not have yet.
+struct Names {
+    id: u32,
+    slot: u64,
+}
+
+impl Names {
+    fn of(kernel: &UOp) -> Names {
+        Names {
+            id: next_id(kernel),
+            slot: scratch::next_slot(kernel),
+        }
+    }
 }
 
 /// One loop of the kernel's outer nest: its range, and what it runs in order; a RANGE stands for its loop.
@@ -192,7 +201,7 @@ struct Nest {
 
 /// ENDs as one tree of loops, each closing one range; stores over the same ranges share them.
 fn close_stores_once(kernel: &UOp) -> UOp {
-    let mut id = next_id(kernel);
+    let mut names = Names::of(kernel);
     let root = UOp::sink(&[]);
     let mut nests = vec![Nest {
         range: root,
@@ -218,7 +227,7 @@ fn close_stores_once(kernel: &UOp) -> UOp {
             _ => {
                 ranges.sort_by_key(depth);
                 ranges.dedup();
-                place(&mut nests, u, &ranges, &mut id);
+                place(&mut nests, u, &ranges, &mut names);
             }
         }
     }
@@ -238,7 +247,7 @@ fn close_stores_once(kernel: &UOp) -> UOp {
     kernel.clone()
 }
 
-fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
+fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], names: &mut Names) {
     let mut at = 0;
     let mut renamed: FxHashMap<UOp, UOp> = FxHashMap::default();
     for r in ranges {
@@ -250,7 +259,7 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
         let range = if taken.is_none() {
             r.clone()
         } else {
-            fresh(r, kind(r), id)
+            fresh(r, kind(r), &mut names.id)
         };
         if range != *r {
             renamed.insert(r.clone(), range.clone());
@@ -264,7 +273,45 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], id: &mut u32) {
         });
         at = k;
     }
-    nests[at].items.push(rename(&effect, &renamed));
+    nests[at]
+        .items
+        .push(copied(&effect, renamed, &mut names.slot));
+}
+
+/// ENDs inside other loops, which fill storage of the kernel's own, close one range each, that no other END
+/// closes.
+fn close_fills_once(kernel: &UOp) -> UOp {
+    if !kernel.ops_below().contains(Op::After) {
+        return kernel.clone();
+    }
+    let mut names = Names::of(kernel);
+    let mut taken: FxHashSet<UOp> = FxHashSet::default();
+    kernel.rebuild(
+        &FxHashMap::default(),
+        |_| true,
+        |u, src| {
+            let new = u.with_src(src);
+            if u.op() != Op::End {
+                return new;
+            }
+            let clashes = new.src()[1..].iter().filter(|r| taken.contains(*r));
+            let map: FxHashMap<UOp, UOp> = clashes
+                .map(|r| (r.clone(), fresh(r, kind(r), &mut names.id)))
+                .collect();
+            let mut ranges: Vec<UOp> = (new.src()[1..].iter())
+                .map(|r| map.get(r).unwrap_or(r).clone())
+                .collect();
+            ranges.sort_by_key(depth);
+            taken.extend(ranges.iter().cloned());
+            let body = if map.is_empty() {
+                new.src()[0].clone()
+            } else {
+                copied(&new.src()[0], map, &mut names.slot)
+            };
+            let close = |body: UOp, r: &UOp| body.end(std::slice::from_ref(r));
+            ranges.iter().rev().fold(body, close)
+        },
+    )
 }
 
 /// GLOBAL, THREAD, LOCAL, WARP and GROUP_REDUCE ranges as expressions of SPECIALs.
@@ -346,11 +393,16 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
             Op::End if map.contains_key(&u.src()[1]) => src[0].clone(),
             Op::Store => {
                 // Threads that would all store the same element leave it to the first of them. Every
-                // workgroup has LOCAL storage of its own.
-                let shared = u.src()[0].addrspace() == Some(AddrSpace::Global);
+                // workgroup has LOCAL storage of its own, every thread its registers.
+                let space = u.src()[0].addrspace();
+                let shares = |part: &UOp| match space {
+                    Some(AddrSpace::Local) => is_local(part),
+                    Some(AddrSpace::Reg) => false,
+                    _ => true,
+                };
                 let idle = threads
                     .iter()
-                    .filter(|(set, part)| mask & set == 0 && (shared || is_local(part)));
+                    .filter(|(set, part)| mask & set == 0 && shares(part));
                 let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
                 let gate = src
                     .get(2)

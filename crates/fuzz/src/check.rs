@@ -259,8 +259,9 @@ pub fn schedules(
             let mut cases = Vec::new();
             for seed in batch.clone() {
                 let kernel = &kernels[seed as usize % kernels.len()];
-                let opts = random::sample(kernel, runtime.target(), seed);
-                cases.push((seed, kernel.clone(), opts));
+                let kernel = random::staged(kernel, runtime.target(), seed);
+                let opts = random::sample(&kernel, runtime.target(), seed);
+                cases.push((seed, kernel, opts));
             }
             schedule_batch(name, &runtime, &cases, tally);
             tally.progress(name, &batch, &seeds);

@@ -2,8 +2,9 @@
 //! Opts that `apply` accepts and the target can run, or the kernel over smaller ranges, so that one
 //! run is short. Invariant: the same seed gives the same answer.
 
+use monoglot_codegen::opt::staging::{Staging, stage};
 use monoglot_codegen::opt::{applied, apply, axes};
-use monoglot_uop::{AxisType, Op, Opt, OptOp, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, AxisType, Op, Opt, OptOp, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 
 /// Most copies of a value in registers that a random schedule makes.
@@ -125,6 +126,45 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
     now.opts
 }
 
+/// Most elements that a random schedule keeps of a value.
+const KEPT: i64 = 1024;
+
+/// The kernel in which values drawn at random are kept in storage of its own; every third is as it was.
+pub fn staged(kernel: &UOp, target: &Target, seed: u64) -> UOp {
+    let mut choice = Choice::new(seed ^ 0x57a6);
+    let mut now = kernel.clone();
+    for _ in 0..choice.below(3) {
+        let values: Vec<UOp> = now
+            .toposort()
+            .into_iter()
+            .filter(|u| matches!(u.op(), Op::Index | Op::Reduce) || u.op().is_elementwise())
+            .collect();
+        if values.is_empty() {
+            break;
+        }
+        let value = &values[choice.below(values.len())];
+        let mut over: Vec<UOp> = Vec::new();
+        for r in value.ranges().iter() {
+            if choice.below(2) == 0 {
+                continue;
+            }
+            over.insert(choice.below(over.len() + 1), r.clone());
+        }
+        let extents = over.iter().map(|r| r.src()[0].vmax());
+        let elements = extents.fold(1i64, i64::saturating_mul);
+        let space = choice.of(&[AddrSpace::Local, AddrSpace::Reg]);
+        let staging = Staging {
+            value,
+            over: &over,
+            space,
+        };
+        if elements <= KEPT {
+            now = stage(&now, &staging, target).unwrap_or(now);
+        }
+    }
+    now
+}
+
 fn kind(range: &UOp) -> AxisType {
     range.range_arg().map_or(AxisType::Loop, |(_, t)| t)
 }
@@ -155,12 +195,20 @@ fn runs(with: &Drawn, target: &Target) -> bool {
     } else {
         0
     };
+    let nodes = with.after.toposort();
+    let kept = |space: AddrSpace| -> i64 {
+        let own = nodes.iter().filter(|u| u.op() == Op::Buffer);
+        let own = own.filter(|u| u.addrspace() == Some(space));
+        own.map(|u| u.shape().max_len().saturating_mul(u.dtype().bytes() as i64))
+            .fold(0, i64::saturating_add)
+    };
     copies <= COPIES
         && product(&[Thread]) <= 64
         && (!has(Thread) || !target.workgroups && target.threads > 1)
         && (target.workgroups || !has(Global) && !has(Local) && !has(Warp) && !has(GroupReduce))
         && group <= target.max_workgroup as i64
-        && staged <= target.local_bytes as i64
+        && staged.saturating_add(kept(AddrSpace::Local)) <= target.local_bytes as i64
+        && kept(AddrSpace::Reg) <= COPIES * KEPT
 }
 
 /// The kernel with extents cut until it has at most `budget` iterations, and with buffers that hold

@@ -14,7 +14,8 @@
 //! # Files
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
-//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end.
+//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end; [`staging`] puts
+//! storage of the kernel's own between two Opts.
 
 mod access;
 mod cost;
@@ -23,6 +24,7 @@ pub mod nolocals;
 pub mod padto;
 mod plan;
 pub mod split;
+pub mod staging;
 pub mod swap;
 pub mod tc;
 #[cfg(test)]

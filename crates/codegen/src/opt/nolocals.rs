@@ -1,11 +1,12 @@
 //! NOLOCALS: the kernel uses no LOCAL memory and has no dimensions of workgroups. Flows in: the
 //! plan; flows out: the same plan, which says so.
 //!
-//! Precondition: no axis is LOCAL, WARP or GROUP_REDUCE. Afterwards SPLIT refuses to make one.
+//! Precondition: no axis is LOCAL, WARP or GROUP_REDUCE, and the kernel has no LOCAL storage. Afterwards
+//! SPLIT refuses to make one.
 
 use super::plan::Plan;
 use super::refuse;
-use monoglot_uop::{AxisType, Opt, Result};
+use monoglot_uop::{AddrSpace, AxisType, Op, Opt, Result, UOp};
 
 pub(super) fn step(plan: &mut Plan, opt: &Opt) -> Result<()> {
     let local = |k| matches!(k, AxisType::Local | AxisType::Warp | AxisType::GroupReduce);
@@ -15,6 +16,10 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt) -> Result<()> {
             opt,
             format!("axis {i} of type {letter} needs a workgroup"),
         ));
+    }
+    let is_local = |u: &&UOp| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local);
+    if plan.nodes.iter().any(|u| is_local(&u)) {
+        return Err(refuse(opt, "the kernel has LOCAL storage"));
     }
     plan.info.no_locals = true;
     Ok(())

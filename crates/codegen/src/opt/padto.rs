@@ -10,8 +10,8 @@
 //! * the axis is not the WARP of TC, nor its pair of elements;
 //! * where an index is a reduction, which the identity would take out of its bounds, the axis is not
 //!   reduced;
-//! * all that varies with the axis is reads, stores and arithmetic (no AFTER, BARRIER or nested END
-//!   orders something inside the loop by it).
+//! * all that varies with the axis is reads, stores, arithmetic and what orders them; no fragment of a matrix
+//!   unit does.
 
 use super::plan::{Axis, Pad, Plan};
 use super::refuse;
@@ -22,6 +22,8 @@ const ALLOWED: OpSet = OpSet::of(&[
     Op::Store,
     Op::Reduce,
     Op::End,
+    Op::After,
+    Op::Barrier,
     Op::Group,
     Op::Range,
     Op::Bitcast,
@@ -55,8 +57,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
     let range = &plan.ranges[axis.of];
     let strange = |u: &&UOp| {
         let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
-        (!ordinary || u.op() == Op::End && !u.src()[1..].contains(range))
-            && u.ranges().contains(range)
+        !ordinary && u.ranges().contains(range)
     };
     if let Some(u) = plan.nodes.iter().find(strange) {
         return Err(refuse(

@@ -5,10 +5,11 @@
 
 use crate::gates::conjuncts;
 use crate::graph::node;
+use crate::scratch;
 use monoglot_uop::{
     Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ pub(super) struct Plan {
     pub(super) pads: Vec<Pad>,
     pub(super) tensor: Option<Tensor>,
     pub(super) info: KernelInfo,
+    /// The RANGEs of the kernel whose turns stay in order.
+    carried: FxHashSet<UOp>,
     next: u32,
 }
 
@@ -91,6 +94,7 @@ impl Plan {
         };
         let nodes = kernel.toposort();
         let ranges = super::ranges(&nodes);
+        let carried = scratch::carried(&nodes);
         let next = ranges
             .iter()
             .filter_map(UOp::range_arg)
@@ -115,6 +119,7 @@ impl Plan {
             pads,
             tensor: None,
             info,
+            carried,
             next,
         })
     }
@@ -146,6 +151,16 @@ impl Plan {
         let before = |a: &Axis| a.kind() < kind || !outermost && a.kind() == kind;
         let at = self.axes.partition_point(before);
         self.axes.insert(at, axis);
+    }
+
+    /// Whether what one turn of this RANGE leaves in storage of the kernel's own is what the next begins with.
+    pub(super) fn is_carried(&self, of: usize) -> bool {
+        self.carried.contains(&self.ranges[of])
+    }
+
+    /// Whether the threads of a workgroup wait for each other.
+    pub(super) fn waits(&self) -> bool {
+        self.sink.ops_below().contains(Op::Barrier)
     }
 
     /// Whether every effect of the kernel is inside the loop over this RANGE.
@@ -210,7 +225,7 @@ impl Plan {
             products.insert(t.reduce.clone(), sum.at(&[last[&t.element].clone()]));
         }
         let sink = self.rebuild(&self.sink, &main, &closes, &products);
-        sink.with_arg(Arg::Kernel(Arc::new(self.info)))
+        scratch::spread(&sink.with_arg(Arg::Kernel(Arc::new(self.info))))
     }
 
     /// The axes that close these RANGEs of the kernel, in order.
@@ -224,6 +239,23 @@ impl Plan {
         all.sort_by_key(|r| r.range_arg());
         all.dedup();
         all
+    }
+
+    /// What an AFTER or BARRIER stands behind: in place of a RANGE the loops that it is made of, as what
+    /// became of other axes has no turns.
+    fn order(&self, u: &UOp, src: Srcs, closes: &Closes) -> Srcs {
+        let mut out = Srcs::new();
+        for (old, new) in u.src().iter().zip(src) {
+            match self.ranges.iter().position(|r| r == old) {
+                Some(of) => {
+                    let turns = |r: &&UOp| scratch::turns(crate::loops::kind(r));
+                    out.extend(closes[of].iter().filter(turns).cloned());
+                }
+                None if new.op() == Op::Barrier && new.src().is_empty() => {}
+                None => out.push(new),
+            }
+        }
+        out
     }
 
     /// The condition under which no padded RANGE among these of the kernel runs past its end.
@@ -261,6 +293,12 @@ impl Plan {
                     src.truncate(1);
                     src.extend(self.closed(&u.src()[1..], closes));
                     if src.len() == 1 && u.op() == Op::Reduce {
+                        return src[0].clone();
+                    }
+                }
+                Op::After | Op::Barrier => {
+                    src = self.order(u, src, closes);
+                    if src.len() == 1 && u.op() == Op::After {
                         return src[0].clone();
                     }
                 }

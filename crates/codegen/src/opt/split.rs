@@ -20,6 +20,8 @@
 //! | UNROLL | REDUCE, GROUP_REDUCE | inner |
 //! | UPCAST | GLOBAL, LOCAL, LOOP | inner |
 //!
+//! * no turn of the axis begins with what the last one left in storage of the kernel's own;
+//! * for THREAD, the kernel has no BARRIER, which would be one of a workgroup;
 //! * for GLOBAL, THREAD and LOCAL, which run in parallel, every store of the kernel is inside the
 //!   loop.
 
@@ -80,6 +82,15 @@ pub(super) fn step(
     }
     if new == AxisType::Thread && plan.axes.iter().any(|a| a.kind() == AxisType::Thread) {
         return Err(refuse(opt, "the kernel has a THREAD axis already"));
+    }
+    if plan.is_carried(axis.of) {
+        return Err(refuse(
+            opt,
+            format!("{}: a turn begins with what the last one left", letters()),
+        ));
+    }
+    if new == AxisType::Thread && plan.waits() {
+        return Err(refuse(opt, "its BARRIERs are those of a workgroup"));
     }
     if is_parallel(new) && !plan.encloses_all(axis.of) {
         return Err(refuse(

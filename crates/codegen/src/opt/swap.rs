@@ -1,7 +1,8 @@
 //! SWAP: two axes of one type change places, so that the outer loop becomes the inner one. Flows
 //! in: the plan and two axes; flows out: the plan in the other order.
 //!
-//! Preconditions: both axes have the same type, and are not the same axis. Loops of stores may be
+//! Preconditions: both axes have the same type, and are not the same axis; no turn of either begins with what
+//! the last one left in storage of the kernel's own. Loops of stores may be
 //! exchanged because every iteration writes elements of its own; loops of reductions because the
 //! order of a reduction is the schedule's choice.
 
@@ -25,6 +26,12 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
             b.letter()
         );
         return Err(refuse(opt, message));
+    }
+    if [opt.axis, with]
+        .iter()
+        .any(|&i| plan.is_carried(plan.axes[i].of))
+    {
+        return Err(refuse(opt, "a turn begins with what the last one left"));
     }
     plan.axes.swap(opt.axis, with);
     Ok(())

@@ -26,7 +26,7 @@
 //!   (or are cast from) dtype_in, both vary with k, and contain no REDUCE;
 //! * there are a LOOP or GLOBAL axis n with which only one factor varies (the innermost with an extent
 //!   of a multiple of N is taken) and such an axis m, of a multiple of M, for the other factor;
-//! * every store is inside the loops over m and n.
+//! * every store is inside the loops over m and n; what the factors are read from is not filled there.
 
 use super::plan::{Axis, Plan, Tensor};
 use super::refuse;
@@ -99,6 +99,12 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     }
     let m = plan.axes[m].clone();
     let n = plan.axes[n].clone();
+    // The unit reads many elements at once, of storage that is filled once for all of them.
+    let tiled = [m.of, n.of, axis.of].map(|of| &plan.ranges[of]);
+    let refills = |u: &UOp| u.op() == Op::After && tiled.iter().any(|r| u.ranges().contains(r));
+    if [&a, &b].iter().any(|f| f.toposort().iter().any(refills)) {
+        return no("a factor is read from storage that is filled inside the loops");
+    }
     let lane = plan.fresh(unit.threads, AxisType::Warp);
     let element = plan.fresh(elements[2], AxisType::Upcast);
     let outer = tile(plan, &m, tile_m);

@@ -5,7 +5,7 @@ pub(crate) mod support;
 
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{sample, shrink};
-use support::{buffers, check, kernels, matmul, target};
+use support::{buffers, check, kernels, lowers, matmul, staged_kernels, target};
 
 #[test]
 fn random_schedules_keep_what_kernels_compute() {
@@ -22,6 +22,19 @@ fn random_schedules_keep_what_kernels_compute() {
         }
     }
     assert_eq!(kinds.len(), 5, "every OptOp is drawn");
+}
+
+#[test]
+fn random_schedules_keep_what_kernels_with_storage_of_their_own_compute() {
+    for workgroups in [true, false] {
+        for k in &staged_kernels(workgroups) {
+            check(k, &[]);
+            for seed in 0..60 {
+                let opts = sample(k, &target(workgroups), seed);
+                lowers(&check(k, &opts), workgroups);
+            }
+        }
+    }
 }
 
 #[test]

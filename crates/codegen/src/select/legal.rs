@@ -137,9 +137,11 @@ impl Legal<'_> {
                 src[0] = cast(&src[0], width(&u.src()[0]));
                 u.with_src(src)
             }
-            // Registers hold what is computed.
-            Op::Load if in_registers(&src[0]) => node(Op::Load, src),
-            Op::Store if in_registers(&src[0]) => node(Op::Store, src),
+            // Registers hold what is computed, but bools as bytes: an array of them may be read by vectors.
+            Op::Load if in_registers(&src[0]) && u.dtype() != DType::Bool => node(Op::Load, src),
+            Op::Store if in_registers(&src[0]) && u.src()[1].dtype() != DType::Bool => {
+                node(Op::Store, src)
+            }
             Op::Load => {
                 if src.len() > 1 {
                     src[1] = self.encode(&src[1], u.dtype());
@@ -179,7 +181,7 @@ impl Legal<'_> {
         };
         let dtype = match b.addrspace {
             None if b.dtype == DType::Index => width(u),
-            Some(AddrSpace::Reg) => self.held(b.dtype),
+            Some(AddrSpace::Reg) if b.dtype != DType::Bool => self.held(b.dtype),
             _ => self.stored(b.dtype),
         };
         u.with_arg(Arg::Buffer(monoglot_uop::BufferArg { dtype, ..*b }))

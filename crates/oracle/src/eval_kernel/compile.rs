@@ -84,6 +84,11 @@ fn needs(u: &UOp) -> Vec<UOp> {
             .cloned()
             .collect();
     }
+    if u.op() == Op::Group {
+        // What its members write is written after all of them have read.
+        let read = u.src().iter().flat_map(needs);
+        return read.chain(u.src().to_vec()).collect();
+    }
     if !is_loop(u) {
         return u.src().to_vec();
     }

@@ -1,12 +1,13 @@
 //! Kernels for the tests of this room, and the check that a schedule keeps what a kernel computes.
 //! Flows in: a kernel and Opts; flows out: nothing, or a panic with the element that differs.
 
+use crate::opt::staging::{Staging, stage};
 use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
-    Arg, AxisType, DType, Device, Dialect, Digit, Fragment, KernelInfo, Op, OpSet, Opt, OptOp,
-    ReduceOp, Shape, Target, TcInfo, UOp,
+    AddrSpace, Arg, AxisType, DType, Device, Dialect, Digit, Fragment, KernelInfo, Op, OpSet, Opt,
+    OptOp, ReduceOp, Shape, Target, TcInfo, UOp,
 };
 use std::sync::Arc;
 
@@ -97,7 +98,7 @@ pub(crate) fn target(workgroups: bool) -> Target {
         workgroups,
         max_workgroup: if workgroups { 256 } else { 1 },
         warp: if workgroups { 32 } else { 1 },
-        local_bytes: if workgroups { 16 << 10 } else { 0 },
+        local_bytes: if workgroups { 16 << 10 } else { 1 << 20 },
         caches: [32 << 10, 1 << 20, 32 << 20],
         native: OpSet::EMPTY,
         arithmetic: vec![DType::F32, DType::F64],
@@ -274,7 +275,7 @@ pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
         let steps = apply(kernel, &opts[..half], &target(true))
             .and_then(|k| apply(&k, &opts[half..], &target(true)));
         let steps = steps.unwrap_or_else(|e| panic!("{opts:?} in halves: {e}"));
-        assert_eq!(applied(&steps), opts);
+        assert_eq!(applied(&steps)[applied(kernel).len()..], *opts);
         let extents = |k: &UOp| {
             axes(k)
                 .iter()
@@ -406,4 +407,114 @@ pub(crate) fn conv_images(n: i64, c: i64, o: i64, h: i64, k: i64) -> UOp {
     sink(&[out
         .store(&(g * w).reduce_ranges(ReduceOp::Add, &r[4..]))
         .end(&r[..4])])
+}
+
+/// A kernel in which what is read of this argument (or of storage of its own) is kept, over these of its
+/// ranges, in storage of its own.
+pub(crate) fn staged(
+    kernel: &UOp,
+    slot: Option<u64>,
+    over: &[usize],
+    space: AddrSpace,
+    target: &Target,
+) -> UOp {
+    let nodes = kernel.toposort();
+    let reads_it = |u: &&UOp| {
+        let storage = u.src().first().map(UOp::named);
+        let argument = storage.filter(|s| s.op() == Op::Param);
+        u.op() == Op::Index && argument.and_then(UOp::buffer_arg).map(|b| b.slot) == slot
+    };
+    let value = nodes.iter().rfind(reads_it).expect("it is read");
+    let axes = axes(kernel);
+    let over: Vec<UOp> = over.iter().map(|&i| axes[i].clone()).collect();
+    let staging = Staging {
+        value,
+        over: &over,
+        space,
+    };
+    stage(kernel, &staging, target).expect("it can be kept")
+}
+
+/// Kernels with storage of their own, for a machine with workgroups or without: tiles of factors, of rows, one inside another, a sum that is kept, and
+/// what a turn leaves for the next.
+pub(crate) fn staged_kernels(workgroups: bool) -> Vec<UOp> {
+    use AddrSpace::{Local, Reg};
+    let target = target(workgroups);
+    let staged =
+        |kernel: &UOp, slot, over: &[usize], space| staged(kernel, slot, over, space, &target);
+    let product = matmul(8, 4, 12);
+    let tile = apply(&product, &[split(2, 3, AxisType::Reduce, false)], &target);
+    let tile = tile.expect("3 divides 12");
+    let (a, b) = (Some(1), Some(2));
+    let local = staged(&tile, b, &[3, 1], Local);
+    let mut all = vec![
+        staged(&product, b, &[2, 1], Local),
+        staged(&product, b, &[2], Reg),
+        staged(&product, a, &[2], Local),
+        staged(&staged(&tile, a, &[3], Reg), b, &[1], Local),
+        staged(&local, None, &[4], Reg),
+        local,
+    ];
+    // A sum that is kept for all columns, and the least of a row.
+    let r = ranges(&[4, 6], &[7]);
+    let x = param(1, &[4, 7], DType::F32).at(&[r[0].clone(), r[2].clone()]);
+    let sum = x.reduce_ranges(ReduceOp::Add, &r[2..]);
+    let value = &sum * param(2, &[6], DType::F32).at(&r[1..2]);
+    let out = param(0, &[4, 6], DType::F32).at(&r[..2]);
+    let kernel = sink(&[out.store(&value).end(&r[..2])]);
+    for over in [vec![], vec![r[0].clone()]] {
+        let staging = Staging {
+            value: &sum,
+            over: &over,
+            space: Reg,
+        };
+        all.push(stage(&kernel, &staging, &target).expect("a sum can be kept"));
+    }
+    all.extend([scan(), fibonacci()]);
+    all
+}
+
+/// `out[i, j] = Σ_{k < j} x[i, k]`: what was there before a turn is stored, then it is added to.
+pub(crate) fn scan() -> UOp {
+    let r = ranges(&[4, 7], &[]);
+    let sum = UOp::scratch(0, &Shape::of(&[1]), DType::F32, AddrSpace::Reg);
+    let zero = [UOp::index_const(0)];
+    let empty = sum.after(&r[..1]).at(&zero);
+    let set = empty.store(&empty.like(0.0));
+    let now = sum.after(&[set, r[1].clone()]).at(&zero);
+    let x = param(1, &[4, 7], DType::F32).at(&r);
+    let out = param(0, &[4, 7], DType::F32).at(&r).store(&now);
+    let add = now.store(&(&now + x));
+    let turn = UOp::new(Op::Group, vec![add, out], Arg::None);
+    sink(&[turn.end(&r[1..]).end(&r[..1])])
+}
+
+/// Two places that take each other's values: both are read before one is written.
+pub(crate) fn fibonacci() -> UOp {
+    let r = ranges(&[8], &[]);
+    let places = |slot| UOp::scratch(slot, &Shape::of(&[1]), DType::I32, AddrSpace::Reg);
+    let zero = [UOp::index_const(0)];
+    let begin = |b: &UOp, n: i64| b.at(&zero).store(&b.at(&zero).like(n));
+    let (a, b) = (places(0), places(1));
+    let now = |u: &UOp, n: i64| u.after(&[begin(u, n), r[0].clone()]).at(&zero);
+    let first = now(&a, 0);
+    let second = now(&b, 1);
+    let out = param(0, &[8], DType::I32).at(&r).store(&first);
+    let turn = vec![first.store(&second), second.store(&(&first + &second)), out];
+    sink(&[UOp::new(Op::Group, turn, Arg::None).end(&r)])
+}
+
+/// A kernel goes through all passes.
+pub(crate) fn lowers(kernel: &UOp, workgroups: bool) {
+    let target = target(workgroups);
+    let lowered = crate::lower(
+        kernel,
+        &target,
+        crate::backend(target.dialect),
+        Some(&[]),
+        &mut |_, _| {},
+    );
+    if let Err(e) = lowered {
+        panic!("{e}\n{kernel}");
+    }
 }

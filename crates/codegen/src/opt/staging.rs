@@ -1,0 +1,187 @@
+//! A value kept in storage of the kernel's own: what a copy into a nearer memory is, whatever it is of.
+//! Flows in: a kernel, one of its values, and axes that the value varies with; flows out: the kernel in
+//! which loops over new ranges, as many as those axes, fill a BUFFER inside the other loops that the value
+//! varies with, and every use of the value reads that. Invariant: the kernel computes the same elements, and
+//! every Opt applies to what comes out.
+//!
+//! Preconditions:
+//! * the value is an element of a dtype that is stored, no address and no effect;
+//! * it varies with each of the axes, whose extents are known;
+//! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
+
+use super::plan::Plan;
+use crate::scratch;
+use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Result, Shape, Target, UOp};
+
+/// What is to be stored, and where.
+pub struct Staging<'a> {
+    /// A value of the kernel.
+    pub value: &'a UOp,
+    /// RANGEs of the kernel over which it is kept, in the order in which the storage has them.
+    pub over: &'a [UOp],
+    /// LOCAL or REG.
+    pub space: AddrSpace,
+}
+
+/// The kernel in which a value is kept in storage of its own.
+///
+/// # Errors
+/// `Argument` names the precondition that does not hold.
+pub fn stage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
+    let mut plan = Plan::new(kernel)?;
+    plan.stage(staging, target)?;
+    Ok(plan.finish())
+}
+
+fn refuse(message: impl Into<String>) -> Error {
+    Error::argument("staging", message)
+}
+
+impl Plan {
+    /// Keep a value of the kernel as it is after the Opts so far; the RANGEs are those of its axes.
+    pub(super) fn stage(&mut self, staging: &Staging, target: &Target) -> Result<()> {
+        let kernel = self.clone().finish();
+        let storage = storage(&kernel, staging, target)?;
+        let Staging { value, over, .. } = staging;
+        let mut next = crate::loops::next_id(&kernel);
+        let own: Vec<UOp> = over
+            .iter()
+            .map(|r| crate::loops::fresh(r, AxisType::Loop, &mut next))
+            .collect();
+        let here = over.iter().cloned().zip(own.iter().cloned()).collect();
+        let mut slot = scratch::next_slot(&kernel) + 1;
+        let part = scratch::copied(value, here, &mut slot);
+        let around: Vec<UOp> = (value.ranges().iter())
+            .filter(|r| !over.contains(r) && scratch::turns(crate::loops::kind(r)))
+            .cloned()
+            .collect();
+        let shared = staging.space == AddrSpace::Local && target.workgroups;
+        let filled = scratch::filled(&storage, &own, &part, &own, &around, shared);
+        let read = filled.at(over);
+        *self = Plan::new(&kernel.substitute(&[((*value).clone(), read)].into_iter().collect()))?;
+        Ok(())
+    }
+}
+
+/// The storage for a value, if it can be stored.
+fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
+    let Staging { value, over, space } = staging;
+    let nodes = kernel.toposort();
+    if !nodes.contains(value) {
+        return Err(refuse("the value is none of the kernel's"));
+    }
+    let element = value.shape().is_empty()
+        && !matches!(value.op(), Op::Range | Op::Const)
+        && !matches!(value.dtype(), DType::Index | DType::Void);
+    if !element {
+        return Err(refuse(format!("{} is no element", value.op().name())));
+    }
+    if nodes
+        .iter()
+        .any(|u| u.op() == Op::Store && u.src()[0] == **value)
+    {
+        return Err(refuse("the kernel writes over it"));
+    }
+    if !matches!(space, AddrSpace::Local | AddrSpace::Reg) {
+        return Err(refuse(format!("in {} storage", space.name())));
+    }
+    let open = value.ranges();
+    let mut dims = Vec::with_capacity(over.len());
+    for r in *over {
+        let known = r.src()[0].as_int().filter(|_| open.contains(r));
+        let Some(extent) = known else {
+            return Err(refuse("it does not vary with an axis of a known extent"));
+        };
+        dims.push(extent);
+    }
+    let elements = dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
+    let bytes = elements.and_then(|n| n.checked_mul(value.dtype().bytes() as i64));
+    let most = match space {
+        AddrSpace::Local if target.local_bytes > 0 => target.local_bytes as i64,
+        _ => i64::MAX,
+    };
+    if bytes.is_none_or(|bytes| bytes > most) {
+        return Err(refuse(format!("it does not fit {most} bytes")));
+    }
+    let slot = scratch::next_slot(kernel);
+    Ok(UOp::scratch(slot, &Shape::of(&dims), value.dtype(), *space))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::tests::support::{buffers, matmul, staged, staged_kernels, target};
+    use crate::opt::{apply, axes};
+    use monoglot_oracle::eval_kernel::eval_kernel;
+
+    fn result(kernel: &UOp) -> Vec<Vec<u8>> {
+        let mut bufs = buffers(kernel, 5);
+        eval_kernel(kernel, &mut bufs, &[]).unwrap();
+        bufs
+    }
+
+    #[test]
+    fn a_kernel_computes_the_same_from_storage_of_its_own() {
+        let product = matmul(8, 4, 12);
+        let want = result(&product);
+        for kernel in &staged_kernels(true)[..6] {
+            assert!(kernel.ops_below().contains(Op::Buffer));
+            assert!(result(kernel) == want, "{kernel}");
+        }
+    }
+
+    #[test]
+    fn axes_that_run_at_the_same_time_have_parts_of_their_own() {
+        let target = target(true);
+        let rows = staged(&matmul(8, 4, 12), Some(1), &[2], AddrSpace::Local, &target);
+        let shape = |opts: &[&str]| {
+            let opts: Vec<_> = opts.iter().map(|o| o.parse().unwrap()).collect();
+            let kernel = apply(&rows, &opts, &target).unwrap();
+            let nodes = kernel.toposort();
+            let storage = nodes.iter().find(|u| u.op() == Op::Buffer).unwrap();
+            storage.shape().ints().unwrap()
+        };
+        assert_eq!(shape(&[]), [12]);
+        assert_eq!(shape(&["SPLIT(0,4,UPCAST)"]), [12, 4]);
+        assert_eq!(
+            shape(&["SPLIT(0,2,LOCAL)", "SPLIT(0,4,UPCAST)"]),
+            [2, 12, 4]
+        );
+        // Columns read the same row.
+        assert_eq!(shape(&["SPLIT(1,2,LOCAL)", "SPLIT(1,2,UPCAST)"]), [12]);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_an_error() {
+        let target = target(true);
+        let product = matmul(8, 4, 12);
+        let nodes = product.toposort();
+        let r = axes(&product);
+        let sum = nodes.iter().find(|u| u.op() == Op::Reduce).unwrap();
+        let out = nodes.iter().find(|u| u.op() == Op::Store).unwrap();
+        let refused = |value: &UOp, over: &[UOp], space, why: &str| {
+            let staging = Staging { value, over, space };
+            let error = stage(&product, &staging, &target).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        refused(sum, &r[2..], AddrSpace::Local, "does not vary");
+        refused(&r[0], &[], AddrSpace::Local, "RANGE is no element");
+        refused(&out.src()[0], &r[..1], AddrSpace::Reg, "writes over it");
+        refused(sum, &r[..1], AddrSpace::Global, "in GLOBAL storage");
+        refused(
+            &UOp::float(2.0, DType::F32),
+            &[],
+            AddrSpace::Reg,
+            "none of the kernel's",
+        );
+        let wide = matmul(80, 80, 12);
+        let nodes = wide.toposort();
+        let staging = Staging {
+            value: nodes.iter().find(|u| u.op() == Op::Reduce).unwrap(),
+            over: &axes(&wide)[..2],
+            space: AddrSpace::Local,
+        };
+        let error = stage(&wide, &staging, &target).unwrap_err().to_string();
+        assert!(error.contains("does not fit 16384 bytes"), "{error}");
+    }
+}
