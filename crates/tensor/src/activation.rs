@@ -6,22 +6,20 @@ use crate::elementwise::methods;
 use crate::functions as f;
 use monoglot_uop::{Op, UOp};
 
-/// α and the scale of selu.
-const SELU: (f64, f64) = (1.6732632423543772, 1.0507009873554805);
+/// α of selu.
+const SELU_ALPHA: f64 = 1.6732632423543772;
+/// The scale of selu.
+const SELU_SCALE: f64 = 1.0507009873554805;
 
 /// 0 where x ≤ 0, with gradient 0 at 0; NaN stays.
 /// The gradient asks the result, not x: so x need not be kept for it. Unlike `maximum`'s it gives
 /// nothing at a tie, so the result is a node of its own kind (a marker), to which that belongs.
 fn relu(x: &UOp) -> UOp {
-    f::known(
-        x.max_(&x.like(0)).unary(Op::ContiguousBackward),
-        &[x],
-        &[],
-        |f| {
-            let off = f.y.binary(Op::CmpLe, &f.y.like(0));
-            Ok(vec![Some(off.select(&f.g.like(0), f.g))])
-        },
-    )
+    let y = x.max_(&x.like(0)).unary(Op::ContiguousBackward);
+    f::known(y, &[x], &[], |f| {
+        let off = f.y.binary(Op::CmpLe, &f.y.like(0));
+        Ok(vec![Some(off.select(&f.g.like(0), f.g))])
+    })
 }
 
 /// x between the bounds, with gradient 0 at them.
@@ -73,7 +71,7 @@ methods! {
     /// x, or α·(e^(x/α) − 1) where x ≤ 0.
     celu(alpha: f64) real |x| above_zero(x, |n| f::expm1(&f::div(n, &n.like(alpha))) * alpha);
     /// elu scaled so that a standard normal keeps its mean and variance (Klambauer et al., 2017).
-    selu() real |x| above_zero(x, |n| f::expm1(n) * SELU.0) * SELU.1;
+    selu() real |x| above_zero(x, |n| f::expm1(n) * SELU_ALPHA) * SELU_SCALE;
     /// ln(1 + e^(β·x)) / β.
     softplus(beta: f64) real |x| match beta {
         1.0 => f::softplus(x),

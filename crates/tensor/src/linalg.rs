@@ -90,120 +90,131 @@ pub(crate) fn contracted(parts: &[&UOp], shape: &Shape, d: DType, axes: &[usize]
     Ok(product.reduce(ReduceOp::Add, axes)?.cast(d))
 }
 
+/// A letter for every axis, also for those under an ellipsis.
+struct Equation {
+    /// Of each operand.
+    terms: Vec<Vec<char>>,
+    result: Vec<char>,
+}
+
+/// What is wrong with an equation, as an error.
+type Bad<'a> = &'a dyn Fn(String) -> Error;
+
+/// The letters of so many axes under an ellipsis: one letter for one place, counted from the right.
+fn under_ellipsis(n: usize) -> String {
+    let letter = |k: usize| char::from_u32(ELLIPSIS + k as u32);
+    (0..n).rev().filter_map(letter).collect()
+}
+
+impl Equation {
+    fn read(text: &str, operands: &[UOp], bad: Bad) -> Result<Equation> {
+        let (left, right) = text
+            .split_once("->")
+            .map_or((text, None), |(l, r)| (l, Some(r)));
+        let count = left.split(',').count();
+        if count != operands.len() {
+            let operands = operands.len();
+            return Err(bad(format!("{operands} operands for {count} terms")));
+        }
+        let mut terms = Vec::new();
+        let mut widest = 0;
+        for (t, u) in left.split(',').zip(operands) {
+            let rank = u.shape().len();
+            let named = t.replacen("...", "", 1).chars().count();
+            let hidden = rank.saturating_sub(named);
+            let term: Vec<char> = t
+                .replacen("...", &under_ellipsis(hidden), 1)
+                .chars()
+                .collect();
+            if term.len() != rank {
+                return Err(bad(format!("{named} letters for shape {}", u.shape())));
+            }
+            widest = widest.max(hidden);
+            terms.push(term);
+        }
+        let hidden = under_ellipsis(widest);
+        let result: Vec<char> = match right {
+            Some(o) => o.replacen("...", &hidden, 1).chars().collect(),
+            None => {
+                let occurs_once = |c: &char| c.is_alphabetic() && left.matches(*c).count() == 1;
+                let mut once: Vec<char> = left.chars().filter(occurs_once).collect();
+                once.sort_unstable();
+                hidden.chars().chain(once).collect()
+            }
+        };
+        let mut all = terms.iter().flatten().chain(&result);
+        if let Some(c) = all.find(|c| !c.is_alphabetic() && (**c as u32) < ELLIPSIS) {
+            return Err(bad(format!("{c:?} is no letter")));
+        }
+        Ok(Equation { terms, result })
+    }
+
+    /// How long the axes of each letter are; those of length 1 are repeated.
+    fn sizes(&self, operands: &[UOp], bad: Bad) -> Result<Vec<(char, i64)>> {
+        let mut sizes: Vec<(char, i64)> = Vec::new();
+        for (t, u) in self.terms.iter().zip(operands) {
+            for (&c, n) in t.iter().zip(u.sizes("einsum")?) {
+                match sizes.iter_mut().find(|(k, _)| *k == c) {
+                    None => sizes.push((c, n)),
+                    Some((_, m)) if *m == 1 => *m = n,
+                    Some((_, m)) if *m != n && n != 1 => {
+                        return Err(bad(format!("{c} is {m} and {n}")));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let result = &self.result;
+        let known = |c: &char| sizes.iter().any(|(k, _)| k == c);
+        let wrong = |&i: &usize| result[..i].contains(&result[i]) || !known(&result[i]);
+        if let Some(i) = (0..result.len()).find(wrong) {
+            return Err(bad(format!("{} in the result, at {i}", result[i])));
+        }
+        Ok(sizes)
+    }
+
+    /// The dtype of the result. An axis that only one operand has is a sum of its own, which widens; one of
+    /// products keeps its dtype.
+    fn dtype(&self, sizes: &[(char, i64)], operands: &[UOp]) -> DType {
+        let dtypes = operands.iter().map(UOp::dtype);
+        let d = dtypes.fold(operands[0].dtype(), DType::promote);
+        let sums = sizes.iter().any(|(c, _)| {
+            let having = self.terms.iter().filter(|t| t.contains(c)).count();
+            having == 1 && !self.result.contains(c)
+        });
+        if sums && !d.is_float() {
+            d.sum_type()
+        } else {
+            d
+        }
+    }
+}
+
 fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
     let bad = |message: String| Error::argument("einsum", format!("{equation:?}: {message}"));
     let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-    let (left, right) = text
-        .split_once("->")
-        .map_or((&text[..], None), |(l, r)| (l, Some(r)));
-    if left.split(',').count() != operands.len() {
-        return Err(bad(format!(
-            "{} operands for {} terms",
-            operands.len(),
-            left.split(',').count()
-        )));
-    }
-    // The axes under an ellipsis are letters of their own, counted from the right.
-    let spelled = |n: usize| {
-        (0..n)
-            .rev()
-            .filter_map(|k| char::from_u32(ELLIPSIS + k as u32))
-            .collect::<String>()
-    };
-    let mut terms = Vec::new();
-    let mut widest = 0;
-    for (t, u) in left.split(',').zip(operands) {
-        let rank = u.shape().len();
-        let named = t.replacen("...", "", 1).chars().count();
-        let letters = t
-            .replacen("...", &spelled(rank.saturating_sub(named)), 1)
-            .chars()
-            .collect::<Vec<char>>();
-        if letters.len() != rank {
-            return Err(bad(format!("{named} letters for shape {}", u.shape())));
-        }
-        widest = widest.max(rank - named.min(rank));
-        terms.push(letters);
-    }
-    let output: Vec<char> = match right {
-        Some(o) => o.replacen("...", &spelled(widest), 1).chars().collect(),
-        None => {
-            let mut once: Vec<char> = left
-                .chars()
-                .filter(|c| c.is_alphabetic() && left.matches(*c).count() == 1)
-                .collect();
-            once.sort_unstable();
-            spelled(widest).chars().chain(once).collect()
-        }
-    };
-    if let Some(c) = terms
-        .iter()
-        .flatten()
-        .chain(&output)
-        .find(|c| !c.is_alphabetic() && (**c as u32) < ELLIPSIS)
-    {
-        return Err(bad(format!("{c:?} is no letter")));
-    }
-    let mut size: Vec<(char, i64)> = Vec::new();
-    for (t, u) in terms.iter().zip(operands) {
-        for (&c, n) in t.iter().zip(u.sizes("einsum")?) {
-            match size.iter_mut().find(|(k, _)| *k == c) {
-                None => size.push((c, n)),
-                Some((_, m)) if *m == 1 => *m = n,
-                Some((_, m)) if *m != n && n != 1 => {
-                    return Err(bad(format!("{c} is {m} and {n}")));
-                }
-                _ => {}
-            }
-        }
-    }
-    let known = |c: &char| size.iter().any(|(k, _)| k == c);
-    if let Some(i) =
-        (0..output.len()).find(|&i| output[..i].contains(&output[i]) || !known(&output[i]))
-    {
-        return Err(bad(format!("{} in the result, at {i}", output[i])));
-    }
-    let d = operands
-        .iter()
-        .map(UOp::dtype)
-        .fold(operands[0].dtype(), |d, e| d.promote(e));
-    // An axis that only one operand has is a sum of its own, which widens; one of products keeps its dtype.
-    let sums = size.iter().any(|(c, _)| {
-        let having = terms.iter().filter(|t| t.contains(c)).count();
-        having == 1 && !output.contains(c)
-    });
-    let d = if sums && !d.is_float() {
-        d.sum_type()
-    } else {
-        d
-    };
+    let spelled = Equation::read(&text, operands, &bad)?;
+    let sizes = spelled.sizes(operands, &bad)?;
+    let d = spelled.dtype(&sizes, operands);
+    let Equation { terms, result } = spelled;
+    // What is contracted so far, and the next operand: each with its letters.
     let mut parts: Vec<(UOp, Vec<char>)> = Vec::new();
     for (i, (u, t)) in operands.iter().zip(&terms).enumerate() {
         parts.push(diagonals(u.cast(d), t)?);
-        let needed = |c: &char| output.contains(c) || terms[i + 1..].iter().any(|t| t.contains(c));
-        let mut letters: Vec<(char, i64)> = size.clone();
-        letters.retain(|(c, _)| parts.iter().any(|(_, t)| t.contains(c)));
-        letters.sort_by_key(|(c, _)| {
-            (
-                !needed(c),
-                output.iter().position(|o| o == c).unwrap_or(usize::MAX),
-            )
-        });
-        let shape = Shape::of(&letters.iter().map(|&(_, n)| n).collect::<Vec<_>>());
-        let mut letters: Vec<char> = letters.into_iter().map(|(c, _)| c).collect();
-        let placed = parts
-            .iter()
-            .map(|(u, t)| arrange(u, t, &letters))
-            .collect::<Result<Vec<_>>>()?;
+        let needed = |c: &char| result.contains(c) || terms[i + 1..].iter().any(|t| t.contains(c));
+        let place = |c: &char| result.iter().position(|o| o == c).unwrap_or(usize::MAX);
+        let mut all: Vec<(char, i64)> = sizes.clone();
+        all.retain(|(c, _)| parts.iter().any(|(_, t)| t.contains(c)));
+        all.sort_by_key(|(c, _)| (!needed(c), place(c)));
+        let shape = Shape::of(&all.iter().map(|&(_, n)| n).collect::<Vec<_>>());
+        let mut letters: Vec<char> = all.into_iter().map(|(c, _)| c).collect();
+        let arranged = parts.iter().map(|(u, t)| arrange(u, t, &letters));
+        let arranged: Vec<UOp> = arranged.collect::<Result<_>>()?;
         let keep = letters.iter().filter(|c| needed(c)).count();
         let axes: Vec<usize> = (keep..letters.len()).collect();
         letters.truncate(keep);
-        let sums = contracted(
-            &placed.iter().collect::<Vec<_>>(),
-            &shape,
-            d.compute_type(),
-            &axes,
-        )?;
+        let factors: Vec<&UOp> = arranged.iter().collect();
+        let sums = contracted(&factors, &shape, d.compute_type(), &axes)?;
         parts = vec![(sums.squeeze_axes(&axes)?, letters)];
     }
     // The letters that are left are those of the result, in its order.

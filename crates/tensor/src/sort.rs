@@ -172,7 +172,8 @@ fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
                     .reshape(&dims(&[size]))?
                     .unary(Op::Contiguous))
             };
-            (value, from) = (merge(&a, &b)?, merge(&ia, &ib)?);
+            value = merge(&a, &b)?;
+            from = merge(&ia, &ib)?;
         }
     }
     Ok((value.narrow(axis, 0, n)?, from.narrow(axis, 0, n)?))

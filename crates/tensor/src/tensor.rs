@@ -352,17 +352,21 @@ impl Tensor {
 
     /// Another value from now on, by an assignment.
     pub(crate) fn set(&self, value: Result<UOp>) {
-        let assigned = true;
-        *self.0.value.write().unwrap_or_else(|e| e.into_inner()) = Held { value, assigned };
+        let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
+        *held = Held {
+            value,
+            assigned: true,
+        };
     }
 
     /// As `set`, of what `f` makes of the value that is there; an error leaves it.
     pub(crate) fn update(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
         let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
         let new = f(held.value.as_ref().map_err(Error::clone)?)?;
-        let value = Ok(new.clone());
-        let assigned = true;
-        *held = Held { value, assigned };
+        *held = Held {
+            value: Ok(new.clone()),
+            assigned: true,
+        };
         Ok(new)
     }
 
@@ -373,8 +377,10 @@ impl Tensor {
 
 impl Held {
     fn of(value: Result<UOp>) -> Held {
-        let assigned = false;
-        Held { value, assigned }
+        Held {
+            value,
+            assigned: false,
+        }
     }
 }
 

@@ -100,7 +100,8 @@ fn functions_are_within_a_few_ulp() {
 fn exponentials_of_every_size() {
     on_interpreter();
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
-    const SELU: (f64, f64) = (1.6732632423543772, 1.0507009873554805);
+    const SELU_ALPHA: f64 = 1.6732632423543772;
+    const SELU_SCALE: f64 = 1.0507009873554805;
     type Case<'a> = (&'a str, fn(&Tensor) -> Tensor, &'a dyn Fn(f64) -> f64);
     let cases: &[Case] = &[
         ("exp", Tensor::exp, &f64::exp),
@@ -113,7 +114,7 @@ fn exponentials_of_every_size() {
             if x > 0.0 { x } else { 1.5 * x.exp_m1() }
         }),
         ("selu", Tensor::selu, &|x| {
-            SELU.1 * if x > 0.0 { x } else { SELU.0 * x.exp_m1() }
+            SELU_SCALE * if x > 0.0 { x } else { SELU_ALPHA * x.exp_m1() }
         }),
         ("logaddexp", |t| t.logaddexp(0.0), &softplus),
         ("logaddexp apart", |t| t.logaddexp(-t), &|x| {
