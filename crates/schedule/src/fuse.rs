@@ -32,13 +32,11 @@ pub(crate) fn fuse(
     let mut sizes: FxHashMap<usize, usize> = FxHashMap::default();
     // Later kernels are sources of earlier ones: rangeify works from the roots.
     for k in kernels.into_iter().rev() {
-        let level = k.args[k.outs..]
-            .iter()
-            .map(|&a| level_of[a])
-            .max()
-            .unwrap_or(0)
-            + 1;
-        k.args[..k.outs].iter().for_each(|&a| level_of[a] = level);
+        let below = k.args[k.outs..].iter().map(|&a| level_of[a]);
+        let level = below.max().unwrap_or(0) + 1;
+        for &a in &k.args[..k.outs] {
+            level_of[a] = level;
+        }
         let key = match &k.work {
             Work::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
             _ => {
@@ -64,26 +62,9 @@ pub(crate) fn fuse(
             }
         }
     }
-    // Companies that met different members first may fit together as well.
-    let mut members: Vec<Vec<usize>> = buckets.into_values().filter(|b| b.len() > 1).collect();
-    members.sort();
-    let mut gone = vec![false; out.len()];
-    for bucket in members {
-        for (i, &b) in bucket.iter().enumerate().skip(1) {
-            let limits = target(out[b].1.device)?;
-            let mut earlier = bucket[..i].iter().rev().take(HOSTS).copied();
-            let both = |a: usize| sizes[&a] + sizes[&b];
-            let room = |a: usize| !gone[a] && both(a) <= limits.max_nodes;
-            let host = earlier.find(|&a| room(a) && fits(&out[a].1, &out[b].1, &limits));
-            if let Some(a) = host {
-                out[a].1 = merge(&out[a].1, &out[b].1);
-                sizes.insert(a, both(a));
-                gone[b] = true;
-            }
-        }
-    }
-    let mut kept = gone.iter();
-    out.retain(|_| kept.next() == Some(&false));
+    let mut companies: Vec<Vec<usize>> = buckets.into_values().filter(|b| b.len() > 1).collect();
+    companies.sort();
+    join(&mut out, &companies, &mut sizes, target)?;
     out.sort_by_key(|(level, _)| *level);
     Ok(Kernels {
         kernels: out.into_iter().map(|(_, k)| k).collect(),
@@ -92,6 +73,34 @@ pub(crate) fn fuse(
         params,
         outputs,
     })
+}
+
+/// Merge companies that met different members first and fit together as well.
+fn join(
+    kernels: &mut Vec<(u32, Kernel)>,
+    companies: &[Vec<usize>],
+    sizes: &mut FxHashMap<usize, usize>,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<()> {
+    let mut gone = vec![false; kernels.len()];
+    for list in companies {
+        for (i, &b) in list.iter().enumerate().skip(1) {
+            let limits = target(kernels[b].1.device)?;
+            let mut earlier = list[..i].iter().rev().take(HOSTS).copied();
+            let both = |a: usize| sizes[&a] + sizes[&b];
+            let room = |a: usize| !gone[a] && both(a) <= limits.max_nodes;
+            let host = earlier.find(|&a| room(a) && fits(&kernels[a].1, &kernels[b].1, &limits));
+            if let Some(a) = host {
+                let size = both(a);
+                kernels[a].1 = merge(&kernels[a].1, &kernels[b].1);
+                sizes.insert(a, size);
+                gone[b] = true;
+            }
+        }
+    }
+    let mut kept = gone.iter();
+    kernels.retain(|_| kept.next() == Some(&false));
+    Ok(())
 }
 
 fn size(k: &Kernel) -> usize {

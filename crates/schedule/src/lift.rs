@@ -152,10 +152,9 @@ pub fn lift(function: &Function) -> Lifted {
             }
         });
     });
-    function
-        .roots
-        .iter()
-        .for_each(|r| number[r].hash(&mut hash));
+    for r in &function.roots {
+        number[r].hash(&mut hash);
+    }
     function.donated.hash(&mut hash);
     Lifted {
         structure: Structure(hash.digest128()),

@@ -30,12 +30,14 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
         .collect();
     let mut last: FxHashMap<usize, usize> = FxHashMap::default();
     for (i, k) in all.kernels.iter().enumerate() {
-        k.args.iter().for_each(|&a| {
+        for &a in &k.args {
             last.insert(a, i);
-        });
+        }
     }
     let mut is_output = vec![false; all.inputs + all.nodes.len()];
-    all.outputs.iter().for_each(|o| is_output[o.slot] = true);
+    for o in &all.outputs {
+        is_output[o.slot] = true;
+    }
 
     let mut places: Vec<Place> = Vec::new();
     let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
@@ -98,12 +100,10 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
         .max_len()
         .checked_mul(node.dtype().bytes() as i64);
     bytes.map(|n| n as usize).ok_or_else(|| {
-        let wanted = u64::MAX;
-        let available = i64::MAX as u64;
         ErrorKind::Memory {
             device: device.name().into(),
-            wanted,
-            available,
+            wanted: u64::MAX,
+            available: i64::MAX as u64,
         }
         .into()
     })

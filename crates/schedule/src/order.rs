@@ -49,7 +49,9 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
 fn dependencies(all: &Kernels) -> Vec<Vec<usize>> {
     let mut writer = vec![None; all.inputs + all.nodes.len()];
     for (i, k) in all.kernels.iter().enumerate() {
-        k.args[..k.outs].iter().for_each(|&a| writer[a] = Some(i));
+        for &a in &k.args[..k.outs] {
+            writer[a] = Some(i);
+        }
     }
     let sources = |k: &Kernel| k.args[k.outs..].iter().filter_map(|&a| writer[a]).collect();
     all.kernels.iter().map(sources).collect()
@@ -57,14 +59,13 @@ fn dependencies(all: &Kernels) -> Vec<Vec<usize>> {
 
 /// The donated PARAM whose next version a stored node is.
 fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
-    let base = if node.op() == Op::After {
-        &node.src()[0]
-    } else {
+    if node.op() != Op::After {
         return None;
-    };
+    }
+    let base = &node.src()[0];
     let slot = base.buffer_arg()?.slot as usize;
-    (base.op() == Op::Param && donated.get(slot) == Some(&true) && base.shape() == node.shape())
-        .then_some(slot)
+    let is_donated = base.op() == Op::Param && donated.get(slot) == Some(&true);
+    (is_donated && base.shape() == node.shape()).then_some(slot)
 }
 
 fn reads_where_it_writes(k: &Kernel, out: usize, param: usize) -> bool {
@@ -113,11 +114,9 @@ fn reaches(before: &[Vec<usize>], from: usize, to: usize) -> bool {
 /// Let kernel `k` write `param` instead of `slot`; who reads `slot` reads `param` from then on.
 fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
     for kernel in &mut all.kernels {
-        kernel
-            .args
-            .iter_mut()
-            .filter(|a| **a == slot)
-            .for_each(|a| *a = param);
+        for a in kernel.args.iter_mut().filter(|a| **a == slot) {
+            *a = param;
+        }
     }
     for o in all.outputs.iter_mut().filter(|o| o.slot == slot) {
         o.slot = param;
@@ -127,7 +126,8 @@ fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
     if let Work::Compute(sink) = &kernel.work {
         let outs = kernel.args[..kernel.outs].to_vec();
         let (sink, args) = number_params(sink, outs, |l| kernel.args[l as usize]);
-        (kernel.work, kernel.args) = (Work::Compute(sink), args);
+        kernel.work = Work::Compute(sink);
+        kernel.args = args;
     }
 }
 
@@ -136,7 +136,9 @@ fn topological(before: &[Vec<usize>]) -> Vec<usize> {
     let mut waiting: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
     for (k, list) in before.iter().enumerate() {
-        list.iter().for_each(|&b| after[b].push(k));
+        for &b in list {
+            after[b].push(k);
+        }
     }
     let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<usize>> = (0..before.len())
         .filter(|&k| waiting[k] == 0)

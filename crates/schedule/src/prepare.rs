@@ -70,13 +70,10 @@ fn detach_views(all: &UOp) -> UOp {
                 let base = &u.src()[0];
                 let stand_in = UOp::scratch(0, base.shape(), base.dtype(), AddrSpace::Reg);
                 let over = FxHashMap::from_iter([(base.clone(), stand_in)]);
-                for (s, old) in src
-                    .iter_mut()
-                    .zip(u.src())
-                    .skip(1)
-                    .filter(|(s, _)| s.op() == Op::Store)
-                {
-                    *s = old.src()[0].substitute(&over).store(&s.src()[1]);
+                for (s, old) in src.iter_mut().zip(u.src()).skip(1) {
+                    if s.op() == Op::Store {
+                        *s = old.src()[0].substitute(&over).store(&s.src()[1]);
+                    }
                 }
             }
             u.with_src(src)
@@ -91,7 +88,9 @@ fn copied(u: UOp) -> UOp {
     let mut at = &u.src()[0];
     let disk = at.device() == Some(Device::new("DISK"));
     while disk && (VIEWS.contains(at.op()) || at.op() == Op::Contiguous) {
-        views.extend((at.op() != Op::Contiguous).then_some(at));
+        if at.op() != Op::Contiguous {
+            views.push(at);
+        }
         at = &at.src()[0];
     }
     let mut x = at.clone();
@@ -171,10 +170,8 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     // What a register tile of results reads, and the elements of the factors of a product.
     let bytes = length.saturating_mul(ROWS * u.dtype().bytes() as i64);
     let product = source(src);
-    let read = product
-        .src()
-        .iter()
-        .fold(0i64, |n, s| n.saturating_add(source(s).shape().max_len()));
+    let factors = product.src().iter().map(|s| source(s).shape().max_len());
+    let read = factors.fold(0i64, i64::saturating_add);
     let few = results < 16 && results * length >= 2 * LONG;
     let parts: &[i64] = if few {
         &[256, 128, 64, 32, 16]

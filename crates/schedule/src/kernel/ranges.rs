@@ -39,12 +39,7 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     if cut.is_empty() {
         return None;
     }
-    let mut next = nodes
-        .iter()
-        .filter_map(|u| u.range_arg())
-        .map(|(id, _)| id + 1)
-        .max()
-        .unwrap_or(0);
+    let mut next = unused_number(nodes);
     let mut values = FxHashMap::default();
     let mut parts = FxHashMap::default();
     for (r, c) in cut {
@@ -57,6 +52,12 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
         parts.insert(r, vec![outer, inner]);
     }
     Some(replace(sink, &values, &parts))
+}
+
+/// The first number after those of all ranges.
+fn unused_number(nodes: &[UOp]) -> u32 {
+    let used = nodes.iter().filter_map(|u| u.range_arg());
+    used.map(|(id, _)| id + 1).max().unwrap_or(0)
 }
 
 /// Put values in place of ranges, and in the lists of what END and REDUCE close the new ranges.
@@ -104,13 +105,7 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     let na = a.src()[0].as_int()?;
     let nb = b.src()[0].as_int()?;
     let t = a.range_arg()?.1;
-    let next = nodes
-        .iter()
-        .filter_map(|u| u.range_arg())
-        .map(|(id, _)| id + 1)
-        .max()
-        .unwrap_or(0);
-    let merged = UOp::range(na.checked_mul(nb)?, next, t);
+    let merged = UOp::range(na.checked_mul(nb)?, unused_number(nodes), t);
     let values = FxHashMap::from_iter([(a.clone(), &merged / nb), (b.clone(), &merged % nb)]);
     let parts = FxHashMap::from_iter([(a, vec![merged.clone()]), (b, vec![merged])]);
     Some(replace(sink, &values, &parts))
@@ -126,12 +121,12 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
     if t != s || a == b || !matches!(t, AxisType::Loop | AxisType::Reduce) {
         return false;
     }
-    let coefficient =
-        |l: &Linear, r: &UOp| l.terms.iter().find(|(x, _)| x == r).map_or(0, |(_, k)| *k);
-    if !indices
-        .iter()
-        .all(|l| coefficient(l, a) == i128::from(n) * coefficient(l, b))
-    {
+    let coefficient = |l: &Linear, r: &UOp| {
+        let term = l.terms.iter().find(|(x, _)| x == r);
+        term.map_or(0, |(_, k)| *k)
+    };
+    let walks_as_one = |l: &Linear| coefficient(l, a) == i128::from(n) * coefficient(l, b);
+    if !indices.iter().all(walks_as_one) {
         return false;
     }
     // Every use is one of those terms: a sum in an index, a product with a constant in such a sum, or
@@ -160,9 +155,9 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
 fn plain_users(nodes: &[UOp]) -> FxHashSet<&UOp> {
     let mut users: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
     for u in nodes {
-        u.src()
-            .iter()
-            .for_each(|s| users.entry(s).or_default().push(u));
+        for s in u.src() {
+            users.entry(s).or_default().push(u);
+        }
     }
     let mut plain: FxHashSet<&UOp> = FxHashSet::default();
     for u in nodes.iter().rev() {

@@ -7,7 +7,7 @@
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{At, Body, Kernel, Rangeify};
-use monoglot_uop::{Arg, Op, OpSet, ReduceOp, UOp};
+use monoglot_uop::{Arg, DType, Op, OpSet, ReduceOp, Result, UOp, rules};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -36,6 +36,15 @@ const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Contiguous, Op::Copy, Op::After]
 fn is_data(u: &UOp) -> bool {
     u.device().is_some() || u.ops_below().intersects(DATA)
 }
+
+/// Ops that are never worth storing: they are stored already, or cost nothing.
+const FREE: OpSet = OpSet::of(&[
+    Op::Param,
+    Op::Const,
+    Op::Store,
+    Op::Detach,
+    Op::ContiguousBackward,
+]);
 
 /// Ops below which nothing counts for those who use them.
 const LEAVES: OpSet = OpSet::of(&[
@@ -217,7 +226,7 @@ fn weight(u: &UOp) -> f64 {
     match u.op() {
         Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
         Op::Param if u.is_variable() => 0.0,
-        Op::Stack if u.dtype() == monoglot_uop::DType::Index => 0.0,
+        Op::Stack if u.dtype() == DType::Index => 0.0,
         Op::Param | Op::Contiguous | Op::Copy | Op::After => 1.0,
         Op::Pad => 6.0,
         Op::Stack => 2.0 * u.src().len() as f64,
@@ -253,28 +262,22 @@ impl Rangeify<'_> {
     /// Whether a node that nobody asked to store is stored.
     pub(super) fn stores(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
         let op = u.op();
+        let at = n as usize;
         if matches!(op, Op::Contiguous | Op::Copy) {
             return true;
         }
-        if matches!(
-            op,
-            Op::Param | Op::Const | Op::Store | Op::Detach | Op::ContiguousBackward
-        ) || is_view(u)
-            || u.dtype() == monoglot_uop::DType::Index
-        {
+        if FREE.contains(op) || is_view(u) || u.dtype() == DType::Index {
             return false;
         }
         // What is wanted already may still be computed in a long kernel, if that is little.
         let long = self.any_kernel(wanted, |k| k.size >= k.max_nodes);
         let too_long = long && self.any_kernel(wanted, |k| 2 * k.size >= 3 * k.max_nodes);
         // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
-        let data = is_data(u);
-        if !(data || too_long && self.costs.free[n as usize] > LITTLE)
-            && (op != Op::Reduce && self.costs.light[n as usize] < 32.0 || self.has_closed_form(u))
-        {
+        let counts = is_data(u) || too_long && self.costs.free[at] > LITTLE;
+        let cheap = op != Op::Reduce && self.costs.light[at] < 32.0;
+        if !counts && (cheap || self.has_closed_form(u)) {
             return false;
         }
-        let at = n as usize;
         let light = self.costs.light[at];
         let heavy = self.costs.heavy[at];
         let size = u.shape().max_len() as f64;
@@ -346,13 +349,17 @@ impl Rangeify<'_> {
             return known;
         }
         // Its kernel, were it stored, says so. That of a large graph is too long a story.
-        let one = std::slice::from_ref(u);
-        let found = is_small(u)
-            && super::ranged(one, self.device, self.target, self.closed)
-                .and_then(|p| monoglot_uop::rules::kernel().rewrite(&p.stored[0].value))
-                .is_ok_and(|value| !value.ops_below().contains(Op::Reduce));
+        let found = is_small(u) && self.loses_its_loop(u).unwrap_or(false);
         self.closed.insert(u.clone(), found);
         found
+    }
+
+    /// Whether the kernel that would store a value simplifies to one without a REDUCE.
+    fn loses_its_loop(&mut self, u: &UOp) -> Result<bool> {
+        let roots = std::slice::from_ref(u);
+        let alone = super::ranged(roots, self.device, self.target, self.closed)?;
+        let value = rules::kernel().rewrite(&alone.stored[0].value)?;
+        Ok(!value.ops_below().contains(Op::Reduce))
     }
 
     /// How often an instance is evaluated: once for each combination of the ranges it varies over.

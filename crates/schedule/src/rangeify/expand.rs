@@ -79,15 +79,12 @@ impl Rangeify<'_> {
         let at = self.at(i);
         let (indices, own) = self.algebra.through(u, &at.indices, false)?;
         let gate = self.algebra.and(at.gate, own.clone())?;
-        let inner = self.want(
-            i,
-            &u.src()[0],
-            At {
-                indices,
-                gate,
-                ..at
-            },
-        );
+        let below = At {
+            indices,
+            gate,
+            ..at
+        };
+        let inner = self.want(i, &u.src()[0], below);
         let fill = if let Arg::Fill(v) = u.arg() {
             *v
         } else {
@@ -152,15 +149,11 @@ impl Rangeify<'_> {
             let index = match by.const_value() {
                 Some(v) => UOp::constant(v, DType::Index),
                 None => {
-                    let indices = outer.indices[first..next].to_vec();
-                    let instance = self.want(
-                        i,
-                        by,
-                        At {
-                            indices,
-                            ..outer.clone()
-                        },
-                    );
+                    let at = At {
+                        indices: outer.indices[first..next].to_vec(),
+                        ..outer.clone()
+                    };
+                    let instance = self.want(i, by, at);
                     self.placeholders = true;
                     let (lo, hi) = by.bounds();
                     UOp::variable(placeholder_slot(instance), lo, hi)
@@ -174,15 +167,12 @@ impl Rangeify<'_> {
         }
         inner.extend_from_slice(&outer.indices[first..]);
         let gate = self.algebra.and(outer.gate, own.clone())?;
-        let value = self.want(
-            i,
-            &u.src()[0],
-            At {
-                indices: inner,
-                gate,
-                volume: outer.volume,
-            },
-        );
+        let read = At {
+            indices: inner,
+            gate,
+            volume: outer.volume,
+        };
+        let value = self.want(i, &u.src()[0], read);
         Ok(self.gated(i, own, value, u.dtype().zero()))
     }
 
@@ -197,10 +187,9 @@ impl Rangeify<'_> {
             let view = &store.src()[0];
             let value = &store.src()[1];
             // `prepare` put a stand-in for the base below the view.
-            let Some(chain) = view
-                .views_of(view.viewed())
-                .filter(|_| view.viewed().op() == Op::Buffer)
-            else {
+            let base = view.viewed();
+            let chain = view.views_of(base).filter(|_| base.op() == Op::Buffer);
+            let Some(chain) = chain else {
                 let message = "assigns to something that is no view of the tensor";
                 return Err(Error::argument("STORE", message));
             };

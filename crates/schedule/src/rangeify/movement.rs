@@ -127,7 +127,8 @@ impl Algebra {
         while i < to.len() || j < from.len() {
             let start_i = i;
             let start_j = j;
-            (i, j) = ((i + 1).min(to.len()), (j + 1).min(from.len()));
+            i = (i + 1).min(to.len());
+            j = (j + 1).min(from.len());
             let sizes = |i, j| (size(&to[start_i..i]), size(&from[start_j..j]));
             while let (a, b) = sizes(i, j)
                 && a != b
