@@ -62,14 +62,12 @@ impl Timings {
 
     /// Add what another measured.
     pub fn add(&mut self, other: &Timings) {
-        self.seconds
-            .iter_mut()
-            .zip(other.seconds)
-            .for_each(|(a, b)| *a += b);
-        self.effort
-            .iter_mut()
-            .zip(other.effort)
-            .for_each(|(a, b)| *a = a.plus(b));
+        for (a, b) in self.seconds.iter_mut().zip(other.seconds) {
+            *a += b;
+        }
+        for (a, b) in self.effort.iter_mut().zip(other.effort) {
+            *a = a.plus(b);
+        }
     }
 }
 

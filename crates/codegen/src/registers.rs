@@ -108,7 +108,9 @@ pub(crate) fn split(linear: &UOp) -> UOp {
         parts: FxHashMap::default(),
         out: Vec::with_capacity(list.len()),
     };
-    list.iter().for_each(|u| rewrite.instruction(u));
+    for u in list {
+        rewrite.instruction(u);
+    }
     UOp::new(Op::Linear, rewrite.out, Arg::None)
 }
 

@@ -16,7 +16,8 @@ pub(crate) fn threefry(o: &Legal, counter: &UOp, key: &UOp) -> UOp {
     let [k0, k1] = halves(key);
     let k2 = o.xor(&o.xor(&k0, &k1), &number(0x1bd1_1bda));
     let keys = [k0, k1, k2];
-    (x, y) = (o.add(&x, &keys[0]), o.add(&y, &keys[1]));
+    x = o.add(&x, &keys[0]);
+    y = o.add(&y, &keys[1]);
     for round in 0..5 {
         for r in ROTATIONS[round % 2] {
             x = o.add(&x, &y);

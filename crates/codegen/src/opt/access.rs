@@ -156,12 +156,10 @@ impl Nest {
         known: &FxHashMap<&UOp, Mask>,
         store: bool,
     ) -> Access {
-        let bytes = index.dtype().bytes();
-        let stride = vec![0; self.axes.len()];
         let mut a = Access {
             store,
-            bytes,
-            stride,
+            bytes: index.dtype().bytes(),
+            stride: vec![0; self.axes.len()],
             varies,
             gate: 0,
             size: 0,
@@ -193,7 +191,9 @@ impl Nest {
                         _ => {}
                     },
                     _ => {
-                        bits(known.get(e).copied().unwrap_or(0)).for_each(|k| a.stride[k] = TANGLED)
+                        for k in bits(known.get(e).copied().unwrap_or(0)) {
+                            a.stride[k] = TANGLED;
+                        }
                     }
                 }
             }

@@ -29,22 +29,30 @@ use super::plan::{Axis, Plan};
 use super::refuse;
 use monoglot_uop::{AxisType, Opt, Result};
 
-/// The types from which `new` may be split, and whether it may be the inner and the outer part.
-pub fn from(new: AxisType) -> (&'static [AxisType], bool, bool) {
+/// Which part of an axis a new one may be.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Inner,
+    Outer,
+    Either,
+}
+
+/// The types from which `new` is split, and on which side.
+fn sources(new: AxisType) -> (&'static [AxisType], Side) {
     use AxisType::*;
     match new {
-        Global | Loop => (&[Loop, Global], true, true),
-        Thread => (&[Global, Loop], false, true),
-        Local => (&[Global, Loop], true, false),
-        Warp => (&[], false, false),
-        GroupReduce | Reduce => (&[Reduce], true, true),
-        Unroll => (&[Reduce, GroupReduce], true, false),
-        Upcast => (&[Global, Local, Loop], true, false),
+        Global | Loop => (&[Loop, Global], Side::Either),
+        Thread => (&[Global, Loop], Side::Outer),
+        Local => (&[Global, Loop], Side::Inner),
+        Warp => (&[], Side::Either),
+        GroupReduce | Reduce => (&[Reduce], Side::Either),
+        Unroll => (&[Reduce, GroupReduce], Side::Inner),
+        Upcast => (&[Global, Local, Loop], Side::Inner),
     }
 }
 
 /// Whether iterations of this type run at the same time, so that nothing may be outside them.
-pub fn is_parallel(kind: AxisType) -> bool {
+fn is_parallel(kind: AxisType) -> bool {
     matches!(
         kind,
         AxisType::Global | AxisType::Thread | AxisType::Local | AxisType::Warp
@@ -60,7 +68,7 @@ pub(super) fn step(
 ) -> Result<()> {
     let axis = plan.axes[opt.axis].clone();
     let old = axis.kind();
-    let (sources, inner, outer) = from(new);
+    let (sources, side) = sources(new);
     let letters = || format!("{} from {}", new.letter(), old.letter());
     if !sources.contains(&old) {
         return Err(refuse(
@@ -70,7 +78,8 @@ pub(super) fn step(
     }
     let extent = axis.extent();
     let whole = factor == 0 || extent == Some(factor);
-    if !whole && !(if top { outer } else { inner }) {
+    let refused = if top { Side::Inner } else { Side::Outer };
+    if !whole && side == refused {
         let side = if top { "outer" } else { "inner" };
         return Err(refuse(
             opt,

@@ -34,6 +34,40 @@ use monoglot_uop::{
     Arg, AxisType, Fragment, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp,
 };
 
+/// Which factor is a and which is b, and the axes m and n with which they vary.
+struct Roles {
+    a: UOp,
+    b: UOp,
+    m: usize,
+    n: usize,
+}
+
+impl Roles {
+    fn of(plan: &Plan, unit: &TcInfo, a: &UOp, b: &UOp) -> Option<Roles> {
+        let [m, n, _] = unit.dims;
+        Some(Roles {
+            a: a.clone(),
+            b: b.clone(),
+            m: spans(plan, a, b, m)?,
+            n: spans(plan, b, a, n)?,
+        })
+    }
+}
+
+/// The innermost axis with which one factor varies and the other does not.
+fn spans(plan: &Plan, with: &UOp, without: &UOp, multiple: i64) -> Option<usize> {
+    let fits = |i: &usize| {
+        let x = &plan.axes[*i];
+        let r = &plan.ranges[x.of];
+        matches!(x.kind(), AxisType::Loop | AxisType::Global)
+            && x.extent().is_some_and(|n| n % multiple == 0)
+            && with.ranges().contains(r)
+            && !without.ranges().contains(r)
+            && plan.encloses_all(x.of)
+    };
+    (0..plan.axes.len()).rev().find(fits)
+}
+
 pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
     if plan
@@ -62,34 +96,15 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
         return no("is not that of one sum of products of the unit's dtypes");
     };
     let [tile_m, tile_n, tile_k] = unit.dims;
-    // The innermost axis with which one factor varies and the other does not.
-    let spans = |with: &UOp, without: &UOp, multiple: i64| {
-        let fits = |i: &usize| {
-            let x = &plan.axes[*i];
-            let r = &plan.ranges[plan.axes[*i].of];
-            matches!(x.kind(), AxisType::Loop | AxisType::Global)
-                && x.extent().is_some_and(|n| n % multiple == 0)
-                && with.ranges().contains(r)
-                && !without.ranges().contains(r)
-                && plan.encloses_all(x.of)
-        };
-        (0..plan.axes.len()).rev().find(fits)
-    };
-    let roles = |a: &UOp, b: &UOp| {
-        let m = spans(a, b, tile_m)?;
-        let n = spans(b, a, tile_n)?;
-        Some((a.clone(), b.clone(), m, n))
-    };
     // n is the inner one of the two axes where there is a choice; the factor that varies with it is b.
-    let in_order = |r: &(UOp, UOp, usize, usize)| r.2 < r.3;
-    let one = roles(&a, &b);
-    let other = roles(&b, &a);
-    let chosen = one
-        .clone()
-        .filter(in_order)
-        .or(other.filter(in_order))
-        .or(one);
-    let Some((a, b, m, n)) = chosen else {
+    let in_order = |r: &Roles| r.m < r.n;
+    let one = Roles::of(plan, unit, &a, &b);
+    let other = Roles::of(plan, unit, &b, &a).filter(in_order);
+    let chosen = match (one, other) {
+        (Some(one), Some(other)) if !in_order(&one) => Some(other),
+        (one, other) => one.or(other),
+    };
+    let Some(Roles { a, b, m, n }) = chosen else {
         return no(&format!(
             "no two output axes of multiples of {tile_m} and {tile_n} tell the factors apart"
         ));

@@ -37,9 +37,15 @@ struct Cut {
     inner: Vec<UOp>,
     /// What takes the place of ranges that are split, or numbered anew.
     places: FxHashMap<UOp, UOp>,
-    /// What takes the place of those in what is left over, and its ranges.
-    rest: Option<(FxHashMap<UOp, UOp>, Vec<UOp>)>,
+    rest: Option<Rest>,
     carries: bool,
+}
+
+/// What is left over where no block size divides the extent.
+struct Rest {
+    ranges: Vec<UOp>,
+    /// What takes the place of the ranges that the blocks run over.
+    places: FxHashMap<UOp, UOp>,
 }
 
 /// The kernel in blocks; None where no sum is long.
@@ -95,7 +101,10 @@ impl Cut {
             carried.insert(sum.clone());
         }
         match &self.rest {
-            Some((map, ranges)) => combine(*op, &sum, &over(&x.substitute(map), axes, ranges)),
+            Some(rest) => {
+                let left = over(&x.substitute(&rest.places), axes, &rest.ranges);
+                combine(*op, &sum, &left)
+            }
             None => sum,
         }
     }
@@ -206,24 +215,35 @@ impl Group {
         let inner: Vec<(UOp, UOp)> = whole.iter().map(&mut anew).collect();
         let place = &high * factor + &low;
         let left = n % factor;
-        let mut map: FxHashMap<UOp, UOp> = around.iter().map(&mut anew).collect();
-        let over = (left > 1).then(|| sized(&anew(range).1, left));
-        let again: Vec<(UOp, UOp)> = inner.iter().map(|(_, r)| (r.clone(), anew(r).1)).collect();
-        let first = int(n - left, range);
-        let at = over.as_ref().map_or(first.clone(), |r| r + &first);
-        let ranges = around.iter().map(|r| map[r].clone());
-        let ranges = ranges.chain(over).chain(again.iter().map(|r| r.1.clone()));
-        let ranges: Vec<UOp> = ranges.collect();
-        map.extend(again);
-        map.insert(place.clone(), at);
+        // The rest has ranges of its own: those around, what is left of the one that is split, those inside.
+        let mut rest = Rest {
+            ranges: Vec::new(),
+            places: FxHashMap::default(),
+        };
+        for r in around {
+            let (old, new) = anew(r);
+            rest.ranges.push(new.clone());
+            rest.places.insert(old, new);
+        }
+        let mut at = int(n - left, range);
+        if left > 1 {
+            let over = sized(&anew(range).1, left);
+            at = &over + &at;
+            rest.ranges.push(over);
+        }
+        rest.places.insert(place.clone(), at);
+        for (_, r) in &inner {
+            let (old, new) = anew(r);
+            rest.ranges.push(new.clone());
+            rest.places.insert(old, new);
+        }
+        let outer = around.iter().cloned().chain([high]);
+        let inside = inner.iter().map(|(_, new)| new.clone());
         Some(Cut {
-            outer: around.iter().cloned().chain([high]).collect(),
-            inner: [low]
-                .into_iter()
-                .chain(inner.iter().map(|r| r.1.clone()))
-                .collect(),
+            outer: outer.collect(),
+            inner: [low].into_iter().chain(inside).collect(),
             places: inner.into_iter().chain([(range.clone(), place)]).collect(),
-            rest: (left > 0).then_some((map, ranges)),
+            rest: Some(rest).filter(|_| left > 0),
             carries,
         })
     }

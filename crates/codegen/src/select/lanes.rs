@@ -252,20 +252,23 @@ fn choose(
         // A lane of a warp holds neighbours of a fragment: the axis that no element of it has.
         let own =
             |k: &usize| t.dims[f][*k] > 1 && t.src[f].iter().all(|&s| t.dims[s as usize][*k] == 1);
-        (0..t.rank).filter(own).for_each(|k| is_lane[k] = true);
+        for k in (0..t.rank).filter(own) {
+            is_lane[k] = true;
+        }
         return is_lane;
     }
     let scalar = cost(t, demand, steps, None, 1);
-    let mut ranked: Vec<(f64, usize)> = (0..t.rank)
-        .filter(|&k| widest[k] > 0 && fitting(target, widest[k]) > 1)
-        .map(|k| {
-            (
-                cost(t, demand, steps, Some(k), fitting(target, widest[k])),
-                k,
-            )
-        })
-        .filter(|c| c.0 < scalar)
-        .collect();
+    let mut ranked: Vec<(f64, usize)> = Vec::new();
+    for k in (0..t.rank).filter(|&k| widest[k] > 0) {
+        let lanes = fitting(target, widest[k]);
+        if lanes < 2 {
+            continue;
+        }
+        let cost = cost(t, demand, steps, Some(k), lanes);
+        if cost < scalar {
+            ranked.push((cost, k));
+        }
+    }
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     for (_, k) in ranked {
         let meets = |d: &Axes<u32>| d[k] > 1 && (0..t.rank).any(|o| is_lane[o] && d[o] > 1);

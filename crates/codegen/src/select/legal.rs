@@ -165,7 +165,9 @@ impl Legal<'_> {
                     return Err(bad("WMMA without a matrix unit"));
                 };
                 let types = [info.dtype_in, info.dtype_in, info.dtype_out];
-                src.iter_mut().zip(types).for_each(|(s, d)| *s = cast(s, d));
+                for (s, d) in src.iter_mut().zip(types) {
+                    *s = cast(s, d);
+                }
                 cast(&u.with_src(src), self.held(u.dtype()))
             }
             op if op.is_elementwise() => self.elementwise(u, &src)?,
@@ -207,7 +209,9 @@ impl Legal<'_> {
             let wide = old[values..].iter().any(|o| !fits_i32(o.bounds()))
                 || u.dtype() == DType::Index && !fits_i32(u.bounds());
             let want = if wide { DType::I64 } else { DType::I32 };
-            s[values..].iter_mut().for_each(|x| *x = cast(x, want));
+            for x in &mut s[values..] {
+                *x = cast(x, want);
+            }
         }
         let interval = |i: usize| old.get(i).map_or((0, 0), UOp::bounds);
         let new = match u.op() {

@@ -336,10 +336,12 @@ fn combinations<'a>(
     let mut out: Vec<(Axes<u32>, usize)> = vec![(smallvec![0; rank], 1)];
     for k in 0..rank {
         match along(k) {
-            [(at, n)] => out.iter_mut().for_each(|(start, width)| {
-                start[k] = *at;
-                *width *= *n as usize;
-            }),
+            [(at, n)] => {
+                for (start, width) in &mut out {
+                    start[k] = *at;
+                    *width *= *n as usize;
+                }
+            }
             parts => {
                 let each = |(start, width): &(Axes<u32>, usize), &(at, n): &(u32, u32)| {
                     let mut start = start.clone();

@@ -28,8 +28,37 @@ struct Fold {
     result: Axes<u32>,
 }
 
-/// Where an accumulator lives: which buffer, and its number there.
-type Home = (usize, usize);
+/// A REG buffer of accumulators of one kind.
+struct Bank {
+    dtype: DType,
+    lanes: usize,
+    count: usize,
+}
+
+/// Where an accumulator lives: which bank, and its number there.
+#[derive(Clone, Copy)]
+struct Home {
+    bank: usize,
+    number: usize,
+}
+
+/// The place of one more accumulator.
+fn home(banks: &mut Vec<Bank>, dtype: DType, lanes: usize) -> Home {
+    let same = |b: &Bank| b.dtype == dtype && b.lanes == lanes;
+    let bank = banks.iter().position(same).unwrap_or(banks.len());
+    if bank == banks.len() {
+        banks.push(Bank {
+            dtype,
+            lanes,
+            count: 0,
+        });
+    }
+    banks[bank].count += 1;
+    Home {
+        bank,
+        number: banks[bank].count - 1,
+    }
+}
 
 impl Devectorise<'_> {
     fn fold(&self, i: usize) -> Fold {
@@ -53,12 +82,11 @@ impl Devectorise<'_> {
                 .const_value()
                 .is_some_and(|v| v.is_zero())
         };
-        let wmma =
-            (t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add && zero(t.src[value][2]))
-                .then_some(value);
-        let factors = || t.src[value].iter().take(2).map(|&s| s as usize).collect();
+        let is_product = t.nodes[value].op() == Op::Wmma && op == ReduceOp::Add;
+        let wmma = (is_product && zero(t.src[value][2])).then_some(value);
         let terms = if fuses(t, i, self.target) || wmma.is_some() {
-            factors()
+            let factors = t.src[value].iter().take(2);
+            factors.map(|&s| s as usize).collect()
         } else {
             vec![value]
         };
@@ -112,54 +140,31 @@ impl Devectorise<'_> {
         // Set before the loop, inside the loops around it.
         let around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
         let outer: Vec<UOp> = t.open(around).cloned().collect();
-        let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
-        let mut homes: Vec<Vec<Home>> = Vec::new();
-        // What sums carry has accumulators of its own, after those of the sums.
-        let carried = folds.iter().filter(|f| f.carried);
-        for f in folds.iter().chain(carried) {
+        let mut banks: Vec<Bank> = Vec::new();
+        let mut settle = |f: &Fold| -> Vec<Home> {
             let dtype = t.nodes[f.node].dtype();
-            let home = |(_, n): (Axes<u32>, usize)| {
-                let b = buffers
-                    .iter()
-                    .position(|b| (b.0, b.1) == (dtype, n))
-                    .unwrap_or_else(|| {
-                        buffers.push((dtype, n, 0));
-                        buffers.len() - 1
-                    });
-                buffers[b].2 += 1;
-                (b, buffers[b].2 - 1)
-            };
-            homes.push(self.each_piece(&f.kept).into_iter().map(home).collect());
+            let pieces = self.each_piece(&f.kept);
+            let lanes = pieces.iter().map(|(_, lanes)| *lanes);
+            lanes.map(|n| home(&mut banks, dtype, n)).collect()
+        };
+        let homes: Vec<Vec<Home>> = folds.iter().map(&mut settle).collect();
+        // What sums carry has accumulators of its own, after those of the sums.
+        let carry = |f: &Fold| if f.carried { settle(f) } else { Vec::new() };
+        let lost: Vec<Vec<Home>> = folds.iter().map(carry).collect();
+        let mut storage: Vec<UOp> = Vec::with_capacity(banks.len());
+        for bank in &banks {
+            let dims = [bank.count as i64, bank.lanes as i64];
+            let shape = Shape::of(if bank.lanes == 1 { &dims[..1] } else { &dims });
+            storage.push(UOp::scratch(self.slot, &shape, bank.dtype, AddrSpace::Reg));
+            self.slot += 1;
         }
-        let storage: Vec<UOp> = buffers
-            .iter()
-            .map(|&(dtype, width, n)| {
-                let dims = [n as i64, width as i64];
-                let shape = Shape::of(if width == 1 { &dims[..1] } else { &dims });
-                self.slot += 1;
-                UOp::scratch(self.slot - 1, &shape, dtype, AddrSpace::Reg)
-            })
-            .collect();
-        let (homes, lost) = homes.split_at(folds.len());
-        let mut lost = lost.iter();
-        let lost: Vec<&[Home]> = folds
-            .iter()
-            .map(|f| {
-                if f.carried {
-                    lost.next().map_or(&[][..], Vec::as_slice)
-                } else {
-                    &[]
-                }
-            })
-            .collect();
         let mut set: Vec<Vec<UOp>> = vec![Vec::new(); storage.len()];
-        let both = folds.iter().zip(homes).map(|(f, h)| (f, &h[..]));
-        for (f, list) in both.chain(folds.iter().zip(lost.iter().copied())) {
-            for &(b, k) in list {
-                let (dtype, n, _) = buffers[b];
-                let identity = UOp::constant(f.op.identity(dtype), dtype);
-                let empty = storage[b].after(&outer);
-                set[b].push(empty.at(&[lane_const(k)]).store(&splat(&identity, n)));
+        for (f, list) in folds.iter().zip(&homes).chain(folds.iter().zip(&lost)) {
+            for h in list {
+                let bank = &banks[h.bank];
+                let identity = UOp::constant(f.op.identity(bank.dtype), bank.dtype);
+                let empty = storage[h.bank].after(&outer).at(&[lane_const(h.number)]);
+                set[h.bank].push(empty.store(&splat(&identity, bank.lanes)));
             }
         }
         let inside: Vec<UOp> = storage
@@ -168,8 +173,8 @@ impl Devectorise<'_> {
             .map(|(s, set)| s.after(&[set, ranges.clone()].concat()))
             .collect();
         let mut stores = Vec::new();
-        for ((f, list), lost) in folds.iter().zip(homes).zip(&lost) {
-            let place = |&(b, k): &Home| inside[b].at(&[lane_const(k)]);
+        for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
+            let place = |h: &Home| inside[h.bank].at(&[lane_const(h.number)]);
             let value = |h: &Home| node(Op::Load, [place(h)]);
             let mut acc: Vec<UOp> = list.iter().map(value).collect();
             let mut low: Vec<UOp> = lost.iter().map(value).collect();
@@ -178,27 +183,22 @@ impl Devectorise<'_> {
                 let sum = self.accumulate(f, Some(&acc[k]), p, *n);
                 if let Some(low) = low.get_mut(k) {
                     let term = self.accumulate(f, None, p, *n);
-                    *low = self
-                        .legal()
-                        .add(low, &self.rounded_away(&acc[k], &term, &sum));
+                    let away = self.rounded_away(&acc[k], &term, &sum);
+                    *low = self.legal().add(low, &away);
                 }
                 acc[k] = sum;
             }
-            let all = list.iter().chain(*lost).zip(acc.iter().chain(&low));
+            let all = list.iter().chain(lost).zip(acc.iter().chain(&low));
             stores.extend(all.map(|(h, v)| place(h).store(v)));
         }
         let done = ranges
             .iter()
             .rev()
             .fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
-        for ((f, list), lost) in folds.iter().zip(homes).zip(&lost) {
-            let read = |&(b, k): &Home| {
-                node(
-                    Op::Load,
-                    [storage[b]
-                        .after(std::slice::from_ref(&done))
-                        .at(&[lane_const(k)])],
-                )
+        for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
+            let read = |h: &Home| {
+                let after = storage[h.bank].after(std::slice::from_ref(&done));
+                node(Op::Load, [after.at(&[lane_const(h.number)])])
             };
             let mut kept: Vec<UOp> = list.iter().map(read).collect();
             for (sum, low) in kept.iter_mut().zip(lost.iter().map(read)) {

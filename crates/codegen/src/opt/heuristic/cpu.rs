@@ -156,10 +156,9 @@ fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target)
                 }
             }
         }
-        match next {
-            Some((t, c)) => (tile, cycles) = (t, c),
-            None => break,
-        }
+        let Some((larger, fewer)) = next else { break };
+        tile = larger;
+        cycles = fewer;
     }
     (tile, cycles)
 }
@@ -188,7 +187,8 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
     for o in all {
         let b = bytes(&o);
         if b < least * 0.8 {
-            (best, least) = (o, b);
+            best = o;
+            least = b;
         }
     }
     best
@@ -221,19 +221,21 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
     if threads < 2 || nest.total() < THREADED {
         return;
     }
-    let mut best: Option<(f64, usize, i64)> = None;
+    let mut best = None;
+    let mut most_busy = 0.0;
     for &k in order {
         let Some(at) = chosen.axis(k, AxisType::Loop) else {
             continue;
         };
         let n = chosen.plan.axes[at].extent();
         if let Some((parts, busy)) = n.and_then(|n| part(n, threads))
-            && best.is_none_or(|b| busy > b.0 * 1.05)
+            && busy > most_busy * 1.05
         {
-            best = Some((busy, at, parts));
+            best = Some((at, parts));
+            most_busy = busy;
         }
     }
-    if let Some((_, at, factor)) = best.filter(|b| b.0 > 1.2) {
+    if let Some((at, factor)) = best.filter(|_| most_busy > 1.2) {
         let split = OptOp::Split {
             factor,
             target: AxisType::Thread,
