@@ -339,7 +339,8 @@ fn after(
         }
         let mut mask = UOp::full(Scalar::Bool(true), DType::Bool, target.shape());
         if let Some(gate) = store.src().get(2) {
-            (seen, mask) = (keep(gate, &seen), gate.clone());
+            seen = keep(gate, &seen);
+            mask = gate.clone();
         }
         if active(value) {
             give.push((value.clone(), seen));

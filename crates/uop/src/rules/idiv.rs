@@ -98,7 +98,8 @@ pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Opti
             break;
         }
         merged.dtype = d;
-        (n, c) = (merged, ca);
+        n = merged;
+        c = ca;
     }
     if let Some((m, y)) = opposite(&n, c) {
         q.constant -= m + 1;

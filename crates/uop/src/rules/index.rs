@@ -103,7 +103,10 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
             continue;
         };
         match facts.iter_mut().find(|f| f.0 == *x) {
-            Some(f) => (f.1, f.2) = (f.1.max(lo), f.2.min(hi)),
+            Some((_, least, most)) => {
+                *least = lo.max(*least);
+                *most = hi.min(*most);
+            }
             None if x.dtype() != DType::Index => {}
             None => facts.push((x.clone(), lo.max(interval(x).0), hi.min(interval(x).1))),
         }

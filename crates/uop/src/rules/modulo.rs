@@ -54,8 +54,10 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
         };
         out.plus(&b, scale)?;
         out.constant -= m * g * scale;
-        (n, c, scale) = (a, c / g, scale * g);
+        n = a;
         n.constant += m;
+        c /= g;
+        scale *= g;
     }
     if let Some((_, y)) = opposite(&n, c) {
         n = y;
