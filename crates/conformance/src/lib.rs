@@ -152,20 +152,28 @@ fn check(folder: &Folder, case: &Case, device: Device, oracle: bool) -> Outcome 
         }
         Err(e) => return Outcome::Failed(format!("not run: {e}")),
     };
-    for ((name, want, loose), got) in built.names.iter().zip(&got) {
-        let rtol = case.rtol * loose;
-        let atol = case.atol * loose;
-        if let Err(why) = compare::compare(want, got, rtol, atol) {
-            return Outcome::Failed(format!("{name}: {why}"));
+    for (want, got) in built.wanted.iter().zip(&got) {
+        let rtol = case.rtol * want.loose;
+        let atol = case.atol * want.loose;
+        if let Err(why) = compare::compare(want.array, got, rtol, atol) {
+            return Outcome::Failed(format!("{}: {why}", want.name));
         }
     }
     Outcome::Passed
 }
 
-/// A case as tensors, and what each is compared with (gradients ten times looser).
+/// A case as tensors, and what each is compared with.
 struct Built<'a> {
     tensors: Vec<Tensor>,
-    names: Vec<(String, &'a Array, f64)>,
+    wanted: Vec<Wanted<'a>>,
+}
+
+/// What a tensor is to be.
+struct Wanted<'a> {
+    name: String,
+    array: &'a Array,
+    /// By how much the case's tolerances are multiplied: gradients are compared ten times looser.
+    loose: f64,
 }
 
 /// The tensor of an input, or of an output's weights: its number among them, and its data.
@@ -201,15 +209,15 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
         values.push((step.out.clone(), out));
     }
     let mut tensors = Vec::new();
-    let mut names = Vec::new();
+    let mut wanted = Vec::new();
     let mut loss: Option<Tensor> = None;
     for name in &case.outputs {
         let out = find(&values, name)?;
-        names.push((
-            name.clone(),
-            folder.array(&format!("{}:{name}", case.name))?,
-            1.0,
-        ));
+        wanted.push(Wanted {
+            name: name.clone(),
+            array: folder.array(&format!("{}:{name}", case.name))?,
+            loose: 1.0,
+        });
         if out.dtype()?.is_float() && case.inputs.iter().any(|i| i.grad) {
             let key = format!("{}:w:{name}", case.name);
             let w = folder.array(&key)?;
@@ -219,20 +227,23 @@ fn build<'a>(folder: &'a Folder, case: &Case, leaf: Leaf) -> Result<Built<'a>> {
         }
         tensors.push(out);
     }
-    let wanted: Vec<&cases::Input> = case.inputs.iter().filter(|i| i.grad).collect();
     if let Some(loss) = loss {
-        let targets = wanted
+        let differentiated: Vec<&cases::Input> = case.inputs.iter().filter(|i| i.grad).collect();
+        let targets = differentiated
             .iter()
             .map(|i| find(&values[..case.inputs.len()], &i.name))
             .collect::<Result<Vec<_>>>()?;
         let grads = loss.gradient(&targets.iter().collect::<Vec<_>>())?;
-        for (i, g) in wanted.iter().zip(grads) {
-            let want = folder.array(&format!("{}:g:{}", case.name, i.name))?;
-            names.push((format!("gradient of {}", i.name), want, 10.0));
+        for (i, g) in differentiated.iter().zip(grads) {
+            wanted.push(Wanted {
+                name: format!("gradient of {}", i.name),
+                array: folder.array(&format!("{}:g:{}", case.name, i.name))?,
+                loose: 10.0,
+            });
             tensors.push(g);
         }
     }
-    Ok(Built { tensors, names })
+    Ok(Built { tensors, wanted })
 }
 
 fn realize(built: &Built<'_>) -> Result<Vec<Array>> {

@@ -43,9 +43,9 @@ fn exclusive(roots: &[UOp]) -> FxHashSet<UOp> {
     let nodes = toposort_many(roots, |_| true);
     let mut edges: FxHashMap<&UOp, usize> = FxHashMap::default();
     for u in &nodes {
-        u.src()
-            .iter()
-            .for_each(|s| *edges.entry(s).or_default() += 1);
+        for s in u.src() {
+            *edges.entry(s).or_default() += 1;
+        }
     }
     for r in roots {
         *edges.entry(r).or_default() += 1;

@@ -51,11 +51,12 @@ impl Queues {
     /// # Errors
     /// The first of any.
     pub(crate) fn finish(mut self) -> Result<()> {
-        let mut results = self.open.iter_mut().map(|(_, queue)| queue.synchronize());
-        let first = results.find(Result::is_err).unwrap_or(Ok(()));
-        // What one device has failed at, others may still be doing.
-        results.for_each(drop);
-        first
+        let mut result = Ok(());
+        for (_, queue) in &mut self.open {
+            // What one device has failed at, others may still be doing.
+            result = result.and(queue.synchronize());
+        }
+        result
     }
 
     fn of(&mut self, device: Device) -> Result<&mut dyn Queue> {

@@ -148,9 +148,9 @@ impl Module for Tensor {
 
 impl<M: Module> Module for [M] {
     fn visit(&self, path: &str, see: &mut dyn FnMut(&str, Part)) {
-        self.iter()
-            .enumerate()
-            .for_each(|(i, m)| m.visit(&join(path, &i.to_string()), see));
+        for (i, m) in self.iter().enumerate() {
+            m.visit(&join(path, &i.to_string()), see);
+        }
     }
 }
 

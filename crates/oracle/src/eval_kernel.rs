@@ -39,9 +39,16 @@ pub fn eval_kernel(kernel: &UOp, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> R
 pub struct EvalKernel {
     code: Vec<Instr>,
     slots: Vec<Scalar>,
-    /// For each variable: its PARAM's slot, its dtype, and the slot of its value.
-    vars: Vec<(u64, DType, usize)>,
+    vars: Vec<Variable>,
     storages: Vec<Storage>,
+}
+
+struct Variable {
+    /// Its PARAM's slot.
+    param: u64,
+    dtype: DType,
+    /// The slot of its value.
+    value: usize,
 }
 
 struct Storage {
@@ -136,16 +143,17 @@ impl EvalKernel {
     /// Run on buffers and variables, as [`eval_kernel`].
     pub fn run(&self, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> Result<Counts> {
         let mut slots = self.slots.clone();
-        for &(slot, dtype, at) in &self.vars {
-            let Some(v) = vars.iter().find(|v| v.0 == slot) else {
+        for variable in &self.vars {
+            let param = variable.param;
+            let Some(&(_, word)) = vars.iter().find(|(slot, _)| *slot == param) else {
                 return Err(Error::argument(
                     "kernel",
-                    format!("variable {slot} has no value"),
+                    format!("variable {param} has no value"),
                 ));
             };
-            slots[at] = match dtype {
-                d if d.is_float() => Scalar::from_bits(v.1 as u64, d),
-                d => Scalar::Int(v.1.into()).cast(d),
+            slots[variable.value] = match variable.dtype {
+                d if d.is_float() => Scalar::from_bits(word as u64, d),
+                d => Scalar::Int(word.into()).cast(d),
             };
         }
         let n = bufs.len();
@@ -212,12 +220,10 @@ impl EvalKernel {
                     for i in 0..dst.n {
                         let at = slots[index.lane(i)].as_int().unwrap_or(-1);
                         if at < 0 || at >= src.n as i64 {
-                            let index = at;
-                            let size = src.n as i64;
                             return Err(ErrorKind::Index {
                                 op: "INDEX".into(),
-                                index,
-                                size,
+                                index: at,
+                                size: src.n as i64,
                             }
                             .into());
                         }
@@ -311,12 +317,10 @@ impl Access {
             }
             let x = x.to_i128();
             if !invalid && !(0..size).contains(&x) && !self.any_invalid(slots, &lane) {
-                let index = x as i64;
-                let size = size as i64;
                 return Err(ErrorKind::Index {
                     op: op.into(),
-                    index,
-                    size,
+                    index: x as i64,
+                    size: size as i64,
                 }
                 .into());
             }

@@ -202,13 +202,12 @@ fn runs(with: &Drawn, target: &Target) -> bool {
         own.map(|u| u.shape().max_len().saturating_mul(u.dtype().bytes() as i64))
             .fold(0, i64::saturating_add)
     };
-    copies <= COPIES
-        && product(&[Thread]) <= 64
-        && (!has(Thread) || !target.workgroups && target.threads > 1)
-        && (target.workgroups || !has(Global) && !has(Local) && !has(Warp) && !has(GroupReduce))
-        && group <= target.max_workgroup as i64
-        && staged.saturating_add(kept(AddrSpace::Local)) <= target.local_bytes as i64
-        && kept(AddrSpace::Reg) <= COPIES * KEPT
+    let threads = !has(Thread) || !target.workgroups && target.threads > 1;
+    let grouped = has(Global) || has(Local) || has(Warp) || has(GroupReduce);
+    let groups = group <= target.max_workgroup as i64 && (!grouped || target.workgroups);
+    let local = staged.saturating_add(kept(AddrSpace::Local));
+    let fits = local <= target.local_bytes as i64 && kept(AddrSpace::Reg) <= COPIES * KEPT;
+    threads && groups && fits && copies <= COPIES && product(&[Thread]) <= 64
 }
 
 /// The kernel with extents cut until it has at most `budget` iterations, and with buffers that hold

@@ -2,7 +2,7 @@
 //! over slots. Invariant: a node is emitted once per loop nest that uses it, at the shallowest loop on
 //! which it depends, after everything that it needs.
 
-use super::{Access, EvalKernel, Instr, Storage, Val, unsupported};
+use super::{Access, EvalKernel, Instr, Storage, Val, Variable, unsupported};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, AxisType, DType, Dim, Fragment, Op, Result, Scalar, UOp};
@@ -153,8 +153,11 @@ impl Compiler {
             }
             Op::Param if u.buffer_arg().is_some_and(|b| b.addrspace.is_none()) => {
                 let v = self.alloc(1, Scalar::Int(0));
-                let slot = u.buffer_arg().map_or(0, |b| b.slot);
-                self.out.vars.push((slot, u.dtype(), v.at));
+                self.out.vars.push(Variable {
+                    param: u.buffer_arg().map_or(0, |b| b.slot),
+                    dtype: u.dtype(),
+                    value: v.at,
+                });
                 v
             }
             Op::Param | Op::Buffer => {
