@@ -69,12 +69,9 @@ impl UOp {
 
     /// Without the axes in `axes`, which have size 1.
     pub fn squeeze_axes(&self, axes: &[usize]) -> Result<UOp> {
-        let dims = self
-            .shape()
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| !axes.contains(i));
-        self.reshape(&Shape::new(dims.map(|(_, d)| d.clone())))
+        let dims = self.shape().iter().enumerate();
+        let kept = dims.filter(|(i, _)| !axes.contains(i));
+        self.reshape(&Shape::new(kept.map(|(_, d)| d.clone())))
     }
 
     /// Windows over the last axis: shape (…, n) becomes (…, o, k) with element `[i, j]` from
@@ -199,9 +196,7 @@ fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
         .reshape(&with(&[k, len + dilation]))?
         .narrow(axis + 1, 0, n)?;
     let d = g.dtype();
-    let summed = moved
-        .cast(d.compute_type())
-        .reduce(ReduceOp::Add, &[axis])?
-        .cast(d);
-    summed.reshape(&with(&[n]))
+    let sums = moved.cast(d.compute_type());
+    let sums = sums.reduce(ReduceOp::Add, &[axis])?.cast(d);
+    sums.reshape(&with(&[n]))
 }

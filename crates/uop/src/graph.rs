@@ -63,13 +63,8 @@ impl UOp {
             if !inner(u) {
                 continue;
             }
-            let new = new(
-                u,
-                u.src()
-                    .iter()
-                    .map(|s| done.get(s).unwrap_or(s).clone())
-                    .collect(),
-            );
+            let src = u.src().iter().map(|s| done.get(s).unwrap_or(s));
+            let new = new(u, src.cloned().collect());
             if new != *u {
                 done.insert(u.clone(), new);
             }
@@ -127,11 +122,8 @@ impl UOp {
                 continue;
             }
             let folded = || {
-                let src: Vec<Scalar> = u
-                    .src()
-                    .iter()
-                    .map(|s| known.get(s).copied())
-                    .collect::<Option<_>>()?;
+                let values = u.src().iter().map(|s| known.get(s).copied());
+                let src = values.collect::<Option<Vec<Scalar>>>()?;
                 fold::fold(u.op(), u.src().first()?.dtype(), u.dtype(), &src)
             };
             let value = u.const_value().or_else(folded)?;
@@ -252,13 +244,8 @@ pub(crate) fn ordered<'a>(
             let sources = sources(u);
             effort::visited(1 + sources.len());
             stack.push((u, true));
-            stack.extend(
-                sources
-                    .iter()
-                    .rev()
-                    .filter(|s| !seen.contains(s))
-                    .map(|s| (s, false)),
-            );
+            let new = sources.iter().rev().filter(|s| !seen.contains(s));
+            stack.extend(new.map(|s| (s, false)));
         }
     }
     out
@@ -274,8 +261,6 @@ pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
         (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
         _ => u.with_src(src),
     };
-    UOp::sink(roots)
-        .rebuild(&FxHashMap::default(), |_| true, new)
-        .src()
-        .to_vec()
+    let all = UOp::sink(roots).rebuild(&FxHashMap::default(), |_| true, new);
+    all.src().to_vec()
 }

@@ -431,11 +431,8 @@ impl OpSet {
 
     /// Every op for which `keep` holds.
     pub fn filter(keep: impl Fn(Op) -> bool) -> OpSet {
-        Op::ALL
-            .iter()
-            .copied()
-            .filter(|&op| keep(op))
-            .fold(OpSet::EMPTY, |s, op| s.with(op))
+        let kept = Op::ALL.iter().filter(|op| keep(**op));
+        kept.fold(OpSet::EMPTY, |s, op| s.with(*op))
     }
 
     /// This set and one op.

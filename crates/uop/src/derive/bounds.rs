@@ -105,12 +105,10 @@ fn bounds(u: &UOp) -> Interval {
             _ => any,
         },
         Op::Bitcast => any,
-        Op::Stack => u
-            .src()
-            .iter()
-            .map(UOp::min_max)
-            .reduce(union)
-            .unwrap_or(any),
+        Op::Stack => {
+            let parts = u.src().iter().map(UOp::min_max);
+            parts.reduce(union).unwrap_or(any)
+        }
         Op::Load if u.src().len() > 1 => union(src(0), src(1)),
         op if op.is_movement() => src(0),
         Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
@@ -126,11 +124,9 @@ fn bounds(u: &UOp) -> Interval {
 }
 
 fn stored(u: &UOp) -> Interval {
-    let stores = u.src()[1..]
-        .iter()
-        .filter(|s| s.op() == Op::Store)
-        .map(|s| s.src()[1].min_max());
-    stores.fold(u.src()[0].min_max(), union)
+    let stores = u.src()[1..].iter().filter(|s| s.op() == Op::Store);
+    let values = stores.map(|s| s.src()[1].min_max());
+    values.fold(u.src()[0].min_max(), union)
 }
 
 fn reduce(u: &UOp) -> Interval {

@@ -1,5 +1,5 @@
-//! Reverse-mode differentiation of tensor graphs. Flow in: a root, the gradient of what comes after it,
-//! and targets; flow out: for each target the gradient as another tensor graph, which can be
+//! Reverse-mode differentiation of tensor graphs. Flows in: a root, the gradient of what comes after it,
+//! and targets; flows out: for each target the gradient as another tensor graph, which can be
 //! differentiated again.
 //!
 //! One rule an op (`rule`), a `match` over the whole op table. The walk is iterative and linear in the
@@ -118,13 +118,8 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
                     wanted: &wanted,
                 };
                 let parts = (s.rule)(&flow)?;
-                give.extend(
-                    s.inputs
-                        .iter()
-                        .cloned()
-                        .zip(parts)
-                        .filter_map(|(i, p)| p.map(|p| (i, p))),
-                );
+                let all = s.inputs.iter().zip(parts);
+                give.extend(all.filter_map(|(i, p)| Some((i.clone(), p?))));
             }
             None => rule(u, &g, &|s| active.contains(s), &mut give)?,
         }

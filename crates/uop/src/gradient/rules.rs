@@ -224,10 +224,8 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
         share = (down * sibling).reshape(&Shape::of(&[outer, m]))?;
     }
     let back = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
-    share
-        .narrow(1, 0, n)?
-        .reshape(&back)?
-        .permute(&inverse(&order))
+    let share = share.narrow(1, 0, n)?.reshape(&back)?;
+    share.permute(&inverse(&order))
 }
 
 /// The order that undoes this one.
@@ -267,11 +265,9 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
     let sizes = x.sizes("gradient of INDEX")?;
     let lens: Vec<i64> = indices.iter().map(|i| i.shape().max_len()).collect();
     let dims = |done: usize| {
-        let head = sizes[..done]
-            .iter()
-            .chain(&lens[done..])
-            .map(|&n| Dim::Int(n));
-        Shape::new(head.chain(rest.iter().cloned()))
+        let indexed = sizes[..done].iter().chain(&lens[done..]);
+        let indexed = indexed.map(|&n| Dim::Int(n));
+        Shape::new(indexed.chain(rest.iter().cloned()))
     };
     let mut g = g.reshape(&dims(0))?;
     for (k, i) in indices.iter().enumerate() {

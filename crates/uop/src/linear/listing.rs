@@ -72,11 +72,7 @@ impl<'a> Listing<'a> {
     /// The listing of a program.
     pub fn of(program: &'a Lowered) -> Listing<'a> {
         let list = program.src();
-        let at: FxHashMap<&UOp, u32> = list
-            .iter()
-            .enumerate()
-            .map(|(i, u)| (u, i as u32))
-            .collect();
+        let at: FxHashMap<&UOp, u32> = list.iter().zip(0..).collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
         let mut scope = 0u32;

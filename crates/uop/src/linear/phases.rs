@@ -60,12 +60,8 @@ fn phase(list: &[UOp], start: usize, end: usize) -> UOp {
     let mut named: FxHashMap<&UOp, UOp> = FxHashMap::default();
     let mut out: Vec<UOp> = Vec::new();
     for u in before.chain(&list[start..end]) {
-        let src: Srcs = u
-            .src()
-            .iter()
-            .filter(|s| !gone.contains(s))
-            .map(|s| named.get(s).unwrap_or(s).clone())
-            .collect();
+        let left = u.src().iter().filter(|s| !gone.contains(s));
+        let src: Srcs = left.map(|s| named.get(s).unwrap_or(s).clone()).collect();
         if u.op() == Op::After && src.len() == 1 {
             named.insert(u, src[0].clone());
             continue;

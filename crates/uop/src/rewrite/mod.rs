@@ -190,10 +190,8 @@ impl RuleSet {
     /// What the first rule that matches makes of one node. No rule may give the node itself.
     pub fn step(&self, u: &UOp) -> Option<(&Rule, UOp)> {
         let may_fit = |e: &&Entry| {
-            u.src()
-                .iter()
-                .zip(&e.src)
-                .all(|(s, ops)| ops.contains(s.op()))
+            let mut sources = u.src().iter().zip(&e.src);
+            sources.all(|(s, ops)| ops.contains(s.op()))
         };
         for e in self.by_op[u.op() as usize].iter().filter(may_fit) {
             let rule = &*self.rules[e.rule as usize];
@@ -261,13 +259,8 @@ impl RuleSet {
                 None => {
                     let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
                     stack.push(Frame::Enter(u.clone(), chain));
-                    stack.extend(
-                        u.src()
-                            .iter()
-                            .rev()
-                            .filter(waits)
-                            .map(|s| Frame::Enter(s.clone(), 0)),
-                    );
+                    let below = u.src().iter().rev().filter(waits);
+                    stack.extend(below.map(|s| Frame::Enter(s.clone(), 0)));
                 }
                 Some(new) if new != u => {
                     stack.push(Frame::Link(u, new.clone()));

@@ -188,15 +188,12 @@ fn equal(l: &Linear) -> Option<UOp> {
 /// l = 0 with the first atom on the left.
 fn equal_sides(l: &Linear) -> Option<UOp> {
     let mut l = l.clone();
-    let negative = |t: &&(UOp, i128)| t.1 < 0;
-    if l.terms
-        .iter()
-        .min_by_key(|t| super::key(&t.0))
-        .filter(negative)
-        .is_some()
-    {
+    let first = l.terms.iter().min_by_key(|t| super::key(&t.0));
+    if first.is_some_and(|t| t.1 < 0) {
         l.constant = -l.constant;
-        l.terms.iter_mut().for_each(|t| t.1 = -t.1);
+        for t in &mut l.terms {
+            t.1 = -t.1;
+        }
     }
     // Not by `key` of the sides: which term is first must stay the same.
     sides(&l).map(|(a, b)| a.eq_(&b))
@@ -209,14 +206,16 @@ fn sides(l: &Linear) -> Option<(UOp, UOp)> {
     let mut left = Linear::number(dtype, 0);
     let mut right = Linear::number(dtype, 0);
     for (t, k) in &l.terms {
-        if *k > 0 { &mut left } else { &mut right }
-            .terms
-            .push((t.clone(), k.abs()));
+        if *k > 0 {
+            left.terms.push((t.clone(), *k));
+        } else {
+            right.terms.push((t.clone(), -k));
+        }
     }
     if left.terms.is_empty() {
-        left.constant = l.constant
+        left.constant = l.constant;
     } else {
-        right.constant = -l.constant
+        right.constant = -l.constant;
     }
     // Each side must have room in its dtype; `index` has 64 bits.
     let room = |s: &Linear| has_room(dtype, s.interval());

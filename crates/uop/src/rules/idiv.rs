@@ -74,10 +74,10 @@ pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Opti
             return Some((q, None));
         }
         n = rest;
-        if let Some((a, _, m, g)) = factor(&n, c) {
-            n = a;
-            n.constant += m;
-            c /= g;
+        if let Some(by) = factor(&n, c) {
+            n = by.quotient;
+            n.constant += by.whole;
+            c /= by.g;
             continue;
         }
         // (y / a + z) / b = (y + a·z) / (a·b). Where z varies too, the sum would hide how its parts are
@@ -116,7 +116,9 @@ pub(super) fn opposite(n: &Linear, c: i128) -> Option<(i128, Linear)> {
         return None;
     }
     let mut y = n.clone();
-    y.terms.iter_mut().for_each(|t| t.1 = -t.1);
+    for t in &mut y.terms {
+        t.1 = -t.1;
+    }
     let (m, y) = shifted(&y, -n.constant - 1, c);
     has_room(y.dtype, y.interval()).then_some((m, y))
 }
@@ -153,15 +155,10 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
     }
     let by = |quotient: &dyn Fn(i128) -> i128| {
         let part = |f: &dyn Fn(i128) -> i128| {
-            let terms = n
-                .terms
-                .iter()
-                .map(|(t, k)| (t.clone(), f(*k)))
-                .filter(|t| t.1 != 0)
-                .collect();
+            let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k)));
             Linear {
                 dtype: n.dtype,
-                terms,
+                terms: terms.filter(|t| t.1 != 0).collect(),
                 constant: 0,
             }
         };
@@ -215,21 +212,32 @@ pub(super) fn one_period(n: &Linear, c: i128) -> Option<i128> {
     (lo.div_euclid(c) == hi.div_euclid(c)).then(|| lo.div_euclid(c))
 }
 
-/// n = g·a + b with g dividing c and floor(b / g) = m a number: then floor(n / c) =
-/// floor((a + m) / (c / g)). Gives a, b, m, g.
-pub(super) fn factor(n: &Linear, c: i128) -> Option<(Linear, Linear, i128, i128)> {
-    let mut best: Option<(Linear, Linear, i128, i128)> = None;
+/// n = g·quotient + rest, with g dividing c and floor(rest / g) the number `whole`: then floor(n / c) =
+/// floor((quotient + whole) / (c / g)).
+pub(super) struct Factored {
+    pub(super) g: i128,
+    pub(super) quotient: Linear,
+    pub(super) rest: Linear,
+    pub(super) whole: i128,
+}
+
+/// By the greatest g that there is.
+pub(super) fn factor(n: &Linear, c: i128) -> Option<Factored> {
+    let mut best: Option<Factored> = None;
     for (i, t) in n.terms.iter().enumerate() {
         let g = gcd(t.1, c);
-        if g <= 1
-            || best.as_ref().is_some_and(|b| b.3 >= g)
-            || n.terms[..i].iter().any(|s| gcd(s.1, c) == g)
-        {
+        let known = best.as_ref().is_some_and(|b| b.g >= g);
+        if g <= 1 || known || n.terms[..i].iter().any(|s| gcd(s.1, c) == g) {
             continue;
         }
-        let (a, b) = n.partition(g);
-        if let Some(m) = one_period(&b, g) {
-            best = Some((a.divided(g), b, m, g));
+        let (multiples, rest) = n.partition(g);
+        if let Some(whole) = one_period(&rest, g) {
+            best = Some(Factored {
+                g,
+                quotient: multiples.divided(g),
+                rest,
+                whole,
+            });
         }
     }
     best

@@ -50,15 +50,8 @@ fn index_index(u: &UOp, v: &UOp) -> Option<UOp> {
     if v.src()[1..].iter().any(|i| !i.shape().is_empty()) {
         return None;
     }
-    Some(UOp::new(
-        Op::Index,
-        v.src()
-            .iter()
-            .chain(&u.src()[1..])
-            .cloned()
-            .collect::<Srcs>(),
-        Arg::None,
-    ))
+    let src: Srcs = v.src().iter().chain(&u.src()[1..]).cloned().collect();
+    Some(UOp::new(Op::Index, src, Arg::None))
 }
 
 fn index_stack(u: &UOp, s: &UOp, k: &UOp) -> Option<UOp> {
@@ -122,11 +115,8 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         // A sum is assumed through one of its atoms: a = ±(v - rest).
         let l = super::linear::Linear::of(&x)?;
-        match l
-            .terms
-            .iter()
-            .find(|t| t.1.abs() == 1 && inside.contains(&t.0))
-        {
+        let mut terms = l.terms.iter();
+        match terms.find(|t| t.1.abs() == 1 && inside.contains(&t.0)) {
             _ if inside.contains(&x) && l.terms.len() < 2 => map.insert(x.clone(), v.clone()),
             Some((atom, k)) => {
                 let mut rest = l.clone();
@@ -148,11 +138,8 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
             map.entry(r.clone()).or_insert(stand);
         }
         reads.insert(v, x);
-        let new = best
-            .substitute(&map)
-            .simplify()
-            .substitute(&reads)
-            .simplify();
+        let new = best.substitute(&map).simplify();
+        let new = new.substitute(&reads).simplify();
         if cost(&new) < cost(&best) {
             best = new;
         }
@@ -167,8 +154,6 @@ fn cost(u: &UOp) -> usize {
         (_, Some(Scalar::Int(0))) => 0,
         _ => 1,
     };
-    u.toposort_gated(|u| u.op() != Op::Index)
-        .iter()
-        .map(weight)
-        .sum()
+    let outside = u.toposort_gated(|u| u.op() != Op::Index);
+    outside.iter().map(weight).sum()
 }

@@ -179,9 +179,11 @@ impl Linear {
         let mut a = Linear::number(self.dtype, 0);
         let mut b = Linear::number(self.dtype, self.constant);
         for t in &self.terms {
-            if t.1 % d == 0 { &mut a } else { &mut b }
-                .terms
-                .push(t.clone());
+            if t.1 % d == 0 {
+                a.terms.push(t.clone());
+            } else {
+                b.terms.push(t.clone());
+            }
         }
         (a, b)
     }

@@ -131,11 +131,8 @@ fn is_chain(u: &UOp) -> bool {
 }
 
 fn fold_constants(u: &UOp) -> Option<UOp> {
-    let values: SmallVec<[Scalar; 3]> = u
-        .src()
-        .iter()
-        .map(UOp::const_value)
-        .collect::<Option<_>>()?;
+    let values = u.src().iter().map(UOp::const_value);
+    let values = values.collect::<Option<SmallVec<[Scalar; 3]>>>()?;
     fold::fold(u.op(), u.src()[0].dtype(), u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
 }
 

@@ -49,15 +49,15 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
             return Some(out.build());
         }
         n = rest;
-        let Some((a, b, m, g)) = factor(&n, c) else {
+        let Some(by) = factor(&n, c) else {
             break;
         };
-        out.plus(&b, scale)?;
-        out.constant -= m * g * scale;
-        n = a;
-        n.constant += m;
-        c /= g;
-        scale *= g;
+        out.plus(&by.rest, scale)?;
+        out.constant -= by.whole * by.g * scale;
+        n = by.quotient;
+        n.constant += by.whole;
+        c /= by.g;
+        scale *= by.g;
     }
     if let Some((_, y)) = opposite(&n, c) {
         n = y;

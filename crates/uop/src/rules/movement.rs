@@ -84,11 +84,8 @@ fn scalar_operands(u: &UOp) -> Option<UOp> {
     if !u.src().iter().any(wide) {
         return None;
     }
-    let src: SmallVec<[UOp; 3]> = u
-        .src()
-        .iter()
-        .map(|s| constant(s).unwrap_or(s).clone())
-        .collect();
+    let src = u.src().iter().map(|s| constant(s).unwrap_or(s));
+    let src: SmallVec<[UOp; 3]> = src.cloned().collect();
     if src.iter().any(|s| !s.shape().is_empty()) {
         return Some(u.with_src(src));
     }
@@ -111,11 +108,8 @@ fn view_constant(u: &UOp) -> Option<UOp> {
         (Op::Index, _) => {
             let inside =
                 |(i, n): (&UOp, &Dim)| i.vmin() >= 0 && n.as_int().is_some_and(|n| i.vmax() < n);
-            c.const_value()?.is_zero()
-                || u.src()[1..]
-                    .iter()
-                    .zip(u.src()[0].shape().iter())
-                    .all(inside)
+            let mut indices = u.src()[1..].iter().zip(u.src()[0].shape().iter());
+            c.const_value()?.is_zero() || indices.all(inside)
         }
         _ => true,
     };
@@ -136,11 +130,10 @@ fn shows_source(u: &UOp) -> bool {
     }
     match (u.op(), u.arg()) {
         (Op::Permute, Arg::Axes(order)) => order.iter().enumerate().all(|(i, &a)| i == a as usize),
-        (Op::Flip, Arg::Flags(flags)) => x
-            .shape()
-            .iter()
-            .enumerate()
-            .all(|(i, d)| flags >> i & 1 == 0 || d.is(1)),
+        (Op::Flip, Arg::Flags(flags)) => {
+            let mut dims = x.shape().iter().enumerate();
+            dims.all(|(i, d)| flags >> i & 1 == 0 || d.is(1))
+        }
         (Op::Index, _) => u.src().len() == 1,
         // Symbolic sizes that are equal leave no room for an offset either.
         _ => true,
@@ -197,10 +190,8 @@ fn shrink_pad(u: &UOp, v: &UOp) -> Option<UOp> {
         size.push(Dim::Int(hi - lo));
         place.push(Dim::Int(lo - at[i]));
     }
-    x.shrink(&start, &Shape::new(size))
-        .ok()?
-        .pad(&place, u.shape(), fill(v)?)
-        .ok()
+    let part = x.shrink(&start, &Shape::new(size)).ok()?;
+    part.pad(&place, u.shape(), fill(v)?).ok()
 }
 
 fn axes(u: &UOp) -> Option<(ReduceOp, Vec<usize>)> {
@@ -212,11 +203,8 @@ fn axes(u: &UOp) -> Option<(ReduceOp, Vec<usize>)> {
 
 fn reduce_ones(u: &UOp, x: &UOp) -> Option<UOp> {
     let (op, all) = axes(u)?;
-    let long: Vec<usize> = all
-        .iter()
-        .copied()
-        .filter(|&a| !x.shape()[a].is(1))
-        .collect();
+    let long = all.iter().filter(|a| !x.shape()[**a].is(1));
+    let long: Vec<usize> = long.copied().collect();
     if long.len() == all.len() {
         None
     } else {

@@ -50,14 +50,11 @@ fn collapse(u: &UOp) -> Option<UOp> {
         Arg::Reduce(op, axes) if axes.is_empty() => *op,
         _ => return None,
     };
-    u.src()[1..]
-        .iter()
-        .rev()
-        .filter(|r| r.op() == Op::Range)
-        .find_map(|r| {
-            let value = without(op, &u.src()[0], r, 0)?;
-            Some(with_ranges(u, &value, |other| other != r))
-        })
+    let ranges = u.src()[1..].iter().filter(|r| r.op() == Op::Range);
+    ranges.rev().find_map(|r| {
+        let value = without(op, &u.src()[0], r, 0)?;
+        Some(with_ranges(u, &value, |other| other != r))
+    })
 }
 
 fn varies(x: &UOp, r: &UOp) -> bool {
@@ -190,12 +187,8 @@ fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
     let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
     for (i, p) in with.iter().enumerate() {
         if let Some((e, exact)) = solve_equal(p, r) {
-            let others = with
-                .iter()
-                .enumerate()
-                .filter(|(j, _)| *j != i || !exact)
-                .map(|(_, p)| p);
-            return at_one(op, &e, others, &free, x, r);
+            let others = with.iter().enumerate().filter(|(j, _)| *j != i || !exact);
+            return at_one(op, &e, others.map(|(_, p)| p), &free, x, r);
         }
     }
     counted(op, &with, &free, x, r)
@@ -212,11 +205,9 @@ fn at_one<'a>(
 ) -> Option<UOp> {
     let here: FxHashMap<UOp, UOp> = [(r.clone(), e.clone())].into_iter().collect();
     let inside = &UOp::index_const(-1).lt(e) & &e.lt(&r.src()[0]);
-    let gate = others
-        .map(|p| replaced(p, r, Some(&inside), &here))
-        .chain(free.iter().cloned())
-        .fold(inside.clone(), |a, b| a & b)
-        .simplify();
+    let others = others.map(|p| replaced(p, r, Some(&inside), &here));
+    let all = others.chain(free.iter().cloned());
+    let gate = all.fold(inside.clone(), |a, b| a & b).simplify();
     let value = replaced(x, r, Some(&gate), &here);
     Some(only(op, &gate, &value))
 }
@@ -267,16 +258,17 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
     let mut highs: Vec<UOp> = vec![r.src()[0].clone()];
     for p in with {
         let (below, at) = solve_less(p, r)?;
-        if below { &mut highs } else { &mut lows }.push(at);
+        if below {
+            highs.push(at);
+        } else {
+            lows.push(at);
+        }
     }
     // Inside of x the conditions hold.
     let holds: FxHashMap<UOp, UOp> = with.iter().map(|p| (p.clone(), UOp::bool(true))).collect();
-    let gate = lows
-        .iter()
-        .flat_map(|lo| highs.iter().map(move |hi| lo.lt(hi)))
-        .chain(free.iter().cloned())
-        .reduce(|a, b| a & b)?
-        .simplify();
+    let above = |lo| highs.iter().map(move |hi| UOp::lt(lo, hi));
+    let all = lows.iter().flat_map(above).chain(free.iter().cloned());
+    let gate = all.reduce(|a, b| a & b)?.simplify();
     let value = if varies(x, r) {
         replaced(x, r, Some(&gate), &holds).simplify()
     } else {
@@ -288,9 +280,8 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
     let zero = UOp::index_const(0);
     let lo = lows.into_iter().reduce(|a, b| a.max_(&b))?;
     // min(a, b) = a - max(a - b, 0)
-    let hi = highs
-        .into_iter()
-        .reduce(|a, b| &a - &(&a - &b).max_(&zero))?;
+    let least = |a: UOp, b: UOp| &a - &(&a - &b).max_(&zero);
+    let hi = highs.into_iter().reduce(least)?;
     let all = folded(op, &value, &(hi - lo).max_(&zero).simplify())?;
     // 0 times a number is 0 without a gate.
     let number = x.dtype().is_int() || value.const_value().is_some_and(|v| v.to_f64().is_finite());

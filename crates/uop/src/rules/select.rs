@@ -62,10 +62,8 @@ pub(super) fn rules() -> Vec<Rule> {
 /// The operation on the constants of either branch.
 fn both(u: &UOp, c: &UOp, yes: &[&UOp], no: &[&UOp]) -> Option<UOp> {
     let value = |list: &[&UOp]| {
-        let values: Vec<_> = list
-            .iter()
-            .map(|x| x.const_value())
-            .collect::<Option<_>>()?;
+        let values = list.iter().map(|x| x.const_value());
+        let values = values.collect::<Option<Vec<_>>>()?;
         fold::fold(u.op(), list[0].dtype(), u.dtype(), &values).map(|v| UOp::constant(v, u.dtype()))
     };
     Some(c.select(&value(yes)?, &value(no)?))

@@ -68,10 +68,6 @@ fn map_after(root: &UOp, mut f: impl FnMut(&UOp, &UOp) -> Option<UOp>) -> UOp {
 /// The store with its target a view of `to` instead of `from`.
 fn retarget(store: &UOp, from: &UOp, to: &UOp) -> UOp {
     let views = store.src()[0].views_of(from).unwrap_or_default();
-    store.over(
-        &views
-            .into_iter()
-            .rev()
-            .fold(to.clone(), |view, u| u.over(&view)),
-    )
+    let views = views.into_iter().rev();
+    store.over(&views.fold(to.clone(), |view, u| u.over(&view)))
 }

@@ -231,23 +231,17 @@ fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
         let (values, own_ranges) = u.src().split_at(if closes { 1 } else { u.src().len() });
         for s in values.iter().filter(|s| s.ops_below().contains(Op::Range)) {
             let set = &below[place[s] * words * 2..][..words * 2];
-            open.iter_mut().zip(set).for_each(|(a, b)| *a |= b);
-            closed
-                .iter_mut()
-                .zip(&set[words..])
-                .for_each(|(a, b)| *a |= b);
+            // Those of the source follow each other as its own do.
+            for (own, source) in open.iter_mut().chain(closed.iter_mut()).zip(set) {
+                *own |= source;
+            }
         }
         if u.op() == Op::Range {
             let i = bit[u];
             open[i / 64] |= 1 << (i % 64);
         }
-        for (w, both) in open
-            .iter()
-            .zip(closed.iter())
-            .map(|(a, b)| a & b)
-            .enumerate()
-            .filter(|b| b.1 != 0)
-        {
+        let both = open.iter().zip(closed.iter()).map(|(a, b)| a & b);
+        for (w, both) in both.enumerate().filter(|(_, both)| *both != 0) {
             let r = ranges[w * 64 + both.trailing_zeros() as usize];
             c.fault(u, format!("r{} is closed below and used again", arg(r).0));
         }
@@ -269,9 +263,9 @@ fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
             closed[i / 64] |= 1 << (i % 64);
         }
         // Reported once, where it happens, not all the way up.
-        open.iter_mut()
-            .zip(closed.iter())
-            .for_each(|(a, b)| *a &= !b);
+        for (open, closed) in open.iter_mut().zip(closed.iter()) {
+            *open &= !closed;
+        }
     }
     let left = &sets[(nodes.len() - 1) * words * 2..];
     for (i, &r) in ranges.iter().enumerate() {

@@ -133,12 +133,9 @@ impl<'a> Check<'a> {
             }
             put(2, reason);
             let first = |(i, s): &(usize, &UOp)| new && names.has(s) && !u.src()[..*i].contains(s);
-            u.src()
-                .iter()
-                .enumerate()
-                .filter(first)
-                .take(4)
-                .for_each(|(_, s)| put(4, &names.line(s)));
+            for (_, s) in u.src().iter().enumerate().filter(first).take(4) {
+                put(4, &names.line(s));
+            }
         }
         if self.faults.len() > LISTED {
             put(

@@ -58,12 +58,8 @@ pub(super) fn check(c: &mut Check) {
         c.any(u, ops);
         invalid(c, u);
         node(c, u);
-        for to in u
-            .src()
-            .iter()
-            .filter(|s| s.op() == Op::Store)
-            .map(|s| &s.src()[0])
-        {
+        for store in u.src().iter().filter(|s| s.op() == Op::Store) {
+            let to = &store.src()[0];
             let own = u.op() == Op::After && to.views_of(&u.src()[0]).is_some();
             let fits = own || to.addrspace() == Some(AddrSpace::Global);
             need!(
@@ -74,11 +70,8 @@ pub(super) fn check(c: &mut Check) {
             );
         }
         if u.op().is_elementwise() && !u.shape().is_empty() {
-            for s in u
-                .src()
-                .iter()
-                .filter(|s| s.shape().is_empty() && is_data(s))
-            {
+            let single = |s: &&UOp| s.shape().is_empty() && is_data(s);
+            for s in u.src().iter().filter(single) {
                 let name = s.op().name();
                 c.fault(
                     u,
@@ -237,11 +230,8 @@ pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<
 
 fn may_equal(a: &Shape, b: &Shape) -> bool {
     let known = |(a, b): (&crate::Dim, &crate::Dim)| a.as_int().zip(b.as_int());
-    a.len() == b.len()
-        && a.iter()
-            .zip(b.iter())
-            .filter_map(known)
-            .all(|(a, b)| a == b)
+    let mut both = a.iter().zip(b.iter()).filter_map(known);
+    a.len() == b.len() && both.all(|(a, b)| a == b)
 }
 
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.

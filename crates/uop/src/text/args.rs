@@ -133,14 +133,11 @@ impl Part for Opt {
                 target,
                 top,
             } => {
-                let top = top.then(|| Value::Word("top".into()));
-                (
-                    "SPLIT",
-                    [factor.write(), target.write()]
-                        .into_iter()
-                        .chain(top)
-                        .collect(),
-                )
+                let mut parts = vec![factor.write(), target.write()];
+                if *top {
+                    parts.push(Value::Word("top".into()));
+                }
+                ("SPLIT", parts)
             }
             OptOp::PadTo { multiple } => ("PADTO", vec![multiple.write()]),
             OptOp::Swap { with } => ("SWAP", vec![with.write()]),
@@ -245,21 +242,20 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::DType(d) => vec![d.write()],
         Arg::Buffer(b) => buffer(b, number),
         Arg::Axes(axes) => axes.iter().map(u8::write).collect(),
-        Arg::Flags(bits) => (0..64u32)
-            .filter(|k| bits >> k & 1 == 1)
-            .map(|k| k.write())
-            .collect(),
-        Arg::Reduce(r, axes) => [r.write()]
-            .into_iter()
-            .chain(axes.iter().map(u8::write))
-            .collect(),
+        Arg::Flags(bits) => {
+            let set = (0..64u32).filter(|k| bits >> k & 1 == 1);
+            set.map(|k| k.write()).collect()
+        }
+        Arg::Reduce(r, axes) => {
+            let axes = axes.iter().map(u8::write);
+            [r.write()].into_iter().chain(axes).collect()
+        }
         Arg::Range(id, axis) => vec![id.write(), axis.write()],
         Arg::Fill(v) => constant(*v, dtype, Some(dtype)),
-        Arg::Place(d, s) => d
-            .iter()
-            .map(Device::write)
-            .chain(s.iter().map(AddrSpace::write))
-            .collect(),
+        Arg::Place(d, s) => {
+            let space = s.iter().map(AddrSpace::write);
+            d.iter().map(Device::write).chain(space).collect()
+        }
         Arg::Element(i) => vec![i.write()],
         Arg::Text(t) => vec![Value::Text(t.to_string())],
         Arg::Bytes(b) => vec![Value::Bytes(b.to_vec())],
@@ -401,12 +397,6 @@ fn read_buffer(op: Op, values: &[Value], slot: &mut dyn FnMut(u64) -> u64) -> Re
 fn place(values: &[Value]) -> Read<(Option<Device>, Option<AddrSpace>)> {
     let space = values.iter().find_map(|v| AddrSpace::read(v).ok());
     let is_device = |v: &&Value| AddrSpace::read(v).is_err() && !v.is(NOWHERE);
-    Ok((
-        values
-            .iter()
-            .find(is_device)
-            .map(Device::read)
-            .transpose()?,
-        space,
-    ))
+    let device = values.iter().find(is_device).map(Device::read);
+    Ok((device.transpose()?, space))
 }

@@ -80,26 +80,20 @@ impl Names {
                 format!("%{}", self.values - 1)
             }
         };
-        let again = self
-            .taken
-            .entry(name.clone())
-            .and_modify(|n| *n += 1)
-            .or_insert(0);
-        let name = if *again == 0 {
-            name
-        } else {
-            format!("{name}_{again}")
+        let taken = self.taken.entry(name.clone()).or_insert(0);
+        let name = match *taken {
+            0 => name,
+            again => format!("{name}_{again}"),
         };
+        *taken += 1;
         self.names.entry(u.clone()).or_insert(name)
     }
 
     fn node(&self, out: &mut String, u: &UOp) {
         out.push_str(u.op().name());
         let slot = u.buffer_arg().map_or(0, |b| b.slot);
-        let number = counted(u)
-            .and_then(|slot| self.buffers.get(&slot))
-            .copied()
-            .unwrap_or(slot);
+        let number = counted(u).and_then(|slot| self.buffers.get(&slot));
+        let number = *number.unwrap_or(&slot);
         let first = u.src().first().map_or(u.dtype(), UOp::dtype);
         args::write(out, u.op(), u.arg(), first, number);
         for i in 0..u.src().len() {
@@ -264,23 +258,16 @@ impl Printer {
     fn hoisted(&self, linear: &UOp) -> Vec<UOp> {
         let mut before = self.unprinted(linear.src());
         let mut place: FxHashMap<&UOp, usize> = FxHashMap::default();
-        for (i, u) in linear
-            .src()
-            .iter()
-            .enumerate()
-            .filter(|(_, u)| self.is_line(u))
-        {
-            place.entry(u).or_insert(i);
+        for (i, u) in linear.src().iter().enumerate() {
+            if self.is_line(u) {
+                place.entry(u).or_insert(i);
+            }
         }
         let in_order = |u: &UOp| {
             // The parts of a vector stand where it is used.
-            let parts = u
-                .src()
-                .iter()
-                .flat_map(|s| if inline(s) { s.src() } else { from_ref(s) });
-            parts
-                .filter_map(|s| place.get(s))
-                .all(|below| place.get(u).is_some_and(|at| below < at))
+            let parts = |s| if inline(s) { s.src() } else { from_ref(s) };
+            let mut places = u.src().iter().flat_map(parts).filter_map(|s| place.get(s));
+            places.all(|below| place.get(u).is_some_and(|at| below < at))
         };
         if before.iter().all(|u| inline(u) || in_order(u)) {
             before.retain(|u| !place.contains_key(u));

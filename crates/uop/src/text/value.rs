@@ -75,10 +75,8 @@ impl Literal {
             },
             _ if d.is_int() => {
                 let range = d.min().to_i128()..=d.max().to_i128();
-                text.parse()
-                    .ok()
-                    .filter(|i| range.contains(i))
-                    .map(Scalar::Int)
+                let number = text.parse().ok().filter(|i| range.contains(i));
+                number.map(Scalar::Int)
             }
             _ => None,
         };
@@ -119,10 +117,8 @@ impl Display for Value {
             Value::Word(w) => f.write_str(w),
             Value::Literal(l) => f.write_str(&l.text),
             Value::Text(t) => {
-                let plain = t
-                    .replace('\\', "\\\\")
-                    .replace('"', "\\\"")
-                    .replace('\n', "\\n");
+                let plain = t.replace('\\', "\\\\").replace('"', "\\\"");
+                let plain = plain.replace('\n', "\\n");
                 write!(f, "\"{plain}\"")
             }
             Value::Bytes(b) => {
@@ -142,9 +138,9 @@ pub(super) struct Items<'a>(pub(super) &'a [Value]);
 
 impl Display for Items<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
-        self.0
-            .iter()
-            .enumerate()
-            .try_for_each(|(i, v)| write!(f, "{}{v}", if i == 0 { "" } else { ", " }))
+        for (i, v) in self.0.iter().enumerate() {
+            write!(f, "{}{v}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
