@@ -117,11 +117,8 @@ pub(crate) fn bytes(text: &str) -> Option<usize> {
         "G" => 1 << 30,
         _ => return None,
     };
-    digits
-        .parse::<usize>()
-        .ok()?
-        .checked_mul(scale)
-        .filter(|&n| n > 0)
+    let bytes = digits.parse::<usize>().ok()?.checked_mul(scale)?;
+    (bytes > 0).then_some(bytes)
 }
 
 fn default_folder(var: impl Fn(&str) -> Option<OsString>) -> PathBuf {

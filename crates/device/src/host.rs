@@ -217,11 +217,8 @@ impl Drop for Raw {
 fn available(kept: usize) -> Option<u64> {
     let machine = memory_info("/proc/meminfo", "MemAvailable:");
     let number = |path: &str| {
-        std::fs::read_to_string(path)
-            .ok()?
-            .trim()
-            .parse::<u64>()
-            .ok()
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse::<u64>().ok()
     };
     let group = number("/sys/fs/cgroup/memory.max").and_then(|max| {
         number("/sys/fs/cgroup/memory.current").map(|used| max.saturating_sub(used))
@@ -229,13 +226,8 @@ fn available(kept: usize) -> Option<u64> {
     let held = (live_bytes() + kept) as u64;
     let untouched =
         memory_info("/proc/self/status", "VmRSS:").map_or(0, |had| held.saturating_sub(had));
-    Some(
-        [machine, group]
-            .into_iter()
-            .flatten()
-            .min()?
-            .saturating_sub(untouched),
-    )
+    let least = [machine, group].into_iter().flatten().min()?;
+    Some(least.saturating_sub(untouched))
 }
 
 fn memory_info(path: &str, key: &str) -> Option<u64> {

@@ -122,20 +122,14 @@ fn parse(device: Device, kinds: &[Kind]) -> Result<(&Kind, Name)> {
         "" => Some(""),
         rest => rest.strip_prefix(':'),
     };
-    let longest = kinds
-        .iter()
-        .filter(|k| rest_of(k).is_some())
-        .max_by_key(|k| k.name.len());
-    let Some(kind) = longest else {
+    let fitting = kinds.iter().filter(|k| rest_of(k).is_some());
+    let Some(kind) = fitting.max_by_key(|k| k.name.len()) else {
         let names: Vec<&str> = kinds.iter().map(|k| k.name).collect();
         let message = format!("there is no such device; there are {}", names.join(", "));
         return Err(missing(device, message));
     };
-    let mut parts = rest_of(kind)
-        .into_iter()
-        .flat_map(|rest| rest.split(':'))
-        .filter(|part| !part.is_empty())
-        .peekable();
+    let parts = rest_of(kind).unwrap_or_default().split(':');
+    let mut parts = parts.filter(|part| !part.is_empty()).peekable();
     let number = parts.next_if(|part| part.bytes().all(|b| b.is_ascii_digit()));
     let number = number.map_or(Ok(0), str::parse).map_err(|_| {
         let message = "numbers of devices have 32 bits";

@@ -142,11 +142,8 @@ impl Cache {
             self.warn(&e.to_string());
         }
         // Looking through the folder costs milliseconds: not every time, but often enough.
-        if self
-            .stores
-            .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(16)
-        {
+        let before = self.stores.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(16) {
             self.trim(folder);
         }
     }

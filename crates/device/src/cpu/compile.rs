@@ -47,14 +47,10 @@ impl Compiler {
                 let march = format!("-march={march}");
                 let alone = cfg!(target_os = "linux");
                 let ours = FLAGS.split_whitespace().chain(alone.then_some("-nostdlib"));
-                let flags = words
-                    .chain([&*march])
-                    .chain(ours)
-                    .map(String::from)
-                    .collect();
+                let flags = words.chain([&*march]).chain(ours);
                 return Ok(Compiler {
                     program,
-                    flags,
+                    flags: flags.map(String::from).collect(),
                     identity: OnceLock::new(),
                 });
             }
@@ -78,16 +74,12 @@ impl Compiler {
     /// What decides its output besides the source: path, version, time of change, flags. Asked once.
     pub(crate) fn identity(&self) -> &str {
         self.identity.get_or_init(|| {
-            let real = self
-                .program
-                .canonicalize()
-                .unwrap_or_else(|_| self.program.clone());
+            let real = self.program.canonicalize();
+            let real = real.unwrap_or_else(|_| self.program.clone());
             let changed = real.metadata().and_then(|m| m.modified()).ok();
-            let version = Command::new(&self.program)
-                .arg("--version")
-                .output()
-                .map(|o| o.stdout);
-            let version = String::from_utf8(version.unwrap_or_default());
+            let output = Command::new(&self.program).arg("--version").output();
+            let version = output.map(|o| o.stdout).unwrap_or_default();
+            let version = String::from_utf8(version);
             format!(
                 "{} {changed:?} {version:?} {}",
                 real.display(),
@@ -121,15 +113,10 @@ impl Compiler {
         }
         let mut command = Command::new(&self.program);
         // -O1 takes two thirds of the time of -O2, and its vector code is within a few per cent.
-        command.arg(if units.iter().any(|u| u.heavy) {
-            "-O2"
-        } else {
-            "-O1"
-        });
-        command
-            .args(&self.flags)
-            .args(["-x", "c", "-", "-o"])
-            .arg(&out);
+        let heavy = units.iter().any(|u| u.heavy);
+        command.arg(if heavy { "-O2" } else { "-O1" });
+        command.args(&self.flags);
+        command.args(["-x", "c", "-", "-o"]).arg(&out);
         if cfg!(target_os = "linux") {
             // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
             command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
@@ -145,19 +132,16 @@ impl Compiler {
     /// `Compile`, where the compiler cannot be run or rejects the source.
     pub(crate) fn assembly(&self, name: &str, source: &str) -> Result<String> {
         let mut command = Command::new(&self.program);
-        command
-            .arg("-O2")
-            .args(&self.flags)
-            .args(["-S", "-x", "c", "-", "-o", "-"]);
+        command.arg("-O2").args(&self.flags);
+        command.args(["-S", "-x", "c", "-", "-o", "-"]);
         self.run(&mut command, source, name)
     }
 
     /// Run the compiler on a text; what it prints.
     fn run(&self, command: &mut Command, text: &str, names: &str) -> Result<String> {
-        let command = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
         let output = command.spawn().and_then(|mut child| {
             let input = child.stdin.take();
             std::thread::scope(|scope| {

@@ -114,19 +114,22 @@ impl Cpu {
         {
             let alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
             for u in units {
-                match alive.get(&u.key).and_then(Weak::upgrade) {
-                    Some(code) => drop(found.insert(u.key, code)),
-                    None if seen.insert(u.key) => missing.push(*u),
-                    None => {}
+                if let Some(code) = alive.get(&u.key).and_then(Weak::upgrade) {
+                    found.insert(u.key, code);
+                } else if seen.insert(u.key) {
+                    missing.push(*u);
                 }
             }
         }
-        missing.retain(|u| {
-            let code = self.cache.load(u.key);
-            code.map(|code| found.insert(u.key, Arc::new(code)))
-                .is_none()
-        });
-        for result in self.compile_all(&missing) {
+        let mut unknown = Vec::new();
+        for u in missing {
+            if let Some(code) = self.cache.load(u.key) {
+                found.insert(u.key, Arc::new(code));
+            } else {
+                unknown.push(u);
+            }
+        }
+        for result in self.compile_all(&unknown) {
             found.extend(result?.into_iter().map(|(key, code)| (key, Arc::new(code))));
         }
         let mut alive = self.alive.lock().unwrap_or_else(|e| e.into_inner());
@@ -146,20 +149,18 @@ impl Cpu {
             return vec![self.compile_group(group)];
         }
         std::thread::scope(|scope| {
-            let workers: Vec<_> = groups
-                .iter()
-                .map(|g| scope.spawn(|| self.compile_group(g)))
-                .collect();
+            let mut workers = Vec::with_capacity(groups.len());
+            for group in &groups {
+                workers.push(scope.spawn(|| self.compile_group(group)));
+            }
             let gone = || {
                 Err(ErrorKind::Run {
                     message: "a compiling thread panicked".into(),
                 }
                 .into())
             };
-            workers
-                .into_iter()
-                .map(|w| w.join().unwrap_or_else(|_| gone()))
-                .collect()
+            let workers = workers.into_iter().map(|w| w.join());
+            workers.map(|w| w.unwrap_or_else(|_| gone())).collect()
         })
     }
 
@@ -223,37 +224,30 @@ impl Runtime for Cpu {
     }
 
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
-        let programs = programs
-            .iter()
-            .map(|p| program_parts(p))
-            .collect::<Result<Vec<_>>>()?;
+        let programs = programs.iter().map(|p| program_parts(p));
+        let programs = programs.collect::<Result<Vec<_>>>()?;
         let mut units = Vec::with_capacity(programs.len());
         for &(_, source, info) in &programs {
             let name = &*info.name;
-            let heavy = info.flops >= HEAVY;
             units.push(Unit {
                 key: self.key(name, source),
                 name,
                 source,
-                heavy,
+                heavy: info.flops >= HEAVY,
             });
         }
         let codes = self.codes(&units)?;
-        let kernels = programs
-            .iter()
-            .zip(&units)
-            .map(|((linear, _, info), unit)| {
-                let code = codes[&unit.key].clone();
-                let signature = Signature::of(linear, info);
-                Arc::new(CpuKernel {
-                    code,
-                    signature,
-                    threads: info.threads.max(1) as usize,
-                    phases: phase_count(linear),
-                    pool: self.pool.clone(),
-                }) as Arc<dyn Kernel>
-            });
-        Ok(kernels.collect())
+        let mut kernels: Vec<Arc<dyn Kernel>> = Vec::with_capacity(programs.len());
+        for ((linear, _, info), unit) in programs.iter().zip(&units) {
+            kernels.push(Arc::new(CpuKernel {
+                code: codes[&unit.key].clone(),
+                signature: Signature::of(linear, info),
+                threads: info.threads.max(1) as usize,
+                phases: phase_count(linear),
+                pool: self.pool.clone(),
+            }));
+        }
+        Ok(kernels)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
