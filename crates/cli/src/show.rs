@@ -12,7 +12,7 @@ use monoglot::compiler::uop::{Arg, Op, Target, UOp};
 use monoglot::compiler::{device, engine, schedule};
 use monoglot::models::{Workload, graph};
 use monoglot::{ErrorKind, Result};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 /// A stage, in the order of the pipeline.
@@ -134,16 +134,14 @@ fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
 }
 
 fn read(path: &str) -> Result<String> {
-    let mut text = String::new();
     let read = match path {
-        "-" => std::io::stdin().read_to_string(&mut text).map(|_| ()),
-        _ => std::fs::read_to_string(path).map(|t| text = t),
+        "-" => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(path),
     };
-    read.map_err(|e| ErrorKind::Io {
+    Ok(read.map_err(|e| ErrorKind::Io {
         path: path.into(),
         message: e.to_string(),
-    })?;
-    Ok(text)
+    })?)
 }
 
 fn is_kernel(u: &UOp) -> bool {

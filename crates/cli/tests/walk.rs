@@ -1,6 +1,6 @@
 //! The walk in ARCHITECTURE.md, printed again and compared: what stands there is what `monoglot show`
-//! prints today. Flows in: the page and the binary; `UPDATE=1 cargo test -p monoglot-cli --test walk`
-//! writes the page anew.
+//! prints today. Flows in: the page and the binary; flows out: a failed test that shows the first
+//! stage that differs. `UPDATE=1 cargo test -p monoglot-cli --test walk` writes the page anew.
 
 use monoglot::{DType, Device, Tensor};
 use std::io::Write;

@@ -1,5 +1,5 @@
 //! The queues of one run of a program: of each device one, in which its steps stand in order. Flows in:
-//! steps; what they do has been done when `finish` returns.
+//! steps; flows out: what they do, which has been done when `finish` returns, or the first error.
 //!
 //! Invariant: devices are ordered where bytes go from one to the other, and nowhere else.
 

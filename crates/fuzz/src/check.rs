@@ -261,7 +261,7 @@ pub fn schedules(
                 let kernel = &kernels[seed as usize % kernels.len()];
                 let kernel = random::staged(kernel, runtime.target(), seed);
                 let opts = random::sample(&kernel, runtime.target(), seed);
-                cases.push((seed, kernel, opts));
+                cases.push(Case { seed, kernel, opts });
             }
             schedule_batch(name, &runtime, &cases, tally);
             tally.progress(name, &batch, &seeds);
@@ -270,8 +270,12 @@ pub fn schedules(
     Ok(())
 }
 
-/// Seed, kernel and Opts.
-type Case = (u64, UOp, Vec<Opt>);
+/// A kernel with a schedule of its own.
+struct Case {
+    seed: u64,
+    kernel: UOp,
+    opts: Vec<Opt>,
+}
 
 fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally: &mut Tally) {
     // One kernel may be there with several lists: compile in rounds in which each occurs once.
@@ -280,16 +284,16 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally:
         let mut round: Vec<&Case> = Vec::new();
         let mut later: Vec<&Case> = Vec::new();
         for c in rest {
-            if round.iter().any(|r| r.1 == c.1) {
-                later.push(c)
+            if round.iter().any(|r| r.kernel == c.kernel) {
+                later.push(c);
             } else {
-                round.push(c)
+                round.push(c);
             }
         }
         rest = later;
         let all = round
             .iter()
-            .map(|(_, k, o)| (k.clone(), Some(o.clone())))
+            .map(|c| (c.kernel.clone(), Some(c.opts.clone())))
             .collect();
         let mut broken: Vec<UOp> = Vec::new();
         let mut reports = Vec::new();
@@ -298,15 +302,15 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally:
             reports.push((k.clone(), e));
         });
         for (k, e) in reports {
-            if let Some((seed, _, opts)) = round.iter().find(|c| c.1 == k) {
-                let setting = format!("{name} {opts:?}");
-                tally.fail(*seed, &setting, &e.to_string(), &k);
+            if let Some(c) = round.iter().find(|c| c.kernel == k) {
+                let setting = format!("{name} {:?}", c.opts);
+                tally.fail(c.seed, &setting, &e.to_string(), &k);
             }
         }
-        for (seed, kernel, opts) in round.into_iter().filter(|c| !broken.contains(&c.1)) {
-            let setting = format!("{name} {opts:?}");
-            let message = compare_kernel(*seed, kernel, &compiled);
-            tally.compared(*seed, &setting, message, kernel);
+        for c in round.into_iter().filter(|c| !broken.contains(&c.kernel)) {
+            let setting = format!("{name} {:?}", c.opts);
+            let message = compare_kernel(c.seed, &c.kernel, &compiled);
+            tally.compared(c.seed, &setting, message, &c.kernel);
         }
     }
 }

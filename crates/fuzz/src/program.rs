@@ -79,10 +79,9 @@ pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
 
 fn step(dice: &mut Dice, pool: &[Entry]) -> Option<Entry> {
     // Recent values more often than old ones.
-    let back = dice
-        .roll(pool.len() as u64)
-        .min(dice.roll(pool.len() as u64)) as usize;
-    let e = pool[pool.len() - 1 - back].clone();
+    let one = dice.roll(pool.len() as u64) as usize;
+    let other = dice.roll(pool.len() as u64) as usize;
+    let e = pool[pool.len() - 1 - one.min(other)].clone();
     match dice.roll(10) {
         0..3 => movement(dice, &e, pool),
         3..5 => reduce(dice, &e),
@@ -125,14 +124,8 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             let mut at = zeros;
             to[axis] += before + after;
             at[axis] = Dim::Int(before);
-            keep(
-                x.pad(
-                    &at,
-                    &Shape::of(&to),
-                    Scalar::Int(dice.roll(3) as i128).cast(x.dtype()),
-                )
-                .ok()?,
-            )
+            let fill = Scalar::Int(dice.roll(3) as i128).cast(x.dtype());
+            keep(x.pad(&at, &Shape::of(&to), fill).ok()?)
         }
         4 if n > 0 && dims[axis] > 1 => {
             let mut to = dims.clone();
@@ -148,12 +141,8 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             one.insert(at, 1);
             let mut wide = one.clone();
             wide[at] = 1 + dice.roll(4) as i64;
-            keep(
-                x.reshape(&Shape::of(&one))
-                    .ok()?
-                    .expand(&Shape::of(&wide))
-                    .ok()?,
-            )
+            let x = x.reshape(&Shape::of(&one)).ok()?;
+            keep(x.expand(&Shape::of(&wide)).ok()?)
         }
         6 if n > 0 => {
             let index: Vec<UOp> = (0..1 + dice.roll(4))
@@ -179,7 +168,10 @@ fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
                 place
             };
             let size = index.shape().max_len() * x.shape().max_len() / dims[0];
-            (size <= LARGEST && index.shape().len() + n <= 6).then(|| keep(x.at(&[index])))?
+            if size > LARGEST || index.shape().len() + n > 6 {
+                return None;
+            }
+            keep(x.at(&[index]))
         }
         _ => None,
     }
@@ -259,11 +251,10 @@ fn elementwise(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
             } else {
                 e.size
             };
-            (to != x.dtype()).then(|| Entry {
-                value: x.cast(to),
-                smooth,
-                size,
-            })
+            if to == x.dtype() {
+                return None;
+            }
+            out(x.cast(to), size)
         }
         9 if x.dtype() == DType::F32 && e.size <= 8.0 => Some(Entry {
             value: x.unary(*dice.pick(&[Op::Exp2, Op::Sin])),
