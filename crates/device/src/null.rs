@@ -66,6 +66,10 @@ impl Runtime for Null {
         )
     }
 
+    fn holds_data(&self) -> bool {
+        false
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
         Ok(Storage::of(self.target.device, Nothing(bytes)))
     }

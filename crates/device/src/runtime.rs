@@ -21,6 +21,11 @@ pub trait Runtime: Send + Sync {
     /// What it is, and what it is on this machine: one line.
     fn about(&self) -> String;
 
+    /// Whether what is written to its storage can be read again.
+    fn holds_data(&self) -> bool {
+        true
+    }
+
     /// Storage of so many bytes, contents unspecified.
     ///
     /// # Errors

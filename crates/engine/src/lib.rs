@@ -5,6 +5,7 @@
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
 mod cache;
+mod check;
 mod counters;
 mod donate;
 mod family;

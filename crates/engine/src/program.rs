@@ -2,6 +2,7 @@
 //! compiled kernels and which storage each argument is.
 
 use crate::cache::Cache;
+use crate::check::{self, Check};
 use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
@@ -21,6 +22,8 @@ pub(crate) struct Program {
     pub(crate) outputs: Vec<UOp>,
     pub(crate) places: Vec<Place>,
     pub(crate) written: Vec<bool>,
+    /// In the order of the steps.
+    pub(crate) checks: Vec<Check>,
 }
 
 /// One CALL.
@@ -122,6 +125,7 @@ fn made(
     let plan = schedule(function, device, &target, &mut Default::default())?;
     Ok(Arc::new(Program {
         steps: steps(&plan.linear, function.donated.len())?,
+        checks: check::checks(&plan)?,
         outputs: plan.outputs,
         places: plan.places,
         written: plan.written,

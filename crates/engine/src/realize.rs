@@ -6,6 +6,7 @@
 //! Any number of threads may realize at once. Invariant: a BUFFER that is given out keeps its value for
 //! as long as somebody holds it.
 
+use crate::check::Wrong;
 use crate::donate;
 use crate::program::{self, broken};
 use crate::run::run;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 /// The values of these roots, each as a BUFFER or a view that reads one, of the root's shape and dtype.
 ///
 /// # Errors
-/// Whatever the compiler, the device or its memory say; then nothing was changed.
+/// Whatever the compiler, the device or its memory say, and `OutOfRange` where what a root is computed
+/// with asserts what does not hold; then nothing was changed, but for what the error says.
 pub fn realize(roots: &[UOp]) -> Result<Vec<UOp>> {
     until_free(|| attempt(roots))
 }
@@ -106,6 +108,7 @@ fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
         match f() {
             Ok(done) => return Ok(done),
             Err(Stop::Failed(e)) => return Err(e),
+            Err(Stop::Wrong(wrong)) => return Err(wrong.error()),
             Err(Stop::Busy(version)) => version.wait(),
             Err(Stop::Taken(version)) if taken.iter().any(|v| Arc::ptr_eq(v, &version)) => {
                 let why = "an assign to it was realized, which ends its history";
@@ -128,19 +131,30 @@ fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
     }
     let (function, arguments) = callify(&resolved, |b| claims.contains_key(b))?;
     let bound = program::program(&function, &resolved)?;
-    let results = run(&bound, &arguments, &mut claims)?;
-    let mut out = Vec::with_capacity(roots.len());
-    for ((root, given), (value, in_place)) in roots.iter().zip(&resolved).zip(results) {
-        if *root != value {
-            root.set_realized(&value, in_place);
+    let done = run(&bound, &arguments, &mut claims)?;
+    for ((root, given), result) in roots.iter().zip(&resolved).zip(&done.results) {
+        let Some((value, in_place)) = result else {
+            continue;
+        };
+        if root != value {
+            root.set_realized(value, *in_place);
         }
-        if given != root && *given != value {
-            given.set_realized(&value, in_place);
+        if given != root && given != value {
+            given.set_realized(value, *in_place);
         }
-        out.push(value);
     }
     // The claims end here: whoever waits for one finds the roots' values.
-    Ok(out)
+    let Some((condition, element)) = done.wrong else {
+        let values = done.results.into_iter().flatten();
+        return Ok(values.map(|(value, _)| value).collect());
+    };
+    let stands = |(root, result): (&UOp, &Option<_>)| root.line().filter(|_| result.is_some());
+    let standing = roots.iter().zip(&done.results).filter_map(stands);
+    Err(Stop::Wrong(Wrong {
+        assert: arguments.asserts[condition].clone(),
+        element,
+        standing: standing.collect(),
+    }))
 }
 
 /// A realized value, kept from being written over.
@@ -235,6 +249,11 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
         &map,
         |_| true,
         |u, mut src| {
+            if u.op() == Op::Assert {
+                let new = u.with_src(src);
+                u.line().iter().for_each(|line| new.set_line(line));
+                return new;
+            }
             if u.op() != Op::After {
                 return u.with_src(src);
             }

@@ -8,7 +8,7 @@ use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{Device, Program, ProgramInfo, Result, Scalar, UOp};
+use monoglot_uop::{Device, Op, Program, ProgramInfo, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use std::panic::Location;
@@ -131,11 +131,7 @@ fn text(value: &Scalar) -> String {
 /// The user's line for each value that may vary: where the node that it is an operand of became (part
 /// of) a tensor.
 fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
-    let function = Function {
-        roots: roots.to_vec(),
-        donated: Vec::new(),
-        variables: 0,
-    };
+    let (function, was) = bare(roots);
     let mut line: FxHashMap<UOp, &'static Location<'static>> = FxHashMap::default();
     for u in toposort_many(roots, |_| true).iter().rev() {
         let own = u.line().or(line.get(u).copied());
@@ -148,8 +144,34 @@ fn lines(roots: &[UOp]) -> Vec<Option<&'static Location<'static>>> {
     }
     users(&function)
         .iter()
-        .map(|u| line.get(u).copied())
+        .map(|u| line.get(was.get(u).unwrap_or(u)).copied())
         .collect()
+}
+
+/// These roots as callify has them, but over BUFFERs, and for each of its nodes that is another than the
+/// user's which one that was.
+fn bare(roots: &[UOp]) -> (Function, FxHashMap<UOp, UOp>) {
+    let mut was: FxHashMap<UOp, UOp> = FxHashMap::default();
+    let mut conditions = Vec::new();
+    let asserts = |u: &UOp| u.ops_below().contains(Op::Assert);
+    let all = UOp::sink(roots).rebuild(&FxHashMap::default(), asserts, |u, src| {
+        if u.op() == Op::Assert {
+            conditions.push(src[1].clone());
+            return src[0].clone();
+        }
+        let new = u.with_src(src);
+        was.insert(new.clone(), u.clone());
+        new
+    });
+    let mut roots = all.src().to_vec();
+    roots.extend_from_slice(&conditions);
+    let function = Function {
+        roots,
+        conditions: conditions.len(),
+        donated: Vec::new(),
+        variables: 0,
+    };
+    (function, was)
 }
 
 /// Three digits and a decimal prefix.

@@ -3,7 +3,8 @@
 //!
 //! Invariant: while a program runs its PARAMs are read by others at most, and those that it writes are its
 //! own. A run that fails has changed nothing, unless it failed after its first store in place: then what
-//! it wrote over is lost, and says so.
+//! it wrote over is lost, and says so. A run that finds an assertion broken ends there: nothing is written
+//! in place after that, and what was written before has its results.
 
 use crate::counters::count;
 use crate::program::{Bound, Slot, Step, Work, broken};
@@ -16,13 +17,22 @@ use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The value of each root, and whether it is in storage that was written in place: that of a claim, which
-/// its next version has from the end of the claim on.
+/// What a run gives.
+pub(crate) struct Done {
+    /// The value of each root, and whether it is in storage that was written in place: that of a claim,
+    /// which its next version has from the end of the claim on. Where an assertion does not hold, only
+    /// what was written in place before that was known.
+    pub(crate) results: Vec<Option<(UOp, bool)>>,
+    /// The condition that does not hold, by number, and the element that is wrong.
+    pub(crate) wrong: Option<(usize, i64)>,
+}
+
+/// See the module.
 pub(crate) fn run(
     bound: &Bound,
     arguments: &Arguments,
     claims: &mut FxHashMap<UOp, Claim>,
-) -> Tried<Vec<(UOp, bool)>> {
+) -> Tried<Done> {
     let program = &bound.program;
     let params = &arguments.buffers;
     let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
@@ -49,15 +59,34 @@ pub(crate) fn run(
         places.push(open(p.device)?.alloc(p.bytes)?);
     }
     let mut queues = Queues::default();
-    let submitted = program.steps.iter().try_for_each(|step| {
-        for &slot in &step.writes {
-            claims.get_mut(&params[slot]).map(Claim::begin);
+    let mut unread = program.checks.iter().peekable();
+    let mut begun = vec![false; params.len()];
+    let mut submit_all = || -> Result<Option<(usize, i64)>> {
+        for (k, step) in program.steps.iter().enumerate() {
+            if !step.writes.is_empty() {
+                while let Some(check) = unread.next_if(|c| c.step < k) {
+                    queues.wait(check.device)?;
+                    if let Some(wrong) = check.wrong(&places)? {
+                        return Ok(Some(wrong));
+                    }
+                }
+            }
+            for &slot in &step.writes {
+                claims.get_mut(&params[slot]).map(Claim::begin);
+                begun[slot] = true;
+            }
+            submit(step, &inputs, &places, &words, &mut queues)?;
         }
-        submit(step, &inputs, &places, &words, &mut queues)
-    });
+        Ok(None)
+    };
+    let submitted = submit_all();
     // What was submitted before a failure still runs, on what is claimed here.
     let finished = queues.finish();
-    submitted.and(finished)?;
+    let mut wrong = submitted?;
+    finished?;
+    while let (None, Some(check)) = (wrong, unread.next()) {
+        wrong = check.wrong(&places)?;
+    }
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(program.outputs.len());
     for view in &program.outputs {
@@ -66,6 +95,10 @@ pub(crate) fn run(
             leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
         let in_place = leaf.op() == Op::Param && program.written[slot];
+        if wrong.is_some() && !(in_place && begun[slot]) {
+            out.push(None);
+            continue;
+        }
         let buffer = leaves
             .entry(leaf.clone())
             .or_insert_with(|| match leaf.op() {
@@ -74,9 +107,12 @@ pub(crate) fn run(
                 _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
             });
         let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
-        out.push((value, in_place));
+        out.push(Some((value, in_place)));
     }
-    Ok(out)
+    Ok(Done {
+        results: out,
+        wrong,
+    })
 }
 
 fn leaf(view: &UOp) -> Option<UOp> {

@@ -6,6 +6,7 @@
 //! other. A claim ends in a next version, which has the storage from then on; or, where nothing was
 //! written yet, in the version as it was.
 
+use crate::check::Wrong;
 use monoglot_device::{Storage, open};
 use monoglot_uop::{DType, Error, ErrorKind, Result, Shape, UOp};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -16,6 +17,8 @@ pub(crate) enum Stop {
     Failed(Error),
     /// Another run has claimed this version; once that has ended, try again.
     Busy(Arc<Version>),
+    /// For good, by data that an ASSERT forbids.
+    Wrong(Wrong),
     /// The next version has this one's storage. What was made of this one may have become known since it
     /// was looked for.
     Taken(Arc<Version>),

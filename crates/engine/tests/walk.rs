@@ -218,7 +218,14 @@ fn identity(op: Identity) -> Vec<Case> {
     let one = |d: DType| {
         case(&[block(d)], |p| match op {
             Identity::Copy => computed(&p[0]).copy_to(Device::new("HERE")),
-            _ => computed(&computed(&p[0]).unary(op.op())),
+            Identity::Assert => {
+                let x = computed(&p[0]);
+                let holds = x.binary(Op::CmpGe, &p[0]);
+                computed(&x.asserting(&holds, "it is the greater one").unwrap())
+            }
+            Identity::Contiguous | Identity::ContiguousBackward | Identity::Detach => {
+                computed(&computed(&p[0]).unary(op.op()))
+            }
         })
     };
     SOME.map(one).into_iter().collect()

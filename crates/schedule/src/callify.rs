@@ -1,16 +1,23 @@
 //! Tensor graph → one stateless function. Flows in: roots over BUFFERs; flows out: the same roots over
-//! PARAMs, and the buffers in PARAM order. Equal structures give the same roots, node for node, which
-//! is what finds an earlier schedule. Invariant: a function holds no buffer.
+//! PARAMs, and the buffers in PARAM order. What the graph asserts, wherever that stands, is wanted beside
+//! the roots: an ASSERT becomes its value, and its condition a root. Equal structures give the same roots,
+//! node for node, which is what finds an earlier schedule. Invariant: a function holds no buffer.
 
 use monoglot_uop::graph::inline_functions;
-use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, OpSet, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What a function does not have as it stands.
+const REBUILT: OpSet = OpSet::of(&[Op::Buffer, Op::Param, Op::Assert]);
 
 /// Roots as a function of PARAMs.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// What is wanted, over PARAMs numbered by first use, and variables numbered after them.
+    /// What is wanted, over PARAMs numbered by first use, and variables numbered after them; behind it
+    /// the conditions of assertions.
     pub roots: Vec<UOp>,
+    /// How many of the roots are conditions.
+    pub conditions: usize,
     /// For each PARAM, whether a root is its next version and its storage may be taken over.
     pub donated: Vec<bool>,
     /// How many variables it has.
@@ -24,13 +31,24 @@ pub struct Arguments {
     pub buffers: Vec<UOp>,
     /// The bound variable that each variable stands for.
     pub variables: Vec<UOp>,
+    /// The ASSERT that each condition is of.
+    pub asserts: Vec<UOp>,
 }
 
 impl Function {
-    /// The key of this structure: a SINK over the roots, tagged with what is donated.
+    /// The key of this structure: a SINK over the roots, tagged with what is donated and asserted.
     pub fn key(&self) -> UOp {
-        let flags = self.donated.iter().map(|&d| UOp::bool(d));
-        UOp::sink(&self.roots.iter().cloned().chain(flags).collect::<Vec<_>>())
+        let mut all = self.roots.clone();
+        all.extend(self.donated.iter().map(|&d| UOp::bool(d)));
+        if self.conditions > 0 {
+            all.push(UOp::index_const(self.conditions as i64));
+        }
+        UOp::sink(&all)
+    }
+
+    /// What is wanted.
+    pub fn wanted(&self) -> &[UOp] {
+        &self.roots[..self.roots.len() - self.conditions]
     }
 }
 
@@ -51,14 +69,17 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
             arguments.variables.push(u);
         }
     }
+    let mut conditions = Vec::new();
     // One walk over all roots, so that what they share is rebuilt once.
     let all = all.rebuild(
         &known,
-        |u| {
-            let below = u.ops_below();
-            below.contains(Op::Buffer) || below.contains(Op::Param)
-        },
+        |u| u.ops_below().intersects(REBUILT),
         |u, src| match u.arg() {
+            _ if u.op() == Op::Assert => {
+                arguments.asserts.push(u.clone());
+                conditions.push(src[1].clone());
+                src[0].clone()
+            }
             Arg::Buffer(b) if is_buffer(u) => {
                 let arg = BufferArg {
                     slot: arguments.buffers.len() as u64,
@@ -77,8 +98,11 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
         .iter()
         .map(|p| assigned.contains(p) && donate(p))
         .collect();
+    let mut roots = all.src().to_vec();
+    roots.extend_from_slice(&conditions);
     let function = Function {
-        roots: all.src().to_vec(),
+        roots,
+        conditions: conditions.len(),
         donated,
         variables: arguments.variables.len(),
     };

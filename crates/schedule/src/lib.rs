@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
 //! | lift | a function → its structure, and its constants and offsets | `lift` |
+//! | checks | what a function asserts → words, wanted too, that tell whether it holds | `checks` |
 //! | prepare | tensor rules; long reductions and wide stacks split; files copied, then viewed | `prepare` |
 //! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
@@ -14,6 +15,7 @@
 //! | memory plan | storage reused by lifetime | `memory` |
 
 mod callify;
+mod checks;
 mod fuse;
 mod kernel;
 mod lift;
@@ -25,6 +27,7 @@ mod rangeify;
 mod tests;
 
 pub use callify::{Arguments, Function, assigned_buffer, callify};
+pub use checks::Check;
 pub use lift::{Guards, Kind, Lifted, Structure, lift, users};
 pub use memory::Place;
 
@@ -39,8 +42,11 @@ pub struct Schedule {
     /// LINEAR of CALLs: `CALL(kernel, args…)` runs a kernel, `CALL(COPY(source), destination, source)`
     /// moves bytes. Arguments are the function's PARAMs and BUFFERs numbered by `places`.
     pub linear: Scheduled,
-    /// For each root, where its value is: a view of a PARAM or of a BUFFER of `places`.
+    /// For each root that is wanted, where its value is: a view of a PARAM or of a BUFFER of `places`.
     pub outputs: Vec<UOp>,
+    /// Where it says whether what the function asserts holds. What it writes in place it writes after
+    /// these, but for those that are computed from what it writes.
+    pub checks: Vec<Check>,
     /// What each BUFFER slot of this program is.
     pub places: Vec<Place>,
     /// For each PARAM, whether a kernel writes its storage in place.
@@ -76,20 +82,23 @@ pub fn schedule(
     };
     verify_tensor(UOp::sink(&function.roots))?;
     passed("verify");
-    let roots = prepare::prepare(&function.roots, target)?;
+    let (roots, mut words) = checks::words(function)?;
+    let roots = prepare::prepare(&roots, target)?;
     passed("prepare");
     let stored = rangeify::rangeify(&roots, device, target)?;
     passed("rangeify");
-    let kernels = kernel::kernels(stored)?;
+    let mut kernels = kernel::kernels(stored)?;
+    checks::without_proved(&mut kernels, &mut words);
     passed("kernels");
     let fused = fuse::fuse(kernels, target)?;
     passed("fuse");
-    let ordered = order::order(fused, &function.donated)?;
+    let ordered = order::order(fused, &function.donated, &words)?;
     passed("order");
     let planning = Instant::now();
-    let schedule = memory::plan(ordered, function.donated.len());
+    let mut schedule = memory::plan(ordered, function.donated.len())?;
+    checks::placed(words, &mut schedule);
     passed("memory plan");
     timings.rangeify += planning - start;
     timings.memory_plan += planning.elapsed();
-    schedule
+    Ok(schedule)
 }

@@ -156,6 +156,7 @@ pub fn lift(function: &Function) -> Lifted {
         number[r].hash(&mut hash);
     }
     function.donated.hash(&mut hash);
+    function.conditions.hash(&mut hash);
     Lifted {
         structure: Structure(hash.digest128()),
         values,
@@ -336,6 +337,7 @@ impl Guards {
         });
         Function {
             roots: function.roots.iter().map(|r| done[r].clone()).collect(),
+            conditions: function.conditions,
             donated: function.donated.clone(),
             variables: function.variables + self.variables.len(),
         }

@@ -88,6 +88,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
     Ok(Schedule {
         linear,
         outputs,
+        checks: Vec::new(),
         places,
         written,
     })

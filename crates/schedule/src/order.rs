@@ -2,13 +2,20 @@
 //! each written once; flows out: kernels in order, some of which write a PARAM's storage.
 //!
 //! A kernel whose result is the next version of a donated PARAM may write its storage if it reads that
-//! PARAM only where it writes it, and if nothing that reads the PARAM has to run after it.
+//! PARAM only where it writes it, and if nothing that reads the PARAM has to run after it. What tells
+//! whether assertions hold runs before it, but where that is computed from what it writes.
 
+use crate::checks::Word;
 use crate::kernel::{Kernel, Kernels, Work, number_params};
 use monoglot_uop::{Op, Result, UOp};
 
-pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
+pub(crate) fn order(mut all: Kernels, donated: &[bool], words: &[Word]) -> Result<Kernels> {
     let mut before = dependencies(&all);
+    let wanted = all.outputs.len() - words.len();
+    let makers: Vec<usize> = all.outputs[wanted..]
+        .iter()
+        .map(|o| maker(&all, o.slot))
+        .collect();
     for k in 0..all.kernels.len() {
         for out in 0..all.kernels[k].outs {
             let slot = all.kernels[k].args[out];
@@ -32,7 +39,18 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
             {
                 continue;
             }
+            // A value that is lost to a check after it must be one that somebody asked for.
+            let shown = all.outputs[..wanted].iter().any(|o| o.slot == slot);
+            let (later, first): (Vec<usize>, Vec<usize>) =
+                (0..words.len()).partition(|&w| reaches(&before, makers[w], k));
+            if later
+                .iter()
+                .any(|&w| !shown || !words[w].after.contains(&param))
+            {
+                continue;
+            }
             before[k].extend(readers);
+            before[k].extend(first.iter().map(|&w| makers[w]));
             in_place(&mut all, k, slot, param);
         }
     }
@@ -43,6 +61,13 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool]) -> Result<Kernels> {
         .filter_map(|i| kernels[i].take())
         .collect();
     Ok(all)
+}
+
+/// The kernel that writes a buffer.
+fn maker(all: &Kernels, slot: usize) -> usize {
+    let writes = |k: &Kernel| k.args[..k.outs].contains(&slot);
+    let found = all.kernels.iter().position(writes);
+    found.expect("every output that is no PARAM is written")
 }
 
 /// For each kernel, those that must run before it.

@@ -6,7 +6,7 @@
 mod support;
 
 use crate::kernel::{Kernels, Work};
-use crate::{Timings, callify, fuse, kernel, order, prepare, rangeify, schedule};
+use crate::{Timings, callify, checks, fuse, kernel, order, prepare, rangeify, schedule};
 use monoglot_oracle::filetest;
 use monoglot_uop::spec::verify_tensor;
 use monoglot_uop::{Arg, Device, Error, Op, Result, UOp};
@@ -16,7 +16,7 @@ use support::target;
 fn pass(name: &str, u: UOp) -> Result<UOp> {
     let sink = |all: Vec<UOp>| UOp::try_new(Op::Sink, all, Arg::None);
     let device = Device::new("CPU");
-    let prepared = || prepare::prepare(&callify(u.src(), |_| true)?.0.roots, &target);
+    let prepared = || prepare::prepare(&checks::words(&callify(u.src(), |_| true)?.0)?.0, &target);
     let stored = || rangeify::rangeify(&prepared()?, device, &target);
     let kernels = || kernel::kernels(stored()?);
     match name {
@@ -29,6 +29,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "fuse" => sink(computed(fuse::fuse(kernels()?, &target)?)),
         "order" => sink(computed(order::order(
             fuse::fuse(kernels()?, &target)?,
+            &[],
             &[],
         )?)),
         "schedule" => {

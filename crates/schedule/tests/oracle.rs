@@ -6,13 +6,20 @@ mod support;
 
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
-use monoglot_schedule::{Function, Schedule, Timings, callify, lift, schedule};
+use monoglot_schedule::{Check, Function, Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp};
 use support::target;
 
-/// The values of the roots when the schedule's calls run one after the other; `words` are those of the
-/// function's variables.
-fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Vec<Vec<u8>> {
+/// What running a schedule's calls one after the other gives.
+struct Ran {
+    /// The values of the roots.
+    outputs: Vec<Vec<u8>>,
+    /// The words of the checks.
+    words: Vec<i64>,
+}
+
+/// Run a schedule; `words` are those of the function's variables.
+fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
     let slots = params.len() as u64..;
     let words: Vec<(u64, i64)> = slots.zip(words.iter().copied()).collect();
     let mut params = params.to_vec();
@@ -79,7 +86,16 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Vec<Vec<u8>> {
             .remove(0)
             .to_bytes()
     };
-    plan.outputs.iter().map(value).collect()
+    let word = |c: &Check| {
+        let mut word = [0; 8];
+        word[..c.dtype.bytes()].copy_from_slice(&places[c.place][..c.dtype.bytes()]);
+        let word = Scalar::from_bits(u64::from_le_bytes(word), c.dtype);
+        word.as_int().unwrap()
+    };
+    Ran {
+        outputs: plan.outputs.iter().map(value).collect(),
+        words: plan.checks.iter().map(word).collect(),
+    }
 }
 
 fn buffer(shape: &[i64], dtype: DType) -> UOp {
@@ -116,11 +132,70 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
         Value::from_bytes(&data[i], &u.shape().ints().unwrap(), u.dtype())
     };
     let want = eval(roots, &mut leaf).unwrap();
-    agrees(roots, &want, &run(&plan, &data, &[]), &plan);
+    let conditions: Vec<UOp> = arguments
+        .asserts
+        .iter()
+        .map(|a| a.src()[1].clone())
+        .collect();
+    let holds = eval(&conditions, &mut leaf).unwrap();
+    let ran = run(&plan, &data, &[]);
+    agrees(roots, &want, &ran.outputs, &plan);
+    finds(&holds, &ran, &plan);
+    in_time(&conditions, &params, &plan);
     let (function, words) = lift(&function).widest(&function);
     let general = scheduled(&function);
-    agrees(roots, &want, &run(&general, &data, &words), &general);
+    let ran = run(&general, &data, &words);
+    agrees(roots, &want, &ran.outputs, &general);
+    finds(&holds, &ran, &general);
     plan
+}
+
+/// Every check finds the first element of its conditions that is wrong; what none checks holds.
+fn finds(holds: &[Value], ran: &Ran, plan: &Schedule) {
+    let wrong = |c: usize| (0..holds[c].len()).find(|&i| holds[c].get(i) == Scalar::Bool(false));
+    let mut checked = vec![false; holds.len()];
+    for (check, word) in plan.checks.iter().zip(&ran.words) {
+        let mut conditions = check.conditions.iter();
+        let first = conditions.find_map(|&(c, _)| Some((c, wrong(c)? as i64)));
+        assert_eq!(check.wrong(*word), first, "{}", *plan.linear);
+        check
+            .conditions
+            .iter()
+            .for_each(|&(c, _)| checked[c] = true);
+    }
+    for c in (0..holds.len()).filter(|&c| !checked[c]) {
+        assert_eq!(wrong(c), None, "{}", *plan.linear);
+    }
+}
+
+/// What is written in place is written after the checks, but for those of what is computed from it.
+fn in_time(conditions: &[UOp], params: &[UOp], plan: &Schedule) {
+    let mut written: Vec<usize> = Vec::new();
+    for call in plan.linear.src() {
+        let Arg::Call(info) = call.arg() else {
+            panic!("a CALL without CallInfo")
+        };
+        for &out in &info.outs {
+            let to = &call.src()[1 + out];
+            let slot = to.buffer_arg().unwrap().slot as usize;
+            if to.op() == Op::Param {
+                written.push(slot);
+                continue;
+            }
+            for check in plan.checks.iter().filter(|c| c.place == slot) {
+                for (c, _) in &check.conditions {
+                    let below = conditions[*c].toposort();
+                    let next = |p: &UOp| {
+                        below
+                            .iter()
+                            .any(|u| u.op() == Op::After && u.src()[0] == *p)
+                    };
+                    let sound = written.iter().all(|&p| next(&params[p]));
+                    assert!(sound, "condition {c} after {written:?}: {}", *plan.linear);
+                }
+            }
+        }
+    }
 }
 
 fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], plan: &Schedule) {
@@ -322,7 +397,7 @@ fn random(seed: u64) -> Vec<UOp> {
         let x = pool[rnd(pool.len() as u64) as usize].clone();
         let dims = x.shape().ints().unwrap();
         let n = dims.len();
-        let next = match rnd(11) {
+        let next = match rnd(12) {
             0 => &x + (rnd(5) as i64 - 2),
             1 => {
                 let other = pool
@@ -404,6 +479,11 @@ fn random(seed: u64) -> Vec<UOp> {
                 ones[0] = Dim::Int(1);
                 let value = x.shrink(&ones, &Shape::of(&part)).unwrap() * 2;
                 x.after(&[x.shrink(&zeros, &Shape::of(&part)).unwrap().store(&value)])
+            }
+            // What is asserted holds mostly, or it is found out where it does not.
+            10 => {
+                let most = x.like(rnd(40) as i64 - 2);
+                x.asserting(&x.lt(&most), "small").unwrap()
             }
             _ => x.lt(&x.like(1)).select(&(&x * 2), &x),
         };

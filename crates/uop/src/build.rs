@@ -317,6 +317,16 @@ impl UOp {
         }
     }
 
+    /// This value, of which every element must be right, as `ok` says; `rule` tells what that is.
+    ///
+    /// # Errors
+    /// Where `ok` is no bool.
+    #[track_caller]
+    pub fn asserting(&self, ok: &UOp, rule: &str) -> Result<UOp> {
+        let src: Srcs = smallvec![self.clone(), ok.clone()];
+        UOp::try_new(Op::Assert, src, Arg::Text(rule.into()))
+    }
+
     /// Close loops around this effect.
     #[track_caller]
     pub fn end(&self, ranges: &[UOp]) -> UOp {

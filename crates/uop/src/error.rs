@@ -19,6 +19,17 @@ pub enum ErrorKind {
     Axis { op: String, axis: i64, ndim: usize },
     /// An index that is known and out of range.
     Index { op: String, index: i64, size: i64 },
+    /// Data that names what is not there, found when it was computed with.
+    OutOfRange {
+        /// The first wrong element, where it can still be read.
+        value: Option<i128>,
+        /// Where that is.
+        position: Vec<i64>,
+        /// Who asked for it, and what is right.
+        rule: String,
+        /// The lines of assigns that were done before it was found out, and stand.
+        standing: Vec<String>,
+    },
     /// An argument that means nothing (a step of 0, a negative size, …).
     Argument { op: String, message: String },
     /// A reduction without an answer on an empty axis.
@@ -154,6 +165,19 @@ impl std::fmt::Display for Error {
                     f,
                     "{op}: index {index} of an axis of {size}; it must be in -{size}..{size}"
                 )
+            }
+            OutOfRange {
+                value,
+                position,
+                rule,
+                standing,
+            } => {
+                let value = value.map_or("an element".into(), |v| v.to_string());
+                write!(f, "{value} at position {position:?} in {rule}")?;
+                match standing[..] {
+                    [] => Ok(()),
+                    _ => write!(f, "; what was assigned at {standing:?} stands"),
+                }
             }
             Gradient { message } => write!(f, "gradient: {message}"),
             NoDevice { device, message } => write!(f, "device {device}: {message}"),

@@ -102,12 +102,13 @@ ops! {
         AtomicAdd "ATOMICADD" 2..2 "none" "ksl" "atomic src[0] += src[1]";
         GetAddr "GETADDR" 1..1 "place" "l" "address of a buffer on a device";
     }
-    /// Identity on data: where it lies, and what its gradient is.
+    /// Identity on data: where it lies, what its gradient is, and what must hold of it.
     Identity {
         Copy "COPY" 1..1 "place" "t" "the same value on device arg";
         Contiguous "CONTIGUOUS" 1..1 "none" "t" "the same value in storage of its own, row-major";
         ContiguousBackward "CONTIGUOUSBACKWARD" 1..1 "none" "t" "CONTIGUOUS on the gradient";
         Detach "DETACH" 1..1 "none" "t" "no gradient flows";
+        Assert "ASSERT" 2..2 "text" "t" "src[0], which is right where the bools src[1] all hold; arg tells what is right";
     }
     /// Order of execution.
     Order {

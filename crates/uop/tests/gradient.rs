@@ -128,6 +128,10 @@ fn elementwise_rules() {
             Arg::None,
         ) * y
     });
+    check("assert", |x, y| {
+        let holds = y.lt(&(x * x)) | x.eq_(x);
+        (x * x).asserting(&holds, "anything").unwrap() * y
+    });
     check("cast", |x, _| &x.cast(DType::F64) * x);
 }
 

@@ -175,6 +175,7 @@ const ROWS: &[(&str, &str)] = &[
         "DETACH d",
         "i32(4, 6) (CPU,CPU:1) - -2147483648..2147483647 0",
     ),
+    (r#"ASSERT["why"] f b"#, "f32(4, 8) CPU - ? -"),
     ("BARRIER", "void - - ? -"),
     (
         r#"INS["add"] i n"#,

@@ -140,6 +140,7 @@ fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             | Op::Replicated,
             _,
         ) if s.len() == 1 => env.get(&s[0]),
+        (Op::Assert, _) => env.get(&s[0]),
         (Op::After, _) => after(u, env),
         (op, _) if op.is_movement() => {
             let x = env.get(&s[0])?;

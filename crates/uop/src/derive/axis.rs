@@ -65,7 +65,7 @@ fn axis(u: &UOp, known: &FxHashMap<UOp, Option<usize>>) -> Option<usize> {
         }
         (op, _) if op.is_elementwise() => shared(u, of),
         (Op::Bitcast | Op::Contiguous | Op::ContiguousBackward | Op::Detach, _) => first(),
-        (Op::Load | Op::After | Op::Store, _) => first(),
+        (Op::Load | Op::After | Op::Store | Op::Assert, _) => first(),
         _ => None,
     }
 }

@@ -112,6 +112,8 @@ fn bounds(u: &UOp) -> Interval {
         Op::Load if u.src().len() > 1 => union(src(0), src(1)),
         op if op.is_movement() => src(0),
         Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
+        // What is asserted is not proved: what computes with it may run before that is found out.
+        Op::Assert => src(0),
         // What a store wrote may be outside of what was there.
         Op::After => stored(u),
         Op::Reduce => reduce(u).or(any),

@@ -30,6 +30,10 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
         (op, _) if op.is_elementwise() && !op.traits().operands.take(first()) => {
             Err(needs(op, op.traits().operands.text(), first()))
         }
+        (Op::Assert, _) if src[1].dtype() != DType::Bool => Err(Error::dtype(
+            "ASSERT",
+            format!("the condition is {}, not bool", src[1].dtype()),
+        )),
         // The distance may be of another dtype.
         (Op::Shl | Op::Shr, _) => Ok(first()),
         (op, _) if op.is_comparison() => agree(op, src).map(|_| DType::Bool),

@@ -42,6 +42,7 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         | Op::Contiguous
         | Op::ContiguousBackward
         | Op::Detach
+        | Op::Assert
         | Op::After => Ok(src[0].shape().clone()),
         Op::Store if src[0].shape() != src[1].shape() && !src[1].shape().is_empty() => {
             Err(Error::shape(

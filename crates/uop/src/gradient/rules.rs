@@ -23,6 +23,7 @@ pub(super) fn paths(u: &UOp) -> &[UOp] {
         Op::Permute | Op::Flip | Op::Reshape | Op::Expand | Op::Pad | Op::Shrink | Op::Index => {
             &s[..1]
         }
+        Op::Assert => &s[..1],
         op if op.is_comparison() => &[],
         _ => s,
     }
@@ -152,6 +153,7 @@ pub(super) fn rule(
             Identity::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
             Identity::Copy => flow(&[&|| a.device().map_or_else(same, |d| g.copy_to(d))]),
             Identity::Detach => {}
+            Identity::Assert => flow(&[&same]),
         },
         Class::Memory(Memory::Load) => flow(&[&same]),
         Class::Order(Order::After) => after(u, g, active, give)?,
