@@ -13,6 +13,10 @@ use std::sync::{Arc, RwLock};
 pub struct Config {
     /// `DEV`: the default device, `DEVICE[:RENDERER[:ARCH]]`; None: CPU.
     pub device: Option<String>,
+    /// `CHECK`: whether an index from data that is out of range is an error in `index`, `gather`, `scatter`
+    /// and their like too, which else read 0 there and write nothing. It holds for what is written down
+    /// from then on.
+    pub check: bool,
     /// `DEBUG`, 0 to 7: how much is told about what runs.
     pub debug: u8,
     /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: as many as the process may run on.
@@ -34,6 +38,7 @@ impl Default for Config {
     fn default() -> Config {
         Self {
             device: None,
+            check: false,
             debug: 0,
             threads: None,
             cores: None,
@@ -53,6 +58,7 @@ impl Config {
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
         Config {
             device: var("DEV"),
+            check: var("CHECK").is_some_and(|v| v.trim() != "0"),
             debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
             threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
             cores: var("MONOGLOT_CORES").and_then(|v| v.parse().ok()),

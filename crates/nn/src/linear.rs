@@ -63,10 +63,10 @@ impl Embedding {
         }
     }
 
-    /// Integers (…) → (…, width). A number that is out of range gives zeros.
+    /// Integers (…) → (…, width). Realizing it is an error where a number is not in the table.
     #[track_caller]
     pub fn forward(&self, ids: &Tensor) -> Tensor {
-        self.weight.index_select(0, ids)
+        self.weight.embedding(ids)
     }
 }
 

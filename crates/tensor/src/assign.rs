@@ -25,6 +25,7 @@ impl Tensor {
         };
         let new = value.and_then(|v| self.replaced_by(&v));
         let new = new.map_err(|e| e.at(line));
+        new.iter().for_each(|u| u.viewed().set_line(line));
         if let (Err(e), Some((Some(base), _))) = (&new, self.viewed()) {
             base.set(Err(e.clone()));
         }
@@ -101,6 +102,12 @@ fn replaced(old: &UOp, value: &UOp) -> UOp {
     } else {
         value.clone()
     }
+}
+
+/// What this base looks like through a view.
+pub(crate) fn shown(to: &UOp, base: &UOp) -> Result<UOp> {
+    let over = [(hole(to)?.clone(), base.clone())];
+    Ok(to.substitute(&over.into_iter().collect()))
 }
 
 /// What stands for the base in a view, whose elements all are places of their own.

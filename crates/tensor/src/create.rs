@@ -157,11 +157,19 @@ methods! {
     tril(diagonal: i64) map |x| kept("tril", x, diagonal, |i, j| j.binary(Op::CmpLe, i));
     /// The elements of the last two axes where column ≥ row + `diagonal`; 0 elsewhere.
     triu(diagonal: i64) map |x| kept("triu", x, diagonal, |i, j| i.binary(Op::CmpLe, j));
-    /// 1 where the last axis counts to the element, as i32, in a new last axis of `classes`.
-    one_hot(classes: i64) map |x| match classes {
-        1.. => Ok(named("one_hot", x, x.shape().len(), classes)?.cast(DType::I32)),
-        _ => Err(Error::argument("one_hot", format!("{classes} classes"))),
-    };
+}
+
+impl Tensor {
+    /// 1 where the last axis counts to the element, as i32, in a new last axis of `classes`. Realizing it
+    /// is an error where an element is none of 0 to `classes` − 1.
+    #[track_caller]
+    pub fn one_hot(&self, classes: i64) -> Tensor {
+        if classes < 1 {
+            return Tensor::failed(Error::argument("one_hot", format!("{classes} classes")));
+        }
+        let x = self.naming("one_hot", "classes", 0..classes, None);
+        x.map(|x| Ok(named("one_hot", x, x.shape().len(), classes)?.cast(DType::I32)))
+    }
 }
 
 /// The elements for which something holds of row + `diagonal` and column; 0 elsewhere.

@@ -1,7 +1,8 @@
 //! Indexing. Flows in: a tensor and positions: integers, slices with steps and negatives, new axes,
 //! index tensors; out: views for what is known when it is written, gathers for what is data.
 //!
-//! An index that is known and out of range is an error. One that is data reads 0 and writes nothing.
+//! An index that is known and out of range is an error. One that is data reads 0 and writes nothing; in an
+//! embedding, and where the settings ask for it (`Config::check`), it is an error of the realize.
 
 use crate::args::{Dims, Integer, conversions};
 use crate::create::sizes;
@@ -162,6 +163,19 @@ impl Tensor {
     /// The elements of `axis` that a tensor of integers names; its axes take the place of `axis`.
     #[track_caller]
     pub fn index_select(&self, axis: i64, index: &Tensor) -> Tensor {
+        self.chosen(axis, &index.placing("index_select", self, axis, false))
+    }
+
+    /// The rows of this table that a tensor of integers names: (count, …) at (…) gives (…, …). Realizing
+    /// it is an error where there is no such row.
+    #[track_caller]
+    pub fn embedding(&self, ids: &Tensor) -> Tensor {
+        let rows = tri!(self.uop()).shape().first().map_or(1, Dim::max);
+        self.chosen(0, &ids.naming("embedding", "ids", 0..rows, None))
+    }
+
+    #[track_caller]
+    fn chosen(&self, axis: i64, index: &Tensor) -> Tensor {
         Tensor::map_all(&[self, index], |u| {
             let x = vector(&u[0])?;
             let a = axis_of("index_select", axis, x.shape().len())?;
@@ -177,9 +191,11 @@ impl Tensor {
     /// Index tensors at several axes, broadcast together; negative ones count from the end.
     #[track_caller]
     fn take_many(&self, at: &[(usize, Tensor)]) -> Tensor {
-        let all: Vec<&Tensor> = std::iter::once(self)
-            .chain(at.iter().map(|(_, t)| t))
-            .collect();
+        let mut places: Vec<Tensor> = Vec::with_capacity(at.len());
+        for (axis, t) in at {
+            places.push(t.placing("index", self, *axis as i64, true));
+        }
+        let all: Vec<&Tensor> = std::iter::once(self).chain(&places).collect();
         let axes: Vec<usize> = at.iter().map(|(a, _)| *a).collect();
         Tensor::map_all(&all, |u| {
             let wrapped = |(i, &a): (&UOp, &usize)| -> Result<UOp> {
@@ -200,6 +216,7 @@ impl Tensor {
     /// `index` may be shorter; a scalar counts as a vector of one.
     #[track_caller]
     pub fn gather(&self, axis: i64, index: &Tensor) -> Tensor {
+        let index = &index.placing("gather", self, axis, false);
         Tensor::map_all(&[self, index], |u| {
             let (x, hit, a) = aligned("gather", &vector(&u[0])?, &vector(&u[1])?, axis)?;
             let k = hit.shape().len() - 1;
@@ -213,6 +230,7 @@ impl Tensor {
     /// name one place, the last one stays.
     #[track_caller]
     pub fn scatter(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
+        let index = &index.placing("scatter", self, axis, false);
         Tensor::map_all(&[self, index, src], |u| {
             let [x, index, src] = [vector(&u[0])?, vector(&u[1])?, vector(&u[2])?];
             let (_, hit, a) = aligned("scatter", &x, &index, axis)?;
@@ -233,6 +251,7 @@ impl Tensor {
     /// A copy with `src[.., k, ..]` added to `self[.., index[.., k, ..], ..]` along `axis`.
     #[track_caller]
     pub fn scatter_add(&self, axis: i64, index: &Tensor, src: &Tensor) -> Tensor {
+        let index = &index.placing("scatter_add", self, axis, false);
         Tensor::map_all(&[self, index, src], |u| {
             let [x, index, src] = [vector(&u[0])?, vector(&u[1])?, vector(&u[2])?];
             let (_, hit, a) = aligned("scatter_add", &x, &index, axis)?;

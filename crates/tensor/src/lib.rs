@@ -3,8 +3,8 @@
 //!
 //! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
 //! elementwise, activation, reduce, scan, sort, linalg, conv, resample, norm, attention, loss (computing),
-//! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs and
-//! promote.rs are what they share.
+//! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs,
+//! promote.rs and assertion.rs are what they share.
 //!
 //! Invariant: nothing here computes and nothing panics on what a user writes. A tensor that could not
 //! be built carries a typed error with the user's line, and the first call that returns a `Result`
@@ -12,6 +12,7 @@
 
 mod activation;
 mod args;
+mod assertion;
 mod assign;
 mod attention;
 mod binary;

@@ -23,13 +23,14 @@ const IGNORED: i64 = -100;
 impl Tensor {
     /// −ln softmax(x) at the target classes. `self` is (n, classes, …) or (classes); `target` holds
     /// classes as integers, without that axis (−100: does not count), or probabilities in `self`'s
-    /// shape. `smoothing` of the weight is spread over all classes.
+    /// shape. `smoothing` of the weight is spread over all classes. Realizing it is an error where an
+    /// integer is no class.
     #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
         let axis = class_axis(tri!(self.ndim()));
         let logs = self.log_softmax(axis as i64);
         if !tri!(target.dtype()).is_float() {
-            return logs.pick_classes(target, reduction, smoothing);
+            return logs.pick_classes("cross_entropy", target, reduction, smoothing);
         }
         let shape = tri!(self.shape());
         if tri!(target.shape()) != shape || !(0.0..=1.0).contains(&smoothing) {
@@ -48,16 +49,31 @@ impl Tensor {
         (logs * soft).sum(axis, false).neg().averaged(reduction)
     }
 
-    /// −x at the target classes, for x that are logarithms of probabilities.
+    /// −x at the target classes, for x that are logarithms of probabilities, as in `cross_entropy`.
     #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        self.pick_classes(target, reduction, 0.0)
+        self.pick_classes("nll_loss", target, reduction, 0.0)
     }
 
     #[track_caller]
-    fn pick_classes(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
+    fn pick_classes(
+        &self,
+        op: &str,
+        target: &Tensor,
+        reduction: Reduction,
+        smoothing: f64,
+    ) -> Tensor {
+        let axis = class_axis(tri!(self.ndim()));
+        // Where there is no such axis, what follows says so.
+        let classes = tri!(self.uop()).shape().get(axis).and_then(Dim::as_int);
+        let target = match classes {
+            Some(n) => target.naming(op, "classes", 0..n, Some(IGNORED)),
+            None => target.clone(),
+        };
         let target = &target.same(counting);
-        let each = Tensor::map_all(&[self, target], |u| class_losses(&u[0], &u[1], smoothing));
+        let each = Tensor::map_all(&[self, target], |u| {
+            class_losses(op, &u[0], &u[1], smoothing)
+        });
         match reduction {
             Reduction::Mean => (each.sum(.., false)
                 / target.ne(IGNORED).cast(DType::F32).sum(.., false))
@@ -110,7 +126,7 @@ fn class_axis(ndim: usize) -> usize {
 }
 
 /// −logs at the target classes, 0 where the target does not count.
-fn class_losses(logs: &UOp, target: &UOp, smoothing: f64) -> Result<UOp> {
+fn class_losses(op: &str, logs: &UOp, target: &UOp, smoothing: f64) -> Result<UOp> {
     let axis = class_axis(logs.shape().len());
     let mut rest: Vec<Dim> = logs.shape().to_vec();
     let classes = (!rest.is_empty())
@@ -124,9 +140,9 @@ fn class_losses(logs: &UOp, target: &UOp, smoothing: f64) -> Result<UOp> {
             target.shape(),
             logs.shape()
         );
-        return Err(Error::shape("cross_entropy", message));
+        return Err(Error::shape(op, message));
     };
-    let hit = named("cross_entropy", target, axis, n)?;
+    let hit = named(op, target, axis, n)?;
     let d = logs.dtype();
     let zero = UOp::constant(d.zero(), d);
     let total = |u: &UOp| wide(u, ReduceOp::Add, &[axis])?.squeeze_axes(&[axis]);

@@ -84,7 +84,7 @@ pub(crate) fn operand(u: &UOp, d: DType, shape: &Shape, other: &UOp) -> Result<U
 }
 
 /// The value of a constant of any shape.
-fn constant_of(u: &UOp) -> Option<Scalar> {
+pub(crate) fn constant_of(u: &UOp) -> Option<Scalar> {
     let mut u = u;
     while matches!(u.op(), Op::Reshape | Op::Expand) {
         u = &u.src()[0];

@@ -2,10 +2,11 @@
 //! Flows in: expressions; out: shapes, dtypes, realized values and elements.
 
 use crate::args::Element;
+use crate::assign::shown;
 use crate::length::Size;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use std::panic::Location;
 use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 
@@ -36,6 +37,8 @@ struct Held {
     /// Whether it was assigned and has not been realized since: reading it then realizes it, so that its
     /// history ends.
     assigned: bool,
+    /// What an assigned tensor was before the first of those assigns, where its expression does not tell.
+    before: Option<UOp>,
 }
 
 /// How a view comes from its base, neither of whose values it holds: the base's cell, as long as
@@ -154,7 +157,8 @@ impl Tensor {
     /// view of, if that was assigned.
     ///
     /// # Errors
-    /// As `realize`; nothing is changed then.
+    /// As `realize`; nothing is changed then. Where data is out of range, these tensors are what they were
+    /// before all the assigns that this was to do, so that what follows does not meet that data again.
     pub fn realize_all(tensors: &[&Tensor]) -> Result<()> {
         let mut roots: Vec<UOp> = tensors.iter().map(|t| t.uop()).collect::<Result<_>>()?;
         let mut cells: Vec<Tensor> = tensors.iter().map(|&t| t.clone()).collect();
@@ -166,9 +170,13 @@ impl Tensor {
                 roots.push(u);
             }
         }
-        // The line is the first tensor's: an error that has one keeps it.
-        let done =
-            engine::realize(&roots).map_err(|e| tensors.iter().fold(e, |e, t| e.at(t.0.line)))?;
+        let done = engine::realize(&roots).map_err(|e| {
+            if let ErrorKind::OutOfRange { .. } = e.kind() {
+                take_back(&cells, &roots);
+            }
+            // The line is the first tensor's: an error that has one keeps it.
+            tensors.iter().fold(e, |e, t| e.at(t.0.line))
+        })?;
         for ((t, old), new) in cells.iter().zip(&roots).zip(done) {
             let mut held = t.0.value.write().unwrap_or_else(|e| e.into_inner());
             // An assignment by another thread meanwhile stays.
@@ -353,20 +361,14 @@ impl Tensor {
     /// Another value from now on, by an assignment.
     pub(crate) fn set(&self, value: Result<UOp>) {
         let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
-        *held = Held {
-            value,
-            assigned: true,
-        };
+        held.assign(value);
     }
 
     /// As `set`, of what `f` makes of the value that is there; an error leaves it.
     pub(crate) fn update(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
         let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
         let new = f(held.value.as_ref().map_err(Error::clone)?)?;
-        *held = Held {
-            value: Ok(new.clone()),
-            assigned: true,
-        };
+        held.assign(Ok(new.clone()));
         Ok(new)
     }
 
@@ -380,6 +382,53 @@ impl Held {
         Held {
             value,
             assigned: false,
+            before: None,
+        }
+    }
+
+    fn assign(&mut self, value: Result<UOp>) {
+        // A second owner of a buffer would keep it from being written in place, and an expression over it
+        // leads back to it.
+        let leads_back = |old: &UOp| {
+            let new = value.as_ref().map(|u| u.viewed().named());
+            old.viewed().op() == Op::Buffer && new == Ok(old.viewed())
+        };
+        if !self.assigned {
+            let old = self.value.as_ref().ok();
+            self.before = old.filter(|old| !leads_back(old)).cloned();
+        }
+        self.value = value;
+        self.assigned = true;
+    }
+
+    /// What it was before it was assigned.
+    fn unassigned(&self) -> Result<UOp> {
+        match &self.before {
+            Some(before) => Ok(before.clone()),
+            None => self.value.clone().map(|u| u.named().clone()),
+        }
+    }
+}
+
+/// Let tensors that were assigned, and have these expressions still, be what they were before, unless
+/// their new values are there.
+fn take_back(tensors: &[Tensor], expressions: &[UOp]) {
+    let mut views = Vec::new();
+    for (t, old) in tensors.iter().zip(expressions) {
+        let mut held = t.0.value.write().unwrap_or_else(|e| e.into_inner());
+        if !held.assigned || held.value.as_ref() != Ok(old) || old.realized().is_some() {
+            continue;
+        }
+        match t.viewed() {
+            Some((Some(_), _)) => views.push(t),
+            _ => *held = Held::of(held.unassigned()),
+        }
+    }
+    // What they are views of is what it was by now.
+    for view in views {
+        if let Some((Some(base), to)) = view.viewed() {
+            let shown = base.uop().and_then(|u| shown(to, &u));
+            *view.0.value.write().unwrap_or_else(|e| e.into_inner()) = Held::of(shown);
         }
     }
 }

@@ -636,8 +636,13 @@ fn places_beyond_31_bits_are_counted() {
     );
     let low = Tensor::ones([1, 1]).expand([3_000_000_000i64, 2]).tril(0);
     assert_eq!(f32s(&low.index((2_999_999_999i64,))), [1.0, 1.0]);
-    let hot = Tensor::new(&[-5], [1]).one_hot(4_294_967_296);
+    let hot = Tensor::new(&[7], [1]).one_hot(4_294_967_296);
     assert_eq!(ints(&hot.index((0, 4_294_967_291i64))), [0]);
+    assert_eq!(ints(&hot.index((0, 7))), [1]);
+    let far = one
+        .expand([4_294_967_296i64])
+        .gather(0, &Tensor::new(&[-5], [1]));
+    assert_eq!(f32s(&far), [0.0]);
     let long = |a, b, s| Tensor::arange(a, b, s).to_vec::<i64>().unwrap();
     assert_eq!(
         long(3_000_000_000, 3_000_000_003, 1),
