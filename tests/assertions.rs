@@ -1,9 +1,8 @@
 //! Ids and classes out of range: an error of the realize that would have computed with them, which names
 //! the element, what is right and the line, and after which everything is as it was. Flows in: the façade.
 
-use monoglot::Element;
-use monoglot::nn;
 use monoglot::prelude::*;
+use monoglot::{Config, Element, nn};
 
 /// Devices of each kind that runs.
 const DEVICES: [&str; 3] = ["CPU", "INTERP", "INTERP:GPU"];
@@ -204,18 +203,23 @@ fn what_the_settings_ask_for_is_checked_too() {
             ("scatter_add", x.scatter_add(-1, &at, &x)),
         ]
     };
-    for (name, t) in ops() {
-        assert!(t.to_vec::<i32>().is_ok(), "{name}");
-    }
-    let config = monoglot::Config::current();
-    monoglot::Config {
-        check: true,
-        ..(*config).clone()
-    }
-    .set();
+    let config = Config::current();
+    let set = |check: bool| {
+        Config {
+            check,
+            ..(*config).clone()
+        }
+        .set();
+    };
+    set(false);
+    let unchecked = ops();
+    set(true);
     let checked = ops();
     let last = x.index(&Tensor::new(&[-1i64, -3, 2], [3]));
-    (*config).clone().set();
+    set(config.check);
+    for (name, t) in unchecked {
+        assert!(t.to_vec::<i32>().is_ok(), "{name}");
+    }
     assert_eq!(last.to_vec::<i32>(), Ok(vec![3, 1, 3]));
     for (name, t) in checked {
         let e = t.to_vec::<i32>().expect_err(name);
@@ -416,6 +420,73 @@ fn ids_computed_after_a_store_are_checked_when_they_are_there() -> Result<()> {
         assert_eq!(u.to_vec::<i32>()?, [55, 56, 57]);
     }
     Ok(())
+}
+
+#[test]
+fn of_several_roots_none_is_given_out() -> Result<()> {
+    let table = Tensor::new(&[1f32, 2.0, 3.0], [3]);
+    let good = table.embedding(&Tensor::new(&[0i32, 2], [2]));
+    let bad = table.embedding(&Tensor::new(&[0i32, 3], [2]));
+    let line = line!() - 1;
+    let own = Tensor::new(&[5f32, 6.0], [2]);
+    own.realize()?;
+    own.assign(&own * 2.0);
+    let e = Tensor::realize_all(&[&own, &good, &bad]).expect_err("no row 3");
+    assert_eq!(out_of_range(&e).0, Some(3));
+    assert_eq!(e.location().map(|l| l.line()), Some(line));
+    // All three are as they were.
+    assert_eq!(own.to_vec::<f32>()?, [5.0, 6.0]);
+    assert_eq!(good.to_vec::<f32>()?, [1.0, 3.0]);
+    assert!(bad.to_vec::<f32>().is_err());
+    own.assign(&own * 3.0);
+    Tensor::realize_all(&[&own, &good])?;
+    assert_eq!(own.to_vec::<f32>()?, [15.0, 18.0]);
+    // An initial value that was not computed yet is not lost.
+    let fresh = Tensor::full([2], 7f32).parameter();
+    fresh.assign(&fresh + &bad);
+    assert!(fresh.realize().is_err());
+    assert_eq!(fresh.to_vec::<f32>()?, [7.0, 7.0]);
+    Ok(())
+}
+
+#[test]
+fn ids_of_one_device_stop_a_store_on_another() -> Result<()> {
+    for (here, there) in [("CPU", "INTERP"), ("INTERP:GPU", "CPU")] {
+        let w = on(here, &Tensor::new(&[1f32, 2.0], [2]));
+        w.realize()?;
+        let table = on(there, &Tensor::new(&[10f32, 20.0, 30.0], [3]));
+        let add = |ids: &[i64], local: &[i64]| {
+            let far = table.embedding(&on(there, &Tensor::new(ids, [2])));
+            let near = w.embedding(&on(here, &Tensor::new(local, [2])));
+            w.assign(&w + on(here, &far) + near);
+            w.realize()
+        };
+        out_of_range(&add(&[0, 3], &[0, 1]).expect_err("no row 3 there"));
+        out_of_range(&add(&[0, 2], &[0, 2]).expect_err("no row 2 here"));
+        assert_eq!(w.to_vec::<f32>()?, [1.0, 2.0]);
+        add(&[0, 2], &[1, 0])?;
+        assert_eq!(w.to_vec::<f32>()?, [13.0, 33.0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn statistics_that_a_wrong_batch_left_are_taken_back_by_the_next_step() -> Result<()> {
+    let net = Net::new();
+    let adam = Adam::new(&net, 0.05);
+    let before = net.state()?;
+    // The forward pass assigned the running statistics, which nothing has asked for yet.
+    let (ids, classes) = WRONG[0];
+    let loss = net.loss(&ids, &classes);
+    assert!(loss.item::<f32>().is_err());
+    let (ids, classes) = RIGHT[0];
+    // They are of ids that are not there: it is said once more, and then they are what they were.
+    let e = adam
+        .step(&net.loss(&ids, &classes))
+        .expect_err("statistics");
+    assert_eq!(out_of_range(&e).0, Some(6));
+    assert_eq!(net.state()?, before);
+    adam.step(&net.loss(&ids, &classes))
 }
 
 #[test]

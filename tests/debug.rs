@@ -22,12 +22,43 @@ fn a_product() {
     );
 }
 
+/// The line of `a_literal_that_changes` that has the literal.
+const LITERAL: u32 = line!() + 9;
+
+#[test]
+fn a_literal_that_changes() {
+    let table = Tensor::new(&[1f32, 2.0, 3.0], [3, 1]);
+    let ids = Tensor::new(&[0i32, 2], [2]);
+    for k in [2.5f32, 3.5, 4.5] {
+        // What is asserted of the ids stands beside what is wanted.
+        let rows = table.embedding(&ids) + 0.125;
+        let y = rows * k;
+        assert_eq!(y.to_vec::<f32>().expect("it runs"), [1.125 * k, 3.125 * k]);
+    }
+}
+
+#[test]
+fn what_made_a_program_general_is_told_with_its_line() {
+    let text = told_by("a_literal_that_changes", 2);
+    let told = text.lines().filter(|l| l.starts_with("one more program"));
+    let told: Vec<&str> = told.collect();
+    let want =
+        format!("one more program, for all values: 2.5 is 3.5 now at tests/debug.rs:{LITERAL}:");
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(told[0].starts_with(&want), "{told:?}, not {want}");
+}
+
 /// What the child writes at a level.
 fn told(level: u8) -> String {
+    told_by("a_product", level)
+}
+
+/// What a test of this file writes at a level.
+fn told_by(test: &str, level: u8) -> String {
     let exe = std::env::current_exe().expect("a test has a binary");
     let mut child = Command::new(exe);
     child
-        .args(["--exact", "a_product", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env("DEBUG", level.to_string())
         .env("DEV", "CPU");
     let out = child.output().expect("it runs");

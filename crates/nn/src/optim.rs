@@ -84,7 +84,8 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// An error that the loss carries, a parameter that it does not depend on, or what went wrong in
-    /// compiling or running.
+    /// compiling or running. After `OutOfRange` (a class or an id that there is not) the step has not
+    /// been: parameters, state and buffers are what they were before it.
     #[track_caller]
     fn step(&self, loss: &Tensor) -> Result<()> {
         self.trained().begun.clone()?;
