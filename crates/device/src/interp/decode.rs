@@ -61,10 +61,11 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
         groups,
         ..Decoder::default()
     };
-    linear
-        .src()
-        .iter()
-        .for_each(|u| operands(u, |o| d.read.extend([o])));
+    for u in linear.src() {
+        operands(u, |o| {
+            d.read.insert(o);
+        });
+    }
     d.find_buffers(linear, info);
     for u in linear.src() {
         d.instruction(u, info)?;
@@ -113,16 +114,14 @@ impl<'a> Decoder<'a> {
 
     /// The next buffer; one that only the program's record names has no node.
     fn add_buffer(&mut self, u: Option<&'a UOp>, slot: u32, space: AddrSpace, offset: u32) {
-        let (len, dtype) = u.map_or((0, DType::U8), |u| {
-            (u.shape().max_len().max(0) as u64, u.dtype())
-        });
-        self.buf_of
-            .extend(u.map(|u| (u, self.out.bufs.len() as u32)));
+        if let Some(u) = u {
+            self.buf_of.insert(u, self.out.bufs.len() as u32);
+        }
         self.out.bufs.push(BufInfo {
             slot,
             space,
-            len,
-            dtype,
+            len: u.map_or(0, |u| u.shape().max_len().max(0) as u64),
+            dtype: u.map_or(DType::U8, UOp::dtype),
             offset,
         });
     }
@@ -220,13 +219,10 @@ impl<'a> Decoder<'a> {
             // A constant is put where it is used.
             Op::Const | Op::Buffer | Op::Sink | Op::Group | Op::After => {}
             Op::Param => {
-                if let (true, Some(b)) = (u.shape().is_empty(), u.buffer_arg()) {
-                    let k = info
-                        .vars
-                        .iter()
-                        .position(|&v| v as u64 == b.slot)
-                        .unwrap_or(usize::MAX);
-                    self.starting(u, d, Start::Variable(k));
+                if let Some(b) = u.buffer_arg().filter(|_| u.shape().is_empty()) {
+                    let number = info.vars.iter().position(|&v| v as u64 == b.slot);
+                    let number = number.unwrap_or(usize::MAX);
+                    self.starting(u, d, Start::Variable(number));
                 }
             }
             Op::Special => {

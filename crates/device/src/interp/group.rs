@@ -12,6 +12,9 @@ use crate::kernel::Arguments;
 use half::{bf16, f16};
 use monoglot_uop::{AddrSpace, DType, Fragment, ProgramInfo, TcInfo};
 
+/// What is wrong where some lanes of a warp do something else than its matrix product.
+const PARTED: &str = "a matrix product is not reached by all 32 lanes of a warp";
+
 /// The threads of one workgroup, used for one after the other.
 pub(super) struct Group<'a> {
     code: &'a Code,
@@ -20,8 +23,15 @@ pub(super) struct Group<'a> {
     frames: Vec<Frame>,
     /// The register files, which the frames point into.
     _regs: Vec<u64>,
-    locals: Vec<(u64, Vec<u64>)>,
+    locals: Vec<Local>,
     watch: Box<Watch>,
+}
+
+/// A LOCAL buffer.
+struct Local {
+    /// What its words are before anything is stored.
+    fill: u64,
+    words: Vec<u64>,
 }
 
 impl<'a> Group<'a> {
@@ -37,7 +47,10 @@ impl<'a> Group<'a> {
         };
         for b in code.bufs.iter().filter(|b| b.space == AddrSpace::Local) {
             let size = (b.len as usize * b.dtype.bytes()).div_ceil(8);
-            g.locals.push((poison(b.dtype), vec![0; size]));
+            g.locals.push(Local {
+                fill: poison(b.dtype),
+                words: vec![0; size],
+            });
         }
         let watch: *mut Watch = &mut *g.watch;
         let file = g._regs.as_mut_ptr();
@@ -50,7 +63,7 @@ impl<'a> Group<'a> {
                 let none = std::ptr::null_mut();
                 let ptr = match b.space {
                     AddrSpace::Global => global.next().copied().unwrap_or(none),
-                    AddrSpace::Local => local.next().map_or(none, |l| l.1.as_mut_ptr().cast()),
+                    AddrSpace::Local => local.next().map_or(none, |l| l.words.as_mut_ptr().cast()),
                     // SAFETY: the decoder placed the buffer within the file.
                     AddrSpace::Reg => unsafe { regs.add(b.offset as usize) },
                 };
@@ -83,8 +96,8 @@ impl<'a> Group<'a> {
         info: &ProgramInfo,
         groups: bool,
     ) -> Result<(), String> {
-        for (fill, words) in &mut self.locals {
-            words.fill(*fill);
+        for local in &mut self.locals {
+            local.words.fill(local.fill);
         }
         self.watch.clear();
         for t in 0..self.frames.len() {
@@ -107,9 +120,9 @@ impl<'a> Group<'a> {
                 return Ok(());
             };
             self.watch.clear();
-            self.frames
-                .iter_mut()
-                .for_each(|f| f.at = At::Next(barrier + 1));
+            for f in &mut self.frames {
+                f.at = At::Next(barrier + 1);
+            }
         }
     }
 
@@ -117,10 +130,9 @@ impl<'a> Group<'a> {
     pub(super) fn add_reads(&self, reads: &mut [u64]) {
         for f in &self.frames {
             // Global buffers come first, in the order of the arguments.
-            reads
-                .iter_mut()
-                .zip(&f.bufs)
-                .for_each(|(r, b)| *r += b.reads);
+            for (all, b) in reads.iter_mut().zip(&f.bufs) {
+                *all += b.reads;
+            }
         }
     }
 
@@ -170,16 +182,18 @@ impl<'a> Group<'a> {
                 return Ok(());
             }
             let first = warp[0].at;
-            let (At::Waits(k), WARP, true) =
-                (first, warp.len(), warp.iter().all(|f| f.at == first))
-            else {
-                return Err("a matrix product is not reached by all 32 lanes of a warp".into());
+            let together = warp.len() == WARP && warp.iter().all(|f| f.at == first);
+            let At::Waits(k) = first else {
+                return Err(PARTED.into());
             };
+            if !together {
+                return Err(PARTED.into());
+            }
             let ins = code[k];
             self.multiply(&ins, lanes.clone())?;
-            self.frames[lanes.clone()]
-                .iter_mut()
-                .for_each(|f| f.at = At::Next(k + 1));
+            for f in &mut self.frames[lanes.clone()] {
+                f.at = At::Next(k + 1);
+            }
         }
     }
 

@@ -121,7 +121,9 @@ unsafe fn splat<T: Copy>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this width, by the decoder's invariant.
     unsafe {
         let value = *f.reg::<T>((*i).a);
-        (0..(*i).n as usize).for_each(|k| *f.reg::<T>((*i).dst).add(k) = value);
+        for k in 0..(*i).n as usize {
+            *f.reg::<T>((*i).dst).add(k) = value;
+        }
         after(f, i)
     }
 }

@@ -279,14 +279,24 @@ struct InterpKernel {
     pool: Arc<Pool>,
 }
 
+/// What the pieces of a launch have done.
+struct Outcome {
+    /// Elements read of each buffer.
+    reads: Vec<u64>,
+    /// The first fault.
+    fault: Option<String>,
+}
+
 impl Kernel for InterpKernel {
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
     fn run(&self, args: &Arguments) -> Result<()> {
-        // What was read of each buffer, and the first fault.
-        let result = Mutex::new((vec![0u64; args.ptrs.len()], None));
+        let outcome = Mutex::new(Outcome {
+            reads: vec![0; args.ptrs.len()],
+            fault: None,
+        });
         let size = |dims: &[i64; 3]| dims.iter().map(|&n| n.max(1) as usize).product::<usize>();
         // The units of work: threads of a CPU, or workgroups, a share of which each piece runs in turn.
         let mut total = self.info.threads.max(1) as usize;
@@ -301,15 +311,18 @@ impl Kernel for InterpKernel {
             let mut group = Group::new(code, args, threads);
             let mut units = (p..total).step_by(pieces);
             let run = units.try_for_each(|unit| group.run(unit, &self.info, self.groups));
-            let mut all = result.lock().unwrap_or_else(|e| e.into_inner());
-            group.add_reads(&mut all.0);
-            all.1 = all.1.take().or(run.err());
+            let mut all = outcome.lock().unwrap_or_else(|e| e.into_inner());
+            group.add_reads(&mut all.reads);
+            all.fault = all.fault.take().or(run.err());
         };
-        let failed = || result.lock().unwrap_or_else(|e| e.into_inner()).1.is_some();
+        let failed = || {
+            let all = outcome.lock().unwrap_or_else(|e| e.into_inner());
+            all.fault.is_some()
+        };
         for code in self.phases.iter().take_while(|_| !failed()) {
             self.pool.run(pieces, &|p| piece(code, p));
         }
-        let (reads, fault) = result.into_inner().unwrap_or_else(|e| e.into_inner());
+        let Outcome { reads, fault } = outcome.into_inner().unwrap_or_else(|e| e.into_inner());
         let globals = self.phases[0]
             .bufs
             .iter()
