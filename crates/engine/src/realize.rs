@@ -233,7 +233,9 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
         }
         match found(u) {
             Ok(None) => return true,
-            Ok(Some(v)) => drop(map.insert(u.clone(), v)),
+            Ok(Some(v)) => {
+                map.insert(u.clone(), v);
+            }
             Err(busy) => stop = Some(busy),
         }
         false

@@ -72,7 +72,9 @@ pub(crate) fn run(
                 }
             }
             for &slot in &step.writes {
-                claims.get_mut(&params[slot]).map(Claim::begin);
+                if let Some(claim) = claims.get_mut(&params[slot]) {
+                    claim.begin();
+                }
                 begun[slot] = true;
             }
             submit(step, &inputs, &places, &words, &mut queues)?;
@@ -176,9 +178,9 @@ fn submit(
             let [Some(to), Some(source)] = [&step.args[0], &step.args[1]].map(storage) else {
                 return Err(broken("engine", "a copy between values"));
             };
-            let part = source.slice(start, *bytes);
-            let part =
-                part.ok_or_else(|| broken("engine", "a copy reads past the end of its source"))?;
+            let Some(part) = source.slice(start, *bytes) else {
+                return Err(broken("engine", "a copy reads past the end of its source"));
+            };
             report::step(step, queues, |q| q.copy(&part, to))
         }
     }

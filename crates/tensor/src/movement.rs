@@ -261,7 +261,9 @@ pub(crate) fn whole(op: &str, from: &[Dim], want: &[Dim]) -> Result<Shape> {
     let mut given: Vec<Dim> = Vec::new();
     for d in &dims {
         match left.iter().position(|t| t == d && t.as_int().is_none()) {
-            Some(same) => drop(left.remove(same)),
+            Some(same) => {
+                left.remove(same);
+            }
             None => given.push(d.clone()),
         }
     }

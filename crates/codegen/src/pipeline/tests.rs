@@ -221,13 +221,14 @@ fn elementwise() -> Vec<UOp> {
         for op in shared {
             all.push(by_element(d, |a, b| a.binary(op, b)));
         }
-        for op in if d.is_float() {
+        let own = if d.is_float() {
             &floats[..]
         } else if d == DType::Bool {
             &ints[..5]
         } else {
             &ints[..]
-        } {
+        };
+        for op in own {
             all.push(by_element(d, |a, b| a.binary(*op, b)));
         }
         if d.is_int() {
@@ -237,13 +238,14 @@ fn elementwise() -> Vec<UOp> {
                 all.push(by_element(d, |a, _| a % k));
             }
         }
-        for op in if d.is_float() {
+        let unary = if d.is_float() {
             &[Neg, Trunc, Sqrt, Recip][..]
         } else if d == DType::Bool {
             &[Not][..]
         } else {
             &[Neg, Not][..]
-        } {
+        };
+        for op in unary {
             all.push(by_element(d, |a, _| a.unary(*op)));
         }
         all.push(by_element(d, |a, b| a.lt(b).select(a, b)));

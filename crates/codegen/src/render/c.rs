@@ -174,7 +174,10 @@ impl Renderer<'_> {
                 self.store(o, u)?;
                 o.push_str(";\n");
             }
-            Class::Code(_) if u.op() == Op::Special => drop(self.special(u)?),
+            // It is written where it is used, if the language has it.
+            Class::Code(_) if u.op() == Op::Special => {
+                self.special(u)?;
+            }
             Class::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => {}
             Class::Memory(Memory::Load) | Class::Movement(_) => self.variable(o, i, u, *indent)?,
             _ if u.op().is_elementwise() => self.variable(o, i, u, *indent)?,
@@ -216,12 +219,18 @@ impl Renderer<'_> {
                 let v = u.const_value().unwrap_or(Scalar::Int(0));
                 self.language.literal(o, v, u.dtype());
             }
-            Op::Param => drop(write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot))),
-            Op::Range => drop(write!(o, "r{}", range(u))),
+            Op::Param => {
+                let _ = write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot));
+            }
+            Op::Range => {
+                let _ = write!(o, "r{}", range(u));
+            }
             Op::Special => o.push_str(self.special(u)?),
             _ => match self.listing.place(u).map_or(0, |i| self.names[i]) {
                 0 => self.expression(o, u)?,
-                name => drop(write!(o, "v{name}")),
+                name => {
+                    let _ = write!(o, "v{name}");
+                }
             },
         }
         Ok(())

@@ -15,7 +15,6 @@ use monoglot_uop::op::{
 };
 use monoglot_uop::{DType, Op, Result, UOp};
 use std::borrow::{Borrow, Cow};
-use std::fmt::Write;
 
 /// What an expression is made of: lanes (0: a scalar), element, and for bools the bytes of a mask's lane.
 #[derive(Copy, Clone)]
@@ -203,7 +202,7 @@ impl Renderer<'_> {
                 b'B' => self.type_name(o, "u8", k.n),
                 b'M' => self.type_name(o, signed(k.bytes()), k.n),
                 b'U' => self.type_name(o, unsigned(k.bytes()), k.n),
-                b'n' => drop(write!(o, "{}", k.n)),
+                b'n' => o.push_str(&k.n.to_string()),
                 b'!' => o.push(if k.n == 0 { '!' } else { '~' }),
                 digit => {
                     if let Some(u) = s.get(digit.wrapping_sub(b'0') as usize) {

@@ -41,15 +41,9 @@ impl Piece<'_> {
         if self.lanes == 1 {
             return self.scalar(0);
         }
-        let list = |x: UOp| node(Op::Stack, [x]);
-        node(
-            Op::Shrink,
-            [
-                self.storage.clone(),
-                list(self.index(first)),
-                list(lane_const(self.lanes)),
-            ],
-        )
+        let at = node(Op::Stack, [self.index(first)]);
+        let size = node(Op::Stack, [lane_const(self.lanes)]);
+        node(Op::Shrink, [self.storage.clone(), at, size])
     }
 
     fn scalar(&self, lane: usize) -> UOp {
@@ -74,17 +68,13 @@ impl Piece<'_> {
         };
         let end = self.storage.shape()[0].max() - address.shape().max_len() + 1;
         let (lo, hi) = index.bounds();
+        if lo >= 0 && hi < end {
+            return None;
+        }
         let below = |a: &UOp, b: &UOp| alu(Op::CmpLt, &[a.clone(), b.clone()]);
-        let inside = || {
-            alu(
-                Op::And,
-                &[
-                    below(&index.like(-1), index),
-                    below(index, &index.like(end)),
-                ],
-            )
-        };
-        (lo < 0 || hi >= end).then(inside)
+        let from_the_start = below(&index.like(-1), index);
+        let to_the_end = below(index, &index.like(end));
+        Some(alu(Op::And, &[from_the_start, to_the_end]))
     }
 
     /// The gate of all lanes; None where it is true.
@@ -196,11 +186,8 @@ impl Piece<'_> {
             ..self.clone()
         };
         let one = |k: usize| {
-            single.load(
-                self.scalar(k),
-                alt.map(|a| lane(a, k)).as_ref(),
-                self.lane_gate(k),
-            )
+            let alt = alt.map(|a| lane(a, k));
+            single.load(self.scalar(k), alt.as_ref(), self.lane_gate(k))
         };
         node(Op::Stack, (0..self.lanes).map(one))
     }
@@ -211,10 +198,7 @@ impl Piece<'_> {
         let mut put = |address: UOp, value: UOp, gate: Option<UOp>| {
             if !gate.as_ref().is_some_and(|g| g.is_bool(false)) {
                 let gate = gate.or_else(|| self.guard(&address));
-                out.push(node(
-                    Op::Store,
-                    [Some(address), Some(value), gate].into_iter().flatten(),
-                ));
+                out.push(node(Op::Store, [address, value].into_iter().chain(gate)));
             }
         };
         if n == 1 || self.step == Some(1) && self.within(0, false) {

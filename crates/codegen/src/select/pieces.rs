@@ -295,9 +295,8 @@ impl Devectorise<'_> {
         let dims = &self.t.dims[i];
         let steps = &self.plan.steps[i];
         let along = |k: usize| {
-            (0..if steps[k].is_none() { dims[k] } else { 1 })
-                .map(|e| (e, 1))
-                .collect()
+            let places = if steps[k].is_none() { dims[k] } else { 1 };
+            (0..places).map(|e| (e, 1)).collect()
         };
         let all: Axes<Vec<(u32, u32)>> = (0..dims.len()).map(along).collect();
         combinations(dims.len(), |k| &all[k])
