@@ -51,12 +51,12 @@ fn accessed(u: &UOp) -> Option<&UOp> {
     matches!(storage.op(), Op::Param | Op::Buffer).then_some(storage)
 }
 
-/// Whether two accesses of one storage may be to one element: not where both are at known places that differ.
-fn may_meet(a: &UOp, b: &UOp) -> bool {
-    let place = |u: &UOp| u.src()[0].src().get(1).and_then(UOp::as_int);
-    match (a.src()[0].op(), b.src()[0].op(), place(a), place(b)) {
-        (Op::Index, Op::Index, Some(a), Some(b)) => a == b,
-        _ => true,
+/// The element that an access is of, where that is known: one that is not of lanes, at a constant.
+fn place(u: &UOp) -> Option<i64> {
+    let address = &u.src()[0];
+    match address.op() {
+        Op::Index => address.src()[1].as_int(),
+        _ => None,
     }
 }
 
@@ -67,8 +67,8 @@ struct Behind {
 }
 
 impl Behind {
-    fn of(g: &Graph, number: &FxHashMap<u32, usize>, count: usize) -> Behind {
-        let words = count.div_ceil(64);
+    fn of(g: &Graph, number: &FxHashMap<u32, usize>) -> Behind {
+        let words = number.len().div_ceil(64);
         let mut sets = vec![0u64; g.nodes.len() * words];
         for i in 0..g.nodes.len() {
             let (before, own) = sets.split_at_mut(i * words);
@@ -218,35 +218,53 @@ impl Graph {
     /// arguments is what was there before it, and what a turn reads of storage of its own is what was there
     /// before that turn overwrote it.
     fn hazards(&mut self) -> Result<()> {
-        let mut written: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
-        let mut count = 0;
-        let mut number: FxHashMap<u32, usize> = FxHashMap::default();
-        for (i, u) in self.nodes.iter().enumerate() {
-            if u.op() != Op::Store {
-                continue;
-            }
-            if let Some(storage) = accessed(u) {
-                written.entry(storage).or_default().push(i as u32);
-                number.insert(i as u32, count);
-                count += 1;
+        let nodes = &self.nodes;
+        let of = |op: Op| (0..nodes.len() as u32).filter(move |&i| nodes[i as usize].op() == op);
+        // Accesses by storage, and where it is known by place.
+        let mut read: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
+        for load in of(Op::Load) {
+            if let Some(storage) = accessed(&nodes[load as usize]) {
+                read.entry(storage).or_default().push(load);
             }
         }
-        if count == 0 {
+        let mut written: FxHashMap<(&UOp, Option<i64>), Vec<u32>> = FxHashMap::default();
+        let mut number: FxHashMap<u32, usize> = FxHashMap::default();
+        for store in of(Op::Store) {
+            let u = &nodes[store as usize];
+            let Some(storage) = accessed(u).filter(|storage| read.contains_key(storage)) else {
+                continue;
+            };
+            // Under None stand all of them, as what reads at an unknown place may meet each.
+            written.entry((storage, None)).or_default().push(store);
+            if let Some(place) = place(u) {
+                written
+                    .entry((storage, Some(place)))
+                    .or_default()
+                    .push(store);
+            }
+            number.insert(store, number.len());
+        }
+        if number.is_empty() {
             return Ok(());
         }
         let mut pairs: Vec<(u32, u32)> = Vec::new();
-        for (i, u) in self.nodes.iter().enumerate() {
-            let stores = accessed(u).and_then(|storage| written.get(storage));
-            if u.op() == Op::Load {
-                let meets = |s: &&u32| may_meet(u, &self.nodes[**s as usize]);
-                let stores = stores.into_iter().flatten().filter(meets);
-                pairs.extend(stores.map(|&s| (s, i as u32)));
+        for (storage, loads) in &read {
+            let known = |store: &&u32| place(&nodes[**store as usize]).is_some();
+            let all = || written.get(&(*storage, None)).into_iter().flatten();
+            let unknown: Vec<u32> = all().filter(|store| !known(store)).copied().collect();
+            for &load in loads {
+                match place(&nodes[load as usize]) {
+                    Some(at) => {
+                        let there = written.get(&(*storage, Some(at)));
+                        let meets = there.into_iter().flatten().chain(&unknown);
+                        pairs.extend(meets.map(|&store| (store, load)));
+                    }
+                    None => pairs.extend(all().map(|&store| (store, load))),
+                }
             }
         }
-        if pairs.is_empty() {
-            return Ok(());
-        }
-        let behind = Behind::of(self, &number, count);
+        pairs.sort_unstable();
+        let behind = Behind::of(self, &number);
         for (store, load) in pairs {
             if behind.contains(load, number[&store]) {
                 continue;
