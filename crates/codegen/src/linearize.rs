@@ -14,6 +14,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 const ROOT: u32 = u32::MAX;
+/// The number of what has none.
+const NONE: u32 = u32::MAX;
 
 #[derive(Default)]
 struct Graph {
@@ -44,48 +46,52 @@ pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
     Ok(UOp::new(Op::Linear, list, Arg::None))
 }
 
-/// The storage that a LOAD or STORE accesses.
-fn accessed(u: &UOp) -> Option<&UOp> {
-    let address = u.src().first()?;
-    let storage = address.src().first()?.named();
-    matches!(storage.op(), Op::Param | Op::Buffer).then_some(storage)
+/// A LOAD or STORE: of which storage, and of which element where that is known.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Access {
+    storage: u32,
+    place: Option<i64>,
+    node: u32,
+    writes: bool,
 }
 
-/// The element that an access is of, where that is known: one that is not of lanes, at a constant.
-fn place(u: &UOp) -> Option<i64> {
-    let address = &u.src()[0];
-    match address.op() {
-        Op::Index => address.src()[1].as_int(),
-        _ => None,
-    }
-}
-
-/// For every node, behind which STOREs it stands.
+/// For every node, behind which of the numbered STOREs it stands.
 struct Behind {
     words: usize,
     sets: Vec<u64>,
 }
 
 impl Behind {
-    fn of(g: &Graph, number: &FxHashMap<u32, usize>) -> Behind {
-        let words = number.len().div_ceil(64);
+    fn of(g: &Graph, accesses: &[Access], number: &[u32], count: usize) -> Behind {
+        let words = count.div_ceil(64);
         let mut sets = vec![0u64; g.nodes.len() * words];
+        // Members of sets are added where the nodes before have theirs.
+        let mut own: Vec<u32> = accesses
+            .iter()
+            .filter(|a| a.writes)
+            .map(|a| a.node)
+            .collect();
+        own.sort_unstable();
+        let mut own = own.into_iter().peekable();
         for i in 0..g.nodes.len() {
-            let (before, own) = sets.split_at_mut(i * words);
+            let (before, set) = sets.split_at_mut(i * words);
             for &s in &g.src[i] {
                 let of_source = &before[s as usize * words..][..words];
-                own.iter_mut().zip(of_source).for_each(|(a, b)| *a |= b);
+                set.iter_mut().zip(of_source).for_each(|(a, b)| *a |= b);
             }
-            if let Some(k) = number.get(&(i as u32)) {
-                own[k / 64] |= 1 << (k % 64);
+            if own.next_if_eq(&(i as u32)).is_some() {
+                let k = number[i];
+                if k != NONE {
+                    set[k as usize / 64] |= 1 << (k % 64);
+                }
             }
         }
         Behind { words, sets }
     }
 
-    fn contains(&self, node: u32, store: usize) -> bool {
+    fn contains(&self, node: u32, store: u32) -> bool {
         let set = &self.sets[node as usize * self.words..];
-        set[store / 64] >> (store % 64) & 1 == 1
+        set[store as usize / 64] >> (store % 64) & 1 == 1
     }
 }
 
@@ -218,66 +224,79 @@ impl Graph {
     /// arguments is what was there before it, and what a turn reads of storage of its own is what was there
     /// before that turn overwrote it.
     fn hazards(&mut self) -> Result<()> {
-        let nodes = &self.nodes;
-        let of = |op: Op| (0..nodes.len() as u32).filter(move |&i| nodes[i as usize].op() == op);
-        // Accesses by storage, and where it is known by place.
-        let mut read: FxHashMap<&UOp, Vec<u32>> = FxHashMap::default();
-        for load in of(Op::Load) {
-            if let Some(storage) = accessed(&nodes[load as usize]) {
-                read.entry(storage).or_default().push(load);
-            }
-        }
-        let mut written: FxHashMap<(&UOp, Option<i64>), Vec<u32>> = FxHashMap::default();
-        let mut number: FxHashMap<u32, usize> = FxHashMap::default();
-        for store in of(Op::Store) {
-            let u = &nodes[store as usize];
-            let Some(storage) = accessed(u).filter(|storage| read.contains_key(storage)) else {
+        let accesses = self.accesses();
+        // By node, which of the STOREs to storage that is read as well it is.
+        let mut number: Vec<u32> = Vec::new();
+        let mut count = 0;
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        for all in accesses.chunk_by(|a, b| a.storage == b.storage) {
+            let (stores, loads): (Vec<&Access>, Vec<&Access>) = all.iter().partition(|a| a.writes);
+            if stores.is_empty() || loads.is_empty() {
                 continue;
-            };
-            // Under None stand all of them, as what reads at an unknown place may meet each.
-            written.entry((storage, None)).or_default().push(store);
-            if let Some(place) = place(u) {
-                written
-                    .entry((storage, Some(place)))
-                    .or_default()
-                    .push(store);
             }
-            number.insert(store, number.len());
+            number.resize(self.nodes.len(), NONE);
+            for store in &stores {
+                number[store.node as usize] = count;
+                count += 1;
+            }
+            // Both are sorted by place; what is at no known place, which may meet each, comes first.
+            let unknown = stores.partition_point(|a| a.place.is_none());
+            for load in loads {
+                let there = stores.partition_point(|a| a.place < load.place.max(Some(i64::MIN)));
+                let meets = |store: &&&Access| load.place.is_none() || store.place == load.place;
+                let known = stores[there.max(unknown)..].iter().take_while(meets);
+                let meeting = stores[..unknown].iter().chain(known);
+                pairs.extend(meeting.map(|store| (store.node, load.node)));
+            }
         }
-        if number.is_empty() {
+        if pairs.is_empty() {
             return Ok(());
         }
-        let mut pairs: Vec<(u32, u32)> = Vec::new();
-        for (storage, loads) in &read {
-            let known = |store: &&u32| place(&nodes[**store as usize]).is_some();
-            let all = || written.get(&(*storage, None)).into_iter().flatten();
-            let unknown: Vec<u32> = all().filter(|store| !known(store)).copied().collect();
-            for &load in loads {
-                match place(&nodes[load as usize]) {
-                    Some(at) => {
-                        let there = written.get(&(*storage, Some(at)));
-                        let meets = there.into_iter().flatten().chain(&unknown);
-                        pairs.extend(meets.map(|&store| (store, load)));
-                    }
-                    None => pairs.extend(all().map(|&store| (store, load))),
-                }
-            }
-        }
-        pairs.sort_unstable();
-        let behind = Behind::of(self, &number);
+        let behind = Behind::of(self, &accesses, &number, count as usize);
         for (store, load) in pairs {
-            if behind.contains(load, number[&store]) {
+            let k = number[store as usize];
+            if behind.contains(load, k) {
                 continue;
             }
             let common = self.common_block(store, load);
-            let (first, then) = (self.item(load, common), self.item(store, common));
-            if !behind.contains(first, number[&store]) {
+            let first = self.item(load, common);
+            let then = self.item(store, common);
+            if !behind.contains(first, k) {
                 self.before.entry(then).or_default().push(first);
             } else if self.nodes[store as usize].src()[0].addrspace() != Some(AddrSpace::Global) {
                 return Err(broken("storage is overwritten before all of it is read"));
             }
         }
         Ok(())
+    }
+
+    /// LOADs and STOREs, by storage and by place.
+    fn accesses(&self) -> Vec<Access> {
+        let mut out = Vec::new();
+        for (i, u) in self.nodes.iter().enumerate() {
+            if !matches!(u.op(), Op::Load | Op::Store) {
+                continue;
+            }
+            let address = self.src[i][0] as usize;
+            let Some(&named) = self.src[address].first() else {
+                continue;
+            };
+            let mut storage = named as usize;
+            while self.nodes[storage].op() == Op::After {
+                storage = self.src[storage][0] as usize;
+            }
+            // Lanes are at several places.
+            let index = &self.nodes[address];
+            let known = (index.op() == Op::Index).then(|| index.src()[1].as_int());
+            out.push(Access {
+                storage: storage as u32,
+                place: known.flatten(),
+                node: i as u32,
+                writes: u.op() == Op::Store,
+            });
+        }
+        out.sort_unstable();
+        out
     }
 
     /// The innermost block around two nodes.

@@ -29,6 +29,9 @@ fn scratch_of(u: &UOp) -> Option<&UOp> {
 
 /// The least slot that no storage of the kernel's own has.
 pub(crate) fn next_slot(kernel: &UOp) -> u64 {
+    if !kernel.ops_below().contains(Op::Buffer) {
+        return 0;
+    }
     let nodes = kernel.toposort();
     let slots = nodes.iter().filter(|u| is_scratch(u));
     slots

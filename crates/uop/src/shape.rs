@@ -3,6 +3,7 @@
 //! dimension that is a constant is a number.
 
 use crate::node::UOp;
+use crate::op::{Op, OpSet};
 use std::sync::Arc;
 
 /// One dimension: a number of elements, or a UOp of dtype `index`.
@@ -13,6 +14,9 @@ pub enum Dim {
     /// Symbolic.
     Sym(UOp),
 }
+
+/// Ops whose value is known while a kernel runs, and not before.
+const RUNNING: OpSet = OpSet::of(&[Op::Range, Op::Special, Op::Load]);
 
 impl Dim {
     /// The number, where it is known.
@@ -48,6 +52,7 @@ impl Dim {
     pub fn now(&self) -> Option<i64> {
         match self {
             Dim::Int(n) => Some(*n),
+            Dim::Sym(u) if u.ops_below().intersects(RUNNING) => None,
             Dim::Sym(u) => u.sym_eval(&Default::default())?.as_int(),
         }
     }

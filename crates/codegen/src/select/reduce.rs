@@ -28,38 +28,6 @@ struct Fold {
     result: Axes<u32>,
 }
 
-/// A REG buffer of accumulators of one kind.
-struct Bank {
-    dtype: DType,
-    lanes: usize,
-    count: usize,
-}
-
-/// Where an accumulator lives: which bank, and its number there.
-#[derive(Clone, Copy)]
-struct Home {
-    bank: usize,
-    number: usize,
-}
-
-/// The place of one more accumulator.
-fn home(banks: &mut Vec<Bank>, dtype: DType, lanes: usize) -> Home {
-    let same = |b: &Bank| b.dtype == dtype && b.lanes == lanes;
-    let bank = banks.iter().position(same).unwrap_or(banks.len());
-    if bank == banks.len() {
-        banks.push(Bank {
-            dtype,
-            lanes,
-            count: 0,
-        });
-    }
-    banks[bank].count += 1;
-    Home {
-        bank,
-        number: banks[bank].count - 1,
-    }
-}
-
 impl Devectorise<'_> {
     fn fold(&self, i: usize) -> Fold {
         let t = self.t;
@@ -140,44 +108,29 @@ impl Devectorise<'_> {
         // Set before the loop, inside the loops around it.
         let around = members.iter().fold(0, |m, &i| m | t.loops[i as usize]);
         let outer: Vec<UOp> = t.open(around).cloned().collect();
-        let mut banks: Vec<Bank> = Vec::new();
-        let mut settle = |f: &Fold| -> Vec<Home> {
-            let dtype = t.nodes[f.node].dtype();
-            let pieces = self.each_piece(&f.kept);
-            let lanes = pieces.iter().map(|(_, lanes)| *lanes);
-            lanes.map(|n| home(&mut banks, dtype, n)).collect()
-        };
-        let homes: Vec<Vec<Home>> = folds.iter().map(&mut settle).collect();
+        let homes: Vec<Vec<UOp>> = folds.iter().map(|f| self.registers(f)).collect();
         // What sums carry has accumulators of its own, after those of the sums.
-        let carry = |f: &Fold| if f.carried { settle(f) } else { Vec::new() };
-        let lost: Vec<Vec<Home>> = folds.iter().map(carry).collect();
-        let mut storage: Vec<UOp> = Vec::with_capacity(banks.len());
-        for bank in &banks {
-            let dims = [bank.count as i64, bank.lanes as i64];
-            let shape = Shape::of(if bank.lanes == 1 { &dims[..1] } else { &dims });
-            storage.push(UOp::scratch(self.slot, &shape, bank.dtype, AddrSpace::Reg));
-            self.slot += 1;
+        let mut lost: Vec<Vec<UOp>> = Vec::with_capacity(folds.len());
+        for f in &folds {
+            lost.push(if f.carried {
+                self.registers(f)
+            } else {
+                Vec::new()
+            });
         }
-        let mut set: Vec<Vec<UOp>> = vec![Vec::new(); storage.len()];
-        for (f, list) in folds.iter().zip(&homes).chain(folds.iter().zip(&lost)) {
-            for h in list {
-                let bank = &banks[h.bank];
-                let identity = UOp::constant(f.op.identity(bank.dtype), bank.dtype);
-                let empty = storage[h.bank].after(&outer).at(&[lane_const(h.number)]);
-                set[h.bank].push(empty.store(&splat(&identity, bank.lanes)));
-            }
-        }
-        let inside: Vec<UOp> = storage
-            .iter()
-            .zip(set)
-            .map(|(s, set)| s.after(&[set, ranges.clone()].concat()))
-            .collect();
         let mut stores = Vec::new();
         for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
-            let place = |h: &Home| inside[h.bank].at(&[lane_const(h.number)]);
-            let value = |h: &Home| node(Op::Load, [place(h)]);
-            let mut acc: Vec<UOp> = list.iter().map(value).collect();
-            let mut low: Vec<UOp> = lost.iter().map(value).collect();
+            let place = |register: &UOp| {
+                let dtype = register.dtype();
+                let identity = UOp::constant(f.op.identity(dtype), dtype);
+                let empty = first_place(&register.after(&outer));
+                let set = empty.store(&splat(&identity, lanes(&empty).max(1)));
+                first_place(&register.after(&[&[set], &ranges[..]].concat()))
+            };
+            let places: Vec<UOp> = list.iter().chain(lost).map(place).collect();
+            let value = |place: &UOp| node(Op::Load, [place.clone()]);
+            let mut acc: Vec<UOp> = places[..list.len()].iter().map(value).collect();
+            let mut low: Vec<UOp> = places[list.len()..].iter().map(value).collect();
             for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
                 let k = self.piece_at(&f.kept, start);
                 let sum = self.accumulate(f, Some(&acc[k]), p, *n);
@@ -188,17 +141,17 @@ impl Devectorise<'_> {
                 }
                 acc[k] = sum;
             }
-            let all = list.iter().chain(lost).zip(acc.iter().chain(&low));
-            stores.extend(all.map(|(h, v)| place(h).store(v)));
+            let values = acc.iter().chain(&low);
+            stores.extend(places.iter().zip(values).map(|(place, v)| place.store(v)));
         }
         let done = ranges
             .iter()
             .rev()
             .fold(group(stores), |body, r| body.end(std::slice::from_ref(r)));
         for ((f, list), lost) in folds.iter().zip(&homes).zip(&lost) {
-            let read = |h: &Home| {
-                let after = storage[h.bank].after(std::slice::from_ref(&done));
-                node(Op::Load, [after.at(&[lane_const(h.number)])])
+            let read = |register: &UOp| {
+                let after = register.after(std::slice::from_ref(&done));
+                node(Op::Load, [first_place(&after)])
             };
             let mut kept: Vec<UOp> = list.iter().map(read).collect();
             for (sum, low) in kept.iter_mut().zip(lost.iter().map(read)) {
@@ -209,6 +162,19 @@ impl Devectorise<'_> {
             }
             self.data[f.node] = self.fold_lanes(f, kept);
         }
+    }
+
+    /// A register for each piece of what a REDUCE keeps in its loop.
+    fn registers(&mut self, f: &Fold) -> Vec<UOp> {
+        let dtype = self.t.nodes[f.node].dtype();
+        let mut out = Vec::new();
+        for (_, n) in self.each_piece(&f.kept) {
+            let dims = [1, n as i64];
+            let shape = Shape::of(if n == 1 { &dims[..1] } else { &dims });
+            out.push(UOp::scratch(self.slot, &shape, dtype, AddrSpace::Reg));
+            self.slot += 1;
+        }
+        out
     }
 
     fn legal(&self) -> Legal<'_> {
@@ -263,6 +229,11 @@ impl Devectorise<'_> {
             .map(|j| horizontal(f.op, along(j)))
             .collect()
     }
+}
+
+/// The only element, or vector, of a register.
+fn first_place(register: &UOp) -> UOp {
+    register.at(&[lane_const(0)])
 }
 
 /// One step of a fold.
