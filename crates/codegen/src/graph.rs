@@ -4,7 +4,7 @@
 //! kernel computes.
 
 use monoglot_uop::{Arg, Op, Result, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 pub(crate) use monoglot_uop::node::Srcs;
@@ -67,24 +67,31 @@ pub(crate) fn group(effects: Vec<UOp>) -> UOp {
     }
 }
 
-/// Every node below `root` by the sources that count, sources before users.
-pub(crate) fn sorted(root: &UOp, operands: impl Fn(&UOp) -> &[UOp]) -> Vec<UOp> {
-    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-    let mut out = Vec::new();
+/// Every node below `root` by the sources that count, sources before users, and the places of each one's in
+/// that list.
+pub(crate) fn sorted(
+    root: &UOp,
+    operands: impl Fn(&UOp) -> &[UOp],
+) -> (Vec<UOp>, Vec<SmallVec<[u32; 4]>>) {
+    // Where a node stands; until it does, that it was met.
+    const MET: u32 = u32::MAX;
+    let mut place: FxHashMap<&UOp, u32> = FxHashMap::default();
+    place.reserve(256);
+    let mut nodes: Vec<UOp> = Vec::new();
+    let mut src = Vec::new();
     let mut stack: Vec<(&UOp, bool)> = vec![(root, false)];
     while let Some((u, ready)) = stack.pop() {
+        let sources = operands(u);
         if ready {
-            out.push(u.clone());
-        } else if seen.insert(u) {
+            src.push(sources.iter().map(|s| place[s]).collect());
+            place.insert(u, nodes.len() as u32);
+            nodes.push(u.clone());
+        } else if !place.contains_key(u) {
+            place.insert(u, MET);
             stack.push((u, true));
-            stack.extend(
-                operands(u)
-                    .iter()
-                    .rev()
-                    .filter(|s| !seen.contains(s))
-                    .map(|s| (s, false)),
-            );
+            let new = sources.iter().rev().filter(|s| !place.contains_key(s));
+            stack.extend(new.map(|s| (s, false)));
         }
     }
-    out
+    (nodes, src)
 }

@@ -7,7 +7,7 @@
 //! Accumulators that one loop updates in several steps take each step together, so that the operands
 //! of a step die before those of the next are read.
 
-use crate::graph::{bits, places, sorted};
+use crate::graph::{bits, sorted};
 use crate::memory::in_registers;
 use monoglot_uop::{AddrSpace, Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -114,8 +114,7 @@ fn operands(u: &UOp) -> &[UOp] {
 
 impl Graph {
     fn new(kernel: &UOp) -> Result<Graph> {
-        let nodes = sorted(kernel, operands);
-        let src = places(&nodes, operands);
+        let (nodes, src) = sorted(kernel, operands);
         let range: Vec<u32> = (0..nodes.len() as u32)
             .filter(|&i| nodes[i as usize].op() == Op::Range)
             .collect();
@@ -349,17 +348,19 @@ impl Graph {
 
     /// What must stand directly before a node in its block.
     fn operands_in_block(&self, i: u32) -> SmallVec<[u32; 8]> {
-        let here = |s: &u32| {
-            self.block[*s as usize] == self.block[i as usize]
-                && self.nodes[*s as usize].op() != Op::Range
+        let block = self.block[i as usize];
+        let mut out: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut add = |&s: &u32| {
+            if self.block[s as usize] == block && self.nodes[s as usize].op() != Op::Range {
+                out.push(s);
+            }
         };
+        self.src[i as usize].iter().for_each(&mut add);
         // Most of what is overwritten is an operand too, and read where that is wanted.
-        let overwritten = self.before.get(&i).into_iter().flatten();
-        (self.src[i as usize].iter())
-            .chain(overwritten)
-            .copied()
-            .filter(here)
-            .collect()
+        if let Some(overwritten) = self.before.get(&i) {
+            overwritten.iter().for_each(add);
+        }
+        out
     }
 
     fn order(&self) -> Result<Vec<u32>> {

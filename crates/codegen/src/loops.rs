@@ -11,9 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Close every range once and name the hardware's axes.
 pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
     let kernel = group_reduce(kernel)?;
-    let kernel = close_reduces_once(&kernel);
-    let kernel = close_stores_once(&kernel);
-    let kernel = close_fills_once(&kernel);
+    let mut names = Names::of(&kernel);
+    let kernel = close_reduces_once(&kernel, &mut names);
+    let kernel = close_stores_once(&kernel, &mut names);
+    let kernel = close_fills_once(&kernel, &mut names);
     hardware(&kernel)
 }
 
@@ -134,9 +135,8 @@ type Owner<'a> = (&'a [UOp], std::sync::Arc<[UOp]>, u32);
 
 /// Two REDUCEs share a loop where they close the same ranges inside the same ones and neither needs
 /// the other; where they only share some range, one of them gets ranges of its own.
-fn close_reduces_once(kernel: &UOp) -> UOp {
+fn close_reduces_once(kernel: &UOp, names: &mut Names) -> UOp {
     let mut kernel = kernel.clone();
-    let mut names = Names::of(&kernel);
     // One renaming may duplicate a nested reduction, which then needs the next.
     'again: loop {
         let topo = kernel.toposort();
@@ -200,8 +200,7 @@ struct Nest {
 }
 
 /// ENDs as one tree of loops, each closing one range; stores over the same ranges share them.
-fn close_stores_once(kernel: &UOp) -> UOp {
-    let mut names = Names::of(kernel);
+fn close_stores_once(kernel: &UOp, names: &mut Names) -> UOp {
     let root = UOp::sink(&[]);
     let mut nests = vec![Nest {
         range: root,
@@ -227,7 +226,7 @@ fn close_stores_once(kernel: &UOp) -> UOp {
             _ => {
                 ranges.sort_by_key(depth);
                 ranges.dedup();
-                place(&mut nests, u, &ranges, &mut names);
+                place(&mut nests, u, &ranges, names);
             }
         }
     }
@@ -280,11 +279,10 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], names: &mut Names) 
 
 /// ENDs inside other loops, which fill storage of the kernel's own, close one range each, that no other END
 /// closes.
-fn close_fills_once(kernel: &UOp) -> UOp {
+fn close_fills_once(kernel: &UOp, names: &mut Names) -> UOp {
     if !kernel.ops_below().contains(Op::After) {
         return kernel.clone();
     }
-    let mut names = Names::of(kernel);
     let mut taken: FxHashSet<UOp> = FxHashSet::default();
     kernel.rebuild(
         &FxHashMap::default(),

@@ -57,6 +57,10 @@ fn tiled(list: &[UOp]) -> FxHashMap<&UOp, Option<i64>> {
 /// Make registers of arrays.
 pub(crate) fn split(linear: &UOp) -> UOp {
     let list = linear.src();
+    let long = |u: &UOp| u.op() == Op::Buffer && u.shape()[0].max() > 1;
+    if !list.iter().any(long) {
+        return linear.clone();
+    }
     let runs = tiled(list);
     if runs.is_empty() {
         return linear.clone();

@@ -235,19 +235,22 @@ pub(crate) fn ordered<'a>(
     mut sources: impl FnMut(&'a UOp) -> &'a [UOp],
 ) -> Vec<&'a UOp> {
     let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-    let mut out = Vec::new();
+    seen.reserve(128);
+    let mut out = Vec::with_capacity(128);
+    let mut visits = 0;
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
     while let Some((u, ready)) = stack.pop() {
         if ready {
             out.push(u);
         } else if seen.insert(u) {
             let sources = sources(u);
-            effort::visited(1 + sources.len());
+            visits += 1 + sources.len();
             stack.push((u, true));
             let new = sources.iter().rev().filter(|s| !seen.contains(s));
             stack.extend(new.map(|s| (s, false)));
         }
     }
+    effort::visited(visits);
     out
 }
 

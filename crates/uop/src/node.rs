@@ -335,14 +335,20 @@ impl Drop for Node {
         }
         drop(table);
         let mut src = std::mem::take(&mut self.src);
-        src.extend(unpoisoned(&self.realized).take().and_then(|(_, kept)| kept));
-        src.extend(self.shortcut.take().into_iter().flat_map(|s| s.inputs));
+        if let Some((_, Some(kept))) = unpoisoned(&self.realized).take() {
+            src.push(kept);
+        }
+        if let Some(shortcut) = self.shortcut.take() {
+            src.extend(shortcut.inputs);
+        }
         if src.is_empty() {
             return;
         }
         // Children wait in a list that the outermost drop empties, so depth stays constant. Where a
         // thread's locals are gone already, as it ends, there is no list and they are dropped here.
-        let queued = PENDING.try_with(|p| p.borrow_mut().extend(src)).is_ok();
+        let queued = PENDING
+            .try_with(|p| p.borrow_mut().extend(src.drain(..)))
+            .is_ok();
         if !queued || DRAINING.with(|d| d.replace(true)) {
             return;
         }

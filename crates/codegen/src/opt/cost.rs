@@ -65,28 +65,55 @@ impl Tile {
         bits(nest.outer & nest.known).map(parts).fold(1.0, f64::max)
     }
 
-    fn copies(&self, mask: Mask, bytes: usize, target: &Target) -> f64 {
-        let lane = self.lane.filter(|l| mask >> l & 1 == 1);
-        let others = bits(mask)
+    /// Estimated cycles of the whole kernel; None where the code would grow too large.
+    pub(super) fn cycles(&self, nest: &Nest, target: &Target) -> Option<f64> {
+        let unrolled = (0..self.factor.len()).filter(|&k| self.factor[k] != 1);
+        let estimate = Estimate {
+            tile: self,
+            nest,
+            target,
+            unrolled: unrolled.fold(0, |m, k| m | 1 << k),
+        };
+        estimate.cycles()
+    }
+}
+
+/// A tile on its nest and machine.
+struct Estimate<'a> {
+    tile: &'a Tile,
+    nest: &'a Nest,
+    target: &'a Target,
+    /// Axes of which the tile has more than one element.
+    unrolled: Mask,
+}
+
+impl Estimate<'_> {
+    fn copies(&self, mask: Mask, bytes: usize) -> f64 {
+        let Estimate { tile, target, .. } = *self;
+        let lane = tile.lane.filter(|l| mask >> l & 1 == 1);
+        let others = bits(mask & self.unrolled)
             .filter(|k| Some(*k) != lane)
-            .map(|k| self.factor[k] as f64)
+            .map(|k| tile.factor[k] as f64)
             .product::<f64>();
         others
             * lane.map_or(1.0, |l| {
-                pieces(self.factor[l], (target.vector_bytes / bytes.max(1)).max(1))
+                pieces(tile.factor[l], (target.vector_bytes / bytes.max(1)).max(1))
             })
     }
 
     /// Loads or stores for one access in a tile.
-    fn accesses(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
-        let mut copies = self.copies(a.varies, a.bytes, target);
-        for _ in bits(a.varies).filter(|&k| Some(k) != self.lane && self.collide(a, k)) {
+    fn accesses(&self, a: &Access) -> f64 {
+        let Estimate {
+            tile, nest, target, ..
+        } = *self;
+        let mut copies = self.copies(a.varies, a.bytes);
+        for _ in bits(a.varies).filter(|&k| Some(k) != tile.lane && self.collide(a, k)) {
             copies *= 3.0;
         }
-        let Some(l) = self.lane.filter(|l| a.varies >> l & 1 == 1) else {
+        let Some(l) = tile.lane.filter(|l| a.varies >> l & 1 == 1) else {
             return copies;
         };
-        let padded = nest.extent[l] % self.factor[l] != 0;
+        let padded = nest.extent[l] % tile.factor[l] != 0;
         let masked = if padded || a.gate >> l & 1 == 1 {
             2.0
         } else {
@@ -94,20 +121,23 @@ impl Tile {
         };
         match a.stride[l] {
             // A row more is another stream of memory, a vector more in a row is not.
-            1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes, target),
+            1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes),
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
-                copies * (self.factor[l].min(lanes as i64) as f64) * GATHER
+                copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
         }
     }
 
-    /// Estimated cycles of the whole kernel; None where the code would grow too large.
-    pub(super) fn cycles(&self, nest: &Nest, target: &Target) -> Option<f64> {
+    /// As [`Tile::cycles`].
+    fn cycles(&self) -> Option<f64> {
+        let Estimate {
+            tile, nest, target, ..
+        } = *self;
         let mut levels: Vec<Level> = Vec::new();
         let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
         for a in &nest.accesses {
-            let n = self.accesses(a, nest, target);
+            let n = self.accesses(a);
             let level = level(&mut levels, nest, closed, a.varies);
             if a.store {
                 level.stores += n
@@ -117,23 +147,23 @@ impl Tile {
         }
         for w in &nest.work {
             level(&mut levels, nest, closed, w.varies).ops +=
-                w.ops * self.copies(w.varies, w.bytes, target);
+                w.ops * self.copies(w.varies, w.bytes);
         }
         for r in &nest.reductions {
-            let across = self.lane.filter(|l| r.closes >> l & 1 == 1);
+            let across = tile.lane.filter(|l| r.closes >> l & 1 == 1);
             let with_lane = r.open | across.map_or(0, |l| 1 << l);
-            let sums = self.copies(with_lane, r.bytes, target);
+            let sums = self.copies(with_lane, r.bytes);
             let chain: f64 = bits(r.closes)
                 .filter(|k| Some(*k) != across)
-                .map(|k| self.factor[k] as f64)
+                .map(|k| tile.factor[k] as f64)
                 .product();
             let inner = level(&mut levels, nest, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
-            inner.registers += sums + self.held(nest, r.closes, target);
+            inner.registers += sums + self.held(r.closes);
             // Lanes are folded once the loop is done.
             if across.is_some() {
                 let outer = level(&mut levels, nest, closed, r.open & !closed);
-                outer.ops += sums + 8.0 * self.copies(r.open, r.bytes, target);
+                outer.ops += sums + 8.0 * self.copies(r.open, r.bytes);
             }
         }
         let mut sum = 0.0;
@@ -147,12 +177,12 @@ impl Tile {
                 .max(l.stores + spilled)
                 .max(l.ops / 2.0)
                 .max(l.latency);
-            let times = self.iterations(nest, l.loops);
+            let times = tile.iterations(nest, l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {
                 f64::INFINITY
             } else {
-                self.iterations(nest, 1 << innermost)
+                tile.iterations(nest, 1 << innermost)
             };
             let left = if trips > 1.0 {
                 times / trips * LEAVE
@@ -161,26 +191,26 @@ impl Tile {
             };
             sum += times * busy.max(issued) + left;
         }
-        let missed: f64 = nest
-            .accesses
-            .iter()
-            .map(|a| self.missed(a, nest, target))
-            .sum();
-        Some(sum + self.iterations(nest, nest.outer) * missed * MISS)
+        let missed: f64 = nest.accesses.iter().map(|a| self.missed(a)).sum();
+        Some(sum + tile.iterations(nest, nest.outer) * missed * MISS)
     }
 
     /// Whether the copies along an axis fall into fewer places of the first cache than they need.
     fn collide(&self, a: &Access, k: usize) -> bool {
+        let tile = self.tile;
         let step = a.stride[k].saturating_mul(a.bytes as i64).unsigned_abs();
         let sets = ALIAS / (1 << step.trailing_zeros().min(12)).clamp(64, ALIAS);
-        self.factor[k] > WAYS * sets
+        tile.factor[k] > WAYS * sets
     }
 
     /// Lines that an iteration of the innermost loop fetches and that are gone before what else they
     /// hold is needed: the loop steps over more of them than the first cache holds, or they collide.
-    fn missed(&self, a: &Access, nest: &Nest, target: &Target) -> f64 {
+    fn missed(&self, a: &Access) -> f64 {
+        let Estimate {
+            tile, nest, target, ..
+        } = *self;
         let inner = bits(nest.outer)
-            .filter(|&k| nest.extent[k] > self.factor[k])
+            .filter(|&k| nest.extent[k] > tile.factor[k])
             .last();
         let Some(inner) = inner.filter(|k| nest.reductions.is_empty() && a.varies >> k & 1 == 1)
         else {
@@ -191,9 +221,9 @@ impl Tile {
         }
         let part = |k: usize| (a.stride[k].unsigned_abs() as f64 * a.bytes as f64 / LINE).min(1.0);
         let lines: f64 = bits(a.varies)
-            .map(|k| (self.factor[k] as f64 * part(k)).max(1.0))
+            .map(|k| (tile.factor[k] as f64 * part(k)).max(1.0))
             .product();
-        let stepped = self.iterations(nest, 1 << inner) * lines * LINE;
+        let stepped = tile.iterations(nest, 1 << inner) * lines * LINE;
         let gone = if part(inner) < 1.0 {
             bits(a.varies).any(|k| self.collide(a, k))
         } else {
@@ -203,12 +233,13 @@ impl Tile {
     }
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.
-    fn held(&self, nest: &Nest, closes: Mask, target: &Target) -> f64 {
+    fn held(&self, closes: Mask) -> f64 {
+        let nest = self.nest;
         let inside = nest
             .accesses
             .iter()
             .filter(|a| !a.store && a.varies & closes != 0);
-        let vectors = inside.map(|a| self.copies(a.varies & !closes, a.bytes, target));
+        let vectors = inside.map(|a| self.copies(a.varies & !closes, a.bytes));
         vectors.fold(f64::INFINITY, f64::min).min(64.0)
     }
 }

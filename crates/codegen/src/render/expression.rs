@@ -187,15 +187,15 @@ impl Renderer<'_> {
         template: &str,
         s: &[S],
     ) -> Result<()> {
-        // A select's first argument is the type.
-        if template.contains("SEL($V") {
-            self.prelude.select();
-        }
         let mut rest = template;
-        while let Some(at) = rest.find('$') {
+        while let Some(at) = rest.bytes().position(|b| b == b'$') {
             o.push_str(&rest[..at]);
             let what = rest.as_bytes().get(at + 1).copied().unwrap_or(b' ');
             rest = &rest[(at + 2).min(rest.len())..];
+            // A select's first argument is the type.
+            if what == b'V' && o.ends_with("SEL(") {
+                self.prelude.select();
+            }
             match what {
                 b'V' if k.d == DType::Bool && k.n > 0 => self.type_name(o, signed(k.mask), k.n),
                 b'V' => self.type_name(o, scalar(k.d), k.n),

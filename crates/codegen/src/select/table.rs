@@ -53,20 +53,18 @@ fn has_lanes(u: &UOp) -> bool {
 
 impl Table {
     pub(super) fn new(kernel: &UOp) -> Result<Table> {
-        let t = Table::of(sorted(kernel, operands))?;
+        let (nodes, src) = sorted(kernel, operands);
+        let t = Table::of(nodes, src)?;
         if t.groups.values().all(|g| g.len() == 1) {
             return Ok(t);
         }
-        Table::of(
-            together(&t.src, &t.groups)
-                .into_iter()
-                .map(|i| t.nodes[i as usize].clone())
-                .collect(),
-        )
+        let order = together(&t.src, &t.groups).into_iter();
+        let nodes: Vec<UOp> = order.map(|i| t.nodes[i as usize].clone()).collect();
+        let src = places(&nodes, operands);
+        Table::of(nodes, src)
     }
 
-    fn of(nodes: Vec<UOp>) -> Result<Table> {
-        let src = places(&nodes, operands);
+    fn of(nodes: Vec<UOp>, src: Vec<SmallVec<[u32; 4]>>) -> Result<Table> {
         let rank = nodes
             .iter()
             .filter(|u| has_lanes(u))

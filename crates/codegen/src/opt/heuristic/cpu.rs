@@ -143,21 +143,23 @@ fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target)
     let estimate = |t: &Tile| t.cycles(nest, target).map(|c| c / t.busy(nest, threads));
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
-        let mut next: Option<(Tile, f64)> = None;
+        let mut next: Option<(usize, i64, f64)> = None;
         for k in bits(free).filter(|k| Some(*k) != tile.lane) {
             let n = nest.extent[k];
             let f = tile.factor[k];
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
-                let mut t = tile.clone();
-                t.factor[k] = g;
-                let Some(c) = estimate(&t) else { break };
-                if c < next.as_ref().map_or(cycles * GAIN, |n| n.1) {
-                    next = Some((t, c));
+                tile.factor[k] = g;
+                let Some(c) = estimate(&tile) else { break };
+                if c < next.map_or(cycles * GAIN, |n| n.2) {
+                    next = Some((k, g, c));
                 }
             }
+            tile.factor[k] = f;
         }
-        let Some((larger, fewer)) = next else { break };
-        tile = larger;
+        let Some((k, larger, fewer)) = next else {
+            break;
+        };
+        tile.factor[k] = larger;
         cycles = fewer;
     }
     (tile, cycles)
