@@ -1,6 +1,6 @@
-//! `ulp`: the error of the functions of a float (EXP2, SIN, SQRT, …) as compiled for this machine, over all 2^32 arguments
-//! of f32, against f64. Flows in: names of functions; flows out: for each the greatest error in units
-//! of the last place and the argument that has it.
+//! `ulp`: the error of the functions of a float (EXP2, SIN, SQRT, …) as compiled for this machine,
+//! over all 2^32 arguments of f32, against f64. Flows in: names of functions; flows out: for each
+//! the greatest error in units of the last place and the argument that has it.
 
 use monoglot_codegen::{backend, lower};
 use monoglot_device::{Config, Runtime, cpu::Cpu};
@@ -38,13 +38,13 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     let mut good = true;
     for &op in all.iter().filter(|op| !any || is_named(op)) {
         match measure(op, every) {
-            Ok((worst, at)) => {
+            Ok(Worst { ulps, at }) => {
                 println!(
-                    "{}: at most {worst:.4} ulp, at {at:e} ({:#010x})",
+                    "{}: at most {ulps:.4} ulp, at {at:e} ({:#010x})",
                     op.name(),
                     at.to_bits()
                 );
-                good &= worst <= op.traits().ulps;
+                good &= ulps <= op.traits().ulps;
             }
             Err(e) => {
                 eprintln!("{}: {e}", op.name());
@@ -59,8 +59,14 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// The greatest error over every `every`-th chunk of arguments, and where it is.
-fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
+/// The greatest error, and the argument that has it.
+struct Worst {
+    ulps: f64,
+    at: f32,
+}
+
+/// Over every `every`-th chunk of arguments.
+fn measure(op: Op, every: u64) -> Result<Worst> {
     let cpu = Cpu::open(Device::new("CPU"), &Config::current())?;
     let program = lower(
         &kernel(op),
@@ -74,7 +80,7 @@ fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
     let out = cpu.alloc(CHUNK as usize * 4)?;
     let base = cpu.alloc(4)?;
     let mut bytes = vec![0u8; CHUNK as usize * 4];
-    let mut worst = (0.0, 0.0f32);
+    let mut worst = Worst { ulps: 0.0, at: 0.0 };
     for chunk in (0..(1u64 << 32) / CHUNK).step_by(every.max(1) as usize) {
         let first = (chunk * CHUNK) as u32;
         cpu.upload(&base, 0, &first.to_le_bytes())?;
@@ -85,11 +91,15 @@ fn measure(op: Op, every: u64) -> Result<(f64, f32)> {
             let part = |bytes, first| s.spawn(move || compare(bytes, first, op));
             let (low, high) = bytes.split_at(half);
             let all = [part(low, first), part(high, first + (half / 4) as u32)];
-            all.map(|t| t.join().unwrap_or((f64::NAN, f32::NAN)))
+            let gone = |_| Worst {
+                ulps: f64::NAN,
+                at: f32::NAN,
+            };
+            all.map(|t| t.join().unwrap_or_else(gone))
         });
-        for p in parts {
-            if p.0.is_nan() || p.0 > worst.0 {
-                worst = p;
+        for part in parts {
+            if part.ulps.is_nan() || part.ulps > worst.ulps {
+                worst = part;
             }
         }
     }
@@ -111,14 +121,14 @@ fn kernel(op: Op) -> UOp {
 }
 
 /// The greatest error among results for consecutive bit patterns.
-fn compare(bytes: &[u8], first: u32, op: Op) -> (f64, f32) {
-    let mut worst = (0.0, 0.0f32);
+fn compare(bytes: &[u8], first: u32, op: Op) -> Worst {
+    let mut worst = Worst { ulps: 0.0, at: 0.0 };
     for (i, b) in bytes.chunks_exact(4).enumerate() {
         let got = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let x = f32::from_bits(first.wrapping_add(i as u32));
-        let e = error(got, reference(op, x as f64));
-        if e > worst.0 {
-            worst = (e, x);
+        let ulps = error(got, reference(op, x as f64));
+        if ulps > worst.ulps {
+            worst = Worst { ulps, at: x };
         }
     }
     worst

@@ -8,11 +8,28 @@ use monoglot_uop::{Arg, DType, Op, UOp};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
+/// A node in the solver's words: its value, and whether that means anything.
+#[derive(Clone)]
+struct Term {
+    value: String,
+    valid: String,
+}
+
+impl Term {
+    /// A value that always means something.
+    fn always(value: String) -> Term {
+        Term {
+            value,
+            valid: "true".into(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Writer {
     text: String,
-    /// Name of the value and of its validity, by node and binding of the ranges that are written out.
-    names: FxHashMap<(UOp, Vec<i64>), (String, String)>,
+    /// Names, by node and binding of the ranges that are written out.
+    names: FxHashMap<(UOp, Vec<i64>), Term>,
     leaves: usize,
 }
 
@@ -20,15 +37,15 @@ struct Writer {
 pub(crate) fn query(before: &UOp, after: &UOp) -> Option<String> {
     let mut w = Writer::default();
     let env: Vec<(UOp, i64)> = Vec::new();
-    let (a, valid) = w.value(before, &env)?;
-    let (b, _) = w.value(after, &env)?;
+    let Term { value: a, valid } = w.value(before, &env)?;
+    let b = w.value(after, &env)?.value;
     writeln!(w.text, "(assert (and {valid} (distinct {a} {b})))").ok()?;
     Some(w.text)
 }
 
 impl Writer {
     /// Sub-terms are named, so that sharing stays. Samples are small: recursion is bounded by their depth.
-    fn value(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
+    fn value(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<Term> {
         let inside = u.ranges();
         let bound: Vec<i64> = env
             .iter()
@@ -39,7 +56,7 @@ impl Writer {
         if let Some(known) = self.names.get(&key) {
             return Some(known.clone());
         }
-        let (term, valid) = self.term(u, env)?;
+        let Term { value, valid } = self.term(u, env)?;
         let n = self.names.len();
         let sort = if u.dtype() == DType::Bool {
             "Bool"
@@ -48,10 +65,13 @@ impl Writer {
         };
         writeln!(
             self.text,
-            "(define-fun t{n} () {sort} {term})\n(define-fun v{n} () Bool {valid})"
+            "(define-fun t{n} () {sort} {value})\n(define-fun v{n} () Bool {valid})"
         )
         .ok()?;
-        let names = (format!("t{n}"), format!("v{n}"));
+        let names = Term {
+            value: format!("t{n}"),
+            valid: format!("v{n}"),
+        };
         self.names.insert(key, names.clone());
         Some(names)
     }
@@ -74,13 +94,15 @@ impl Writer {
         Some(name)
     }
 
-    fn term(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
-        let always = || "true".to_string();
+    fn term(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<Term> {
         if let Some((_, v)) = env.iter().find(|(r, _)| r == u) {
-            return Some((v.to_string(), always()));
+            return Some(Term::always(v.to_string()));
         }
         if u.is_invalid() {
-            return Some((self.leaf(u)?, "false".into()));
+            return Some(Term {
+                value: self.leaf(u)?,
+                valid: "false".into(),
+            });
         }
         if let Some(v) = u.const_value() {
             let text = if u.dtype() == DType::Bool {
@@ -88,68 +110,70 @@ impl Writer {
             } else {
                 int(v.to_i128())
             };
-            return Some((text, always()));
+            return Some(Term::always(text));
         }
         match u.op() {
-            Op::Param | Op::Range => return Some((self.leaf(u)?, always())),
+            Op::Param | Op::Range => return Some(Term::always(self.leaf(u)?)),
             Op::Index => return self.read(u, env),
             Op::Reduce => return self.reduce(u, env),
             _ => {}
         }
-        let mut src = Vec::new();
+        let mut src: Vec<Term> = Vec::new();
         for s in u.src() {
             src.push(self.value(s, env)?);
         }
-        if u.op() == Op::Where {
-            let (c, vc) = &src[0];
-            let (a, va) = &src[1];
-            let (b, vb) = &src[2];
-            return Some((
-                format!("(ite {c} {a} {b})"),
-                format!("(and {vc} (ite {c} {va} {vb}))"),
-            ));
+        if let (Op::Where, [c, a, b]) = (u.op(), &src[..]) {
+            let chosen = format!("(ite {} {} {})", c.value, a.valid, b.valid);
+            return Some(Term {
+                value: format!("(ite {} {} {})", c.value, a.value, b.value),
+                valid: format!("(and {} {chosen})", c.valid),
+            });
         }
         let valid = match &src[..] {
-            [one] => one.1.clone(),
-            all => format!(
-                "(and {})",
-                all.iter()
-                    .map(|s| s.1.as_str())
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            ),
+            [one] => one.valid.clone(),
+            all => {
+                let all: Vec<&str> = all.iter().map(|s| s.valid.as_str()).collect();
+                format!("(and {})", all.join(" "))
+            }
         };
-        let arg = |i: usize| src.get(i).map_or("", |s| s.0.as_str());
-        Some((apply(u, arg(0), arg(1), arg(2))?, valid))
+        let arg = |i: usize| src.get(i).map_or("", |s| s.value.as_str());
+        Some(Term {
+            value: apply(u, arg(0), arg(1), arg(2))?,
+            valid,
+        })
     }
 
     /// An element of a buffer: an unknown function of the index, within the dtype.
-    fn read(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
+    fn read(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<Term> {
         let [buffer, at] = u.src() else { return None };
-        let (at, valid) = self.value(at, env)?;
+        let Term { value: at, valid } = self.value(at, env)?;
         let name = format!("f{}", buffer.buffer_arg()?.slot);
         if !self.text.contains(&format!("(declare-fun {name} ")) {
             writeln!(self.text, "(declare-fun {name} (Int) Int)").ok()?;
         }
-        Some((wrapped(u.dtype(), format!("({name} {at})")), valid))
+        Some(Term {
+            value: wrapped(u.dtype(), format!("({name} {at})")),
+            valid,
+        })
     }
 
-    fn reduce(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<(String, String)> {
+    fn reduce(&mut self, u: &UOp, env: &[(UOp, i64)]) -> Option<Term> {
         let [x, r] = u.src() else { return None };
         let Arg::Reduce(op, _) = u.arg() else {
             return None;
         };
-        let mut all: Option<(String, String)> = None;
+        let d = u.dtype();
+        let mut all: Option<Term> = None;
         for v in 0..r.src()[0].as_int()? {
             let mut env = env.to_vec();
             env.push((r.clone(), v));
-            let (term, valid) = self.value(x, &env)?;
+            let step = self.value(x, &env)?;
             all = Some(match all {
-                None => (term, valid),
-                Some((a, va)) => (
-                    apply_op(op.op(), u.dtype(), u.dtype(), &a, &term, "")?,
-                    format!("(and {va} {valid})"),
-                ),
+                None => step,
+                Some(all) => Term {
+                    value: apply_op(op.op(), d, d, &all.value, &step.value, "")?,
+                    valid: format!("(and {} {})", all.valid, step.valid),
+                },
             });
         }
         all

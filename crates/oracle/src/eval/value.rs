@@ -208,17 +208,12 @@ impl Value {
         let rest = &self.shape[k..];
         shape.extend(rest);
         let row = rest.iter().product::<i64>();
-        let items = at
-            .iter()
-            .flat_map(|a| (0..row).map(move |r| a.map(|a| a + r)));
-        Value::collect(
-            self.dtype,
-            shape,
-            items
-                .map(|p| p.map_or(missing, |p| self.get(p as usize)))
-                .collect::<Vec<_>>()
-                .into_iter(),
-        )
+        let element = |p: Option<i64>| p.map_or(missing, |p| self.get(p as usize));
+        let mut out = Vec::with_capacity(at.len() * row as usize);
+        for a in at {
+            out.extend((0..row).map(|r| element(a.map(|a| a + r))));
+        }
+        Value::collect(self.dtype, shape, out.into_iter())
     }
 
     /// This array with `new` written at the positions `place` (negative: nowhere) where `gate` holds.
@@ -295,8 +290,9 @@ impl Value {
                     i += 1;
                 });
                 if self.dtype.bytes() < 8 {
-                    o.iter_mut()
-                        .for_each(|a| *a = stored(Scalar::Int(*a as i128).round_to(self.dtype)));
+                    for a in o.iter_mut() {
+                        *a = stored(Scalar::Int(*a as i128).round_to(self.dtype));
+                    }
                 }
             }
             (Data::Bool(o), Data::Bool(v)) => {
@@ -329,12 +325,12 @@ fn max_float(a: f64, b: f64) -> f64 {
 }
 
 fn rounded(v: &mut [f64], d: DType) {
-    match d {
-        DType::F64 => {}
-        DType::F32 => v.iter_mut().for_each(|x| *x = *x as f32 as f64),
-        d => v
-            .iter_mut()
-            .for_each(|x| *x = Scalar::Float(*x).round_to(d).to_f64()),
+    for x in v {
+        *x = match d {
+            DType::F64 => return,
+            DType::F32 => *x as f32 as f64,
+            d => Scalar::Float(*x).round_to(d).to_f64(),
+        };
     }
 }
 
