@@ -19,11 +19,9 @@ fn barrier(after: &[UOp]) -> UOp {
 }
 
 fn grid(groups: i64, threads: i64, ins: usize) -> ProgramInfo {
-    let global_size = [groups, 1, 1];
-    let local_size = [threads, 1, 1];
     ProgramInfo {
-        global_size,
-        local_size,
+        global_size: [groups, 1, 1],
+        local_size: [threads, 1, 1],
         outs: vec![0],
         ins: (1..=ins).collect(),
         ..single()

@@ -101,11 +101,9 @@ impl LayerNorm {
     /// Over a last axis of `width`, with `eps` added to the variance.
     #[track_caller]
     pub fn with(width: usize, eps: f64) -> LayerNorm {
-        let weight = parameter(&[width], Init::Full(1.0));
-        let bias = parameter(&[width], Init::Full(0.0));
         LayerNorm {
-            weight,
-            bias,
+            weight: parameter(&[width], Init::Full(1.0)),
+            bias: parameter(&[width], Init::Full(0.0)),
             eps,
             width,
         }
@@ -176,11 +174,9 @@ impl GroupNorm {
     /// `channels` channels in `groups` groups.
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        let weight = parameter(&[channels], Init::Full(1.0));
-        let bias = parameter(&[channels], Init::Full(0.0));
         GroupNorm {
-            weight,
-            bias,
+            weight: parameter(&[channels], Init::Full(1.0)),
+            bias: parameter(&[channels], Init::Full(0.0)),
             groups,
             eps: 1e-5,
         }

@@ -213,22 +213,15 @@ impl Adam {
     #[track_caller]
     pub fn new(net: &(impl Module + ?Sized), rate: f64) -> Adam {
         let trained = Trained::new(net, rate);
-        let first = trained.zeros();
-        let second = trained.zeros();
-        let steps = trained.number(0.0);
-        let betas = [0.9, 0.999];
-        let eps = 1e-8;
-        let weight_decay = 0.0;
-        let decoupled = false;
         Adam {
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled: false,
+            first: trained.zeros(),
+            second: trained.zeros(),
+            steps: trained.number(0.0),
             trained,
-            betas,
-            eps,
-            weight_decay,
-            decoupled,
-            first,
-            second,
-            steps,
         }
     }
 

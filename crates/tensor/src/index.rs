@@ -91,11 +91,10 @@ impl Tensor {
             .filter(|i| !matches!(i, Index::NewAxis | Index::Rest))
             .count();
         if named > whole {
-            let axis = named as i64 - 1;
             return Tensor::failed(
                 ErrorKind::Axis {
                     op: "index".into(),
-                    axis,
+                    axis: named as i64 - 1,
                     ndim: whole,
                 }
                 .into(),

@@ -107,13 +107,10 @@ fn ints(v: &[i32], shape: &[i64]) -> Tensor {
 }
 
 fn how(stride: &[i64], padding: &[i64], dilation: &[i64], groups: i64) -> Conv {
-    let stride = stride.into();
-    let padding = padding.into();
-    let dilation = dilation.into();
     Conv {
-        stride,
-        padding,
-        dilation,
+        stride: stride.into(),
+        padding: padding.into(),
+        dilation: dilation.into(),
         groups,
         ..Conv::default()
     }

@@ -212,13 +212,12 @@ impl Compiler {
                     *v = self.value_of(s)?;
                 }
                 let dst = self.alloc(n, Scalar::Invalid);
-                let at = u.src().len() - 1;
-                let from = u.src()[if op == Op::Where { at } else { 0 }].dtype();
-                let to = u.dtype();
+                // Of a WHERE the values, not the condition.
+                let first = if op == Op::Where { 1 } else { 0 };
                 self.out.code.push(Instr::Fold {
                     op,
-                    from,
-                    to,
+                    from: u.src()[first].dtype(),
+                    to: u.dtype(),
                     dst,
                     src,
                     arity: u.src().len(),
@@ -430,13 +429,12 @@ impl Compiler {
                 src,
                 map,
             });
-            let src = [dst, step, step];
             self.out.code.push(Instr::Fold {
                 op: op.op(),
                 from: wide,
                 to: wide,
                 dst,
-                src,
+                src: [dst, step, step],
                 arity: 2,
             });
         }

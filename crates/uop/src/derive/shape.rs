@@ -178,12 +178,10 @@ fn index(src: &[UOp]) -> Result<Shape> {
     let shape = src[0].shape();
     let indices = &src[1..];
     if indices.len() > shape.len() {
-        let axis = indices.len() as i64 - 1;
-        let ndim = shape.len();
         return Err(ErrorKind::Axis {
             op: "INDEX".into(),
-            axis,
-            ndim,
+            axis: indices.len() as i64 - 1,
+            ndim: shape.len(),
         }
         .into());
     }
