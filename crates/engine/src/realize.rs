@@ -130,6 +130,10 @@ fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
         return Ok(resolved);
     }
     let (function, arguments) = callify(&resolved, |b| claims.contains_key(b))?;
+    if let Some(param) = arguments.unbound() {
+        let message = format!("{param:?} stands for nothing: it has no value here");
+        return Err(Error::argument("PARAM", message).into());
+    }
     let bound = program::program(&function, &resolved)?;
     let done = run(&bound, &arguments, &mut claims)?;
     for ((root, given), result) in roots.iter().zip(&resolved).zip(&done.results) {

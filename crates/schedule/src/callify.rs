@@ -4,6 +4,7 @@
 //! node for node, which is what finds an earlier schedule. Invariant: a function holds no buffer.
 
 use monoglot_uop::graph::inline_functions;
+use monoglot_uop::node::Srcs;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, OpSet, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -52,46 +53,58 @@ impl Function {
     }
 }
 
+impl Arguments {
+    /// An argument that nothing gives a value to: a PARAM that stands for itself.
+    pub fn unbound(&self) -> Option<&UOp> {
+        let mut buffers = self.buffers.iter();
+        let storage = buffers.find(|u| u.op() == Op::Param);
+        storage.or_else(|| self.variables.iter().find(|u| u.bound_to().is_none()))
+    }
+}
+
 /// The function that computes these roots, and what it is called with; `donate` says of a BUFFER whose
-/// next version is among the roots whether nobody else holds it.
+/// next version is among the roots whether nobody else holds it. PARAMs of the graph's own are arguments
+/// too, whatever slots they have.
+///
+/// # Errors
+/// Where the arguments of a FUNCTION do not fit its body.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Arguments)> {
-    let roots = inline_functions(roots);
+    let roots = inline_functions(roots)?;
     let all = UOp::sink(&roots);
-    let is_buffer = |u: &UOp| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Global);
     let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut arguments = Arguments::default();
     if all.ops_below().contains(Op::Param) {
         let nodes = all.toposort();
-        let first = nodes.iter().filter(|u| is_buffer(u)).count() as u64;
-        for u in nodes.into_iter().filter(|u| u.bound_to().is_some()) {
+        let first = nodes.iter().filter(|u| is_storage(u)).count() as u64;
+        for u in nodes.into_iter().filter(UOp::is_variable) {
             let slot = first + arguments.variables.len() as u64;
-            known.insert(u.clone(), UOp::variable(slot, u.vmin(), u.vmax()));
+            let variable = match u.bound_to() {
+                Some(_) => UOp::variable(slot, u.vmin(), u.vmax()),
+                None => with_slot(&u, u.src().into(), slot),
+            };
+            known.insert(u.clone(), variable);
             arguments.variables.push(u);
         }
     }
     let mut conditions = Vec::new();
     // One walk over all roots, so that what they share is rebuilt once.
-    let all = all.rebuild(
+    let all = all.try_rebuild(
         &known,
         |u| u.ops_below().intersects(REBUILT),
-        |u, src| match u.arg() {
-            _ if u.op() == Op::Assert => {
+        |u, src| {
+            if u.op() == Op::Assert {
                 arguments.asserts.push(u.clone());
                 conditions.push(src[1].clone());
-                src[0].clone()
+                return Ok(src[0].clone());
             }
-            Arg::Buffer(b) if is_buffer(u) => {
-                let arg = BufferArg {
-                    slot: arguments.buffers.len() as u64,
-                    version: 0,
-                    ..*b
-                };
-                arguments.buffers.push(u.clone());
-                UOp::new(Op::Param, src, Arg::Buffer(arg))
+            if !is_storage(u) {
+                return u.try_with_src(src);
             }
-            _ => u.with_src(src),
+            let slot = arguments.buffers.len() as u64;
+            arguments.buffers.push(u.clone());
+            Ok(with_slot(u, src, slot))
         },
-    );
+    )?;
     let assigned: FxHashSet<&UOp> = roots.iter().filter_map(assigned_buffer).collect();
     let donated = arguments
         .buffers
@@ -107,6 +120,24 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
         variables: arguments.variables.len(),
     };
     Ok((function, arguments))
+}
+
+/// Whether this is storage that a function is given.
+fn is_storage(u: &UOp) -> bool {
+    matches!(u.op(), Op::Buffer | Op::Param) && u.addrspace() == Some(AddrSpace::Global)
+}
+
+/// The PARAM of this slot for storage or a variable.
+fn with_slot(u: &UOp, src: Srcs, slot: u64) -> UOp {
+    let arg = match u.arg() {
+        Arg::Buffer(b) => Arg::Buffer(BufferArg {
+            slot,
+            version: 0,
+            ..*b
+        }),
+        arg => arg.clone(),
+    };
+    UOp::new(Op::Param, src, arg)
 }
 
 /// The BUFFER whose next version a root is.

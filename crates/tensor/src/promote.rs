@@ -79,7 +79,7 @@ pub(crate) fn operand(u: &UOp, d: DType, shape: &Shape, other: &UOp) -> Result<U
         Some(v) if other.shape() == shape && constant_of(other).is_none() => {
             Ok(UOp::constant(v, d))
         }
-        Some(v) => Ok(UOp::full(v, d, shape)),
+        Some(v) => broadcast_to(&UOp::constant(v, d), shape),
     }
 }
 

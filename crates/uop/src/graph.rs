@@ -34,7 +34,10 @@ impl UOp {
     }
 
     /// This body with PARAM k replaced by argument k.
-    pub(crate) fn bind(&self, arguments: &[UOp]) -> UOp {
+    ///
+    /// # Errors
+    /// Where the arguments do not fit the body.
+    pub(crate) fn bind(&self, arguments: &[UOp]) -> Result<UOp> {
         let mut map = FxHashMap::default();
         for u in self.toposort_gated(|u| u.op() != Op::Param) {
             if let (Op::Param, Some(b)) = (u.op(), u.buffer_arg())
@@ -43,7 +46,7 @@ impl UOp {
                 map.insert(u, argument.clone());
             }
         }
-        self.substitute(&map)
+        self.try_rebuild(&map, |_| true, |u, src| u.try_with_src(src))
     }
 
     /// This graph made anew, sources first: `new` is given each node that `enter` holds for and its new
@@ -55,6 +58,20 @@ impl UOp {
         enter: impl Fn(&UOp) -> bool,
         mut new: impl FnMut(&UOp, Srcs) -> UOp,
     ) -> UOp {
+        let made = self.try_rebuild(known, enter, |u, src| Ok(new(u, src)));
+        made.expect("making the nodes gives no error")
+    }
+
+    /// As `rebuild`, where a node may not fit its new sources.
+    ///
+    /// # Errors
+    /// The first of `new`.
+    pub fn try_rebuild(
+        &self,
+        known: &FxHashMap<UOp, UOp>,
+        enter: impl Fn(&UOp) -> bool,
+        mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>,
+    ) -> Result<UOp> {
         let mut done: FxHashMap<UOp, UOp> = known.clone();
         let inner = |u: &UOp| !known.contains_key(u) && enter(u);
         for u in ordered(std::slice::from_ref(self), |u| {
@@ -64,12 +81,12 @@ impl UOp {
                 continue;
             }
             let src = u.src().iter().map(|s| done.get(s).unwrap_or(s));
-            let new = new(u, src.cloned().collect());
+            let new = new(u, src.cloned().collect())?;
             if new != *u {
                 done.insert(u.clone(), new);
             }
         }
-        done.get(self).unwrap_or(self).clone()
+        Ok(done.get(self).unwrap_or(self).clone())
     }
 
     /// The same node over another first source.
@@ -255,15 +272,21 @@ pub(crate) fn ordered<'a>(
 }
 
 /// The same graphs with every FUNCTION replaced by its body over its arguments.
-pub fn inline_functions(roots: &[UOp]) -> Vec<UOp> {
+///
+/// # Errors
+/// Where the arguments of one do not fit its body.
+pub fn inline_functions(roots: &[UOp]) -> Result<Vec<UOp>> {
     if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
-        return roots.to_vec();
+        return Ok(roots.to_vec());
     }
     let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
         (Op::Function, _) => src[0].bind(&src[1..]),
-        (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => src[0].src()[*i].clone(),
-        _ => u.with_src(src),
+        (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => match src[0].src().get(*i) {
+            Some(element) => Ok(element.clone()),
+            None => u.try_with_src(src),
+        },
+        _ => u.try_with_src(src),
     };
-    let all = UOp::sink(roots).rebuild(&FxHashMap::default(), |_| true, new);
-    all.src().to_vec()
+    let all = UOp::sink(roots).try_rebuild(&FxHashMap::default(), |_| true, new)?;
+    Ok(all.src().to_vec())
 }

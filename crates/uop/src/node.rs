@@ -93,16 +93,17 @@ impl UOp {
     /// The same node with other sources.
     #[track_caller]
     pub fn with_src(&self, src: impl Into<Srcs>) -> UOp {
+        fitting(self.try_with_src(src))
+    }
+
+    /// The same node with other sources, or why there is none.
+    #[track_caller]
+    pub fn try_with_src(&self, src: impl Into<Srcs>) -> Result<UOp> {
         let src = src.into();
         if src == self.0.src {
-            return self.clone();
+            return Ok(self.clone());
         }
-        fitting(UOp::interned(
-            self.0.op,
-            src,
-            self.0.arg.clone(),
-            self.0.tag,
-        ))
+        UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag)
     }
 
     /// The same node with another arg.

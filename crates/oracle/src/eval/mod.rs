@@ -19,7 +19,7 @@ use value::{elementwise, strides_of};
 /// # Errors
 /// What `leaf` returns, and `Unsupported` for ops below the tensor level.
 pub fn eval(roots: &[UOp], leaf: &mut dyn FnMut(&UOp) -> Result<Value>) -> Result<Vec<Value>> {
-    let roots = inline_functions(roots);
+    let roots = inline_functions(roots)?;
     let order = toposort_many(&roots, |_| true);
     let mut uses: FxHashMap<&UOp, usize> = FxHashMap::default();
     for u in &order {
@@ -131,15 +131,11 @@ fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             }
             Value::from_bytes(&x.to_bytes(), &shape, *d)
         }
-        (
-            Op::Copy
-            | Op::Load
-            | Op::Contiguous
-            | Op::ContiguousBackward
-            | Op::Detach
-            | Op::Replicated,
-            _,
-        ) if s.len() == 1 => env.get(&s[0]),
+        (Op::Copy | Op::Load | Op::Contiguous | Op::ContiguousBackward | Op::Detach, _)
+            if s.len() == 1 =>
+        {
+            env.get(&s[0])
+        }
         (Op::Assert, _) => env.get(&s[0]),
         (Op::After, _) => after(u, env),
         (op, _) if op.is_movement() => {
@@ -203,7 +199,6 @@ fn movement(u: &UOp, x: &Value, fill: Scalar, env: &mut Env<'_>) -> Result<Value
             let to = env.ints(&s[2])?;
             x.pad(&at, &to, fill)
         }
-        (Op::Replicated, _) => x.clone(),
         _ => return Err(unsupported(u)),
     })
 }

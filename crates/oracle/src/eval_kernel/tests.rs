@@ -206,3 +206,18 @@ fn stores_over_the_same_ranges_read_before_any_of_them_writes() {
     assert_eq!(back(&bufs[0]), [2.0, 4.0, 6.0, 8.0]);
     assert_eq!(back(&bufs[1]), [12.0, 14.0, 16.0, 18.0]);
 }
+
+#[test]
+fn what_is_read_under_a_gate_is_read_before_too() {
+    let r = range(4, 0, AxisType::Loop);
+    let at = |slot| param(slot, &[4], DType::F32).at(std::slice::from_ref(&r));
+    let gate = r.lt(&r.like(3));
+    let gated = param(0, &[4], DType::F32).at(&[r.valid(&gate)]);
+    let other = gate.select(&gated, &UOp::float(9.0, DType::F32));
+    let ends = [at(0).store(&(at(0) * 2.0)), at(1).store(&other)];
+    let ends = ends.map(|s| s.end(std::slice::from_ref(&r)));
+    let mut bufs = vec![floats([1.0, 2.0, 3.0, 4.0]), floats([0.0; 4])];
+    eval_kernel(&UOp::sink(&ends), &mut bufs, &[]).unwrap();
+    assert_eq!(back(&bufs[0]), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(back(&bufs[1]), [1.0, 2.0, 3.0, 9.0]);
+}

@@ -1,17 +1,48 @@
 //! Shape of a node, and the checks of movement ops. Elementwise operands have one shape; an operand
 //! of shape () is exempt (the tensor spec narrows that to CONST). Flows in: op, sources and arg of
-//! a node to be; flows out: its shape, or an error that says what does not fit.
+//! a node to be; flows out: its shape, or an error that says what does not fit. Invariant: no size is
+//! negative, and elements and bytes of any shape can be counted in an i64.
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Op, OpSet};
 use crate::shape::{Dim, Shape};
 
+/// Most elements of a shape.
+const MOST: i64 = 1 << 59;
+
+/// The shape of a node.
+///
+/// # Errors
+/// `Shape`, `Argument`, `Axis` or `Dtype`, where the sources do not fit the op or the shape is too large.
 pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
     if op.is_elementwise() || op == Op::Wmma {
         return elementwise(op, src);
     }
+    const SAME: OpSet = OpSet::of(&[Op::Permute, Op::Flip, Op::Reduce, Op::Load, Op::After]);
+    let shape = of(op, src, arg)?;
+    if SAME.contains(op) {
+        Ok(shape)
+    } else {
+        counted(op, shape)
+    }
+}
+
+/// The shape, where its sizes are sizes and its elements can be counted.
+fn counted(op: Op, shape: Shape) -> Result<Shape> {
+    let sizes = || shape.iter().map(|d| d.max().max(1));
+    let wrong = if shape.iter().any(|d| d.as_int().is_some_and(|n| n < 0)) {
+        "a negative size"
+    } else if sizes().fold(1, i64::saturating_mul) > MOST {
+        "more than 2^59 elements"
+    } else {
+        return Ok(shape);
+    };
+    Err(Error::shape(op.name(), format!("{shape} has {wrong}")))
+}
+
+fn of(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
     match op {
         Op::Param | Op::Buffer => Ok(src.first().map_or(Shape::SCALAR, dims_of)),
         Op::Binary => Ok(if let Arg::Bytes(b) = arg {
@@ -27,10 +58,7 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Bitcast => bitcast(src, arg),
         Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
             Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
-            Arg::Element(i) => Ok(applied(
-                &src[0],
-                super::dtype::tuple_element(&src[0], *i)?.shape(),
-            )),
+            Arg::Element(i) => applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape()),
             _ => Err(Error::argument(
                 op.name(),
                 format!("needs its arg of kind {}", op.arg_kind()),
@@ -59,15 +87,18 @@ pub(crate) fn shape(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
 }
 
 /// A shape of a FUNCTION's body, where PARAM k is argument k.
-fn applied(function: &UOp, shape: &Shape) -> Shape {
+fn applied(function: &UOp, shape: &Shape) -> Result<Shape> {
     let symbolic = shape.iter().any(|d| d.as_int().is_none());
     if !symbolic || !matches!(function.op(), Op::Function | Op::Call) {
-        return shape.clone();
+        return Ok(shape.clone());
     }
-    Shape::new(shape.iter().map(|d| {
-        let u = d.to_uop().bind(&function.src()[1..]);
-        u.sym_infer(&[]).map_or_else(|_| Dim::of(&u), Dim::Int)
-    }))
+    let mut dims = Vec::with_capacity(shape.len());
+    for d in shape.iter() {
+        let u = d.to_uop().bind(&function.src()[1..])?;
+        let known = u.sym_infer(&[]);
+        dims.push(known.map_or_else(|_| Dim::of(&u), Dim::Int));
+    }
+    Ok(Shape::new(dims))
 }
 
 /// The dimensions that a vector of `index` (a STACK, or one scalar) stands for.
@@ -112,10 +143,7 @@ fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
             from.len() == to.len() && from.iter().zip(to.iter()).all(|(a, b)| a == b || a.is(1)),
             "to",
         ),
-        (_, Some(a), Some(b)) => (
-            b.iter().all(|&n| n >= 0) && a.iter().product::<i64>() == b.iter().product::<i64>(),
-            "as",
-        ),
+        (_, Some(a), Some(b)) => (product(&a).is_some_and(|n| product(&b) == Some(n)), "as"),
         _ => (length(from) == length(&to), "as"),
     };
     if fits {
@@ -123,6 +151,14 @@ fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
     } else {
         Err(Error::shape(op.name(), format!("shape {from} {how} {to}")))
     }
+}
+
+/// How many elements so many along each axis are; None where no i64 counts them.
+fn product(sizes: &[i64]) -> Option<i64> {
+    if sizes.contains(&0) {
+        return Some(0);
+    }
+    sizes.iter().try_fold(1i64, |n, &d| n.checked_mul(d))
 }
 
 /// The number of elements as a product: the known part, and the symbolic factors in an order of theirs.
@@ -155,11 +191,12 @@ fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
     } else {
         (from, &to)
     };
+    let inside = |n: i64, o: i64, m: i64| o >= 0 && m >= 0 && o.saturating_add(m) <= n;
     let axis = |i: usize| match (&large[i], &at[i], &small[i]) {
-        (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => *o >= 0 && *m >= 0 && o + m <= *n,
+        (Dim::Int(n), Dim::Int(o), Dim::Int(m)) => inside(*n, *o, *m),
         // What is bound to values is held to them.
         (n, o, m) => match (n.now(), o.now(), m.now()) {
-            (Some(n), Some(o), Some(m)) => o >= 0 && m >= 0 && o + m <= n,
+            (Some(n), Some(o), Some(m)) => inside(n, o, m),
             _ => true,
         },
     };

@@ -57,7 +57,7 @@ pub struct Flow<'a> {
 pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let mut all = vec![root.clone()];
     all.extend_from_slice(targets);
-    let all = inline_functions(&all);
+    let all = inline_functions(&all)?;
     let root = &all[0];
     let targets = &all[1..];
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
