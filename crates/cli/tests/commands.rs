@@ -152,6 +152,21 @@ fn what_means_nothing_is_an_error_that_says_so() {
         1,
         "txt: line 1, column 6",
     );
+    // What parses is not yet what a stage may have.
+    for (text, wanted) in [
+        (
+            "x = PARAM[0, index, CPU] (4,)\nSINK x\n",
+            "this is no tensor graph",
+        ),
+        (
+            "SINK[\"k\"]\nb = BINARY[x\"c3\"]\n",
+            "machine code never comes",
+        ),
+        ("r = RANGE[0, LOOP] 4\nSINK[\"k\"] r\n", "this is no kernel"),
+    ] {
+        std::fs::write(&bad, text).expect("a temporary file can be written");
+        fails(&format!("show {}", bad.display()), 1, wanted);
+    }
     std::fs::remove_file(&bad).expect("the file is ours");
 }
 

@@ -21,7 +21,13 @@ struct Expand {
     fragments: FxHashMap<UOp, usize>,
 }
 
+/// Most iterations of a range that becomes an axis.
+const MOST: i64 = 1 << 14;
+
 /// Turn UPCAST and UNROLL ranges into axes.
+///
+/// # Errors
+/// `Argument` for ranges that are too many, too long, or of no known size.
 pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
     let topo = kernel.toposort();
     let mut axes: Vec<UOp> = topo.iter().filter(|u| is_axis(u)).cloned().collect();
@@ -31,11 +37,10 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
     axes.sort_by_key(UOp::range_arg);
     let extents: Option<Vec<i64>> = axes
         .iter()
-        .map(|r| r.src()[0].as_int().filter(|&n| n > 0))
+        .map(|r| r.src()[0].as_int().filter(|n| (1..=MOST).contains(n)))
         .collect();
     let (Some(extents), true) = (extents, axes.len() <= 64) else {
-        let message =
-            "an UPCAST or UNROLL axis has no known size, or there are more than 64 of them";
+        let message = "an UPCAST or UNROLL axis has no size from 1 to 2^14, or there are more than 64 of them";
         return Err(Error::argument("expand", message));
     };
     let mut e = Expand {

@@ -21,5 +21,5 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use pipeline::{Stage, Timings, lower};
+pub use pipeline::{Stage, Timings, lower, lower_shaped, render};
 pub use render::backend;

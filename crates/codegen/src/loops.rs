@@ -110,7 +110,14 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
             "a workgroup axis has no known size",
         ));
     };
-    let local = UOp::scratch(*slot, &Shape::new(dims), part.dtype(), AddrSpace::Local);
+    let dims = Shape::new(dims);
+    if dims.max_len() > 1 << 24 {
+        return Err(Error::argument(
+            "GROUP_REDUCE",
+            format!("a workgroup and its copies of {dims} elements"),
+        ));
+    }
+    let local = UOp::scratch(*slot, &dims, part.dtype(), AddrSpace::Local);
     *slot += 1;
     let around = |r: &&UOp| !axes.contains(r) && scratch::turns(kind(r)) && r.vmax() > 0;
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
@@ -472,7 +479,13 @@ fn assign(
                 "a hardware axis has no known size",
             ));
         };
-        let total: i64 = sizes.iter().product();
+        let total = sizes.iter().try_fold(1i64, |n, &size| n.checked_mul(size));
+        let Some(total) = total.filter(|&n| n <= i32::MAX.into()) else {
+            return Err(Error::argument(
+                "kernel",
+                "more than 2^31 places along a hardware axis",
+            ));
+        };
         let text = if name == "tid" {
             name.to_string()
         } else {

@@ -7,7 +7,7 @@ use crate::gates::{conjuncts, in_bounds};
 use crate::graph::{Srcs, node};
 use crate::loops::depth;
 use monoglot_uop::rules::Linear;
-use monoglot_uop::{AddrSpace, DType, Op, Result, Shape, UOp};
+use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -83,6 +83,14 @@ impl<'a> Flatten<'a> {
                 let mut new: Srcs = smallvec![address, self.read(&src[1])];
                 new.extend(gate.filter(|g| !g.is_bool(true)));
                 Ok(node(Op::Store, new))
+            }
+            Op::Load => {
+                let message = "no value is put into storage of a kernel's own yet".into();
+                Err(ErrorKind::Unsupported {
+                    op: "LOAD".into(),
+                    message,
+                }
+                .into())
             }
             Op::Where => self.masked(u).map_or_else(|| self.choose(u), Ok),
             Op::After if is_storage(u) => Ok(self.rebuilt(u, 1)),

@@ -2,8 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{expand, info, linearize, loops, memory, opt, registers, select};
-use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear};
-use monoglot_uop::{Backend, Effort, Opt, Program, Result, Target, UOp, rules};
+use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
+use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
 use std::time::Instant;
 
 /// A stage of the pipeline.
@@ -111,17 +111,44 @@ pub fn lower(
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
 
-    let selected = select::select(&expanded, target)?;
+    let linear = in_order(&expanded, target, &mut done)?;
+    let program = emit(optimized, linear, target, backend)?;
+    done(Stage::Render, &program);
+    Ok((program, timings))
+}
+
+/// Lower a kernel from its shaped form on.
+///
+/// # Errors
+/// As `lower`.
+pub fn lower_shaped(kernel: Expanded, target: &Target, backend: &dyn Backend) -> Result<Program> {
+    let linear = in_order(&kernel, target, &mut |_, _| {})?;
+    emit(kernel.into_inner(), linear, target, backend)
+}
+
+/// Have a back end make code of a list alone.
+///
+/// # Errors
+/// As `lower`.
+pub fn render(linear: Lowered, target: &Target, backend: &dyn Backend) -> Result<Program> {
+    let unknown = UOp::sink(&[]).with_arg(Arg::Kernel(Default::default()));
+    emit(unknown, linear, target, backend)
+}
+
+/// A shaped kernel as instructions in one order.
+fn in_order(expanded: &UOp, target: &Target, done: &mut dyn FnMut(Stage, &UOp)) -> Result<Lowered> {
+    let selected = select::select(expanded, target)?;
     done(Stage::Select, &selected);
 
     let ordered = linearize::linearize(&selected)?;
     let linear = verify_linear(registers::split(&ordered))?;
     done(Stage::Linearize, &linear);
+    Ok(linear)
+}
 
-    let record = info::describe(&optimized, &linear, target);
-    let program = Program::emit(backend, optimized, linear, record, target)?;
-    done(Stage::Render, &program);
-    Ok((program, timings))
+fn emit(kernel: UOp, linear: Lowered, target: &Target, to: &dyn Backend) -> Result<Program> {
+    let record = info::describe(&kernel, &linear, target);
+    Program::emit(to, kernel, linear, record, target)
 }
 
 #[cfg(test)]

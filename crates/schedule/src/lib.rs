@@ -31,7 +31,7 @@ pub use checks::Check;
 pub use lift::{Guards, Kind, Lifted, Structure, lift, users};
 pub use memory::Place;
 
-use monoglot_uop::spec::{Scheduled, verify_tensor};
+use monoglot_uop::spec::{Scheduled, verify_function};
 use monoglot_uop::{Device, Effort, Result, Target, UOp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ pub struct Timings {
 /// The schedule of a function; what reads no buffer at all is computed on `device`.
 ///
 /// # Errors
-/// `Unsupported` for ops that nothing runs yet, and errors of the compiler's own checks.
+/// `Verify` for what is no tensor graph, `Unsupported` for ops that nothing runs yet, and errors of the compiler's own checks.
 pub fn schedule(
     function: &Function,
     device: Device,
@@ -80,7 +80,8 @@ pub fn schedule(
         timings.effort.push((pass, Effort::since(then)));
         then = Effort::so_far();
     };
-    verify_tensor(UOp::sink(&function.roots))?;
+    let arguments = function.donated.len() + function.variables;
+    verify_function(UOp::sink(&function.roots), arguments)?;
     passed("verify");
     let (roots, mut words) = checks::words(function)?;
     let roots = prepare::prepare(&roots, target)?;

@@ -215,7 +215,10 @@ impl Devectorise<'_> {
     fn accesses(&self, i: usize, dims: &[u32]) -> Result<Vec<Piece<'_>>> {
         let src = &self.t.src[i];
         let address = &self.t.src[src[0] as usize];
-        let (Some(storage), &[_, index]) = (&self.effect[address[0] as usize], &address[..]) else {
+        let storage = |of: u32| self.effect[of as usize].as_ref();
+        let (Some(storage), &[_, index]) =
+            (address.first().and_then(|&u| storage(u)), &address[..])
+        else {
             return Err(broken("an address that is not one index into storage"));
         };
         let index = index as usize;

@@ -313,7 +313,10 @@ impl Devectorise<'_> {
         let mut offset = 0i64;
         for k in 0..dims.len() {
             match steps[k] {
-                Some(step) if dims[k] > 1 => offset += step * start[k] as i64,
+                // Where a gate holds this does not overflow, elsewhere it may.
+                Some(step) if dims[k] > 1 => {
+                    offset = offset.wrapping_add(step.wrapping_mul(start[k] as i64));
+                }
                 None => at = at * dims[k] as usize + start[k] as usize,
                 _ => {}
             }

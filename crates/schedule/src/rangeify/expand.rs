@@ -24,7 +24,7 @@ impl Rangeify<'_> {
             op if op.is_elementwise() || op == Op::Bitcast => {
                 Body::Apply(u.src().iter().map(|s| self.same(i, s)).collect())
             }
-            op if op.is_movement() => {
+            op if op.is_movement() && op != Op::Replicated => {
                 let at = self.at(i);
                 let (indices, _) = self.algebra.through(u, &at.indices, false)?;
                 Body::Same(self.want(i, &u.src()[0], At { indices, ..at }))

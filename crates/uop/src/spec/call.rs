@@ -45,13 +45,7 @@ pub(super) fn check_schedule(c: &mut Check) {
             match body.op() {
                 Op::Sink => within(c, body, |c| kernel::check(c, false)),
                 Op::Program => within(c, body, check_program),
-                op => need!(
-                    c,
-                    u,
-                    COMPILED.contains(op),
-                    "{} cannot be its body",
-                    op.name()
-                ),
+                op => need!(c, u, COMPILED.contains(op) => "{} cannot be its body", op.name()),
             }
         }
         call(c, u, &bodies[&body.address()]);
@@ -66,12 +60,12 @@ fn within<'a>(c: &mut Check<'a>, part: &'a UOp, check: impl Fn(&mut Check<'a>)) 
 }
 
 fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
-    need!(c, u, u.tag() == 0, "a tag is left");
+    need!(c, u, u.tag() == 0 => "a tag is left");
     let n = u.src().len() - 1;
     match u.arg() {
         Arg::Call(info) => {
             for i in info.outs.iter().chain(&info.ins) {
-                need!(c, u, *i < n, "argument {i} of {n} is named");
+                need!(c, u, *i < n => "argument {i} of {n} is named");
             }
         }
         _ => c.fault(u, "a CALL says what it writes and reads"),
@@ -82,15 +76,11 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
         };
         let has = arg.shape();
         let needs = p.shape();
-        need!(
-            c,
-            u,
-            has.max_len() >= needs.max_len(),
-            "argument {k} has shape {has}, its PARAM {needs}"
-        );
+        need!(c, u, has.max_len() >= needs.max_len() =>
+            "argument {k} has shape {has}, its PARAM {needs}");
         if p.addrspace().is_some() {
             let stored = arg.addrspace().is_some() || storage(arg).is_some();
-            need!(c, u, stored, "argument {k} is a value, not storage");
+            need!(c, u, stored => "argument {k} is a value, not storage");
         }
     }
 }
@@ -116,19 +106,19 @@ pub(super) fn check_record(c: &mut Check) {
     }
     let sizes = info.global_size.iter().chain(&info.local_size);
     let mut sizes = sizes.chain([&info.threads]);
-    need!(c, root, sizes.all(|&n| n > 0), "a size is less than 1");
+    need!(c, root, sizes.all(|&n| n > 0) => "a size is less than 1");
     let Some(program) = root.src().get(1) else {
         return c.fault(root, "there is no linear program");
     };
     for u in program.src().iter().filter(|u| u.op() == Op::Special) {
         let said = size(info, u);
         let fits = said.is_some() && said == u.src().first().and_then(UOp::as_int);
-        need!(c, u, fits, "the record says {said:?} of it");
+        need!(c, u, fits => "the record says {said:?} of it");
     }
     let slot = |u: &UOp| Some(u.buffer_arg()?.slot as usize);
     for u in program.src().iter().filter(|u| u.is_variable()) {
         let named = slot(u).is_some_and(|s| info.vars.contains(&s));
-        need!(c, u, named, "the record does not name this variable");
+        need!(c, u, named => "the record does not name this variable");
     }
     // What the kernel names, its program may have found a constant for.
     let kernel = root.src()[0].toposort();
@@ -138,12 +128,8 @@ pub(super) fn check_record(c: &mut Check) {
         .filter(|u| u.op() == Op::Param);
     let slots: FxHashSet<usize> = params.filter_map(slot).collect();
     for slot in info.outs.iter().chain(&info.ins).chain(&info.vars) {
-        need!(
-            c,
-            root,
-            slots.contains(slot),
-            "slot {slot} is named, and no PARAM of the kernel has it"
-        );
+        need!(c, root, slots.contains(slot) =>
+            "slot {slot} is named, and no PARAM of the kernel has it");
     }
 }
 

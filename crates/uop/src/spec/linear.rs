@@ -7,29 +7,32 @@
 //! 3. RANGE and END, IF and ENDIF nest. A value made inside is not used outside.
 //! 4. No value has dtype `index`. A RANGE counts in i32 or i64.
 //! 5. PARAM: GLOBAL, flat; or a variable of shape (). Slots are distinct. BUFFER: LOCAL or REG, flat; REG
-//!    also (n, W). Only REG holds bools.
+//!    also (n, W). Only REG holds bools. Of LOCAL and of REG, each with numbers of its own, there are at most
+//!    2^24 and 2^20 bytes.
 //! 6. LOAD, STORE and ATOMICADD have addresses: INDEX(buffer, i) or SHRINK(buffer, (i,), (W,)). Neither
 //!    an address nor storage is a value. AFTER is its first source under another name, so that reads of
 //!    one address before and after a store are two nodes; no instruction stands twice. GROUP is nothing.
 //! 7. An address is within its buffer by min_max, or the access is gated, or inside an IF.
 //! 8. LOAD(address, alt, gate): alt has the address's dtype and shape. STORE(address, value, gate): value
 //!    too, or is a CONST. Gates are bool, of shape () or the address's.
-//! 9. Shapes are () or (W,). Operands of an elementwise op have its shape; exempt are a CONST of shape ()
+//! 9. Shapes are () or (W,), W at most 1024. Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's, which make whole matrices.
 //! 11. A BARRIER between the threads of a CPU stands outside loops and conditions. No value that memory or
 //!     a loop gave, and no storage of a thread's own, is used on both sides of it.
 //! 12. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
-use super::{Check, need, ops_of};
+use super::{Check, kernel, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::linear::{address, has_phases, is_repeated, storage_of};
 use crate::node::UOp;
 use crate::op::Op;
 use crate::shape::Shape;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+/// Most lanes of a value.
+const WIDTH: i64 = 1024;
 /// Names of hardware indices.
 const SPECIALS: [&str; 7] = ["gidx0", "gidx1", "gidx2", "lidx0", "lidx1", "lidx2", "tid"];
 
@@ -55,17 +58,13 @@ pub(super) fn check(c: &mut Check) {
         of: FxHashMap::default(),
     };
     scopes.of.reserve(n);
-    let mut slots: FxHashMap<u64, &UOp> = FxHashMap::default();
+    let mut slots: FxHashSet<(Option<AddrSpace>, u64)> = FxHashSet::default();
+    let mut bytes = [0i64; 2];
     let mut specials: Vec<&str> = Vec::new();
     let ops = ops_of('l');
     for (at, u) in root.src().iter().enumerate() {
         c.any(u, ops);
-        need!(
-            c,
-            u,
-            !scopes.of.contains_key(&u.address()),
-            "this instruction stands twice"
-        );
+        need!(c, u, !scopes.of.contains_key(&u.address()) => "this instruction stands twice");
         operands(c, u, &scopes);
         blocks(c, u, &mut scopes);
         let scope = scopes.open.last().map_or(0, |s| s.1);
@@ -73,25 +72,29 @@ pub(super) fn check(c: &mut Check) {
         shapes(c, u);
         match (u.op(), u.arg()) {
             (Op::Param | Op::Buffer, Arg::Buffer(b)) => {
-                let other = u.op() == Op::Param && slots.insert(b.slot, u).is_some();
-                need!(c, u, !other, "another PARAM has slot {} too", b.slot);
+                let name = u.op().name();
+                let slot = b.slot;
+                // A PARAM is known by its slot, whether it is storage or a variable.
+                let space = b.addrspace.filter(|_| u.op() == Op::Buffer);
+                let other = !slots.insert((space, slot));
+                need!(c, u, !other => "another {name} has slot {slot} too");
                 buffer(c, u);
+                if u.op() == Op::Buffer {
+                    kernel::own_storage(c, u, &mut bytes);
+                } else {
+                    c.bounds(u);
+                    need!(c, u, u.src().len() < 4 => "a variable that is bound here already");
+                }
             }
             (Op::Load | Op::Store | Op::AtomicAdd, _) => access(c, u, &scopes),
             (Op::Special, Arg::Text(name)) => {
                 let known = SPECIALS.contains(&&**name) && u.dtype() == DType::I32;
-                need!(
-                    c,
-                    u,
-                    known,
-                    "there is no hardware index {name} of {}",
-                    u.dtype()
-                );
-                need!(c, u, !specials.contains(&&**name), "{name} stands twice");
+                need!(c, u, known => "there is no hardware index {name} of {}", u.dtype());
+                need!(c, u, !specials.contains(&&**name) => "{name} stands twice");
                 specials.push(name);
             }
             (Op::Wmma, Arg::Wmma(_)) => wmma(c, u),
-            (Op::Sink, _) => need!(c, u, at + 1 == n, "SINK stands last"),
+            (Op::Sink, _) => need!(c, u, at + 1 == n => "SINK stands last"),
             _ => {}
         }
     }
@@ -117,7 +120,7 @@ fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
             Op::Barrier => {
                 phase += 1;
                 let outside = open == 0;
-                need!(c, u, outside, "between threads, inside a loop or condition");
+                need!(c, u, outside => "between threads, inside a loop or condition");
             }
             _ => {}
         }
@@ -126,12 +129,8 @@ fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
         for s in values() {
             first = first.min(made.get(s).copied().unwrap_or(phase));
         }
-        need!(
-            c,
-            u,
-            first == phase,
-            "a value is used that was read before a BARRIER between threads"
-        );
+        need!(c, u, first == phase =>
+            "a value is used that was read before a BARRIER between threads");
         let stays = values().any(|s| made.contains_key(s));
         if stays || !is_repeated(u) && u.dtype() != DType::Void {
             made.insert(u, phase);
@@ -141,12 +140,7 @@ fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
             && a.buffer.op() == Op::Buffer
         {
             let same = *storage.entry(a.buffer).or_insert(phase) == phase;
-            need!(
-                c,
-                u,
-                same,
-                "storage of a thread on both sides of a BARRIER between threads"
-            );
+            need!(c, u, same => "storage of a thread on both sides of a BARRIER between threads");
         }
     }
 }
@@ -178,23 +172,13 @@ fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
             _ => s,
         };
         let scope = scopes.of.get(&s.address());
-        need!(
-            c,
-            u,
-            scope.is_some(),
-            "source {i} is no earlier instruction"
-        );
+        need!(c, u, scope.is_some() => "source {i} is no earlier instruction");
         let open = scope.is_none_or(|&scope| scopes.is_open[scope]) || s.dtype() == DType::Void;
-        need!(
-            c,
-            u,
-            open,
-            "source {i} was made in a loop or condition that is closed"
-        );
+        need!(c, u, open => "source {i} was made in a loop or condition that is closed");
         let value = free || i == 0 && to_address || address(s.named()).is_none();
-        need!(c, u, value, "source {i} is an address, not a value");
+        need!(c, u, value => "source {i} is an address, not a value");
         let value = free || i == 0 && to_storage || storage_of(s).is_none();
-        need!(c, u, value, "source {i} is storage, not a value");
+        need!(c, u, value => "source {i} is storage, not a value");
     }
 }
 
@@ -205,42 +189,20 @@ fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
             scopes.open.push((u, scopes.is_open.len()));
             scopes.is_open.push(true);
             if u.op() == Op::If {
-                need!(
-                    c,
-                    u,
-                    u.src()[0].dtype() == DType::Bool,
-                    "the gate is no bool"
-                );
+                need!(c, u, u.src()[0].dtype() == DType::Bool => "the gate is no bool");
             } else {
                 let counts = matches!(u.dtype(), DType::I32 | DType::I64);
-                need!(
-                    c,
-                    u,
-                    counts,
-                    "a RANGE counts in i32 or i64, not in {}",
-                    u.dtype()
-                );
+                need!(c, u, counts => "a RANGE counts in i32 or i64, not in {}", u.dtype());
             }
         }
         Op::End | Op::EndIf => {
-            need!(
-                c,
-                u,
-                u.op() == Op::EndIf || u.src().len() == 2,
-                "END closes one RANGE here"
-            );
+            need!(c, u, u.op() == Op::EndIf || u.src().len() == 2 => "END closes one RANGE here");
             let wanted = u.src().get((u.op() == Op::End) as usize);
             match scopes.open.pop() {
                 Some((top, scope)) => {
                     scopes.is_open[scope] = false;
                     let innermost = Some(top) == wanted;
-                    need!(
-                        c,
-                        u,
-                        innermost,
-                        "it does not close the innermost {}",
-                        top.op().name()
-                    );
+                    need!(c, u, innermost => "it does not close the innermost {}", top.op().name());
                 }
                 None => c.fault(u, "there is nothing to close"),
             }
@@ -261,15 +223,7 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
         _ => false,
     };
     let space = b.addrspace.map_or("no address space", AddrSpace::name);
-    need!(
-        c,
-        u,
-        fits,
-        "a {} cannot be {}{} in {space}",
-        u.op().name(),
-        b.dtype,
-        u.shape()
-    );
+    need!(c, u, fits => "a {} cannot be {}{} in {space}", u.op().name(), b.dtype, u.shape());
 }
 
 /// Shapes, dtypes and operands of a value.
@@ -277,48 +231,30 @@ fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let op = u.op();
     let shape = u.shape();
     let src = u.src();
-    need!(c, u, u.dtype() != DType::Index, "dtype index is left");
-    need!(
-        c,
-        u,
-        shape.len() < 2 || storage_of(u).is_some(),
-        "a value of shape {shape}"
-    );
+    need!(c, u, u.dtype() != DType::Index => "dtype index is left");
+    need!(c, u, shape.len() < 2 || storage_of(u).is_some() => "a value of shape {shape}");
+    let narrow = shape.max_len() <= WIDTH || storage_of(u).is_some();
+    need!(c, u, narrow => "more than {WIDTH} lanes");
     if op.is_elementwise() {
         for (i, s) in src.iter().enumerate().filter(|(_, s)| s.shape() != shape) {
             let exempt = s.shape().is_empty() && (s.op() == Op::Const || op == Op::Where && i == 0);
-            need!(
-                c,
-                u,
-                exempt,
-                "source {i} has shape {}, not {shape}",
-                s.shape()
-            );
+            need!(c, u, exempt => "source {i} has shape {}, not {shape}", s.shape());
         }
     }
     match op {
         Op::Bitcast => {
             let from = src[0].dtype();
-            need!(
-                c,
-                u,
-                from.bytes() == u.dtype().bytes(),
-                "BITCAST from {from} to another width"
-            );
+            need!(c, u, from.bytes() == u.dtype().bytes() =>
+                "BITCAST from {from} to another width");
         }
-        Op::Stack => need!(
-            c,
-            u,
-            src.iter().all(|s| s.shape().is_empty()),
-            "STACK of vectors"
-        ),
+        Op::Stack => need!(c, u, src.iter().all(|s| s.shape().is_empty()) => "STACK of vectors"),
         Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
         Op::Index | Op::Shrink if storage_of(&src[0]).is_none() => {
             let n = src[0].shape().max_len();
             let (lo, hi) = src[1].bounds();
-            let inside =
-                is_number(&src[1]) && lo >= 0 && hi + width(u) <= n && src[0].shape().len() == 1;
-            need!(c, u, inside, "lanes are constants below {n}");
+            let inside = is_number(&src[1]) && lo >= 0 && hi.saturating_add(width(u)) <= n;
+            let inside = inside && src[0].shape().len() == 1;
+            need!(c, u, inside => "lanes are constants below {n}");
         }
         _ => {}
     }
@@ -341,61 +277,33 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
     }
     let dtype = to.dtype();
     let shape = to.shape();
-    need!(
-        c,
-        u,
-        u.op() != Op::Load || u.src().len() != 2,
-        "an alternative without a gate"
-    );
+    need!(c, u, u.op() != Op::Load || u.src().len() != 2 => "an alternative without a gate");
     if let Some(v) = u.src().get(1) {
         let fits = v.shape() == shape || v.op() == Op::Const && v.shape().is_empty();
         let fits = fits && v.dtype() == dtype;
-        need!(
-            c,
-            u,
-            fits,
-            "the value is {}{}, the address {dtype}{shape}",
-            v.dtype(),
-            v.shape()
-        );
+        need!(c, u, fits => "the value is {}{}, the address {dtype}{shape}", v.dtype(), v.shape());
     }
     let gate = u.src().get(2);
     if let Some(g) = gate {
         let fits = g.dtype() == DType::Bool && (g.shape().is_empty() || g.shape() == shape);
-        need!(c, u, fits, "a gate of {}{}", g.dtype(), g.shape());
+        need!(c, u, fits => "a gate of {}{}", g.dtype(), g.shape());
     }
     let guarded = gate.is_some() || scopes.open.iter().any(|(s, _)| s.op() == Op::If);
     let size = to.src()[0].shape().first().map_or(0, |d| d.max());
     let (lo, hi) = to.src()[1].bounds();
     let last = hi.saturating_add(width(to) - 1);
     let inside = guarded || lo >= 0 && last < size;
-    need!(
-        c,
-        u,
-        inside,
-        "elements {lo}..={last} by min_max of a buffer of {size}, without a gate"
-    );
+    need!(c, u, inside =>
+        "elements {lo}..={last} by min_max of a buffer of {size}, without a gate");
 }
 
 fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let Arg::Wmma(t) = u.arg() else { return };
-    need!(
-        c,
-        u,
-        t.is_sound(),
-        "its fragments do not make matrices of its size"
-    );
+    need!(c, u, t.is_sound() => "its fragments do not make matrices of its size");
     let wanted = [(&t.a, t.dtype_in), (&t.b, t.dtype_in), (&t.c, t.dtype_out)];
     for (i, (s, (fragment, dtype))) in u.src().iter().zip(wanted).enumerate() {
         let fragment = Shape::of(&[fragment.elements()]);
         let fits = *s.shape() == fragment && s.dtype() == dtype;
-        need!(
-            c,
-            u,
-            fits,
-            "source {i} is {}{}, not {dtype}{fragment}",
-            s.dtype(),
-            s.shape()
-        );
+        need!(c, u, fits => "source {i} is {}{}, not {dtype}{fragment}", s.dtype(), s.shape());
     }
 }

@@ -21,6 +21,7 @@ mod tensor;
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
+use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
@@ -47,7 +48,7 @@ macro_rules! borders {
         /// # Errors
         /// `ErrorKind::Verify` with every fault.
         pub fn $verify(root: UOp) -> Result<$name> {
-            let mut check = Check { root: &root, faults: Vec::new() };
+            let mut check = Check::of(&root);
             $check(&mut check);
             check.finish($stage)?;
             Ok($name(root))
@@ -68,16 +69,25 @@ borders! {
     Lowered verify_linear "linear" linear::check;
 }
 
+/// As `verify_tensor`, of a function of so many arguments, which its PARAMs number.
+///
+/// # Errors
+/// `ErrorKind::Verify` with every fault.
+pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
+    let mut check = Check::of(&root);
+    check.arguments = Some(arguments as u64);
+    tensor::check(&mut check);
+    check.finish("tensor")?;
+    Ok(Tensors(root))
+}
+
 /// A compiled kernel and the linear program in it (`spec/call.rs`). That it may be run says only the back
 /// end that made its code: `backend::Program`.
 ///
 /// # Errors
 /// `ErrorKind::Verify` with every fault.
 pub fn verify_program(root: UOp) -> Result<UOp> {
-    let mut check = Check {
-        root: &root,
-        faults: Vec::new(),
-    };
+    let mut check = Check::of(&root);
     call::check_program(&mut check);
     check.finish("program")?;
     Ok(root)
@@ -85,18 +95,15 @@ pub fn verify_program(root: UOp) -> Result<UOp> {
 
 /// As `verify_program`, where the linear program has been verified.
 pub(crate) fn verify_record(root: UOp) -> Result<UOp> {
-    let mut check = Check {
-        root: &root,
-        faults: Vec::new(),
-    };
+    let mut check = Check::of(&root);
     call::check_record(&mut check);
     check.finish("program")?;
     Ok(root)
 }
 
-/// A fault of the node unless the condition holds.
+/// A fault of the node unless the condition holds: what must be => what is said where it is not.
 macro_rules! need {
-    ($check:expr, $node:expr, $holds:expr, $($reason:tt)*) => {
+    ($check:expr, $node:expr, $holds:expr => $($reason:tt)*) => {
         if !$holds {
             $check.fault($node, format!($($reason)*));
         }
@@ -107,6 +114,8 @@ use need;
 /// A graph being verified, and the faults found.
 struct Check<'a> {
     root: &'a UOp,
+    /// How many arguments a function has.
+    arguments: Option<u64>,
     faults: Vec<(&'a UOp, String)>,
 }
 
@@ -114,6 +123,14 @@ struct Check<'a> {
 const LISTED: usize = 40;
 
 impl<'a> Check<'a> {
+    fn of(root: &'a UOp) -> Check<'a> {
+        Check {
+            root,
+            arguments: None,
+            faults: Vec::new(),
+        }
+    }
+
     fn fault(&mut self, u: &'a UOp, reason: impl Into<String>) {
         self.faults.push((u, reason.into()));
     }
@@ -171,32 +188,20 @@ impl<'a> Check<'a> {
         ]);
         let op = u.op();
         let arg = u.arg();
-        need!(
-            self,
-            u,
-            ops.contains(op),
-            "{} has no place in this stage",
-            op.name()
-        );
-        need!(self, u, u.tag() == 0, "a tag is left");
+        need!(self, u, ops.contains(op) => "{} has no place in this stage", op.name());
+        need!(self, u, u.tag() == 0 => "a tag is left");
         let fits = arg.kind() == op.arg_kind()
             || *arg == Arg::None && matches!(op, Load | Sink | Call | Mul);
-        need!(self, u, fits, "{} cannot have this arg", op.name());
+        need!(self, u, fits => "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
-            need!(self, u, is_value(*v, *d), "{v:?} is no value of {d}");
+            need!(self, u, is_value(*v, *d) => "{v:?} is no value of {d}");
         }
         let rounds = *arg != Arg::Rounded || u.dtype().is_float();
-        need!(
-            self,
-            u,
-            rounds,
-            "a product of {} is never rounded",
-            u.dtype()
-        );
+        need!(self, u, rounds => "a product of {} is never rounded", u.dtype());
         // A body, or what packs values, may be void.
         let values = &u.src()[matches!(op, Function | Call | GetTuple) as usize..];
         let effects = !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void);
-        need!(self, u, !effects, "an effect is used as a value");
+        need!(self, u, !effects => "an effect is used as a value");
     }
 
     /// What holds of every PARAM of tensors and kernels.
@@ -204,21 +209,38 @@ impl<'a> Check<'a> {
         let space = u.addrspace();
         let dtype = u.dtype();
         let shape = u.shape();
-        let bounds = &u.src()[u.src().len().min(1)..];
-        // An index may be used as one because its bounds say where it is.
-        let bounded = match dtype {
-            // One that is bound has its value as well.
-            DType::Index => {
-                matches!(bounds.len(), 2 | 3) && bounds.iter().all(|b| b.dtype() == dtype)
-            }
-            _ => bounds.is_empty() && dtype != DType::Void,
+        // An index may be used as one because its bounds say where it is; one that is bound has its value
+        // as well.
+        let bounded = match (dtype, u.src().len()) {
+            (DType::Index, 3 | 4) => true,
+            (DType::Index | DType::Void, _) => false,
+            (_, n) => n <= 1,
         };
         let variable = space.is_none() && shape.is_empty() && bounded;
-        let fits = variable || space == Some(AddrSpace::Global);
+        let stored = space == Some(AddrSpace::Global) && is_stored(dtype);
         let at = space.map_or("no address space", AddrSpace::name);
         let wanted = "a PARAM is GLOBAL, or a variable of shape (), with bounds if it is an index";
-        need!(self, u, fits, "{wanted}, not {dtype}{shape} in {at}");
+        need!(self, u, variable || stored => "{wanted}, not {dtype}{shape} in {at}");
+        self.bounds(u);
         self.dims(u, 0, "shape");
+    }
+
+    /// The bounds of a variable are numbers in order, and its value lies between them.
+    fn bounds(&mut self, u: &'a UOp) {
+        let given = &u.src()[u.src().len().min(1)..];
+        // In a program the variable has a width, and its bounds are an index still.
+        let same = given
+            .iter()
+            .all(|b| b.dtype() == u.dtype() || b.dtype() == DType::Index);
+        let numbers: Option<Vec<i64>> = given.iter().map(UOp::as_int).collect();
+        let fits = match numbers.as_deref() {
+            Some([]) => true,
+            Some([least, most]) => same && least <= most,
+            Some([least, most, now]) => same && (least..=most).contains(&now),
+            _ => false,
+        };
+        need!(self, u, fits =>
+            "its bounds are no two numbers in order, with its value between them");
     }
 
     /// Source i is a shape, or offsets.
@@ -234,31 +256,41 @@ impl<'a> Check<'a> {
         } else {
             std::slice::from_ref(s)
         };
-        need!(
-            self,
-            u,
-            parts.iter().all(|d| d.vmin() >= 0),
-            "the {what} may be negative"
-        );
+        for d in parts.iter().filter(|d| d.op() != Op::Const) {
+            let counts = d.dtype() == DType::Index && is_counted(d);
+            need!(self, u, counts => "the {what} is no arithmetic on variables, in index");
+        }
+        need!(self, u, parts.iter().all(|d| d.vmin() >= 0) => "the {what} may be negative");
     }
 
     /// What holds of every STORE's dtypes.
     fn stored(&mut self, u: &'a UOp) {
         let to = u.src()[0].dtype();
         let value = u.src()[1].dtype();
-        need!(self, u, to == value, "a {value} is stored as {to}");
-        need!(
-            self,
-            u,
-            u.src().get(2).is_none_or(|g| g.dtype() == DType::Bool),
-            "the gate is no bool"
-        );
+        need!(self, u, to == value => "a {value} is stored as {to}");
+        need!(self, u, u.src().get(2).is_none_or(|g| g.dtype() == DType::Bool) =>
+            "the gate is no bool");
     }
 }
 
 /// The ops of a stage, by its letter in the op table.
 fn ops_of(stage: char) -> OpSet {
     OpSet::filter(|op| op.stages().contains(stage))
+}
+
+/// Whether storage may hold values of this dtype.
+fn is_stored(d: DType) -> bool {
+    !matches!(d, DType::Index | DType::Void)
+}
+
+/// Whether a number is known before anything runs: arithmetic on constants and variables.
+fn is_counted(u: &UOp) -> bool {
+    const PLAIN: OpSet = OpSet::ELEMENTWISE.with(Op::Const).with(Op::Stack);
+    let variable = |u: &UOp| u.is_variable() && u.shape().is_empty();
+    u.shape().is_empty()
+        && ordered(std::slice::from_ref(u), UOp::src)
+            .into_iter()
+            .all(|u| PLAIN.contains(u.op()) || variable(u))
 }
 
 /// Whether the scalar is a value of the dtype, as it stands.

@@ -6,8 +6,10 @@
 //!    occurs as in kernels: in the indices of an INDEX.
 //! 2. Operands of an elementwise op have its shape; only constants and variables of shape () are exempt.
 //! 3. A BUFFER is GLOBAL and has a device; a PARAM is GLOBAL, or a variable of shape (): an `index` with
-//!    bounds, or of another dtype without.
-//! 4. Shapes and offsets are vectors of integers, and sizes are not negative.
+//!    bounds, or of another dtype without. Slots are keys: PARAMs of one slot are one node, but for
+//!    variables that are bound. Those of a function number its arguments.
+//! 4. A value has at most 64 axes. Shapes and offsets are vectors of numbers that are known before anything runs, constants or
+//!    arithmetic on variables in `index`, and sizes are not negative.
 //! 5. REDUCE folds axes, ascending, and closes no ranges. FLIP's flags are within the rank. PAD's fill is
 //!    a value of its dtype.
 //! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either, of the value's dtype
@@ -18,9 +20,10 @@
 //!    known, its shape. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
+//! 11. No value of dtype `index` is kept: no BUFFER, CONTIGUOUS, COPY or root is of it.
 
 use super::kernel::invalid;
-use super::{Check, is_value, need, ops_of};
+use super::{Check, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::graph::ordered;
@@ -28,7 +31,7 @@ use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::slice::from_ref;
 
 /// Bodies of a CALL that another spec covers.
@@ -53,21 +56,34 @@ fn sources(u: &UOp) -> &[UOp] {
 
 pub(super) fn check(c: &mut Check) {
     let ops = ops_of('t');
+    let root = c.root;
+    let mut own: Vec<&UOp> = Vec::new();
+    let calls = root.ops_below().contains(Op::Function) || root.ops_below().contains(Op::Call);
+    if calls {
+        own = params(root);
+    }
+    let kept = if root.op() == Op::Sink {
+        root.src()
+    } else {
+        from_ref(root)
+    };
+    for u in kept.iter().filter(|u| u.dtype() == DType::Index) {
+        c.fault(u, "a value of dtype index is no root");
+    }
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
     for u in ordered(from_ref(c.root), sources) {
         c.any(u, ops);
         invalid(c, u);
         node(c, u);
+        if u.op() == Op::Param && !calls {
+            own.push(u);
+        }
         for store in u.src().iter().filter(|s| s.op() == Op::Store) {
             let to = &store.src()[0];
             let own = u.op() == Op::After && to.views_of(&u.src()[0]).is_some();
             let fits = own || to.addrspace() == Some(AddrSpace::Global);
-            need!(
-                c,
-                u,
-                fits,
-                "a STORE goes to storage, to what its AFTER names, or to a view of it"
-            );
+            need!(c, u, fits =>
+                "a STORE goes to storage, to what its AFTER names, or to a view of it");
         }
         if u.op().is_elementwise() && !u.shape().is_empty() {
             let single = |s: &&UOp| s.shape().is_empty() && is_data(s);
@@ -85,21 +101,32 @@ pub(super) fn check(c: &mut Check) {
             call(c, u, &mut bodies);
         }
     }
+    slots(c, &own);
+}
+
+/// The slots of the graph's own PARAMs.
+fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp]) {
+    let mut taken: FxHashSet<u64> = FxHashSet::default();
+    for u in params.iter().filter(|u| u.bound_to().is_none()) {
+        let Some(b) = u.buffer_arg() else { continue };
+        let slot = b.slot;
+        need!(c, u, taken.insert(slot) => "another PARAM has slot {slot} too");
+        if let Some(most) = c.arguments.filter(|&most| slot >= most) {
+            c.fault(u, format!("slot {slot} of a function of {most} arguments"));
+        }
+    }
 }
 
 fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
     use Op::*;
     let s = u.src();
     let rank = u.shape().len();
+    need!(c, u, rank <= 64 => "{rank} axes, where 64 are the most");
     match (u.op(), u.arg()) {
         (Buffer, Arg::Buffer(b)) => {
-            need!(
-                c,
-                u,
-                b.addrspace == Some(AddrSpace::Global),
-                "a tensor's storage is GLOBAL"
-            );
-            need!(c, u, b.device.is_some(), "a BUFFER has a device");
+            need!(c, u, b.addrspace == Some(AddrSpace::Global) => "a tensor's storage is GLOBAL");
+            need!(c, u, b.device.is_some() => "a BUFFER has a device");
+            need!(c, u, is_stored(b.dtype) => "a BUFFER of {}", b.dtype);
             c.dims(u, 0, "shape");
         }
         (Param, _) => c.param(u),
@@ -109,58 +136,35 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
             c.dims(u, 2, "shape");
             if let Arg::Fill(v) = u.arg() {
                 let typed = is_value(*v, u.dtype()) && *v != Scalar::Invalid;
-                need!(c, u, typed, "the fill {v:?} is no value of {}", u.dtype());
+                need!(c, u, typed => "the fill {v:?} is no value of {}", u.dtype());
             }
         }
         (Flip, Arg::Flags(bits)) => {
-            need!(
-                c,
-                u,
-                rank > 63 || bits >> rank == 0,
-                "it flips an axis beyond its {rank} axes"
-            );
+            need!(c, u, rank > 63 || bits >> rank == 0 =>
+                "it flips an axis beyond its {rank} axes");
         }
         (Reduce, Arg::Reduce(_, axes)) => {
-            need!(
-                c,
-                u,
-                s.len() == 1,
-                "a tensor is reduced over axes, not ranges"
-            );
-            need!(
-                c,
-                u,
-                axes.is_sorted_by(|a, b| a < b),
-                "the axes {axes:?} do not ascend"
-            );
+            need!(c, u, s.len() == 1 => "a tensor is reduced over axes, not ranges");
+            need!(c, u, axes.is_sorted_by(|a, b| a < b) => "the axes {axes:?} do not ascend");
         }
         (Store, _) => store(c, u),
         (After | Group, _) => {
-            need!(
-                c,
-                u,
-                u.op() == Group || u.dtype() != DType::Void,
-                "AFTER gives a value"
-            );
+            need!(c, u, u.op() == Group || u.dtype() != DType::Void => "AFTER gives a value");
             let waits = &s[(u.op() == After) as usize..];
-            need!(
-                c,
-                u,
-                waits.iter().all(|s| s.op() != Const),
-                "a CONST is no effect to wait for"
-            );
+            need!(c, u, waits.iter().all(|s| s.op() != Const) =>
+                "a CONST is no effect to wait for");
         }
         (GetTuple, _) => {
-            need!(
-                c,
-                u,
-                matches!(s[0].op(), Tuple | Function | Call),
-                "{} is no tuple",
-                s[0].op().name()
-            );
+            need!(c, u, matches!(s[0].op(), Tuple | Function | Call) =>
+                "{} is no tuple", s[0].op().name());
         }
-        (Copy, Arg::Place(device, _)) => need!(c, u, device.is_some(), "COPY names no device"),
-        (Cast | Bitcast, Arg::DType(d)) => need!(c, u, *d != DType::Void, "void has no values"),
+        (Copy | Contiguous, arg) => {
+            let named = !matches!(arg, Arg::Place(None, _));
+            need!(c, u, named => "COPY names no device");
+            let name = u.op().name();
+            need!(c, u, is_stored(u.dtype()) => "{name} of {}", u.dtype());
+        }
+        (Cast | Bitcast, Arg::DType(d)) => need!(c, u, *d != DType::Void => "void has no values"),
         _ => {}
     }
 }
@@ -170,14 +174,7 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
     let value = &u.src()[1];
     let one = value.op() == Op::Const || value.is_variable();
     let fits = to.shape() == value.shape() || one;
-    need!(
-        c,
-        u,
-        fits,
-        "shape {} is stored into shape {}",
-        value.shape(),
-        to.shape()
-    );
+    need!(c, u, fits => "shape {} is stored into shape {}", value.shape(), to.shape());
     c.stored(u);
 }
 
@@ -197,12 +194,7 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
         };
         let has = arg.shape();
         let wants = p.shape();
-        need!(
-            c,
-            u,
-            may_equal(has, wants),
-            "argument {k} has shape {has}, its PARAM {wants}"
-        );
+        need!(c, u, may_equal(has, wants) => "argument {k} has shape {has}, its PARAM {wants}");
     }
 }
 
@@ -210,21 +202,10 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
 pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<(u64, &'a UOp)> {
     let slot = p.buffer_arg()?.slot;
     let arg = call.src()[1..].get(slot as usize);
-    need!(
-        c,
-        call,
-        arg.is_some(),
-        "PARAM {slot} of the body has no argument"
-    );
+    need!(c, call, arg.is_some() => "PARAM {slot} of the body has no argument");
     let arg = arg?;
-    need!(
-        c,
-        call,
-        arg.dtype() == p.dtype(),
-        "argument {slot} is {}, its PARAM {}",
-        arg.dtype(),
-        p.dtype()
-    );
+    need!(c, call, arg.dtype() == p.dtype() =>
+        "argument {slot} is {}, its PARAM {}", arg.dtype(), p.dtype());
     Some((slot, arg))
 }
 

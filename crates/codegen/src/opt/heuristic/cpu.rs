@@ -12,6 +12,8 @@ use monoglot_uop::{AxisType, OptOp, Target};
 const THREADED: f64 = 50_000.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
+/// How many numbers of parts are tried.
+const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
 const GAIN: f64 = 0.97;
 
@@ -263,7 +265,8 @@ fn block(nest: &Nest, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
     let Some((at, n)) = at.and_then(|at| Some((at, chosen.plan.axes[at].extent()?))) else {
         return;
     };
-    if let Some(factor) = (2..n).find(|f| n % f == 0 && bytes <= cache * *f as f64) {
+    let least = ((bytes / cache).ceil() as i64).max(2);
+    if let Some(factor) = (least..n).take(TRIED).find(|f| n % f == 0) {
         let split = OptOp::Split {
             factor,
             target: AxisType::Loop,
