@@ -46,7 +46,6 @@ const ROWS: &[(&str, &str)] = &[
         "CONST[INVALID]",
         "index - - -9223372036854775808..9223372036854775807 -",
     ),
-    (r#"BINARY[x"00ff"]"#, "u8(2,) - - 0..255 -"),
     (
         "PERMUTE[1, 0] d",
         "i32(6, 4) (CPU,CPU:1) GLOBAL -2147483648..2147483647 1",
@@ -240,6 +239,10 @@ fn every_op_has_its_properties() {
             wrong += &format!("{row}\n  is   {is}\n  want {want}\n");
         }
     }
+    // What no text gives.
+    let binary = UOp::new(Op::Binary, vec![], Arg::Bytes([0u8, 255][..].into()));
+    assert_eq!(describe(&binary), "u8(2,) - - 0..255 -");
+    seen = seen.with(Op::Binary);
     for op in Op::ALL.iter().filter(|op| !seen.contains(**op)) {
         wrong += &format!("{} has no row\n", op.name());
     }

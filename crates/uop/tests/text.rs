@@ -205,12 +205,19 @@ LINEAR {
         global_size: [1; 3],
         ..Default::default()
     };
-    let program = UOp::new(
-        Op::Program,
-        vec![sink, linear, source, binary],
-        Arg::Program(info.into()),
-    );
+    let info = Arg::Program(info.into());
+    let parts = vec![sink, linear, source];
+    let program = UOp::new(Op::Program, parts.clone(), info.clone());
     round_trip(&program);
+    // Machine code is told by its length and a hash, and is not read.
+    let compiled = UOp::new(Op::Program, [&parts[..], &[binary]].concat(), info);
+    let text = print(&compiled);
+    assert!(text.contains("BINARY[bytes=3, hash=h"), "{text}");
+    let refused = parse(&text).unwrap_err().to_string();
+    assert!(
+        refused.contains("machine code never comes from a text"),
+        "{refused}"
+    );
     let info = Arg::Call(
         CallInfo {
             outs: vec![0],
@@ -229,7 +236,7 @@ LINEAR {
     round_trip(&schedule);
     assert!(
         print(&schedule).ends_with(
-            "LINEAR {\n  CALL[outs=[0], ins=[1]] %11 p0 p1\n  CALL[outs=[0], ins=[1]] %11 p1 p0\n}\n"
+            "LINEAR {\n  CALL[outs=[0], ins=[1]] %10 p0 p1\n  CALL[outs=[0], ins=[1]] %10 p1 p0\n}\n"
         ),
         "{schedule}"
     );

@@ -74,6 +74,10 @@ impl<T: Part> Part for Vec<T> {
     }
 }
 
+/// Why a text has no machine code.
+pub(super) const NO_CODE: &str =
+    "machine code never comes from a text: a back end makes it, of a list that was verified";
+
 /// What MUL's arg is called.
 const ROUNDED: &str = "rounded";
 
@@ -211,6 +215,12 @@ records! {
     }
 }
 
+/// FNV-1a of some bytes, to tell them from others.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 fn named(key: &str, v: Value) -> Value {
     Value::Named(key.into(), Box::new(v))
 }
@@ -258,7 +268,10 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         }
         Arg::Element(i) => vec![i.write()],
         Arg::Text(t) => vec![Value::Text(t.to_string())],
-        Arg::Bytes(b) => vec![Value::Bytes(b.to_vec())],
+        Arg::Bytes(b) => vec![
+            named("bytes", b.len().write()),
+            named("hash", Value::Word(format!("h{:016x}", hash(b)))),
+        ],
         Arg::Kernel(k) => k.parts(),
         Arg::Program(p) => p.parts(),
         Arg::Call(c) => vec![named("outs", c.outs.write()), named("ins", c.ins.write())],
@@ -347,10 +360,7 @@ pub(super) fn read(
         }
         "element" => Arg::Element(at(values, 0)?),
         "text" => Arg::Text(at::<String>(values, 0)?.into()),
-        "bytes" => match values {
-            [Value::Bytes(b)] => Arg::Bytes(b[..].into()),
-            _ => return Err("bytes were expected, such as x\"00ff\"".into()),
-        },
+        "bytes" => return Err(NO_CODE.into()),
         "kernel" => Arg::Kernel(KernelInfo::of(values)?),
         "program" => Arg::Program(ProgramInfo::of(values)?),
         "call" => {

@@ -168,10 +168,6 @@ impl<'a> Cursor<'a> {
         match self.peek() {
             b'"' => return self.quoted().map(Value::Text),
             b'|' => return Ok(Value::Text(self.block_text())),
-            b'x' if self.ahead(1) == b'"' => {
-                self.at += 1;
-                return self.hex().map(Value::Bytes);
-            }
             b'[' => {
                 self.at += 1;
                 self.depth += 1;
@@ -226,17 +222,5 @@ impl<'a> Cursor<'a> {
             self.while_bytes(|b| matches!(b, b' ' | b'\t' | b'\n'));
         }
         lines.join("\n")
-    }
-
-    fn hex(&mut self) -> Read<Vec<u8>> {
-        let start = self.at;
-        let text = self.quoted()?;
-        let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
-        match digits {
-            Some(d) if d.len() % 2 == 0 => {
-                Ok(d.chunks(2).map(|p| (p[0] << 4 | p[1]) as u8).collect())
-            }
-            _ => Err((start, "bytes are pairs of hexadecimal digits".into())),
-        }
     }
 }

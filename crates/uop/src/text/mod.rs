@@ -2,7 +2,8 @@
 //!
 //! Flows in: roots of a graph, or text; flows out: the other. Invariant: `parse(print(g))` is `g`
 //! itself (the same interned node), except that GLOBAL BUFFERs come back with fresh slots and without
-//! storage; equal graphs print equally in every process. Nothing here recurses over the graph.
+//! storage, and that BINARYs do not come back: they print as their length and a hash, and a text that has
+//! one is refused. Equal graphs print equally in every process. Nothing here recurses over the graph.
 //!
 //! One line a node, sources before users, shared nodes once:
 //!

@@ -2,7 +2,7 @@
 //!
 //! Flows in: text; flows out: its roots, or an error that names line and column. Invariant: any text
 //! gives nodes or an error, never a panic; every node is built by `UOp::try_new`, so shapes and dtypes
-//! are checked where the line stands.
+//! are checked where the line stands. No text gives a BINARY.
 
 use super::args;
 use super::lex::{Cursor, Read};
@@ -155,6 +155,9 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, op: Op, start: usize, name: Option<&'a str>) -> Read<()> {
+        if op == Op::Binary {
+            return Err((start, args::NO_CODE.into()));
+        }
         let brackets = if self.c.peek() == b'[' {
             Some(self.c.brackets()?)
         } else {

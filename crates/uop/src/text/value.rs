@@ -90,7 +90,6 @@ pub(super) enum Value {
     Word(String),
     Literal(Literal),
     Text(String),
-    Bytes(Vec<u8>),
     List(Vec<Value>),
     Apply(String, Vec<Value>),
     Named(String, Box<Value>),
@@ -120,11 +119,6 @@ impl Display for Value {
                 let plain = t.replace('\\', "\\\\").replace('"', "\\\"");
                 let plain = plain.replace('\n', "\\n");
                 write!(f, "\"{plain}\"")
-            }
-            Value::Bytes(b) => {
-                f.write_str("x\"")?;
-                b.iter().try_for_each(|b| write!(f, "{b:02x}"))?;
-                f.write_str("\"")
             }
             Value::List(items) => write!(f, "[{}]", Items(items)),
             Value::Apply(name, items) => write!(f, "{name}({})", Items(items)),
