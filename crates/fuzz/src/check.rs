@@ -53,7 +53,28 @@ impl<'a> Tally<'a> {
     }
 
     fn fail(&mut self, seed: u64, setting: &str, message: &str, graph: &UOp) {
-        self.failures.push(failure(seed, setting, message, graph));
+        self.wrong(seed, setting, message, graph.to_string());
+    }
+
+    /// Something was looked at, and is as it should be.
+    pub(crate) fn looked(&mut self) {
+        self.compared += 1;
+    }
+
+    /// What went wrong with a text.
+    pub(crate) fn wrong(&mut self, seed: u64, setting: &str, message: &str, text: String) {
+        self.failures.push(Failure {
+            seed,
+            setting: setting.into(),
+            message: message.into(),
+            text,
+        });
+    }
+
+    /// Say how far it is.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let failed = self.failures.len();
+        (self.tell)(&format!("{line}; {failed} failed"));
     }
 
     fn progress(&mut self, setting: &str, batch: &Range<u64>, seeds: &Range<u64>) {
@@ -170,42 +191,47 @@ fn compile_apart(
     Compiled::new(runtime.clone(), &good).unwrap_or_else(|_| Compiled::none(runtime.clone()))
 }
 
-fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<String> {
-    let data: Vec<Vec<u8>> = plan
-        .params
-        .iter()
-        .enumerate()
-        .map(|(i, p)| program::data(p, seed ^ (i as u64) << 32))
-        .collect();
-    let mut leaf = |u: &UOp| {
-        let i = plan.params.iter().position(|p| p == u);
+/// Random bytes for the BUFFERs of a program.
+pub(crate) struct Inputs<'a> {
+    params: &'a [UOp],
+    pub(crate) bytes: Vec<Vec<u8>>,
+}
+
+impl Inputs<'_> {
+    pub(crate) fn of(params: &[UOp], seed: u64) -> Inputs<'_> {
+        let data = |(i, p): (usize, &UOp)| program::data(p, seed ^ (i as u64) << 32);
+        Inputs {
+            params,
+            bytes: params.iter().enumerate().map(data).collect(),
+        }
+    }
+
+    /// The value of a BUFFER.
+    pub(crate) fn leaf(&self, u: &UOp) -> Result<Value> {
+        let i = self.params.iter().position(|p| p == u);
         let unknown = || {
             Error::new(ErrorKind::Run {
                 message: "a leaf that is no parameter".into(),
             })
         };
-        Value::from_bytes(&data[i.ok_or_else(unknown)?], &u.sizes("leaf")?, u.dtype())
-    };
-    let want = match eval(roots, &mut leaf) {
+        let bytes = &self.bytes[i.ok_or_else(unknown)?];
+        Value::from_bytes(bytes, &u.sizes("leaf")?, u.dtype())
+    }
+}
+
+fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<String> {
+    let data = Inputs::of(&plan.params, seed);
+    let want = match eval(roots, &mut |u: &UOp| data.leaf(u)) {
         Ok(v) => v,
         Err(e) => return Some(format!("oracle: {e}")),
     };
-    match plan.run(&data, run) {
+    match plan.run(&data.bytes, run) {
         Err(e) => Some(e.to_string()),
         Ok(got) => want
             .iter()
             .zip(&got)
             .enumerate()
             .find_map(|(r, (w, g))| difference(w, g).map(|d| format!("root {r}: {d}"))),
-    }
-}
-
-fn failure(seed: u64, setting: &str, message: &str, graph: &UOp) -> Failure {
-    Failure {
-        seed,
-        setting: setting.into(),
-        message: message.into(),
-        text: graph.to_string(),
     }
 }
 

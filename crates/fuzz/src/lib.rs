@@ -1,7 +1,9 @@
 //! Random programs and random schedules, compared over devices: every device and every schedule must
-//! give what the oracles give. Flows in: seeds; flows out: the cases that differ, as text that parses.
+//! give what the oracles give; and texts that are almost valid, which every pass gives a result or an error
+//! for. Flows in: seeds; flows out: the cases that differ, as text that parses.
 
 pub mod check;
 pub mod kernels;
 pub mod program;
 pub mod run;
+pub mod texts;

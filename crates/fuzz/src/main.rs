@@ -1,17 +1,20 @@
-//! `monoglot-fuzz programs` and `monoglot-fuzz schedules`: as many random cases as one likes. Flows
-//! in: how many, from which seed, on which devices; flows out: progress and failures, and exit code
-//! 1 where there were any.
+//! `monoglot-fuzz programs`, `schedules` and `texts`: as many random cases as one likes. Flows in: how
+//! many, from which seed, on which devices; flows out: progress and failures, and exit code 1 where
+//! there were any.
 
 use clap::{Parser, Subcommand};
 use monoglot_device::Config;
 use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
-use monoglot_uop::{Device, Result};
-use std::path::PathBuf;
+use monoglot_fuzz::texts::{Limits, Texts, texts, work};
+use monoglot_uop::{Device, ErrorKind, Result};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(about = "Random programs and schedules, compared over devices")]
+#[command(
+    about = "Random programs and schedules, compared over devices; texts that are almost valid"
+)]
 struct Args {
     #[command(subcommand)]
     what: What,
@@ -49,6 +52,30 @@ enum What {
         #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance"))]
         cases: PathBuf,
     },
+    /// Texts of valid graphs with some numbers, ops, dtypes and operands changed, through all passes.
+    Texts {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Most seconds of one stage.
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+        /// Most mebibytes of a process.
+        #[arg(long, default_value_t = 4096)]
+        mebibytes: u64,
+        /// Print the text of the first seed, and nothing else.
+        #[arg(long)]
+        print: bool,
+        /// Take the text of a file, and nothing else.
+        #[arg(long)]
+        file: Option<PathBuf>,
+        /// Be one of the processes that take the texts.
+        #[arg(long, hide = true)]
+        worker: bool,
+    },
 }
 
 fn run(args: Args, tally: &mut Tally) -> Result<()> {
@@ -79,19 +106,72 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             println!("{} kernels", kernels.len());
             check::schedules(seed..seed + count, &kernels, &devices, tally)
         }
+        What::Texts {
+            count,
+            seed,
+            seconds,
+            mebibytes,
+            ..
+        } => {
+            let limits = Limits { seconds, mebibytes };
+            texts(seed..seed + count, limits, tally)
+        }
     }
 }
 
+/// What is no run over seeds: a worker, the text of a seed, or a text of the user's own.
+fn aside(args: &Args) -> Option<Result<()>> {
+    match &args.what {
+        What::Texts {
+            file: Some(path), ..
+        } => Some(one(path)),
+        What::Texts {
+            count,
+            seed,
+            worker: true,
+            ..
+        } => Some(work(*seed..seed + count, &mut std::io::stdout().lock())),
+        What::Texts {
+            seed, print: true, ..
+        } => Some(Texts::new().map(|all| println!("{}", all.text(*seed)))),
+        _ => None,
+    }
+}
+
+/// Take the text of a file as far as it goes.
+fn one(path: &Path) -> Result<()> {
+    let read = std::fs::read_to_string(path);
+    let text = read.map_err(|e| ErrorKind::Io {
+        path: path.display().to_string(),
+        message: e.to_string(),
+    })?;
+    match Texts::new()?.run(&text, &mut |stage| println!("{stage}")) {
+        Ok(seen) => println!("{seen:?}"),
+        Err(wrong) => println!("wrong: {wrong}"),
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(done) = aside(&args) {
+        return done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let mut tell = |line: &str| eprintln!("{line}");
     let mut tally = Tally::new(&mut tell);
-    let done = run(Args::parse(), &mut tally);
+    let done = run(args, &mut tally);
     let failures = &tally.failures;
-    for f in failures.iter().take(10) {
-        println!(
-            "seed {} on {}: {}\n{}",
-            f.seed, f.setting, f.message, f.text
-        );
+    // Of those that begin alike, the first.
+    let mut shown: Vec<&str> = Vec::new();
+    for f in failures {
+        let begins = f.message.split(": ").next().unwrap_or_default();
+        if shown.len() < 10 && !shown.contains(&begins) {
+            shown.push(begins);
+            println!(
+                "seed {} on {}: {}\n{}",
+                f.seed, f.setting, f.message, f.text
+            );
+        }
     }
     println!("{} comparisons, {} failed", tally.compared, failures.len());
     if let Err(e) = done {
