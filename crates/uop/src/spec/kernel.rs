@@ -6,7 +6,8 @@
 //!    effects: STOREs, ENDs, GROUPs and the like.
 //! 2. Only ops of kernels occur; no tags; args fit; a CONST is a value of its dtype.
 //! 3. A RANGE has dtype `index` and a number of its own, which is below 2^31. It counts to a number that
-//!    is known before anything runs: arithmetic on constants and variables, from 0 to 2^59.
+//!    is known before anything runs: arithmetic on constants and variables, from 0 to 2^59. A SPECIAL counts
+//!    to a number from 1 to 2^31.
 //! 4. Every RANGE is closed: END closes what a store runs over, REDUCE what a reduction runs over, each once.
 //!    What a closed RANGE gave is not combined with a value in which it is open, so no loop is run
 //!    twice in one place. Several ENDs, or REDUCEs, may share a RANGE side by side.
@@ -88,6 +89,11 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
             Range => {
                 range(c, u, shaped);
                 ranges.push(u);
+            }
+            Special => {
+                let size = u.src()[0].as_int().filter(|&n| n > 0 && n < NUMBERS as i64);
+                let counts = u.dtype() == DType::Index && size.is_some();
+                need!(c, u, counts => "it counts to no index from 1 to 2^31");
             }
             // Shaped accesses have their gates beside the address.
             Index => index(c, u, shaped, shaped),

@@ -17,7 +17,7 @@
 //!    too, or is a CONST. Gates are bool, of shape () or the address's.
 //! 9. Shapes are () or (W,), W at most 1024. Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
-//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32. WMMA's fragments are its unit's, which make whole matrices.
+//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32, and counts to a number from 1 on. WMMA's fragments are its unit's, which make whole matrices.
 //! 11. A BARRIER between the threads of a CPU stands outside loops and conditions. No value that memory or
 //!     a loop gave, and no storage of a thread's own, is used on both sides of it.
 //! 12. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
@@ -91,6 +91,8 @@ pub(super) fn check(c: &mut Check) {
                 let known = SPECIALS.contains(&&**name) && u.dtype() == DType::I32;
                 need!(c, u, known => "there is no hardware index {name} of {}", u.dtype());
                 need!(c, u, !specials.contains(&&**name) => "{name} stands twice");
+                let size = u.src()[0].as_int().is_some_and(|n| n > 0);
+                need!(c, u, size => "it counts to no number from 1 on");
                 specials.push(name);
             }
             (Op::Wmma, Arg::Wmma(_)) => wmma(c, u),
