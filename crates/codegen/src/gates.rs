@@ -2,7 +2,7 @@
 //! out: whether it lies within its storage. Invariant: only what the condition's comparisons and the
 //! intervals of their terms say is believed.
 
-use monoglot_uop::rules::Linear;
+use monoglot_uop::rules::Affine;
 use monoglot_uop::{DType, Op, UOp};
 use smallvec::{SmallVec, smallvec};
 
@@ -21,7 +21,7 @@ pub(crate) fn conjuncts(gate: &UOp) -> SmallVec<[UOp; 4]> {
 }
 
 /// What a conjunct says, as sums that are at most 0; nothing where it is not a comparison of integers.
-fn constraints(mut u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
+fn constraints(mut u: &UOp, out: &mut SmallVec<[Affine; 8]>) {
     let mut negated = false;
     loop {
         match u.op() {
@@ -36,7 +36,7 @@ fn constraints(mut u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
     }
     // a − b + strict ≤ 0.
     let mut below = |a: &UOp, b: &UOp, strict: i128| {
-        let mut sum = Linear::number(DType::Index, strict);
+        let mut sum = Affine::number(DType::Index, strict);
         out.extend(sum.add(a, 1).and_then(|()| sum.add(b, -1)).map(|()| sum));
     };
     let a = &u.src()[0];
@@ -58,8 +58,8 @@ fn constraints(mut u: &UOp, out: &mut SmallVec<[Linear; 8]>) {
 const DEEP: usize = 4;
 
 /// The greatest value of `k` times an expression where the constraints hold, or that its terms' intervals give.
-fn upper(e: &UOp, k: i128, given: &[Linear], deep: usize) -> Option<i128> {
-    let mut sum = Linear::number(DType::Index, 0);
+fn upper(e: &UOp, k: i128, given: &[Affine], deep: usize) -> Option<i128> {
+    let mut sum = Affine::number(DType::Index, 0);
     sum.add(e, k)?;
     let mut rest = sum.terms;
     let mut bound = sum.constant;
@@ -88,7 +88,7 @@ fn upper(e: &UOp, k: i128, given: &[Linear], deep: usize) -> Option<i128> {
 }
 
 /// The interval of an atom where the constraints hold.
-fn atom_bounds(atom: &UOp, given: &[Linear], deep: usize) -> (i128, i128) {
+fn atom_bounds(atom: &UOp, given: &[Affine], deep: usize) -> (i128, i128) {
     let (lo, hi) = atom.bounds();
     let known = (lo as i128, hi as i128);
     let divisor = atom.src().get(1).and_then(UOp::as_int).filter(|&n| n > 0);
@@ -115,7 +115,7 @@ pub(crate) fn in_bounds(index: &UOp, size: i64, gate: Option<&UOp>) -> bool {
         return true;
     }
     let Some(gate) = gate else { return false };
-    let mut given: SmallVec<[Linear; 8]> = SmallVec::new();
+    let mut given: SmallVec<[Affine; 8]> = SmallVec::new();
     for c in conjuncts(gate) {
         constraints(&c, &mut given);
     }

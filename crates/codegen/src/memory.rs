@@ -6,7 +6,7 @@
 use crate::gates::{conjuncts, in_bounds};
 use crate::graph::{Srcs, node};
 use crate::loops::depth;
-use monoglot_uop::rules::Linear;
+use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -45,7 +45,7 @@ pub(crate) fn hoist(kernel: &UOp) -> UOp {
         if u.op() == Op::Index
             && is_storage(&u.src()[0])
             && src[1].op() == Op::Add
-            && let Some(sum) = Linear::of(&src[1])
+            && let Some(sum) = Affine::of(&src[1])
         {
             return src[0].at(&[sum.build_by(|atom| atom.ranges().iter().map(depth).max())]);
         }
@@ -224,7 +224,7 @@ impl<'a> Flatten<'a> {
             proved = proved && in_bounds(&index, size, gate.as_ref());
             sum = sum + times(&index, stride);
         }
-        let index = Linear::of(&sum).map_or(sum, |sum| sum.build_by(|_| 0));
+        let index = Affine::of(&sum).map_or(sum, |sum| sum.build_by(|_| 0));
         let size = flat.shape()[0].max();
         if !proved && !in_bounds(&index, size, gate.as_ref()) {
             let (lo, hi) = index.bounds();

@@ -14,7 +14,7 @@ pub enum Dialect {
     /// C with GNU vector extensions.
     C,
     /// The linear program itself, for the interpreter.
-    Linear,
+    Uops,
 }
 
 impl Dialect {
@@ -22,7 +22,7 @@ impl Dialect {
     pub fn name(self) -> &'static str {
         match self {
             Dialect::C => "C",
-            Dialect::Linear => "LINEAR",
+            Dialect::Uops => "UOPS",
         }
     }
 }

@@ -18,7 +18,7 @@ use monoglot_uop::{Backend, Code, Dialect, ProgramInfo, Result, Target, UOp};
 pub fn backend(dialect: Dialect) -> &'static dyn Backend {
     match dialect {
         Dialect::C => &c::C,
-        Dialect::Linear => &Text,
+        Dialect::Uops => &Text,
     }
 }
 

@@ -104,7 +104,7 @@ const NATIVE: OpSet = OpSet::PRIMITIVES
 pub fn target(device: Device, config: &Config) -> Target {
     let narrow = [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2];
     Target {
-        dialect: Dialect::Linear,
+        dialect: Dialect::Uops,
         arranged: false,
         native: NATIVE,
         ..crate::cpu::machine(device, config, &narrow)

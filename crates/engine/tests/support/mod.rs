@@ -106,7 +106,7 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
     };
     // The interpreter finds faults itself, and takes programs that have some.
     let text = match target.dialect {
-        Dialect::Linear => linear.to_string(),
+        Dialect::Uops => linear.to_string(),
         dialect => {
             let verified = spec::verify_linear(linear.clone()).unwrap();
             let listing = linear::Listing::of(&verified);

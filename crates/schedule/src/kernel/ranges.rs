@@ -1,7 +1,7 @@
 //! Ranges in the shape that loops like: one that is only used in parts is split where it is divided,
 //! neighbours that every index walks as one are merged. Flows in and out: a kernel of one store.
 
-use monoglot_uop::rules::Linear;
+use monoglot_uop::rules::Affine;
 use monoglot_uop::{AxisType, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -98,7 +98,7 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     }
     let reads = nodes.iter().filter(|u| u.op() == Op::Index);
     let indices = reads
-        .map(|u| Linear::of(&u.src()[1]))
+        .map(|u| Affine::of(&u.src()[1]))
         .collect::<Option<Vec<_>>>()?;
     pairs.retain(|(a, b)| mergeable(a, b, nodes, &indices));
     let (a, b) = pairs.into_iter().next()?;
@@ -111,7 +111,7 @@ fn merge(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
     Some(replace(sink, &values, &parts))
 }
 
-fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
+fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Affine]) -> bool {
     let (Some((_, t)), Some((_, s))) = (a.range_arg(), b.range_arg()) else {
         return false;
     };
@@ -121,11 +121,11 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Linear]) -> bool {
     if t != s || a == b || !matches!(t, AxisType::Loop | AxisType::Reduce) {
         return false;
     }
-    let coefficient = |l: &Linear, r: &UOp| {
+    let coefficient = |l: &Affine, r: &UOp| {
         let term = l.terms.iter().find(|(x, _)| x == r);
         term.map_or(0, |(_, k)| *k)
     };
-    let walks_as_one = |l: &Linear| coefficient(l, a) == i128::from(n) * coefficient(l, b);
+    let walks_as_one = |l: &Affine| coefficient(l, a) == i128::from(n) * coefficient(l, b);
     if !indices.iter().all(walks_as_one) {
         return false;
     }

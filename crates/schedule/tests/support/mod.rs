@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
     Ok(Arc::new(Target {
         device,
-        dialect: Dialect::Linear,
+        dialect: Dialect::Uops,
         arch: String::new(),
         vector_bytes: 16,
         registers: 16,

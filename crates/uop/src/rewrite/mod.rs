@@ -21,14 +21,14 @@ use crate::error::{ErrorKind, Result};
 use crate::node::{Srcs, UOp};
 use crate::op::{Op, OpSet};
 use crate::shape::Dim;
-use pattern::{Bound, Pat};
+use pattern::{Bindings, Pat};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Most rewrites in a row that start from one node; more is a loop among the rules.
 const CHAIN: u32 = 4096;
 
-type Apply = dyn Fn(&Bound) -> Option<UOp> + Send + Sync;
+type Apply = dyn Fn(&Bindings) -> Option<UOp> + Send + Sync;
 
 /// One named rewrite. Made by [`rule!`](crate::rule).
 pub struct Rule {
@@ -81,7 +81,7 @@ impl Rule {
     }
 
     fn apply_as(&self, p: &Pat, u: &UOp) -> Option<UOp> {
-        let mut bound = Bound::default();
+        let mut bound = Bindings::default();
         p.matches(u, &mut bound)
             .then(|| (self.apply)(&bound))
             .flatten()

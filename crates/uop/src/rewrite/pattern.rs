@@ -43,9 +43,9 @@ pub mod kinds {
 
 /// The nodes that the variables stand for.
 #[derive(Default)]
-pub struct Bound<'a>([Option<&'a UOp>; MAX_VARS]);
+pub struct Bindings<'a>([Option<&'a UOp>; MAX_VARS]);
 
-impl<'a> Bound<'a> {
+impl<'a> Bindings<'a> {
     /// The node of the next variable.
     pub fn get(&self, numbers: &mut RangeFrom<usize>) -> &'a UOp {
         let node = numbers.next().and_then(|i| self.0[i]);
@@ -129,7 +129,7 @@ impl Pat {
     }
 
     /// Whether the node fits; binds variables as it goes.
-    pub fn matches<'a>(&self, u: &'a UOp, bound: &mut Bound<'a>) -> bool {
+    pub fn matches<'a>(&self, u: &'a UOp, bound: &mut Bindings<'a>) -> bool {
         match self {
             Pat::Var(i, ops) => ops.contains(u.op()) && *bound.0[*i].get_or_insert(u) == u,
             Pat::Literal(l) => u.const_value().is_some_and(|v| is(*l, v)),

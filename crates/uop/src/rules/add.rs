@@ -3,8 +3,8 @@
 //! these ops; flows out: an equal value that costs no more, or nothing. Always: `index` is taken to
 //! be without end, other integers wrap.
 
+use super::affine::{Affine, atom};
 use super::idiv::quotient;
-use super::linear::{Linear, atom};
 use super::{fits, int, int_const, key};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -42,7 +42,7 @@ fn collect(u: &UOp, x: &UOp, y: &UOp) -> Option<UOp> {
     if ordered && !divisions && last.op() != Op::Const && !folds(x) && !folds(y) {
         return None;
     }
-    let mut l = Linear::of(u)?;
+    let mut l = Affine::of(u)?;
     if divisions {
         while reunite(&mut l)? {}
     }
@@ -57,7 +57,7 @@ fn folds(u: &UOp) -> bool {
 /// Use x = m·(x / m) + x % m once. With x / m = q + s·t, where t is the one division left in it and s its
 /// sign: k·(x % m) + k·m·s·t = k·x - k·m·q, and
 /// k·(x % m) + k·m·((w + s·t) % n) = k·((x + m·(w - q)) % (m·n)).
-fn reunite(l: &mut Linear) -> Option<bool> {
+fn reunite(l: &mut Affine) -> Option<bool> {
     for i in 0..l.terms.len() {
         let (rem, k) = l.terms[i].clone();
         let Some((x, m)) = remainder(&rem) else {
@@ -111,15 +111,15 @@ fn remainder(u: &UOp) -> Option<(&UOp, i128)> {
 }
 
 /// (x + m·(w - q)) % (m·n), where `other` is (w + s·t) % n and x / m = q + s·t.
-fn digits(other: &UOp, x: &UOp, m: i128, q: &Linear, (t, sign): (&UOp, i128)) -> Option<UOp> {
+fn digits(other: &UOp, x: &UOp, m: i128, q: &Affine, (t, sign): (&UOp, i128)) -> Option<UOp> {
     let (y, n) = remainder(other)?;
     let d = x.dtype();
     // Outside `index` both numerators must be free of wrapping for the identity to hold.
-    let mut w = Linear::of(y).filter(Linear::exact)?.unwrapped();
+    let mut w = Affine::of(y).filter(Affine::exact)?.unwrapped();
     w.terms.iter().find(|(a, k)| a == t && *k == sign)?;
     w.term(t, -sign)?;
     w.plus(q, -1)?;
-    let mut whole = Linear::of(x).filter(Linear::exact)?.unwrapped();
+    let mut whole = Affine::of(x).filter(Affine::exact)?.unwrapped();
     whole.plus(&w, m)?;
     let mn = m.checked_mul(n)?;
     if !fits(d, whole.interval()) || !fits(d, (mn, mn)) {

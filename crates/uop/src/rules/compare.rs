@@ -3,7 +3,7 @@
 //! Flows in: a node of these ops; flows out: an equal value that costs no more, or nothing. Always:
 //! sums that could wrap are left alone.
 
-use super::linear::Linear;
+use super::affine::Affine;
 use super::{has_room, int, int_const, interval, limits};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -28,11 +28,11 @@ pub(super) fn rules() -> Vec<Rule> {
         // x ≤ y is not y < x (not for floats: NaN)
         rule!(at_most[x, y]: x.le_(y) => not(&y.lt(x)), if !x.dtype().is_float()),
         // Σ k·x < Σ k·y + c is canonical
-        rule!(less_linear[x, y]: x.lt(y) => less(&difference(x, y)?), if x.dtype().is_int()),
+        rule!(less_affine[x, y]: x.lt(y) => less(&difference(x, y)?), if x.dtype().is_int()),
         // Σ k·x = Σ k·y + c is canonical
-        rule!(equals_linear[x, y]: x.eq_(y) => equal(&difference(x, y)?), if x.dtype().is_int()),
+        rule!(equals_affine[x, y]: x.eq_(y) => equal(&difference(x, y)?), if x.dtype().is_int()),
         // and its opposite
-        rule!(differs_linear[x, y]: x.ne_(y) => not(&equal(&difference(x, y)?)?), if x.dtype().is_int()),
+        rule!(differs_affine[x, y]: x.ne_(y) => not(&equal(&difference(x, y)?)?), if x.dtype().is_int()),
         // b ≠ false and b = true are b; b ≠ true and b = false are not b
         rule!(compared_truth[u, b, c: cnst]: b.with_(EQUALITY, c).bind(u) =>
             if c.is_bool(u.op() == Op::CmpEq) { b.clone() } else { not(b) }, if b.dtype() == DType::Bool),
@@ -78,9 +78,9 @@ pub(crate) fn complement(b: &UOp) -> Option<UOp> {
 }
 
 /// x - y, where neither side wraps.
-pub(super) fn difference(x: &UOp, y: &UOp) -> Option<Linear> {
-    let mut l = Linear::of(x)?;
-    let right = Linear::of(y)?;
+pub(super) fn difference(x: &UOp, y: &UOp) -> Option<Affine> {
+    let mut l = Affine::of(x)?;
+    let right = Affine::of(y)?;
     if !l.exact() || !right.exact() {
         return None;
     }
@@ -91,7 +91,7 @@ pub(super) fn difference(x: &UOp, y: &UOp) -> Option<Linear> {
 }
 
 /// l < 0, canonically.
-fn less(l: &Linear) -> Option<UOp> {
+fn less(l: &Affine) -> Option<UOp> {
     let mut l = l.clone();
     for _ in 0..8 {
         let mut sum = l.clone();
@@ -101,7 +101,7 @@ fn less(l: &Linear) -> Option<UOp> {
         if hi < bound || lo >= bound {
             return Some(UOp::bool(hi < bound));
         }
-        let roomy = |l: &Linear| has_room(DType::Index, l.interval());
+        let roomy = |l: &Affine| has_room(DType::Index, l.interval());
         let Some(next) = common(&l).or_else(|| divided(&l)).filter(roomy) else {
             break;
         };
@@ -112,10 +112,10 @@ fn less(l: &Linear) -> Option<UOp> {
 
 /// d·a + b < c is a < ceil((c - b) / d), where b varies too little to matter: for the greatest such d
 /// among the coefficients and what they have in common.
-fn common(l: &Linear) -> Option<Linear> {
+fn common(l: &Affine) -> Option<Affine> {
     let bound = -l.constant;
-    let mut best: Option<(i128, Linear)> = None;
-    let shared = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+    let mut best: Option<(i128, Affine)> = None;
+    let shared = l.terms.iter().fold(0, |g, t| super::affine::gcd(g, t.1));
     for d in l.terms.iter().map(|t| t.1.abs()).chain([shared]) {
         if d < 2 || best.as_ref().is_some_and(|b| b.0 >= d) {
             continue;
@@ -134,7 +134,7 @@ fn common(l: &Linear) -> Option<Linear> {
 }
 
 /// y / c + z < b is y + c·z < c·b; z - y / c < b is c·z - y < c·b - c + 1.
-fn divided(l: &Linear) -> Option<Linear> {
+fn divided(l: &Affine) -> Option<Affine> {
     let (atom, k, c) = l.terms.iter().find_map(|(t, k)| {
         let c = if t.op() == Op::Idiv && k.abs() == 1 {
             int(&t.src()[1])?
@@ -143,18 +143,18 @@ fn divided(l: &Linear) -> Option<Linear> {
         };
         (c > 0).then_some((t, *k, c))
     })?;
-    let y = Linear::of(&atom.src()[0]).filter(Linear::exact)?;
+    let y = Affine::of(&atom.src()[0]).filter(Affine::exact)?;
     let mut rest = l.clone();
     rest.term(atom, -k)?;
     rest.terms.retain(|t| t.1 != 0);
-    let mut out = Linear::number(l.dtype, if k < 0 { c - 1 } else { 0 });
+    let mut out = Affine::number(l.dtype, if k < 0 { c - 1 } else { 0 });
     out.plus(&rest, c)?;
     out.plus(&y, k)?;
     Some(out)
 }
 
 /// l = 0, canonically.
-fn equal(l: &Linear) -> Option<UOp> {
+fn equal(l: &Affine) -> Option<UOp> {
     let (lo, hi) = l.interval();
     if lo > 0 || hi < 0 {
         return Some(UOp::bool(false));
@@ -178,7 +178,7 @@ fn equal(l: &Linear) -> Option<UOp> {
         b.constant = -(d * m) - (-l.constant).rem_euclid(d);
         return Some(equal(&a)? & equal(&b)?);
     }
-    let g = l.terms.iter().fold(0, |g, t| super::linear::gcd(g, t.1));
+    let g = l.terms.iter().fold(0, |g, t| super::affine::gcd(g, t.1));
     if l.constant % g != 0 {
         return Some(UOp::bool(false));
     }
@@ -186,7 +186,7 @@ fn equal(l: &Linear) -> Option<UOp> {
 }
 
 /// l = 0 with the first atom on the left.
-fn equal_sides(l: &Linear) -> Option<UOp> {
+fn equal_sides(l: &Affine) -> Option<UOp> {
     let mut l = l.clone();
     let first = l.terms.iter().min_by_key(|t| super::key(&t.0));
     if first.is_some_and(|t| t.1 < 0) {
@@ -201,10 +201,10 @@ fn equal_sides(l: &Linear) -> Option<UOp> {
 
 /// l = 0 or l < 0 as left and right sides with positive coefficients: the constant on the right unless
 /// the left would be empty.
-fn sides(l: &Linear) -> Option<(UOp, UOp)> {
+fn sides(l: &Affine) -> Option<(UOp, UOp)> {
     let dtype = l.terms.first().map_or(DType::Index, |t| t.0.dtype());
-    let mut left = Linear::number(dtype, 0);
-    let mut right = Linear::number(dtype, 0);
+    let mut left = Affine::number(dtype, 0);
+    let mut right = Affine::number(dtype, 0);
     for (t, k) in &l.terms {
         if *k > 0 {
             left.terms.push((t.clone(), *k));
@@ -218,6 +218,6 @@ fn sides(l: &Linear) -> Option<(UOp, UOp)> {
         right.constant = -l.constant;
     }
     // Each side must have room in its dtype; `index` has 64 bits.
-    let room = |s: &Linear| has_room(dtype, s.interval());
+    let room = |s: &Affine| has_room(dtype, s.interval());
     (room(&left) && room(&right)).then(|| (left.build(), right.build()))
 }

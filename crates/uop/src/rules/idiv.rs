@@ -2,7 +2,7 @@
 //! floor((c·a + b) / c) = a + floor(b / c). Flows in: a node of this op; flows out: an equal value
 //! that costs no more, or nothing. Always: nothing is divided that could wrap before.
 
-use super::linear::{Linear, gcd};
+use super::affine::{Affine, gcd};
 use super::{has_room, int, int_const, interval};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -22,7 +22,7 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(div_negative[x, c: cnst]: x / c => &(x * -1) / &int_const(-int(c)?, DType::Index),
             if negatable(x) && int(c).is_some_and(|c| c < 0)),
         // floor((c·a + b) / c) = a + floor(b / c), and what follows from it
-        rule!(div_linear[x, c: cnst]: x / c => divide(x, c)),
+        rule!(div_affine[x, c: cnst]: x / c => divide(x, c)),
         // x·y / y = x where y ≠ 0
         rule!(div_factor[x, y]: (x * y) / y => x, if x.dtype() == DType::Index && nonzero(y)),
         // (x·n + r) / n = x where 0 ≤ r < n
@@ -62,10 +62,10 @@ const STEPS: usize = 12;
 
 /// x / c = q ± t for c > 1, where t, if any, is one IDIV (or the MOD that it turned into) that cannot be
 /// taken apart further (`deep`: nested quotients become one). None where something may wrap.
-pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Option<(UOp, i128)>)> {
+pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Affine, Option<(UOp, i128)>)> {
     let d = x.dtype();
-    let mut n = Linear::of(x)?;
-    let mut q = Linear::number(DType::Index, 0);
+    let mut n = Affine::of(x)?;
+    let mut q = Affine::number(DType::Index, 0);
     for _ in 0..STEPS {
         let (whole, rest) = split(&n, c)?;
         q.plus(&whole, 1)?;
@@ -91,7 +91,7 @@ pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Opti
         let Some(ca) = c.checked_mul(a).filter(|v| super::fits(d, (*v, *v))) else {
             break;
         };
-        let mut merged = Linear::of(&y).filter(Linear::exact)?.unwrapped();
+        let mut merged = Affine::of(&y).filter(Affine::exact)?.unwrapped();
         let mut rest = n.clone().unwrapped();
         rest.term(&inner, -1)?;
         if merged.plus(&rest, a).is_none() || !has_room(d, merged.interval()) {
@@ -110,7 +110,7 @@ pub(super) fn quotient(x: &UOp, mut c: i128, deep: bool) -> Option<(Linear, Opti
 
 /// n = -(c·m + y) - 1, where the first term of n is negative: then floor(n / c) = -m - 1 - floor(y / c)
 /// and n % c = c - 1 - y % c. So a view and its mirror image have the same quotients and remainders.
-pub(super) fn opposite(n: &Linear, c: i128) -> Option<(i128, Linear)> {
+pub(super) fn opposite(n: &Affine, c: i128) -> Option<(i128, Affine)> {
     let first = n.terms.iter().min_by_key(|t| super::key(&t.0))?;
     if first.1 > 0 {
         return None;
@@ -133,7 +133,7 @@ fn nested(t: &(UOp, i128)) -> Option<(UOp, UOp, i128)> {
 }
 
 /// n / c, or (y / c) % b where n is y % (b·c).
-fn atom(n: &Linear, c: i128) -> UOp {
+fn atom(n: &Affine, c: i128) -> UOp {
     if let ([(y, 1)], 0) = (&n.terms[..], n.constant) {
         let m = if y.op() == Op::Mod {
             int(&y.src()[1])
@@ -149,14 +149,14 @@ fn atom(n: &Linear, c: i128) -> UOp {
 
 /// n = c·whole + rest, with coefficients of the rest below c in magnitude, and its least value in 0..c
 /// where it is known, so that the machine's division serves.
-pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
+pub(super) fn split(n: &Affine, c: i128) -> Option<(Affine, Affine)> {
     if !n.exact() {
         return None;
     }
     let by = |quotient: &dyn Fn(i128) -> i128| {
         let part = |f: &dyn Fn(i128) -> i128| {
             let terms = n.terms.iter().map(|(t, k)| (t.clone(), f(*k)));
-            Linear {
+            Affine {
                 dtype: n.dtype,
                 terms: terms.filter(|t| t.1 != 0).collect(),
                 constant: 0,
@@ -166,7 +166,7 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
         // A narrow dtype may have no room for it.
         rest.exact().then(|| {
             (
-                Linear {
+                Affine {
                     constant: m,
                     ..part(quotient)
                 },
@@ -175,7 +175,7 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
         })
     };
     let single =
-        |s: &Option<(Linear, Linear)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
+        |s: &Option<(Affine, Affine)>| s.as_ref().is_some_and(|s| one_period(&s.1, c).is_some());
     let short = by(&|k| k / c);
     let far = |k: i128| (k % c).abs() * 2 > c;
     // Residues nearest to 0 may keep the remainder in one period where the others do not.
@@ -189,7 +189,7 @@ pub(super) fn split(n: &Linear, c: i128) -> Option<(Linear, Linear)> {
 }
 
 /// constant = c·m + r, so that rest + r is least in 0..c where intervals are small, else r is.
-fn shifted(rest: &Linear, constant: i128, c: i128) -> (i128, Linear) {
+fn shifted(rest: &Affine, constant: i128, c: i128) -> (i128, Affine) {
     let mut out = rest.clone();
     out.constant = constant;
     let lo = out.interval().0;
@@ -207,7 +207,7 @@ fn shifted(rest: &Linear, constant: i128, c: i128) -> (i128, Linear) {
 }
 
 /// floor(n / c), where it is one number.
-pub(super) fn one_period(n: &Linear, c: i128) -> Option<i128> {
+pub(super) fn one_period(n: &Affine, c: i128) -> Option<i128> {
     let (lo, hi) = n.interval();
     (lo.div_euclid(c) == hi.div_euclid(c)).then(|| lo.div_euclid(c))
 }
@@ -216,13 +216,13 @@ pub(super) fn one_period(n: &Linear, c: i128) -> Option<i128> {
 /// floor((quotient + whole) / (c / g)).
 pub(super) struct Factored {
     pub(super) g: i128,
-    pub(super) quotient: Linear,
-    pub(super) rest: Linear,
+    pub(super) quotient: Affine,
+    pub(super) rest: Affine,
     pub(super) whole: i128,
 }
 
 /// By the greatest g that there is.
-pub(super) fn factor(n: &Linear, c: i128) -> Option<Factored> {
+pub(super) fn factor(n: &Affine, c: i128) -> Option<Factored> {
     let mut best: Option<Factored> = None;
     for (i, t) in n.terms.iter().enumerate() {
         let g = gcd(t.1, c);
@@ -245,9 +245,9 @@ pub(super) fn factor(n: &Linear, c: i128) -> Option<Factored> {
 
 /// x = n·q + r with 0 ≤ r < n, for a divisor that is no number: q and r.
 pub(super) fn symbolic(x: &UOp, n: &UOp) -> Option<(UOp, UOp)> {
-    let l = Linear::of(x)?;
-    let mut q = Linear::number(l.dtype, 0);
-    let mut r = Linear::number(l.dtype, l.constant);
+    let l = Affine::of(x)?;
+    let mut q = Affine::number(l.dtype, 0);
+    let mut r = Affine::number(l.dtype, l.constant);
     for (t, k) in &l.terms {
         if t == n {
             q.constant += k;
@@ -270,7 +270,7 @@ fn cofactor<'a>(t: &'a UOp, n: &UOp) -> Option<&'a UOp> {
 }
 
 /// Whether 0 ≤ r < n: by intervals, or as n is the bound of the RANGE that r is.
-fn below(r: &Linear, n: &UOp) -> bool {
+fn below(r: &Affine, n: &UOp) -> bool {
     let (lo, hi) = r.interval();
     let counts = matches!(&r.terms[..], [(t, 1)] if t.op() == Op::Range && t.src()[0] == *n);
     lo >= 0 && hi < interval(n).0 || counts && r.constant == 0

@@ -114,7 +114,7 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
         let v = UOp::variable(STAND_IN + k as u64, lo, hi);
         let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
         // A sum is assumed through one of its atoms: a = ±(v - rest).
-        let l = super::linear::Linear::of(&x)?;
+        let l = super::affine::Affine::of(&x)?;
         let mut terms = l.terms.iter();
         match terms.find(|t| t.1.abs() == 1 && inside.contains(&t.0)) {
             _ if inside.contains(&x) && l.terms.len() < 2 => map.insert(x.clone(), v.clone()),

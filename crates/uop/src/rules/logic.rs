@@ -153,7 +153,7 @@ fn meet(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
         return Some(UOp::bool(!all));
     }
     let (Some(p), Some(q)) = (Bound::of(a), Bound::of(b)) else {
-        return meet_linear(a, b, all);
+        return meet_affine(a, b, all);
     };
     // A disjunction is the complement of the conjunction of complements.
     let (p, q) = if all { (p, q) } else { (p.flip(), q.flip()) };
@@ -187,7 +187,7 @@ fn opposite(a: &UOp, b: &UOp) -> bool {
 }
 
 /// p < 0 and q < 0, where p ± q is a number: s < p < 0, or the tighter of both.
-fn meet_linear(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
+fn meet_affine(a: &UOp, b: &UOp, all: bool) -> Option<UOp> {
     if a.op() != Op::CmpLt || b.op() != Op::CmpLt || !a.src()[0].dtype().is_int() {
         return None;
     }

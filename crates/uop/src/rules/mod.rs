@@ -16,12 +16,12 @@
 )]
 
 mod add;
+pub(crate) mod affine;
 mod bits;
 mod cast;
 mod compare;
 mod idiv;
 mod index;
-pub(crate) mod linear;
 mod logic;
 mod minmax;
 mod modulo;
@@ -41,7 +41,7 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
 use crate::scalar::Scalar;
-pub use linear::Linear;
+pub use affine::Affine;
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 

@@ -2,8 +2,8 @@
 //! of these ops; flows out: an equal value that costs no more, or nothing. Always: nothing is taken
 //! apart that could wrap before.
 
+use super::affine::Affine;
 use super::idiv::{factor, negatable, nonzero, one_period, opposite, split, symbolic};
-use super::linear::Linear;
 use super::{fits, int, int_const};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -21,7 +21,7 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(mod_negative[x, c: cnst]: x % c => (&(x * -1) % &int_const(-int(c)?, DType::Index)) * -1,
             if negatable(x) && int(c).is_some_and(|c| c < 0)),
         // (c·a + b) % c = b % c, and what follows from it
-        rule!(mod_linear[x, c: cnst]: x % c => remainder(x, int(c)?), if x.dtype().is_int()),
+        rule!(mod_affine[x, c: cnst]: x % c => remainder(x, int(c)?), if x.dtype().is_int()),
         // x·y % y = 0 where y ≠ 0
         rule!(mod_factor[x, y]: (x * y) % y => x.like(0), if x.dtype() == DType::Index && nonzero(y)),
         // (x·n + r) % n = r where 0 ≤ r < n
@@ -37,9 +37,9 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
     if c < 2 {
         return None;
     }
-    let mut n = Linear::of(x)?;
+    let mut n = Affine::of(x)?;
     let mut scale = 1;
-    let mut out = Linear::number(d, 0);
+    let mut out = Affine::number(d, 0);
     for _ in 0..STEPS {
         let n_in = without_mods(&n, c);
         let rest = split(n_in.as_ref().unwrap_or(&n), c)?.1;
@@ -73,7 +73,7 @@ fn remainder(x: &UOp, mut c: i128) -> Option<UOp> {
 }
 
 /// k·(y % m) ≡ k·y modulo c where c divides k·m.
-fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
+fn without_mods(n: &Affine, c: i128) -> Option<Affine> {
     let drops = |t: &(UOp, i128)| {
         t.0.op() == Op::Mod
             && int(&t.0.src()[1])
@@ -84,9 +84,9 @@ fn without_mods(n: &Linear, c: i128) -> Option<Linear> {
         return None;
     }
     // Both the inner numerator and the whole must be free of wrapping.
-    let y = Linear::of(&n.terms[0].0.src()[0])?;
+    let y = Affine::of(&n.terms[0].0.src()[0])?;
     let k = n.terms[0].1;
-    let mut out = Linear::number(DType::Index, n.constant);
+    let mut out = Affine::number(DType::Index, n.constant);
     out.plus(&y, k)?;
     let safe = y.exact() && n.exact() && fits(n.dtype, out.interval());
     out.dtype = n.dtype;

@@ -3,7 +3,7 @@
 //! flows out: an equal value that costs no more, or nothing. Always: of floats only what changes no
 //! value, NaN and signs of zeros included, is done.
 
-use super::linear::Linear;
+use super::affine::Affine;
 use super::{int, int_const, key};
 use crate::dtype::DType;
 use crate::node::UOp;
@@ -20,7 +20,7 @@ pub(super) fn rules() -> Vec<Rule> {
         // (x + c)·d = x·d + c·d
         rule!(mul_sum_constant[x, c: cnst, d: cnst]: (x + c) * d => (x * d) + product(c, d)?, if x.dtype().is_int()),
         // (Σ k·x)·c = Σ (k·c)·x
-        rule!(mul_sum[u, x, y, c: cnst]: ((x + y) * c).bind(u) => Linear::of(u)?.build(), if x.dtype() == DType::Index),
+        rule!(mul_sum[u, x, y, c: cnst]: ((x + y) * c).bind(u) => Affine::of(u)?.build(), if x.dtype() == DType::Index),
         // (-x)·c = x·(-c)
         rule!(mul_neg[x, c: cnst]: x.under(Op::Neg) * c => x * &int_const(-int(c)?, c.dtype()), if x.dtype().is_int()),
         // x·(y·z) = (x·y)·z, in order

@@ -4,8 +4,8 @@
 //! MAX of WHERE(…, x, 0) is no sum. Flows in: a REDUCE and its ranges; flows out: an equal value
 //! with fewer loops, or nothing.
 
+use super::affine::Affine;
 use super::compare::not;
-use super::linear::Linear;
 use super::logic::parts;
 use super::{cast::keeps, int_const};
 use crate::arg::{Arg, ReduceOp};
@@ -120,7 +120,7 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
             _ => None,
         },
         Op::Add | Op::Sub | Op::Neg if d.is_int() => {
-            let l = Linear::of(x)?;
+            let l = Affine::of(x)?;
             let mut sum = repeated(op, &int_const(l.constant, d), &r.src()[0])?;
             for (t, k) in &l.terms {
                 sum = sum + without(op, t, r, depth + 1)? * int_const(*k, d);
@@ -295,7 +295,7 @@ fn counted(op: ReduceOp, with: &[UOp], free: &[UOp], x: &UOp, r: &UOp) -> Option
 }
 
 /// k·r + rest, with a rest that does not vary with r.
-fn affine(l: &Linear, r: &UOp) -> Option<(i128, Linear)> {
+fn affine(l: &Affine, r: &UOp) -> Option<(i128, Affine)> {
     let k = l.terms.iter().find(|t| t.0 == *r)?.1;
     let mut rest = l.clone();
     rest.term(r, -k)?;
@@ -308,9 +308,9 @@ fn affine(l: &Linear, r: &UOp) -> Option<(i128, Linear)> {
 }
 
 /// a - b of the operands of a comparison, in `index`.
-fn difference(p: &UOp) -> Option<Linear> {
-    let mut l = Linear::of(&in_index(&p.src()[0])?)?;
-    l.plus(&Linear::of(&in_index(&p.src()[1])?)?, -1)?;
+fn difference(p: &UOp) -> Option<Affine> {
+    let mut l = Affine::of(&in_index(&p.src()[0])?)?;
+    l.plus(&Affine::of(&in_index(&p.src()[1])?)?, -1)?;
     Some(l)
 }
 
@@ -358,7 +358,7 @@ fn solve_equal(p: &UOp, r: &UOp) -> Option<(UOp, bool)> {
         if !counter || !keeps(&c.src()[0], c.dtype()) || varies(e, r) {
             return None;
         }
-        let (k, rest) = affine(&Linear::of(&c.src()[0])?, r)?;
+        let (k, rest) = affine(&Affine::of(&c.src()[0])?, r)?;
         let at = e.cast(DType::Index) - rest.build();
         return (k == 1).then_some((at, false));
     }

@@ -16,14 +16,14 @@
 //!    names are PARAMs of the kernel or the list, and it names the list's variables.
 
 use super::tensor::{COMPILED, argument, params};
-use super::{Check, kernel, linear, need, storage};
+use super::{Verifier, kernel, linear, need, storage};
 use crate::arg::{Arg, ProgramInfo};
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::hash_map::Entry;
 
-pub(super) fn check_schedule(c: &mut Check) {
+pub(super) fn check_schedule(c: &mut Verifier) {
     let root = c.root;
     if root.op() != Op::Linear {
         return c.fault(root, "a schedule is a LINEAR of CALLs");
@@ -53,13 +53,13 @@ pub(super) fn check_schedule(c: &mut Check) {
 }
 
 /// Verify a part as a root of its own; its faults are the whole's.
-fn within<'a>(c: &mut Check<'a>, part: &'a UOp, check: impl Fn(&mut Check<'a>)) {
+fn within<'a>(c: &mut Verifier<'a>, part: &'a UOp, check: impl Fn(&mut Verifier<'a>)) {
     let root = std::mem::replace(&mut c.root, part);
     check(c);
     c.root = root;
 }
 
-fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
+fn call<'a>(c: &mut Verifier<'a>, u: &'a UOp, params: &[&'a UOp]) {
     need!(c, u, u.tag() == 0 => "a tag is left");
     let n = u.src().len() - 1;
     match u.arg() {
@@ -85,7 +85,7 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, params: &[&'a UOp]) {
     }
 }
 
-pub(super) fn check_program(c: &mut Check) {
+pub(super) fn check_program(c: &mut Verifier) {
     check_record(c);
     if let Some(program) = c.root.src().get(1).filter(|u| u.op() == Op::Linear) {
         within(c, program, linear::check);
@@ -93,7 +93,7 @@ pub(super) fn check_program(c: &mut Check) {
 }
 
 /// All but the linear program itself.
-pub(super) fn check_record(c: &mut Check) {
+pub(super) fn check_record(c: &mut Verifier) {
     let root = c.root;
     let Arg::Program(info) = root.arg() else {
         return c.fault(root, "a PROGRAM has its ProgramInfo");

@@ -30,7 +30,7 @@
 //! 10. Effects are sources only of what orders effects. AFTER is storage once something has run: AFTER and
 //!     BARRIER wait for effects, and for RANGEs to begin.
 
-use super::{Check, is_counted, is_stored, need, ops_of, storage};
+use super::{Verifier, is_counted, is_stored, need, ops_of, storage};
 use crate::arg::{AddrSpace, Arg, AxisType};
 use crate::dtype::DType;
 use crate::graph::ordered;
@@ -52,7 +52,7 @@ const EFFECTS: OpSet = {
     OpSet::of(&[Store, End, Group, AtomicAdd, Custom, Barrier])
 };
 
-pub(super) fn check(c: &mut Check, shaped: bool) {
+pub(super) fn check(c: &mut Verifier, shaped: bool) {
     use Op::*;
     let root = c.root;
     let kernel = root.op() == Sink && matches!(root.arg(), Arg::Kernel(_));
@@ -142,7 +142,7 @@ pub(super) fn check(c: &mut Check, shaped: bool) {
 }
 
 /// LOCAL and REG storage; `bytes` is how much of each there is so far.
-pub(super) fn own_storage<'a>(c: &mut Check<'a>, u: &'a UOp, bytes: &mut [i64; 2]) {
+pub(super) fn own_storage<'a>(c: &mut Verifier<'a>, u: &'a UOp, bytes: &mut [i64; 2]) {
     let (space, most) = match u.addrspace() {
         Some(AddrSpace::Local) => (0, 1 << 24),
         Some(AddrSpace::Reg) => (1, 1 << 20),
@@ -157,7 +157,7 @@ pub(super) fn own_storage<'a>(c: &mut Check<'a>, u: &'a UOp, bytes: &mut [i64; 2
     c.dims(u, 0, "shape");
 }
 
-fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
+fn range<'a>(c: &mut Verifier<'a>, u: &'a UOp, shaped: bool) {
     let counts = u.dtype() == DType::Index && u.shape().is_empty();
     need!(c, u, counts => "a RANGE counts in index, not in {}", u.dtype());
     let end = &u.src()[0];
@@ -172,7 +172,7 @@ fn range<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
 }
 
 /// Each index within its axis, or gated, by itself or by the access.
-fn index<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool, gated: bool) {
+fn index<'a>(c: &mut Verifier<'a>, u: &'a UOp, shaped: bool, gated: bool) {
     let from = &u.src()[0];
     let shape = u.src()[0].shape();
     let indices = &u.src()[1..];
@@ -196,7 +196,7 @@ fn index<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool, gated: bool) {
 }
 
 /// What is waited for: effects, or that an iteration begins.
-fn waits<'a>(c: &mut Check<'a>, u: &'a UOp, sources: &[UOp]) {
+fn waits<'a>(c: &mut Verifier<'a>, u: &'a UOp, sources: &[UOp]) {
     for s in sources {
         let effect = s.dtype() == DType::Void || s.op() == Op::Range;
         let name = s.op().name();
@@ -205,7 +205,7 @@ fn waits<'a>(c: &mut Check<'a>, u: &'a UOp, sources: &[UOp]) {
 }
 
 /// A LOAD's alternative is a value of what it reads, and stands beside a gate.
-fn gated<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn gated<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let both = u.src().len() != 2;
     need!(c, u, both => "an alternative without a gate");
     for s in u.src().iter().skip(1) {
@@ -223,7 +223,7 @@ fn gated<'a>(c: &mut Check<'a>, u: &'a UOp) {
 }
 
 /// Where this node has storage, or an address in it, among its sources, it does not take it for a value.
-fn addresses<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn addresses<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     for (i, s) in u.src().iter().enumerate() {
         let named = s.named();
         if is_memory(named) {
@@ -243,7 +243,7 @@ fn addresses<'a>(c: &mut Check<'a>, u: &'a UOp) {
 }
 
 /// Where this node has a list, or a scalar beside arrays, among its sources, it may.
-fn spread<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn spread<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     use Op::*;
     let array = u.op().is_elementwise() && !u.shape().is_empty();
     for (i, s) in u.src().iter().enumerate() {
@@ -267,7 +267,7 @@ fn is_gated(u: &UOp) -> bool {
 }
 
 /// Where this node has an invalid index among its sources, it must be one that may.
-pub(super) fn invalid<'a>(c: &mut Check<'a>, u: &'a UOp) {
+pub(super) fn invalid<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     for (i, s) in u.src().iter().enumerate().filter(|(_, s)| is_gated(s)) {
         let allowed = match u.op() {
             Op::Index => i > 0,
@@ -279,7 +279,7 @@ pub(super) fn invalid<'a>(c: &mut Check<'a>, u: &'a UOp) {
     }
 }
 
-fn store<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
+fn store<'a>(c: &mut Verifier<'a>, u: &'a UOp, shaped: bool) {
     let target = &u.src()[0];
     let fits = target.op() == Op::Index && storage(&target.src()[0]).is_some();
     need!(c, u, fits => "a STORE goes to an INDEX of storage");
@@ -289,7 +289,7 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp, shaped: bool) {
     c.stored(u);
 }
 
-fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp], gaps: bool) {
+fn slots<'a>(c: &mut Verifier<'a>, params: &[&'a UOp], gaps: bool) {
     let slot = |u: &UOp| Some(u.buffer_arg()?.slot);
     let mut by_slot: Vec<(u64, &UOp)> =
         params.iter().filter_map(|u| Some((slot(u)?, *u))).collect();
@@ -310,7 +310,7 @@ fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp], gaps: bool) {
 }
 
 /// Points 3 and 4. Two sets of RANGEs a node, as bits: open in it, and closed at or below it.
-fn loops<'a>(c: &mut Check<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
+fn loops<'a>(c: &mut Verifier<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
     let arg = |r: &UOp| r.range_arg().unwrap_or((0, AxisType::Loop));
     let mut numbers: FxHashMap<u32, &UOp> = FxHashMap::default();
     let bit: FxHashMap<&UOp, usize> = ranges.iter().enumerate().map(|(i, &r)| (r, i)).collect();

@@ -22,7 +22,7 @@
 //!     a loop gave, and no storage of a thread's own, is used on both sides of it.
 //! 12. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
 
-use super::{Check, kernel, need, ops_of};
+use super::{Verifier, kernel, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::linear::{address, has_phases, is_repeated, storage_of};
@@ -46,7 +46,7 @@ struct Scopes<'a> {
     of: FxHashMap<usize, usize>,
 }
 
-pub(super) fn check(c: &mut Check) {
+pub(super) fn check(c: &mut Verifier) {
     let root = c.root;
     if root.op() != Op::Linear {
         return c.fault(root, "a program is a LINEAR");
@@ -109,7 +109,7 @@ pub(super) fn check(c: &mut Check) {
 }
 
 /// What goes from one phase to the next is made again there, or lies in memory that all threads share.
-fn phases<'a>(c: &mut Check<'a>, root: &'a UOp) {
+fn phases<'a>(c: &mut Verifier<'a>, root: &'a UOp) {
     let mut phase = 0;
     let mut open = 0;
     // The phase of what stays in it, and of storage that is a thread's own.
@@ -153,7 +153,7 @@ fn is_number(u: &UOp) -> bool {
 }
 
 /// Every operand has come, and in a scope that is still open.
-fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
+fn operands<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
     use Op::*;
     if matches!(u.op(), Param | Buffer) {
         return;
@@ -185,7 +185,7 @@ fn operands<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
 }
 
 /// RANGE, END, IF, ENDIF.
-fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
+fn blocks<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
     match u.op() {
         Op::Range | Op::If => {
             scopes.open.push((u, scopes.is_open.len()));
@@ -213,7 +213,7 @@ fn blocks<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
     }
 }
 
-fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn buffer<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let Some(b) = u.buffer_arg() else { return };
     let rank = u.shape().len();
     let bytes = b.dtype != DType::Bool && b.dtype != DType::Void;
@@ -229,7 +229,7 @@ fn buffer<'a>(c: &mut Check<'a>, u: &'a UOp) {
 }
 
 /// Shapes, dtypes and operands of a value.
-fn shapes<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn shapes<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let op = u.op();
     let shape = u.shape();
     let src = u.src();
@@ -272,7 +272,7 @@ fn width(u: &UOp) -> i64 {
 }
 
 /// LOAD, STORE, ATOMICADD.
-fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
+fn access<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes) {
     let to = u.src()[0].named();
     if address(to).is_none() {
         return c.fault(u, "it has no address: an INDEX or SHRINK of storage");
@@ -299,7 +299,7 @@ fn access<'a>(c: &mut Check<'a>, u: &'a UOp, scopes: &Scopes) {
         "elements {lo}..={last} by min_max of a buffer of {size}, without a gate");
 }
 
-fn wmma<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn wmma<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let Arg::Wmma(t) = u.arg() else { return };
     need!(c, u, t.is_sound() => "its fragments do not make matrices of its size");
     let wanted = [(&t.a, t.dtype_in), (&t.b, t.dtype_in), (&t.c, t.dtype_out)];

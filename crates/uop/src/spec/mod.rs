@@ -48,7 +48,7 @@ macro_rules! borders {
         /// # Errors
         /// `ErrorKind::Verify` with every fault.
         pub fn $verify(root: UOp) -> Result<$name> {
-            let mut check = Check::of(&root);
+            let mut check = Verifier::of(&root);
             $check(&mut check);
             check.finish($stage)?;
             Ok($name(root))
@@ -74,7 +74,7 @@ borders! {
 /// # Errors
 /// `ErrorKind::Verify` with every fault.
 pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
-    let mut check = Check::of(&root);
+    let mut check = Verifier::of(&root);
     check.arguments = Some(arguments as u64);
     tensor::check(&mut check);
     check.finish("tensor")?;
@@ -87,7 +87,7 @@ pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
 /// # Errors
 /// `ErrorKind::Verify` with every fault.
 pub fn verify_program(root: UOp) -> Result<UOp> {
-    let mut check = Check::of(&root);
+    let mut check = Verifier::of(&root);
     call::check_program(&mut check);
     check.finish("program")?;
     Ok(root)
@@ -95,7 +95,7 @@ pub fn verify_program(root: UOp) -> Result<UOp> {
 
 /// As `verify_program`, where the linear program has been verified.
 pub(crate) fn verify_record(root: UOp) -> Result<UOp> {
-    let mut check = Check::of(&root);
+    let mut check = Verifier::of(&root);
     call::check_record(&mut check);
     check.finish("program")?;
     Ok(root)
@@ -112,7 +112,7 @@ macro_rules! need {
 use need;
 
 /// A graph being verified, and the faults found.
-struct Check<'a> {
+struct Verifier<'a> {
     root: &'a UOp,
     /// How many arguments a function has.
     arguments: Option<u64>,
@@ -122,9 +122,9 @@ struct Check<'a> {
 /// Most faults that a message lists.
 const LISTED: usize = 40;
 
-impl<'a> Check<'a> {
-    fn of(root: &'a UOp) -> Check<'a> {
-        Check {
+impl<'a> Verifier<'a> {
+    fn of(root: &'a UOp) -> Verifier<'a> {
+        Verifier {
             root,
             arguments: None,
             faults: Vec::new(),

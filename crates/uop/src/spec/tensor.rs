@@ -23,7 +23,7 @@
 //! 11. No value of dtype `index` is kept: no BUFFER, CONTIGUOUS, COPY or root is of it.
 
 use super::kernel::invalid;
-use super::{Check, is_stored, is_value, need, ops_of};
+use super::{Verifier, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::graph::ordered;
@@ -54,7 +54,7 @@ fn sources(u: &UOp) -> &[UOp] {
     &u.src()[skip..]
 }
 
-pub(super) fn check(c: &mut Check) {
+pub(super) fn check(c: &mut Verifier) {
     let ops = ops_of('t');
     let root = c.root;
     let mut own: Vec<&UOp> = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn check(c: &mut Check) {
 }
 
 /// The slots of the graph's own PARAMs.
-fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp]) {
+fn slots<'a>(c: &mut Verifier<'a>, params: &[&'a UOp]) {
     let mut taken: FxHashSet<u64> = FxHashSet::default();
     for u in params.iter().filter(|u| u.bound_to().is_none()) {
         let Some(b) = u.buffer_arg() else { continue };
@@ -117,7 +117,7 @@ fn slots<'a>(c: &mut Check<'a>, params: &[&'a UOp]) {
     }
 }
 
-fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn node<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     use Op::*;
     let s = u.src();
     let rank = u.shape().len();
@@ -169,7 +169,7 @@ fn node<'a>(c: &mut Check<'a>, u: &'a UOp) {
     }
 }
 
-fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
+fn store<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let to = &u.src()[0];
     let value = &u.src()[1];
     let one = value.op() == Op::Const || value.is_variable();
@@ -179,7 +179,7 @@ fn store<'a>(c: &mut Check<'a>, u: &'a UOp) {
 }
 
 /// The body, and its PARAMs against the arguments.
-fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a UOp>>) {
+fn call<'a>(c: &mut Verifier<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a UOp>>) {
     let body = &u.src()[0];
     let compiled = COMPILED.contains(u.src()[0].op());
     if body.op() != Op::Tuple && !(u.op() == Op::Call && compiled) {
@@ -199,7 +199,7 @@ fn call<'a>(c: &mut Check<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<&'a
 }
 
 /// The number and argument of a PARAM of the body of a call.
-pub(super) fn argument<'a>(c: &mut Check<'a>, call: &'a UOp, p: &UOp) -> Option<(u64, &'a UOp)> {
+pub(super) fn argument<'a>(c: &mut Verifier<'a>, call: &'a UOp, p: &UOp) -> Option<(u64, &'a UOp)> {
     let slot = p.buffer_arg()?.slot;
     let arg = call.src()[1..].get(slot as usize);
     need!(c, call, arg.is_some() => "PARAM {slot} of the body has no argument");

@@ -86,7 +86,7 @@ pub(crate) fn target(workgroups: bool) -> Target {
     Target {
         device: Device::new("TEST"),
         dialect: if workgroups {
-            Dialect::Linear
+            Dialect::Uops
         } else {
             Dialect::C
         },

@@ -1,4 +1,4 @@
-//! Sums of integers as Σ coefficient·atom + constant. Flows in: an expression; flows out: its terms,
+//! Affine forms of integers, Σ coefficient·atom + constant. Flows in: an expression; flows out: its terms,
 //! or an expression built from terms. Invariant: the value is that of the expression modulo the
 //! dtype; it is exactly that where `exact` holds. Coefficients are the representatives nearest to 0.
 
@@ -14,7 +14,7 @@ const MOST_NODES: usize = 96;
 
 /// Σ coefficient·atom + constant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Linear {
+pub struct Affine {
     /// The dtype modulo which the value is that of the expression.
     pub dtype: DType,
     /// Atoms and their coefficients.
@@ -23,10 +23,10 @@ pub struct Linear {
     pub constant: i128,
 }
 
-impl Linear {
+impl Affine {
     /// The number `constant`.
-    pub fn number(dtype: DType, constant: i128) -> Linear {
-        Linear {
+    pub fn number(dtype: DType, constant: i128) -> Affine {
+        Affine {
             dtype,
             terms: SmallVec::new(),
             constant,
@@ -34,8 +34,8 @@ impl Linear {
     }
 
     /// The terms of an integer expression; None where it is too long or holds the invalid index.
-    pub fn of(u: &UOp) -> Option<Linear> {
-        let mut out = Linear::number(u.dtype(), 0);
+    pub fn of(u: &UOp) -> Option<Affine> {
+        let mut out = Affine::number(u.dtype(), 0);
         out.add(u, 1)?;
         Some(out)
     }
@@ -92,7 +92,7 @@ impl Linear {
     }
 
     /// Add `k` times another sum.
-    pub(crate) fn plus(&mut self, other: &Linear, k: i128) -> Option<()> {
+    pub(crate) fn plus(&mut self, other: &Affine, k: i128) -> Option<()> {
         for (atom, c) in &other.terms {
             self.term(atom, self.near(c.checked_mul(k)?)?)?;
         }
@@ -135,7 +135,7 @@ impl Linear {
     }
 
     /// The same sum of numbers (for a caller who knows that nothing wraps), to calculate with it.
-    pub(crate) fn unwrapped(mut self) -> Linear {
+    pub(crate) fn unwrapped(mut self) -> Affine {
         self.dtype = DType::Index;
         self
     }
@@ -166,7 +166,7 @@ impl Linear {
     }
 
     /// Divide every coefficient and the constant; the caller knows that they are multiples.
-    pub(crate) fn divided(mut self, d: i128) -> Linear {
+    pub(crate) fn divided(mut self, d: i128) -> Affine {
         for t in &mut self.terms {
             t.1 /= d;
         }
@@ -175,9 +175,9 @@ impl Linear {
     }
 
     /// The terms whose coefficients `d` divides (without the constant), and the rest with it.
-    pub(crate) fn partition(&self, d: i128) -> (Linear, Linear) {
-        let mut a = Linear::number(self.dtype, 0);
-        let mut b = Linear::number(self.dtype, self.constant);
+    pub(crate) fn partition(&self, d: i128) -> (Affine, Affine) {
+        let mut a = Affine::number(self.dtype, 0);
+        let mut b = Affine::number(self.dtype, self.constant);
         for t in &self.terms {
             if t.1 % d == 0 {
                 a.terms.push(t.clone());
