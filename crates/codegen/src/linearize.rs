@@ -73,17 +73,14 @@ impl Behind {
             .collect();
         own.sort_unstable();
         let mut own = own.into_iter().peekable();
-        for i in 0..g.nodes.len() {
+        for (i, &k) in number.iter().enumerate() {
             let (before, set) = sets.split_at_mut(i * words);
             for &s in &g.src[i] {
                 let of_source = &before[s as usize * words..][..words];
                 set.iter_mut().zip(of_source).for_each(|(a, b)| *a |= b);
             }
-            if own.next_if_eq(&(i as u32)).is_some() {
-                let k = number[i];
-                if k != NONE {
-                    set[k as usize / 64] |= 1 << (k % 64);
-                }
+            if own.next_if_eq(&(i as u32)).is_some() && k != NONE {
+                set[k as usize / 64] |= 1 << (k % 64);
             }
         }
         Behind { words, sets }
