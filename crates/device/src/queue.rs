@@ -63,13 +63,13 @@ impl Queue for Host {
     }
 }
 
-type Work = Box<dyn FnOnce() -> Result<()> + Send>;
+type Task = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// A thread that does work in the order in which it comes, for any number of queues. It starts with the
 /// first of it and ends with the `Line`.
 #[derive(Default)]
 pub(crate) struct Line {
-    sender: OnceLock<Sender<(Work, Arc<Progress>)>>,
+    sender: OnceLock<Sender<(Task, Arc<Progress>)>>,
     all: Arc<Progress>,
 }
 
@@ -99,7 +99,7 @@ impl Line {
         drop(self.all.wait());
     }
 
-    fn sender(&self) -> &Sender<(Work, Arc<Progress>)> {
+    fn sender(&self) -> &Sender<(Task, Arc<Progress>)> {
         self.sender.get_or_init(|| {
             let (sender, receiver) = channel();
             let all = self.all.clone();
@@ -109,7 +109,7 @@ impl Line {
     }
 }
 
-fn work(receiver: &Receiver<(Work, Arc<Progress>)>, all: &Progress) {
+fn work(receiver: &Receiver<(Task, Arc<Progress>)>, all: &Progress) {
     for (work, progress) in receiver {
         let failed = progress.lock().error.is_some();
         let result = if failed {
@@ -136,7 +136,7 @@ impl Place {
     }
 
     /// Have this done after what was given before.
-    pub(crate) fn give(&self, work: Work) -> Result<()> {
+    pub(crate) fn give(&self, work: Task) -> Result<()> {
         self.progress.lock().given += 1;
         self.line.all.lock().given += 1;
         let sent = self.line.sender().send((work, self.progress.clone()));
@@ -189,7 +189,7 @@ mod tests {
             let seen = seen.clone();
             move || seen.lock().unwrap().push(k)
         };
-        let fail = |k: u32| -> Work {
+        let fail = |k: u32| -> Task {
             let push = push(k);
             Box::new(move || {
                 push();
@@ -197,7 +197,7 @@ mod tests {
                 Err(ErrorKind::Run { message }.into())
             })
         };
-        let succeed = |k: u32| -> Work {
+        let succeed = |k: u32| -> Task {
             let push = push(k);
             Box::new(move || {
                 push();

@@ -31,13 +31,13 @@ pub(crate) struct Wrong {
 }
 
 /// The checks of a schedule, in the order of its steps.
-pub(crate) fn checks(plan: &schedule::Schedule) -> Result<Vec<Check>> {
+pub(crate) fn checks(schedule: &schedule::Schedule) -> Result<Vec<Check>> {
     let mut out = Vec::new();
-    for word in &plan.checks {
-        let device = plan.places[word.place].device;
+    for word in &schedule.checks {
+        let device = schedule.allocations[word.allocation].device;
         if open(device)?.holds_data() {
             out.push(Check {
-                step: writer(&plan.linear, word.place),
+                step: writer(&schedule.linear, word.allocation),
                 device,
                 word: word.clone(),
             });
@@ -47,15 +47,15 @@ pub(crate) fn checks(plan: &schedule::Schedule) -> Result<Vec<Check>> {
     Ok(out)
 }
 
-/// The CALL that writes a place which is an output's, and so written once.
-fn writer(linear: &UOp, place: usize) -> usize {
+/// The CALL that writes an allocation which is an output's, and so written once.
+fn writer(linear: &UOp, allocation: usize) -> usize {
     let writes = |call: &UOp| {
         let Arg::Call(info) = call.arg() else {
             return false;
         };
         let is = |u: &UOp| {
             let slot = u.buffer_arg().filter(|_| u.op() == Op::Buffer);
-            slot.is_some_and(|b| b.slot as usize == place)
+            slot.is_some_and(|b| b.slot as usize == allocation)
         };
         info.outs.iter().any(|&k| is(&call.src()[1 + k]))
     };
@@ -66,10 +66,10 @@ fn writer(linear: &UOp, place: usize) -> usize {
 impl Check {
     /// The condition that does not hold, by number, and the element that is wrong. What writes the word has
     /// run.
-    pub(crate) fn wrong(&self, places: &[Arc<Storage>]) -> Result<Option<(usize, i64)>> {
+    pub(crate) fn wrong(&self, allocations: &[Arc<Storage>]) -> Result<Option<(usize, i64)>> {
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.word.dtype.bytes()];
-        open(self.device)?.download(&places[self.word.place], 0, bytes)?;
+        open(self.device)?.download(&allocations[self.word.allocation], 0, bytes)?;
         let word = scalar(bytes, self.word.dtype);
         Ok(self.word.wrong(word.as_int().unwrap_or(0)))
     }

@@ -8,8 +8,8 @@ mod cache;
 mod check;
 mod counters;
 mod donate;
+mod executable;
 mod family;
-mod program;
 mod queues;
 mod realize;
 mod report;
@@ -17,8 +17,8 @@ mod run;
 mod versions;
 
 pub use counters::{Counters, counters};
+pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, Storage};
-pub use program::{Compiled, compile};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
 
 use monoglot_uop::Device;

@@ -8,7 +8,7 @@
 
 use crate::check::Wrong;
 use crate::donate;
-use crate::program::{self, broken};
+use crate::executable::{self, broken};
 use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
 use monoglot_device::{Storage, open};
@@ -134,8 +134,8 @@ fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
         let message = format!("{param:?} stands for nothing: it has no value here");
         return Err(Error::argument("PARAM", message).into());
     }
-    let bound = program::program(&function, &resolved)?;
-    let done = run(&bound, &arguments, &mut claims)?;
+    let invocation = executable::executable(&function, &resolved)?;
+    let done = run(&invocation, &arguments, &mut claims)?;
     for ((root, given), result) in roots.iter().zip(&resolved).zip(&done.results) {
         let Some((value, in_place)) = result else {
             continue;

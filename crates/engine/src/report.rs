@@ -2,7 +2,7 @@
 //! compiling and launching at DEBUG, all texts at TRACE. Flows in: what was opened, compiled or
 //! run; flows out: those lines. Always: where nobody listens, nothing is formatted.
 
-use crate::program::Step;
+use crate::executable::Step;
 use crate::queues::Queues;
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};

@@ -1,4 +1,4 @@
-//! One run of a program. Flows in: the program, the BUFFERs of its PARAMs, those of them that it may write
+//! One run of a executable. Flows in: the program, the BUFFERs of its PARAMs, those of them that it may write
 //! over; flows out: BUFFERs that hold its results.
 //!
 //! Invariant: while a program runs its PARAMs are read by others at most, and those that it writes are its
@@ -7,7 +7,7 @@
 //! in place after that, and what was written before has its results.
 
 use crate::counters::count;
-use crate::program::{Bound, Slot, Step, Work, broken};
+use crate::executable::{Action, Invocation, Slot, Step, broken};
 use crate::queues::Queues;
 use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
@@ -29,14 +29,14 @@ pub(crate) struct Done {
 
 /// See the module.
 pub(crate) fn run(
-    bound: &Bound,
+    invocation: &Invocation,
     arguments: &Arguments,
     claims: &mut FxHashMap<UOp, Claim>,
 ) -> Tried<Done> {
-    let program = &bound.program;
+    let executable = &invocation.executable;
     let params = &arguments.buffers;
     let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
-    let words: Vec<i64> = lengths.chain(bound.words.iter().copied()).collect();
+    let words: Vec<i64> = lengths.chain(invocation.words.iter().copied()).collect();
     // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
     let outside = |_: &UOp, slot: u64| {
         let k = (slot as usize).checked_sub(params.len());
@@ -54,19 +54,19 @@ pub(crate) fn run(
             readings.push(reading);
         }
     }
-    let mut places = Vec::with_capacity(program.places.len());
-    for p in &program.places {
-        places.push(open(p.device)?.alloc(p.bytes)?);
+    let mut allocations = Vec::with_capacity(executable.allocations.len());
+    for p in &executable.allocations {
+        allocations.push(open(p.device)?.alloc(p.bytes)?);
     }
     let mut queues = Queues::default();
-    let mut unread = program.checks.iter().peekable();
+    let mut unread = executable.checks.iter().peekable();
     let mut begun = vec![false; params.len()];
     let mut submit_all = || -> Result<Option<(usize, i64)>> {
-        for (k, step) in program.steps.iter().enumerate() {
+        for (k, step) in executable.steps.iter().enumerate() {
             if !step.writes.is_empty() {
                 while let Some(check) = unread.next_if(|c| c.step < k) {
                     queues.wait(check.device)?;
-                    if let Some(wrong) = check.wrong(&places)? {
+                    if let Some(wrong) = check.wrong(&allocations)? {
                         return Ok(Some(wrong));
                     }
                 }
@@ -77,7 +77,7 @@ pub(crate) fn run(
                 }
                 begun[slot] = true;
             }
-            submit(step, &inputs, &places, &words, &mut queues)?;
+            submit(step, &inputs, &allocations, &words, &mut queues)?;
         }
         Ok(None)
     };
@@ -87,16 +87,16 @@ pub(crate) fn run(
     let mut wrong = submitted?;
     finished?;
     while let (None, Some(check)) = (wrong, unread.next()) {
-        wrong = check.wrong(&places)?;
+        wrong = check.wrong(&allocations)?;
     }
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
-    let mut out = Vec::with_capacity(program.outputs.len());
-    for view in &program.outputs {
+    let mut out = Vec::with_capacity(executable.outputs.len());
+    for view in &executable.outputs {
         let view = &view.with_variables(outside)?;
         let leaf =
             leaf(view).ok_or_else(|| broken("engine", "an output is no view of a buffer"))?;
         let slot = leaf.buffer_arg().map_or(0, |b| b.slot as usize);
-        let in_place = leaf.op() == Op::Param && program.written[slot];
+        let in_place = leaf.op() == Op::Param && executable.written[slot];
         if wrong.is_some() && !(in_place && begun[slot]) {
             out.push(None);
             continue;
@@ -106,7 +106,7 @@ pub(crate) fn run(
             .or_insert_with(|| match leaf.op() {
                 Op::Param if !in_place => params[slot].clone(),
                 Op::Param => next_version(&params[slot], &leaf, claims),
-                _ => stored(leaf.shape(), leaf.dtype(), places[slot].clone()),
+                _ => stored(leaf.shape(), leaf.dtype(), allocations[slot].clone()),
             });
         let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
         out.push(Some((value, in_place)));
@@ -144,21 +144,21 @@ fn next_version(old: &UOp, leaf: &UOp, claims: &mut FxHashMap<UOp, Claim>) -> UO
 fn submit(
     step: &Step,
     inputs: &[Arc<Storage>],
-    places: &[Arc<Storage>],
+    allocations: &[Arc<Storage>],
     words: &[i64],
     queues: &mut Queues,
 ) -> Result<()> {
     let storage = |slot: &Slot| match *slot {
         Slot::Param(i) => Some(&inputs[i]),
-        Slot::Place(i) => Some(&places[i]),
+        Slot::Allocation(i) => Some(&allocations[i]),
         Slot::Word(_) => None,
     };
     let word = |slot: &Slot| match *slot {
         Slot::Word(i) => Some(words[i]),
         _ => None,
     };
-    match &step.work {
-        Work::Launch(kernel) => {
+    match &step.action {
+        Action::Launch(kernel) => {
             count(|c| &c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
             let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
@@ -166,7 +166,7 @@ fn submit(
                 q.launch(step.device, kernel, &bufs, &vars)
             })
         }
-        Work::Copy {
+        Action::Copy {
             from,
             element,
             bytes,

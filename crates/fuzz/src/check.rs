@@ -3,7 +3,7 @@
 //! flows out: how many agreed, and for each failure what reproduces it.
 
 use crate::program;
-use crate::run::{Compiled, Plan, Run, difference};
+use crate::run::{CompiledKernels, Run, Scheduled, difference};
 use monoglot_device::{Runtime, open};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::{eval_kernel::eval_kernel, random};
@@ -113,18 +113,18 @@ pub fn programs(seeds: Range<u64>, ops: u64, devices: &[&str], tally: &mut Tally
             let device = Device::new(name);
             let runtime = open(device)?;
             let target = Arc::new(runtime.target().clone());
-            let mut plans = Vec::new();
+            let mut ready = Vec::new();
             for seed in batch.clone() {
                 let roots = program::random(seed, ops, device);
-                match Plan::new(&roots, device, &target, seed % 2 == 1) {
-                    Ok(plan) => plans.push((seed, roots, plan)),
+                match Scheduled::new(&roots, device, &target, seed % 2 == 1) {
+                    Ok(scheduled) => ready.push((seed, roots, scheduled)),
                     Err(e) => tally.fail(seed, name, &e.to_string(), &UOp::sink(&roots)),
                 }
             }
             for plain in [false, true] {
                 let setting = format!("{name}{}", if plain { " without Opts" } else { "" });
                 let opts = plain.then(Vec::new);
-                let all = plans
+                let all = ready
                     .iter()
                     .flat_map(|(_, _, p)| p.kernels())
                     .map(|k| (k, opts.clone()))
@@ -132,8 +132,10 @@ pub fn programs(seeds: Range<u64>, ops: u64, devices: &[&str], tally: &mut Tally
                 let compiled = compile_apart(&runtime, all, &mut |k, e| {
                     tally.fail(batch.start, &setting, &e.to_string(), k);
                 });
-                for (seed, roots, plan) in &plans {
-                    let message = compare(*seed, roots, plan, &mut |k, b, w| compiled.run(k, b, w));
+                for (seed, roots, scheduled) in &ready {
+                    let message = compare(*seed, roots, scheduled, &mut |k, b, w| {
+                        compiled.run(k, b, w)
+                    });
                     tally.compared(*seed, &setting, message, &UOp::sink(roots));
                 }
             }
@@ -150,8 +152,8 @@ fn scheduled(seeds: Range<u64>, ops: u64, tally: &mut Tally) -> Result<()> {
     for seed in seeds {
         let roots = program::random(seed, ops, device);
         for generalised in [false, true] {
-            let message = match Plan::new(&roots, device, &target, generalised) {
-                Ok(plan) => compare(seed, &roots, &plan, &mut |k, bufs, words| {
+            let message = match Scheduled::new(&roots, device, &target, generalised) {
+                Ok(scheduled) => compare(seed, &roots, &scheduled, &mut |k, bufs, words| {
                     eval_kernel(k, bufs, words).map(|_| ())
                 }),
                 Err(e) => Some(e.to_string()),
@@ -172,23 +174,24 @@ fn compile_apart(
     runtime: &Arc<dyn Runtime>,
     kernels: Vec<(UOp, Option<Vec<Opt>>)>,
     report: &mut dyn FnMut(&UOp, Error),
-) -> Compiled {
+) -> CompiledKernels {
     let mut seen = FxHashMap::default();
     let unique: Vec<_> = kernels
         .into_iter()
         .filter(|(k, _)| seen.insert(k.clone(), ()).is_none())
         .collect();
-    if let Ok(all) = Compiled::new(runtime.clone(), &unique) {
+    if let Ok(all) = CompiledKernels::new(runtime.clone(), &unique) {
         return all;
     }
     let mut good = Vec::new();
     for k in unique {
-        match Compiled::new(runtime.clone(), std::slice::from_ref(&k)) {
+        match CompiledKernels::new(runtime.clone(), std::slice::from_ref(&k)) {
             Ok(_) => good.push(k),
             Err(e) => report(&k.0, e),
         }
     }
-    Compiled::new(runtime.clone(), &good).unwrap_or_else(|_| Compiled::none(runtime.clone()))
+    CompiledKernels::new(runtime.clone(), &good)
+        .unwrap_or_else(|_| CompiledKernels::none(runtime.clone()))
 }
 
 /// Random bytes for the BUFFERs of a program.
@@ -219,13 +222,13 @@ impl Inputs<'_> {
     }
 }
 
-fn compare(seed: u64, roots: &[UOp], plan: &Plan, run: &mut Run) -> Option<String> {
-    let data = Inputs::of(&plan.params, seed);
+fn compare(seed: u64, roots: &[UOp], scheduled: &Scheduled, run: &mut Run) -> Option<String> {
+    let data = Inputs::of(&scheduled.params, seed);
     let want = match eval(roots, &mut |u: &UOp| data.leaf(u)) {
         Ok(v) => v,
         Err(e) => return Some(format!("oracle: {e}")),
     };
-    match plan.run(&data.bytes, run) {
+    match scheduled.run(&data.bytes, run) {
         Err(e) => Some(e.to_string()),
         Ok(got) => want
             .iter()
@@ -248,10 +251,10 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
     for roots in programs.iter().cloned().chain(random) {
         // Every other program with variables in place of its constants.
         let generalised = out.len() % 2 == 1;
-        let Ok(plan) = Plan::new(&roots, device, &target, generalised) else {
+        let Ok(scheduled) = Scheduled::new(&roots, device, &target, generalised) else {
             continue;
         };
-        for k in plan.kernels() {
+        for k in scheduled.kernels() {
             let small = random::shrink(&k, ITERATIONS, out.len() as u64);
             let stored = params(&small).into_iter().filter(|p| !p.is_variable());
             let bytes: usize = stored.map(|p| program::bytes(&p)).sum();
@@ -382,7 +385,7 @@ fn words(kernel: &UOp, seed: u64) -> Vec<(u64, i64)> {
         .collect()
 }
 
-fn compare_kernel(seed: u64, kernel: &UOp, compiled: &Compiled) -> Option<String> {
+fn compare_kernel(seed: u64, kernel: &UOp, compiled: &CompiledKernels) -> Option<String> {
     let params = params(kernel);
     let words = words(kernel, seed);
     let mut want = inputs(kernel, seed);

@@ -16,7 +16,7 @@ pub type Run<'a> = dyn FnMut(&UOp, &mut [Vec<u8>], &Words) -> Result<()> + 'a;
 pub type Words = [(u64, i64)];
 
 /// A program scheduled for one device.
-pub struct Plan {
+pub struct Scheduled {
     /// The BUFFERs that its PARAMs stand for.
     pub params: Vec<UOp>,
     /// The words of its variables, numbered after the PARAMs.
@@ -25,14 +25,14 @@ pub struct Plan {
     pub schedule: Schedule,
 }
 
-impl Plan {
+impl Scheduled {
     /// Schedule these roots for a target; generalised, with a variable for every constant and offset.
     pub fn new(
         roots: &[UOp],
         device: Device,
         target: &Arc<Target>,
         generalised: bool,
-    ) -> Result<Plan> {
+    ) -> Result<Scheduled> {
         let (mut function, arguments) = callify(roots, |_| true)?;
         let params = arguments.buffers;
         let mut words = Vec::new();
@@ -46,7 +46,7 @@ impl Plan {
             &|_| Ok(target.clone()),
             &mut Timings::default(),
         )?;
-        Ok(Plan {
+        Ok(Scheduled {
             params,
             words,
             schedule,
@@ -70,9 +70,9 @@ impl Plan {
         let mut params = params.to_vec();
         // A variable has no buffer.
         params.resize(params.len() + self.words.len(), Vec::new());
-        let mut places: Vec<Vec<u8>> = self
+        let mut allocations: Vec<Vec<u8>> = self
             .schedule
-            .places
+            .allocations
             .iter()
             .map(|p| vec![0xa5; p.bytes])
             .collect();
@@ -81,7 +81,7 @@ impl Plan {
             let args = &call.src()[1..];
             let mut bufs: Vec<Vec<u8>> = args
                 .iter()
-                .map(|a| store(a, &mut params, &mut places).clone())
+                .map(|a| store(a, &mut params, &mut allocations).clone())
                 .collect();
             let word = |a: &UOp| {
                 let slot = a.buffer_arg()?.slot;
@@ -102,11 +102,11 @@ impl Plan {
                 continue;
             };
             for &o in &info.outs {
-                *store(&args[o], &mut params, &mut places) = std::mem::take(&mut bufs[o]);
+                *store(&args[o], &mut params, &mut allocations) = std::mem::take(&mut bufs[o]);
             }
         }
         let mut leaf = |u: &UOp| {
-            let bytes = store(u, &mut params, &mut places);
+            let bytes = store(u, &mut params, &mut allocations);
             let shape = u.sizes("leaf")?;
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
             Value::from_bytes(&bytes[..len], &shape, u.dtype())
@@ -117,24 +117,31 @@ impl Plan {
     }
 }
 
-fn store<'a>(arg: &UOp, params: &'a mut [Vec<u8>], places: &'a mut [Vec<u8>]) -> &'a mut Vec<u8> {
+fn store<'a>(
+    arg: &UOp,
+    params: &'a mut [Vec<u8>],
+    allocations: &'a mut [Vec<u8>],
+) -> &'a mut Vec<u8> {
     let slot = arg.buffer_arg().map_or(0, |b| b.slot as usize);
     if arg.op() == Op::Param {
         &mut params[slot]
     } else {
-        &mut places[slot]
+        &mut allocations[slot]
     }
 }
 
 /// Kernels compiled for a device.
-pub struct Compiled {
+pub struct CompiledKernels {
     device: Arc<dyn Runtime>,
     kernels: FxHashMap<UOp, Arc<dyn Kernel>>,
 }
 
-impl Compiled {
+impl CompiledKernels {
     /// Lower (with these Opts, or those the heuristic chooses) and compile kernels, all at once.
-    pub fn new(device: Arc<dyn Runtime>, kernels: &[(UOp, Option<Vec<Opt>>)]) -> Result<Compiled> {
+    pub fn new(
+        device: Arc<dyn Runtime>,
+        kernels: &[(UOp, Option<Vec<Opt>>)],
+    ) -> Result<CompiledKernels> {
         let mut programs = Vec::with_capacity(kernels.len());
         for (k, opts) in kernels {
             programs.push(
@@ -154,12 +161,12 @@ impl Compiled {
             .map(|(k, _)| k.clone())
             .zip(compiled)
             .collect();
-        Ok(Compiled { device, kernels })
+        Ok(CompiledKernels { device, kernels })
     }
 
     /// No kernels.
-    pub fn none(device: Arc<dyn Runtime>) -> Compiled {
-        Compiled {
+    pub fn none(device: Arc<dyn Runtime>) -> CompiledKernels {
+        CompiledKernels {
             device,
             kernels: FxHashMap::default(),
         }

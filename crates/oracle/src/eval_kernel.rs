@@ -72,7 +72,7 @@ impl Val {
 }
 
 /// Where in a storage: dims and indices, outermost first; shaped indices cross.
-struct Access {
+struct Location {
     storage: usize,
     dims: Vec<Val>,
     index: Vec<Val>,
@@ -105,10 +105,10 @@ enum Instr {
     },
     Load {
         dst: Val,
-        from: Access,
+        from: Location,
     },
     Store {
-        to: Access,
+        to: Location,
         value: Val,
         gate: Option<Val>,
         n: usize,
@@ -297,7 +297,7 @@ impl EvalKernel {
     }
 }
 
-impl Access {
+impl Location {
     /// The element for lane `i`, or None where an index is invalid.
     fn offset(&self, slots: &[Scalar], i: usize, op: &str) -> Result<Option<usize>> {
         let mut rest = i;

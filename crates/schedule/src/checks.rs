@@ -7,7 +7,7 @@
 
 use crate::Schedule;
 use crate::callify::Function;
-use crate::kernel::{Kernels, Work};
+use crate::kernel::{Callee, Calls};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{DType, Device, Dim, Op, ReduceOp, Result, Scalar, Shape, UOp};
 use rustc_hash::FxHashMap;
@@ -18,8 +18,8 @@ const TOGETHER: usize = 8;
 /// Where a schedule tells whether conditions hold.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The place that holds the word: one integer.
-    pub place: usize,
+    /// The allocation that holds the word: one integer.
+    pub allocation: usize,
     /// Its dtype.
     pub dtype: DType,
     /// The conditions, by number, and how many elements they have.
@@ -141,27 +141,27 @@ fn line(condition: &UOp, n: i64) -> Result<UOp> {
 }
 
 /// Leave out the words that are 0 whatever the data: kernels that store just that.
-pub(crate) fn without_proved(all: &mut Kernels, words: &mut Vec<Word>) {
+pub(crate) fn without_proved(all: &mut Calls, words: &mut Vec<Word>) {
     let wanted = all.outputs.len() - words.len();
     for k in (0..words.len()).rev() {
         let slot = all.outputs[wanted + k].slot;
-        let Some(at) = all.kernels.iter().position(|k| k.args[0] == slot) else {
+        let Some(at) = all.calls.iter().position(|k| k.args[0] == slot) else {
             continue;
         };
-        if !stores_zero(&all.kernels[at].work) {
+        if !stores_zero(&all.calls[at].callee) {
             continue;
         }
         words.remove(k);
         all.outputs.remove(wanted + k);
-        let read = |k: &crate::kernel::Kernel| k.args[k.outs..].contains(&slot);
-        if !all.outputs.iter().any(|o| o.slot == slot) && !all.kernels.iter().any(read) {
-            all.kernels.remove(at);
+        let read = |k: &crate::kernel::Call| k.args[k.outs..].contains(&slot);
+        if !all.outputs.iter().any(|o| o.slot == slot) && !all.calls.iter().any(read) {
+            all.calls.remove(at);
         }
     }
 }
 
-fn stores_zero(work: &Work) -> bool {
-    let Work::Compute(sink) = work else {
+fn stores_zero(work: &Callee) -> bool {
+    let Callee::Compute(sink) = work else {
         return false;
     };
     let [store] = sink.src() else { return false };
@@ -172,9 +172,9 @@ fn stores_zero(work: &Work) -> bool {
 pub(crate) fn placed(words: Vec<Word>, plan: &mut Schedule) {
     let outputs = plan.outputs.split_off(plan.outputs.len() - words.len());
     for (word, view) in words.into_iter().zip(outputs) {
-        let place = view.viewed().buffer_arg();
+        let storage = view.viewed().buffer_arg();
         plan.checks.push(Check {
-            place: place.map_or(0, |b| b.slot as usize),
+            allocation: storage.map_or(0, |b| b.slot as usize),
             dtype: view.dtype(),
             conditions: word.conditions,
         });

@@ -4,7 +4,7 @@
 //! common, and neither can depend on the other because both lie on one level (the longest way to them
 //! from the inputs is equally long). Matrix products stay apart: each wants the registers for itself.
 
-use crate::kernel::{Kernel, Kernels, Work, number_params, number_ranges, with_slots};
+use crate::kernel::{Call, Callee, Calls, number_params, number_ranges, with_slots};
 use monoglot_uop::{Arg, Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -14,12 +14,9 @@ const STORES: usize = 8;
 /// How many kernels are tried as company for another.
 const HOSTS: usize = 16;
 
-pub(crate) fn fuse(
-    all: Kernels,
-    target: &dyn Fn(Device) -> Result<Arc<Target>>,
-) -> Result<Kernels> {
-    let Kernels {
-        kernels,
+pub(crate) fn fuse(all: Calls, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<Calls> {
+    let Calls {
+        calls: kernels,
         nodes,
         inputs,
         params,
@@ -27,7 +24,7 @@ pub(crate) fn fuse(
     } = all;
     let mut level_of: Vec<u32> = vec![0; inputs + nodes.len()];
     let mut buckets: FxHashMap<(u32, Device, Vec<UOp>), Vec<usize>> = FxHashMap::default();
-    let mut out: Vec<(u32, Kernel)> = Vec::with_capacity(kernels.len());
+    let mut out: Vec<(u32, Call)> = Vec::with_capacity(kernels.len());
     // How many nodes those have that may be joined.
     let mut sizes: FxHashMap<usize, usize> = FxHashMap::default();
     // Later kernels are sources of earlier ones: rangeify works from the roots.
@@ -37,8 +34,8 @@ pub(crate) fn fuse(
         for &a in &k.args[..k.outs] {
             level_of[a] = level;
         }
-        let key = match &k.work {
-            Work::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
+        let key = match &k.callee {
+            Callee::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
             _ => {
                 out.push((level, k));
                 continue;
@@ -66,8 +63,8 @@ pub(crate) fn fuse(
     companies.sort();
     join(&mut out, &companies, &mut sizes, target)?;
     out.sort_by_key(|(level, _)| *level);
-    Ok(Kernels {
-        kernels: out.into_iter().map(|(_, k)| k).collect(),
+    Ok(Calls {
+        calls: out.into_iter().map(|(_, k)| k).collect(),
         nodes,
         inputs,
         params,
@@ -77,7 +74,7 @@ pub(crate) fn fuse(
 
 /// Merge companies that met different members first and fit together as well.
 fn join(
-    kernels: &mut Vec<(u32, Kernel)>,
+    kernels: &mut Vec<(u32, Call)>,
     companies: &[Vec<usize>],
     sizes: &mut FxHashMap<usize, usize>,
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
@@ -103,9 +100,9 @@ fn join(
     Ok(())
 }
 
-fn size(k: &Kernel) -> usize {
-    match &k.work {
-        Work::Compute(sink) => sink.toposort().len(),
+fn size(k: &Call) -> usize {
+    match &k.callee {
+        Callee::Compute(sink) => sink.toposort().len(),
         _ => 0,
     }
 }
@@ -116,7 +113,7 @@ fn closed(sink: &UOp) -> Vec<UOp> {
     end.map_or(Vec::new(), |e| e.src()[1..].to_vec())
 }
 
-fn fits(a: &Kernel, b: &Kernel, target: &Target) -> bool {
+fn fits(a: &Call, b: &Call, target: &Target) -> bool {
     let shared = b.args[b.outs..]
         .iter()
         .filter(|x| a.args[a.outs..].contains(x))
@@ -126,8 +123,8 @@ fn fits(a: &Kernel, b: &Kernel, target: &Target) -> bool {
         && a.args.len() + b.args.len() - shared <= target.max_buffers
 }
 
-fn merge(a: &Kernel, b: &Kernel) -> Kernel {
-    let (Work::Compute(x), Work::Compute(y)) = (&a.work, &b.work) else {
+fn merge(a: &Call, b: &Call) -> Call {
+    let (Callee::Compute(x), Callee::Compute(y)) = (&a.callee, &b.callee) else {
         return a.clone();
     };
     // Both count their PARAMs from 0: name the buffers, then number all anew, written ones first.
@@ -141,8 +138,8 @@ fn merge(a: &Kernel, b: &Kernel) -> Kernel {
     let effects: Vec<UOp> = x.src().iter().chain(y.src()).cloned().collect();
     let sink = UOp::sink(&effects).with_arg(x.arg().clone());
     let (sink, args) = number_params(&sink, outs.clone(), |slot| slot as usize);
-    Kernel {
-        work: Work::Compute(number_ranges(&sink)),
+    Call {
+        callee: Callee::Compute(number_ranges(&sink)),
         args,
         outs: outs.len(),
         device: a.device,

@@ -7,18 +7,18 @@
 
 mod ranges;
 
-use crate::rangeify::{Output, Program, Stored, flat};
+use crate::rangeify::{Output, Stored, Stores, flat};
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, Shape, UOp,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// One unit of work.
+/// What becomes one CALL.
 #[derive(Clone, Debug)]
-pub(crate) struct Kernel {
-    /// What it does.
-    pub(crate) work: Work,
+pub(crate) struct Call {
+    /// What it calls.
+    pub(crate) callee: Callee,
     /// The program's buffer for each of its PARAMs; the first `outs` are written.
     pub(crate) args: Vec<usize>,
     /// How many of them are written.
@@ -28,7 +28,7 @@ pub(crate) struct Kernel {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Work {
+pub(crate) enum Callee {
     /// A kernel.
     Compute(UOp),
     /// The part of args[1] that goes to args[0]: COPY(SHRINK(PARAM 1, (start,), (length,))).
@@ -37,10 +37,10 @@ pub(crate) enum Work {
     Nothing,
 }
 
-/// Every kernel of a program, sources before users, and where its results are.
+/// Every call of a program, sources before users, and where its results are.
 #[derive(Debug)]
-pub(crate) struct Kernels {
-    pub(crate) kernels: Vec<Kernel>,
+pub(crate) struct Calls {
+    pub(crate) calls: Vec<Call>,
     /// For each buffer from `inputs` on, the node that it stores.
     pub(crate) nodes: Vec<UOp>,
     pub(crate) inputs: usize,
@@ -48,19 +48,19 @@ pub(crate) struct Kernels {
     pub(crate) outputs: Vec<Output>,
 }
 
-pub(crate) fn kernels(program: Program) -> Result<Kernels> {
-    let Program {
+pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
+    let Stores {
         stored,
         inputs,
         params,
         outputs,
-    } = program;
+    } = stores;
     let mut known = FxHashMap::default();
     let one = |(i, s): (usize, &Stored)| kernel(s, inputs + i, &mut known);
-    let kernels = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
+    let calls = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
     let nodes = stored.into_iter().map(|s| s.node).collect();
-    Ok(Kernels {
-        kernels,
+    Ok(Calls {
+        calls,
         nodes,
         inputs,
         params,
@@ -68,10 +68,10 @@ pub(crate) fn kernels(program: Program) -> Result<Kernels> {
     })
 }
 
-fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Kernel> {
+fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Call> {
     if stored.node.shape().iter().any(|d| d.is(0)) {
-        return Ok(Kernel {
-            work: Work::Nothing,
+        return Ok(Call {
+            callee: Callee::Nothing,
             args: vec![slot],
             outs: 1,
             device: stored.device,
@@ -98,8 +98,8 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
     };
     // Simplification may have dropped reads: number again what is left.
     let (sink, args) = number_params(&simple, vec![slot], |local| args[local as usize]);
-    Ok(Kernel {
-        work: Work::Compute(sink),
+    Ok(Call {
+        callee: Callee::Compute(sink),
         args,
         outs: 1,
         device: stored.device,
@@ -118,7 +118,7 @@ fn simplify(sink: &UOp) -> Result<UOp> {
     Ok(number_ranges(&sink))
 }
 
-fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
+fn copy(stored: &Stored, slot: usize) -> Result<Call> {
     let from = stored.value.src()[0]
         .buffer_arg()
         .map_or(0, |b| b.slot as usize);
@@ -136,8 +136,8 @@ fn copy(stored: &Stored, slot: usize) -> Result<Kernel> {
     let length = Dim::from(node.shape().max_len());
     let part = source.shrink(&[Dim::of(&start)], &Shape::new([length]))?;
     let place = Arg::Place(Some(stored.device), Some(AddrSpace::Global));
-    Ok(Kernel {
-        work: Work::Copy(UOp::new(Op::Copy, vec![part], place)),
+    Ok(Call {
+        callee: Callee::Copy(UOp::new(Op::Copy, vec![part], place)),
         args,
         outs: 1,
         device: stored.device,

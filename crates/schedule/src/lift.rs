@@ -23,7 +23,7 @@ pub struct Structure(u128);
 
 /// What a value that may vary is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum LiftedKind {
     /// An operand of this dtype.
     Scalar(DType),
     /// Where a view of `size` elements of an axis begins: from 0 to `most`.
@@ -43,13 +43,13 @@ pub struct Lifted {
     /// Its values, by edge.
     pub values: Vec<Scalar>,
     /// What they are.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<LiftedKind>,
 }
 
 /// An operand of a node.
 enum Edge<'a> {
     Node(&'a UOp),
-    Lifted(Scalar, Kind),
+    Lifted(Scalar, LiftedKind),
 }
 
 /// Visit the operands of a node as its structure has them: offsets one by one, in place of their vector.
@@ -82,7 +82,7 @@ fn scalar(u: &UOp, i: usize) -> Option<Edge<'_>> {
     let s = &u.src()[i];
     let number = s.dtype() != DType::Index && s.dtype() != DType::Bool;
     let value = s.const_value().filter(|_| number && takes_data(u.op()))?;
-    Some(Edge::Lifted(value, Kind::Scalar(s.dtype())))
+    Some(Edge::Lifted(value, LiftedKind::Scalar(s.dtype())))
 }
 
 /// The offset of a view along one axis, where it may vary.
@@ -95,7 +95,7 @@ fn offset(u: &UOp, axis: usize) -> Option<Edge<'_>> {
     let most = whole[axis].as_int()? - size;
     let at = u.src()[1].src()[axis].as_int()?;
     let value = Scalar::Int(at.into());
-    (most > 0).then_some(Edge::Lifted(value, Kind::Offset { most, size }))
+    (most > 0).then_some(Edge::Lifted(value, LiftedKind::Offset { most, size }))
 }
 
 /// Visit the nodes that a structure names, sources before users, each with the numbers of those before
@@ -181,9 +181,11 @@ impl Lifted {
     /// This function with all that may vary a variable, and the words of those: for tests, which compare
     /// it with the function itself.
     pub fn widest(&self, function: &Function) -> (Function, Vec<i64>) {
-        let other = |(v, kind): (&Scalar, &Kind)| match *kind {
-            Kind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
-            Kind::Offset { most, .. } => Scalar::Int((v.to_i128() + 1) % i128::from(most + 1)),
+        let other = |(v, kind): (&Scalar, &LiftedKind)| match *kind {
+            LiftedKind::Scalar(d) => Scalar::Int(v.to_i128().wrapping_add(3)).cast(d),
+            LiftedKind::Offset { most, .. } => {
+                Scalar::Int((v.to_i128() + 1) % i128::from(most + 1))
+            }
         };
         let others = self.values.iter().zip(&self.kinds).map(other);
         let seen = [self.values.clone(), others.collect()];
@@ -223,7 +225,7 @@ impl Guards {
     /// The guards of a function that stands for all these lists of values: what differs among them
     /// varies, and what is equal in each of them is one variable. Offsets keep a common divisor, unless
     /// one that `before` had does not divide a later value.
-    pub fn new(kinds: &[Kind], seen: &[Vec<Scalar>], before: Option<&Guards>) -> Guards {
+    pub fn new(kinds: &[LiftedKind], seen: &[Vec<Scalar>], before: Option<&Guards>) -> Guards {
         let column = |edge: usize| seen.iter().map(|v| v[edge]).collect::<Vec<_>>();
         let mut variables: Vec<(Vec<Scalar>, Variable)> = Vec::new();
         for (edge, kind) in kinds.iter().enumerate() {
@@ -232,8 +234,8 @@ impl Guards {
                 continue;
             }
             let same = |take: &Take| match (take, kind) {
-                (Take::Scalar(a), Kind::Scalar(b)) => a == b,
-                (Take::Offset { .. }, Kind::Offset { .. }) => true,
+                (Take::Scalar(a), LiftedKind::Scalar(b)) => a == b,
+                (Take::Offset { .. }, LiftedKind::Offset { .. }) => true,
                 _ => false,
             };
             let known = variables
@@ -243,8 +245,8 @@ impl Guards {
                 Some((_, variable)) => variable.edges.push(edge),
                 None => {
                     let take = match *kind {
-                        Kind::Scalar(d) => Take::Scalar(d),
-                        Kind::Offset { .. } => Take::Offset {
+                        LiftedKind::Scalar(d) => Take::Scalar(d),
+                        LiftedKind::Offset { .. } => Take::Offset {
                             divisor: 1,
                             most: 0,
                         },
@@ -345,11 +347,16 @@ impl Guards {
 }
 
 /// How offsets of these values are given by one variable.
-fn offsets(kinds: &[Kind], values: &[Scalar], edges: &[usize], before: Option<&Guards>) -> Take {
+fn offsets(
+    kinds: &[LiftedKind],
+    values: &[Scalar],
+    edges: &[usize],
+    before: Option<&Guards>,
+) -> Take {
     let mut most = i64::MAX;
     let mut sizes = 0;
     for &edge in edges {
-        if let Kind::Offset { most: m, size } = kinds[edge] {
+        if let LiftedKind::Offset { most: m, size } = kinds[edge] {
             most = most.min(m);
             sizes = gcd(sizes, size);
         }
@@ -378,9 +385,9 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn constant(value: Scalar, kind: Kind) -> UOp {
+fn constant(value: Scalar, kind: LiftedKind) -> UOp {
     match kind {
-        Kind::Scalar(d) => UOp::constant(value, d),
-        Kind::Offset { .. } => UOp::constant(value, DType::Index),
+        LiftedKind::Scalar(d) => UOp::constant(value, d),
+        LiftedKind::Offset { .. } => UOp::constant(value, DType::Index),
     }
 }

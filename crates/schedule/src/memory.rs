@@ -1,9 +1,9 @@
 //! The memory plan: which storage each buffer of a program gets. Flows in: kernels in order; flows
-//! out: LINEAR of CALLs whose BUFFERs are numbers of `Place`s. Buffers whose lives do not overlap share
-//! a place; the outputs have places of their own.
+//! out: LINEAR of CALLs whose BUFFERs are numbers of `Allocation`s. Buffers whose lives do not overlap share
+//! an allocation; the outputs have allocations of their own.
 
 use crate::Schedule;
-use crate::kernel::{Kernel, Kernels, Work};
+use crate::kernel::{Call, Callee, Calls};
 use crate::rangeify::Output;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, CallInfo, Device, ErrorKind, Op, Result, UOp};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Storage that a program needs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct Allocation {
     /// Where.
     pub device: Device,
     /// How much.
@@ -22,14 +22,14 @@ pub struct Place {
     pub output: bool,
 }
 
-pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
+pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     let device_of: FxHashMap<usize, Device> = all
-        .kernels
+        .calls
         .iter()
         .flat_map(|k| k.args[..k.outs].iter().map(|&a| (a, k.device)))
         .collect();
     let mut last: FxHashMap<usize, usize> = FxHashMap::default();
-    for (i, k) in all.kernels.iter().enumerate() {
+    for (i, k) in all.calls.iter().enumerate() {
         for &a in &k.args {
             last.insert(a, i);
         }
@@ -39,12 +39,12 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
         is_output[o.slot] = true;
     }
 
-    let mut places: Vec<Place> = Vec::new();
-    let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
+    let mut allocations: Vec<Allocation> = Vec::new();
+    let mut allocation_of: FxHashMap<usize, usize> = FxHashMap::default();
     let mut free: FxHashMap<Device, BTreeMap<usize, Vec<usize>>> = FxHashMap::default();
-    let mut calls = Vec::with_capacity(all.kernels.len());
+    let mut calls = Vec::with_capacity(all.calls.len());
     let mut written = vec![false; params];
-    for (i, k) in all.kernels.iter().enumerate() {
+    for (i, k) in all.calls.iter().enumerate() {
         for &a in &k.args[..k.outs] {
             if a < all.inputs {
                 written[a] = true;
@@ -53,31 +53,38 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
             let node = &all.nodes[a - all.inputs];
             let device = device_of[&a];
             let bytes = bytes_of(node, device)?;
-            let place = if is_output[a] {
-                places.push(Place {
+            let allocation = if is_output[a] {
+                allocations.push(Allocation {
                     device,
                     bytes,
                     output: true,
                 });
-                places.len() - 1
+                allocations.len() - 1
             } else {
-                reuse(&mut places, free.entry(device).or_default(), device, bytes)
+                reuse(
+                    &mut allocations,
+                    free.entry(device).or_default(),
+                    device,
+                    bytes,
+                )
             };
-            place_of.insert(a, place);
+            allocation_of.insert(a, allocation);
         }
-        calls.extend(call(k, |slot| storage(&all, slot, &places, &place_of)));
+        calls.extend(call(k, |slot| {
+            storage(&all, slot, &allocations, &allocation_of)
+        }));
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
-                let place = place_of[&a];
-                let lists = free.entry(places[place].device).or_default();
-                let list = lists.entry(places[place].bytes).or_default();
-                if !list.contains(&place) {
-                    list.push(place);
+                let allocation = allocation_of[&a];
+                let lists = free.entry(allocations[allocation].device).or_default();
+                let list = lists.entry(allocations[allocation].bytes).or_default();
+                if !list.contains(&allocation) {
+                    list.push(allocation);
                 }
             }
         }
     }
-    let storage = |slot| storage(&all, slot, &places, &place_of);
+    let storage = |slot| storage(&all, slot, &allocations, &allocation_of);
     let root = |o: &Output| {
         o.root
             .substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]))
@@ -89,7 +96,7 @@ pub(crate) fn plan(all: Kernels, params: usize) -> Result<Schedule> {
         linear,
         outputs,
         checks: Vec::new(),
-        places,
+        allocations,
         written,
     })
 }
@@ -110,9 +117,9 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
     })
 }
 
-/// The smallest free place that is large enough and not more than twice too large; else a new one.
+/// The smallest free allocation that is large enough and not more than twice too large; else a new one.
 fn reuse(
-    places: &mut Vec<Place>,
+    allocations: &mut Vec<Allocation>,
     free: &mut BTreeMap<usize, Vec<usize>>,
     device: Device,
     bytes: usize,
@@ -122,24 +129,24 @@ fn reuse(
         .find(|(_, l)| !l.is_empty())
         .map(|(&b, _)| b);
     match found.and_then(|b| free.get_mut(&b)).and_then(Vec::pop) {
-        Some(place) => place,
+        Some(allocation) => allocation,
         None => {
-            places.push(Place {
+            allocations.push(Allocation {
                 device,
                 bytes,
                 output: false,
             });
-            places.len() - 1
+            allocations.len() - 1
         }
     }
 }
 
-fn call(k: &Kernel, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
+fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
     let mut src: Srcs = Srcs::new();
-    src.push(match &k.work {
-        Work::Nothing => return None,
-        Work::Compute(sink) => sink.clone(),
-        Work::Copy(body) => body.clone(),
+    src.push(match &k.callee {
+        Callee::Nothing => return None,
+        Callee::Compute(sink) => sink.clone(),
+        Callee::Copy(body) => body.clone(),
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {
@@ -149,22 +156,22 @@ fn call(k: &Kernel, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
     Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
 }
 
-/// The PARAM of a slot, or the BUFFER of the place that it has.
+/// The PARAM of a slot, or the BUFFER of the allocation that it has.
 fn storage(
-    all: &Kernels,
+    all: &Calls,
     slot: usize,
-    places: &[Place],
-    place_of: &FxHashMap<usize, usize>,
+    allocations: &[Allocation],
+    allocation_of: &FxHashMap<usize, usize>,
 ) -> UOp {
     let Some(stored) = slot.checked_sub(all.inputs) else {
         return all.params[&slot].clone();
     };
     let node = &all.nodes[stored];
-    let place = place_of[&slot];
+    let allocation = allocation_of[&slot];
     UOp::buffer_at(
-        place as u64,
+        allocation as u64,
         node.shape(),
         node.dtype(),
-        places[place].device,
+        allocations[allocation].device,
     )
 }

@@ -6,35 +6,32 @@
 //! whether assertions hold runs before it, but where that is computed from what it writes.
 
 use crate::checks::Word;
-use crate::kernel::{Kernel, Kernels, Work, number_params};
+use crate::kernel::{Call, Callee, Calls, number_params};
 use monoglot_uop::{Op, Result, UOp};
 
-pub(crate) fn order(mut all: Kernels, donated: &[bool], words: &[Word]) -> Result<Kernels> {
+pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<Calls> {
     let mut before = dependencies(&all);
     let wanted = all.outputs.len() - words.len();
     let makers: Vec<usize> = all.outputs[wanted..]
         .iter()
         .map(|o| maker(&all, o.slot))
         .collect();
-    for k in 0..all.kernels.len() {
-        for out in 0..all.kernels[k].outs {
-            let slot = all.kernels[k].args[out];
+    for k in 0..all.calls.len() {
+        for out in 0..all.calls[k].outs {
+            let slot = all.calls[k].args[out];
             let Some(param) = slot
                 .checked_sub(all.inputs)
                 .and_then(|i| donor(&all.nodes[i], donated))
             else {
                 continue;
             };
-            let readers: Vec<usize> = (0..all.kernels.len())
-                .filter(|&r| r != k && all.kernels[r].args[all.kernels[r].outs..].contains(&param))
+            let readers: Vec<usize> = (0..all.calls.len())
+                .filter(|&r| r != k && all.calls[r].args[all.calls[r].outs..].contains(&param))
                 .collect();
-            let taken = all
-                .kernels
-                .iter()
-                .any(|o| o.args[..o.outs].contains(&param))
+            let taken = all.calls.iter().any(|o| o.args[..o.outs].contains(&param))
                 || all.outputs.iter().any(|o| o.slot == param);
             if taken
-                || !reads_where_it_writes(&all.kernels[k], out, param)
+                || !reads_where_it_writes(&all.calls[k], out, param)
                 || readers.iter().any(|&r| reaches(&before, r, k))
             {
                 continue;
@@ -55,8 +52,8 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool], words: &[Word]) -> Resul
         }
     }
     let sequence = topological(&before);
-    let mut kernels: Vec<Option<Kernel>> = all.kernels.into_iter().map(Some).collect();
-    all.kernels = sequence
+    let mut kernels: Vec<Option<Call>> = all.calls.into_iter().map(Some).collect();
+    all.calls = sequence
         .into_iter()
         .filter_map(|i| kernels[i].take())
         .collect();
@@ -64,22 +61,22 @@ pub(crate) fn order(mut all: Kernels, donated: &[bool], words: &[Word]) -> Resul
 }
 
 /// The kernel that writes a buffer.
-fn maker(all: &Kernels, slot: usize) -> usize {
-    let writes = |k: &Kernel| k.args[..k.outs].contains(&slot);
-    let found = all.kernels.iter().position(writes);
+fn maker(all: &Calls, slot: usize) -> usize {
+    let writes = |k: &Call| k.args[..k.outs].contains(&slot);
+    let found = all.calls.iter().position(writes);
     found.expect("every output that is no PARAM is written")
 }
 
 /// For each kernel, those that must run before it.
-fn dependencies(all: &Kernels) -> Vec<Vec<usize>> {
+fn dependencies(all: &Calls) -> Vec<Vec<usize>> {
     let mut writer = vec![None; all.inputs + all.nodes.len()];
-    for (i, k) in all.kernels.iter().enumerate() {
+    for (i, k) in all.calls.iter().enumerate() {
         for &a in &k.args[..k.outs] {
             writer[a] = Some(i);
         }
     }
-    let sources = |k: &Kernel| k.args[k.outs..].iter().filter_map(|&a| writer[a]).collect();
-    all.kernels.iter().map(sources).collect()
+    let sources = |k: &Call| k.args[k.outs..].iter().filter_map(|&a| writer[a]).collect();
+    all.calls.iter().map(sources).collect()
 }
 
 /// The donated PARAM whose next version a stored node is.
@@ -93,8 +90,8 @@ fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
     (is_donated && base.shape() == node.shape()).then_some(slot)
 }
 
-fn reads_where_it_writes(k: &Kernel, out: usize, param: usize) -> bool {
-    let Work::Compute(sink) = &k.work else {
+fn reads_where_it_writes(k: &Call, out: usize, param: usize) -> bool {
+    let Callee::Compute(sink) = &k.callee else {
         return false;
     };
     let Some(local) = k.args.iter().position(|&a| a == param) else {
@@ -137,8 +134,8 @@ fn reaches(before: &[Vec<usize>], from: usize, to: usize) -> bool {
 }
 
 /// Let kernel `k` write `param` instead of `slot`; who reads `slot` reads `param` from then on.
-fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
-    for kernel in &mut all.kernels {
+fn in_place(all: &mut Calls, k: usize, slot: usize, param: usize) {
+    for kernel in &mut all.calls {
         for a in kernel.args.iter_mut().filter(|a| **a == slot) {
             *a = param;
         }
@@ -147,16 +144,16 @@ fn in_place(all: &mut Kernels, k: usize, slot: usize, param: usize) {
         o.slot = param;
     }
     // Read and written under one number, so that later stages see that they are one buffer.
-    let kernel = &mut all.kernels[k];
-    if let Work::Compute(sink) = &kernel.work {
+    let kernel = &mut all.calls[k];
+    if let Callee::Compute(sink) = &kernel.callee {
         let outs = kernel.args[..kernel.outs].to_vec();
         let (sink, args) = number_params(sink, outs, |l| kernel.args[l as usize]);
-        kernel.work = Work::Compute(sink);
+        kernel.callee = Callee::Compute(sink);
         kernel.args = args;
     }
 }
 
-/// Kernels in an order in which each comes after what it needs; ties keep the order given.
+/// Calls in an order in which each comes after what it needs; ties keep the order given.
 fn topological(before: &[Vec<usize>]) -> Vec<usize> {
     let mut waiting: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];

@@ -5,7 +5,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use crate::kernel::{Kernels, Work};
+use crate::kernel::{Callee, Calls};
 use crate::{Timings, callify, checks, fuse, kernel, order, prepare, rangeify, schedule};
 use monoglot_oracle::filetest;
 use monoglot_uop::spec::verify_tensor;
@@ -44,17 +44,17 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
     }
 }
 
-fn computed(all: Kernels) -> Vec<UOp> {
+fn computed(all: Calls) -> Vec<UOp> {
     let compute = |work| {
-        if let Work::Compute(kernel) = work {
+        if let Callee::Compute(kernel) = work {
             Some(kernel)
         } else {
             None
         }
     };
-    all.kernels
+    all.calls
         .into_iter()
-        .filter_map(|k| compute(k.work))
+        .filter_map(|k| compute(k.callee))
         .collect()
 }
 

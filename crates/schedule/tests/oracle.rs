@@ -19,14 +19,18 @@ struct Ran {
 }
 
 /// Run a schedule; `words` are those of the function's variables.
-fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
+fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
     let slots = params.len() as u64..;
     let words: Vec<(u64, i64)> = slots.zip(words.iter().copied()).collect();
     let mut params = params.to_vec();
     // A variable has no buffer.
     params.resize(params.len() + words.len(), Vec::new());
-    let mut places: Vec<Vec<u8>> = plan.places.iter().map(|p| vec![0xa5; p.bytes]).collect();
-    for call in plan.linear.src() {
+    let mut allocations: Vec<Vec<u8>> = schedule
+        .allocations
+        .iter()
+        .map(|p| vec![0xa5; p.bytes])
+        .collect();
+    for call in schedule.linear.src() {
         let body = &call.src()[0];
         let args = &call.src()[1..];
         let slot = |a: &UOp| (a.op() == Op::Param, a.buffer_arg().unwrap().slot as usize);
@@ -36,7 +40,7 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
                 if slot(a).0 {
                     params[slot(a).1].clone()
                 } else {
-                    places[slot(a).1].clone()
+                    allocations[slot(a).1].clone()
                 }
             })
             .collect();
@@ -64,7 +68,7 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
             if is_param {
                 params[at] = bufs[o].clone()
             } else {
-                places[at] = bufs[o].clone()
+                allocations[at] = bufs[o].clone()
             }
         }
     }
@@ -74,7 +78,7 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
             let bytes = if u.op() == Op::Param {
                 &params[slot]
             } else {
-                &places[slot]
+                &allocations[slot]
             };
             let shape = u.shape().ints().unwrap();
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
@@ -88,13 +92,13 @@ fn run(plan: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
     };
     let word = |c: &Check| {
         let mut word = [0; 8];
-        word[..c.dtype.bytes()].copy_from_slice(&places[c.place][..c.dtype.bytes()]);
+        word[..c.dtype.bytes()].copy_from_slice(&allocations[c.allocation][..c.dtype.bytes()]);
         let word = Scalar::from_bits(u64::from_le_bytes(word), c.dtype);
         word.as_int().unwrap()
     };
     Ran {
-        outputs: plan.outputs.iter().map(value).collect(),
-        words: plan.checks.iter().map(word).collect(),
+        outputs: schedule.outputs.iter().map(value).collect(),
+        words: schedule.checks.iter().map(word).collect(),
     }
 }
 
@@ -125,7 +129,7 @@ fn scheduled(function: &Function) -> Schedule {
 fn check(roots: &[UOp], donate: bool) -> Schedule {
     let (function, arguments) = callify(roots, |_| donate).unwrap();
     let params = arguments.buffers;
-    let plan = scheduled(&function);
+    let schedule = scheduled(&function);
     let data: Vec<Vec<u8>> = params.iter().map(|p| bytes_of(p, 7)).collect();
     let mut leaf = |u: &UOp| {
         let i = params.iter().position(|p| p == u).unwrap();
@@ -138,40 +142,40 @@ fn check(roots: &[UOp], donate: bool) -> Schedule {
         .map(|a| a.src()[1].clone())
         .collect();
     let holds = eval(&conditions, &mut leaf).unwrap();
-    let ran = run(&plan, &data, &[]);
-    agrees(roots, &want, &ran.outputs, &plan);
-    finds(&holds, &ran, &plan);
-    in_time(&conditions, &params, &plan);
+    let ran = run(&schedule, &data, &[]);
+    agrees(roots, &want, &ran.outputs, &schedule);
+    finds(&holds, &ran, &schedule);
+    in_time(&conditions, &params, &schedule);
     let (function, words) = lift(&function).widest(&function);
     let general = scheduled(&function);
     let ran = run(&general, &data, &words);
     agrees(roots, &want, &ran.outputs, &general);
     finds(&holds, &ran, &general);
-    plan
+    schedule
 }
 
 /// Every check finds the first element of its conditions that is wrong; what none checks holds.
-fn finds(holds: &[Value], ran: &Ran, plan: &Schedule) {
+fn finds(holds: &[Value], ran: &Ran, schedule: &Schedule) {
     let wrong = |c: usize| (0..holds[c].len()).find(|&i| holds[c].get(i) == Scalar::Bool(false));
     let mut checked = vec![false; holds.len()];
-    for (check, word) in plan.checks.iter().zip(&ran.words) {
+    for (check, word) in schedule.checks.iter().zip(&ran.words) {
         let mut conditions = check.conditions.iter();
         let first = conditions.find_map(|&(c, _)| Some((c, wrong(c)? as i64)));
-        assert_eq!(check.wrong(*word), first, "{}", *plan.linear);
+        assert_eq!(check.wrong(*word), first, "{}", *schedule.linear);
         check
             .conditions
             .iter()
             .for_each(|&(c, _)| checked[c] = true);
     }
     for c in (0..holds.len()).filter(|&c| !checked[c]) {
-        assert_eq!(wrong(c), None, "{}", *plan.linear);
+        assert_eq!(wrong(c), None, "{}", *schedule.linear);
     }
 }
 
 /// What is written in place is written after the checks, but for those of what is computed from it.
-fn in_time(conditions: &[UOp], params: &[UOp], plan: &Schedule) {
+fn in_time(conditions: &[UOp], params: &[UOp], schedule: &Schedule) {
     let mut written: Vec<usize> = Vec::new();
-    for call in plan.linear.src() {
+    for call in schedule.linear.src() {
         let Arg::Call(info) = call.arg() else {
             panic!("a CALL without CallInfo")
         };
@@ -182,7 +186,7 @@ fn in_time(conditions: &[UOp], params: &[UOp], plan: &Schedule) {
                 written.push(slot);
                 continue;
             }
-            for check in plan.checks.iter().filter(|c| c.place == slot) {
+            for check in schedule.checks.iter().filter(|c| c.allocation == slot) {
                 for (c, _) in &check.conditions {
                     let below = conditions[*c].toposort();
                     let next = |p: &UOp| {
@@ -191,14 +195,18 @@ fn in_time(conditions: &[UOp], params: &[UOp], plan: &Schedule) {
                             .any(|u| u.op() == Op::After && u.src()[0] == *p)
                     };
                     let sound = written.iter().all(|&p| next(&params[p]));
-                    assert!(sound, "condition {c} after {written:?}: {}", *plan.linear);
+                    assert!(
+                        sound,
+                        "condition {c} after {written:?}: {}",
+                        *schedule.linear
+                    );
                 }
             }
         }
     }
 }
 
-fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], plan: &Schedule) {
+fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], schedule: &Schedule) {
     for ((root, want), got) in roots.iter().zip(want).zip(got) {
         let got = Value::from_bytes(got, &root.shape().ints().unwrap(), root.dtype()).unwrap();
         for i in 0..want.len() {
@@ -213,14 +221,14 @@ fn agrees(roots: &[UOp], want: &[Value], got: &[Vec<u8>], plan: &Schedule) {
             assert!(
                 same,
                 "element {i}: {b:?} instead of {a:?}\n{}\n{}",
-                root, *plan.linear
+                root, *schedule.linear
             );
         }
     }
 }
 
-fn kernels(plan: &Schedule) -> usize {
-    plan.linear.src().len()
+fn kernels(schedule: &Schedule) -> usize {
+    schedule.linear.src().len()
 }
 
 fn matmul(a: &UOp, b: &UOp) -> UOp {
@@ -334,11 +342,11 @@ fn assigns_take_over_storage_only_where_no_hazard_forbids() {
     let x = buffer(&[8, 4], DType::I32);
     let assign = |view: &UOp, value: &UOp| x.after(&[view.store(value)]);
     // x = x + 1, in place.
-    let plan = check(&[assign(&x, &(&x + 1))], true);
-    assert_eq!(plan.written, [true]);
+    let schedule = check(&[assign(&x, &(&x + 1))], true);
+    assert_eq!(schedule.written, [true]);
     // x = flip(x): reads where others write.
-    let plan = check(&[assign(&x, &x.flip(1).unwrap())], true);
-    assert_eq!(plan.written, [false]);
+    let schedule = check(&[assign(&x, &x.flip(1).unwrap())], true);
+    assert_eq!(schedule.written, [false]);
     // A slice, and a reader of the old value.
     let part = Shape::of(&[3, 4]);
     let at = |i: i64| x.shrink(&[i.into(), 0i64.into()], &part).unwrap();
@@ -511,11 +519,11 @@ fn a_chain_of_100_000_ops_is_many_kernels_of_bounded_size() {
             x = if i % 2 == 0 { x * 1.0001 } else { x + 0.0001 };
         }
         let (function, _) = callify(&[x], |_| false).unwrap();
-        let plan = scheduled(&function);
+        let schedule = scheduled(&function);
         assert!(
-            (100..2000).contains(&kernels(&plan)),
+            (100..2000).contains(&kernels(&schedule)),
             "{} kernels",
-            kernels(&plan)
+            kernels(&schedule)
         );
     };
     std::thread::Builder::new()

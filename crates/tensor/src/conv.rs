@@ -82,7 +82,7 @@ impl Tensor {
         let s = stride.into();
         let p = padding.into();
         let d = dilation.into();
-        self.map(|u| max_pool(u, &Pool::new("max_pool", u, &k, &s, &p, &d)?))
+        self.map(|u| max_pool(u, &Pooling::new("max_pool", u, &k, &s, &p, &d)?))
     }
 
     /// The mean of every window of the last axes; zeros of the padding count if `count_pad`.
@@ -98,7 +98,7 @@ impl Tensor {
         let s = stride.into();
         let p = padding.into();
         self.map(|u| {
-            let pool = Pool::new("avg_pool", u, &k, &s, &p, &Dims(vec![1]))?;
+            let pool = Pooling::new("avg_pool", u, &k, &s, &p, &Dims(vec![1]))?;
             let d = if u.dtype().is_float() {
                 u.dtype()
             } else {
@@ -306,7 +306,7 @@ fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     correlate(&y, &w, &vec![1; k.len()], &d, g)
 }
 
-struct Pool {
+struct Pooling {
     first: usize,
     kernel: Vec<i64>,
     stride: Vec<i64>,
@@ -314,8 +314,8 @@ struct Pool {
     dilation: Vec<i64>,
 }
 
-impl Pool {
-    fn new(op: &str, u: &UOp, k: &Dims, s: &Dims, p: &Dims, d: &Dims) -> Result<Pool> {
+impl Pooling {
+    fn new(op: &str, u: &UOp, k: &Dims, s: &Dims, p: &Dims, d: &Dims) -> Result<Pooling> {
         let rank = u.shape().len();
         // One number is for all axes after batch and channels.
         let n = if k.0.len() == 1 {
@@ -334,7 +334,7 @@ impl Pool {
         let Some(first) = rank.checked_sub(n) else {
             return Err(Error::shape(op, format!("{n} axes of shape {}", u.shape())));
         };
-        Ok(Pool {
+        Ok(Pooling {
             first,
             kernel,
             stride,
@@ -365,7 +365,7 @@ impl Pool {
 
 /// A REDUCE over windows. What flows back goes to the first of equals, unlike REDUCE's own rule, so
 /// the result is a node of its own kind (a marker), to which that choice belongs.
-fn max_pool(u: &UOp, pool: &Pool) -> Result<UOp> {
+fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
     let win = pool.windows(u, u.dtype().min())?;
     let top = pool
         .folded(&win, ReduceOp::Max)?

@@ -23,14 +23,14 @@ use xxhash_rust::xxh3::xxh3_128;
 pub(crate) type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i32);
 
 /// A loaded kernel; its code lives as long as this does.
-pub(crate) struct Code {
+pub(crate) struct LoadedCode {
     pub(crate) entry: Entry,
     _library: Library,
 }
 
 /// A folder of compiled objects.
 #[derive(Default)]
-pub(crate) struct Cache {
+pub(crate) struct ObjectCache {
     named: PathBuf,
     /// The real folder, looked for when it is first wanted; None where it is of no use.
     folder: OnceLock<Option<PathBuf>>,
@@ -49,12 +49,12 @@ pub(crate) fn symbol(key: u128) -> String {
     format!("mg_{key:032x}")
 }
 
-impl Cache {
-    pub(crate) fn new(named: PathBuf, limit: u64) -> Cache {
-        Cache {
+impl ObjectCache {
+    pub(crate) fn new(named: PathBuf, limit: u64) -> ObjectCache {
+        ObjectCache {
             named,
             limit,
-            ..Cache::default()
+            ..ObjectCache::default()
         }
     }
 
@@ -92,7 +92,7 @@ impl Cache {
     }
 
     /// The kernel of that key, if a sound object has it.
-    pub(crate) fn load(&self, key: u128) -> Option<Code> {
+    pub(crate) fn load(&self, key: u128) -> Option<LoadedCode> {
         let path = entry(self.folder()?, key);
         let mut file = match private::object(&path) {
             Ok(file) => file,
@@ -208,13 +208,13 @@ fn store(object: &Path, keys: &[u128], folder: &Path, scratch: &Path) -> io::Res
 }
 
 /// Load the kernel of that key from an object.
-pub(crate) fn load(path: &Path, key: u128) -> Option<Code> {
+pub(crate) fn load(path: &Path, key: u128) -> Option<LoadedCode> {
     // SAFETY: the object was compiled from our own source and is whole (checksum, or just written);
     // it has no initialisers.
     let library = unsafe { Library::new(path) }.ok()?;
     // SAFETY: under this name our source defines a function of this type.
     let entry = *unsafe { library.get::<Entry>(symbol(key).as_bytes()) }.ok()?;
-    Some(Code {
+    Some(LoadedCode {
         entry,
         _library: library,
     })

@@ -17,7 +17,7 @@ use crate::private::{self, Scratch};
 use crate::queue::{Host, Queue};
 use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
-use cache::{Cache, Code};
+use cache::{LoadedCode, ObjectCache};
 use compile::{Compiler, Unit};
 use monoglot_uop::linear::phase_count;
 use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
@@ -47,9 +47,9 @@ const HEAVY: u64 = 20_000_000;
 pub struct Cpu {
     target: Target,
     compiler: Compiler,
-    cache: Cache,
+    cache: ObjectCache,
     pool: Arc<Pool>,
-    alive: Mutex<FxHashMap<u128, Weak<Code>>>,
+    alive: Mutex<FxHashMap<u128, Weak<LoadedCode>>>,
 }
 
 impl Cpu {
@@ -73,7 +73,7 @@ impl Cpu {
 
     fn with(target: Target, config: &Config, march: &str) -> Result<Cpu> {
         let compiler = Compiler::find(target.device.name(), config, march)?;
-        let cache = Cache::new(config.cache_folder().join("cpu"), config.cache_bytes);
+        let cache = ObjectCache::new(config.cache_folder().join("cpu"), config.cache_bytes);
         Ok(Cpu {
             pool: Arc::new(Pool::new(target.threads, Budget::machine())),
             target,
@@ -106,8 +106,8 @@ impl Cpu {
         h.digest128()
     }
 
-    /// Code for every unit, by key.
-    fn codes(&self, units: &[Unit]) -> Result<FxHashMap<u128, Arc<Code>>> {
+    /// LoadedCode for every unit, by key.
+    fn codes(&self, units: &[Unit]) -> Result<FxHashMap<u128, Arc<LoadedCode>>> {
         let mut found = FxHashMap::default();
         let mut missing = Vec::new();
         let mut seen = FxHashSet::default();
@@ -140,7 +140,7 @@ impl Cpu {
         Ok(found)
     }
 
-    fn compile_all(&self, units: &[Unit]) -> Vec<Result<Vec<(u128, Code)>>> {
+    fn compile_all(&self, units: &[Unit]) -> Vec<Result<Vec<(u128, LoadedCode)>>> {
         if units.is_empty() {
             return Vec::new();
         }
@@ -165,7 +165,7 @@ impl Cpu {
     }
 
     /// Compiled in a folder of its own: the cache's, or where that is of no use the system's.
-    fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+    fn compile_group(&self, units: &[&Unit]) -> Result<Vec<(u128, LoadedCode)>> {
         let Some(scratch) = self.cache.scratch() else {
             return self.compile_elsewhere(units);
         };
@@ -177,7 +177,7 @@ impl Cpu {
         })
     }
 
-    fn compile_elsewhere(&self, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+    fn compile_elsewhere(&self, units: &[&Unit]) -> Result<Vec<(u128, LoadedCode)>> {
         static SWEPT: Once = Once::new();
         let temporary = std::env::temp_dir();
         SWEPT.call_once(|| private::sweep(&temporary));
@@ -189,11 +189,11 @@ impl Cpu {
     }
 
     /// The kernels of these units. What a compiler that claims success has made is loaded before it is kept.
-    fn compile_in(&self, scratch: &Scratch, units: &[&Unit]) -> Result<Vec<(u128, Code)>> {
+    fn compile_in(&self, scratch: &Scratch, units: &[&Unit]) -> Result<Vec<(u128, LoadedCode)>> {
         let object = self.compiler.compile(units, scratch.path())?;
         let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
         let load = |&key: &u128| Some((key, cache::load(&object, key)?));
-        let codes: Option<Vec<(u128, Code)>> = keys.iter().map(load).collect();
+        let codes: Option<Vec<(u128, LoadedCode)>> = keys.iter().map(load).collect();
         let Some(codes) = codes else {
             let compiler = self.compiler.program().display().to_string();
             let message = "it reports success, but what it made cannot be loaded".into();
@@ -257,7 +257,7 @@ impl Runtime for Cpu {
 
 /// A compiled function and what it takes.
 struct CpuKernel {
-    code: Arc<Code>,
+    code: Arc<LoadedCode>,
     signature: Signature,
     threads: usize,
     /// Jobs of all threads, one after the other; the threads' numbers count on through them.

@@ -38,7 +38,7 @@ pub(crate) enum Start {
 
 /// A program ready to run.
 #[derive(Default)]
-pub(crate) struct Code {
+pub(crate) struct Decoded {
     pub(crate) code: Vec<Ins>,
     /// The register file of a thread that starts, as words.
     pub(crate) image: Vec<u64>,
@@ -56,7 +56,7 @@ pub(crate) const BARRIER: u32 = u32::MAX;
 ///
 /// # Errors
 /// `Unsupported` for an op that has no meaning here, `Verify` for a list that is out of order.
-pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<Code> {
+pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<Decoded> {
     let mut d = Decoder {
         groups,
         ..Decoder::default()
@@ -76,7 +76,7 @@ pub(crate) fn decode(linear: &UOp, info: &ProgramInfo, groups: bool) -> Result<C
 
 #[derive(Default)]
 pub(super) struct Decoder<'a> {
-    pub(super) out: Code,
+    pub(super) out: Decoded,
     pub(super) groups: bool,
     /// What any instruction reads.
     read: FxHashSet<&'a UOp>,

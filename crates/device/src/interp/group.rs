@@ -5,7 +5,7 @@
 //! before all have come to it.
 
 use super::WARP;
-use super::decode::{BARRIER, Code, Start, poison};
+use super::decode::{BARRIER, Decoded, Start, poison};
 use super::machine::{At, Buf, Frame, Ins};
 use super::race::Watch;
 use crate::kernel::Arguments;
@@ -17,7 +17,7 @@ const PARTED: &str = "a matrix product is not reached by all 32 lanes of a warp"
 
 /// The threads of one workgroup, used for one after the other.
 pub(super) struct Group<'a> {
-    code: &'a Code,
+    code: &'a Decoded,
     /// Values of the variables.
     vars: &'a [i64],
     frames: Vec<Frame>,
@@ -35,7 +35,7 @@ struct Local {
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(code: &'a Code, args: &'a Arguments<'_>, threads: usize) -> Group<'a> {
+    pub(super) fn new(code: &'a Decoded, args: &'a Arguments<'_>, threads: usize) -> Group<'a> {
         let words = code.image.len();
         let mut g = Group {
             code,

@@ -21,7 +21,7 @@ use crate::queue::{Host, Line, Place, Queue};
 use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use crate::storage::Storage;
-use decode::{Code, decode};
+use decode::{Decoded, decode};
 use group::Group;
 use monoglot_uop::linear::phases;
 use monoglot_uop::op::{Comparison, Transcendental, Unary};
@@ -272,7 +272,7 @@ impl Queue for Gpu {
 
 struct InterpKernel {
     /// What all threads do before any goes on; of workgroups, whose threads wait for each other, one.
-    phases: Vec<Code>,
+    phases: Vec<Decoded>,
     info: Arc<ProgramInfo>,
     signature: Signature,
     groups: bool,
@@ -307,7 +307,7 @@ impl Kernel for InterpKernel {
             pieces = total.min(self.pool.threads());
             threads = size(&self.info.local_size);
         }
-        let piece = |code: &Code, p: usize| {
+        let piece = |code: &Decoded, p: usize| {
             let mut group = Group::new(code, args, threads);
             let mut units = (p..total).step_by(pieces);
             let run = units.try_for_each(|unit| group.run(unit, &self.info, self.groups));

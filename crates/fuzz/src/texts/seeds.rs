@@ -3,7 +3,7 @@
 
 use super::stages::Stages;
 use crate::program::{self, Dice};
-use crate::run::Plan;
+use crate::run::Scheduled;
 use monoglot_codegen::{Stage, backend, lower};
 use monoglot_uop::text::{parse_many, print, print_many};
 use monoglot_uop::{Device, UOp};
@@ -76,11 +76,11 @@ fn of_program(roots: &[UOp], dice: &mut Dice, stages: &Stages) -> Option<String>
         return None;
     }
     let (device, target) = stages.target(dice.roll(3) as usize);
-    let plan = Plan::new(roots, device, target, dice.roll(2) == 0).ok()?;
+    let scheduled = Scheduled::new(roots, device, target, dice.roll(2) == 0).ok()?;
     if stage == 2 {
-        return Some(print(&plan.schedule.linear));
+        return Some(print(&scheduled.schedule.linear));
     }
-    let kernels = plan.kernels();
+    let kernels = scheduled.kernels();
     let kernel = kernels.get(dice.roll(kernels.len() as u64) as usize)?;
     let wanted = match stage {
         3 | 4 => return Some(print(kernel)),

@@ -3,7 +3,7 @@
 
 use crate::check::Inputs;
 use crate::program::Dice;
-use crate::run::{Compiled, Plan, difference};
+use crate::run::{CompiledKernels, Scheduled, difference};
 use monoglot_codegen::{backend, lower, lower_shaped, render};
 use monoglot_device::{Runtime, open};
 use monoglot_oracle::eval::{Value, eval};
@@ -139,14 +139,14 @@ impl Stages {
                 stage(&format!(
                     "schedule for {device:?}, generalised: {generalised}"
                 ));
-                let plan = match Plan::new(roots, *device, target, generalised) {
-                    Ok(plan) => plan,
+                let scheduled = match Scheduled::new(roots, *device, target, generalised) {
+                    Ok(scheduled) => scheduled,
                     Err(_) => {
                         seen = Seen::Failed;
                         continue;
                     }
                 };
-                let kernels = plan.kernels();
+                let kernels = scheduled.kernels();
                 for kernel in kernels.iter().take(12) {
                     stage(&format!("lower for {device:?}"));
                     let made = lower(
@@ -160,9 +160,9 @@ impl Stages {
                         seen = Seen::Failed;
                     }
                 }
-                if i == 1 && seen == Seen::Passed && is_small(roots, &plan) {
+                if i == 1 && seen == Seen::Passed && is_small(roots, &scheduled) {
                     stage("compare");
-                    self.compare(roots, &plan)?;
+                    self.compare(roots, &scheduled)?;
                     seen = Seen::Compared;
                 }
             }
@@ -171,19 +171,19 @@ impl Stages {
     }
 
     /// The tensor oracle against the kernel oracle and the interpreter.
-    fn compare(&self, roots: &[UOp], plan: &Plan) -> Checked<()> {
-        let data = Inputs::of(&plan.params, 0);
+    fn compare(&self, roots: &[UOp], scheduled: &Scheduled) -> Checked<()> {
+        let data = Inputs::of(&scheduled.params, 0);
         // What the oracle cannot say is not compared.
         let Ok(want) = eval(roots, &mut |u: &UOp| data.leaf(u)) else {
             return Ok(());
         };
-        let by_oracle = plan.run(&data.bytes, &mut |k, bufs, words| {
+        let by_oracle = scheduled.run(&data.bytes, &mut |k, bufs, words| {
             eval_kernel(k, bufs, words).map(|_| ())
         });
-        let all = plan.kernels().into_iter().map(|k| (k, None));
-        let compiled = Compiled::new(self.interpreters[0].clone(), &all.collect::<Vec<_>>());
+        let all = scheduled.kernels().into_iter().map(|k| (k, None));
+        let compiled = CompiledKernels::new(self.interpreters[0].clone(), &all.collect::<Vec<_>>());
         let compiled = compiled.map_err(|e| format!("what was lowered does not compile: {e}"))?;
-        let by_interp = plan.run(&data.bytes, &mut |k, b, w| compiled.run(k, b, w));
+        let by_interp = scheduled.run(&data.bytes, &mut |k, b, w| compiled.run(k, b, w));
         if !is_exact(roots) {
             return Ok(());
         }
@@ -314,16 +314,20 @@ fn same(want: &[Value], got: &[Value]) -> Checked<()> {
 }
 
 /// Whether graph and kernels are quick to evaluate.
-fn is_small(roots: &[UOp], plan: &Plan) -> bool {
+fn is_small(roots: &[UOp], scheduled: &Scheduled) -> bool {
     let nodes = UOp::sink(roots).toposort();
     let leaves = nodes
         .iter()
         .all(|u| u.op() != Op::Param && u.shape().ints().is_some());
     let sizes = nodes.iter().all(|u| u.shape().max_len() <= 4096);
-    let places = plan.schedule.places.iter().map(|p| p.bytes as i64);
-    let storage = places.fold(0i64, i64::saturating_add) <= BYTES;
+    let bytes = scheduled
+        .schedule
+        .allocations
+        .iter()
+        .map(|p| p.bytes as i64);
+    let storage = bytes.fold(0i64, i64::saturating_add) <= BYTES;
     let short = |k: &UOp| iterations(&k.toposort()) <= ITERATIONS;
-    nodes.len() <= 500 && leaves && sizes && storage && plan.kernels().iter().all(short)
+    nodes.len() <= 500 && leaves && sizes && storage && scheduled.kernels().iter().all(short)
 }
 
 /// Whether all devices give the same but for the order of sums.

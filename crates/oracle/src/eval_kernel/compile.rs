@@ -2,7 +2,7 @@
 //! over slots. Invariant: a node is emitted once per loop nest that uses it, at the shallowest loop on
 //! which it depends, after everything that it needs.
 
-use super::{Access, EvalKernel, Instr, Storage, Val, Variable, unsupported};
+use super::{EvalKernel, Instr, Location, Storage, Val, Variable, unsupported};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, AxisType, DType, Dim, Fragment, Op, Result, Scalar, UOp};
@@ -247,7 +247,7 @@ impl Compiler {
         self.val(u)
     }
 
-    fn access(&mut self, base: &UOp, index: &[UOp]) -> Result<Access> {
+    fn access(&mut self, base: &UOp, index: &[UOp]) -> Result<Location> {
         let Some(&storage) = self.storages.get(base) else {
             return Err(unsupported(base.op(), "is not storage"));
         };
@@ -266,7 +266,7 @@ impl Compiler {
             .iter()
             .map(|i| self.value_of(i))
             .collect::<Result<_>>()?;
-        Ok(Access {
+        Ok(Location {
             storage,
             dims,
             index,

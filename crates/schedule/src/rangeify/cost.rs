@@ -6,7 +6,7 @@
 //! store:   size × (ops + bytes written) + what reads cost + one more kernel
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
-use super::{At, Body, Kernel, Rangeify};
+use super::{At, Body, Draft, Rangeify};
 use monoglot_uop::{Arg, DType, Op, OpSet, ReduceOp, Result, UOp, rules};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -320,7 +320,7 @@ impl Rangeify<'_> {
         inline > size * light + stored_at
     }
 
-    fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Kernel) -> bool) -> bool {
+    fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Draft) -> bool) -> bool {
         let kernel = |&i: &u32| &self.kernels[self.instances[i as usize].kernel as usize];
         wanted.iter().map(kernel).any(is)
     }

@@ -38,7 +38,7 @@ pub(crate) struct Stored {
 
 /// Everything that is stored, in an order in which no one reads what comes later, and what it is for.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct Stores {
     /// Stored values. The buffer of number `i` is PARAM `inputs + i` in their expressions.
     pub(crate) stored: Vec<Stored>,
     /// How many PARAM numbers the function has.
@@ -107,7 +107,7 @@ pub(crate) struct Rangeify<'a> {
     instances: Vec<Instance>,
     /// The kernel that stores a node.
     store: Vec<Option<u32>>,
-    kernels: Vec<Kernel>,
+    kernels: Vec<Draft>,
     costs: Costs,
     algebra: Algebra,
     next_range: u32,
@@ -124,7 +124,7 @@ pub(crate) struct Rangeify<'a> {
 }
 
 /// A kernel while it grows.
-struct Kernel {
+struct Draft {
     node: u32,
     root: u32,
     ranges: Vec<UOp>,
@@ -142,7 +142,7 @@ pub(crate) fn rangeify(
     roots: &[UOp],
     default: Device,
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
-) -> Result<Program> {
+) -> Result<Stores> {
     ranged(roots, default, target, &mut FxHashMap::default())
 }
 
@@ -152,7 +152,7 @@ fn ranged(
     default: Device,
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     closed: &mut FxHashMap<UOp, bool>,
-) -> Result<Program> {
+) -> Result<Stores> {
     let nodes = sources_first(roots);
     let number: FxHashMap<UOp, u32> = nodes
         .iter()
@@ -202,7 +202,7 @@ fn ranged(
     }
     let values = r.build()?;
     let outputs = r.outputs(roots);
-    Ok(Program {
+    Ok(Stores {
         stored: r.finish(values),
         inputs: r.inputs,
         params: r.params,
@@ -328,7 +328,7 @@ impl Rangeify<'_> {
             body: Body::Pending,
         });
         self.store[n as usize] = Some(kernel);
-        self.kernels.push(Kernel {
+        self.kernels.push(Draft {
             node: n,
             root,
             ranges,

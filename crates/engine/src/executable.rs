@@ -1,4 +1,4 @@
-//! Compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
+//! Executables: compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
 //! compiled kernels and which storage each argument is.
 
 use crate::cache::Cache;
@@ -8,7 +8,7 @@ use crate::family;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, backend, lower};
 use monoglot_device::{Kernel, open, program_parts};
-use monoglot_schedule::{Function, Place, schedule};
+use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,11 +16,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A program that can be run.
-pub(crate) struct Program {
+/// A program ready to run: its steps name compiled kernels.
+pub(crate) struct Executable {
     pub(crate) steps: Vec<Step>,
     pub(crate) outputs: Vec<UOp>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) allocations: Vec<Allocation>,
     pub(crate) written: Vec<bool>,
     /// In the order of the steps.
     pub(crate) checks: Vec<Check>,
@@ -28,7 +28,7 @@ pub(crate) struct Program {
 
 /// One CALL.
 pub(crate) struct Step {
-    pub(crate) work: Work,
+    pub(crate) action: Action,
     pub(crate) args: Vec<Slot>,
     /// The PARAMs among the arguments that it writes, in place.
     pub(crate) writes: Vec<usize>,
@@ -36,7 +36,7 @@ pub(crate) struct Step {
     pub(crate) device: Device,
 }
 
-pub(crate) enum Work {
+pub(crate) enum Action {
     Launch(Arc<dyn Kernel>),
     /// Bytes of argument 1, from this element on, to argument 0. The element is an expression of the
     /// variables among the arguments, by position.
@@ -51,7 +51,7 @@ pub(crate) enum Work {
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Slot {
     Param(usize),
-    Place(usize),
+    Allocation(usize),
     Word(usize),
 }
 
@@ -76,7 +76,7 @@ pub struct Compiled {
 const KEPT: usize = 1024;
 /// A structure, and the device of what names none.
 type Key = (UOp, Device);
-static PROGRAMS: Cache<Key, Arc<Program>> = Cache::new(KEPT);
+static EXECUTABLES: Cache<Key, Arc<Executable>> = Cache::new(KEPT);
 static KERNELS: Cache<Key, Compute> = Cache::new(KEPT);
 
 /// A kernel, compiled.
@@ -86,33 +86,36 @@ struct Compute {
     info: Arc<ProgramInfo>,
 }
 
-/// What runs a function.
-pub(crate) struct Bound {
-    pub(crate) program: Arc<Program>,
-    /// The words of the program's variables.
+/// An executable with the words for one run of it.
+pub(crate) struct Invocation {
+    pub(crate) executable: Arc<Executable>,
+    /// The words of its variables.
     pub(crate) words: Vec<i64>,
 }
 
-/// What runs a function: its own program, or one for all functions of its structure. It is compiled if
+/// What runs a function: an executable of its own, or one for all functions of its structure. It is compiled if
 /// there is none. `roots` are the function's as the user wrote them, for reports.
-pub(crate) fn program(function: &Function, roots: &[UOp]) -> Result<Bound> {
+pub(crate) fn executable(function: &Function, roots: &[UOp]) -> Result<Invocation> {
     let device = crate::default_device();
     let exact = (function.key(), device);
-    if let Some(program) = PROGRAMS.find(&exact) {
+    if let Some(executable) = EXECUTABLES.find(&exact) {
         let words = Vec::new();
-        return Ok(Bound { program, words });
+        return Ok(Invocation { executable, words });
     }
-    let (program, words) = match family::general(function, device, roots)? {
+    let (executable, words) = match family::general(function, device, roots)? {
         None => {
             let make = || made(function, device, |c| &c.exact);
-            (PROGRAMS.get(&exact, make)?, Vec::new())
+            (EXECUTABLES.get(&exact, make)?, Vec::new())
         }
         Some((general, words)) => {
             let make = || made(&general.function, device, |c| &c.generalised);
-            (PROGRAMS.get(&(general.key.clone(), device), make)?, words)
+            (
+                EXECUTABLES.get(&(general.key.clone(), device), make)?,
+                words,
+            )
         }
     };
-    Ok(Bound { program, words })
+    Ok(Invocation { executable, words })
 }
 
 /// The program of a function for which there is none.
@@ -120,15 +123,15 @@ fn made(
     function: &Function,
     device: Device,
     counter: impl FnOnce(&Totals) -> &AtomicU64,
-) -> Result<Arc<Program>> {
+) -> Result<Arc<Executable>> {
     count(counter);
-    let plan = schedule(function, device, &target, &mut Default::default())?;
-    Ok(Arc::new(Program {
-        steps: steps(&plan.linear, function.donated.len())?,
-        checks: check::checks(&plan)?,
-        outputs: plan.outputs,
-        places: plan.places,
-        written: plan.written,
+    let scheduled = schedule(function, device, &target, &mut Default::default())?;
+    Ok(Arc::new(Executable {
+        steps: steps(&scheduled.linear, function.donated.len())?,
+        checks: check::checks(&scheduled)?,
+        outputs: scheduled.outputs,
+        allocations: scheduled.allocations,
+        written: scheduled.written,
     }))
 }
 
@@ -186,7 +189,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
         match a.op() {
             Op::Param if a.is_variable() => Slot::Word(number - params),
             Op::Param => Slot::Param(number),
-            _ => Slot::Place(number),
+            _ => Slot::Allocation(number),
         }
     };
     let slots: Vec<Slot> = args.iter().map(slot).collect();
@@ -197,7 +200,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     };
     let written = |&k: &usize| match slots[k] {
         Slot::Param(i) => Some(i),
-        Slot::Place(_) | Slot::Word(_) => None,
+        Slot::Allocation(_) | Slot::Word(_) => None,
     };
     let writes = outs.iter().filter_map(written).collect();
     let device = kernel_device(call)?;
@@ -212,7 +215,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
             ..ProgramInfo::default()
         });
         return Ok(Step {
-            work: Work::Copy {
+            action: Action::Copy {
                 from,
                 element,
                 bytes,
@@ -225,7 +228,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     }
     let Compute { kernel, info } = kernels[&(body.clone(), device)].clone();
     Ok(Step {
-        work: Work::Launch(kernel),
+        action: Action::Launch(kernel),
         args: slots,
         writes,
         info,
@@ -318,8 +321,8 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     let callify = start.elapsed();
     let mut effort = vec![("callify", Effort::since(then))];
     let mut timings = monoglot_schedule::Timings::default();
-    let plan = schedule(&function, crate::default_device(), &target, &mut timings)?;
-    let unique = unique_kernels(&plan.linear);
+    let scheduled = schedule(&function, crate::default_device(), &target, &mut timings)?;
+    let unique = unique_kernels(&scheduled.linear);
     let (programs, lowering) = lower_all(&unique)?;
     let seconds = |d: Duration| d.as_secs_f64();
     let mut stages = vec![
@@ -339,7 +342,7 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     Ok(Compiled {
         stages,
         effort,
-        kernels: plan
+        kernels: scheduled
             .linear
             .src()
             .iter()
