@@ -48,7 +48,7 @@ pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
 
 /// A LOAD or STORE: of which storage, and of which element where that is known.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Access {
+struct MemoryOp {
     storage: u32,
     place: Option<i64>,
     node: u32,
@@ -62,7 +62,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn of(g: &Graph, accesses: &[Access], number: &[u32], count: usize) -> Behind {
+    fn of(g: &Graph, accesses: &[MemoryOp], number: &[u32], count: usize) -> Behind {
         let words = count.div_ceil(64);
         let mut sets = vec![0u64; g.nodes.len() * words];
         // Members of sets are added where the nodes before have theirs.
@@ -226,7 +226,8 @@ impl Graph {
         let mut count = 0;
         let mut pairs: Vec<(u32, u32)> = Vec::new();
         for all in accesses.chunk_by(|a, b| a.storage == b.storage) {
-            let (stores, loads): (Vec<&Access>, Vec<&Access>) = all.iter().partition(|a| a.writes);
+            let (stores, loads): (Vec<&MemoryOp>, Vec<&MemoryOp>) =
+                all.iter().partition(|a| a.writes);
             if stores.is_empty() || loads.is_empty() {
                 continue;
             }
@@ -239,7 +240,7 @@ impl Graph {
             let unknown = stores.partition_point(|a| a.place.is_none());
             for load in loads {
                 let there = stores.partition_point(|a| a.place < load.place.max(Some(i64::MIN)));
-                let meets = |store: &&&Access| load.place.is_none() || store.place == load.place;
+                let meets = |store: &&&MemoryOp| load.place.is_none() || store.place == load.place;
                 let known = stores[there.max(unknown)..].iter().take_while(meets);
                 let meeting = stores[..unknown].iter().chain(known);
                 pairs.extend(meeting.map(|store| (store.node, load.node)));
@@ -267,7 +268,7 @@ impl Graph {
     }
 
     /// LOADs and STOREs, by storage and by place.
-    fn accesses(&self) -> Vec<Access> {
+    fn accesses(&self) -> Vec<MemoryOp> {
         let mut out = Vec::new();
         for (i, u) in self.nodes.iter().enumerate() {
             if !matches!(u.op(), Op::Load | Op::Store) {
@@ -284,7 +285,7 @@ impl Graph {
             // Lanes are at several places.
             let index = &self.nodes[address];
             let known = (index.op() == Op::Index).then(|| index.src()[1].as_int());
-            out.push(Access {
+            out.push(MemoryOp {
                 storage: storage as u32,
                 place: known.flatten(),
                 node: i as u32,

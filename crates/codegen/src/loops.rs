@@ -200,7 +200,7 @@ impl Names {
 }
 
 /// One loop of the kernel's outer nest: its range, and what it runs in order; a RANGE stands for its loop.
-struct Nest {
+struct Loop {
     range: UOp,
     parent: usize,
     items: Vec<UOp>,
@@ -209,7 +209,7 @@ struct Nest {
 /// ENDs as one tree of loops, each closing one range; stores over the same ranges share them.
 fn close_stores_once(kernel: &UOp, names: &mut Names) -> UOp {
     let root = UOp::sink(&[]);
-    let mut nests = vec![Nest {
+    let mut loops = vec![Loop {
         range: root,
         parent: 0,
         items: Vec::new(),
@@ -233,18 +233,18 @@ fn close_stores_once(kernel: &UOp, names: &mut Names) -> UOp {
             _ => {
                 ranges.sort_by_key(depth);
                 ranges.dedup();
-                place(&mut nests, u, &ranges, names);
+                place(&mut loops, u, &ranges, names);
             }
         }
     }
     // Inner loops were made after outer ones.
     let mut built: FxHashMap<UOp, UOp> = FxHashMap::default();
-    while let Some(Nest { range, items, .. }) = nests.pop() {
+    while let Some(Loop { range, items, .. }) = loops.pop() {
         let effects: Vec<UOp> = items
             .into_iter()
             .map(|u| built.remove(&u).unwrap_or(u))
             .collect();
-        if nests.is_empty() {
+        if loops.is_empty() {
             return UOp::new(Op::Sink, effects, kernel.arg().clone());
         }
         let closed = effects_of(effects).end(std::slice::from_ref(&range));
@@ -253,12 +253,12 @@ fn close_stores_once(kernel: &UOp, names: &mut Names) -> UOp {
     kernel.clone()
 }
 
-fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], names: &mut Names) {
+fn place(loops: &mut Vec<Loop>, effect: UOp, ranges: &[UOp], names: &mut Names) {
     let mut at = 0;
     let mut renamed: FxHashMap<UOp, UOp> = FxHashMap::default();
     for r in ranges {
-        let taken = nests.iter().position(|n| n.range == *r);
-        if let Some(k) = taken.filter(|&k| nests[k].parent == at && renamed.is_empty()) {
+        let taken = loops.iter().position(|n| n.range == *r);
+        if let Some(k) = taken.filter(|&k| loops[k].parent == at && renamed.is_empty()) {
             at = k;
             continue;
         }
@@ -270,16 +270,16 @@ fn place(nests: &mut Vec<Nest>, effect: UOp, ranges: &[UOp], names: &mut Names) 
         if range != *r {
             renamed.insert(r.clone(), range.clone());
         }
-        let k = nests.len();
-        nests[at].items.push(range.clone());
-        nests.push(Nest {
+        let k = loops.len();
+        loops[at].items.push(range.clone());
+        loops.push(Loop {
             range,
             parent: at,
             items: Vec::new(),
         });
         at = k;
     }
-    nests[at]
+    loops[at]
         .items
         .push(copied(&effect, renamed, &mut names.slot));
 }

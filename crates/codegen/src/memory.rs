@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// Where an access goes: one element of flat storage, where the gate holds.
 #[derive(Clone)]
-struct Access {
+struct GatedAddress {
     address: UOp,
     gate: Option<UOp>,
 }
@@ -24,7 +24,7 @@ struct Flatten<'a> {
     value: FxHashMap<&'a UOp, UOp>,
     /// The condition under which an index is valid.
     gate: FxHashMap<&'a UOp, UOp>,
-    access: FxHashMap<&'a UOp, Access>,
+    access: FxHashMap<&'a UOp, GatedAddress>,
 }
 
 /// Flatten every access of a kernel.
@@ -78,7 +78,7 @@ impl<'a> Flatten<'a> {
                 Ok(address)
             }
             Op::Store => {
-                let Access { address, gate } = self.target(&src[0]);
+                let GatedAddress { address, gate } = self.target(&src[0]);
                 let gate = both(gate, src.get(2).map(|g| self.read(g)));
                 let mut new: Srcs = smallvec![address, self.read(&src[1])];
                 new.extend(gate.filter(|g| !g.is_bool(true)));
@@ -134,10 +134,10 @@ impl<'a> Flatten<'a> {
     }
 
     /// The address that a STORE writes; storage of shape () is its only element.
-    fn target(&self, u: &UOp) -> Access {
+    fn target(&self, u: &UOp) -> GatedAddress {
         match self.access.get(u) {
             Some(a) => a.clone(),
-            None => Access {
+            None => GatedAddress {
                 address: self.value[u].at(&[UOp::index_const(0)]),
                 gate: None,
             },
@@ -188,7 +188,7 @@ impl<'a> Flatten<'a> {
         };
         (fill.op() == Op::Const && (implied || zero)).then(|| {
             load(
-                Access {
+                GatedAddress {
                     address: access.address.clone(),
                     gate: Some(gate),
                 },
@@ -197,7 +197,7 @@ impl<'a> Flatten<'a> {
         })
     }
 
-    fn access(&self, u: &UOp) -> Access {
+    fn access(&self, u: &UOp) -> GatedAddress {
         let storage = &u.src()[0];
         let (dims, flat) = (storage.shape(), self.value[storage].clone());
         let mut strides: SmallVec<[UOp; 6]> = smallvec![UOp::index_const(1)];
@@ -214,7 +214,7 @@ impl<'a> Flatten<'a> {
             let index = self.read(i).cast(DType::Index);
             if index.is_invalid() {
                 // Never read: what a gate guards that never holds.
-                return Access {
+                return GatedAddress {
                     address: flat.at(&[UOp::index_const(0)]),
                     gate: Some(UOp::bool(false)),
                 };
@@ -235,7 +235,7 @@ impl<'a> Flatten<'a> {
                 gate = both(gate, Some(index.lt(&index.like(size))));
             }
         }
-        Access {
+        GatedAddress {
             address: flat.at(&[index]),
             gate: gate.filter(|g| !g.is_bool(true)),
         }
@@ -259,7 +259,7 @@ fn times(a: &UOp, b: &UOp) -> UOp {
     }
 }
 
-fn load(access: Access, alt: Option<UOp>) -> UOp {
+fn load(access: GatedAddress, alt: Option<UOp>) -> UOp {
     let d = access.address.dtype();
     let alt = || alt.unwrap_or_else(|| UOp::constant(d.zero(), d));
     match access.gate {

@@ -2,7 +2,7 @@
 //! flows out: cycles, estimated as the greatest of what loads, arithmetic and latency take.
 //! Invariant: only ratios between tiles of one kernel mean anything.
 
-use super::access::{Access, Mask, Nest, TANGLED};
+use super::features::{Access, Features, Mask, TANGLED};
 use crate::graph::bits;
 use monoglot_uop::Target;
 
@@ -42,35 +42,37 @@ struct Level {
 
 impl Tile {
     /// Nothing unrolled.
-    pub(super) fn single(nest: &Nest) -> Tile {
+    pub(super) fn single(features: &Features) -> Tile {
         Tile {
-            factor: vec![1; nest.extent.len()],
+            factor: vec![1; features.extent.len()],
             lane: None,
         }
     }
 
     /// Iterations left over these axes; a padded axis has one that is not full.
-    pub(super) fn iterations(&self, nest: &Nest, mask: Mask) -> f64 {
+    pub(super) fn iterations(&self, features: &Features, mask: Mask) -> f64 {
         bits(mask)
-            .map(|k| ((nest.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64)
+            .map(|k| ((features.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64)
             .product()
     }
 
     /// How many of so many threads can be kept busy, at best, by splitting one of the outer loops.
-    pub(super) fn busy(&self, nest: &Nest, threads: i64) -> f64 {
+    pub(super) fn busy(&self, features: &Features, threads: i64) -> f64 {
         let parts = |k: usize| {
-            let n = (nest.extent[k] + self.factor[k] - 1) / self.factor[k];
+            let n = (features.extent[k] + self.factor[k] - 1) / self.factor[k];
             part(n, threads).map_or(1.0, |p| p.1)
         };
-        bits(nest.outer & nest.known).map(parts).fold(1.0, f64::max)
+        bits(features.outer & features.known)
+            .map(parts)
+            .fold(1.0, f64::max)
     }
 
     /// Estimated cycles of the whole kernel; None where the code would grow too large.
-    pub(super) fn cycles(&self, nest: &Nest, target: &Target) -> Option<f64> {
+    pub(super) fn cycles(&self, features: &Features, target: &Target) -> Option<f64> {
         let unrolled = (0..self.factor.len()).filter(|&k| self.factor[k] != 1);
         let estimate = Estimate {
             tile: self,
-            nest,
+            features,
             target,
             unrolled: unrolled.fold(0, |m, k| m | 1 << k),
         };
@@ -78,10 +80,10 @@ impl Tile {
     }
 }
 
-/// A tile on its nest and machine.
+/// A tile on its features and machine.
 struct Estimate<'a> {
     tile: &'a Tile,
-    nest: &'a Nest,
+    features: &'a Features,
     target: &'a Target,
     /// Axes of which the tile has more than one element.
     unrolled: Mask,
@@ -104,7 +106,10 @@ impl Estimate<'_> {
     /// Loads or stores for one access in a tile.
     fn accesses(&self, a: &Access) -> f64 {
         let Estimate {
-            tile, nest, target, ..
+            tile,
+            features,
+            target,
+            ..
         } = *self;
         let mut copies = self.copies(a.varies, a.bytes);
         for _ in bits(a.varies).filter(|&k| Some(k) != tile.lane && self.collide(a, k)) {
@@ -113,7 +118,7 @@ impl Estimate<'_> {
         let Some(l) = tile.lane.filter(|l| a.varies >> l & 1 == 1) else {
             return copies;
         };
-        let padded = nest.extent[l] % tile.factor[l] != 0;
+        let padded = features.extent[l] % tile.factor[l] != 0;
         let masked = if padded || a.gate >> l & 1 == 1 {
             2.0
         } else {
@@ -132,24 +137,27 @@ impl Estimate<'_> {
     /// As [`Tile::cycles`].
     fn cycles(&self) -> Option<f64> {
         let Estimate {
-            tile, nest, target, ..
+            tile,
+            features,
+            target,
+            ..
         } = *self;
         let mut levels: Vec<Level> = Vec::new();
-        let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
-        for a in &nest.accesses {
+        let closed = features.reductions.iter().fold(0, |m, r| m | r.closes);
+        for a in &features.accesses {
             let n = self.accesses(a);
-            let level = level(&mut levels, nest, closed, a.varies);
+            let level = level(&mut levels, features, closed, a.varies);
             if a.store {
                 level.stores += n
             } else {
                 level.loads += n
             }
         }
-        for w in &nest.work {
-            level(&mut levels, nest, closed, w.varies).ops +=
+        for w in &features.work {
+            level(&mut levels, features, closed, w.varies).ops +=
                 w.ops * self.copies(w.varies, w.bytes);
         }
-        for r in &nest.reductions {
+        for r in &features.reductions {
             let across = tile.lane.filter(|l| r.closes >> l & 1 == 1);
             let with_lane = r.open | across.map_or(0, |l| 1 << l);
             let sums = self.copies(with_lane, r.bytes);
@@ -157,12 +165,12 @@ impl Estimate<'_> {
                 .filter(|k| Some(*k) != across)
                 .map(|k| tile.factor[k] as f64)
                 .product();
-            let inner = level(&mut levels, nest, closed, r.closes);
+            let inner = level(&mut levels, features, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
             inner.registers += sums + self.held(r.closes);
             // Lanes are folded once the loop is done.
             if across.is_some() {
-                let outer = level(&mut levels, nest, closed, r.open & !closed);
+                let outer = level(&mut levels, features, closed, r.open & !closed);
                 outer.ops += sums + 8.0 * self.copies(r.open, r.bytes);
             }
         }
@@ -177,12 +185,12 @@ impl Estimate<'_> {
                 .max(l.stores + spilled)
                 .max(l.ops / 2.0)
                 .max(l.latency);
-            let times = tile.iterations(nest, l.loops);
+            let times = tile.iterations(features, l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {
                 f64::INFINITY
             } else {
-                tile.iterations(nest, 1 << innermost)
+                tile.iterations(features, 1 << innermost)
             };
             let left = if trips > 1.0 {
                 times / trips * LEAVE
@@ -191,8 +199,8 @@ impl Estimate<'_> {
             };
             sum += times * busy.max(issued) + left;
         }
-        let missed: f64 = nest.accesses.iter().map(|a| self.missed(a)).sum();
-        Some(sum + tile.iterations(nest, nest.outer) * missed * MISS)
+        let missed: f64 = features.accesses.iter().map(|a| self.missed(a)).sum();
+        Some(sum + tile.iterations(features, features.outer) * missed * MISS)
     }
 
     /// Whether the copies along an axis fall into fewer places of the first cache than they need.
@@ -207,12 +215,16 @@ impl Estimate<'_> {
     /// hold is needed: the loop steps over more of them than the first cache holds, or they collide.
     fn missed(&self, a: &Access) -> f64 {
         let Estimate {
-            tile, nest, target, ..
+            tile,
+            features,
+            target,
+            ..
         } = *self;
-        let inner = bits(nest.outer)
-            .filter(|&k| nest.extent[k] > tile.factor[k])
+        let inner = bits(features.outer)
+            .filter(|&k| features.extent[k] > tile.factor[k])
             .last();
-        let Some(inner) = inner.filter(|k| nest.reductions.is_empty() && a.varies >> k & 1 == 1)
+        let Some(inner) =
+            inner.filter(|k| features.reductions.is_empty() && a.varies >> k & 1 == 1)
         else {
             return 0.0;
         };
@@ -223,7 +235,7 @@ impl Estimate<'_> {
         let lines: f64 = bits(a.varies)
             .map(|k| (tile.factor[k] as f64 * part(k)).max(1.0))
             .product();
-        let stepped = tile.iterations(nest, 1 << inner) * lines * LINE;
+        let stepped = tile.iterations(features, 1 << inner) * lines * LINE;
         let gone = if part(inner) < 1.0 {
             bits(a.varies).any(|k| self.collide(a, k))
         } else {
@@ -234,8 +246,8 @@ impl Estimate<'_> {
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.
     fn held(&self, closes: Mask) -> f64 {
-        let nest = self.nest;
-        let inside = nest
+        let features = self.features;
+        let inside = features
             .accesses
             .iter()
             .filter(|a| !a.store && a.varies & closes != 0);
@@ -246,16 +258,24 @@ impl Estimate<'_> {
 
 /// The level at which something that varies with these axes is computed: inside every reduction that
 /// closes one of them, or else at the innermost of the outer loops among them.
-fn level<'a>(levels: &'a mut Vec<Level>, nest: &Nest, closed: Mask, varies: Mask) -> &'a mut Level {
+fn level<'a>(
+    levels: &'a mut Vec<Level>,
+    features: &Features,
+    closed: Mask,
+    varies: Mask,
+) -> &'a mut Level {
     let loops = if varies & closed != 0 {
-        let around = nest.reductions.iter().filter(|r| r.closes & varies != 0);
-        around.fold(nest.outer, |m, r| m | r.closes)
+        let around = features
+            .reductions
+            .iter()
+            .filter(|r| r.closes & varies != 0);
+        around.fold(features.outer, |m, r| m | r.closes)
     } else {
-        let innermost = varies & nest.outer;
+        let innermost = varies & features.outer;
         if innermost == 0 {
             0
         } else {
-            nest.outer & (Mask::MAX >> innermost.leading_zeros())
+            features.outer & (Mask::MAX >> innermost.leading_zeros())
         }
     };
     let at = levels
@@ -292,13 +312,13 @@ fn pieces(n: i64, lanes: usize) -> f64 {
 }
 
 /// Bytes of memory that an access touches while the loops `inside` run, around the tile.
-fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
+fn footprint(features: &Features, tile: &Tile, a: &Access, inside: Mask) -> f64 {
     let mut elements = 1.0f64;
     let mut span = 1.0f64;
     let mut dense = false;
     for k in bits(a.varies) {
         let n = if inside >> k & 1 == 1 {
-            nest.extent[k]
+            features.extent[k]
         } else {
             tile.factor[k]
         } as f64;
@@ -316,25 +336,29 @@ fn footprint(nest: &Nest, tile: &Tile, a: &Access, inside: Mask) -> f64 {
 }
 
 /// Bytes that the innermost of the outer loops reads, and reads again for others around it.
-pub(super) fn read_again(nest: &Nest, tile: &Tile, order: &[usize]) -> f64 {
+pub(super) fn read_again(features: &Features, tile: &Tile, order: &[usize]) -> f64 {
     let Some((&inner, around)) = order.split_last() else {
         return 0.0;
     };
-    let inside = nest.reductions.iter().fold(1 << inner, |m, r| m | r.closes);
+    let inside = features
+        .reductions
+        .iter()
+        .fold(1 << inner, |m, r| m | r.closes);
     let again = |a: &&Access| {
         !a.store && a.varies >> inner & 1 == 1 && around.iter().any(|k| a.varies >> k & 1 == 0)
     };
-    nest.accesses
+    features
+        .accesses
         .iter()
         .filter(again)
-        .map(|a| footprint(nest, tile, a, inside))
+        .map(|a| footprint(features, tile, a, inside))
         .sum()
 }
 
 /// Bytes from beyond a cache of this size, when the outer loops run in this order (outermost first)
 /// around the tile and the reductions.
-pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> f64 {
-    let closed = nest.reductions.iter().fold(0, |m, r| m | r.closes);
+pub(super) fn traffic(features: &Features, tile: &Tile, order: &[usize], cache: f64) -> f64 {
+    let closed = features.reductions.iter().fold(0, |m, r| m | r.closes);
     let inside = |n: usize| {
         order[order.len() - n..]
             .iter()
@@ -342,9 +366,10 @@ pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> 
     };
     // How many of the innermost loops fit.
     let bytes = |n: usize| {
-        nest.accesses
+        features
+            .accesses
             .iter()
-            .map(|a| footprint(nest, tile, a, inside(n)))
+            .map(|a| footprint(features, tile, a, inside(n)))
             .sum::<f64>()
     };
     let fits = (0..=order.len())
@@ -352,14 +377,14 @@ pub(super) fn traffic(nest: &Nest, tile: &Tile, order: &[usize], cache: f64) -> 
         .last()
         .unwrap_or(0);
     let mut sum = 0.0;
-    for a in &nest.accesses {
-        let bytes = footprint(nest, tile, a, inside(fits));
+    for a in &features.accesses {
+        let bytes = footprint(features, tile, a, inside(fits));
         let mut times = 1.0;
         let mut stays = bytes <= cache / 2.0;
         for &k in order[..order.len() - fits].iter().rev() {
             stays &= a.varies >> k & 1 == 0;
             if !stays {
-                times *= (nest.extent[k] / tile.factor[k]) as f64;
+                times *= (features.extent[k] / tile.factor[k]) as f64;
             }
         }
         sum += bytes * times;

@@ -9,31 +9,31 @@
 mod cpu;
 mod gpu;
 
-use super::access::Nest;
-use super::plan::Plan;
+use super::features::Features;
+use super::nest::LoopNest;
 use monoglot_uop::{Opt, OptOp, Target, UOp};
 
 /// Opts for a kernel on a target, in order, and why.
 pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
-    let (Some(nest), Ok(plan)) = (Nest::of(kernel), Plan::new(kernel)) else {
+    let (Some(features), Ok(nest)) = (Features::of(kernel), LoopNest::new(kernel)) else {
         return Vec::new();
     };
     let mut chosen = Chosen {
-        plan,
+        nest,
         target,
         list: Vec::new(),
     };
     match (target.arranged, target.workgroups) {
         (false, _) => {}
-        (true, true) => gpu::choose(&nest, &mut chosen),
-        (true, false) => cpu::choose(&nest, &mut chosen),
+        (true, true) => gpu::choose(&features, &mut chosen),
+        (true, false) => cpu::choose(&features, &mut chosen),
     }
     chosen.list
 }
 
 /// Opts chosen so far, and the axes as they are after them.
 struct Chosen<'a> {
-    plan: Plan,
+    nest: LoopNest,
     target: &'a Target,
     list: Vec<(Opt, &'static str)>,
 }
@@ -42,7 +42,7 @@ impl Chosen<'_> {
     /// Apply an Opt; false, with nothing done, where a precondition does not hold.
     fn add(&mut self, op: OptOp, axis: usize, why: &'static str) -> bool {
         let opt = Opt { op, axis };
-        let done = self.plan.step(&opt, self.target).is_ok();
+        let done = self.nest.step(&opt, self.target).is_ok();
         if done {
             self.list.push((opt, why));
         }
@@ -51,7 +51,7 @@ impl Chosen<'_> {
 
     /// The place of what is left of an axis of the kernel, of this type.
     fn axis(&self, of: usize, kind: monoglot_uop::AxisType) -> Option<usize> {
-        self.plan
+        self.nest
             .axes
             .iter()
             .position(|a| a.of == of && a.kind() == kind)

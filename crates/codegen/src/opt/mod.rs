@@ -14,15 +14,15 @@
 //! # Files
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
-//! `plan` holds the axes while Opts are applied and rebuilds the graph once, at the end; [`staging`] puts
+//! `nest` holds the axes while Opts are applied and rebuilds the graph once, at the end; [`staging`] puts
 //! storage of the kernel's own between two Opts.
 
-mod access;
 mod cost;
+mod features;
 pub mod heuristic;
+mod nest;
 pub mod nolocals;
 pub mod padto;
-mod plan;
 pub mod split;
 pub mod staging;
 pub mod swap;
@@ -31,7 +31,7 @@ pub mod tc;
 pub(crate) mod tests;
 
 use monoglot_uop::{Arg, Error, Op, Opt, OptOp, Result, Target, UOp};
-use plan::Plan;
+use nest::LoopNest;
 
 pub use heuristic::choose;
 
@@ -43,11 +43,11 @@ pub fn apply(kernel: &UOp, opts: &[Opt], target: &Target) -> Result<UOp> {
     if opts.is_empty() {
         return Ok(kernel.clone());
     }
-    let mut plan = Plan::new(kernel)?;
+    let mut nest = LoopNest::new(kernel)?;
     for opt in opts {
-        plan.step(opt, target)?;
+        nest.step(opt, target)?;
     }
-    Ok(plan.finish())
+    Ok(nest.finish())
 }
 
 /// The axes of a kernel, in the order by which Opts name them.
@@ -73,7 +73,7 @@ pub fn applied(kernel: &UOp) -> &[Opt] {
     }
 }
 
-impl Plan {
+impl LoopNest {
     fn step(&mut self, opt: &Opt, target: &Target) -> Result<()> {
         let fits = opt.axis < self.axes.len() || matches!(opt.op, OptOp::NoLocals);
         if !fits {

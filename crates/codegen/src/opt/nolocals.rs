@@ -1,27 +1,27 @@
 //! NOLOCALS: the kernel uses no LOCAL memory and has no dimensions of workgroups. Flows in: the
-//! plan; flows out: the same plan, which says so.
+//! nest; flows out: the same nest, which says so.
 //!
 //! Precondition: no axis is LOCAL, WARP or GROUP_REDUCE, and the kernel has no LOCAL storage. Afterwards
 //! SPLIT refuses to make one.
 
-use super::plan::Plan;
+use super::nest::LoopNest;
 use super::refuse;
 use monoglot_uop::{AddrSpace, AxisType, Op, Opt, Result, UOp};
 
-pub(super) fn step(plan: &mut Plan, opt: &Opt) -> Result<()> {
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt) -> Result<()> {
     let local = |k| matches!(k, AxisType::Local | AxisType::Warp | AxisType::GroupReduce);
-    if let Some(i) = plan.axes.iter().position(|a| local(a.kind())) {
-        let letter = plan.axes[i].kind().letter();
+    if let Some(i) = nest.axes.iter().position(|a| local(a.kind())) {
+        let letter = nest.axes[i].kind().letter();
         return Err(refuse(
             opt,
             format!("axis {i} of type {letter} needs a workgroup"),
         ));
     }
     let is_local = |u: &&UOp| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local);
-    if plan.nodes.iter().any(|u| is_local(&u)) {
+    if nest.nodes.iter().any(|u| is_local(&u)) {
         return Err(refuse(opt, "the kernel has LOCAL storage"));
     }
-    plan.info.no_locals = true;
+    nest.info.no_locals = true;
     Ok(())
 }
 

@@ -13,7 +13,7 @@
 //! * all that varies with the axis is reads, stores, arithmetic and what orders them; no fragment of a matrix
 //!   unit does.
 
-use super::plan::{Axis, Pad, Plan};
+use super::nest::{Axis, LoopNest, Pad};
 use super::refuse;
 use monoglot_uop::{AxisType, Op, OpSet, Opt, Result, UOp};
 
@@ -30,20 +30,15 @@ const ALLOWED: OpSet = OpSet::of(&[
     Op::Sink,
 ]);
 
-pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
-    let axis = plan.axes[opt.axis].clone();
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, multiple: i64) -> Result<()> {
+    let axis = nest.axes[opt.axis].clone();
     let Some(n) = axis.extent() else {
         return Err(refuse(opt, "the extent is not known"));
     };
     if multiple < 1 {
         return Err(refuse(opt, format!("{multiple} has no multiples")));
     }
-    if axis.kind() == AxisType::Warp
-        || plan
-            .tensor
-            .as_ref()
-            .is_some_and(|t| t.element == axis.range)
-    {
+    if axis.kind() == AxisType::Warp || nest.mma.as_ref().is_some_and(|t| t.element == axis.range) {
         return Err(refuse(
             opt,
             "a matrix unit's lanes and elements cannot be padded",
@@ -54,12 +49,12 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
         Some(m) => m / multiple * multiple,
         None => return Err(refuse(opt, "the padded extent is too large")),
     };
-    let range = &plan.ranges[axis.of];
+    let range = &nest.ranges[axis.of];
     let strange = |u: &&UOp| {
         let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
         !ordinary && u.ranges().contains(range)
     };
-    if let Some(u) = plan.nodes.iter().find(strange) {
+    if let Some(u) = nest.nodes.iter().find(strange) {
         return Err(refuse(
             opt,
             format!("{} inside the loop cannot be masked", u.op().name()),
@@ -71,7 +66,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
                 .iter()
                 .any(|i| i.ops_below().contains(Op::Reduce))
     };
-    if axis.kind().is_reduce() && plan.nodes.iter().any(counted) {
+    if axis.kind().is_reduce() && nest.nodes.iter().any(counted) {
         return Err(refuse(
             opt,
             "an index is a reduction, which the identity takes out of its bounds",
@@ -80,13 +75,13 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, multiple: i64) -> Result<()> {
     if padded == n {
         return Ok(());
     }
-    let new = plan.fresh(padded, axis.kind());
-    plan.rebind(&axis, &new);
-    plan.pads.push(Pad {
+    let new = nest.fresh(padded, axis.kind());
+    nest.rebind(&axis, &new);
+    nest.pads.push(Pad {
         of: axis.of,
         valid: new.lt(&new.like(n)),
     });
-    plan.axes[opt.axis] = Axis {
+    nest.axes[opt.axis] = Axis {
         range: new,
         of: axis.of,
     };

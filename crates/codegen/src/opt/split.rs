@@ -1,6 +1,6 @@
 //! SPLIT: an axis of extent `n` becomes two, of `n / factor` and `factor`; the new one, of extent
 //! `factor`, gets an axis type of its own. It is the inner of the two, or the outer if `top`. Flows
-//! in: the plan, an axis, a factor and a type; flows out: the plan with the two axes, or an error
+//! in: the nest, an axis, a factor and a type; flows out: the nest with the two axes, or an error
 //! that names the precondition.
 //!
 //! Preconditions:
@@ -25,7 +25,7 @@
 //! * for GLOBAL, THREAD and LOCAL, which run in parallel, every store of the kernel is inside the
 //!   loop.
 
-use super::plan::{Axis, Plan};
+use super::nest::{Axis, LoopNest};
 use super::refuse;
 use monoglot_uop::{AxisType, Opt, Result};
 
@@ -60,13 +60,13 @@ fn is_parallel(kind: AxisType) -> bool {
 }
 
 pub(super) fn step(
-    plan: &mut Plan,
+    nest: &mut LoopNest,
     opt: &Opt,
     factor: i64,
     new: AxisType,
     top: bool,
 ) -> Result<()> {
-    let axis = plan.axes[opt.axis].clone();
+    let axis = nest.axes[opt.axis].clone();
     let old = axis.kind();
     let (sources, side) = sources(new);
     let letters = || format!("{} from {}", new.letter(), old.letter());
@@ -86,22 +86,22 @@ pub(super) fn step(
             format!("{}: not as the {side} part", letters()),
         ));
     }
-    if plan.info.no_locals && matches!(new, AxisType::Local | AxisType::GroupReduce) {
+    if nest.info.no_locals && matches!(new, AxisType::Local | AxisType::GroupReduce) {
         return Err(refuse(opt, format!("{}: after NOLOCALS", letters())));
     }
-    if new == AxisType::Thread && plan.axes.iter().any(|a| a.kind() == AxisType::Thread) {
+    if new == AxisType::Thread && nest.axes.iter().any(|a| a.kind() == AxisType::Thread) {
         return Err(refuse(opt, "the kernel has a THREAD axis already"));
     }
-    if plan.is_carried(axis.of) {
+    if nest.is_carried(axis.of) {
         return Err(refuse(
             opt,
             format!("{}: a turn begins with what the last one left", letters()),
         ));
     }
-    if new == AxisType::Thread && plan.waits() {
+    if new == AxisType::Thread && nest.waits() {
         return Err(refuse(opt, "its BARRIERs are those of a workgroup"));
     }
-    if is_parallel(new) && !plan.encloses_all(axis.of) {
+    if is_parallel(new) && !nest.encloses_all(axis.of) {
         return Err(refuse(
             opt,
             format!("{}: a store is outside the loop", letters()),
@@ -116,10 +116,10 @@ pub(super) fn step(
             ));
         }
         let bound = monoglot_uop::Dim::of(&axis.range.src()[0]);
-        let range = plan.fresh(bound, new);
-        plan.rebind(&axis, &range);
-        plan.axes.remove(opt.axis);
-        plan.insert(Axis { range, of: axis.of }, top);
+        let range = nest.fresh(bound, new);
+        nest.rebind(&axis, &range);
+        nest.axes.remove(opt.axis);
+        nest.insert(Axis { range, of: axis.of }, top);
         return Ok(());
     }
     let n = match extent {
@@ -135,16 +135,16 @@ pub(super) fn step(
     if factor == 1 {
         return Err(refuse(opt, "a factor of 1 splits nothing"));
     }
-    let rest = plan.fresh(n / factor, old);
-    let part = plan.fresh(factor, new);
+    let rest = nest.fresh(n / factor, old);
+    let part = nest.fresh(factor, new);
     let (high, low, width) = if top {
         (&part, &rest, n / factor)
     } else {
         (&rest, &part, factor)
     };
-    plan.rebind(&axis, &(high * width + low));
-    plan.axes[opt.axis].range = rest;
-    plan.insert(
+    nest.rebind(&axis, &(high * width + low));
+    nest.axes[opt.axis].range = rest;
+    nest.insert(
         Axis {
             range: part,
             of: axis.of,

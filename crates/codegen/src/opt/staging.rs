@@ -9,7 +9,7 @@
 //! * it varies with each of the axes, whose extents are known;
 //! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
 
-use super::plan::Plan;
+use super::nest::LoopNest;
 use crate::scratch;
 use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Result, Shape, Target, UOp};
 
@@ -28,16 +28,16 @@ pub struct Staging<'a> {
 /// # Errors
 /// `Argument` names the precondition that does not hold.
 pub fn stage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
-    let mut plan = Plan::new(kernel)?;
-    plan.stage(staging, target)?;
-    Ok(plan.finish())
+    let mut nest = LoopNest::new(kernel)?;
+    nest.stage(staging, target)?;
+    Ok(nest.finish())
 }
 
 fn refuse(message: impl Into<String>) -> Error {
     Error::argument("staging", message)
 }
 
-impl Plan {
+impl LoopNest {
     /// Keep a value of the kernel as it is after the Opts so far; the RANGEs are those of its axes.
     pub(super) fn stage(&mut self, staging: &Staging, target: &Target) -> Result<()> {
         let kernel = self.clone().finish();
@@ -58,7 +58,8 @@ impl Plan {
         let shared = staging.space == AddrSpace::Local && target.workgroups;
         let filled = scratch::filled(&storage, &own, &part, &own, &around, shared);
         let read = filled.at(over);
-        *self = Plan::new(&kernel.substitute(&[((*value).clone(), read)].into_iter().collect()))?;
+        *self =
+            LoopNest::new(&kernel.substitute(&[((*value).clone(), read)].into_iter().collect()))?;
         Ok(())
     }
 }

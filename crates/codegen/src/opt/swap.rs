@@ -1,23 +1,23 @@
 //! SWAP: two axes of one type change places, so that the outer loop becomes the inner one. Flows
-//! in: the plan and two axes; flows out: the plan in the other order.
+//! in: the nest and two axes; flows out: the nest in the other order.
 //!
 //! Preconditions: both axes have the same type, and are not the same axis; no turn of either begins with what
 //! the last one left in storage of the kernel's own. Loops of stores may be
 //! exchanged because every iteration writes elements of its own; loops of reductions because the
 //! order of a reduction is the schedule's choice.
 
-use super::plan::Plan;
+use super::nest::LoopNest;
 use super::refuse;
 use monoglot_uop::{Opt, Result};
 
-pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
-    let Some(other) = plan.axes.get(with) else {
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
+    let Some(other) = nest.axes.get(with) else {
         return Err(refuse(
             opt,
             format!("there is no axis {with} to exchange it with"),
         ));
     };
-    let a = plan.axes[opt.axis].kind();
+    let a = nest.axes[opt.axis].kind();
     let b = other.kind();
     if a != b || with == opt.axis {
         let message = format!(
@@ -29,11 +29,11 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, with: usize) -> Result<()> {
     }
     if [opt.axis, with]
         .iter()
-        .any(|&i| plan.is_carried(plan.axes[i].of))
+        .any(|&i| nest.is_carried(nest.axes[i].of))
     {
         return Err(refuse(opt, "a turn begins with what the last one left"));
     }
-    plan.axes.swap(opt.axis, with);
+    nest.axes.swap(opt.axis, with);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! TC: a REDUCE of products on a matrix unit. For `Σ_k a[m, k]·b[k, n]` the axes m, n and k are
 //! each split by the unit's sizes M, N and K, and the inner parts become its fragments. Flows in:
-//! the plan, the axis k and a unit of the target; flows out: the plan with the unit at work, or an
+//! the nest, the axis k and a unit of the target; flows out: the nest with the unit at work, or an
 //! error that names the precondition.
 //!
 //! # The form
@@ -28,7 +28,7 @@
 //!   of a multiple of N is taken) and such an axis m, of a multiple of M, for the other factor;
 //! * every store is inside the loops over m and n; what the factors are read from is not filled there.
 
-use super::plan::{Axis, Plan, Tensor};
+use super::nest::{Axis, LoopNest, Mma};
 use super::refuse;
 use monoglot_uop::{
     Arg, AxisType, Fragment, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp,
@@ -43,34 +43,34 @@ struct Roles {
 }
 
 impl Roles {
-    fn of(plan: &Plan, unit: &TcInfo, a: &UOp, b: &UOp) -> Option<Roles> {
+    fn of(nest: &LoopNest, unit: &TcInfo, a: &UOp, b: &UOp) -> Option<Roles> {
         let [m, n, _] = unit.dims;
         Some(Roles {
             a: a.clone(),
             b: b.clone(),
-            m: spans(plan, a, b, m)?,
-            n: spans(plan, b, a, n)?,
+            m: spans(nest, a, b, m)?,
+            n: spans(nest, b, a, n)?,
         })
     }
 }
 
 /// The innermost axis with which one factor varies and the other does not.
-fn spans(plan: &Plan, with: &UOp, without: &UOp, multiple: i64) -> Option<usize> {
+fn spans(nest: &LoopNest, with: &UOp, without: &UOp, multiple: i64) -> Option<usize> {
     let fits = |i: &usize| {
-        let x = &plan.axes[*i];
-        let r = &plan.ranges[x.of];
+        let x = &nest.axes[*i];
+        let r = &nest.ranges[x.of];
         matches!(x.kind(), AxisType::Loop | AxisType::Global)
             && x.extent().is_some_and(|n| n % multiple == 0)
             && with.ranges().contains(r)
             && !without.ranges().contains(r)
-            && plan.encloses_all(x.of)
+            && nest.encloses_all(x.of)
     };
-    (0..plan.axes.len()).rev().find(fits)
+    (0..nest.axes.len()).rev().find(fits)
 }
 
-pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
-    if plan
+    if nest
         .info
         .opts
         .iter()
@@ -88,18 +88,18 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     if elements.iter().any(|&n| n != elements[2] || n < 2) {
         return no("the unit's fragments have different lengths");
     }
-    let axis = plan.axes[opt.axis].clone();
+    let axis = nest.axes[opt.axis].clone();
     if axis.kind() != AxisType::Reduce {
         return no("is not a REDUCE axis");
     }
-    let Some((reduce, a, b)) = product(plan, &plan.ranges[axis.of], unit) else {
+    let Some((reduce, a, b)) = product(nest, &nest.ranges[axis.of], unit) else {
         return no("is not that of one sum of products of the unit's dtypes");
     };
     let [tile_m, tile_n, tile_k] = unit.dims;
     // n is the inner one of the two axes where there is a choice; the factor that varies with it is b.
     let in_order = |r: &Roles| r.m < r.n;
-    let one = Roles::of(plan, unit, &a, &b);
-    let other = Roles::of(plan, unit, &b, &a).filter(in_order);
+    let one = Roles::of(nest, unit, &a, &b);
+    let other = Roles::of(nest, unit, &b, &a).filter(in_order);
     let chosen = match (one, other) {
         (Some(one), Some(other)) if !in_order(&one) => Some(other),
         (one, other) => one.or(other),
@@ -112,19 +112,19 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
     if axis.extent().is_none_or(|k| k % tile_k != 0) {
         return no(&format!("the extent is not a multiple of {tile_k}"));
     }
-    let m = plan.axes[m].clone();
-    let n = plan.axes[n].clone();
+    let m = nest.axes[m].clone();
+    let n = nest.axes[n].clone();
     // The unit reads many elements at once, of storage that is filled once for all of them.
-    let tiled = [m.of, n.of, axis.of].map(|of| &plan.ranges[of]);
+    let tiled = [m.of, n.of, axis.of].map(|of| &nest.ranges[of]);
     let refills = |u: &UOp| u.op() == Op::After && tiled.iter().any(|r| u.ranges().contains(r));
     if [&a, &b].iter().any(|f| f.toposort().iter().any(refills)) {
         return no("a factor is read from storage that is filled inside the loops");
     }
-    let lane = plan.fresh(unit.threads, AxisType::Warp);
-    let element = plan.fresh(elements[2], AxisType::Upcast);
-    let outer = tile(plan, &m, tile_m);
-    let inner = tile(plan, &n, tile_n);
-    let depth = tile(plan, &axis, tile_k);
+    let lane = nest.fresh(unit.threads, AxisType::Warp);
+    let element = nest.fresh(elements[2], AxisType::Upcast);
+    let outer = tile(nest, &m, tile_m);
+    let inner = tile(nest, &n, tile_n);
+    let depth = tile(nest, &axis, tile_k);
     let warp = Axis {
         range: lane.clone(),
         of: m.of,
@@ -133,8 +133,8 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
         range: element.clone(),
         of: n.of,
     };
-    plan.insert(warp, false);
-    plan.insert(upcast, false);
+    nest.insert(warp, false);
+    nest.insert(upcast, false);
     let place = |f: &Fragment, element: &UOp, row: &UOp, column: &UOp| {
         let [r, c] = f.at(&lane, element);
         [row + &r, column + &c]
@@ -143,7 +143,7 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
         let numbers = (0..f.elements()).map(UOp::index_const);
         numbers.map(|j| place(f, &j, row, column)).collect()
     };
-    plan.tensor = Some(Tensor {
+    nest.mma = Some(Mma {
         of_a: each(&unit.a, &outer, &depth),
         of_b: each(&unit.b, &depth, &inner),
         of_c: place(&unit.c, &element, &outer, &inner),
@@ -160,8 +160,8 @@ pub(super) fn step(plan: &mut Plan, opt: &Opt, unit: usize, target: &Target) -> 
 }
 
 /// The one REDUCE over `k`, and its factors, where the unit can do it.
-fn product(plan: &Plan, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
-    let mut over = plan
+fn product(nest: &LoopNest, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
+    let mut over = nest
         .nodes
         .iter()
         .filter(|u| u.op() == Op::Reduce && u.src()[1..].contains(k));
@@ -191,16 +191,16 @@ fn product(plan: &Plan, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
 }
 
 /// Make an axis run over tiles of a size; gives where the tile begins.
-fn tile(plan: &mut Plan, axis: &Axis, size: i64) -> UOp {
-    let at = plan.axes.iter().position(|a| a.range == axis.range);
+fn tile(nest: &mut LoopNest, axis: &Axis, size: i64) -> UOp {
+    let at = nest.axes.iter().position(|a| a.range == axis.range);
     match (at, axis.extent().unwrap_or(size) / size) {
         (Some(at), 1) => {
-            plan.axes.remove(at);
+            nest.axes.remove(at);
             UOp::index_const(0)
         }
         (Some(at), n) => {
-            plan.axes[at].range = plan.fresh(n, axis.kind());
-            &plan.axes[at].range * size
+            nest.axes[at].range = nest.fresh(n, axis.kind());
+            &nest.axes[at].range * size
         }
         (None, _) => axis.range.clone(),
     }

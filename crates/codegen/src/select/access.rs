@@ -4,14 +4,14 @@
 //! of bools on a vector access, and a lane's own gate on scalar ones.
 
 use super::build::{alu, lane, lane_const, splat, uniform};
-use super::pieces::{Devectorise, broken};
+use super::chunks::{Devectorise, broken};
 use super::table::Axes;
 use crate::graph::{group, node};
 use monoglot_uop::{Op, Result, UOp};
 
-/// One piece of an access: so many lanes from a place.
+/// One chunk of an access: so many lanes from a place.
 #[derive(Clone)]
-struct Piece<'a> {
+struct ChunkAccess<'a> {
     d: &'a Devectorise<'a>,
     storage: &'a UOp,
     index: usize,
@@ -23,7 +23,7 @@ struct Piece<'a> {
     step: Option<i64>,
 }
 
-impl Piece<'_> {
+impl ChunkAccess<'_> {
     fn place(&self, lane: usize) -> Axes<u32> {
         let mut s = self.start.clone();
         if let Some(k) = self.axis {
@@ -81,22 +81,22 @@ impl Piece<'_> {
     fn gate(&self) -> Option<UOp> {
         let g = self.gate?;
         let data = &self.d.data[g];
-        let piece = match data.len() {
+        let chunk = match data.len() {
             0 => return Some(self.d.index_at(g, &self.start)),
             1 => &data[0],
-            _ => &data[self.d.piece_at(&self.d.t.dims[g], &self.start)],
+            _ => &data[self.d.chunk_at(&self.d.t.dims[g], &self.start)],
         };
-        match uniform(piece) {
+        match uniform(chunk) {
             Some(v) if v.truthy() => None,
             Some(_) => Some(UOp::bool(false)),
-            None => Some(piece.clone()),
+            None => Some(chunk.clone()),
         }
     }
 
     /// The gate of one lane; None where it is true.
     fn lane_gate(&self, k: usize) -> Option<UOp> {
         let g = self.gate?;
-        let gate = if self.d.plan.demand[g].index {
+        let gate = if self.d.layout.demand[g].index {
             self.d.index_at(g, &self.place(k))
         } else {
             lane(&self.gate()?, k)
@@ -148,7 +148,7 @@ impl Piece<'_> {
         }
         let gate = self.gate();
         let varies = gate.as_ref().is_some_and(|g| !g.shape().is_empty());
-        let single = Piece {
+        let single = ChunkAccess {
             lanes: 1,
             ..self.clone()
         };
@@ -181,7 +181,7 @@ impl Piece<'_> {
     }
 
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
-        let single = Piece {
+        let single = ChunkAccess {
             lanes: 1,
             ..self.clone()
         };
@@ -211,8 +211,8 @@ impl Piece<'_> {
 }
 
 impl Devectorise<'_> {
-    /// The pieces of the access of a LOAD or STORE whose value has these extents.
-    fn accesses(&self, i: usize, dims: &[u32]) -> Result<Vec<Piece<'_>>> {
+    /// The chunks of the access of a LOAD or STORE whose value has these extents.
+    fn accesses(&self, i: usize, dims: &[u32]) -> Result<Vec<ChunkAccess<'_>>> {
         let src = &self.t.src[i];
         let address = &self.t.src[src[0] as usize];
         let storage = |of: u32| self.effect[of as usize].as_ref();
@@ -224,8 +224,8 @@ impl Devectorise<'_> {
         let index = index as usize;
         let gate = src.get(2).map(|&g| g as usize);
         let axis = self.lane_axis(dims);
-        let step = axis.and_then(|k| self.plan.steps[index][k]);
-        let piece = |(start, lanes)| Piece {
+        let step = axis.and_then(|k| self.layout.steps[index][k]);
+        let chunk = |(start, lanes)| ChunkAccess {
             d: self,
             storage,
             index,
@@ -235,25 +235,25 @@ impl Devectorise<'_> {
             lanes,
             step,
         };
-        Ok(self.each_piece(dims).into_iter().map(piece).collect())
+        Ok(self.each_chunk(dims).into_iter().map(chunk).collect())
     }
 
     pub(super) fn load(&self, i: usize) -> Result<Vec<UOp>> {
         let alt = |p: usize| self.t.src[i].get(1).map(|&a| self.operand(a as usize, p));
-        let pieces = self.accesses(i, &self.t.dims[i])?;
-        Ok(pieces
+        let chunks = self.accesses(i, &self.t.dims[i])?;
+        Ok(chunks
             .iter()
             .enumerate()
-            .map(|(p, piece)| piece.read(alt(p).as_ref()))
+            .map(|(p, chunk)| chunk.read(alt(p).as_ref()))
             .collect())
     }
 
     pub(super) fn store(&self, i: usize) -> Result<UOp> {
         let src = &self.t.src[i];
-        let pieces = self.accesses(i, &self.t.dims[src[0] as usize])?;
-        let mut out = Vec::with_capacity(pieces.len());
-        for (p, piece) in pieces.iter().enumerate() {
-            piece.write(&self.operand(src[1] as usize, p), &mut out);
+        let chunks = self.accesses(i, &self.t.dims[src[0] as usize])?;
+        let mut out = Vec::with_capacity(chunks.len());
+        for (p, chunk) in chunks.iter().enumerate() {
+            chunk.write(&self.operand(src[1] as usize, p), &mut out);
         }
         Ok(group(out))
     }

@@ -10,7 +10,7 @@
 //! Invariant: where blocks begin depends on extents, dtypes and the tile alone. What is left over where
 //! no block size divides the extent is a REDUCE of its own.
 
-use super::lanes::{Plan, fuses};
+use super::layout::{Layout, fuses};
 use super::reduce::combine;
 use super::table::{Loops, Table};
 use crate::graph::{Srcs, rebuild};
@@ -49,7 +49,7 @@ struct Rest {
 }
 
 /// The kernel in blocks; None where no sum is long.
-pub(super) fn split(t: &Table, plan: &Plan, target: &Target) -> Result<Option<Blocks>> {
+pub(super) fn split(t: &Table, layout: &Layout, target: &Target) -> Result<Option<Blocks>> {
     let Some(kernel) = t.nodes.last().filter(|_| !t.groups.is_empty()) else {
         return Ok(None);
     };
@@ -59,7 +59,7 @@ pub(super) fn split(t: &Table, plan: &Plan, target: &Target) -> Result<Option<Bl
     let mut cuts: Vec<Cut> = Vec::new();
     let mut cut_of: FxHashMap<&UOp, usize> = FxHashMap::default();
     for members in groups {
-        if let Some(cut) = Group::of(t, plan, target, members).and_then(|g| g.cut(&mut id)) {
+        if let Some(cut) = Group::of(t, layout, target, members).and_then(|g| g.cut(&mut id)) {
             let member = |&i: &u32| (&t.nodes[i as usize], cuts.len());
             cut_of.extend(members.iter().map(member));
             cuts.push(cut);
@@ -71,7 +71,7 @@ pub(super) fn split(t: &Table, plan: &Plan, target: &Target) -> Result<Option<Bl
     let mut carried = FxHashSet::default();
     let kernel = rebuild(kernel, |u, src| {
         Ok(match cut_of.get(u) {
-            Some(&k) => cuts[k].apply(u, &src[0], plan, &mut carried),
+            Some(&k) => cuts[k].apply(u, &src[0], layout, &mut carried),
             None => match cuts.iter().find_map(|c| c.places.get(u)) {
                 Some(place) => place.clone(),
                 None => u.with_src(src),
@@ -83,12 +83,12 @@ pub(super) fn split(t: &Table, plan: &Plan, target: &Target) -> Result<Option<Bl
 
 impl Cut {
     /// The REDUCE `u` of x in blocks. Lanes are kept apart until all blocks are done.
-    fn apply(&self, u: &UOp, x: &UOp, plan: &Plan, carried: &mut FxHashSet<UOp>) -> UOp {
+    fn apply(&self, u: &UOp, x: &UOp, layout: &Layout, carried: &mut FxHashSet<UOp>) -> UOp {
         let Arg::Reduce(op, axes) = u.arg() else {
             return u.clone();
         };
         let (lanes, others): (Vec<u8>, Vec<u8>) =
-            axes.iter().partition(|a| plan.is_lane[**a as usize]);
+            axes.iter().partition(|a| layout.is_lane[**a as usize]);
         let over = |x: &UOp, axes: &[u8], ranges: &[UOp]| {
             if axes.is_empty() && ranges.is_empty() {
                 return x.clone();
@@ -124,7 +124,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(t: &Table, plan: &Plan, target: &Target, members: &[u32]) -> Option<Group> {
+    fn of(t: &Table, layout: &Layout, target: &Target, members: &[u32]) -> Option<Group> {
         let mut ranges: Vec<UOp> = t.nodes[members[0] as usize].src()[1..].to_vec();
         ranges.sort_by_key(depth);
         let mask: Loops = (0..t.ranges.len())
@@ -146,7 +146,7 @@ impl Group {
             let before = &t.dims[value(i)];
             let after = &t.dims[i];
             (0..t.rank)
-                .filter(|&k| !plan.is_lane[k])
+                .filter(|&k| !layout.is_lane[k])
                 .map(|k| i64::from(before[k] / after[k].max(1)))
                 .product()
         };

@@ -5,11 +5,11 @@
 mod access;
 mod blocks;
 mod build;
+mod chunks;
 mod integer;
-mod lanes;
+mod layout;
 mod legal;
 mod narrow;
-mod pieces;
 mod reduce;
 mod table;
 
@@ -22,5 +22,5 @@ use monoglot_uop::{Result, Target, UOp};
 /// Select instructions for an expanded kernel.
 pub(crate) fn select(kernel: &UOp, target: &Target) -> Result<UOp> {
     let legal = legal::legalize(kernel, target)?;
-    pieces::devectorise(&legal, target)
+    chunks::devectorise(&legal, target)
 }

@@ -5,8 +5,8 @@
 
 use super::Legal;
 use super::build::{alu, lane_const, part, splat};
-use super::lanes::fuses;
-use super::pieces::Devectorise;
+use super::chunks::Devectorise;
+use super::layout::fuses;
 use super::table::Axes;
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::linear::lanes;
@@ -41,7 +41,7 @@ impl Devectorise<'_> {
         let mut result = source.clone();
         for &a in axes {
             result[a as usize] = 1;
-            if !self.plan.is_lane[a as usize] {
+            if !self.layout.is_lane[a as usize] {
                 kept[a as usize] = 1;
             }
         }
@@ -70,7 +70,7 @@ impl Devectorise<'_> {
         }
     }
 
-    /// What is left after the terms at piece `p`, of `n` lanes, are added.
+    /// What is left after the terms at chunk `p`, of `n` lanes, are added.
     fn accumulate(&self, f: &Fold, acc: Option<&UOp>, p: usize, n: usize) -> UOp {
         let term = |k: usize| self.operand(f.terms[k], p);
         if let Some(w) = f.wmma {
@@ -131,8 +131,8 @@ impl Devectorise<'_> {
             let value = |place: &UOp| node(Op::Load, [place.clone()]);
             let mut acc: Vec<UOp> = places[..list.len()].iter().map(value).collect();
             let mut low: Vec<UOp> = places[list.len()..].iter().map(value).collect();
-            for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
-                let k = self.piece_at(&f.kept, start);
+            for (p, (start, n)) in self.each_chunk(&f.source).iter().enumerate() {
+                let k = self.chunk_at(&f.kept, start);
                 let sum = self.accumulate(f, Some(&acc[k]), p, *n);
                 if let Some(low) = low.get_mut(k) {
                     let term = self.accumulate(f, None, p, *n);
@@ -164,11 +164,11 @@ impl Devectorise<'_> {
         }
     }
 
-    /// A register for each piece of what a REDUCE keeps in its loop.
+    /// A register for each chunk of what a REDUCE keeps in its loop.
     fn registers(&mut self, f: &Fold) -> Vec<UOp> {
         let dtype = self.t.nodes[f.node].dtype();
         let mut out = Vec::new();
-        for (_, n) in self.each_piece(&f.kept) {
+        for (_, n) in self.each_chunk(&f.kept) {
             let dims = [1, n as i64];
             let shape = Shape::of(if n == 1 { &dims[..1] } else { &dims });
             out.push(UOp::scratch(self.slot, &shape, dtype, AddrSpace::Reg));
@@ -195,8 +195,8 @@ impl Devectorise<'_> {
     pub(super) fn reduce_lanes(&mut self, i: usize) {
         let f = self.fold(i);
         let mut kept: Vec<Option<UOp>> = vec![None; self.count(&f.kept)];
-        for (p, (start, n)) in self.each_piece(&f.source).iter().enumerate() {
-            let k = self.piece_at(&f.kept, start);
+        for (p, (start, n)) in self.each_chunk(&f.source).iter().enumerate() {
+            let k = self.chunk_at(&f.kept, start);
             kept[k] = Some(self.accumulate(&f, kept[k].as_ref(), p, *n));
         }
         let kept = kept.into_iter().flatten().collect();
@@ -215,7 +215,7 @@ impl Devectorise<'_> {
         let mut below = f.kept.clone();
         below[..=axis].fill(1);
         let inner = self.count(&below);
-        let n = self.plan.pieces[axis].len();
+        let n = self.layout.chunks[axis].len();
         let along = |j: usize| {
             let first = j / inner * n * inner + j % inner;
             kept[first..]

@@ -4,8 +4,8 @@
 
 use super::Chosen;
 use crate::graph::bits;
-use crate::opt::access::{Mask, Nest};
 use crate::opt::cost::{Tile, part, read_again, traffic};
+use crate::opt::features::{Features, Mask};
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Operations below which starting threads costs more than they save.
@@ -17,30 +17,31 @@ const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
 const GAIN: f64 = 0.97;
 
-pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
-    let tile = best(nest, chosen.target);
-    let order = order(nest, &tile, chosen.target);
-    for k in bits(nest.known) {
+pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
+    let tile = best(features, chosen.target);
+    let order = order(features, &tile, chosen.target);
+    for k in bits(features.known) {
         let f = tile.factor[k];
-        if f > 1 && nest.extent[k] % f != 0 {
+        if f > 1 && features.extent[k] % f != 0 {
             // Whole parts for the threads cost no more masks than whole vectors.
             let threads = chosen.target.threads as i64;
-            let alone = tile.busy(nest, threads) < 1.5 && nest.total() >= THREADED;
-            let even = alone && nest.outer >> k & 1 == 1 && nest.extent[k] >= 64 * f * threads;
+            let alone = tile.busy(features, threads) < 1.5 && features.total() >= THREADED;
+            let even =
+                alone && features.outer >> k & 1 == 1 && features.extent[k] >= 64 * f * threads;
             let f = if even { f * threads } else { f };
-            if let Some(at) = chosen.axis(k, nest.kind(k)) {
+            if let Some(at) = chosen.axis(k, features.kind(k)) {
                 chosen.add(OptOp::PadTo { multiple: f }, at, "vectors of an odd extent");
             }
         }
     }
-    swap(nest, &order, chosen);
+    swap(features, &order, chosen);
     // The lanes last among the new axes of a type, so that they are the innermost.
-    let unrolled = bits(nest.known)
+    let unrolled = bits(features.known)
         .filter(|k| Some(*k) != tile.lane)
         .chain(tile.lane);
     for k in unrolled {
         let f = tile.factor[k];
-        let outer = nest.outer >> k & 1 == 1;
+        let outer = features.outer >> k & 1 == 1;
         if f <= 1 {
             continue;
         }
@@ -55,7 +56,7 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
             (false, true) => "registers reuse what the axis does not vary",
             (false, false) => "fewer iterations, each with more to do",
         };
-        if let Some(at) = chosen.axis(k, nest.kind(k)) {
+        if let Some(at) = chosen.axis(k, features.kind(k)) {
             chosen.add(
                 OptOp::Split {
                     factor: f,
@@ -67,41 +68,47 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
             );
         }
     }
-    threads(nest, &order, chosen);
-    block(nest, &tile, &order, chosen);
+    threads(features, &order, chosen);
+    block(features, &tile, &order, chosen);
 }
 
 /// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
 /// depends on it, and must not depend on how many threads there are.
-fn best(nest: &Nest, target: &Target) -> Tile {
-    let alone = search(nest, 1, nest.known, &Tile::single(nest), target);
-    let folded = |k: usize| nest.outer >> k & 1 == 0;
-    if target.threads == 1 || nest.total() < THREADED {
+fn best(features: &Features, target: &Target) -> Tile {
+    let alone = search(features, 1, features.known, &Tile::single(features), target);
+    let folded = |k: usize| features.outer >> k & 1 == 0;
+    if target.threads == 1 || features.total() < THREADED {
         return alone;
     }
-    let mut fixed = Tile::single(nest);
-    for k in bits(nest.known).filter(|&k| folded(k)) {
+    let mut fixed = Tile::single(features);
+    for k in bits(features.known).filter(|&k| folded(k)) {
         fixed.factor[k] = alone.factor[k];
     }
     fixed.lane = alone.lane.filter(|&k| folded(k));
     let threads = target.threads as i64;
-    search(nest, threads, nest.known & nest.outer, &fixed, target)
+    search(
+        features,
+        threads,
+        features.known & features.outer,
+        &fixed,
+        target,
+    )
 }
 
 /// The tile of least cost that climbing along these axes finds from each choice of vectors, where none
 /// is fixed.
-fn search(nest: &Nest, threads: i64, free: Mask, fixed: &Tile, target: &Target) -> Tile {
-    let climb = |tile: Tile| climb(nest, threads, free, tile, target);
+fn search(features: &Features, threads: i64, free: Mask, fixed: &Tile, target: &Target) -> Tile {
+    let climb = |tile: Tile| climb(features, threads, free, tile, target);
     let mut best = climb(fixed.clone());
     if fixed.lane.is_some() {
         return best.0;
     }
     for k in bits(free) {
-        let touches = nest.accesses.iter().any(|a| a.stride[k] == 1);
-        if !touches || nest.extent[k] < 2 {
+        let touches = features.accesses.iter().any(|a| a.stride[k] == 1);
+        if !touches || features.extent[k] < 2 {
             continue;
         }
-        let bytes = nest
+        let bytes = features
             .accesses
             .iter()
             .filter(|a| a.stride[k] == 1)
@@ -109,7 +116,7 @@ fn search(nest: &Nest, threads: i64, free: Mask, fixed: &Tile, target: &Target) 
             .max()
             .unwrap_or(4);
         for f in lane_factors(
-            nest.extent[k],
+            features.extent[k],
             (target.vector_bytes / bytes.max(1)).max(1) as i64,
         ) {
             let mut tile = fixed.clone();
@@ -141,13 +148,22 @@ fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
 }
 
 /// Enlarge the tile along these axes by the step that helps most, until none does.
-fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target) -> (Tile, f64) {
-    let estimate = |t: &Tile| t.cycles(nest, target).map(|c| c / t.busy(nest, threads));
+fn climb(
+    features: &Features,
+    threads: i64,
+    free: Mask,
+    mut tile: Tile,
+    target: &Target,
+) -> (Tile, f64) {
+    let estimate = |t: &Tile| {
+        t.cycles(features, target)
+            .map(|c| c / t.busy(features, threads))
+    };
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
         let mut next: Option<(usize, i64, f64)> = None;
         for k in bits(free).filter(|k| Some(*k) != tile.lane) {
-            let n = nest.extent[k];
+            let n = features.extent[k];
             let f = tile.factor[k];
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
                 tile.factor[k] = g;
@@ -168,15 +184,15 @@ fn climb(nest: &Nest, threads: i64, free: Mask, mut tile: Tile, target: &Target)
 }
 
 /// The outer loops, outermost first, in the order that brings least from beyond the second cache.
-fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
-    let natural: Vec<usize> = bits(nest.outer)
-        .filter(|&k| nest.extent[k] > tile.factor[k])
+fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
+    let natural: Vec<usize> = bits(features.outer)
+        .filter(|&k| features.extent[k] > tile.factor[k])
         .collect();
-    if natural.len() < 2 || natural.len() > 4 || nest.reductions.is_empty() {
+    if natural.len() < 2 || natural.len() > 4 || features.reductions.is_empty() {
         return natural;
     }
     let cache = target.caches[1] as f64 * 0.75;
-    let bytes = |o: &[usize]| traffic(nest, tile, o, cache);
+    let bytes = |o: &[usize]| traffic(features, tile, o, cache);
     let mut best = natural.clone();
     let mut least = bytes(&natural);
     let mut all = vec![Vec::new()];
@@ -199,14 +215,14 @@ fn order(nest: &Nest, tile: &Tile, target: &Target) -> Vec<usize> {
 }
 
 /// Exchange loops until they stand in this order.
-fn swap(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
+fn swap(features: &Features, order: &[usize], chosen: &mut Chosen) {
     let mut places: Vec<usize> = order
         .iter()
-        .filter_map(|&k| chosen.axis(k, nest.kind(k)))
+        .filter_map(|&k| chosen.axis(k, features.kind(k)))
         .collect();
     places.sort();
     for (&k, &want) in order.iter().zip(&places) {
-        let Some(at) = chosen.axis(k, nest.kind(k)) else {
+        let Some(at) = chosen.axis(k, features.kind(k)) else {
             continue;
         };
         if at != want {
@@ -220,9 +236,9 @@ fn swap(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
 }
 
 /// Share the loop that divides best among the threads.
-fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
+fn threads(features: &Features, order: &[usize], chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
-    if threads < 2 || nest.total() < THREADED {
+    if threads < 2 || features.total() < THREADED {
         return;
     }
     let mut best = None;
@@ -231,7 +247,7 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
         let Some(at) = chosen.axis(k, AxisType::Loop) else {
             continue;
         };
-        let n = chosen.plan.axes[at].extent();
+        let n = chosen.nest.axes[at].extent();
         if let Some((parts, busy)) = n.and_then(|n| part(n, threads))
             && busy > most_busy * 1.05
         {
@@ -255,14 +271,14 @@ fn threads(nest: &Nest, order: &[usize], chosen: &mut Chosen) {
 
 /// Cut the innermost of the outer loops in parts, outermost, such that a quarter of the last cache holds
 /// what others read again of each.
-fn block(nest: &Nest, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
-    let bytes = read_again(nest, tile, order);
+fn block(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+    let bytes = read_again(features, tile, order);
     let cache = chosen.target.caches[2] as f64 / 4.0;
     let at = order
         .last()
         .and_then(|&k| chosen.axis(k, AxisType::Loop))
         .filter(|_| bytes > cache);
-    let Some((at, n)) = at.and_then(|at| Some((at, chosen.plan.axes[at].extent()?))) else {
+    let Some((at, n)) = at.and_then(|at| Some((at, chosen.nest.axes[at].extent()?))) else {
         return;
     };
     let least = ((bytes / cache).ceil() as i64).max(2);

@@ -4,7 +4,7 @@
 
 use super::Chosen;
 use crate::graph::bits;
-use crate::opt::access::Nest;
+use crate::opt::features::Features;
 use monoglot_uop::{AxisType, OptOp};
 
 /// Threads of a workgroup to aim for.
@@ -14,9 +14,9 @@ const LONG: i64 = 256;
 /// Results below which a machine is not filled by them.
 const FEW: f64 = 256.0;
 
-pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
-    let unit = matrix_unit(nest, chosen);
-    for k in bits(nest.outer) {
+pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
+    let unit = matrix_unit(features, chosen);
+    for k in bits(features.outer) {
         if let Some(at) = chosen.axis(k, AxisType::Loop) {
             let whole = OptOp::Split {
                 factor: 0,
@@ -29,13 +29,13 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
     if unit {
         return;
     }
-    let results: f64 = nest.count(nest.outer);
+    let results: f64 = features.count(features.outer);
     let mut room = GROUP.min(chosen.target.max_workgroup as i64);
-    let long = bits(nest.known & !nest.outer).filter(|&k| nest.extent[k] >= LONG);
+    let long = bits(features.known & !features.outer).filter(|&k| features.extent[k] >= LONG);
     if results < FEW
-        && let Some(k) = long.max_by_key(|&k| nest.extent[k])
+        && let Some(k) = long.max_by_key(|&k| features.extent[k])
         && let Some(at) = chosen.axis(k, AxisType::Reduce)
-        && let Some(factor) = divisor(nest.extent[k], room.min(32))
+        && let Some(factor) = divisor(features.extent[k], room.min(32))
     {
         let group = OptOp::Split {
             factor,
@@ -47,14 +47,20 @@ pub(super) fn choose(nest: &Nest, chosen: &mut Chosen) {
         }
     }
     // The contiguous axis first, so that neighbours in a warp read neighbours in memory.
-    let contiguous = |k: &usize| nest.accesses.iter().filter(|a| a.stride[*k] == 1).count();
-    let mut by_contact: Vec<usize> = bits(nest.outer).collect();
+    let contiguous = |k: &usize| {
+        features
+            .accesses
+            .iter()
+            .filter(|a| a.stride[*k] == 1)
+            .count()
+    };
+    let mut by_contact: Vec<usize> = bits(features.outer).collect();
     by_contact.sort_by_key(|k| std::cmp::Reverse((contiguous(k), *k)));
     for k in by_contact {
         let Some(at) = chosen.axis(k, AxisType::Global) else {
             continue;
         };
-        let Some(n) = chosen.plan.axes[at].extent() else {
+        let Some(n) = chosen.nest.axes[at].extent() else {
             continue;
         };
         if let Some(factor) = divisor(n, room) {
@@ -76,32 +82,32 @@ fn divisor(n: i64, most: i64) -> Option<i64> {
 }
 
 /// TC where a sum of products fits, after padding that at most doubles the work.
-fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
-    let products = nest.reductions.iter().any(|r| r.products);
+fn matrix_unit(features: &Features, chosen: &mut Chosen) -> bool {
+    let products = features.reductions.iter().any(|r| r.products);
     if !products || chosen.target.matrix_units.is_empty() {
         return false;
     }
     let kinds = |k: &usize| {
-        matches!(nest.kind(*k), AxisType::Loop | AxisType::Reduce) && nest.extent[*k] >= 6
+        matches!(features.kind(*k), AxisType::Loop | AxisType::Reduce) && features.extent[*k] >= 6
     };
     for unit in 0..chosen.target.matrix_units.len() {
         let [m, n, depth] = chosen.target.matrix_units[unit].dims;
         // Which output axis is which is not known before the Opt finds out.
-        let multiple = |k: usize| match nest.kind(k) {
+        let multiple = |k: usize| match features.kind(k) {
             AxisType::Reduce => depth,
             _ => m.max(n),
         };
-        let padded = |k: usize| (nest.extent[k] + multiple(k) - 1) / multiple(k) * multiple(k);
-        let grown: f64 = bits(nest.known)
+        let padded = |k: usize| (features.extent[k] + multiple(k) - 1) / multiple(k) * multiple(k);
+        let grown: f64 = bits(features.known)
             .filter(kinds)
-            .map(|k| padded(k) as f64 / nest.extent[k] as f64)
+            .map(|k| padded(k) as f64 / features.extent[k] as f64)
             .product();
-        for k in bits(nest.known & !nest.outer) {
-            let start = (chosen.plan.clone(), chosen.list.len());
+        for k in bits(features.known & !features.outer) {
+            let start = (chosen.nest.clone(), chosen.list.len());
             if grown <= 2.0 {
-                for p in bits(nest.known)
+                for p in bits(features.known)
                     .filter(kinds)
-                    .filter(|p| nest.extent[*p] % multiple(*p) != 0)
+                    .filter(|p| features.extent[*p] % multiple(*p) != 0)
                 {
                     let multiple = multiple(p);
                     chosen.add(OptOp::PadTo { multiple }, p, "tiles of the matrix unit");
@@ -114,7 +120,7 @@ fn matrix_unit(nest: &Nest, chosen: &mut Chosen) -> bool {
             ) {
                 return true;
             }
-            chosen.plan = start.0;
+            chosen.nest = start.0;
             chosen.list.truncate(start.1);
         }
     }

@@ -1,6 +1,6 @@
 //! A kernel's axes while Opts are applied, and the one rebuild at the end. Flows in: a kernel; flows
 //! out: the kernel over the new axes. Invariant: every RANGE of the kernel is, at any time, an
-//! expression over the axes of the plan that takes each of its values once (where no pad's condition
+//! expression over the axes of the nest that takes each of its values once (where no pad's condition
 //! is false).
 
 use crate::gates::conjuncts;
@@ -42,13 +42,13 @@ pub(super) struct Pad {
 
 /// A matrix unit at work on one REDUCE.
 #[derive(Clone)]
-pub(super) struct Tensor {
+pub(super) struct Mma {
     pub(super) unit: TcInfo,
     /// The REDUCE of the kernel, and the factors of its products: `a[m, k]`, `b[k, n]`.
     pub(super) reduce: UOp,
     pub(super) a: UOp,
     pub(super) b: UOp,
-    /// What stands for m, n and k in the plan's expressions.
+    /// What stands for m, n and k in the nest's expressions.
     pub(super) m: UOp,
     pub(super) n: UOp,
     pub(super) k: UOp,
@@ -60,9 +60,9 @@ pub(super) struct Tensor {
     pub(super) element: UOp,
 }
 
-/// The state between two Opts.
+/// The loops of a kernel between two Opts.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub(super) struct LoopNest {
     sink: UOp,
     pub(super) nodes: Vec<UOp>,
     /// The axes, sorted by type; within a type from the outermost to the innermost.
@@ -72,15 +72,15 @@ pub(super) struct Plan {
     /// What each RANGE of the kernel is now.
     pub(super) now: Vec<UOp>,
     pub(super) pads: Vec<Pad>,
-    pub(super) tensor: Option<Tensor>,
+    pub(super) mma: Option<Mma>,
     pub(super) info: KernelInfo,
     /// The RANGEs of the kernel whose turns stay in order.
     carried: FxHashSet<UOp>,
     next: u32,
 }
 
-impl Plan {
-    pub(super) fn new(kernel: &UOp) -> Result<Plan> {
+impl LoopNest {
+    pub(super) fn new(kernel: &UOp) -> Result<LoopNest> {
         let wrong = || {
             Error::argument(
                 "kernel",
@@ -110,14 +110,14 @@ impl Plan {
             })
             .collect();
         let (now, pads) = (ranges.clone(), Vec::new());
-        Ok(Plan {
+        Ok(LoopNest {
             sink: kernel.clone(),
             nodes,
             axes,
             ranges,
             now,
             pads,
-            tensor: None,
+            mma: None,
             info,
             carried,
             next,
@@ -137,7 +137,7 @@ impl Plan {
         for p in self.pads.iter_mut().filter(|p| p.of == axis.of) {
             p.valid = p.valid.substitute(&map);
         }
-        if let Some(t) = &mut self.tensor {
+        if let Some(t) = &mut self.mma {
             let fragments = t.of_a.iter_mut().chain(&mut t.of_b);
             for e in fragments.chain([&mut t.of_c]).flatten() {
                 *e = e.substitute(&map);
@@ -193,7 +193,7 @@ impl Plan {
                 valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
             }
         };
-        let main = self.tensor.as_ref().map_or_else(
+        let main = self.mma.as_ref().map_or_else(
             || bind(&[]),
             |t| bind(&[(&t.m, &t.of_c[0]), (&t.n, &t.of_c[1])]),
         );
@@ -202,7 +202,7 @@ impl Plan {
             closes[a.of].push(last[&a.range].clone());
         }
         let mut products = FxHashMap::default();
-        if let Some(t) = &self.tensor {
+        if let Some(t) = &self.mma {
             let part = |u: &UOp, rows: (&UOp, &UOp), columns: (&UOp, &UOp)| {
                 let with = bind(&[rows, columns]);
                 let new = self.rebuild(u, &with, &closes, &FxHashMap::default());

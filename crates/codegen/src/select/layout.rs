@@ -1,5 +1,5 @@
 //! Which axes become lanes of vectors. Flows in: the table; flows out: what of it is needed as data
-//! and what as an index, how indices change along each axis, and each axis cut into pieces: vectors
+//! and what as an index, how indices change along each axis, and each axis cut into chunks: vectors
 //! of a power of two along an axis of lanes, single elements along the others. Invariant: no value
 //! extends along two axes of lanes.
 
@@ -7,7 +7,7 @@ use super::table::{Axes, Table, is_fragment};
 use monoglot_uop::{DType, Op, Target};
 use smallvec::{SmallVec, smallvec};
 
-/// By node: needed as data (pieces), needed as index arithmetic (a scalar form).
+/// By node: needed as data (chunks), needed as index arithmetic (a scalar form).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Demand {
     pub(super) data: bool,
@@ -17,14 +17,14 @@ pub(super) struct Demand {
 /// By axis: by how much an index grows with each step; None where it is no sum.
 type Steps = Axes<Option<i64>>;
 
-pub(super) struct Plan {
+pub(super) struct Layout {
     pub(super) demand: Vec<Demand>,
     /// By node.
     pub(super) steps: Vec<Steps>,
-    /// By axis: whether its pieces are vectors.
+    /// By axis: whether its chunks are vectors.
     pub(super) is_lane: Axes<bool>,
-    /// By axis: first element and length of each piece.
-    pub(super) pieces: Axes<Vec<(u32, u32)>>,
+    /// By axis: first element and length of each chunk.
+    pub(super) chunks: Axes<Vec<(u32, u32)>>,
 }
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
@@ -38,13 +38,13 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
 }
 
 /// See the module. `lanes` are the axes that have them, where that is settled.
-pub(super) fn plan(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Plan {
+pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
     let demand = demands(t, target, |_| false);
     let steps = steps(t);
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, &steps, &widest, target));
     let unit = t.nodes.iter().any(|u| u.op() == Op::Wmma);
-    let mut pieces: Axes<Vec<(u32, u32)>> = SmallVec::new();
+    let mut chunks: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {
         let extent = t.dims.iter().map(|d| d[k]).max().unwrap_or(1);
         let lanes = match is_lane[k] {
@@ -52,7 +52,7 @@ pub(super) fn plan(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Pla
             true => fitting(target, widest[k]),
             false => 1,
         };
-        pieces.push(cut(extent, lanes as u32));
+        chunks.push(cut(extent, lanes as u32));
     }
     // Accesses by lane take their gates by lane too, where those are arithmetic.
     let apart = |i: usize| {
@@ -64,11 +64,11 @@ pub(super) fn plan(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Pla
         lane.is_some_and(|k| !matches!(step(k), Some(-1..=1)))
     };
     let demand = demands(t, target, apart);
-    Plan {
+    Layout {
         demand,
         steps,
         is_lane,
-        pieces,
+        chunks,
     }
 }
 

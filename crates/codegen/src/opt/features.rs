@@ -1,6 +1,7 @@
-//! What a kernel does, as numbers. Flows in: a kernel; flows out: for each of its axes the extent, for
-//! each access the stride along every axis, for each operation the axes with which it varies.
-//! Invariant: sets of axes are bits in the order of [`super::axes`], so an Opt's axis is a bit's place.
+//! The features of a loop nest: what a kernel does, as numbers. Flows in: a kernel; flows out: for each
+//! of its axes the extent, for each access the stride along every axis, for each operation the axes
+//! with which it varies. Invariant: sets of axes are bits in the order of [`super::axes`], so an Opt's
+//! axis is a bit's place.
 
 use crate::graph::bits;
 use monoglot_uop::{Arg, AxisType, DType, Op, ReduceOp, UOp};
@@ -26,7 +27,7 @@ pub(super) struct Access {
 }
 
 /// Arithmetic on elements: how many simple operations, each varying with the same axes.
-pub(super) struct Work {
+pub(super) struct OpCount {
     pub(super) varies: Mask,
     pub(super) bytes: usize,
     pub(super) ops: f64,
@@ -42,7 +43,7 @@ pub(super) struct Reduction {
 }
 
 #[derive(Default)]
-pub(super) struct Nest {
+pub(super) struct Features {
     /// RANGEs, in the order of their numbers.
     pub(super) axes: Vec<UOp>,
     pub(super) extent: Vec<i64>,
@@ -50,25 +51,25 @@ pub(super) struct Nest {
     pub(super) outer: Mask,
     pub(super) known: Mask,
     pub(super) accesses: Vec<Access>,
-    pub(super) work: Vec<Work>,
+    pub(super) work: Vec<OpCount>,
     pub(super) reductions: Vec<Reduction>,
 }
 
-impl Nest {
+impl Features {
     /// None where there is nothing to arrange: no axes, or more than a mask holds.
-    pub(super) fn of(kernel: &UOp) -> Option<Nest> {
+    pub(super) fn of(kernel: &UOp) -> Option<Features> {
         let nodes = kernel.toposort();
         let axes = super::ranges(&nodes);
         if axes.is_empty() || axes.len() > 64 {
             return None;
         }
-        let mut nest = Nest {
+        let mut features = Features {
             extent: axes.iter().map(|r| r.src()[0].vmax().max(1)).collect(),
             known: (axes.iter().enumerate()).fold(0, |m, (i, r)| {
                 m | (r.src()[0].as_int().is_some() as Mask) << i
             }),
             axes,
-            ..Nest::default()
+            ..Features::default()
         };
         let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
         varies.reserve(nodes.len());
@@ -79,10 +80,10 @@ impl Nest {
         let products = |u: &&UOp| u.src()[0].may_contract() && u.dtype().is_float();
         let fused: Vec<&UOp> = sums.filter(products).map(|u| &u.src()[0]).collect();
         for u in &nodes {
-            let mask = nest.visit(u, &varies, &fused);
+            let mask = features.visit(u, &varies, &fused);
             varies.insert(u, mask);
         }
-        Some(nest)
+        Some(features)
     }
 
     fn visit<'a>(&mut self, u: &'a UOp, varies: &FxHashMap<&'a UOp, Mask>, fused: &[&UOp]) -> Mask {
@@ -145,7 +146,7 @@ impl Nest {
             .find(|w| w.varies == varies && w.bytes == bytes)
         {
             Some(w) => w.ops += ops,
-            None => self.work.push(Work { varies, bytes, ops }),
+            None => self.work.push(OpCount { varies, bytes, ops }),
         }
     }
 

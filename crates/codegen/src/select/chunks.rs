@@ -1,10 +1,10 @@
-//! Shaped values as pieces. Flows in: a legalised kernel; flows out: the kernel on scalars and
-//! vectors. Invariant: the pieces of a value stand in row-major order of the axes' pieces, so that
-//! operands of one shape correspond piece by piece.
+//! Shaped values as chunks. Flows in: a legalised kernel; flows out: the kernel on scalars and
+//! vectors. Invariant: the chunks of a value stand in row-major order of the axes' chunks, so that
+//! operands of one shape correspond chunk by chunk.
 
 use super::blocks;
 use super::build::{alu, lane, splat};
-use super::lanes::{self, Plan, is_index_arithmetic};
+use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
@@ -14,7 +14,7 @@ use smallvec::smallvec;
 /// The kernel while it is taken apart.
 pub(super) struct Devectorise<'a> {
     pub(super) t: &'a Table,
-    pub(super) plan: Plan,
+    pub(super) layout: Layout,
     pub(super) target: &'a Target,
     /// Sums that carry what their additions round away.
     pub(super) carried: FxHashSet<UOp>,
@@ -31,12 +31,12 @@ pub(super) struct Devectorise<'a> {
 /// Take a kernel apart into scalars and vectors.
 pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
     let mut t = Table::new(kernel)?;
-    let mut plan = lanes::plan(&t, target, None);
+    let mut layout = layout::layout(&t, target, None);
     let mut carried = FxHashSet::default();
-    if let Some(blocks) = blocks::split(&t, &plan, target)? {
+    if let Some(blocks) = blocks::split(&t, &layout, target)? {
         carried = blocks.carried;
         t = Table::new(&blocks.kernel)?;
-        plan = lanes::plan(&t, target, Some(plan.is_lane));
+        layout = layout::layout(&t, target, Some(layout.is_lane));
     }
     let n = t.len();
     let slot = t
@@ -47,7 +47,7 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
         .max();
     let mut d = Devectorise {
         t: &t,
-        plan,
+        layout,
         target,
         carried,
         data: vec![Vec::new(); n],
@@ -95,7 +95,7 @@ impl Devectorise<'_> {
             }
             _ => {}
         }
-        let demand = self.plan.demand[i];
+        let demand = self.layout.demand[i];
         if demand.data && self.data[i].is_empty() {
             self.data[i] = self.evaluate(i)?;
         }
@@ -105,7 +105,7 @@ impl Devectorise<'_> {
         Ok(())
     }
 
-    /// An effect, a piece of storage, or a loop's range, as something else's source.
+    /// An effect, storage, or a loop's range, as something else's source.
     fn thing(&self, i: usize) -> Result<UOp> {
         let u = &self.t.nodes[i];
         match &self.effect[i] {
@@ -147,7 +147,7 @@ impl Devectorise<'_> {
         })
     }
 
-    /// Piece `p` of an operand; a constant stands for every piece.
+    /// Chunk `p` of an operand; a constant stands for every chunk.
     pub(super) fn operand(&self, i: usize, p: usize) -> UOp {
         let data = &self.data[i];
         if data.len() == 1 {
@@ -157,63 +157,63 @@ impl Devectorise<'_> {
         }
     }
 
-    /// How many pieces a value of these extents has.
+    /// How many chunks a value of these extents has.
     pub(super) fn count(&self, dims: &[u32]) -> usize {
         dims.iter()
-            .zip(&self.plan.pieces)
+            .zip(&self.layout.chunks)
             .map(|(&n, p)| if n == 1 { 1 } else { p.len() })
             .product()
     }
 
     /// The axis along which a value of these extents has lanes.
     pub(super) fn lane_axis(&self, dims: &[u32]) -> Option<usize> {
-        (0..dims.len()).find(|&k| dims[k] > 1 && self.plan.is_lane[k])
+        (0..dims.len()).find(|&k| dims[k] > 1 && self.layout.is_lane[k])
     }
 
-    /// The pieces of a value, in order: the first element along each axis, and lanes.
-    pub(super) fn each_piece(&self, dims: &[u32]) -> Vec<(Axes<u32>, usize)> {
+    /// The chunks of a value, in order: the first element along each axis, and lanes.
+    pub(super) fn each_chunk(&self, dims: &[u32]) -> Vec<(Axes<u32>, usize)> {
         combinations(dims.len(), |k| {
             if dims[k] == 1 {
                 &[(0, 1)]
             } else {
-                &self.plan.pieces[k]
+                &self.layout.chunks[k]
             }
         })
     }
 
-    /// The piece of a value of extents `dims` that holds the element at `start`.
-    pub(super) fn piece_at(&self, dims: &[u32], start: &[u32]) -> usize {
+    /// The chunk of a value of extents `dims` that holds the element at `start`.
+    pub(super) fn chunk_at(&self, dims: &[u32], start: &[u32]) -> usize {
         let many = (0..dims.len()).filter(|&k| dims[k] > 1);
         many.fold(0, |p, k| {
-            p * self.plan.pieces[k].len() + self.part_at(k, start)
+            p * self.layout.chunks[k].len() + self.part_at(k, start)
         })
     }
 
     /// The part of axis `k` that holds the element at `start`.
     fn part_at(&self, k: usize, start: &[u32]) -> usize {
-        self.plan.pieces[k].partition_point(|part| part.0 <= start[k]) - 1
+        self.layout.chunks[k].partition_point(|part| part.0 <= start[k]) - 1
     }
 
-    /// The pieces of a list of constants that became an axis.
+    /// The chunks of a list of constants that became an axis.
     fn axis(&self, i: usize) -> Vec<UOp> {
         let list = self.t.nodes[i].src()[0].src();
         let Some(k) = (0..self.t.rank).find(|&k| self.t.dims[i][k] > 1) else {
             return list.to_vec();
         };
-        let piece = |&(at, n): &(u32, u32)| match n {
+        let chunk = |&(at, n): &(u32, u32)| match n {
             1 => list[at as usize].clone(),
             n => node(
                 Op::Stack,
                 list[at as usize..(at + n) as usize].iter().cloned(),
             ),
         };
-        self.plan.pieces[k].iter().map(piece).collect()
+        self.layout.chunks[k].iter().map(chunk).collect()
     }
 
-    /// The pieces of a list of values that became an axis, which holds all of them in one piece.
+    /// The chunks of a list of values that became an axis, which holds all of them in one chunk.
     fn fragment(&self, i: usize) -> Vec<UOp> {
         let t = self.t;
-        let piece = |(start, width): (Axes<u32>, usize)| {
+        let chunk = |(start, width): (Axes<u32>, usize)| {
             let lanes: Srcs = t.src[i]
                 .iter()
                 .map(|&s| self.element(s as usize, &start))
@@ -225,7 +225,7 @@ impl Devectorise<'_> {
                 lanes[at].clone()
             }
         };
-        self.each_piece(&t.dims[i]).into_iter().map(piece).collect()
+        self.each_chunk(&t.dims[i]).into_iter().map(chunk).collect()
     }
 
     fn expand(&self, i: usize) -> Vec<UOp> {
@@ -234,27 +234,27 @@ impl Devectorise<'_> {
         let small = &t.dims[from];
         let wide = &t.dims[i];
         let lane_grows = self.lane_axis(wide).is_some_and(|k| small[k] == 1);
-        let piece = |(start, width): (Axes<u32>, usize)| {
+        let chunk = |(start, width): (Axes<u32>, usize)| {
             let one = self.data[from].len() == 1;
-            let piece = &self.data[from][if one { 0 } else { self.piece_at(small, &start) }];
+            let chunk = &self.data[from][if one { 0 } else { self.chunk_at(small, &start) }];
             if lane_grows {
-                splat(piece, width)
+                splat(chunk, width)
             } else {
-                piece.clone()
+                chunk.clone()
             }
         };
-        self.each_piece(wide).into_iter().map(piece).collect()
+        self.each_chunk(wide).into_iter().map(chunk).collect()
     }
 
-    /// The element at a place, out of the piece that holds it.
+    /// The element at a place, out of the chunk that holds it.
     fn element(&self, i: usize, start: &[u32]) -> UOp {
         let dims = &self.t.dims[i];
-        let piece = &self.data[i][self.piece_at(dims, start)];
+        let chunk = &self.data[i][self.chunk_at(dims, start)];
         match self.lane_axis(dims) {
-            None => piece.clone(),
+            None => chunk.clone(),
             Some(k) => lane(
-                piece,
-                (start[k] - self.plan.pieces[k][self.part_at(k, start)].0) as usize,
+                chunk,
+                (start[k] - self.layout.chunks[k][self.part_at(k, start)].0) as usize,
             ),
         }
     }
@@ -293,7 +293,7 @@ impl Devectorise<'_> {
     /// The places along the axes on which an index jumps, row-major.
     fn jumps(&self, i: usize) -> Vec<Axes<u32>> {
         let dims = &self.t.dims[i];
-        let steps = &self.plan.steps[i];
+        let steps = &self.layout.steps[i];
         let along = |k: usize| {
             let places = if steps[k].is_none() { dims[k] } else { 1 };
             (0..places).map(|e| (e, 1)).collect()
@@ -308,7 +308,7 @@ impl Devectorise<'_> {
     /// The value of an index at a place.
     pub(super) fn index_at(&self, i: usize, start: &[u32]) -> UOp {
         let dims = &self.t.dims[i];
-        let steps = &self.plan.steps[i];
+        let steps = &self.layout.steps[i];
         let mut at = 0;
         let mut offset = 0i64;
         for k in 0..dims.len() {
