@@ -167,7 +167,9 @@ impl Estimate<'_> {
                 .product();
             let inner = level(&mut levels, features, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
-            inner.registers += sums + self.held(r.closes);
+            // A sum of blocks stands beside that of the block, and what it lost beside that.
+            let kept = if r.blocks { 3.0 * sums } else { sums };
+            inner.registers += kept + self.held(r.closes);
             // Lanes are folded once the loop is done.
             if across.is_some() {
                 let outer = level(&mut levels, features, closed, r.open & !closed);

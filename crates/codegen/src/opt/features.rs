@@ -10,6 +10,9 @@ use rustc_hash::FxHashMap;
 /// A set of axes.
 pub(super) type Mask = u64;
 
+/// Terms from which on a sum of floats is done in blocks of blocks.
+const MANY: i64 = 4096;
+
 /// The stride of an index that is not linear in the axis.
 pub(super) const TANGLED: i64 = i64::MIN;
 
@@ -40,6 +43,8 @@ pub(super) struct Reduction {
     pub(super) bytes: usize,
     /// Adds products, so that its body ends in a fused multiply-add.
     pub(super) products: bool,
+    /// Adds many floats: their sums are those of blocks, which are added to others with what that loses.
+    pub(super) blocks: bool,
 }
 
 #[derive(Default)]
@@ -102,11 +107,15 @@ impl Features {
                 } else {
                     let products = fused.contains(&&u.src()[0]);
                     let bytes = u.dtype().compute_type().bytes();
+                    let terms = bits(closes).map(|k| self.extent[k]);
+                    let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && !products;
+                    let long = terms.fold(1, i64::saturating_mul) > MANY;
                     self.reductions.push(Reduction {
                         closes,
                         open,
                         bytes,
                         products,
+                        blocks: adds && u.dtype().is_float() && long,
                     });
                     self.add_work(body | closes, bytes, 1.0);
                 }
