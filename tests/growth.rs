@@ -35,8 +35,7 @@ fn grown(shape: &Shape) -> Vec<String> {
     let few = efforts(shape, n);
     let many = efforts(shape, m);
     let log = |n: usize| (n as f64).log2();
-    // A tenth more, as sums of more than a few terms are done in blocks, which takes a loop and a sum more.
-    let most = 1.1 * 4.0 * log(m) / log(n);
+    let most = 4.0 * log(m) / log(n);
     let mut out = Vec::new();
     for ((pass, a), (_, b)) in few.iter().zip(&many) {
         for ((what, a), (_, b)) in a.counts().into_iter().zip(b.counts()) {
