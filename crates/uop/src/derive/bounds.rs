@@ -221,13 +221,20 @@ fn arithmetic(u: &UOp) -> Interval {
 
 /// What an op that is monotonic in each operand gives at the ends of their intervals.
 fn corners(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
+    // By bit, at which operands' upper ends the value is taken.
     let value = |ends: usize| {
-        let pick =
-            |(i, (lo, hi)): (usize, &(Scalar, Scalar))| if ends >> i & 1 == 0 { *lo } else { *hi };
-        let values: SmallVec<[Scalar; 3]> = at.iter().enumerate().map(pick).collect();
-        fold::fold(op, d, d, &values).and_then(point)
+        let mut values = [Scalar::Invalid; 3];
+        for (i, (lo, hi)) in at.iter().enumerate() {
+            values[i] = if ends >> i & 1 == 0 { *lo } else { *hi };
+        }
+        fold::fold(op, d, d, &values[..at.len()]).and_then(point)
     };
-    (0..1 << at.len()).map(value).reduce(union)?
+    // What grows with both operands, or with one and falls with the other, is least and greatest at two ends.
+    match op {
+        Op::Add | Op::Max if d == DType::Index => union(value(0b00), value(0b11)),
+        Op::Sub if d == DType::Index => union(value(0b10), value(0b01)),
+        _ => (0..1 << at.len()).map(value).reduce(union)?,
+    }
 }
 
 fn integer(op: Op, d: DType, at: &[(Scalar, Scalar)]) -> Interval {
