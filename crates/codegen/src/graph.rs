@@ -6,6 +6,7 @@
 use monoglot_uop::{Arg, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
 
 pub(crate) use monoglot_uop::node::Srcs;
 
@@ -73,24 +74,25 @@ pub(crate) fn sorted(
     root: &UOp,
     operands: impl Fn(&UOp) -> &[UOp],
 ) -> (Vec<UOp>, Vec<SmallVec<[u32; 4]>>) {
-    // Where a node stands; until it does, that it was met.
-    const MET: u32 = u32::MAX;
-    let mut place: FxHashMap<&UOp, u32> = FxHashMap::default();
-    place.reserve(256);
+    // By node, as which it was met; by that, where it stands.
+    let mut met: FxHashMap<&UOp, u32> = FxHashMap::default();
+    met.reserve(256);
+    let mut place: Vec<u32> = Vec::new();
     let mut nodes: Vec<UOp> = Vec::new();
     let mut src = Vec::new();
-    let mut stack: Vec<(&UOp, bool)> = vec![(root, false)];
+    let mut stack: Vec<(&UOp, Option<u32>)> = vec![(root, None)];
     while let Some((u, ready)) = stack.pop() {
         let sources = operands(u);
-        if ready {
-            src.push(sources.iter().map(|s| place[s]).collect());
-            place.insert(u, nodes.len() as u32);
+        if let Some(number) = ready {
+            src.push(sources.iter().map(|s| place[met[s] as usize]).collect());
+            place[number as usize] = nodes.len() as u32;
             nodes.push(u.clone());
-        } else if !place.contains_key(u) {
-            place.insert(u, MET);
-            stack.push((u, true));
-            let new = sources.iter().rev().filter(|s| !place.contains_key(s));
-            stack.extend(new.map(|s| (s, false)));
+        } else if let Entry::Vacant(entry) = met.entry(u) {
+            let number = place.len() as u32;
+            entry.insert(number);
+            place.push(0);
+            stack.push((u, Some(number)));
+            stack.extend(sources.iter().rev().map(|s| (s, None)));
         }
     }
     (nodes, src)

@@ -263,8 +263,7 @@ pub(crate) fn ordered<'a>(
             let sources = sources(u);
             visits += 1 + sources.len();
             stack.push((u, true));
-            let new = sources.iter().rev().filter(|s| !seen.contains(s));
-            stack.extend(new.map(|s| (s, false)));
+            stack.extend(sources.iter().rev().map(|s| (s, false)));
         }
     }
     effort::visited(visits);
