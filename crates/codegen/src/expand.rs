@@ -56,12 +56,11 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
     for u in &topo {
         let src: SmallVec<[&(UOp, u64); 4]> = u.src().iter().map(|s| &done[s]).collect();
         let special = is_axis(u) || matches!(u.op(), Op::End | Op::Reduce | Op::Stack);
-        let new = match !special && src.iter().all(|s| s.1 == 0) {
-            true => (
-                u.with_src(src.iter().map(|s| s.0.clone()).collect::<Srcs>()),
-                0,
-            ),
-            false => e.node(u, &src)?,
+        let new = if special || src.iter().any(|s| s.1 != 0) {
+            e.node(u, &src)?
+        } else {
+            let src: Srcs = src.iter().map(|s| s.0.clone()).collect();
+            (u.with_src(src), 0)
         };
         drop(src);
         done.insert(u, new);
@@ -132,9 +131,9 @@ impl Expand {
             Op::End => (src[0].0.end(&open_ranges(u, src)), 0),
             Op::After => (u.with_src(new), src[0].1),
             op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
-                new.iter_mut()
-                    .zip(src)
-                    .for_each(|(n, s)| *n = self.widen(&s.0, s.1, all));
+                for (n, s) in new.iter_mut().zip(src) {
+                    *n = self.widen(&s.0, s.1, all);
+                }
                 (u.with_src(new), all)
             }
             op if op.is_void() || all == 0 => (u.with_src(new), 0),
@@ -169,7 +168,8 @@ impl Expand {
 
     /// A list of elements along its axis; elements that are all one constant stand for any shape.
     fn fragment(&mut self, u: &UOp, src: &[&(UOp, u64)]) -> (UOp, u64) {
-        let (axis, all) = (self.fragments[u], src.iter().fold(0, |m, s| m | s.1));
+        let axis = self.fragments[u];
+        let all = src.iter().fold(0, |m, s| m | s.1);
         let first = &src[0].0;
         if first.op() == Op::Const && src.iter().all(|s| s.0 == *first) {
             return (first.clone(), 0);
@@ -272,13 +272,12 @@ mod tests {
     #[test]
     fn values_take_the_axes_on_which_they_depend() {
         let f32s = |slot, n| UOp::param(slot, &Shape::of(&[n]), DType::F32, None);
-        let (i, j) = (
-            UOp::range(4i64, 0, AxisType::Upcast),
-            UOp::range(8i64, 1, AxisType::Unroll),
-        );
+        let i = UOp::range(4i64, 0, AxisType::Upcast);
+        let j = UOp::range(8i64, 1, AxisType::Unroll);
         let load =
             |p: UOp, i: &UOp| UOp::new(Op::Load, vec![p.at(std::slice::from_ref(i))], Arg::None);
-        let (x, y) = (load(f32s(1, 4), &i), load(f32s(2, 8), &j));
+        let x = load(f32s(1, 4), &i);
+        let y = load(f32s(2, 8), &j);
         let sum = (&x * &y).reduce_ranges(ReduceOp::Add, std::slice::from_ref(&j));
         let kernel = UOp::sink(&[f32s(0, 4)
             .at(std::slice::from_ref(&i))

@@ -73,11 +73,13 @@ impl Behind {
             .collect();
         own.sort_unstable();
         let mut own = own.into_iter().peekable();
-        for (i, &k) in number.iter().enumerate() {
+        for (i, (sources, &k)) in g.src.iter().zip(number).enumerate() {
             let (before, set) = sets.split_at_mut(i * words);
-            for &s in &g.src[i] {
+            for &s in sources {
                 let of_source = &before[s as usize * words..][..words];
-                set.iter_mut().zip(of_source).for_each(|(a, b)| *a |= b);
+                for (own, source) in set.iter_mut().zip(of_source) {
+                    *own |= source;
+                }
             }
             if own.next_if_eq(&(i as u32)).is_some() && k != NONE {
                 set[k as usize / 64] |= 1 << (k % 64);
@@ -377,7 +379,8 @@ impl Graph {
             stack.push((i, true));
             let before = match self.nodes[i as usize].op() {
                 Op::End => {
-                    let (body, range) = (self.src[i as usize][0], self.src[i as usize][1]);
+                    let body = self.src[i as usize][0];
+                    let range = self.src[i as usize][1];
                     stack.extend([(body, false), (range, true)]);
                     let loops = self.loop_of(range);
                     let here = |s: &&u32| self.block[**s as usize] == self.block[i as usize];
@@ -430,7 +433,8 @@ impl Graph {
                 return stores;
             }
             let address = self.src[s as usize][0];
-            let (mut chain, mut v) = (Vec::new(), self.src[s as usize][1]);
+            let mut chain = Vec::new();
+            let mut v = self.src[s as usize][1];
             let op = self.nodes[v as usize].op();
             // Down to the LOAD of the accumulator.
             while self.nodes[v as usize].op() == op && (op.is_elementwise() || op == Op::Wmma) {

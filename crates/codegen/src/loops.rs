@@ -7,6 +7,7 @@ use crate::graph::{group as effects_of, rebuild};
 use crate::scratch::{self, copied};
 use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Close every range once and name the hardware's axes.
 pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
@@ -74,9 +75,10 @@ fn group_reduce(kernel: &UOp) -> Result<UOp> {
                     new.src()[1..].iter().cloned().partition(group);
                 parts.insert(u.clone(), (*op, across.clone()));
                 let part = new.src()[0].reduce_ranges(*op, &within);
-                match part.shape().is_empty() {
-                    true => stage(&part, *op, &across, &mut slot, &mut id)?,
-                    false => part,
+                if part.shape().is_empty() {
+                    stage(&part, *op, &across, &mut slot, &mut id)?
+                } else {
+                    part
                 }
             }
             // The fragments of a matrix unit go through LOCAL storage by element.
@@ -136,9 +138,16 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     Ok(full.at(&at).reduce_ranges(op, &again))
 }
 
-/// What REDUCEs that share a loop have in common: the ranges they close, those around them, and how
-/// many REDUCEs stand below.
-type Owner<'a> = (&'a [UOp], std::sync::Arc<[UOp]>, u32);
+/// What REDUCEs that share a loop have in common.
+#[derive(Clone, PartialEq)]
+struct Shared<'a> {
+    /// The ranges that they close.
+    closes: &'a [UOp],
+    /// Those around them.
+    around: Arc<[UOp]>,
+    /// How many REDUCEs stand below.
+    below: u32,
+}
 
 /// Two REDUCEs share a loop where they close the same ranges inside the same ones and neither needs
 /// the other; where they only share some range, one of them gets ranges of its own.
@@ -148,28 +157,24 @@ fn close_reduces_once(kernel: &UOp, names: &mut Names) -> UOp {
     'again: loop {
         let topo = kernel.toposort();
         let mut level: FxHashMap<&UOp, u32> = FxHashMap::default();
-        let mut owner: FxHashMap<&UOp, Owner> = FxHashMap::default();
+        let mut owner: FxHashMap<&UOp, Shared> = FxHashMap::default();
         for u in &topo {
-            let below = u
-                .src()
-                .iter()
-                .filter_map(|s| level.get(s))
-                .max()
-                .copied()
-                .unwrap_or(0);
+            let below = u.src().iter().filter_map(|s| level.get(s)).max();
+            let below = below.copied().unwrap_or(0);
             let closes = u.op() == Op::Reduce && u.src().len() > 1;
             level.insert(u, below + closes as u32);
             if !closes {
                 continue;
             }
-            let key: Owner = (&u.src()[1..], u.ranges(), below);
-            let clash: Vec<&UOp> = key
-                .0
-                .iter()
-                .filter(|r| owner.get(r).is_some_and(|o| *o != key))
-                .collect();
+            let own = Shared {
+                closes: &u.src()[1..],
+                around: u.ranges(),
+                below,
+            };
+            let taken = |r: &&UOp| owner.get(r).is_some_and(|other| *other != own);
+            let clash: Vec<&UOp> = own.closes.iter().filter(taken).collect();
             if clash.is_empty() {
-                owner.extend(key.0.iter().map(|r| (r, key.clone())));
+                owner.extend(own.closes.iter().map(|r| (r, own.clone())));
                 continue;
             }
             let map: FxHashMap<UOp, UOp> = clash

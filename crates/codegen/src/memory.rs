@@ -108,7 +108,9 @@ impl<'a> Flatten<'a> {
     }
 
     fn gated(&mut self, u: &'a UOp, gate: Option<UOp>) {
-        self.gate.extend(gate.map(|g| (u, g)));
+        if let Some(gate) = gate {
+            self.gate.insert(u, gate);
+        }
     }
 
     /// The node over what its sources became, reading storage except as one of the first `keep`.
@@ -175,7 +177,8 @@ impl<'a> Flatten<'a> {
     fn masked(&self, u: &UOp) -> Option<UOp> {
         let [c, a, b] = u.src() else { return None };
         let access = self.access.get(a)?;
-        let (gate, fill) = (self.read(c), self.read(b));
+        let gate = self.read(c);
+        let fill = self.read(b);
         let own = access.gate.as_ref()?;
         let have = conjuncts(&gate);
         let implied = conjuncts(own).iter().all(|g| have.contains(g));
@@ -186,20 +189,20 @@ impl<'a> Flatten<'a> {
         } else {
             both(Some(gate), Some(own.clone()))?
         };
-        (fill.op() == Op::Const && (implied || zero)).then(|| {
-            load(
-                GatedAddress {
-                    address: access.address.clone(),
-                    gate: Some(gate),
-                },
-                Some(fill),
-            )
-        })
+        if fill.op() != Op::Const || !implied && !zero {
+            return None;
+        }
+        let access = GatedAddress {
+            address: access.address.clone(),
+            gate: Some(gate),
+        };
+        Some(load(access, Some(fill)))
     }
 
     fn access(&self, u: &UOp) -> GatedAddress {
         let storage = &u.src()[0];
-        let (dims, flat) = (storage.shape(), self.value[storage].clone());
+        let dims = storage.shape();
+        let flat = self.value[storage].clone();
         let mut strides: SmallVec<[UOp; 6]> = smallvec![UOp::index_const(1)];
         for d in dims.iter().skip(1).rev() {
             strides.insert(0, times(&d.to_uop(), &strides[0]));
@@ -209,7 +212,8 @@ impl<'a> Flatten<'a> {
         let mut gate = indices
             .iter()
             .fold(None, |g, i| both(g, self.gate.get(i).cloned()));
-        let (mut sum, mut proved) = (UOp::index_const(0), true);
+        let mut sum = UOp::index_const(0);
+        let mut proved = true;
         for ((i, d), stride) in indices.iter().zip(dims.iter()).zip(&strides) {
             let index = self.read(i).cast(DType::Index);
             if index.is_invalid() {
@@ -296,10 +300,8 @@ mod tests {
 
     #[test]
     fn rows_are_multiplied_out_with_what_varies_least_first() {
-        let (m, k) = (
-            UOp::range(4i64, 0, AxisType::Loop),
-            UOp::range(8i64, 1, AxisType::Reduce),
-        );
+        let m = UOp::range(4i64, 0, AxisType::Loop);
+        let k = UOp::range(8i64, 1, AxisType::Reduce);
         let a = param(0, &[8, 4]).at(&[k.clone(), m.clone()]);
         let got = hoist(&flatten(&UOp::sink(&[a.unary(Op::Neg)])).unwrap());
         let want = param(0, &[32]).at(&[&m + &(&k * 4)]);

@@ -109,14 +109,13 @@ impl LoopNest {
                 of,
             })
             .collect();
-        let (now, pads) = (ranges.clone(), Vec::new());
         Ok(LoopNest {
             sink: kernel.clone(),
             nodes,
             axes,
+            now: ranges.clone(),
             ranges,
-            now,
-            pads,
+            pads: Vec::new(),
             mma: None,
             info,
             carried,
@@ -174,58 +173,55 @@ impl LoopNest {
 
     /// The kernel over the axes as they are now.
     pub(super) fn finish(self) -> UOp {
-        let last: FxHashMap<UOp, UOp> = (self.axes.iter().enumerate())
-            .map(|(i, a)| {
-                (
-                    a.range.clone(),
-                    a.range.with_arg(Arg::Range(i as u32, a.kind())),
-                )
-            })
-            .collect();
-        let bind = |extra: &[(&UOp, &UOp)]| {
-            let extra = extra
-                .iter()
-                .map(|(a, b)| ((*a).clone(), (*b).clone()))
-                .collect();
-            let bound = |e: &UOp| e.substitute(&extra).substitute(&last);
-            Binding {
-                ranges: self.now.iter().map(bound).collect(),
-                valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
-            }
-        };
-        let main = self.mma.as_ref().map_or_else(
-            || bind(&[]),
-            |t| bind(&[(&t.m, &t.of_c[0]), (&t.n, &t.of_c[1])]),
-        );
+        // The axes as RANGEs numbered by their place.
+        let mut last: FxHashMap<UOp, UOp> = FxHashMap::default();
         let mut closes: Closes = vec![SmallVec::new(); self.ranges.len()];
-        for a in &self.axes {
-            closes[a.of].push(last[&a.range].clone());
+        for (i, a) in self.axes.iter().enumerate() {
+            let range = a.range.with_arg(Arg::Range(i as u32, a.kind()));
+            closes[a.of].push(range.clone());
+            last.insert(a.range.clone(), range);
         }
+        let mut main = self.bind(&[], &last);
         let mut products = FxHashMap::default();
         if let Some(t) = &self.mma {
-            let part = |u: &UOp, rows: (&UOp, &UOp), columns: (&UOp, &UOp)| {
-                let with = bind(&[rows, columns]);
-                let new = self.rebuild(u, &with, &closes, &FxHashMap::default());
-                let zero = new.like(0);
-                let gate = self.gate(&with, &t.reduce.src()[1..]);
-                gate.map_or(new.clone(), |g| g.select(&new, &zero))
-            };
-            let a = t.of_a.iter().map(|[m, k]| part(&t.a, (&t.m, m), (&t.k, k)));
-            let b = t.of_b.iter().map(|[k, n]| part(&t.b, (&t.k, k), (&t.n, n)));
-            let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
-            let zeros = vec![zero; t.unit.c.elements() as usize];
-            let lists = [a.collect::<Srcs>(), b.collect(), zeros.into()];
-            let src: Srcs = lists
-                .into_iter()
-                .map(|list| node(Op::Stack, list))
-                .collect();
-            let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
-            let over = self.closed(&t.reduce.src()[1..], &closes);
-            let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
-            products.insert(t.reduce.clone(), sum.at(&[last[&t.element].clone()]));
+            main = self.bind(&[(&t.m, &t.of_c[0]), (&t.n, &t.of_c[1])], &last);
+            products.insert(t.reduce.clone(), self.product(t, &last, &closes));
         }
         let sink = self.rebuild(&self.sink, &main, &closes, &products);
         scratch::spread(&sink.with_arg(Arg::Kernel(Arc::new(self.info))))
+    }
+
+    /// What the RANGEs and the conditions are, with these values for some axes and `last` for all.
+    fn bind(&self, values: &[(&UOp, &UOp)], last: &FxHashMap<UOp, UOp>) -> Binding {
+        let values = values.iter().map(|(a, b)| ((*a).clone(), (*b).clone()));
+        let values = values.collect();
+        let bound = |e: &UOp| e.substitute(&values).substitute(last);
+        Binding {
+            ranges: self.now.iter().map(bound).collect(),
+            valid: self.pads.iter().map(|p| bound(&p.valid)).collect(),
+        }
+    }
+
+    /// The sum that a matrix unit makes, as the element of it that an axis chooses.
+    fn product(&self, t: &Mma, last: &FxHashMap<UOp, UOp>, closes: &Closes) -> UOp {
+        let part = |u: &UOp, rows: (&UOp, &UOp), columns: (&UOp, &UOp)| {
+            let with = self.bind(&[rows, columns], last);
+            let new = self.rebuild(u, &with, closes, &FxHashMap::default());
+            match self.gate(&with, &t.reduce.src()[1..]) {
+                Some(gate) => gate.select(&new, &new.like(0)),
+                None => new,
+            }
+        };
+        let a = t.of_a.iter().map(|[m, k]| part(&t.a, (&t.m, m), (&t.k, k)));
+        let b = t.of_b.iter().map(|[k, n]| part(&t.b, (&t.k, k), (&t.n, n)));
+        let zero = UOp::constant(t.unit.dtype_out.zero(), t.unit.dtype_out);
+        let zeros = vec![zero; t.unit.c.elements() as usize];
+        let lists = [a.collect::<Srcs>(), b.collect(), zeros.into()];
+        let src: Srcs = lists.into_iter().map(|l| node(Op::Stack, l)).collect();
+        let wmma = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(t.unit.clone())));
+        let over = self.closed(&t.reduce.src()[1..], closes);
+        let sum = wmma.reduce_ranges(ReduceOp::Add, &over);
+        sum.at(&[last[&t.element].clone()])
     }
 
     /// The axes that close these RANGEs of the kernel, in order.
@@ -284,11 +280,11 @@ impl LoopNest {
                     }
                 }
                 Op::End | Op::Reduce if src.len() > 1 => {
-                    if let (Arg::Reduce(op, _), Some(gate)) =
-                        (u.arg(), self.gate(with, &u.src()[1..]))
+                    if let Arg::Reduce(op, _) = u.arg()
+                        && let Some(gate) = self.gate(with, &u.src()[1..])
                     {
-                        src[0] =
-                            gate.select(&src[0], &UOp::constant(op.identity(u.dtype()), u.dtype()));
+                        let identity = UOp::constant(op.identity(u.dtype()), u.dtype());
+                        src[0] = gate.select(&src[0], &identity);
                     }
                     src.truncate(1);
                     src.extend(self.closed(&u.src()[1..], closes));
@@ -309,8 +305,8 @@ impl LoopNest {
                 }
                 Op::Store => match self.gate(with, &u.ranges()) {
                     Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
-                        src[0] =
-                            src[0].with_src(gated(src[0].src().iter().cloned().collect(), &gate));
+                        let address = src[0].src().iter().cloned().collect();
+                        src[0] = src[0].with_src(gated(address, &gate));
                     }
                     Some(gate) if src.len() > 2 => src[2] = &src[2] & &gate,
                     gate => src.extend(gate),

@@ -1,4 +1,6 @@
-//! PADTO: an axis runs on to the next multiple of `multiple`; what it does past its end has no effect.
+//! PADTO: an axis runs on to the next multiple of `multiple`; what it does past its end has no
+//! effect. Flows in: the plan and the multiple; flows out: the plan with a longer axis and the
+//! condition under which it counts.
 //!
 //! Every read and store that varies with the axis gets an index that is invalid there, and a REDUCE
 //! over the axis sees the identity of its operator (by WHERE, so that NaN and infinities of a read

@@ -445,7 +445,8 @@ pub(crate) fn staged_kernels(workgroups: bool) -> Vec<UOp> {
     let product = matmul(8, 4, 12);
     let tile = apply(&product, &[split(2, 3, AxisType::Reduce, false)], &target);
     let tile = tile.expect("3 divides 12");
-    let (a, b) = (Some(1), Some(2));
+    let a = Some(1);
+    let b = Some(2);
     let local = staged(&tile, b, &[3, 1], Local);
     let mut all = vec![
         staged(&product, b, &[2, 1], Local),
@@ -495,7 +496,8 @@ pub(crate) fn fibonacci() -> UOp {
     let places = |slot| UOp::scratch(slot, &Shape::of(&[1]), DType::I32, AddrSpace::Reg);
     let zero = [UOp::index_const(0)];
     let begin = |b: &UOp, n: i64| b.at(&zero).store(&b.at(&zero).like(n));
-    let (a, b) = (places(0), places(1));
+    let a = places(0);
+    let b = places(1);
     let now = |u: &UOp, n: i64| u.after(&[begin(u, n), r[0].clone()]).at(&zero);
     let first = now(&a, 0);
     let second = now(&b, 1);
