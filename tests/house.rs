@@ -83,6 +83,135 @@ fn every_file_says_what_it_is() {
     );
 }
 
+/// The comment at the head of a file, in one line.
+fn head(text: &str) -> String {
+    let lines = text.lines().map_while(|l| l.strip_prefix("//!"));
+    let words = lines.flat_map(str::split_whitespace);
+    words.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[test]
+fn every_head_says_what_flows_in_and_out() {
+    let folders = ["crates", "src", "xtask"].map(|f| files(&root().join(f), "rs"));
+    let says = |path: &&PathBuf| {
+        let head = head(&read(path));
+        let out = ["flows out", "; out", "in and out"];
+        head.contains("flows in") && out.iter().any(|o| head.contains(o))
+    };
+    let silent: Vec<String> = folders
+        .iter()
+        .flatten()
+        .filter(|path| !says(path))
+        .map(|path| relative(path))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "files whose head does not say `Flows in: …; flows out: …`: {silent:#?}"
+    );
+}
+
+/// What follows the bracket that closes the one at which the text begins; strings and characters are
+/// passed over.
+fn after_brackets(text: &str) -> Option<&str> {
+    let mut depth = 0;
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '"' => {
+                while let Some((_, c)) = rest.next().filter(|(_, c)| *c != '"') {
+                    if c == '\\' {
+                        rest.next();
+                    }
+                }
+            }
+            // A bracket or a quote as a character; lifetimes and others have none in them.
+            '\'' if text[at + 1..].starts_with(['(', ')', '[', ']', '{', '}', '"'])
+                && text[at + 2..].starts_with('\'') =>
+            {
+                rest.next();
+                rest.next();
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&text[at + c.len_utf8()..]);
+        }
+    }
+    None
+}
+
+/// Whether a statement is `let (a, b) = (x, y);`: several folded into one.
+fn is_folded(statement: &str) -> bool {
+    let tuple = |s: &&str| s.starts_with('(');
+    let ends_there = || {
+        let pattern = statement.strip_prefix("let ").filter(tuple)?;
+        let mut rest = after_brackets(pattern)?;
+        if let Some(types) = rest.strip_prefix(": ").filter(tuple) {
+            rest = after_brackets(types)?;
+        }
+        let value = rest.strip_prefix(" =")?.trim_start();
+        let end = after_brackets(Some(value).filter(tuple)?)?;
+        Some(end.starts_with(';'))
+    };
+    ends_there() == Some(true)
+}
+
+/// Whether a statement chooses what it writes to inside of its target.
+fn chooses_its_target(statement: &str) -> bool {
+    let line = statement.lines().next().unwrap_or_default();
+    let derefs = ["*if ", "*match ", "*(if ", "*(match "];
+    let either = line.starts_with("if ") && line.contains("} else { &mut ");
+    derefs.iter().any(|d| line.starts_with(d)) || either
+}
+
+#[test]
+fn statements_are_not_folded() {
+    let mut folded = Vec::new();
+    for path in files(root(), "rs") {
+        let text = read(&path);
+        let mut at = 0;
+        for (number, line) in text.lines().enumerate() {
+            let statement = &text[at + line.len() - line.trim_start().len()..];
+            if is_folded(statement) || chooses_its_target(statement) {
+                folded.push(format!("{}:{}", relative(&path), number + 1));
+            }
+            at += line.len() + 1;
+        }
+    }
+    assert!(
+        folded.is_empty(),
+        "more than one statement in a `let`, or a target chosen in the assignment: {folded:#?}"
+    );
+}
+
+#[test]
+fn folded_statements_are_found() {
+    for folded in [
+        "let (a, b) = (1, f(x));",
+        "let (mut a, (b, c)) = (vec![')'], (\"(\", 2));",
+        "let (a, b): (f64, Vec<u8>) =\n    (0.0, Vec::new());",
+    ] {
+        assert!(is_folded(folded), "{folded}");
+    }
+    for plain in [
+        "let (a, b) = f(1, 2);",
+        "let (a, b) = (x, y).into();",
+        "let (Some(a), Some(b)) = (x, y) else {",
+        "let a = (1, 2);",
+    ] {
+        assert!(!is_folded(plain), "{plain}");
+    }
+    assert!(chooses_its_target("*if a { &mut b } else { &mut c } = d;"));
+    assert!(chooses_its_target(
+        "if a { &mut b } else { &mut c }.push(d);"
+    ));
+    assert!(!chooses_its_target(
+        "let b = if a { &mut b } else { &mut c };"
+    ));
+}
+
 /// Our crates named among a manifest's ordinary and build dependencies.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut section = "";

@@ -77,8 +77,8 @@ impl Behind {
             let (before, set) = sets.split_at_mut(i * words);
             for &s in sources {
                 let of_source = &before[s as usize * words..][..words];
-                for (own, source) in set.iter_mut().zip(of_source) {
-                    *own |= source;
+                for (held, source) in set.iter_mut().zip(of_source) {
+                    *held |= source;
                 }
             }
             if own.next_if_eq(&(i as u32)).is_some() && k != NONE {

@@ -1,4 +1,5 @@
-//! Some texts that are almost valid: none may do anything but give a result or a typed error.
+//! Some texts that are almost valid: none may do anything but give a result or a typed error. Flows in: a
+//! seed; flows out: a failed test that shows what the fuzzer says.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ fn what_is_almost_valid_runs_or_is_refused() {
     let mut texts = Command::new(env!("CARGO_BIN_EXE_monoglot-fuzz"));
     texts.args(["texts", "--count", "500", "--seconds", "60"]);
     let done = texts.output().expect("the fuzzer starts");
-    let (out, progress) = (&done.stdout, &done.stderr);
+    let out = &done.stdout;
+    let progress = &done.stderr;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(done.status.success(), "{}{}", said(out), said(progress));
     // Most of them parse, and many go through.
