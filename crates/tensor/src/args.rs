@@ -1,7 +1,6 @@
-//! What methods take: shapes, axes, operands and element types in the forms that people write. Flows
-//! in: arrays, slices, numbers, tensors; out: plain lists and operands.
+//! What methods take: shapes, axes and element types in the forms that people write. Flows in: arrays,
+//! slices, numbers; flows out: plain lists.
 
-use crate::Tensor;
 use monoglot_uop::DType;
 
 /// Sizes, or any list of integers: `[2, 3]`, `&[2, 3]`, `vec![2, 3]`, `7`, `()` for none.
@@ -28,20 +27,6 @@ macro_rules! integers {
 }
 integers!(i32, i64, usize);
 
-/// The other side of an operation: a tensor, or a literal, whose dtype is weak (it takes the tensor's
-/// unless it is of a higher kind: a float beside integers gives f32, an integer beside bools i64).
-#[derive(Clone, Debug)]
-pub enum Operand {
-    /// A tensor.
-    Tensor(Tensor),
-    /// An integer literal.
-    Int(i64),
-    /// A float literal.
-    Float(f64),
-    /// A truth value.
-    Bool(bool),
-}
-
 /// `[generics] from => to, |value| made;`
 macro_rules! conversions {
     ($([$($of:tt)*] $from:ty => $to:ty, |$v:pat_param| $made:expr;)*) => { $(
@@ -62,12 +47,6 @@ conversions! {
     [T: Integer] &Vec<T> => Dims, |v| Dims::from(&v[..]);
     [D: Into<Dims>] D => Axes, |axes| Axes::Some(axes.into().0);
     [] std::ops::RangeFull => Axes, |_| Axes::All;
-    [] Tensor => Operand, |t| Operand::Tensor(t);
-    [] &Tensor => Operand, |t| Operand::Tensor(t.clone());
-    [T: Integer] T => Operand, |n| Operand::Int(n.value());
-    [] f32 => Operand, |v| Operand::Float(v.into());
-    [] f64 => Operand, |v| Operand::Float(v);
-    [] bool => Operand, |v| Operand::Bool(v);
 }
 
 /// A Rust type that elements are read and written as.

@@ -7,6 +7,7 @@
 use crate::index::Indices;
 use crate::promote::broadcast_to;
 use crate::tensor::Tensor;
+use crate::view::hole;
 use crate::{Operand, Result};
 use monoglot_uop::{Error, ErrorKind, Op, UOp};
 use std::panic::Location;
@@ -102,25 +103,4 @@ fn replaced(old: &UOp, value: &UOp) -> UOp {
     } else {
         value.clone()
     }
-}
-
-/// What this base looks like through a view.
-pub(crate) fn shown(to: &UOp, base: &UOp) -> Result<UOp> {
-    let over = [(hole(to)?.clone(), base.clone())];
-    Ok(to.substitute(&over.into_iter().collect()))
-}
-
-/// What stands for the base in a view, whose elements all are places of their own.
-fn hole(to: &UOp) -> Result<&UOp> {
-    let mut at = to;
-    while at.op() != Op::Param {
-        if !at.op().is_movement() || matches!(at.op(), Op::Stack | Op::Expand | Op::Index) {
-            return Err(Error::argument(
-                "assign",
-                format!("to a view through {}", at.op().name()),
-            ));
-        }
-        at = &at.src()[0];
-    }
-    Ok(at)
 }

@@ -5,15 +5,12 @@ use crate::args::{Dims, Element};
 use crate::elementwise::methods;
 use crate::index::named;
 use crate::length::Sizes;
-use crate::movement::whole;
 use crate::promote::{count, counter};
+use crate::shape::{MOST, sizes, whole};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
 use std::path::Path;
-
-/// Elements of a tensor, at most: their bytes are a number too.
-const MOST: i64 = 1 << 59;
 
 impl Tensor {
     /// The elements of a slice, row-major in `shape` (one size may be −1), on the default device.
@@ -193,19 +190,6 @@ pub(crate) fn triangle(
             Ok(holds(&count(n - 2, shape, d)?, &count(n - 1, shape, d)?))
         }
         _ => Err(Error::shape(op, format!("shape {shape} is no matrix"))),
-    }
-}
-
-/// A shape that a tensor can have: no size below 0, and no more elements than can be addressed.
-pub(crate) fn sizes(op: &str, sizes: impl Into<Sizes>) -> Result<Shape> {
-    let dims = sizes.into().0;
-    let times = |n: i64, d: &Dim| match d.min() {
-        ..0 => None,
-        _ => n.checked_mul(d.max()),
-    };
-    match dims.iter().try_fold(1i64, times) {
-        Some(0..=MOST) => Ok(Shape::new(dims)),
-        _ => Err(Error::argument(op, format!("sizes {dims:?}"))),
     }
 }
 

@@ -5,11 +5,11 @@
 //! embedding, and where the settings ask for it (`Config::check`), it is an error of the realize.
 
 use crate::args::{Dims, Integer, conversions};
-use crate::create::sizes;
 use crate::length::simplest;
 use crate::movement::{from_last, to_last};
 use crate::promote::{broadcast, count, counter, insert_axis, resized, size_of, vector};
 use crate::reduce::added;
+use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of, tri};
 use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, Shape, UOp};
 use std::ops;

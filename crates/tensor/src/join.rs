@@ -2,8 +2,8 @@
 //! of one (pieces are views).
 
 use crate::args::Dims;
-use crate::create::sizes;
 use crate::promote::{counter, insert_axis, resized, spread, vector};
+use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Arg, Error, Op, Result, Scalar, Shape, UOp};
 

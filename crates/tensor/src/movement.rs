@@ -2,10 +2,10 @@
 //! Flows in: tensors, shapes, axes; out: views (assigning to one writes what it views).
 
 use crate::args::{Axes, Dims};
-use crate::create::sizes;
 use crate::elementwise::methods;
 use crate::length::{Size, Sizes, product, simplest};
 use crate::promote::{broadcast_shape, broadcast_to, insert_axis, vector};
+use crate::shape::{sizes, whole};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
 
@@ -247,38 +247,6 @@ pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
         .reshape(&with(&[k, k + 1]))?
         .narrow(last, 0, 1)?
         .reshape(&with(&[k]))
-}
-
-/// Sizes for the elements of `from`, of which at most one is −1, made whole.
-pub(crate) fn whole(op: &str, from: &[Dim], want: &[Dim]) -> Result<Shape> {
-    let Some(hole) = want.iter().position(|n| n.is(-1)) else {
-        return sizes(op, Sizes(want.to_vec()));
-    };
-    let mut dims = want.to_vec();
-    dims[hole] = Dim::Int(1);
-    // Sizes that vary and stand on both sides are no part of the −1.
-    let mut left: Vec<Dim> = from.to_vec();
-    let mut given: Vec<Dim> = Vec::new();
-    for d in &dims {
-        match left.iter().position(|t| t == d && t.as_int().is_none()) {
-            Some(same) => {
-                left.remove(same);
-            }
-            None => given.push(d.clone()),
-        }
-    }
-    let total = product(&left);
-    let known = sizes(op, Sizes(given)).ok();
-    let known = known.and_then(|s| product(&s).as_int()).unwrap_or(0);
-    dims[hole] = match &total {
-        Dim::Int(n) if known > 0 && n % known == 0 => Dim::Int(n / known),
-        Dim::Sym(n) if known > 0 => simplest(n / known),
-        _ => {
-            let message = format!("{total:?} elements as {want:?}");
-            return Err(Error::shape(op, message));
-        }
-    };
-    sizes(op, Sizes(dims))
 }
 
 /// The axis moved to the end.

@@ -17,7 +17,8 @@
 //! written down, yet they are no constants: steps that differ in them only have one structure.
 
 use crate::args::Dims;
-use crate::create::{sizes, upload};
+use crate::create::upload;
+use crate::shape::sizes;
 use crate::tensor::{Tensor, tri};
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};

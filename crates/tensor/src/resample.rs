@@ -2,11 +2,11 @@
 //! neighbours, one axis after another.
 
 use crate::args::Dims;
-use crate::create::sizes;
 use crate::functions::{abs, floor, recip};
 use crate::index::take;
 use crate::promote::count;
 use crate::reduce::added;
+use crate::shape::sizes;
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
 

@@ -2,8 +2,8 @@
 //! Flows in: expressions; out: shapes, dtypes, realized values and elements.
 
 use crate::args::Element;
-use crate::assign::shown;
 use crate::length::Size;
+use crate::view::shown;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
