@@ -4,6 +4,7 @@
 //! In a LINEAR every operand of an instruction stands before it. AFTER and GROUP stand in it as well,
 //! where they order what others use: an AFTER is its first source under another name, a GROUP nothing.
 
+mod build;
 mod decompose;
 mod expand;
 mod gates;
@@ -12,6 +13,7 @@ mod info;
 mod linearize;
 mod loops;
 mod memory;
+mod native;
 pub mod opt;
 pub mod pipeline;
 mod registers;

@@ -3,7 +3,8 @@
 //! sequence is fixed and free of branches; `(x + magic) − magic` is never folded; NaN is made by WHERE,
 //! not by 0·x.
 
-use crate::select::{Legal, bitcast, bits_type};
+use crate::build::{bitcast, bits_type};
+use crate::native::Native;
 use monoglot_uop::{DType, Scalar, UOp};
 
 /// The constant of these bits.
@@ -22,7 +23,7 @@ pub(super) fn u64c(x: u64) -> UOp {
 
 /// Arithmetic in one format.
 pub(super) struct Math<'a> {
-    pub(super) o: &'a Legal<'a>,
+    pub(super) o: &'a Native<'a>,
     pub(super) format: &'static Format,
 }
 

@@ -8,7 +8,7 @@ mod power;
 mod sin;
 mod threefry;
 
-use crate::select::Legal;
+use crate::native::Native;
 use math::{F32, F64, Math};
 use monoglot_uop::op::Transcendental;
 use monoglot_uop::{DType, UOp};
@@ -16,7 +16,7 @@ use monoglot_uop::{DType, UOp};
 pub(crate) use threefry::threefry;
 
 /// A function of a float; None where there is no decomposition for the dtype.
-pub(crate) fn transcendental(legal: &Legal, op: Transcendental, x: &UOp) -> Option<UOp> {
+pub(crate) fn transcendental(legal: &Native, op: Transcendental, x: &UOp) -> Option<UOp> {
     let m = math(legal, x)?;
     let single = x.dtype() == DType::F32;
     Some(match op {
@@ -29,16 +29,16 @@ pub(crate) fn transcendental(legal: &Legal, op: Transcendental, x: &UOp) -> Opti
 }
 
 /// SQRT of a float, rounded to nearest; None as above.
-pub(crate) fn sqrt(legal: &Legal, x: &UOp) -> Option<UOp> {
+pub(crate) fn sqrt(legal: &Native, x: &UOp) -> Option<UOp> {
     Some(math(legal, x)?.sqrt(x))
 }
 
 /// POW of floats; None as above.
-pub(crate) fn pow(legal: &Legal, x: &UOp, y: &UOp) -> Option<UOp> {
+pub(crate) fn pow(legal: &Native, x: &UOp, y: &UOp) -> Option<UOp> {
     Some(math(legal, x)?.pow(x, y))
 }
 
-fn math<'a>(legal: &'a Legal<'a>, x: &UOp) -> Option<Math<'a>> {
+fn math<'a>(legal: &'a Native<'a>, x: &UOp) -> Option<Math<'a>> {
     let format = match x.dtype() {
         DType::F32 => &F32,
         DType::F64 => &F64,

@@ -2,7 +2,8 @@
 //! errors stated at each function.
 
 use super::math::{Math, joined, u64c};
-use crate::select::{Legal, bitcast, cast};
+use crate::build::{bitcast, cast};
+use crate::native::Native;
 use monoglot_uop::{DType, UOp};
 
 const SIN_F32: [u32; 4] = [0xbe2aaaa6, 0x3c08876d, 0xb94fb87c, 0x362ee52b];
@@ -33,7 +34,7 @@ fn inv_pi(i: usize, zeros: u32) -> u64 {
 }
 
 /// The 64 bits that begin `s` bits into the pair of words (a, b); `ns` is 63 - s, so that s = 0 is no odd case.
-fn window(o: &Legal, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
+fn window(o: &Native, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
     o.or(&o.shl(a, s), &o.shr(&o.shr(b, &u64c(1)), ns))
 }
 

@@ -3,8 +3,8 @@
 //! in: arguments of every size and sign; flows out: a failed test where an error is greater than
 //! the op table says.
 
+use crate::native::Native;
 use crate::opt::tests::support::target;
-use crate::select::Legal;
 use monoglot_uop::op::Transcendental;
 use monoglot_uop::{DType, Op, OpSet, Scalar, Shape, Target, UOp, fold};
 
@@ -32,7 +32,7 @@ fn with_fma() -> Target {
 
 fn run(t: &Target, op: Op, d: DType, args: &[f64]) -> f64 {
     let args: Vec<UOp> = args.iter().map(|&x| UOp::float(x, d)).collect();
-    let out = Legal { target: t }.op(op, &args).unwrap();
+    let out = Native { target: t }.op(op, &args).unwrap();
     out.const_value()
         .unwrap_or_else(|| panic!("{op:?} does not fold: {out:?}"))
         .to_f64()
@@ -200,7 +200,7 @@ fn threefry_is_that_of_fold() {
         let c = rng.next();
         let k = rng.next();
         let word = |x: u64| UOp::constant(Scalar::Int(x as i128), DType::U64);
-        let got = Legal { target: &t }
+        let got = Native { target: &t }
             .op(Op::Threefry, &[word(c), word(k)])
             .unwrap();
         assert_eq!(
@@ -216,7 +216,7 @@ fn what_a_target_lacks_is_made_of_primitives() {
         native: OpSet::EMPTY,
         ..target(false)
     };
-    let legal = Legal { target: &bare };
+    let legal = Native { target: &bare };
     let leaves = OpSet::of(&[Op::Param, Op::Const, Op::Index, Op::Stack]);
     let allowed = OpSet::PRIMITIVES.union(leaves);
     for &op in Op::ALL

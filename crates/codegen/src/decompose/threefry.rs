@@ -2,13 +2,14 @@
 //! SC'11) in u32 arithmetic. Flows in: counter and key, u64; flows out: the u64 of both words, the
 //! first in the low half, as `fold::threefry`.
 
-use crate::select::{Legal, cast};
+use crate::build::cast;
+use crate::native::Native;
 use monoglot_uop::{DType, UOp};
 
 const ROTATIONS: [[i64; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
 
 /// The random word of a counter under a key.
-pub(crate) fn threefry(o: &Legal, counter: &UOp, key: &UOp) -> UOp {
+pub(crate) fn threefry(o: &Native, counter: &UOp, key: &UOp) -> UOp {
     let number = |v: i64| UOp::int(v, DType::U32);
     let half = UOp::int(32, DType::U64);
     let halves = |x: &UOp| [cast(x, DType::U32), cast(&o.shr(x, &half), DType::U32)];

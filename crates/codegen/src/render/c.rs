@@ -5,16 +5,13 @@
 //! their own. Flows in: a listing, the program's record and a language; flows out: the function's
 //! text, or an error that names the op that the language lacks.
 
-use super::expression::NONE;
 use super::language::{self, Argument, Language, scalar};
 use super::prelude::Prelude;
-use monoglot_uop::backend::unsupported;
+use super::renderer::{NONE, Renderer, range};
 use monoglot_uop::linear::{Listing, address, has_phases, phases};
 use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
-use monoglot_uop::{
-    Arg, Backend, Code, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, Target, UOp,
-};
+use monoglot_uop::{Backend, Code, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use std::fmt::Write;
 
 /// C for a CPU.
@@ -118,21 +115,7 @@ fn arguments(list: &[UOp], info: &ProgramInfo) -> Result<Vec<Argument>> {
         .collect()
 }
 
-pub(super) struct Renderer<'a> {
-    pub(super) listing: &'a Listing<'a>,
-    pub(super) language: &'static Language,
-    pub(super) prelude: Prelude,
-    /// The number of each instruction's variable; 0 where it has none.
-    names: Vec<u32>,
-    last: u32,
-}
-
 impl Renderer<'_> {
-    /// The error for an instruction that there is no text for.
-    pub(super) fn unsupported(&self, u: &UOp) -> Error {
-        unsupported(self.language.name, u)
-    }
-
     fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) -> Result<()> {
         let line = |o: &mut String, indent: usize| o.extend(std::iter::repeat_n("  ", indent));
         match u.op().class() {
@@ -194,50 +177,11 @@ impl Renderer<'_> {
         o.extend(std::iter::repeat_n("  ", indent));
         self.last += 1;
         let name = self.last;
-        self.put(o, self.kind(u), "$V", NONE)?;
+        self.put(o, self.type_of(u), "$V", NONE)?;
         let _ = write!(o, " v{name} = ");
         self.expression(o, u)?;
         o.push_str(";\n");
         self.names[i] = name;
         Ok(())
     }
-
-    /// The expression of a hardware index.
-    fn special(&self, u: &UOp) -> Result<&'static str> {
-        let name = match u.arg() {
-            Arg::Text(name) => &**name,
-            _ => "",
-        };
-        let known = self.language.specials.iter().find(|s| s.0 == name);
-        known.map(|s| s.1).ok_or_else(|| self.unsupported(u))
-    }
-
-    /// A value where it is used: a literal, a name, or its expression.
-    pub(super) fn value(&mut self, o: &mut String, u: &UOp) -> Result<()> {
-        match u.op() {
-            Op::Const => {
-                let v = u.const_value().unwrap_or(Scalar::Int(0));
-                self.language.literal(o, v, u.dtype());
-            }
-            Op::Param => {
-                let _ = write!(o, "n{}", u.buffer_arg().map_or(0, |b| b.slot));
-            }
-            Op::Range => {
-                let _ = write!(o, "r{}", range(u));
-            }
-            Op::Special => o.push_str(self.special(u)?),
-            _ => match self.listing.place(u).map_or(0, |i| self.names[i]) {
-                0 => self.expression(o, u)?,
-                name => {
-                    let _ = write!(o, "v{name}");
-                }
-            },
-        }
-        Ok(())
-    }
-}
-
-/// The number of a RANGE.
-fn range(u: &UOp) -> u32 {
-    u.range_arg().map_or(0, |r| r.0)
 }

@@ -3,8 +3,7 @@
 //! conversion. Flows in: the operand and the kind of the result; flows out: text of an expression.
 //! Invariant: what it computes is what `fold` does.
 
-use super::c::Renderer;
-use super::expression::{Kind, NONE};
+use super::renderer::{NONE, Renderer, ValueType};
 use monoglot_uop::{DType, Result, Scalar, UOp};
 
 /// What a conversion of a float to an integer is bounded by: the least and greatest integer, whether the
@@ -23,11 +22,11 @@ pub(super) fn limits(a: &UOp, to: DType) -> (i128, i128, bool, DType) {
 }
 
 impl Renderer<'_> {
-    pub(super) fn cast(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn cast(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         if k.n == 0 {
             return self.scalar_cast(o, a, k);
         }
-        let from = Kind::new(k.n, a.dtype());
+        let from = ValueType::new(k.n, a.dtype());
         match (from.d, k.d) {
             (_, DType::Bool) => {
                 let zero = UOp::constant(from.d.zero(), from.d);
@@ -59,7 +58,7 @@ impl Renderer<'_> {
     }
 
     /// A value, an f16 vector as f32, which holds its values.
-    fn widened(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    fn widened(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         if k.d != DType::F16 || k.n == 0 {
             return self.operand(o, a, k);
         }
@@ -67,14 +66,14 @@ impl Renderer<'_> {
         self.put(o, k, "F32_f16x$n($0)", &[a])
     }
 
-    fn saturate(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    fn saturate(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         let (least, most, within, f) = limits(a, k.d);
         let float = |v: i128| UOp::constant(Scalar::Float(v as f64), f);
-        let x = Kind::new(k.n, f);
+        let x = ValueType::new(k.n, f);
         // Lanes are compared several times: as a variable.
         o.push_str("({ ");
         self.put(o, x, "$V x_ = ", NONE)?;
-        self.widened(o, a, Kind::new(k.n, a.dtype()))?;
+        self.widened(o, a, ValueType::new(k.n, a.dtype()))?;
         o.push_str("; ");
         if within {
             return self.put(o, k, "__builtin_convertvector(x_, $V); })", NONE);
@@ -101,14 +100,14 @@ impl Renderer<'_> {
         self.put(o, k, &t, &[&UOp::constant(Scalar::Int(most), k.d)])
     }
 
-    pub(super) fn bitcast(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn bitcast(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         let from = a.dtype();
         match (from == DType::Bool, k.d == DType::Bool) {
             _ if k.n == 0 => self.scalar_bitcast(o, a, k),
             (true, _) => self.put(o, k, "($V)($0 & $1)", &[a, &UOp::int(1, DType::I8)]),
             (_, true) => {
                 let zero = UOp::constant(from.zero(), from);
-                self.put(o, Kind::new(k.n, from), "($M)($0 != $1)", &[a, &zero])
+                self.put(o, ValueType::new(k.n, from), "($M)($0 != $1)", &[a, &zero])
             }
             _ => self.put(o, k, "(($V)$0)", &[a]),
         }

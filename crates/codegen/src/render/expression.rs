@@ -2,50 +2,14 @@
 //! computes, for every value of the operands: integers wrap (in unsigned types, unless intervals
 //! show that nothing wraps), shifts past the width shift all out, MAX propagates NaN. Flows in: a
 //! node; flows out: its text, or an error that names the op.
-//!
-//! In a template `$0`, `$1`, … are operands, brought to the kind of the expression (scalars broadcast,
-//! bools as masks of its width); `$V` is the kind's type, `$n` its lanes, `$B` bytes, `$M` and `$U` the
-//! signed and unsigned integers as wide, `$!` a complement (`!` of a scalar bool, `~` of a mask).
 
-use super::c::Renderer;
-use super::language::{scalar, signed, unsigned};
+use super::renderer::{NONE, Renderer, ValueType};
 use monoglot_uop::linear::lanes;
 use monoglot_uop::op::{
     Arithmetic, Class, Comparison, Conversion, Memory, Movement, Ternary, Unary,
 };
 use monoglot_uop::{DType, Op, Result, UOp};
-use std::borrow::{Borrow, Cow};
-
-/// What an expression is made of: lanes (0: a scalar), element, and for bools the bytes of a mask's lane.
-#[derive(Copy, Clone)]
-pub(super) struct Kind {
-    pub(super) n: usize,
-    pub(super) d: DType,
-    pub(super) mask: usize,
-}
-
-/// No operands.
-pub(super) const NONE: &[UOp] = &[];
-
-impl Kind {
-    pub(super) fn new(n: usize, d: DType) -> Kind {
-        Kind { n, d, mask: 1 }
-    }
-
-    /// Bytes of a lane.
-    pub(super) fn bytes(self) -> usize {
-        if self.d == DType::Bool {
-            self.mask
-        } else {
-            self.d.bytes()
-        }
-    }
-
-    /// A scalar narrower than C's int, in which C computes instead.
-    pub(super) fn small(self) -> bool {
-        self.n == 0 && self.d.is_int() && self.d.bytes() < 4
-    }
-}
+use std::borrow::Cow;
 
 /// How an elementwise op is written.
 enum Form {
@@ -68,7 +32,7 @@ enum Form {
 use Form::*;
 
 /// The form of an op on operands of `k` (of a WHERE, its values).
-fn form(op: Op, k: Kind) -> Form {
+fn form(op: Op, k: ValueType) -> Form {
     let bool = k.d == DType::Bool;
     match op.class() {
         Class::Unary(op) => match op {
@@ -126,7 +90,7 @@ impl Renderer<'_> {
     /// The text of `u`, in parentheses where an operator could bind to its parts.
     pub(super) fn expression(&mut self, o: &mut String, u: &UOp) -> Result<()> {
         let s = u.src();
-        let k = self.kind(u);
+        let k = self.type_of(u);
         match u.op().class() {
             Class::Memory(Memory::Load) => return self.load(o, u, k),
             Class::Movement(op) => match op {
@@ -138,7 +102,7 @@ impl Renderer<'_> {
             _ => {}
         }
         let compares = u.op().is_comparison();
-        let of = Kind {
+        let of = ValueType {
             d: if compares { s[0].dtype() } else { k.d },
             ..k
         };
@@ -170,62 +134,9 @@ impl Renderer<'_> {
         }
     }
 
-    /// What a value is made of.
-    pub(super) fn kind(&self, u: &UOp) -> Kind {
-        Kind {
-            n: lanes(u),
-            d: u.dtype(),
-            mask: self.listing.mask(u),
-        }
-    }
-
-    /// Write a template.
-    pub(super) fn put<S: Borrow<UOp>>(
-        &mut self,
-        o: &mut String,
-        k: Kind,
-        template: &str,
-        s: &[S],
-    ) -> Result<()> {
-        let mut rest = template;
-        while let Some(at) = rest.bytes().position(|b| b == b'$') {
-            o.push_str(&rest[..at]);
-            let what = rest.as_bytes().get(at + 1).copied().unwrap_or(b' ');
-            rest = &rest[(at + 2).min(rest.len())..];
-            // A select's first argument is the type.
-            if what == b'V' && o.ends_with("SEL(") {
-                self.prelude.select();
-            }
-            match what {
-                b'V' if k.d == DType::Bool && k.n > 0 => self.type_name(o, signed(k.mask), k.n),
-                b'V' => self.type_name(o, scalar(k.d), k.n),
-                b'B' => self.type_name(o, "u8", k.n),
-                b'M' => self.type_name(o, signed(k.bytes()), k.n),
-                b'U' => self.type_name(o, unsigned(k.bytes()), k.n),
-                b'n' => o.push_str(&k.n.to_string()),
-                b'!' => o.push(if k.n == 0 { '!' } else { '~' }),
-                digit => {
-                    if let Some(u) = s.get(digit.wrapping_sub(b'0') as usize) {
-                        self.operand(o, u.borrow(), k)?;
-                    }
-                }
-            }
-        }
-        o.push_str(rest);
-        Ok(())
-    }
-
-    /// A scalar or vector type.
-    pub(super) fn type_name(&mut self, o: &mut String, name: &'static str, n: usize) {
-        match n {
-            0 => o.push_str(name),
-            n => self.prelude.vector(o, name, n),
-        }
-    }
-
     /// Sums and products; of integers in the unsigned type where they may leave a signed one, which in C
     /// means anything.
-    fn sum(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    fn sum(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let plain = match u.op() {
             Op::Add => "($0 + $1)",
             Op::Sub => "($0 - $1)",
@@ -246,7 +157,7 @@ impl Renderer<'_> {
         self.put(o, k, &t, u.src())
     }
 
-    fn max(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    fn max(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let mut a = &u.src()[0];
         let mut b = &u.src()[1];
         // `x > y ? x : y` gives y where one is NaN: only a NaN in x is left to be kept.
@@ -261,7 +172,7 @@ impl Renderer<'_> {
         }
     }
 
-    fn shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    fn shift(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let left = u.op() == Op::Shl;
         let (lo, hi) = u.src()[1].bounds();
         let inside = lo >= 0 && hi < k.d.bits() as i64;
@@ -277,7 +188,7 @@ impl Renderer<'_> {
     }
 
     /// The machine's division; the least value by −1, which traps, is a negation.
-    fn divide(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    fn divide(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = &u.src()[0];
         let b = &u.src()[1];
         let (lo, hi) = b.bounds();

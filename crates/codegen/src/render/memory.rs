@@ -3,9 +3,8 @@
 //! of bytes there. Flows in: a BUFFER, LOAD or STORE; flows out: its text. Invariant: an access
 //! happens only where its gate holds.
 
-use super::c::Renderer;
-use super::expression::{Kind, NONE};
 use super::language::scalar;
+use super::renderer::{NONE, Renderer, ValueType};
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, Op, Result, UOp};
 use std::fmt::Write;
@@ -78,7 +77,7 @@ impl Renderer<'_> {
     pub(super) fn store(&mut self, o: &mut String, u: &UOp) -> Result<()> {
         let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;
         let value = &u.src()[1];
-        let k = Kind::new(a.lanes, a.buffer.dtype());
+        let k = ValueType::new(a.lanes, a.buffer.dtype());
         match u.src().get(2) {
             Some(gate) if lanes(gate) > 0 => {
                 self.prelude.masked(o, true, k.d.bytes(), k.n);
@@ -98,7 +97,7 @@ impl Renderer<'_> {
         self.put(o, k, "$0", &[value])
     }
 
-    pub(super) fn load(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn load(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;
         let zero = UOp::constant(k.d.zero(), k.d);
         let alt = u.src().get(1).unwrap_or(&zero);

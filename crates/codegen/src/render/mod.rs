@@ -8,6 +8,7 @@ mod expression;
 mod language;
 mod memory;
 mod prelude;
+mod renderer;
 mod scalar;
 mod vector;
 

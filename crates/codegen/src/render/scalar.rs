@@ -2,9 +2,8 @@
 //! the width, saturating conversions. Flows in: a node and the kind of its value; flows out: text
 //! of an expression. Invariant: nothing here is undefined in C, whatever the operands are.
 
-use super::c::Renderer;
-use super::expression::Kind;
-use crate::select::bits_type;
+use super::renderer::{Renderer, ValueType};
+use crate::build::bits_type;
 use monoglot_uop::{DType, Op, Result, Scalar, UOp};
 
 impl Renderer<'_> {
@@ -23,7 +22,7 @@ impl Renderer<'_> {
     }
 
     /// Past the width: the sign of a signed value where it is shifted right, else 0.
-    pub(super) fn scalar_shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn scalar_shift(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = &u.src()[0];
         let b = &u.src()[1];
         let bits = k.d.bits() as i64;
@@ -39,7 +38,7 @@ impl Renderer<'_> {
     }
 
     /// CAST of a scalar.
-    pub(super) fn scalar_cast(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn scalar_cast(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         let from = a.dtype();
         match k.d {
             DType::Bool => self.put(o, k, "($0 != 0)", &[a]),
@@ -50,7 +49,7 @@ impl Renderer<'_> {
         }
     }
 
-    fn scalar_saturate(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    fn scalar_saturate(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         let (least, most, within, f) = super::cast::limits(a, k.d);
         let float = |v: i128| UOp::constant(Scalar::Float(v as f64), f);
         let int = |v: i128| UOp::constant(Scalar::Int(v), k.d);
@@ -64,7 +63,7 @@ impl Renderer<'_> {
     }
 
     /// BITCAST of a scalar; of a byte to a bool, whether it is not 0.
-    pub(super) fn scalar_bitcast(&mut self, o: &mut String, a: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn scalar_bitcast(&mut self, o: &mut String, a: &UOp, k: ValueType) -> Result<()> {
         let from = a.dtype();
         if k.d == DType::Bool && from != DType::Bool {
             return self.put(o, k, "($0 != 0)", &[a]);

@@ -2,18 +2,17 @@
 //! and what is no operator is a macro of the prelude, or goes lane by lane. Flows in: a node and
 //! the kind of its value; flows out: text of an expression, and what it uses of the prelude noted.
 
-use super::c::Renderer;
-use super::expression::{Kind, NONE};
 use super::language::{scalar, signed};
 use super::prelude::builtin;
-use crate::select::bits_type;
+use super::renderer::{NONE, Renderer, ValueType};
+use crate::build::bits_type;
 use monoglot_uop::linear::{gathered, lanes, splat};
 use monoglot_uop::{DType, Op, Result, UOp};
 use std::fmt::Write;
 
 impl Renderer<'_> {
     /// A value as an operand among values of this kind.
-    pub(super) fn operand(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn operand(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let bool = u.dtype() == DType::Bool;
         let name = if bool {
             signed(k.bytes())
@@ -47,7 +46,7 @@ impl Renderer<'_> {
         o: &mut String,
         operands: [&UOp; 2],
         nan: bool,
-        k: Kind,
+        k: ValueType,
     ) -> Result<()> {
         let Some(machine) = builtin(Op::Max, k.d) else {
             let t = if nan {
@@ -66,7 +65,7 @@ impl Renderer<'_> {
     }
 
     /// Past the width: the sign of a signed value where it is shifted right, else 0.
-    pub(super) fn vector_shift(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn vector_shift(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = &u.src()[0];
         let b = &u.src()[1];
         let bits = k.d.bits() as i64;
@@ -81,7 +80,7 @@ impl Renderer<'_> {
     }
 
     /// A division in which the least value may meet −1.
-    pub(super) fn vector_divide(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn vector_divide(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let t = match u.op() {
             Op::TruncDiv => {
                 "SEL($V, $M, ($M)($1 == $2), ($V)(-($U)$0), $0 / SEL($V, $M, ($M)($1 == $2), $3, $1))"
@@ -94,7 +93,7 @@ impl Renderer<'_> {
     }
 
     /// Functions: a builtin where there is one, otherwise lane by lane.
-    pub(super) fn vector_function(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn vector_function(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         if let Some(b) = builtin(u.op(), k.d) {
             self.prelude.builtin(o, b, k.d, k.n);
             let t = if u.src().len() == 1 {
@@ -127,7 +126,7 @@ impl Renderer<'_> {
     }
 
     /// A vector made of scalars.
-    pub(super) fn stack(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn stack(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         if let Some((from, lanes)) = gathered(u) {
             return self.shuffle(o, from, &lanes, k);
         }
@@ -145,8 +144,14 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn shuffle(&mut self, o: &mut String, from: [&UOp; 2], picks: &[i64], k: Kind) -> Result<()> {
-        let wide = Kind {
+    fn shuffle(
+        &mut self,
+        o: &mut String,
+        from: [&UOp; 2],
+        picks: &[i64],
+        k: ValueType,
+    ) -> Result<()> {
+        let wide = ValueType {
             n: lanes(from[0]),
             ..k
         };
@@ -159,7 +164,7 @@ impl Renderer<'_> {
     }
 
     /// Lanes of a vector: one, a list, or a run.
-    pub(super) fn pick(&mut self, o: &mut String, u: &UOp, k: Kind) -> Result<()> {
+    pub(super) fn pick(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let v = &u.src()[0];
         let at = &u.src()[1];
         let list = match at.op() {

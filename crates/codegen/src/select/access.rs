@@ -3,9 +3,9 @@
 //! are one place, scalar accesses elsewhere. Invariant: a gate that varies over the lanes is a vector
 //! of bools on a vector access, and a lane's own gate on scalar ones.
 
-use super::build::{alu, lane, lane_const, splat, uniform};
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
+use crate::build::{alu, lane, lane_const, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{Op, Result, UOp};
 

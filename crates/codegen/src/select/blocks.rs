@@ -11,8 +11,8 @@
 //! no block size divides the extent is a REDUCE of its own.
 
 use super::layout::{Layout, fuses};
-use super::reduce::combine;
 use super::table::{Loops, Table};
+use crate::build::combine;
 use crate::graph::{Srcs, rebuild};
 use crate::loops::{depth, fresh, kind, next_id};
 use monoglot_uop::{Arg, Op, ReduceOp, Result, Target, UOp};

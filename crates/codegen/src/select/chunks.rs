@@ -3,9 +3,9 @@
 //! operands of one shape correspond chunk by chunk.
 
 use super::blocks;
-use super::build::{alu, lane, splat};
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
+use crate::build::{alu, lane, splat};
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
@@ -282,7 +282,7 @@ impl Devectorise<'_> {
                         .collect();
                     match u.arg() {
                         Arg::None => alu(op, &s),
-                        _ => super::build::cast(&s[0], u.dtype()),
+                        _ => crate::build::cast(&s[0], u.dtype()),
                     }
                 }
             });

@@ -3,8 +3,8 @@
 //! any amount by shifts that are in range, powers by squaring. Invariant: TRUNCDIV and TRUNCMOD never
 //! meet a divisor 0 or the least value over −1.
 
-use super::build::{alu, c, cast};
-use super::legal::Legal;
+use crate::build::{alu, c, cast};
+use crate::native::Native;
 use monoglot_uop::{DType, Op, UOp};
 
 /// An inclusive interval.
@@ -18,7 +18,7 @@ fn shift_up(d: DType, (alo, ahi): Interval, b: i64) -> Option<i64> {
     (top as i128 <= d.max().to_i128()).then_some(k)
 }
 
-impl Legal<'_> {
+impl Native<'_> {
     /// floor(a / b), 0 where b = 0.
     pub(super) fn idiv(&self, a: &UOp, b: &UOp, ia: Interval, ib: Interval) -> UOp {
         let positive = a.dtype().is_unsigned() || ia.0 >= 0 && ib.0 >= 0;

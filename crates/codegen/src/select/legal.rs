@@ -6,33 +6,20 @@
 //! The width of an index is chosen where it is computed: i32 where the interval of every operand and
 //! of the result fits, i64 elsewhere (DESIGN 3). A narrow float is held as the f32 of its value.
 
-use super::build::{alu, bitcast, cast};
+use crate::build::{alu, bitcast, cast};
 use crate::decompose;
 use crate::graph::{Srcs, node, rebuild};
 use crate::memory::in_registers;
+use crate::native::Native;
 use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
 use monoglot_uop::{
-    AddrSpace, Arg, DType, Error, ErrorKind, Op, OpSet, ReduceOp, Result, Scalar, Target, UOp,
+    AddrSpace, Arg, DType, Error, ErrorKind, Op, OpSet, ReduceOp, Result, Target, UOp,
 };
 
 /// Bring a kernel into the target's types and ops.
 pub(crate) fn legalize(kernel: &UOp, target: &Target) -> Result<UOp> {
-    let legal = Legal { target };
+    let legal = Native { target };
     rebuild(kernel, |u, src| legal.node(u, src))
-}
-
-/// Ops that every target has, folded on constants.
-macro_rules! primitives {
-    ($($name:ident $op:ident($($arg:ident),*);)*) => { $(
-        pub(crate) fn $name(&self, $($arg: &UOp),*) -> UOp {
-            alu(Op::$op, &[$($arg.clone()),*])
-        }
-    )* };
-}
-
-/// Builds nodes out of what a target has.
-pub(crate) struct Legal<'a> {
-    pub(crate) target: &'a Target,
 }
 
 fn fits_i32((lo, hi): (i64, i64)) -> bool {
@@ -47,67 +34,7 @@ fn width(u: &UOp) -> DType {
     }
 }
 
-impl Legal<'_> {
-    /// Whether an op stays a node.
-    fn has(&self, op: Op) -> bool {
-        self.target.native.contains(op)
-    }
-
-    /// The op where it stays a node, or what takes its place.
-    fn native(&self, op: Op, src: &[&UOp], otherwise: impl FnOnce() -> UOp) -> UOp {
-        let node = || alu(op, &src.iter().map(|&s| s.clone()).collect::<Srcs>());
-        if self.has(op) { node() } else { otherwise() }
-    }
-
-    primitives! {
-        add Add(a, b);
-        mul Mul(a, b);
-        shl Shl(a, b);
-        shr Shr(a, b);
-        and And(a, b);
-        or Or(a, b);
-        xor Xor(a, b);
-        cmplt CmpLt(a, b);
-        cmpne CmpNe(a, b);
-        select Where(c, a, b);
-        trunc Trunc(a);
-        div Div(a, b);
-        quotient TruncDiv(a, b);
-        remainder TruncMod(a, b);
-    }
-
-    pub(crate) fn recip(&self, a: &UOp) -> UOp {
-        self.div(&UOp::float(1.0, a.dtype()), a)
-    }
-
-    pub(crate) fn sub(&self, a: &UOp, b: &UOp) -> UOp {
-        self.native(Op::Sub, &[a, b], || {
-            self.add(a, &self.mul(b, &UOp::constant(Scalar::Int(-1), b.dtype())))
-        })
-    }
-
-    /// a·b + c, rounded once where the target can.
-    pub(crate) fn mulacc(&self, a: &UOp, b: &UOp, c: &UOp) -> UOp {
-        self.native(Op::MulAcc, &[a, b, c], || self.add(&self.mul(a, b), c))
-    }
-
-    pub(super) fn not(&self, x: &UOp) -> UOp {
-        self.native(Op::Not, &[x], || self.xor(x, &UOp::bool(true)))
-    }
-
-    pub(super) fn equal(&self, a: &UOp, b: &UOp) -> UOp {
-        self.native(Op::CmpEq, &[a, b], || self.not(&self.cmpne(a, b)))
-    }
-
-    /// The dtype in which a value of `d` is computed.
-    pub(super) fn held(&self, d: DType) -> DType {
-        if d.is_float() && d.compute_type() != d && !self.target.arithmetic.contains(&d) {
-            DType::F32
-        } else {
-            d
-        }
-    }
-
+impl Native<'_> {
     fn node(&self, u: &UOp, mut src: Srcs) -> Result<UOp> {
         Ok(match u.op() {
             Op::Const if u.is_invalid() => {

@@ -4,7 +4,6 @@
 
 mod access;
 mod blocks;
-mod build;
 mod chunks;
 mod integer;
 mod layout;
@@ -12,10 +11,6 @@ mod legal;
 mod narrow;
 mod reduce;
 mod table;
-
-pub(crate) use build::{bitcast, cast};
-pub(crate) use legal::Legal;
-pub(crate) use narrow::bits_type;
 
 use monoglot_uop::{Result, Target, UOp};
 

@@ -5,8 +5,8 @@
 //! are those of `scalar.rs`. Flows in: a value and its dtype; flows out: what stands for it in
 //! memory, or the other way about.
 
-use super::build::{bitcast, c, cast};
-use super::legal::Legal;
+use crate::build::{bitcast, bits_type, c, cast};
+use crate::native::Native;
 use monoglot_uop::{DType, UOp};
 
 /// A small float: stored significand bits, exponent bias, bits of the greatest finite value, of what
@@ -45,17 +45,16 @@ fn small(d: DType) -> Small {
     }
 }
 
-/// The unsigned integer as wide as a dtype.
-pub(crate) fn bits_type(d: DType) -> DType {
-    match d.bytes() {
-        1 => DType::U8,
-        2 => DType::U16,
-        4 => DType::U32,
-        _ => DType::U64,
+impl Native<'_> {
+    /// The dtype in which a value of `d` is computed.
+    pub(super) fn held(&self, d: DType) -> DType {
+        if d.is_float() && d.compute_type() != d && !self.target.arithmetic.contains(&d) {
+            DType::F32
+        } else {
+            d
+        }
     }
-}
 
-impl Legal<'_> {
     /// The dtype in which memory holds `d`.
     pub(super) fn stored(&self, d: DType) -> DType {
         if d == DType::Bool {

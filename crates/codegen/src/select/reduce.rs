@@ -3,14 +3,14 @@
 //! are kept apart inside the loop and folded by halves after it; other unrolled steps are folded in
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
-use super::Legal;
-use super::build::{alu, lane_const, part, splat};
 use super::chunks::Devectorise;
 use super::layout::fuses;
 use super::table::Axes;
+use crate::build::{alu, combine, lane_const, part, splat};
 use crate::graph::{Srcs, group, node};
+use crate::native::Native;
 use monoglot_uop::linear::lanes;
-use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, Op, ReduceOp, Shape, UOp};
 use smallvec::smallvec;
 
 /// One REDUCE being lowered.
@@ -177,8 +177,8 @@ impl Devectorise<'_> {
         out
     }
 
-    fn legal(&self) -> Legal<'_> {
-        Legal {
+    fn legal(&self) -> Native<'_> {
+        Native {
             target: self.target,
         }
     }
@@ -234,16 +234,6 @@ impl Devectorise<'_> {
 /// The only element, or vector, of a register.
 fn first_place(register: &UOp) -> UOp {
     register.at(&[lane_const(0)])
-}
-
-/// One step of a fold.
-pub(super) fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
-    let op = match (op, a.dtype()) {
-        (ReduceOp::Add | ReduceOp::Max, DType::Bool) => Op::Or,
-        (ReduceOp::Mul, DType::Bool) => Op::And,
-        (op, _) => op.op(),
-    };
-    alu(op, &[a.clone(), b.clone()])
 }
 
 /// One element out of all lanes of vectors, widest first: neighbours in pairs, then by halves.

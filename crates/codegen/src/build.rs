@@ -3,16 +3,16 @@
 //! the shape of the result.
 
 use crate::graph::node;
-use monoglot_uop::{DType, Op, Scalar, UOp, fold::fold};
+use monoglot_uop::{DType, Op, ReduceOp, Scalar, UOp, fold::fold};
 use smallvec::SmallVec;
 
 /// An elementwise op without an arg.
-pub(super) fn alu(op: Op, src: &[UOp]) -> UOp {
+pub(crate) fn alu(op: Op, src: &[UOp]) -> UOp {
     folded(op, src).unwrap_or_else(|| node(op, src.iter().cloned()))
 }
 
 /// A scalar constant of a value's dtype.
-pub(super) fn c(like: &UOp, v: i64) -> UOp {
+pub(crate) fn c(like: &UOp, v: i64) -> UOp {
     UOp::int(v, like.dtype())
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn bitcast(x: &UOp, to: DType) -> UOp {
 }
 
 /// A splat of a scalar over lanes.
-pub(super) fn splat(x: &UOp, lanes: usize) -> UOp {
+pub(crate) fn splat(x: &UOp, lanes: usize) -> UOp {
     match lanes {
         1 => x.clone(),
         n => node(Op::Stack, std::iter::repeat_n(x.clone(), n)),
@@ -42,12 +42,12 @@ pub(super) fn splat(x: &UOp, lanes: usize) -> UOp {
 }
 
 /// A number of lanes, or of a lane.
-pub(super) fn lane_const(n: usize) -> UOp {
+pub(crate) fn lane_const(n: usize) -> UOp {
     UOp::int(n as i64, DType::I32)
 }
 
 /// Lane `i` of a vector.
-pub(super) fn lane(x: &UOp, i: usize) -> UOp {
+pub(crate) fn lane(x: &UOp, i: usize) -> UOp {
     match x.op() {
         _ if x.shape().is_empty() => x.clone(),
         Op::Stack => x.src()[i].clone(),
@@ -56,12 +56,32 @@ pub(super) fn lane(x: &UOp, i: usize) -> UOp {
 }
 
 /// `n` lanes of a vector from lane `at`; a scalar where n is 1.
-pub(super) fn part(x: &UOp, at: usize, n: usize) -> UOp {
+pub(crate) fn part(x: &UOp, at: usize, n: usize) -> UOp {
     if n == 1 {
         return lane(x, at);
     }
     let list = |k: usize| node(Op::Stack, [lane_const(k)]);
     node(Op::Shrink, [x.clone(), list(at), list(n)])
+}
+
+/// One step of a fold.
+pub(crate) fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
+    let op = match (op, a.dtype()) {
+        (ReduceOp::Add | ReduceOp::Max, DType::Bool) => Op::Or,
+        (ReduceOp::Mul, DType::Bool) => Op::And,
+        (op, _) => op.op(),
+    };
+    alu(op, &[a.clone(), b.clone()])
+}
+
+/// The unsigned integer as wide as a dtype.
+pub(crate) fn bits_type(d: DType) -> DType {
+    match d.bytes() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    }
 }
 
 fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
@@ -124,7 +144,7 @@ fn lane_value(u: &UOp, k: usize) -> Option<Scalar> {
 }
 
 /// The value of a constant, or that all lanes of a list are.
-pub(super) fn uniform(u: &UOp) -> Option<Scalar> {
+pub(crate) fn uniform(u: &UOp) -> Option<Scalar> {
     match u.op() {
         Op::Stack if u.src().iter().all(|s| *s == u.src()[0]) => u.src()[0].const_value(),
         _ => u.const_value(),
