@@ -270,6 +270,183 @@ fn rooms_import_only_downwards() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Rooms whose files, in every folder, import one way: no two of them need each other.
+const ONE_WAY: &[&str] = &[
+    "schedule",
+    "codegen",
+    "tensor",
+    "nn",
+    "models",
+    "oracle",
+    "conformance",
+    "fuzz",
+    "cli",
+];
+
+/// A path, name by name.
+type Names = Vec<String>;
+
+/// The paths that a tree of `use` names: `a::{b, c::d}` names `a::b` and `a::c::d`.
+fn paths(tree: &str, before: &[String], out: &mut Vec<Names>) {
+    let (path, inner) = match tree.split_once('{') {
+        Some((path, inner)) => (path, inner.trim_end().strip_suffix('}')),
+        None => (tree.split(" as ").next().unwrap_or(tree), None),
+    };
+    let mut path: Vec<String> = path.split("::").map(|s| s.trim().to_string()).collect();
+    path.retain(|s| !s.is_empty());
+    path.splice(0..0, before.iter().cloned());
+    let Some(inner) = inner else {
+        out.push(path);
+        return;
+    };
+    let mut depth = 0;
+    let parts = inner.split(|c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|p| !p.trim().is_empty()) {
+        paths(part.trim(), &path, out);
+    }
+}
+
+/// What a file imports, as paths from the root of its room; `module` is the file's own. The second list
+/// is what it hands on by `pub use`, with the name under which it does.
+fn imports(text: &str, module: &[String]) -> (Vec<Names>, Vec<(String, Names)>) {
+    let code: Vec<&str> = text
+        .lines()
+        .filter(|l| !l.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n");
+    let mut all = Vec::new();
+    let mut handed = Vec::new();
+    for statement in code.split(';') {
+        let Some((before, tree)) = statement.rsplit_once("use ") else {
+            continue;
+        };
+        let before = before.rsplit('\n').next().unwrap_or_default().trim();
+        if !before.is_empty() && !before.starts_with("pub") {
+            continue;
+        }
+        let first = all.len();
+        paths(tree.trim(), &[], &mut all);
+        if before.starts_with("pub") {
+            let named = |p: &Vec<String>| (p.last().cloned().unwrap_or_default(), p.clone());
+            handed.extend(all[first..].iter().map(named));
+        }
+    }
+    // Paths in expressions.
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let path = &code[at..];
+            let end = path.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            let (path, rest) = path.split_at(end.unwrap_or(path.len()));
+            if !rest.starts_with('{') {
+                paths(path, &[], &mut all);
+            }
+        }
+    }
+    let rooted = |path: Vec<String>| -> Vec<String> {
+        let mut base = match path[0].as_str() {
+            "crate" => Vec::new(),
+            _ => module.to_vec(),
+        };
+        for step in path {
+            match step.as_str() {
+                "crate" | "self" => {}
+                "super" => drop(base.pop()),
+                _ => base.push(step),
+            }
+        }
+        base
+    };
+    let handed = handed.into_iter().map(|(name, p)| (name, rooted(p)));
+    let handed = handed.collect();
+    (all.into_iter().map(rooted).collect(), handed)
+}
+
+#[test]
+fn files_of_a_room_import_one_way() {
+    let mut wrong = Vec::new();
+    for room in ONE_WAY {
+        let source = root().join("crates").join(room).join("src");
+        let mut modules: BTreeMap<Vec<String>, String> = BTreeMap::new();
+        for path in files(&source, "rs").iter().filter(|p| !only_tests(p)) {
+            let place = path
+                .strip_prefix(&source)
+                .unwrap_or(path)
+                .with_extension("");
+            let mut module: Vec<String> = place
+                .iter()
+                .map(|s| s.to_string_lossy().to_string())
+                .collect();
+            module.pop_if(|last| ["lib", "mod", "main"].contains(&last.as_str()));
+            let text = read(path);
+            let tests = text.find("\n#[cfg(test)]\nmod tests {");
+            modules.insert(module, text[..tests.unwrap_or(text.len())].to_string());
+        }
+        let read: BTreeMap<&Vec<String>, _> = modules
+            .iter()
+            .map(|(m, text)| (m, imports(text, m)))
+            .collect();
+        // The module that a path is in, through one that hands it on.
+        let owner = |path: &[String]| -> Option<&Vec<String>> {
+            let mut path = path.to_vec();
+            for _ in 0..8 {
+                let inside = (0..=path.len()).rev();
+                let known = inside.filter_map(|n| read.get_key_value(&path[..n].to_vec()));
+                let (module, (_, handed)) = known.into_iter().next()?;
+                let next = path.get(module.len());
+                let handed = handed.iter().find(|(name, _)| Some(name) == next);
+                match handed {
+                    Some((_, on)) if *on != path => path = on.clone(),
+                    _ => return Some(module),
+                }
+            }
+            None
+        };
+        // By folder: which of its files, or folders in it, imports which.
+        let mut arrows: BTreeMap<(Vec<String>, String), Vec<String>> = BTreeMap::new();
+        for (module, (all, _)) in &read {
+            for other in all.iter().filter_map(|p| owner(p)) {
+                let common = module.iter().zip(other).take_while(|(a, b)| a == b).count();
+                if let (Some(from), Some(to)) = (module.get(common), other.get(common)) {
+                    let key = (module[..common].to_vec(), from.clone());
+                    arrows.entry(key).or_default().push(to.clone());
+                }
+            }
+        }
+        for (folder, from) in arrows.keys() {
+            let mut open = vec![from];
+            let mut met: Vec<&String> = Vec::new();
+            while let Some(file) = open.pop() {
+                let next = arrows.get(&(folder.clone(), file.clone()));
+                for to in next.into_iter().flatten() {
+                    if !met.contains(&to) {
+                        met.push(to);
+                        open.push(to);
+                    }
+                }
+            }
+            if met.contains(&from) {
+                wrong.push(format!(
+                    "{room}: {folder:?} {from} imports itself through {met:?}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_a_use_names_is_read() {
+    let text = "use crate::{a, b::{C, D as E}};\npub use x::Y;\nfn f() {\n    super::g::h()\n}\n";
+    let module = ["m".to_string(), "n".to_string()];
+    let (all, handed) = imports(text, &module);
+    let all: Vec<String> = all.iter().map(|p| p.join("::")).collect();
+    assert_eq!(all, ["a", "b::C", "b::D", "m::n::x::Y", "m::g::h"]);
+    assert_eq!(handed[0].0, "Y");
+}
+
 /// The cells of the rows of a table of ARCHITECTURE.md, by the table's first heading.
 fn table(heading: &str) -> Vec<Vec<String>> {
     let text = read(&root().join("ARCHITECTURE.md"));
