@@ -274,6 +274,7 @@ fn rooms_import_only_downwards() {
 const ONE_WAY: &[&str] = &[
     "schedule",
     "codegen",
+    "engine",
     "tensor",
     "nn",
     "models",

@@ -1,14 +1,13 @@
 //! What a program asserts. Flows in: a schedule, and while it runs the words that tell whether its
-//! conditions hold; flows out: the first element that is wrong, and the error that says so.
+//! conditions hold; flows out: the first element that is wrong.
 //!
 //! Invariant: a word is read after the step that writes it, before the next step that writes in place,
 //! and before any result is given out.
 
-use crate::realize;
+use crate::wrong::scalar;
 use monoglot_device::{Storage, open};
 use monoglot_schedule as schedule;
-use monoglot_uop::{Arg, DType, Device, Dim, Error, ErrorKind, Op, Result, Scalar, Shape, UOp};
-use std::panic::Location;
+use monoglot_uop::{Arg, Device, Op, Result, UOp};
 use std::sync::Arc;
 
 /// A word of a program.
@@ -18,16 +17,6 @@ pub(crate) struct Check {
     /// Where it is.
     pub(crate) device: Device,
     word: schedule::Check,
-}
-
-/// An element of what an ASSERT is of that is wrong.
-pub(crate) struct Wrong {
-    /// The ASSERT.
-    pub(crate) assert: UOp,
-    /// The element, row-major.
-    pub(crate) element: i64,
-    /// The lines of assigns that were done before, and stand.
-    pub(crate) standing: Vec<&'static Location<'static>>,
 }
 
 /// The checks of a schedule, in the order of its steps.
@@ -73,45 +62,4 @@ impl Check {
         let word = scalar(bytes, self.word.dtype);
         Ok(self.word.wrong(word.as_int().unwrap_or(0)))
     }
-}
-
-impl Wrong {
-    /// The error that names the element, and the line that asked for it.
-    pub(crate) fn error(self) -> Error {
-        let sizes = self.assert.src()[1].shape().max_ints();
-        let mut position = vec![0; sizes.len()];
-        let mut left = self.element;
-        for (at, n) in position.iter_mut().zip(&sizes).rev() {
-            *at = left % n;
-            left /= n;
-        }
-        let rule = match self.assert.arg() {
-            Arg::Text(rule) => rule.to_string(),
-            _ => String::new(),
-        };
-        let error = Error::new(ErrorKind::OutOfRange {
-            value: element(&self.assert.src()[0], &position).map(Scalar::to_i128),
-            position,
-            rule,
-            standing: self.standing.iter().map(|l| l.to_string()).collect(),
-        });
-        match self.assert.line() {
-            Some(line) => error.at(line),
-            None => error,
-        }
-    }
-}
-
-/// One element of a value; None where what it is computed from is no more.
-fn element(value: &UOp, position: &[i64]) -> Option<Scalar> {
-    let start: Vec<Dim> = position.iter().map(|&at| Dim::Int(at)).collect();
-    let one = value.shrink(&start, &Shape::of(&vec![1; position.len()]));
-    let bytes = realize::read(&one.ok()?).ok()?;
-    Some(scalar(&bytes, value.dtype()))
-}
-
-fn scalar(bytes: &[u8], dtype: DType) -> Scalar {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    Scalar::from_bits(u64::from_le_bytes(word), dtype)
 }

@@ -15,6 +15,7 @@ mod realize;
 mod report;
 mod run;
 mod versions;
+mod wrong;
 
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};

@@ -6,11 +6,11 @@
 //! Any number of threads may realize at once. Invariant: a BUFFER that is given out keeps its value for
 //! as long as somebody holds it.
 
-use crate::check::Wrong;
 use crate::donate;
 use crate::executable::{self, broken};
 use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
+use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
@@ -108,7 +108,7 @@ fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
         match f() {
             Ok(done) => return Ok(done),
             Err(Stop::Failed(e)) => return Err(e),
-            Err(Stop::Wrong(wrong)) => return Err(wrong.error()),
+            Err(Stop::Wrong(wrong)) => return Err(wrong.error(read)),
             Err(Stop::Busy(version)) => version.wait(),
             Err(Stop::Taken(version)) if taken.iter().any(|v| Arc::ptr_eq(v, &version)) => {
                 let why = "an assign to it was realized, which ends its history";

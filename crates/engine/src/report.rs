@@ -2,7 +2,6 @@
 //! compiling and launching at DEBUG, all texts at TRACE. Flows in: what was opened, compiled or
 //! run; flows out: those lines. Always: where nobody listens, nothing is formatted.
 
-use crate::executable::Step;
 use crate::queues::Queues;
 use monoglot_codegen::opt::choose;
 use monoglot_device::{Config, Runtime, program_parts};
@@ -69,7 +68,8 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
 /// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both
 /// rates, and the end of a long name.
 pub(crate) fn step(
-    step: &Step,
+    device: Device,
+    info: &ProgramInfo,
     queues: &mut Queues,
     submit: impl FnOnce(&mut Queues) -> Result<()>,
 ) -> Result<()> {
@@ -77,14 +77,13 @@ pub(crate) fn step(
     {
         return submit(queues);
     }
-    let Step { device, info, .. } = step;
-    queues.wait(*device)?;
+    queues.wait(device)?;
     let start = Instant::now();
-    let out = submit(queues).and_then(|()| queues.wait(*device));
+    let out = submit(queues).and_then(|()| queues.wait(device));
     let seconds = start.elapsed().as_secs_f64();
     let ProgramInfo {
         name, flops, bytes, ..
-    } = &**info;
+    } = info;
     tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
     tell(2, || {
         let rate = *flops as f64 / seconds / 1e9;

@@ -162,7 +162,7 @@ fn submit(
             count(|c| &c.launches);
             let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
             let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
-            report::step(step, queues, |q| {
+            report::step(step.device, &step.info, queues, |q| {
                 q.launch(step.device, kernel, &bufs, &vars)
             })
         }
@@ -181,7 +181,7 @@ fn submit(
             let Some(part) = source.slice(start, *bytes) else {
                 return Err(broken("engine", "a copy reads past the end of its source"));
             };
-            report::step(step, queues, |q| q.copy(&part, to))
+            report::step(step.device, &step.info, queues, |q| q.copy(&part, to))
         }
     }
 }

@@ -6,7 +6,7 @@
 //! other. A claim ends in a next version, which has the storage from then on; or, where nothing was
 //! written yet, in the version as it was.
 
-use crate::check::Wrong;
+use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
 use monoglot_uop::{DType, Error, ErrorKind, Result, Shape, UOp};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
