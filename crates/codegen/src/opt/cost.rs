@@ -99,7 +99,7 @@ impl Estimate<'_> {
             .product::<f64>();
         others
             * lane.map_or(1.0, |l| {
-                pieces(tile.factor[l], (target.vector_bytes / bytes.max(1)).max(1))
+                chunks(tile.factor[l], (target.vector_bytes / bytes.max(1)).max(1))
             })
     }
 
@@ -308,7 +308,7 @@ pub(super) fn part(n: i64, threads: i64) -> Option<(i64, f64)> {
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.
-fn pieces(n: i64, lanes: usize) -> f64 {
+fn chunks(n: i64, lanes: usize) -> f64 {
     let lanes = lanes as i64;
     (n / lanes + (n % lanes).count_ones() as i64) as f64
 }

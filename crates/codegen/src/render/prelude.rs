@@ -52,7 +52,7 @@ pub(super) fn builtin(op: Op, d: DType) -> Option<&'static Builtin> {
         .find(|b| b.op == op && matches!(d, DType::F32 | DType::F64))
 }
 
-/// The pieces of the prelude that a kernel uses, in order of first use.
+/// The parts of the prelude that a kernel uses, in order of first use.
 #[derive(Default)]
 pub(super) struct Prelude {
     /// Vector types: scalar name and lanes.
