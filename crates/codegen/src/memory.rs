@@ -84,10 +84,10 @@ impl<'a> Flatten<'a> {
                 new.extend(gate.filter(|g| !g.is_bool(true)));
                 Ok(node(Op::Store, new))
             }
-            Op::Load => {
-                let message = "no value is put into storage of a kernel's own yet".into();
+            op @ (Op::Load | Op::AtomicAdd) => {
+                let message = "no kernel of scalars is lowered with it yet".into();
                 Err(ErrorKind::Unsupported {
-                    op: "LOAD".into(),
+                    op: op.name().into(),
                     message,
                 }
                 .into())

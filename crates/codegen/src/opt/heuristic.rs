@@ -63,13 +63,31 @@ mod tests {
     use super::*;
     use crate::opt::apply;
     use crate::opt::tests::support::*;
-    use monoglot_uop::AxisType;
+    use monoglot_uop::{AxisType, DType};
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);
         axes.iter()
             .filter_map(|r| Some(format!("{}{}", r.range_arg()?.1.letter(), r.vmax() + 1)))
             .collect()
+    }
+
+    #[test]
+    fn parts_of_the_longest_loops_are_not_sought_one_by_one() {
+        let rows = UOp::range(8i64, 0, AxisType::Loop);
+        // No small number divides it.
+        let far = UOp::range((1i64 << 50) - 27, 1, AxisType::Loop);
+        let n = far.vmax() + 1;
+        let read = param(1, &[n], DType::F32).at(std::slice::from_ref(&far));
+        let to = param(0, &[8, n], DType::F32).at(&[rows.clone(), far.clone()]);
+        let effect = to.store(&read).end(&[rows, far]);
+        let info = monoglot_uop::Arg::Kernel(Default::default());
+        let kernel = UOp::sink(&[effect]).with_arg(info);
+        for workgroups in [false, true] {
+            let chosen = choose(&kernel, &target(workgroups));
+            let opts: Vec<Opt> = chosen.into_iter().map(|o| o.0).collect();
+            assert!(apply(&kernel, &opts, &target(workgroups)).is_ok());
+        }
     }
 
     #[test]

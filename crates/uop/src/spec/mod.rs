@@ -196,6 +196,8 @@ impl<'a> Verifier<'a> {
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d) => "{v:?} is no value of {d}");
         }
+        let numbers = op != Bitcast || [u, &u.src()[0]].iter().all(|u| is_stored(u.dtype()));
+        need!(self, u, numbers => "an index has no bits, and neither has void");
         let rounds = *arg != Arg::Rounded || u.dtype().is_float();
         need!(self, u, rounds => "a product of {} is never rounded", u.dtype());
         // A body, or what packs values, may be void.

@@ -14,7 +14,7 @@
 //!    a value of its dtype.
 //! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either, of the value's dtype
 //!    and shape (a CONST is exempt); its gate is bool.
-//! 7. Effects are sources only of what orders effects; what AFTER, GROUP and SINK order are effects, or
+//! 7. Effects are sources only of what orders effects; what AFTER (something, always), GROUP and SINK order are effects, or
 //!    values to be realized.
 //! 8. FUNCTION's body is a TUPLE; each PARAM of it has an argument of its dtype and, where both are
 //!    known, its shape. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
@@ -81,7 +81,8 @@ pub(super) fn check(c: &mut Verifier) {
         for store in u.src().iter().filter(|s| s.op() == Op::Store) {
             let to = &store.src()[0];
             let own = u.op() == Op::After && to.views_of(&u.src()[0]).is_some();
-            let fits = own || to.addrspace() == Some(AddrSpace::Global);
+            let stored = matches!(to.viewed().op(), Op::Buffer | Op::Param);
+            let fits = own || stored && to.addrspace() == Some(AddrSpace::Global);
             need!(c, u, fits =>
                 "a STORE goes to storage, to what its AFTER names, or to a view of it");
         }
@@ -151,6 +152,7 @@ fn node<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
         (After | Group, _) => {
             need!(c, u, u.op() == Group || u.dtype() != DType::Void => "AFTER gives a value");
             let waits = &s[(u.op() == After) as usize..];
+            need!(c, u, u.op() == Group || !waits.is_empty() => "AFTER waits for nothing");
             need!(c, u, waits.iter().all(|s| s.op() != Const) =>
                 "a CONST is no effect to wait for");
         }
