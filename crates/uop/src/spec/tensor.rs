@@ -12,7 +12,8 @@
 //!    arithmetic on variables in `index`, and sizes are not negative.
 //! 5. REDUCE folds axes, ascending, and closes no ranges. FLIP's flags are within the rank. PAD's fill is
 //!    a value of its dtype.
-//! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either, of the value's dtype
+//! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either that shows no element
+//!    twice (no EXPAND, STACK or INDEX), of the value's dtype
 //!    and shape (a CONST is exempt); its gate is bool.
 //! 7. Effects are sources only of what orders effects; what AFTER (something, always), GROUP and SINK order are effects, or
 //!    values to be realized.
@@ -85,6 +86,16 @@ pub(super) fn check(c: &mut Verifier) {
             let fits = own || stored && to.addrspace() == Some(AddrSpace::Global);
             need!(c, u, fits =>
                 "a STORE goes to storage, to what its AFTER names, or to a view of it");
+            let mut view = to;
+            while view.op().is_movement() && *view != u.src()[0] {
+                let once = !matches!(view.op(), Op::Expand | Op::Stack | Op::Index);
+                let name = view.op().name();
+                need!(c, u, once => "a STORE through {name}, which may show an element twice");
+                let Some(below) = view.src().first() else {
+                    break;
+                };
+                view = below;
+            }
         }
         if u.op().is_elementwise() && !u.shape().is_empty() {
             let single = |s: &&UOp| s.shape().is_empty() && is_data(s);
