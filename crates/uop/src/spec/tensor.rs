@@ -13,10 +13,9 @@
 //! 5. REDUCE folds axes, ascending, and closes no ranges. FLIP's flags are within the rank. PAD's fill is
 //!    a value of its dtype.
 //! 6. A STORE goes to GLOBAL storage, to what its AFTER names, or to a view of either that shows no element
-//!    twice (no EXPAND, STACK or INDEX), of the value's dtype
-//!    and shape (a CONST is exempt); its gate is bool.
-//! 7. Effects are sources only of what orders effects; what AFTER (something, always), GROUP and SINK order are effects, or
-//!    values to be realized.
+//!    twice (no EXPAND, STACK or INDEX), of the value's dtype and shape (a CONST is exempt); its gate is bool.
+//! 7. Effects are sources only of what orders effects; what AFTER, GROUP and SINK order are effects, or
+//!    values to be realized. AFTER waits for something.
 //! 8. FUNCTION's body is a TUPLE; each PARAM of it has an argument of its dtype and, where both are
 //!    known, its shape. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
