@@ -55,4 +55,39 @@ for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool):
     folder.case(f"einsum/{name}/sum", {"x": x}, [("y", "einsum", ["x"], {"equation": "i->"})])
     folder.case(f"einsum/{name}/row", {"x": x.reshape(2, 150)}, [("y", "einsum", ["x"], {"equation": "ij->i"})])
 
+# At infinities and NaN. PyTorch's loops over vectors and their remainders differ at NaN: the vectors' count.
+inf = float("inf")
+ends = torch.tensor([inf, -inf, float("nan"), 3.0, -3.0, 0.5, -0.5, 1e20] * 8)
+for op, attrs in (("hardsigmoid", {}), ("hardswish", {}), ("hardtanh", {}), ("relu6", {}), ("selu", {}),
+                  ("elu", {"alpha": 0.5}), ("celu", {"alpha": 2.0})):
+    folder.case(f"ends/{op}", {"x": ends.clone().requires_grad_()}, [("y", op, ["x"], attrs)])
+wide = torch.tensor([inf, -inf, 3e38, -3e38, float("nan"), 15.0, -15.0, 0.25], requires_grad=True)
+for beta in (0.5, 2.0):
+    folder.case(f"ends/softplus/{beta}", {"x": wide}, [("y", "softplus", ["x"], {"beta": beta})])
+values = [inf, -inf, float("nan"), 0.0, 2.0]
+pair = {"a": torch.tensor([a for a in values for _ in values], requires_grad=True),
+        "b": torch.tensor([b for _ in values for b in values], requires_grad=True)}
+for op in ("maximum", "minimum"):
+    folder.case(f"ends/{op}", pair, [("y", op, ["a", "b"], {})])
+
+# What w = 1 gives is the end, however far away the start is.
+for dtype in (torch.float32, torch.float16):
+    name = str(dtype).split(".")[1]
+    far = torch.tensor([6e4, -6e4, 1.0, 3.0, 5.0, 0.1], dtype=dtype, requires_grad=True)
+    near = torch.tensor([0.001, 1.0, 2.0, 3.0, -5.0, 0.3], dtype=dtype, requires_grad=True)
+    share = torch.tensor([1.0, 1.0, 0.75, 0.5, 0.0, 0.3], dtype=dtype, requires_grad=True)
+    folder.case(f"lerp/{name}", {"a": far, "b": near, "w": share}, [("y", "lerp", ["a", "b", "w"], {})],
+                rtol=1e-5 if dtype == torch.float32 else 1e-3)
+
+# Padding ties with -inf, but nothing flows to it.
+low = torch.tensor([[[[-inf, -inf, 1.0, 1.0]]]], requires_grad=True)
+folder.case("max_pool2d/least", {"x": low},
+            [("y", "max_pool2d", ["x"], {"kernel": [1, 2], "stride": [1, 1], "padding": [0, 1], "dilation": [1, 1]})])
+
+for shape, d, step in (((3,), 0, 2), ((2, 5), 0, 1), ((2, 5), -1, 7), ((0, 3), 0, 1), ((), 0, 1)):
+    folder.case(f"unfold/nothing/{shape}/{step}", {"x": normal(*shape)},
+                [("y", "unfold", ["x"], {"dim": d, "size": 0, "step": step})])
+
+folder.case("clamp/bool", {"x": torch.tensor([True, False, True])}, [("y", "clamp", ["x"], {"min": -1, "max": 0})])
+
 folder.write()

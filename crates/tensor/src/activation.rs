@@ -22,10 +22,17 @@ fn relu(x: &UOp) -> UOp {
     })
 }
 
-/// x between the bounds, with gradient 0 at them.
-fn between(x: &UOp, low: f64, high: f64) -> UOp {
-    let x1 = x.like(high).binary(Op::CmpLe, x).select(&x.like(high), x);
-    x.binary(Op::CmpLe, &x.like(low)).select(&x.like(low), &x1)
+/// x between the bounds, with gradient 0 at them and at NaN, which stays; a marker as relu's result.
+fn between<const LOW: i64, const HIGH: i64>(x: &UOp) -> UOp {
+    let high = x.like(HIGH as f64);
+    let low = x.like(LOW as f64);
+    let below = high.binary(Op::CmpLe, x).select(&high, x);
+    let y = x.binary(Op::CmpLe, &low).select(&low, &below);
+    let y = y.unary(Op::ContiguousBackward);
+    f::known(y, &[x], &[], |f| {
+        let inside = f.y.like(LOW).lt(f.y) & f.y.lt(&f.y.like(HIGH));
+        Ok(vec![Some(inside.select(f.g, &f.g.like(0)))])
+    })
 }
 
 /// x where x > 0; `below` of min(x, 0) elsewhere, so that it cannot overflow where it is not chosen.
@@ -40,16 +47,40 @@ fn hardswish(x: &UOp) -> UOp {
     let inner = f::div(&(x * &(x + 3.0)), &x.like(6.0));
     let top = x.like(3.0).lt(x).select(x, &inner);
     // Of −∞ it is NaN, as the product that defines it.
-    x.lt(&x.like(-3.0)).select(&(x * 0.0), &top)
+    let y = x.lt(&x.like(-3.0)).select(&(x * 0.0), &top);
+    // The parts would multiply what is not chosen, which may be infinite, by 0.
+    f::known(y, &[x], &[], |f| {
+        let x = &f.inputs[0];
+        let slope = x.mul_acc(&x.like(1.0 / 3.0), &x.like(0.5));
+        let rises = x.like(3.0).binary(Op::CmpLe, x);
+        let flat = x.binary(Op::CmpLe, &x.like(-3.0));
+        let up = rises.select(f.g, &(f.g * &slope));
+        Ok(vec![Some(flat.select(&f.g.like(0.0), &up))])
+    })
+}
+
+/// ln(1 + e^(β·x)) / β, finite where β·x is not.
+fn softplus(x: &UOp, beta: f64) -> UOp {
+    if beta == 1.0 {
+        return f::softplus(x);
+    }
+    let t = x * beta;
+    let above = t.like(0.0).lt(&t).select(x, &x.like(0.0));
+    let rest = f::log1p(&f::exp(&f::abs(&t).unary(Op::Neg)));
+    let y = above + f::div(&rest, &x.like(beta));
+    f::known(y, &[&t, x], &[], |f| {
+        let slope = f::sigmoid(&f.inputs[0]);
+        Ok(vec![None, Some(f.g * &slope)])
+    })
 }
 
 methods! {
     /// max(x, 0).
     relu() same relu;
     /// x between 0 and 6.
-    relu6() same |x| between(x, 0.0, 6.0);
+    relu6() same between::<0, 6>;
     /// x between −1 and 1.
-    hardtanh() same |x| between(x, -1.0, 1.0);
+    hardtanh() same between::<-1, 1>;
     /// x · sigmoid(x).
     silu() real |x| x * &f::sigmoid(x);
     /// x · Φ(x), Φ the normal distribution's.
@@ -61,7 +92,7 @@ methods! {
     /// x / (1 + |x|).
     softsign() real |x| f::div(x, &(f::abs(x) + 1.0));
     /// x/6 + 1/2 between 0 and 1.
-    hardsigmoid() real |x| f::div(&between(&(x + 3.0), 0.0, 6.0), &x.like(6.0));
+    hardsigmoid() real |x| f::div(&between::<0, 6>(&(x + 3.0)), &x.like(6.0));
     /// x · hardsigmoid(x).
     hardswish() real hardswish;
     /// x, or `slope`·x where x ≤ 0.
@@ -73,10 +104,7 @@ methods! {
     /// elu scaled so that a standard normal keeps its mean and variance (Klambauer et al., 2017).
     selu() real |x| above_zero(x, |n| f::expm1(n) * SELU_ALPHA) * SELU_SCALE;
     /// ln(1 + e^(β·x)) / β.
-    softplus(beta: f64) real |x| match beta {
-        1.0 => f::softplus(x),
-        _ => f::div(&f::softplus(&(x * beta)), &x.like(beta)),
-    };
+    softplus(beta: f64) real |x| softplus(x, beta);
     /// ln sigmoid(x).
     logsigmoid() real |x| f::softplus(&x.unary(Op::Neg)).unary(Op::Neg);
 }

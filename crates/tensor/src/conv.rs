@@ -370,8 +370,13 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
     let top = pool
         .folded(&win, ReduceOp::Max)?
         .unary(Op::ContiguousBackward);
-    Ok(known(top, &[&win], &[pool.kernel.len() as i64], |f| {
+    // Nothing flows to padding, also where what is there is as little.
+    let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
+    let there = pool.windows(&all, Scalar::Bool(false))?;
+    let inputs = [&win, &there];
+    Ok(known(top, &inputs, &[pool.kernel.len() as i64], |f| {
         let win = &f.inputs[0];
+        let there = &f.inputs[1];
         let n = f.params[0] as usize;
         let sizes = win.sizes("max_pool")?;
         let rank = sizes.len() - n;
@@ -382,13 +387,14 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
         // The first of equals is the one furthest from the window's end.
         let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
         let left = broadcast_to(&left.reshape(&Shape::of(&sizes[rank..]))?, win.shape())?;
-        let hit = win.eq_(&spread(f.y)?) | win.ne_(win);
+        let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(win));
         let first = hit
             .select(&left, &left.like(0))
             .reduce(ReduceOp::Max, &axes)?
             .expand(win.shape())?;
-        Ok(vec![Some(
-            left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0)),
-        )])
+        Ok(vec![
+            Some(left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0))),
+            None,
+        ])
     }))
 }

@@ -169,7 +169,8 @@ impl Tensor {
         })
     }
 
-    /// Between `min` and `max`; the gradient passes at the bounds. NaN stays, and gets none.
+    /// Between `min` and `max`; the gradient passes at the bounds. NaN stays, and gets none. Bools become
+    /// i64, or f32 as other integers do where a bound is no integer.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Tensor {
         let min = min.into();
@@ -177,7 +178,11 @@ impl Tensor {
         self.map(|u| {
             let whole = |v: f64| u.dtype().is_float() || v == v.trunc();
             let fits = min.is_none_or(whole) && max.is_none_or(whole);
-            let x = if fits { u.clone() } else { u.cast(DType::F32) };
+            let x = match u.dtype() {
+                _ if !fits => u.cast(DType::F32),
+                DType::Bool => u.cast(DType::I64),
+                _ => u.clone(),
+            };
             let mut y = x.clone();
             if let Some(v) = min {
                 y = y.lt(&y.like(v)).select(&y.like(v), &y);
@@ -189,10 +194,21 @@ impl Tensor {
         })
     }
 
-    /// a + w·(b − a).
+    /// a + w·(b − a), which is b where w is 1: from the end that is nearer.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: impl Into<Operand>) -> Tensor {
-        self + (end - self) * weight
+        let weight = weight.into();
+        let plain = self + (end - self) * weight.clone();
+        let d = tri!(plain.dtype());
+        if !d.is_float() {
+            return plain;
+        }
+        let w = weight.tensor(&Operand::Tensor(plain));
+        Tensor::map_all(&[self, end, &w], |u| {
+            let wide = |k: usize| u[k].cast(d.compute_type());
+            let all = broadcast("lerp", &[&wide(0), &wide(1), &wide(2)])?;
+            Ok(f::lerp(&all[0], &all[1], &all[2]).cast(d))
+        })
     }
 
     /// `self` (bool) selects: a where true, b elsewhere; all three broadcast.

@@ -442,3 +442,22 @@ pub(crate) fn logaddexp(a: &UOp, b: &UOp) -> UOp {
         ])
     })
 }
+
+/// a + w·(b − a), from the end that w is nearer to.
+pub(crate) fn lerp(a: &UOp, b: &UOp, w: &UOp) -> UOp {
+    let apart = b - a;
+    let rest = w.like(1.0) - w;
+    let from_a = w.mul_acc(&apart, a);
+    let from_b = rest.unary(Op::Neg).mul_acc(&apart, b);
+    let y = abs(w).lt(&w.like(0.5)).select(&from_a, &from_b);
+    known(y, &[a, b, w], &[], |f| {
+        let a = &f.inputs[0];
+        let b = &f.inputs[1];
+        let w = &f.inputs[2];
+        Ok(vec![
+            Some(f.g * &(w.like(1.0) - w)),
+            Some(f.g * w),
+            Some(f.g * &(b - a)),
+        ])
+    })
+}

@@ -187,8 +187,12 @@ impl Tensor {
             let x = vector(u)?;
             let n = x.shape().len();
             let a = axis_of("unfold", axis, n)?;
-            let step = step.min(x.shape()[a].max().max(1));
-            let w = to_last(&x, a)?.windows(size, step, 1)?;
+            let reach = x.shape()[a].max().max(1);
+            let last = to_last(&x, a)?;
+            let w = match size {
+                0 if step > 0 => nothings(&last, step)?,
+                _ => last.windows(size, step.min(reach), 1)?,
+            };
             if u.shape().is_empty() {
                 return w.narrow(0, 0, 1)?.squeeze_axes(&[0]);
             }
@@ -206,6 +210,16 @@ methods! {
     diagonal() map diagonal;
     /// A vector as the diagonal of a matrix, or the diagonal of a matrix.
     diag() map diag;
+}
+
+/// Windows without elements along the last axis, one every `step` and one at its end.
+fn nothings(u: &UOp, step: i64) -> Result<UOp> {
+    let mut dims = u.sizes("unfold")?;
+    let a = dims.len() - 1;
+    let none = insert_axis(&u.narrow(a, 0, 0)?, a)?;
+    dims[a] = dims[a] / step + 1;
+    dims.push(0);
+    none.expand(&Shape::of(&dims))
 }
 
 fn diag(u: &UOp) -> Result<UOp> {

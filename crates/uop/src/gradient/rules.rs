@@ -114,9 +114,12 @@ pub(super) fn rule(
             }
             // a − b·floor(a / b)
             Arithmetic::Mod => flow(&[&same, &|| scale(&(g * &(a / b)), -1.0)]),
-            // A tie shares.
+            // A tie shares; where one is NaN, so is the result, and both get all.
             Arithmetic::Max => {
-                let part = |a: &UOp, b: &UOp| b.lt(a).select(g, &keep(&a.eq_(b), &scale(g, 0.5)));
+                let part = |a: &UOp, b: &UOp| {
+                    let rest = a.eq_(b).select(&scale(g, 0.5), g);
+                    a.lt(b).select(&g.like(0.0), &rest)
+                };
                 flow(&[&|| part(a, b), &|| part(b, a)]);
             }
             Arithmetic::Idiv => {}
