@@ -51,8 +51,15 @@ pub(crate) fn lane(x: &UOp, i: usize) -> UOp {
     match x.op() {
         _ if x.shape().is_empty() => x.clone(),
         Op::Stack => x.src()[i].clone(),
+        Op::And if never(x, i) => UOp::bool(false),
         _ => x.at(&[lane_const(i)]),
     }
+}
+
+/// Whether a lane of a conjunction is false whatever is not known.
+fn never(x: &UOp, i: usize) -> bool {
+    let known = |s: &UOp| s.op() == Op::Stack && s.src()[i].is_bool(false);
+    x.src().iter().any(known)
 }
 
 /// `n` lanes of a vector from lane `at`; a scalar where n is 1.

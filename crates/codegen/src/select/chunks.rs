@@ -264,7 +264,7 @@ impl Devectorise<'_> {
         let t = self.t;
         let u = &t.nodes[i];
         let src = &t.src[i];
-        let arithmetic = is_index_arithmetic(t, i);
+        let arithmetic = is_index_arithmetic(t, i) && !self.layout.gathered[i];
         let mut out = Vec::new();
         for start in self.jumps(i) {
             out.push(match u.op() {

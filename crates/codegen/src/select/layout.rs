@@ -25,6 +25,9 @@ pub(super) struct Layout {
     pub(super) is_lane: Axes<bool>,
     /// By axis: first element and length of each chunk.
     pub(super) chunks: Axes<Vec<(u32, u32)>>,
+    /// By node: whether it is index arithmetic that is done for all lanes at once, which are then taken
+    /// out of it.
+    pub(super) gathered: Vec<bool>,
 }
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
@@ -39,7 +42,8 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
 
 /// See the module. `lanes` are the axes that have them, where that is settled.
 pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
-    let demand = demands(t, target, |_| false);
+    let none = vec![false; t.len()];
+    let demand = demands(t, target, |_| false, &none);
     let steps = steps(t);
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, &steps, &widest, target));
@@ -63,13 +67,90 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
         let lane = (0..t.rank).find(|&k| dims[k] > 1 && is_lane[k]);
         lane.is_some_and(|k| !matches!(step(k), Some(-1..=1)))
     };
-    let demand = demands(t, target, apart);
+    let gathered = gathered(t, &steps, &is_lane, |k| fitting_bytes(target, &chunks[k]));
+    let demand = demands(t, target, apart, &gathered);
     Layout {
         demand,
         steps,
         is_lane,
         chunks,
+        gathered,
     }
+}
+
+/// How wide an element may be for an axis's longest chunk to be one vector of them.
+fn fitting_bytes(target: &Target, chunks: &[(u32, u32)]) -> usize {
+    let longest = chunks.iter().map(|c| c.1).max().unwrap_or(1);
+    target.vector_bytes / longest as usize
+}
+
+/// The indices and gates whose lanes come from data: what is read at computed places. Their arithmetic
+/// is the same for every lane, so it is done on vectors, where it is long and those are no longer than
+/// others and have all that it needs.
+fn gathered(
+    t: &Table,
+    steps: &[Steps],
+    is_lane: &Axes<bool>,
+    widest: impl Fn(usize) -> usize,
+) -> Vec<bool> {
+    let lane_axis = |i: usize| (0..t.rank).find(|&k| t.dims[i][k] > 1 && is_lane[k]);
+    // Whether lanes come from data, and whether all that they come from fits.
+    let mut moved = vec![false; t.len()];
+    let mut fits = vec![true; t.len()];
+    for i in 0..t.len() {
+        let Some(axis) = lane_axis(i) else {
+            continue;
+        };
+        let sources = || t.src[i].iter().map(|&s| s as usize);
+        let arithmetic = is_index_arithmetic(t, i);
+        moved[i] = !arithmetic || sources().any(|s| moved[s]);
+        let wide = t.nodes[i].dtype().bytes();
+        let narrow = wide <= widest(axis) && !divides(t.nodes[i].op());
+        fits[i] = !arithmetic || narrow && sources().all(|s| fits[s]);
+    }
+    let mut gathered = vec![false; t.len()];
+    for (i, u) in t.nodes.iter().enumerate() {
+        if !matches!(u.op(), Op::Load | Op::Store) {
+            continue;
+        }
+        let address = t.src[i][0] as usize;
+        let index = t.src[address].get(1);
+        let places = index.into_iter().chain(t.src[i].get(2));
+        let mut places: Places = places.map(|&x| x as usize).collect();
+        places.retain(|&mut x| {
+            let jumps = lane_axis(x).is_some_and(|k| steps[x][k].is_none());
+            jumps && moved[x] && fits[x] && is_index_arithmetic(t, x)
+        });
+        if is_long(t, &places, &moved) {
+            for x in places {
+                gathered[x] = true;
+            }
+        }
+    }
+    gathered
+}
+
+/// Some nodes, by number.
+type Places = SmallVec<[usize; 8]>;
+
+/// From how many operations on it is cheaper to do them for all lanes and to take lanes out.
+const LONG: usize = 8;
+
+/// Whether what leads to these places from data is so many operations.
+fn is_long(t: &Table, places: &[usize], moved: &[bool]) -> bool {
+    let mut open: Places = places.iter().copied().collect();
+    let mut seen: Places = SmallVec::new();
+    while let Some(i) = open.pop() {
+        if !moved[i] || !is_index_arithmetic(t, i) || seen.contains(&i) {
+            continue;
+        }
+        seen.push(i);
+        if seen.len() == LONG {
+            return true;
+        }
+        open.extend(t.src[i].iter().map(|&s| s as usize));
+    }
+    false
 }
 
 /// Lanes of a vector of such elements.
@@ -112,8 +193,19 @@ pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
     }
 }
 
-/// What is needed as what. `by_lane` tells of an access whether its lanes go one by one.
-fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<Demand> {
+/// What vectors have no instruction for.
+fn divides(op: Op) -> bool {
+    matches!(op, Op::Idiv | Op::Mod | Op::TruncDiv | Op::TruncMod)
+}
+
+/// What is needed as what. `by_lane` tells of an access whether its lanes go one by one, `gathered` which
+/// arithmetic is done for all lanes at once.
+fn demands(
+    t: &Table,
+    target: &Target,
+    by_lane: impl Fn(usize) -> bool,
+    gathered: &[bool],
+) -> Vec<Demand> {
     let need = |d: &mut [Demand], src: &[u32]| {
         for &s in src {
             d[s as usize].data = true;
@@ -124,7 +216,7 @@ fn demands(t: &Table, target: &Target, by_lane: impl Fn(usize) -> bool) -> Vec<D
         let u = &t.nodes[i];
         let src = &t.src[i];
         if d[i].index {
-            if is_index_arithmetic(t, i) {
+            if is_index_arithmetic(t, i) && !gathered[i] {
                 for &s in src {
                     d[s as usize].index = true;
                 }
