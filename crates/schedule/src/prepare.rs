@@ -165,6 +165,7 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     }
     let target = u.device().map(target).transpose()?;
     let cache = target
+        .as_ref()
         .filter(|t| !t.workgroups)
         .map_or(i64::MAX, |t| t.caches[1] as i64);
     // What a register tile of results reads, and the elements of the factors of a product.
@@ -172,7 +173,13 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
     let product = source(src);
     let factors = product.src().iter().map(|s| source(s).shape().max_len());
     let read = factors.fold(0i64, i64::saturating_add);
-    let few = results < 16 && results * length >= 2 * LONG;
+    // Where no order matters, parts are for threads to share; what a sum of floats is does not depend on them.
+    let exact = *op == ReduceOp::Max || !u.dtype().is_float();
+    let shared = !exact
+        || target
+            .as_ref()
+            .is_none_or(|t| t.workgroups || t.threads > 1);
+    let few = results < 16 && results * length >= 2 * LONG && shared;
     let parts: &[i64] = if few {
         &[256, 128, 64, 32, 16]
     } else if product.op() == Op::Mul && results * length / AGAIN >= read && bytes > cache {

@@ -75,33 +75,38 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
 /// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
 /// depends on it, and must not depend on how many threads there are.
 fn best(features: &Features, target: &Target) -> Tile {
-    let alone = search(features, 1, features.known, &Tile::single(features), target);
+    let single = Tile::single(features);
+    let (alone, _) = search(features, 1, features.known, &single, target);
     let folded = |k: usize| features.outer >> k & 1 == 0;
     if target.threads == 1 || features.total() < THREADED {
         return alone;
     }
-    let mut fixed = Tile::single(features);
+    let mut fixed = single;
     for k in bits(features.known).filter(|&k| folded(k)) {
         fixed.factor[k] = alone.factor[k];
     }
     fixed.lane = alone.lane.filter(|&k| folded(k));
     let threads = target.threads as i64;
-    search(
-        features,
-        threads,
-        features.known & features.outer,
-        &fixed,
-        target,
-    )
+    let free = features.known & features.outer;
+    let (anew, cycles) = search(features, threads, free, &fixed, target);
+    // Of tiles that cost as much, that of one thread reads less again.
+    let (grown, more) = climb(features, threads, free, alone, target);
+    if cycles < more * GAIN { anew } else { grown }
 }
 
 /// The tile of least cost that climbing along these axes finds from each choice of vectors, where none
-/// is fixed.
-fn search(features: &Features, threads: i64, free: Mask, fixed: &Tile, target: &Target) -> Tile {
+/// is fixed, and its cost.
+fn search(
+    features: &Features,
+    threads: i64,
+    free: Mask,
+    fixed: &Tile,
+    target: &Target,
+) -> (Tile, f64) {
     let climb = |tile: Tile| climb(features, threads, free, tile, target);
     let mut best = climb(fixed.clone());
     if fixed.lane.is_some() {
-        return best.0;
+        return best;
     }
     for k in bits(free) {
         let touches = features.accesses.iter().any(|a| a.stride[k] == 1);
@@ -128,7 +133,7 @@ fn search(features: &Features, threads: i64, free: Mask, fixed: &Tile, target: &
             }
         }
     }
-    best.0
+    best
 }
 
 /// Numbers of lanes to try: divisors up to four vectors, and whole vectors that need padding.
