@@ -87,6 +87,10 @@ fn best(features: &Features, target: &Target) -> Tile {
     }
     fixed.lane = alone.lane.filter(|&k| folded(k));
     let threads = target.threads as i64;
+    // Where it keeps all of them busy, it is best for all.
+    if alone.busy(features, threads) > 0.95 * threads as f64 {
+        return alone;
+    }
     let free = features.known & features.outer;
     let (anew, cycles) = search(features, threads, free, &fixed, target);
     // Of tiles that cost as much, that of one thread reads less again.
