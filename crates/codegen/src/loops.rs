@@ -96,7 +96,20 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
     let open = part.ranges();
     use AxisType::*;
     let inside = |r: &&UOp| is_axis(r, &[Local, Warp, GroupReduce, Upcast, Unroll]);
-    let axes: Vec<UOp> = open.iter().filter(inside).cloned().collect();
+    let all: Vec<&UOp> = open.iter().filter(inside).collect();
+    if all.len() > 128 {
+        return Err(Error::argument(
+            "kernel",
+            "more than 128 axes in a workgroup",
+        ));
+    }
+    // What has passed a barrier is the same for all threads that were folded there.
+    let topo = part.toposort_gated(|u| u.op() != Op::Barrier);
+    let varies = open_threads(&topo, &all).last().copied().unwrap_or(0);
+    let axes: Vec<UOp> = (all.iter().enumerate())
+        .filter(|(k, r)| varies >> k & 1 == 1 || across.contains(r))
+        .map(|(_, r)| (*r).clone())
+        .collect();
     let across: Vec<UOp> = axes
         .iter()
         .filter(|r| across.contains(r))
@@ -435,7 +448,8 @@ fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
     let mut open: FxHashMap<&UOp, u128> = FxHashMap::default();
     let mut out = Vec::with_capacity(topo.len());
     for u in topo {
-        let mut mask = u.src().iter().fold(0, |m, s| m | open[s]);
+        let sources = u.src().iter().filter_map(|s| open.get(s));
+        let mut mask = sources.fold(0, |m, s| m | s);
         match u.op() {
             Op::Range => mask |= bit(u),
             Op::Reduce | Op::End => mask &= !u.src()[1..].iter().fold(0, |m, r| m | bit(r)),

@@ -82,6 +82,33 @@ p2 = PARAM[2, f32, GLOBAL] (12, 4)
 SINK["product"] %6
 "#;
 
+/// How many elements are the greatest: a fold by a group of what another has folded, kept in LOCAL storage.
+const GREATEST: &str = r#"
+p0 = PARAM[0, f32, GLOBAL] (4,)
+r0 = RANGE[0, LOOP] 4
+%0 = INDEX p0 r0 : f32
+b0 = BUFFER[0, f32, LOCAL] (4,)
+r1 = RANGE[1, LOOP] 4
+%1 = INDEX b0 r1 : f32
+p1 = PARAM[1, f32, GLOBAL] (4, 6)
+r2 = RANGE[2, REDUCE] 6
+%2 = INDEX p1 r1 r2 : f32
+r3 = RANGE[3, REDUCE] 6
+%3 = INDEX p1 r1 r3 : f32
+%4 = REDUCE[MAX] %3 r3
+%5 = CMPEQ %2 %4
+%6 = CAST[f32] %5 : f32
+%7 = REDUCE[ADD] %6 r2
+%8 = STORE %1 %7
+%9 = END %8 r1
+%10 = BARRIER %9
+%11 = AFTER b0 %10 : f32(4,)
+%12 = INDEX %11 r0 : f32
+%13 = STORE %0 %12
+%14 = END %13 r0
+SINK["greatest"] %14
+"#;
+
 fn kernel(text: &str) -> UOp {
     parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
@@ -174,6 +201,20 @@ fn a_factor_is_kept_in_storage_of_each_kind_over_any_axes() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn what_one_group_has_folded_is_the_same_for_all_threads_of_another() {
+    let greatest = kernel(GREATEST);
+    let mut want = buffers(&greatest);
+    eval_kernel(&greatest, &mut want, &[]).unwrap();
+    for (inner, outer) in [(3, 3), (2, 6), (6, 6)] {
+        let group = |factor: i64, axis: usize| format!("SPLIT({axis},{factor},GROUP_REDUCE)");
+        // The first group stands before the reductions that are left.
+        let opts = [group(inner, 3), group(outer, 3)];
+        let opts: Vec<Opt> = opts.iter().map(|o| o.parse().unwrap()).collect();
+        assert!(on("INTERP:GPU", &greatest, &opts) == want, "{opts:?}");
     }
 }
 
