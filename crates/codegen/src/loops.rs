@@ -5,7 +5,9 @@
 
 use crate::graph::{group as effects_of, rebuild};
 use crate::scratch::{self, copied};
-use monoglot_uop::{AddrSpace, Arg, AxisType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim};
+use monoglot_uop::{
+    AddrSpace, Arg, AxisType, DType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -132,11 +134,18 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
             format!("a workgroup and its copies of {dims} elements"),
         ));
     }
-    let local = UOp::scratch(*slot, &dims, part.dtype(), AddrSpace::Local);
+    // Memory has no `index`.
+    let index = part.dtype() == DType::Index;
+    let stored = if index {
+        part.cast(DType::I64)
+    } else {
+        part.clone()
+    };
+    let local = UOp::scratch(*slot, &dims, stored.dtype(), AddrSpace::Local);
     *slot += 1;
     let around = |r: &&UOp| !axes.contains(r) && scratch::turns(kind(r)) && r.vmax() > 0;
     let loops: Vec<UOp> = open.iter().filter(around).cloned().collect();
-    let full = scratch::filled(&local, &axes, part, &[], &loops, true);
+    let full = scratch::filled(&local, &axes, &stored, &[], &loops, true);
     let again: Vec<UOp> = across
         .iter()
         .map(|r| fresh(r, AxisType::Reduce, id))
@@ -148,7 +157,7 @@ fn stage(part: &UOp, op: ReduceOp, across: &[UOp], slot: &mut u64, id: &mut u32)
             .map_or(r.clone(), |i| again[i].clone())
     };
     let at: Vec<UOp> = axes.iter().map(other).collect();
-    Ok(full.at(&at).reduce_ranges(op, &again))
+    Ok(full.at(&at).cast(part.dtype()).reduce_ranges(op, &again))
 }
 
 /// What REDUCEs that share a loop have in common.

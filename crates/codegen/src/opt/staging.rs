@@ -5,7 +5,7 @@
 //! every Opt applies to what comes out.
 //!
 //! Preconditions:
-//! * the value is an element of a dtype that is stored, no address and no effect;
+//! * the value is an element of a dtype that is stored, no address and no effect, and no index is made of it;
 //! * it varies with each of the axes, whose extents are known;
 //! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
 
@@ -83,6 +83,12 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
     {
         return Err(refuse("the kernel writes over it"));
     }
+    // Storage does not say within which bounds its elements are.
+    let of_place = |u: &UOp| u.toposort().contains(*value);
+    let leads = |u: &&UOp| u.op() == Op::Index && u.src()[1..].iter().any(of_place);
+    if nodes.iter().any(|u| leads(&u)) {
+        return Err(refuse("it says where something is read or written"));
+    }
     if !matches!(space, AddrSpace::Local | AddrSpace::Reg) {
         return Err(refuse(format!("in {} storage", space.name())));
     }
@@ -111,7 +117,7 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opt::tests::support::{buffers, matmul, staged, staged_kernels, target};
+    use crate::opt::tests::support::{buffers, kernels, matmul, staged, staged_kernels, target};
     use crate::opt::{apply, axes};
     use monoglot_oracle::eval_kernel::eval_kernel;
 
@@ -175,6 +181,18 @@ mod tests {
             AddrSpace::Reg,
             "none of the kernel's",
         );
+        let gather = &kernels()[6];
+        let nodes = gather.toposort();
+        let staging = Staging {
+            value: nodes
+                .iter()
+                .find(|u| u.dtype() == DType::U8 && u.op() == Op::Index)
+                .unwrap(),
+            over: &[],
+            space: AddrSpace::Reg,
+        };
+        let error = stage(gather, &staging, &target).unwrap_err().to_string();
+        assert!(error.contains("says where something is read"), "{error}");
         let wide = matmul(80, 80, 12);
         let nodes = wide.toposort();
         let staging = Staging {
