@@ -2,7 +2,7 @@
 //! Flows in: a kernel, one of its values, and axes that the value varies with; flows out: the kernel in
 //! which loops over new ranges, as many as those axes, fill a BUFFER inside the other loops that the value
 //! varies with, and every use of the value reads that. Invariant: the kernel computes the same elements, and
-//! every Opt applies to what comes out.
+//! Opts apply to what comes out, each by its preconditions.
 //!
 //! Preconditions:
 //! * the value is an element of a dtype that is stored, no address and no effect, and no index is made of it;
