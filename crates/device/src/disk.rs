@@ -5,10 +5,11 @@
 use crate::config::Config;
 use crate::interp;
 use crate::kernel::Kernel;
+use crate::kind::{Kind, Name};
+use crate::memory::{Memory, no_data};
 use crate::queue::Queue;
-use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
-use crate::storage::{Memory, Storage, no_data};
+use crate::storage::Storage;
 use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
 use std::fs::File;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! out: a block of so many, whose contents are unspecified, or a typed error. Invariant: a block
 //! belongs to one owner until it is dropped.
 
-use crate::storage::Memory;
+use crate::memory::Memory;
 use memmap2::MmapMut;
 use monoglot_uop::{Device, Error, ErrorKind, Result};
 use std::alloc::Layout;

@@ -12,6 +12,8 @@ pub mod disk;
 mod host;
 pub mod interp;
 pub mod kernel;
+mod kind;
+pub mod memory;
 mod null;
 pub mod pool;
 mod private;

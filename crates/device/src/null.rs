@@ -6,10 +6,11 @@
 use crate::config::Config;
 use crate::cpu;
 use crate::kernel::{Kernel, Signature, program_parts};
+use crate::kind::{Kind, Name};
+use crate::memory::{Memory, no_data};
 use crate::queue::Queue;
-use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
-use crate::storage::{Memory, Storage, no_data};
+use crate::storage::Storage;
 use monoglot_uop::{Program, Result, Target};
 use std::sync::Arc;
 

@@ -3,36 +3,13 @@
 //! device, or an error that says what is wrong with the name and which there are.
 
 use crate::config::Config;
+use crate::kind::missing;
+pub use crate::kind::{Kind, Name};
 use crate::runtime::Runtime;
 use crate::{cpu, disk, interp, null};
-use monoglot_uop::{Device, Error, ErrorKind, Result};
+use monoglot_uop::{Device, Result};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
-
-/// A kind of device.
-#[derive(Clone, Copy, Debug)]
-pub struct Kind {
-    /// What names of its devices begin with, in upper case; a part after a colon belongs to it where a
-    /// kind is so named (`INTERP:GPU`).
-    pub name: &'static str,
-    /// What its programs can be written in, the usual one first.
-    pub renderers: &'static [&'static str],
-    /// Open one with these settings.
-    pub open: fn(&Name, &Config) -> Result<Arc<dyn Runtime>>,
-}
-
-/// The name of a device, taken apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
-    /// The device.
-    pub device: Device,
-    /// Which of its kind.
-    pub number: u32,
-    /// What its programs are written in; None: the usual.
-    pub renderer: Option<&'static str>,
-    /// The instruction set, in the words of what compiles for it; None: this machine's.
-    pub arch: Option<&'static str>,
-}
 
 /// A device as the `devices` command shows it.
 #[derive(Clone, Debug)]
@@ -105,15 +82,6 @@ fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
     let kinds = kinds();
     let (kind, name) = parse(device, &kinds)?;
     (kind.open)(&name, config)
-}
-
-/// The error of a device that is not there.
-pub(crate) fn missing(device: Device, message: impl Into<String>) -> Error {
-    ErrorKind::NoDevice {
-        device: device.name().into(),
-        message: message.into(),
-    }
-    .into()
 }
 
 /// A name's kind and parts.

@@ -7,10 +7,10 @@
 //! is to be is the callers' business.
 
 use crate::host::{self, Block};
+use crate::memory::Memory;
 use monoglot_uop::{Device, Error, ErrorKind, Result};
 use smallvec::SmallVec;
 use std::any::Any;
-use std::ptr::NonNull;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Bytes on a device, freed when the last `Arc` of a part of them goes.
@@ -18,46 +18,6 @@ pub struct Storage {
     offset: usize,
     bytes: usize,
     held: Arc<Held>,
-}
-
-/// What a device keeps bytes in. Only `Storage` calls it: within bounds, and never while somebody else
-/// writes; nor reads, while it writes.
-///
-/// # Safety
-/// A pointer that `host` gives is to `bytes()` initialised bytes that stay there as long as the memory
-/// lives, and that nothing else reads or writes.
-pub unsafe trait Memory: Any + Send + Sync {
-    /// Its length.
-    fn bytes(&self) -> usize;
-
-    /// Where the bytes are, where the host can reach them.
-    fn host(&self) -> Option<NonNull<u8>> {
-        None
-    }
-
-    /// Copy bytes to the host, once all that writes them has run. Asked where `host` gives nothing.
-    ///
-    /// # Errors
-    /// Where there is nothing to read.
-    fn read(&self, _offset: usize, _out: &mut [u8]) -> Result<()> {
-        Err(no_data("holds no data"))
-    }
-
-    /// Copy bytes from the host, once all that uses them has run. Asked where `host` gives nothing.
-    ///
-    /// # Errors
-    /// Where nothing can be written.
-    fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<()> {
-        Err(no_data("holds no data"))
-    }
-}
-
-/// The error of memory that cannot be read or written.
-pub(crate) fn no_data(message: &str) -> Error {
-    ErrorKind::Run {
-        message: message.into(),
-    }
-    .into()
 }
 
 struct Held {

@@ -12,10 +12,10 @@ mod topology;
 
 use crate::config::Config;
 use crate::kernel::{Arguments, Kernel, Signature, program_parts};
+use crate::kind::{Kind, Name};
 use crate::pool::{Budget, Pool};
 use crate::private::{self, Scratch};
 use crate::queue::{Host, Queue};
-use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use cache::{LoadedCode, ObjectCache};
 use compile::{Compiler, Unit};

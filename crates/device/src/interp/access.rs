@@ -4,9 +4,8 @@
 //! against its buffer when it runs, where it was not checked here.
 
 use super::decode::{Decoder, unsupported};
-use super::memory::{Gate, accesses, copies};
+use super::memory::{Gate, accesses, copies, touch};
 use super::ops::arithmetic;
-use super::race::touch;
 use monoglot_uop::linear::{Address, address, lanes};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Scalar, UOp};
 

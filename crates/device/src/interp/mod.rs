@@ -16,9 +16,9 @@ mod race;
 
 use crate::config::Config;
 use crate::kernel::{Arguments, Kernel, Signature, program_parts};
+use crate::kind::{Kind, Name};
 use crate::pool::{Budget, Pool};
 use crate::queue::{Host, Line, Place, Queue};
-use crate::registry::{Kind, Name};
 use crate::runtime::Runtime;
 use crate::storage::Storage;
 use decode::{Decoded, decode};
