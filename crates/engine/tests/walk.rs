@@ -457,7 +457,7 @@ fn made(list: &UOp, device: &str) -> Result<()> {
     let rt = open(Device::new(device))?;
     let target = rt.target();
     let verified = spec::verify_linear(list.clone())?;
-    let listing = linear::Listing::of(&verified);
+    let listing = Listing::of(&verified);
     backend(target.dialect).emit(&listing, &single(), target)?;
     rt.compile(&[program("below", list, single(), target)])?;
     Ok(())

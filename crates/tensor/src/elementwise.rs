@@ -8,7 +8,8 @@ use crate::functions as f;
 use crate::promote::{broadcast, promoted};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
-use monoglot_uop::gradient::{Flow, scale};
+use monoglot_uop::gradient::scale;
+use monoglot_uop::node::Flow;
 use monoglot_uop::{Arg, Device, Error, Op, Result, Scalar, UOp};
 
 /// Methods of one operand: name, arguments, how the function is applied (`real`, `whole`, `same`, or

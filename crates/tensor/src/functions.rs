@@ -6,7 +6,8 @@
 //! with a `Shortcut`; the parts would give the same values.
 
 use crate::coefficients::*;
-use monoglot_uop::gradient::{Rule, Shortcut, cos as cosine, scale};
+use monoglot_uop::gradient::{cos as cosine, scale};
+use monoglot_uop::node::{Rule, Shortcut};
 use monoglot_uop::{DType, Op, UOp};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 

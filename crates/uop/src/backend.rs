@@ -10,7 +10,7 @@
 use crate::arg::{Arg, ProgramInfo};
 use crate::effort;
 use crate::error::{Error, ErrorKind, Result};
-use crate::linear::Listing;
+use crate::listing::Listing;
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::spec::{Lowered, verify_record};

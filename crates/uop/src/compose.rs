@@ -1,11 +1,12 @@
-//! Compositions of movement ops and reductions that several rooms need: sliding windows and counting.
-//! Flows in: UOps of the tensor level and sizes; out: views and constants made of primitives only.
+//! Compositions of primitives that several rooms need: sliding windows, counting, and the places of a
+//! matrix unit's elements. Flows in: UOps and sizes; flows out: views, constants and index arithmetic made
+//! of primitives only.
 
 use crate::arg::ReduceOp;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::gradient::{Rule, Shortcut};
-use crate::node::UOp;
+use crate::fragment::{Digit, Fragment};
+use crate::node::{Rule, Shortcut, UOp};
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
 
@@ -164,6 +165,47 @@ impl UOp {
                 - 1)
         };
         build().expect("sizes fit by construction")
+    }
+}
+
+impl Fragment {
+    /// As [`place`](Fragment::place), of numbers that are expressions.
+    pub fn at(&self, lane: &UOp, element: &UOp) -> [UOp; 2] {
+        let mut place = [UOp::index_const(0), UOp::index_const(0)];
+        for (digits, number) in [(&self.lane, lane), (&self.element, element)] {
+            let mut below = 1;
+            for (k, d) in digits.iter().enumerate() {
+                let rest = number / below;
+                let last = k + 1 == digits.len();
+                let value = if last { rest } else { &rest % d.extent() };
+                below *= d.extent();
+                let (Digit::Row(_, stride) | Digit::Column(_, stride)) = *d;
+                let along = &mut place[matches!(d, Digit::Column(..)) as usize];
+                *along = &*along + &(&value * stride);
+            }
+        }
+        place
+    }
+
+    /// The lane and element (the first, where there are copies) that hold a row and column.
+    pub fn holder(&self, row: &UOp, column: &UOp) -> [UOp; 2] {
+        [&self.lane, &self.element].map(|digits| {
+            let mut number = UOp::index_const(0);
+            let mut below = 1;
+            for d in digits {
+                let along = match d {
+                    Digit::Row(..) => row,
+                    Digit::Column(..) => column,
+                };
+                let (Digit::Row(extent, stride) | Digit::Column(extent, stride)) = *d;
+                if stride > 0 {
+                    let value = &(along / stride) % extent;
+                    number = &number + &(&value * below);
+                }
+                below *= extent;
+            }
+            number
+        })
     }
 }
 

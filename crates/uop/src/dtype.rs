@@ -1,14 +1,11 @@
-//! Element types, their ranges, and the promotion lattice. Flows in: one dtype or two; flows out:
-//! its width, range or neighbours, or the dtype of both. Always: promotion does not depend on the
-//! order.
+//! Element types and the promotion lattice. Flows in: one dtype or two; flows out: its width or
+//! neighbours, or the dtype of both. Always: promotion does not depend on the order.
 //!
 //! Promotion is PyTorch's table for the types it has. PyTorch has no table for u16, u32 and u64;
 //! ours: two unsigned types promote to the wider; an unsigned and a signed type promote to the
 //! smallest signed type that holds both, and u64 with a signed type to i64 (as u64 has no such
 //! type, large values wrap). Any float beats any integer; f16 with bf16 gives f32; an fp8 type with
 //! any other float gives the other (two different fp8 types: f16).
-
-use crate::scalar::Scalar;
 
 named! {
     /// The type of one element.
@@ -85,54 +82,6 @@ impl DType {
     /// An integer type without negative values.
     pub fn is_unsigned(self) -> bool {
         matches!(self, U8 | U16 | U32 | U64)
-    }
-
-    /// The least value, as an exact scalar (−∞ for floats that have it).
-    pub fn min(self) -> Scalar {
-        self.ends().0
-    }
-
-    /// The greatest value.
-    pub fn max(self) -> Scalar {
-        self.ends().1
-    }
-
-    fn ends(self) -> (Scalar, Scalar) {
-        let most = 1i128 << (self.bits().max(1) - 1);
-        match self {
-            Bool => (Scalar::Bool(false), Scalar::Bool(true)),
-            F8E4M3 => (Scalar::Float(-448.0), Scalar::Float(448.0)),
-            d if d.is_float() => (
-                Scalar::Float(f64::NEG_INFINITY),
-                Scalar::Float(f64::INFINITY),
-            ),
-            d if d.is_unsigned() => (Scalar::Int(0), Scalar::Int(2 * most - 1)),
-            _ => (Scalar::Int(-most), Scalar::Int(most - 1)),
-        }
-    }
-
-    /// The zero of the type.
-    pub fn zero(self) -> Scalar {
-        self.from_i128(0)
-    }
-
-    /// The one of the type.
-    pub fn one(self) -> Scalar {
-        self.from_i128(1)
-    }
-
-    /// An integer as a scalar of this type, wrapped or rounded.
-    pub fn from_i128(self, v: i128) -> Scalar {
-        match self {
-            Bool => Scalar::Bool(v != 0),
-            d if d.is_float() => Scalar::Float(v as f64).round_to(self),
-            _ => Scalar::Int(v).round_to(self),
-        }
-    }
-
-    /// A float as a scalar of this type, rounded, saturated for integers.
-    pub fn from_f64(self, v: f64) -> Scalar {
-        Scalar::Float(v).cast(self)
     }
 
     /// The type in which a sum of elements is held: integers and bools widen to 64 bits (PyTorch's

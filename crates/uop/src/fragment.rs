@@ -6,8 +6,6 @@
 //! and each digit moves by its stride along rows or columns. Invariant of a unit that `covers` accepts:
 //! the strides of an axis are the products of the extents below them, so digits can be read back.
 
-use crate::node::UOp;
-
 /// A digit of a lane's or an element's number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Digit {
@@ -31,7 +29,8 @@ pub struct Fragment {
 const MOST: i64 = 1 << 16;
 
 impl Digit {
-    fn extent(self) -> i64 {
+    /// How many values it has.
+    pub fn extent(self) -> i64 {
         let (Digit::Row(n, _) | Digit::Column(n, _)) = self;
         n
     }
@@ -78,45 +77,6 @@ impl Fragment {
         (row, column)
     }
 
-    /// As `place`, of numbers that are expressions.
-    pub fn at(&self, lane: &UOp, element: &UOp) -> [UOp; 2] {
-        let mut place = [UOp::index_const(0), UOp::index_const(0)];
-        for (digits, number) in [(&self.lane, lane), (&self.element, element)] {
-            let mut below = 1;
-            for (k, d) in digits.iter().enumerate() {
-                let rest = number / below;
-                let last = k + 1 == digits.len();
-                let value = if last { rest } else { &rest % d.extent() };
-                below *= d.extent();
-                let (Digit::Row(_, stride) | Digit::Column(_, stride)) = *d;
-                let along = &mut place[matches!(d, Digit::Column(..)) as usize];
-                *along = &*along + &(&value * stride);
-            }
-        }
-        place
-    }
-
-    /// The lane and element (the first, where there are copies) that hold a row and column.
-    pub fn holder(&self, row: &UOp, column: &UOp) -> [UOp; 2] {
-        [&self.lane, &self.element].map(|digits| {
-            let mut number = UOp::index_const(0);
-            let mut below = 1;
-            for d in digits {
-                let along = match d {
-                    Digit::Row(..) => row,
-                    Digit::Column(..) => column,
-                };
-                let (Digit::Row(extent, stride) | Digit::Column(extent, stride)) = *d;
-                if stride > 0 {
-                    let value = &(along / stride) % extent;
-                    number = &number + &(&value * below);
-                }
-                below *= extent;
-            }
-            number
-        })
-    }
-
     /// Whether this is a matrix of so many rows and columns over so many lanes, all of whose elements are
     /// there.
     pub fn covers(&self, rows: i64, columns: i64, lanes: i64) -> bool {
@@ -152,6 +112,7 @@ impl Fragment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::UOp;
 
     /// Lanes are columns, each with eight rows; the upper half of the lanes has the lower half's next.
     fn columns() -> Fragment {

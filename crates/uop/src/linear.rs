@@ -1,14 +1,12 @@
 //! How the instructions of a linear program are read: which sources are values, and what an address
-//! names, which values are worth a name. Shared by everything that takes such a program (back ends,
-//! interpreter). Flows in: an instruction; flows out: how it is to be read. Invariant: it means the
-//! same to everybody who reads it through this file.
+//! names. Shared by everything that takes such a program (back ends, interpreter). Flows in: an
+//! instruction; flows out: how it is to be read. Invariant: it means the same to everybody who reads it
+//! through this file.
 
 mod lanes;
-mod listing;
 mod phases;
 
 pub use lanes::{gathered, splat};
-pub use listing::Listing;
 pub(crate) use phases::is_repeated;
 pub use phases::{has_phases, phase_count, phases};
 

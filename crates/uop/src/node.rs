@@ -7,10 +7,9 @@
 //! storage. A node unlinks itself by address when it is dropped; drops are iterative.
 
 use crate::arg::Arg;
-use crate::derive;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
@@ -54,7 +53,41 @@ struct Node {
     /// The BUFFER that holds an expression's value while somebody holds that BUFFER; itself where what
     /// the expression reads is no longer there to compute it again.
     realized: Mutex<Option<(WeakUOp, Option<UOp>)>>,
-    shortcut: OnceLock<Box<crate::gradient::Shortcut>>,
+    shortcut: OnceLock<Box<Shortcut>>,
+}
+
+/// What a node is given when it is made.
+pub(crate) struct Properties {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+    pub(crate) device: Option<Device>,
+}
+
+/// A known derivative.
+pub struct Shortcut {
+    /// The nodes below on which the composition depends.
+    pub inputs: Srcs,
+    /// Numbers that the rule needs (strides, sizes).
+    pub params: Box<[i64]>,
+    /// What flows to each input; None where nothing does.
+    pub rule: Rule,
+}
+
+/// See `Shortcut`.
+pub type Rule = fn(&Flow<'_>) -> Result<Vec<Option<UOp>>>;
+
+/// What a `Rule` is told.
+pub struct Flow<'a> {
+    /// The node that has the shortcut.
+    pub y: &'a UOp,
+    /// Its inputs.
+    pub inputs: &'a [UOp],
+    /// Its numbers.
+    pub params: &'a [i64],
+    /// What flows to the node.
+    pub g: &'a UOp,
+    /// Which inputs are asked for; what a rule gives for others is not used.
+    pub wanted: &'a [bool],
 }
 
 /// What the device room keeps with a BUFFER.
@@ -68,95 +101,32 @@ fn shard(hash: u64) -> &'static Shard {
     &TABLE[(hash >> 58) as usize % SHARDS]
 }
 
-/// The node, by code that knows it fits.
-#[track_caller]
-fn fitting(u: Result<UOp>) -> UOp {
-    u.unwrap_or_else(|e| panic!("{e}"))
-}
-
 impl UOp {
-    /// The node `(op, src, arg)` without a tag, or why it is none.
-    #[track_caller]
-    pub fn try_new(op: Op, src: impl Into<Srcs>, arg: Arg) -> Result<UOp> {
-        UOp::interned(op, src.into(), arg, 0)
-    }
-
-    /// The node `(op, src, arg)`, by code that knows it fits.
-    ///
-    /// # Panics
-    /// Where shapes, dtypes or devices do not fit: a bug of the caller.
-    #[track_caller]
-    pub fn new(op: Op, src: impl Into<Srcs>, arg: Arg) -> UOp {
-        fitting(UOp::interned(op, src.into(), arg, 0))
-    }
-
-    /// The same node with other sources.
-    #[track_caller]
-    pub fn with_src(&self, src: impl Into<Srcs>) -> UOp {
-        fitting(self.try_with_src(src))
-    }
-
-    /// The same node with other sources, or why there is none.
-    #[track_caller]
-    pub fn try_with_src(&self, src: impl Into<Srcs>) -> Result<UOp> {
-        let src = src.into();
-        if src == self.0.src {
-            return Ok(self.clone());
-        }
-        UOp::interned(self.0.op, src, self.0.arg.clone(), self.0.tag)
-    }
-
-    /// The same node with another arg.
-    #[track_caller]
-    pub fn with_arg(&self, arg: Arg) -> UOp {
-        fitting(UOp::interned(
-            self.0.op,
-            self.0.src.clone(),
-            arg,
-            self.0.tag,
-        ))
-    }
-
-    /// The same node with a tag (0: none), for temporary processing.
-    #[track_caller]
-    pub fn with_tag(&self, tag: u32) -> UOp {
-        fitting(UOp::interned(
-            self.0.op,
-            self.0.src.clone(),
-            self.0.arg.clone(),
-            tag,
-        ))
-    }
-
-    #[track_caller]
-    fn interned(op: Op, src: Srcs, arg: Arg, tag: u32) -> Result<UOp> {
+    /// The node of this tuple: the one that there is, or a new one that has what `derive` gives.
+    pub(crate) fn interned(
+        (op, src, arg, tag): (Op, Srcs, Arg, u32),
+        origin: &'static Location<'static>,
+        derive: impl FnOnce(&[UOp], &Arg) -> Result<Properties>,
+    ) -> Result<UOp> {
         crate::effort::asked(src.len());
         let (hash, order) = hashes(op, &src, &arg, tag);
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == src && n.arg == arg;
         if let Some(found) = lookup(hash, same, None) {
             return Ok(found);
         }
-        let origin = Location::caller();
-        let (least, most) = op.arity();
-        if src.len() < least || src.len() > most.max(least) && most != 255 {
-            let message = format!("{} sources; it takes {least} to {most}", src.len());
-            return Err(Error::argument(op.name(), message).at(origin));
-        }
-        let dtype = derive::dtype::dtype(op, &src, &arg).map_err(|e| e.at(origin))?;
-        let shape = derive::shape::shape(op, &src, &arg).map_err(|e| e.at(origin))?;
-        let device = derive::device::device(op, &src, &arg).map_err(|e| e.at(origin))?;
+        let properties = derive(&src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
         let node = Arc::new(Node {
             op,
-            dtype,
+            dtype: properties.dtype,
             tag,
             hash,
             order,
             below,
             src,
             arg,
-            shape,
-            device,
+            shape: properties.shape,
+            device: properties.device,
             bounds: OnceLock::new(),
             ranges: OnceLock::new(),
             origin,
@@ -202,12 +172,12 @@ impl UOp {
         let _ = self.0.line.set(line);
     }
 
-    /// The derivative that its builder knows for this node, if any (see `gradient::Shortcut`).
-    pub fn shortcut(&self) -> Option<&crate::gradient::Shortcut> {
+    /// The derivative that its builder knows for this node, if any (see `Shortcut`).
+    pub fn shortcut(&self) -> Option<&Shortcut> {
         self.0.shortcut.get().map(|s| &**s)
     }
     /// This node with a derivative that its builder knows; the first one given stays.
-    pub fn with_shortcut(self, shortcut: crate::gradient::Shortcut) -> UOp {
+    pub fn with_shortcut(self, shortcut: Shortcut) -> UOp {
         let _ = self.0.shortcut.set(Box::new(shortcut));
         self
     }

@@ -1,4 +1,4 @@
-//! A constant's value and the conversions between dtypes, to the bit.
+//! A constant's value, the ends of each dtype, and the conversions between dtypes, to the bit.
 //!
 //! Flows in: a value and a dtype; flows out: the value as that dtype holds it. Invariant: a scalar
 //! kept for a dtype is always representable in it (`round_to` is the identity on it).
@@ -146,6 +146,53 @@ impl Scalar {
             DType::Bool => Bool(bits & 0xff != 0),
             d => Int(wrap(bits as i128, d)),
         }
+    }
+}
+
+impl DType {
+    /// The least value, as an exact scalar (−∞ for floats that have it).
+    pub fn min(self) -> Scalar {
+        self.ends().0
+    }
+
+    /// The greatest value.
+    pub fn max(self) -> Scalar {
+        self.ends().1
+    }
+
+    fn ends(self) -> (Scalar, Scalar) {
+        let most = 1i128 << (self.bits().max(1) - 1);
+        match self {
+            DType::Bool => (Bool(false), Bool(true)),
+            DType::F8E4M3 => (Float(-448.0), Float(448.0)),
+            d if d.is_float() => (Float(f64::NEG_INFINITY), Float(f64::INFINITY)),
+            d if d.is_unsigned() => (Int(0), Int(2 * most - 1)),
+            _ => (Int(-most), Int(most - 1)),
+        }
+    }
+
+    /// The zero of the type.
+    pub fn zero(self) -> Scalar {
+        self.from_i128(0)
+    }
+
+    /// The one of the type.
+    pub fn one(self) -> Scalar {
+        self.from_i128(1)
+    }
+
+    /// An integer as a scalar of this type, wrapped or rounded.
+    pub fn from_i128(self, v: i128) -> Scalar {
+        match self {
+            DType::Bool => Bool(v != 0),
+            d if d.is_float() => Float(v as f64).round_to(self),
+            _ => Int(v).round_to(self),
+        }
+    }
+
+    /// A float as a scalar of this type, rounded, saturated for integers.
+    pub fn from_f64(self, v: f64) -> Scalar {
+        Float(v).cast(self)
     }
 }
 

@@ -8,10 +8,10 @@
 use super::language::{self, Argument, Language, scalar};
 use super::prelude::Prelude;
 use super::renderer::{NONE, Renderer, range};
-use monoglot_uop::linear::{Listing, address, has_phases, phases};
+use monoglot_uop::linear::{address, has_phases, phases};
 use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
-use monoglot_uop::{Backend, Code, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{Backend, Code, ErrorKind, Listing, Op, ProgramInfo, Result, Target, UOp};
 use std::fmt::Write;
 
 /// C for a CPU.

@@ -12,8 +12,7 @@ mod renderer;
 mod scalar;
 mod vector;
 
-use monoglot_uop::linear::Listing;
-use monoglot_uop::{Backend, Code, Dialect, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{Backend, Code, Dialect, Listing, ProgramInfo, Result, Target, UOp};
 
 /// The back end of a dialect that is text.
 pub fn backend(dialect: Dialect) -> &'static dyn Backend {

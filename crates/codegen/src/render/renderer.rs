@@ -10,8 +10,8 @@
 use super::language::{Language, scalar, signed, unsigned};
 use super::prelude::Prelude;
 use monoglot_uop::backend::unsupported;
-use monoglot_uop::linear::{Listing, lanes};
-use monoglot_uop::{Arg, DType, Error, Op, Result, Scalar, UOp};
+use monoglot_uop::linear::lanes;
+use monoglot_uop::{Arg, DType, Error, Listing, Op, Result, Scalar, UOp};
 use std::borrow::Borrow;
 use std::fmt::Write;
 

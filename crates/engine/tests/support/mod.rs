@@ -109,7 +109,7 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
         Dialect::Uops => linear.to_string(),
         dialect => {
             let verified = spec::verify_linear(linear.clone()).unwrap();
-            let listing = linear::Listing::of(&verified);
+            let listing = Listing::of(&verified);
             backend(dialect)
                 .emit(&listing, &info, target)
                 .unwrap()

@@ -13,7 +13,7 @@
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
 use crate::graph::inline_functions;
-use crate::node::{Srcs, UOp};
+use crate::node::{Flow, Shortcut, Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,33 +21,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 mod rules;
 
 use rules::{fit, paths, rule};
-
-/// A known derivative.
-pub struct Shortcut {
-    /// The nodes below on which the composition depends.
-    pub inputs: Srcs,
-    /// Numbers that the rule needs (strides, sizes).
-    pub params: Box<[i64]>,
-    /// What flows to each input; None where nothing does.
-    pub rule: Rule,
-}
-
-/// See `Shortcut`.
-pub type Rule = fn(&Flow<'_>) -> Result<Vec<Option<UOp>>>;
-
-/// What a `Rule` is told.
-pub struct Flow<'a> {
-    /// The node that has the shortcut.
-    pub y: &'a UOp,
-    /// Its inputs.
-    pub inputs: &'a [UOp],
-    /// Its numbers.
-    pub params: &'a [i64],
-    /// What flows to the node.
-    pub g: &'a UOp,
-    /// Which inputs are asked for; what a rule gives for others is not used.
-    pub wanted: &'a [bool],
-}
 
 /// The gradient of Σ(root · seed) for every target; None where the root does not depend on it.
 ///

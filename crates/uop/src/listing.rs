@@ -6,8 +6,8 @@
 //! Invariants: a load is part of its user only if nothing is stored between the two, and nothing moves
 //! into or out of a loop; an instruction that may need an operand more than once never has a part in it.
 
-use super::{gathered, lanes, operands, splat};
 use crate::dtype::DType;
+use crate::linear::{gathered, lanes, operands, splat};
 use crate::node::UOp;
 use crate::op::{Op, Repeats};
 use crate::spec::Lowered;
