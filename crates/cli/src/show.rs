@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
                     "the file holds a kernel; the stages before `kernel` are past".into(),
                 ));
             }
-            vec![verified(verify_kernel(kernel.clone()), "kernel")?.into_inner()]
+            vec![verify_kernel(kernel.clone())?.into_inner()]
         }
         _ if args.stage == Stage::Tensor => {
             return Ok(out.write_all(print_many(&roots).as_bytes())?);
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         _ => {
             // What a text says is not to be relied on before it is verified.
             let all = UOp::try_new(Op::Sink, roots.clone(), Arg::None)?;
-            verified(verify_tensor(all), "tensor graph")?;
+            verify_tensor(all)?;
             let (function, _) = schedule::callify(&roots, |_| true)?;
             if args.stage == Stage::Callified {
                 return Ok(out.write_all(print_many(&function.roots).as_bytes())?);
@@ -135,16 +135,6 @@ fn roots(args: &Args) -> std::result::Result<Vec<UOp>, Failure> {
             "what shall be shown: FILE in the text form, or --model NAME?".into(),
         )),
     }
-}
-
-/// What a text says, where it is what it is taken for.
-fn verified<T>(given: Result<T>, what: &str) -> std::result::Result<T, Failure> {
-    given.map_err(|e| match e.kind() {
-        ErrorKind::Verify { message, .. } => {
-            Failure::Told(format!("this is no {what}:\n{message}"))
-        }
-        _ => e.into(),
-    })
 }
 
 fn read(path: &str) -> Result<String> {

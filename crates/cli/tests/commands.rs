@@ -156,13 +156,16 @@ fn what_means_nothing_is_an_error_that_says_so() {
     for (text, wanted) in [
         (
             "x = PARAM[0, index, CPU] (4,)\nSINK x\n",
-            "this is no tensor graph",
+            "the text is no graph of the tensor stage",
         ),
         (
             "SINK[\"k\"]\nb = BINARY[x\"c3\"]\n",
             "machine code never comes",
         ),
-        ("r = RANGE[0, LOOP] 4\nSINK[\"k\"] r\n", "this is no kernel"),
+        (
+            "r = RANGE[0, LOOP] 4\nSINK[\"k\"] r\n",
+            "the text is no graph of the kernel stage",
+        ),
     ] {
         std::fs::write(&bad, text).expect("a temporary file can be written");
         fails(&format!("show {}", bad.display()), 1, wanted);

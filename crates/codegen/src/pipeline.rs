@@ -76,7 +76,7 @@ impl Timings {
 ///
 /// # Errors
 /// `Argument` for Opts that do not fit, `Unsupported` for an op that the target or the back end cannot run, `Verify`
-/// for a graph that breaks the spec of a border.
+/// for a graph that breaks the spec of a border, `Text` where it is a text's.
 pub fn lower(
     kernel: &UOp,
     target: &Target,

@@ -67,7 +67,8 @@ pub struct Timings {
 /// The schedule of a function; what reads no buffer at all is computed on `device`.
 ///
 /// # Errors
-/// `Verify` for what is no tensor graph, `Unsupported` for ops that nothing runs yet, and errors of the compiler's own checks.
+/// `Verify`, or `Text` of a text's, for what is no tensor graph, `Unsupported` for ops that nothing runs yet, and
+/// errors of the compiler's own checks.
 pub fn schedule(
     function: &Function,
     device: Device,

@@ -52,6 +52,8 @@ pub enum ErrorKind {
     Format { what: String, message: String },
     /// A compiler was found and did not compile.
     Compile { compiler: String, message: String },
+    /// A graph of a text that breaks the spec of the stage that it is given to: the text is at fault.
+    Text { stage: String, message: String },
     /// A graph that breaks the spec of its stage: a bug in the compiler.
     Verify { stage: String, message: String },
     /// Something ran and failed.
@@ -190,6 +192,9 @@ impl std::fmt::Display for Error {
                     f,
                     "device {device}: {wanted} bytes were asked for and {available} are available"
                 )
+            }
+            Text { stage, message } => {
+                write!(f, "the text is no graph of the {stage} stage:\n{message}")
             }
             Verify { stage, message } => {
                 write!(

@@ -25,7 +25,7 @@ use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
-use crate::text::Names;
+use crate::text::{Names, is_parsed};
 
 macro_rules! borders {
     ($($(#[$doc:meta])* $name:ident $verify:ident $stage:literal $check:expr;)*) => { $(
@@ -46,7 +46,7 @@ macro_rules! borders {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `ErrorKind::Verify` with every fault.
+        /// `ErrorKind::Verify` with every fault, `ErrorKind::Text` where the graph is a text's.
         pub fn $verify(root: UOp) -> Result<$name> {
             let mut check = Verifier::of(&root);
             $check(&mut check);
@@ -72,7 +72,7 @@ borders! {
 /// As `verify_tensor`, of a function of so many arguments, which its PARAMs number.
 ///
 /// # Errors
-/// `ErrorKind::Verify` with every fault.
+/// `ErrorKind::Verify` with every fault, `ErrorKind::Text` where the graph is a text's.
 pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
     let mut check = Verifier::of(&root);
     check.arguments = Some(arguments as u64);
@@ -85,7 +85,7 @@ pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
 /// end that made its code: `backend::Program`.
 ///
 /// # Errors
-/// `ErrorKind::Verify` with every fault.
+/// `ErrorKind::Verify` with every fault, `ErrorKind::Text` where the graph is a text's.
 pub fn verify_program(root: UOp) -> Result<UOp> {
     let mut check = Verifier::of(&root);
     call::check_program(&mut check);
@@ -161,11 +161,12 @@ impl<'a> Verifier<'a> {
             );
         }
         let message = message.trim_end().to_string();
-        Err(ErrorKind::Verify {
-            stage: stage.into(),
-            message,
-        }
-        .into())
+        let stage = stage.into();
+        Err(if is_parsed(self.root) {
+            ErrorKind::Text { stage, message }.into()
+        } else {
+            ErrorKind::Verify { stage, message }.into()
+        })
     }
 
     /// What holds of every node of every stage: an op of the stage, no tag, an arg and sources that fit

@@ -35,6 +35,7 @@ mod parse;
 mod print;
 mod value;
 
+pub(crate) use parse::is_parsed;
 pub use parse::{parse, parse_many};
 pub use print::{Names, print, print_many};
 

@@ -57,6 +57,12 @@ pub fn parse_many(text: &str) -> Result<Vec<UOp>> {
     }
 }
 
+/// Whether this graph is a text's, or a tuple of nothing but texts' graphs: its nodes were first made here.
+pub(crate) fn is_parsed(root: &UOp) -> bool {
+    let here = |u: &UOp| u.origin().file() == file!();
+    here(root) || root.op() == Op::Sink && !root.src().is_empty() && root.src().iter().all(here)
+}
+
 fn error(text: &str, at: usize, message: &str) -> Error {
     let boundary = (0..=at.min(text.len()))
         .rev()
