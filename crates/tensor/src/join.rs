@@ -5,7 +5,7 @@ use crate::args::Dims;
 use crate::promote::{counter, insert_axis, resized, spread, vector};
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{Arg, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{Arg, Dim, Error, Op, Result, Scalar, Shape, UOp};
 
 /// What a padded axis continues with.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -168,7 +168,7 @@ impl Tensor {
     #[track_caller]
     pub fn split(&self, sizes: impl Into<Dims>, axis: i64) -> Vec<Tensor> {
         let sizes = sizes.into().0;
-        let whole = self.along("split", axis, |u, a| match u.sizes("split")?[a] {
+        let whole = self.along("split", axis, |u, a| match size("split", u, a)? {
             n if sum(&sizes) == Some(n) => Ok(u.clone()),
             _ => Err(Error::shape(
                 "split",
@@ -192,7 +192,7 @@ impl Tensor {
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
         let n = self
             .uop()
-            .and_then(|u| Ok(u.sizes("chunk")?[axis_of("chunk", axis, u.shape().len())?]));
+            .and_then(|u| size("chunk", &u, axis_of("chunk", axis, u.shape().len())?));
         match n {
             // Empty pieces are tensors too: too many of them are refused.
             Ok(n) if chunks > 0 && (n > 0 || chunks <= 1 << 24) => {
@@ -211,6 +211,14 @@ impl Tensor {
             ))],
             Err(e) => vec![Tensor::failed(e)],
         }
+    }
+}
+
+/// The size of an axis, whatever those of the others are.
+fn size(op: &str, u: &UOp, axis: usize) -> Result<i64> {
+    match u.shape()[axis] {
+        Dim::Int(n) => Ok(n),
+        Dim::Sym(_) => Ok(u.sizes(op)?[axis]),
     }
 }
 

@@ -2,7 +2,7 @@
 //! what is being written, views of assigned and of realized buffers, views of views. Flows in:
 //! random slices; flows out: comparisons.
 
-use monoglot_tensor::{Index, Tensor};
+use monoglot_tensor::{Index, Result, Tensor, Variable};
 
 fn i32s(t: &Tensor) -> Vec<i32> {
     t.to_vec().expect("i32 values")
@@ -192,4 +192,19 @@ fn a_view_writes_its_base_after_both_are_stored() {
         .spawn(work)
         .expect("starts");
     small.join().expect("no overflow");
+}
+
+#[test]
+fn a_known_axis_is_cut_beside_one_that_varies() -> Result<()> {
+    on_interpreter();
+    let rows = Variable::new(1..=4)?;
+    let x = Tensor::arange(0, 24, 1).reshape([4, 6]);
+    let some = x.narrow(0, 0, rows.bind(2)?);
+    let last = &some.chunk(3, 1)[2];
+    assert_eq!(last.to_vec::<i32>()?, [4, 5, 10, 11]);
+    let last = &some.split([5, 1], -1)[1];
+    assert_eq!(last.to_vec::<i32>()?, [5, 11]);
+    let along = &some.chunk(2, 0)[0];
+    assert!(along.check().is_err(), "its number of pieces would vary");
+    Ok(())
 }
