@@ -136,7 +136,7 @@ impl CharTransformer {
 
     /// (N, T) → scores (N, T, letters).
     pub(crate) fn forward(&self, ids: &Tensor) -> Tensor {
-        let length = ids.shape().map_or(0, |s| s[1] as i64);
+        let length = ids.size(1).unwrap_or(0.into());
         let places = self.places.weight.narrow(0, 0, length);
         let mut x = self.tokens.forward(ids) + places;
         for block in &self.blocks {
@@ -154,16 +154,15 @@ impl CharTransformer {
     /// `start`, continued by what is drawn letter by letter.
     pub(crate) fn write(&self, start: &str, letters: usize) -> Result<String> {
         let mut text: Vec<i32> = start.bytes().map(i32::from).collect();
+        let length = Variable::new(1..=SEQUENCE as i64)?;
         for _ in 0..letters {
-            // The last letters that the network sees at once, with room left as what is never looked at.
-            let from = text.len().saturating_sub(SEQUENCE);
-            let mut seen = text[from..].to_vec();
-            let last = seen.len() - 1;
+            // The last letters that the network sees at once, and room for those still to come.
+            let mut seen = text[text.len().saturating_sub(SEQUENCE)..].to_vec();
+            let count = length.bind(seen.len())?;
             seen.resize(SEQUENCE, 0);
-            let scores = self.forward(&Tensor::new(&seen, [1, SEQUENCE]));
-            let scores = scores.to_vec::<f32>()?;
-            let scores = &scores[last * VOCABULARY..(last + 1) * VOCABULARY];
-            text.push(draw(scores, 0.7, Tensor::rand(1).item::<f32>()?));
+            let seen = Tensor::new(&seen, [1, SEQUENCE]).narrow(1, 0, count);
+            let scores = self.forward(&seen).index((0, -1)).to_vec::<f32>()?;
+            text.push(draw(&scores, 0.7, Tensor::rand(1).item::<f32>()?));
         }
         let bytes = text.into_iter().map(|c| c as u8);
         Ok(bytes.map(char::from).collect())
