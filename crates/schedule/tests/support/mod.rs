@@ -12,7 +12,6 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
         vector_bytes: 16,
         registers: 16,
         threads: 2,
-        cores: 2,
         workgroups: false,
         max_workgroup: 1,
         warp: 1,
