@@ -15,10 +15,14 @@ use smallvec::SmallVec;
 const BYTE: f64 = 4.0;
 /// Operations that reading a stored element costs.
 const READ: f64 = 4.0;
+/// Operations that reading it once more in the same kernel costs.
+const AGAIN: f64 = 1.0;
 /// Operations that one more kernel costs.
 const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
+/// Elements of a result that are computed together, and share what a reduction computes for them.
+const TILE: f64 = 16.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 /// Operations that are still computed in a kernel that is long enough.
@@ -217,6 +221,16 @@ fn written(u: &UOp) -> &UOp {
     }
 }
 
+/// Iterations of loops inside each other.
+fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> f64 {
+    ranges.into_iter().map(|r| r.vmax() as f64 + 1.0).product()
+}
+
+/// Whether a range is one of a reduction's.
+fn is_inside(range: &UOp) -> bool {
+    range.range_arg().is_some_and(|(_, axis)| axis.is_reduce())
+}
+
 fn is_view(u: &UOp) -> bool {
     u.op().is_movement() && !matches!(u.op(), Op::Pad | Op::Index | Op::Stack)
 }
@@ -287,8 +301,8 @@ impl Rangeify<'_> {
         if (wide || long) && (light > little || op == Op::After || reduces) {
             return true;
         }
-        let loads: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
-        let stored_at = bytes(u) * BYTE + loads * READ + LAUNCH;
+        let first: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
+        let stored_at = bytes(u) * BYTE + first * READ + LAUNCH;
         if op == Op::Reduce {
             if self.costs.compared[at] && wanted.len() > 1 && u.dtype().is_float() {
                 return true;
@@ -306,6 +320,10 @@ impl Rangeify<'_> {
         if wanted.len() > COPIES && light > 8.0 {
             return true;
         }
+        let loads: f64 = wanted
+            .iter()
+            .map(|&i| self.evaluations(i) * self.again(i))
+            .sum();
         let blown = wanted.len() > 1 || loads > size * 1.5;
         if !blown {
             return false;
@@ -317,7 +335,7 @@ impl Rangeify<'_> {
             0.0
         };
         let inline = loads * light + moved;
-        inline > size * light + stored_at
+        inline > size * light + stored_at + (loads - first) * AGAIN
     }
 
     fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Draft) -> bool) -> bool {
@@ -362,33 +380,46 @@ impl Rangeify<'_> {
         Ok(!value.ops_below().contains(Op::Reduce))
     }
 
-    /// How often an instance is evaluated: once for each combination of the ranges it varies over.
-    fn evaluations(&self, i: u32) -> f64 {
-        let instance = &self.instances[i as usize];
-        let mut seen: FxHashSet<UOp> = FxHashSet::default();
-        let mut product = 1.0;
-        for index in &instance.at.indices {
+    /// The ranges over which an instance varies; None where an index of it is not known yet.
+    fn varies(&self, i: u32) -> Option<FxHashSet<UOp>> {
+        let mut ranges: FxHashSet<UOp> = FxHashSet::default();
+        for index in &self.instances[i as usize].at.indices {
             if super::has_placeholder(index) {
-                return instance.at.volume;
+                return None;
             }
-            for r in index.ranges().iter() {
-                if seen.insert(r.clone()) {
-                    product *= r.vmax() as f64 + 1.0;
-                }
-            }
+            ranges.extend(index.ranges().iter().cloned());
         }
-        product.min(instance.at.volume.max(1.0))
+        Some(ranges)
+    }
+
+    /// How many values an instance has: one for each combination of the ranges it varies over.
+    fn evaluations(&self, i: u32) -> f64 {
+        let volume = self.instances[i as usize].at.volume;
+        match self.varies(i) {
+            Some(ranges) => count(&ranges).min(volume.max(1.0)),
+            None => volume,
+        }
+    }
+
+    /// How many times each of them is computed: where they vary with a range of a reduction, once for
+    /// every tile along the loops around that one.
+    fn again(&self, i: u32) -> f64 {
+        let Some(ranges) = self.varies(i) else {
+            return 1.0;
+        };
+        if !ranges.iter().any(is_inside) {
+            return 1.0;
+        }
+        let kernel = &self.kernels[self.instances[i as usize].kernel as usize];
+        let others = kernel.ranges.iter().filter(|r| !ranges.contains(*r));
+        (count(others) / TILE).max(1.0)
     }
 
     /// Whether the loops around an instance include a reduction that it does not itself span.
     fn in_reduce(&self, i: u32, size: f64) -> bool {
         let instance = &self.instances[i as usize];
         let kernel = &self.kernels[instance.kernel as usize];
-        let outer: f64 = kernel
-            .ranges
-            .iter()
-            .map(|r| r.vmax() as f64 + 1.0)
-            .product();
+        let outer = count(&kernel.ranges);
         instance.at.volume > outer * 1.5 && size > 1.0
     }
 }
