@@ -12,6 +12,8 @@ use monoglot_uop::{AxisType, OptOp, Target};
 const THREADED: f64 = 50_000.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
+/// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
+const NEARER: f64 = 0.25;
 /// How many numbers of parts are tried.
 const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
@@ -192,7 +194,8 @@ fn climb(
     (tile, cycles)
 }
 
-/// The outer loops, outermost first, in the order that brings least from beyond the second cache.
+/// The outer loops, outermost first, in the order that brings least from beyond the second cache, and
+/// from beyond the first.
 fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
     let natural: Vec<usize> = bits(features.outer)
         .filter(|&k| features.extent[k] > tile.factor[k])
@@ -200,8 +203,11 @@ fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
     if natural.len() < 2 || natural.len() > 4 || features.reductions.is_empty() {
         return natural;
     }
-    let cache = target.caches[1] as f64 * 0.75;
-    let bytes = |o: &[usize]| traffic(features, tile, o, cache);
+    let beyond = |o: &[usize], level: usize| {
+        let cache = target.caches[level] as f64 * 0.75;
+        traffic(features, tile, o, cache)
+    };
+    let bytes = |o: &[usize]| beyond(o, 1) + NEARER * beyond(o, 0);
     let mut best = natural.clone();
     let mut least = bytes(&natural);
     let mut all = vec![Vec::new()];
