@@ -263,6 +263,61 @@ fn long_products_are_summed_in_blocks() {
     });
 }
 
+/// Sums across lanes become lanes of the results, which is where mistakes of order would be: small integers,
+/// so that every sum is exact.
+#[test]
+fn what_comes_after_a_product_is_right_for_every_shape() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let shapes = [
+        (16, 256, 64),
+        (4, 24, 32),
+        (3, 12, 48),
+        (2, 20, 33),
+        (5, 7, 64),
+        (1, 40, 128),
+        (8, 4, 16),
+    ];
+    let value = |i: usize| (i * 7 % 11) as f64 - 5.0;
+    for device in DEVICES.iter().filter(|d| d.starts_with("CPU")) {
+        Config {
+            device: Some((*device).into()),
+            ..Config::default()
+        }
+        .set();
+        for (rows, columns, terms) in shapes {
+            for dtype in [DType::F32, DType::F64, DType::I32] {
+                let numbers = |n: usize, shape: [usize; 2]| {
+                    let list: Vec<f64> = (0..n).map(value).collect();
+                    Tensor::new(&list, shape).cast(dtype)
+                };
+                let x = numbers(rows * terms, [rows, terms]);
+                let w = numbers(columns * terms, [columns, terms]);
+                let b = numbers(columns, [1, columns]);
+                let r = numbers(rows * columns, [rows, columns]);
+                Tensor::realize_all(&[&x, &w, &b, &r]).unwrap();
+                let y = (x.matmul(&w.t()) + &b).relu() * 2.0 + &r;
+                let products = x.reshape([rows, 1, terms]) * w.reshape([1, columns, terms]);
+                let most = products.max(2, false) + &r;
+                let got = (
+                    y.cast(DType::F64).to_vec::<f64>().unwrap(),
+                    most.cast(DType::F64).to_vec::<f64>().unwrap(),
+                );
+                for i in 0..rows * columns {
+                    let row = i / columns;
+                    let column = i % columns;
+                    let product = |k: usize| value(row * terms + k) * value(column * terms + k);
+                    let sum: f64 = (0..terms).map(product).sum();
+                    let want = (sum + value(column)).max(0.0) * 2.0 + value(i);
+                    let place = format!("{device} {dtype:?} {rows}x{terms}x{columns} at {i}");
+                    assert_eq!(got.0[i], want, "{place}");
+                    let highest = (0..terms).map(product).fold(f64::MIN, f64::max);
+                    assert_eq!(got.1[i], highest + value(i), "{place}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn reductions_over_one_range_keep_one_loop() {
     on_each(|device| {

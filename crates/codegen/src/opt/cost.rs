@@ -10,6 +10,10 @@ use monoglot_uop::Target;
 const LATENCY: f64 = 4.0;
 /// Simple operations for each element of a vector put together from scattered places.
 const GATHER: f64 = 1.75;
+/// Simple operations for each vector of sums of which many are folded to lanes of one.
+const TRANSPOSE: f64 = 4.0;
+/// Bytes of neighbouring results from which on they are.
+const NEAR: i64 = 16;
 /// Cycles lost where a loop ends.
 const LEAVE: f64 = 8.0;
 /// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
@@ -67,14 +71,28 @@ impl Tile {
             .fold(1.0, f64::max)
     }
 
+    /// The axis along which results have lanes once those of the tile are folded: the last one that is
+    /// unrolled, where all results are stored along it (`select::epilogue`).
+    fn after(&self, features: &Features, unrolled: Mask) -> Option<usize> {
+        let lane = self.lane?;
+        let mut sums = features.reductions.iter();
+        let stores = features.accesses.iter().filter(|a| a.store);
+        let axis = bits(unrolled & features.outer).last()?;
+        let along = |a: &Access| a.stride[axis] == 1 && self.factor[axis] * a.bytes as i64 >= NEAR;
+        let all = sums.all(|r| r.closes >> lane & 1 == 1) && stores.clone().all(along);
+        all.then_some(axis)
+    }
+
     /// Estimated cycles of the whole kernel; None where the code would grow too large.
     pub(super) fn cycles(&self, features: &Features, target: &Target) -> Option<f64> {
         let unrolled = (0..self.factor.len()).filter(|&k| self.factor[k] != 1);
+        let unrolled = unrolled.fold(0, |m, k| m | 1 << k);
         let estimate = Estimate {
             tile: self,
             features,
             target,
-            unrolled: unrolled.fold(0, |m, k| m | 1 << k),
+            unrolled,
+            after: self.after(features, unrolled),
         };
         estimate.cycles()
     }
@@ -87,12 +105,27 @@ struct Estimate<'a> {
     target: &'a Target,
     /// Axes of which the tile has more than one element.
     unrolled: Mask,
+    /// The axis of lanes of what comes after sums across lanes.
+    after: Option<usize>,
 }
 
 impl Estimate<'_> {
+    /// The axis along which what varies with these has lanes.
+    fn lane(&self, varies: Mask) -> Option<usize> {
+        let across = self.tile.lane.filter(|l| varies >> l & 1 == 1);
+        let closed = self
+            .features
+            .reductions
+            .iter()
+            .any(|r| r.closes & varies != 0);
+        let after = self.after.filter(|l| varies >> l & 1 == 1 && !closed);
+        across.or(after)
+    }
+
+    /// Vectors or elements in a tile of what varies with these axes.
     fn copies(&self, mask: Mask, bytes: usize) -> f64 {
         let Estimate { tile, target, .. } = *self;
-        let lane = tile.lane.filter(|l| mask >> l & 1 == 1);
+        let lane = self.lane(mask);
         let others = bits(mask & self.unrolled)
             .filter(|k| Some(*k) != lane)
             .map(|k| tile.factor[k] as f64)
@@ -111,11 +144,12 @@ impl Estimate<'_> {
             target,
             ..
         } = *self;
+        let lane = self.lane(a.varies);
         let mut copies = self.copies(a.varies, a.bytes);
-        for _ in bits(a.varies).filter(|&k| Some(k) != tile.lane && self.collide(a, k)) {
+        for _ in bits(a.varies).filter(|&k| Some(k) != lane && self.collide(a, k)) {
             copies *= 3.0;
         }
-        let Some(l) = tile.lane.filter(|l| a.varies >> l & 1 == 1) else {
+        let Some(l) = lane else {
             return copies;
         };
         let padded = features.extent[l] % tile.factor[l] != 0;
@@ -173,7 +207,10 @@ impl Estimate<'_> {
             // Lanes are folded once the loop is done.
             if across.is_some() {
                 let outer = level(&mut levels, features, closed, r.open & !closed);
-                outer.ops += sums + 8.0 * self.copies(r.open, r.bytes);
+                outer.ops += match self.after {
+                    Some(_) => TRANSPOSE * sums,
+                    None => sums + 8.0 * self.copies(r.open, r.bytes),
+                };
             }
         }
         let mut sum = 0.0;

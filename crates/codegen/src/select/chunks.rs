@@ -3,6 +3,7 @@
 //! operands of one shape correspond chunk by chunk.
 
 use super::blocks;
+use super::epilogue;
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
 use crate::build::{alu, lane, splat};
@@ -18,6 +19,8 @@ pub(super) struct Devectorise<'a> {
     pub(super) target: &'a Target,
     /// Sums that carry what their additions round away.
     pub(super) carried: FxHashSet<UOp>,
+    /// REDUCEs whose results are lanes of the last axis.
+    pub(super) transposed: FxHashSet<UOp>,
     /// Values, by node.
     pub(super) data: Vec<Vec<UOp>>,
     /// Index arithmetic, by node: the value where all steps are taken back, over the other axes.
@@ -38,6 +41,12 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
         t = Table::new(&blocks.kernel)?;
         layout = layout::layout(&t, target, Some(layout.is_lane));
     }
+    let mut transposed = FxHashSet::default();
+    if let Some(epilogue) = epilogue::lanes(&t, &layout, target)? {
+        transposed = epilogue.transposed;
+        t = Table::new(&epilogue.kernel)?;
+        layout = layout::layout(&t, target, Some(epilogue.lanes));
+    }
     let n = t.len();
     let slot = t
         .nodes
@@ -50,6 +59,7 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
         layout,
         target,
         carried,
+        transposed,
         data: vec![Vec::new(); n],
         bases: vec![Vec::new(); n],
         effect: vec![None; n],

@@ -4,7 +4,7 @@
 //! extends along two axes of lanes.
 
 use super::table::{Axes, Table, is_fragment};
-use monoglot_uop::{DType, Op, Target};
+use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use smallvec::{SmallVec, smallvec};
 
 /// By node: needed as data (chunks), needed as index arithmetic (a scalar form).
@@ -32,7 +32,7 @@ pub(super) struct Layout {
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
 pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
-    use monoglot_uop::{Arg, ReduceOp};
+    use monoglot_uop::ReduceOp;
     let u = &t.nodes[i];
     matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
         && matches!(u.dtype(), DType::F32 | DType::F64)
@@ -300,7 +300,7 @@ fn steps(t: &Table) -> Vec<Steps> {
 }
 
 /// Whether a CAST changes no value.
-fn keeps(u: &monoglot_uop::UOp) -> bool {
+fn keeps(u: &UOp) -> bool {
     let (lo, hi) = u.src()[0].bounds();
     let min = u.dtype().min().to_i128();
     let max = u.dtype().max().to_i128();
@@ -308,7 +308,7 @@ fn keeps(u: &monoglot_uop::UOp) -> bool {
 }
 
 /// The common difference of a list of constants that became an axis.
-fn progression(u: &monoglot_uop::UOp) -> Option<i64> {
+fn progression(u: &UOp) -> Option<i64> {
     let list = u.src()[0].src();
     let step = list.get(1)?.as_int()? - list[0].as_int()?;
     let even = list.windows(2).all(|w| {
@@ -371,8 +371,47 @@ fn choose(
     is_lane
 }
 
+/// The axis of lanes that a REDUCE closes.
+pub(super) fn across(u: &UOp, is_lane: impl Fn(usize) -> bool) -> Option<usize> {
+    let Arg::Reduce(_, closed) = u.arg() else {
+        return None;
+    };
+    closed.iter().map(|&a| a as usize).find(|&a| is_lane(a))
+}
+
+/// The axis along which what REDUCEs across lanes leave is stored side by side: the last one that any of them
+/// leaves, where that is the same for all.
+pub(super) fn axis_after(
+    t: &Table,
+    steps: &[Steps],
+    is_lane: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let mut axis = None;
+    for (i, u) in t.nodes.iter().enumerate() {
+        if across(u, &is_lane).is_none() {
+            continue;
+        }
+        let left = (0..t.rank).rev().find(|&k| t.dims[i][k] > 1)?;
+        if axis.is_some_and(|a| a != left) {
+            return None;
+        }
+        axis = Some(left);
+    }
+    let axis = axis?;
+    for (i, u) in t.nodes.iter().enumerate() {
+        let address = t.src[i].first().map_or(0, |&s| s as usize);
+        if u.op() == Op::Store && t.dims[address][axis] > 1 {
+            let index = t.src[address].get(1);
+            index.filter(|&&x| steps[x as usize][axis] == Some(1))?;
+        }
+    }
+    Some(axis)
+}
+
 /// Instructions, roughly, where `axis` is cut into vectors of `lanes`.
 fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lanes: usize) -> f64 {
+    // What comes after sums across these lanes has lanes along another axis.
+    let after = axis.and_then(|k| axis_after(t, steps, |l| l == k));
     let mut sum = 0.0;
     for (i, u) in t.nodes.iter().enumerate() {
         let memory = matches!(u.op(), Op::Load | Op::Store);
@@ -385,11 +424,13 @@ fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lane
             Op::Store | Op::Reduce => t.src[i][0] as usize,
             _ => i,
         };
+        let extent = |k: usize| t.dims[of][k] as usize;
+        let axis = axis.filter(|&k| extent(k) > 1).or(after);
         let others: f64 = (0..t.rank)
             .filter(|&k| Some(k) != axis)
-            .map(|k| t.dims[of][k] as f64)
+            .map(|k| extent(k) as f64)
             .product();
-        let n = axis.map_or(1, |k| t.dims[of][k] as usize);
+        let n = axis.map_or(1, extent);
         let along = match axis {
             _ if n == 1 => 1.0,
             Some(k) if memory => {

@@ -5,6 +5,7 @@
 mod access;
 mod blocks;
 mod chunks;
+mod epilogue;
 mod integer;
 mod layout;
 mod legal;

@@ -4,9 +4,10 @@
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
 use super::chunks::Devectorise;
+use super::epilogue::NEAR;
 use super::layout::fuses;
 use super::table::Axes;
-use crate::build::{alu, combine, lane_const, part, splat};
+use crate::build::{alu, combine, lane, lane_const, part, splat};
 use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
@@ -22,6 +23,8 @@ struct Fold {
     wmma: Option<usize>,
     /// Whether what its additions round away is carried.
     carried: bool,
+    /// Whether its results are lanes of the last axis.
+    transposed: bool,
     /// Extents of the source, of the accumulators, of the result.
     source: Axes<u32>,
     kept: Axes<u32>,
@@ -64,6 +67,7 @@ impl Devectorise<'_> {
             terms,
             wmma,
             carried: self.carried.contains(&t.nodes[i]),
+            transposed: self.transposed.contains(&t.nodes[i]),
             source,
             kept,
             result,
@@ -225,15 +229,99 @@ impl Devectorise<'_> {
                 .cloned()
                 .collect()
         };
-        (0..kept.len() / n)
-            .map(|j| horizontal(f.op, along(j)))
-            .collect()
+        let parts = (0..kept.len() / n).map(along);
+        if !f.transposed {
+            return parts.map(|list| horizontal(f.op, list)).collect();
+        }
+        let vectors: Vec<UOp> = parts.map(|list| vertical(f.op, list)).collect();
+        let side_by_side = self.layout.chunks.last().map_or(&[][..], |c| c);
+        let each = side_by_side.iter().map(|c| c.1 as usize).sum();
+        let mut out = Vec::new();
+        for row in vectors.chunks(each) {
+            for &(at, width) in side_by_side {
+                let list = &row[at as usize..(at + width) as usize];
+                out.push(transposed(f.op, list));
+            }
+        }
+        out
     }
 }
 
 /// The only element, or vector, of a register.
 fn first_place(register: &UOp) -> UOp {
     register.at(&[lane_const(0)])
+}
+
+/// One vector out of several that are as wide: neighbours in pairs.
+fn vertical(op: ReduceOp, mut list: Vec<UOp>) -> UOp {
+    while list.len() > 1 {
+        let pair = |c: &[UOp]| match c {
+            [a, b] => combine(op, a, b),
+            _ => c[0].clone(),
+        };
+        list = list.chunks(2).map(pair).collect();
+    }
+    list.remove(0)
+}
+
+/// Each vector folded to one lane of the result, all of them at once: every step puts halves of two vectors
+/// beside each other and folds what is left with what is right. Steps stay within the narrowest vectors
+/// at first, as long as there are neighbours; then these are moved as they are.
+fn transposed(op: ReduceOp, vectors: &[UOp]) -> UOp {
+    let near = NEAR / vectors[0].dtype().bytes();
+    if vectors.len() < near {
+        let lanes: Srcs = vectors
+            .iter()
+            .map(|v| horizontal(op, vec![v.clone()]))
+            .collect();
+        return if lanes.len() == 1 {
+            lanes[0].clone()
+        } else {
+            node(Op::Stack, lanes)
+        };
+    }
+    let mut list = vectors.to_vec();
+    let mut run = 1;
+    while run < near {
+        let pairs = list.chunks(2);
+        list = pairs
+            .map(|c| combine_near(op, &c[0], &c[1], run, near))
+            .collect();
+        run *= 2;
+    }
+    while lanes(&list[0]) > vectors.len() || list.len() > 1 {
+        let pairs = list.chunks(2);
+        list = pairs.map(|c| combine_far(op, c, near)).collect();
+    }
+    list.remove(0)
+}
+
+/// Runs of lanes of two vectors by turns, within every group of `near` lanes.
+fn combine_near(op: ReduceOp, a: &UOp, b: &UOp, run: usize, near: usize) -> UOp {
+    let half = |first: usize| {
+        let mut picked = Srcs::new();
+        for k in 0..lanes(a) {
+            let at = k % near;
+            let from = if (at / run).is_multiple_of(2) { a } else { b };
+            let place = k - at + first + at / (2 * run) * run + at % run;
+            picked.push(lane(from, place));
+        }
+        node(Op::Stack, picked)
+    };
+    combine(op, &half(0), &half(near / 2))
+}
+
+/// Groups of `near` lanes of one vector, or two: the even ones with the odd ones.
+fn combine_far(op: ReduceOp, list: &[UOp], near: usize) -> UOp {
+    let half = |first: usize| {
+        let mut picked = Srcs::new();
+        for v in list {
+            let groups = (first..lanes(v) / near).step_by(2);
+            picked.extend(groups.flat_map(|g| (g * near..(g + 1) * near).map(|k| lane(v, k))));
+        }
+        node(Op::Stack, picked)
+    };
+    combine(op, &half(0), &half(1))
 }
 
 /// One element out of all lanes of vectors, widest first: neighbours in pairs, then by halves.
