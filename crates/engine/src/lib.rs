@@ -4,6 +4,7 @@
 //! is neither scheduled nor compiled again; a kernel seen before, in whatever program, is not compiled
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
+mod bound;
 mod cache;
 mod check;
 mod counters;
@@ -17,6 +18,7 @@ mod run;
 mod versions;
 mod wrong;
 
+pub use bound::{Bound, bind};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, Storage};

@@ -102,7 +102,7 @@ impl Value {
 }
 
 /// What `f` gives once no other run stands in its way.
-fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
+pub(crate) fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
     let mut taken: Vec<Arc<Version>> = Vec::new();
     loop {
         match f() {
@@ -216,6 +216,11 @@ pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
     }
     let shape = Shape::of(&[(storage.bytes() / dtype.bytes()) as i64]);
     Ok(stored(&shape, dtype, storage))
+}
+
+/// The roots of a run that writes nothing in place, as `resolve` gives them.
+pub(crate) fn resolved(roots: &[UOp]) -> Tried<Vec<UOp>> {
+    resolve(roots, &FxHashMap::default())
 }
 
 /// The roots with everything that is realized already replaced by where it is. An expression of constants

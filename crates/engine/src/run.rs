@@ -35,14 +35,6 @@ pub(crate) fn run(
 ) -> Tried<Done> {
     let executable = &invocation.executable;
     let params = &arguments.buffers;
-    let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
-    let words: Vec<i64> = lengths.chain(invocation.words.iter().copied()).collect();
-    // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
-    let outside = |_: &UOp, slot: u64| {
-        let k = (slot as usize).checked_sub(params.len());
-        let length = k.and_then(|k| arguments.variables.get(k).cloned());
-        Ok(length.or_else(|| Some(UOp::index_const(*words.get(k?)?))))
-    };
     let mut readings: Vec<Reading> = Vec::with_capacity(params.len());
     let mut inputs: Vec<Arc<Storage>> = Vec::with_capacity(params.len());
     for p in params {
@@ -54,10 +46,16 @@ pub(crate) fn run(
             readings.push(reading);
         }
     }
-    let mut allocations = Vec::with_capacity(executable.allocations.len());
-    for p in &executable.allocations {
-        allocations.push(open(p.device)?.alloc(p.bytes)?);
-    }
+    let places = Places::new(invocation, arguments, inputs)?;
+    let Places {
+        allocations, words, ..
+    } = &places;
+    // In what is seen from outside, lengths are bound variables again, and offsets are numbers.
+    let outside = |_: &UOp, slot: u64| {
+        let k = (slot as usize).checked_sub(params.len());
+        let length = k.and_then(|k| arguments.variables.get(k).cloned());
+        Ok(length.or_else(|| Some(UOp::index_const(*words.get(k?)?))))
+    };
     let mut queues = Queues::default();
     let mut unread = executable.checks.iter().peekable();
     let mut begun = vec![false; params.len()];
@@ -66,7 +64,7 @@ pub(crate) fn run(
             if !step.writes.is_empty() {
                 while let Some(check) = unread.next_if(|c| c.step < k) {
                     queues.wait(check.device)?;
-                    if let Some(wrong) = check.wrong(&allocations)? {
+                    if let Some(wrong) = check.wrong(allocations)? {
                         return Ok(Some(wrong));
                     }
                 }
@@ -77,7 +75,7 @@ pub(crate) fn run(
                 }
                 begun[slot] = true;
             }
-            submit(step, &inputs, &allocations, &words, &mut queues)?;
+            submit(step, &places, &mut queues)?;
         }
         Ok(None)
     };
@@ -87,7 +85,7 @@ pub(crate) fn run(
     let mut wrong = submitted?;
     finished?;
     while let (None, Some(check)) = (wrong, unread.next()) {
-        wrong = check.wrong(&allocations)?;
+        wrong = check.wrong(allocations)?;
     }
     let mut leaves: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut out = Vec::with_capacity(executable.outputs.len());
@@ -140,14 +138,48 @@ fn next_version(old: &UOp, leaf: &UOp, claims: &mut FxHashMap<UOp, Claim>) -> UO
     new
 }
 
+/// What the arguments of a program's steps are.
+pub(crate) struct Places {
+    /// The storage of its PARAMs.
+    inputs: Vec<Arc<Storage>>,
+    /// Its own.
+    pub(crate) allocations: Vec<Arc<Storage>>,
+    /// Its variables: lengths, then what was lifted.
+    words: Vec<i64>,
+}
+
+impl Places {
+    /// Those of one run, with storage for what it computes.
+    ///
+    /// # Errors
+    /// `Memory` where there is not enough.
+    pub(crate) fn new(
+        invocation: &Invocation,
+        arguments: &Arguments,
+        inputs: Vec<Arc<Storage>>,
+    ) -> Result<Places> {
+        let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
+        let words = lengths.chain(invocation.words.iter().copied()).collect();
+        let wanted = &invocation.executable.allocations;
+        let mut allocations = Vec::with_capacity(wanted.len());
+        for p in wanted {
+            allocations.push(open(p.device)?.alloc(p.bytes)?);
+        }
+        Ok(Places {
+            inputs,
+            allocations,
+            words,
+        })
+    }
+}
+
 /// Give a step to the queue of its device.
-fn submit(
-    step: &Step,
-    inputs: &[Arc<Storage>],
-    allocations: &[Arc<Storage>],
-    words: &[i64],
-    queues: &mut Queues,
-) -> Result<()> {
+pub(crate) fn submit(step: &Step, places: &Places, queues: &mut Queues) -> Result<()> {
+    let Places {
+        inputs,
+        allocations,
+        words,
+    } = places;
     let storage = |slot: &Slot| match *slot {
         Slot::Param(i) => Some(&inputs[i]),
         Slot::Allocation(i) => Some(&allocations[i]),
