@@ -4,7 +4,8 @@
 //! they computed.
 //!
 //! Invariant: this room sees programs only in their last form (a linear program and its source); it
-//! knows no tensors and no schedules. `unsafe` lives here and nowhere else.
+//! knows no tensors and no schedules. `unsafe` lives here, and in the
+//! room that measures machines.
 
 pub mod config;
 pub mod cpu;
