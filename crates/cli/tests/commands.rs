@@ -95,7 +95,16 @@ fn bench_runs_and_counts_kernels() {
         (&record["threads"], &record["kernels"]),
         (&1.into(), &1.into())
     );
-    assert!(record["median_s"].as_f64() > Some(0.0) && record["rate"].as_f64() > Some(0.0));
+    for field in [
+        "median_s",
+        "realize_s",
+        "rate",
+        "roofline",
+        "share",
+        "compile_s",
+    ] {
+        assert!(record[field].as_f64() > Some(0.0), "{field}: {record}");
+    }
     assert_eq!(record["unit"], "GFLOP/s");
     let listed = stdout("bench --list");
     let gemms = ["bf16", "i8"].map(|d| ["1024", "2048", "4096"].map(|n| format!("gemm_{d}_{n}")));
@@ -103,10 +112,46 @@ fn bench_runs_and_counts_kernels() {
         .as_flattened()
         .iter()
         .map(String::as_str)
-        .chain(["mnist_train_b512"])
+        .chain(["mnist_train_b512", "roofline_peak_f32"])
     {
         assert!(listed.lines().any(|l| l == name), "{name}");
     }
+}
+
+#[test]
+fn bench_measures_the_machine() {
+    let out = stdout("bench --filter roofline_read_l --seconds 0 --json");
+    let records = out.lines().map(serde_json::from_str::<serde_json::Value>);
+    let records: Vec<_> = records.map(|r| r.expect("an object")).collect();
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        assert!(record["rate"].as_f64() > Some(0.0), "{record}");
+        assert_eq!(
+            (&record["unit"], &record["median_s"]),
+            (&"GB/s".into(), &serde_json::Value::Null)
+        );
+    }
+}
+
+#[test]
+fn a_bench_without_a_limit_has_none() {
+    let out = stdout("bench --filter gemm_f32_64x_ --device NULL --seconds 0 --json");
+    let record: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!(
+        (&record["roofline"], &record["share"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert_eq!(record["kernels"], 1);
+}
+
+#[test]
+fn the_table_of_the_bench_is_for_terminals() {
+    let out = stdout("bench --filter _f32_64x --seconds 0");
+    assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
+    assert!(
+        out.lines().any(|l| l.starts_with("gemm_f32_64x4096x64 ")),
+        "{out}"
+    );
 }
 
 #[test]
@@ -133,6 +178,8 @@ fn what_means_nothing_is_an_error_that_says_so() {
         2,
         "a number of seconds, zero or more",
     );
+    fails("bench --threads 0", 2, "0 is not in 1..");
+    fails("bench --threads 100000", 1, "this process may run on");
     fails(
         "bench --filter nothing",
         1,

@@ -21,6 +21,8 @@ pub struct Config {
     pub debug: u8,
     /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: as many as the process may run on.
     pub threads: Option<usize>,
+    /// `MONOGLOT_CORES`: cores that those threads run on; None: as the machine says.
+    pub cores: Option<usize>,
     /// `MONOGLOT_CACHES`, such as `32K,1M,32M`: bytes of the L1 data cache, the L2 cache and the last
     /// level; None: as the machine says.
     pub caches: Option<[usize; 3]>,
@@ -39,6 +41,7 @@ impl Default for Config {
             check: false,
             debug: 0,
             threads: None,
+            cores: None,
             caches: None,
             cache_dir: None,
             cache_bytes: 1 << 29,
@@ -58,6 +61,7 @@ impl Config {
             check: var("CHECK").is_some_and(|v| v.trim() != "0"),
             debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
             threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
+            cores: var("MONOGLOT_CORES").and_then(|v| v.parse().ok()),
             caches: var("MONOGLOT_CACHES").and_then(|v| cache_list(&v)),
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),

@@ -42,6 +42,8 @@ pub struct Target {
     pub registers: usize,
     /// CPU threads that may share a kernel; 1 where there are none.
     pub threads: usize,
+    /// Cores that those threads run on: fewer, where a core runs several.
+    pub cores: usize,
     /// Whether workgroups, LOCAL memory and barriers exist.
     pub workgroups: bool,
     /// Most threads of a workgroup.

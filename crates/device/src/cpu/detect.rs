@@ -1,6 +1,6 @@
 //! This machine as a `Target`. Flows in: the settings, what the processor says and what the
-//! operating system says, believed in this order; flows out: vector width, registers, caches and
-//! threads. Numbers only; what they mean for a kernel is the compiler's business.
+//! operating system says, believed in this order; flows out: vector width, registers, caches, cores
+//! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
 use super::topology::{self, CACHES};
 use crate::config::Config;
@@ -91,8 +91,10 @@ pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<T
 /// # Errors
 /// As `target_of`.
 pub(crate) fn ordinary(device: Device, config: &Config, arch: &str) -> Result<Target> {
+    let threads = config.threads.unwrap_or(2);
     Ok(Target {
-        threads: config.threads.unwrap_or(2),
+        threads,
+        cores: config.cores.unwrap_or(threads),
         caches: config.caches.unwrap_or([32 << 10, 1 << 20, 32 << 20]),
         ..target_of(device, config, arch)?
     })
@@ -136,13 +138,15 @@ fn build(device: Device, config: &Config, level: &Level) -> Target {
 
 /// What is the same of every machine without workgroups, which stores these floats besides.
 pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Target {
+    let threads = config.thread_count();
     Target {
         device,
         dialect: Dialect::C,
         arch: String::new(),
         vector_bytes: 16,
         registers: 32,
-        threads: config.thread_count(),
+        threads,
+        cores: config.cores.unwrap_or_else(|| topology::cores(threads)),
         workgroups: false,
         max_workgroup: 1,
         warp: 1,

@@ -212,8 +212,8 @@ impl Runtime for Cpu {
     fn about(&self) -> String {
         let t = &self.target;
         let machine = format!(
-            "{} with vectors of {} bytes, {} threads, caches {:?}",
-            t.arch, t.vector_bytes, t.threads, t.caches
+            "{} with vectors of {} bytes, {} threads on {} cores, caches {:?}",
+            t.arch, t.vector_bytes, t.threads, t.cores, t.caches
         );
         format!("C through {}, {machine}", self.compiler.program().display())
     }

@@ -1,4 +1,4 @@
-//! Caches of this machine. Flows in: what the processor says of itself, or else what the
+//! Caches and cores of this machine. Flows in: what the processor says of itself, or else what the
 //! operating system says, or else what is common; flows out: sizes, rounded, so that machines that hardly
 //! differ compile the same programs.
 
@@ -13,6 +13,12 @@ pub(super) fn caches() -> [usize; 3] {
     let said = processor::caches();
     let listed = system::caches();
     std::array::from_fn(|k| said[k].or(listed[k]).map_or(CACHES[k], rounded))
+}
+
+/// Cores that so many threads run on.
+pub(super) fn cores(threads: usize) -> usize {
+    let per_core = processor::threads_per_core().or_else(system::threads_per_core);
+    threads.div_ceil(per_core.unwrap_or(1).max(1))
 }
 
 /// Down to a power of two or one and a half of it.
@@ -71,6 +77,14 @@ mod processor {
         }
         found
     }
+
+    pub(super) fn threads_per_core() -> Option<usize> {
+        let leaf = [0x1f, 0xb].into_iter().find(|&leaf| has(leaf))?;
+        let t = __cpuid_count(leaf, 0);
+        // The first level is that of threads.
+        let threads = (t.ebx & 0xffff) as usize;
+        (t.ecx >> 8 & 0xff == 1 && threads > 0).then_some(threads)
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -79,6 +93,10 @@ mod processor {
 
     pub(super) fn caches() -> Caches {
         [None; 3]
+    }
+
+    pub(super) fn threads_per_core() -> Option<usize> {
+        None
     }
 }
 
@@ -108,6 +126,21 @@ mod system {
         }
         found
     }
+
+    pub(super) fn threads_per_core() -> Option<usize> {
+        count(&read("topology/thread_siblings_list")?)
+    }
+
+    /// How many numbers a list such as `0-1,8` has.
+    pub(super) fn count(list: &str) -> Option<usize> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first = first.parse::<usize>().ok()?;
+            let last = last.parse::<usize>().ok()?;
+            Some((last + 1).saturating_sub(first))
+        };
+        list.split(',').map(range).sum()
+    }
 }
 
 #[cfg(test)]
@@ -128,5 +161,13 @@ mod tests {
     fn a_machine_has_caches_that_grow() {
         let [first, second, last] = caches();
         assert!(first >= 1 << 10 && first <= second && second <= last.max(second));
+        assert!((1..=8).contains(&cores(8)));
+    }
+
+    #[test]
+    fn lists_of_processors_are_counted() {
+        assert_eq!(system::count("0"), Some(1));
+        assert_eq!(system::count("0-1,8,10-11"), Some(5));
+        assert_eq!(system::count("none"), None);
     }
 }

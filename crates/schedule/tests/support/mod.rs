@@ -12,6 +12,7 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
         vector_bytes: 16,
         registers: 16,
         threads: 2,
+        cores: 2,
         workgroups: false,
         max_workgroup: 1,
         warp: 1,

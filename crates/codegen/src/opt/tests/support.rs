@@ -94,6 +94,7 @@ pub(crate) fn target(workgroups: bool) -> Target {
         vector_bytes: if workgroups { 4 } else { 64 },
         registers: 32,
         threads: if workgroups { 1 } else { 2 },
+        cores: 2,
         workgroups,
         max_workgroup: if workgroups { 256 } else { 1 },
         warp: if workgroups { 32 } else { 1 },

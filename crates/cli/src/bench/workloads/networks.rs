@@ -1,0 +1,126 @@
+//! Networks: inference and training steps, as a user calls them. Flows in: nothing; flows out: workloads. What
+//! is counted as moved is every weight once.
+
+use super::{Call, Result, Tensor, Workload, call, computing, moving, normal, numbers};
+use char_transformer::CharTransformer;
+use monoglot::nn::{Adam, AdamW, Module, Optimizer};
+use monoglot::{Reduction, models};
+
+// The example's own network, so that what is timed is what users are shown.
+#[allow(dead_code)]
+#[path = "../../../../../examples/char_transformer.rs"]
+mod char_transformer;
+
+/// See the module.
+pub(super) fn all() -> Vec<Workload> {
+    vec![
+        minilm("minilm_b1_s128", 1),
+        minilm("minilm_b32_s128", 32),
+        call(
+            "gpt2_decode_ctx128",
+            moving(GPT2_WEIGHTS + CACHED, 0.0),
+            gpt2_decode,
+        ),
+        call(
+            "gpt2_prefill_128",
+            computing(PREFILL, GPT2_WEIGHTS, 0.0),
+            gpt2_prefill,
+        ),
+        call("mnist_train_b512", computing(MNIST, 0.0, 0.0), mnist),
+        call(
+            "char_transformer_step_b16x64",
+            computing(CHARACTERS, 0.0, 0.0),
+            characters,
+        ),
+    ]
+}
+
+/// Six layers of 384 with 1536 inside, over 128 tokens.
+fn minilm(name: &'static str, batch: i64) -> Workload {
+    let width = 384.0;
+    let inner = 1536.0;
+    let tokens = 128.0;
+    let weights = 4.0 * width * width + 2.0 * width * inner;
+    let of_token = 2.0 * weights + 4.0 * tokens * width;
+    let work = computing(6.0 * batch as f64 * tokens * of_token, 6.0 * weights, 0.0);
+    call(name, work, move || {
+        let net = models::Bert::minilm(6);
+        net.realize()?;
+        let ids: Vec<i32> = (0..128 * batch)
+            .map(|i| (1000 + i * 7919 % 20000) as i32)
+            .collect();
+        let ids = Tensor::new(&ids, [batch, 128]);
+        Ok(Box::new(move || net.forward(&ids).realize()))
+    })
+}
+
+/// Every weight once, the word embedding as the logits' matrix included.
+const GPT2_WEIGHTS: f64 = 12.0 * 12.0 * 768.0 * 768.0 + 50257.0 * 768.0;
+/// Keys and values of 128 tokens.
+const CACHED: f64 = 2.0 * 12.0 * 128.0 * 768.0;
+const PREFILL: f64 =
+    128.0 * 12.0 * (24.0 * 768.0 * 768.0 + 4.0 * 128.0 * 768.0) + 2.0 * 768.0 * 50257.0;
+
+/// One token after 128.
+fn gpt2_decode() -> Result<Call> {
+    let net = models::Gpt2::small(12);
+    let cache = net.cache(256);
+    let token = Tensor::new(&[1234i32], [1, 1]);
+    net.realize()?;
+    Ok(Box::new(move || {
+        let logits = net.decode(&token, &cache, 128);
+        let cached = cache.iter().flat_map(|c| c.tensors());
+        Tensor::realize_all(&cached.chain([&logits]).collect::<Vec<_>>())
+    }))
+}
+
+/// 128 tokens at once.
+fn gpt2_prefill() -> Result<Call> {
+    let net = models::Gpt2::small(12);
+    let ids = Tensor::new(&(0..128).collect::<Vec<i32>>(), [1, 128]);
+    net.realize()?;
+    Ok(Box::new(move || net.next(&ids).realize()))
+}
+
+/// Forward and both gradients of every layer, but for the first one's input.
+const MNIST: f64 = {
+    let first = 32.0 * 25.0 * 24.0 * 24.0;
+    let forward = first
+        + 32.0 * 32.0 * 25.0 * 20.0 * 20.0
+        + 32.0 * 64.0 * 9.0 * 8.0 * 8.0
+        + 64.0 * 64.0 * 9.0 * 6.0 * 6.0
+        + 576.0 * 10.0;
+    2.0 * 512.0 * (3.0 * forward - first)
+};
+
+/// A training step of 512 images.
+fn mnist() -> Result<Call> {
+    let net = models::ConvNet::new();
+    let adam = Adam::new(&net, 1e-3);
+    let x = normal(&[512, 1, 28, 28]);
+    let y = numbers(&[512], 10);
+    x.realize()?;
+    Ok(Box::new(move || {
+        adam.step(&net.forward(&x).cross_entropy(&y, Reduction::Mean, 0.0))
+    }))
+}
+
+/// Three layers of 128 over 16 sequences of 64 letters, of which a letter sees half; 128 letters there are.
+/// Forward and both gradients.
+const CHARACTERS: f64 = {
+    let width = 128.0;
+    let length = 64.0;
+    let layer = 2.0 * 12.0 * width * width + 4.0 * width * (length + 1.0) / 2.0;
+    let head = 2.0 * width * 128.0;
+    3.0 * 16.0 * length * (3.0 * layer + head)
+};
+
+/// A training step of the example `char_transformer`.
+fn characters() -> Result<Call> {
+    let net = CharTransformer::new(3, 128, 4, 64, 128);
+    let adam = AdamW::new(&net, 1e-3, 0.01);
+    let text = char_transformer::corpus(10_000);
+    let starts: Vec<i32> = (0..16).map(|k| 500 * k).collect();
+    let (inputs, targets) = char_transformer::batch(&text, &starts);
+    Ok(Box::new(move || adam.step(&net.loss(&inputs, &targets))))
+}
