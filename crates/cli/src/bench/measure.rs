@@ -5,6 +5,7 @@
 //! takes.
 
 use super::limit::Samples;
+use super::others::Clock;
 use super::workloads::{Subject, Values, Workload};
 use monoglot::compiler::engine;
 use monoglot::{Result, Tensor, counters};
@@ -32,6 +33,8 @@ pub(super) struct Record {
     pub(super) kernels: Option<u64>,
     /// Scheduling, lowering and compiling, with nothing cached.
     pub(super) compile_s: Option<f64>,
+    /// Cores that other processes kept busy meanwhile.
+    pub(super) others: Option<f64>,
 }
 
 /// A machine that is measured, and the bytes from which on all are in memory.
@@ -61,6 +64,7 @@ pub(super) fn probe(
     seconds: f64,
 ) -> Option<Record> {
     let mut samples = Samples::of([probe]);
+    let clock = Clock::now();
     let begin = Instant::now();
     // As many samples as a workload's limit is taken from, or more.
     for k in 0.. {
@@ -90,6 +94,7 @@ pub(super) fn probe(
         share: Some(rate / best),
         kernels: None,
         compile_s: None,
+        others: clock.and_then(|c| c.others()),
     })
 }
 
@@ -104,6 +109,7 @@ pub(super) fn workload(
     seconds: f64,
 ) -> Result<Record> {
     let mut subject = (w.prepare)()?;
+    let clock = Clock::now();
     let probes = limits.as_ref().map(|l| {
         let has = |probe| l.machine.has(probe);
         w.work.probes(l.memory, has)
@@ -139,6 +145,7 @@ pub(super) fn workload(
         share: roofline.map(|r| rate / r),
         kernels: Some(run.kernels),
         compile_s: Some(run.compile),
+        others: clock.and_then(|c| c.others()),
     })
 }
 

@@ -4,6 +4,7 @@
 
 mod limit;
 mod measure;
+mod others;
 mod workloads;
 
 use crate::{Failure, Outcome, configure, json_line};
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if !args.json {
         writeln!(out, "{}", heading(target.device.name(), threads))?;
     }
+    let clock = others::Clock::now();
     let mut told = |record: &Record| -> Outcome {
         if args.json {
             json_line(out, record)?;
@@ -110,6 +112,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         told(&measured(w, threads, limits.as_mut(), args.seconds)?)?;
     }
     drop(cache);
+    match clock.and_then(|c| c.others()) {
+        Some(others) if !args.json => writeln!(
+            out,
+            "other processes kept {others:.1} cores busy meanwhile; 0.1 and less is quiet"
+        )?,
+        _ => {}
+    }
     Ok(())
 }
 
@@ -283,6 +292,7 @@ mod tests {
             share: Some(1.0),
             kernels: Some(999),
             compile_s: Some(12.34),
+            others: None,
         };
         let line = line(&record);
         assert!(line.chars().count() <= 80, "{line}");
