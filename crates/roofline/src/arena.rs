@@ -9,6 +9,9 @@ pub(crate) struct Line(pub(crate) [f32; 16]);
 /// Lines that kernels go through at a time.
 pub(crate) const BLOCK: usize = 8;
 
+/// Parts of an array that may be gone through side by side.
+pub(crate) const STREAMS: usize = 4;
+
 /// Lines between two arrays, so that they do not lie at the same places of pages: a processor that
 /// compares the low bits of addresses takes a read of one for a read of what was just written to the other.
 const GAP: usize = 9 * BLOCK;
@@ -17,10 +20,11 @@ const GAP: usize = 9 * BLOCK;
 #[derive(Default)]
 pub(crate) struct Arena(Vec<Line>);
 
-/// Whole blocks of lines in so many bytes: at least one.
+/// Lines in so many bytes, as many whole blocks for each stream: at least one.
 pub(crate) fn lines(bytes: usize) -> usize {
-    let blocks = bytes / (BLOCK * size_of::<Line>());
-    blocks.max(1) * BLOCK
+    let unit = STREAMS * BLOCK;
+    let units = bytes / (unit * size_of::<Line>());
+    units.max(1) * unit
 }
 
 impl Arena {
@@ -52,7 +56,7 @@ mod tests {
 
     #[test]
     fn parts_are_as_many_and_as_long_as_asked_for() {
-        assert_eq!([0, 64, 5000].map(lines), [8, 8, 72]);
+        assert_eq!([0, 64, 5000].map(lines), [32, 32, 64]);
         let mut arena = Arena::default();
         for (threads, arrays, lines) in [(1, 1, 8), (3, 3, 64), (2, 2, 16)] {
             let parts = arena.parts(threads, arrays, lines);

@@ -1,6 +1,6 @@
 //! What this machine can do: the peak of its arithmetic by dtype, and the bandwidth of reading, copying and
 //! a triad at any footprint. Flows in: what is to be measured, on how many threads; flows out: how much
-//! of it was done a second, in one sample of a few milliseconds. Samples are short so that whoever
+//! of it is done a second, by one sample of a few milliseconds. Samples are short so that whoever
 //! measures something else can take them in turn with it.
 //!
 //! Invariant: nothing here knows a machine. What a processor has is asked of it at run time, and how long a
@@ -13,8 +13,8 @@ mod together;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use arena::{Arena, Line};
-use std::time::Duration;
+use arena::{Arena, Line, STREAMS};
+use std::time::{Duration, Instant};
 use together::together;
 
 pub use affinity::{allowed, pin};
@@ -103,8 +103,13 @@ pub enum Probe {
     },
 }
 
-/// Samples shorter than this measure the start of the threads.
-const SHORTEST: Duration = Duration::from_millis(3);
+/// What is timed at once: long beside the start of threads, short beside the slices in which a system shares
+/// out its cores, so that some are whole whoever else is at work.
+const PIECE: Duration = Duration::from_micros(400);
+/// Pieces of a sample at least, and how long it goes on at least: the first ones find caches that are full
+/// of something else.
+const PIECES: usize = 3;
+const SAMPLE: Duration = Duration::from_millis(4);
 
 /// A machine that is measured, with the memory that it takes.
 pub struct Machine {
@@ -147,27 +152,45 @@ impl Machine {
         }
     }
 
-    /// One sample, a second's worth of what is measured; None where the processor has not got it.
+    /// One sample, the best of several short pieces, as what would be done in a second; None where the
+    /// processor has not got it.
     pub fn sample(&mut self, probe: Probe) -> Option<f64> {
         if !self.has(probe) {
             return None;
         }
-        let mut rounds = 1;
-        loop {
-            let (_, time) = self.run(probe, rounds);
-            if time >= SHORTEST {
-                // What went before was of something else, and so were the caches; this is as it goes on.
-                let (work, time) = self.run(probe, rounds);
-                return Some(work / time.as_secs_f64());
-            }
-            // Half as much again as seems to be enough, since the first rounds are the slow ones.
-            let missing = SHORTEST.as_secs_f64() / time.as_secs_f64().max(1e-6);
-            rounds = (rounds as f64 * (1.5 * missing).clamp(2.0, 1000.0)) as usize;
-        }
+        // Which way through memory is the fastest depends on the machine and on the footprint.
+        let ways: &[usize] = match probe {
+            Probe::Peak(_) => &[1],
+            Probe::Bandwidth { .. } => &[1, STREAMS],
+        };
+        let rates = ways.iter().map(|&streams| self.best(probe, streams));
+        rates.reduce(f64::max)
     }
 
-    /// So many rounds on all threads: the work that they were, and the time that they took.
-    fn run(&mut self, probe: Probe, rounds: usize) -> (f64, Duration) {
+    /// The best piece of a sample, memory in so many streams.
+    fn best(&mut self, probe: Probe, streams: usize) -> f64 {
+        let begin = Instant::now();
+        let mut rounds = 1;
+        let mut pieces = 0;
+        let mut best = 0.0f64;
+        while pieces < PIECES || begin.elapsed() < SAMPLE {
+            let (work, time) = self.run(probe, streams, rounds);
+            let seconds = time.as_secs_f64().max(1e-7);
+            if time >= PIECE {
+                pieces += 1;
+                best = best.max(work / seconds);
+            } else {
+                // Half as much again as seems to be enough, since the first rounds are the slow ones.
+                let missing = PIECE.as_secs_f64() / seconds;
+                rounds = (rounds as f64 * (1.5 * missing).clamp(2.0, 1000.0)) as usize;
+            }
+        }
+        best
+    }
+
+    /// So many rounds on all threads, memory in so many streams: the work that they were, and the time that
+    /// they took.
+    fn run(&mut self, probe: Probe, streams: usize, rounds: usize) -> (f64, Duration) {
         let processor = self.processor;
         match probe {
             Probe::Peak(arithmetic) => {
@@ -185,7 +208,7 @@ impl Machine {
                 let lines = arena::lines(bytes / (arrays * self.threads));
                 let jobs = self.arena.parts(self.threads, arrays, lines);
                 let time = together(jobs, |arrays| {
-                    processor.sweep(pattern, stores, arrays, rounds);
+                    processor.sweep(pattern, stores, streams, arrays, rounds);
                 });
                 let moved = lines * size_of::<Line>() * arrays * self.threads;
                 (moved as f64 * rounds as f64, time)
@@ -213,12 +236,23 @@ impl Processor {
         }
     }
 
-    /// Go through these arrays, equally long, so many times.
-    fn sweep(self, pattern: Pattern, stores: Stores, arrays: Vec<&mut [Line]>, rounds: usize) {
+    /// Go through these arrays, equally long, so many times, in one stream or several at a time.
+    fn sweep(
+        self,
+        pattern: Pattern,
+        stores: Stores,
+        streams: usize,
+        arrays: Vec<&mut [Line]>,
+        rounds: usize,
+    ) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Processor::X86(level) => level.sweep(pattern, stores, arrays, rounds),
-            Processor::Portable => portable::sweep(pattern, arrays, rounds),
+            Processor::X86(level) => level.sweep(pattern, stores, streams, arrays, rounds),
+            Processor::Portable => {
+                // Left to the compiler and the processor.
+                let _ = (stores, streams);
+                portable::sweep(pattern, arrays, rounds);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant: a `Level` exists only where the processor has all of its features, so what is compiled for
 //! them may be called.
 
-use crate::arena::{BLOCK, Line};
+use crate::arena::{BLOCK, Line, STREAMS};
 use crate::{Arithmetic, Pattern, Stores};
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -90,21 +90,52 @@ impl Level {
         self,
         pattern: Pattern,
         stores: Stores,
+        streams: usize,
         mut arrays: Vec<&mut [Line]>,
         rounds: usize,
     ) {
         let past = stores == Stores::NonTemporal;
+        let many = streams > 1;
         for _ in 0..rounds {
             // SAFETY: a level has the features that its kernels are compiled for; see the module.
             unsafe {
-                match (pattern, &mut arrays[..], self.wide) {
-                    (Pattern::Copy, [to, from], true) => wide::copy(to, from, past),
-                    (Pattern::Copy, [to, from], false) => narrow::copy(to, from, past),
-                    (Pattern::Triad, [to, a, b], true) => wide::triad(to, a, b, past),
-                    (Pattern::Triad, [to, a, b], false) => narrow::triad(to, a, b, past),
-                    (_, all, true) => wide::read(all[0]),
-                    (_, all, false) => narrow::read(all[0]),
+                match (self.wide, many) {
+                    (true, true) => wide::sweep::<STREAMS>(pattern, &mut arrays, past),
+                    (true, false) => wide::sweep::<1>(pattern, &mut arrays, past),
+                    (false, true) => narrow::sweep::<STREAMS>(pattern, &mut arrays, past),
+                    (false, false) => narrow::sweep::<1>(pattern, &mut arrays, past),
                 }
+            }
+        }
+    }
+}
+
+/// Bytes that are asked for before they are read, where there are several streams.
+const AHEAD: usize = 2048;
+
+/// Call `see` with where each block begins, in so many streams, each a part of the whole. Processors that
+/// fetch ahead do so for a few streams at a time, and for each only so far.
+#[inline(always)]
+fn each_block<const COUNT: usize>(lines: usize, mut see: impl FnMut(usize)) {
+    let part = lines / BLOCK / COUNT;
+    for block in 0..part {
+        for stream in 0..COUNT {
+            see((stream * part + block) * BLOCK);
+        }
+    }
+}
+
+/// Ask for what follows a block, where there are several streams: one alone is fetched well enough, and the
+/// first cache has no time for requests.
+#[inline(always)]
+fn ahead<const COUNT: usize>(block: &[Line]) {
+    if COUNT > 1 {
+        for line in block {
+            // SAFETY: asking for memory that is not there does nothing.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(
+                    std::ptr::from_ref(line).cast::<i8>().wrapping_add(AHEAD),
+                );
             }
         }
     }
@@ -144,53 +175,81 @@ macro_rules! width {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn read(array: &[Line]) {
+            pub(super) fn sweep<const STREAMS: usize>(
+                pattern: Pattern,
+                arrays: &mut [&mut [Line]],
+                past: bool,
+            ) {
+                match (pattern, arrays) {
+                    (Pattern::Copy, [to, from]) => copy::<STREAMS>(to, from, past),
+                    (Pattern::Triad, [to, a, b]) => triad::<STREAMS>(to, a, b, past),
+                    (_, arrays) => read::<STREAMS>(arrays[0]),
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            fn read<const STREAMS: usize>(array: &[Line]) {
                 let mut sums = [$set(0.0); VECTORS];
-                for block in array.chunks_exact(BLOCK) {
+                each_block::<STREAMS>(array.len(), |at| {
+                    let block = &array[at..at + BLOCK];
+                    ahead::<STREAMS>(block);
                     for (k, sum) in sums.iter_mut().enumerate() {
                         *sum = $add(*sum, vector(block, k));
                     }
-                }
+                });
                 black_box(sums);
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn copy(to: &mut [Line], from: &[Line], past: bool) {
-                let blocks = to.chunks_exact_mut(BLOCK).zip(from.chunks_exact(BLOCK));
+            fn copy<const STREAMS: usize>(to: &mut [Line], from: &[Line], past: bool) {
                 if past {
-                    for (to, from) in blocks {
+                    each_block::<STREAMS>(to.len(), |at| {
+                        let from = &from[at..at + BLOCK];
+                        let to = &mut to[at..at + BLOCK];
+                        ahead::<STREAMS>(from);
                         for k in 0..VECTORS {
                             stream(to, k, vector(from, k));
                         }
-                    }
+                    });
                     _mm_sfence();
                 } else {
-                    for (to, from) in blocks {
+                    each_block::<STREAMS>(to.len(), |at| {
+                        let from = &from[at..at + BLOCK];
+                        let to = &mut to[at..at + BLOCK];
+                        ahead::<STREAMS>(from);
                         for k in 0..VECTORS {
                             store(to, k, vector(from, k));
                         }
-                    }
+                    });
                 }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn triad(to: &mut [Line], a: &[Line], b: &[Line], past: bool) {
+            fn triad<const STREAMS: usize>(to: &mut [Line], a: &[Line], b: &[Line], past: bool) {
                 let three = $set(3.0);
-                let sources = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK));
-                let blocks = to.chunks_exact_mut(BLOCK).zip(sources);
                 if past {
-                    for (to, (a, b)) in blocks {
+                    each_block::<STREAMS>(to.len(), |at| {
+                        let [a, b] = [&a[at..at + BLOCK], &b[at..at + BLOCK]];
+                        let to = &mut to[at..at + BLOCK];
+                        ahead::<STREAMS>(a);
+                        ahead::<STREAMS>(b);
                         for k in 0..VECTORS {
-                            stream(to, k, $multiply_add(vector(b, k), three, vector(a, k)));
+                            let sum = $multiply_add(vector(b, k), three, vector(a, k));
+                            stream(to, k, sum);
                         }
-                    }
+                    });
                     _mm_sfence();
                 } else {
-                    for (to, (a, b)) in blocks {
+                    each_block::<STREAMS>(to.len(), |at| {
+                        let [a, b] = [&a[at..at + BLOCK], &b[at..at + BLOCK]];
+                        let to = &mut to[at..at + BLOCK];
+                        ahead::<STREAMS>(a);
+                        ahead::<STREAMS>(b);
                         for k in 0..VECTORS {
-                            store(to, k, $multiply_add(vector(b, k), three, vector(a, k)));
+                            let sum = $multiply_add(vector(b, k), three, vector(a, k));
+                            store(to, k, sum);
                         }
-                    }
+                    });
                 }
             }
 
@@ -318,17 +377,24 @@ mod tests {
     #[test]
     fn arrays_are_written_whole() {
         for level in levels() {
-            for stores in [Stores::Ordinary, Stores::NonTemporal] {
-                let mut to = [Line([0.0; 16]); 2 * BLOCK];
-                let mut a = [Line([2.0; 16]); 2 * BLOCK];
-                let mut b = [Line([5.0; 16]); 2 * BLOCK];
+            let ways = [Stores::Ordinary, Stores::NonTemporal];
+            for (stores, streams) in ways.into_iter().flat_map(|s| [(s, 1), (s, STREAMS)]) {
+                let mut to = [Line([0.0; 16]); STREAMS * 2 * BLOCK];
+                let mut a = [Line([2.0; 16]); STREAMS * 2 * BLOCK];
+                let mut b = [Line([5.0; 16]); STREAMS * 2 * BLOCK];
                 a[3].0[9] = 7.0;
-                level.sweep(Pattern::Copy, stores, vec![&mut to, &mut a], 2);
+                level.sweep(Pattern::Copy, stores, streams, vec![&mut to, &mut a], 2);
                 assert_eq!(numbers(&to), numbers(&a));
-                level.sweep(Pattern::Triad, stores, vec![&mut to, &mut a, &mut b], 1);
+                level.sweep(
+                    Pattern::Triad,
+                    stores,
+                    streams,
+                    vec![&mut to, &mut a, &mut b],
+                    1,
+                );
                 let wanted: Vec<f32> = numbers(&a).iter().map(|x| x + 15.0).collect();
                 assert_eq!(numbers(&to), wanted);
-                level.sweep(Pattern::Read, stores, vec![&mut to], 1);
+                level.sweep(Pattern::Read, stores, streams, vec![&mut to], 1);
             }
         }
     }

@@ -175,12 +175,17 @@ impl Samples {
         }
     }
 
-    /// The best of each: whatever else the machine did while it was sampled only took from it.
-    pub(super) fn best(&self) -> Vec<(Probe, f64)> {
-        let best = |rates: &[f64]| rates.iter().copied().reduce(f64::max);
-        let all = self.0.iter();
-        all.filter_map(|(p, rates)| Some((*p, best(rates)?)))
-            .collect()
+    /// What counts of each. Arithmetic has a best that nothing passes, and whatever else the machine did took
+    /// from it. Memory is now faster and now slower, for a program as for a sample: its median counts.
+    pub(super) fn rates(&self) -> Vec<(Probe, f64)> {
+        let rate = |(probe, rates): &(Probe, Vec<f64>)| {
+            let counts = match probe {
+                Probe::Peak(_) => rates.iter().copied().reduce(f64::max),
+                Probe::Bandwidth { .. } => median(rates),
+            };
+            Some((*probe, counts?))
+        };
+        self.0.iter().filter_map(rate).collect()
     }
 
     /// All samples of the first probe.
@@ -189,9 +194,39 @@ impl Samples {
     }
 }
 
+/// The middle of these; None of none.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let high = sorted.get(n / 2)?;
+    let low = sorted.get(n.saturating_sub(1) / 2)?;
+    Some((low + high) / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_peak_is_the_best_and_a_bandwidth_the_middle() {
+        let peak = Probe::Peak(Arithmetic::F32);
+        let copy = COPY(Stores::Ordinary);
+        let samples = Samples(vec![
+            (peak, vec![1.0, 3.0, 2.0]),
+            (copy, vec![1.0, 3.0, 2.0]),
+            (COPY(Stores::NonTemporal), Vec::new()),
+        ]);
+        assert_eq!(samples.rates(), [(peak, 3.0), (copy, 2.0)]);
+    }
 
     fn work(operations: f64, reads: f64, writes: f64) -> Work {
         Work {

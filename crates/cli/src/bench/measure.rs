@@ -4,7 +4,7 @@
 //! Invariant: a run that compiles is never counted, and at least one that does not is, however long it
 //! takes.
 
-use super::limit::Samples;
+use super::limit::{Samples, median};
 use super::others::Clock;
 use super::workloads::{Subject, Values, Workload};
 use monoglot::compiler::engine;
@@ -74,7 +74,7 @@ pub(super) fn probe(
         samples.take(&mut limits.machine);
     }
     let rate = median(samples.first())?;
-    let (_, best) = *samples.best().first()?;
+    let best = samples.first().iter().copied().reduce(f64::max)?;
     if let Probe::Peak(_) = probe {
         limits.peaks.push((probe, best));
     }
@@ -125,7 +125,7 @@ pub(super) fn workload(
         Subject::Values(values) => launched(values, seconds, &mut sample)?,
         Subject::Call(call) => called(call, seconds, &mut sample)?,
     };
-    let mut measured = samples.best();
+    let mut measured = samples.rates();
     if let Some(l) = limits {
         let peaks = measured.iter().filter(|(p, _)| matches!(p, Probe::Peak(_)));
         l.peaks.extend(peaks);
@@ -268,27 +268,9 @@ fn repeated(
     }
 }
 
-/// The middle of these; None of none.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let high = sorted.get(n / 2)?;
-    let low = sorted.get((n - 1) / 2)?;
-    Some((low + high) / 2.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-    }
 
     #[test]
     fn what_is_timed_runs_once_at_least() {

@@ -178,8 +178,8 @@ fn heading(device: &str, threads: usize) -> String {
         cells: ["median", "call", "rate", "limit", "", "%", "n", "compile"].map(String::from),
     };
     format!(
-        "{device}, {threads} {many}. call: built and realized; n: kernels of a run; limit: the\n\
-         best sample of the machine among those taken in turn with the row\n{}",
+        "{device}, {threads} {many}. call: built and realized; n: kernels of a run; limit:\n\
+         what samples of the machine, taken in turn with the row, say\n{}",
         row.line()
     )
 }
