@@ -11,17 +11,19 @@ use std::panic::Location;
 
 #[track_caller]
 fn made(op: Op, src: Srcs, arg: Arg, tag: u32) -> Result<UOp> {
-    UOp::interned((op, src, arg, tag), Location::caller(), |src, arg| {
-        let (least, most) = op.arity();
-        if src.len() < least || src.len() > most.max(least) && most != 255 {
-            let message = format!("{} sources; it takes {least} to {most}", src.len());
-            return Err(Error::argument(op.name(), message));
-        }
-        Ok(Properties {
-            dtype: derive::dtype::dtype(op, src, arg)?,
-            shape: derive::shape::shape(op, src, arg)?,
-            device: derive::device::device(op, src, arg)?,
-        })
+    UOp::interned((op, src, arg, tag), Location::caller(), properties)
+}
+
+fn properties(op: Op, src: &[UOp], arg: &Arg) -> Result<Properties> {
+    let (least, most) = op.arity();
+    if src.len() < least || src.len() > most.max(least) && most != 255 {
+        let message = format!("{} sources; it takes {least} to {most}", src.len());
+        return Err(Error::argument(op.name(), message));
+    }
+    Ok(Properties {
+        dtype: derive::dtype::dtype(op, src, arg)?,
+        shape: derive::shape::shape(op, src, arg)?,
+        device: derive::device::device(op, src, arg)?,
     })
 }
 

@@ -106,7 +106,7 @@ impl UOp {
     pub(crate) fn interned(
         (op, src, arg, tag): (Op, Srcs, Arg, u32),
         origin: &'static Location<'static>,
-        derive: impl FnOnce(&[UOp], &Arg) -> Result<Properties>,
+        derive: fn(Op, &[UOp], &Arg) -> Result<Properties>,
     ) -> Result<UOp> {
         crate::effort::asked(src.len());
         let (hash, order) = hashes(op, &src, &arg, tag);
@@ -114,7 +114,7 @@ impl UOp {
         if let Some(found) = lookup(hash, same, None) {
             return Ok(found);
         }
-        let properties = derive(&src, &arg).map_err(|e| e.at(origin))?;
+        let properties = derive(op, &src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
         let node = Arc::new(Node {
             op,
