@@ -53,21 +53,28 @@ conversions! {
 pub trait Element: Copy {
     /// The dtype it stands for.
     const DTYPE: DType;
-    /// The element in its `DTYPE.bytes()` little-endian bytes.
-    fn read(bytes: &[u8]) -> Self;
-    /// Append those bytes.
-    fn write(self, out: &mut Vec<u8>);
+    /// Append the elements that these bytes are, `DTYPE.bytes()` little-endian ones each.
+    fn read(bytes: &[u8], out: &mut Vec<Self>);
+    /// Append the bytes of these elements.
+    fn write(data: &[Self], out: &mut Vec<u8>);
 }
 
 macro_rules! elements {
     ($($t:ty => $d:ident),*) => { $(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
-            fn read(bytes: &[u8]) -> $t {
-                <$t>::from_le_bytes(bytes.try_into().expect("the width of the dtype"))
+            fn read(bytes: &[u8], out: &mut Vec<$t>) {
+                let (whole, _) = bytes.as_chunks::<{ size_of::<$t>() }>();
+                out.extend(whole.iter().map(|b| <$t>::from_le_bytes(*b)));
             }
-            fn write(self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn write(data: &[$t], out: &mut Vec<u8>) {
+                // Into places that are there: one after the other the compiler checks each for room.
+                let from = out.len();
+                out.resize(from + size_of_val(data), 0);
+                let (places, _) = out[from..].as_chunks_mut::<{ size_of::<$t>() }>();
+                for (place, x) in places.iter_mut().zip(data) {
+                    *place = x.to_le_bytes();
+                }
             }
         }
     )* };
@@ -77,10 +84,10 @@ elements!(i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u3
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
-    fn read(bytes: &[u8]) -> bool {
-        bytes[0] != 0
+    fn read(bytes: &[u8], out: &mut Vec<bool>) {
+        out.extend(bytes.iter().map(|b| *b != 0));
     }
-    fn write(self, out: &mut Vec<u8>) {
-        out.push(self as u8);
+    fn write(data: &[bool], out: &mut Vec<u8>) {
+        out.extend(data.iter().map(|x| u8::from(*x)));
     }
 }

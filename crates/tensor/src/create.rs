@@ -17,9 +17,7 @@ impl Tensor {
     #[track_caller]
     pub fn new<T: Element>(data: &[T], shape: impl Into<Dims>) -> Tensor {
         let mut bytes = Vec::with_capacity(data.len() * T::DTYPE.bytes());
-        for &x in data {
-            x.write(&mut bytes);
-        }
+        T::write(data, &mut bytes);
         Tensor::from_bytes(&bytes, shape, T::DTYPE)
     }
 
@@ -56,7 +54,7 @@ impl Tensor {
     #[track_caller]
     pub fn full<T: Element>(shape: impl Into<Sizes>, value: T) -> Tensor {
         let mut bytes = Vec::new();
-        value.write(&mut bytes);
+        T::write(&[value], &mut bytes);
         Tensor::filled(shape, scalar(&bytes, T::DTYPE), T::DTYPE)
     }
 

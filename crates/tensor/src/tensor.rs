@@ -204,8 +204,7 @@ impl Tensor {
             );
             return Err(Error::dtype("to_vec", message).at(Location::caller()));
         }
-        let size = T::DTYPE.bytes();
-        self.read(|out, bytes| out.extend(bytes.chunks_exact(size).map(T::read)))
+        self.read(|out, bytes| T::read(bytes, out))
     }
 
     /// The elements' bytes, row-major, little-endian.
