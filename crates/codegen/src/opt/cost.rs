@@ -22,6 +22,8 @@ const WAYS: i64 = 8;
 /// Bytes of a line of memory, and cycles to fetch one from beyond the first cache.
 const LINE: f64 = 64.0;
 const MISS: f64 = 8.0;
+/// Bytes of memory that a core moves in a cycle.
+const BANDWIDTH: f64 = 8.0;
 /// Most instructions of one innermost iteration, so that the code stays small.
 const BODY: f64 = 320.0;
 
@@ -83,6 +85,18 @@ impl Tile {
         all.then_some(axis)
     }
 
+    /// Estimated cycles of the whole kernel on one thread, those in which its memory is read and written
+    /// among them.
+    pub(super) fn duration(&self, features: &Features, target: &Target) -> f64 {
+        let all = (0..features.extent.len()).fold(0, |m, k| m | 1 << k);
+        let bytes = features
+            .accesses
+            .iter()
+            .map(|a| footprint(features, self, a, all));
+        let cycles = self.cycles(features, target).unwrap_or(f64::INFINITY);
+        cycles.max(bytes.sum::<f64>() / BANDWIDTH)
+    }
+
     /// Estimated cycles of the whole kernel; None where the code would grow too large.
     pub(super) fn cycles(&self, features: &Features, target: &Target) -> Option<f64> {
         let unrolled = (0..self.factor.len()).filter(|&k| self.factor[k] != 1);
@@ -92,6 +106,7 @@ impl Tile {
             features,
             target,
             unrolled,
+            closed: features.reductions.iter().fold(0, |m, r| m | r.closes),
             after: self.after(features, unrolled),
         };
         estimate.cycles()
@@ -105,6 +120,8 @@ struct Estimate<'a> {
     target: &'a Target,
     /// Axes of which the tile has more than one element.
     unrolled: Mask,
+    /// Axes that reductions close.
+    closed: Mask,
     /// The axis of lanes of what comes after sums across lanes.
     after: Option<usize>,
 }
@@ -113,11 +130,7 @@ impl Estimate<'_> {
     /// The axis along which what varies with these has lanes.
     fn lane(&self, varies: Mask) -> Option<usize> {
         let across = self.tile.lane.filter(|l| varies >> l & 1 == 1);
-        let closed = self
-            .features
-            .reductions
-            .iter()
-            .any(|r| r.closes & varies != 0);
+        let closed = varies & self.closed != 0;
         let after = self.after.filter(|l| varies >> l & 1 == 1 && !closed);
         across.or(after)
     }
@@ -177,7 +190,7 @@ impl Estimate<'_> {
             ..
         } = *self;
         let mut levels: Vec<Level> = Vec::new();
-        let closed = features.reductions.iter().fold(0, |m, r| m | r.closes);
+        let closed = self.closed;
         for a in &features.accesses {
             let n = self.accesses(a);
             let level = level(&mut levels, features, closed, a.varies);

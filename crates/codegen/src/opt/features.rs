@@ -216,16 +216,6 @@ impl Features {
         bits(mask).map(|k| self.extent[k] as f64).product()
     }
 
-    /// Simple operations and accesses of one run of the kernel.
-    pub(super) fn total(&self) -> f64 {
-        let work: f64 = self.work.iter().map(|w| w.ops * self.count(w.varies)).sum();
-        work + self
-            .accesses
-            .iter()
-            .map(|a| self.count(a.varies))
-            .sum::<f64>()
-    }
-
     /// The axis type of an axis.
     pub(super) fn kind(&self, axis: usize) -> AxisType {
         self.axes[axis]

@@ -8,8 +8,8 @@ use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Features, Mask};
 use monoglot_uop::{AxisType, OptOp, Target};
 
-/// Operations below which starting threads costs more than they save.
-const THREADED: f64 = 50_000.0;
+/// Cycles of one thread below which others are not asked: several times what it takes to wake one.
+const THREADED: f64 = 65_536.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
@@ -27,7 +27,8 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
         if f > 1 && features.extent[k] % f != 0 {
             // Whole parts for the threads cost no more masks than whole vectors.
             let threads = chosen.target.threads as i64;
-            let alone = tile.busy(features, threads) < 1.5 && features.total() >= THREADED;
+            let long = tile.duration(features, chosen.target) >= THREADED;
+            let alone = tile.busy(features, threads) < 1.5 && long;
             let even =
                 alone && features.outer >> k & 1 == 1 && features.extent[k] >= 64 * f * threads;
             let f = if even { f * threads } else { f };
@@ -70,7 +71,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
             );
         }
     }
-    threads(features, &order, chosen);
+    threads(features, &tile, &order, chosen);
     block(features, &tile, &order, chosen);
 }
 
@@ -80,7 +81,7 @@ fn best(features: &Features, target: &Target) -> Tile {
     let single = Tile::single(features);
     let (alone, _) = search(features, 1, features.known, &single, target);
     let folded = |k: usize| features.outer >> k & 1 == 0;
-    if target.threads == 1 || features.total() < THREADED {
+    if target.threads == 1 || alone.duration(features, target) < THREADED {
         return alone;
     }
     let mut fixed = single;
@@ -251,9 +252,9 @@ fn swap(features: &Features, order: &[usize], chosen: &mut Chosen) {
 }
 
 /// Share the loop that divides best among the threads.
-fn threads(features: &Features, order: &[usize], chosen: &mut Chosen) {
+fn threads(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
-    if threads < 2 || features.total() < THREADED {
+    if threads < 2 || tile.duration(features, chosen.target) < THREADED {
         return;
     }
     let mut best = None;
