@@ -19,7 +19,7 @@ use together::together;
 
 pub use affinity::{allowed, pin};
 
-/// Arithmetic that has a peak of its own.
+/// Arithmetic that has a peak of its own, in vector registers; matrix units are not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// Fused multiply-adds of f32; 2 operations each.
