@@ -107,9 +107,9 @@ pub enum Probe {
 /// out its cores, so that some are whole whoever else is at work.
 const PIECE: Duration = Duration::from_micros(400);
 /// Pieces of a sample at least, and how long it goes on at least: the first ones find caches that are full
-/// of something else.
+/// of something else, and what is somewhat larger than a cache finds its place there in a few passes.
 const PIECES: usize = 3;
-const SAMPLE: Duration = Duration::from_millis(4);
+const SAMPLE: Duration = Duration::from_millis(10);
 
 /// A machine that is measured, with the memory that it takes.
 pub struct Machine {
