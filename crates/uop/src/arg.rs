@@ -123,6 +123,9 @@ pub enum OptOp {
     NoLocals,
     /// Use the matrix unit numbered `unit` of the target on reduce axis `axis`.
     Tc { unit: usize },
+    /// Keep what is read as `operand`, counted in the order of the graph, in LOCAL storage at axis `axis`: all
+    /// that the axes inside of it read, in their order.
+    Stage { operand: usize },
 }
 
 /// One step of a schedule: an OptOp on a numbered axis of the kernel.

@@ -443,6 +443,7 @@ fn every_arg_comes_back() {
         OptOp::Swap { with: 2 },
         OptOp::NoLocals,
         OptOp::Tc { unit: 1 },
+        OptOp::Stage { operand: 2 },
     ];
     let opts = opts
         .iter()

@@ -133,6 +133,28 @@ mod tests {
         }
     }
 
+    /// Neither factor stays in the second cache: blocks of one and panels of the other are kept in order.
+    #[test]
+    fn a_product_beyond_the_second_cache_is_done_in_panels() {
+        let small = Target {
+            caches: [1 << 10, 32 << 10, 128 << 10],
+            ..target(false)
+        };
+        for (m, n, k) in [(512, 128, 32), (1024, 96, 16), (512, 320, 32)] {
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let kernel = flat_matmul(m, n, k);
+                let opts: Vec<Opt> = choose(&kernel, &target).iter().map(|o| o.0).collect();
+                let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+                assert_eq!(stages.count(), 2, "{m} {n} {k}: {opts:?}");
+                lowers(&check_on(&kernel, &opts, &target), false);
+            }
+        }
+    }
+
     /// Where a loop steps over lines, both axes are unrolled, so that a line is used while it is there.
     #[test]
     fn a_large_transpose_gets_a_tile_of_both_axes() {

@@ -13,9 +13,9 @@
 //!
 //! # Files
 //!
-//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`].
-//! `nest` holds the axes while Opts are applied and rebuilds the graph once, at the end; [`staging`] puts
-//! storage of the kernel's own between two Opts.
+//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`], [`staging`].
+//! `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
+//! before it and begins another, with the loops that fill the storage as axes.
 
 mod cost;
 mod features;
@@ -92,6 +92,7 @@ impl LoopNest {
             OptOp::Swap { with } => swap::step(self, opt, with),
             OptOp::NoLocals => nolocals::step(self, opt),
             OptOp::Tc { unit } => tc::step(self, opt, unit, target),
+            OptOp::Stage { operand } => staging::step(self, opt, operand, target),
         }?;
         self.info.opts.push(*opt);
         Ok(())

@@ -10,8 +10,9 @@
 //! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
 
 use super::nest::LoopNest;
+use super::refuse as refuse_opt;
 use crate::scratch;
-use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Result, Shape, Target, UOp};
+use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Opt, Result, Shape, Target, UOp};
 
 /// What is to be stored, and where.
 pub struct Staging<'a> {
@@ -35,6 +36,41 @@ pub fn stage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
 
 fn refuse(message: impl Into<String>) -> Error {
     Error::argument("staging", message)
+}
+
+/// STAGE: what the axes inside of one read of an operand, kept in LOCAL storage in the order of these axes.
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Target) -> Result<()> {
+    let nodes = nest.clone().finish().toposort();
+    let operands = operands(&nodes);
+    let Some(value) = operands.get(operand) else {
+        let message = format!("the kernel reads {} operands", operands.len());
+        return Err(refuse_opt(opt, message));
+    };
+    let inside = super::ranges(&nodes).split_off(opt.axis + 1);
+    let open = value.ranges();
+    let over: Vec<UOp> = inside.into_iter().filter(|r| open.contains(r)).collect();
+    if over.is_empty() {
+        return Err(refuse_opt(opt, "the operand varies with no axis inside"));
+    }
+    let staging = Staging {
+        value,
+        over: &over,
+        space: AddrSpace::Local,
+    };
+    nest.stage(&staging, target)
+        .map_err(|e| refuse_opt(opt, e.to_string()))
+}
+
+/// What a kernel reads of storage that is not its own, in the order of the graph.
+pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
+    let stores = nodes.iter().filter(|u| u.op() == Op::Store);
+    let written: Vec<&UOp> = stores.map(|u| &u.src()[0]).collect();
+    let is_read = |u: &&UOp| {
+        u.op() == Op::Index
+            && u.src()[0].addrspace() == Some(AddrSpace::Global)
+            && !written.contains(u)
+    };
+    nodes.iter().filter(is_read).cloned().collect()
 }
 
 impl LoopNest {

@@ -5,7 +5,7 @@ pub(crate) mod support;
 
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{sample, shrink};
-use support::{buffers, check, kernels, lowers, matmul, staged_kernels, target};
+use support::{buffers, check, check_on, kernels, lowers, matmul, staged_kernels, target};
 
 #[test]
 fn random_schedules_keep_what_kernels_compute() {
@@ -17,11 +17,11 @@ fn random_schedules_keep_what_kernels_compute() {
             let opts = sample(k, &target(true), seed);
             kinds.extend(opts.iter().map(|o| std::mem::discriminant(&o.op)));
             check(k, &opts);
-            check(k, &sample(k, &target(false), seed));
+            check_on(k, &sample(k, &target(false), seed), &target(false));
             assert_eq!(opts, sample(k, &target(true), seed));
         }
     }
-    assert_eq!(kinds.len(), 5, "every OptOp is drawn");
+    assert_eq!(kinds.len(), 6, "every OptOp is drawn");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn random_schedules_keep_what_kernels_with_storage_of_their_own_compute() {
             check(k, &[]);
             for seed in 0..60 {
                 let opts = sample(k, &target(workgroups), seed);
-                lowers(&check(k, &opts), workgroups);
+                lowers(&check_on(k, &opts, &target(workgroups)), workgroups);
             }
         }
     }

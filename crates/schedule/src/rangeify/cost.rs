@@ -16,7 +16,7 @@ const BYTE: f64 = 4.0;
 /// Operations that reading a stored element costs.
 const READ: f64 = 4.0;
 /// Operations that reading it once more in the same kernel costs.
-const AGAIN: f64 = 1.0;
+const AGAIN: f64 = 2.0;
 /// Operations that one more kernel costs.
 const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.

@@ -147,6 +147,7 @@ impl Part for Opt {
             OptOp::Swap { with } => ("SWAP", vec![with.write()]),
             OptOp::NoLocals => ("NOLOCALS", vec![]),
             OptOp::Tc { unit } => ("TC", vec![unit.write()]),
+            OptOp::Stage { operand } => ("STAGE", vec![operand.write()]),
         };
         Value::Apply(
             name.into(),
@@ -169,6 +170,7 @@ impl Part for Opt {
             "SWAP" => OptOp::Swap { with: at(a, 1)? },
             "NOLOCALS" => OptOp::NoLocals,
             "TC" => OptOp::Tc { unit: at(a, 1)? },
+            "STAGE" => OptOp::Stage { operand: at(a, 1)? },
             name => return Err(format!("there is no OptOp {name}")),
         };
         Ok(Opt {

@@ -259,7 +259,12 @@ pub(crate) fn buffers(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
 /// The kernel after these Opts, which give the same buffers to the bit (the data is such that the
 /// order of a sum does not matter).
 pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
-    let after = apply(kernel, opts, &target(true)).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
+    check_on(kernel, opts, &target(true))
+}
+
+/// As `check`, on a target: where threads share storage, STAGE has them wait for each other.
+pub(crate) fn check_on(kernel: &UOp, opts: &[Opt], target: &Target) -> UOp {
+    let after = apply(kernel, opts, target).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
     verify_kernel(after.clone()).unwrap_or_else(|e| panic!("{opts:?}: {e}"));
     let mut want = buffers(kernel, 7);
     let mut got = buffers(kernel, 7);
@@ -272,8 +277,8 @@ pub(crate) fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
     }
     if !opts.iter().any(|o| matches!(o.op, OptOp::Tc { .. })) {
         let half = opts.len() / 2;
-        let steps = apply(kernel, &opts[..half], &target(true))
-            .and_then(|k| apply(&k, &opts[half..], &target(true)));
+        let steps =
+            apply(kernel, &opts[..half], target).and_then(|k| apply(&k, &opts[half..], target));
         let steps = steps.unwrap_or_else(|e| panic!("{opts:?} in halves: {e}"));
         assert_eq!(applied(&steps)[applied(kernel).len()..], *opts);
         let extents = |k: &UOp| {
