@@ -43,7 +43,7 @@ pub(super) struct Reduction {
     pub(super) bytes: usize,
     /// Adds products, so that its body ends in a fused multiply-add.
     pub(super) products: bool,
-    /// Adds many floats: their sums are those of blocks, which are added to others with what that loses.
+    /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
     pub(super) blocks: bool,
 }
 
@@ -108,7 +108,11 @@ impl Features {
                     let products = fused.contains(&&u.src()[0]);
                     let bytes = u.dtype().compute_type().bytes();
                     let terms = bits(closes).map(|k| self.extent[k]);
-                    let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && !products;
+                    // What a register tile reads for many results each has long blocks (`select::blocks`).
+                    let mut factors = u.src()[0].src().iter();
+                    let again = |f: &UOp| varies.get(f).is_some_and(|m| m & body != body);
+                    let tile = products && factors.all(again);
+                    let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && !tile;
                     let long = terms.fold(1, i64::saturating_mul) > MANY;
                     self.reductions.push(Reduction {
                         closes,
