@@ -71,6 +71,28 @@ pub(crate) fn part(x: &UOp, at: usize, n: usize) -> UOp {
     node(Op::Shrink, [x.clone(), list(at), list(n)])
 }
 
+/// Lanes of two vectors of one length, each by the vector's place and its own.
+pub(crate) fn shuffle(from: [&UOp; 2], picks: &[(usize, usize)]) -> UOp {
+    let of = |k: usize| {
+        let lane = |p: &(usize, usize)| lane_const(if p.0 == k { p.1 } else { 0 });
+        node(
+            Op::Index,
+            [from[k].clone(), node(Op::Stack, picks.iter().map(lane))],
+        )
+    };
+    if from[0] == from[1] {
+        return node(
+            Op::Index,
+            [
+                from[0].clone(),
+                node(Op::Stack, picks.iter().map(|p| lane_const(p.1))),
+            ],
+        );
+    }
+    let first = picks.iter().map(|p| UOp::bool(p.0 == 0));
+    node(Op::Where, [node(Op::Stack, first), of(0), of(1)])
+}
+
 /// One step of a fold.
 pub(crate) fn combine(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
     let op = match (op, a.dtype()) {

@@ -4,7 +4,7 @@
 //! node; flows out: its text, or an error that names the op.
 
 use super::renderer::{NONE, Renderer, ValueType};
-use monoglot_uop::linear::lanes;
+use monoglot_uop::linear::{gathered, lanes};
 use monoglot_uop::op::{
     Arithmetic, Class, Comparison, Conversion, Memory, Movement, Ternary, Unary,
 };
@@ -100,6 +100,9 @@ impl Renderer<'_> {
                 _ => return Err(self.unsupported(u)),
             },
             _ => {}
+        }
+        if let Some((from, lanes)) = gathered(u) {
+            return self.shuffle(o, from, &lanes, k);
         }
         let compares = u.op().is_comparison();
         let of = ValueType {

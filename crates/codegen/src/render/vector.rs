@@ -144,7 +144,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn shuffle(
+    pub(super) fn shuffle(
         &mut self,
         o: &mut String,
         from: [&UOp; 2],

@@ -7,7 +7,7 @@ use super::chunks::Devectorise;
 use super::epilogue::NEAR;
 use super::layout::fuses;
 use super::table::Axes;
-use crate::build::{alu, combine, lane, lane_const, part, splat};
+use crate::build::{alu, combine, lane_const, part, shuffle, splat};
 use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
@@ -299,14 +299,13 @@ fn transposed(op: ReduceOp, vectors: &[UOp]) -> UOp {
 /// Runs of lanes of two vectors by turns, within every group of `near` lanes.
 fn combine_near(op: ReduceOp, a: &UOp, b: &UOp, run: usize, near: usize) -> UOp {
     let half = |first: usize| {
-        let mut picked = Srcs::new();
-        for k in 0..lanes(a) {
+        let pick = |k: usize| {
             let at = k % near;
-            let from = if (at / run).is_multiple_of(2) { a } else { b };
             let place = k - at + first + at / (2 * run) * run + at % run;
-            picked.push(lane(from, place));
-        }
-        node(Op::Stack, picked)
+            (at / run % 2, place)
+        };
+        let picks: Vec<(usize, usize)> = (0..lanes(a)).map(pick).collect();
+        shuffle([a, b], &picks)
     };
     combine(op, &half(0), &half(near / 2))
 }
@@ -314,12 +313,13 @@ fn combine_near(op: ReduceOp, a: &UOp, b: &UOp, run: usize, near: usize) -> UOp 
 /// Groups of `near` lanes of one vector, or two: the even ones with the odd ones.
 fn combine_far(op: ReduceOp, list: &[UOp], near: usize) -> UOp {
     let half = |first: usize| {
-        let mut picked = Srcs::new();
-        for v in list {
-            let groups = (first..lanes(v) / near).step_by(2);
-            picked.extend(groups.flat_map(|g| (g * near..(g + 1) * near).map(|k| lane(v, k))));
+        let mut picks = Vec::new();
+        for (which, v) in list.iter().enumerate() {
+            for group in (first..lanes(v) / near).step_by(2) {
+                picks.extend((group * near..(group + 1) * near).map(|k| (which, k)));
+            }
         }
-        node(Op::Stack, picked)
+        shuffle([&list[0], &list[list.len() - 1]], &picks)
     };
     combine(op, &half(0), &half(1))
 }
