@@ -137,8 +137,12 @@ impl Estimate<'_> {
 
     /// Vectors or elements in a tile of what varies with these axes.
     fn copies(&self, mask: Mask, bytes: usize) -> f64 {
+        self.copies_along(self.lane(mask), mask, bytes)
+    }
+
+    /// The same where lanes lie along this axis.
+    fn copies_along(&self, lane: Option<usize>, mask: Mask, bytes: usize) -> f64 {
         let Estimate { tile, target, .. } = *self;
-        let lane = self.lane(mask);
         let others = bits(mask & self.unrolled)
             .filter(|k| Some(*k) != lane)
             .map(|k| tile.factor[k] as f64)
@@ -303,7 +307,11 @@ impl Estimate<'_> {
             .accesses
             .iter()
             .filter(|a| !a.store && a.varies & closes != 0);
-        let vectors = inside.map(|a| self.copies(a.varies & !closes, a.bytes));
+        let vectors = inside.map(|a| {
+            let open = a.varies & !closes;
+            let lane = self.tile.lane.filter(|l| open >> l & 1 == 1);
+            self.copies_along(lane, open, a.bytes)
+        });
         vectors.fold(f64::INFINITY, f64::min).min(64.0)
     }
 }
