@@ -263,6 +263,30 @@ fn long_products_are_summed_in_blocks() {
     });
 }
 
+/// What is two places apart is read as vectors, which begin and end where it does.
+#[test]
+fn every_other_element_is_right_for_every_length() {
+    on_each(|device| {
+        for pairs in [3, 4, 5, 16, 17, 33, 64] {
+            for dtype in [DType::F32, DType::F64, DType::I8, DType::F16] {
+                let list: Vec<f64> = (0..2 * pairs).map(|i| (i * 5 % 61) as f64 - 30.0).collect();
+                let x = Tensor::new(&list, [2 * pairs]).cast(dtype);
+                x.realize().unwrap();
+                let two = x.reshape([pairs, 2]);
+                for place in 0..2 {
+                    let got = two.narrow(1, place, 1).reshape([pairs]) * 2.0;
+                    let got = got.cast(DType::F64).to_vec::<f64>().unwrap();
+                    let want: Vec<f64> = (0..pairs).map(|i| list[2 * i + place] * 2.0).collect();
+                    assert_eq!(got, want, "{device} {dtype:?} {pairs}, {place}");
+                }
+                let most = two.max(1, false).cast(DType::F64).to_vec::<f64>().unwrap();
+                let want: Vec<f64> = list.chunks(2).map(|c| c[0].max(c[1])).collect();
+                assert_eq!(most, want, "{device} {dtype:?} {pairs}");
+            }
+        }
+    });
+}
+
 /// Sums across lanes become lanes of the results, which is where mistakes of order would be: small integers,
 /// so that every sum is exact.
 #[test]

@@ -14,6 +14,8 @@ const GATHER: f64 = 1.75;
 const TRANSPOSE: f64 = 4.0;
 /// Bytes of neighbouring results from which on they are.
 const NEAR: i64 = 16;
+/// Loads for a vector of elements that are two apart.
+const APART: f64 = 3.0;
 /// Cycles lost where a loop ends.
 const LEAVE: f64 = 8.0;
 /// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
@@ -177,6 +179,7 @@ impl Estimate<'_> {
         };
         match a.stride[l] {
             // A row more is another stream of memory, a vector more in a row is not.
+            2 if !a.store && masked == 1.0 => APART * copies,
             1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes),
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);

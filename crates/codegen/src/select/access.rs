@@ -5,7 +5,7 @@
 
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
-use crate::build::{alu, lane, lane_const, splat, uniform};
+use crate::build::{alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{Op, Result, UOp};
 
@@ -140,6 +140,11 @@ impl ChunkAccess<'_> {
         if n == 1 {
             return self.load(self.scalar(0), alt, self.gate());
         }
+        if self.step == Some(2)
+            && let Some(value) = self.every_other(alt)
+        {
+            return value;
+        }
         let same = self.step == Some(0);
         let backward = self.step == Some(-1);
         let first = if backward { n - 1 } else { 0 };
@@ -178,6 +183,38 @@ impl ChunkAccess<'_> {
             (Some(gate), Some(alt)) => alu(Op::Where, &[gate, value, alt.clone()]),
             _ => value,
         }
+    }
+
+    /// Lanes two places apart: every other one of the vector that begins with the first of them and of the one
+    /// that ends with the last. None where each lane has a gate of its own, or another value where it is shut.
+    fn every_other(&self, alt: Option<&UOp>) -> Option<UOp> {
+        let n = self.lanes;
+        let gate = self.gate();
+        let axis = self.axis?;
+        let by_lane = self.gate.is_some_and(|g| self.d.t.dims[g][axis] > 1);
+        let same = |alt: &UOp| alt.shape().is_empty() || uniform(alt).is_some();
+        if n < 4 || by_lane || gate.is_some() && !alt.is_none_or(same) {
+            return None;
+        }
+        let index = self.index(0);
+        let from = |offset: usize| {
+            let at = alu(Op::Add, &[index.clone(), index.like(offset as i64)]);
+            let sizes = [node(Op::Stack, [at]), node(Op::Stack, [lane_const(n)])];
+            let address = self.storage.clone();
+            node(Op::Shrink, [address].into_iter().chain(sizes))
+        };
+        let size = self.storage.shape()[0].max();
+        let (lo, hi) = index.bounds();
+        if lo == hi && (lo < 0 || hi + 2 * n as i64 - 1 > size) {
+            return None;
+        }
+        let vector = |offset: usize| self.load(from(offset), alt, gate.clone());
+        let pick = |k: usize| match 2 * k < n {
+            true => (0, 2 * k),
+            false => (1, 2 * k - (n - 1)),
+        };
+        let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
+        Some(shuffle([&vector(0), &vector(n - 1)], &picks))
     }
 
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {

@@ -439,6 +439,7 @@ fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lane
                     Some(1) => n.div_ceil(lanes) as f64,
                     Some(0) => 1.0,
                     Some(-1) => 2.0 * n.div_ceil(lanes) as f64,
+                    Some(2) if u.op() == Op::Load => 3.0 * n.div_ceil(lanes) as f64,
                     _ => 1.5 * n as f64,
                 }
             }
