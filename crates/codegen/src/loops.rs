@@ -5,6 +5,7 @@
 
 use crate::graph::{group as effects_of, rebuild};
 use crate::scratch::{self, copied};
+use monoglot_uop::node::Srcs;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, DType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim,
 };
@@ -386,19 +387,8 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
     )?;
     assign(&mut map, "tid", thread.iter().rev().map(alone).collect(), 1)?;
     let open = open_threads(&topo, &all);
-    // Ranges of different reductions share threads unless one value is open in both.
-    let bit = |r: &UOp| all.iter().position(|t| *t == r).map_or(0u128, |k| 1 << k);
-    let mut shared: Vec<Vec<UOp>> = Vec::new();
-    for g in &groups {
-        let meets = |s: &UOp| open.iter().any(|m| m & bit(g) != 0 && m & bit(s) != 0);
-        match shared
-            .iter()
-            .position(|set| set[0].src() == g.src() && !set.iter().any(meets))
-        {
-            Some(i) => shared[i].push(g.clone()),
-            None => shared.push(vec![g.clone()]),
-        }
-    }
+    let bit = |r: &UOp| bit(&all, r);
+    let shared = sharing(&groups, &open, bit);
     let single = [&global, &thread, &warp, &local]
         .into_iter()
         .flatten()
@@ -417,51 +407,68 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
         .map(|set| (set.iter().fold(0, |m, r| m | bit(r)), map[&set[0]].clone()))
         .collect();
     let mut open = open.into_iter();
-    rebuild(kernel, |u, mut src| {
+    rebuild(kernel, |u, src| {
         let mask = open.next().unwrap_or(0);
         Ok(match u.op() {
             Op::Range if map.contains_key(u) => map[u].clone(),
             // ENDs of ranges that are no loops go.
             Op::End if map.contains_key(&u.src()[1]) => src[0].clone(),
             Op::Store => {
-                // Threads that would all store the same element leave it to the first of them. Every
-                // workgroup has LOCAL storage of its own, every thread its registers.
-                let space = u.src()[0].addrspace();
-                let shares = |part: &UOp| match space {
-                    Some(AddrSpace::Local) => is_local(part),
-                    Some(AddrSpace::Reg) => false,
-                    _ => true,
-                };
-                let idle = threads
-                    .iter()
-                    .filter(|(set, part)| mask & set == 0 && shares(part));
-                let first = idle.map(|(_, place)| place.lt(&UOp::index_const(1)));
-                let gate = src
-                    .get(2)
-                    .cloned()
-                    .into_iter()
-                    .chain(first)
-                    .reduce(|a, b| a & b);
-                src.truncate(2);
-                src.extend(gate);
-                u.with_src(src)
+                let idle = threads.iter().filter(|(set, _)| mask & set == 0);
+                stored_once(u, src, idle.map(|(_, place)| place))
             }
             _ => u.with_src(src),
         })
     })
 }
 
+/// Ranges of different reductions in sets that share threads: those of which no value is open in two.
+fn sharing(groups: &[UOp], open: &[u128], bit: impl Fn(&UOp) -> u128) -> Vec<Vec<UOp>> {
+    let mut shared: Vec<Vec<UOp>> = Vec::new();
+    for g in groups {
+        let meets = |s: &UOp| open.iter().any(|m| m & bit(g) != 0 && m & bit(s) != 0);
+        let fits = |set: &Vec<UOp>| set[0].src() == g.src() && !set.iter().any(meets);
+        match shared.iter().position(fits) {
+            Some(i) => shared[i].push(g.clone()),
+            None => shared.push(vec![g.clone()]),
+        }
+    }
+    shared
+}
+
+/// A store over new sources. Threads, by these places, that would all store the same element leave it to the
+/// first of them. Every workgroup has LOCAL storage of its own, every thread its registers.
+fn stored_once<'a>(store: &UOp, mut src: Srcs, idle: impl Iterator<Item = &'a UOp>) -> UOp {
+    let space = store.src()[0].addrspace();
+    let shares = |place: &&UOp| match space {
+        Some(AddrSpace::Local) => is_local(place),
+        Some(AddrSpace::Reg) => false,
+        _ => true,
+    };
+    let first = idle.filter(shares).map(|p| p.lt(&UOp::index_const(1)));
+    let gate = src.get(2).cloned().into_iter();
+    let gate = gate.chain(first).reduce(|a, b| a & b);
+    src.truncate(2);
+    src.extend(gate);
+    store.with_src(src)
+}
+
+/// The bit of a range, by its number among all.
+fn bit(all: &[&UOp], range: &UOp) -> u128 {
+    let number = all.iter().position(|r| *r == range);
+    number.map_or(0, |k| 1 << k)
+}
+
 /// By node, on which of these ranges it depends. What a barrier lets pass is the same for all threads.
 fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
-    let bit = |r: &UOp| all.iter().position(|t| *t == r).map_or(0u128, |k| 1 << k);
     let mut open: FxHashMap<&UOp, u128> = FxHashMap::default();
     let mut out = Vec::with_capacity(topo.len());
     for u in topo {
         let sources = u.src().iter().filter_map(|s| open.get(s));
         let mut mask = sources.fold(0, |m, s| m | s);
         match u.op() {
-            Op::Range => mask |= bit(u),
-            Op::Reduce | Op::End => mask &= !u.src()[1..].iter().fold(0, |m, r| m | bit(r)),
+            Op::Range => mask |= bit(all, u),
+            Op::Reduce | Op::End => mask &= !u.src()[1..].iter().fold(0, |m, r| m | bit(all, r)),
             Op::Barrier => mask = 0,
             _ => {}
         }

@@ -80,8 +80,16 @@ fn axes(a: &Attrs<'_>) -> Result<Axes> {
 }
 
 fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
-    let keep = a.bool_or("keepdim", false)?;
-    let dim = || a.int_or("dim", -1);
+    for family in [elementwise, along_axes, movement, window] {
+        if let Some(y) = family(op, x, a)? {
+            return Ok(Some(y));
+        }
+    }
+    Ok(None)
+}
+
+/// Each element by itself.
+fn elementwise(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
     Ok(Some(match op {
         "abs" => x.abs(),
         "acos" => x.acos(),
@@ -94,11 +102,6 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "ceil" => x.ceil(),
         "cos" => x.cos(),
         "cosh" => x.cosh(),
-        "diag" => x.diag(),
-        // PyTorch's is that of the first two axes.
-        "diagonal" => x
-            .permute((2..x.ndim()? as i64).chain([0, 1]).collect::<Vec<_>>())
-            .diagonal(),
         "erf" => x.erf(),
         "exp" => x.exp(),
         "exp2" => x.exp2(),
@@ -132,6 +135,39 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "tan" => x.tan(),
         "tanh" => x.tanh(),
         "trunc" => x.trunc(),
+        "cast" => match a.dtype("dtype")? {
+            Some(d) => x.cast(d),
+            None => return Err(format_error(op, "attribute dtype is missing")),
+        },
+        "celu" => x.celu(a.float_or("alpha", 1.0)?),
+        "elu" => x.elu(a.float_or("alpha", 1.0)?),
+        "leaky_relu" => x.leaky_relu(a.float_or("negative_slope", 0.01)?),
+        "softplus" => x.softplus(a.float_or("beta", 1.0)?),
+        "gelu" => match a.text_or("approximate", "none")? {
+            "tanh" => x.gelu_tanh(),
+            _ => x.gelu(),
+        },
+        "clamp" => {
+            // A float bound makes integers f32.
+            let float = ["min", "max"]
+                .iter()
+                .any(|n| a.get(n).is_some_and(Value::is_f64));
+            let x = if float && !x.dtype()?.is_float() {
+                x.cast(DType::F32)
+            } else {
+                x.clone()
+            };
+            x.clamp(a.maybe_float("min")?, a.maybe_float("max")?)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Elements along axes made one, or put in order.
+fn along_axes(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
+    let keep = a.bool_or("keepdim", false)?;
+    let dim = || a.int_or("dim", -1);
+    Ok(Some(match op {
         "all" | "any" => {
             let y = if op == "all" {
                 x.all(axes(a)?, keep)
@@ -172,55 +208,23 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "cumsum" => x.cumsum(a.int("dim")?),
         "softmax" => x.softmax(dim()?),
         "log_softmax" => x.log_softmax(dim()?),
+        _ => return Ok(None),
+    }))
+}
+
+/// The same elements elsewhere.
+fn movement(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
+    Ok(Some(match op {
+        "diag" => x.diag(),
+        // PyTorch's is that of the first two axes.
+        "diagonal" => x
+            .permute((2..x.ndim()? as i64).chain([0, 1]).collect::<Vec<_>>())
+            .diagonal(),
         "squeeze" => match a.maybe_ints("dim")? {
             Some(d) => x.squeeze(d),
             None => x.squeeze(..),
         },
         "unsqueeze" => x.unsqueeze(a.int("dim")?),
-        "avg_pool2d" => {
-            let k = pair(a.ints("kernel")?);
-            let stride = pair(a.ints_or("stride", &k)?);
-            x.avg_pool(
-                k,
-                stride,
-                pair(a.ints_or("padding", &[0])?),
-                a.bool_or("count_include_pad", true)?,
-            )
-        }
-        "max_pool2d" => {
-            let k = pair(a.ints("kernel")?);
-            let stride = pair(a.ints_or("stride", &k)?);
-            x.max_pool(
-                k,
-                stride,
-                pair(a.ints_or("padding", &[0])?),
-                pair(a.ints_or("dilation", &[1])?),
-            )
-        }
-        "cast" => match a.dtype("dtype")? {
-            Some(d) => x.cast(d),
-            None => return Err(format_error(op, "attribute dtype is missing")),
-        },
-        "celu" => x.celu(a.float_or("alpha", 1.0)?),
-        "elu" => x.elu(a.float_or("alpha", 1.0)?),
-        "leaky_relu" => x.leaky_relu(a.float_or("negative_slope", 0.01)?),
-        "softplus" => x.softplus(a.float_or("beta", 1.0)?),
-        "gelu" => match a.text_or("approximate", "none")? {
-            "tanh" => x.gelu_tanh(),
-            _ => x.gelu(),
-        },
-        "clamp" => {
-            // A float bound makes integers f32.
-            let float = ["min", "max"]
-                .iter()
-                .any(|n| a.get(n).is_some_and(Value::is_f64));
-            let x = if float && !x.dtype()?.is_float() {
-                x.cast(DType::F32)
-            } else {
-                x.clone()
-            };
-            x.clamp(a.maybe_float("min")?, a.maybe_float("max")?)
-        }
         "chunk_get" => piece(x.chunk(a.int("chunks")?, a.int_or("dim", 0)?), a)?,
         "split_get" => piece(x.split(a.ints("sizes")?, a.int_or("dim", 0)?), a)?,
         "expand" => x.expand(a.ints("shape")?),
@@ -247,6 +251,33 @@ fn unary(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
         "triu" => x.triu(a.int_or("diagonal", 0)?),
         "unfold" => x.unfold(a.int("dim")?, a.int("size")?, a.int("step")?),
         "one_hot" => x.one_hot(a.int("classes")?),
+        _ => return Ok(None),
+    }))
+}
+
+/// Elements with their neighbours.
+fn window(op: &str, x: &Tensor, a: &Attrs<'_>) -> Result<Option<Tensor>> {
+    Ok(Some(match op {
+        "avg_pool2d" => {
+            let k = pair(a.ints("kernel")?);
+            let stride = pair(a.ints_or("stride", &k)?);
+            x.avg_pool(
+                k,
+                stride,
+                pair(a.ints_or("padding", &[0])?),
+                a.bool_or("count_include_pad", true)?,
+            )
+        }
+        "max_pool2d" => {
+            let k = pair(a.ints("kernel")?);
+            let stride = pair(a.ints_or("stride", &k)?);
+            x.max_pool(
+                k,
+                stride,
+                pair(a.ints_or("padding", &[0])?),
+                pair(a.ints_or("dilation", &[1])?),
+            )
+        }
         "interpolate" => {
             let corners = a.bool_or("align_corners", false)?;
             let how = match a.text_or("mode", "nearest")? {

@@ -142,6 +142,29 @@ impl EvalKernel {
 
     /// Run on buffers and variables, as [`eval_kernel`].
     pub fn run(&self, bufs: &mut [Vec<u8>], vars: &[(u64, i64)]) -> Result<Counts> {
+        let own = self.storages.iter().filter(|s| s.slot.is_none());
+        let own = own.map(|s| vec![0xff; s.elements as usize * s.dtype.bytes()]);
+        let n = bufs.len();
+        let mut run = Run {
+            kernel: self,
+            slots: self.bound(vars)?,
+            own: own.collect(),
+            place: self.places(n)?,
+            counts: Counts {
+                reads: vec![0; n],
+                writes: vec![0; n],
+            },
+            bufs,
+        };
+        let mut pc = 0;
+        while let Some(instr) = self.code.get(pc) {
+            pc = run.step(instr, pc)?;
+        }
+        Ok(run.counts)
+    }
+
+    /// The slots before the first instruction, with the values of variables.
+    fn bound(&self, vars: &[(u64, i64)]) -> Result<Vec<Scalar>> {
         let mut slots = self.slots.clone();
         for variable in &self.vars {
             let param = variable.param;
@@ -156,145 +179,165 @@ impl EvalKernel {
                 d => Scalar::Int(word.into()).cast(d),
             };
         }
-        let n = bufs.len();
-        let mut own: Vec<Vec<u8>> = Vec::new();
-        let mut place = Vec::with_capacity(self.storages.len());
-        for s in &self.storages {
-            match s.slot {
-                Some(slot) if (slot as usize) < n => place.push(slot as usize),
-                Some(slot) => {
-                    return Err(Error::argument(
-                        "kernel",
-                        format!("PARAM {slot} has no buffer"),
-                    ));
-                }
-                None => {
-                    own.push(vec![0xff; s.elements as usize * s.dtype.bytes()]);
-                    place.push(n + own.len() - 1);
+        Ok(slots)
+    }
+
+    /// Of each storage its number among so many buffers, and behind them what the kernel owns.
+    fn places(&self, bufs: usize) -> Result<Vec<usize>> {
+        let mut owned = bufs..;
+        let place = |s: &Storage| match s.slot {
+            Some(slot) if (slot as usize) < bufs => Ok(slot as usize),
+            Some(slot) => Err(Error::argument(
+                "kernel",
+                format!("PARAM {slot} has no buffer"),
+            )),
+            None => Ok(owned.next().unwrap_or(bufs)),
+        };
+        self.storages.iter().map(place).collect()
+    }
+}
+
+/// A kernel at work.
+struct Run<'a> {
+    kernel: &'a EvalKernel,
+    slots: Vec<Scalar>,
+    bufs: &'a mut [Vec<u8>],
+    own: Vec<Vec<u8>>,
+    /// See `EvalKernel::places`.
+    place: Vec<usize>,
+    counts: Counts,
+}
+
+impl Run<'_> {
+    /// Do an instruction; which one is next.
+    fn step(&mut self, instr: &Instr, pc: usize) -> Result<usize> {
+        let slots = &mut self.slots;
+        match instr {
+            Instr::Fold {
+                op,
+                from,
+                to,
+                dst,
+                src,
+                arity,
+            } => {
+                for i in 0..dst.n {
+                    let v = src.map(|s| slots[s.lane(i)]);
+                    slots[dst.at + i] = folded(*op, *from, *to, &v[..*arity])?;
                 }
             }
-        }
-        let mut counts = Counts {
-            reads: vec![0; n],
-            writes: vec![0; n],
-        };
-        let mut pc = 0;
-        while let Some(instr) = self.code.get(pc) {
-            pc += 1;
-            match instr {
-                Instr::Fold {
-                    op,
-                    from,
-                    to,
-                    dst,
-                    src,
-                    arity,
-                } => {
-                    for i in 0..dst.n {
-                        let v = [
-                            slots[src[0].lane(i)],
-                            slots[src[1].lane(i)],
-                            slots[src[2].lane(i)],
-                        ];
-                        slots[dst.at + i] = match fold(*op, *from, *to, &v[..*arity]) {
-                            Some(r) => r,
-                            // A division that no device defines may stand in a branch not taken.
-                            None if v[..*arity].contains(&Scalar::Invalid) => Scalar::Invalid,
-                            None if matches!(op, Op::TruncDiv | Op::TruncMod) => poison(*to),
-                            None => return Err(unsupported(*op, "is not defined on its operands")),
-                        };
-                    }
+            Instr::Bits { dst, src, from, to } => {
+                for i in 0..dst.n {
+                    slots[dst.at + i] = Scalar::from_bits(slots[src.lane(i)].to_bits(*from), *to);
                 }
-                Instr::Bits { dst, src, from, to } => {
-                    for i in 0..dst.n {
-                        slots[dst.at + i] =
-                            Scalar::from_bits(slots[src.lane(i)].to_bits(*from), *to);
-                    }
+            }
+            Instr::Gather { dst, src, map } => {
+                for (i, &m) in map.iter().enumerate() {
+                    slots[dst.at + i] = slots[src.lane(m as usize)];
                 }
-                Instr::Gather { dst, src, map } => {
-                    for (i, &m) in map.iter().enumerate() {
-                        slots[dst.at + i] = slots[src.lane(m as usize)];
+            }
+            Instr::Pick { dst, src, index } => {
+                for i in 0..dst.n {
+                    let at = slots[index.lane(i)].as_int().unwrap_or(-1);
+                    if at < 0 || at >= src.n as i64 {
+                        return Err(outside("INDEX", at, src.n as i64));
                     }
+                    slots[dst.at + i] = slots[src.at + at as usize];
                 }
-                Instr::Pick { dst, src, index } => {
-                    for i in 0..dst.n {
-                        let at = slots[index.lane(i)].as_int().unwrap_or(-1);
-                        if at < 0 || at >= src.n as i64 {
-                            return Err(ErrorKind::Index {
-                                op: "INDEX".into(),
-                                index: at,
-                                size: src.n as i64,
-                            }
-                            .into());
-                        }
-                        slots[dst.at + i] = slots[src.at + at as usize];
-                    }
+            }
+            Instr::Load { dst, from } => self.load(*dst, from)?,
+            Instr::Store { to, value, gate, n } => self.store(to, *value, *gate, *n)?,
+            Instr::Set { dst, value } => slots[dst.at..dst.at + dst.n].fill(*value),
+            Instr::Round { dst, dtype } => {
+                for v in &mut slots[dst.at..dst.at + dst.n] {
+                    *v = v.round_to(*dtype);
                 }
-                Instr::Load { dst, from } => {
-                    let s = &self.storages[from.storage];
-                    let p = place[from.storage];
-                    let bytes = if p < n { &bufs[p] } else { &own[p - n] };
-                    for i in 0..dst.n {
-                        let at = from.offset(&slots, i, "INDEX")?;
-                        slots[dst.at + i] =
-                            at.map_or(Ok(poison(s.dtype)), |at| read(bytes, at, s.dtype))?;
-                        if p < n && at.is_some() {
-                            counts.reads[p] += 1;
-                        }
-                    }
+            }
+            Instr::Loop {
+                counter,
+                bound,
+                end,
+            } => {
+                slots[*counter] = Scalar::Int(0);
+                if slots[bound.at].to_i128() <= 0 {
+                    return Ok(*end);
                 }
-                Instr::Store {
-                    to,
-                    value,
-                    gate,
-                    n: lanes,
-                } => {
-                    let s = &self.storages[to.storage];
-                    let p = place[to.storage];
-                    for i in 0..*lanes {
-                        if gate.is_some_and(|g| !slots[g.lane(i)].truthy()) {
-                            continue;
-                        }
-                        let Some(at) = to.offset(&slots, i, "STORE")? else {
-                            continue;
-                        };
-                        let bytes = if p < n { &mut bufs[p] } else { &mut own[p - n] };
-                        write(bytes, at, slots[value.lane(i)], s.dtype)?;
-                        if p < n {
-                            counts.writes[p] += 1;
-                        }
-                    }
-                }
-                Instr::Set { dst, value } => slots[dst.at..dst.at + dst.n].fill(*value),
-                Instr::Round { dst, dtype } => {
-                    for v in &mut slots[dst.at..dst.at + dst.n] {
-                        *v = v.round_to(*dtype);
-                    }
-                }
-                Instr::Loop {
-                    counter,
-                    bound,
-                    end,
-                } => {
-                    slots[*counter] = Scalar::Int(0);
-                    if slots[bound.at].to_i128() <= 0 {
-                        pc = *end;
-                    }
-                }
-                Instr::EndLoop { start } => {
-                    let Instr::Loop { counter, bound, .. } = &self.code[*start] else {
-                        continue;
-                    };
+            }
+            Instr::EndLoop { start } => {
+                if let Instr::Loop { counter, bound, .. } = &self.kernel.code[*start] {
                     let next = slots[*counter].to_i128() + 1;
                     if next < slots[bound.at].to_i128() {
                         slots[*counter] = Scalar::Int(next);
-                        pc = start + 1;
+                        return Ok(start + 1);
                     }
                 }
             }
         }
-        Ok(counts)
+        Ok(pc + 1)
     }
+
+    fn load(&mut self, dst: Val, from: &Location) -> Result<()> {
+        let dtype = self.kernel.storages[from.storage].dtype;
+        let p = self.place[from.storage];
+        let n = self.bufs.len();
+        let bytes = if p < n {
+            &self.bufs[p]
+        } else {
+            &self.own[p - n]
+        };
+        for i in 0..dst.n {
+            let at = from.offset(&self.slots, i, "INDEX")?;
+            self.slots[dst.at + i] = at.map_or(Ok(poison(dtype)), |at| read(bytes, at, dtype))?;
+            if p < n && at.is_some() {
+                self.counts.reads[p] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, to: &Location, value: Val, gate: Option<Val>, lanes: usize) -> Result<()> {
+        let dtype = self.kernel.storages[to.storage].dtype;
+        let p = self.place[to.storage];
+        let n = self.bufs.len();
+        let bytes = if p < n {
+            &mut self.bufs[p]
+        } else {
+            &mut self.own[p - n]
+        };
+        for i in 0..lanes {
+            if gate.is_some_and(|g| !self.slots[g.lane(i)].truthy()) {
+                continue;
+            }
+            let Some(at) = to.offset(&self.slots, i, "STORE")? else {
+                continue;
+            };
+            write(bytes, at, self.slots[value.lane(i)], dtype)?;
+            if p < n {
+                self.counts.writes[p] += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An elementwise op on the values of one lane.
+fn folded(op: Op, from: DType, to: DType, values: &[Scalar]) -> Result<Scalar> {
+    match fold(op, from, to, values) {
+        Some(r) => Ok(r),
+        // A division that no device defines may stand in a branch not taken.
+        None if values.contains(&Scalar::Invalid) => Ok(Scalar::Invalid),
+        None if matches!(op, Op::TruncDiv | Op::TruncMod) => Ok(poison(to)),
+        None => Err(unsupported(op, "is not defined on its operands")),
+    }
+}
+
+fn outside(op: &str, index: i64, size: i64) -> Error {
+    ErrorKind::Index {
+        op: op.into(),
+        index,
+        size,
+    }
+    .into()
 }
 
 impl Location {
@@ -317,12 +360,7 @@ impl Location {
             }
             let x = x.to_i128();
             if !invalid && !(0..size).contains(&x) && !self.any_invalid(slots, &lane) {
-                return Err(ErrorKind::Index {
-                    op: op.into(),
-                    index: x as i64,
-                    size: size as i64,
-                }
-                .into());
+                return Err(outside(op, x as i64, size as i64));
             }
             at = at * size + x;
         }

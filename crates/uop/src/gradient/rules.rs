@@ -58,108 +58,44 @@ pub(super) fn rule(
     active: &dyn Fn(&UOp) -> bool,
     give: &mut Vec<(UOp, UOp)>,
 ) -> Result<()> {
-    let s = u.src();
-    // Part i flows to source i, and is made where that is asked for.
-    let mut flow = |parts: &[&dyn Fn() -> UOp]| {
-        let asked = s.iter().zip(parts).filter(|(s, _)| active(s));
-        give.extend(asked.map(|(s, part)| (s.clone(), part())));
-    };
-    let same = || g.clone();
-    let less = || scale(g, -1.0);
     // Where there is no such source, the rule of the op does not ask for it.
-    let a = s.first().unwrap_or(u);
-    let b = s.get(1).unwrap_or(u);
+    let a = u.src().first().unwrap_or(u);
+    let b = u.src().get(1).unwrap_or(u);
+    if let Class::Order(Order::After) = u.op().class() {
+        return after(u, g, active, give);
+    }
+    let mut at = At {
+        u,
+        g,
+        a,
+        b,
+        active,
+        give,
+    };
     match u.op().class() {
-        Class::Unary(op) => match op {
-            Unary::Neg => flow(&[&less]),
-            Unary::Recip => flow(&[&|| scale(&(g * &(u * u)), -1.0)]),
-            Unary::Sqrt => flow(&[&|| scale(g, 0.5).binary(Op::Div, u)]),
-            // 0 where there is one.
-            Unary::Trunc => {}
-            Unary::Not => return none(u),
-        },
-        Class::Transcendental(op) => match op {
-            Transcendental::Exp2 => flow(&[&|| scale(&(g * u), LN_2)]),
-            Transcendental::Log2 => flow(&[&|| scale(g, 1.0 / LN_2).binary(Op::Div, a)]),
-            Transcendental::Sin => flow(&[&|| g * &cos(a)]),
-        },
+        Class::Unary(op) => at.unary(op)?,
+        Class::Transcendental(op) => at.transcendental(op),
         Class::Conversion(Conversion::Cast) if a.dtype().is_float() => {
-            flow(&[&|| g.cast(a.dtype())]);
+            at.flow(&[&|| g.cast(a.dtype())]);
         }
-        Class::Arithmetic(op) => match op {
-            Arithmetic::Add => flow(&[&same, &same]),
-            Arithmetic::Sub => flow(&[&same, &less]),
-            Arithmetic::Mul => {
-                let times = |x: &UOp| {
-                    x.const_value()
-                        .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
-                };
-                flow(&[&|| times(b), &|| times(a)]);
-            }
-            Arithmetic::Div => {
-                let quotient = |x: &UOp| x.binary(Op::Div, b);
-                flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
-            }
-            // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
-            Arithmetic::Pow => {
-                let zero = g.like(0.0);
-                let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
-                flow(&[
-                    &|| {
-                        b.eq_(&zero)
-                            .select(&zero, &(g * &(b * &a.binary(Op::Pow, &(b - 1.0)))))
-                    },
-                    &|| flat().select(&zero, &(g * &(u * &(a.unary(Op::Log2) * LN_2)))),
-                ]);
-            }
-            // a − b·floor(a / b)
-            Arithmetic::Mod => flow(&[&same, &|| scale(&(g * &(a / b)), -1.0)]),
-            // A tie shares; where one is NaN, so is the result, and both get all.
-            Arithmetic::Max => {
-                let part = |a: &UOp, b: &UOp| {
-                    let rest = a.eq_(b).select(&scale(g, 0.5), g);
-                    a.lt(b).select(&g.like(0.0), &rest)
-                };
-                flow(&[&|| part(a, b), &|| part(b, a)]);
-            }
-            Arithmetic::Idiv => {}
-            Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => return none(u),
-            Arithmetic::Shl | Arithmetic::Shr | Arithmetic::Threefry => return none(u),
-            Arithmetic::TruncDiv | Arithmetic::TruncMod => return none(u),
-        },
+        Class::Arithmetic(op) => at.arithmetic(op)?,
         Class::Ternary(op) => match op {
-            Ternary::MulAcc => flow(&[&|| g * b, &|| g * a, &same]),
-            Ternary::Where => flow(&[&same, &|| keep(a, g), &|| a.select(&g.like(0.0), g)]),
+            Ternary::MulAcc => at.flow(&[&|| g * b, &|| g * a, &|| g.clone()]),
+            Ternary::Where => {
+                at.flow(&[&|| g.clone(), &|| keep(a, g), &|| a.select(&g.like(0.0), g)]);
+            }
         },
-        Class::Reduction(Reduction::Reduce) => give.push((a.clone(), reduce(u, g)?)),
-        Class::Movement(op) => match op {
-            Movement::Permute | Movement::Flip | Movement::Reshape | Movement::Expand => {
-                give.push((a.clone(), transposed(u, g)?));
-            }
-            Movement::Pad | Movement::Shrink | Movement::Index => {
-                give.push((a.clone(), transposed(u, g)?));
-            }
-            Movement::Stack => {
-                let parts = s.iter().enumerate().filter(|(_, s)| active(s));
-                give.extend(parts.map(|(i, s)| (s.clone(), g.at(&[UOp::index_const(i as i64)]))));
-            }
-            // Replicas are one value: each has an equal share in it.
-            Movement::Replicated => {
-                let replicas = a.shape().max_len() / u.shape().max_len().max(1);
-                let share = scale(g, 1.0 / replicas as f64);
-                give.push((a.clone(), share.expand(a.shape())?));
-            }
-            Movement::Bitcast => {}
-        },
+        Class::Reduction(Reduction::Reduce) => at.first(reduce(u, g)?),
+        Class::Movement(op) => at.movement(op)?,
         Class::Identity(op) => match op {
-            Identity::Contiguous => flow(&[&same]),
-            Identity::ContiguousBackward => flow(&[&|| g.unary(Op::Contiguous)]),
-            Identity::Copy => flow(&[&|| a.device().map_or_else(same, |d| g.copy_to(d))]),
+            Identity::Contiguous | Identity::Assert => at.flow(&[&|| g.clone()]),
+            Identity::ContiguousBackward => at.flow(&[&|| g.unary(Op::Contiguous)]),
+            Identity::Copy => {
+                at.flow(&[&|| a.device().map_or_else(|| g.clone(), |d| g.copy_to(d))]);
+            }
             Identity::Detach => {}
-            Identity::Assert => flow(&[&same]),
         },
-        Class::Memory(Memory::Load) => flow(&[&same]),
-        Class::Order(Order::After) => after(u, g, active, give)?,
+        Class::Memory(Memory::Load) => at.flow(&[&|| g.clone()]),
         // No value, no derivative, or none where it is not zero: nothing flows on.
         Class::Leaf(_) | Class::Conversion(Conversion::Cast) | Class::Comparison(_) => {}
         Class::Abstraction(_) | Class::Memory(_) | Class::Order(_) | Class::Code(_) => {
@@ -167,6 +103,122 @@ pub(super) fn rule(
         }
     }
     Ok(())
+}
+
+/// A node with its first sources, what flows to it, and where what flows on goes.
+struct At<'a> {
+    u: &'a UOp,
+    g: &'a UOp,
+    a: &'a UOp,
+    b: &'a UOp,
+    active: &'a dyn Fn(&UOp) -> bool,
+    give: &'a mut Vec<(UOp, UOp)>,
+}
+
+impl At<'_> {
+    /// Part i flows to source i, and is made where that is asked for.
+    fn flow(&mut self, parts: &[&dyn Fn() -> UOp]) {
+        let asked = self.u.src().iter().zip(parts);
+        let asked = asked.filter(|(s, _)| (self.active)(s));
+        self.give.extend(asked.map(|(s, part)| (s.clone(), part())));
+    }
+
+    /// All that flows on flows to the first source.
+    fn first(&mut self, part: UOp) {
+        self.give.push((self.a.clone(), part));
+    }
+
+    fn unary(&mut self, op: Unary) -> Result<()> {
+        let At { u, g, .. } = *self;
+        match op {
+            Unary::Neg => self.flow(&[&|| scale(g, -1.0)]),
+            Unary::Recip => self.flow(&[&|| scale(&(g * &(u * u)), -1.0)]),
+            Unary::Sqrt => self.flow(&[&|| scale(g, 0.5).binary(Op::Div, u)]),
+            // 0 where there is one.
+            Unary::Trunc => {}
+            Unary::Not => return none(u),
+        }
+        Ok(())
+    }
+
+    fn transcendental(&mut self, op: Transcendental) {
+        let At { u, g, a, .. } = *self;
+        match op {
+            Transcendental::Exp2 => self.flow(&[&|| scale(&(g * u), LN_2)]),
+            Transcendental::Log2 => self.flow(&[&|| scale(g, 1.0 / LN_2).binary(Op::Div, a)]),
+            Transcendental::Sin => self.flow(&[&|| g * &cos(a)]),
+        }
+    }
+
+    fn arithmetic(&mut self, op: Arithmetic) -> Result<()> {
+        let At { u, g, a, b, .. } = *self;
+        let same = || g.clone();
+        match op {
+            Arithmetic::Add => self.flow(&[&same, &same]),
+            Arithmetic::Sub => self.flow(&[&same, &|| scale(g, -1.0)]),
+            Arithmetic::Mul => {
+                let times = |x: &UOp| {
+                    x.const_value()
+                        .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
+                };
+                self.flow(&[&|| times(b), &|| times(a)]);
+            }
+            Arithmetic::Div => {
+                let quotient = |x: &UOp| x.binary(Op::Div, b);
+                self.flow(&[&|| quotient(g), &|| scale(&quotient(&(g * u)), -1.0)]);
+            }
+            // 0 flows where the exponent is 0, and to an exponent ≥ 0 of a base 0.
+            Arithmetic::Pow => {
+                let zero = g.like(0.0);
+                let flat = || a.eq_(&zero) & b.binary(Op::CmpGe, &zero);
+                let to_base = || g * &(b * &a.binary(Op::Pow, &(b - 1.0)));
+                let to_exponent = || g * &(u * &(a.unary(Op::Log2) * LN_2));
+                self.flow(&[&|| b.eq_(&zero).select(&zero, &to_base()), &|| {
+                    flat().select(&zero, &to_exponent())
+                }]);
+            }
+            // a − b·floor(a / b)
+            Arithmetic::Mod => self.flow(&[&same, &|| scale(&(g * &(a / b)), -1.0)]),
+            // A tie shares; where one is NaN, so is the result, and both get all.
+            Arithmetic::Max => {
+                let part = |a: &UOp, b: &UOp| {
+                    let rest = a.eq_(b).select(&scale(g, 0.5), g);
+                    a.lt(b).select(&g.like(0.0), &rest)
+                };
+                self.flow(&[&|| part(a, b), &|| part(b, a)]);
+            }
+            Arithmetic::Idiv => {}
+            Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => return none(u),
+            Arithmetic::Shl | Arithmetic::Shr | Arithmetic::Threefry => return none(u),
+            Arithmetic::TruncDiv | Arithmetic::TruncMod => return none(u),
+        }
+        Ok(())
+    }
+
+    fn movement(&mut self, op: Movement) -> Result<()> {
+        let At { u, g, a, .. } = *self;
+        match op {
+            Movement::Permute | Movement::Flip | Movement::Reshape | Movement::Expand => {
+                self.first(transposed(u, g)?);
+            }
+            Movement::Pad | Movement::Shrink | Movement::Index => self.first(transposed(u, g)?),
+            Movement::Stack => {
+                let parts = u.src().iter().enumerate();
+                let parts = parts.filter(|(_, s)| (self.active)(s));
+                let element = |i: usize| g.at(&[UOp::index_const(i as i64)]);
+                self.give
+                    .extend(parts.map(|(i, s)| (s.clone(), element(i))));
+            }
+            // Replicas are one value: each has an equal share in it.
+            Movement::Replicated => {
+                let replicas = a.shape().max_len() / u.shape().max_len().max(1);
+                let share = scale(g, 1.0 / replicas as f64);
+                self.first(share.expand(a.shape())?);
+            }
+            Movement::Bitcast => {}
+        }
+        Ok(())
+    }
 }
 
 fn none(u: &UOp) -> Result<()> {
