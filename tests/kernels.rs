@@ -1,5 +1,5 @@
-//! How many kernels programs become, on NULL, which compiles and runs nothing. Flows in: the façade;
-//! flows out: counts, each with the limit that keeps it.
+//! How many kernels programs become, on NULL, which compiles and runs nothing, for one kind of machine
+//! whatever this one is. Flows in: the façade; flows out: counts, each with the limit that keeps it.
 
 use monoglot::compiler::engine::{compile, default_device};
 use monoglot::prelude::*;
@@ -7,7 +7,7 @@ use monoglot::{Config, models, nn};
 
 fn input(shape: impl Into<monoglot::Dims>) -> Tensor {
     Config {
-        device: Some("NULL".into()),
+        device: Some("NULL:C:x86-64-v3".into()),
         ..Config::default()
     }
     .set();
