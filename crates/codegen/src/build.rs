@@ -6,6 +6,9 @@ use crate::graph::node;
 use monoglot_uop::{DType, Op, ReduceOp, Scalar, UOp, fold::fold};
 use smallvec::SmallVec;
 
+/// Bytes of the narrowest vectors, within which lanes are moved at least cost.
+pub(crate) const NEAR: usize = 16;
+
 /// An elementwise op without an arg.
 pub(crate) fn alu(op: Op, src: &[UOp]) -> UOp {
     folded(op, src).unwrap_or_else(|| node(op, src.iter().cloned()))
@@ -71,23 +74,14 @@ pub(crate) fn part(x: &UOp, at: usize, n: usize) -> UOp {
     node(Op::Shrink, [x.clone(), list(at), list(n)])
 }
 
-/// Lanes of two vectors of one length, each by the vector's place and its own.
-pub(crate) fn shuffle(from: [&UOp; 2], picks: &[(usize, usize)]) -> UOp {
+/// Lanes of one or two vectors of one length, each by the vector's place and its own.
+pub(crate) fn shuffle(from: &[UOp], picks: &[(usize, usize)]) -> UOp {
     let of = |k: usize| {
         let lane = |p: &(usize, usize)| lane_const(if p.0 == k { p.1 } else { 0 });
-        node(
-            Op::Index,
-            [from[k].clone(), node(Op::Stack, picks.iter().map(lane))],
-        )
+        from[k].at(&[node(Op::Stack, picks.iter().map(lane))])
     };
-    if from[0] == from[1] {
-        return node(
-            Op::Index,
-            [
-                from[0].clone(),
-                node(Op::Stack, picks.iter().map(|p| lane_const(p.1))),
-            ],
-        );
+    if from.len() == 1 {
+        return of(0);
     }
     let first = picks.iter().map(|p| UOp::bool(p.0 == 0));
     node(Op::Where, [node(Op::Stack, first), of(0), of(1)])

@@ -3,6 +3,7 @@
 //! Invariant: only ratios between tiles of one kernel mean anything.
 
 use super::features::{Access, Features, Mask, TANGLED};
+use crate::build::NEAR;
 use crate::graph::bits;
 use monoglot_uop::Target;
 
@@ -12,8 +13,6 @@ const LATENCY: f64 = 4.0;
 const GATHER: f64 = 1.75;
 /// Simple operations for each vector of sums of which many are folded to lanes of one.
 const TRANSPOSE: f64 = 4.0;
-/// Bytes of neighbouring results from which on they are.
-const NEAR: i64 = 16;
 /// Loads for a vector of elements that are two apart.
 const APART: f64 = 3.0;
 /// Cycles lost where a loop ends.
@@ -82,7 +81,8 @@ impl Tile {
         let mut sums = features.reductions.iter();
         let stores = features.accesses.iter().filter(|a| a.store);
         let axis = bits(unrolled & features.outer).last()?;
-        let along = |a: &Access| a.stride[axis] == 1 && self.factor[axis] * a.bytes as i64 >= NEAR;
+        let along =
+            |a: &Access| a.stride[axis] == 1 && self.factor[axis] as usize * a.bytes >= NEAR;
         let all = sums.all(|r| r.closes >> lane & 1 == 1) && stores.clone().all(along);
         all.then_some(axis)
     }

@@ -214,7 +214,7 @@ impl ChunkAccess<'_> {
             false => (1, 2 * k - (n - 1)),
         };
         let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
-        Some(shuffle([&vector(0), &vector(n - 1)], &picks))
+        Some(shuffle(&[vector(0), vector(n - 1)], &picks))
     }
 
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {

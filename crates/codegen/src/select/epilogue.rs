@@ -8,12 +8,10 @@
 
 use super::layout::{Layout, across, axis_after};
 use super::table::{Axes, Table, is_fragment};
+use crate::build::NEAR;
 use crate::graph::{Srcs, node, rebuild};
 use monoglot_uop::{Op, Result, Shape, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Bytes within which lanes are moved at least cost: those of the narrowest vectors.
-pub(super) const NEAR: usize = 16;
 
 /// A kernel whose results lie along an axis of their own.
 pub(super) struct Epilogue {
@@ -87,7 +85,7 @@ impl Found {
                 continue;
             };
             let bytes = u.dtype().bytes();
-            let near = (NEAR / bytes).max(2);
+            let near = NEAR / bytes;
             let widths = &layout.chunks[lanes];
             let width = widths[0].1 as usize;
             let whole = width * bytes == target.vector_bytes;

@@ -4,10 +4,9 @@
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
 use super::chunks::Devectorise;
-use super::epilogue::NEAR;
 use super::layout::fuses;
 use super::table::Axes;
-use crate::build::{alu, combine, lane_const, part, shuffle, splat};
+use crate::build::{NEAR, alu, combine, lane_const, part, shuffle, splat};
 use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
@@ -305,7 +304,7 @@ fn combine_near(op: ReduceOp, a: &UOp, b: &UOp, run: usize, near: usize) -> UOp 
             (at / run % 2, place)
         };
         let picks: Vec<(usize, usize)> = (0..lanes(a)).map(pick).collect();
-        shuffle([a, b], &picks)
+        shuffle(&[a.clone(), b.clone()], &picks)
     };
     combine(op, &half(0), &half(near / 2))
 }
@@ -319,7 +318,7 @@ fn combine_far(op: ReduceOp, list: &[UOp], near: usize) -> UOp {
                 picks.extend((group * near..(group + 1) * near).map(|k| (which, k)));
             }
         }
-        shuffle([&list[0], &list[list.len() - 1]], &picks)
+        shuffle(list, &picks)
     };
     combine(op, &half(0), &half(1))
 }

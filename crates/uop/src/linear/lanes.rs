@@ -1,5 +1,5 @@
-//! How a vector that is a STACK of scalars comes about: one scalar in every lane, lanes of other
-//! vectors, or a list. Every target asks, as each has instructions of its own for the first two.
+//! How a vector that is put together comes about: one scalar in every lane, lanes of other vectors (a
+//! STACK of them, or a WHERE that chooses between two lists), or a list of scalars. Every target asks, as each has instructions of its own for the first two.
 //! Flows in: the vector; flows out: that scalar, or those lanes.
 
 use super::{lanes, storage_of};

@@ -25,14 +25,14 @@ const GAIN: f64 = 0.97;
 
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let tile = best(features, chosen.target);
+    let shared = chosen.target.threads > 1 && tile.duration(features, chosen.target) >= THREADED;
     let order = order(features, &tile, chosen.target);
     for k in bits(features.known) {
         let f = tile.factor[k];
         if f > 1 && features.extent[k] % f != 0 {
             // Whole parts for the threads cost no more masks than whole vectors.
             let threads = chosen.target.threads as i64;
-            let long = tile.duration(features, chosen.target) >= THREADED;
-            let alone = tile.busy(features, threads) < 1.5 && long;
+            let alone = shared && tile.busy(features, threads) < 1.5;
             let even =
                 alone && features.outer >> k & 1 == 1 && features.extent[k] >= 64 * f * threads;
             let f = if even { f * threads } else { f };
@@ -75,7 +75,9 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
             );
         }
     }
-    threads(features, &tile, &order, chosen);
+    if shared {
+        threads(&order, chosen);
+    }
     if panels(features, &tile, chosen).is_none() {
         block(features, &tile, &order, chosen);
     }
@@ -258,11 +260,8 @@ fn swap(features: &Features, order: &[usize], chosen: &mut Chosen) {
 }
 
 /// Share the loop that divides best among the threads.
-fn threads(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+fn threads(order: &[usize], chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
-    if threads < 2 || tile.duration(features, chosen.target) < THREADED {
-        return;
-    }
     let mut best = None;
     let mut most_busy = 0.0;
     for &k in order {
