@@ -106,6 +106,8 @@ fn bench_runs_and_counts_kernels() {
         assert!(record[field].as_f64() > Some(0.0), "{field}: {record}");
     }
     assert_eq!(record["unit"], "GFLOP/s");
+    let one = stdout("bench --filter gemm_f32_64 --exact --list");
+    assert_eq!(one.trim(), "gemm_f32_64");
     let listed = stdout("bench --list");
     let gemms = ["bf16", "i8"].map(|d| ["1024", "2048", "4096"].map(|n| format!("gemm_{d}_{n}")));
     for name in gemms
@@ -184,6 +186,11 @@ fn what_means_nothing_is_an_error_that_says_so() {
         "bench --filter nothing",
         1,
         "no workload's name contains `nothing`",
+    );
+    fails(
+        "bench --filter gemm --exact",
+        1,
+        "no workload's name is `gemm`",
     );
     fails("show", 1, "FILE in the text form, or --model");
     fails("show /nowhere/file.txt", 1, "/nowhere/file.txt");

@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Only rows whose name contains this
     #[arg(long)]
     filter: Option<String>,
+    /// Only the row of that very name
+    #[arg(long, requires = "filter")]
+    exact: bool,
     /// Cores to keep to, with as many threads of a kernel
     #[arg(long, value_parser = cores())]
     threads: Option<usize>,
@@ -59,13 +62,18 @@ fn cores() -> impl TypedValueParser<Value = usize> {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let filter = args.filter.as_deref().unwrap_or_default();
     let mut chosen = workloads::all();
-    chosen.retain(|w| w.name.contains(filter));
+    let asked = |name: &str| match args.exact {
+        true => name == filter,
+        false => name.contains(filter),
+    };
+    chosen.retain(|w| asked(w.name));
     // The names do not depend on the machine: these sizes are only for them.
-    let named = |(name, _): &(String, _)| name.contains(filter);
+    let named = |(name, _): &(String, _)| asked(name);
     let probes = roofline([0; 3], 1).iter().filter(|p| named(p)).count();
     if chosen.is_empty() && probes == 0 {
         return Err(Failure::Told(format!(
-            "no workload's name contains `{filter}`; --list shows them"
+            "no workload's name {} `{filter}`; --list shows them",
+            if args.exact { "is" } else { "contains" }
         )));
     }
     if args.list {
