@@ -95,6 +95,17 @@ fn each_level_tells_more() {
 }
 
 #[test]
+fn choices_are_told_with_what_was_weighed_against_them() {
+    let text = told(3);
+    let has = |mark: &str| text.lines().any(|l| l.contains(mark));
+    assert!(has(" cycles expected, ") && has("% of the limit"), "{text}");
+    assert!(has(" cycles; against "), "{text}");
+    let told = text.lines().filter(|l| l.starts_with("    "));
+    assert!(told.clone().all(|l| l.chars().count() <= 80), "{text}");
+    assert!(told.count() > 2, "{text}");
+}
+
+#[test]
 fn a_launch_is_told_within_a_line() {
     let text = told(2);
     let amount = |line: &str, unit: &str| {

@@ -94,13 +94,7 @@ pub fn lower(
         last = Instant::now();
         then = Effort::so_far();
     };
-    let chosen = || {
-        opt::choose(kernel, target)
-            .into_iter()
-            .map(|o| o.0)
-            .collect()
-    };
-    let opts: Vec<Opt> = opts.map_or_else(chosen, <[Opt]>::to_vec);
+    let opts: Vec<Opt> = opts.map_or_else(|| opt::choose(kernel, target), <[Opt]>::to_vec);
     let optimized = verify_kernel(opt::apply(kernel, &opts, target)?)?.into_inner();
     done(Stage::Optimize, &optimized);
 

@@ -3,7 +3,8 @@
 //! run; flows out: those lines. Always: where nobody listens, nothing is formatted.
 
 use crate::queues::Queues;
-use monoglot_codegen::opt::choose;
+use monoglot_codegen::opt::explain;
+use monoglot_codegen::opt::heuristic::{Choice, Weighed};
 use monoglot_device::{Config, Runtime, program_parts};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
@@ -39,8 +40,8 @@ pub(crate) fn opened(runtime: &dyn Runtime) {
     }
 }
 
-/// Of each kernel when it is compiled, DEBUG=3 shows the Opts and why, 4 the source, 5 the kernel's
-/// UOps, 6 its linear program, 7 the machine code.
+/// Of each kernel when it is compiled, DEBUG=3 shows what is expected of it, the Opts and why, and what was
+/// weighed against them, 4 the source, 5 the kernel's UOps, 6 its linear program, 7 the machine code.
 pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
     let Ok((linear, source, info)) = program_parts(program) else {
         return;
@@ -49,11 +50,16 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
     let n = linear.src().len();
     tracing::debug!(target: "monoglot", kernel = %name, uops = n, "compiled");
     tell(3, || {
-        let opts = choose(kernel, runtime.target()).into_iter();
-        let opts: String = opts
-            .map(|(opt, why)| format!("\n    {opt}: {why}"))
-            .collect();
-        format!("{name}: {n} instructions{opts}")
+        let (choices, prediction) = explain(kernel, runtime.target());
+        let expected = prediction.map_or(String::new(), |p| {
+            let share = 100.0 * p.share();
+            format!(
+                "\n    {} cycles expected, {share:.0}% of the limit",
+                scaled(p.cycles)
+            )
+        });
+        let choices: String = choices.iter().map(choice).collect();
+        format!("{name}: {n} instructions{expected}{choices}")
     });
     tell(4, || source.to_string());
     tell(5, || kernel.to_string());
@@ -63,6 +69,23 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
             .assembly(program)
             .map_or_else(|e| e.to_string(), Option::unwrap_or_default)
     });
+}
+
+/// An Opt and its reason; below, its estimate and those of others, the best first.
+fn choice(c: &Choice) -> String {
+    let Choice { opt, why, weighed } = c;
+    let line = format!("\n    {opt}: {why}");
+    let Some(Weighed { cost, unit, others }) = weighed else {
+        return line;
+    };
+    let each = |(what, cost): &(String, f64)| format!("{what}: {}", scaled(*cost));
+    let others: Vec<String> = others.iter().map(each).collect();
+    let against = if others.is_empty() { "" } else { "; against " };
+    format!(
+        "{line}\n        {} {unit}{against}{}",
+        scaled(*cost),
+        others.join(", ")
+    )
 }
 
 /// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both

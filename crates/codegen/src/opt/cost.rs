@@ -25,6 +25,8 @@ const LINE: f64 = 64.0;
 const MISS: f64 = 8.0;
 /// Bytes of memory that a core moves in a cycle.
 const BANDWIDTH: f64 = 8.0;
+/// Bytes that a core moves in a cycle from beyond each cache.
+const MOVED: [f64; 3] = [16.0, 6.0, 4.0];
 /// Most instructions of one innermost iteration, so that the code stays small.
 const BODY: f64 = 320.0;
 
@@ -99,19 +101,37 @@ impl Tile {
         cycles.max(bytes.sum::<f64>() / BANDWIDTH)
     }
 
+    /// Estimated cycles of the whole kernel on one thread, its memory's among them, of a tile that is given:
+    /// however large its code.
+    pub(super) fn whole(&self, features: &Features, target: &Target) -> f64 {
+        let core = self.estimate(features, target).cycles(f64::INFINITY);
+        let mut order: Vec<usize> = bits(features.outer).collect();
+        order.extend(bits(features.closed() & !features.outer));
+        order.retain(|&k| features.extent[k] > self.factor[k]);
+        let core = core.unwrap_or(f64::INFINITY);
+        let levels = target.caches.iter().zip(MOVED);
+        levels.fold(core, |most, (cache, bytes)| {
+            let moved = moved(features, self, &order, 0, *cache as f64 * 0.75);
+            most.max(moved / bytes)
+        })
+    }
+
     /// Estimated cycles of the whole kernel; None where the code would grow too large.
     pub(super) fn cycles(&self, features: &Features, target: &Target) -> Option<f64> {
+        self.estimate(features, target).cycles(BODY)
+    }
+
+    fn estimate<'a>(&'a self, features: &'a Features, target: &'a Target) -> Estimate<'a> {
         let unrolled = (0..self.factor.len()).filter(|&k| self.factor[k] != 1);
         let unrolled = unrolled.fold(0, |m, k| m | 1 << k);
-        let estimate = Estimate {
+        Estimate {
             tile: self,
             features,
             target,
             unrolled,
-            closed: features.reductions.iter().fold(0, |m, r| m | r.closes),
+            closed: features.closed(),
             after: self.after(features, unrolled),
-        };
-        estimate.cycles()
+        }
     }
 }
 
@@ -188,8 +208,8 @@ impl Estimate<'_> {
         }
     }
 
-    /// As [`Tile::cycles`].
-    fn cycles(&self) -> Option<f64> {
+    /// As [`Tile::cycles`], where no iteration has more instructions than this.
+    fn cycles(&self, body: f64) -> Option<f64> {
         let Estimate {
             tile,
             features,
@@ -235,7 +255,7 @@ impl Estimate<'_> {
         }
         let mut sum = 0.0;
         for l in &levels {
-            if l.loads + l.stores + l.ops > BODY {
+            if l.loads + l.stores + l.ops > body {
                 return None;
             }
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
@@ -421,7 +441,11 @@ pub(super) fn read_again(features: &Features, tile: &Tile, order: &[usize]) -> f
 /// Bytes from beyond a cache of this size, when the outer loops run in this order (outermost first)
 /// around the tile and the reductions.
 pub(super) fn traffic(features: &Features, tile: &Tile, order: &[usize], cache: f64) -> f64 {
-    let closed = features.reductions.iter().fold(0, |m, r| m | r.closes);
+    moved(features, tile, order, features.closed(), cache)
+}
+
+/// The same, these axes being inside of all loops.
+fn moved(features: &Features, tile: &Tile, order: &[usize], closed: Mask, cache: f64) -> f64 {
     let inside = |n: usize| {
         order[order.len() - n..]
             .iter()
@@ -453,4 +477,21 @@ pub(super) fn traffic(features: &Features, tile: &Tile, order: &[usize], cache: 
         sum += bytes * times;
     }
     sum
+}
+
+/// Cycles below which no schedule gets: those of all arithmetic in whole vectors, or of all bytes once.
+pub(super) fn least(features: &Features, target: &Target) -> f64 {
+    let vectors = |varies: Mask, bytes: usize| {
+        features.count(varies) / (target.vector_bytes / bytes.max(1)).max(1) as f64
+    };
+    let works = features.work.iter();
+    let work: f64 = works.map(|w| w.ops * vectors(w.varies, w.bytes)).sum();
+    let all = (0..features.extent.len()).fold(0, |m, k| m | 1 << k);
+    let tile = Tile::single(features);
+    let accesses = features.accesses.iter();
+    let bytes: f64 = accesses.map(|a| footprint(features, &tile, a, all)).sum();
+    // As fast as the nearest memory that holds all of them.
+    let beyond = target.caches.iter().rposition(|c| bytes > *c as f64);
+    let moved = beyond.map_or(0.0, |level| bytes / MOVED[level]);
+    (work / 2.0).max(moved)
 }

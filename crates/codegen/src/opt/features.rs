@@ -220,6 +220,11 @@ impl Features {
         bits(mask).map(|k| self.extent[k] as f64).product()
     }
 
+    /// Axes that reductions close.
+    pub(super) fn closed(&self) -> Mask {
+        self.reductions.iter().fold(0, |m, r| m | r.closes)
+    }
+
     /// The axis type of an axis.
     pub(super) fn kind(&self, axis: usize) -> AxisType {
         self.axes[axis]

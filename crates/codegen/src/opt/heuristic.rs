@@ -11,10 +11,57 @@ mod gpu;
 
 use super::features::Features;
 use super::nest::LoopNest;
+use super::predict::{Prediction, predict};
 use monoglot_uop::{Opt, OptOp, Target, UOp};
 
-/// Opts for a kernel on a target, in order, and why.
-pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
+/// A choice, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// What was chosen.
+    pub opt: Opt,
+    /// The reason, in words.
+    pub why: &'static str,
+    /// What it was chosen by; None where it follows from others, and where nobody asks.
+    pub weighed: Option<Weighed>,
+}
+
+/// Estimates of which one is the least.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weighed {
+    /// Of what was chosen.
+    pub cost: f64,
+    /// What is counted: `cycles`, `B`.
+    pub unit: &'static str,
+    /// Of what was not, the best first.
+    pub others: Vec<(String, f64)>,
+}
+
+/// Most alternatives that are told.
+const TOLD: usize = 4;
+
+impl Weighed {
+    fn new(cost: f64, unit: &'static str, mut others: Vec<(String, f64)>) -> Weighed {
+        others.sort_by(|a, b| a.1.total_cmp(&b.1));
+        others.truncate(TOLD);
+        Weighed { cost, unit, others }
+    }
+}
+
+/// Opts for a kernel on a target, in order.
+pub fn choose(kernel: &UOp, target: &Target) -> Vec<Opt> {
+    let chosen = chosen(kernel, target, false);
+    chosen.into_iter().map(|c| c.opt).collect()
+}
+
+/// The same with what was weighed, and what is expected of the kernel after them.
+pub fn explain(kernel: &UOp, target: &Target) -> (Vec<Choice>, Option<Prediction>) {
+    let choices = chosen(kernel, target, true);
+    let opts: Vec<Opt> = choices.iter().map(|c| c.opt).collect();
+    let after = super::apply(kernel, &opts, target).ok();
+    (choices, after.and_then(|k| predict(&k, target)))
+}
+
+fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
     let (Some(features), Ok(nest)) = (Features::of(kernel), LoopNest::new(kernel)) else {
         return Vec::new();
     };
@@ -22,6 +69,7 @@ pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
         nest,
         target,
         list: Vec::new(),
+        explained,
     };
     match (target.arranged, target.workgroups) {
         (false, _) => {}
@@ -35,7 +83,9 @@ pub fn choose(kernel: &UOp, target: &Target) -> Vec<(Opt, &'static str)> {
 struct Chosen<'a> {
     nest: LoopNest,
     target: &'a Target,
-    list: Vec<(Opt, &'static str)>,
+    list: Vec<Choice>,
+    /// Whether somebody asks what was weighed.
+    explained: bool,
 }
 
 impl Chosen<'_> {
@@ -44,9 +94,20 @@ impl Chosen<'_> {
         let opt = Opt { op, axis };
         let done = self.nest.step(&opt, self.target).is_ok();
         if done {
-            self.list.push((opt, why));
+            self.list.push(Choice {
+                opt,
+                why,
+                weighed: None,
+            });
         }
         done
+    }
+
+    /// What the last choice was chosen by.
+    fn by(&mut self, weighed: impl FnOnce() -> Weighed) {
+        if let Some(last) = self.list.last_mut().filter(|_| self.explained) {
+            last.weighed = Some(weighed());
+        }
     }
 
     /// The place of what is left of an axis of the kernel, of this type.
@@ -85,8 +146,7 @@ mod tests {
         let kernel = UOp::sink(&[effect]).with_arg(info);
         for workgroups in [false, true] {
             let chosen = choose(&kernel, &target(workgroups));
-            let opts: Vec<Opt> = chosen.into_iter().map(|o| o.0).collect();
-            assert!(apply(&kernel, &opts, &target(workgroups)).is_ok());
+            assert!(apply(&kernel, &chosen, &target(workgroups)).is_ok());
         }
     }
 
@@ -108,9 +168,29 @@ mod tests {
         ]);
         for k in &all {
             for workgroups in [false, true] {
-                let opts: Vec<Opt> = choose(k, &target(workgroups)).iter().map(|o| o.0).collect();
+                let opts = choose(k, &target(workgroups));
                 check(k, &opts);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_explained_is_what_is_chosen() {
+        for k in kernels().iter().chain(&[flat_matmul(64, 48, 32)]) {
+            for workgroups in [false, true] {
+                let target = target(workgroups);
+                let (choices, prediction) = explain(k, &target);
+                let opts: Vec<Opt> = choices.iter().map(|c| c.opt).collect();
+                assert_eq!(opts, choose(k, &target));
+                assert!(prediction.is_none_or(|p| p.cycles > 0.0 && p.share() > 0.0));
+            }
+        }
+        let (choices, _) = explain(&flat_matmul(64, 48, 32), &target(false));
+        let weighed: Vec<&Weighed> = choices.iter().filter_map(|c| c.weighed.as_ref()).collect();
+        assert!(weighed.len() > 1, "{choices:?}");
+        for w in weighed {
+            assert!(w.others.is_sorted_by(|a, b| a.1 <= b.1), "{w:?}");
+            assert!(w.others.iter().all(|o| w.cost < o.1 * 1.05), "{w:?}");
         }
     }
 
@@ -129,7 +209,7 @@ mod tests {
                     }
                 )
             };
-            assert_eq!(opts.iter().any(|o| split(&o.0)), parts, "{opts:?}");
+            assert_eq!(opts.iter().any(split), parts, "{opts:?}");
         }
     }
 
@@ -147,7 +227,7 @@ mod tests {
                     ..small.clone()
                 };
                 let kernel = flat_matmul(m, n, k);
-                let opts: Vec<Opt> = choose(&kernel, &target).iter().map(|o| o.0).collect();
+                let opts = choose(&kernel, &target);
                 let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
                 assert_eq!(stages.count(), 2, "{m} {n} {k}: {opts:?}");
                 lowers(&check_on(&kernel, &opts, &target), false);
@@ -159,7 +239,7 @@ mod tests {
     #[test]
     fn a_large_transpose_gets_a_tile_of_both_axes() {
         for (k, tiled) in [(transpose(4096, 4096), true), (transpose(16, 16), false)] {
-            let opts: Vec<Opt> = choose(&k, &target(false)).iter().map(|o| o.0).collect();
+            let opts = choose(&k, &target(false));
             let after = letters(&apply(&k, &opts, &target(false)).unwrap());
             assert_eq!(after.matches('u').count() == 2, tiled, "{after}");
         }
@@ -178,7 +258,7 @@ mod tests {
                     threads,
                     ..target(false)
                 };
-                let opts: Vec<Opt> = choose(k, &target).iter().map(|o| o.0).collect();
+                let opts = choose(k, &target);
                 let axes = crate::opt::axes(&apply(k, &opts, &target).unwrap());
                 let folded = axes.iter().filter(|r| crate::loops::kind(r).is_reduce());
                 folded
@@ -194,10 +274,10 @@ mod tests {
     #[test]
     fn a_large_product_gets_threads_a_register_tile_and_vectors() {
         let k = flat_matmul(512, 512, 512);
-        let opts: Vec<Opt> = choose(&k, &target(false)).iter().map(|o| o.0).collect();
+        let opts = choose(&k, &target(false));
         let after = letters(&apply(&k, &opts, &target(false)).unwrap());
         assert!(after.starts_with("t2") && after.contains("u32"), "{after}");
-        let opts: Vec<Opt> = choose(&k, &target(true)).iter().map(|o| o.0).collect();
+        let opts = choose(&k, &target(true));
         assert!(
             apply(&k, &opts, &target(true))
                 .unwrap()

@@ -23,6 +23,7 @@ pub mod heuristic;
 mod nest;
 pub mod nolocals;
 pub mod padto;
+pub mod predict;
 pub mod split;
 pub mod staging;
 pub mod swap;
@@ -33,7 +34,7 @@ pub(crate) mod tests;
 use monoglot_uop::{Arg, Error, Op, Opt, OptOp, Result, Target, UOp};
 use nest::LoopNest;
 
-pub use heuristic::choose;
+pub use heuristic::{choose, explain};
 
 /// The kernel after these Opts, from left to right.
 ///

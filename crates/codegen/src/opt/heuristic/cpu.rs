@@ -2,7 +2,7 @@
 //! a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant:
 //! how a reduction is unrolled does not depend on the number of threads.
 
-use super::Chosen;
+use super::{Chosen, Weighed};
 use crate::graph::bits;
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Access, Features, Mask};
@@ -25,8 +25,10 @@ const GAIN: f64 = 0.97;
 
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let tile = best(features, chosen.target);
-    let shared = chosen.target.threads > 1 && tile.duration(features, chosen.target) >= THREADED;
+    let cycles = tile.duration(features, chosen.target);
+    let shared = chosen.target.threads > 1 && cycles >= THREADED;
     let order = order(features, &tile, chosen.target);
+    let machine = chosen.target;
     for k in bits(features.known) {
         let f = tile.factor[k];
         if f > 1 && features.extent[k] % f != 0 {
@@ -41,7 +43,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
             }
         }
     }
-    swap(features, &order, chosen);
+    swap(features, &tile, &order, chosen);
     // The lanes last among the new axes of a type, so that they are the innermost.
     let unrolled = bits(features.known)
         .filter(|k| Some(*k) != tile.lane)
@@ -73,14 +75,39 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
                 at,
                 why,
             );
+            chosen.by(|| weighed(features, &tile, k, machine));
         }
     }
     if shared {
-        threads(&order, chosen);
+        threads(&order, cycles, chosen);
     }
     if panels(features, &tile, chosen).is_none() {
         block(features, &tile, &order, chosen);
     }
+}
+
+/// The tile's cost and that of tiles which differ along one axis.
+fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> Weighed {
+    let n = features.extent[axis];
+    let lane = tile.lane == Some(axis);
+    let mut factors: Vec<i64> = (1..=MOST.min(n)).filter(|f| n % f == 0).collect();
+    if lane {
+        factors = lane_factors(n, (target.vector_bytes / 4) as i64);
+        factors.push(1);
+    }
+    factors.retain(|&f| f != tile.factor[axis]);
+    let other = |f: i64| {
+        let mut other = tile.clone();
+        other.factor[axis] = f;
+        other.lane = other.lane.filter(|_| f > 1 || !lane);
+        Some((f.to_string(), other.cycles(features, target)?))
+    };
+    let cycles = tile.cycles(features, target).unwrap_or(f64::INFINITY);
+    Weighed::new(
+        cycles,
+        "cycles",
+        factors.into_iter().filter_map(other).collect(),
+    )
 }
 
 /// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
@@ -239,7 +266,11 @@ fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
 }
 
 /// Exchange loops until they stand in this order.
-fn swap(features: &Features, order: &[usize], chosen: &mut Chosen) {
+fn swap(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+    let target = chosen.target;
+    let beyond = |o: &[usize]| traffic(features, tile, o, target.caches[1] as f64 * 0.75);
+    let mut natural = order.to_vec();
+    natural.sort();
     let mut places: Vec<usize> = order
         .iter()
         .filter_map(|&k| chosen.axis(k, features.kind(k)))
@@ -255,12 +286,14 @@ fn swap(features: &Features, order: &[usize], chosen: &mut Chosen) {
                 at,
                 "outer loops in the order of least traffic",
             );
+            let before = || vec![("as they were".to_string(), beyond(&natural))];
+            chosen.by(|| Weighed::new(beyond(order), "B", before()));
         }
     }
 }
 
-/// Share the loop that divides best among the threads.
-fn threads(order: &[usize], chosen: &mut Chosen) {
+/// Share the loop that divides best among the threads; one alone takes so many cycles.
+fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
     let mut best = None;
     let mut most_busy = 0.0;
@@ -282,11 +315,9 @@ fn threads(order: &[usize], chosen: &mut Chosen) {
             target: AxisType::Thread,
             top: true,
         };
-        chosen.add(
-            split,
-            at,
-            "each thread takes a part of the outermost loop that divides",
-        );
+        chosen.add(split, at, "each thread takes a part of a loop that divides");
+        let alone = || vec![("one thread".to_string(), cycles)];
+        chosen.by(|| Weighed::new(cycles / most_busy, "cycles", alone()));
     }
 }
 
@@ -383,5 +414,7 @@ fn block(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen)
             at,
             "parts of a loop whose reads the last cache holds",
         );
+        let whole = || vec![("whole".to_string(), bytes)];
+        chosen.by(|| Weighed::new(bytes / factor as f64, "B", whole()));
     }
 }
