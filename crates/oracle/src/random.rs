@@ -56,6 +56,75 @@ impl Drawn {
             .iter()
             .fold(1, |n, a| n.saturating_mul(a.src()[0].vmax().max(1)))
     }
+
+    /// Copies of a value that stand side by side.
+    fn copies(&self) -> i64 {
+        self.product(&[AxisType::Upcast, AxisType::Unroll])
+    }
+
+    /// Iterations over the axes of these types.
+    fn product(&self, types: &[AxisType]) -> i64 {
+        let of = |t: AxisType| self.axes.iter().filter(move |a| kind(a) == t);
+        let extent = |a: &UOp| a.src()[0].as_int().unwrap_or(i64::MAX);
+        types
+            .iter()
+            .flat_map(|&t| of(t))
+            .fold(1i64, |n, a| n.saturating_mul(extent(a)))
+    }
+}
+
+/// Tries at a schedule a few steps from another.
+const TRIES: usize = 64;
+
+/// A few steps from other Opts, which are valid: some taken out, put elsewhere or in besides, factors changed.
+/// None where too many tries were refused.
+pub fn near(kernel: &UOp, opts: &[Opt], target: &Target, seed: u64) -> Option<Vec<Opt>> {
+    let mut choice = Choice::new(seed ^ 0x6e65);
+    let first = Drawn::new(kernel, opts.to_vec(), target)?;
+    let most = first.iterations().saturating_mul(2);
+    let copies = first.copies().max(COPIES).saturating_mul(2);
+    let tried = (0..TRIES).find_map(|_| {
+        let mut opts = opts.to_vec();
+        for _ in 0..1 + choice.below(4) {
+            step(&mut opts, &first, &mut choice);
+        }
+        let drawn = Drawn::new(kernel, opts, target)?;
+        let fits = runs(&drawn, target, copies) && drawn.iterations() <= most;
+        fits.then_some(drawn)
+    });
+    tried.map(|drawn| drawn.opts)
+}
+
+/// One change of a list of Opts.
+fn step(opts: &mut Vec<Opt>, first: &Drawn, choice: &mut Choice) {
+    let at = choice.below(opts.len());
+    let other = choice.of(&[2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64]);
+    match choice.below(5) {
+        0 if !opts.is_empty() => {
+            opts.remove(at);
+        }
+        1 | 2 if !opts.is_empty() => {
+            if let OptOp::Split { factor, .. } = &mut opts[at].op {
+                *factor = other;
+            }
+        }
+        3 if opts.len() > 1 => {
+            let with = choice.below(opts.len());
+            opts.swap(at, with);
+        }
+        _ => {
+            let axis = choice.below(first.axes.len());
+            let kinds = [AxisType::Upcast, AxisType::Unroll, AxisType::Loop];
+            let split = OptOp::Split {
+                factor: other,
+                target: choice.of(&kinds),
+                top: choice.below(6) == 0,
+            };
+            let with = choice.below(first.axes.len());
+            let op = choice.of(&[split, split, split, OptOp::Swap { with }]);
+            opts.insert(choice.below(opts.len() + 1), Opt { op, axis });
+        }
+    }
 }
 
 /// Up to eight Opts that are valid in this order on this target, of every kind it can run.
@@ -123,7 +192,7 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
         let opts = now.opts.iter().copied().chain([Opt { op, axis }]).collect();
         let with = Drawn::new(kernel, opts, target);
         now = with
-            .filter(|with| runs(with, target) && with.iterations() <= most)
+            .filter(|with| runs(with, target, COPIES) && with.iterations() <= most)
             .unwrap_or(now);
     }
     now.opts
@@ -172,20 +241,12 @@ fn kind(range: &UOp) -> AxisType {
     range.range_arg().map_or(AxisType::Loop, |(_, t)| t)
 }
 
-/// Whether the target has what these axes need, and the code stays small.
-fn runs(with: &Drawn, target: &Target) -> bool {
-    let product = |types: &[AxisType]| {
-        let of = |t: AxisType| with.axes.iter().filter(move |a| kind(a) == t);
-        let extent = |a: &UOp| a.src()[0].as_int().unwrap_or(i64::MAX);
-        types
-            .iter()
-            .flat_map(|&t| of(t))
-            .fold(1i64, |n, a| n.saturating_mul(extent(a)))
-    };
+/// Whether the target has what these axes need, and the code stays small: at most so many copies of a value.
+fn runs(with: &Drawn, target: &Target, most: i64) -> bool {
     use AxisType::*;
     let has = |t: AxisType| with.axes.iter().any(|a| kind(a) == t);
-    let group = product(&[Local, Warp, GroupReduce]);
-    let copies = product(&[Upcast, Unroll]);
+    let group = with.product(&[Local, Warp, GroupReduce]);
+    let copies = with.copies();
     // Each reduction over a group is staged in LOCAL memory, with the copies that a thread holds.
     let reduces = with
         .after
@@ -210,7 +271,7 @@ fn runs(with: &Drawn, target: &Target) -> bool {
     let groups = group <= target.max_workgroup as i64 && (!grouped || target.workgroups);
     let local = staged.saturating_add(kept(AddrSpace::Local));
     let fits = local <= target.local_bytes as i64 && kept(AddrSpace::Reg) <= COPIES * KEPT;
-    threads && groups && fits && copies <= COPIES && product(&[Thread]) <= 64
+    threads && groups && fits && copies <= most && with.product(&[Thread]) <= 64
 }
 
 /// The kernel with extents cut until it has at most `budget` iterations, and with buffers that hold
