@@ -44,11 +44,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
         }
     }
     swap(features, &tile, &order, chosen);
-    // The lanes last among the new axes of a type, so that they are the innermost.
-    let unrolled = bits(features.known)
-        .filter(|k| Some(*k) != tile.lane)
-        .chain(tile.lane);
-    for k in unrolled {
+    for k in unrolled(features, &tile) {
         let f = tile.factor[k];
         let outer = features.outer >> k & 1 == 1;
         if f <= 1 {
@@ -84,6 +80,19 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     if panels(features, &tile, chosen).is_none() {
         block(features, &tile, &order, chosen);
     }
+}
+
+/// The axes of a tile in the order in which they are unrolled: the lanes last, so that they are the innermost;
+/// before them those along which vectors are read. What passes by one at a time is then used at once with each
+/// of the vectors, which stay in registers: the other way round, compilers keep all of it.
+fn unrolled(features: &Features, tile: &Tile) -> Vec<usize> {
+    let mut axes: Vec<usize> = bits(features.known).collect();
+    let Some(lane) = tile.lane else { return axes };
+    let vectors = |a: &&Access| !a.store && a.varies >> lane & 1 == 1;
+    let read = features.accesses.iter().filter(vectors);
+    let along = read.fold(0, |m, a| m | a.varies);
+    axes.sort_by_key(|&k| (k == lane, along >> k & 1 == 1));
+    axes
 }
 
 /// The tile's cost and that of tiles which differ along one axis.
