@@ -211,7 +211,7 @@ impl Row<'_> {
     }
 }
 
-/// A record for people.
+/// A record for people. A limit that was sampled while others had the cores is none, however far it is passed.
 fn line(r: &Record) -> String {
     let time = |s: Option<f64>, count| s.map_or(String::new(), |s| scaled(s, count));
     let row = Row {
@@ -223,7 +223,7 @@ fn line(r: &Record) -> String {
             r.roofline.map_or(String::new(), |l| digits(l, 4)),
             r.unit.into(),
             r.share
-                .map_or(String::new(), |s| format!("{:.0}%", 100.0 * s)),
+                .map_or(String::new(), |s| format!("{:.0}%", 100.0 * s.min(9.99))),
             r.kernels.map_or(String::new(), |k| k.to_string()),
             time(r.compile_s, 3),
         ],
@@ -297,7 +297,7 @@ mod tests {
             rate: 1234.56,
             unit: "GFLOP/s",
             roofline: Some(2345.6),
-            share: Some(1.0),
+            share: Some(24.4),
             kernels: Some(999),
             compile_s: Some(12.34),
             others: None,
