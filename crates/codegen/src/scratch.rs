@@ -74,7 +74,7 @@ pub(crate) fn carried(nodes: &[UOp]) -> FxHashSet<UOp> {
         while let Some(u) = stack.pop() {
             match u.op() {
                 Op::Group | Op::End => stack.extend(u.src().iter().filter(|s| s.op().is_void())),
-                Op::Store if reads_what_it_writes(u) => out.extend(end.src()[1..].iter().cloned()),
+                Op::Store => out.extend(taken_over(u, &end.src()[1..])),
                 _ => {}
             }
         }
@@ -82,15 +82,24 @@ pub(crate) fn carried(nodes: &[UOp]) -> FxHashSet<UOp> {
     out
 }
 
-/// Whether what a STORE puts into storage of the kernel's own was made of what that held.
-fn reads_what_it_writes(store: &UOp) -> bool {
-    let Some(storage) = scratch_of(&store.src()[0]) else {
-        return false;
+/// The loops among these of which a turn begins with what the last one left: what a STORE puts into storage
+/// of the kernel's own was made of what that held, and not of the same element for each turn its own.
+fn taken_over(store: &UOp, closes: &[UOp]) -> Vec<UOp> {
+    let address = &store.src()[0];
+    let Some(storage) = scratch_of(address) else {
+        return Vec::new();
     };
-    let reads = |u: &UOp| u.op() == Op::Index && scratch_of(u) == Some(storage);
+    let reads = |u: &&UOp| u.op() == Op::Index && scratch_of(u) == Some(storage);
     // What stands behind an effect was filled by it.
     let value = store.src()[1].toposort_gated(|u| !u.op().is_void());
-    value.iter().any(reads)
+    let reads: Vec<&UOp> = value.iter().filter(reads).collect();
+    if reads.is_empty() {
+        return Vec::new();
+    }
+    let place = &address.src()[1..];
+    let same = reads.iter().all(|u| u.src()[1..] == *place);
+    let apart = |r: &&UOp| same && place.contains(r);
+    closes.iter().filter(|r| !apart(r)).cloned().collect()
 }
 
 /// Whether axes of this type run at the same time and share this storage, so that each needs its own part.

@@ -8,6 +8,7 @@
 
 mod cpu;
 mod gpu;
+mod product;
 
 use super::features::Features;
 use super::nest::LoopNest;
@@ -197,8 +198,8 @@ mod tests {
     /// What is read again for every row is read a part at a time, as much as the last cache holds.
     #[test]
     fn a_product_beyond_the_caches_is_done_in_parts() {
-        for (n, parts) in [(4096, true), (512, false)] {
-            let opts = choose(&flat_matmul(n, n, n), &target(false));
+        for (rows, n, parts) in [(16, 4096, true), (16, 512, false)] {
+            let opts = choose(&flat_matmul(rows, n, n), &target(false));
             let split = |o: &Opt| {
                 matches!(
                     o.op,
@@ -213,25 +214,47 @@ mod tests {
         }
     }
 
-    /// Neither factor stays in the second cache: blocks of one and panels of the other are kept in order.
+    /// Neither factor stays in the second cache: both are staged, and long sums are done in parts, the same
+    /// whatever the number of threads.
     #[test]
-    fn a_product_beyond_the_second_cache_is_done_in_panels() {
+    fn a_product_beyond_the_second_cache_is_done_in_blocks() {
         let small = Target {
-            caches: [1 << 10, 32 << 10, 128 << 10],
+            caches: [1 << 10, 16 << 10, 128 << 10],
             ..target(false)
         };
-        for (m, n, k) in [(512, 128, 32), (1024, 96, 16), (512, 320, 32)] {
-            for threads in [1, 2] {
+        let sizes = [
+            (512, 128, 32),
+            (1024, 96, 16),
+            (512, 320, 17),
+            (200, 99, 71),
+            (177, 301, 53),
+        ];
+        for (m, n, k) in sizes {
+            let kernel = flat_matmul(m, n, k);
+            let chosen = |threads: usize| {
                 let target = Target {
                     threads,
                     ..small.clone()
                 };
-                let kernel = flat_matmul(m, n, k);
                 let opts = choose(&kernel, &target);
-                let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
-                assert_eq!(stages.count(), 2, "{m} {n} {k}: {opts:?}");
                 lowers(&check_on(&kernel, &opts, &target), false);
-            }
+                opts
+            };
+            let [alone, two] = [chosen(1), chosen(2)];
+            let stages = |opts: &[Opt]| {
+                let stage = |o: &&Opt| matches!(o.op, OptOp::Stage { .. });
+                opts.iter().filter(stage).count()
+            };
+            assert_eq!(stages(&alone), 3, "{m} {n} {k}: {alone:?}");
+            assert_eq!(stages(&two), 3, "{m} {n} {k}: {two:?}");
+            let parts = |opts: &[Opt]| {
+                let of_sums = |o: &Opt| match o.op {
+                    OptOp::Split { factor, target, .. } if target.is_reduce() => Some(factor),
+                    _ => None,
+                };
+                opts.iter().filter_map(of_sums).collect::<Vec<_>>()
+            };
+            assert_eq!(parts(&alone), parts(&two));
         }
     }
 

@@ -13,10 +13,12 @@
 //!
 //! # Files
 //!
-//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`nolocals`], [`tc`], [`staging`].
+//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], `accumulate`, [`nolocals`], [`tc`],
+//! [`staging`].
 //! `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
 //! before it and begins another, with the loops that fill the storage as axes.
 
+mod accumulate;
 mod cost;
 mod features;
 pub mod heuristic;

@@ -264,6 +264,28 @@ impl LoopNest {
         padded.map(|(_, valid)| valid.clone()).reduce(|a, b| a & b)
     }
 
+    /// Whether a REDUCE is a sum of products of two reads that vary with all of its padded RANGEs: then the
+    /// reads are masked instead of the product, and what is staged of them needs no mask any more.
+    fn is_product(&self, op: ReduceOp, reduce: &UOp) -> bool {
+        let closes = &reduce.src()[1..];
+        let padded: Vec<&UOp> = (self.pads.iter())
+            .map(|p| &self.ranges[p.of])
+            .filter(|r| closes.contains(r))
+            .collect();
+        let is_read = |u: &UOp| {
+            let read = match u.op() {
+                Op::Cast => &u.src()[0],
+                _ => u,
+            };
+            let ranges = read.ranges();
+            read.op() == Op::Index
+                && read.src()[0].addrspace().is_some()
+                && padded.iter().all(|r| ranges.contains(r))
+        };
+        let term = &reduce.src()[0];
+        op == ReduceOp::Add && term.op() == Op::Mul && term.src().iter().all(is_read)
+    }
+
     /// A graph with every RANGE replaced. `known` is what nodes become, whatever is below them.
     fn rebuild(
         &self,
@@ -283,8 +305,18 @@ impl LoopNest {
                     if let Arg::Reduce(op, _) = u.arg()
                         && let Some(gate) = self.gate(with, &u.src()[1..])
                     {
-                        let identity = UOp::constant(op.identity(u.dtype()), u.dtype());
-                        src[0] = gate.select(&src[0], &identity);
+                        let masked = |x: &UOp, other| {
+                            let other = UOp::constant(other, x.dtype());
+                            gate.select(x, &other)
+                        };
+                        src[0] = match self.is_product(*op, u) {
+                            true => {
+                                let zero = src[0].dtype().zero();
+                                let factors = src[0].src().iter().map(|x| masked(x, zero));
+                                src[0].with_src(factors.collect::<Srcs>())
+                            }
+                            false => masked(&src[0], op.identity(u.dtype())),
+                        };
                     }
                     src.truncate(1);
                     src.extend(self.closed(&u.src()[1..], closes));

@@ -13,6 +13,8 @@ use super::nest::LoopNest;
 use super::refuse as refuse_opt;
 use crate::scratch;
 use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Opt, Result, Shape, Target, UOp};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// What is to be stored, and where.
 pub struct Staging<'a> {
@@ -38,12 +40,12 @@ fn refuse(message: impl Into<String>) -> Error {
     Error::argument("staging", message)
 }
 
-/// STAGE: what the axes inside of one read of an operand, kept in LOCAL storage in the order of these axes.
+/// STAGE: what the axes inside of one make of an operand, kept in LOCAL storage in the order of these axes.
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Target) -> Result<()> {
     let nodes = nest.clone().finish().toposort();
     let operands = operands(&nodes);
     let Some(value) = operands.get(operand) else {
-        let message = format!("the kernel reads {} operands", operands.len());
+        let message = format!("the kernel has {} operands", operands.len());
         return Err(refuse_opt(opt, message));
     };
     let inside = super::ranges(&nodes).split_off(opt.axis + 1);
@@ -61,8 +63,28 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Targ
         .map_err(|e| refuse_opt(opt, e.to_string()))
 }
 
-/// What a kernel reads of storage that is not its own, in the order of the graph.
+/// What a STAGE names by its place: what a kernel reads of storage that is not its own, in the order of the
+/// graph, and then its sums. A read that is only used as another dtype, or where a condition holds and a
+/// constant elsewhere, is named as that: what is kept is converted once, and has no masks.
 pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
+    let mut users: FxHashMap<&UOp, SmallVec<[&UOp; 2]>> = FxHashMap::default();
+    for u in nodes {
+        for s in u.src() {
+            users.entry(s).or_default().push(u);
+        }
+    }
+    let used = |u: &UOp| {
+        let mut u = u;
+        while let Some([user]) = users.get(u).map(SmallVec::as_slice) {
+            let masks = user.op() == Op::Where && user.src()[1] == *u;
+            let masks = masks && user.src()[2].op() == Op::Const;
+            if !masks && user.op() != Op::Cast {
+                break;
+            }
+            u = user;
+        }
+        u.clone()
+    };
     let stores = nodes.iter().filter(|u| u.op() == Op::Store);
     let written: Vec<&UOp> = stores.map(|u| &u.src()[0]).collect();
     let is_read = |u: &&UOp| {
@@ -70,7 +92,9 @@ pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
             && u.src()[0].addrspace() == Some(AddrSpace::Global)
             && !written.contains(u)
     };
-    nodes.iter().filter(is_read).cloned().collect()
+    let reads = nodes.iter().filter(is_read).map(used);
+    let sums = nodes.iter().filter(|u| u.op() == Op::Reduce);
+    reads.chain(sums.cloned()).collect()
 }
 
 impl LoopNest {

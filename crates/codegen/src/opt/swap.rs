@@ -1,14 +1,16 @@
 //! SWAP: two axes of one type change places, so that the outer loop becomes the inner one. Flows
 //! in: the nest and two axes; flows out: the nest in the other order.
 //!
+//! A REDUCE axis and a LOOP change places where a sum is kept in storage: see [`super::accumulate`].
+//!
 //! Preconditions: both axes have the same type, and are not the same axis; no turn of either begins with what
 //! the last one left in storage of the kernel's own. Loops of stores may be
 //! exchanged because every iteration writes elements of its own; loops of reductions because the
 //! order of a reduction is the schedule's choice.
 
 use super::nest::LoopNest;
-use super::refuse;
-use monoglot_uop::{Opt, Result};
+use super::{accumulate, refuse};
+use monoglot_uop::{AxisType, Opt, Result};
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
     let Some(other) = nest.axes.get(with) else {
@@ -19,6 +21,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
     };
     let a = nest.axes[opt.axis].kind();
     let b = other.kind();
+    if (a, b) == (AxisType::Reduce, AxisType::Loop) {
+        return accumulate::step(nest, opt, with);
+    }
     if a != b || with == opt.axis {
         let message = format!(
             "{} and axis {with}, {}: exchange two axes of one type",

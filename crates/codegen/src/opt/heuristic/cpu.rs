@@ -2,20 +2,16 @@
 //! a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant:
 //! how a reduction is unrolled does not depend on the number of threads.
 
-use super::{Chosen, Weighed};
+use super::{Chosen, Weighed, product};
 use crate::graph::bits;
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Access, Features, Mask};
-use crate::opt::nest::Axis;
-use crate::opt::staging;
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Cycles of one thread below which others are not asked: several times what it takes to wake one.
 const THREADED: f64 = 65_536.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
-/// Fewest tiles that read a panel again, for it to be worth its copy.
-const LEAST_TURNS: i64 = 8;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
 const NEARER: f64 = 0.25;
 /// How many numbers of parts are tried.
@@ -27,6 +23,9 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let tile = best(features, chosen.target);
     let cycles = tile.duration(features, chosen.target);
     let shared = chosen.target.threads > 1 && cycles >= THREADED;
+    if product::choose(features, shared, chosen).is_some() {
+        return;
+    }
     let order = order(features, &tile, chosen.target);
     let machine = chosen.target;
     for k in bits(features.known) {
@@ -77,9 +76,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     if shared {
         threads(&order, cycles, chosen);
     }
-    if panels(features, &tile, chosen).is_none() {
-        block(features, &tile, &order, chosen);
-    }
+    block(features, &tile, &order, chosen);
 }
 
 /// The axes of a tile in the order in which they are unrolled: the lanes last, so that they are the innermost;
@@ -328,75 +325,6 @@ fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
         let alone = || vec![("one thread".to_string(), cycles)];
         chosen.by(|| Weighed::new(cycles / most_busy, "cycles", alone()));
     }
-}
-
-/// The blocked product (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): blocks of rows of one
-/// factor, as many as half of the second cache holds, and within each panels of columns of the other,
-/// both kept in the order in which the tile reads them. None where the caches hold both factors, or
-/// the kernel is no such product.
-fn panels(features: &Features, tile: &Tile, chosen: &mut Chosen) -> Option<()> {
-    let [sum] = &features.reductions[..] else {
-        return None;
-    };
-    let column = tile.lane.filter(|l| sum.open >> l & 1 == 1)?;
-    let is_row = |k: &usize| tile.factor[*k] > 1 && *k != column;
-    let row = bits(sum.open & features.known).find(is_row)?;
-    let of = |axis: usize, other: usize| {
-        let varies = |a: &&Access| a.varies >> axis & 1 == 1 && a.varies >> other & 1 == 0;
-        let factors = |a: &&Access| !a.store && a.varies & sum.closes != 0;
-        features.accesses.iter().find(|a| factors(a) && varies(a))
-    };
-    let rows = of(row, column)?;
-    let columns = of(column, row)?;
-    let cache = chosen.target.caches[1] as i64;
-    if !sum.products || rows.size + columns.size <= 2 * cache {
-        return None;
-    }
-    let outer = chosen.axis(row, AxisType::Loop)?;
-    let turns = chosen.nest.axes[outer].extent()?;
-    let terms = features.count(sum.closes) as i64;
-    let most = cache / 2 / (tile.factor[row] * terms * rows.bytes as i64);
-    let block = (LEAST_TURNS..=most.min(turns))
-        .rev()
-        .find(|n| turns % n == 0)?;
-    let parts = |factor: i64, target: AxisType| OptOp::Split {
-        factor,
-        target,
-        top: false,
-    };
-    chosen.add(
-        parts(block, AxisType::Loop),
-        outer,
-        "a block of rows that the second cache holds",
-    );
-    let outer = chosen.axis(row, AxisType::Loop)?;
-    let at = chosen.axis(column, AxisType::Loop)?;
-    if outer > at {
-        chosen.add(OptOp::Swap { with: at }, outer, "blocks of rows outermost");
-    }
-    let panel = outer.max(at);
-    let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
-    let tile_rows = chosen.nest.axes.iter().rposition(is_loop)?;
-    // What stands for each factor: that which varies with one of these loops and not with the other.
-    for (at, with, without) in [(panel, tile_rows, panel), (tile_rows, panel, tile_rows)] {
-        let nodes = chosen.nest.clone().finish().toposort();
-        let axes = crate::opt::ranges(&nodes);
-        let operand = staging::operands(&nodes).iter().position(|u| {
-            let open = u.ranges();
-            open.contains(&axes[with]) && !open.contains(&axes[without])
-        })?;
-        if !chosen.add(
-            OptOp::Stage { operand },
-            at,
-            "a panel in the order in which it is read",
-        ) {
-            continue;
-        }
-        // The loops that fill it are the last; elements side by side are stored as vectors.
-        let last = chosen.nest.axes.iter().rposition(is_loop)?;
-        chosen.add(parts(0, AxisType::Upcast), last, "vectors of a panel");
-    }
-    Some(())
 }
 
 /// Cut the innermost of the outer loops in parts, outermost, such that a quarter of the last cache holds

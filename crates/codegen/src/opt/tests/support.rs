@@ -98,7 +98,7 @@ pub(crate) fn target(workgroups: bool) -> Target {
         workgroups,
         max_workgroup: if workgroups { 256 } else { 1 },
         warp: if workgroups { 32 } else { 1 },
-        local_bytes: if workgroups { 16 << 10 } else { 1 << 20 },
+        local_bytes: if workgroups { 16 << 10 } else { 4 << 20 },
         caches: [32 << 10, 1 << 20, 32 << 20],
         native: OpSet::EMPTY,
         arithmetic: vec![DType::F32, DType::F64],

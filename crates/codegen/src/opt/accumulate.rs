@@ -1,0 +1,223 @@
+//! SWAP of a reduction's axis with a loop: a sum that is kept in storage of the kernel's own is done in
+//! parts, and the loop over the parts goes around the loops that fill the storage. Flows in: the nest, a
+//! REDUCE axis and the outermost LOOP axis of those that fill the storage; flows out: the nest in which
+//! the storage is set to the identity, and every part of the sum is then combined with what it holds. With
+//! SPLIT and STAGE that is the loop over blocks of k of the blocked product (Goto and van de Geijn 2008,
+//! section 4).
+//!
+//! Preconditions:
+//! * the REDUCE over the axis is stored in storage of the kernel's own as it is, and used nowhere else;
+//! * the loop is the outermost of those that fill the storage, and each of these says by itself where an
+//!   element lies along one axis of the storage;
+//! * no thread of a workgroup waits for others there.
+
+use super::nest::LoopNest;
+use super::refuse;
+use crate::build;
+use crate::loops;
+use crate::scratch;
+use monoglot_uop::{Arg, AxisType, Op, Opt, ReduceOp, Result, UOp};
+use rustc_hash::FxHashMap;
+
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
+    let kernel = nest.clone().finish();
+    let nodes = kernel.toposort();
+    let axes = super::ranges(&nodes);
+    let kept = kept(&nodes, &axes[opt.axis], &axes[with]).ok_or_else(|| {
+        refuse(
+            opt,
+            "no loop fills storage with the sum over that axis alone",
+        )
+    })?;
+    *nest = LoopNest::new(&in_parts(&kernel, &kept, &axes[opt.axis], &axes[with]))?;
+    Ok(())
+}
+
+/// A sum in storage of the kernel's own.
+struct Kept {
+    /// `AFTER(b, END(STORE(INDEX(b, at), REDUCE), own))`.
+    filled: UOp,
+    store: UOp,
+    op: ReduceOp,
+    /// The loops that fill the storage, outermost first.
+    own: Vec<UOp>,
+}
+
+/// The one place where the sum over `part` is kept, filled by loops of which `outermost` is the first.
+fn kept(nodes: &[UOp], part: &UOp, outermost: &UOp) -> Option<Kept> {
+    let closes = |u: &&UOp| u.op() == Op::Reduce && u.src()[1..].contains(part);
+    let mut sums = nodes.iter().filter(closes);
+    let sum = sums.next().filter(|_| sums.next().is_none())?;
+    let Arg::Reduce(op, _) = *sum.arg() else {
+        return None;
+    };
+    let user = |of: &UOp| {
+        let mut users = nodes.iter().filter(|u| u.src().contains(of));
+        users.next().filter(|_| users.next().is_none()).cloned()
+    };
+    let store = user(sum).filter(|u| u.op() == Op::Store && u.src().len() == 2)?;
+    let end = user(&store).filter(|u| u.op() == Op::End)?;
+    let filled = user(&end).filter(|u| u.op() == Op::After && u.src().len() == 2)?;
+    let mut own = end.src()[1..].to_vec();
+    own.sort_by_key(loops::depth);
+    let storage = &filled.src()[0];
+    let address = &store.src()[0];
+    let direct = address.src()[0] == *storage
+        && storage.op() == Op::Buffer
+        && own.iter().all(|r| address.src()[1..].contains(r));
+    let found = own.first() == Some(outermost) && direct;
+    found.then_some(Kept {
+        filled,
+        store,
+        op,
+        own,
+    })
+}
+
+/// The kernel in which that sum is done in parts, one for each turn of `part`, a loop around `outermost`.
+fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp) -> UOp {
+    let number = |r: &UOp| r.range_arg().map_or(0, |(id, _)| id);
+    let mut next = loops::next_id(kernel) + 1;
+    // Ranges are numbered in the order of their loops: those from the outermost on make room for one more.
+    let at = number(outermost);
+    let mut moved: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for r in kernel.toposort().iter().filter(|u| u.op() == Op::Range) {
+        let (id, axis) = r.range_arg().unwrap_or((0, AxisType::Loop));
+        let arg = match r == part {
+            true => Arg::Range(at, AxisType::Loop),
+            false if id >= at => Arg::Range(id + 1, axis),
+            false => continue,
+        };
+        moved.insert(r.clone(), r.with_arg(arg));
+    }
+    let rename = |u: &UOp| u.substitute(&moved);
+    let turn = rename(part);
+    let own: Vec<UOp> = kept.own.iter().map(rename).collect();
+    let storage = &kept.filled.src()[0];
+    let place: Vec<UOp> = kept.store.src()[0].src()[1..].iter().map(rename).collect();
+
+    // The storage is set by loops of its own, in every turn of those around.
+    let around: Vec<UOp> = (kept.filled.ranges().iter())
+        .filter(|r| scratch::turns(loops::kind(r)))
+        .map(rename)
+        .collect();
+    let setting: FxHashMap<UOp, UOp> = (own.iter())
+        .map(|r| (r.clone(), loops::fresh(r, AxisType::Loop, &mut next)))
+        .collect();
+    let set: Vec<UOp> = own.iter().map(|r| setting[r].clone()).collect();
+    let first: Vec<UOp> = place.iter().map(|i| i.substitute(&setting)).collect();
+    let identity = UOp::constant(kept.op.identity(storage.dtype()), storage.dtype());
+    let empty = match around.is_empty() {
+        true => storage.clone(),
+        false => storage.after(&around),
+    };
+    let empty = empty.at(&first).store(&identity).end(&set);
+
+    let sum = &kept.store.src()[1];
+    let rest: Vec<UOp> = (sum.src()[1..].iter())
+        .filter(|r| *r != part)
+        .map(rename)
+        .collect();
+    let body = rename(&sum.src()[0]);
+    let term = match rest.is_empty() {
+        true => body,
+        false => body.reduce_ranges(kept.op, &rest),
+    };
+    let now = storage.after(&[empty, turn.clone()]).at(&place);
+    let combined = build::combine(kept.op, &now, &term);
+    let closes: Vec<UOp> = std::iter::once(turn).chain(own).collect();
+    let filled = storage.after(&[now.store(&combined).end(&closes)]);
+    moved.insert(kept.filled.clone(), filled);
+    kernel.substitute(&moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::apply;
+    use crate::opt::tests::support::{check_on, kernels, matmul, target};
+    use monoglot_uop::{Opt, UOp};
+
+    fn opts(list: &[&str]) -> Vec<Opt> {
+        let parsed = list.iter().map(|o| o.parse().expect("an Opt"));
+        parsed.collect()
+    }
+
+    fn check(kernel: &UOp, opts: &[Opt]) -> UOp {
+        check_on(kernel, opts, &target(false))
+    }
+
+    fn refused(kernel: &UOp, opts: &[Opt], why: &str) {
+        let error = apply(kernel, opts, &target(false)).expect_err("it cannot be done");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+
+    /// Blocks of rows, and their sums in three parts.
+    fn blocks() -> Vec<Opt> {
+        opts(&[
+            "SPLIT(0,4,LOOP)",
+            "STAGE(0,2)",
+            "SPLIT(5,3,REDUCE,top)",
+            "SWAP(5,3)",
+        ])
+    }
+
+    #[test]
+    fn a_sum_in_parts_is_the_same() {
+        let product = matmul(8, 4, 12);
+        let kernel = check(&product, &blocks());
+        let extents: Vec<i64> = crate::opt::axes(&kernel)
+            .iter()
+            .map(|r| r.vmax() + 1)
+            .collect();
+        // Blocks; what reads the sums; parts, and what fills the sums; what sets them; a part's terms.
+        assert_eq!(extents, [2, 4, 4, 3, 4, 4, 4, 4, 4]);
+        // A register tile of the parts, and both factors staged.
+        let tile = opts(&[
+            "SPLIT(5,2,UPCAST)",
+            "SPLIT(4,4,UPCAST)",
+            "STAGE(3,0)",
+            "STAGE(3,1)",
+        ]);
+        check(&product, &[blocks(), tile].concat());
+    }
+
+    #[test]
+    fn every_sum_that_is_kept_can_be_done_in_parts() {
+        for kernel in kernels() {
+            let target = target(false);
+            let reads = crate::opt::staging::operands(&kernel.toposort()).len();
+            for operand in 0..reads {
+                let Ok(kept) = apply(&kernel, &opts(&[&format!("STAGE(0,{operand})")]), &target)
+                else {
+                    continue;
+                };
+                let axes = crate::opt::axes(&kept).len();
+                for (a, b) in (0..axes).flat_map(|a| (0..axes).map(move |b| (a, b))) {
+                    let list = opts(&[&format!("STAGE(0,{operand})"), &format!("SWAP({a},{b})")]);
+                    if apply(&kernel, &list, &target).is_ok() {
+                        check(&kernel, &list);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_in_registers_stays_inside_its_loops() {
+        refused(
+            &matmul(8, 4, 12),
+            &opts(&["SWAP(2,0)"]),
+            "no loop fills storage",
+        );
+    }
+
+    /// The carried loop stays where it is; those that fill the storage may be split and exchanged.
+    #[test]
+    fn parts_stay_in_order() {
+        let product = matmul(8, 4, 12);
+        let with = |more: &str| [blocks(), opts(&[more])].concat();
+        refused(&product, &with("SPLIT(3,3,LOOP)"), "what the last one left");
+        refused(&product, &with("SWAP(3,4)"), "what the last one left");
+        check(&product, &with("SWAP(4,5)"));
+    }
+}
