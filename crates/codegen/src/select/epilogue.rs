@@ -134,9 +134,15 @@ impl Found {
         if !stored || !after.iter().all(|&i| fits(i)) {
             return None;
         }
-        // Results that something else needs stay where they are.
-        let needed =
-            |user: usize| !is_after[user] && t.src[user].iter().any(|&s| is_sum[s as usize]);
+        // Results, and what is made of them, stay where they are if something else needs them.
+        let mut is_made = is_sum.clone();
+        for &i in after.iter().filter(|&&i| t.nodes[i].op() != Op::Store) {
+            is_made[i] |= t.src[i].iter().any(|&s| is_made[s as usize]);
+        }
+        let needed = |user: usize| {
+            let elsewhere = !is_after[user] || is_sum[user];
+            elsewhere && t.src[user].iter().any(|&s| is_made[s as usize])
+        };
         let sums: Vec<usize> = (0..t.len()).filter(|&i| is_sum[i]).collect();
         let apart = sums.iter().all(|&i| is_after[i]) && !(0..t.len()).any(needed);
         apart.then_some(Found { axis, sums, after })
