@@ -330,8 +330,8 @@ fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// The axes whose elements are lanes, by what the kernel would cost with each of them: first the
-/// cheapest one, then others that no value shares with those taken.
+/// The axes whose elements are lanes, by what the kernel would cost with them: one, and others that no value
+/// shares with those taken.
 fn choose(
     t: &Table,
     demand: &[Demand],
@@ -349,26 +349,53 @@ fn choose(
         }
         return is_lane;
     }
-    let scalar = cost(t, demand, steps, None, 1);
-    let mut ranked: Vec<(f64, usize)> = Vec::new();
-    for k in (0..t.rank).filter(|&k| widest[k] > 0) {
-        let lanes = fitting(target, widest[k]);
-        if lanes < 2 {
-            continue;
+    let width = |bytes: &usize| match bytes {
+        0 => 1,
+        bytes => fitting(target, *bytes),
+    };
+    let widths: Axes<usize> = widest.iter().map(width).collect();
+    let with = |lanes: &Axes<bool>, k: usize| {
+        let mut lanes = lanes.clone();
+        lanes[k] = true;
+        (cost(t, demand, steps, &lanes, &widths), lanes)
+    };
+    let scalar = cost(t, demand, steps, &is_lane, &widths);
+    let axes = (0..t.rank).filter(|&k| widths[k] > 1);
+    let mut ranked: Vec<(usize, (f64, Axes<bool>))> =
+        axes.map(|k| (k, with(&is_lane, k))).collect();
+    ranked.retain(|(_, (cost, _))| *cost < scalar);
+    ranked.sort_by(|(a, x), (b, y)| x.0.total_cmp(&y.0).then(b.cmp(a)));
+    let meeting = meeting(t);
+    let mut best = (scalar, is_lane);
+    for (_, one) in &ranked {
+        let mut next = one.clone();
+        for (other, _) in &ranked {
+            if (0..t.rank).any(|l| next.1[l] && meeting[*other][l]) {
+                continue;
+            }
+            let more = with(&next.1, *other);
+            if more.0 < next.0 {
+                next = more;
+            }
         }
-        let cost = cost(t, demand, steps, Some(k), lanes);
-        if cost < scalar {
-            ranked.push((cost, k));
+        if next.0 < best.0 {
+            best = next;
         }
     }
-    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-    for (_, k) in ranked {
-        let meets = |d: &Axes<u32>| d[k] > 1 && (0..t.rank).any(|o| is_lane[o] && d[o] > 1);
-        if !t.dims.iter().any(meets) {
-            is_lane[k] = true;
+    best.1
+}
+
+/// By axis: the axes along which some value extends that extends along it too.
+fn meeting(t: &Table) -> Axes<Axes<bool>> {
+    let mut out: Axes<Axes<bool>> = smallvec![smallvec![false; t.rank]; t.rank];
+    for d in &t.dims {
+        for k in (0..t.rank).filter(|&k| d[k] > 1) {
+            for (l, meets) in out[k].iter_mut().enumerate() {
+                *meets |= d[l] > 1;
+            }
         }
     }
-    is_lane
+    out
 }
 
 /// The axis of lanes that a REDUCE closes.
@@ -408,10 +435,16 @@ pub(super) fn axis_after(
     Some(axis)
 }
 
-/// Instructions, roughly, where `axis` is cut into vectors of `lanes`.
-fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lanes: usize) -> f64 {
+/// Instructions, roughly, where these axes are cut into vectors of so many lanes.
+fn cost(
+    t: &Table,
+    demand: &[Demand],
+    steps: &[Steps],
+    is_lane: &Axes<bool>,
+    widths: &Axes<usize>,
+) -> f64 {
     // What comes after sums across these lanes has lanes along another axis.
-    let after = axis.and_then(|k| axis_after(t, steps, |l| l == k));
+    let after = axis_after(t, steps, |l| is_lane[l]);
     let mut sum = 0.0;
     for (i, u) in t.nodes.iter().enumerate() {
         let memory = matches!(u.op(), Op::Load | Op::Store);
@@ -425,7 +458,9 @@ fn cost(t: &Table, demand: &[Demand], steps: &[Steps], axis: Option<usize>, lane
             _ => i,
         };
         let extent = |k: usize| t.dims[of][k] as usize;
-        let axis = axis.filter(|&k| extent(k) > 1).or(after);
+        let across = (0..t.rank).find(|&k| is_lane[k] && extent(k) > 1);
+        let axis = across.or(after);
+        let lanes = axis.map_or(1, |k| widths[k].max(1));
         let others: f64 = (0..t.rank)
             .filter(|&k| Some(k) != axis)
             .map(|k| extent(k) as f64)
