@@ -38,6 +38,8 @@ pub(super) struct Tile {
     pub(super) factor: Vec<i64>,
     /// The axis along which vectors lie.
     pub(super) lane: Option<usize>,
+    /// Axes along which vectors lie where values do not vary with that one: no value varies with two of them.
+    pub(super) beside: Mask,
 }
 
 /// One level of the loop nest: what an iteration of it executes.
@@ -57,7 +59,19 @@ impl Tile {
         Tile {
             factor: vec![1; features.extent.len()],
             lane: None,
+            beside: 0,
         }
+    }
+
+    /// Whether vectors lie along an axis.
+    pub(super) fn is_lane(&self, axis: usize) -> bool {
+        self.lane == Some(axis) || self.beside >> axis & 1 == 1
+    }
+
+    /// The axis among these along which vectors lie.
+    fn lane_among(&self, axes: Mask) -> Option<usize> {
+        let beside = || bits(axes & self.beside).next();
+        self.lane.filter(|l| axes >> l & 1 == 1).or_else(beside)
     }
 
     /// Iterations left over these axes; a padded axis has one that is not full.
@@ -81,7 +95,7 @@ impl Tile {
     /// The axis along which results have lanes once those of the tile are folded: the last one that is
     /// unrolled, where all results are stored along it (`select::epilogue`).
     fn after(&self, features: &Features, unrolled: Mask) -> Option<usize> {
-        let lane = self.lane?;
+        let lane = self.lane.filter(|_| self.beside == 0)?;
         let mut sums = features.reductions.iter();
         let stores = features.accesses.iter().filter(|a| a.store);
         let axis = bits(unrolled & features.outer).last()?;
@@ -106,7 +120,9 @@ impl Tile {
     /// Estimated cycles of the whole kernel on one thread, its memory's among them, of a tile that is given:
     /// however large its code.
     pub(super) fn whole(&self, features: &Features, target: &Target) -> f64 {
-        let core = self.estimate(features, target).cycles(f64::INFINITY);
+        let core = self
+            .estimate(features, target)
+            .cycles(Mask::MAX, f64::INFINITY);
         let mut order: Vec<usize> = bits(features.outer).collect();
         order.extend(bits(features.closed() & !features.outer));
         order.retain(|&k| features.extent[k] > self.factor[k]);
@@ -122,7 +138,17 @@ impl Tile {
 
     /// Estimated cycles of the whole kernel; None where the code would grow too large.
     pub(super) fn cycles(&self, features: &Features, target: &Target) -> Option<f64> {
-        self.estimate(features, target).cycles(BODY)
+        self.cycles_within(Mask::MAX, features, target)
+    }
+
+    /// The same of the loops over any of these axes alone.
+    pub(super) fn cycles_within(
+        &self,
+        within: Mask,
+        features: &Features,
+        target: &Target,
+    ) -> Option<f64> {
+        self.estimate(features, target).cycles(within, BODY)
     }
 
     fn estimate<'a>(&'a self, features: &'a Features, target: &'a Target) -> Estimate<'a> {
@@ -155,7 +181,7 @@ struct Estimate<'a> {
 impl Estimate<'_> {
     /// The axis along which what varies with these has lanes.
     fn lane(&self, varies: Mask) -> Option<usize> {
-        let across = self.tile.lane.filter(|l| varies >> l & 1 == 1);
+        let across = self.tile.lane_among(varies);
         let closed = varies & self.closed != 0;
         let after = self.after.filter(|l| varies >> l & 1 == 1 && !closed);
         across.or(after)
@@ -212,8 +238,8 @@ impl Estimate<'_> {
         }
     }
 
-    /// As [`Tile::cycles`], where no iteration has more instructions than this.
-    fn cycles(&self, body: f64) -> Option<f64> {
+    /// As [`Tile::cycles_within`], where no iteration has more instructions than this.
+    fn cycles(&self, within: Mask, body: f64) -> Option<f64> {
         let Estimate {
             tile,
             features,
@@ -236,7 +262,7 @@ impl Estimate<'_> {
                 w.ops * self.copies(w.varies, w.bytes);
         }
         for r in &features.reductions {
-            let across = tile.lane.filter(|l| r.closes >> l & 1 == 1);
+            let across = tile.lane_among(r.closes);
             let with_lane = r.open | across.map_or(0, |l| 1 << l);
             let sums = self.copies(with_lane, r.bytes);
             let chain: f64 = bits(r.closes)
@@ -258,7 +284,8 @@ impl Estimate<'_> {
             }
         }
         let mut sum = 0.0;
-        for l in &levels {
+        let counts = |l: &&Level| within == Mask::MAX || l.loops & within != 0;
+        for l in levels.iter().filter(counts) {
             if l.loads + l.stores + l.ops > body {
                 return None;
             }
@@ -336,7 +363,7 @@ impl Estimate<'_> {
             .filter(|a| !a.store && a.varies & closes != 0);
         let vectors = inside.map(|a| {
             let open = a.varies & !closes;
-            let lane = self.tile.lane.filter(|l| open >> l & 1 == 1);
+            let lane = self.tile.lane_among(open);
             self.copies_along(lane, open, a.bytes)
         });
         vectors.fold(f64::INFINITY, f64::min).min(64.0)
@@ -351,20 +378,16 @@ fn level<'a>(
     closed: Mask,
     varies: Mask,
 ) -> &'a mut Level {
-    let loops = if varies & closed != 0 {
-        let around = features
-            .reductions
-            .iter()
-            .filter(|r| r.closes & varies != 0);
-        around.fold(features.outer, |m, r| m | r.closes)
+    let around = features.reductions.iter();
+    let around = around.filter(|r| r.closes & varies != 0);
+    let inside = around.fold(varies, |m, r| m | r.closes | r.open);
+    let innermost = inside & features.outer;
+    let outer = if innermost == 0 {
+        0
     } else {
-        let innermost = varies & features.outer;
-        if innermost == 0 {
-            0
-        } else {
-            features.outer & (Mask::MAX >> innermost.leading_zeros())
-        }
+        features.outer & (Mask::MAX >> innermost.leading_zeros())
     };
+    let loops = outer | inside & closed;
     let at = levels
         .iter()
         .position(|l| l.loops == loops)

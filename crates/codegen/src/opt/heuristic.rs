@@ -9,6 +9,7 @@
 mod cpu;
 mod gpu;
 mod product;
+mod slices;
 
 use super::features::Features;
 use super::nest::LoopNest;
@@ -75,7 +76,10 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
     match (target.arranged, target.workgroups) {
         (false, _) => {}
         (true, true) => gpu::choose(&features, &mut chosen),
-        (true, false) => cpu::choose(&features, &mut chosen),
+        (true, false) => match slices::Slices::of(&features) {
+            Some(slices) => slices.choose(&features, &mut chosen),
+            None => cpu::choose(&features, &mut chosen),
+        },
     }
     chosen.list
 }

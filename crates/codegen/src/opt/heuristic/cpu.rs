@@ -21,12 +21,24 @@ const GAIN: f64 = 0.97;
 
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let tile = best(features, chosen.target);
-    let cycles = tile.duration(features, chosen.target);
-    let shared = chosen.target.threads > 1 && cycles >= THREADED;
+    let shared = is_shared(features, &tile, chosen.target);
     if product::choose(features, shared, chosen).is_some() {
         return;
     }
     let order = order(features, &tile, chosen.target);
+    arrange(features, &tile, &order, chosen);
+    block(features, &tile, &order, chosen);
+}
+
+/// Whether a kernel is worth sharing by threads.
+fn is_shared(features: &Features, tile: &Tile, target: &Target) -> bool {
+    target.threads > 1 && tile.duration(features, target) >= THREADED
+}
+
+/// Unroll the loops into a tile, put those that are left in order, and let threads share one of these.
+pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+    let cycles = tile.duration(features, chosen.target);
+    let shared = is_shared(features, tile, chosen.target);
     let machine = chosen.target;
     for k in bits(features.known) {
         let f = tile.factor[k];
@@ -42,8 +54,8 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
             }
         }
     }
-    swap(features, &tile, &order, chosen);
-    for k in unrolled(features, &tile) {
+    swap(features, tile, order, chosen);
+    for k in unrolled(features, tile) {
         let f = tile.factor[k];
         let outer = features.outer >> k & 1 == 1;
         if f <= 1 {
@@ -54,7 +66,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
         } else {
             AxisType::Unroll
         };
-        let why = match (Some(k) == tile.lane, outer) {
+        let why = match (tile.is_lane(k), outer) {
             (true, true) => "vectors along the contiguous axis",
             (true, false) => "vectors of partial results",
             (false, true) => "registers reuse what the axis does not vary",
@@ -70,13 +82,12 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
                 at,
                 why,
             );
-            chosen.by(|| weighed(features, &tile, k, machine));
+            chosen.by(|| weighed(features, tile, k, machine));
         }
     }
     if shared {
-        threads(&order, cycles, chosen);
+        threads(order, cycles, chosen);
     }
-    block(features, &tile, &order, chosen);
 }
 
 /// The axes of a tile in the order in which they are unrolled: the lanes last, so that they are the innermost;
@@ -84,6 +95,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
 /// of the vectors, which stay in registers: the other way round, compilers keep all of it.
 fn unrolled(features: &Features, tile: &Tile) -> Vec<usize> {
     let mut axes: Vec<usize> = bits(features.known).collect();
+    axes.sort_by_key(|&k| tile.is_lane(k));
     let Some(lane) = tile.lane else { return axes };
     let vectors = |a: &&Access| !a.store && a.varies >> lane & 1 == 1;
     let read = features.accesses.iter().filter(vectors);
@@ -95,17 +107,20 @@ fn unrolled(features: &Features, tile: &Tile) -> Vec<usize> {
 /// The tile's cost and that of tiles which differ along one axis.
 fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> Weighed {
     let n = features.extent[axis];
-    let lane = tile.lane == Some(axis);
+    let lane = tile.is_lane(axis);
     let mut factors: Vec<i64> = (1..=MOST.min(n)).filter(|f| n % f == 0).collect();
     if lane {
-        factors = lane_factors(n, (target.vector_bytes / 4) as i64);
+        factors = lane_factors(features, axis, target);
         factors.push(1);
     }
     factors.retain(|&f| f != tile.factor[axis]);
     let other = |f: i64| {
         let mut other = tile.clone();
         other.factor[axis] = f;
-        other.lane = other.lane.filter(|_| f > 1 || !lane);
+        if lane && f == 1 {
+            other.lane = other.lane.filter(|k| *k != axis);
+            other.beside &= !(1 << axis);
+        }
         Some((f.to_string(), other.cycles(features, target)?))
     };
     let cycles = tile.cycles(features, target).unwrap_or(f64::INFINITY);
@@ -138,7 +153,8 @@ fn best(features: &Features, target: &Target) -> Tile {
     let free = features.known & features.outer;
     let (anew, cycles) = search(features, threads, free, &fixed, target);
     // Of tiles that cost as much, that of one thread reads less again.
-    let (grown, more) = climb(features, threads, free, alone, target);
+    let estimate = |t: &Tile| shared_by(threads, t, features, target);
+    let (grown, more) = climb(features, free, alone, &estimate);
     if cycles < more * GAIN { anew } else { grown }
 }
 
@@ -151,27 +167,14 @@ fn search(
     fixed: &Tile,
     target: &Target,
 ) -> (Tile, f64) {
-    let climb = |tile: Tile| climb(features, threads, free, tile, target);
+    let estimate = |t: &Tile| shared_by(threads, t, features, target);
+    let climb = |tile: Tile| climb(features, free, tile, &estimate);
     let mut best = climb(fixed.clone());
     if fixed.lane.is_some() {
         return best;
     }
     for k in bits(free) {
-        let touches = features.accesses.iter().any(|a| a.stride[k] == 1);
-        if !touches || features.extent[k] < 2 {
-            continue;
-        }
-        let bytes = features
-            .accesses
-            .iter()
-            .filter(|a| a.stride[k] == 1)
-            .map(|a| a.bytes)
-            .max()
-            .unwrap_or(4);
-        for f in lane_factors(
-            features.extent[k],
-            (target.vector_bytes / bytes.max(1)).max(1) as i64,
-        ) {
+        for f in lane_factors(features, k, target) {
             let mut tile = fixed.clone();
             tile.factor[k] = f;
             tile.lane = Some(k);
@@ -184,8 +187,15 @@ fn search(
     best
 }
 
-/// Numbers of lanes to try: divisors up to four vectors, and whole vectors that need padding.
-fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
+/// Numbers of lanes to try along an axis: divisors up to four vectors, and whole vectors that need padding;
+/// none where nothing lies side by side along it.
+pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) -> Vec<i64> {
+    let along = features.accesses.iter().filter(|a| a.stride[axis] == 1);
+    let n = features.extent[axis];
+    let Some(bytes) = along.map(|a| a.bytes).max().filter(|_| n > 1) else {
+        return Vec::new();
+    };
+    let lanes = (target.vector_bytes / bytes.max(1)).max(1) as i64;
     let mut all: Vec<i64> = (2..=(4 * lanes).min(n))
         .filter(|f| n % f == 0 && (f % 4 == 0 || *f == n))
         .collect();
@@ -200,22 +210,26 @@ fn lane_factors(n: i64, lanes: i64) -> Vec<i64> {
     all
 }
 
+/// Cycles of the kernel where so many threads share it.
+fn shared_by(threads: i64, tile: &Tile, features: &Features, target: &Target) -> Option<f64> {
+    let cycles = tile.cycles(features, target)?;
+    Some(cycles / tile.busy(features, threads))
+}
+
 /// Enlarge the tile along these axes by the step that helps most, until none does.
-fn climb(
+pub(super) fn climb(
     features: &Features,
-    threads: i64,
     free: Mask,
     mut tile: Tile,
-    target: &Target,
+    estimate: &dyn Fn(&Tile) -> Option<f64>,
 ) -> (Tile, f64) {
-    let estimate = |t: &Tile| {
-        t.cycles(features, target)
-            .map(|c| c / t.busy(features, threads))
-    };
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
     for _ in 0..16 {
         let mut next: Option<(usize, i64, f64)> = None;
-        for k in bits(free).filter(|k| Some(*k) != tile.lane) {
+        for k in bits(free) {
+            if tile.is_lane(k) {
+                continue;
+            }
             let n = features.extent[k];
             let f = tile.factor[k];
             for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
