@@ -115,7 +115,34 @@ fn simplify(sink: &UOp) -> Result<UOp> {
         };
         sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
     }
-    Ok(number_ranges(&sink))
+    Ok(number_ranges(&shared_first(&sink)))
+}
+
+/// The kernel of one store with the loops outermost with which its reductions vary: what the elements inside
+/// of them share is computed before these.
+fn shared_first(sink: &UOp) -> UOp {
+    let [end] = sink.src() else {
+        return sink.clone();
+    };
+    let loops = &end.src()[1..];
+    let mut ranges = loops.to_vec();
+    let mut sums = sink.toposort();
+    sums.retain(|u| {
+        let open = u.ranges();
+        let fewer = open.len() < loops.len() && open.iter().all(|r| loops.contains(r));
+        u.op() == Op::Reduce && u.src().len() > 1 && fewer
+    });
+    // Those of most loops first, so that those of fewer are outside of these in the end.
+    sums.sort_by_key(|u| std::cmp::Reverse(u.ranges().len()));
+    for sum in &sums {
+        let open = sum.ranges();
+        ranges.sort_by_key(|r| !open.contains(r));
+    }
+    if ranges == loops {
+        return sink.clone();
+    }
+    let src = [end.src()[0].clone()].into_iter().chain(ranges);
+    sink.with_src(vec![end.with_src(src.collect::<Vec<_>>())])
 }
 
 fn copy(stored: &Stored, slot: usize) -> Result<Call> {

@@ -18,11 +18,13 @@ const READ: f64 = 4.0;
 /// Operations that reading it once more in the same kernel costs.
 const AGAIN: f64 = 2.0;
 /// Operations that one more kernel costs.
-const LAUNCH: f64 = 250_000.0;
+pub(super) const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
 /// Elements of a result that are computed together, and share what a reduction computes for them.
 const TILE: f64 = 16.0;
+/// Elements up to which a reduction is unrolled rather than a loop.
+pub(super) const SHORT: f64 = 16.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 /// Operations that are still computed in a kernel that is long enough.
@@ -222,7 +224,7 @@ fn written(u: &UOp) -> &UOp {
 }
 
 /// Iterations of loops inside each other.
-fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> f64 {
+pub(super) fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> f64 {
     ranges.into_iter().map(|r| r.vmax() as f64 + 1.0).product()
 }
 
@@ -284,8 +286,8 @@ impl Rangeify<'_> {
             return false;
         }
         // What is wanted already may still be computed in a long kernel, if that is little.
-        let long = self.any_kernel(wanted, |k| k.size >= k.max_nodes);
-        let too_long = long && self.any_kernel(wanted, |k| 2 * k.size >= 3 * k.max_nodes);
+        let long = self.any_kernel(wanted, |k| k.size >= k.target.max_nodes);
+        let too_long = long && self.any_kernel(wanted, |k| 2 * k.size >= 3 * k.target.max_nodes);
         // Cheap functions of the index alone are never worth their bytes, only what they add to a kernel.
         let counts = is_data(u) || too_long && self.costs.free[at] > LITTLE;
         let cheap = op != Op::Reduce && self.costs.light[at] < 32.0;
@@ -295,7 +297,7 @@ impl Rangeify<'_> {
         let light = self.costs.light[at];
         let heavy = self.costs.heavy[at];
         let size = u.shape().max_len() as f64;
-        let wide = self.any_kernel(wanted, |k| k.buffers + 2 >= k.max_buffers);
+        let wide = self.any_kernel(wanted, |k| k.buffers + 2 >= k.target.max_buffers);
         let little = if wide || too_long { 1.5 } else { LITTLE };
         let reduces = too_long && op == Op::Reduce;
         if (wide || long) && (light > little || op == Op::After || reduces) {
@@ -309,13 +311,21 @@ impl Rangeify<'_> {
             }
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
+            if let &[i] = wanted
+                && let Some(stored) = self.parts_from(u, i, length, work)
+            {
+                return stored;
+            }
             let inline: f64 = wanted
                 .iter()
                 .map(|&i| self.instances[i as usize].at.volume.max(1.0) * work)
                 .sum();
             // A long reduction inside a reduction has no registers to live in: keep kernels simple.
-            let nested = wanted.len() == 1 && length > 16.0 && self.in_reduce(wanted[0], size);
+            let nested = wanted.len() == 1 && length > SHORT && self.in_reduce(wanted[0], size);
             return inline > size * work + stored_at || nested;
+        }
+        if self.stays_near(u, wanted) {
+            return false;
         }
         if wanted.len() > COPIES && light > 8.0 {
             return true;

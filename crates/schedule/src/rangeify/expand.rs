@@ -99,6 +99,7 @@ impl Rangeify<'_> {
             unreachable!("a REDUCE says what it folds")
         };
         let mut at = self.at(i);
+        self.go_inside(i, &mut at);
         let mut ranges = Vec::new();
         for &a in axes.iter().filter(|&&a| !src.shape()[a as usize].is(1)) {
             let bound = &src.shape()[a as usize];
@@ -171,6 +172,7 @@ impl Rangeify<'_> {
             indices: inner,
             gate,
             volume: outer.volume,
+            around: outer.around,
         };
         let value = self.want(i, &u.src()[0], read);
         Ok(self.gated(i, own, value, u.dtype().zero()))

@@ -10,12 +10,13 @@ mod build;
 mod cost;
 mod expand;
 mod movement;
+mod shared;
 
 use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
 
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{AxisType, Device, Op, OpSet, Result, Target, UOp, effort};
+use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp, effort};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -76,7 +77,12 @@ struct At {
     gate: Option<UOp>,
     /// Iterations of the loops around it.
     volume: f64,
+    /// Numbers of the ranges with which the reductions around it vary, if there are any (`shared`).
+    around: Around,
 }
+
+/// Numbers of ranges, each once.
+type Around = SmallVec<[u32; 4]>;
 
 /// How an instance gets its value.
 enum Body {
@@ -132,9 +138,9 @@ struct Draft {
     device: Device,
     size: usize,
     buffers: usize,
-    max_nodes: usize,
-    max_buffers: usize,
-    native: OpSet,
+    /// The ranges with which its reductions vary, where they are all that is inside of these.
+    shared: Option<Vec<UOp>>,
+    target: Arc<Target>,
 }
 
 /// See the module.
@@ -320,6 +326,7 @@ impl Rangeify<'_> {
             indices: indices.clone(),
             gate: None,
             volume,
+            around: Around::new(),
         };
         let root = self.instance(Instance {
             node: n,
@@ -336,9 +343,8 @@ impl Rangeify<'_> {
             device,
             size: 1,
             buffers: 1,
-            max_nodes: target.max_nodes,
-            native: target.native,
-            max_buffers: target.max_buffers,
+            shared: None,
+            target,
         });
         Ok(root)
     }
@@ -374,11 +380,14 @@ impl Rangeify<'_> {
             let same = known.node == node && known.kernel == kernel;
             if same && known.at.gate == at.gate && known.at.indices == at.indices {
                 known.at.volume = known.at.volume.max(at.volume);
+                let new = at.around.iter().filter(|r| !known.at.around.contains(r));
+                let new: Around = new.copied().collect();
+                known.at.around.extend(new);
                 return i;
             }
         }
         let k = &mut self.kernels[kernel as usize];
-        k.size += cost::emitted(src, &at, k.native);
+        k.size += cost::emitted(src, &at, k.target.native);
         k.buffers += usize::from(is_argument(src));
         let i = self.instance(Instance {
             node,
