@@ -145,6 +145,9 @@ impl Found {
         };
         let sums: Vec<usize> = (0..t.len()).filter(|&i| is_sum[i]).collect();
         let apart = sums.iter().all(|&i| is_after[i]) && !(0..t.len()).any(needed);
+        // An index takes elements of its own out of what it is made of.
+        let places = |i: usize| is_made[i] && layout.demand[i].index;
+        let apart = apart && !(0..t.len()).any(places);
         apart.then_some(Found { axis, sums, after })
     }
 }
