@@ -93,3 +93,38 @@ fn a_training_step_is_at_most_sixty() {
         assert!(n <= 60, "{n} kernels");
     });
 }
+
+#[test]
+fn a_running_fold_along_any_axis_is_one() {
+    for axis in 0..3 {
+        let x = input([64, 96, 80]);
+        for y in [x.cumsum(axis), x.cumprod(axis), x.cummax(axis)] {
+            assert_eq!(kernels(&[&y]), 1, "{axis}");
+        }
+    }
+    let x = input([4096]);
+    assert_eq!(kernels(&[&x.cumsum(0)]), 1);
+    // A long row alone is cut in blocks, whose sums are summed first.
+    assert!(kernels(&[&input([100_000]).cumsum(0)]) <= 3);
+    let i = Tensor::arange(0, 4096, 1);
+    let above = i.unsqueeze(0).le(i.unsqueeze(1));
+    let y = above
+        .select(x.unsqueeze(0), Tensor::scalar(0f32))
+        .sum(1, false);
+    assert_eq!(kernels(&[&y]), 1);
+}
+
+#[test]
+fn what_goes_to_places_of_data_is_no_more_than_two() {
+    let table = input([3000, 128]);
+    let ids = Tensor::empty([512], DType::I32, default_device());
+    let picked = table.index_select(0, &ids) * input([512, 128]);
+    let gradient = picked
+        .sum(.., false)
+        .gradient(&[&table])
+        .expect("it has one");
+    assert!(kernels(&[&gradient[0]]) <= 2);
+    let ones = Tensor::ones([512]).cast(DType::I32);
+    let none = Tensor::zeros([300]).cast(DType::I32);
+    assert!(kernels(&[&none.scatter_add(0, &ids, &ones)]) <= 2);
+}

@@ -413,6 +413,16 @@ fn hardware(kernel: &UOp) -> Result<UOp> {
             Op::Range if map.contains_key(u) => map[u].clone(),
             // ENDs of ranges that are no loops go.
             Op::End if map.contains_key(&u.src()[1]) => src[0].clone(),
+            // Every thread begins by itself.
+            Op::After => {
+                let ranges = u.src().iter().map(|s| map.contains_key(s));
+                let left = src.into_iter().zip(ranges).filter(|(_, gone)| !gone);
+                let src: Srcs = left.map(|(s, _)| s).collect();
+                match &src[..] {
+                    [storage] => storage.clone(),
+                    _ => u.with_src(src),
+                }
+            }
             Op::Store => {
                 let idle = threads.iter().filter(|(set, _)| mask & set == 0);
                 stored_once(u, src, idle.map(|(_, place)| place))

@@ -50,7 +50,8 @@ fn tiled(list: &[UOp]) -> FxHashMap<&UOp, Option<i64>> {
             };
         }
     }
-    runs.retain(|b, run| run.is_some_and(|n| n > 0 && b.shape()[0].max() > n));
+    // A vector alone is a register, too.
+    runs.retain(|b, run| run.is_some_and(|n| n > 1 || n > 0 && b.shape()[0].max() > n));
     runs
 }
 

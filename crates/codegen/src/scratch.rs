@@ -46,6 +46,12 @@ pub(crate) fn turns(kind: AxisType) -> bool {
     matches!(kind, AxisType::Loop | AxisType::Reduce)
 }
 
+/// Whether what is set anew around a loop is so in every turn, or thread, of an axis of this type. What
+/// expands has parts of its own.
+pub(crate) fn sets_anew(kind: AxisType) -> bool {
+    !matches!(kind, AxisType::Upcast | AxisType::Unroll)
+}
+
 /// Storage that holds `value` at the indices `at`, by a loop over each of `own`. Where threads share it,
 /// they wait for each other after that, and before it in every turn of the loops `around`.
 pub(crate) fn filled(
@@ -99,7 +105,24 @@ fn taken_over(store: &UOp, closes: &[UOp]) -> Vec<UOp> {
     let place = &address.src()[1..];
     let same = reads.iter().all(|u| u.src()[1..] == *place);
     let apart = |r: &&UOp| same && place.contains(r);
-    closes.iter().filter(|r| !apart(r)).cloned().collect()
+    let over = closes
+        .iter()
+        .filter(|r| !apart(r) && finds_its_last(store, r));
+    over.cloned().collect()
+}
+
+/// Whether a turn of this RANGE finds what its last turn stored: not where it has places of its own, and not
+/// where something else is put there in every turn.
+fn finds_its_last(store: &UOp, range: &UOp) -> bool {
+    let kind = range.range_arg().map_or(AxisType::Loop, |(_, t)| t);
+    let mut storage = &store.src()[0].src()[0];
+    let mut set = false;
+    while storage.op() == Op::After {
+        let mut effects = storage.src()[1..].iter().filter(|s| s.op() != Op::Range);
+        set |= effects.any(|e| e.ranges().contains(range));
+        storage = &storage.src()[0];
+    }
+    turns(kind) && !set
 }
 
 /// Whether axes of this type run at the same time and share this storage, so that each needs its own part.
@@ -112,7 +135,7 @@ fn shares(kind: AxisType, space: Option<AddrSpace>) -> bool {
 }
 
 /// Where an index points, whatever its gate says.
-fn place(index: &UOp) -> &UOp {
+pub(crate) fn place(index: &UOp) -> &UOp {
     match index.op() {
         Op::Where if index.src()[2].is_invalid() => place(&index.src()[1]),
         Op::Where if index.src()[1].is_invalid() => place(&index.src()[2]),

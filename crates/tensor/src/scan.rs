@@ -1,108 +1,176 @@
 //! Running sums, products and maxima along an axis. Flows in: a tensor; out: one of the same shape.
 //!
-//! A sum of n reads at most 2n√n elements: blocks of about √n are summed by windows, and the totals of
-//! the blocks, again a running sum, are added. Products and maxima double their reach at every step,
-//! which keeps their gradients free of divisions and of ties.
+//! What stands at a place is a fold of all that stands up to it, written as such: `Σ_j (j ≤ i ? x[j] : 0)`.
+//! The compiler carries it along the axis, so that it costs as much as its elements. Where there are few
+//! rows, a long one is cut in blocks, whose folds are folded first. How depends on the shape alone.
 
-use crate::movement::{from_last, to_last};
-use crate::promote::resized;
+use crate::functions::known;
+use crate::promote::{count, counter, insert_axis, resized};
 use crate::reduce::added;
 use crate::tensor::Tensor;
-use monoglot_uop::{Op, Result, Scalar, UOp};
+use monoglot_uop::gradient::gradient;
+use monoglot_uop::node::Flow;
+use monoglot_uop::{Op, ReduceOp, Result, UOp};
 
-/// Up to this length one window an element costs less than two levels.
-const DIRECT: i64 = 14;
-/// The longest block, so that long axes get more levels rather than long windows.
-const BLOCK: i64 = 64;
+/// Up to this length a fold is what it is written as.
+const SHORT: i64 = 16;
+/// From this length on a row is cut in blocks, if there are fewer rows than blocks.
+const LONG: i64 = 1 << 14;
+/// How many blocks.
+const BLOCKS: i64 = 16;
+/// Most elements of what one fold is written over.
+const MOST: i64 = 1 << 56;
 
 impl Tensor {
     /// Σ of the elements up to each; integers widen to i64 (u64).
     #[track_caller]
     pub fn cumsum(&self, axis: i64) -> Tensor {
-        self.scanned("cumsum", axis, running_sum)
+        self.scanned("cumsum", axis, |x, a| running_sum(x, a, false))
     }
 
     /// Π of the elements up to each; integers widen to i64 (u64).
     #[track_caller]
     pub fn cumprod(&self, axis: i64) -> Tensor {
-        self.scanned("cumprod", axis, |x| {
-            doubled(x, x.dtype().one(), |before, here| before * here)
+        self.scanned("cumprod", axis, |x, a| {
+            let y = running(x, a, ReduceOp::Mul, false)?;
+            // Without divisions: through products that double their reach, of a stand-in for x.
+            Ok(known(y, &[x], &[a as i64], |f| {
+                let x = &f.inputs[0];
+                let any = UOp::param(1 << 60, x.shape(), x.dtype(), x.device());
+                let found = gradient(&doubled(&any, axis_in(f))?, f.g, std::slice::from_ref(&any))?;
+                let map = [(any, x.clone())].into_iter().collect();
+                Ok(found
+                    .into_iter()
+                    .map(|g| Some(g?.substitute(&map)))
+                    .collect())
+            }))
         })
     }
 
-    /// Something along the last axis, in the dtype that sums are held in.
+    /// Something along an axis, in the dtype that sums are held in.
     #[track_caller]
-    fn scanned(&self, op: &str, axis: i64, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+    fn scanned(&self, op: &str, axis: i64, f: impl FnOnce(&UOp, usize) -> Result<UOp>) -> Tensor {
         self.along(op, axis, |u, a| {
             let d = if u.dtype().is_float() {
                 u.dtype()
             } else {
                 u.dtype().sum_type()
             };
-            from_last(&f(&to_last(&u.cast(d.compute_type()), a)?)?.cast(d), a)
+            Ok(f(&u.cast(d.compute_type()), a)?.cast(d))
         })
     }
 
     /// The greatest of the elements up to each; a tie's gradient goes to the last of them.
     #[track_caller]
     pub fn cummax(&self, axis: i64) -> Tensor {
-        self.along("cummax", axis, |u, a| {
-            let x = to_last(u, a)?;
-            let y = doubled(&x, u.dtype().min(), |before, here| {
-                let mut stay = here.lt(before);
-                if here.dtype().is_float() {
-                    stay = (stay | before.ne_(before)) & here.eq_(here);
-                }
-                stay.select(before, here)
-            })?;
-            from_last(&y, a)
+        self.along("cummax", axis, |x, a| {
+            let y = running(x, a, ReduceOp::Max, false)?;
+            Ok(known(y, &[x], &[a as i64], |f| {
+                let x = &f.inputs[0];
+                let axis = axis_in(f);
+                let n = x.sizes("cummax")?[axis];
+                // The last place that was as great as all up to it, or NaN as they are.
+                let top = f.y.eq_(x) | (f.y.ne_(f.y) & x.ne_(x));
+                let here = count(axis, x.shape(), counter(n))?;
+                let found = top.select(&here, &here.like(-1));
+                let from = running(&found, axis, ReduceOp::Max, false)?;
+                let pairs = resized(x, axis, &[n, n]);
+                let from = insert_axis(&from, axis)?.expand(&pairs)?;
+                let hit = from.eq_(&count(axis, &pairs, counter(n))?);
+                let wide = f.g.cast(f.g.dtype().compute_type());
+                let rows = insert_axis(&wide, axis)?.expand(&pairs)?;
+                let sums = added(&hit.select(&rows, &rows.like(0.0)), axis + 1)?;
+                Ok(vec![Some(sums.cast(f.g.dtype()))])
+            }))
         })
     }
 }
 
-/// Along the last axis.
-fn running_sum(x: &UOp) -> Result<UOp> {
-    let sizes = x.sizes("cumsum")?;
-    let n = sizes[sizes.len() - 1];
-    let axis = sizes.len() - 1;
-    let zero = x.dtype().zero();
-    if n <= 1 {
-        return Ok(x.clone());
-    }
-    let direct = |x: &UOp, axis: usize, n: i64| {
-        added(
-            &x.pad_axis(axis, n - 1, 0, zero)?.windows(n, 1, 1)?,
-            axis + 1,
-        )
-    };
-    if n <= DIRECT {
-        return direct(x, axis, n);
-    }
-    let b = ((n as f64).sqrt().ceil() as i64).min(BLOCK);
-    let a = (n + b - 1) / b;
-    let dims = |tail: &[i64]| resized(x, axis, tail);
-    let blocks = x
-        .pad_axis(axis, 0, a * b - n, zero)?
-        .reshape(&dims(&[a, b]))?;
-    let inner = direct(&blocks, axis + 1, b)?.unary(Op::Contiguous);
-    // What stands before each block: the running sum of the blocks' last elements, moved by one.
-    let totals = inner.narrow(axis + 1, b - 1, 1)?.reshape(&dims(&[a]))?;
-    let before =
-        running_sum(&totals.pad_axis(axis, 1, 0, zero)?.narrow(axis, 0, a)?)?.unary(Op::Contiguous);
-    let out = inner + before.reshape(&dims(&[a, 1]))?.expand(&dims(&[a, b]))?;
-    out.reshape(&dims(&[a * b]))?.narrow(axis, 0, n)
+/// The axis that a derivative was told.
+fn axis_in(f: &Flow) -> usize {
+    f.params[0] as usize
 }
 
-/// Every element combined with what lies 1, 2, 4, … before it, along the last axis.
-fn doubled(x: &UOp, identity: Scalar, combine: impl Fn(&UOp, &UOp) -> UOp) -> Result<UOp> {
-    let axis = x.shape().len() - 1;
+/// Sums up to each element of an axis, or from it on.
+fn running_sum(x: &UOp, axis: usize, backwards: bool) -> Result<UOp> {
+    let y = running(x, axis, ReduceOp::Add, backwards)?;
+    Ok(known(y, &[x], &[axis as i64, backwards as i64], |f| {
+        let back = running_sum(f.g, axis_in(f), f.params[1] == 0)?;
+        Ok(vec![Some(back)])
+    }))
+}
+
+/// Every element folded with those before it, or behind it, along an axis.
+fn running(x: &UOp, axis: usize, op: ReduceOp, backwards: bool) -> Result<UOp> {
+    let sizes = x.sizes("scan")?;
+    let n = sizes[axis];
+    let rows = sizes.iter().product::<i64>() / n.max(1);
+    if n <= 1 || rows == 0 {
+        return Ok(x.clone());
+    }
+    let beyond = rows.saturating_mul(n).saturating_mul(n) > MOST;
+    if !beyond && (n < LONG || rows >= BLOCKS) {
+        let y = up_to(x, axis, op, backwards, true)?;
+        return Ok(if n > SHORT {
+            y.unary(Op::Contiguous)
+        } else {
+            y
+        });
+    }
+    let even = (BLOCKS..4 * BLOCKS).find(|b| n % b == 0);
+    let blocks = even.unwrap_or(BLOCKS).max(n >> 20);
+    let each = (n + blocks - 1) / blocks;
+    let identity = op.identity(x.dtype());
+    let missing = blocks * each - n;
+    let (before, after) = if backwards {
+        (missing, 0)
+    } else {
+        (0, missing)
+    };
+    let whole = resized(x, axis, &[blocks * each]);
+    let x = x.pad_axis(axis, before, after, identity)?;
+    let x = x.reshape(&resized(&x, axis, &[blocks, each]))?;
+    let folds = x.reduce(op, &[axis + 1])?.squeeze_axes(&[axis + 1])?;
+    let others = up_to(&folds.unary(Op::Contiguous), axis, op, backwards, false)?;
+    let others = insert_axis(&others, axis + 1)?.expand(x.shape())?;
+    let y = others.binary(op.op(), &up_to(&x, axis + 1, op, backwards, true)?);
+    let y = y.unary(Op::Contiguous).reshape(&whole)?;
+    y.narrow(axis, before, n)
+}
+
+/// As [`running`], written out: of all pairs of a place and another, those in order. What stands at the place
+/// counts where `itself` says so.
+fn up_to(x: &UOp, axis: usize, op: ReduceOp, backwards: bool, itself: bool) -> Result<UOp> {
     let n = x.sizes("scan")?[axis];
+    let pairs = resized(x, axis, &[n, n]);
+    let place = count(axis, &pairs, counter(n))?;
+    let other = count(axis + 1, &pairs, counter(n))?;
+    let (first, second) = if backwards {
+        (&other, &place)
+    } else {
+        (&place, &other)
+    };
+    let hidden = if itself {
+        first.lt(second)
+    } else {
+        first.binary(Op::CmpLe, second)
+    };
+    let identity = UOp::constant(op.identity(x.dtype()), x.dtype());
+    let rows = insert_axis(x, axis)?.expand(&pairs)?;
+    let y = hidden.select(&identity, &rows).reduce(op, &[axis + 1])?;
+    y.squeeze_axes(&[axis + 1])
+}
+
+/// Products up to each element of an axis, of those that lie 1, 2, 4, … before it.
+fn doubled(x: &UOp, axis: usize) -> Result<UOp> {
+    let n = x.sizes("cumprod")?[axis];
+    let one = x.dtype().one();
     let mut y = x.clone();
     let mut reach = 1;
     let mut steps = 0;
     while reach < n {
-        let before = y.pad_axis(axis, reach, 0, identity)?.narrow(axis, 0, n)?;
-        y = combine(&before, &y);
+        let before = y.pad_axis(axis, reach, 0, one)?.narrow(axis, 0, n)?;
+        y = before * &y;
         reach *= 2;
         steps += 1;
         // A step reads twice what the one before it computes: after some, that is stored.

@@ -126,6 +126,12 @@ pub enum OptOp {
     /// Keep what is read as `operand`, counted in the order of the graph, in LOCAL storage at axis `axis`: all
     /// that the axes inside of it read, in their order.
     Stage { operand: usize },
+    /// Go through what reductions fold once for all turns of an axis, where it stands at the turn that an index
+    /// names: put each element there.
+    Scatter,
+    /// Go through what reductions fold along with the turns of an axis, where each turn folds what the last one
+    /// did and one element more.
+    Scan,
 }
 
 /// One step of a schedule: an OptOp on a numbered axis of the kernel.

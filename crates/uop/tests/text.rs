@@ -444,6 +444,8 @@ fn every_arg_comes_back() {
         OptOp::NoLocals,
         OptOp::Tc { unit: 1 },
         OptOp::Stage { operand: 2 },
+        OptOp::Scatter,
+        OptOp::Scan,
     ];
     let opts = opts
         .iter()

@@ -4,11 +4,13 @@
 //! A CPU's kernel is unrolled into a register tile, chosen by the estimate of `cost`;
 //! then its loops are ordered for the caches, shared among threads and, where one reads more than the last
 //! cache holds, done in parts. A machine with workgroups gets them, and its matrix unit where a sum of
-//! products fits it. An interpreter gets the kernel as it is.
+//! products fits it. An interpreter gets the kernel as it is. Before all that, reductions that need not be
+//! done for every turn of an axis are not.
 
 mod cpu;
 mod gpu;
 mod product;
+mod serial;
 mod slices;
 
 use super::features::Features;
@@ -73,9 +75,15 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
         list: Vec::new(),
         explained,
     };
+    let serial = serial::choose(&mut chosen);
     match (target.arranged, target.workgroups) {
         (false, _) => {}
-        (true, true) => gpu::choose(&features, &mut chosen),
+        (true, true) => {
+            let kernel = serial.then(|| chosen.nest.clone().finish());
+            let features = kernel.map_or(Some(features), |k| Features::of(&k));
+            features.inspect(|f| gpu::choose(f, &mut chosen));
+        }
+        (true, false) if serial => {}
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
             None => cpu::choose(&features, &mut chosen),

@@ -14,7 +14,7 @@
 //! # Files
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], `accumulate`, [`nolocals`], [`tc`],
-//! [`staging`].
+//! [`staging`], [`scatter`], [`scan`]; what the last two look for is in `masked`.
 //! `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
 //! before it and begins another, with the loops that fill the storage as axes.
 
@@ -22,10 +22,13 @@ mod accumulate;
 mod cost;
 mod features;
 pub mod heuristic;
+mod masked;
 mod nest;
 pub mod nolocals;
 pub mod padto;
 pub mod predict;
+pub mod scan;
+pub mod scatter;
 pub mod split;
 pub mod staging;
 pub mod swap;
@@ -96,6 +99,8 @@ impl LoopNest {
             OptOp::NoLocals => nolocals::step(self, opt),
             OptOp::Tc { unit } => tc::step(self, opt, unit, target),
             OptOp::Stage { operand } => staging::step(self, opt, operand, target),
+            OptOp::Scatter => scatter::step(self, opt, target),
+            OptOp::Scan => scan::step(self, opt, target),
         }?;
         self.info.opts.push(*opt);
         Ok(())

@@ -157,6 +157,29 @@ impl LoopNest {
         self.carried.contains(&self.ranges[of])
     }
 
+    /// Whether a loop whose turns stay in order stands somewhere behind `first` and before `end`: what is set
+    /// anew by the loops around it stays around it.
+    pub(super) fn carries_between(&self, first: usize, end: usize) -> bool {
+        let turns = |a: &Axis| {
+            scratch::turns(a.kind()) && self.is_carried(a.of) && self.is_around_stores(a.of)
+        };
+        self.axes[first + 1..end].iter().any(turns)
+    }
+
+    /// Whether a RANGE is a loop around effects of the kernel, not one that fills storage inside of them.
+    fn is_around_stores(&self, of: usize) -> bool {
+        let range = &self.ranges[of];
+        let mut open: Vec<&UOp> = self.sink.src().iter().collect();
+        while let Some(u) = open.pop() {
+            match u.op() {
+                Op::End if u.src()[1..].contains(range) => return true,
+                Op::End | Op::Group => open.extend(u.src().iter().filter(|s| s.op().is_void())),
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// Whether the threads of a workgroup wait for each other.
     pub(super) fn waits(&self) -> bool {
         self.sink.ops_below().contains(Op::Barrier)
@@ -237,15 +260,18 @@ impl LoopNest {
         all
     }
 
-    /// What an AFTER or BARRIER stands behind: in place of a RANGE the loops that it is made of, as what
-    /// became of other axes has no turns.
+    /// What an AFTER or BARRIER stands behind: in place of a RANGE the axes that it is made of, but for those that
+    /// have parts of their own; a BARRIER waits for turns alone.
     fn order(&self, u: &UOp, src: Srcs, closes: &Closes) -> Srcs {
         let mut out = Srcs::new();
         for (old, new) in u.src().iter().zip(src) {
             match self.ranges.iter().position(|r| r == old) {
                 Some(of) => {
-                    let turns = |r: &&UOp| scratch::turns(crate::loops::kind(r));
-                    out.extend(closes[of].iter().filter(turns).cloned());
+                    let counts = |r: &&UOp| match crate::loops::kind(r) {
+                        t if u.op() == Op::After => scratch::sets_anew(t),
+                        t => scratch::turns(t),
+                    };
+                    out.extend(closes[of].iter().filter(counts).cloned());
                 }
                 None if new.op() == Op::Barrier && new.src().is_empty() => {}
                 None => out.push(new),

@@ -20,7 +20,8 @@
 //! | UNROLL | REDUCE, GROUP_REDUCE | inner |
 //! | UPCAST | GLOBAL, LOCAL, LOOP | inner |
 //!
-//! * no turn of the axis begins with what the last one left in storage of the kernel's own;
+//! * no turn of the axis begins with what the last one left in storage of the kernel's own, and no loop that it
+//!   puts inside another comes from around one of which that holds;
 //! * for THREAD, the kernel has no BARRIER, which would be one of a workgroup;
 //! * for GLOBAL, THREAD and LOCAL, which run in parallel, every store of the kernel is inside the
 //!   loop.
@@ -97,6 +98,10 @@ pub(super) fn step(
             opt,
             format!("{}: a turn begins with what the last one left", letters()),
         ));
+    }
+    if new == AxisType::Loop && !top && nest.carries_between(opt.axis, nest.axes.len()) {
+        let message = "a loop inside begins with what its last turn left";
+        return Err(refuse(opt, format!("{}: {message}", letters())));
     }
     if new == AxisType::Thread && nest.waits() {
         return Err(refuse(opt, "its BARRIERs are those of a workgroup"));

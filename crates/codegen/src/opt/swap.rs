@@ -3,8 +3,8 @@
 //!
 //! A REDUCE axis and a LOOP change places where a sum is kept in storage: see [`super::accumulate`].
 //!
-//! Preconditions: both axes have the same type, and are not the same axis; no turn of either begins with what
-//! the last one left in storage of the kernel's own. Loops of stores may be
+//! Preconditions: both axes have the same type, and are not the same axis; no turn of either, or of a loop
+//! between them, begins with what the last one left in storage of the kernel's own. Loops of stores may be
 //! exchanged because every iteration writes elements of its own; loops of reductions because the
 //! order of a reduction is the schedule's choice.
 
@@ -32,10 +32,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
         );
         return Err(refuse(opt, message));
     }
-    if [opt.axis, with]
-        .iter()
-        .any(|&i| nest.is_carried(nest.axes[i].of))
-    {
+    let [first, last] = [opt.axis.min(with), opt.axis.max(with)];
+    let carried = |i: usize| nest.is_carried(nest.axes[i].of);
+    if carried(first) || carried(last) || nest.carries_between(first, last) {
         return Err(refuse(opt, "a turn begins with what the last one left"));
     }
     nest.axes.swap(opt.axis, with);

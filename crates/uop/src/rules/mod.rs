@@ -29,8 +29,10 @@ mod movement;
 mod mul;
 mod reduce;
 mod select;
+mod solve;
 mod stores;
 
+pub use solve::{placed, solve_equal, solve_less};
 pub use stores::simplify_tensors;
 
 use crate::arg::Arg;

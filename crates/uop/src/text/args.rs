@@ -148,6 +148,8 @@ impl Part for Opt {
             OptOp::NoLocals => ("NOLOCALS", vec![]),
             OptOp::Tc { unit } => ("TC", vec![unit.write()]),
             OptOp::Stage { operand } => ("STAGE", vec![operand.write()]),
+            OptOp::Scatter => ("SCATTER", vec![]),
+            OptOp::Scan => ("SCAN", vec![]),
         };
         Value::Apply(
             name.into(),
@@ -171,6 +173,8 @@ impl Part for Opt {
             "NOLOCALS" => OptOp::NoLocals,
             "TC" => OptOp::Tc { unit: at(a, 1)? },
             "STAGE" => OptOp::Stage { operand: at(a, 1)? },
+            "SCATTER" => OptOp::Scatter,
+            "SCAN" => OptOp::Scan,
             name => return Err(format!("there is no OptOp {name}")),
         };
         Ok(Opt {

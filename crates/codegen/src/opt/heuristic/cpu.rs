@@ -9,7 +9,7 @@ use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, OptOp, Target};
 
 /// Cycles of one thread below which others are not asked: several times what it takes to wake one.
-const THREADED: f64 = 65_536.0;
+pub(super) const THREADED: f64 = 65_536.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
@@ -313,7 +313,7 @@ fn swap(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) 
 }
 
 /// Share the loop that divides best among the threads; one alone takes so many cycles.
-fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
+pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
     let mut best = None;
     let mut most_busy = 0.0;

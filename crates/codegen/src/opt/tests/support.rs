@@ -480,6 +480,29 @@ pub(crate) fn staged_kernels(workgroups: bool) -> Vec<UOp> {
     all
 }
 
+/// `out[i, c] = Σ_j (holds(j, i) ? x[j, c] : 0)`, or another fold.
+pub(crate) fn running(op: ReduceOp, holds: impl Fn(&UOp, &UOp) -> UOp) -> UOp {
+    let r = ranges(&[12, 10], &[12]);
+    let x = param(1, &[12, 10], DType::F32).at(&[r[2].clone(), r[1].clone()]);
+    let identity = UOp::constant(op.identity(DType::F32), DType::F32);
+    let fold = holds(&r[2], &r[0]).select(&x, &identity);
+    let out = param(0, &[12, 10], DType::F32).at(&r[..2]);
+    sink(&[out.store(&fold.reduce_ranges(op, &r[2..])).end(&r[..2])])
+}
+
+/// `out[r, e] = Σ_j (ids[j] = r ? x[j, e] : 0)`.
+pub(crate) fn placed(rows: i64, width: i64, count: i64) -> UOp {
+    let r = ranges(&[rows, width], &[count]);
+    let id = param(1, &[count], DType::I32).at(&r[2..]);
+    let x = param(2, &[count, width], DType::F32).at(&[r[2].clone(), r[1].clone()]);
+    let hit = id.eq_(&r[0].cast(DType::I32));
+    let sum = hit
+        .select(&x, &x.like(0.0))
+        .reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[rows, width], DType::F32).at(&r[..2]);
+    sink(&[out.store(&sum).end(&r[..2])])
+}
+
 /// `out[i, j] = Σ_{k < j} x[i, k]`: what was there before a turn is stored, then it is added to.
 pub(crate) fn scan() -> UOp {
     let r = ranges(&[4, 7], &[]);

@@ -1,0 +1,287 @@
+//! Reductions that an axis carries along, or whose elements name its turns: SCAN and SCATTER, and what such
+//! kernels get besides. Flows in: a kernel; flows out: Opts, added to those chosen, and whether there are any.
+//! Invariant: nothing here that folds depends on the number of threads.
+//!
+//! A scan's axis turns in order. Where the loops inside of it are contiguous, they are vectors, and what they
+//! carry is as much as the first cache holds; where it is contiguous itself, it is innermost, and rows stand
+//! side by side, so that their sums wait for each other. A scatter's destinations are parts that the second
+//! cache holds.
+
+use super::Chosen;
+use super::cpu::{THREADED, threads};
+use crate::graph::bits;
+use crate::loops::kind;
+use crate::opt::features::Mask;
+use crate::opt::scan::{self, Running};
+use crate::opt::scatter::{self, Placed};
+use crate::scratch::place;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AxisType, Op, OptOp, UOp};
+
+/// Most reductions of a kernel that are treated so: each brings loops of its own.
+const TOGETHER: usize = 12;
+/// Turns from which on an axis carries a sum rather than fold it anew.
+const TURNS: i64 = 8;
+/// Vectors of destinations with which an index is compared in the time in which it is followed.
+const COMPARED: i64 = 4;
+/// Rows whose scans stand side by side.
+const ROWS: i64 = 8;
+/// Vectors of a row that are done together.
+const VECTORS: i64 = 4;
+/// Cycles for each element that is put in its place.
+const PLACED: f64 = 4.0;
+
+pub(super) fn choose(chosen: &mut Chosen) -> bool {
+    let nodes = chosen.nest.nodes.clone();
+    let nodes = &nodes[..];
+    if !nodes.iter().any(|u| u.op() == Op::Reduce) {
+        return false;
+    }
+    let axes = super::super::ranges(nodes);
+    let loops = axes
+        .iter()
+        .enumerate()
+        .filter(|(_, r)| kind(r) == AxisType::Loop);
+    // The innermost first: it is the contiguous one more often than not.
+    for (at, axis) in loops.rev() {
+        let Some(turns) = axis.src()[0].as_int().filter(|&n| n > TURNS) else {
+            continue;
+        };
+        let folds = |u: &&UOp| u.op() == Op::Reduce && u.ranges().contains(axis);
+        let folds = nodes.iter().filter(folds).count();
+        if !(1..=TOGETHER).contains(&folds) {
+            continue;
+        }
+        let running = scan::along(nodes, axis);
+        if running.len() == folds {
+            return scan(chosen, at, &running);
+        }
+        let placed = scatter::along(nodes, axis);
+        if placed.len() == folds && pays(&placed, turns, chosen) {
+            return scatter(chosen, at, axis, &placed);
+        }
+    }
+    false
+}
+
+/// Whether following indices costs less than comparing each with all.
+fn pays(placed: &[Placed], turns: i64, chosen: &Chosen) -> bool {
+    let lanes = |p: &Placed| chosen.target.lanes(p.masked.reduce.dtype()) as i64;
+    let few = |p: &Placed| p.inside.is_empty() && turns <= COMPARED * lanes(p);
+    !chosen.target.workgroups && !placed.iter().all(few)
+}
+
+fn count(ranges: &[UOp]) -> i64 {
+    ranges
+        .iter()
+        .fold(1, |n, r| n.saturating_mul(r.src()[0].vmax()))
+}
+
+fn split(factor: i64, target: AxisType, top: bool) -> OptOp {
+    OptOp::Split {
+        factor,
+        target,
+        top,
+    }
+}
+
+/// Parts of a loop, outermost, that are no longer than `most`, each of whole `units`, and a multiple of
+/// `threads`; the place of what is left of it.
+fn parts(
+    chosen: &mut Chosen,
+    at: usize,
+    most: i64,
+    units: i64,
+    why: &'static str,
+) -> Option<usize> {
+    let n = chosen.nest.axes[at].extent()?;
+    if n <= most {
+        return Some(at);
+    }
+    let threads = chosen.target.threads as i64;
+    let least = (n + most - 1) / most;
+    let least = (least + threads - 1) / threads * threads;
+    let whole = |p: &i64| n % (p * units) == 0;
+    let even = (least..=(2 * least).min(n))
+        .step_by(threads as usize)
+        .find(whole);
+    let factor = even.unwrap_or(least);
+    if even.is_none() {
+        let multiple = factor * units;
+        chosen.add(OptOp::PadTo { multiple }, at, "parts of an odd extent");
+    }
+    let done = chosen.add(split(factor, AxisType::Loop, true), at, why);
+    done.then_some(at + 1)
+}
+
+fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> bool {
+    let turns = axis.src()[0].vmax();
+    let bytes = |p: &Placed| count(&p.inside) * p.masked.reduce.dtype().bytes() as i64;
+    let row: i64 = placed.iter().map(bytes).sum();
+    let folded = |p: &Placed| count(p.masked.closes()) * count(&p.inside);
+    let elements: i64 = placed.iter().map(folded).sum();
+    let most = chosen.target.caches[1] as i64 / 2 / row.max(1);
+    let arranged = chosen.target.arranged;
+    let at = if arranged {
+        parts(
+            chosen,
+            at,
+            most.max(1),
+            1,
+            "destinations that the second cache holds",
+        )
+    } else {
+        Some(at)
+    };
+    let why = "what is folded names where it goes";
+    let Some(at) = at.filter(|&at| chosen.add(OptOp::Scatter, at, why)) else {
+        return false;
+    };
+    if arranged {
+        let around = around(chosen, at);
+        vectors(chosen);
+        let cycles = PLACED * elements as f64 + (turns * row / 4) as f64;
+        share(
+            chosen,
+            &around,
+            cycles * count(&placed[0].around(axis)) as f64,
+        );
+    }
+    true
+}
+
+fn scan(chosen: &mut Chosen, at: usize, running: &[Running]) -> bool {
+    let why = "each turn folds one element more than the last";
+    let is_loop = |a: &crate::opt::nest::Axis| a.kind() == AxisType::Loop;
+    let Some(last) = chosen.nest.axes.iter().rposition(is_loop) else {
+        return false;
+    };
+    let lane = lanes(chosen).first().map(|&(of, _)| of);
+    let inside = lane.and_then(|of| chosen.axis(of, AxisType::Loop));
+    let inside = inside.filter(|&i| i > at && !chosen.target.workgroups);
+    let elements = bits(all(chosen)).map(|k| chosen.nest.ranges[k].src()[0].vmax() as f64);
+    let elements = elements.product::<f64>() * running.len() as f64;
+    if !chosen.target.arranged {
+        return chosen.add(OptOp::Scan, at, why);
+    }
+    let Some(inside) = inside else {
+        if at != last {
+            chosen.add(OptOp::Swap { with: last }, at, "a scan's axis innermost");
+        }
+        if !chosen.add(OptOp::Scan, last, why) {
+            return false;
+        }
+        if !chosen.target.workgroups {
+            let around = around(chosen, last);
+            rows(chosen, last);
+            share(chosen, &around, elements);
+        }
+        return true;
+    };
+    let lanes = chosen.target.vector_bytes as i64 / 8;
+    let others = (chosen.nest.axes[at + 1..=last].iter().enumerate())
+        .filter(|(k, _)| at + 1 + k != inside)
+        .fold(1, |n, (_, a)| n * a.extent().unwrap_or(1));
+    let most = chosen.target.caches[0] as i64 / 16 / running.len() as i64 / others;
+    // Where nothing else is, columns are for threads to share.
+    let threads = chosen.target.threads as i64;
+    let alone = elements >= THREADED && around(chosen, at).is_empty();
+    let share_of = chosen.nest.axes[inside]
+        .extent()
+        .map_or(most, |n| n / threads);
+    let most = if alone { most.min(share_of) } else { most };
+    let most = (most / lanes * lanes).max(lanes);
+    let why_parts = "a part of a row that the first cache holds";
+    let Some(now) = parts(chosen, inside, most, lanes, why_parts) else {
+        return false;
+    };
+    let at = at + now - inside;
+    if !chosen.add(OptOp::Scan, at, why) {
+        return false;
+    }
+    let around = around(chosen, at);
+    vectors(chosen);
+    share(chosen, &around, elements);
+    true
+}
+
+/// The loops of the kernel.
+fn all(chosen: &Chosen) -> Mask {
+    let is_loop = |k: &usize| kind(&chosen.nest.ranges[*k]) == AxisType::Loop;
+    (0..chosen.nest.ranges.len())
+        .filter(is_loop)
+        .fold(0, |m, k| m | 1 << k)
+}
+
+/// Rows side by side, each with a sum of its own.
+fn rows(chosen: &mut Chosen, scan: usize) {
+    for at in (0..scan).rev() {
+        let axis = &chosen.nest.axes[at];
+        let Some(n) = axis.extent().filter(|_| axis.kind() == AxisType::Loop) else {
+            continue;
+        };
+        if let Some(f) = (2..=ROWS).rev().find(|f| n % f == 0) {
+            let why = "rows whose sums do not wait for each other";
+            chosen.add(split(f, AxisType::Upcast, false), at, why);
+            return;
+        }
+    }
+}
+
+/// The loops along which stores lie one element after the other, and how wide those are, of the kernel as it
+/// was before the last Opts of other kinds than SCAN and SCATTER.
+fn lanes(chosen: &Chosen) -> Vec<(usize, usize)> {
+    let nest = &chosen.nest;
+    let mut out: Vec<(usize, usize)> = Vec::new();
+    for store in nest.nodes.iter().filter(|u| u.op() == Op::Store) {
+        let address = &store.src()[0];
+        let Some(sum) = address.src().last().and_then(|i| Affine::of(place(i))) else {
+            continue;
+        };
+        let one = sum.terms.iter().find(|t| t.1 == 1 && t.0.op() == Op::Range);
+        let of = one.and_then(|(r, _)| nest.ranges.iter().position(|x| x == r));
+        let bytes = address.dtype().bytes();
+        match of.and_then(|of| out.iter_mut().find(|o| o.0 == of)) {
+            Some((_, widest)) => *widest = bytes.max(*widest),
+            None => out.extend(of.map(|of| (of, bytes))),
+        }
+    }
+    out
+}
+
+/// Vectors along what is stored.
+fn vectors(chosen: &mut Chosen) {
+    for (of, bytes) in lanes(chosen) {
+        let lanes = (chosen.target.vector_bytes / bytes.max(1)).max(1) as i64;
+        let at = chosen.axis(of, AxisType::Loop);
+        let Some((at, n)) = at.and_then(|at| Some((at, chosen.nest.axes[at].extent()?))) else {
+            continue;
+        };
+        let whole = (1..=VECTORS).rev().map(|v| v * lanes).find(|f| n % f == 0);
+        let part = || (4..lanes).rev().find(|f| n % f == 0);
+        let factor = if n <= lanes {
+            Some(0)
+        } else {
+            whole.or_else(part)
+        };
+        if let Some(factor) = factor.filter(|_| n > 1) {
+            let why = "vectors along the contiguous axis";
+            chosen.add(split(factor, AxisType::Upcast, false), at, why);
+        }
+    }
+}
+
+/// The loops outside of one.
+fn around(chosen: &Chosen, at: usize) -> Vec<usize> {
+    let axes = chosen.nest.axes[..at].iter();
+    axes.filter(|a| a.kind() == AxisType::Loop)
+        .map(|a| a.of)
+        .collect()
+}
+
+/// Threads for what takes so many cycles.
+fn share(chosen: &mut Chosen, around: &[usize], cycles: f64) {
+    if chosen.target.threads > 1 && cycles >= THREADED {
+        threads(around, cycles, chosen);
+    }
+}

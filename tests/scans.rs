@@ -1,0 +1,337 @@
+//! Running folds along every axis, and what goes to places that come from data, on every device. Flows in:
+//! the façade; flows out: comparisons with plain loops.
+
+use monoglot::Config;
+use monoglot::prelude::*;
+use std::sync::Mutex;
+
+/// The default device is the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn on_each(mut f: impl FnMut(&str)) {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        Config {
+            device: Some(device.into()),
+            ..Config::default()
+        }
+        .set();
+        f(device);
+    }
+}
+
+/// Numbers from -1 to 1.
+fn numbers(n: i64, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+fn close(what: &str, got: &[f32], want: &[f64]) {
+    near(what, got, want, 1e-5);
+}
+
+fn near(what: &str, got: &[f32], want: &[f64], most: f64) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        let off = (f64::from(*g) - w).abs();
+        assert!(off <= most * w.abs().max(1.0), "{what}: {g} for {w} at {i}");
+    }
+}
+
+/// Places below `n`, some of which are negative or too far.
+fn places(count: i64, n: i64, seed: u64) -> Vec<i32> {
+    let spread = numbers(count, seed);
+    spread
+        .iter()
+        .map(|v| ((v + 1.0) / 2.0 * (n as f32 * 1.3)) as i32 - (n / 8) as i32)
+        .collect()
+}
+
+#[test]
+fn what_is_added_at_places_is_what_a_loop_adds() {
+    on_each(|device| {
+        for (rows, width, count) in [
+            (40, 1, 300),
+            (257, 3, 50),
+            (1000, 33, 64),
+            (9, 16, 5),
+            (4001, 130, 90),
+        ] {
+            let ids = places(count, rows, 3);
+            let values = numbers(count * width, 5);
+            let start = numbers(rows * width, 7);
+            let mut want: Vec<f64> = start.iter().map(|v| f64::from(*v)).collect();
+            for (j, &id) in ids.iter().enumerate() {
+                if (0..rows as i32).contains(&id) {
+                    for e in 0..width as usize {
+                        want[id as usize * width as usize + e] +=
+                            f64::from(values[j * width as usize + e]);
+                    }
+                }
+            }
+            let index = Tensor::new(&ids[..], [count, 1]).expand([count, width]);
+            let v = Tensor::new(&values[..], [count, width]);
+            let x = Tensor::new(&start[..], [rows, width]);
+            let y = x.scatter_add(0, &index, &v);
+            close(
+                &format!("{device} {rows} {width} {count}"),
+                &y.to_vec::<f32>().unwrap(),
+                &want,
+            );
+            // Along the last axis.
+            let y = x.t().scatter_add(1, &index.t(), &v.t()).t();
+            close(
+                &format!("{device} last {rows} {width}"),
+                &y.to_vec::<f32>().unwrap(),
+                &want,
+            );
+        }
+    });
+}
+
+#[test]
+fn gradients_of_lookups_are_added_where_rows_came_from() {
+    on_each(|device| {
+        for (rows, width, count) in [(300, 20, 70), (513, 128, 1), (1201, 7, 400)] {
+            let ids: Vec<i32> = places(count, rows, 11)
+                .iter()
+                .map(|i| (*i).clamp(0, rows as i32 - 1))
+                .collect();
+            let values = numbers(count * width, 13);
+            let mut want = vec![0.0; (rows * width) as usize];
+            for (j, &id) in ids.iter().enumerate() {
+                for e in 0..width as usize {
+                    want[id as usize * width as usize + e] +=
+                        f64::from(values[j * width as usize + e]);
+                }
+            }
+            let table = Tensor::new(&numbers(rows * width, 17)[..], [rows, width]);
+            let v = Tensor::new(&values[..], [count, width]);
+            let index = Tensor::new(&ids[..], [count]);
+            for y in [
+                table.embedding(&index),
+                table.index(&index),
+                table.index_select(0, &index),
+            ] {
+                let g = (y * &v)
+                    .sum(.., false)
+                    .gradient(&[&table])
+                    .unwrap()
+                    .remove(0);
+                close(
+                    &format!("{device} {rows} {width} {count}"),
+                    &g.to_vec::<f32>().unwrap(),
+                    &want,
+                );
+            }
+            let wide = index.reshape([count, 1]).expand([count, width]);
+            let g = (table.gather(0, &wide) * &v)
+                .sum(.., false)
+                .gradient(&[&table])
+                .unwrap()
+                .remove(0);
+            close(
+                &format!("{device} gather {rows}"),
+                &g.to_vec::<f32>().unwrap(),
+                &want,
+            );
+        }
+    });
+}
+
+#[test]
+fn numbers_are_counted_in_every_dtype() {
+    on_each(|device| {
+        let ids = places(5000, 200, 19);
+        let mut want = vec![0i64; 200];
+        for &id in ids.iter().filter(|i| (0..200).contains(*i)) {
+            want[id as usize] += 1;
+        }
+        let index = Tensor::new(&ids[..], [5000]);
+        for dtype in [DType::I64, DType::I32, DType::U16, DType::F32, DType::F16] {
+            let none = Tensor::zeros([200]).cast(dtype);
+            let y = none.scatter_add(0, &index, &Tensor::ones([5000]).cast(dtype));
+            assert_eq!(
+                y.cast(DType::I64).to_vec::<i64>().unwrap(),
+                want,
+                "{device} {dtype}"
+            );
+        }
+        // A count of one's own, by comparison.
+        let hit = index
+            .reshape([5000, 1])
+            .eq(Tensor::arange(0, 200, 1).reshape([1, 200]));
+        assert_eq!(hit.sum(0, false).to_vec::<i64>().unwrap(), want, "{device}");
+        // Whether there is any, and the last of them.
+        let any: Vec<bool> = want.iter().map(|n| *n > 0).collect();
+        assert_eq!(hit.any(0, false).to_vec::<bool>().unwrap(), any, "{device}");
+        let source = Tensor::arange(0, 5000, 1).cast(DType::I32);
+        let last = Tensor::full([200], -1)
+            .cast(DType::I32)
+            .scatter(0, &index, &source);
+        let mut want = vec![-1i32; 200];
+        for (j, &id) in ids
+            .iter()
+            .enumerate()
+            .filter(|(_, i)| (0..200).contains(*i))
+        {
+            want[id as usize] = j as i32;
+        }
+        assert_eq!(last.to_vec::<i32>().unwrap(), want, "{device}");
+    });
+}
+
+/// Folds along the middle of three axes, by a loop.
+fn looped(x: &[f64], dims: [i64; 3], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let mut y = x.to_vec();
+    let [a, n, b] = dims.map(|d| d as usize);
+    for at in (0..a * n * b).filter(|at| at / b % n > 0) {
+        y[at] = f(y[at - b], x[at]);
+    }
+    y
+}
+
+/// Shapes as three axes, the middle one being scanned.
+const SHAPES: &[[i64; 3]] = &[
+    [1, 1, 1],
+    [1, 2, 1],
+    [3, 5, 2],
+    [1, 17, 1],
+    [1, 100, 1],
+    [37, 41, 1],
+    [64, 33, 1],
+    [1, 50, 64],
+    [1, 129, 1031],
+    [5, 23, 7],
+    [2, 40, 96],
+    [16, 16, 16],
+];
+
+fn of_shape(values: &[f32], dims: [i64; 3], dtype: DType) -> (Tensor, i64) {
+    let [a, n, b] = dims;
+    let x = match (a, b) {
+        (1, 1) => (Tensor::new(values, [n]), 0),
+        (_, 1) => (Tensor::new(values, [a, n]), 1),
+        (1, _) => (Tensor::new(values, [n, b]), 0),
+        _ => (Tensor::new(values, [a, n, b]), 1),
+    };
+    (x.0.cast(dtype), x.1)
+}
+
+#[test]
+fn running_folds_are_what_a_loop_folds() {
+    on_each(|device| {
+        for &dims in SHAPES {
+            let values = numbers(dims.iter().product(), 23);
+            for dtype in [DType::F32, DType::F64, DType::F16] {
+                let (x, axis) = of_shape(&values, dims, dtype);
+                let held: Vec<f64> = x.cast(DType::F64).to_vec().unwrap();
+                let off = if dtype == DType::F16 { 2e-3 } else { 1e-6 };
+                let check = |what: &str, got: Tensor, want: Vec<f64>| {
+                    let got: Vec<f64> = got.cast(DType::F64).to_vec().unwrap();
+                    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                        let fine = (g - w).abs() <= off * w.abs().max(1.0);
+                        assert!(fine, "{device} {what} {dims:?} {dtype}: {g} for {w} at {i}");
+                    }
+                };
+                check("cumsum", x.cumsum(axis), looped(&held, dims, |a, b| a + b));
+                check("cummax", x.cummax(axis), looped(&held, dims, f64::max));
+                check(
+                    "cumprod",
+                    x.cumprod(axis),
+                    looped(&held, dims, |a, b| a * b),
+                );
+            }
+            let whole: Vec<f32> = values.iter().map(|v| (v * 20.0).trunc()).collect();
+            let (x, axis) = of_shape(&whole, dims, DType::I32);
+            let held: Vec<f64> = whole.iter().map(|v| f64::from(*v)).collect();
+            let sums: Vec<i64> = looped(&held, dims, |a, b| a + b)
+                .iter()
+                .map(|v| *v as i64)
+                .collect();
+            assert_eq!(
+                x.cumsum(axis).to_vec::<i64>().unwrap(),
+                sums,
+                "{device} {dims:?}"
+            );
+            let tops: Vec<i32> = looped(&held, dims, f64::max)
+                .iter()
+                .map(|v| *v as i32)
+                .collect();
+            assert_eq!(
+                x.cummax(axis).to_vec::<i32>().unwrap(),
+                tops,
+                "{device} {dims:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_long_row_is_summed_in_blocks() {
+    on_each(|device| {
+        for n in [16_384, 20_001, 100_000] {
+            let values = numbers(n, 29);
+            let held: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+            let x = Tensor::new(&values[..], [n]);
+            let y = x.cumsum(0).to_vec::<f32>().unwrap();
+            near(
+                &format!("{device} {n}"),
+                &y,
+                &looped(&held, [1, n, 1], |a, b| a + b),
+                1e-4,
+            );
+            let y = x.cummax(0).to_vec::<f32>().unwrap();
+            close(
+                &format!("{device} {n}"),
+                &y,
+                &looped(&held, [1, n, 1], f64::max),
+            );
+        }
+    });
+}
+
+type Holds = fn(i64, i64) -> bool;
+
+/// Sums of one's own over what stands before a place, behind it, and strictly.
+#[test]
+fn a_sum_under_a_mask_is_carried_along_by_whoever_wrote_it() {
+    on_each(|device| {
+        for (n, width) in [(30, 40), (65, 3), (40, 130)] {
+            let values = numbers(n * width, 31);
+            let x = Tensor::new(&values[..], [1, n, width]);
+            let i = Tensor::arange(0, n, 1).reshape([n, 1, 1]);
+            let j = Tensor::arange(0, n, 1).reshape([1, n, 1]);
+            let rules: [(&str, Tensor, Holds); 5] = [
+                ("up to", j.le(&i), |i, j| j <= i),
+                ("before", j.lt(&i), |i, j| j < i),
+                ("from", i.le(&j), |i, j| i <= j),
+                ("behind", i.lt(&j), |i, j| i < j),
+                ("three before", (&j + 3).le(&i), |i, j| j + 3 <= i),
+            ];
+            for (what, mask, holds) in rules {
+                let y = (mask.select(&x, Tensor::zeros([1, 1, 1])) * 2.0).sum(1, false);
+                let mut want = vec![0.0; (n * width) as usize];
+                for i in 0..n {
+                    for j in (0..n).filter(|j| holds(i, *j)) {
+                        for e in 0..width {
+                            want[(i * width + e) as usize] +=
+                                2.0 * f64::from(values[(j * width + e) as usize]);
+                        }
+                    }
+                }
+                close(
+                    &format!("{device} {what} {n} {width}"),
+                    &y.to_vec::<f32>().unwrap(),
+                    &want,
+                );
+            }
+        }
+    });
+}
