@@ -13,12 +13,12 @@
 //!
 //! # Files
 //!
-//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], `accumulate`, [`nolocals`], [`tc`],
+//! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`accumulate`], [`nolocals`], [`tc`],
 //! [`staging`], [`scatter`], [`scan`]; what the last two look for is in `masked`.
 //! `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
 //! before it and begins another, with the loops that fill the storage as axes.
 
-mod accumulate;
+pub mod accumulate;
 mod cost;
 mod features;
 pub mod heuristic;
