@@ -270,6 +270,20 @@ mod tests {
         }
     }
 
+    /// A sum too short for parts is arranged as any other, however large the product.
+    #[test]
+    fn short_sums_are_not_done_in_parts() {
+        let small = Target {
+            caches: [1 << 10, 16 << 10, 128 << 10],
+            ..target(false)
+        };
+        let kernel = flat_matmul(4096, 1024, 2);
+        let opts = choose(&kernel, &small);
+        let staged = |o: &Opt| matches!(o.op, OptOp::Stage { .. });
+        assert!(!opts.iter().any(staged), "{opts:?}");
+        assert!(opts.iter().any(|o| matches!(o.op, OptOp::Split { .. })));
+    }
+
     /// Where a loop steps over lines, both axes are unrolled, so that a line is used while it is there.
     #[test]
     fn a_large_transpose_gets_a_tile_of_both_axes() {

@@ -71,6 +71,10 @@ pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> 
     let second = target.caches[1] as i64;
     let most = panel(target) / (tile_columns * product.term_bytes);
     let parts = in_parts(terms, most.max(1));
+    // Short sums have no parts: their factors pass by once for every tile.
+    if parts.count == 1 {
+        return None;
+    }
     let deep = parts.of * product.term_bytes;
     let most = (second / 4 / deep / tile_rows).max(1);
     let rows = in_blocks(extent(product.row), tile_rows, most, threads);
@@ -97,10 +101,7 @@ pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> 
     let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
     let columns_at = chosen.nest.axes.iter().rposition(is_loop)?;
     let rows_at = columns_at - 1;
-    let nest = match parts.count {
-        1 => Nest::whole(rows_at),
-        count => Nest::in_parts(rows_at, count, tile_columns, chosen)?,
-    };
+    let nest = Nest::in_parts(rows_at, parts.count, tile_columns, chosen)?;
     nest.tiles(product.tile, chosen);
     nest.panels(chosen);
     Some(())
@@ -274,16 +275,7 @@ struct Nest {
 }
 
 impl Nest {
-    /// The block whose rows stand at this place, its columns next.
-    fn whole(rows: usize) -> Nest {
-        Nest {
-            around: rows - 1,
-            rows,
-            columns: rows + 1,
-        }
-    }
-
-    /// The same where the block's sums are kept, and done in so many parts.
+    /// The block whose rows stand at this place, its columns next: its sums are kept, and done in so many parts.
     fn in_parts(rows: usize, parts: i64, tile: i64, chosen: &mut Chosen) -> Option<Nest> {
         let nodes = chosen.nest.clone().finish().toposort();
         let mut operands = staging::operands(&nodes).into_iter();
