@@ -77,9 +77,10 @@ pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> 
     }
     let deep = parts.of * product.term_bytes;
     let most = (second / 4 / deep / tile_rows).max(1);
-    let rows = in_blocks(extent(product.row), tile_rows, most, threads);
+    // Two at least, so that there is a loop around a block.
+    let rows = in_blocks(extent(product.row), tile_rows, most, 2, threads);
     let most = second.min(target.local_bytes as i64) / (rows.of * product.bytes) / tile_columns;
-    let columns = whole_tiles(extent(product.column), tile_columns, most.max(1));
+    let columns = in_blocks(extent(product.column), tile_columns, most.max(1), 1, 1);
 
     for (k, b) in [
         (product.row, rows),
@@ -209,11 +210,11 @@ fn in_parts(terms: i64, most: i64) -> Blocks {
     best.unwrap_or(of(least))
 }
 
-/// An extent in blocks of whole tiles, at most so many tiles each: two at least, so that there is a loop
-/// around one, in a number that these threads divide among them, and with least past the end.
-fn in_blocks(extent: i64, tile: i64, most: i64, threads: i64) -> Blocks {
+/// An extent in blocks of whole tiles, at most so many tiles each: at least `fewest`, in a number that these
+/// threads divide among them, and with least past the end.
+fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Blocks {
     let tiles = (extent + tile - 1) / tile;
-    let least = ((tiles + most - 1) / most).max(2);
+    let least = ((tiles + most - 1) / most).max(fewest);
     let of = |count: i64| Blocks {
         count,
         of: (tiles + count - 1) / count * tile,
@@ -221,16 +222,6 @@ fn in_blocks(extent: i64, tile: i64, most: i64, threads: i64) -> Blocks {
     let tried = (least..=2 * least + threads).filter(|c| c % threads == 0);
     let best = tried.map(of).min_by_key(|b| b.count * b.of);
     best.unwrap_or(of(least))
-}
-
-/// An extent in as few blocks of at most so many tiles as there are.
-fn whole_tiles(extent: i64, tile: i64, most: i64) -> Blocks {
-    let tiles = (extent + tile - 1) / tile;
-    let count = (tiles + most - 1) / most;
-    Blocks {
-        count,
-        of: (tiles + count - 1) / count * tile,
-    }
 }
 
 fn parts_of(factor: i64, target: AxisType, top: bool) -> OptOp {
@@ -310,11 +301,11 @@ impl Nest {
 
     /// Register tiles, those side by side in the outer loop.
     fn tiles(&self, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
-        chosen.add(
-            OptOp::Swap { with: self.columns },
-            self.rows,
-            "tiles above each other read the same columns",
-        );
+        let place = |of: usize| chosen.axis(of, AxisType::Loop);
+        if let (Some(at), Some(with)) = (place(self.rows), place(self.columns)) {
+            let why = "tiles above each other read the same columns";
+            chosen.add(OptOp::Swap { with }, at, why);
+        }
         for (of, factor, why) in [
             (self.rows, rows, "rows of a tile"),
             (self.columns, columns, "columns of a tile"),
@@ -327,18 +318,18 @@ impl Nest {
 
     /// Both factors in the order in which the tiles read them.
     fn panels(&self, chosen: &mut Chosen) {
-        let of_columns = |chosen: &Chosen| -> Vec<usize> {
-            let axes = chosen.nest.axes.iter().enumerate();
-            axes.filter(|(_, a)| a.of == self.columns)
-                .map(|(i, _)| i)
-                .collect()
+        let place = |of: usize| chosen.axis(of, AxisType::Loop);
+        let Some(around) = place(self.around) else {
+            return;
         };
-        let columns = of_columns(chosen);
-        let at = chosen
-            .axis(self.columns, AxisType::Loop)
-            .unwrap_or(self.around);
+        let at = place(self.columns).unwrap_or(around);
+        let axes = chosen.nest.axes.iter().enumerate();
+        let columns: Vec<usize> = axes
+            .filter(|(_, a)| a.of == self.columns)
+            .map(|(i, _)| i)
+            .collect();
         let apart = |u: &UOp, axes: &[UOp]| columns.iter().all(|&c| !u.ranges().contains(&axes[c]));
-        stage(chosen, self.around, "rows of a part", apart);
+        stage(chosen, around, "rows of a part", apart);
         stage(chosen, at, "columns of a tile", |_, _| true);
     }
 }
