@@ -14,9 +14,9 @@ mod serial;
 mod slices;
 
 use super::features::Features;
-use super::nest::LoopNest;
+use super::nest::{Axis, LoopNest};
 use super::predict::{Prediction, predict};
-use monoglot_uop::{Opt, OptOp, Target, UOp};
+use monoglot_uop::{AxisType, Opt, OptOp, Target, UOp};
 
 /// A choice, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +92,24 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
     chosen.list
 }
 
+/// SPLIT: a new axis of this type, the inner part.
+fn inner(factor: i64, target: AxisType) -> OptOp {
+    OptOp::Split {
+        factor,
+        target,
+        top: false,
+    }
+}
+
+/// SPLIT: a new axis of this type, the outer part.
+fn outermost(factor: i64, target: AxisType) -> OptOp {
+    OptOp::Split {
+        factor,
+        target,
+        top: true,
+    }
+}
+
 /// Opts chosen so far, and the axes as they are after them.
 struct Chosen<'a> {
     nest: LoopNest,
@@ -123,8 +141,14 @@ impl Chosen<'_> {
         }
     }
 
+    /// The place of the innermost of the loops.
+    fn last_loop(&self) -> Option<usize> {
+        let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
+        self.nest.axes.iter().rposition(is_loop)
+    }
+
     /// The place of what is left of an axis of the kernel, of this type.
-    fn axis(&self, of: usize, kind: monoglot_uop::AxisType) -> Option<usize> {
+    fn axis(&self, of: usize, kind: AxisType) -> Option<usize> {
         self.nest
             .axes
             .iter()
@@ -137,7 +161,7 @@ mod tests {
     use super::*;
     use crate::opt::apply;
     use crate::opt::tests::support::*;
-    use monoglot_uop::{AxisType, DType};
+    use monoglot_uop::DType;
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);

@@ -2,7 +2,7 @@
 //! a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant:
 //! how a reduction is unrolled does not depend on the number of threads.
 
-use super::{Chosen, Weighed, product};
+use super::{Chosen, Weighed, inner, outermost, product};
 use crate::graph::bits;
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Access, Features, Mask};
@@ -73,15 +73,7 @@ pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen:
             (false, false) => "fewer iterations, each with more to do",
         };
         if let Some(at) = chosen.axis(k, features.kind(k)) {
-            chosen.add(
-                OptOp::Split {
-                    factor: f,
-                    target,
-                    top: false,
-                },
-                at,
-                why,
-            );
+            chosen.add(inner(f, target), at, why);
             chosen.by(|| weighed(features, tile, k, machine));
         }
     }
@@ -330,11 +322,7 @@ pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
         }
     }
     if let Some((at, factor)) = best.filter(|_| most_busy > 1.2) {
-        let split = OptOp::Split {
-            factor,
-            target: AxisType::Thread,
-            top: true,
-        };
+        let split = outermost(factor, AxisType::Thread);
         chosen.add(split, at, "each thread takes a part of a loop that divides");
         let alone = || vec![("one thread".to_string(), cycles)];
         chosen.by(|| Weighed::new(cycles / most_busy, "cycles", alone()));
@@ -355,11 +343,7 @@ fn block(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen)
     };
     let least = ((bytes / cache).ceil() as i64).max(2);
     if let Some(factor) = (least..n).take(TRIED).find(|f| n % f == 0) {
-        let split = OptOp::Split {
-            factor,
-            target: AxisType::Loop,
-            top: true,
-        };
+        let split = outermost(factor, AxisType::Loop);
         chosen.add(
             split,
             at,

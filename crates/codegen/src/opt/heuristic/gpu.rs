@@ -2,7 +2,7 @@
 //! reductions. Flows in: what a kernel does, as numbers, and the machine's; flows out: Opts, added
 //! to those chosen. Invariant: a workgroup has no more threads than the target allows.
 
-use super::Chosen;
+use super::{Chosen, inner};
 use crate::graph::bits;
 use crate::opt::features::Features;
 use monoglot_uop::{AxisType, OptOp};
@@ -18,11 +18,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let unit = matrix_unit(features, chosen);
     for k in bits(features.outer) {
         if let Some(at) = chosen.axis(k, AxisType::Loop) {
-            let whole = OptOp::Split {
-                factor: 0,
-                target: AxisType::Global,
-                top: false,
-            };
+            let whole = inner(0, AxisType::Global);
             chosen.add(whole, at, "iterations of stores are independent");
         }
     }
@@ -37,11 +33,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
         && let Some(at) = chosen.axis(k, AxisType::Reduce)
         && let Some(factor) = divisor(features.extent[k], room.min(32))
     {
-        let group = OptOp::Split {
-            factor,
-            target: AxisType::GroupReduce,
-            top: false,
-        };
+        let group = inner(factor, AxisType::GroupReduce);
         if chosen.add(group, at, "few results, each of a long reduction") {
             room /= factor;
         }
@@ -64,11 +56,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
             continue;
         };
         if let Some(factor) = divisor(n, room) {
-            let local = OptOp::Split {
-                factor,
-                target: AxisType::Local,
-                top: false,
-            };
+            let local = inner(factor, AxisType::Local);
             if chosen.add(local, at, "neighbours share a workgroup") {
                 room /= factor;
             }

@@ -15,11 +15,10 @@
 //!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
-use super::Chosen;
+use super::{Chosen, inner, outermost};
 use crate::graph::bits;
 use crate::loops;
 use crate::opt::features::{Access, Features, Reduction};
-use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
@@ -96,12 +95,10 @@ pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> 
     cut(chosen, product.row, rows, product.column, columns);
     if threads > 1 {
         let outer = chosen.axis(product.row, AxisType::Loop)?;
-        let split = parts_of(threads, AxisType::Thread, true);
+        let split = outermost(threads, AxisType::Thread);
         chosen.add(split, outer, "blocks of rows for each thread");
     }
-    let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
-    let columns_at = chosen.nest.axes.iter().rposition(is_loop)?;
-    let rows_at = columns_at - 1;
+    let rows_at = chosen.last_loop()? - 1;
     let nest = Nest::in_parts(rows_at, parts.count, tile_columns, chosen)?;
     nest.tiles(product.tile, chosen);
     nest.panels(chosen);
@@ -224,14 +221,6 @@ fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Bl
     best.unwrap_or(of(least))
 }
 
-fn parts_of(factor: i64, target: AxisType, top: bool) -> OptOp {
-    OptOp::Split {
-        factor,
-        target,
-        top,
-    }
-}
-
 /// Cut rows and columns in blocks, with the loops over the blocks outermost and that over the columns of one
 /// innermost.
 fn cut(chosen: &mut Chosen, row: usize, rows: Blocks, column: usize, columns: Blocks) {
@@ -240,18 +229,16 @@ fn cut(chosen: &mut Chosen, row: usize, rows: Blocks, column: usize, columns: Bl
         (column, columns, "blocks of columns"),
     ] {
         if let Some(at) = chosen.axis(k, AxisType::Loop).filter(|_| b.count > 1) {
-            chosen.add(parts_of(b.of, AxisType::Loop, false), at, why);
+            chosen.add(inner(b.of, AxisType::Loop), at, why);
         }
     }
-    let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
     for (k, from_last) in [(column, 0), (row, 1)] {
-        let axes = &chosen.nest.axes;
-        let last = axes.iter().rposition(is_loop);
-        let at = axes.iter().rposition(|a| a.of == k && is_loop(a));
-        if let (Some(at), Some(last)) = (at, last)
-            && at != last - from_last
+        let mut axes = chosen.nest.axes.iter();
+        let at = axes.rposition(|a| a.of == k && a.kind() == AxisType::Loop);
+        let with = chosen.last_loop().map(|last| last - from_last);
+        if let (Some(at), Some(with)) = (at, with)
+            && at != with
         {
-            let with = last - from_last;
             chosen.add(OptOp::Swap { with }, at, "blocks outermost");
         }
     }
@@ -278,7 +265,7 @@ impl Nest {
         // Behind the loops that read the sums stand those that fill them, and then the terms.
         let fill = rows + 2;
         let terms = rows + 4;
-        let split = parts_of(parts, AxisType::Reduce, true);
+        let split = outermost(parts, AxisType::Reduce);
         chosen.add(split, terms, "parts of the sum");
         chosen.add(
             OptOp::Swap { with: fill },
@@ -291,7 +278,7 @@ impl Nest {
             rows: fill + 1,
             columns: fill + 2,
         };
-        let vectors = parts_of(tile, AxisType::Upcast, false);
+        let vectors = inner(tile, AxisType::Upcast);
         for columns in [rows + 1, nest.columns + 2] {
             let at = chosen.axis(columns, AxisType::Loop)?;
             chosen.add(vectors, at, "vectors of sums");
@@ -311,7 +298,7 @@ impl Nest {
             (self.columns, columns, "columns of a tile"),
         ] {
             if let Some(at) = chosen.axis(of, AxisType::Loop) {
-                chosen.add(parts_of(factor, AxisType::Upcast, false), at, why);
+                chosen.add(inner(factor, AxisType::Upcast), at, why);
             }
         }
     }
@@ -350,13 +337,8 @@ fn stage(chosen: &mut Chosen, at: usize, why: &'static str, is: impl Fn(&UOp, &[
     };
     if chosen.add(OptOp::Stage { operand }, at, why) {
         // The loops that fill it are the last; elements side by side are stored as vectors.
-        let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
-        if let Some(last) = chosen.nest.axes.iter().rposition(is_loop) {
-            chosen.add(
-                parts_of(0, AxisType::Upcast, false),
-                last,
-                "vectors of a panel",
-            );
+        if let Some(last) = chosen.last_loop() {
+            chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
         }
     }
 }

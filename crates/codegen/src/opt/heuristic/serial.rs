@@ -7,8 +7,8 @@
 //! side by side, so that their sums wait for each other. A scatter's destinations are parts that the second
 //! cache holds.
 
-use super::Chosen;
 use super::cpu::{THREADED, threads};
+use super::{Chosen, inner, outermost};
 use crate::graph::bits;
 use crate::loops::kind;
 use crate::opt::features::Mask;
@@ -77,14 +77,6 @@ fn count(ranges: &[UOp]) -> i64 {
         .fold(1, |n, r| n.saturating_mul(r.src()[0].vmax()))
 }
 
-fn split(factor: i64, target: AxisType, top: bool) -> OptOp {
-    OptOp::Split {
-        factor,
-        target,
-        top,
-    }
-}
-
 /// Parts of a loop, outermost, that are no longer than `most`, each of whole `units`, and a multiple of
 /// `threads`; the place of what is left of it.
 fn parts(
@@ -110,7 +102,7 @@ fn parts(
         let multiple = factor * units;
         chosen.add(OptOp::PadTo { multiple }, at, "parts of an odd extent");
     }
-    let done = chosen.add(split(factor, AxisType::Loop, true), at, why);
+    let done = chosen.add(outermost(factor, AxisType::Loop), at, why);
     done.then_some(at + 1)
 }
 
@@ -152,8 +144,7 @@ fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> boo
 
 fn scan(chosen: &mut Chosen, at: usize, running: &[Running]) -> bool {
     let why = "each turn folds one element more than the last";
-    let is_loop = |a: &crate::opt::nest::Axis| a.kind() == AxisType::Loop;
-    let Some(last) = chosen.nest.axes.iter().rposition(is_loop) else {
+    let Some(last) = chosen.last_loop() else {
         return false;
     };
     let lane = lanes(chosen).first().map(|&(of, _)| of);
@@ -222,7 +213,7 @@ fn rows(chosen: &mut Chosen, scan: usize) {
         };
         if let Some(f) = (2..=ROWS).rev().find(|f| n % f == 0) {
             let why = "rows whose sums do not wait for each other";
-            chosen.add(split(f, AxisType::Upcast, false), at, why);
+            chosen.add(inner(f, AxisType::Upcast), at, why);
             return;
         }
     }
@@ -266,7 +257,7 @@ fn vectors(chosen: &mut Chosen) {
         };
         if let Some(factor) = factor.filter(|_| n > 1) {
             let why = "vectors along the contiguous axis";
-            chosen.add(split(factor, AxisType::Upcast, false), at, why);
+            chosen.add(inner(factor, AxisType::Upcast), at, why);
         }
     }
 }
