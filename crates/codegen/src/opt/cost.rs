@@ -51,6 +51,8 @@ struct Level {
     ops: f64,
     latency: f64,
     registers: f64,
+    /// Terms that an iteration adds to each sum.
+    chain: f64,
 }
 
 impl Tile {
@@ -271,6 +273,7 @@ impl Estimate<'_> {
                 .product();
             let inner = level(&mut levels, features, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
+            inner.chain = inner.chain.max(chain);
             // A sum of blocks stands beside that of the block, and what it lost beside that.
             let kept = if r.blocks { 3.0 * sums } else { sums };
             inner.registers += kept + self.held(r.closes);
@@ -289,7 +292,9 @@ impl Estimate<'_> {
             if l.loads + l.stores + l.ops > body {
                 return None;
             }
+            // What has no register is written and read for each term.
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
+            let spilled = spilled * l.chain.max(1.0);
             let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
             let busy = (l.loads / 2.0 + spilled)
                 .max(l.stores + spilled)

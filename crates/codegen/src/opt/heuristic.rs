@@ -294,18 +294,38 @@ mod tests {
         }
     }
 
-    /// A sum too short for parts is arranged as any other, however large the product.
+    /// A sum too short for parts is whole in each tile; the loops around a product stay around its blocks.
     #[test]
     fn short_sums_are_not_done_in_parts() {
         let small = Target {
             caches: [1 << 10, 16 << 10, 128 << 10],
             ..target(false)
         };
-        let kernel = flat_matmul(4096, 1024, 2);
-        let opts = choose(&kernel, &small);
-        let staged = |o: &Opt| matches!(o.op, OptOp::Stage { .. });
-        assert!(!opts.iter().any(staged), "{opts:?}");
-        assert!(opts.iter().any(|o| matches!(o.op, OptOp::Split { .. })));
+        let products = [
+            flat_matmul(4096, 1024, 2),
+            flat_matmul(512, 96, 4),
+            flat_matmul(300, 100, 3),
+            conv(3, 5, 64, 18, 3),
+            conv(1, 4, 70, 17, 2),
+            conv_images(2, 64, 6, 16, 3),
+        ];
+        for kernel in products {
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let opts = choose(&kernel, &target);
+                let staged = |o: &&Opt| matches!(o.op, OptOp::Stage { .. });
+                let parts = |o: &Opt| match o.op {
+                    OptOp::Split { target, .. } => target == AxisType::Reduce,
+                    _ => false,
+                };
+                assert!(opts.iter().filter(staged).count() > 0, "{opts:?}");
+                assert!(!opts.iter().any(parts), "{opts:?}");
+                lowers(&check_on(&kernel, &opts, &target), false);
+            }
+        }
     }
 
     /// Where a loop steps over lines, both axes are unrolled, so that a line is used while it is there.

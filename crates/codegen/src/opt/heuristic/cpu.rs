@@ -22,7 +22,8 @@ const GAIN: f64 = 0.97;
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let tile = best(features, chosen.target);
     let shared = is_shared(features, &tile, chosen.target);
-    if product::choose(features, shared, chosen).is_some() {
+    let cycles = shared.then(|| tile.duration(features, chosen.target));
+    if product::choose(features, cycles, chosen).is_some() {
         return;
     }
     let order = order(features, &tile, chosen.target);

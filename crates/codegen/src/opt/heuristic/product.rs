@@ -8,17 +8,23 @@
 //!
 //! | loop | holds | of the |
 //! | --- | --- | --- |
-//! | blocks of rows, of columns | the block's sums | second cache, all |
-//! | parts of the sum | the rows' factor | second cache, a quarter |
+//! | blocks of rows, of columns | the block's sums | half of the storage there is |
+//! | parts of the sum | the rows' factor | second cache, three quarters |
 //! | columns of tiles | the columns' factor | first cache, three quarters |
 //! | rows of tiles | the tile's sums | registers |
 //!
+//! Sums of one part are not kept: a tile stores them. Where loops are around a product (batches, the images and
+//! rows of a convolution), a panel of the columns may be longer, a quarter of the second cache, and the rows'
+//! factor is staged around as many of these as leave it as it is. A factor that few tiles read is read where it
+//! is.
+//!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
-use super::{Chosen, inner, outermost};
+use super::{Chosen, cpu, inner, outermost};
 use crate::graph::bits;
 use crate::loops;
-use crate::opt::features::{Access, Features, Reduction};
+use crate::opt::features::{Access, Features, Mask, Reduction};
+use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
@@ -29,9 +35,17 @@ const VECTORS: i64 = 4;
 /// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
 const LATENCY: f64 = 4.0;
 const BESIDE: f64 = 0.05;
-/// Fewest tiles above and beside each other.
-const ABOVE: i64 = 8;
+/// Fewest tiles above and beside each other for which a factor is staged.
+const ABOVE: i64 = 4;
 const ASIDE: i64 = 4;
+/// How often a factor is read again where a copy of it costs nothing beside that.
+const OFTEN: i64 = 64;
+/// Least share of the padded extents that is no padding.
+const USEFUL: f64 = 0.75;
+/// Turns of an innermost loop over terms that are worth no loop.
+const FEW: i64 = 8;
+/// Bytes of a line of a cache.
+const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
 const BORDER: f64 = 16.0;
 /// What masks cost where an extent is padded, as a share.
@@ -49,6 +63,12 @@ struct Product {
     bytes: i64,
     /// Rows and columns of a register tile.
     tile: [i64; 2],
+    /// Axes around both.
+    others: Vec<usize>,
+    /// Axes with which the rows' factor varies.
+    varies: Mask,
+    /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
+    scattered: bool,
 }
 
 /// An extent as so many blocks of so many.
@@ -58,27 +78,31 @@ struct Blocks {
     of: i64,
 }
 
-/// Choose the loops of a blocked product; None, with nothing chosen, where it is none.
-pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> Option<()> {
+/// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
+/// chosen, where it is none.
+pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, chosen.target)?;
     let target = chosen.target;
     let [tile_rows, tile_columns] = product.tile;
     let extent = |k: usize| features.extent[k];
     let terms = extent(product.term);
-    let threads = if shared { target.threads as i64 } else { 1 };
+    let alone = product.others.is_empty();
+    let threads = if shared.is_some() && alone {
+        target.threads as i64
+    } else {
+        1
+    };
 
-    let second = target.caches[1] as i64;
-    let most = panel(target) / (tile_columns * product.term_bytes);
+    let most = product.panel(target) / (tile_columns * product.term_bytes);
     let parts = in_parts(terms, most.max(1));
-    // Short sums have no parts: their factors pass by once for every tile.
-    if parts.count == 1 {
-        return None;
-    }
     let deep = parts.of * product.term_bytes;
-    let most = (second / 4 / deep / tile_rows).max(1);
-    // Two at least, so that there is a loop around a block.
-    let rows = in_blocks(extent(product.row), tile_rows, most, 2, threads);
-    let most = second.min(target.local_bytes as i64) / (rows.of * product.bytes) / tile_columns;
+    let most = (target.caches[1] as i64 / 4 * 3 / deep / tile_rows).max(1);
+    // Two at least where nothing else is around a block.
+    let fewest = if alone { 2 } else { 1 };
+    let rows = in_blocks(extent(product.row), tile_rows, most, fewest, threads);
+    let sums = target.local_bytes as i64 / 2 / (rows.of * product.bytes);
+    let nearby = target.caches[2] as i64 / 4 / (terms * product.term_bytes);
+    let most = sums.min(nearby) / tile_columns;
     let columns = in_blocks(extent(product.column), tile_columns, most.max(1), 1, 1);
 
     for (k, b) in [
@@ -93,15 +117,25 @@ pub(super) fn choose(features: &Features, shared: bool, chosen: &mut Chosen) -> 
         }
     }
     cut(chosen, product.row, rows, product.column, columns);
-    if threads > 1 {
-        let outer = chosen.axis(product.row, AxisType::Loop)?;
-        let split = outermost(threads, AxisType::Thread);
-        chosen.add(split, outer, "blocks of rows for each thread");
+    if let Some(cycles) = shared {
+        let mut order = product.others.clone();
+        order.extend((rows.count > 1).then_some(product.row));
+        order.extend((columns.count > 1).then_some(product.column));
+        cpu::threads(&order, cycles, chosen);
     }
     let rows_at = chosen.last_loop()? - 1;
-    let nest = Nest::in_parts(rows_at, parts.count, tile_columns, chosen)?;
-    nest.tiles(product.tile, chosen);
-    nest.panels(chosen);
+    let scattered = product.scattered || rows.count * rows.of != extent(product.row);
+    let least = match scattered || parts.count > 1 {
+        true => ASIDE,
+        false => OFTEN,
+    };
+    let nest = match parts.count {
+        1 => Nest::whole(rows_at, &product, chosen),
+        n => Nest::in_parts(rows_at, n, product.tile, chosen)?,
+    };
+    let again = columns.of / tile_columns * nest.again;
+    nest.panels(again >= least, chosen);
+    unroll(chosen);
     Some(())
 }
 
@@ -114,38 +148,58 @@ impl Product {
             let mut stores = features.accesses.iter().filter(|a| a.store);
             stores.all(|a| a.stride[*k] == 1)
         };
-        let column = bits(sum.open & features.known).find(along)?;
-        let others = bits(sum.open & features.known & !(1 << column));
+        let open = sum.open & features.known;
+        let column = bits(open).find(along)?;
         let factors = |row: usize| {
             let rows = factor(features, sum, row, column)?;
             let columns = factor(features, sum, column, row)?;
             Some((row, rows, columns))
         };
         // Of what repeats the columns' factor, the longest.
-        let (row, rows, columns) = others
+        let (row, rows, _) = bits(open & !(1 << column))
             .filter_map(factors)
             .max_by_key(|f| features.extent[f.0])?;
         let known = sum.closes & !features.known == 0;
         let term = bits(sum.closes).next()?;
-        let beyond = rows.size + columns.size > 2 * target.caches[1] as i64;
-        if !sum.products || !known || !beyond {
+        let last = bits(sum.closes).last()?;
+        if !sum.products || !known || sum.open & !features.known != 0 {
             return None;
         }
         let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
         let inner = features.count(sum.closes & !(1 << term)) as i64;
-        let term_bytes = inner * rows.bytes.max(columns.bytes) as i64;
+        let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
         let tile = register_tile(extents, term_bytes, lanes, target);
+        // Both factors of one turn of the loops around, which the first cache does not hold.
+        let deep = features.extent[term] * term_bytes;
+        let near = (extents[0] + extents[1]) * deep <= 4 * target.caches[0] as i64;
         // What is staged is worth its copy where enough tiles read it.
-        let again = extents[0] >= ABOVE * tile[0] && extents[1] >= ASIDE * tile[1];
-        again.then_some(Product {
+        let again = extents[0] >= ABOVE * tile[0];
+        let padded = |k: usize| (extents[k] + tile[k] - 1) / tile[k] * tile[k];
+        let useful = (extents[0] * extents[1]) as f64 / (padded(0) * padded(1)) as f64;
+        let rest = open & !(1 << column) & !(1 << row);
+        let step = rows.stride[last].unsigned_abs();
+        (again && !near && useful >= USEFUL).then_some(Product {
             row,
             column,
             term,
             term_bytes,
             bytes: sum.bytes as i64,
             tile,
+            varies: rows.varies,
+            others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
+            scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
         })
+    }
+}
+
+impl Product {
+    /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
+    fn panel(&self, target: &Target) -> i64 {
+        match self.others.is_empty() {
+            true => panel(target),
+            false => target.caches[1] as i64 / 4,
+        }
     }
 }
 
@@ -244,17 +298,41 @@ fn cut(chosen: &mut Chosen, row: usize, rows: Blocks, column: usize, columns: Bl
     }
 }
 
-/// The loops of a block, each by the place that it had in the nest when it was made.
+/// The loops around the register tiles of a block, by their places.
 struct Nest {
-    /// Around all of its tiles.
-    around: usize,
-    rows: usize,
-    columns: usize,
+    /// Where the rows' factor is staged: around all of its tiles.
+    around: Option<usize>,
+    /// How often all columns are done with that.
+    again: i64,
+    /// Around those above each other; None where a tile has all columns.
+    beside: Option<usize>,
+    /// Those of the columns.
+    columns: Vec<usize>,
 }
 
 impl Nest {
-    /// The block whose rows stand at this place, its columns next: its sums are kept, and done in so many parts.
-    fn in_parts(rows: usize, parts: i64, tile: i64, chosen: &mut Chosen) -> Option<Nest> {
+    /// The block whose rows stand at this place, its columns next.
+    fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
+        tiles(rows, product.tile, chosen);
+        let axes = &chosen.nest.axes;
+        let beside = axes[rows].of == product.column && axes[rows].kind() == AxisType::Loop;
+        // Loops that leave the factor as it is may be inside.
+        let inside = axes[..rows].iter().rev();
+        let inside: Vec<i64> = inside
+            .take_while(|a| product.varies >> a.of & 1 == 0)
+            .filter_map(|a| a.extent())
+            .collect();
+        let above = inside.len().min(rows.saturating_sub(1));
+        Nest {
+            around: rows.checked_sub(1 + above),
+            again: inside[..above].iter().product(),
+            beside: beside.then_some(rows),
+            columns: places(product.column, chosen),
+        }
+    }
+
+    /// The same with its sums kept, and done in so many parts.
+    fn in_parts(rows: usize, parts: i64, tile: [i64; 2], chosen: &mut Chosen) -> Option<Nest> {
         let nodes = chosen.nest.clone().finish().toposort();
         let mut operands = staging::operands(&nodes).into_iter();
         let operand = operands.position(|u| u.op() == Op::Reduce)?;
@@ -272,52 +350,61 @@ impl Nest {
             terms,
             "parts of the sum around its tiles",
         );
-        // Behind these stand the loops that set the sums.
-        let nest = Nest {
-            around: fill,
-            rows: fill + 1,
-            columns: fill + 2,
-        };
-        let vectors = inner(tile, AxisType::Upcast);
-        for columns in [rows + 1, nest.columns + 2] {
+        // The loop over the parts stands before those that fill the sums, and behind these those that set them.
+        tiles(fill + 1, tile, chosen);
+        let vectors = inner(tile[1], AxisType::Upcast);
+        for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
             chosen.add(vectors, at, "vectors of sums");
         }
-        Some(nest)
+        let column = fill + 2;
+        Some(Nest {
+            around: chosen.axis(fill, AxisType::Loop),
+            again: 1,
+            beside: chosen.axis(column, AxisType::Loop),
+            columns: places(column, chosen),
+        })
     }
 
-    /// Register tiles, those side by side in the outer loop.
-    fn tiles(&self, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
-        let place = |of: usize| chosen.axis(of, AxisType::Loop);
-        if let (Some(at), Some(with)) = (place(self.rows), place(self.columns)) {
-            let why = "tiles above each other read the same columns";
-            chosen.add(OptOp::Swap { with }, at, why);
-        }
-        for (of, factor, why) in [
-            (self.rows, rows, "rows of a tile"),
-            (self.columns, columns, "columns of a tile"),
-        ] {
-            if let Some(at) = chosen.axis(of, AxisType::Loop) {
-                chosen.add(inner(factor, AxisType::Upcast), at, why);
-            }
-        }
-    }
-
-    /// Both factors in the order in which the tiles read them.
-    fn panels(&self, chosen: &mut Chosen) {
-        let place = |of: usize| chosen.axis(of, AxisType::Loop);
-        let Some(around) = place(self.around) else {
-            return;
+    /// The columns' factor in the order in which a tile reads it, and that of the rows as well.
+    fn panels(&self, rows: bool, chosen: &mut Chosen) {
+        let of_columns = |u: &UOp, axes: &[UOp]| {
+            let open = u.ranges();
+            self.columns.iter().any(|&c| open.contains(&axes[c]))
         };
-        let at = place(self.columns).unwrap_or(around);
-        let axes = chosen.nest.axes.iter().enumerate();
-        let columns: Vec<usize> = axes
-            .filter(|(_, a)| a.of == self.columns)
-            .map(|(i, _)| i)
-            .collect();
-        let apart = |u: &UOp, axes: &[UOp]| columns.iter().all(|&c| !u.ranges().contains(&axes[c]));
-        stage(chosen, around, "rows of a part", apart);
-        stage(chosen, at, "columns of a tile", |_, _| true);
+        if let Some(at) = self.beside.or(self.around) {
+            stage(chosen, at, "columns of a tile", of_columns);
+        }
+        if let Some(at) = self.around.filter(|_| rows) {
+            stage(chosen, at, "rows of a part", |_, _| true);
+        }
+    }
+}
+
+/// The places of what is left of an axis.
+fn places(of: usize, chosen: &Chosen) -> Vec<usize> {
+    let axes = chosen.nest.axes.iter().enumerate();
+    axes.filter(|(_, a)| a.of == of).map(|(i, _)| i).collect()
+}
+
+/// Register tiles of the rows at this place and the columns next, those side by side in the outer loop.
+fn tiles(at: usize, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
+    let why = "tiles above each other read the same columns";
+    chosen.add(OptOp::Swap { with: at + 1 }, at, why);
+    chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
+    chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
+}
+
+/// Unroll the innermost loop over terms where it is short and has others around it.
+fn unroll(chosen: &mut Chosen) {
+    let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
+    let axes = &chosen.nest.axes;
+    let Some(last) = axes.iter().rposition(is_term) else {
+        return;
+    };
+    let short = axes[last].extent().is_some_and(|n| n <= FEW);
+    if short && axes.iter().filter(|a| is_term(a)).count() > 1 {
+        chosen.add(inner(0, AxisType::Unroll), last, "few terms at once");
     }
 }
 
