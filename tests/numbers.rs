@@ -136,6 +136,100 @@ fn sorting_keeps_the_sign_of_zero() {
     });
 }
 
+/// A few are found one by one, many by sorting: both are the beginning of the order.
+#[test]
+fn the_first_few_are_those_of_the_whole_order() {
+    let n = 300i64;
+    let floats: Vec<f64> = (0..n)
+        .map(|i| match i % 11 {
+            0 => f64::NAN,
+            1 => f64::INFINITY,
+            2 => f64::NEG_INFINITY,
+            3 => -0.0,
+            4 => 0.0,
+            _ => ((i * 37) % 23 - 11) as f64 * 0.75,
+        })
+        .collect();
+    let wide: Vec<i64> = (0..n)
+        .map(|i| match i % 7 {
+            0 => i64::MIN,
+            1 => i64::MAX,
+            _ => (i * 41) % 31 - 15,
+        })
+        .collect();
+    // Where the first k stand, NaN greatest, both zeros equal, what is equal in its order.
+    fn expected<T: PartialOrd + Copy>(x: &[T], k: usize, largest: bool) -> Vec<i32> {
+        let mut at: Vec<i32> = (0..x.len() as i32).collect();
+        at.sort_by(|&a, &b| {
+            let [a, b] = [a, b].map(|i| x[i as usize]);
+            let nan = |v: T| v.partial_cmp(&v).is_none();
+            let order = a.partial_cmp(&b).unwrap_or(nan(a).cmp(&nan(b)));
+            if largest { order.reverse() } else { order }
+        });
+        at.truncate(k);
+        at
+    }
+    on_each(|device| {
+        let real = Tensor::new(&floats, [n]);
+        let whole = Tensor::new(&wide, [n]);
+        use DType::*;
+        for largest in [false, true] {
+            let found = |x: Tensor| {
+                let (v, from) = x.topk(3, 0, largest);
+                let text = |t: Tensor| {
+                    let all = t.cast(F64).to_vec::<f64>().expect("it runs");
+                    all.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>()
+                };
+                let there = x.index_select(0, &from);
+                assert_eq!(text(v), text(there), "{x:?}");
+                from.to_vec::<i32>().expect("it runs")
+            };
+            for d in [F64, F32, F16] {
+                let x: Vec<f64> = real.cast(d).cast(F64).to_vec().expect("it runs");
+                assert_eq!(
+                    found(real.cast(d)),
+                    expected(&x, 3, largest),
+                    "{d} on {device}"
+                );
+            }
+            for d in [I64, I32, I8, U32, U8, Bool] {
+                let x: Vec<i64> = whole.cast(d).cast(I64).to_vec().expect("it runs");
+                assert_eq!(
+                    found(whole.cast(d)),
+                    expected(&x, 3, largest),
+                    "{d} on {device}"
+                );
+            }
+            let x: Vec<u64> = whole.cast(U64).to_vec().expect("it runs");
+            assert_eq!(found(whole.cast(U64)), expected(&x, 3, largest), "{device}");
+            // Along another axis than the last one.
+            let x = real.reshape([75, 4]);
+            let columns = x.topk(2, 0, largest).1.to_vec::<i32>().expect("it runs");
+            for c in 0..4 {
+                let column: Vec<f64> = floats[c..].iter().step_by(4).copied().collect();
+                let got = [columns[c], columns[4 + c]];
+                assert_eq!(got[..], expected(&column, 2, largest), "{c} on {device}");
+            }
+        }
+        let x = Tensor::new(&(0..n).map(|i| (i * 7 % n) as f32).collect::<Vec<_>>(), [n]);
+        let weights = Tensor::new(&[1f32, 10.0, 100.0], [3]);
+        let g = (x.topk(3, 0, true).0 * &weights)
+            .sum(.., false)
+            .gradient(&[&x])
+            .expect("the first few have a gradient")
+            .remove(0)
+            .to_vec::<f32>()
+            .expect("it runs");
+        for (place, want) in [(299, 1.0), (298, 10.0), (297, 100.0)] {
+            let i = (0..n)
+                .position(|i| i * 7 % n == place)
+                .expect("7 divides no 300");
+            assert_eq!(g[i], want, "{place} on {device}");
+        }
+        assert_eq!(g.iter().sum::<f32>(), 111.0);
+    });
+}
+
 #[test]
 fn an_element_that_was_sorted_has_its_own_gradient() {
     on_each(|device| {

@@ -2,7 +2,8 @@
 //!
 //! The order is stable (ties keep their order, also when descending) and NaN is greatest. Short axes
 //! are sorted by counting, for each element, how many stand before it; long ones by a bitonic network
-//! of O(log² n) steps over all elements.
+//! of O(log² n) steps over all elements. A few that stand first are found one after the other, each in two
+//! passes over what stands behind the last.
 
 use crate::functions::known;
 use crate::join::join;
@@ -54,22 +55,105 @@ impl Tensor {
     /// The k greatest (or least) along `axis`, in order, and where they come from.
     #[track_caller]
     pub fn topk(&self, k: i64, axis: i64, largest: bool) -> (Tensor, Tensor) {
-        let fits = self.along("topk", axis, |u, a| {
-            if (0..=u.sizes("topk")?[a]).contains(&k) {
-                return Ok(u.clone());
+        let pair = self.uop().and_then(|u| {
+            let a = axis_of("topk", axis, u.shape().len().max(1))?;
+            let n = if u.shape().is_empty() {
+                1
+            } else {
+                u.sizes("topk")?[a]
+            };
+            if !(0..=n).contains(&k) {
+                let message = format!("{k} of shape {} along axis {a}", u.shape());
+                return Err(Error::argument("topk", message));
             }
-            Err(Error::argument(
-                "topk",
-                format!("{k} of shape {} along axis {a}", u.shape()),
-            ))
+            let log = (n as u64).next_power_of_two().ilog2() as i64;
+            // A step of the network writes about what both passes for one element read.
+            if n <= PAIRS || k == 0 || k > log * (log + 1) / 4 {
+                return Ok(None);
+            }
+            let (v, i) = first(&to_last(&u, a)?, n, k, largest)?;
+            Ok(Some((from_last(&v, a)?, from_last(&i, a)?)))
         });
-        let (v, i) = fits.sorted(axis, largest);
-        if matches!(v.ndim(), Ok(0)) {
-            (v, i)
-        } else {
-            (v.narrow(axis, 0, k), i.narrow(axis, 0, k))
+        match pair {
+            Err(e) => (Tensor::wrap(Err(e.clone())), Tensor::wrap(Err(e))),
+            Ok(Some((v, i))) => (Tensor::wrap(Ok(v)), Tensor::wrap(Ok(i))),
+            Ok(None) => {
+                let (v, i) = self.sorted(axis, largest);
+                if matches!(v.ndim(), Ok(0)) {
+                    (v, i)
+                } else {
+                    (v.narrow(axis, 0, k), i.narrow(axis, 0, k))
+                }
+            }
         }
     }
+}
+
+/// Integers in the order of the elements: those that are equal have equal ones, and the greatest stands first
+/// or, not descending, the least.
+fn ordered(x: &UOp, descending: bool) -> UOp {
+    let x = x.unary(Op::Detach);
+    let bytes = x.dtype().bytes();
+    let (wide, least) = match bytes {
+        8 => (DType::I64, i64::MIN),
+        _ => (DType::I32, i32::MIN as i64),
+    };
+    let key = if x.dtype().is_float() {
+        let x = if bytes < 4 { x.cast(DType::F32) } else { x };
+        // Both zeros are one, and NaN is greatest.
+        let zero = x.like(0.0);
+        let bits = x.eq_(&zero).select(&zero, &x).bitcast(wide);
+        let up = bits.lt(&bits.like(0));
+        let key = up.select(&bits.binary(Op::Xor, &bits.like(!least)), &bits);
+        x.ne_(&x).select(&key.like(!least), &key)
+    } else if bytes >= 4 && x.dtype().is_unsigned() {
+        let bits = x.bitcast(wide);
+        bits.binary(Op::Xor, &bits.like(least))
+    } else {
+        x.cast(wide)
+    };
+    match descending {
+        true => key,
+        false => key.binary(Op::Xor, &key.like(-1)),
+    }
+}
+
+/// The k elements along the last axis that stand first, one after the other.
+fn first(x: &UOp, n: i64, k: i64, descending: bool) -> Result<(UOp, UOp)> {
+    let axis = x.shape().len() - 1;
+    let key = ordered(x, descending);
+    let at = count(axis, x.shape(), DType::I32)?;
+    let least = UOp::constant(key.dtype().min(), key.dtype());
+    let mut last: Option<(UOp, UOp)> = None;
+    let mut found = Vec::with_capacity(k as usize);
+    for _ in 0..k {
+        let left = match &last {
+            None => key.clone(),
+            Some((most, place)) => {
+                let most = most.expand(x.shape())?;
+                let behind = key.eq_(&most) & place.expand(x.shape())?.lt(&at);
+                (key.lt(&most) | behind).select(&key, &least)
+            }
+        };
+        // Stored, so that no later pass computes it again.
+        let most = left.reduce(ReduceOp::Max, &[axis])?.unary(Op::Contiguous);
+        // Of those that are equal to the last one, what stands behind it.
+        let none = UOp::full(Scalar::Int(-1), DType::I32, most.shape());
+        let from = last.map_or(none.clone(), |(m, place)| {
+            most.eq_(&m).select(&place, &none)
+        });
+        let is = key.eq_(&most.expand(x.shape())?) & from.expand(x.shape())?.lt(&at);
+        let back = is.select(&(at.unary(Op::Neg) + n), &at.like(0));
+        let place = back.reduce(ReduceOp::Max, &[axis])?.unary(Op::Neg) + n;
+        let place = place.unary(Op::Contiguous);
+        found.push(place.clone());
+        last = Some((most, place));
+    }
+    let from = join(&found, axis)?.unary(Op::Contiguous);
+    let all = resized(x, axis, &[k, n]);
+    let chosen = insert_axis(&from, axis + 1)?.expand(&all)?;
+    let chosen = chosen.eq_(&count(axis + 1, &all, DType::I32)?);
+    Ok((the_chosen(x, &chosen, axis + 1)?, from))
 }
 
 /// Whether a (at ia) stands before b (at ib).
