@@ -86,7 +86,12 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
         (true, false) if serial => {}
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
-            None => cpu::choose(&features, &mut chosen),
+            None => {
+                let plan = cpu::Plan::of(&features, target);
+                if product::choose(&features, plan.shared, &mut chosen).is_none() {
+                    plan.choose(&features, &mut chosen);
+                }
+            }
         },
     }
     chosen.list

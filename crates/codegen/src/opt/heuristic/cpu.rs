@@ -2,7 +2,7 @@
 //! a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant:
 //! how a reduction is unrolled does not depend on the number of threads.
 
-use super::{Chosen, Weighed, inner, outermost, product};
+use super::{Chosen, Weighed, inner, outermost};
 use crate::graph::bits;
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Access, Features, Mask};
@@ -19,16 +19,28 @@ const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
 const GAIN: f64 = 0.97;
 
-pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
-    let tile = best(features, chosen.target);
-    let shared = is_shared(features, &tile, chosen.target);
-    let cycles = shared.then(|| tile.duration(features, chosen.target));
-    if product::choose(features, cycles, chosen).is_some() {
-        return;
+/// How a kernel is arranged where it is no blocked product.
+pub(super) struct Plan {
+    tile: Tile,
+    /// Cycles of one thread, where others share them.
+    pub(super) shared: Option<f64>,
+}
+
+impl Plan {
+    pub(super) fn of(features: &Features, target: &Target) -> Plan {
+        let tile = best(features, target);
+        let shared = is_shared(features, &tile, target);
+        Plan {
+            shared: shared.then(|| tile.duration(features, target)),
+            tile,
+        }
     }
-    let order = order(features, &tile, chosen.target);
-    arrange(features, &tile, &order, chosen);
-    block(features, &tile, &order, chosen);
+
+    pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
+        let order = order(features, &self.tile, chosen.target);
+        arrange(features, &self.tile, &order, chosen);
+        block(features, &self.tile, &order, chosen);
+    }
 }
 
 /// Whether a kernel is worth sharing by threads.
