@@ -99,7 +99,7 @@ impl Share {
 /// broadcast, that needs a reduction) counts as a leaf for those who use it.
 pub(super) struct Costs {
     /// Operations of one element, down to reductions and leaves.
-    light: Vec<f64>,
+    pub(super) light: Vec<f64>,
     /// Operations down to the leaves, of what is computed from no data: what is shared counts again.
     free: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
@@ -229,7 +229,7 @@ pub(super) fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> f64 {
 }
 
 /// Whether a range is one of a reduction's.
-fn is_inside(range: &UOp) -> bool {
+pub(super) fn is_inside(range: &UOp) -> bool {
     range.range_arg().is_some_and(|(_, axis)| axis.is_reduce())
 }
 
@@ -391,7 +391,7 @@ impl Rangeify<'_> {
     }
 
     /// The ranges over which an instance varies; None where an index of it is not known yet.
-    fn varies(&self, i: u32) -> Option<FxHashSet<UOp>> {
+    pub(super) fn varies(&self, i: u32) -> Option<FxHashSet<UOp>> {
         let mut ranges: FxHashSet<UOp> = FxHashSet::default();
         for index in &self.instances[i as usize].at.indices {
             if super::has_placeholder(index) {
@@ -403,7 +403,7 @@ impl Rangeify<'_> {
     }
 
     /// How many values an instance has: one for each combination of the ranges it varies over.
-    fn evaluations(&self, i: u32) -> f64 {
+    pub(super) fn evaluations(&self, i: u32) -> f64 {
         let volume = self.instances[i as usize].at.volume;
         match self.varies(i) {
             Some(ranges) => count(&ranges).min(volume.max(1.0)),
@@ -413,16 +413,24 @@ impl Rangeify<'_> {
 
     /// How many times each of them is computed: where they vary with a range of a reduction, once for
     /// every tile along the loops around that one.
-    fn again(&self, i: u32) -> f64 {
+    pub(super) fn again(&self, i: u32) -> f64 {
         let Some(ranges) = self.varies(i) else {
             return 1.0;
         };
         if !ranges.iter().any(is_inside) {
             return 1.0;
         }
-        let kernel = &self.kernels[self.instances[i as usize].kernel as usize];
-        let others = kernel.ranges.iter().filter(|r| !ranges.contains(*r));
+        let others = self.loops(i).iter().filter(|r| !ranges.contains(*r));
         (count(others) / TILE).max(1.0)
+    }
+
+    /// The loops in which an instance stands, but for those of slices that what is kept there varies with.
+    pub(super) fn loops(&self, i: u32) -> &[UOp] {
+        let instance = &self.instances[i as usize];
+        match instance.at.kept {
+            Some(k) => &self.kept[k as usize].own,
+            None => &self.kernels[instance.kernel as usize].ranges,
+        }
     }
 
     /// Whether the loops around an instance include a reduction that it does not itself span.
@@ -430,6 +438,7 @@ impl Rangeify<'_> {
         let instance = &self.instances[i as usize];
         let kernel = &self.kernels[instance.kernel as usize];
         let outer = count(&kernel.ranges);
-        instance.at.volume > outer * 1.5 && size > 1.0
+        let inside = !instance.at.around.is_empty();
+        inside && instance.at.volume > outer * 1.5 && size > 1.0
     }
 }
