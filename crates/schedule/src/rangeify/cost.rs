@@ -22,7 +22,7 @@ pub(super) const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
 /// Elements of a result that are computed together, and share what a reduction computes for them.
-const TILE: f64 = 16.0;
+pub(super) const TILE: f64 = 16.0;
 /// Elements up to which a reduction is unrolled rather than a loop.
 pub(super) const SHORT: f64 = 16.0;
 /// Most kernels or index patterns in which one value is computed anew.
@@ -229,7 +229,7 @@ pub(super) fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> f64 {
 }
 
 /// Whether a range is one of a reduction's.
-pub(super) fn is_inside(range: &UOp) -> bool {
+fn is_inside(range: &UOp) -> bool {
     range.range_arg().is_some_and(|(_, axis)| axis.is_reduce())
 }
 
@@ -413,7 +413,7 @@ impl Rangeify<'_> {
 
     /// How many times each of them is computed: where they vary with a range of a reduction, once for
     /// every tile along the loops around that one.
-    pub(super) fn again(&self, i: u32) -> f64 {
+    fn again(&self, i: u32) -> f64 {
         let Some(ranges) = self.varies(i) else {
             return 1.0;
         };

@@ -6,7 +6,7 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::count;
+use super::cost::{TILE, count};
 use super::{Around, At, Body, Instance, Rangeify};
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
 use rustc_hash::FxHashSet;
@@ -156,32 +156,29 @@ impl Rangeify<'_> {
 
     /// Whether it costs less to keep a value like that than to compute it again.
     fn pays(&self, n: u32, u: &UOp, wanted: &[u32], plan: &Plan) -> bool {
-        let kernel = &self.kernels[self.instances[wanted[0] as usize].kernel as usize];
-        let size = count(&plan.shared) * plan.axes.iter().map(|&a| u.shape()[a].max() as f64).product::<f64>();
-        // Of each element a product's tiles want, there are as many products as the other loops turn.
-        let products = |&i: &u32| {
-            let open = self.varies(i).unwrap_or_default();
-            let inside = open.iter().any(super::cost::is_inside);
-            let others = self.loops(i).iter().filter(|r| !open.contains(*r));
-            if inside { count(others) } else { 1.0 }
-        };
+        let slice: f64 = plan.axes.iter().map(|&a| u.shape()[a].max() as f64).product();
+        let size = count(&plan.shared) * slice;
+        let products = |&i: &u32| self.products(i);
         if wanted.iter().map(products).fold(1.0, f64::max) > TERMS {
             return false;
         }
-        let Some(terms) = self.terms(u, size) else {
+        let Some(terms) = self.terms(u, size).filter(|t| *t <= TERMS) else {
             return false;
         };
-        if terms > TERMS {
-            return false;
-        }
-        let light = self.costs.light[n as usize];
-        let loads: f64 = wanted
-            .iter()
-            .map(|&i| self.evaluations(i) * self.again(i))
-            .sum();
-        let _ = kernel;
-        let work = light + terms;
+        let work = self.costs.light[n as usize] + terms;
+        let loads = |&i: &u32| self.evaluations(i) * (self.products(i) / TILE).max(1.0);
+        let loads: f64 = wanted.iter().map(loads).sum();
         loads * work > size * (work + NEAR) + loads * NEAR
+    }
+
+    /// How many sums take in an element of an instance: there are as many as turns of the loops with which the
+    /// reductions around it vary, and it does not.
+    fn products(&self, i: u32) -> f64 {
+        let at = &self.instances[i as usize].at;
+        let open = self.varies(i).unwrap_or_default();
+        let number = |r: &UOp| r.range_arg().map_or(0, |(id, _)| id);
+        let others = self.loops(i).iter();
+        count(others.filter(|r| !open.contains(*r) && at.around.contains(&number(r))))
     }
 
     /// How many terms the sums have of which an element is made; None where that is a long story.

@@ -1,0 +1,110 @@
+//! Slices side by side: vectors in which each lane is a slice, where a kernel keeps something of its slices and
+//! no values lie side by side along these. Flows in: what a kernel does, as numbers; flows out: Opts, added to
+//! those chosen. Invariant: what is kept of a vector of slices fits LOCAL storage.
+//!
+//! All loops through a slice have the same lanes, so nothing is folded across lanes, and what a slice shares is
+//! a vector. Reads that vary with the slice and that its loops read again are staged for all lanes at once, in
+//! the order of these: they are put together from scattered places once. Then each run through the slices gets
+//! a tile of its own.
+
+use super::slices::Slices;
+use super::{Chosen, Weighed, cpu, inner};
+use crate::graph::bits;
+use crate::loops;
+use crate::opt::cost::Tile;
+use crate::opt::features::Features;
+use crate::opt::staging;
+use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
+
+/// Most vectors side by side.
+const VECTORS: i64 = 4;
+
+impl Slices {
+    /// Choose lanes along an axis of slices; None, with nothing chosen, where lanes within them cost less.
+    pub(super) fn beside(&self, features: &Features, chosen: &mut Chosen) -> Option<()> {
+        let target = chosen.target;
+        let (_, within) = self.by_run(features, Tile::single(features), target);
+        let lanes = (target.vector_bytes / 4).max(1) as i64;
+        let axes = self.apart & features.known & features.of_kind(AxisType::Loop);
+        let axis = bits(axes).last()?;
+        let mut others = vec![("lanes within a slice".to_string(), within)];
+        let mut best: Option<(f64, Chosen, Features, Tile)> = None;
+        for vectors in 1..=VECTORS {
+            let factor = vectors * lanes;
+            if features.extent[axis] % factor != 0 {
+                continue;
+            }
+            let mut fork = chosen.fork();
+            let Some((cycles, features, tile)) = try_lanes(axis, factor, &mut fork) else {
+                continue;
+            };
+            others.push((factor.to_string(), cycles));
+            if cycles < best.as_ref().map_or(within, |b| b.0) {
+                best = Some((cycles, fork, features, tile));
+            }
+        }
+        let (cycles, fork, features, tile) = best?;
+        *chosen = fork;
+        others.retain(|o| o.1 != cycles);
+        if let Some(first) = chosen.list.first_mut().filter(|_| chosen.explained) {
+            first.weighed = Some(Weighed::new(cycles, "cycles", others));
+        }
+        let slices = Slices::of(&features)?;
+        let left = |k: &usize| features.extent[*k] > tile.factor[*k];
+        let order: Vec<usize> = bits(slices.apart & features.outer).filter(left).collect();
+        cpu::arrange(&features, &tile, &order, chosen);
+        Some(())
+    }
+}
+
+/// So many slices along an axis as lanes: what that costs, with the tile of all runs.
+fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Features, Tile)> {
+    let at = chosen.axis(axis, AxisType::Loop)?;
+    let whole = chosen.nest.axes[at].extent() == Some(factor);
+    let split = inner(if whole { 0 } else { factor }, AxisType::Upcast);
+    if !chosen.add(split, at, "lanes are slices side by side") {
+        return None;
+    }
+    if !fits(chosen) {
+        return None;
+    }
+    while stage(chosen).is_some() {}
+    let features = chosen.features()?;
+    let slices = Slices::of(&features)?;
+    let lane = bits(features.of_kind(AxisType::Upcast)).next()?;
+    let mut tile = Tile::single(&features);
+    tile.factor[lane] = factor;
+    tile.lane = Some(lane);
+    let (tile, cycles) = slices.by_run(&features, tile, chosen.target);
+    Some((cycles, features, tile))
+}
+
+/// Whether what is kept fits LOCAL storage.
+fn fits(chosen: &Chosen) -> bool {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let local = nodes.iter().filter(|u| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local));
+    let bytes = local.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
+    bytes.sum::<i64>() <= chosen.target.local_bytes as i64
+}
+
+/// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside the loops over
+/// slices.
+fn stage(chosen: &mut Chosen) -> Option<()> {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let kind = |r: &UOp| loops::kind(r);
+    let lane = axes.iter().find(|r| kind(r) == AxisType::Upcast)?;
+    let around = |r: &&UOp| nodes.iter().any(|u| u.op() == Op::After && u.ranges().contains(*r));
+    let innermost = axes.iter().rposition(|r| kind(r) == AxisType::Loop && around(&r))?;
+    let again = |u: &UOp| {
+        let open = u.ranges();
+        let sums = nodes.iter().filter(|s| s.op() == Op::Reduce);
+        let inside = |s: &&UOp| s.src()[1..].iter().any(|r| open.contains(r));
+        let others = |s: &UOp| s.ranges().iter().any(|r| kind(r) == AxisType::Loop && !around(&r) && !open.contains(r));
+        open.contains(lane) && sums.filter(inside).any(|s| others(s))
+    };
+    let operands = staging::operands(&nodes);
+    let operand = operands.iter().position(|u| u.op() != Op::Reduce && again(u))?;
+    let why = "what slices side by side read again";
+    chosen.add(OptOp::Stage { operand }, innermost, why).then_some(())
+}
