@@ -5,6 +5,7 @@
 //! output's axes first), so two kernels of one structure are one node. Reductions over equal extents
 //! that do not depend on each other share their ranges, and so their loop.
 
+mod in_place;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, flat};
@@ -115,7 +116,8 @@ fn simplify(sink: &UOp) -> Result<UOp> {
         };
         sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
     }
-    Ok(number_ranges(&shared_first(&sink)))
+    let sink = in_place::in_place(&shared_first(&sink));
+    Ok(number_ranges(&sink))
 }
 
 /// The kernel of one store with the loops outermost with which its reductions vary: what the elements inside
