@@ -8,7 +8,7 @@
 //! a tile of its own.
 
 use super::slices::Slices;
-use super::{Chosen, Weighed, cpu, inner};
+use super::{Chosen, Weighed, cpu, inner, outermost};
 use crate::graph::bits;
 use crate::loops;
 use crate::opt::cost::Tile;
@@ -18,6 +18,10 @@ use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
 
 /// Most vectors side by side.
 const VECTORS: i64 = 4;
+/// Bytes of memory that are fetched together.
+const LINE: i64 = 64;
+/// Fewest terms of a part of a sum.
+const SHORT: i64 = 32;
 /// How many times as many cycles fewer of them may take.
 const GAIN: f64 = 0.95;
 
@@ -62,6 +66,7 @@ impl Slices {
 
 /// So many slices along an axis as lanes: what that costs, with the tile of all runs.
 fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Features, Tile)> {
+    sums_in_parts(axis, factor, chosen);
     let at = chosen.axis(axis, AxisType::Loop)?;
     let whole = chosen.nest.axes[at].extent() == Some(factor);
     let split = inner(if whole { 0 } else { factor }, AxisType::Upcast);
@@ -72,14 +77,63 @@ fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Feat
         return None;
     }
     while stage(chosen).is_some() {}
-    let features = chosen.features()?;
+    let mut features = chosen.features()?;
     let slices = Slices::of(&features)?;
     let lane = bits(features.of_kind(AxisType::Upcast)).next()?;
     let mut tile = Tile::single(&features);
     tile.factor[lane] = factor;
     tile.lane = Some(lane);
+    // Loops that carry something along stay as they are.
+    let carried = (0..features.extent.len()).filter(|&k| chosen.nest.is_carried(k));
+    features.known &= !carried.fold(0, |m, k| m | 1 << k);
     let (tile, cycles) = slices.by_run(&features, tile, chosen.target);
     Some((cycles, features, tile))
+}
+
+/// Have the sums in which each element of what is kept is a factor of several done in parts, if the first cache
+/// does not hold what they take in for a vector of slices: the loops over those sums stand inside that over the parts.
+fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let slice = chosen.axis(axis, AxisType::Loop)?;
+    let is_kept = |u: &UOp| u.op() == Op::Index && u.src()[0].op() == Op::After;
+    let is_factor = |s: &UOp| {
+        let [term] = &s.src()[1..] else { return false };
+        let open = |u: &UOp| u.ranges().contains(term);
+        let around = |r: &UOp| axes.iter().position(|a| a == r) <= Some(slice);
+        let own = s.ranges().iter().filter(|r| !around(r)).count();
+        let mut kept = s.src()[0].src().iter().filter(|u| is_kept(u) && open(u));
+        own == 1 && s.src()[0].op() == Op::Mul && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
+    };
+    let operands = staging::operands(&nodes);
+    let operand = operands.iter().position(|u| u.op() == Op::Reduce && is_factor(u))?;
+    let sum = &operands[operand];
+    let terms = sum.src()[1].src()[0].as_int()?;
+    let bytes = lanes * sum.dtype().bytes() as i64 + LINE;
+    let most = chosen.target.caches[0] as i64 * 3 / 4 / bytes;
+    let parts = (1..=terms).find(|p| terms % p == 0 && terms / p <= most)?;
+    if parts == 1 || terms / parts < SHORT {
+        return None;
+    }
+    let mut fork = chosen.fork();
+    let why = "sums of a slice, done in parts";
+    let stage = fork.add(OptOp::Stage { operand }, slice, why);
+    let fill = fork.last_loop().filter(|_| stage)?;
+    // The terms are those of the sum that is stored by the loop.
+    let nodes = fork.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let inside = |s: &&UOp| s.op() == Op::Reduce && s.ranges().contains(&axes[fill]);
+    let sum = nodes.iter().find(inside)?;
+    let at = axes.iter().position(|r| *r == sum.src()[1])?;
+    let cut = outermost(parts, AxisType::Reduce);
+    let split = fork.add(cut, at, "parts of the sums");
+    // The part stands first among the axes of its type.
+    let part = fork.nest.axes.iter().position(|a| a.kind() == AxisType::Reduce)?;
+    let why = "parts of the sums around their tiles";
+    if split && fork.add(OptOp::Swap { with: fill }, part, why) {
+        *chosen = fork;
+    }
+    Some(())
 }
 
 /// Whether what is kept fits LOCAL storage.
