@@ -76,7 +76,9 @@ fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Feat
     if !fits(chosen) {
         return None;
     }
-    while stage(chosen).is_some() {}
+    // The loops over slices stand outermost.
+    let slices = if whole { axis } else { axis + 1 };
+    while stage(slices, chosen).is_some() {}
     let mut features = chosen.features()?;
     let slices = Slices::of(&features)?;
     let lane = bits(features.of_kind(AxisType::Upcast)).next()?;
@@ -144,21 +146,20 @@ fn fits(chosen: &Chosen) -> bool {
     bytes.sum::<i64>() <= chosen.target.local_bytes as i64
 }
 
-/// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside the loops over
-/// slices.
-fn stage(chosen: &mut Chosen) -> Option<()> {
+/// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside so many loops
+/// over slices.
+fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
     let nodes = chosen.nest.clone().finish().toposort();
     let axes = crate::opt::ranges(&nodes);
     let kind = |r: &UOp| loops::kind(r);
     let lane = axes.iter().find(|r| kind(r) == AxisType::Upcast)?;
-    let around = |r: &&UOp| nodes.iter().any(|u| u.op() == Op::After && u.ranges().contains(*r));
-    let innermost = axes.iter().rposition(|r| kind(r) == AxisType::Loop && around(&r))?;
+    let innermost = slices.checked_sub(1)?;
     let again = |u: &UOp| {
         let open = u.ranges();
         let sums = nodes.iter().filter(|s| s.op() == Op::Reduce);
         let inside = |s: &&UOp| s.src()[1..].iter().any(|r| open.contains(r));
-        let others = |s: &UOp| s.ranges().iter().any(|r| kind(r) == AxisType::Loop && !around(&r) && !open.contains(r));
-        open.contains(lane) && sums.filter(inside).any(|s| others(s))
+        let other = |r: &UOp| kind(r) == AxisType::Loop && !axes[..slices].contains(r) && !open.contains(r);
+        open.contains(lane) && sums.filter(inside).any(|s| s.ranges().iter().any(other))
     };
     let operands = staging::operands(&nodes);
     let operand = operands.iter().position(|u| u.op() != Op::Reduce && again(u))?;
