@@ -196,7 +196,13 @@ fn attention_agrees_with_plain_loops_in_workgroups() {
 fn attention_is_one_kernel() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     on("NULL:C:x86-64-v3");
-    for sizes in [[12, 128, 128, 64], [12, 512, 512, 64], [12, 2048, 2048, 64], [8, 100, 77, 32], [1, 8192, 8192, 64]] {
+    for sizes in [
+        [12, 128, 128, 64],
+        [12, 512, 512, 64],
+        [12, 2048, 2048, 64],
+        [8, 100, 77, 32],
+        [1, 8192, 8192, 64],
+    ] {
         let [h, l, s, d] = sizes;
         for case in cases() {
             let tensor = |shape: &[i64]| Tensor::empty(shape, DType::F32, default_device());
@@ -206,5 +212,33 @@ fn attention_is_one_kernel() {
             let n = compile(&[y.uop().expect("well-formed")]).expect("it compiles");
             assert_eq!(n.kernels, 1, "{} of {sizes:?}", case.name);
         }
+    }
+}
+
+/// The most memory that this process has held, in MiB.
+#[cfg(target_os = "linux")]
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux says");
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
+    let words = line.and_then(|l| l.split_whitespace().nth(1));
+    words.and_then(|w| w.parse::<usize>().ok()).expect("in kB") / 1024
+}
+
+/// The scores of one head are 256 MiB.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_long_attention_takes_little_memory() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    on("CPU");
+    let [q, k, v] = [0, 1, 2].map(|seed| {
+        let values = numbers(8192 * 16, seed);
+        Tensor::new(&values, [1, 8192, 16]).to(Device::new("CPU"))
+    });
+    for causal in [false, true] {
+        let before = peak();
+        let y = q.attention(&k, &v, None, causal).to_vec::<f32>();
+        assert!(y.expect("it runs").iter().all(|x| x.abs() <= 1.0));
+        let more = peak() - before;
+        assert!(more < 64, "{more} MiB");
     }
 }

@@ -116,9 +116,7 @@ impl Rangeify<'_> {
         }
         let plain = |&i: &u32| {
             let Instance { kernel, at, .. } = &self.instances[i as usize];
-            *kernel == number
-                && at.gate.is_none()
-                && !at.indices.iter().any(super::has_placeholder)
+            *kernel == number && at.gate.is_none() && !at.indices.iter().any(super::has_placeholder)
         };
         if !wanted.iter().all(plain) || kernel.size >= kernel.target.max_nodes {
             return None;
@@ -156,7 +154,11 @@ impl Rangeify<'_> {
 
     /// Whether it costs less to keep a value like that than to compute it again.
     fn pays(&self, n: u32, u: &UOp, wanted: &[u32], plan: &Plan) -> bool {
-        let slice: f64 = plan.axes.iter().map(|&a| u.shape()[a].max() as f64).product();
+        let slice: f64 = plan
+            .axes
+            .iter()
+            .map(|&a| u.shape()[a].max() as f64)
+            .product();
         let size = count(&plan.shared) * slice;
         let products = |&i: &u32| self.products(i);
         if wanted.iter().map(products).fold(1.0, f64::max) > TERMS {

@@ -37,7 +37,7 @@ impl Slices {
         let mut best: Option<(f64, Chosen, Features, Tile)> = None;
         for vectors in 1..=VECTORS {
             let factor = vectors * lanes;
-            if features.extent[axis] % factor != 0 {
+            if features.extent[axis] <= factor - lanes {
                 continue;
             }
             let mut fork = chosen.fork();
@@ -68,6 +68,10 @@ impl Slices {
 fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Features, Tile)> {
     sums_in_parts(axis, factor, chosen);
     let at = chosen.axis(axis, AxisType::Loop)?;
+    if chosen.nest.axes[at].extent()? % factor != 0 {
+        let multiple = factor;
+        chosen.add(OptOp::PadTo { multiple }, at, "vectors of an odd extent");
+    }
     let whole = chosen.nest.axes[at].extent() == Some(factor);
     let split = inner(if whole { 0 } else { factor }, AxisType::Upcast);
     if !chosen.add(split, at, "lanes are slices side by side") {
@@ -105,10 +109,14 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
         let around = |r: &UOp| axes.iter().position(|a| a == r) <= Some(slice);
         let own = s.ranges().iter().filter(|r| !around(r)).count();
         let mut kept = s.src()[0].src().iter().filter(|u| is_kept(u) && open(u));
-        own == 1 && s.src()[0].op() == Op::Mul && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
+        own == 1
+            && s.src()[0].op() == Op::Mul
+            && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
     };
     let operands = staging::operands(&nodes);
-    let operand = operands.iter().position(|u| u.op() == Op::Reduce && is_factor(u))?;
+    let operand = operands
+        .iter()
+        .position(|u| u.op() == Op::Reduce && is_factor(u))?;
     let sum = &operands[operand];
     let terms = sum.src()[1].src()[0].as_int()?;
     let bytes = lanes * sum.dtype().bytes() as i64 + LINE;
@@ -130,7 +138,11 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
     let cut = outermost(parts, AxisType::Reduce);
     let split = fork.add(cut, at, "parts of the sums");
     // The part stands first among the axes of its type.
-    let part = fork.nest.axes.iter().position(|a| a.kind() == AxisType::Reduce)?;
+    let part = fork
+        .nest
+        .axes
+        .iter()
+        .position(|a| a.kind() == AxisType::Reduce)?;
     let why = "parts of the sums around their tiles";
     if split && fork.add(OptOp::Swap { with: fill }, part, why) {
         *chosen = fork;
@@ -141,7 +153,9 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
 /// Whether what is kept fits LOCAL storage.
 fn fits(chosen: &Chosen) -> bool {
     let nodes = chosen.nest.clone().finish().toposort();
-    let local = nodes.iter().filter(|u| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local));
+    let local = nodes
+        .iter()
+        .filter(|u| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local));
     let bytes = local.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
     bytes.sum::<i64>() <= chosen.target.local_bytes as i64
 }
@@ -158,11 +172,16 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
         let open = u.ranges();
         let sums = nodes.iter().filter(|s| s.op() == Op::Reduce);
         let inside = |s: &&UOp| s.src()[1..].iter().any(|r| open.contains(r));
-        let other = |r: &UOp| kind(r) == AxisType::Loop && !axes[..slices].contains(r) && !open.contains(r);
+        let other =
+            |r: &UOp| kind(r) == AxisType::Loop && !axes[..slices].contains(r) && !open.contains(r);
         open.contains(lane) && sums.filter(inside).any(|s| s.ranges().iter().any(other))
     };
     let operands = staging::operands(&nodes);
-    let operand = operands.iter().position(|u| u.op() != Op::Reduce && again(u))?;
+    let operand = operands
+        .iter()
+        .position(|u| u.op() != Op::Reduce && again(u))?;
     let why = "what slices side by side read again";
-    chosen.add(OptOp::Stage { operand }, innermost, why).then_some(())
+    chosen
+        .add(OptOp::Stage { operand }, innermost, why)
+        .then_some(())
 }
