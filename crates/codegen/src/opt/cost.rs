@@ -129,6 +129,10 @@ impl Tile {
         order.extend(bits(features.closed() & !features.outer));
         order.retain(|&k| features.extent[k] > self.factor[k]);
         let core = core.unwrap_or(f64::INFINITY);
+        if !features.fills.is_empty() {
+            // Loops that stand side by side have no one order.
+            return core;
+        }
         let waited = target.caches.iter().zip(MOVED).map(|(cache, bytes)| {
             let moved = moved(features, self, &order, 0, *cache as f64 * 0.75);
             moved / bytes

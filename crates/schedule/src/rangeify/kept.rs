@@ -161,12 +161,17 @@ impl Rangeify<'_> {
             .product();
         let size = count(&plan.shared) * slice;
         let products = |&i: &u32| self.products(i);
-        if wanted.iter().map(products).fold(1.0, f64::max) > TERMS {
-            return false;
-        }
-        let Some(terms) = self.terms(u, size).filter(|t| *t <= TERMS) else {
+        let products = wanted.iter().map(products).fold(1.0, f64::max);
+        let Some(terms) = self.terms(u, size) else {
             return false;
         };
+        if products > TERMS || terms > TERMS {
+            return false;
+        }
+        // What sums are made into is no factor of others: the slices of both would not be the same.
+        if terms > 0.0 && products > 1.0 {
+            return true;
+        }
         let work = self.costs.light[n as usize] + terms;
         let loads = |&i: &u32| self.evaluations(i) * (self.products(i) / TILE).max(1.0);
         let loads: f64 = wanted.iter().map(loads).sum();

@@ -16,8 +16,8 @@ use crate::opt::features::Features;
 use crate::opt::staging;
 use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
 
-/// Most vectors side by side.
-const VECTORS: i64 = 4;
+/// How many vectors are tried side by side, as long as more are better.
+const VECTORS: [i64; 3] = [1, 2, 4];
 /// Bytes of memory that are fetched together.
 const LINE: i64 = 64;
 /// Fewest terms of a part of a sum.
@@ -35,7 +35,7 @@ impl Slices {
         let axis = bits(axes).last()?;
         let mut others = vec![("lanes within a slice".to_string(), within)];
         let mut best: Option<(f64, Chosen, Features, Tile)> = None;
-        for vectors in 1..=VECTORS {
+        for vectors in VECTORS {
             let factor = vectors * lanes;
             if features.extent[axis] <= factor - lanes {
                 continue;
@@ -48,6 +48,8 @@ impl Slices {
             // As few vectors as do: what is kept is smaller.
             if cycles < best.as_ref().map_or(within, |b| b.0 * GAIN) {
                 best = Some((cycles, fork, features, tile));
+            } else {
+                break;
             }
         }
         let (cycles, fork, features, tile) = best?;
@@ -184,4 +186,126 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
     chosen
         .add(OptOp::Stage { operand }, innermost, why)
         .then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::choose;
+    use crate::opt::tests::support::{check_on, lowers, target};
+    use monoglot_uop::text::parse;
+    use monoglot_uop::{Op, OptOp, Target, UOp};
+
+    /// Scores of every query with every key, kept, and powers of them in their place; of these the weighed sums
+    /// of values, divided by what they sum up to.
+    fn attention(heads: i64, queries: i64, keys: i64, width: i64) -> UOp {
+        let all = heads * queries * width;
+        let values = heads * keys * width;
+        let head = keys * width;
+        let own = queries * width;
+        let text = format!(
+            "p0 = PARAM[0, f32] ({all},)
+r0 = RANGE[0, LOOP] {heads}
+r1 = RANGE[1, LOOP] {queries}
+r2 = RANGE[2, LOOP] {width}
+%0 = MUL r0 {own}
+%1 = MUL r1 {width}
+%2 = ADD %0 %1
+%3 = ADD %2 r2
+%4 = INDEX p0 %3
+b0 = BUFFER[0, f32, LOCAL] ({keys},)
+r3 = RANGE[3, LOOP] {keys}
+r4 = RANGE[4, LOOP] {keys}
+r5 = RANGE[5, REDUCE] {width}
+r6 = RANGE[6, REDUCE] {keys}
+r7 = RANGE[7, REDUCE] {keys}
+r8 = RANGE[8, REDUCE] {keys}
+p1 = PARAM[1, f32] ({all},)
+p2 = PARAM[2, f32] ({values},)
+p3 = PARAM[3, f32] ({values},)
+%10 = MUL r0 {head}
+%11 = MUL r3 {width}
+%12 = ADD %10 %11
+%13 = ADD %12 r5
+%14 = INDEX p2 %13
+%15 = ADD %2 r5
+%16 = INDEX p1 %15
+%17 = MUL %16 0.5
+%18 = MUL %14 %17
+%19 = REDUCE[ADD] %18 r5
+%20 = INDEX b0 r3
+%21 = STORE %20 %19
+%22 = END %21 r3
+%23 = AFTER b0 %22
+%24 = INDEX %23 r6
+%25 = REDUCE[MAX] %24 r6
+%26 = INDEX %23 r4
+%27 = SUB %26 %25
+%28 = EXP2 %27
+%29 = INDEX b0 r4
+%30 = STORE %29 %28
+%31 = END %30 r4
+%32 = AFTER b0 %31
+%33 = INDEX %32 r7
+%34 = REDUCE[ADD] %33 r7
+%35 = INDEX %32 r8
+%36 = MUL r8 {width}
+%37 = ADD %10 %36
+%38 = ADD %37 r2
+%39 = INDEX p3 %38
+%40 = MUL %35 %39
+%41 = REDUCE[ADD] %40 r8
+%42 = DIV %41 %34
+%43 = STORE %4 %42
+%44 = END %43 r0 r1 r2
+SINK[\"\"] %44
+"
+        );
+        parse(&text).expect("a kernel")
+    }
+
+    #[test]
+    fn slices_side_by_side_keep_the_result() {
+        let small = Target {
+            caches: [1 << 10, 16 << 10, 128 << 10],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        for [h, l, s, d] in [
+            [2, 32, 64, 8],
+            [3, 20, 96, 12],
+            [2, 9, 7, 4],
+            [9, 64, 128, 16],
+        ] {
+            let kernel = attention(h, l, s, d);
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let opts = choose(&kernel, &target);
+                lowers(&check_on(&kernel, &opts, &target), false);
+            }
+        }
+    }
+
+    /// Queries lie far apart: what their lanes read is staged, and sums that the first cache does not hold are done
+    /// in parts.
+    #[test]
+    fn what_slices_side_by_side_read_again_is_staged() {
+        let small = Target {
+            caches: [8 << 10, 64 << 10, 1 << 20],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        let kernel = attention(4, 128, 512, 16);
+        let opts = choose(&kernel, &small);
+        let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+        assert_eq!(stages.count(), 2, "{opts:?}");
+        let after = crate::opt::apply(&kernel, &opts, &small).expect("they apply");
+        let nodes = after.toposort();
+        let local = nodes.iter().filter(|u| u.op() == Op::Buffer);
+        let bytes: i64 = local.map(|u| u.shape().max_len() * 4).sum();
+        // As many slices as lanes, of scores, queries and sums.
+        assert!(bytes <= 16 * (512 + 16 + 16) * 4, "{bytes}");
+    }
 }
