@@ -103,8 +103,12 @@ fn taken_over(store: &UOp, closes: &[UOp]) -> Vec<UOp> {
         return Vec::new();
     }
     let place = &address.src()[1..];
-    let same = reads.iter().all(|u| u.src()[1..] == *place);
-    let apart = |r: &&UOp| same && place.contains(r);
+    // What does not vary with a loop is read before it.
+    let apart = |r: &UOp| {
+        let mut varying = reads.iter().filter(|u| u.ranges().contains(r));
+        let same = varying.all(|u| u.src()[1..] == *place);
+        same && place.contains(r)
+    };
     let over = closes
         .iter()
         .filter(|r| !apart(r) && finds_its_last(store, r));

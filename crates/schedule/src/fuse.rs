@@ -5,7 +5,7 @@
 //! from the inputs is equally long). Matrix products stay apart: each wants the registers for itself.
 
 use crate::kernel::{Call, Callee, Calls, number_params, number_ranges, with_slots};
-use monoglot_uop::{Arg, Device, Op, Result, Target, UOp};
+use monoglot_uop::{Arg, BufferArg, Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -146,14 +146,21 @@ fn merge(a: &Call, b: &Call) -> Call {
     }
 }
 
-/// The kernel with the ranges of its reductions numbered from `first` on: what two kernels call by one
-/// number need not be one loop. `number_ranges` finds out which are.
+/// The kernel with the ranges of its reductions, and its own storage, numbered from `first` on: what two kernels
+/// call by one number need not be one loop. `number_ranges` finds out which are.
 fn apart(sink: &UOp, first: u32) -> UOp {
     let outer = closed(sink);
     let inner = sink.toposort().into_iter().filter(|r| !outer.contains(r));
-    let moved = inner.filter_map(|r| {
-        let (id, t) = r.range_arg()?;
-        Some((r.clone(), r.with_arg(Arg::Range(first + id, t))))
+    let moved = inner.filter_map(|u| {
+        let arg = match (u.op(), u.arg()) {
+            (Op::Range, Arg::Range(id, t)) => Arg::Range(first + id, *t),
+            (Op::Buffer, Arg::Buffer(b)) => Arg::Buffer(BufferArg {
+                slot: b.slot + u64::from(first),
+                ..*b
+            }),
+            _ => return None,
+        };
+        Some((u.clone(), u.with_arg(arg)))
     });
     sink.substitute(&moved.collect())
 }

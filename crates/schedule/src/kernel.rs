@@ -5,6 +5,7 @@
 //! output's axes first), so two kernels of one structure are one node. Reductions over equal extents
 //! that do not depend on each other share their ranges, and so their loop.
 
+mod in_place;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, flat};
@@ -115,7 +116,8 @@ fn simplify(sink: &UOp) -> Result<UOp> {
         };
         sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
     }
-    Ok(number_ranges(&shared_first(&sink)))
+    let sink = in_place::in_place(&shared_first(&sink));
+    Ok(number_ranges(&sink))
 }
 
 /// The kernel of one store with the loops outermost with which its reductions vary: what the elements inside
@@ -130,7 +132,8 @@ fn shared_first(sink: &UOp) -> UOp {
     sums.retain(|u| {
         let open = u.ranges();
         let fewer = open.len() < loops.len() && open.iter().all(|r| loops.contains(r));
-        u.op() == Op::Reduce && u.src().len() > 1 && fewer
+        let folds = u.op() == Op::Reduce && u.src().len() > 1;
+        (folds || u.op() == Op::After) && fewer
     });
     // Those of most loops first, so that those of fewer are outside of these in the end.
     sums.sort_by_key(|u| std::cmp::Reverse(u.ranges().len()));
@@ -205,7 +208,7 @@ pub(crate) fn with_slots(sink: &UOp, mut slot: impl FnMut(u64) -> usize) -> UOp 
 }
 
 /// RANGEs numbered by the kernel alone: those that stores close, in their order, then those of
-/// reductions in order of appearance. Reductions with equal extents inside the same loops, none of
+/// reductions, and of what is kept, in order of appearance. Reductions with equal extents inside the same loops, none of
 /// which needs another's result, get the same numbers.
 pub(crate) fn number_ranges(sink: &UOp) -> UOp {
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
@@ -225,6 +228,13 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
         let below = u.src().iter().map(|s| depth[s]).max().unwrap_or(0);
         let is_reduce = u.op() == Op::Reduce;
         depth.insert(u.clone(), below + is_reduce as u32);
+        if u.op() == Op::End && !sink.src().contains(&u) {
+            for r in &u.src()[1..] {
+                let axis = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
+                map.insert(r.clone(), r.with_arg(Arg::Range(next, axis)));
+                next += 1;
+            }
+        }
         if !is_reduce || u.src().len() < 2 {
             continue;
         }
@@ -253,6 +263,13 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
         }
         map.extend(own.iter().cloned().zip(numbers.iter().cloned()));
         shared.push((key, numbers));
+    }
+    let mut slot = 0;
+    for u in sink.toposort() {
+        if let (Op::Buffer, Arg::Buffer(b)) = (u.op(), u.arg()) {
+            map.insert(u.clone(), u.with_arg(Arg::Buffer(BufferArg { slot, ..*b })));
+            slot += 1;
+        }
     }
     map.retain(|a, b| a != b);
     sink.substitute(&map)

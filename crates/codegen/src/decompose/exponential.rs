@@ -16,7 +16,8 @@ const LOG2_F64: [u32; 14] = [
 ];
 
 impl Math<'_> {
-    /// 2^n * (1 + f q(f)) for `t = magic + n`, |f| <= 1/2, and any n whose halves are exponents of normal numbers.
+    /// 2^n * (1 + f q(f)) for `t = magic + n`, |f| <= 1/2, and any n whose halves are exponents of normal numbers, or
+    /// of zeros.
     ///
     /// The scale goes on in two factors, 2^floor(n/2) and 2^ceil(n/2), so the last multiplication alone rounds or
     /// overflows. The scale is multiplied, not added to the exponent field: a NaN stays a NaN.
@@ -30,12 +31,14 @@ impl Math<'_> {
         o.mul(&p, &half(&self.iadd(&b, 1)))
     }
 
-    /// A value cut to the range in which `exp2_tail` works and past whose ends 2^x is 0 or infinity; NaN passes.
+    /// A value cut to the range in which `exp2_tail` works and past whose ends 2^x is 0 or infinity; NaN passes. Where
+    /// it is 0 the halves of the exponent are those of zeros: a product that underflows takes many times as long.
     pub(super) fn exp2_clamp(&self, x: &UOp) -> UOp {
         let o = self.o;
         let lo = self.c(self.format.exp2_lo);
         let hi = self.c(self.format.exp2_hi);
-        let x = o.select(&o.cmplt(x, &lo), &lo, x);
+        let zero = self.c(-2.0 * self.format.bias as f64);
+        let x = o.select(&o.cmplt(x, &lo), &zero, x);
         o.select(&o.cmplt(&hi, &x), &hi, &x)
     }
 

@@ -129,6 +129,10 @@ impl Tile {
         order.extend(bits(features.closed() & !features.outer));
         order.retain(|&k| features.extent[k] > self.factor[k]);
         let core = core.unwrap_or(f64::INFINITY);
+        if !features.fills.is_empty() {
+            // Loops that stand side by side have no one order.
+            return core;
+        }
         let waited = target.caches.iter().zip(MOVED).map(|(cache, bytes)| {
             let moved = moved(features, self, &order, 0, *cache as f64 * 0.75);
             moved / bytes
@@ -383,14 +387,16 @@ fn level<'a>(
     closed: Mask,
     varies: Mask,
 ) -> &'a mut Level {
-    let around = features.reductions.iter();
-    let around = around.filter(|r| r.closes & varies != 0);
-    let inside = around.fold(varies, |m, r| m | r.closes | r.open);
+    let sums = features.reductions.iter();
+    let sums = sums.filter(|r| r.closes & varies != 0);
+    let inside = sums.fold(varies, |m, r| m | r.closes | r.open);
     let innermost = inside & features.outer;
+    // Loops that fill storage, and others inside of the same slices, stand side by side.
+    let around = features.slices().map_or(Mask::MAX, |s| s | inside);
     let outer = if innermost == 0 {
         0
     } else {
-        features.outer & (Mask::MAX >> innermost.leading_zeros())
+        features.outer & around & (Mask::MAX >> innermost.leading_zeros())
     };
     let loops = outer | inside & closed;
     let at = levels

@@ -4,7 +4,7 @@
 //! axis is a bit's place.
 
 use crate::graph::bits;
-use monoglot_uop::{Arg, AxisType, DType, Op, ReduceOp, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, ReduceOp, UOp};
 use rustc_hash::FxHashMap;
 
 /// A set of axes.
@@ -47,11 +47,20 @@ pub(super) struct Reduction {
     pub(super) blocks: bool,
 }
 
+/// Loops that fill storage of the kernel's own.
+pub(super) struct Fill {
+    pub(super) closes: Mask,
+    /// Axes around them.
+    pub(super) open: Mask,
+}
+
 #[derive(Default)]
 pub(super) struct Features {
     /// RANGEs, in the order of their numbers.
     pub(super) axes: Vec<UOp>,
     pub(super) extent: Vec<i64>,
+    /// Loops inside of others that fill what these read.
+    pub(super) fills: Vec<Fill>,
     /// Axes of stores, and those whose extent is known.
     pub(super) outer: Mask,
     pub(super) known: Mask,
@@ -104,6 +113,9 @@ impl Features {
                 let open = body & !closes;
                 if u.op() == Op::End {
                     self.outer |= closes;
+                    if open != 0 {
+                        self.fills.push(Fill { closes, open });
+                    }
                 } else {
                     let products = fused.contains(&&u.src()[0]);
                     let bytes = u.dtype().compute_type().bytes();
@@ -132,7 +144,10 @@ impl Features {
             }
             Op::Store => {
                 // The address of the store stands among the reads: it is none.
-                let access = self.access(&u.src()[0], all(u.src()[0].src()), varies, true);
+                // What is stored in the kernel's own storage is so in every turn of the loops around.
+                let own = u.src()[0].addrspace() != Some(AddrSpace::Global);
+                let address = if own { u } else { &u.src()[0] };
+                let access = self.access(&u.src()[0], all(address.src()), varies, true);
                 let same =
                     |a: &Access| !a.store && a.stride == access.stride && a.size == access.size;
                 if let Some(i) = self.accesses.iter().position(same) {
@@ -215,6 +230,17 @@ impl Features {
         a
     }
 
+    /// The axes of loops that fill storage of the kernel's own.
+    pub(super) fn filled(&self) -> Mask {
+        self.fills.iter().fold(0, |m, f| m | f.closes)
+    }
+
+    /// The axes around all loops that fill such storage; None where there are none.
+    pub(super) fn slices(&self) -> Option<Mask> {
+        let opens = self.fills.iter().map(|f| f.open & !self.filled());
+        opens.reduce(|a, b| a | b)
+    }
+
     /// The number of iterations of the loops over these axes.
     pub(super) fn count(&self, mask: Mask) -> f64 {
         bits(mask).map(|k| self.extent[k] as f64).product()
@@ -223,6 +249,12 @@ impl Features {
     /// Axes that reductions close.
     pub(super) fn closed(&self) -> Mask {
         self.reductions.iter().fold(0, |m, r| m | r.closes)
+    }
+
+    /// The axes of this type.
+    pub(super) fn of_kind(&self, kind: AxisType) -> Mask {
+        let is = |k: &usize| self.kind(*k) == kind;
+        (0..self.extent.len()).filter(is).fold(0, |m, k| m | 1 << k)
     }
 
     /// The axis type of an axis.

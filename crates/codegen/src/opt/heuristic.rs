@@ -7,6 +7,7 @@
 //! products fits it. An interpreter gets the kernel as it is. Before all that, reductions that need not be
 //! done for every turn of an axis are not.
 
+mod beside;
 mod cpu;
 mod gpu;
 mod product;
@@ -124,7 +125,24 @@ struct Chosen<'a> {
     explained: bool,
 }
 
-impl Chosen<'_> {
+impl<'a> Chosen<'a> {
+    /// The same so far, to try what comes next.
+    fn fork(&self) -> Chosen<'a> {
+        Chosen {
+            nest: self.nest.clone(),
+            target: self.target,
+            list: self.list.clone(),
+            explained: self.explained,
+        }
+    }
+
+    /// What the kernel does after the Opts so far; axes are those of that kernel from here on.
+    fn features(&mut self) -> Option<Features> {
+        let kernel = self.nest.clone().finish();
+        self.nest = LoopNest::new(&kernel).ok()?;
+        Features::of(&kernel)
+    }
+
     /// Apply an Opt; false, with nothing done, where a precondition does not hold.
     fn add(&mut self, op: OptOp, axis: usize, why: &'static str) -> bool {
         let opt = Opt { op, axis };

@@ -357,11 +357,11 @@ impl LoopNest {
                     }
                 }
                 Op::Index if src.len() > 1 && u.src()[0].addrspace().is_some() => {
-                    if let Some(gate) = self.gate(with, &u.ranges()) {
+                    if let Some(gate) = self.gate(with, &reached_by(u, u)) {
                         src = gated(src, &gate);
                     }
                 }
-                Op::Store => match self.gate(with, &u.ranges()) {
+                Op::Store => match self.gate(with, &reached_by(u, &u.src()[0])) {
                     Some(gate) if src[0].op() == Op::Index && src[0].src().len() > 1 => {
                         let address = src[0].src().iter().cloned().collect();
                         src[0] = src[0].with_src(gated(address, &gate));
@@ -384,6 +384,19 @@ type Closes = Vec<SmallVec<[UOp; 4]>>;
 struct Binding {
     ranges: Vec<UOp>,
     valid: Vec<UOp>,
+}
+
+/// The RANGEs that say whether an access takes place: those of all that it is made of. Storage of the kernel's own
+/// has places for what is past an end of a loop around it, so there those of the place.
+fn reached_by(access: &UOp, address: &UOp) -> SmallVec<[UOp; 4]> {
+    let own = address.op() == Op::Index && address.src()[0].named().op() == Op::Buffer;
+    match own {
+        true => address.src()[1..]
+            .iter()
+            .flat_map(|i| i.ranges().to_vec())
+            .collect(),
+        false => access.ranges().iter().cloned().collect(),
+    }
 }
 
 /// INDEX's sources with the first index invalid where the gate is false, each condition once.

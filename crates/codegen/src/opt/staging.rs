@@ -64,8 +64,8 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Targ
 }
 
 /// What a STAGE names by its place: what a kernel reads of storage that is not its own, in the order of the
-/// graph, and then its sums. A read that is only used as another dtype, or where a condition holds and a
-/// constant elsewhere, is named as that: what is kept is converted once, and has no masks.
+/// graph, and then its sums. A read that is only used as another dtype, in arithmetic with constants, or where a
+/// condition holds and a constant elsewhere, is named as that: what is kept is converted once, and has no masks.
 pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
     let mut users: FxHashMap<&UOp, SmallVec<[&UOp; 2]>> = FxHashMap::default();
     for u in nodes {
@@ -78,7 +78,9 @@ pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
         while let Some([user]) = users.get(u).map(SmallVec::as_slice) {
             let masks = user.op() == Op::Where && user.src()[1] == *u;
             let masks = masks && user.src()[2].op() == Op::Const;
-            if !masks && user.op() != Op::Cast {
+            let constant = |s: &UOp| s == u || s.op() == Op::Const;
+            let alone = user.op().is_elementwise() && user.src().iter().all(constant);
+            if !masks && !alone {
                 break;
             }
             u = user;

@@ -14,6 +14,10 @@ impl Rangeify<'_> {
         for (i, instance) in self.instances.iter().enumerate() {
             by_node[instance.node as usize].push(i as u32);
         }
+        for all in &mut by_node {
+            // What is kept is made before it is read.
+            all.sort_by_key(|&i| self.filled_by(i).is_some());
+        }
         let constant = |i: &Instance| {
             if let Body::Value(v) = &i.body {
                 Some(v.clone())
@@ -80,6 +84,11 @@ impl Rangeify<'_> {
                 let index = self.algebra.linear(&u.shape().clone(), &at.indices)?;
                 let index = at.gate.map_or(index.clone(), |g| index.valid(&g));
                 buffer.at(&[index])
+            }
+            &Body::Kept(k) => {
+                let element = known(values, self.kept[k as usize].fill);
+                let at = instance.at.clone();
+                self.read_kept(k, &element, &at)?
             }
             Body::Pending => {
                 unreachable!("every node is visited, which gives its instances bodies")

@@ -22,7 +22,7 @@ pub(super) const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
 /// Elements of a result that are computed together, and share what a reduction computes for them.
-const TILE: f64 = 16.0;
+pub(super) const TILE: f64 = 16.0;
 /// Elements up to which a reduction is unrolled rather than a loop.
 pub(super) const SHORT: f64 = 16.0;
 /// Most kernels or index patterns in which one value is computed anew.
@@ -99,7 +99,7 @@ impl Share {
 /// broadcast, that needs a reduction) counts as a leaf for those who use it.
 pub(super) struct Costs {
     /// Operations of one element, down to reductions and leaves.
-    light: Vec<f64>,
+    pub(super) light: Vec<f64>,
     /// Operations down to the leaves, of what is computed from no data: what is shared counts again.
     free: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
@@ -391,7 +391,7 @@ impl Rangeify<'_> {
     }
 
     /// The ranges over which an instance varies; None where an index of it is not known yet.
-    fn varies(&self, i: u32) -> Option<FxHashSet<UOp>> {
+    pub(super) fn varies(&self, i: u32) -> Option<FxHashSet<UOp>> {
         let mut ranges: FxHashSet<UOp> = FxHashSet::default();
         for index in &self.instances[i as usize].at.indices {
             if super::has_placeholder(index) {
@@ -403,7 +403,7 @@ impl Rangeify<'_> {
     }
 
     /// How many values an instance has: one for each combination of the ranges it varies over.
-    fn evaluations(&self, i: u32) -> f64 {
+    pub(super) fn evaluations(&self, i: u32) -> f64 {
         let volume = self.instances[i as usize].at.volume;
         match self.varies(i) {
             Some(ranges) => count(&ranges).min(volume.max(1.0)),
@@ -420,9 +420,17 @@ impl Rangeify<'_> {
         if !ranges.iter().any(is_inside) {
             return 1.0;
         }
-        let kernel = &self.kernels[self.instances[i as usize].kernel as usize];
-        let others = kernel.ranges.iter().filter(|r| !ranges.contains(*r));
+        let others = self.loops(i).iter().filter(|r| !ranges.contains(*r));
         (count(others) / TILE).max(1.0)
+    }
+
+    /// The loops in which an instance stands, but for those of slices that what is kept there varies with.
+    pub(super) fn loops(&self, i: u32) -> &[UOp] {
+        let instance = &self.instances[i as usize];
+        match instance.at.kept {
+            Some(k) => &self.kept[k as usize].own,
+            None => &self.kernels[instance.kernel as usize].ranges,
+        }
     }
 
     /// Whether the loops around an instance include a reduction that it does not itself span.
@@ -430,6 +438,7 @@ impl Rangeify<'_> {
         let instance = &self.instances[i as usize];
         let kernel = &self.kernels[instance.kernel as usize];
         let outer = count(&kernel.ranges);
-        instance.at.volume > outer * 1.5 && size > 1.0
+        let inside = !instance.at.around.is_empty();
+        inside && instance.at.volume > outer * 1.5 && size > 1.0
     }
 }

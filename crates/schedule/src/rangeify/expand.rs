@@ -167,12 +167,11 @@ impl Rangeify<'_> {
             inner.push(index);
         }
         inner.extend_from_slice(&outer.indices[first..]);
-        let gate = self.algebra.and(outer.gate, own.clone())?;
+        let gate = self.algebra.and(outer.gate.clone(), own.clone())?;
         let read = At {
             indices: inner,
             gate,
-            volume: outer.volume,
-            around: outer.around,
+            ..outer
         };
         let value = self.want(i, &u.src()[0], read);
         Ok(self.gated(i, own, value, u.dtype().zero()))

@@ -9,6 +9,7 @@
 mod build;
 mod cost;
 mod expand;
+mod kept;
 mod movement;
 mod shared;
 
@@ -79,6 +80,8 @@ struct At {
     volume: f64,
     /// Numbers of the ranges with which the reductions around it vary, if there are any (`shared`).
     around: Around,
+    /// The number of what is kept whose loops are around it (`kept`); None where the kernel's own are.
+    kept: Option<u32>,
 }
 
 /// Numbers of ranges, each once.
@@ -91,6 +94,8 @@ enum Body {
     Value(UOp),
     /// Read from the buffer of a PARAM number.
     Read(usize),
+    /// Read from what the kernel keeps, by number.
+    Kept(u32),
     /// The node's op on other instances.
     Apply(Vec<u32>),
     /// Another instance's value.
@@ -114,6 +119,8 @@ pub(crate) struct Rangeify<'a> {
     /// The kernel that stores a node.
     store: Vec<Option<u32>>,
     kernels: Vec<Draft>,
+    /// What kernels keep in LOCAL storage.
+    kept: Vec<kept::Kept>,
     costs: Costs,
     algebra: Algebra,
     next_range: u32,
@@ -140,6 +147,8 @@ struct Draft {
     buffers: usize,
     /// The ranges with which its reductions vary, where they are all that is inside of these.
     shared: Option<Vec<UOp>>,
+    /// Bytes of LOCAL storage for a vector of slices.
+    kept: f64,
     target: Arc<Target>,
 }
 
@@ -193,6 +202,7 @@ fn ranged(
         instances: Vec::new(),
         store: vec![None; count],
         kernels: Vec::new(),
+        kept: Vec::new(),
         costs,
         algebra: Algebra::default(),
         next_range: 0,
@@ -281,8 +291,12 @@ impl Rangeify<'_> {
         let u = self.nodes[n as usize].clone();
         let wanted = std::mem::take(&mut self.wanted[n as usize]);
         let known = matches!(u.op(), Op::Param | Op::Const);
-        let store =
-            must && !is_argument(&u) || !known && !wanted.is_empty() && self.stores(n, &u, &wanted);
+        let asked = !known && !wanted.is_empty();
+        if !must && asked && self.keep(n, &u, &wanted) {
+            let fill = self.filled_by(wanted[0]);
+            return fill.map_or(Ok(()), |i| self.expand(i, &u));
+        }
+        let store = must && !is_argument(&u) || asked && self.stores(n, &u, &wanted);
         if !store {
             for i in wanted {
                 self.expand(i, &u)?;
@@ -327,6 +341,7 @@ impl Rangeify<'_> {
             gate: None,
             volume,
             around: Around::new(),
+            kept: None,
         };
         let root = self.instance(Instance {
             node: n,
@@ -344,6 +359,7 @@ impl Rangeify<'_> {
             size: 1,
             buffers: 1,
             shared: None,
+            kept: 0.0,
             target,
         });
         Ok(root)

@@ -12,7 +12,7 @@ use super::{Around, At, Rangeify};
 use monoglot_uop::{Arg, Op, ReduceOp, UOp};
 
 /// Slices from which on a machine's threads have enough to do, however many they are.
-const PARTS: f64 = 64.0;
+pub(super) const PARTS: f64 = 64.0;
 /// As many operations as this many kernels cost are done by one thread, if need be.
 const ALONE: f64 = 8.0;
 /// Stands for a reduction among the numbers of the ranges that those around vary with, and for all ranges.

@@ -10,33 +10,46 @@ use super::Chosen;
 use super::cpu::{arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
-use crate::opt::features::{Features, Mask};
-use monoglot_uop::Target;
+use crate::opt::features::{Access, Features, Mask};
+use monoglot_uop::{AxisType, Target};
 
 pub(super) struct Slices {
     /// The axes that tell slices apart.
-    apart: Mask,
+    pub(super) apart: Mask,
     /// The axes of each run through a slice.
-    runs: Vec<Mask>,
+    pub(super) runs: Vec<Mask>,
 }
 
 impl Slices {
     /// None where all is done in one run, or reductions are over different slices.
     pub(super) fn of(features: &Features) -> Option<Slices> {
-        let closed = features.reductions.iter().fold(0, |m, r| m | r.closes);
+        let filled = features.filled();
+        let closed = features.closed();
+        let slice = features.slices();
+        // What stands inside of a loop through a slice: reductions, what fills storage, and then the elements.
+        let inside = match slice {
+            Some(apart) => (closed | filled | features.outer) & !apart,
+            None => closed,
+        };
         let (outermost, nested): (Vec<_>, Vec<_>) =
-            (features.reductions.iter()).partition(|r| r.open & closed == 0);
-        let apart = outermost.first()?.open;
-        if outermost.iter().any(|r| r.open != apart) {
+            (features.reductions.iter()).partition(|r| r.open & inside == 0);
+        let apart = slice.or(outermost.first().map(|r| r.open))?;
+        let loops = features.of_kind(AxisType::Loop);
+        let fills = features.fills.iter().map(|f| f.open);
+        let mut opens = fills.chain(outermost.iter().map(|r| r.open));
+        if opens.any(|open| (open ^ apart) & loops != 0) {
             return None;
         }
-        let elements = features.outer & !apart;
-        if elements != 0 && elements.trailing_zeros() < Mask::BITS - apart.leading_zeros() {
+        let elements = features.outer & !apart & !filled;
+        let before = elements.trailing_zeros() < Mask::BITS - (apart & loops).leading_zeros();
+        if elements != 0 && before {
             return None;
         }
         let mut runs: Vec<Mask> = Vec::new();
         let ends = [elements].into_iter().filter(|m| *m != 0);
-        for axes in outermost.iter().map(|r| r.closes).chain(ends) {
+        let fills = features.fills.iter().map(|f| f.closes);
+        let folds = outermost.iter().map(|r| r.closes);
+        for axes in fills.chain(folds).chain(ends) {
             let meets = |run: &&mut Mask| **run & axes != 0;
             match runs.iter_mut().find(meets) {
                 Some(run) => *run |= axes,
@@ -52,6 +65,9 @@ impl Slices {
     }
 
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
+        if !features.fills.is_empty() && self.beside(features, chosen).is_some() {
+            return;
+        }
         let tile = self.tile(features, chosen.target);
         let left = |k: &usize| features.extent[*k] > tile.factor[*k];
         let loops: Vec<usize> = bits(self.apart & features.outer).filter(left).collect();
@@ -86,12 +102,27 @@ impl Slices {
 
     /// Vectors along an axis of each run.
     fn within(&self, features: &Features, target: &Target) -> (Tile, f64) {
-        let mut tile = Tile::single(features);
+        self.by_run(features, Tile::single(features), target)
+    }
+
+    /// The tile with each run's own factors, and lanes where it has none yet.
+    pub(super) fn by_run(
+        &self,
+        features: &Features,
+        mut tile: Tile,
+        target: &Target,
+    ) -> (Tile, f64) {
+        let lane = tile.lane;
         for &run in &self.runs {
+            let with_lane = |a: &Access| {
+                let lane = lane.filter(|l| a.varies >> l & 1 == 1);
+                a.varies & run != 0 && lane.is_some()
+            };
+            let has_lanes = features.accesses.iter().any(with_lane);
             let estimate = |t: &Tile| t.cycles_within(run, features, target);
             let free = run & features.known;
             let mut best = climb(features, free, tile.clone(), &estimate);
-            for k in bits(free) {
+            for k in bits(free).filter(|_| !has_lanes) {
                 for f in lane_factors(features, k, target) {
                     let mut next = tile.clone();
                     next.factor[k] = f;

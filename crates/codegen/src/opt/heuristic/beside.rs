@@ -1,0 +1,306 @@
+//! Slices side by side: vectors in which each lane is a slice, where a kernel keeps something of its slices and
+//! no values lie side by side along these. Flows in: what a kernel does, as numbers; flows out: Opts, added to
+//! those chosen. Invariant: what is kept of a vector of slices fits LOCAL storage.
+//!
+//! All loops through a slice have the same lanes, so nothing is folded across lanes, and what a slice shares is
+//! a vector. Reads that vary with the slice and that its loops read again are staged for all lanes at once, in
+//! the order of these: they are put together from scattered places once. Then each run through the slices gets
+//! a tile of its own.
+
+use super::slices::Slices;
+use super::{Chosen, Weighed, cpu, inner, outermost};
+use crate::graph::bits;
+use crate::loops;
+use crate::opt::cost::Tile;
+use crate::opt::features::Features;
+use crate::opt::staging;
+use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
+
+/// How many vectors are tried side by side, as long as more are better.
+const VECTORS: [i64; 3] = [1, 2, 4];
+/// Bytes of memory that are fetched together.
+const LINE: i64 = 64;
+/// Fewest terms of a part of a sum.
+const SHORT: i64 = 32;
+/// How many times as many cycles fewer of them may take.
+const GAIN: f64 = 0.95;
+
+impl Slices {
+    /// Choose lanes along an axis of slices; None, with nothing chosen, where lanes within them cost less.
+    pub(super) fn beside(&self, features: &Features, chosen: &mut Chosen) -> Option<()> {
+        let target = chosen.target;
+        let (_, within) = self.by_run(features, Tile::single(features), target);
+        let lanes = (target.vector_bytes / 4).max(1) as i64;
+        let axes = self.apart & features.known & features.of_kind(AxisType::Loop);
+        let axis = bits(axes).last()?;
+        let mut others = vec![("lanes within a slice".to_string(), within)];
+        let mut best: Option<(f64, Chosen, Features, Tile)> = None;
+        for vectors in VECTORS {
+            let factor = vectors * lanes;
+            if features.extent[axis] <= factor - lanes {
+                continue;
+            }
+            let mut fork = chosen.fork();
+            let Some((cycles, features, tile)) = try_lanes(axis, factor, &mut fork) else {
+                continue;
+            };
+            others.push((factor.to_string(), cycles));
+            // As few vectors as do: what is kept is smaller.
+            if cycles < best.as_ref().map_or(within, |b| b.0 * GAIN) {
+                best = Some((cycles, fork, features, tile));
+            } else {
+                break;
+            }
+        }
+        let (cycles, fork, features, tile) = best?;
+        *chosen = fork;
+        others.retain(|o| o.1 != cycles);
+        if let Some(first) = chosen.list.first_mut().filter(|_| chosen.explained) {
+            first.weighed = Some(Weighed::new(cycles, "cycles", others));
+        }
+        let slices = Slices::of(&features)?;
+        let left = |k: &usize| features.extent[*k] > tile.factor[*k];
+        let order: Vec<usize> = bits(slices.apart & features.outer).filter(left).collect();
+        cpu::arrange(&features, &tile, &order, chosen);
+        Some(())
+    }
+}
+
+/// So many slices along an axis as lanes: what that costs, with the tile of all runs.
+fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Features, Tile)> {
+    sums_in_parts(axis, factor, chosen);
+    let at = chosen.axis(axis, AxisType::Loop)?;
+    if chosen.nest.axes[at].extent()? % factor != 0 {
+        let multiple = factor;
+        chosen.add(OptOp::PadTo { multiple }, at, "vectors of an odd extent");
+    }
+    let whole = chosen.nest.axes[at].extent() == Some(factor);
+    let split = inner(if whole { 0 } else { factor }, AxisType::Upcast);
+    if !chosen.add(split, at, "lanes are slices side by side") {
+        return None;
+    }
+    if !fits(chosen) {
+        return None;
+    }
+    // The loops over slices stand outermost.
+    let slices = if whole { axis } else { axis + 1 };
+    while stage(slices, chosen).is_some() {}
+    let mut features = chosen.features()?;
+    let slices = Slices::of(&features)?;
+    let lane = bits(features.of_kind(AxisType::Upcast)).next()?;
+    let mut tile = Tile::single(&features);
+    tile.factor[lane] = factor;
+    tile.lane = Some(lane);
+    // Loops that carry something along stay as they are.
+    let carried = (0..features.extent.len()).filter(|&k| chosen.nest.is_carried(k));
+    features.known &= !carried.fold(0, |m, k| m | 1 << k);
+    let (tile, cycles) = slices.by_run(&features, tile, chosen.target);
+    Some((cycles, features, tile))
+}
+
+/// Have the sums in which each element of what is kept is a factor of several done in parts, if the first cache
+/// does not hold what they take in for a vector of slices: the loops over those sums stand inside that over the parts.
+fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let slice = chosen.axis(axis, AxisType::Loop)?;
+    let is_kept = |u: &UOp| u.op() == Op::Index && u.src()[0].op() == Op::After;
+    let is_factor = |s: &UOp| {
+        let [term] = &s.src()[1..] else { return false };
+        let open = |u: &UOp| u.ranges().contains(term);
+        let around = |r: &UOp| axes.iter().position(|a| a == r) <= Some(slice);
+        let own = s.ranges().iter().filter(|r| !around(r)).count();
+        let mut kept = s.src()[0].src().iter().filter(|u| is_kept(u) && open(u));
+        own == 1
+            && s.src()[0].op() == Op::Mul
+            && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
+    };
+    let operands = staging::operands(&nodes);
+    let operand = operands
+        .iter()
+        .position(|u| u.op() == Op::Reduce && is_factor(u))?;
+    let sum = &operands[operand];
+    let terms = sum.src()[1].src()[0].as_int()?;
+    let bytes = lanes * sum.dtype().bytes() as i64 + LINE;
+    let most = chosen.target.caches[0] as i64 * 3 / 4 / bytes;
+    let parts = (1..=terms).find(|p| terms % p == 0 && terms / p <= most)?;
+    if parts == 1 || terms / parts < SHORT {
+        return None;
+    }
+    let mut fork = chosen.fork();
+    let why = "sums of a slice, done in parts";
+    let stage = fork.add(OptOp::Stage { operand }, slice, why);
+    let fill = fork.last_loop().filter(|_| stage)?;
+    // The terms are those of the sum that is stored by the loop.
+    let nodes = fork.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let inside = |s: &&UOp| s.op() == Op::Reduce && s.ranges().contains(&axes[fill]);
+    let sum = nodes.iter().find(inside)?;
+    let at = axes.iter().position(|r| *r == sum.src()[1])?;
+    let cut = outermost(parts, AxisType::Reduce);
+    let split = fork.add(cut, at, "parts of the sums");
+    // The part stands first among the axes of its type.
+    let part = fork
+        .nest
+        .axes
+        .iter()
+        .position(|a| a.kind() == AxisType::Reduce)?;
+    let why = "parts of the sums around their tiles";
+    if split && fork.add(OptOp::Swap { with: fill }, part, why) {
+        *chosen = fork;
+    }
+    Some(())
+}
+
+/// Whether what is kept fits LOCAL storage.
+fn fits(chosen: &Chosen) -> bool {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let local = nodes
+        .iter()
+        .filter(|u| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local));
+    let bytes = local.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
+    bytes.sum::<i64>() <= chosen.target.local_bytes as i64
+}
+
+/// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside so many loops
+/// over slices.
+fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let axes = crate::opt::ranges(&nodes);
+    let kind = |r: &UOp| loops::kind(r);
+    let lane = axes.iter().find(|r| kind(r) == AxisType::Upcast)?;
+    let innermost = slices.checked_sub(1)?;
+    let again = |u: &UOp| {
+        let open = u.ranges();
+        let sums = nodes.iter().filter(|s| s.op() == Op::Reduce);
+        let inside = |s: &&UOp| s.src()[1..].iter().any(|r| open.contains(r));
+        let other =
+            |r: &UOp| kind(r) == AxisType::Loop && !axes[..slices].contains(r) && !open.contains(r);
+        open.contains(lane) && sums.filter(inside).any(|s| s.ranges().iter().any(other))
+    };
+    let operands = staging::operands(&nodes);
+    let operand = operands
+        .iter()
+        .position(|u| u.op() != Op::Reduce && again(u))?;
+    let why = "what slices side by side read again";
+    chosen
+        .add(OptOp::Stage { operand }, innermost, why)
+        .then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::choose;
+    use crate::opt::tests::support::{check_on, lowers, target};
+    use monoglot_uop::text::parse;
+    use monoglot_uop::{Op, OptOp, Target, UOp};
+
+    /// Scores of every query with every key, kept, and how far they are from the greatest in their place; of
+    /// these the weighed sums of values, less what they sum up to. All of it is exact.
+    fn attention(heads: i64, queries: i64, keys: i64, width: i64) -> UOp {
+        let all = heads * queries * width;
+        let values = heads * keys * width;
+        let head = keys * width;
+        let own = queries * width;
+        let text = format!(
+            "p0 = PARAM[0, f32, CPU] ({all},)
+r0 = RANGE[0, LOOP] {heads}
+r1 = RANGE[1, LOOP] {queries}
+r2 = RANGE[2, LOOP] {width}
+%0 = MUL r0 {own}
+%1 = MUL r1 {width}
+%2 = ADD %0 %1
+%3 = ADD %2 r2
+%4 = INDEX p0 %3
+b0 = BUFFER[0, f32, LOCAL] ({keys},)
+r3 = RANGE[3, LOOP] {keys}
+r4 = RANGE[4, LOOP] {keys}
+r5 = RANGE[5, REDUCE] {width}
+r6 = RANGE[6, REDUCE] {keys}
+r7 = RANGE[7, REDUCE] {keys}
+r8 = RANGE[8, REDUCE] {keys}
+p1 = PARAM[1, f32, CPU] ({all},)
+p2 = PARAM[2, f32, CPU] ({values},)
+p3 = PARAM[3, f32, CPU] ({values},)
+%10 = MUL r0 {head}
+%11 = MUL r3 {width}
+%12 = ADD %10 %11
+%13 = ADD %12 r5
+%14 = INDEX p2 %13
+%15 = ADD %2 r5
+%16 = INDEX p1 %15
+%17 = MUL %16 0.5
+%18 = MUL %14 %17
+%19 = REDUCE[ADD] %18 r5
+%20 = INDEX b0 r3
+%21 = STORE %20 %19
+%22 = END %21 r3
+%23 = AFTER b0 %22
+%24 = INDEX %23 r6
+%25 = REDUCE[MAX] %24 r6
+%26 = INDEX %23 r4
+%27 = SUB %26 %25
+%28 = MUL %27 0.5
+%29 = INDEX b0 r4
+%30 = STORE %29 %28
+%31 = END %30 r4
+%32 = AFTER b0 %31
+%33 = INDEX %32 r7
+%34 = REDUCE[ADD] %33 r7
+%35 = INDEX %32 r8
+%36 = MUL r8 {width}
+%37 = ADD %10 %36
+%38 = ADD %37 r2
+%39 = INDEX p3 %38
+%40 = MUL %35 %39
+%41 = REDUCE[ADD] %40 r8
+%42 = SUB %41 %34
+%43 = STORE %4 %42
+%44 = END %43 r0 r1 r2
+SINK[\"\"] %44
+"
+        );
+        parse(&text).expect("a kernel")
+    }
+
+    #[test]
+    fn slices_side_by_side_keep_the_result() {
+        let small = Target {
+            caches: [8 << 10, 64 << 10, 128 << 10],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        for [h, l, s, d] in [[2, 16, 64, 4], [3, 20, 64, 6], [2, 9, 7, 4]] {
+            let kernel = attention(h, l, s, d);
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let opts = choose(&kernel, &target);
+                lowers(&check_on(&kernel, &opts, &target), false);
+            }
+        }
+    }
+
+    /// Queries lie far apart: what their lanes read is staged, and sums that the first cache does not hold are done
+    /// in parts.
+    #[test]
+    fn what_slices_side_by_side_read_again_is_staged() {
+        let small = Target {
+            caches: [32 << 10, 256 << 10, 1 << 20],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        let kernel = attention(4, 128, 512, 16);
+        let opts = choose(&kernel, &small);
+        let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+        assert_eq!(stages.count(), 2, "{opts:?}");
+        let after = crate::opt::apply(&kernel, &opts, &small).expect("they apply");
+        let nodes = after.toposort();
+        let local = nodes.iter().filter(|u| u.op() == Op::Buffer);
+        let bytes: i64 = local.map(|u| u.shape().max_len() * 4).sum();
+        // As many slices as lanes, of scores, queries and sums.
+        assert!(bytes <= 64 * (512 + 16 + 16) * 4, "{bytes}");
+    }
+}

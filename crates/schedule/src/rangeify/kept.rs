@@ -1,0 +1,216 @@
+//! What a kernel keeps of its slices: a value that several of its loops want, or that a product would compute
+//! again for every tile, in LOCAL storage that each slice fills by loops of its own. Flows in: a node and who
+//! wants it; flows out: whether one kernel keeps it, over which axes, and the instance that fills it.
+//!
+//! An axis at which all want the same index, one of the kernel's own loops, tells slices apart; the value is
+//! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
+//! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
+
+use super::cost::{TILE, count};
+use super::{Around, At, Body, Instance, Rangeify};
+use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
+use rustc_hash::FxHashSet;
+
+/// Most terms of a sum that is kept, and most sums that what is kept is a factor of: those of longer products
+/// are better done in blocks of more rows than a slice has.
+const TERMS: f64 = 128.0;
+/// Operations that storing or reading an element of LOCAL storage costs.
+const NEAR: f64 = 2.0;
+/// Most nodes that are looked at below a value.
+const BELOW: usize = 64;
+
+/// A value in a kernel's LOCAL storage.
+pub(super) struct Kept {
+    /// The instance of an element.
+    pub(super) fill: u32,
+    /// The loops that fill it.
+    pub(super) own: Vec<UOp>,
+    /// The axes that it is kept over, one for each of those.
+    pub(super) axes: Vec<usize>,
+}
+
+/// How a value would be kept.
+struct Plan {
+    axes: Vec<usize>,
+    shared: Vec<UOp>,
+    bytes: f64,
+}
+
+impl Rangeify<'_> {
+    /// Keep a value in the one kernel that wants it, if that costs less than to compute it again; false, with
+    /// nothing done, otherwise.
+    pub(super) fn keep(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
+        let kept = self.plan(u, wanted).filter(|p| self.pays(n, u, wanted, p));
+        let Some(Plan {
+            axes,
+            shared,
+            bytes,
+        }) = kept
+        else {
+            return false;
+        };
+        let number = self.instances[wanted[0] as usize].kernel;
+        let mut indices = self.instances[wanted[0] as usize].at.indices.clone();
+        let mut own = Vec::new();
+        for &a in &axes {
+            let r = self.range(u.shape()[a].to_uop(), AxisType::Loop);
+            indices[a] = r.clone();
+            own.push(r);
+        }
+        let at = At {
+            indices,
+            gate: None,
+            volume: count(&shared) * count(&own),
+            around: Around::new(),
+            kept: Some(self.kept.len() as u32),
+        };
+        let fill = self.instance(Instance {
+            node: n,
+            kernel: number,
+            at,
+            body: Body::Pending,
+        });
+        let kernel = &mut self.kernels[number as usize];
+        kernel.shared = Some(shared);
+        kernel.kept += bytes;
+        for &i in wanted {
+            self.instances[i as usize].body = Body::Kept(self.kept.len() as u32);
+        }
+        self.kept.push(Kept { fill, own, axes });
+        true
+    }
+
+    /// The instance that fills what this one reads, if it reads what is kept.
+    pub(super) fn filled_by(&self, i: u32) -> Option<u32> {
+        match self.instances[i as usize].body {
+            Body::Kept(k) => Some(self.kept[k as usize].fill),
+            _ => None,
+        }
+    }
+
+    /// A read of what is kept at these indices, where `value` is an element of it.
+    pub(super) fn read_kept(&mut self, k: u32, value: &UOp, at: &At) -> monoglot_uop::Result<UOp> {
+        let Kept { own, axes, .. } = &self.kept[k as usize];
+        let extent = |r: &UOp| r.src()[0].as_int().unwrap_or(1);
+        let dims = Shape::of(&own.iter().map(extent).collect::<Vec<_>>());
+        let storage = UOp::scratch(
+            k.into(),
+            &Shape::of(&[dims.max_len()]),
+            value.dtype(),
+            AddrSpace::Local,
+        );
+        let wanted: Vec<UOp> = axes.iter().map(|&a| at.indices[a].clone()).collect();
+        let place = self.algebra.linear(&dims, own)?;
+        let read = self.algebra.linear(&dims, &wanted)?;
+        let fill = storage.at(&[place]).store(value).end(own);
+        Ok(storage.after(&[fill]).at(&[read]))
+    }
+
+    /// How a value would be kept; None where it cannot be.
+    fn plan(&self, u: &UOp, wanted: &[u32]) -> Option<Plan> {
+        let number = self.instances[wanted[0] as usize].kernel;
+        let kernel = &self.kernels[number as usize];
+        let stored = u.op().is_elementwise() || u.op() == Op::Reduce;
+        if !stored || matches!(u.dtype(), DType::Index | DType::Void) || kernel.target.workgroups {
+            return None;
+        }
+        let plain = |&i: &u32| {
+            let Instance { kernel, at, .. } = &self.instances[i as usize];
+            *kernel == number && at.gate.is_none() && !at.indices.iter().any(super::has_placeholder)
+        };
+        if !wanted.iter().all(plain) || kernel.size >= kernel.target.max_nodes {
+            return None;
+        }
+        let mut axes = Vec::new();
+        let mut shared: Vec<UOp> = Vec::new();
+        let first = &self.instances[wanted[0] as usize].at.indices;
+        for (a, index) in first.iter().enumerate() {
+            let ranges = index.ranges();
+            let outer = ranges.iter().all(|r| kernel.ranges.contains(r));
+            let same = |&i: &u32| self.instances[i as usize].at.indices[a] == *index;
+            if outer && wanted.iter().all(same) {
+                shared.extend(ranges.iter().filter(|r| r.vmax() > 0).cloned());
+            } else {
+                u.shape()[a].as_int()?;
+                axes.push(a);
+            }
+        }
+        shared.sort_by_key(UOp::range_arg);
+        shared.dedup();
+        let slice: f64 = axes.iter().map(|&a| u.shape()[a].max() as f64).product();
+        let lanes = kernel.target.lanes(u.dtype()) as f64;
+        let bytes = slice * lanes * u.dtype().bytes() as f64;
+        let fits = kernel.kept + bytes <= kernel.target.local_bytes as f64;
+        let other = kernel.shared.as_ref().is_some_and(|s| *s != shared);
+        let side_by_side = shared.iter().any(|r| r.vmax() as f64 >= lanes);
+        let many = count(&shared) >= super::shared::PARTS && side_by_side;
+        let held = !axes.is_empty() && many && fits && !other;
+        held.then_some(Plan {
+            axes,
+            shared,
+            bytes,
+        })
+    }
+
+    /// Whether it costs less to keep a value like that than to compute it again.
+    fn pays(&self, n: u32, u: &UOp, wanted: &[u32], plan: &Plan) -> bool {
+        let slice: f64 = plan
+            .axes
+            .iter()
+            .map(|&a| u.shape()[a].max() as f64)
+            .product();
+        let size = count(&plan.shared) * slice;
+        let products = |&i: &u32| self.products(i);
+        let products = wanted.iter().map(products).fold(1.0, f64::max);
+        let Some(terms) = self.terms(u, size) else {
+            return false;
+        };
+        if products > TERMS || terms > TERMS {
+            return false;
+        }
+        // What sums are made into is no factor of others: the slices of both would not be the same.
+        if terms > 0.0 && products > 1.0 {
+            return true;
+        }
+        let work = self.costs.light[n as usize] + terms;
+        let loads = |&i: &u32| self.evaluations(i) * (self.products(i) / TILE).max(1.0);
+        let loads: f64 = wanted.iter().map(loads).sum();
+        loads * work > size * (work + NEAR) + loads * NEAR
+    }
+
+    /// How many sums take in an element of an instance: there are as many as turns of the loops with which the
+    /// reductions around it vary, and it does not.
+    fn products(&self, i: u32) -> f64 {
+        let at = &self.instances[i as usize].at;
+        let open = self.varies(i).unwrap_or_default();
+        let number = |r: &UOp| r.range_arg().map_or(0, |(id, _)| id);
+        let others = self.loops(i).iter();
+        count(others.filter(|r| !open.contains(*r) && at.around.contains(&number(r))))
+    }
+
+    /// How many terms the sums have of which an element is made; None where that is a long story.
+    fn terms(&self, u: &UOp, size: f64) -> Option<f64> {
+        let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+        let mut open = vec![u];
+        let mut terms = 0.0;
+        while let Some(u) = open.pop() {
+            if !seen.insert(u) {
+                continue;
+            }
+            if seen.len() > BELOW {
+                return None;
+            }
+            let whole = u.shape().max_len() as f64;
+            match u.arg() {
+                // What a slice shares is computed once for all its elements.
+                Arg::Reduce(..) if whole >= size => {
+                    terms += u.src()[0].shape().max_len() as f64 / whole.max(1.0)
+                }
+                Arg::Reduce(..) => {}
+                _ if u.op() == Op::Param || super::is_stored(u) => {}
+                _ => open.extend(u.src()),
+            }
+        }
+        Some(terms)
+    }
+}
