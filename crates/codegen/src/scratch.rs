@@ -8,7 +8,7 @@
 //! Invariant: what reads of such storage is inside the loops in which it was filled.
 
 use crate::graph::node;
-use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, Dim, Op, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Dim, Op, Shape, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Whether a node is storage of the kernel's own.
@@ -39,6 +39,14 @@ pub(crate) fn next_slot(kernel: &UOp) -> u64 {
         .map(|b| b.slot + 1)
         .max()
         .unwrap_or(0)
+}
+
+/// Storage for elements of another dtype.
+pub(crate) fn retyped(storage: &UOp, dtype: DType) -> UOp {
+    match storage.buffer_arg() {
+        Some(b) => storage.with_arg(Arg::Buffer(BufferArg { dtype, ..*b })),
+        None => storage.clone(),
+    }
 }
 
 /// Whether an axis of this type is a loop, which turns.

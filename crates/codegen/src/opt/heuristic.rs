@@ -7,6 +7,7 @@
 //! products fits it. An interpreter gets the kernel as it is. Before all that, reductions that need not be
 //! done for every turn of an axis are not.
 
+mod columns;
 mod cpu;
 mod gpu;
 mod product;
@@ -86,6 +87,7 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
         (true, false) if serial => {}
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
+            None if columns::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);
                 if product::choose(&features, plan.shared, &mut chosen).is_none() {
