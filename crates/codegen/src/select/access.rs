@@ -9,7 +9,7 @@
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
 use super::transpose::{transpose, turns};
-use crate::build::{alu, lane, lane_const, shuffle, splat, uniform};
+use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{AddrSpace, Op, Result, UOp};
 
@@ -220,12 +220,14 @@ impl ChunkAccess<'_> {
             false => (1, 2 * k - (n - 1)),
         };
         let bytes = self.storage.dtype().bytes();
-        if n * bytes != 32 || bytes < 4 {
+        let wider = self.d.target.vector_bytes > 2 * NEAR;
+        if wider || n * bytes != 2 * NEAR || bytes < 4 {
             let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
             return Some(shuffle(&both, &picks));
         }
-        // Of two vectors of two parts of 16 bytes, parts meet parts, and then change places.
-        let (half, two) = (8 / bytes, 16 / bytes);
+        // Of two vectors of two parts of neighbours, parts meet parts, and then change places.
+        let half = NEAR / 2 / bytes;
+        let two = 2 * half;
         let meet = |k: usize| pick(k / two * half + k % half + k % two / half * (n / 2));
         let parts: Vec<(usize, usize)> = (0..n).map(meet).collect();
         let back = |k: usize| (0, k / half % 2 * two + k / two * half + k % half);
