@@ -3,7 +3,8 @@
 //! and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on
 //! the number of threads.
 //!
-//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead.
+//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead. Only
+//! where a register tile is several lines wide is that no worse.
 
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, outermost};
@@ -19,6 +20,8 @@ const PARTS: i64 = 16;
 const COLUMNS: i64 = 256;
 /// Bytes of a page, and of memory that a core moves in a cycle.
 const PAGE: i64 = 4096;
+/// Bytes of a tile of four vectors from which on it is as good to walk down its columns.
+const WIDE: usize = 256;
 const MOVED: f64 = 8.0;
 
 /// What is summed along its columns.
@@ -80,6 +83,9 @@ impl Columns {
         let [sum] = &features.reductions[..] else {
             return None;
         };
+        if 4 * target.vector_bytes >= WIDE {
+            return None;
+        }
         let row = bits(sum.closes).next().filter(|k| sum.closes == 1 << k)?;
         let column = bits(features.outer).last()?;
         let known = features.known >> row & features.known >> column & 1 == 1;
@@ -138,6 +144,7 @@ mod tests {
     #[test]
     fn sums_of_columns_are_done_a_few_rows_at_a_time() {
         let small = Target {
+            vector_bytes: 32,
             caches: [8 << 10, 16 << 10, 128 << 10],
             ..target(false)
         };
