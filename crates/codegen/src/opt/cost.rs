@@ -391,29 +391,23 @@ impl Estimate<'_> {
     /// Cycles for lines from beyond the second cache that nothing fetches ahead, of what is read once: a tile goes
     /// through more rows of a page than are followed.
     fn unforeseen(&self, a: &Access) -> f64 {
-        let Estimate {
-            tile,
-            features,
-            target,
-            ..
-        } = *self;
+        let features = self.features;
+        let factor = &self.tile.factor;
         let Some(lane) = self.lane(a.varies) else {
             return 0.0;
         };
         let once = features.outer & !a.varies == 0 && !features.reductions.is_empty();
-        if a.store || !once || a.size <= target.caches[1] as i64 {
+        if a.store || !once || a.size <= self.target.caches[1] as i64 {
             return 0.0;
         }
         let apart = |k: &usize| *k != lane && a.stride[*k] != TANGLED;
         let bytes = |k: usize| a.stride[k].unsigned_abs() as f64 * a.bytes as f64;
         let rows: f64 = bits(a.varies & features.known)
             .filter(|k| apart(k) && (LINE..PAGE).contains(&bytes(*k)))
-            .map(|k| tile.factor[k] as f64)
+            .map(|k| factor[k] as f64)
             .product();
-        if rows <= RUNS {
-            return 0.0;
-        }
-        FAR * rows * (tile.factor[lane] as f64 * bytes(lane) / LINE)
+        let lines = rows * (factor[lane] as f64 * bytes(lane) / LINE);
+        if rows <= RUNS { 0.0 } else { FAR * lines }
     }
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.

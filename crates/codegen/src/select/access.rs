@@ -9,7 +9,7 @@
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
 use super::transpose::{transpose, turns};
-use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
+use crate::build::{alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{AddrSpace, Op, Result, UOp};
 
@@ -214,25 +214,12 @@ impl ChunkAccess<'_> {
             return None;
         }
         let vector = |offset: usize| self.load(from(offset), alt, gate.clone());
-        let both = [vector(0), vector(n - 1)];
         let pick = |k: usize| match 2 * k < n {
             true => (0, 2 * k),
             false => (1, 2 * k - (n - 1)),
         };
-        let bytes = self.storage.dtype().bytes();
-        let wider = self.d.target.vector_bytes > 2 * NEAR;
-        if wider || n * bytes != 2 * NEAR || bytes < 4 {
-            let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
-            return Some(shuffle(&both, &picks));
-        }
-        // Of two vectors of two parts of neighbours, parts meet parts, and then change places.
-        let half = NEAR / 2 / bytes;
-        let two = 2 * half;
-        let meet = |k: usize| pick(k / two * half + k % half + k % two / half * (n / 2));
-        let parts: Vec<(usize, usize)> = (0..n).map(meet).collect();
-        let back = |k: usize| (0, k / half % 2 * two + k / two * half + k % half);
-        let order: Vec<(usize, usize)> = (0..n).map(back).collect();
-        Some(shuffle(&[shuffle(&both, &parts)], &order))
+        let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
+        Some(shuffle(&[vector(0), vector(n - 1)], &picks))
     }
 
     /// An axis along which the chunks from this one on are neighbours where its lanes are not, and how many of
@@ -366,9 +353,7 @@ impl Devectorise<'_> {
             for (lane, value) in transpose(rows.collect()).iter().enumerate() {
                 chunk.along(axis, n, lane).write(value, &mut out);
             }
-            for q in places {
-                done[q] = true;
-            }
+            places.into_iter().for_each(|q| done[q] = true);
         }
         Ok(group(out))
     }

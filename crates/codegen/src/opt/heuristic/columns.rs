@@ -24,100 +24,77 @@ const PAGE: i64 = 4096;
 const WIDE: usize = 256;
 const MOVED: f64 = 8.0;
 
-/// What is summed along its columns.
-struct Columns {
-    column: usize,
-    row: usize,
-    /// How many columns are done together.
-    together: i64,
-    /// Cycles in which all is read.
-    cycles: f64,
-}
-
 /// Choose the loops of sums of columns; None, with nothing chosen, where the kernel is none.
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
-    let found = Columns::of(features, chosen.target)?;
-    let at = chosen.axis(found.column, AxisType::Loop)?;
-    let columns = inner(found.together, AxisType::Loop);
+    let ([row, column], cycles) = sums(features, chosen.target)?;
+    let at = chosen.axis(column, AxisType::Loop)?;
+    let columns = inner(together(features, column, chosen.target)?, AxisType::Loop);
     if !chosen.add(columns, at, "columns whose sums the first cache holds") {
         return None;
     }
     let nodes = chosen.nest.clone().finish().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
-    chosen.add(
-        OptOp::Stage { operand },
-        at,
-        "sums of columns, done in parts",
-    );
+    chosen.add(OptOp::Stage { operand }, at, "sums in parts");
     // Behind the loop that reads the sums stand the one that fills them, and the rows.
     let [read, fill, rows] = [at + 1, at + 2, at + 3];
-    let parts = outermost(features.extent[found.row] / ROWS, AxisType::Reduce);
+    let parts = outermost(features.extent[row] / ROWS, AxisType::Reduce);
     chosen.add(parts, rows, "parts of a few rows");
-    chosen.add(
-        OptOp::Swap { with: fill },
-        rows,
-        "parts around their columns",
-    );
+    chosen.add(OptOp::Swap { with: fill }, rows, "around columns");
     let [own, set, rows] = [fill + 1, fill + 2, fill + 3];
     let few = chosen.axis(rows, AxisType::Reduce)?;
-    chosen.add(
-        inner(0, AxisType::Unroll),
-        few,
-        "rows that are read at once",
-    );
+    chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
     let lanes = chosen.target.vector_bytes as i64 / features.reductions[0].bytes.max(1) as i64;
     for of in [read, own, set] {
         if let Some(at) = chosen.axis(of, AxisType::Loop) {
             chosen.add(inner(lanes, AxisType::Upcast), at, "vectors of columns");
         }
     }
-    if chosen.target.threads > 1 && found.cycles >= THREADED {
-        threads(&[found.column], found.cycles, chosen);
+    if chosen.target.threads > 1 && cycles >= THREADED {
+        threads(&[column], cycles, chosen);
     }
     Some(())
 }
 
-impl Columns {
-    fn of(features: &Features, target: &Target) -> Option<Columns> {
-        let [sum] = &features.reductions[..] else {
-            return None;
-        };
-        if 4 * target.vector_bytes >= WIDE {
-            return None;
-        }
-        let row = bits(sum.closes).next().filter(|k| sum.closes == 1 << k)?;
-        let column = bits(features.outer).last()?;
-        let known = features.known >> row & features.known >> column & 1 == 1;
-        let mut stores = features.accesses.iter().filter(|a| a.store);
-        let [n, rows] = [features.extent[column], features.extent[row]];
-        let inside = sum.open == features.outer && stores.all(|a| a.stride[column] == 1);
-        let long = rows % ROWS == 0 && rows >= PARTS * ROWS && n >= COLUMNS;
-        if !known || !inside || !long {
-            return None;
-        }
-        // One read is of an element for each term of each sum, along rows; others are of a row or a column.
-        let whole = |a: &&Access| !a.store && a.varies >> row & a.varies >> column & 1 == 1;
-        let mut reads = features.accesses.iter().filter(whole);
-        let read = reads.next().filter(|_| reads.next().is_none())?;
-        let apart = read.stride[row].saturating_mul(read.bytes as i64);
-        let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
-        let once = features.outer & !read.varies == 0;
-        if !far || !once || read.size <= target.caches[1] as i64 {
-            return None;
-        }
-        let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
-        // Sums are held in eight bytes. There is a loop around them, which threads share.
-        let most = (target.caches[0] as i64 / 2 / 8).min(n / 2.max(target.threads as i64));
-        let fits = |c: &i64| n % c == 0 && c % lanes == 0;
-        let together = (COLUMNS / 2..=most).rev().find(fits)?;
-        Some(Columns {
-            column,
-            row,
-            together,
-            cycles: read.size as f64 / MOVED,
-        })
+/// The axes of rows and columns of a sum that reads each element once, and cycles in which all are read.
+fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
+    let [sum] = &features.reductions[..] else {
+        return None;
+    };
+    if 4 * target.vector_bytes >= WIDE {
+        return None;
     }
+    let row = bits(sum.closes).next().filter(|k| sum.closes == 1 << k)?;
+    let column = bits(features.outer).last()?;
+    let known = features.known >> row & features.known >> column & 1 == 1;
+    let mut stores = features.accesses.iter().filter(|a| a.store);
+    let [n, rows] = [features.extent[column], features.extent[row]];
+    let inside = sum.open == features.outer && stores.all(|a| a.stride[column] == 1);
+    let long = rows % ROWS == 0 && rows >= PARTS * ROWS && n >= COLUMNS;
+    if !known || !inside || !long {
+        return None;
+    }
+    // One read is of an element for each term of each sum, along rows; others are of a row or a column.
+    let whole = |a: &&Access| !a.store && a.varies >> row & a.varies >> column & 1 == 1;
+    let mut reads = features.accesses.iter().filter(whole);
+    let read = reads.next().filter(|_| reads.next().is_none())?;
+    let apart = read.stride[row].saturating_mul(read.bytes as i64);
+    let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
+    let once = features.outer & !read.varies == 0;
+    if !far || !once || read.size <= target.caches[1] as i64 {
+        return None;
+    }
+    Some(([row, column], read.size as f64 / MOVED))
+}
+
+/// How many columns are done together: their sums are held in eight bytes. There is a loop around them, which
+/// threads share.
+fn together(features: &Features, column: usize, target: &Target) -> Option<i64> {
+    let n = features.extent[column];
+    let lanes = (target.vector_bytes / features.reductions[0].bytes.max(1)).max(1) as i64;
+    let most = (target.caches[0] as i64 / 2 / 8).min(n / 2.max(target.threads as i64));
+    let fits = |c: &i64| n % c == 0 && c % lanes == 0;
+    (COLUMNS / 2..=most).rev().find(fits)
 }
 
 #[cfg(test)]
