@@ -43,10 +43,9 @@ pub(crate) fn next_slot(kernel: &UOp) -> u64 {
 
 /// Storage for elements of another dtype.
 pub(crate) fn retyped(storage: &UOp, dtype: DType) -> UOp {
-    match storage.buffer_arg() {
-        Some(b) => storage.with_arg(Arg::Buffer(BufferArg { dtype, ..*b })),
-        None => storage.clone(),
-    }
+    let typed = |b: &BufferArg| Arg::Buffer(BufferArg { dtype, ..*b });
+    let arg = storage.buffer_arg().map(typed);
+    arg.map_or(storage.clone(), |arg| storage.with_arg(arg))
 }
 
 /// Whether an axis of this type is a loop, which turns.

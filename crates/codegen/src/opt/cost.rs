@@ -381,11 +381,8 @@ impl Estimate<'_> {
             let beyond = stepped > held(second, bytes(inner)) as f64;
             (stepped * LINE > target.caches[0] as f64 / 2.0, beyond)
         };
-        match (gone, far) {
-            (false, _) => 0.0,
-            (true, false) => lines * NEARBY,
-            (true, true) => lines * FAR,
-        }
+        let each = if far { FAR } else { NEARBY };
+        if gone { lines * each } else { 0.0 }
     }
 
     /// Cycles for lines from beyond the second cache that nothing fetches ahead, of what is read once: a tile goes

@@ -222,9 +222,9 @@ impl ChunkAccess<'_> {
         Some(shuffle(&[vector(0), vector(n - 1)], &picks))
     }
 
-    /// An axis along which the chunks from this one on are neighbours where its lanes are not, and how many of
-    /// them are read or written together.
-    fn across(&self, dims: &[u32]) -> Option<(usize, usize)> {
+    /// An axis along which the chunks from this one on are neighbours where its lanes are not, and those of
+    /// them that are read or written together.
+    fn across(&self, dims: &[u32]) -> Option<(usize, Vec<usize>)> {
         let bytes = self.storage.dtype().bytes();
         let two = |s: i64| self.is_load && s == 2;
         let near = self.step.is_some_and(|s| (-1..=1).contains(&s) || two(s));
@@ -238,7 +238,12 @@ impl ChunkAccess<'_> {
         let most = self.d.target.vector_bytes / bytes.max(1);
         let left = (dims[axis] - self.start[axis]) as usize;
         let n = (0..).map(|p| most >> p).find(|n| *n <= left)?;
-        (turns(n, self.lanes, bytes)).then_some((axis, n))
+        let place = |j: usize| {
+            let mut start = self.start.clone();
+            start[axis] += j as u32;
+            self.d.chunk_at(dims, &start)
+        };
+        turns(n, self.lanes, bytes).then(|| (axis, (0..n).map(place).collect()))
     }
 
     /// The chunk of `n` neighbours along an axis, from a lane of this one.
@@ -320,12 +325,12 @@ impl Devectorise<'_> {
             if out[p].is_some() {
                 continue;
             }
-            let Some((axis, n)) = chunk.across(dims) else {
+            let Some((axis, places)) = chunk.across(dims) else {
                 out[p] = Some(chunk.read(alt(p).as_ref()));
                 continue;
             };
+            let n = places.len();
             let rows = (0..chunk.lanes).map(|lane| chunk.along(axis, n, lane).read(None));
-            let places = self.beside(dims, chunk, axis, n);
             for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
                 out[q] = Some(value);
             }
@@ -344,27 +349,16 @@ impl Devectorise<'_> {
             if done[p] {
                 continue;
             }
-            let Some((axis, n)) = chunk.across(dims) else {
+            let Some((axis, places)) = chunk.across(dims) else {
                 chunk.write(&value(p), &mut out);
                 continue;
             };
-            let places = self.beside(dims, chunk, axis, n);
             let rows = places.iter().map(|&q| chunk.wide(&value(q)));
             for (lane, value) in transpose(rows.collect()).iter().enumerate() {
-                chunk.along(axis, n, lane).write(value, &mut out);
+                chunk.along(axis, places.len(), lane).write(value, &mut out);
             }
             places.into_iter().for_each(|q| done[q] = true);
         }
         Ok(group(out))
-    }
-
-    /// The chunks from one on along an axis, so many.
-    fn beside(&self, dims: &[u32], first: &ChunkAccess, axis: usize, n: usize) -> Vec<usize> {
-        let place = |j: usize| {
-            let mut start = first.start.clone();
-            start[axis] += j as u32;
-            self.chunk_at(dims, &start)
-        };
-        (0..n).map(place).collect()
     }
 }

@@ -66,17 +66,15 @@ fn each_pair(list: &mut [UOp], bit: usize, picks: impl Fn(bool, usize) -> Picks)
 /// Of each group of neighbours its first half, or its second, an element of each vector by turns.
 fn by_turns(high: bool, n: usize, near: usize) -> Picks {
     let first = if high { near / 2 } else { 0 };
-    (0..n)
-        .map(|k| (k % 2, k / near * near + first + k % near / 2))
-        .collect()
+    let pick = |k: usize| (k % 2, k / near * near + first + k % near / 2);
+    (0..n).map(pick).collect()
 }
 
 /// Runs of so many lanes, of each vector by turns: those whose number is even, or odd.
 fn by_halves(high: bool, n: usize, run: usize) -> Picks {
     let odd = if high { run } else { 0 };
-    (0..n)
-        .map(|k| (k / run % 2, k / (2 * run) * (2 * run) + odd + k % run))
-        .collect()
+    let pick = |k: usize| (k / run % 2, k / (2 * run) * (2 * run) + odd + k % run);
+    (0..n).map(pick).collect()
 }
 
 #[cfg(test)]

@@ -29,9 +29,8 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
     let ([row, column], cycles) = sums(features, chosen.target)?;
     let at = chosen.axis(column, AxisType::Loop)?;
     let columns = inner(together(features, column, chosen.target)?, AxisType::Loop);
-    if !chosen.add(columns, at, "columns whose sums the first cache holds") {
-        return None;
-    }
+    let held = chosen.add(columns, at, "columns whose sums the first cache holds");
+    held.then_some(())?;
     let nodes = chosen.nest.clone().finish().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
@@ -61,9 +60,6 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let [sum] = &features.reductions[..] else {
         return None;
     };
-    if 4 * target.vector_bytes >= WIDE {
-        return None;
-    }
     let row = bits(sum.closes).next().filter(|k| sum.closes == 1 << k)?;
     let column = bits(features.outer).last()?;
     let known = features.known >> row & features.known >> column & 1 == 1;
@@ -71,9 +67,6 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let [n, rows] = [features.extent[column], features.extent[row]];
     let inside = sum.open == features.outer && stores.all(|a| a.stride[column] == 1);
     let long = rows % ROWS == 0 && rows >= PARTS * ROWS && n >= COLUMNS;
-    if !known || !inside || !long {
-        return None;
-    }
     // One read is of an element for each term of each sum, along rows; others are of a row or a column.
     let whole = |a: &&Access| !a.store && a.varies >> row & a.varies >> column & 1 == 1;
     let mut reads = features.accesses.iter().filter(whole);
@@ -81,10 +74,10 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let apart = read.stride[row].saturating_mul(read.bytes as i64);
     let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
     let once = features.outer & !read.varies == 0;
-    if !far || !once || read.size <= target.caches[1] as i64 {
-        return None;
-    }
-    Some(([row, column], read.size as f64 / MOVED))
+    let beyond = read.size > target.caches[1] as i64;
+    let narrow = 4 * target.vector_bytes < WIDE;
+    let all = known && inside && long && far && once && beyond && narrow;
+    all.then_some(([row, column], read.size as f64 / MOVED))
 }
 
 /// How many columns are done together: their sums are held in eight bytes. There is a loop around them, which
