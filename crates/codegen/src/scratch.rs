@@ -8,7 +8,7 @@
 //! Invariant: what reads of such storage is inside the loops in which it was filled.
 
 use crate::graph::node;
-use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, Dim, Op, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, BufferArg, DType, Dim, Op, Shape, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Whether a node is storage of the kernel's own.
@@ -39,6 +39,13 @@ pub(crate) fn next_slot(kernel: &UOp) -> u64 {
         .map(|b| b.slot + 1)
         .max()
         .unwrap_or(0)
+}
+
+/// Storage for elements of another dtype.
+pub(crate) fn retyped(storage: &UOp, dtype: DType) -> UOp {
+    let typed = |b: &BufferArg| Arg::Buffer(BufferArg { dtype, ..*b });
+    let arg = storage.buffer_arg().map(typed);
+    arg.map_or(storage.clone(), |arg| storage.with_arg(arg))
 }
 
 /// Whether an axis of this type is a loop, which turns.

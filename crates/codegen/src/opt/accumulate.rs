@@ -3,7 +3,7 @@
 //! REDUCE axis and the outermost LOOP axis of those that fill the storage; flows out: the nest in which
 //! the storage is set to the identity, and every part of the sum is then combined with what it holds. With
 //! SPLIT and STAGE that is the loop over blocks of k of the blocked product (Goto and van de Geijn 2008,
-//! section 4).
+//! section 4). Many parts of floats that are each read for one sum alone are added in the widest float.
 //!
 //! Preconditions:
 //! * the REDUCE over the axis is stored in storage of the kernel's own as it is, and used nowhere else;
@@ -12,14 +12,14 @@
 //! * no thread of a workgroup waits for others there.
 
 use super::nest::LoopNest;
-use super::refuse;
+use super::{refuse, scan};
 use crate::build;
 use crate::loops;
 use crate::scratch;
-use monoglot_uop::{Arg, AxisType, Op, Opt, ReduceOp, Result, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 
-pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize, target: &Target) -> Result<()> {
     let kernel = nest.clone().finish();
     let nodes = kernel.toposort();
     let axes = super::ranges(&nodes);
@@ -29,7 +29,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
             "no loop fills storage with the sum over that axis alone",
         )
     })?;
-    *nest = LoopNest::new(&in_parts(&kernel, &kept, &axes[opt.axis], &axes[with]))?;
+    let part = &axes[opt.axis];
+    let dtype = kept.held(part, target);
+    *nest = LoopNest::new(&in_parts(&kernel, &kept, part, &axes[with], dtype))?;
     Ok(())
 }
 
@@ -41,6 +43,27 @@ struct Kept {
     op: ReduceOp,
     /// The loops that fill the storage, outermost first.
     own: Vec<UOp>,
+}
+
+/// Parts from which on a sum of floats loses what each of them adds.
+const MANY: i64 = 16;
+
+impl Kept {
+    /// The dtype in which the parts are added: in a product, whose reads serve many sums, that of the sum.
+    fn held(&self, part: &UOp, target: &Target) -> DType {
+        let sum = &self.store.src()[1];
+        let read = |u: &UOp| {
+            let ranges = u.ranges();
+            let once = self.own.iter().all(|r| ranges.contains(r)) && ranges.contains(part);
+            u.op() == Op::Index && once
+        };
+        let many = part.src()[0].vmax() >= MANY && sum.toposort().iter().any(read);
+        let dtype = sum.dtype();
+        let held = scan::held(self.op, dtype, target);
+        let bytes = self.filled.shape().max_len() * held.bytes() as i64;
+        let fits = target.local_bytes == 0 || bytes <= target.local_bytes as i64;
+        if many && fits { held } else { dtype }
+    }
 }
 
 /// The one place where the sum over `part` is kept, filled by loops of which `outermost` is the first.
@@ -75,7 +98,7 @@ fn kept(nodes: &[UOp], part: &UOp, outermost: &UOp) -> Option<Kept> {
 }
 
 /// The kernel in which that sum is done in parts, one for each turn of `part`, a loop around `outermost`.
-fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp) -> UOp {
+fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp, held: DType) -> UOp {
     let number = |r: &UOp| r.range_arg().map_or(0, |(id, _)| id);
     let mut next = loops::next_id(kernel) + 1;
     // Ranges are numbered in the order of their loops: those from the outermost on make room for one more.
@@ -93,7 +116,7 @@ fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp) -> UOp {
     let rename = |u: &UOp| u.substitute(&moved);
     let turn = rename(part);
     let own: Vec<UOp> = kept.own.iter().map(rename).collect();
-    let storage = &kept.filled.src()[0];
+    let storage = &scratch::retyped(&kept.filled.src()[0], held);
     let place: Vec<UOp> = kept.store.src()[0].src()[1..].iter().map(rename).collect();
 
     // The storage is set by loops of its own, in every turn of those around.
@@ -124,10 +147,17 @@ fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp) -> UOp {
         false => body.reduce_ranges(kept.op, &rest),
     };
     let now = storage.after(&[empty, turn.clone()]).at(&place);
-    let combined = build::combine(kept.op, &now, &term);
+    let combined = build::combine(kept.op, &now, &term.cast(held));
     let closes: Vec<UOp> = std::iter::once(turn).chain(own).collect();
     let filled = storage.after(&[now.store(&combined).end(&closes)]);
-    moved.insert(kept.filled.clone(), filled);
+    let reads = |u: &&UOp| u.op() == Op::Index && u.src()[0] == kept.filled;
+    let read = |u: &UOp| {
+        let at: Vec<UOp> = u.src()[1..].iter().map(rename).collect();
+        (u.clone(), filled.at(&at).cast(u.dtype()))
+    };
+    let nodes = kernel.toposort();
+    let all: Vec<(UOp, UOp)> = nodes.iter().filter(reads).map(read).collect();
+    moved.extend(all);
     kernel.substitute(&moved)
 }
 

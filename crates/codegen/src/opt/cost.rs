@@ -13,16 +13,24 @@ const LATENCY: f64 = 4.0;
 const GATHER: f64 = 1.75;
 /// Simple operations for each vector of sums of which many are folded to lanes of one.
 const TRANSPOSE: f64 = 4.0;
+/// Loads or stores for a vector of elements that are neighbours along another axis.
+const TURNED: f64 = 3.0;
 /// Loads for a vector of elements that are two apart.
 const APART: f64 = 3.0;
+/// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
+const WINDOW: f64 = 200.0;
 /// Cycles lost where a loop ends.
 const LEAVE: f64 = 8.0;
 /// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
 const ALIAS: i64 = 4096;
 const WAYS: i64 = 8;
-/// Bytes of a line of memory, and cycles to fetch one from beyond the first cache.
+/// Bytes of a line of memory, and cycles to fetch one from the second cache, and from beyond that.
 const LINE: f64 = 64.0;
-const MISS: f64 = 8.0;
+const NEARBY: f64 = 4.0;
+const FAR: f64 = 12.0;
+/// Bytes of a page, and the runs of memory in one that are fetched ahead.
+const PAGE: f64 = 4096.0;
+const RUNS: f64 = 4.0;
 /// Bytes of memory that a core moves in a cycle.
 const BANDWIDTH: f64 = 8.0;
 /// Bytes that a core moves in a cycle from beyond each cache.
@@ -221,7 +229,8 @@ impl Estimate<'_> {
         } = *self;
         let lane = self.lane(a.varies);
         let mut copies = self.copies(a.varies, a.bytes);
-        for _ in bits(a.varies).filter(|&k| Some(k) != lane && self.collide(a, k)) {
+        let turned = lane.is_some_and(|l| self.turned(a, l));
+        for _ in bits(a.varies).filter(|&k| Some(k) != lane && !turned && self.collide(a, k)) {
             copies *= 3.0;
         }
         let Some(l) = lane else {
@@ -237,11 +246,22 @@ impl Estimate<'_> {
             // A row more is another stream of memory, a vector more in a row is not.
             2 if !a.store && masked == 1.0 => APART * copies,
             1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes),
+            _ if masked == 1.0 && turned => TURNED * copies,
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
         }
+    }
+
+    /// Whether elements are neighbours along another axis of the tile than the lanes': not where a reduction
+    /// would be kept waiting for what moves them.
+    fn turned(&self, a: &Access, lane: usize) -> bool {
+        let near = (NEAR / a.bytes.max(1)).max(2) as i64;
+        let fits = |k: usize| self.tile.factor[k] % near == 0;
+        let along = |k: usize| k != lane && a.stride[k] == 1 && fits(k);
+        let moves = a.gate == 0 && a.varies & self.closed == 0;
+        moves && fits(lane) && bits(a.varies).any(along)
     }
 
     /// As [`Tile::cycles_within`], where no iteration has more instructions than this.
@@ -300,10 +320,12 @@ impl Estimate<'_> {
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
             let spilled = spilled * l.chain.max(1.0);
             let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
+            let turns = tile.iterations(features, l.loops & closed);
+            let at_once = WINDOW / ((l.loads + l.stores + l.ops + 3.0) * turns);
             let busy = (l.loads / 2.0 + spilled)
                 .max(l.stores + spilled)
                 .max(l.ops / 2.0)
-                .max(l.latency);
+                .max(l.latency / at_once.max(1.0));
             let times = tile.iterations(features, l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {
@@ -318,20 +340,18 @@ impl Estimate<'_> {
             };
             sum += times * busy.max(issued) + left;
         }
-        let missed: f64 = features.accesses.iter().map(|a| self.missed(a)).sum();
-        Some(sum + tile.iterations(features, features.outer) * missed * MISS)
+        let missed = |a: &Access| self.missed(a) + self.unforeseen(a);
+        let missed: f64 = features.accesses.iter().map(missed).sum();
+        Some(sum + tile.iterations(features, features.outer) * missed)
     }
 
     /// Whether the copies along an axis fall into fewer places of the first cache than they need.
     fn collide(&self, a: &Access, k: usize) -> bool {
-        let tile = self.tile;
-        let step = a.stride[k].saturating_mul(a.bytes as i64).unsigned_abs();
-        let sets = ALIAS / (1 << step.trailing_zeros().min(12)).clamp(64, ALIAS);
-        tile.factor[k] > WAYS * sets
+        self.tile.factor[k] > beside(a.stride[k].saturating_mul(a.bytes as i64))
     }
 
-    /// Lines that an iteration of the innermost loop fetches and that are gone before what else they
-    /// hold is needed: the loop steps over more of them than the first cache holds, or they collide.
+    /// Cycles in which an iteration of the innermost loop fetches lines that are gone before what else they
+    /// hold is needed: the loop steps over more of them than a cache holds, or they collide.
     fn missed(&self, a: &Access) -> f64 {
         let Estimate {
             tile,
@@ -354,13 +374,41 @@ impl Estimate<'_> {
         let lines: f64 = bits(a.varies)
             .map(|k| (tile.factor[k] as f64 * part(k)).max(1.0))
             .product();
-        let stepped = tile.iterations(features, 1 << inner) * lines * LINE;
-        let gone = if part(inner) < 1.0 {
-            bits(a.varies).any(|k| self.collide(a, k))
+        let stepped = tile.iterations(features, 1 << inner) * lines;
+        let bytes = |k: usize| a.stride[k].saturating_mul(a.bytes as i64);
+        let second = target.caches[1] as i64;
+        let (gone, far) = if part(inner) < 1.0 {
+            let beyond = |k: usize| tile.factor[k] > held(second, bytes(k));
+            let collide = bits(a.varies).any(|k| self.collide(a, k));
+            (collide, bits(a.varies).any(beyond))
         } else {
-            stepped > target.caches[0] as f64 / 2.0
+            let beyond = stepped > held(second, bytes(inner)) as f64;
+            (stepped * LINE > target.caches[0] as f64 / 2.0, beyond)
         };
-        if gone { lines } else { 0.0 }
+        let each = if far { FAR } else { NEARBY };
+        if gone { lines * each } else { 0.0 }
+    }
+
+    /// Cycles for lines from beyond the second cache that nothing fetches ahead, of what is read once: a tile goes
+    /// through more rows of a page than are followed.
+    fn unforeseen(&self, a: &Access) -> f64 {
+        let features = self.features;
+        let factor = &self.tile.factor;
+        let Some(lane) = self.lane(a.varies) else {
+            return 0.0;
+        };
+        let once = features.outer & !a.varies == 0 && !features.reductions.is_empty();
+        if a.store || !once || a.size <= self.target.caches[1] as i64 {
+            return 0.0;
+        }
+        let apart = |k: &usize| *k != lane && a.stride[*k] != TANGLED;
+        let bytes = |k: usize| a.stride[k].unsigned_abs() as f64 * a.bytes as f64;
+        let rows: f64 = bits(a.varies & features.known)
+            .filter(|k| apart(k) && (LINE..PAGE).contains(&bytes(*k)))
+            .map(|k| factor[k] as f64)
+            .product();
+        let lines = rows * (factor[lane] as f64 * bytes(lane) / LINE);
+        if rows <= RUNS { 0.0 } else { FAR * lines }
     }
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by.
@@ -424,6 +472,17 @@ pub(super) fn part(n: i64, threads: i64) -> Option<(i64, f64)> {
         }
     }
     best
+}
+
+/// Rows so many bytes apart of which the first cache holds a line each.
+pub(super) fn beside(step: i64) -> i64 {
+    held(WAYS * ALIAS, step)
+}
+
+/// The same of a cache of so many bytes.
+fn held(cache: i64, step: i64) -> i64 {
+    let apart = 1 << step.unsigned_abs().trailing_zeros().min(62);
+    cache / i64::clamp(apart, 64, (cache / WAYS).max(64))
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.

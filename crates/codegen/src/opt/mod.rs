@@ -95,7 +95,7 @@ impl LoopNest {
                 top,
             } => split::step(self, opt, factor, target, top),
             OptOp::PadTo { multiple } => padto::step(self, opt, multiple),
-            OptOp::Swap { with } => swap::step(self, opt, with),
+            OptOp::Swap { with } => swap::step(self, opt, with, target),
             OptOp::NoLocals => nolocals::step(self, opt),
             OptOp::Tc { unit } => tc::step(self, opt, unit, target),
             OptOp::Stage { operand } => staging::step(self, opt, operand, target),

@@ -113,7 +113,7 @@ pub(super) fn along(nodes: &[UOp], axis: &UOp) -> Vec<Running> {
 }
 
 /// The dtype in which a fold of such elements is held.
-fn held(op: ReduceOp, dtype: DType, target: &Target) -> DType {
+pub(super) fn held(op: ReduceOp, dtype: DType, target: &Target) -> DType {
     let wide = dtype.is_float() && op != ReduceOp::Max && target.arithmetic.contains(&DType::F64);
     if wide { DType::F64 } else { dtype }
 }

@@ -10,9 +10,9 @@
 
 use super::nest::LoopNest;
 use super::{accumulate, refuse};
-use monoglot_uop::{AxisType, Opt, Result};
+use monoglot_uop::{AxisType, Opt, Result, Target};
 
-pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize, target: &Target) -> Result<()> {
     let Some(other) = nest.axes.get(with) else {
         return Err(refuse(
             opt,
@@ -22,7 +22,7 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize) -> Result<()> {
     let a = nest.axes[opt.axis].kind();
     let b = other.kind();
     if (a, b) == (AxisType::Reduce, AxisType::Loop) {
-        return accumulate::step(nest, opt, with);
+        return accumulate::step(nest, opt, with, target);
     }
     if a != b || with == opt.axis {
         let message = format!(

@@ -207,7 +207,22 @@ impl Prelude {
             if bytes >= 4 && bits < 512 {
                 let suffix = if bits == 256 { "256" } else { "" };
                 let half = if store {
-                    format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m, ({v})(a))")
+                    // Some machines take as long for a masked store as for all its lanes one by one.
+                    let one =
+                        format!("__builtin_ia32_maskstore{letter}{suffix}(({v} *)(p), m_, a_)");
+                    let (sign, all) = match (bytes, bits) {
+                        (4, 256) => ("movmskps256((f32x8)", "255"),
+                        (4, _) => ("movmskps((f32x4)", "15"),
+                        (_, 256) => ("movmskpd256((f64x4)", "15"),
+                        _ => ("movmskpd((f64x2)", "3"),
+                    };
+                    once(
+                        &mut self.types,
+                        (if bytes == 4 { "f32" } else { "f64" }, lanes),
+                    );
+                    format!(
+                        "({{ {v} a_ = ({v})(a), m_ = m; if (__builtin_ia32_{sign}m_) == {all}) *({v}m *)(p) = a_; else {one}; }})"
+                    )
                 } else {
                     let load = format!("__builtin_ia32_maskload{letter}{suffix}");
                     format!("SEL({v}, {v}, m, {load}((const {v} *)(p), m), a)")

@@ -2,12 +2,16 @@
 //! flows out: vector accesses where the lanes are neighbours in memory, one scalar access where they
 //! are one place, scalar accesses elsewhere. Invariant: a gate that varies over the lanes is a vector
 //! of bools on a vector access, and a lane's own gate on scalar ones.
+//!
+//! Where lanes lie apart and another axis of the value has neighbours, vectors along that one are read or
+//! written, and transposed.
 
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
+use super::transpose::{transpose, turns};
 use crate::build::{alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
-use monoglot_uop::{Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Op, Result, UOp};
 
 /// One chunk of an access: so many lanes from a place.
 #[derive(Clone)]
@@ -21,6 +25,7 @@ struct ChunkAccess<'a> {
     lanes: usize,
     /// By how much the index grows from lane to lane, where it is a sum.
     step: Option<i64>,
+    is_load: bool,
 }
 
 impl ChunkAccess<'_> {
@@ -217,6 +222,41 @@ impl ChunkAccess<'_> {
         Some(shuffle(&[vector(0), vector(n - 1)], &picks))
     }
 
+    /// An axis along which the chunks from this one on are neighbours where its lanes are not, and those of
+    /// them that are read or written together.
+    fn across(&self, dims: &[u32]) -> Option<(usize, Vec<usize>)> {
+        let bytes = self.storage.dtype().bytes();
+        let two = |s: i64| self.is_load && s == 2;
+        let near = self.step.is_some_and(|s| (-1..=1).contains(&s) || two(s));
+        let registers = self.storage.addrspace() == Some(AddrSpace::Reg);
+        if self.gate.is_some() || near || registers || self.lanes == 1 {
+            return None;
+        }
+        let steps = &self.d.layout.steps[self.index];
+        let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && steps[*k] == Some(1);
+        let axis = (0..dims.len()).find(along)?;
+        let most = self.d.target.vector_bytes / bytes.max(1);
+        let left = (dims[axis] - self.start[axis]) as usize;
+        let n = (0..).map(|p| most >> p).find(|n| *n <= left)?;
+        let place = |j: usize| {
+            let mut start = self.start.clone();
+            start[axis] += j as u32;
+            self.d.chunk_at(dims, &start)
+        };
+        turns(n, self.lanes, bytes).then(|| (axis, (0..n).map(place).collect()))
+    }
+
+    /// The chunk of `n` neighbours along an axis, from a lane of this one.
+    fn along(&self, axis: usize, n: usize, lane: usize) -> Self {
+        ChunkAccess {
+            start: self.place(lane),
+            axis: Some(axis),
+            lanes: n,
+            step: Some(1),
+            ..self.clone()
+        }
+    }
+
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
         let single = ChunkAccess {
             lanes: 1,
@@ -271,26 +311,53 @@ impl Devectorise<'_> {
             axis,
             lanes,
             step,
+            is_load: self.t.nodes[i].op() == Op::Load,
         };
         Ok(self.each_chunk(dims).into_iter().map(chunk).collect())
     }
 
     pub(super) fn load(&self, i: usize) -> Result<Vec<UOp>> {
+        let dims = &self.t.dims[i];
         let alt = |p: usize| self.t.src[i].get(1).map(|&a| self.operand(a as usize, p));
-        let chunks = self.accesses(i, &self.t.dims[i])?;
-        Ok(chunks
-            .iter()
-            .enumerate()
-            .map(|(p, chunk)| chunk.read(alt(p).as_ref()))
-            .collect())
+        let chunks = self.accesses(i, dims)?;
+        let mut out: Vec<Option<UOp>> = vec![None; chunks.len()];
+        for (p, chunk) in chunks.iter().enumerate() {
+            if out[p].is_some() {
+                continue;
+            }
+            let Some((axis, places)) = chunk.across(dims) else {
+                out[p] = Some(chunk.read(alt(p).as_ref()));
+                continue;
+            };
+            let n = places.len();
+            let rows = (0..chunk.lanes).map(|lane| chunk.along(axis, n, lane).read(None));
+            for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
+                out[q] = Some(value);
+            }
+        }
+        Ok(out.into_iter().flatten().collect())
     }
 
     pub(super) fn store(&self, i: usize) -> Result<UOp> {
         let src = &self.t.src[i];
-        let chunks = self.accesses(i, &self.t.dims[src[0] as usize])?;
+        let dims = &self.t.dims[src[0] as usize];
+        let value = |p: usize| self.operand(src[1] as usize, p);
+        let chunks = self.accesses(i, dims)?;
         let mut out = Vec::with_capacity(chunks.len());
+        let mut done = vec![false; chunks.len()];
         for (p, chunk) in chunks.iter().enumerate() {
-            chunk.write(&self.operand(src[1] as usize, p), &mut out);
+            if done[p] {
+                continue;
+            }
+            let Some((axis, places)) = chunk.across(dims) else {
+                chunk.write(&value(p), &mut out);
+                continue;
+            };
+            let rows = places.iter().map(|&q| chunk.wide(&value(q)));
+            for (lane, value) in transpose(rows.collect()).iter().enumerate() {
+                chunk.along(axis, places.len(), lane).write(value, &mut out);
+            }
+            places.into_iter().for_each(|q| done[q] = true);
         }
         Ok(group(out))
     }

@@ -4,6 +4,7 @@
 //! extends along two axes of lanes.
 
 use super::table::{Axes, Table, is_fragment};
+use crate::build::NEAR;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use smallvec::{SmallVec, smallvec};
 
@@ -435,6 +436,23 @@ pub(super) fn axis_after(
     Some(axis)
 }
 
+/// Instructions for each vector that is transposed.
+const TURNED: f64 = 4.0;
+
+/// Whether the elements of an access are neighbours along another axis than this one.
+fn turned(t: &Table, steps: &[Steps], i: usize, axis: usize) -> bool {
+    let address = t.src[i][0] as usize;
+    let dims = &t.dims[if t.nodes[i].op() == Op::Store {
+        address
+    } else {
+        i
+    }];
+    let near = (NEAR / t.nodes[address].dtype().bytes().max(1)).max(2) as u32;
+    let index = t.src[address].get(1).map(|&x| &steps[x as usize]);
+    let along = |k: usize| k != axis && dims[k] >= near && index.is_some_and(|s| s[k] == Some(1));
+    t.src[i].len() < 3 && dims[axis] >= near && (0..t.rank).any(along)
+}
+
 /// Instructions, roughly, where these axes are cut into vectors of so many lanes.
 fn cost(
     t: &Table,
@@ -445,6 +463,9 @@ fn cost(
 ) -> f64 {
     // What comes after sums across these lanes has lanes along another axis.
     let after = axis_after(t, steps, |l| is_lane[l]);
+    // Factors of a sum across lanes are read as they lie.
+    let closed = |k: usize| t.nodes.iter().any(|u| across(u, |l| l == k).is_some());
+    let closed: Axes<bool> = (0..t.rank).map(|k| is_lane[k] && closed(k)).collect();
     let mut sum = 0.0;
     for (i, u) in t.nodes.iter().enumerate() {
         let memory = matches!(u.op(), Op::Load | Op::Store);
@@ -475,6 +496,8 @@ fn cost(
                     Some(0) => 1.0,
                     Some(-1) => 2.0 * n.div_ceil(lanes) as f64,
                     Some(2) if u.op() == Op::Load => 3.0 * n.div_ceil(lanes) as f64,
+                    // Vectors along another axis, transposed.
+                    _ if !closed[k] && turned(t, steps, i, k) => TURNED * n.div_ceil(lanes) as f64,
                     _ => 1.5 * n as f64,
                 }
             }

@@ -12,6 +12,7 @@ mod legal;
 mod narrow;
 mod reduce;
 mod table;
+mod transpose;
 
 use monoglot_uop::{Result, Target, UOp};
 

@@ -12,6 +12,8 @@ use monoglot_uop::{AxisType, OptOp, Target};
 pub(super) const THREADED: f64 = 65_536.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
+/// Most vectors of an axis that no number of whole vectors divides.
+const WHOLE: i64 = 8;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
 const NEARER: f64 = 0.25;
 /// How many numbers of parts are tried.
@@ -192,8 +194,8 @@ fn search(
     best
 }
 
-/// Numbers of lanes to try along an axis: divisors up to four vectors, and whole vectors that need padding;
-/// none where nothing lies side by side along it.
+/// Numbers of lanes to try along an axis: divisors up to four vectors; where none is of whole vectors, all of
+/// a short axis, and whole vectors that need padding; none where nothing lies side by side along it.
 pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) -> Vec<i64> {
     let along = features.accesses.iter().filter(|a| a.stride[axis] == 1);
     let n = features.extent[axis];
@@ -205,6 +207,7 @@ pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) ->
         .filter(|f| n % f == 0 && (f % 4 == 0 || *f == n))
         .collect();
     if !all.iter().any(|f| f % lanes == 0) {
+        all.extend(Some(n).filter(|n| (4 * lanes + 1..=WHOLE * lanes).contains(n)));
         let least = (lanes.min(n) as u64).next_power_of_two().max(4) as i64;
         all.extend(
             [least, 4 * lanes]

@@ -11,7 +11,8 @@ use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, outermost};
 use crate::graph::bits;
 use crate::loops::kind;
-use crate::opt::features::Mask;
+use crate::opt::cost::beside;
+use crate::opt::features::{Access, Features, Mask};
 use crate::opt::scan::{self, Running};
 use crate::opt::scatter::{self, Placed};
 use crate::scratch::place;
@@ -204,14 +205,24 @@ fn all(chosen: &Chosen) -> Mask {
         .fold(0, |m, k| m | 1 << k)
 }
 
-/// Rows side by side, each with a sum of its own.
+/// Rows side by side, each with a sum of its own, as many as the first cache holds a line of.
 fn rows(chosen: &mut Chosen, scan: usize) {
+    let Some(features) = Features::of(&chosen.nest.clone().finish()) else {
+        return;
+    };
+    let cache = chosen.target.caches[0] as i64;
     for at in (0..scan).rev() {
         let axis = &chosen.nest.axes[at];
         let Some(n) = axis.extent().filter(|_| axis.kind() == AxisType::Loop) else {
             continue;
         };
-        if let Some(f) = (2..=ROWS).rev().find(|f| n % f == 0) {
+        let of_row = |a: &&Access| a.varies >> at & 1 == 1 && a.size > cache;
+        let streams = features.accesses.iter().filter(of_row);
+        let held = streams
+            .clone()
+            .map(|a| beside(a.stride[at].saturating_mul(a.bytes as i64)));
+        let most = held.min().unwrap_or(ROWS) / streams.count().max(1) as i64;
+        if let Some(f) = (2..=most.min(ROWS)).rev().find(|f| n % f == 0) {
             let why = "rows whose sums do not wait for each other";
             chosen.add(inner(f, AxisType::Upcast), at, why);
             return;

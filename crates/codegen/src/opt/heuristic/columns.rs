@@ -1,0 +1,148 @@
+//! Sums along an axis whose turns are pages apart: a few rows at a time are added to the sums of all columns
+//! that the first cache holds, so that memory is read along rows. Flows in: what a kernel does, as numbers,
+//! and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on
+//! the number of threads.
+//!
+//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead. Only
+//! where a register tile is several lines wide is that no worse.
+
+use super::cpu::{THREADED, threads};
+use super::{Chosen, inner, outermost};
+use crate::graph::bits;
+use crate::opt::features::{Access, Features};
+use crate::opt::staging;
+use monoglot_uop::{AxisType, Op, OptOp, Target};
+
+/// Rows that are added at a time.
+const ROWS: i64 = 8;
+/// Fewest parts of a sum, and fewest columns.
+const PARTS: i64 = 16;
+const COLUMNS: i64 = 256;
+/// Bytes of a page, and of memory that a core moves in a cycle.
+const PAGE: i64 = 4096;
+/// Bytes of a tile of four vectors from which on it is as good to walk down its columns.
+const WIDE: usize = 256;
+const MOVED: f64 = 8.0;
+
+/// Choose the loops of sums of columns; None, with nothing chosen, where the kernel is none.
+pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
+    let ([row, column], cycles) = sums(features, chosen.target)?;
+    let at = chosen.axis(column, AxisType::Loop)?;
+    let columns = inner(together(features, column, chosen.target)?, AxisType::Loop);
+    let held = chosen.add(columns, at, "columns whose sums the first cache holds");
+    held.then_some(())?;
+    let nodes = chosen.nest.clone().finish().toposort();
+    let mut operands = staging::operands(&nodes).into_iter();
+    let operand = operands.position(|u| u.op() == Op::Reduce)?;
+    chosen.add(OptOp::Stage { operand }, at, "sums in parts");
+    // Behind the loop that reads the sums stand the one that fills them, and the rows.
+    let [read, fill, rows] = [at + 1, at + 2, at + 3];
+    let parts = outermost(features.extent[row] / ROWS, AxisType::Reduce);
+    chosen.add(parts, rows, "parts of a few rows");
+    chosen.add(OptOp::Swap { with: fill }, rows, "around columns");
+    let [own, set, rows] = [fill + 1, fill + 2, fill + 3];
+    let few = chosen.axis(rows, AxisType::Reduce)?;
+    chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
+    let lanes = chosen.target.vector_bytes as i64 / features.reductions[0].bytes.max(1) as i64;
+    for of in [read, own, set] {
+        if let Some(at) = chosen.axis(of, AxisType::Loop) {
+            chosen.add(inner(lanes, AxisType::Upcast), at, "vectors of columns");
+        }
+    }
+    if chosen.target.threads > 1 && cycles >= THREADED {
+        threads(&[column], cycles, chosen);
+    }
+    Some(())
+}
+
+/// The axes of rows and columns of a sum that reads each element once, and cycles in which all are read.
+fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
+    let [sum] = &features.reductions[..] else {
+        return None;
+    };
+    let row = bits(sum.closes).next().filter(|k| sum.closes == 1 << k)?;
+    let column = bits(features.outer).last()?;
+    let known = features.known >> row & features.known >> column & 1 == 1;
+    let mut stores = features.accesses.iter().filter(|a| a.store);
+    let [n, rows] = [features.extent[column], features.extent[row]];
+    let inside = sum.open == features.outer && stores.all(|a| a.stride[column] == 1);
+    let long = rows % ROWS == 0 && rows >= PARTS * ROWS && n >= COLUMNS;
+    // One read is of an element for each term of each sum, along rows; others are of a row or a column.
+    let whole = |a: &&Access| !a.store && a.varies >> row & a.varies >> column & 1 == 1;
+    let mut reads = features.accesses.iter().filter(whole);
+    let read = reads.next().filter(|_| reads.next().is_none())?;
+    let apart = read.stride[row].saturating_mul(read.bytes as i64);
+    let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
+    let once = features.outer & !read.varies == 0;
+    let beyond = read.size > target.caches[1] as i64;
+    let narrow = 4 * target.vector_bytes < WIDE;
+    let all = known && inside && long && far && once && beyond && narrow;
+    all.then_some(([row, column], read.size as f64 / MOVED))
+}
+
+/// How many columns are done together: their sums are held in eight bytes. There is a loop around them, which
+/// threads share.
+fn together(features: &Features, column: usize, target: &Target) -> Option<i64> {
+    let n = features.extent[column];
+    let lanes = (target.vector_bytes / features.reductions[0].bytes.max(1)).max(1) as i64;
+    let most = (target.caches[0] as i64 / 2 / 8).min(n / 2.max(target.threads as i64));
+    let fits = |c: &i64| n % c == 0 && c % lanes == 0;
+    (COLUMNS / 2..=most).rev().find(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::heuristic::choose;
+    use crate::opt::tests::support::{
+        check_on, flat_matmul, linear, lowers, param, ranges, sink, target,
+    };
+    use monoglot_uop::{DType, ReduceOp, UOp};
+
+    /// A vector of k elements times a matrix.
+    fn sums(n: i64, k: i64) -> UOp {
+        let r = ranges(&[n], &[k]);
+        let a = param(1, &[k], DType::F32).at(&r[1..]);
+        let b = param(2, &[k * n], DType::F32).at(&[linear(&[(&r[1], n), (&r[0], 1)])]);
+        let out = param(0, &[n], DType::F32).at(&r[..1]);
+        sink(&[out
+            .store(&(a * b).reduce_ranges(ReduceOp::Add, &r[1..]))
+            .end(&r[..1])])
+    }
+
+    /// The same parts for any number of threads; what other results read again is no sum of columns.
+    #[test]
+    fn sums_of_columns_are_done_a_few_rows_at_a_time() {
+        let small = Target {
+            vector_bytes: 32,
+            caches: [8 << 10, 16 << 10, 128 << 10],
+            ..target(false)
+        };
+        for (kernel, parts) in [
+            (sums(1024, 160), Some(20)),
+            (sums(1536, 128), Some(16)),
+            (sums(1024, 161), None),
+            (sums(512, 160), None),
+            (flat_matmul(2, 1024, 160), None),
+        ] {
+            for threads in [1, 3] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let opts = choose(&kernel, &target);
+                lowers(&check_on(&kernel, &opts, &target), false);
+                let terms = |o: &monoglot_uop::Opt| match o.op {
+                    OptOp::Split {
+                        factor,
+                        target,
+                        top: true,
+                    } if target.is_reduce() => Some(factor),
+                    _ => None,
+                };
+                let found = opts.iter().find_map(terms);
+                assert_eq!(found, parts, "{opts:?}");
+            }
+        }
+    }
+}
