@@ -119,9 +119,9 @@ fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp, held: DType)
     let storage = &scratch::retyped(&kept.filled.src()[0], held);
     let place: Vec<UOp> = kept.store.src()[0].src()[1..].iter().map(rename).collect();
 
-    // The storage is set by loops of its own, in every turn of those around.
+    // The storage is set by loops of its own, in every turn, or thread, of those around.
     let around: Vec<UOp> = (kept.filled.ranges().iter())
-        .filter(|r| scratch::turns(loops::kind(r)))
+        .filter(|r| scratch::sets_anew(loops::kind(r)))
         .map(rename)
         .collect();
     let setting: FxHashMap<UOp, UOp> = (own.iter())
