@@ -52,10 +52,11 @@ impl Kept {
     /// The dtype in which the parts are added: in a product, whose reads serve many sums, that of the sum.
     fn held(&self, part: &UOp, target: &Target) -> DType {
         let sum = &self.store.src()[1];
+        let around = self.filled.ranges();
         let read = |u: &UOp| {
             let ranges = u.ranges();
-            let once = self.own.iter().all(|r| ranges.contains(r)) && ranges.contains(part);
-            u.op() == Op::Index && once
+            let mut open = self.own.iter().chain(around.iter()).chain([part]);
+            u.op() == Op::Index && open.all(|r| ranges.contains(r))
         };
         let many = part.src()[0].vmax() >= MANY && sum.toposort().iter().any(read);
         let dtype = sum.dtype();
