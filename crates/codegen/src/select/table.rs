@@ -24,6 +24,8 @@ pub(super) struct Table {
     pub(super) loops: Vec<Loops>,
     /// The RANGE of each loop.
     pub(super) ranges: Vec<u32>,
+    /// How often each loop turns at most.
+    turns: Vec<f64>,
     /// The REDUCEs that close the same ranges, by the first of them.
     pub(super) groups: FxHashMap<u32, Vec<u32>>,
     pub(super) rank: usize,
@@ -98,6 +100,7 @@ impl Table {
                 }
                 open |= 1 << t.ranges.len();
                 t.ranges.push(i as u32);
+                t.turns.push((u.vmax() + 1) as f64);
             }
             if matches!(u.op(), Op::Reduce | Op::End) {
                 let closed = t.src[i][1..].iter().fold(0, |m, &r| m | t.own_loop(r));
@@ -131,9 +134,7 @@ impl Table {
 
     /// How often a node runs, roughly.
     pub(super) fn trips(&self, i: usize) -> f64 {
-        self.open(self.loops[i])
-            .map(|r| (r.vmax() + 1) as f64)
-            .product()
+        bits(self.loops[i]).map(|k| self.turns[k]).product()
     }
 }
 
