@@ -171,15 +171,18 @@ impl Product {
         let extents = [features.extent[row], features.extent[column]];
         let tile = register_tile(extents, term_bytes, lanes, target);
         // Both factors of one turn of the loops around, which the first cache does not hold.
-        let deep = features.extent[term] * term_bytes;
-        let near = (extents[0] + extents[1]) * deep <= 4 * target.caches[0] as i64;
+        let deep = features.extent[term] as f64 * term_bytes as f64;
+        let rows_and_columns = extents[0] as f64 + extents[1] as f64;
+        let near = rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
         // What is staged is worth its copy where enough tiles read it.
         let again = extents[0] >= ABOVE * tile[0];
-        let padded = |k: usize| (extents[k] + tile[k] - 1) / tile[k] * tile[k];
-        let useful = (extents[0] * extents[1]) as f64 / (padded(0) * padded(1)) as f64;
+        let useful = |k: usize| {
+            let padded = (extents[k] + tile[k] - 1) / tile[k] * tile[k];
+            extents[k] as f64 / padded as f64
+        };
         let rest = open & !(1 << column) & !(1 << row);
         let step = rows.stride[last].unsigned_abs();
-        (again && !near && useful >= USEFUL).then_some(Product {
+        (again && !near && useful(0) * useful(1) >= USEFUL).then_some(Product {
             row,
             column,
             term,
@@ -191,9 +194,7 @@ impl Product {
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
         })
     }
-}
 
-impl Product {
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
     fn panel(&self, target: &Target) -> i64 {
         match self.others.is_empty() {
