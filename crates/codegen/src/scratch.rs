@@ -114,12 +114,42 @@ fn taken_over(store: &UOp, closes: &[UOp]) -> Vec<UOp> {
     let apart = |r: &UOp| {
         let mut varying = reads.iter().filter(|u| u.ranges().contains(r));
         let same = varying.all(|u| u.src()[1..] == *place);
-        same && place.contains(r)
+        same && place.iter().any(|i| is_digit(r, i))
     };
     let over = closes
         .iter()
         .filter(|r| !apart(r) && finds_its_last(store, r));
     over.cloned().collect()
+}
+
+/// Whether an index is a number of which the RANGE is a digit, so that each of its turns has places of its own.
+fn is_digit(range: &UOp, index: &UOp) -> bool {
+    let mut digits: Vec<(i64, &UOp)> = Vec::new();
+    let mut open = vec![(1i64, index)];
+    while let Some((by, u)) = open.pop() {
+        let number = |k: usize| u.src()[k].as_int().filter(|n| *n > 0);
+        match u.op() {
+            Op::Add => open.extend(u.src().iter().map(|s| (by, s))),
+            Op::Mul if number(1).is_some() => {
+                let Some(by) = number(1).and_then(|n| by.checked_mul(n)) else {
+                    return false;
+                };
+                open.push((by, &u.src()[0]));
+            }
+            Op::Range => digits.push((by, u)),
+            Op::Const => {}
+            _ => return false,
+        }
+    }
+    digits.sort_by_key(|d| d.0);
+    let mut below = 0i64;
+    for (by, r) in &digits {
+        if *by <= below {
+            return false;
+        }
+        below = below.saturating_add(by.saturating_mul(r.vmax()));
+    }
+    digits.iter().any(|(_, r)| *r == range)
 }
 
 /// Whether a turn of this RANGE finds what its last turn stored: not where it has places of its own, and not

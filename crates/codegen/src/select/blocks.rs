@@ -21,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Terms that an accumulator takes in a block of a sum that waits for memory.
 const SHORT: i64 = 16;
 /// Terms that one takes in a block of a register tile, at least, and blocks of a tile, at most.
-const LONG: i64 = 128;
+const LONG: i64 = 256;
 const MOST: i64 = 64;
 
 /// A kernel in blocks, and the REDUCEs that carry.

@@ -320,15 +320,19 @@ fn progression(u: &UOp) -> Option<i64> {
     even.then_some(step)
 }
 
-/// Bytes of the widest element that extends along an axis.
+/// Bytes of the widest element that extends along an axis, or is stored along it.
 fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
-    let along =
-        |i: &usize| demand[*i].data && t.dims[*i][axis] > 1 && t.nodes[*i].op() != Op::Const;
-    (0..t.len())
-        .filter(along)
-        .map(|i| t.nodes[i].dtype().bytes())
-        .max()
-        .unwrap_or(0)
+    let element = |i: usize| {
+        let u = &t.nodes[i];
+        let of = match u.op() {
+            Op::Store => t.src[i][0] as usize,
+            Op::Const => return None,
+            _ if demand[i].data => i,
+            _ => return None,
+        };
+        (t.dims[of][axis] > 1).then(|| t.nodes[of].dtype().bytes())
+    };
+    (0..t.len()).filter_map(element).max().unwrap_or(0)
 }
 
 /// The axes whose elements are lanes, by what the kernel would cost with them: one, and others that no value

@@ -48,6 +48,8 @@ const FEW: i64 = 8;
 const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
 const BORDER: f64 = 16.0;
+/// What staging a panel costs, in tiles that read it.
+const FILL: i64 = 1;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 
@@ -69,6 +71,16 @@ struct Product {
     varies: Mask,
     /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
     scattered: bool,
+    /// Whether what a factor has for one term lies together, the rows' and the columns'.
+    together: [bool; 2],
+}
+
+/// What is done at a time.
+struct Block {
+    rows: Blocks,
+    columns: Blocks,
+    /// The rows of a block, so many for which their factor is staged.
+    within: Blocks,
 }
 
 /// An extent as so many blocks of so many.
@@ -83,7 +95,7 @@ struct Blocks {
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, chosen.target)?;
     let target = chosen.target;
-    let [tile_rows, tile_columns] = product.tile;
+    let [_, tile_columns] = product.tile;
     let extent = |k: usize| features.extent[k];
     let terms = extent(product.term);
     let alone = product.others.is_empty();
@@ -95,15 +107,11 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
 
     let most = product.panel(target) / (tile_columns * product.term_bytes);
     let parts = in_parts(terms, most.max(1));
-    let deep = parts.of * product.term_bytes;
-    let most = (target.caches[1] as i64 / 4 * 3 / deep / tile_rows).max(1);
-    // Two at least where nothing else is around a block.
-    let fewest = if alone { 2 } else { 1 };
-    let rows = in_blocks(extent(product.row), tile_rows, most, fewest, threads);
-    let sums = target.local_bytes as i64 / 2 / (rows.of * product.bytes);
-    let nearby = target.caches[2] as i64 / 4 / (terms * product.term_bytes);
-    let most = sums.min(nearby) / tile_columns;
-    let columns = in_blocks(extent(product.column), tile_columns, most.max(1), 1, 1);
+    let blocks = match parts.count {
+        1 => product.stored(terms, extent, threads, target),
+        _ => product.kept(parts.of, extent, threads, target),
+    };
+    let Block { rows, columns, .. } = blocks;
 
     for (k, b) in [
         (product.row, rows),
@@ -131,10 +139,10 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     };
     let nest = match parts.count {
         1 => Nest::whole(rows_at, &product, chosen),
-        n => Nest::in_parts(rows_at, n, product.tile, chosen)?,
+        n => Nest::in_parts(rows_at, n, &product, blocks.within, chosen)?,
     };
     let again = columns.of / tile_columns * nest.again;
-    nest.panels(again >= least, chosen);
+    nest.panels(again >= least, &product, chosen);
     unroll(chosen);
     Some(())
 }
@@ -156,7 +164,7 @@ impl Product {
             Some((row, rows, columns))
         };
         // Of what repeats the columns' factor, the longest.
-        let (row, rows, _) = bits(open & !(1 << column))
+        let (row, rows, columns) = bits(open & !(1 << column))
             .filter_map(factors)
             .max_by_key(|f| features.extent[f.0])?;
         let known = sum.closes & !features.known == 0;
@@ -182,6 +190,8 @@ impl Product {
         };
         let rest = open & !(1 << column) & !(1 << row);
         let step = rows.stride[last].unsigned_abs();
+        let together =
+            |a: &Access, k: usize| a.stride[k].unsigned_abs() < a.stride[last].unsigned_abs();
         (again && !near && useful(0) * useful(1) >= USEFUL).then_some(Product {
             row,
             column,
@@ -192,7 +202,70 @@ impl Product {
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
+            together: [together(rows, row), together(columns, column)],
         })
+    }
+
+    /// Blocks of sums that each tile stores.
+    fn stored(
+        &self,
+        terms: i64,
+        extent: impl Fn(usize) -> i64,
+        threads: i64,
+        target: &Target,
+    ) -> Block {
+        let [tile_rows, tile_columns] = self.tile;
+        let deep = terms * self.term_bytes;
+        let most = target.caches[1] as i64 / 4 * 3 / deep / tile_rows;
+        // Two at least where nothing else is around a block.
+        let fewest = if self.others.is_empty() { 2 } else { 1 };
+        let rows = in_blocks(extent(self.row), tile_rows, most.max(1), fewest, threads);
+        let sums = target.local_bytes as i64 / 2 / (rows.of * self.bytes);
+        let nearby = target.caches[2] as i64 / 4 / deep;
+        let most = sums.min(nearby) / tile_columns;
+        Block {
+            rows,
+            columns: in_blocks(extent(self.column), tile_columns, most.max(1), 1, 1),
+            within: Blocks {
+                count: 1,
+                of: rows.of,
+            },
+        }
+    }
+
+    /// Blocks of sums that are kept between parts of so many terms.
+    fn kept(
+        &self,
+        terms: i64,
+        extent: impl Fn(usize) -> i64,
+        threads: i64,
+        target: &Target,
+    ) -> Block {
+        let [tile_rows, tile_columns] = self.tile;
+        let deep = terms * self.term_bytes;
+        let sums = target.local_bytes as i64 / 2 / self.bytes;
+        let panel = target.local_bytes.min(target.caches[2]) as i64 / 4 / deep;
+        let most = ((extent(self.row) + threads - 1) / threads).min(sums.isqrt());
+        let most = (sums / most).min(panel) / tile_columns;
+        // Sums are kept inside of a loop: two blocks at least, of what has more tiles.
+        let tiles = [
+            extent(self.row) / tile_rows,
+            extent(self.column) / tile_columns,
+        ];
+        let beside = threads == 1 && tiles[1] > tiles[0];
+        let fewest = if beside { 2 } else { 1 };
+        let columns = in_blocks(extent(self.column), tile_columns, most.max(1), fewest, 1);
+        let most = sums / columns.of / tile_rows + 1;
+        let fewest = if columns.count > 1 { 1 } else { 2 };
+        let mut rows = in_blocks(extent(self.row), tile_rows, most.max(1), fewest, threads);
+        let most = target.caches[1] as i64 / 2 / deep / tile_rows;
+        let within = in_blocks(rows.of, tile_rows, most.max(1), 1, 1);
+        rows.of = within.count * within.of;
+        Block {
+            rows,
+            columns,
+            within,
+        }
     }
 
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
@@ -263,7 +336,7 @@ fn in_parts(terms: i64, most: i64) -> Blocks {
 }
 
 /// An extent in blocks of whole tiles, at most so many tiles each: at least `fewest`, in a number that these
-/// threads divide among them, and with least past the end.
+/// threads divide among them, and with least past the end and to fill.
 fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Blocks {
     let tiles = (extent + tile - 1) / tile;
     let least = ((tiles + most - 1) / most).max(fewest);
@@ -272,7 +345,7 @@ fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Bl
         of: (tiles + count - 1) / count * tile,
     };
     let tried = (least..=2 * least + threads).filter(|c| c % threads == 0);
-    let best = tried.map(of).min_by_key(|b| b.count * b.of);
+    let best = tried.map(of).min_by_key(|b| b.count * (b.of + FILL * tile));
     best.unwrap_or(of(least))
 }
 
@@ -314,6 +387,7 @@ struct Nest {
 impl Nest {
     /// The block whose rows stand at this place, its columns next.
     fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
+        above(rows, chosen);
         tiles(rows, product.tile, chosen);
         let axes = &chosen.nest.axes;
         let beside = axes[rows].of == product.column && axes[rows].kind() == AxisType::Loop;
@@ -333,7 +407,13 @@ impl Nest {
     }
 
     /// The same with its sums kept, and done in so many parts.
-    fn in_parts(rows: usize, parts: i64, tile: [i64; 2], chosen: &mut Chosen) -> Option<Nest> {
+    fn in_parts(
+        rows: usize,
+        parts: i64,
+        product: &Product,
+        within: Blocks,
+        chosen: &mut Chosen,
+    ) -> Option<Nest> {
         let nodes = chosen.nest.clone().finish().toposort();
         let mut operands = staging::operands(&nodes).into_iter();
         let operand = operands.position(|u| u.op() == Op::Reduce)?;
@@ -352,32 +432,53 @@ impl Nest {
             "parts of the sum around its tiles",
         );
         // The loop over the parts stands before those that fill the sums, and behind these those that set them.
-        tiles(fill + 1, tile, chosen);
-        let vectors = inner(tile[1], AxisType::Upcast);
+        let block = fill + 1;
+        if within.count > 1 {
+            let rows_of = inner(within.of, AxisType::Loop);
+            chosen.add(rows_of, block, "rows that the second cache holds");
+            // The new loop is the last: before those that set the sums it has their places in turn.
+            let last = chosen.last_loop()?;
+            for with in (block + 2..last).rev() {
+                let why = "blocks around their tiles";
+                chosen.add(OptOp::Swap { with }, with + 1, why);
+            }
+        } else {
+            above(block, chosen);
+        }
+        let columns_at = if within.count > 1 { block + 1 } else { block };
+        tiles(columns_at, product.tile, chosen);
+        let vectors = inner(product.tile[1], AxisType::Upcast);
         for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
             chosen.add(vectors, at, "vectors of sums");
         }
-        let column = fill + 2;
         Some(Nest {
-            around: chosen.axis(fill, AxisType::Loop),
+            around: Some(columns_at - 1),
             again: 1,
-            beside: chosen.axis(column, AxisType::Loop),
-            columns: places(column, chosen),
+            // What blocks of rows read again is staged once for all.
+            beside: Some(if within.count > 1 { fill } else { block }),
+            columns: places(fill + 2, chosen),
         })
     }
 
     /// The columns' factor in the order in which a tile reads it, and that of the rows as well.
-    fn panels(&self, rows: bool, chosen: &mut Chosen) {
+    fn panels(&self, rows: bool, product: &Product, chosen: &mut Chosen) {
         let of_columns = |u: &UOp, axes: &[UOp]| {
             let open = u.ranges();
             self.columns.iter().any(|&c| open.contains(&axes[c]))
         };
+        let [rows_together, columns_together] = product.together;
         if let Some(at) = self.beside.or(self.around) {
-            stage(chosen, at, "columns of a tile", of_columns);
+            stage(
+                chosen,
+                at,
+                "columns of a tile",
+                columns_together,
+                of_columns,
+            );
         }
         if let Some(at) = self.around.filter(|_| rows) {
-            stage(chosen, at, "rows of a part", |_, _| true);
+            stage(chosen, at, "rows of a part", rows_together, |_, _| true);
         }
     }
 }
@@ -388,10 +489,14 @@ fn places(of: usize, chosen: &Chosen) -> Vec<usize> {
     axes.filter(|(_, a)| a.of == of).map(|(i, _)| i).collect()
 }
 
-/// Register tiles of the rows at this place and the columns next, those side by side in the outer loop.
-fn tiles(at: usize, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
+/// The loop over rows at this place inside that over columns.
+fn above(at: usize, chosen: &mut Chosen) {
     let why = "tiles above each other read the same columns";
     chosen.add(OptOp::Swap { with: at + 1 }, at, why);
+}
+
+/// Register tiles of the columns at this place and the rows next.
+fn tiles(at: usize, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
     chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
     chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
 }
@@ -409,8 +514,15 @@ fn unroll(chosen: &mut Chosen) {
     }
 }
 
-/// Stage the first read inside the sum that is one of these, and fill its storage with vectors.
-fn stage(chosen: &mut Chosen, at: usize, why: &'static str, is: impl Fn(&UOp, &[UOp]) -> bool) {
+/// Stage the first read inside the sum that is one of these, and fill its storage with vectors, a term at a
+/// time where that is how it lies.
+fn stage(
+    chosen: &mut Chosen,
+    at: usize,
+    why: &'static str,
+    together: bool,
+    is: impl Fn(&UOp, &[UOp]) -> bool,
+) {
     let nodes = chosen.nest.clone().finish().toposort();
     let axes = crate::opt::ranges(&nodes);
     let summed = |u: &UOp| {
@@ -423,10 +535,17 @@ fn stage(chosen: &mut Chosen, at: usize, why: &'static str, is: impl Fn(&UOp, &[
     let Some(operand) = operands.iter().position(reads) else {
         return;
     };
-    if chosen.add(OptOp::Stage { operand }, at, why) {
-        // The loops that fill it are the last; elements side by side are stored as vectors.
-        if let Some(last) = chosen.last_loop() {
-            chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
-        }
+    let before = chosen.last_loop();
+    if !chosen.add(OptOp::Stage { operand }, at, why) {
+        return;
     }
+    // The loops that fill it are the last.
+    let (Some(before), Some(last)) = (before, chosen.last_loop()) else {
+        return;
+    };
+    if together && last == before + 3 {
+        let why = "as the factor lies";
+        chosen.add(OptOp::Swap { with: before + 2 }, before + 1, why);
+    }
+    chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
 }
