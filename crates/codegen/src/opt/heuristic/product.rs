@@ -48,8 +48,8 @@ const FEW: i64 = 8;
 const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
 const BORDER: f64 = 16.0;
-/// What staging a panel costs, in tiles that read it.
-const FILL: i64 = 1;
+/// Tiles that cost as much as staging what they read.
+const FILLED: i64 = 2;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 
@@ -63,6 +63,8 @@ struct Product {
     term_bytes: i64,
     /// Bytes of a sum.
     bytes: i64,
+    /// Elements of a vector.
+    lanes: i64,
     /// Rows and columns of a register tile.
     tile: [i64; 2],
     /// Axes around both.
@@ -71,8 +73,18 @@ struct Product {
     varies: Mask,
     /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
     scattered: bool,
-    /// Whether what a factor has for one term lies together, the rows' and the columns'.
-    together: [bool; 2],
+    /// How the rows' factor lies, and the columns'.
+    lies: [Lies; 2],
+}
+
+/// What elements of a factor are neighbours.
+#[derive(Clone, Copy, PartialEq)]
+enum Lies {
+    /// Those of one term: a panel is filled a term at a time.
+    Together,
+    /// Terms: vectors of these are read, and transposed.
+    Along,
+    Otherwise,
 }
 
 /// What is done at a time.
@@ -90,10 +102,24 @@ struct Blocks {
     of: i64,
 }
 
+/// Into how many blocks an extent is divided: at least so many, a multiple of the threads that share them.
+#[derive(Clone, Copy)]
+struct Share {
+    fewest: i64,
+    threads: i64,
+}
+
+impl Share {
+    const WHOLE: Share = Share {
+        fewest: 1,
+        threads: 1,
+    };
+}
+
 /// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
 /// chosen, where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, chosen.target)?;
+    let mut product = Product::of(features, chosen.target)?;
     let target = chosen.target;
     let [_, tile_columns] = product.tile;
     let extent = |k: usize| features.extent[k];
@@ -104,12 +130,18 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     } else {
         1
     };
+    let shares = product.shares(extent, threads);
 
     let most = product.panel(target) / (tile_columns * product.term_bytes);
-    let parts = in_parts(terms, most.max(1));
+    let each = product.term_bytes / product.bytes;
+    let step = match each == 1 && product.lies.contains(&Lies::Along) {
+        true => product.lanes,
+        false => 1,
+    };
+    let parts = in_parts(terms, most.max(step), step, each);
     let blocks = match parts.count {
-        1 => product.stored(terms, extent, threads, target),
-        _ => product.kept(parts.of, extent, threads, target),
+        1 => product.stored(terms, extent, shares, target),
+        _ => product.kept(parts.of, extent, shares, target),
     };
     let Block { rows, columns, .. } = blocks;
 
@@ -122,6 +154,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
             let at = chosen.axis(k, features.kind(k))?;
             let multiple = b.count * b.of;
             chosen.add(OptOp::PadTo { multiple }, at, "whole blocks");
+            product.mask(k);
         }
     }
     cut(chosen, product.row, rows, product.column, columns);
@@ -177,7 +210,7 @@ impl Product {
         let inner = features.count(sum.closes & !(1 << term)) as i64;
         let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
-        let tile = register_tile(extents, term_bytes, lanes, target);
+        let tile = register_tile(extents, [term_bytes, inner], lanes, target);
         // Both factors of one turn of the loops around, which the first cache does not hold.
         let deep = features.extent[term] as f64 * term_bytes as f64;
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
@@ -190,20 +223,54 @@ impl Product {
         };
         let rest = open & !(1 << column) & !(1 << row);
         let step = rows.stride[last].unsigned_abs();
-        let together =
-            |a: &Access, k: usize| a.stride[k].unsigned_abs() < a.stride[last].unsigned_abs();
+        let lies = |a: &Access, k: usize| {
+            let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
+            match across < along {
+                true => Lies::Together,
+                false if along == 1 && across > 1 && a.gate == 0 => Lies::Along,
+                false => Lies::Otherwise,
+            }
+        };
         (again && !near && useful(0) * useful(1) >= USEFUL).then_some(Product {
             row,
             column,
             term,
             term_bytes,
             bytes: sum.bytes as i64,
+            lanes,
             tile,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
-            together: [together(rows, row), together(columns, column)],
+            lies: [lies(rows, row), lies(columns, column)],
         })
+    }
+
+    /// What varies with an axis that is padded is masked: no vectors of its terms are read.
+    fn mask(&mut self, axis: usize) {
+        let [rows, columns] = &mut self.lies;
+        let masked = |lies: &mut Lies| {
+            if *lies == Lies::Along {
+                *lies = Lies::Otherwise;
+            }
+        };
+        if axis != self.column {
+            masked(rows);
+        }
+        if axis != self.row {
+            masked(columns);
+        }
+    }
+
+    /// How many blocks of rows and of columns there are at least, and threads that divide them: where nothing else
+    /// is around a block, two at least of the longer: each stages the other's factor again.
+    fn shares(&self, extent: impl Fn(usize) -> i64, threads: i64) -> [Share; 2] {
+        let divided = Share { fewest: 2, threads };
+        match self.others.is_empty() {
+            false => [Share::WHOLE; 2],
+            true if extent(self.column) > extent(self.row) => [Share::WHOLE, divided],
+            true => [divided, Share::WHOLE],
+        }
     }
 
     /// Blocks of sums that each tile stores.
@@ -211,25 +278,24 @@ impl Product {
         &self,
         terms: i64,
         extent: impl Fn(usize) -> i64,
-        threads: i64,
+        shares: [Share; 2],
         target: &Target,
     ) -> Block {
         let [tile_rows, tile_columns] = self.tile;
         let deep = terms * self.term_bytes;
         let most = target.caches[1] as i64 / 4 * 3 / deep / tile_rows;
-        // Two at least where nothing else is around a block.
-        let fewest = if self.others.is_empty() { 2 } else { 1 };
-        let rows = in_blocks(extent(self.row), tile_rows, most.max(1), fewest, threads);
+        let rows = in_blocks(extent(self.row), tile_rows, most, shares[0]);
         let sums = target.local_bytes as i64 / 2 / (rows.of * self.bytes);
         let nearby = target.caches[2] as i64 / 4 / deep;
         let most = sums.min(nearby) / tile_columns;
+        let within = Blocks {
+            count: 1,
+            of: rows.of,
+        };
         Block {
             rows,
-            columns: in_blocks(extent(self.column), tile_columns, most.max(1), 1, 1),
-            within: Blocks {
-                count: 1,
-                of: rows.of,
-            },
+            columns: in_blocks(extent(self.column), tile_columns, most, shares[1]),
+            within,
         }
     }
 
@@ -238,28 +304,20 @@ impl Product {
         &self,
         terms: i64,
         extent: impl Fn(usize) -> i64,
-        threads: i64,
+        shares: [Share; 2],
         target: &Target,
     ) -> Block {
         let [tile_rows, tile_columns] = self.tile;
         let deep = terms * self.term_bytes;
         let sums = target.local_bytes as i64 / 2 / self.bytes;
         let panel = target.local_bytes.min(target.caches[2]) as i64 / 4 / deep;
-        let most = ((extent(self.row) + threads - 1) / threads).min(sums.isqrt());
-        let most = (sums / most).min(panel) / tile_columns;
-        // Sums are kept inside of a loop: two blocks at least, of what has more tiles.
-        let tiles = [
-            extent(self.row) / tile_rows,
-            extent(self.column) / tile_columns,
-        ];
-        let beside = threads == 1 && tiles[1] > tiles[0];
-        let fewest = if beside { 2 } else { 1 };
-        let columns = in_blocks(extent(self.column), tile_columns, most.max(1), fewest, 1);
+        let each = (extent(self.row) + shares[0].threads - 1) / shares[0].threads;
+        let most = (sums / each.min(sums.isqrt())).min(panel) / tile_columns;
+        let columns = in_blocks(extent(self.column), tile_columns, most, shares[1]);
         let most = sums / columns.of / tile_rows + 1;
-        let fewest = if columns.count > 1 { 1 } else { 2 };
-        let mut rows = in_blocks(extent(self.row), tile_rows, most.max(1), fewest, threads);
+        let mut rows = in_blocks(extent(self.row), tile_rows, most, shares[0]);
         let most = target.caches[1] as i64 / 2 / deep / tile_rows;
-        let within = in_blocks(rows.of, tile_rows, most.max(1), 1, 1);
+        let within = in_blocks(rows.of, tile_rows, most, Share::WHOLE);
         rows.of = within.count * within.of;
         Block {
             rows,
@@ -291,14 +349,19 @@ fn factor<'a>(
 
 /// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
 /// term, what it loads, what is past the ends, and how often it ends.
-fn register_tile(extents: [i64; 2], term_bytes: i64, lanes: i64, target: &Target) -> [i64; 2] {
+fn register_tile(
+    extents: [i64; 2],
+    [term_bytes, inner]: [i64; 2],
+    lanes: i64,
+    target: &Target,
+) -> [i64; 2] {
     let mut best = (f64::INFINITY, [1, lanes]);
     let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
     for vectors in 1..=VECTORS {
         // Sums, a row of one factor and an element of the other are in registers.
         let most = (target.registers as i64 - 1 - vectors) / vectors;
         let columns = vectors * lanes;
-        let deep = (panel(target) / (columns * term_bytes)).max(1);
+        let deep = (panel(target) / (columns * term_bytes)).max(1) * inner;
         for rows in 1..=most.min(ROWS) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;
@@ -318,26 +381,29 @@ fn panel(target: &Target) -> i64 {
     target.caches[0] as i64 * 3 / 4
 }
 
-/// A sum in parts of at most so many terms: as few terms more as there are, in as few parts.
-fn in_parts(terms: i64, most: i64) -> Blocks {
+/// An axis of a sum in parts of at most so many turns, a multiple of `step`, of `each` terms: as few turns more as
+/// there are, in as few parts.
+fn in_parts(terms: i64, most: i64, step: i64, each: i64) -> Blocks {
+    let most = most / step * step;
     let least = (terms + most - 1) / most;
     let of = |count: i64| Blocks {
         count,
-        of: (terms + count - 1) / count,
+        of: (terms + count * step - 1) / (count * step) * step,
     };
     let cost = |b: &Blocks| {
         let all = b.count * b.of;
         let masks = if all == terms { 1.0 } else { 1.0 + MASKS };
-        all as f64 * masks * (1.0 + BORDER / b.of as f64)
+        all as f64 * masks * (1.0 + BORDER / (b.of * each) as f64)
     };
     let tried = (least..=2 * least).map(of);
     let best = tried.min_by(|a, b| cost(a).total_cmp(&cost(b)));
     best.unwrap_or(of(least))
 }
 
-/// An extent in blocks of whole tiles, at most so many tiles each: at least `fewest`, in a number that these
-/// threads divide among them, and with least past the end and to fill.
-fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Blocks {
+/// An extent in blocks of whole tiles, at most so many tiles each: in a number that the threads divide among them,
+/// and with least past the end and to fill.
+fn in_blocks(extent: i64, tile: i64, most: i64, Share { fewest, threads }: Share) -> Blocks {
+    let most = most.max(1);
     let tiles = (extent + tile - 1) / tile;
     let least = ((tiles + most - 1) / most).max(fewest);
     let of = |count: i64| Blocks {
@@ -345,7 +411,9 @@ fn in_blocks(extent: i64, tile: i64, most: i64, fewest: i64, threads: i64) -> Bl
         of: (tiles + count - 1) / count * tile,
     };
     let tried = (least..=2 * least + threads).filter(|c| c % threads == 0);
-    let best = tried.map(of).min_by_key(|b| b.count * (b.of + FILL * tile));
+    let best = tried
+        .map(of)
+        .min_by_key(|b| b.count * (b.of * FILLED + tile));
     best.unwrap_or(of(least))
 }
 
@@ -467,18 +535,24 @@ impl Nest {
             let open = u.ranges();
             self.columns.iter().any(|&c| open.contains(&axes[c]))
         };
-        let [rows_together, columns_together] = product.together;
+        let [rows_lie, columns_lie] = product.lies;
         if let Some(at) = self.beside.or(self.around) {
             stage(
                 chosen,
                 at,
                 "columns of a tile",
-                columns_together,
+                (columns_lie, product.lanes),
                 of_columns,
             );
         }
         if let Some(at) = self.around.filter(|_| rows) {
-            stage(chosen, at, "rows of a part", rows_together, |_, _| true);
+            stage(
+                chosen,
+                at,
+                "rows of a part",
+                (rows_lie, product.lanes),
+                |_, _| true,
+            );
         }
     }
 }
@@ -514,13 +588,13 @@ fn unroll(chosen: &mut Chosen) {
     }
 }
 
-/// Stage the first read inside the sum that is one of these, and fill its storage with vectors, a term at a
-/// time where that is how it lies.
+/// Stage the first read inside the sum that is one of these, and fill its storage with vectors, in the order in
+/// which it lies.
 fn stage(
     chosen: &mut Chosen,
     at: usize,
     why: &'static str,
-    together: bool,
+    (lies, lanes): (Lies, i64),
     is: impl Fn(&UOp, &[UOp]) -> bool,
 ) {
     let nodes = chosen.nest.clone().finish().toposort();
@@ -543,9 +617,21 @@ fn stage(
     let (Some(before), Some(last)) = (before, chosen.last_loop()) else {
         return;
     };
-    if together && last == before + 3 {
-        let why = "as the factor lies";
-        chosen.add(OptOp::Swap { with: before + 2 }, before + 1, why);
+    let even = |chosen: &Chosen, at: usize| {
+        let extent = chosen.nest.axes[at].extent();
+        extent.is_some_and(|n| n.count_ones() == 1 && n > 2)
+    };
+    match lies {
+        Lies::Together if last == before + 3 => {
+            let why = "as the factor lies";
+            chosen.add(OptOp::Swap { with: before + 2 }, before + 1, why);
+        }
+        Lies::Along if last > before + 1 && even(chosen, last) => {
+            let vectors = inner(lanes, AxisType::Upcast);
+            chosen.add(vectors, last - 1, "vectors of terms, transposed");
+        }
+        _ => {}
     }
+    let last = chosen.last_loop().unwrap_or(last);
     chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
 }
