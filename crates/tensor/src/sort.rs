@@ -207,58 +207,71 @@ fn the_chosen(x: &UOp, chosen: &UOp, last: usize) -> Result<UOp> {
     }))
 }
 
+/// Steps of the network that one kernel does: three, which change places among eight elements.
+const TOGETHER: u32 = 3;
+
+/// The order by a bitonic network (Batcher 1968). What it sorts is an integer for each element that no other has,
+/// its place below its order; an element of 8 bytes has two.
 fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let axis = x.shape().len() - 1;
     let size = (n as u64).next_power_of_two() as i64;
-    // What is added stands last: it is no nearer the front than any element, and ties keep their order.
-    let fill = match (x.dtype(), descending) {
-        (d, false) if d.is_float() => Scalar::Float(f64::NAN),
-        (d, true) => d.min(),
-        (d, false) => d.max(),
+    let key = ordered(x, !descending);
+    // What is added stands last: nothing is greater, and ties keep their order.
+    let key = key.pad_axis(axis, 0, size - n, key.dtype().max())?;
+    let at = count(axis, key.shape(), DType::I32)?;
+    let place = (1i64 << 32) - 1;
+    let mut items = match key.dtype() {
+        DType::I64 => vec![key, at],
+        _ => {
+            let wide = key.cast(DType::I64);
+            let high = wide.binary(Op::Mul, &wide.like(place + 1));
+            vec![(high + at.cast(DType::I64)).unary(Op::Contiguous)]
+        }
     };
-    let mut value = x.pad_axis(axis, 0, size - n, fill)?;
-    let mut from = count(axis, value.shape(), DType::I32)?;
-    let dims = |tail: &[i64]| resized(x, axis, tail);
     for block in 1..=size.ilog2() {
         for step in (0..block).rev() {
             // The first step of a block pairs its ends, the others neighbours at a distance.
-            let stride = 1i64 << step;
-            let mirrored = step + 1 == block;
-            let halves = |u: &UOp| -> Result<(UOp, UOp)> {
-                let pairs = u.reshape(&dims(&[size / (2 * stride), 2, stride]))?;
-                let a = pairs.narrow(axis + 1, 0, 1)?;
-                let b = pairs.narrow(axis + 1, 1, 1)?;
-                if mirrored {
-                    Ok((a, b.flip(1 << (axis + 2))?))
-                } else {
-                    Ok((a, b))
-                }
-            };
-            let (a, b) = halves(&value)?;
-            let (ia, ib) = halves(&from)?;
-            let swap = before(
-                &b.unary(Op::Detach),
-                &ib,
-                &a.unary(Op::Detach),
-                &ia,
-                descending,
-            );
-            let merge = |a: &UOp, b: &UOp| -> Result<UOp> {
-                let low = swap.select(b, a);
-                let high = swap.select(a, b);
-                let high = if mirrored {
-                    high.flip(1 << (axis + 2))?
-                } else {
-                    high
-                };
-                // Stored, so that no step is computed again by its two readers.
-                Ok(join(&[low, high], axis + 1)?
-                    .reshape(&dims(&[size]))?
-                    .unary(Op::Contiguous))
-            };
-            value = merge(&a, &b)?;
-            from = merge(&ia, &ib)?;
+            items = exchanged(&items, axis, size, 1 << step, step + 1 == block)?;
+            if step % TOGETHER == 0 {
+                // Stored, so that no step is computed again by its readers.
+                items = items.iter().map(|u| u.unary(Op::Contiguous)).collect();
+            }
         }
     }
-    Ok((value.narrow(axis, 0, n)?, from.narrow(axis, 0, n)?))
+    let from = match &items[..] {
+        [item] => item.binary(Op::And, &item.like(place)).cast(DType::I32),
+        items => items[1].clone(),
+    };
+    let from = from.narrow(axis, 0, n)?.unary(Op::Contiguous);
+    let index = Tensor::wrap(Ok(from.clone()));
+    let value = Tensor::wrap(Ok(x.clone())).gather(axis as i64, &index);
+    Ok((value.uop()?, from))
+}
+
+/// A step of the network: of each two elements that are so far apart, or at the same distance from the ends of
+/// their block, the lesser stands first.
+fn exchanged(
+    items: &[UOp],
+    axis: usize,
+    size: i64,
+    stride: i64,
+    mirrored: bool,
+) -> Result<Vec<UOp>> {
+    let halved = resized(&items[0], axis, &[size / (2 * stride), 2, stride]);
+    let turned = if mirrored { 3 } else { 1 } << (axis + 1);
+    let mut pairs = Vec::with_capacity(items.len());
+    for u in items {
+        let u = u.reshape(&halved)?;
+        let other = u.flip(turned)?;
+        pairs.push((u, other));
+    }
+    let (key, other) = &pairs[0];
+    let mut less = other.lt(key);
+    if let Some((place, other_place)) = pairs.get(1) {
+        less = less | (other.eq_(key) & other_place.lt(place));
+    }
+    let far = count(axis + 1, &halved, DType::I32)?;
+    let exchanged = less.ne_(&far.eq_(&far.like(1)));
+    let chosen = |(u, other): &(UOp, UOp)| exchanged.select(other, u).reshape(items[0].shape());
+    pairs.iter().map(chosen).collect()
 }

@@ -17,6 +17,8 @@ const TRANSPOSE: f64 = 4.0;
 const TURNED: f64 = 3.0;
 /// Loads for a vector of elements that are two apart.
 const APART: f64 = 3.0;
+/// The same where lanes lie in the other order.
+const REVERSED: f64 = 2.0;
 /// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
 const WINDOW: f64 = 200.0;
 /// Cycles lost where a loop ends.
@@ -245,6 +247,7 @@ impl Estimate<'_> {
         match a.stride[l] {
             // A row more is another stream of memory, a vector more in a row is not.
             2 if !a.store && masked == 1.0 => APART * copies,
+            -1 if !a.store && masked == 1.0 => REVERSED * copies,
             1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes),
             _ if masked == 1.0 && turned => TURNED * copies,
             _ => {
@@ -259,7 +262,9 @@ impl Estimate<'_> {
     fn turned(&self, a: &Access, lane: usize) -> bool {
         let near = (NEAR / a.bytes.max(1)).max(2) as i64;
         let fits = |k: usize| self.tile.factor[k] % near == 0;
-        let along = |k: usize| k != lane && a.stride[k] == 1 && fits(k);
+        let whole = |k: usize| self.tile.factor[k] == self.features.extent[k] && !a.store;
+        let near = |k: usize| a.stride[k] == 1 || a.stride[k] == -1 && whole(k);
+        let along = |k: usize| k != lane && near(k) && fits(k);
         let moves = a.gate == 0 && a.varies & self.closed == 0;
         moves && fits(lane) && bits(a.varies).any(along)
     }

@@ -230,6 +230,19 @@ impl Features {
         a
     }
 
+    /// The axes of two that the kernel reads in both directions: their turns read the same elements.
+    pub(super) fn mirrored(&self) -> Mask {
+        let loads = || self.accesses.iter().filter(|a| !a.store);
+        let both = |k: &usize| {
+            let turned = |a: &Access, b: &Access| {
+                a.size == b.size && a.stride[*k] != 0 && a.stride[*k] == b.stride[*k].wrapping_neg()
+            };
+            self.extent[*k] == 2 && loads().any(|a| loads().any(|b| turned(a, b)))
+        };
+        let open = self.known & self.outer;
+        bits(open).filter(both).fold(0, |m, k| m | 1 << k)
+    }
+
     /// The axes of loops that fill storage of the kernel's own.
     pub(super) fn filled(&self) -> Mask {
         self.fills.iter().fold(0, |m, f| m | f.closes)

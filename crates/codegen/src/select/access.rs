@@ -222,9 +222,9 @@ impl ChunkAccess<'_> {
         Some(shuffle(&[vector(0), vector(n - 1)], &picks))
     }
 
-    /// An axis along which the chunks from this one on are neighbours where its lanes are not, and those of
-    /// them that are read or written together.
-    fn across(&self, dims: &[u32]) -> Option<(usize, Vec<usize>)> {
+    /// An axis along which the chunks from this one on are neighbours where its lanes are not; of those that are
+    /// read or written together the first in memory, and where each of them stands.
+    fn across(&self, dims: &[u32]) -> Option<(usize, Self, Vec<usize>)> {
         let bytes = self.storage.dtype().bytes();
         let two = |s: i64| self.is_load && s == 2;
         let near = self.step.is_some_and(|s| (-1..=1).contains(&s) || two(s));
@@ -233,20 +233,29 @@ impl ChunkAccess<'_> {
             return None;
         }
         let steps = &self.d.layout.steps[self.index];
-        let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && steps[*k] == Some(1);
+        let back = |k: usize| self.is_load && steps[k] == Some(-1);
+        let beside = |k: usize| steps[k] == Some(1) || back(k);
+        let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && beside(*k);
         let axis = (0..dims.len()).find(along)?;
         let most = self.d.target.vector_bytes / bytes.max(1);
         let left = (dims[axis] - self.start[axis]) as usize;
         let n = (0..).map(|p| most >> p).find(|n| *n <= left)?;
-        let place = |j: usize| {
+        let start = |j: usize| {
             let mut start = self.start.clone();
-            start[axis] += j as u32;
-            self.d.chunk_at(dims, &start)
+            start[axis] += if back(axis) { n - 1 - j } else { j } as u32;
+            start
         };
-        turns(n, self.lanes, bytes).then(|| (axis, (0..n).map(place).collect()))
+        let place = |j: usize| self.d.chunk_at(dims, &start(j));
+        let first = ChunkAccess {
+            start: start(0),
+            ..self.clone()
+        };
+        let fits = !back(axis) || first.along(axis, n, 0).within(0, false);
+        let fits = fits && turns(n, self.lanes, bytes);
+        fits.then(|| (axis, first, (0..n).map(place).collect()))
     }
 
-    /// The chunk of `n` neighbours along an axis, from a lane of this one.
+    /// The chunk of `n` neighbours in memory along an axis, from a lane of this one.
     fn along(&self, axis: usize, n: usize, lane: usize) -> Self {
         ChunkAccess {
             start: self.place(lane),
@@ -325,12 +334,12 @@ impl Devectorise<'_> {
             if out[p].is_some() {
                 continue;
             }
-            let Some((axis, places)) = chunk.across(dims) else {
+            let Some((axis, first, places)) = chunk.across(dims) else {
                 out[p] = Some(chunk.read(alt(p).as_ref()));
                 continue;
             };
             let n = places.len();
-            let rows = (0..chunk.lanes).map(|lane| chunk.along(axis, n, lane).read(None));
+            let rows = (0..chunk.lanes).map(|lane| first.along(axis, n, lane).read(None));
             for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
                 out[q] = Some(value);
             }
@@ -349,13 +358,13 @@ impl Devectorise<'_> {
             if done[p] {
                 continue;
             }
-            let Some((axis, places)) = chunk.across(dims) else {
+            let Some((axis, first, places)) = chunk.across(dims) else {
                 chunk.write(&value(p), &mut out);
                 continue;
             };
             let rows = places.iter().map(|&q| chunk.wide(&value(q)));
             for (lane, value) in transpose(rows.collect()).iter().enumerate() {
-                chunk.along(axis, places.len(), lane).write(value, &mut out);
+                first.along(axis, places.len(), lane).write(value, &mut out);
             }
             places.into_iter().for_each(|q| done[q] = true);
         }

@@ -141,8 +141,12 @@ fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> We
 /// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
 /// depends on it, and must not depend on how many threads there are.
 fn best(features: &Features, target: &Target) -> Tile {
-    let single = Tile::single(features);
-    let (alone, _) = search(features, 1, features.known, &single, target);
+    let mut single = Tile::single(features);
+    // What reads the same elements does so once.
+    let mirrored = features.mirrored();
+    bits(mirrored).for_each(|k| single.factor[k] = features.extent[k]);
+    let free = features.known & !mirrored;
+    let (alone, _) = search(features, 1, free, &single, target);
     let folded = |k: usize| features.outer >> k & 1 == 0;
     if target.threads == 1 || alone.duration(features, target) < THREADED {
         return alone;
@@ -157,7 +161,7 @@ fn best(features: &Features, target: &Target) -> Tile {
     if alone.busy(features, threads) > 0.95 * threads as f64 {
         return alone;
     }
-    let free = features.known & features.outer;
+    let free = free & features.outer;
     let (anew, cycles) = search(features, threads, free, &fixed, target);
     // Of tiles that cost as much, that of one thread reads less again.
     let estimate = |t: &Tile| shared_by(threads, t, features, target);
@@ -197,7 +201,10 @@ fn search(
 /// Numbers of lanes to try along an axis: divisors up to four vectors; where none is of whole vectors, all of
 /// a short axis, and whole vectors that need padding; none where nothing lies side by side along it.
 pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) -> Vec<i64> {
-    let along = features.accesses.iter().filter(|a| a.stride[axis] == 1);
+    let mirrored = features.mirrored();
+    let beside = |a: &Access| bits(mirrored).any(|k| a.stride[k] == 1);
+    let along = features.accesses.iter();
+    let along = along.filter(|a| a.stride[axis] == 1 || beside(a));
     let n = features.extent[axis];
     let Some(bytes) = along.map(|a| a.bytes).max().filter(|_| n > 1) else {
         return Vec::new();
