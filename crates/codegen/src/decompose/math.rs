@@ -62,10 +62,6 @@ impl Math<'_> {
     pub(super) fn neg(&self, a: &UOp) -> UOp {
         self.o.mul(a, &self.c(-1.0))
     }
-    /// 1.5 * 2^mant: adding it rounds to an integer, which then sits in the low bits.
-    pub(super) fn magic(&self) -> UOp {
-        self.c(1.5 * (1u64 << self.format.mant) as f64)
-    }
     pub(super) fn one(&self) -> u64 {
         self.format.bias << self.format.mant
     }
@@ -96,8 +92,6 @@ pub(super) struct Format {
     /// The least number not below sqrt(1/2). With the number before it, the x just below sqrt(2) would become
     /// k = 1 and its log2, just below 1/2, a difference whose rounding errors count double in that binade.
     pub(super) sqrt_half: u64,
-    pub(super) exp2_lo: f64,
-    pub(super) exp2_hi: f64,
     pub(super) exp2: &'static [u32],
     /// 2/ln 2 and 2/(3 ln 2), each as two parts, then the polynomial that follows them
     pub(super) pow_c0: [u64; 2],
@@ -114,8 +108,6 @@ pub(super) static F32: Format = Format {
     mant: 23,
     bias: 127,
     sqrt_half: 0x3f3504f4,
-    exp2_lo: -160.0,
-    exp2_hi: 130.0,
     exp2: &[
         0x3f317218, 0x3e75fdee, 0x3d6357bd, 0x3c1d96e8, 0x3aaf84a7, 0x3920c7ef,
     ],
@@ -132,8 +124,6 @@ pub(super) static F64: Format = Format {
     mant: 52,
     bias: 1023,
     sqrt_half: 0x3fe6a09e667f3bcd,
-    exp2_lo: -1100.0,
-    exp2_hi: 1030.0,
     exp2: &[
         0x3fe62e42, 0xfefa39ef, 0x3fcebfbd, 0xff82c59c, 0x3fac6b08, 0xd704a0d4, 0x3f83b2ab,
         0x6fba11f6, 0x3f55d87f, 0xe78b3af0, 0x3f243091, 0x30c00d25, 0x3eeffcbf, 0xbf92e444,

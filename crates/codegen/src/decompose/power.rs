@@ -64,8 +64,7 @@ impl Math<'_> {
         let pl = o.mulacc(y, &ll, &o.mulacc(y, &lh, &self.neg(&ph)));
         let pc = self.exp2_clamp(&ph);
         let pl = o.select(&o.cmpne(&ph, &pc), &zero, &pl);
-        let t = o.add(&pc, &self.magic());
-        let n = o.add(&t, &self.c(-1.5 * (1u64 << self.format.mant) as f64));
+        let (t, n) = self.exp2_nearest(&pc);
         let mag = self.exp2_tail(&t, &o.add(&self.o.sub(&pc, &n), &pl));
         // (+-1)^y, where y infinite made 0 * inf
         let unit = o.select(&o.cmpne(y, y), y, &one);

@@ -129,6 +129,9 @@ impl Renderer<'_> {
                 self.value(o, &s[0])?;
                 self.put(o, k, " ? $0 : $1)", &[&s[1], &s[2]])
             }
+            Choice if s[0].op() == Op::CmpLt && s[0].src()[..] == s[1..] => {
+                self.vector_min(o, &s[0], k)
+            }
             Choice => self.put(o, k, "SEL($V, $M, $0, $1, $2)", s),
             Convert => self.cast(o, &s[0], k),
             Function if k.n > 0 => self.vector_function(o, u, k),

@@ -17,7 +17,7 @@ pub(super) struct Builtin {
     call: &'static str,
 }
 
-const BUILTINS: [Builtin; 4] = [
+const BUILTINS: [Builtin; 5] = [
     Builtin {
         op: Op::MulAcc,
         function: Some("fma"),
@@ -42,6 +42,13 @@ const BUILTINS: [Builtin; 4] = [
         function: None,
         call_512: "maxp~512_mask(a, b, a, -1, 4)",
         call: "maxp~#(a, b)",
+    },
+    // `a < b ? a : b`, a WHERE of its own comparison.
+    Builtin {
+        op: Op::CmpLt,
+        function: None,
+        call_512: "minp~512_mask(a, b, a, -1, 4)",
+        call: "minp~#(a, b)",
     },
 ];
 
@@ -119,7 +126,12 @@ impl Prelude {
         let m = format!("{}x{lanes}", signed(d.bytes()));
         let fma = b.op == Op::MulAcc;
         let double = d == DType::F64;
-        let name = format!("{}_{v}", if fma { "FMA" } else { b.op.name() });
+        let word = match b.op {
+            Op::MulAcc => "FMA",
+            Op::CmpLt => "MIN",
+            op => op.name(),
+        };
+        let name = format!("{word}_{v}");
         out.push_str(&name);
         if !once(&mut self.names, name.clone()) {
             return;
@@ -154,7 +166,7 @@ impl Prelude {
             let lane = format!("__builtin_{function}{suffix}({}_[i])", args.join("_[i], "));
             format!("({{ {v} r_{copies}; for (int i = 0; i < {lanes}; i++) r_[i] = {lane}; r_; }})")
         } else {
-            // Both compilers make the machine's maximum, or a comparison and a blend, of this.
+            // Both compilers make the machine's instruction, or a comparison and a blend, of this.
             once(&mut self.types, (signed(d.bytes()), lanes));
             self.select = true;
             format!("SEL({v}, {m}, ({m})((a) > (b)), a, b)")

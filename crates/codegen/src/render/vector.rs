@@ -64,6 +64,15 @@ impl Renderer<'_> {
         self.put(o, k, t, &operands)
     }
 
+    /// `a < b ? a : b` of a comparison's operands.
+    pub(super) fn vector_min(&mut self, o: &mut String, less: &UOp, k: ValueType) -> Result<()> {
+        let Some(machine) = builtin(Op::CmpLt, k.d) else {
+            return self.put(o, k, "SEL($V, $M, ($M)($0 < $1), $0, $1)", less.src());
+        };
+        self.prelude.builtin(o, machine, k.d, k.n);
+        self.put(o, k, "($0, $1)", less.src())
+    }
+
     /// Past the width: the sign of a signed value where it is shifted right, else 0.
     pub(super) fn vector_shift(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = &u.src()[0];
