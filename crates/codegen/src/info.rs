@@ -69,7 +69,6 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     let topo = kernel.toposort();
     let mut ranges: Vec<&UOp> = topo.iter().filter(|u| u.op() == Op::Range).collect();
     ranges.sort_by_key(|r| r.range_arg().map(|(id, t)| (t, id)));
-    let extent = |r: &UOp| r.vmax() as f64 + 1.0;
     let reduces = ranges
         .iter()
         .any(|r| r.range_arg().is_some_and(|(_, t)| t.is_reduce()));
@@ -82,21 +81,9 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         );
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
-    // Bytes by slot of the PARAM.
     let mut flops: f64 = 0.0;
-    let mut bytes: BTreeMap<u64, f64> = BTreeMap::new();
-    let trips = |u: &UOp| u.ranges().iter().map(extent).product::<f64>();
     for u in &topo {
         match u.op() {
-            Op::Index if u.src()[0].op() == Op::Param => {
-                let Some(b) = u.src()[0].buffer_arg().filter(|b| b.addrspace.is_some()) else {
-                    continue;
-                };
-                let most = u.src()[0].shape().max_len() as f64;
-                let moved = trips(u).min(most) * b.dtype.bytes() as f64;
-                let seen = bytes.entry(b.slot).or_default();
-                *seen = seen.max(moved);
-            }
             Op::Reduce => flops += trips(&u.src()[0]),
             Op::Wmma => {
                 if let Arg::Wmma(w) = u.arg() {
@@ -115,5 +102,33 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         }
     }
     info.flops = flops as u64;
-    info.bytes = bytes.values().sum::<f64>() as u64;
+    info.bytes = moved(kernel);
+}
+
+/// How often the loops of a value turn.
+fn trips(u: &UOp) -> f64 {
+    let extent = |r: &UOp| r.vmax() as f64 + 1.0;
+    u.ranges().iter().map(extent).product()
+}
+
+/// The bytes that a kernel of scalars has to move.
+pub(crate) fn moved(kernel: &UOp) -> u64 {
+    // By slot of the PARAM.
+    let mut bytes: BTreeMap<u64, f64> = BTreeMap::new();
+    for u in kernel.toposort() {
+        let storage = match u.op() {
+            Op::Index => &u.src()[0],
+            _ => continue,
+        };
+        let Some(b) = storage.buffer_arg().filter(|b| b.addrspace.is_some()) else {
+            continue;
+        };
+        if storage.op() == Op::Param {
+            let most = storage.shape().max_len() as f64;
+            let moved = trips(&u).min(most) * b.dtype.bytes() as f64;
+            let seen = bytes.entry(b.slot).or_default();
+            *seen = seen.max(moved);
+        }
+    }
+    bytes.values().sum::<f64>() as u64
 }

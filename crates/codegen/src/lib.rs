@@ -20,6 +20,7 @@ mod registers;
 mod render;
 mod scratch;
 mod select;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
-use crate::{expand, info, linearize, loops, memory, opt, registers, select};
+use crate::{expand, info, linearize, loops, memory, opt, registers, select, streams};
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
 use std::time::Instant;
@@ -105,7 +105,7 @@ pub fn lower(
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
 
-    let linear = in_order(&expanded, target, &mut done)?;
+    let linear = in_order(&expanded, info::moved(&optimized), target, &mut done)?;
     let program = emit(optimized, linear, target, backend)?;
     done(Stage::Render, &program);
     Ok((program, timings))
@@ -116,7 +116,7 @@ pub fn lower(
 /// # Errors
 /// As `lower`.
 pub fn lower_shaped(kernel: Expanded, target: &Target, backend: &dyn Backend) -> Result<Program> {
-    let linear = in_order(&kernel, target, &mut |_, _| {})?;
+    let linear = in_order(&kernel, 0, target, &mut |_, _| {})?;
     emit(kernel.into_inner(), linear, target, backend)
 }
 
@@ -129,13 +129,19 @@ pub fn render(linear: Lowered, target: &Target, backend: &dyn Backend) -> Result
     emit(unknown, linear, target, backend)
 }
 
-/// A shaped kernel as instructions in one order.
-fn in_order(expanded: &UOp, target: &Target, done: &mut dyn FnMut(Stage, &UOp)) -> Result<Lowered> {
+/// A shaped kernel, which moves so many bytes, as instructions in one order.
+fn in_order(
+    expanded: &UOp,
+    moved: u64,
+    target: &Target,
+    done: &mut dyn FnMut(Stage, &UOp),
+) -> Result<Lowered> {
     let selected = select::select(expanded, target)?;
     done(Stage::Select, &selected);
 
     let ordered = linearize::linearize(&selected)?;
-    let linear = verify_linear(registers::split(&ordered))?;
+    let linear = registers::split(&ordered);
+    let linear = verify_linear(streams::mark(linear, moved, target)?)?;
     done(Stage::Linearize, &linear);
     Ok(linear)
 }

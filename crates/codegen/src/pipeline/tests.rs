@@ -3,7 +3,9 @@
 //! is wanted.
 
 use super::{Timings, lower};
-use crate::opt::tests::support::{buffers, kernels, matmul, param, sink, split};
+use crate::opt::tests::support::{
+    buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, transpose,
+};
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
@@ -47,9 +49,11 @@ fn check(cases: &[(UOp, Vec<Opt>)]) {
     devices().iter().for_each(|d| check_on(d, cases));
 }
 
-fn upload(device: &dyn Runtime, bytes: &[Vec<u8>]) -> Vec<Arc<Storage>> {
+/// Storage that holds what is given, so many bytes from where memory was taken.
+fn upload(device: &dyn Runtime, bytes: &[Vec<u8>], from: usize) -> Vec<Arc<Storage>> {
     let one = |b: &Vec<u8>| {
-        let s = device.alloc(b.len()).unwrap();
+        let s = device.alloc(from + b.len()).unwrap();
+        let s = s.slice(from, b.len()).unwrap();
         device.upload(&s, 0, b).unwrap();
         s
     };
@@ -57,17 +61,27 @@ fn upload(device: &dyn Runtime, bytes: &[Vec<u8>]) -> Vec<Arc<Storage>> {
 }
 
 fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
+    check_for(device, device.target(), cases, 0);
+}
+
+/// The same for a target that is said, with storage so many bytes from where memory was taken; the programs.
+fn check_for(
+    device: &Arc<dyn Runtime>,
+    target: &Target,
+    cases: &[(UOp, Vec<Opt>)],
+    from: usize,
+) -> Vec<Program> {
     let lowered: Vec<Program> = cases
         .iter()
         .map(|(k, opts)| {
-            let got = lower_for(k, device.target(), Some(opts));
+            let got = lower_for(k, target, Some(opts));
             got.unwrap_or_else(|e| panic!("{opts:?}: {e}")).0
         })
         .collect();
     let compiled = device.compile(&lowered).unwrap();
     for (((k, opts), program), kernel) in cases.iter().zip(&lowered).zip(compiled) {
         let mut want = buffers(k, 7);
-        let bufs = upload(device.as_ref(), &want);
+        let bufs = upload(device.as_ref(), &want, from);
         eval_kernel(k, &mut want, &[]).unwrap();
         device.launch(&kernel, &bufs, &[]).unwrap();
         for ((want, s), d) in want.iter().zip(&bufs).zip(dtypes(k)) {
@@ -84,6 +98,60 @@ fn check_on(device: &Arc<dyn Runtime>, cases: &[(UOp, Vec<Opt>)]) {
             }
         }
     }
+    lowered
+}
+
+/// Whether a program has a STORE that passes the caches by.
+fn streams(program: &Program) -> bool {
+    let list = program.src()[1].src();
+    let past = |u: &UOp| u.op() == Op::Store && *u.arg() != Arg::None;
+    list.iter().any(past)
+}
+
+#[test]
+fn what_passes_the_caches_by_is_the_same() {
+    let Ok(cpu) = Cpu::open(Device::new("CPU"), &Config::default()) else {
+        return;
+    };
+    let device: Arc<dyn Runtime> = Arc::new(cpu);
+    let mut target = device.target().clone();
+    target.caches[2] = 0;
+    let copy = |rows: i64, columns: i64, from: u64| {
+        let r = ranges(&[rows, columns], &[]);
+        let at = linear(&[(&r[0], columns), (&r[1], 1)]);
+        let place = |slot| param(slot, &[rows * columns], DType::F32).at(&[at.clone()]);
+        let value = &place(from) * &UOp::float(3.0, DType::F32);
+        sink(&[place(0).store(&value).end(&r)])
+    };
+    let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+    let tile = |n: i64| {
+        let axis = |axis: usize| split(axis, n, AxisType::Upcast, false);
+        (transpose(64, 96), vec![axis(0), axis(1)])
+    };
+    // Whole lines, rows that are none, tiles that are turned, and what the kernel itself reads.
+    let wanted = [true, true, false, true, false, false, true];
+    let mut cases = vec![
+        opts(copy(64, 256, 1)),
+        opts(copy(37, 40, 1)),
+        opts(copy(9, 13, 1)),
+        tile(16),
+        tile(8),
+        opts(copy(64, 256, 0)),
+        opts(flat_matmul(64, 64, 64)),
+    ];
+    cases.extend(kernels().into_iter().map(opts));
+    // Vectors may not be where storage begins that is a part of some other.
+    for from in [0, 8, 16] {
+        let programs = check_for(&device, &target, &cases, from);
+        for (wanted, program) in wanted.iter().zip(&programs) {
+            assert_eq!(streams(program), *wanted, "{}", program.src()[1]);
+        }
+    }
+    let all = check_for(&device, device.target(), &cases, 0);
+    assert!(
+        !all.iter().any(streams),
+        "what fits the last cache stays in it"
+    );
 }
 
 #[test]
@@ -288,7 +356,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
                     .enumerate()
                     .map(|(i, d)| edges(*d, 48, i as u64))
                     .collect();
-                let bufs = upload(device.as_ref(), &want);
+                let bufs = upload(device.as_ref(), &want, 0);
                 eval_kernel(k, &mut want, &[]).unwrap();
                 device.launch(&kernel, &bufs, &[]).unwrap();
                 let mut got = vec![0; want[0].len()];

@@ -49,6 +49,7 @@ fn phased(language: &'static Language, listing: &Listing, info: &ProgramInfo) ->
         prelude = statements(language, &Listing::of(&phase), prelude, &mut body, 2)?;
         body.push_str("  }\n");
     }
+    body.push_str(prelude.fence());
     Ok(format!("{}{body}}}\n", prelude.text(language)))
 }
 
@@ -57,7 +58,8 @@ fn function(language: &'static Language, listing: &Listing, info: &ProgramInfo) 
     let list = listing.instructions();
     let mut body = String::with_capacity(64 * list.len());
     (language.entry)(&mut body, &info.name, &arguments(list, info)?);
-    let prelude = statements(language, listing, Prelude::default(), &mut body, 1)?;
+    let mut prelude = statements(language, listing, Prelude::default(), &mut body, 1)?;
+    body.push_str(prelude.fence());
     Ok(format!("{}{body}}}\n", prelude.text(language)))
 }
 

@@ -6,7 +6,7 @@
 use super::language::scalar;
 use super::renderer::{NONE, Renderer, ValueType};
 use monoglot_uop::linear::{Address, address, lanes};
-use monoglot_uop::{AddrSpace, DType, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, UOp};
 use std::fmt::Write;
 
 /// A register: REG storage of one element, or of one vector.
@@ -89,6 +89,13 @@ impl Renderer<'_> {
                 o.push_str("if (");
                 self.value(o, gate)?;
                 o.push_str(") ");
+            }
+            None if *u.arg() != Arg::None => {
+                self.prelude.streamed(o, scalar(k.d), k.n, k.d.bytes());
+                let slot = a.buffer.buffer_arg().map_or(0, |b| b.slot);
+                let _ = write!(o, "(p{slot}, ");
+                self.pointer(o, &a)?;
+                return self.put(o, k, ", $0)", &[value]);
             }
             None => {}
         }

@@ -68,6 +68,7 @@ pub(super) struct Prelude {
     names: Vec<String>,
     macros: String,
     select: bool,
+    streams: bool,
 }
 
 fn once<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
@@ -169,9 +170,67 @@ impl Prelude {
             // Both compilers make the machine's instruction, or a comparison and a blend, of this.
             once(&mut self.types, (signed(d.bytes()), lanes));
             self.select = true;
-            format!("SEL({v}, {m}, ({m})((a) > (b)), a, b)")
+            let sign = if b.op == Op::Max { '>' } else { '<' };
+            format!("SEL({v}, {m}, ({m})((a) {sign} (b)), a, b)")
         };
         self.define(&format!("{name}({})", args.join(", ")), &cases, &otherwise);
+    }
+
+    /// The name of a store (`storage, address, value`) that passes the caches by, if vectors may be where the
+    /// storage begins.
+    pub(super) fn streamed(
+        &mut self,
+        o: &mut String,
+        element: &'static str,
+        lanes: usize,
+        width: usize,
+    ) {
+        let v = format!("{element}x{lanes}");
+        let name = format!("STREAM_{v}");
+        o.push_str(&name);
+        if !once(&mut self.names, name.clone()) {
+            return;
+        }
+        once(&mut self.types, (element, lanes));
+        let bytes = lanes * width;
+        let floats = bytes / 4;
+        once(&mut self.types, ("f32", floats));
+        let (feature, bits) = match bytes {
+            16 => ("__SSE__", ""),
+            32 => ("__AVX__", "256"),
+            _ => ("__AVX512F__", "512"),
+        };
+        let either = |past: &str| {
+            format!(
+                "if (((u64)(s) & {}) == 0) {past}; else *({v}m *)(p) = v_",
+                bytes - 1
+            )
+        };
+        let call = format!("__builtin_ia32_movntps{bits}((f32 *)(p), (f32x{floats})v_)");
+        let any = format!("__builtin_nontemporal_store(v_, ({v} *)(p))");
+        let block = |text: String| format!("do {{ {v} v_ = v; {text}; }} while (0)");
+        let cases = [
+            ("defined(__clang__)".to_string(), block(either(&any))),
+            (format!("defined({feature})"), block(either(&call))),
+        ];
+        self.define(
+            &format!("{name}(s, p, v)"),
+            &cases,
+            &format!("*({v}m *)(p) = (v)"),
+        );
+        self.streams = true;
+    }
+
+    /// What makes the stores that passed the caches seen before all that follows.
+    pub(super) fn fence(&mut self) -> &'static str {
+        let call = "__builtin_ia32_sfence()".to_string();
+        match self.streams {
+            true if once(&mut self.names, "FENCE".into()) => {
+                self.define("FENCE()", &[("defined(__SSE__)".into(), call)], "(void)0");
+                "  FENCE();\n"
+            }
+            _ => "",
+        }
     }
 
     /// The name of a load (`address, mask, other`) or store (`address, mask, value`) of the lanes that a

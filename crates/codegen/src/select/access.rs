@@ -41,6 +41,13 @@ impl ChunkAccess<'_> {
         self.d.index_at(self.index, &self.place(lane))
     }
 
+    /// How far it begins from where the value does.
+    fn offset(&self) -> i64 {
+        let steps = self.d.layout.steps[self.index].iter();
+        let along = steps.zip(&self.start);
+        along.map(|(k, &at)| k.unwrap_or(0) * at as i64).sum()
+    }
+
     /// The address of all lanes from one of them.
     fn vector(&self, first: usize) -> UOp {
         if self.lanes == 1 {
@@ -354,6 +361,7 @@ impl Devectorise<'_> {
         let chunks = self.accesses(i, dims)?;
         let mut out = Vec::with_capacity(chunks.len());
         let mut done = vec![false; chunks.len()];
+        let mut turned = Vec::new();
         for (p, chunk) in chunks.iter().enumerate() {
             if done[p] {
                 continue;
@@ -364,9 +372,17 @@ impl Devectorise<'_> {
             };
             let rows = places.iter().map(|&q| chunk.wide(&value(q)));
             for (lane, value) in transpose(rows.collect()).iter().enumerate() {
-                first.along(axis, places.len(), lane).write(value, &mut out);
+                let row = first.along(axis, places.len(), lane);
+                let before = out.len();
+                row.write(value, &mut out);
+                turned.extend((before..out.len()).map(|k| (row.offset(), k)));
             }
             places.into_iter().for_each(|q| done[q] = true);
+        }
+        // Neighbours in memory come one after the other: a line is written whole before the next one is begun.
+        if turned.len() == out.len() {
+            turned.sort();
+            out = turned.into_iter().map(|(_, k)| out[k].clone()).collect();
         }
         Ok(group(out))
     }

@@ -14,7 +14,8 @@
 //!    one address before and after a store are two nodes; no instruction stands twice. GROUP is nothing.
 //! 7. An address is within its buffer by min_max, or the access is gated, or inside an IF.
 //! 8. LOAD(address, alt, gate): alt has the address's dtype and shape. STORE(address, value, gate): value
-//!    too, or is a CONST. Gates are bool, of shape () or the address's.
+//!    too, or is a CONST. Gates are bool, of shape () or the address's. A STORE whose place is GLOBAL, which passes
+//!    the caches by, is of a vector to a PARAM and has no gate.
 //! 9. Shapes are () or (W,), W at most 1024. Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32, and counts to a number from 1 on. WMMA's fragments are its unit's, which make whole matrices.
@@ -290,6 +291,10 @@ fn access<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes) {
         let fits = g.dtype() == DType::Bool && (g.shape().is_empty() || g.shape() == shape);
         need!(c, u, fits => "a gate of {}{}", g.dtype(), g.shape());
     }
+    let plain = u.op() != Op::Store || *u.arg() == Arg::None;
+    let whole = gate.is_none() && width(to) > 1 && to.src()[0].named().op() == Op::Param;
+    let past = whole && *u.arg() == Arg::Place(None, Some(AddrSpace::Global));
+    need!(c, u, plain || past => "what passes the caches is a vector to memory, without a gate");
     let guarded = gate.is_some() || scopes.open.iter().any(|(s, _)| s.op() == Op::If);
     let size = to.src()[0].shape().first().map_or(0, |d| d.max());
     let (lo, hi) = to.src()[1].bounds();

@@ -192,7 +192,7 @@ impl<'a> Verifier<'a> {
         need!(self, u, ops.contains(op) => "{} has no place in this stage", op.name());
         need!(self, u, u.tag() == 0 => "a tag is left");
         let fits = arg.kind() == op.arg_kind()
-            || *arg == Arg::None && matches!(op, Load | Sink | Call | Mul);
+            || *arg == Arg::None && matches!(op, Load | Store | Sink | Call | Mul);
         need!(self, u, fits => "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d) => "{v:?} is no value of {d}");
@@ -201,6 +201,8 @@ impl<'a> Verifier<'a> {
         need!(self, u, numbers => "an index has no bits, and neither has void");
         let rounds = *arg != Arg::Rounded || u.dtype().is_float();
         need!(self, u, rounds => "a product of {} is never rounded", u.dtype());
+        let past = op != Store || *arg == Arg::None || self.root.op() == Linear;
+        need!(self, u, past => "a program alone says what passes the caches");
         // A body, or what packs values, may be void.
         let values = &u.src()[matches!(op, Function | Call | GetTuple) as usize..];
         let effects = !ORDERS.contains(op) && values.iter().any(|s| s.dtype() == DType::Void);

@@ -1,0 +1,153 @@
+//! Which vectors are written past the caches. Flows in: a LINEAR, the bytes that its kernel moves and the
+//! target; flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
+//! its lines not being in a cache. Invariant: what is written where, and in which order, stays.
+//!
+//! A line that is written through the caches is read first, and lies where something else could. That is of use
+//! where somebody reads it before it is driven out, so only a kernel that moves more than the last cache holds
+//! streams what it writes, and only storage that it does not read. Lines have to be written whole: by the
+//! vectors of one turn of the loop around them, or by one vector after the other in its turns.
+
+use crate::graph::rebuild;
+use monoglot_uop::linear::{Address, address};
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, Target, UOp};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+
+/// Bytes that are written to memory at a time.
+const LINE: i128 = 64;
+
+/// A STORE whose place is a sum of multiples of loops' numbers.
+struct Write<'a> {
+    store: &'a UOp,
+    /// Elements of the vector, and the bytes of each.
+    lanes: i128,
+    bytes: i128,
+    /// The loops and what the place grows by at a turn of each, but for a constant.
+    terms: Vec<(&'a UOp, i128)>,
+    constant: i128,
+    /// What it grows by in the loop around it.
+    step: i128,
+    /// Its number among the loop's writes to the storage.
+    turn: usize,
+}
+
+/// Loops around an instruction, by their number in the list.
+type Loop = usize;
+
+/// Name the STOREs that pass the caches by.
+///
+/// # Errors
+/// None for a list that obeys its spec.
+pub(crate) fn mark(linear: UOp, moved: u64, target: &Target) -> Result<UOp> {
+    let fits = moved <= target.caches[2] as u64;
+    if fits || !target.arranged || target.workgroups {
+        return Ok(linear);
+    }
+    let streams = chosen(linear.src());
+    if streams.is_empty() {
+        return Ok(linear);
+    }
+    let past = Arg::Place(None, Some(AddrSpace::Global));
+    rebuild(&linear, |u, src| {
+        let same = src[..] == *u.src();
+        let new = if same { u.clone() } else { u.with_src(src) };
+        Ok(match streams.contains(u) {
+            true => new.with_arg(past.clone()),
+            false => new,
+        })
+    })
+}
+
+/// The STOREs that are to.
+fn chosen(list: &[UOp]) -> FxHashSet<&UOp> {
+    let mut open: Vec<(Loop, Option<&UOp>)> = Vec::new();
+    let mut read: FxHashSet<&UOp> = FxHashSet::default();
+    let mut writes: BTreeMap<(Loop, u64), Vec<Write>> = BTreeMap::new();
+    for (i, u) in list.iter().enumerate() {
+        match u.op() {
+            Op::Range => open.push((i, Some(u))),
+            Op::If => open.push((i, None)),
+            Op::End | Op::EndIf => drop(open.pop()),
+            Op::Load | Op::AtomicAdd => read.extend(address(&u.src()[0]).map(|a| a.buffer)),
+            Op::Store => {
+                if let Some(a) = address(&u.src()[0])
+                    && let Some(slot) = a.buffer.buffer_arg().map(|b| b.slot)
+                    && a.buffer.op() == Op::Param
+                    && let Some(write) = Write::of(u, &a, &open)
+                {
+                    let inside = open.last().map_or(0, |l| l.0);
+                    let others = writes.entry((inside, slot)).or_default();
+                    let turn = others.len();
+                    others.push(Write { turn, ..write });
+                }
+            }
+            _ => {}
+        }
+    }
+    let storage = |w: &Write| address(&w.store.src()[0]).is_some_and(|a| read.contains(a.buffer));
+    let free = writes.into_values().filter(|w| !storage(&w[0]));
+    free.flat_map(whole_lines).collect()
+}
+
+impl<'a> Write<'a> {
+    /// One that goes on by whole vectors in each of the loops around it.
+    fn of(store: &'a UOp, a: &Address<'a>, open: &[(Loop, Option<&'a UOp>)]) -> Option<Write<'a>> {
+        let lanes = a.lanes as i128;
+        let bytes = a.buffer.dtype().bytes() as i128;
+        if store.src().len() > 2 || lanes == 0 || !matches!(lanes * bytes, 16 | 32 | 64) {
+            return None;
+        }
+        let mut place = Affine::number(DType::Index, 0);
+        place.add(a.index, 1)?;
+        let step = |r: &UOp| place.terms.iter().find(|t| t.0 == *r).map(|t| t.1);
+        let loops = open.iter().map(|l| l.1.and_then(|r| Some((r, step(r)?))));
+        let mut terms: Vec<(&UOp, i128)> = loops.collect::<Option<_>>()?;
+        let step = terms.last().map_or(0, |t| t.1);
+        let vectors = |k: i128| k % lanes == 0;
+        let counts = |u: &UOp| matches!(u.op(), Op::Range | Op::Special);
+        let fits = place.terms.iter().all(|t| vectors(t.1) && counts(&t.0));
+        terms.sort_by_key(|t| t.0.address());
+        (fits && vectors(place.constant)).then_some(Write {
+            store,
+            lanes,
+            bytes,
+            terms,
+            constant: place.constant,
+            step,
+            turn: 0,
+        })
+    }
+
+    fn end(&self) -> i128 {
+        self.constant + self.lanes
+    }
+
+    /// Whether lines begin where it does.
+    fn begins(&self) -> bool {
+        let whole = |k: i128| k * self.bytes % LINE == 0;
+        whole(self.constant) && self.terms.iter().all(|t| whole(t.1))
+    }
+}
+
+/// Those of a loop's writes to one storage that are whole lines: runs of neighbours one after the other (few lines
+/// can be put together at a time), or a run that the loop's next turn goes on with.
+fn whole_lines<'a>(mut writes: Vec<Write<'a>>) -> Vec<&'a UOp> {
+    writes.sort_by(|a, b| {
+        let terms = |w: &Write| -> Vec<(usize, i128)> {
+            w.terms.iter().map(|t| (t.0.address(), t.1)).collect()
+        };
+        (terms(a), a.constant).cmp(&(terms(b), b.constant))
+    });
+    let runs: Vec<&[Write]> = writes
+        .chunk_by(|a, b| a.terms == b.terms && a.end() == b.constant)
+        .collect();
+    let length = |run: &[Write]| run.last().map_or(0, Write::end) - run[0].constant;
+    let whole = |run: &&&[Write]| {
+        let in_turn = run.windows(2).all(|w| w[0].turn + 1 == w[1].turn);
+        let lines = in_turn && run[0].begins() && length(run) * run[0].bytes % LINE == 0;
+        lines || runs.len() == 1 && run[0].step == length(run)
+    };
+    let all = runs.iter().filter(whole).flat_map(|run| run.iter());
+    all.map(|w| w.store).collect()
+}
