@@ -4,6 +4,7 @@
 //! In a LINEAR every operand of an instruction stands before it. AFTER and GROUP stand in it as well,
 //! where they order what others use: an AFTER is its first source under another name, a GROUP nothing.
 
+mod ahead;
 mod build;
 mod decompose;
 mod expand;

@@ -1,7 +1,7 @@
 //! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
-use crate::{expand, info, linearize, loops, memory, opt, registers, select, streams};
+use crate::{ahead, expand, info, linearize, loops, memory, opt, registers, select, streams};
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
 use std::time::Instant;
@@ -140,7 +140,7 @@ fn in_order(
     done(Stage::Select, &selected);
 
     let ordered = linearize::linearize(&selected)?;
-    let linear = registers::split(&ordered);
+    let linear = ahead::ask(registers::split(&ordered), moved, target);
     let linear = verify_linear(streams::mark(linear, moved, target)?)?;
     done(Stage::Linearize, &linear);
     Ok(linear)

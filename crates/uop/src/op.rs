@@ -97,7 +97,7 @@ ops! {
     }
     /// Storage is read and written.
     Memory {
-        Load "LOAD" 1..3 "place" "tksl" "read src[0] into an anonymous buffer; src[1] where gate src[2] is false";
+        Load "LOAD" 1..3 "place" "tksl" "read src[0] into an anonymous buffer; src[1] where gate src[2] is false; arg LOCAL: soon";
         Store "STORE" 2..3 "place" "tksl" "write src[1] to src[0] where gate src[2], past the caches where arg says GLOBAL";
         AtomicAdd "ATOMICADD" 2..2 "none" "ksl" "atomic src[0] += src[1]";
         GetAddr "GETADDR" 1..1 "place" "l" "address of a buffer on a device";

@@ -9,7 +9,9 @@ use crate::opt::tests::support::{
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
-use monoglot_uop::{Arg, AxisType, DType, Device, Op, Opt, Program, Result, Scalar, Target, UOp};
+use monoglot_uop::{
+    Arg, AxisType, DType, Device, Op, Opt, Program, ReduceOp, Result, Scalar, Target, UOp,
+};
 use std::sync::Arc;
 
 /// A kernel lowered with the back end of the target's dialect.
@@ -152,6 +154,49 @@ fn what_passes_the_caches_by_is_the_same() {
         !all.iter().any(streams),
         "what fits the last cache stays in it"
     );
+}
+
+/// How many lines a program asks for before it reads them.
+fn asks(program: &Program) -> usize {
+    let list = program.src()[1].src();
+    let ahead = |u: &&UOp| u.op() == Op::Load && *u.arg() != Arg::None;
+    list.iter().filter(ahead).count()
+}
+
+#[test]
+fn rows_are_asked_for_while_others_are_read_again() {
+    let rows = |n: i64| {
+        let r = ranges(&[7, n], &[n]);
+        let x = param(1, &[7 * n], DType::F32);
+        let at = |c: &UOp| linear(&[(&r[0], n), (c, 1)]);
+        let greatest = x.at(&[at(&r[2])]).reduce_ranges(ReduceOp::Max, &r[2..]);
+        let value = &x.at(&[at(&r[1])]) + &greatest;
+        let out = param(0, &[7 * n], DType::F32).at(&[at(&r[1])]);
+        sink(&[out.store(&value).end(&r[..2])])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        // Four vectors at a time, and one.
+        let mut cases = vec![opts(rows(256)), opts(rows(40))];
+        cases.extend(kernels().into_iter().map(opts));
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+        target.caches[2] = 0;
+        let far = check_for(&device, &target, &cases, 0);
+        assert!(
+            asks(&far[0]) > 0 && asks(&far[1]) > 0,
+            "{}",
+            far[0].src()[1]
+        );
+        target.caches[1] = 0;
+        let wide = check_for(&device, &target, &cases, 0);
+        assert!(wide.iter().all(|p| asks(p) == 0));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::renderer::{NONE, Renderer, range};
 use monoglot_uop::linear::{address, has_phases, phases};
 use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
-use monoglot_uop::{Backend, Code, ErrorKind, Listing, Op, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{Arg, Backend, Code, ErrorKind, Listing, Op, ProgramInfo, Result, Target, UOp};
 use std::fmt::Write;
 
 /// C for a CPU.
@@ -157,6 +157,11 @@ impl Renderer<'_> {
             Class::Memory(Memory::Store) => {
                 line(o, *indent);
                 self.store(o, u)?;
+                o.push_str(";\n");
+            }
+            Class::Memory(Memory::Load) if *u.arg() != Arg::None && !self.listing.is_named(i) => {
+                line(o, *indent);
+                self.prefetch(o, u)?;
                 o.push_str(";\n");
             }
             // It is written where it is used, if the language has it.

@@ -104,6 +104,20 @@ impl Renderer<'_> {
         self.put(o, k, "$0", &[value])
     }
 
+    /// What asks for the line of a LOAD whose value is not used.
+    pub(super) fn prefetch(&mut self, o: &mut String, u: &UOp) -> Result<()> {
+        let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;
+        if let Some(gate) = u.src().get(2) {
+            o.push_str("if (");
+            self.value(o, gate)?;
+            o.push_str(") ");
+        }
+        o.push_str("__builtin_prefetch(");
+        self.pointer(o, &a)?;
+        o.push(')');
+        Ok(())
+    }
+
     pub(super) fn load(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
         let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;
         let zero = UOp::constant(k.d.zero(), k.d);
