@@ -94,6 +94,15 @@ fn without(op: ReduceOp, x: &UOp, r: &UOp, depth: usize) -> Option<UOp> {
             };
             Some(a + b)
         }
+        // Σ k·(c ? a : 0) = Σ (c ? k·a : 0)
+        Op::Neg | Op::Mul if d.is_float() && src[0].op() == Op::Where => {
+            let finite = |k: &UOp| k.const_value().is_some_and(|k| k.to_f64().is_finite());
+            let [c, a, b] = src[0].src() else { return None };
+            let factors = identity(b) && src.get(1).is_none_or(finite);
+            let scaled = x.with_src(Srcs::from_iter([a].into_iter().chain(src.get(1)).cloned()));
+            let value = c.select(&scaled, &x.like(0));
+            factors.then(|| without(op, &value, r, depth + 1))?
+        }
         Op::Cast if src[0].dtype() == DType::Bool => {
             without(op, &src[0].select(&x.like(1), &x.like(0)), r, depth + 1)
         }
