@@ -140,8 +140,12 @@ fn in_order(
     done(Stage::Select, &selected);
 
     let ordered = linearize::linearize(&selected)?;
-    let linear = ahead::ask(registers::split(&ordered), moved, target);
-    let linear = verify_linear(streams::mark(linear, moved, target)?)?;
+    let mut linear = registers::split(&ordered);
+    let threads = target.arranged && !target.workgroups;
+    if threads && moved > target.caches[2] as u64 {
+        linear = streams::mark(ahead::ask(linear, target))?;
+    }
+    let linear = verify_linear(linear)?;
     done(Stage::Linearize, &linear);
     Ok(linear)
 }

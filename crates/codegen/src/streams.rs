@@ -1,5 +1,5 @@
-//! Which vectors are written past the caches. Flows in: a LINEAR, the bytes that its kernel moves and the
-//! target; flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
+//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than the last cache
+//! holds; flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
 //! its lines not being in a cache. Invariant: what is written where, and in which order, stays.
 //!
 //! A line that is written through the caches is read first, and lies where something else could. That is of use
@@ -10,7 +10,7 @@
 use crate::graph::rebuild;
 use monoglot_uop::linear::{Address, address};
 use monoglot_uop::rules::Affine;
-use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, UOp};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -39,11 +39,7 @@ type Loop = usize;
 ///
 /// # Errors
 /// None for a list that obeys its spec.
-pub(crate) fn mark(linear: UOp, moved: u64, target: &Target) -> Result<UOp> {
-    let fits = moved <= target.caches[2] as u64;
-    if fits || !target.arranged || target.workgroups {
-        return Ok(linear);
-    }
+pub(crate) fn mark(linear: UOp) -> Result<UOp> {
     let streams = chosen(linear.src());
     if streams.is_empty() {
         return Ok(linear);
@@ -90,6 +86,14 @@ fn chosen(list: &[UOp]) -> FxHashSet<&UOp> {
     free.flat_map(whole_lines).collect()
 }
 
+/// An index as a sum of multiples of the numbers of loops and threads; None where it is something else.
+pub(crate) fn place(index: &UOp) -> Option<Affine> {
+    let mut place = Affine::number(DType::Index, 0);
+    place.add(index, 1)?;
+    let counts = |t: &(UOp, i128)| matches!(t.0.op(), Op::Range | Op::Special);
+    place.terms.iter().all(counts).then_some(place)
+}
+
 impl<'a> Write<'a> {
     /// One that goes on by whole vectors in each of the loops around it.
     fn of(store: &'a UOp, a: &Address<'a>, open: &[(Loop, Option<&'a UOp>)]) -> Option<Write<'a>> {
@@ -98,15 +102,13 @@ impl<'a> Write<'a> {
         if store.src().len() > 2 || lanes == 0 || !matches!(lanes * bytes, 16 | 32 | 64) {
             return None;
         }
-        let mut place = Affine::number(DType::Index, 0);
-        place.add(a.index, 1)?;
+        let place = place(a.index)?;
         let step = |r: &UOp| place.terms.iter().find(|t| t.0 == *r).map(|t| t.1);
         let loops = open.iter().map(|l| l.1.and_then(|r| Some((r, step(r)?))));
         let mut terms: Vec<(&UOp, i128)> = loops.collect::<Option<_>>()?;
         let step = terms.last().map_or(0, |t| t.1);
         let vectors = |k: i128| k % lanes == 0;
-        let counts = |u: &UOp| matches!(u.op(), Op::Range | Op::Special);
-        let fits = place.terms.iter().all(|t| vectors(t.1) && counts(&t.0));
+        let fits = place.terms.iter().all(|t| vectors(t.1));
         terms.sort_by_key(|t| t.0.address());
         (fits && vectors(place.constant)).then_some(Write {
             store,
