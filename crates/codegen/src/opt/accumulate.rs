@@ -3,10 +3,12 @@
 //! REDUCE axis and the outermost LOOP axis of those that fill the storage; flows out: the nest in which
 //! the storage is set to the identity, and every part of the sum is then combined with what it holds. With
 //! SPLIT and STAGE that is the loop over blocks of k of the blocked product (Goto and van de Geijn 2008,
-//! section 4). Many parts of floats that are each read for one sum alone are added in the widest float.
+//! section 4). Parts of a sum may be done in parts again, by another of its axes: the loop over these goes
+//! around the first. Many parts of floats that are each read for one sum alone are added in the widest float.
 //!
 //! Preconditions:
-//! * the REDUCE over the axis is stored in storage of the kernel's own as it is, and used nowhere else;
+//! * the REDUCE over the axis is stored in storage of the kernel's own as it is, or combined with what that
+//!   holds, and used nowhere else;
 //! * the loop is the outermost of those that fill the storage, and each of these says by itself where an
 //!   element lies along one axis of the storage;
 //! * no thread of a workgroup waits for others there.
@@ -31,6 +33,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize, target: &Target)
     })?;
     let part = &axes[opt.axis];
     let dtype = kept.held(part, target);
+    if !kept.behind.is_empty() && dtype != kept.storage().dtype() {
+        return Err(refuse(opt, "the storage holds floats for fewer parts"));
+    }
     *nest = LoopNest::new(&in_parts(&kernel, &kept, part, &axes[with], dtype))?;
     Ok(())
 }
@@ -40,9 +45,12 @@ struct Kept {
     /// `AFTER(b, END(STORE(INDEX(b, at), REDUCE), own))`.
     filled: UOp,
     store: UOp,
+    sum: UOp,
     op: ReduceOp,
-    /// The loops that fill the storage, outermost first.
+    /// The loops that fill the storage, outermost first, those over parts among them.
     own: Vec<UOp>,
+    /// What sets the storage, and the loops over parts; nothing where the sum is not in parts yet.
+    behind: Vec<UOp>,
 }
 
 /// Parts from which on a sum of floats loses what each of them adds.
@@ -51,19 +59,26 @@ const MANY: i64 = 16;
 impl Kept {
     /// The dtype in which the parts are added: in a product, whose reads serve many sums, that of the sum.
     fn held(&self, part: &UOp, target: &Target) -> DType {
-        let sum = &self.store.src()[1];
+        let sum = &self.sum;
         let around = self.filled.ranges();
         let read = |u: &UOp| {
             let ranges = u.ranges();
             let mut open = self.own.iter().chain(around.iter()).chain([part]);
             u.op() == Op::Index && open.all(|r| ranges.contains(r))
         };
-        let many = part.src()[0].vmax() >= MANY && sum.toposort().iter().any(read);
+        let turns = self.behind.iter().filter(|u| u.op() == Op::Range);
+        let parts = turns.chain([part]).map(|r| r.src()[0].vmax());
+        let count = parts.fold(1, |n: i64, p| n.saturating_mul(p.saturating_add(1)));
+        let many = count > MANY && sum.toposort().iter().any(read);
         let dtype = sum.dtype();
         let held = scan::held(self.op, dtype, target);
         let bytes = self.filled.shape().max_len() * held.bytes() as i64;
         let fits = target.local_bytes == 0 || bytes <= target.local_bytes as i64;
         if many && fits { held } else { dtype }
+    }
+
+    fn storage(&self) -> &UOp {
+        &self.filled.src()[0]
     }
 }
 
@@ -79,18 +94,37 @@ fn kept(nodes: &[UOp], part: &UOp, outermost: &UOp) -> Option<Kept> {
         let mut users = nodes.iter().filter(|u| u.src().contains(of));
         users.next().filter(|_| users.next().is_none()).cloned()
     };
-    let store = user(sum).filter(|u| u.op() == Op::Store && u.src().len() == 2)?;
+    // Parts are combined with what the storage holds, as that.
+    let stored = |u: &UOp| user(u).filter(|u| u.op() == Op::Store && u.src().len() == 2);
+    let mut part_sum = sum.clone();
+    if let Some(cast) = user(sum).filter(|u| u.op() == Op::Cast) {
+        part_sum = cast;
+    }
+    let combined = user(&part_sum).filter(|u| u.op() != Op::Store);
+    let store = stored(combined.as_ref().unwrap_or(sum))?;
     let end = user(&store).filter(|u| u.op() == Op::End)?;
     let filled = user(&end).filter(|u| u.op() == Op::After && u.src().len() == 2)?;
     let mut own = end.src()[1..].to_vec();
     own.sort_by_key(loops::depth);
     let storage = &filled.src()[0];
     let address = &store.src()[0];
-    let direct = address.src()[0] == *storage
-        && storage.op() == Op::Buffer
-        && own.iter().all(|r| address.src()[1..].contains(r));
+    let behind = match combined {
+        Some(c) => {
+            let same = [address, &part_sum].iter().all(|s| c.src().contains(s));
+            let now = &address.src()[0];
+            let of = build::combine(op, address, &part_sum).op();
+            let in_parts = same && c.op() == of && now.op() == Op::After;
+            now.src().get(1..).filter(|_| in_parts)?
+        }
+        None => &[],
+    };
+    let placed = |r: &UOp| address.src()[1..].contains(r) || behind.contains(r);
+    let direct =
+        address.src()[0].named() == storage && storage.op() == Op::Buffer && own.iter().all(placed);
     let found = own.first() == Some(outermost) && direct;
     found.then_some(Kept {
+        behind: behind.to_vec(),
+        sum: sum.clone(),
         filled,
         store,
         op,
@@ -117,27 +151,30 @@ fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp, held: DType)
     let rename = |u: &UOp| u.substitute(&moved);
     let turn = rename(part);
     let own: Vec<UOp> = kept.own.iter().map(rename).collect();
-    let storage = &scratch::retyped(&kept.filled.src()[0], held);
+    let storage = &scratch::retyped(kept.storage(), held);
     let place: Vec<UOp> = kept.store.src()[0].src()[1..].iter().map(rename).collect();
+    let mut behind: Vec<UOp> = kept.behind.iter().map(rename).collect();
+    if behind.is_empty() {
+        // The storage is set by loops of its own, in every turn, or thread, of those around.
+        let around: Vec<UOp> = (kept.filled.ranges().iter())
+            .filter(|r| scratch::sets_anew(loops::kind(r)))
+            .map(rename)
+            .collect();
+        let setting: FxHashMap<UOp, UOp> = (own.iter())
+            .map(|r| (r.clone(), loops::fresh(r, AxisType::Loop, &mut next)))
+            .collect();
+        let set: Vec<UOp> = own.iter().map(|r| setting[r].clone()).collect();
+        let first: Vec<UOp> = place.iter().map(|i| i.substitute(&setting)).collect();
+        let identity = UOp::constant(kept.op.identity(storage.dtype()), storage.dtype());
+        let empty = match around.is_empty() {
+            true => storage.clone(),
+            false => storage.after(&around),
+        };
+        behind.push(empty.at(&first).store(&identity).end(&set));
+    }
+    behind.push(turn.clone());
 
-    // The storage is set by loops of its own, in every turn, or thread, of those around.
-    let around: Vec<UOp> = (kept.filled.ranges().iter())
-        .filter(|r| scratch::sets_anew(loops::kind(r)))
-        .map(rename)
-        .collect();
-    let setting: FxHashMap<UOp, UOp> = (own.iter())
-        .map(|r| (r.clone(), loops::fresh(r, AxisType::Loop, &mut next)))
-        .collect();
-    let set: Vec<UOp> = own.iter().map(|r| setting[r].clone()).collect();
-    let first: Vec<UOp> = place.iter().map(|i| i.substitute(&setting)).collect();
-    let identity = UOp::constant(kept.op.identity(storage.dtype()), storage.dtype());
-    let empty = match around.is_empty() {
-        true => storage.clone(),
-        false => storage.after(&around),
-    };
-    let empty = empty.at(&first).store(&identity).end(&set);
-
-    let sum = &kept.store.src()[1];
+    let sum = &kept.sum;
     let rest: Vec<UOp> = (sum.src()[1..].iter())
         .filter(|r| *r != part)
         .map(rename)
@@ -147,7 +184,7 @@ fn in_parts(kernel: &UOp, kept: &Kept, part: &UOp, outermost: &UOp, held: DType)
         true => body,
         false => body.reduce_ranges(kept.op, &rest),
     };
-    let now = storage.after(&[empty, turn.clone()]).at(&place);
+    let now = storage.after(&behind).at(&place);
     let combined = build::combine(kept.op, &now, &term.cast(held));
     let closes: Vec<UOp> = std::iter::once(turn).chain(own).collect();
     let filled = storage.after(&[now.store(&combined).end(&closes)]);
@@ -240,6 +277,27 @@ mod tests {
             &opts(&["SWAP(2,0)"]),
             "no loop fills storage",
         );
+    }
+
+    /// The axes of a sum one after the other, each around the last.
+    #[test]
+    fn parts_are_done_in_parts() {
+        let product = matmul(8, 4, 24);
+        let more = opts(&["SPLIT(8,2,REDUCE,top)", "SWAP(8,3)"]);
+        let list = [blocks(), more].concat();
+        let kernel = check(&product, &list);
+        let extents: Vec<i64> = crate::opt::axes(&kernel)
+            .iter()
+            .map(|r| r.vmax() + 1)
+            .collect();
+        assert_eq!(extents, [2, 4, 4, 2, 3, 4, 4, 4, 4, 4]);
+        let tile = opts(&[
+            "SPLIT(6,2,UPCAST)",
+            "SPLIT(5,4,UPCAST)",
+            "STAGE(4,0)",
+            "STAGE(3,1)",
+        ]);
+        check(&product, &[list, tile].concat());
     }
 
     /// The carried loop stays where it is; those that fill the storage may be split and exchanged.
