@@ -64,12 +64,12 @@ fn reductions_of_one_input_share_a_kernel() {
     assert_eq!(kernels(&[&x.sum(1, false), &x.max(1, false)]), 1);
 }
 
-/// Where many results read the same long rows, a part of the rows at a time, and then the parts' sums.
+/// However long the rows that many results read, their parts are added where they are made.
 #[test]
-fn a_long_sum_of_products_is_done_in_parts() {
-    for (shifts, count) in [(160, 2), (16, 1)] {
+fn a_long_sum_of_products_is_one_kernel() {
+    for shifts in [160, 16] {
         let x = input([20_480 + shifts - 1]).unfold(0, 20_480, 1);
-        assert_eq!(kernels(&[&(x * input([20_480])).sum(1, false)]), count);
+        assert_eq!(kernels(&[&(x * input([20_480])).sum(1, false)]), 1);
     }
 }
 

@@ -13,10 +13,8 @@ use std::sync::Arc;
 const WIDE: usize = 16;
 /// Elements folded by one loop when there are too few results to share among threads.
 const LONG: i64 = 1 << 16;
-/// Rows of operands that a register tile reads at a time.
-const ROWS: i64 = 16;
-/// How often each element is read where it pays to read less of them at a time.
-const AGAIN: i64 = 64;
+/// Parts of such a fold, as many as may be.
+const PARTS: [i64; 5] = [256, 128, 64, 32, 16];
 
 /// Ops that show one value in another shape, order or dtype.
 const VIEWS: OpSet = OpSet::of(&[
@@ -139,17 +137,7 @@ fn narrow(u: &UOp) -> Result<UOp> {
         .narrow(0, 0, u.src().len() as i64)
 }
 
-/// What this is a view, or a cast, of.
-fn source(u: &UOp) -> &UOp {
-    let mut u = u;
-    while VIEWS.contains(u.op()) || u.op() == Op::Cast {
-        u = &u.src()[0];
-    }
-    u
-}
-
-/// A long fold in two steps, what the first one gives stored: few results are folded by many, and where
-/// many read the same again, a part of it at a time is what the second cache holds.
+/// A long fold of few results in two steps, what the first one gives stored: many fold it.
 fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp> {
     let Arg::Reduce(op, axes) = u.arg() else {
         return Ok(u.clone());
@@ -164,39 +152,19 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
         return Ok(u.clone());
     }
     let target = u.device().map(target).transpose()?;
-    let cache = target
-        .as_ref()
-        .filter(|t| !t.workgroups)
-        .map_or(i64::MAX, |t| t.caches[1] as i64);
-    // What a register tile of results reads, and the elements of the factors of a product.
-    let bytes = length.saturating_mul(ROWS * u.dtype().bytes() as i64);
-    let product = source(src);
-    let factors = product.src().iter().map(|s| source(s).shape().max_len());
-    let read = factors.fold(0i64, i64::saturating_add);
     // Where no order matters, parts are for threads to share; what a sum of floats is does not depend on them.
     let exact = *op == ReduceOp::Max || !u.dtype().is_float();
     let shared = !exact
         || target
             .as_ref()
             .is_none_or(|t| t.workgroups || t.threads > 1);
-    let few = results < 16 && results * length >= 2 * LONG && shared;
-    let parts: &[i64] = if few {
-        &[256, 128, 64, 32, 16]
-    } else if product.op() == Op::Mul && results * length / AGAIN >= read && bytes > cache {
-        &[4, 8, 16, 32, 64, 128, 256]
-    } else {
+    if results >= 16 || results * length < 2 * LONG || !shared {
         return Ok(u.clone());
-    };
-    let suits = |k: i64| {
-        if few {
-            length / k >= 1024
-        } else {
-            bytes / k <= cache / 4
-        }
-    };
+    }
+    let suits = |k: &i64| length / k >= 1024;
     // The outermost folded axis that divides well is cut; its outer part becomes results.
     for a in axes.iter().map(|&a| a as usize) {
-        let Some(&k) = parts.iter().find(|&&k| shape[a] % k == 0 && suits(k)) else {
+        let Some(&k) = PARTS.iter().find(|k| shape[a] % **k == 0 && suits(k)) else {
             continue;
         };
         let mut cut = shape.clone();

@@ -96,10 +96,8 @@ fn kept(nodes: &[UOp], part: &UOp, outermost: &UOp) -> Option<Kept> {
     };
     // Parts are combined with what the storage holds, as that.
     let stored = |u: &UOp| user(u).filter(|u| u.op() == Op::Store && u.src().len() == 2);
-    let mut part_sum = sum.clone();
-    if let Some(cast) = user(sum).filter(|u| u.op() == Op::Cast) {
-        part_sum = cast;
-    }
+    let cast = user(sum).filter(|u| u.op() == Op::Cast);
+    let part_sum = cast.unwrap_or(sum.clone());
     let combined = user(&part_sum).filter(|u| u.op() != Op::Store);
     let store = stored(combined.as_ref().unwrap_or(sum))?;
     let end = user(&store).filter(|u| u.op() == Op::End)?;

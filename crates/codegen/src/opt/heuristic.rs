@@ -7,6 +7,7 @@
 //! products fits it. An interpreter gets the kernel as it is. Before all that, reductions that need not be
 //! done for every turn of an axis are not.
 
+mod along;
 mod beside;
 mod columns;
 mod cpu;
@@ -91,7 +92,9 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
             None if columns::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);
-                if product::choose(&features, plan.shared, &mut chosen).is_none() {
+                if along::choose(&features, plan.shared, &mut chosen).is_none()
+                    && product::choose(&features, plan.shared, &mut chosen).is_none()
+                {
                     plan.choose(&features, &mut chosen);
                 }
             }

@@ -43,9 +43,9 @@ const OFTEN: i64 = 64;
 /// Least share of the padded extents that is no padding.
 const USEFUL: f64 = 0.75;
 /// Turns of an innermost loop over terms that are worth no loop.
-const FEW: i64 = 8;
+pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
-const LINE: u64 = 64;
+pub(super) const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
 const BORDER: f64 = 16.0;
 /// Tiles that cost as much as staging what they read.
@@ -210,7 +210,7 @@ impl Product {
         let inner = features.count(sum.closes & !(1 << term)) as i64;
         let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
-        let tile = register_tile(extents, [term_bytes, inner], lanes, target);
+        let tile = register_tile(extents, [term_bytes, inner], lanes, target, |_| true);
         // Both factors of one turn of the loops around, which the first cache does not hold.
         let deep = features.extent[term] as f64 * term_bytes as f64;
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
@@ -348,12 +348,13 @@ fn factor<'a>(
 }
 
 /// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
-/// term, what it loads, what is past the ends, and how often it ends.
-fn register_tile(
+/// term, what it loads, what is past the ends, and how often it ends. Of rows there are so many as fit.
+pub(super) fn register_tile(
     extents: [i64; 2],
     [term_bytes, inner]: [i64; 2],
     lanes: i64,
     target: &Target,
+    fits: impl Fn(i64) -> bool,
 ) -> [i64; 2] {
     let mut best = (f64::INFINITY, [1, lanes]);
     let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
@@ -362,7 +363,7 @@ fn register_tile(
         let most = (target.registers as i64 - 1 - vectors) / vectors;
         let columns = vectors * lanes;
         let deep = (panel(target) / (columns * term_bytes)).max(1) * inner;
-        for rows in 1..=most.min(ROWS) {
+        for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;
             let term = added.max(loaded / 2.0).max(LATENCY) + BESIDE * loaded;
@@ -377,7 +378,7 @@ fn register_tile(
 }
 
 /// Bytes of the columns' factor that are staged for a tile.
-fn panel(target: &Target) -> i64 {
+pub(super) fn panel(target: &Target) -> i64 {
     target.caches[0] as i64 * 3 / 4
 }
 
@@ -482,23 +483,7 @@ impl Nest {
         within: Blocks,
         chosen: &mut Chosen,
     ) -> Option<Nest> {
-        let nodes = chosen.nest.clone().finish().toposort();
-        let mut operands = staging::operands(&nodes).into_iter();
-        let operand = operands.position(|u| u.op() == Op::Reduce)?;
-        let stage = OptOp::Stage { operand };
-        if !chosen.add(stage, rows - 1, "a block's sums, done in parts") {
-            return None;
-        }
-        // Behind the loops that read the sums stand those that fill them, and then the terms.
-        let fill = rows + 2;
-        let terms = rows + 4;
-        let split = outermost(parts, AxisType::Reduce);
-        chosen.add(split, terms, "parts of the sum");
-        chosen.add(
-            OptOp::Swap { with: fill },
-            terms,
-            "parts of the sum around its tiles",
-        );
+        let fill = sums_in_parts(rows, 2, 0, parts, chosen)? - 1;
         // The loop over the parts stands before those that fill the sums, and behind these those that set them.
         let block = fill + 1;
         if within.count > 1 {
@@ -557,6 +542,37 @@ impl Nest {
     }
 }
 
+/// Keep the sums that so many loops make, from this place on, and do them in parts: the axes of the sum before one
+/// are parts, and of that one so many. The place of the first loop that fills the sums.
+pub(super) fn sums_in_parts(
+    at: usize,
+    loops: usize,
+    cut: usize,
+    parts: i64,
+    chosen: &mut Chosen,
+) -> Option<usize> {
+    let nodes = chosen.nest.clone().finish().toposort();
+    let mut operands = staging::operands(&nodes).into_iter();
+    let operand = operands.position(|u| u.op() == Op::Reduce)?;
+    let stage = OptOp::Stage { operand };
+    if !chosen.add(stage, at.checked_sub(1)?, "a block's sums, done in parts") {
+        return None;
+    }
+    // Behind the loops that read the sums stand those that fill them, and then the terms.
+    let fill = at + loops;
+    let mut terms = fill + loops;
+    let split = outermost(parts, AxisType::Reduce);
+    chosen.add(split, terms + cut, "parts of the sum");
+    let around = OptOp::Swap { with: fill };
+    chosen.add(around, terms, "parts of the sum around its tiles");
+    for k in (0..cut).rev() {
+        // Behind those that fill the sums stand those that set them now.
+        terms += if k + 1 == cut { loops + 1 } else { 1 };
+        chosen.add(around, terms + k, "parts of the sum around its tiles");
+    }
+    Some(fill + 1 + cut)
+}
+
 /// The places of what is left of an axis.
 fn places(of: usize, chosen: &Chosen) -> Vec<usize> {
     let axes = chosen.nest.axes.iter().enumerate();
@@ -575,14 +591,14 @@ fn tiles(at: usize, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
     chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
 }
 
-/// Unroll the innermost loop over terms where it is short and has others around it.
-fn unroll(chosen: &mut Chosen) {
+/// Unroll the innermost loop over terms where it is short and has others around it, unless the terms would be lanes.
+pub(super) fn unroll(chosen: &mut Chosen) {
     let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
     let axes = &chosen.nest.axes;
     let Some(last) = axes.iter().rposition(is_term) else {
         return;
     };
-    let short = axes[last].extent().is_some_and(|n| n <= FEW);
+    let short = axes[last].extent().is_some_and(|n| n <= FEW && n % 4 != 0);
     if short && axes.iter().filter(|a| is_term(a)).count() > 1 {
         chosen.add(inner(0, AxisType::Unroll), last, "few terms at once");
     }
