@@ -1,9 +1,9 @@
 //! Order along an axis. Flows in: a tensor; out: its elements in order and where they came from.
 //!
 //! The order is stable (ties keep their order, also when descending) and NaN is greatest. Short axes
-//! are sorted by counting, for each element, how many stand before it; long ones by a bitonic network
-//! of O(log² n) steps over all elements. A few that stand first are found one after the other, each in two
-//! passes over what stands behind the last.
+//! are sorted by counting, for each element, how many stand before it; of long ones the places are sorted by a
+//! bitonic network of O(log² n) steps over all elements, which are then gathered. A few that stand first are
+//! found one after the other, each in two passes over what stands behind the last.
 
 use crate::functions::known;
 use crate::join::join;

@@ -3,20 +3,25 @@
 //! out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on the number of threads.
 //!
 //! Blocks of rows and columns are outermost; the sums of one are kept in storage of the kernel's own, and
-//! done in parts. Within a part the rows' factor is staged for the whole block, and the columns' factor for one
-//! tile at a time, each in the order in which the tile reads it:
+//! done in parts. Within a part the columns' factor is staged for all of the block's columns and the rows' factor
+//! for as many of its rows as the second cache holds, each in the order in which the tile reads it:
 //!
 //! | loop | holds | of the |
 //! | --- | --- | --- |
 //! | blocks of rows, of columns | the block's sums | half of the storage there is |
-//! | parts of the sum | the rows' factor | second cache, three quarters |
-//! | columns of tiles | the columns' factor | first cache, three quarters |
+//! | parts of the sum | the columns' factor | a quarter of it, and of the last cache |
+//! | rows at a time | the rows' factor | second cache, half |
+//! | columns of tiles | a tile's columns | first cache, three quarters |
 //! | rows of tiles | the tile's sums | registers |
+//!
+//! Where one such number of rows is all there are, the columns' factor is staged for a tile at a time. Where threads
+//! share the product, they divide its longer side: each stages the factor of the other one.
 //!
 //! Sums of one part are not kept: a tile stores them. Where loops are around a product (batches, the images and
 //! rows of a convolution), a panel of the columns may be longer, a quarter of the second cache, and the rows'
 //! factor is staged around as many of these as leave it as it is. A factor that few tiles read is read where it
-//! is.
+//! is. A panel is filled as its factor lies: a term at a time, or vectors of terms that are transposed; parts are
+//! then whole vectors.
 //!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
