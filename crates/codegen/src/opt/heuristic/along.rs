@@ -1,7 +1,7 @@
 //! Products summed along what lies side by side in both factors, over several axes: gradients of a convolution's
-//! weights. No axis of the results has vectors in memory, and results are fewer than terms. Flows in: what a kernel does, as numbers, and the
-//! machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on the number
-//! of threads.
+//! weights. No axis of the results has vectors in memory, and results are fewer than terms. Flows in: what a kernel
+//! does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not
+//! depend on the number of threads.
 //!
 //! One factor is staged, transposed: lanes are innermost in a panel of it. The other is read where it is, an
 //! element for all lanes, so what it alone varies with (the taps of a window) repeats nothing but arithmetic.
@@ -28,6 +28,8 @@ const USEFUL: f64 = 0.5;
 const COPY: f64 = 3.0;
 /// Fewest terms of a part.
 const TERMS: i64 = 32;
+/// How many numbers of blocks are tried.
+const TRIED: usize = 1 << 12;
 
 /// A product as the loops see it.
 struct Product<'a> {
@@ -166,7 +168,7 @@ impl<'a> Product<'a> {
             };
             let most = (second / 2 * all / sums).min(read).max(tile);
             let fits = |count: &i64| all / tile % count == 0 && all / count <= most;
-            let counts = (fewest..=all / tile).filter(fits);
+            let counts = (fewest..=all / tile).take(TRIED).filter(fits);
             let count = counts.min_by_key(|count| (count % threads != 0, *count))?;
             let of = all / count;
             Some((Block { axis, of, count }, count * again.size))
