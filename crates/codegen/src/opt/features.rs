@@ -67,6 +67,8 @@ pub(super) struct Features {
     pub(super) accesses: Vec<Access>,
     pub(super) work: Vec<OpCount>,
     pub(super) reductions: Vec<Reduction>,
+    /// Axes of two that the kernel reads in both directions: their turns read the same elements.
+    pub(super) mirrored: Mask,
 }
 
 impl Features {
@@ -97,6 +99,7 @@ impl Features {
             let mask = features.visit(u, &varies, &fused);
             varies.insert(u, mask);
         }
+        features.mirrored = features.mirrored();
         Some(features)
     }
 
@@ -230,17 +233,19 @@ impl Features {
         a
     }
 
-    /// The axes of two that the kernel reads in both directions: their turns read the same elements.
-    pub(super) fn mirrored(&self) -> Mask {
+    fn mirrored(&self) -> Mask {
         let loads = || self.accesses.iter().filter(|a| !a.store);
         let both = |k: &usize| {
             let turned = |a: &Access, b: &Access| {
-                a.size == b.size && a.stride[*k] != 0 && a.stride[*k] == b.stride[*k].wrapping_neg()
+                a.size == b.size && a.stride[*k].checked_neg() == Some(b.stride[*k])
             };
-            self.extent[*k] == 2 && loads().any(|a| loads().any(|b| turned(a, b)))
+            let back = |a: &&Access| (TANGLED + 1..0).contains(&a.stride[*k]);
+            loads().filter(back).any(|a| loads().any(|b| turned(a, b)))
         };
+        let two = |k: &usize| self.extent[*k] == 2;
         let open = self.known & self.outer;
-        bits(open).filter(both).fold(0, |m, k| m | 1 << k)
+        let mirrored = bits(open).filter(two).filter(both);
+        mirrored.fold(0, |m, k| m | 1 << k)
     }
 
     /// The axes of loops that fill storage of the kernel's own.

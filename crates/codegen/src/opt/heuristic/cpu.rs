@@ -143,9 +143,8 @@ fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> We
 fn best(features: &Features, target: &Target) -> Tile {
     let mut single = Tile::single(features);
     // What reads the same elements does so once.
-    let mirrored = features.mirrored();
-    bits(mirrored).for_each(|k| single.factor[k] = features.extent[k]);
-    let free = features.known & !mirrored;
+    bits(features.mirrored).for_each(|k| single.factor[k] = features.extent[k]);
+    let free = features.known & !features.mirrored;
     let (alone, _) = search(features, 1, free, &single, target);
     let folded = |k: usize| features.outer >> k & 1 == 0;
     if target.threads == 1 || alone.duration(features, target) < THREADED {
@@ -201,8 +200,7 @@ fn search(
 /// Numbers of lanes to try along an axis: divisors up to four vectors; where none is of whole vectors, all of
 /// a short axis, and whole vectors that need padding; none where nothing lies side by side along it.
 pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) -> Vec<i64> {
-    let mirrored = features.mirrored();
-    let beside = |a: &Access| bits(mirrored).any(|k| a.stride[k] == 1);
+    let beside = |a: &Access| bits(features.mirrored).any(|k| a.stride[k] == 1);
     let along = features.accesses.iter();
     let along = along.filter(|a| a.stride[axis] == 1 || beside(a));
     let n = features.extent[axis];
