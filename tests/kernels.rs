@@ -128,3 +128,16 @@ fn what_goes_to_places_of_data_is_no_more_than_two() {
     let none = Tensor::zeros([300]).cast(DType::I32);
     assert!(kernels(&[&none.scatter_add(0, &ids, &ones)]) <= 2);
 }
+
+/// Three steps of the network are a kernel: of 1,024 elements, 55 steps in 10 blocks.
+#[test]
+fn a_sort_does_three_steps_a_kernel() {
+    let blocks = (1..=10).map(|steps: usize| steps.div_ceil(3));
+    let steps: usize = blocks.sum();
+    for descending in [false, true] {
+        let order = input([1000]).argsort(0, descending);
+        assert!(kernels(&[&order]) <= steps + 2, "{}", kernels(&[&order]));
+        let values = input([7, 1000]).sort(1, descending);
+        assert!(kernels(&[&values]) <= steps + 3, "{}", kernels(&[&values]));
+    }
+}
