@@ -1,11 +1,11 @@
 //! Attention. Flows in: queries (…, l, d), keys (…, s, d), values (…, s, e), a mask; out: (…, l, e).
 
 use crate::create::triangle;
-use crate::elementwise::real;
 use crate::functions as f;
-use crate::reduce::peak;
+use crate::linalg::matmul;
+use crate::reduce::{peak, top};
 use crate::tensor::{Tensor, tri};
-use monoglot_uop::{DType, Op, ReduceOp};
+use monoglot_uop::{DType, Op, ReduceOp, Result, UOp};
 
 impl Tensor {
     /// softmax(q·kᵀ/√d + mask)·v. A bool mask says which keys count, a float one is added; `causal`
@@ -33,30 +33,30 @@ impl Tensor {
                 scores + exact(m)
             };
         }
-        if causal {
-            scores = scores.map(|u| {
-                let seen = triangle("attention", u.shape(), |i, j| j.binary(Op::CmpLe, i))?;
-                Ok(seen.select(u, &u.like(f64::NEG_INFINITY)))
-            });
-        }
-        let weights = if mask.is_some() {
-            scores.masked_softmax()
-        } else {
-            scores.softmax(-1)
-        };
-        weights.matmul(&exact(value)).cast(d)
+        let values = exact(value);
+        let weighed = |u: &[UOp]| weighed(&u[0], &u[1], causal, mask.is_some());
+        Tensor::map_all(&[&scores, &values], weighed).cast(d)
     }
+}
 
-    /// softmax along the last axis; zeros where all is −∞.
-    #[track_caller]
-    fn masked_softmax(&self) -> Tensor {
-        self.along("attention", -1, |u, a| {
-            real(u, |x| {
-                let e = f::exp_near(&(x - &peak(x, &[a])?.expand(x.shape())?));
-                let s = e.reduce(ReduceOp::Add, &[a])?;
-                let s = s.eq_(&s.like(0.0)).select(&s.like(1.0), &s);
-                Ok(f::div(&e, &s.expand(x.shape())?))
-            })
-        })
+/// Values weighed by the softmax of scores along the last axis. `causal` leaves out keys behind the query, whatever
+/// their values are; `masked` gives zeros where all scores are −∞.
+fn weighed(scores: &UOp, values: &UOp, causal: bool, masked: bool) -> Result<UOp> {
+    let last = scores.shape().len() - 1;
+    let seen = |i: &UOp, j: &UOp| j.binary(Op::CmpLe, i);
+    let seen = causal.then(|| triangle("attention", scores.shape(), seen));
+    let seen = seen.transpose()?;
+    let or = |x: &UOp, other: f64| match &seen {
+        Some(seen) => seen.select(x, &x.like(other)),
+        None => x.clone(),
+    };
+    let scores = or(scores, f64::NEG_INFINITY);
+    let most = if masked { peak } else { top };
+    let e = f::exp_near(&(&scores - &most(&scores, &[last])?.expand(scores.shape())?));
+    let mut sum = or(&e, 0.0).reduce(ReduceOp::Add, &[last])?;
+    if masked {
+        sum = sum.eq_(&sum.like(0.0)).select(&sum.like(1.0), &sum);
     }
+    let weights = f::div(&e, &sum.expand(e.shape())?);
+    matmul(&weights, values, seen.as_ref())
 }

@@ -16,7 +16,7 @@ impl Tensor {
     /// and a column on the right.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
-        Tensor::map_all(&[self, other], |u| matmul(&u[0], &u[1]))
+        Tensor::map_all(&[self, other], |u| matmul(&u[0], &u[1], None))
     }
 
     /// The sum of products of two vectors.
@@ -46,7 +46,8 @@ impl Tensor {
     }
 }
 
-fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
+/// Rows of `a` times columns of `b`; only the terms of elements of `a` for which `counts` holds, if it is given.
+pub(crate) fn matmul(a: &UOp, b: &UOp, counts: Option<&UOp>) -> Result<UOp> {
     let sa = a.shape();
     let sb = b.shape();
     let fail = |hint: &str| Error::shape("matmul", format!("shapes {sa} and {sb}{hint}"));
@@ -71,7 +72,10 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
     }
     let all = broadcast_shape("matmul", &[&left, &right]).map_err(|_| fail(""))?;
     let n = all.len();
-    let y = contracted(&[&left, &right], &all, promoted(&a, &b), &[n - 1])?;
+    let counts = counts.map(|c| insert_axis(c, c.shape().len() - 1));
+    let counts = counts.transpose()?;
+    let d = promoted(&a, &b);
+    let y = contracted(&[&left, &right], &all, d, &[n - 1], counts.as_ref())?;
     let dropped = [
         (sa.len() == 1).then_some(n - 3),
         (sb.len() == 1).then_some(n - 2),
@@ -81,12 +85,23 @@ fn matmul(a: &UOp, b: &UOp) -> Result<UOp> {
 }
 
 /// The product of values that broadcast to one shape, summed over axes, which stay with size 1; in the
-/// dtype that `d` is accumulated in, and rounded to `d` at the end.
-pub(crate) fn contracted(parts: &[&UOp], shape: &Shape, d: DType, axes: &[usize]) -> Result<UOp> {
+/// dtype that `d` is accumulated in, and rounded to `d` at the end. Products for which `counts`, if it is given,
+/// does not hold are left out, whatever they are.
+pub(crate) fn contracted(
+    parts: &[&UOp],
+    shape: &Shape,
+    d: DType,
+    axes: &[usize],
+    counts: Option<&UOp>,
+) -> Result<UOp> {
     let wide = |p: &UOp| broadcast_to(&p.cast(d).cast(d.compute_type()), shape);
     let product = parts[1..]
         .iter()
         .try_fold(wide(parts[0])?, |all, p| wide(p).map(|p| all * p))?;
+    let product = match counts {
+        Some(c) => broadcast_to(c, shape)?.select(&product, &product.like(0)),
+        None => product,
+    };
     Ok(product.reduce(ReduceOp::Add, axes)?.cast(d))
 }
 
@@ -214,7 +229,7 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
         let axes: Vec<usize> = (keep..letters.len()).collect();
         letters.truncate(keep);
         let factors: Vec<&UOp> = arranged.iter().collect();
-        let sums = contracted(&factors, &shape, d.compute_type(), &axes)?;
+        let sums = contracted(&factors, &shape, d.compute_type(), &axes, None)?;
         parts = vec![(sums.squeeze_axes(&axes)?, letters)];
     }
     // The letters that are left are those of the result, in its order.

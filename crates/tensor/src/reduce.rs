@@ -199,7 +199,7 @@ pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
 }
 
 /// The greatest, as a constant to the gradient.
-fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(crate) fn top(x: &UOp, axes: &[usize]) -> Result<UOp> {
     Ok(x.reduce(ReduceOp::Max, axes)?.unary(Op::Detach))
 }
 

@@ -39,7 +39,7 @@ const CLOSED: usize = 256;
 const DATA: OpSet = OpSet::of(&[Op::Buffer, Op::Contiguous, Op::Copy, Op::After]);
 
 /// Whether a value needs anything that is stored: not constants, variables and indices alone.
-fn is_data(u: &UOp) -> bool {
+pub(super) fn is_data(u: &UOp) -> bool {
     u.device().is_some() || u.ops_below().intersects(DATA)
 }
 

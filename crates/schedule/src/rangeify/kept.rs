@@ -6,7 +6,7 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{TILE, count};
+use super::cost::{TILE, count, is_data};
 use super::{Around, At, Body, Instance, Rangeify};
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
 use rustc_hash::FxHashSet;
@@ -111,7 +111,11 @@ impl Rangeify<'_> {
         let number = self.instances[wanted[0] as usize].kernel;
         let kernel = &self.kernels[number as usize];
         let stored = u.op().is_elementwise() || u.op() == Op::Reduce;
-        if !stored || matches!(u.dtype(), DType::Index | DType::Void) || kernel.target.workgroups {
+        // What follows from the indices alone is cheaper to compute again; so is a choice by it, which tells those
+        // who read what it chooses from where they need none of it.
+        let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
+        let masks = chosen && u.src()[1..].iter().any(|s| !is_data(s));
+        if !stored || masks || !is_data(u) || matches!(u.dtype(), DType::Index | DType::Void) || kernel.target.workgroups {
             return None;
         }
         let plain = |&i: &u32| {
