@@ -20,8 +20,9 @@ pub(crate) fn conjuncts(gate: &UOp) -> SmallVec<[UOp; 4]> {
     out
 }
 
-/// What a conjunct says, as sums that are at most 0; nothing where it is not a comparison of integers.
-fn constraints(mut u: &UOp, out: &mut SmallVec<[Affine; 8]>) {
+/// What a conjunct says, as sums that are at most 0; nothing where it is not a comparison of indices.
+pub(crate) fn constraints(mut u: &UOp) -> SmallVec<[Affine; 2]> {
+    let mut out = SmallVec::new();
     let mut negated = false;
     loop {
         match u.op() {
@@ -32,7 +33,7 @@ fn constraints(mut u: &UOp, out: &mut SmallVec<[Affine; 8]>) {
         negated = !negated;
     }
     if !u.op().is_comparison() || u.src()[0].dtype() != DType::Index {
-        return;
+        return out;
     }
     // a − b + strict ≤ 0.
     let mut below = |a: &UOp, b: &UOp, strict: i128| {
@@ -52,6 +53,7 @@ fn constraints(mut u: &UOp, out: &mut SmallVec<[Affine; 8]>) {
         }
         _ => {}
     }
+    out
 }
 
 /// How deep quotients and remainders are looked into.
@@ -115,10 +117,7 @@ pub(crate) fn in_bounds(index: &UOp, size: i64, gate: Option<&UOp>) -> bool {
         return true;
     }
     let Some(gate) = gate else { return false };
-    let mut given: SmallVec<[Affine; 8]> = SmallVec::new();
-    for c in conjuncts(gate) {
-        constraints(&c, &mut given);
-    }
+    let given: SmallVec<[Affine; 8]> = conjuncts(gate).iter().flat_map(constraints).collect();
     let most = |k: i128| upper(index, k, &given, DEEP).unwrap_or(i128::MAX);
     (hi < size || most(1) < size as i128) && (lo >= 0 || most(-1) <= 0)
 }

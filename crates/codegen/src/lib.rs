@@ -11,6 +11,7 @@ mod expand;
 mod gates;
 mod graph;
 mod info;
+mod limits;
 mod linearize;
 mod loops;
 mod memory;

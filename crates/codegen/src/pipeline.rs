@@ -1,7 +1,9 @@
 //! The pipeline: one function, one line a pass. Flows in: a kernel and what it is compiled for; flows
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
-use crate::{ahead, expand, info, linearize, loops, memory, opt, registers, select, streams};
+use crate::{
+    ahead, expand, info, limits, linearize, loops, memory, opt, registers, select, streams,
+};
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
 use std::time::Instant;
@@ -101,7 +103,10 @@ pub fn lower(
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
-    let hoisted = memory::hoist(&simple);
+    if std::env::var("DUMP").is_ok() {
+        eprintln!("{}", monoglot_uop::text::print(&simple));
+    }
+    let hoisted = memory::hoist(&limits::limit(&simple)?);
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
 

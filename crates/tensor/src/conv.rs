@@ -241,12 +241,24 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
         let shape = [&[batch, g, cout], out, &vec![1; n + 1]].concat();
         let right = flow.reshape(&Shape::of(&shape))?;
         let batch_and_out: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
-        contracted(&[&left, &right], &all, promoted(x, flow), &batch_and_out, None)
+        contracted(
+            &[&left, &right],
+            &all,
+            promoted(x, flow),
+            &batch_and_out,
+            None,
+        )
     } else {
         let shape = [&[1, g, cout], &vec![1; n][..], inner].concat();
         let right = w.reshape(&Shape::of(&shape))?;
         let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
-        contracted(&[&left, &right], &all, promoted(x, w), &cin_and_window, None)
+        contracted(
+            &[&left, &right],
+            &all,
+            promoted(x, w),
+            &cin_and_window,
+            None,
+        )
     }
 }
 

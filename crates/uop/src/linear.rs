@@ -73,7 +73,7 @@ pub fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
                 f(&u.src()[0]);
             }
         }
-        Op::Range | Op::If => f(&u.src()[0]),
+        Op::If => f(&u.src()[0]),
         Op::Param
         | Op::Buffer
         | Op::Const

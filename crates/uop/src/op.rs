@@ -112,7 +112,7 @@ ops! {
     }
     /// Order of execution.
     Order {
-        Range "RANGE" 1..255 "range" "ksl" "iterator from 0 to src[0]";
+        Range "RANGE" 1..2 "range" "ksl" "iterator to src[0], from src[1] or 0";
         End "END" 1..255 "none" "ksl" "close the loops src[1..] around src[0]";
         If "IF" 1..255 "none" "l" "begin what runs where src[0]";
         EndIf "ENDIF" 1..1 "none" "l" "end of an IF";

@@ -3,6 +3,7 @@
 //! with which it varies. Invariant: sets of axes are bits in the order of [`super::axes`], so an Opt's
 //! axis is a bit's place.
 
+use super::masked::folded;
 use crate::graph::bits;
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, ReduceOp, UOp};
 use rustc_hash::FxHashMap;
@@ -93,8 +94,9 @@ impl Features {
         let sums = nodes
             .iter()
             .filter(|u| matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)));
-        let products = |u: &&UOp| u.src()[0].may_contract() && u.dtype().is_float();
-        let fused: Vec<&UOp> = sums.filter(products).map(|u| &u.src()[0]).collect();
+        let sums = sums.filter(|u| u.dtype().is_float());
+        let fused = sums.map(|u| (u.src()[0].clone(), folded(u)));
+        let fused: FxHashMap<UOp, UOp> = fused.filter(|(_, f)| f.may_contract()).collect();
         for u in &nodes {
             let mask = features.visit(u, &varies, &fused);
             varies.insert(u, mask);
@@ -103,7 +105,12 @@ impl Features {
         Some(features)
     }
 
-    fn visit<'a>(&mut self, u: &'a UOp, varies: &FxHashMap<&'a UOp, Mask>, fused: &[&UOp]) -> Mask {
+    fn visit<'a>(
+        &mut self,
+        u: &'a UOp,
+        varies: &FxHashMap<&'a UOp, Mask>,
+        fused: &FxHashMap<UOp, UOp>,
+    ) -> Mask {
         let all = |src: &[UOp]| {
             src.iter()
                 .fold(0, |m, s| m | varies.get(s).copied().unwrap_or(0))
@@ -120,11 +127,12 @@ impl Features {
                         self.fills.push(Fill { closes, open });
                     }
                 } else {
-                    let products = fused.contains(&&u.src()[0]);
+                    let product = fused.get(&u.src()[0]);
+                    let products = product.is_some();
                     let bytes = u.dtype().compute_type().bytes();
                     let terms = bits(closes).map(|k| self.extent[k]);
                     // What a register tile reads for many results each has long blocks (`select::blocks`).
-                    let mut factors = u.src()[0].src().iter();
+                    let mut factors = product.into_iter().flat_map(UOp::src);
                     let again = |f: &UOp| varies.get(f).is_some_and(|m| m & body != body);
                     let tile = products && factors.all(again);
                     let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && !tile;
@@ -161,7 +169,10 @@ impl Features {
             }
             op if op.is_elementwise() && u.dtype() != DType::Index => {
                 let mask = all(u.src());
-                if !fused.contains(&u) && !u.src().iter().all(|s| s.dtype() == DType::Index) {
+                let free = fused
+                    .iter()
+                    .any(|(masked, product)| masked == u || product == u);
+                if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
                     self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
                 }
                 mask

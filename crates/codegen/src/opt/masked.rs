@@ -7,15 +7,15 @@ use monoglot_uop::{Arg, DType, Op, ReduceOp, UOp};
 use smallvec::SmallVec;
 
 /// A REDUCE of `conditions ? value : identity`.
-pub(super) struct Masked {
-    pub(super) reduce: UOp,
-    pub(super) op: ReduceOp,
-    pub(super) conditions: SmallVec<[UOp; 4]>,
-    pub(super) value: UOp,
+pub(crate) struct Masked {
+    pub(crate) reduce: UOp,
+    pub(crate) op: ReduceOp,
+    pub(crate) conditions: SmallVec<[UOp; 4]>,
+    pub(crate) value: UOp,
 }
 
 impl Masked {
-    pub(super) fn of(reduce: &UOp) -> Option<Masked> {
+    pub(crate) fn of(reduce: &UOp) -> Option<Masked> {
         let op = match reduce.arg() {
             Arg::Reduce(op, axes) if axes.is_empty() && reduce.src().len() > 1 => *op,
             _ => return None,
@@ -33,7 +33,7 @@ impl Masked {
     }
 
     /// The RANGEs that it closes.
-    pub(super) fn closes(&self) -> &[UOp] {
+    pub(crate) fn closes(&self) -> &[UOp] {
         &self.reduce.src()[1..]
     }
 
@@ -62,9 +62,19 @@ impl Masked {
     }
 
     /// The identity of its operator.
-    pub(super) fn identity(&self) -> UOp {
+    pub(crate) fn identity(&self) -> UOp {
         let dtype = self.reduce.dtype();
         UOp::constant(self.op.identity(dtype), dtype)
+    }
+}
+
+/// What a REDUCE folds: behind a mask that only says which elements, which loops are spared for the most part
+/// (`limits`), what stands there.
+pub(crate) fn folded(reduce: &UOp) -> UOp {
+    let counts = |c: &UOp| !c.ops_below().contains(Op::Index);
+    match Masked::of(reduce) {
+        Some(m) if m.conditions.iter().all(counts) => m.value,
+        _ => reduce.src()[0].clone(),
     }
 }
 

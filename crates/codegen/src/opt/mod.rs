@@ -22,7 +22,7 @@ pub mod accumulate;
 mod cost;
 mod features;
 pub mod heuristic;
-mod masked;
+pub(crate) mod masked;
 mod nest;
 pub mod nolocals;
 pub mod padto;

@@ -128,7 +128,12 @@ impl Renderer<'_> {
                     let c = scalar(u.dtype());
                     let id = range(u);
                     line(o, *indent);
-                    let _ = write!(o, "for ({c} r{id} = 0; r{id} < ");
+                    let _ = write!(o, "for ({c} r{id} = ");
+                    match u.src().get(1) {
+                        Some(first) => self.value(o, first)?,
+                        None => o.push('0'),
+                    }
+                    let _ = write!(o, "; r{id} < ");
                     self.value(o, &u.src()[0])?;
                     let _ = writeln!(o, "; r{id}++) {{");
                     *indent += 1;

@@ -246,7 +246,7 @@ fn demands(
                     }
                 }
             }
-            Op::Range | Op::Special => need(&mut d, &src[..1]),
+            Op::Range | Op::Special => need(&mut d, src),
             Op::Reduce if d[i].data && fuses(t, i, target) => need(&mut d, &t.src[src[0] as usize]),
             Op::Reduce if d[i].data => need(&mut d, &src[..1]),
             Op::Index | Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {}

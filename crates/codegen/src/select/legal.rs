@@ -61,8 +61,9 @@ impl Native<'_> {
                 u.with_src(src.iter().map(|s| cast(s, d)).collect::<Srcs>())
             }
             Op::Range | Op::Special => {
-                src[0] = cast(&src[0], width(&u.src()[0]));
-                u.with_src(src)
+                // A counter is as wide as what it counts to.
+                let counter = width(&u.src()[0]);
+                u.with_src(src.iter().map(|s| cast(s, counter)).collect::<Srcs>())
             }
             // Registers hold what is computed, but bools as bytes: an array of them may be read by vectors.
             Op::Load if in_registers(&src[0]) && u.dtype() != DType::Bool => node(Op::Load, src),

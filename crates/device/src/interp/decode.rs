@@ -240,8 +240,12 @@ impl<'a> Decoder<'a> {
             }
             Op::Range => {
                 let bound = self.operand(&src[0], 0)?;
+                let first = match src.get(1) {
+                    Some(first) => self.operand(first, 0)?,
+                    None => self.constant(Scalar::Int(0), d, 0),
+                };
                 let counter = self.result(u, d.bytes());
-                self.emit(loops(d).0, counter, [bound, 0, 0], 0, 0);
+                self.emit(loops(d).0, counter, [bound, first, 0], 0, 0);
                 self.open.push(self.out.code.len() - 1);
             }
             Op::If => {

@@ -141,8 +141,9 @@ pub(crate) fn splats(bytes: usize) -> Run {
 unsafe fn begin<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
     // SAFETY: registers of this type, by the decoder's invariant.
     unsafe {
-        *f.reg::<I>((*i).dst) = I::from(0);
-        if *f.reg::<I>((*i).a) > I::from(0) {
+        let first = *f.reg::<I>((*i).b);
+        *f.reg::<I>((*i).dst) = first;
+        if *f.reg::<I>((*i).a) > first {
             after(f, i)
         } else {
             f.code.add((*i).x as usize)
@@ -164,7 +165,7 @@ unsafe fn next<I: Index>(f: &mut Frame, i: *const Ins) -> *const Ins {
 }
 
 /// Open a loop (to `x` where it has no iteration), and close it (back to `x`). The counter is `dst`, the
-/// bound `a`.
+/// bound `a`, its first value `b`.
 pub(crate) fn loops(index: DType) -> (Run, Run) {
     match index.bytes() {
         8 => (begin::<i64>, next::<i64>),

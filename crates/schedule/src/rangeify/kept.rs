@@ -115,7 +115,12 @@ impl Rangeify<'_> {
         // who read what it chooses from where they need none of it.
         let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);
         let masks = chosen && u.src()[1..].iter().any(|s| !is_data(s));
-        if !stored || masks || !is_data(u) || matches!(u.dtype(), DType::Index | DType::Void) || kernel.target.workgroups {
+        if !stored
+            || masks
+            || !is_data(u)
+            || matches!(u.dtype(), DType::Index | DType::Void)
+            || kernel.target.workgroups
+        {
             return None;
         }
         let plain = |&i: &u32| {

@@ -97,8 +97,12 @@ fn bounds(u: &UOp) -> Interval {
         },
         Op::Param if u.src().len() >= 3 => Some((src(1)?.0, src(2)?.1)),
         Op::Range | Op::Special => {
+            let from = u
+                .src()
+                .get(1)
+                .map_or(Some(0), |s| Some(s.min_max()?.0.to_i128()));
             let hi = u.src()[0].min_max()?.1.to_i128();
-            Some((Int(0), Int((hi - 1).max(0))))
+            Some((Int(from?), Int((hi - 1).max(from?))))
         }
         Op::Pad => match u.arg() {
             Arg::Fill(v) => union(src(0), point(*v)),

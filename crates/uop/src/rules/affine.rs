@@ -82,7 +82,7 @@ impl Affine {
     }
 
     /// Add `k` times an atom.
-    pub(crate) fn term(&mut self, atom: &UOp, k: i128) -> Option<()> {
+    pub fn term(&mut self, atom: &UOp, k: i128) -> Option<()> {
         match self.terms.iter().position(|t| t.0 == *atom) {
             Some(i) => self.terms[i].1 = self.near(self.terms[i].1 + k)?,
             None if self.terms.len() == MOST_TERMS => return None,
@@ -92,7 +92,7 @@ impl Affine {
     }
 
     /// Add `k` times another sum.
-    pub(crate) fn plus(&mut self, other: &Affine, k: i128) -> Option<()> {
+    pub fn plus(&mut self, other: &Affine, k: i128) -> Option<()> {
         for (atom, c) in &other.terms {
             self.term(atom, self.near(c.checked_mul(k)?)?)?;
         }

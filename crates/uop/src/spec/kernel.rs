@@ -160,10 +160,14 @@ pub(super) fn own_storage<'a>(c: &mut Verifier<'a>, u: &'a UOp, bytes: &mut [i64
 fn range<'a>(c: &mut Verifier<'a>, u: &'a UOp, shaped: bool) {
     let counts = u.dtype() == DType::Index && u.shape().is_empty();
     need!(c, u, counts => "a RANGE counts in index, not in {}", u.dtype());
-    let end = &u.src()[0];
-    let (least, most) = end.bounds();
-    need!(c, u, is_counted(end) && least >= 0 && most <= COUNT =>
+    // Where loops end, and begin, may follow from those around them once they stand as they will.
+    let plain = |s: &UOp| is_counted(s) || shaped && s.shape().is_empty();
+    let within = |s: &UOp| s.vmin() >= 0 && s.vmax() <= COUNT && s.dtype() == DType::Index;
+    let (ends, begins) = u.src().split_at(1);
+    need!(c, u, ends.iter().all(|s| plain(s) && within(s)) =>
         "it counts to what is no arithmetic on variables, negative, or more than 2^59");
+    need!(c, u, begins.is_empty() || shaped && begins.iter().all(within) =>
+        "it begins with another number than 0");
     let number = u.range_arg().map_or(0, |(id, _)| id.into());
     need!(c, u, number < NUMBERS => "the number {number} is too large");
     if let Some((_, t @ (AxisType::Upcast | AxisType::Unroll))) = u.range_arg() {

@@ -195,6 +195,7 @@ fn blocks<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &mut Scopes<'a>) {
                 need!(c, u, u.src()[0].dtype() == DType::Bool => "the gate is no bool");
             } else {
                 let counts = matches!(u.dtype(), DType::I32 | DType::I64);
+                let counts = counts && u.src().iter().all(|s| s.dtype() == u.dtype());
                 need!(c, u, counts => "a RANGE counts in i32 or i64, not in {}", u.dtype());
             }
         }

@@ -183,7 +183,6 @@ impl<'a> Verifier<'a> {
             EndIf,
             Barrier,
             If,
-            Range,
             Program,
             CustomFunction,
         ]);

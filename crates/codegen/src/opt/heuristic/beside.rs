@@ -13,7 +13,7 @@ use crate::graph::bits;
 use crate::loops;
 use crate::opt::cost::Tile;
 use crate::opt::features::Features;
-use crate::opt::masked::Masked;
+use crate::opt::masked::folded;
 use crate::opt::staging;
 use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
 
@@ -111,8 +111,7 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
         let open = |u: &UOp| u.ranges().contains(term);
         let around = |r: &UOp| axes.iter().position(|a| a == r) <= Some(slice);
         let own = s.ranges().iter().filter(|r| !around(r)).count();
-        // Where it is masked, the product is what stands behind the mask.
-        let product = Masked::of(s).map_or_else(|| s.src()[0].clone(), |m| m.value);
+        let product = folded(s);
         let mut kept = product.src().iter().filter(|u| is_kept(u) && open(u));
         own == 1
             && product.op() == Op::Mul

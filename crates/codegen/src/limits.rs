@@ -1,0 +1,434 @@
+//! Loops end where nothing is left to do. Flows in: a kernel whose ranges are closed once, over flat storage;
+//! flows out: the same kernel in which a loop of a reduction runs over what its mask lets through, a loop that
+//! fills storage of the kernel's own over what is read of it, and a sum's loop leaves its mask to the turns at
+//! which the mask holds for some lanes and not for all. A causal attention so does half of what one without a
+//! mask does.
+//!
+//! A mask says Σ k·x ≤ 0 of the loops around, the loop's own counter and lanes. Solved for the counter, with what
+//! stands inside at its least, it is where the loop may end; with that at its greatest, up to where all lanes
+//! count. Invariant: a turn that is left out would have combined identities, or filled what no one reads.
+
+use crate::gates::{self, conjuncts};
+use crate::graph::rebuild;
+use crate::loops;
+use crate::opt::masked::Masked;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AxisType, DType, Op, Result, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Fewest turns of a loop that is worth it.
+const TURNS: i64 = 16;
+
+/// Turns that are worth doing: from one expression of the loops around up to another; None stands for the
+/// loop's own ends.
+#[derive(Clone, Default, PartialEq)]
+struct Span {
+    from: Option<UOp>,
+    to: Option<UOp>,
+}
+
+impl Span {
+    fn is_whole(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+
+    /// The RANGE over these turns.
+    fn of(&self, range: &UOp) -> UOp {
+        let to = self.to.as_ref().unwrap_or(&range.src()[0]);
+        let src: SmallVec<[UOp; 2]> = [to].into_iter().chain(&self.from).cloned().collect();
+        range.with_src(&src[..])
+    }
+}
+
+/// See the module.
+pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
+    let masks = kernel.ops_below().contains(Op::Reduce) && kernel.ops_below().contains(Op::Where);
+    if !masks {
+        return Ok(kernel.clone());
+    }
+    let nodes = kernel.toposort();
+    let mut spans: Vec<(UOp, Span)> = Vec::new();
+    let mut cuts: FxHashMap<&UOp, Cut> = FxHashMap::default();
+    for (range, sums) in closed_by(&nodes) {
+        let Some(span) = common_span(range, &sums) else {
+            continue;
+        };
+        if let [sum] = sums[..]
+            && let Some(cut) = Cut::of(sum, range, &span)
+        {
+            cuts.insert(sum, cut);
+        } else {
+            spans.push((range.clone(), span));
+        }
+    }
+    if spans.is_empty() && cuts.is_empty() {
+        return Ok(kernel.clone());
+    }
+    fills(&nodes, &mut spans);
+    let mut next = loops::next_id(kernel);
+    let mut new = rebuild(kernel, |u, src| {
+        let new = u.with_src(src);
+        Ok(match cuts.get(u) {
+            Some(cut) => cut.apply(&new, &mut next),
+            None => new,
+        })
+    })?;
+    // Where one loop ends may follow from another that ends earlier now.
+    while let Some((range, span)) = spans.pop() {
+        let place = FxHashMap::from_iter([(range.clone(), span.of(&range))]);
+        new = new.substitute(&place);
+        for (_, other) in &mut spans {
+            for end in [&mut other.from, &mut other.to].into_iter().flatten() {
+                *end = end.substitute(&place);
+            }
+        }
+    }
+    Ok(new)
+}
+
+/// Loops of reductions, each with the REDUCEs that close it.
+fn closed_by(nodes: &[UOp]) -> Vec<(&UOp, Vec<&UOp>)> {
+    let mut all: Vec<(&UOp, Vec<&UOp>)> = Vec::new();
+    for u in nodes.iter().filter(|u| u.op() == Op::Reduce) {
+        for r in u.src()[1..].iter().filter(|r| is_loop(r)) {
+            match all.iter_mut().find(|(range, _)| *range == r) {
+                Some((_, sums)) => sums.push(u),
+                None => all.push((r, vec![u])),
+            }
+        }
+    }
+    all.retain(|(r, _)| r.src()[0].vmax() >= TURNS);
+    all
+}
+
+/// Whether a RANGE is a loop, not lanes.
+fn is_loop(range: &UOp) -> bool {
+    let lanes = matches!(loops::kind(range), AxisType::Upcast | AxisType::Unroll);
+    range.op() == Op::Range && !lanes
+}
+
+/// The turns that all of these reductions want, if they want the same, and not all.
+fn common_span(range: &UOp, sums: &[&UOp]) -> Option<Span> {
+    let span = |sum: &UOp| {
+        let masked = Masked::of(sum)?;
+        let span = solved(range, &masked.conditions, &sum.ranges(), false);
+        Some(span).filter(|s| !s.is_whole())
+    };
+    let first = span(sums[0])?;
+    let same = sums[1..].iter().all(|s| span(s).as_ref() == Some(&first));
+    same.then_some(first)
+}
+
+/// The turns of a loop in which conditions hold: somewhere inside of it, or everywhere. `around` are the ranges
+/// around it.
+fn solved(range: &UOp, conditions: &[UOp], around: &[UOp], everywhere: bool) -> Span {
+    let mut span = Span::default();
+    let end = &range.src()[0];
+    for sum in conditions.iter().flat_map(gates::constraints) {
+        let Some(&(_, k)) = sum.terms.iter().find(|t| t.0 == *range) else {
+            continue;
+        };
+        // k·range + rest ≤ 0.
+        let others = sum.terms.iter().filter(|t| t.0 != *range);
+        let mut rest = Affine::number(DType::Index, sum.constant);
+        if others
+            .map(|t| settle(&mut rest, t, around, !everywhere))
+            .any(|r| r.is_none())
+        {
+            continue;
+        }
+        let step = k.abs();
+        let mut bound = Affine::number(DType::Index, if k > 0 { step } else { step - 1 });
+        let added = bound.plus(&rest, -k.signum());
+        let varies = !bound.terms.is_empty();
+        let Some(turns) = added
+            .filter(|()| varies)
+            .and_then(|()| quotient(&bound, step))
+        else {
+            continue;
+        };
+        let turns = at_most(&turns, end);
+        let side = if k > 0 { &mut span.to } else { &mut span.from };
+        // What ends it first, or begins it last, is enough; of several, one is told.
+        if (turns.vmin() < end.vmax() || k < 0) && side.is_none() {
+            *side = Some(turns);
+        }
+    }
+    span
+}
+
+/// Add a term to a sum of what stands around: as it is, or the least of it, or the greatest.
+fn settle(sum: &mut Affine, term: &(UOp, i128), around: &[UOp], least: bool) -> Option<()> {
+    let (atom, k) = term;
+    let open = atom.ranges();
+    let known = open.iter().all(|r| is_loop(r) && around.contains(r));
+    let plain = !atom.ops_below().contains(Op::Load) && !atom.ops_below().contains(Op::Reduce);
+    if known && plain {
+        let mut one = Affine::number(DType::Index, 0);
+        one.add(atom, *k)?;
+        return sum.plus(&one, 1);
+    }
+    let (lo, hi) = atom.bounds();
+    let ends = (lo as i128 * k, hi as i128 * k);
+    let end = if least {
+        ends.0.min(ends.1)
+    } else {
+        ends.0.max(ends.1)
+    };
+    sum.plus(&Affine::number(DType::Index, end), 1)
+}
+
+/// ⌊sum / step⌋, or 0 where the sum is negative.
+fn quotient(sum: &Affine, step: i128) -> Option<UOp> {
+    let sum = sum.build_by(|atom| atom.ranges().iter().map(loops::depth).max());
+    let least = UOp::index_const(0);
+    let sum = if sum.vmin() < 0 {
+        sum.binary(Op::Max, &least)
+    } else {
+        sum
+    };
+    let step = i64::try_from(step).ok()?;
+    Some(if step == 1 { sum } else { sum / step }.simplify())
+}
+
+/// The lesser of both, so that its interval says that it is.
+fn at_most(turns: &UOp, end: &UOp) -> UOp {
+    if turns.vmax() <= end.vmin() {
+        return turns.clone();
+    }
+    let over = (end - turns).binary(Op::Max, &UOp::index_const(0));
+    (end - &over).simplify()
+}
+
+/// How a REDUCE becomes two, one of which needs no condition on the counter.
+struct Cut {
+    range: UOp,
+    /// The turns of both, and whether all lanes count in them.
+    parts: [(Span, bool); 2],
+}
+
+impl Cut {
+    /// None where it is no reduction over one loop, or no condition says of a turn that all lanes count.
+    fn of(sum: &UOp, range: &UOp, span: &Span) -> Option<Cut> {
+        let masked = Masked::of(sum)?;
+        let mut own = masked.closes().iter().filter(|r| is_loop(r));
+        if own.next() != Some(range) || own.next().is_some() {
+            return None;
+        }
+        // Storage that is filled in the loop would be filled twice.
+        let below = masked.value.toposort();
+        let filled = |u: &UOp| u.op() == Op::End && u.ranges().contains(range);
+        if below.iter().any(filled) {
+            return None;
+        }
+        let varies = |c: &&UOp| c.ranges().contains(range);
+        let mut bound = masked.conditions.iter().filter(varies);
+        let one = bound.next().filter(|_| bound.next().is_none())?;
+        let sure = solved(range, std::slice::from_ref(one), &sum.ranges(), true);
+        let between = |from: &Option<UOp>, to: &Option<UOp>| Span {
+            from: from.clone(),
+            to: to.clone(),
+        };
+        let parts = match (&span.from, &span.to, &sure.from, &sure.to) {
+            (None, Some(_), None, cut @ Some(_)) => {
+                [(between(&None, cut), true), (between(cut, &span.to), false)]
+            }
+            (Some(_), None, cut @ Some(_), None) => [
+                (between(&span.from, cut), false),
+                (between(cut, &None), true),
+            ],
+            _ => return None,
+        };
+        Some(Cut {
+            range: range.clone(),
+            parts,
+        })
+    }
+
+    /// The reduction in two; it is as it was but for what stands below.
+    fn apply(&self, sum: &UOp, next: &mut u32) -> UOp {
+        let Some(masked) = Masked::of(sum) else {
+            return sum.clone();
+        };
+        let mut part = |(span, all): &(Span, bool)| {
+            let counter = loops::fresh(&span.of(&self.range), loops::kind(&self.range), next);
+            let left = |c: &&UOp| !all || !c.ranges().contains(&self.range);
+            let conditions = masked.conditions.iter().filter(left);
+            let value = match conditions.cloned().reduce(|a, b| a & b) {
+                Some(gate) => gate.select(&masked.value, &masked.identity()),
+                None => masked.value.clone(),
+            };
+            sum.with_src([&[value], &sum.src()[1..]].concat())
+                .substitute(&FxHashMap::from_iter([(self.range.clone(), counter)]))
+        };
+        let [first, second] = &self.parts;
+        crate::build::combine(masked.op, &part(first), &part(second))
+    }
+}
+
+/// Add what loops that fill storage of the kernel's own need not do, given that masks let through no more of
+/// it than the readers' conditions say.
+fn fills(nodes: &[UOp], spans: &mut Vec<(UOp, Span)>) {
+    let mut users: FxHashMap<&UOp, SmallVec<[&UOp; 4]>> = FxHashMap::default();
+    for u in nodes {
+        u.src()
+            .iter()
+            .for_each(|s| users.entry(s).or_default().push(u));
+    }
+    // What is wanted of each place that is filled, by the STORE: those who read it come first.
+    let mut wanted: FxHashMap<&UOp, Affine> = FxHashMap::default();
+    for end in nodes.iter().rev().filter(|u| u.op() == Op::End) {
+        let Some(fill) = Fill::of(end) else { continue };
+        let Some(most) = fill.most_wanted(&users, &wanted) else {
+            continue;
+        };
+        if let Some((range, to)) = fill.ends(&most) {
+            let span = Span {
+                from: None,
+                to: Some(to),
+            };
+            spans.push((range, span));
+        }
+        wanted.insert(fill.store, most);
+    }
+}
+
+/// Loops that fill storage.
+struct Fill<'a> {
+    /// What closes the outermost.
+    end: &'a UOp,
+    store: &'a UOp,
+    /// Where it stores.
+    place: &'a UOp,
+    around: Arc<[UOp]>,
+}
+
+impl<'a> Fill<'a> {
+    fn of(end: &'a UOp) -> Option<Fill<'a>> {
+        let mut store = end;
+        while store.op() == Op::End {
+            store = &store.src()[0];
+        }
+        let address = store.src().first().filter(|_| store.op() == Op::Store)?;
+        let own = address.op() == Op::Index && address.src()[0].op() == Op::Buffer;
+        own.then(|| Fill {
+            end,
+            store,
+            place: &address.src()[1],
+            around: end.ranges(),
+        })
+    }
+
+    /// The greatest place of it that is read, as a sum over the ranges around; None where that is not known.
+    fn most_wanted(
+        &self,
+        users: &FxHashMap<&UOp, SmallVec<[&'a UOp; 4]>>,
+        wanted: &FxHashMap<&UOp, Affine>,
+    ) -> Option<Affine> {
+        let mut most: Option<Affine> = None;
+        for filled in users.get(self.end)? {
+            if filled.op() != Op::After {
+                return None;
+            }
+            for address in users.get(filled)? {
+                let place = address.src().get(1).filter(|_| address.op() == Op::Index)?;
+                let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+                let mut open: SmallVec<[(&UOp, &UOp); 8]> = SmallVec::new();
+                let above = |u: &'a UOp| users.get(u).into_iter().flatten().map(move |v| (u, *v));
+                open.extend(above(address));
+                while let Some((u, user)) = open.pop() {
+                    let bound = match user.op() {
+                        Op::Load if user.src()[0] == *u => None,
+                        Op::Where => self.bound(place, &chosen_where(user, u)),
+                        Op::Store if user.src()[1] == *u => {
+                            let here = user.src()[0].src().get(1) == Some(place);
+                            Some(
+                                wanted
+                                    .get(user)
+                                    .filter(|_| here && user.src().len() == 2)?
+                                    .clone(),
+                            )
+                        }
+                        Op::Reduce if user.src()[0] == *u => None,
+                        op if op.is_elementwise() => None,
+                        _ => return None,
+                    };
+                    match bound {
+                        Some(bound) => most = Some(greater(most, bound)?),
+                        None if !seen.insert(user) => {}
+                        None => open.extend(above(user)),
+                    }
+                }
+            }
+        }
+        most
+    }
+
+    /// What is greatest of a place where conditions hold.
+    fn bound(&self, place: &UOp, conditions: &[UOp]) -> Option<Affine> {
+        let at = Affine::of(place)?;
+        let around = |u: &UOp| u.ranges().iter().all(|r| self.around.contains(r));
+        let (inner, k) = at.terms.iter().find(|t| is_loop(&t.0) && !around(&t.0))?;
+        conditions
+            .iter()
+            .flat_map(gates::constraints)
+            .find_map(|c| {
+                let (_, by) = c.terms.iter().find(|t| t.0 == *inner)?;
+                let factor = Some(k / by).filter(|f| *f > 0 && k % by == 0)?;
+                let mut left = at.clone();
+                left.plus(&c, -factor)?;
+                // Other loops that are left would be bounded by their ends alone.
+                let loose = |t: &&(UOp, i128)| is_loop(&t.0) && !around(&t.0);
+                if left.terms.iter().any(|t| loose(&t)) {
+                    return None;
+                }
+                let mut most = Affine::number(DType::Index, left.constant);
+                for term in &left.terms {
+                    settle(&mut most, term, &self.around, false)?;
+                }
+                (!most.terms.is_empty()).then_some(most)
+            })
+    }
+
+    /// The loop of which a turn is the farthest step, and where it may end if no more than this place is wanted.
+    fn ends(&self, most: &Affine) -> Option<(UOp, UOp)> {
+        let at = Affine::of(self.place)?;
+        let own = |t: &&(UOp, i128)| is_loop(&t.0) && !self.around.contains(&t.0) && t.1 > 0;
+        let (range, k) = at.terms.iter().filter(own).max_by_key(|t| t.1)?;
+        let mut left = Affine::number(DType::Index, most.constant + k - at.constant);
+        for (atom, by) in &most.terms {
+            left.term(atom, *by)?;
+        }
+        for (atom, by) in at.terms.iter().filter(|t| t.0 != *range) {
+            settle(&mut left, &(atom.clone(), -by), &self.around, false)?;
+        }
+        let end = &range.src()[0];
+        let turns = at_most(&quotient(&left, *k)?, end);
+        let less = end.vmax() >= TURNS && turns.vmin() < end.vmax();
+        less.then(|| (range.clone(), turns))
+    }
+}
+
+/// The conditions under which a WHERE is this one of its sources.
+fn chosen_where(choice: &UOp, source: &UOp) -> SmallVec<[UOp; 4]> {
+    let [condition, yes, no] = choice.src() else {
+        return SmallVec::new();
+    };
+    match (yes == source, no == source) {
+        _ if condition == source => SmallVec::new(),
+        (true, false) => conjuncts(condition),
+        (false, true) => conjuncts(&condition.unary(Op::Not).simplify()),
+        _ => SmallVec::new(),
+    }
+}
+
+/// The greater of two sums that differ by a number.
+fn greater(a: Option<Affine>, b: Affine) -> Option<Affine> {
+    let Some(a) = a else { return Some(b) };
+    let mut less = b.clone();
+    less.plus(&a, -1)?;
+    let above = less.constant > 0;
+    less.terms.is_empty().then(|| if above { b } else { a })
+}
