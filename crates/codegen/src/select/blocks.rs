@@ -12,7 +12,7 @@
 
 use super::layout::{Layout, fuses};
 use super::table::{Loops, Table};
-use crate::build::combine;
+use crate::build::{bits_type, combine};
 use crate::graph::{Srcs, rebuild};
 use crate::loops::{depth, fresh, kind, next_id};
 use monoglot_uop::{Arg, Op, ReduceOp, Result, Target, UOp};
@@ -174,8 +174,8 @@ impl Group {
 
     /// How it is cut, if it is long.
     fn cut(&self, id: &mut u32) -> Option<Cut> {
-        let known = self.extents.iter().flatten();
-        let trips = known.fold(1i64, |n, e| n.saturating_mul(*e));
+        let turns = self.ranges.iter().map(|r| r.vmax() - r.vmin() + 1);
+        let trips = turns.fold(1i64, i64::saturating_mul);
         let block = if self.tile {
             LONG.max(trips.saturating_mul(self.terms) / MOST)
         } else {
@@ -202,7 +202,9 @@ impl Group {
                 ..Cut::default()
             });
         }
-        let n = self.extents[k - 1]?;
+        let Some(n) = self.extents[k - 1] else {
+            return self.cut_somewhere(k - 1, wanted / held, carries, id);
+        };
         let factor = divisor(n, wanted / held).or_else(|| {
             let near = wanted / held * 3 / 4..=wanted / held * 3 / 2;
             near.min_by_key(|f| n % f).filter(|_| !self.nests)
@@ -244,6 +246,39 @@ impl Group {
             inner: [low].into_iter().chain(inside).collect(),
             places: inner.into_iter().chain([(range.clone(), place)]).collect(),
             rest: Some(rest).filter(|_| left > 0),
+            carries,
+        })
+    }
+}
+
+impl Group {
+    /// How it is cut where only the kernel knows how long the innermost of its loops is, in which nothing stands:
+    /// in blocks of so many terms, and what is left of them.
+    fn cut_somewhere(&self, k: usize, most: i64, carries: bool, id: &mut u32) -> Option<Cut> {
+        let (range, around) = self
+            .ranges
+            .split_last()
+            .filter(|_| k + 1 == self.ranges.len())?;
+        let [end] = range.src() else { return None };
+        let bits = most.ilog2();
+        if self.nests || !around.is_empty() || range.vmax() < 2 << bits {
+            return None;
+        }
+        let blocks = end.binary(Op::Shr, &UOp::int(bits.into(), bits_type(end.dtype())));
+        let first = &blocks * (1 << bits);
+        let mut counter = |src: &[UOp]| fresh(&range.with_src(src), kind(range), id);
+        let high = counter(&[blocks]);
+        let low = counter(&[int(1 << bits, range)]);
+        let over = counter(&[end.clone(), first]);
+        let place = &(&high * (1 << bits)) + &low;
+        Some(Cut {
+            outer: vec![high],
+            inner: vec![low],
+            places: FxHashMap::from_iter([(range.clone(), place.clone())]),
+            rest: Some(Rest {
+                ranges: vec![over.clone()],
+                places: FxHashMap::from_iter([(place, over)]),
+            }),
             carries,
         })
     }
