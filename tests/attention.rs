@@ -192,6 +192,83 @@ fn attention_agrees_with_plain_loops_in_workgroups() {
     agrees("INTERP:GPU", &[[2, 40, 24, 4, 8]]);
 }
 
+/// What stands behind a query is no part of what it sees, as little as room that nobody has filled yet.
+#[test]
+fn keys_behind_a_query_count_for_nothing_whatever_they_are() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        on(device);
+        let [l, first] = [70, 33];
+        let clean = [1, 2, 3].map(|seed| numbers(l * 4, seed));
+        let mut filled = clean.clone();
+        for x in &mut filled[1..] {
+            x[first * 4..l * 2].fill(f32::NAN);
+            x[l * 2..].fill(f32::INFINITY);
+        }
+        let rows = |data: &[Vec<f32>; 3]| {
+            let tensor = |x: &Vec<f32>| Tensor::new(x, [l as i64, 4]).to(Device::new(device));
+            let [q, k, v] = [&data[0], &data[1], &data[2]].map(tensor);
+            let y = q.attention(&k, &v, None, true).to_vec::<f32>();
+            y.expect("it runs")[..first * 4].to_vec()
+        };
+        assert_eq!(rows(&filled), rows(&clean), "on {device}");
+    }
+}
+
+/// d/dq, d/dk and d/dv of Σ y·g where y is the causal attention.
+fn gradients([l, s, d, e]: [usize; 4], [q, k, v, g]: &[Vec<f32>; 4]) -> [Vec<f64>; 3] {
+    let of = |x: &[f32], row: usize, width: usize, c: usize| f64::from(x[row * width + c]);
+    let mut all = [vec![0.0; l * d], vec![0.0; s * d], vec![0.0; s * e]];
+    for i in 0..l {
+        let seen = s.min(i + 1);
+        let score = |j: usize| (0..d).map(|c| of(q, i, d, c) * of(k, j, d, c) * 0.5).sum();
+        let mut weights: Vec<f64> = (0..seen).map(score).collect();
+        softmax(&mut weights);
+        let flow = |j: usize| (0..e).map(|c| of(g, i, e, c) * of(v, j, e, c)).sum();
+        let flows: Vec<f64> = (0..seen).map(flow).collect();
+        let mean: f64 = flows.iter().zip(&weights).map(|(f, w)| f * w).sum();
+        for j in 0..seen {
+            let slope = weights[j] * (flows[j] - mean) * 0.5;
+            for c in 0..d {
+                all[0][i * d + c] += slope * of(k, j, d, c);
+                all[1][j * d + c] += slope * of(q, i, d, c);
+            }
+            for c in 0..e {
+                all[2][j * e + c] += weights[j] * of(g, i, e, c);
+            }
+        }
+    }
+    all
+}
+
+/// Also where a kernel keeps scores, weights and their gradients side by side.
+#[test]
+fn gradients_of_causal_attention_agree_with_plain_loops() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        on(device);
+        for [l, s, d, e] in [[106, 10, 4, 14], [40, 64, 4, 8], [70, 70, 4, 3]] {
+            let data = [l * d, s * d, s * e, l * e];
+            let data = [0, 1, 2, 3].map(|k| numbers(data[k], 77 * k as u32));
+            let tensor = |k: usize, rows: usize| {
+                let width = (data[k].len() / rows) as i64;
+                Tensor::new(&data[k], [rows as i64, width]).to(Device::new(device))
+            };
+            let [q, k, v, g] = [tensor(0, l), tensor(1, s), tensor(2, s), tensor(3, l)];
+            let y = q.attention(&k, &v, None, true);
+            let got = y.gradient_with(&g, &[&q, &k, &v]).expect("it has one");
+            let want = gradients([l, s, d, e], &data);
+            for (got, want) in got.iter().zip(&want) {
+                let got = got.to_vec::<f32>().expect("it runs");
+                for (i, (g, w)) in got.iter().zip(want).enumerate() {
+                    let near = (f64::from(*g) - w).abs() <= 5e-5 * (1.0 + w.abs());
+                    assert!(near, "{device}, {l} by {s}, at {i}: {g}, not {w}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn attention_is_one_kernel() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());

@@ -10,7 +10,8 @@ use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{
-    Arg, AxisType, DType, Device, Op, Opt, Program, ReduceOp, Result, Scalar, Target, UOp,
+    AddrSpace, Arg, AxisType, DType, Device, Op, Opt, Program, ReduceOp, Result, Scalar, Shape,
+    Target, UOp,
 };
 use std::sync::Arc;
 
@@ -101,6 +102,83 @@ fn check_for(
         }
     }
     lowered
+}
+
+/// How many loops of a program end, or begin, where those around them say.
+fn bounded(program: &Program) -> usize {
+    let list = program.src()[1].src();
+    let varies = |u: &&UOp| u.op() == Op::Range && u.src().iter().any(|s| s.op() != Op::Const);
+    list.iter().filter(varies).count()
+}
+
+/// `out[i, c] = Σ_j (a·j + b·i + d ≤ 0 ? x[j, c] : 0)`, or another fold.
+fn banded(op: ReduceOp, [a, b, d]: [i64; 3]) -> UOp {
+    let r = ranges(&[40, 8], &[64]);
+    let x = param(1, &[64, 8], DType::F32).at(&[r[2].clone(), r[1].clone()]);
+    let identity = UOp::constant(op.identity(DType::F32), DType::F32);
+    let sum = linear(&[(&r[2], a), (&r[0], b)]);
+    let fold = sum.lt(&sum.like(1 - d)).select(&x, &identity);
+    let out = param(0, &[40, 8], DType::F32).at(&r[..2]);
+    sink(&[out.store(&fold.reduce_ranges(op, &r[2..])).end(&r[..2])])
+}
+
+#[test]
+fn loops_end_where_masks_do() {
+    let rows = split(0, 8, AxisType::Upcast, false);
+    let terms = split(2, 4, AxisType::Unroll, false);
+    let lists = [
+        vec![],
+        vec![rows.clone()],
+        vec![terms.clone()],
+        vec![terms, rows],
+    ];
+    let lines = [
+        [1, -1, 0],
+        [1, -1, -7],
+        [1, 1, -40],
+        [-1, 1, 3],
+        [-1, -1, 30],
+        [2, -3, 5],
+        [-3, 2, -11],
+        [5, -4, 20],
+    ];
+    let mut cases = Vec::new();
+    for line in lines {
+        for op in [ReduceOp::Add, ReduceOp::Max] {
+            cases.extend(lists.iter().map(|l| (banded(op, line), l.clone())));
+        }
+    }
+    for device in devices() {
+        let programs = check_for(&device, device.target(), &cases, 0);
+        for (program, (_, opts)) in programs.iter().zip(&cases) {
+            assert!(bounded(program) > 0, "{opts:?}\n{}", program.src()[1]);
+        }
+    }
+}
+
+/// `out[i] = Σ_{j ≤ i} b[j]²` of storage b with b[j] = 2·x[j] that is filled for every i.
+fn kept_below() -> UOp {
+    let r = ranges(&[64, 64], &[64]);
+    let place = |slot, at: &UOp| param(slot, &[64], DType::F32).at(std::slice::from_ref(at));
+    let storage = UOp::scratch(0, &Shape::of(&[64]), DType::F32, AddrSpace::Local);
+    let twice = &place(1, &r[1]) * &UOp::float(2.0, DType::F32);
+    let fill = storage.at(&r[1..2]).store(&twice).end(&r[1..2]);
+    let read = storage.after(&[fill]).at(&r[2..]);
+    let counts = r[2].lt(&(&r[0] + 1));
+    let square = counts.select(&(&read * &read), &read.like(0.0));
+    let sum = square.reduce_ranges(ReduceOp::Add, &r[2..]);
+    sink(&[place(0, &r[0]).store(&sum).end(&r[..1])])
+}
+
+/// What no one reads is not filled: both parts of the sum, and the loop that fills, end at the row.
+#[test]
+fn storage_is_filled_as_far_as_it_is_read() {
+    let rows = split(0, 8, AxisType::Upcast, false);
+    let cases = [(kept_below(), vec![]), (kept_below(), vec![rows])];
+    for device in devices().iter().filter(|d| !d.target().workgroups) {
+        let programs = check_for(device, device.target(), &cases, 0);
+        assert!(bounded(&programs[1]) >= 3);
+    }
 }
 
 /// Whether a program has a STORE that passes the caches by.

@@ -164,7 +164,7 @@ impl Group {
         };
         let other = |g: &Vec<u32>| g != members && g.iter().any(|&i| inside(i as usize));
         Some(Group {
-            extents: ranges.iter().map(|r| r.src()[0].as_int()).collect(),
+            extents: ranges.iter().map(extent).collect(),
             ranges,
             terms: sums.iter().map(|&i| terms(i)).max()?.max(1),
             tile: sums.iter().all(tile),
@@ -282,6 +282,12 @@ impl Group {
             carries,
         })
     }
+}
+
+/// How many turns a loop has, where that is known.
+fn extent(range: &UOp) -> Option<i64> {
+    let [end] = range.src() else { return None };
+    end.as_int()
 }
 
 /// A number in the type in which a range counts.

@@ -2,6 +2,8 @@
 //! storage with elements that are each made of the element at the same place of other storage, and nothing reads
 //! that any more once the loop runs, both are one: less is to be held near.
 //!
+//! Storage that has taken over some already takes over no other: both may be read at the same time.
+//!
 //! Invariant: all reads of what is overwritten are what the loop's elements are made of: each at its own place,
 //! or before the loop.
 
@@ -25,6 +27,11 @@ fn candidate(sink: &UOp) -> Option<(UOp, UOp)> {
     let nodes = sink.toposort();
     let is_read = |u: &&UOp| u.op() == Op::Index && u.src()[0].op() == Op::After;
     let reads: Vec<&UOp> = nodes.iter().filter(is_read).collect();
+    let fills = |storage: &UOp| {
+        let stores = nodes.iter().filter(|u| u.op() == Op::Store);
+        let into = |u: &&UOp| u.src()[0].src().first().map(UOp::named) == Some(storage);
+        stores.filter(into).count()
+    };
     for end in nodes.iter().filter(|u| u.op() == Op::End) {
         let [store, own @ ..] = end.src() else {
             continue;
@@ -33,6 +40,10 @@ fn candidate(sink: &UOp) -> Option<(UOp, UOp)> {
             continue;
         }
         let fresh = &store.src()[0].src()[0];
+        // What took storage over holds what was there before as well.
+        if fills(fresh) > 1 {
+            continue;
+        }
         let below: FxHashSet<UOp> = store.src()[1].toposort().into_iter().collect();
         let place = &store.src()[0].src()[1..];
         let fits = |old: &UOp| {
