@@ -23,6 +23,9 @@
 //! is. A panel is filled as its factor lies: a term at a time, or vectors of terms that are transposed; parts are
 //! then whole vectors.
 //!
+//! Where columns are few (a row of an image), a tile may have those of several turns of a loop around: each element of
+//! the rows' factor is then used for more of them.
+//!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
 use super::{Chosen, cpu, inner, outermost};
@@ -55,6 +58,10 @@ pub(super) const LINE: u64 = 64;
 const BORDER: f64 = 16.0;
 /// Tiles that cost as much as staging what they read.
 const FILLED: i64 = 2;
+/// How many times as many cycles a tile of several turns may take.
+const GAIN: f64 = 0.97;
+/// Bytes that a tile reads from the second cache in a cycle.
+const STREAMED: f64 = 20.0;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 
@@ -72,6 +79,8 @@ struct Product {
     lanes: i64,
     /// Rows and columns of a register tile.
     tile: [i64; 2],
+    /// An axis around both of which a tile has several turns, and how many.
+    turns: Option<(usize, i64)>,
     /// Axes around both.
     others: Vec<usize>,
     /// Axes with which the rows' factor varies.
@@ -215,7 +224,30 @@ impl Product {
         let inner = features.count(sum.closes & !(1 << term)) as i64;
         let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
-        let tile = register_tile(extents, [term_bytes, inner], lanes, target, |_| true);
+        let rest = open & !(1 << column) & !(1 << row);
+        let deep = [term_bytes, inner];
+        let (mut least, mut tile) = best_tile(extents, deep, lanes, 1, target, |_| true);
+        least *= GAIN;
+        let mut turns = None;
+        // Where loops are around, a panel has all terms: those of several turns may come from the second cache.
+        let panel = features.extent[term] * term_bytes * lanes;
+        let streamed = |n: i64| match n * panel > target.caches[0] as i64 {
+            true => (n * target.vector_bytes as i64) as f64 / STREAMED,
+            false => 0.0,
+        };
+        let reads_on = |k: &usize| columns.varies & !rows.varies >> k & 1 == 1;
+        if let Some(k) = bits(rest).filter(reads_on).last() {
+            for n in (2..=VECTORS).filter(|n| features.extent[k] % n == 0) {
+                let (cycles, other) = best_tile(extents, deep, lanes, n, target, |_| true);
+                let tiles = (other[0] * n) as f64;
+                let cycles = cycles.max(cycles * streamed(n) / (tiles / 2.0).max(LATENCY));
+                if cycles < least {
+                    least = cycles;
+                    tile = other;
+                    turns = Some((k, n));
+                }
+            }
+        }
         // Both factors of one turn of the loops around, which the first cache does not hold.
         let deep = features.extent[term] as f64 * term_bytes as f64;
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
@@ -226,7 +258,6 @@ impl Product {
             let padded = (extents[k] + tile[k] - 1) / tile[k] * tile[k];
             extents[k] as f64 / padded as f64
         };
-        let rest = open & !(1 << column) & !(1 << row);
         let step = rows.stride[last].unsigned_abs();
         let lies = |a: &Access, k: usize| {
             let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
@@ -244,6 +275,7 @@ impl Product {
             bytes: sum.bytes as i64,
             lanes,
             tile,
+            turns,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
@@ -356,30 +388,42 @@ fn factor<'a>(
 /// term, what it loads, what is past the ends, and how often it ends. Of rows there are so many as fit.
 pub(super) fn register_tile(
     extents: [i64; 2],
-    [term_bytes, inner]: [i64; 2],
+    deep: [i64; 2],
     lanes: i64,
     target: &Target,
     fits: impl Fn(i64) -> bool,
 ) -> [i64; 2] {
+    best_tile(extents, deep, lanes, 1, target, fits).1
+}
+
+/// The same for tiles of so many turns of a loop around, with the cycles of one turn.
+fn best_tile(
+    extents: [i64; 2],
+    [term_bytes, inner]: [i64; 2],
+    lanes: i64,
+    turns: i64,
+    target: &Target,
+    fits: impl Fn(i64) -> bool,
+) -> (f64, [i64; 2]) {
     let mut best = (f64::INFINITY, [1, lanes]);
     let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
-    for vectors in 1..=VECTORS {
+    for vectors in (turns..=VECTORS).step_by(turns as usize) {
         // Sums, a row of one factor and an element of the other are in registers.
         let most = (target.registers as i64 - 1 - vectors) / vectors;
-        let columns = vectors * lanes;
-        let deep = (panel(target) / (columns * term_bytes)).max(1) * inner;
+        let columns = vectors / turns * lanes;
+        let deep = (panel(target) / (vectors * lanes * term_bytes)).max(1) * inner;
         for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;
             let term = added.max(loaded / 2.0).max(LATENCY) + BESIDE * loaded;
             let tiles = whole(extents[0], rows) * whole(extents[1], columns);
-            let cycles = tiles * term * (1.0 + BORDER / deep as f64);
+            let cycles = tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
             if cycles < best.0 {
                 best = (cycles, [rows, columns]);
             }
         }
     }
-    best.1
+    best
 }
 
 /// Bytes of the columns' factor that are staged for a tile.
@@ -462,7 +506,7 @@ impl Nest {
     /// The block whose rows stand at this place, its columns next.
     fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
         above(rows, chosen);
-        tiles(rows, product.tile, chosen);
+        tiles(rows, product, chosen);
         let axes = &chosen.nest.axes;
         let beside = axes[rows].of == product.column && axes[rows].kind() == AxisType::Loop;
         // Loops that leave the factor as it is may be inside.
@@ -504,7 +548,7 @@ impl Nest {
             above(block, chosen);
         }
         let columns_at = if within.count > 1 { block + 1 } else { block };
-        tiles(columns_at, product.tile, chosen);
+        tiles(columns_at, product, chosen);
         let vectors = inner(product.tile[1], AxisType::Upcast);
         for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
@@ -591,8 +635,15 @@ fn above(at: usize, chosen: &mut Chosen) {
 }
 
 /// Register tiles of the columns at this place and the rows next.
-fn tiles(at: usize, [rows, columns]: [i64; 2], chosen: &mut Chosen) {
+fn tiles(at: usize, product: &Product, chosen: &mut Chosen) {
+    let [rows, columns] = product.tile;
     chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
+    // An element of the rows is used for all that is beside it before the next one.
+    if let Some((k, n)) = product.turns
+        && let Some(at) = chosen.axis(k, AxisType::Loop)
+    {
+        chosen.add(inner(n, AxisType::Upcast), at, "turns of a tile");
+    }
     chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
 }
 
