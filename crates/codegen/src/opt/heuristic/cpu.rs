@@ -16,6 +16,8 @@ const MOST: i64 = 16;
 const WHOLE: i64 = 8;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
 const NEARER: f64 = 0.25;
+/// Bytes that are written side by side where what is read is not: lines by themselves take memory longer.
+const BESIDE: i64 = 256;
 /// How many numbers of parts are tried.
 const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
@@ -41,6 +43,7 @@ impl Plan {
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
         let order = order(features, &self.tile, chosen.target);
         arrange(features, &self.tile, &order, chosen);
+        neighbours(features, &self.tile, chosen);
         block(features, &self.tile, &order, chosen);
     }
 }
@@ -269,6 +272,9 @@ fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
     let natural: Vec<usize> = bits(features.outer)
         .filter(|&k| features.extent[k] > tile.factor[k])
         .collect();
+    if let Some([to, from]) = turned(features, tile) {
+        return along_reads(natural, to, from);
+    }
     if natural.len() < 2 || natural.len() > 4 || features.reductions.is_empty() {
         return natural;
     }
@@ -296,6 +302,54 @@ fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
         }
     }
     best
+}
+
+/// The axes of a kernel that only turns its tiles: those along which it writes, and along which it reads.
+fn turned(features: &Features, tile: &Tile) -> Option<[usize; 2]> {
+    let tiled = |k: usize| tile.factor[k] > 1 && features.outer >> k & 1 == 1;
+    let along = |a: &Access| bits(a.varies).find(|&k| a.stride[k] == 1 && tiled(k));
+    let mut ends = [None, None];
+    for a in &features.accesses {
+        let axis = along(a)?;
+        if *ends[a.store as usize].get_or_insert(axis) != axis {
+            return None;
+        }
+    }
+    let [from, to] = ends;
+    let axes = [to?, from?];
+    (axes[0] != axes[1] && features.reductions.is_empty()).then_some(axes)
+}
+
+/// The loops such that those over what is read side by side are inside: lines that are read one after the other are
+/// fetched ahead, and whole lines can be written anywhere.
+fn along_reads(mut natural: Vec<usize>, to: usize, from: usize) -> Vec<usize> {
+    let place = |k: usize| natural.iter().position(|x| *x == k);
+    if let (Some(to), Some(from)) = (place(to), place(from))
+        && from < to
+    {
+        natural[from..=to].rotate_left(1);
+    }
+    natural
+}
+
+/// Where tiles are turned, write a few lines that are neighbours one after the other.
+fn neighbours(features: &Features, tile: &Tile, chosen: &mut Chosen) {
+    let Some([to, from]) = turned(features, tile) else {
+        return;
+    };
+    let (Some(at), Some(_)) = (
+        chosen.axis(to, AxisType::Loop),
+        chosen.axis(from, AxisType::Loop),
+    ) else {
+        return;
+    };
+    let bytes = features.accesses.iter().find(|a| a.store).map(|a| a.bytes);
+    let written = tile.factor[to] * bytes.unwrap_or(1) as i64;
+    let tiles = chosen.nest.axes[at].extent().unwrap_or(1);
+    let fits = |f: &i64| tiles % f == 0 && *f < tiles;
+    if let Some(few) = (2..=BESIDE / written).rev().find(fits) {
+        chosen.add(inner(few, AxisType::Loop), at, "lines written side by side");
+    }
 }
 
 /// Exchange loops until they stand in this order.
