@@ -53,7 +53,11 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
         known.extend(here.iter().cloned());
         after.entry(read.at).or_default().extend(here);
     }
-    // Constants stand before all else, and each of them once.
+    insert(linear, numbers, after)
+}
+
+/// A LINEAR with constants before all else and other instructions behind those at these places, each once.
+pub(crate) fn insert(linear: UOp, numbers: Vec<UOp>, mut after: FxHashMap<usize, Vec<UOp>>) -> UOp {
     let mut list = numbers;
     for (i, u) in linear.src().iter().enumerate() {
         list.push(u.clone());
@@ -62,6 +66,14 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut seen: FxHashSet<UOp> = FxHashSet::default();
     list.retain(|u| seen.insert(u.clone()));
     linear.with_src(list)
+}
+
+/// What asks for the line of an element, if there is one, and the constant that it needs.
+pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
+    let zero = UOp::constant(to.dtype().zero(), to.dtype());
+    let src = vec![to.clone(), zero.clone(), gate.clone()];
+    let near = Arg::Place(None, Some(AddrSpace::Local));
+    (UOp::new(Op::Load, src, near), zero)
 }
 
 /// The LOADs of second passes, one for each line.
@@ -114,7 +126,7 @@ fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
 }
 
 /// The storage, bytes of an element and place of a LOAD from memory that happens whatever holds.
-fn plain(load: &UOp) -> Option<(u64, i128, Affine)> {
+pub(crate) fn plain(load: &UOp) -> Option<(u64, i128, Affine)> {
     if load.op() != Op::Load || load.src().len() > 1 {
         return None;
     }
@@ -145,9 +157,7 @@ impl Again<'_> {
         let gate = node(Op::CmpLt, [range.clone(), last.clone()]);
         let there = node(Op::Add, [index.clone(), step.clone()]);
         let to = self.load.src()[0].src()[0].at(&[there.clone()]);
-        let zero = UOp::constant(to.dtype().zero(), to.dtype());
-        let near = Arg::Place(None, Some(AddrSpace::Local));
-        let line = UOp::new(Op::Load, vec![to.clone(), zero.clone(), gate.clone()], near);
+        let (line, zero) = asking(&to, &gate);
         let wraps = there.bounds().0 as i128 != index.bounds().0 as i128 + self.step;
         let free = ![&gate, &there, &to].iter().any(|u| known.contains(*u));
         (free && !wraps).then_some(([step, last, zero], gate, [there, to, line]))

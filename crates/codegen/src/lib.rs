@@ -9,6 +9,7 @@ mod build;
 mod decompose;
 mod expand;
 mod gates;
+mod gathers;
 mod graph;
 mod info;
 mod limits;

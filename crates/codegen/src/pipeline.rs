@@ -2,7 +2,7 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, expand, info, limits, linearize, loops, memory, opt, registers, select, streams,
+    ahead, expand, gathers, info, limits, linearize, loops, memory, opt, registers, select, streams,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -147,6 +147,9 @@ fn in_order(
     let ordered = linearize::linearize(&selected)?;
     let mut linear = registers::split(&ordered);
     let threads = target.arranged && !target.workgroups;
+    if threads {
+        linear = gathers::ask(linear, target);
+    }
     if threads && moved > target.caches[2] as u64 {
         linear = streams::mark(ahead::ask(linear, target))?;
     }

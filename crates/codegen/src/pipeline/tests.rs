@@ -522,3 +522,52 @@ fn products_that_are_rounded_are_no_part_of_a_fused_sum() {
         }
     }
 }
+
+#[test]
+fn rows_at_places_from_data_are_asked_for() {
+    // Rows of a table, of the sum of two tables, and a row that another loop is around.
+    let rows = |columns: i64, gated: bool, two: bool| {
+        let r = ranges(&[40, columns], &[]);
+        let at = |slot: u64| param(slot, &[40], DType::U8).at(&r[..1]).cast(DType::Index);
+        let read = |slot: u64, table: u64| {
+            let at = at(slot);
+            let gate = at.lt(&at.like(if gated { 200 } else { 256 }));
+            let x = param(table, &[256, columns], DType::F32);
+            let x = x.at(&[at.valid(&gate), r[1].clone()]);
+            gate.select(&x, &x.like(-1.0))
+        };
+        let value = if two {
+            &read(2, 1) + &read(4, 3)
+        } else {
+            read(2, 1)
+        };
+        let store = param(0, &[40, columns], DType::F32).at(&r).store(&value);
+        sink(&[store.end(&r)])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        let mut cases = vec![
+            opts(rows(256, true, false)),
+            opts(rows(1024, false, false)),
+            opts(rows(256, true, true)),
+            opts(rows(40, true, false)),
+        ];
+        cases.extend(kernels().into_iter().map(opts));
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+        target.caches[2] = 0;
+        let far = check_for(&device, &target, &cases, 0);
+        for program in &far[..3] {
+            assert!(asks(program) > 0, "{}", program.src()[1]);
+        }
+        assert!(asks(&far[2]) >= 2 * asks(&far[0]));
+        target.caches[1] = 0;
+        let wide = check_for(&device, &target, &cases, 0);
+        assert!(wide.iter().all(|p| asks(p) == 0));
+    }
+}
