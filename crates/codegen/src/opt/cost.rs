@@ -21,8 +21,9 @@ const APART: f64 = 3.0;
 const REVERSED: f64 = 2.0;
 /// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
 const WINDOW: f64 = 200.0;
-/// Cycles lost where a loop ends.
+/// Cycles lost where a loop ends, and terms of a block of a sum that waits for memory.
 const LEAVE: f64 = 8.0;
+const TERMS: f64 = 16.0;
 /// Bytes after which addresses fall into one set of the first cache, and the lines a set holds.
 const ALIAS: i64 = 4096;
 const WAYS: i64 = 8;
@@ -63,6 +64,8 @@ struct Level {
     registers: f64,
     /// Terms that an iteration adds to each sum.
     chain: f64,
+    /// Whether sums are done in blocks of a few terms, each a loop.
+    blocks: bool,
 }
 
 impl Tile {
@@ -303,6 +306,7 @@ impl Estimate<'_> {
             let inner = level(&mut levels, features, closed, r.closes);
             inner.latency = inner.latency.max(LATENCY * chain);
             inner.chain = inner.chain.max(chain);
+            inner.blocks |= r.blocks;
             // A sum of blocks stands beside that of the block, and what it lost beside that.
             let kept = if r.blocks { 3.0 * sums } else { sums };
             inner.registers += kept + self.held(r.closes);
@@ -342,6 +346,11 @@ impl Estimate<'_> {
                 times / trips * LEAVE
             } else {
                 0.0
+            };
+            let left = if l.blocks {
+                left.max(times / TERMS * LEAVE)
+            } else {
+                left
             };
             sum += times * busy.max(issued) + left;
         }

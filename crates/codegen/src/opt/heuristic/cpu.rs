@@ -21,7 +21,7 @@ const BESIDE: i64 = 256;
 /// How many numbers of parts are tried.
 const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
-const GAIN: f64 = 0.97;
+pub(super) const GAIN: f64 = 0.97;
 
 /// How a kernel is arranged where it is no blocked product.
 pub(super) struct Plan {
@@ -43,7 +43,7 @@ impl Plan {
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
         let order = order(features, &self.tile, chosen.target);
         arrange(features, &self.tile, &order, chosen);
-        neighbours(features, &self.tile, chosen);
+        let _ = neighbours(features, &self.tile, chosen);
         block(features, &self.tile, &order, chosen);
     }
 }
@@ -269,11 +269,13 @@ pub(super) fn climb(
 /// The outer loops, outermost first, in the order that brings least from beyond the second cache, and
 /// from beyond the first.
 fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
-    let natural: Vec<usize> = bits(features.outer)
+    let mut natural: Vec<usize> = bits(features.outer)
         .filter(|&k| features.extent[k] > tile.factor[k])
         .collect();
     if let Some([to, from]) = turned(features, tile) {
-        return along_reads(natural, to, from);
+        // Lines that are read one after the other are fetched ahead, and whole lines can be written anywhere.
+        natural.sort_by_key(|&k| if k == from { (from.max(to), 1) } else { (k, 0) });
+        return natural;
     }
     if natural.len() < 2 || natural.len() > 4 || features.reductions.is_empty() {
         return natural;
@@ -306,50 +308,29 @@ fn order(features: &Features, tile: &Tile, target: &Target) -> Vec<usize> {
 
 /// The axes of a kernel that only turns its tiles: those along which it writes, and along which it reads.
 fn turned(features: &Features, tile: &Tile) -> Option<[usize; 2]> {
-    let tiled = |k: usize| tile.factor[k] > 1 && features.outer >> k & 1 == 1;
-    let along = |a: &Access| bits(a.varies).find(|&k| a.stride[k] == 1 && tiled(k));
-    let mut ends = [None, None];
-    for a in &features.accesses {
-        let axis = along(a)?;
-        if *ends[a.store as usize].get_or_insert(axis) != axis {
-            return None;
-        }
-    }
-    let [from, to] = ends;
-    let axes = [to?, from?];
+    let along = |a: &Access, k: usize| a.stride[k] == 1 && tile.factor[k] > 1;
+    let axis = |store: bool| {
+        let mut all = features.accesses.iter().filter(|a| a.store == store);
+        let axis = bits(features.outer).find(|&k| all.clone().next().is_some_and(|a| along(a, k)));
+        axis.filter(|&k| all.all(|a| along(a, k)))
+    };
+    let axes = [axis(true)?, axis(false)?];
     (axes[0] != axes[1] && features.reductions.is_empty()).then_some(axes)
 }
 
-/// The loops such that those over what is read side by side are inside: lines that are read one after the other are
-/// fetched ahead, and whole lines can be written anywhere.
-fn along_reads(mut natural: Vec<usize>, to: usize, from: usize) -> Vec<usize> {
-    let place = |k: usize| natural.iter().position(|x| *x == k);
-    if let (Some(to), Some(from)) = (place(to), place(from))
-        && from < to
-    {
-        natural[from..=to].rotate_left(1);
-    }
-    natural
-}
-
 /// Where tiles are turned, write a few lines that are neighbours one after the other.
-fn neighbours(features: &Features, tile: &Tile, chosen: &mut Chosen) {
-    let Some([to, from]) = turned(features, tile) else {
-        return;
-    };
-    let (Some(at), Some(_)) = (
-        chosen.axis(to, AxisType::Loop),
-        chosen.axis(from, AxisType::Loop),
-    ) else {
-        return;
-    };
-    let bytes = features.accesses.iter().find(|a| a.store).map(|a| a.bytes);
-    let written = tile.factor[to] * bytes.unwrap_or(1) as i64;
-    let tiles = chosen.nest.axes[at].extent().unwrap_or(1);
-    let fits = |f: &i64| tiles % f == 0 && *f < tiles;
-    if let Some(few) = (2..=BESIDE / written).rev().find(fits) {
-        chosen.add(inner(few, AxisType::Loop), at, "lines written side by side");
-    }
+fn neighbours(features: &Features, tile: &Tile, chosen: &mut Chosen) -> Option<()> {
+    let [to, from] = turned(features, tile)?;
+    chosen.axis(from, AxisType::Loop)?;
+    let at = chosen.axis(to, AxisType::Loop)?;
+    let bytes = features.accesses.iter().find(|a| a.store)?.bytes as i64;
+    let tiles = chosen.nest.axes[at].extent()?;
+    let fits = |few: &i64| tiles % few == 0 && *few < tiles;
+    let few = (2..=BESIDE / (tile.factor[to] * bytes)).rev().find(fits)?;
+    let split = inner(few, AxisType::Loop);
+    chosen
+        .add(split, at, "lines written side by side")
+        .then_some(())
 }
 
 /// Exchange loops until they stand in this order.

@@ -7,7 +7,7 @@
 //! each slice, where each of these loops has lanes of its own.
 
 use super::Chosen;
-use super::cpu::{arrange, climb, lane_factors};
+use super::cpu::{GAIN, arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
 use crate::opt::features::{Access, Features, Mask};
@@ -128,7 +128,7 @@ impl Slices {
                     next.factor[k] = f;
                     next.beside |= 1 << k;
                     let next = climb(features, free, next, &estimate);
-                    if next.1 < best.1 {
+                    if next.1 < best.1 * GAIN {
                         best = next;
                     }
                 }
