@@ -2,7 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, expand, gathers, info, limits, linearize, loops, memory, opt, registers, select, streams,
+    ahead, below, expand, gathers, info, limits, linearize, loops, memory, opt, registers, select,
+    streams,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -97,6 +98,7 @@ pub fn lower(
         then = Effort::so_far();
     };
     let opts: Vec<Opt> = opts.map_or_else(|| opt::choose(kernel, target), <[Opt]>::to_vec);
+    let kernel = &below::say(kernel)?;
     let optimized = verify_kernel(opt::apply(kernel, &opts, target)?)?.into_inner();
     done(Stage::Optimize, &optimized);
 

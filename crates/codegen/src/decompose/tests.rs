@@ -128,6 +128,29 @@ fn functions(x: f64) -> Vec<(Op, f64)> {
 }
 
 #[test]
+fn powers_of_what_is_at_most_0_are_within_their_bound() {
+    let t = with_fma();
+    let native = Native { target: &t };
+    let mut rng = Rng(2);
+    for (d, slack) in [(DType::F32, 0.0), (DType::F64, 1.0)] {
+        let below = (0..2000).map(|_| rng.uniform(-1100.0, 0.0));
+        let single = (0..4000).map(|i| -f64::from(i) * 0.04);
+        let mut all: Vec<f64> = strata(&mut Rng(3), d);
+        all.extend(below.chain(single).map(|x| d.from_f64(x).to_f64()));
+        // Every second power, those of subnormals among them.
+        all.extend((0..2200).map(|i| -f64::from(i) * 0.5));
+        for x in all.into_iter().filter(|x| !(*x > 0.0)) {
+            let out = super::math(&native, &UOp::float(x, d));
+            let out = out.unwrap().exp2_below(&UOp::float(x, d));
+            let got = out.const_value().unwrap().to_f64();
+            let bound = Op::Exp2.traits().ulps + slack;
+            let error = ulps(got, fold::transcendental(Transcendental::Exp2, x), d);
+            assert!(error <= bound, "{d} {x:e}: {got:e}, {error} ulp");
+        }
+    }
+}
+
+#[test]
 fn every_stratum_is_within_its_bound() {
     let t = with_fma();
     let mut rng = Rng(1);
