@@ -367,6 +367,29 @@ mod tests {
         }
     }
 
+    /// The loops of a transpose go along what is read, a few tiles beside each other inside.
+    #[test]
+    fn a_transpose_reads_along_rows() {
+        for (m, n, wanted) in [(256, 1024, 2), (96, 256, 2), (1024, 96, 1)] {
+            let k = transpose(m, n);
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..target(false)
+                };
+                let opts = choose(&k, &target);
+                let loops = |o: &&Opt| match o.op {
+                    OptOp::Swap { .. } => true,
+                    OptOp::Split { target, top, .. } => target == AxisType::Loop && !top,
+                    _ => false,
+                };
+                let count = opts.iter().filter(loops).count();
+                assert!(count >= wanted, "{opts:?}");
+                check_on(&k, &opts, &target);
+            }
+        }
+    }
+
     /// Sums add in one order however many threads there are: what is folded is cut the same way.
     #[test]
     fn what_is_folded_does_not_depend_on_the_threads() {
