@@ -40,6 +40,9 @@ struct Part<'a> {
 /// Have rows asked for while others are read.
 pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let list = linear.src();
+    if !list.iter().any(|u| is_far(u, target)) {
+        return linear;
+    }
     let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
     let mut numbers: Vec<UOp> = Vec::new();
     let rows = rows(list, target).into_iter();
@@ -52,10 +55,13 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
             None => numbers.push(node),
         }
     }
-    match after.is_empty() {
-        true => linear,
-        false => insert(linear, numbers, after),
-    }
+    insert(linear, numbers, after)
+}
+
+/// Whether this is storage that the last cache does not hold.
+fn is_far(u: &UOp, target: &Target) -> bool {
+    let elements = || u.shape().max_ints().iter().product::<i64>() as i128;
+    u.op() == Op::Param && elements() * u.dtype().bytes() as i128 > target.caches[2] as i128
 }
 
 /// The parts of rows, one for each line, by the loop over the rows.
@@ -88,13 +94,8 @@ impl<'a> Part<'a> {
         target: &Target,
     ) -> Option<(Loop, Part<'a>, (Loop, Vec<(usize, i128)>, i128))> {
         let a = address(load.src().first().filter(|_| load.op() == Op::Load)?)?;
-        let from = a.buffer;
+        let from = Some(a.buffer).filter(|b| is_far(b, target))?;
         let bytes = from.dtype().bytes() as i128;
-        let elements = from.shape().max_ints();
-        let size = elements.iter().map(|n| *n as i128).product::<i128>() * bytes;
-        if from.op() != Op::Param || size <= target.caches[2] as i128 {
-            return None;
-        }
         let mut cone: FxHashSet<&UOp> = FxHashSet::default();
         let mut places = Vec::new();
         let mut stack = vec![a.index];
