@@ -105,9 +105,6 @@ pub fn lower(
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
-    if std::env::var("DUMP").is_ok() {
-        eprintln!("{}", monoglot_uop::text::print(&simple));
-    }
     let hoisted = memory::hoist(&limits::limit(&simple)?);
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
