@@ -3,7 +3,7 @@
 
 use crate::args::Dims;
 use crate::functions::known;
-use crate::join::{PadMode, pad_axis};
+use crate::join::{PadMode, join, pad_axis};
 use crate::linalg::contracted;
 use crate::movement::to_last;
 use crate::promote::{broadcast_to, insert_axis, promoted, resized};
@@ -184,27 +184,28 @@ fn numbers(
 fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let g = how.groups;
     let [s, p, d, _] = numbers("conv", x, w, how, |x, w| w[1].checked_mul(g) == Some(x[1]))?;
-    correlate(&padded(x, 2, &p, 0.0)?, w, &s, &d, g)
+    correlate(x, w, [&s, &p, &d], g)
 }
 
-/// Windows of x (n, g·cin, …) times w (g·cout, cin, …), summed over channels and window. What flows
-/// back to x is again such a sum, over mirrored weights: no product is spread out and gathered again.
-fn correlate(x: &UOp, w: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
-    let y = meet(x, w, None, s, d, g)?;
+/// Windows of x (n, g·cin, …), padded, times w (g·cout, cin, …), summed over channels and window; how is
+/// stride, padding and dilation. What flows back to x is again such a sum, over mirrored weights: no product is
+/// spread out and gathered again.
+fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
+    let [s, p, d] = how;
+    let y = meet(&padded(x, 2, p, 0.0)?, w, None, s, d, g)?;
     let sizes = y.sizes("conv")?;
     let y = y.reshape(&Shape::of(
         &[&[sizes[0], sizes[1] * sizes[2]], &sizes[3..3 + s.len()]].concat(),
     ))?;
-    Ok(known(y, &[x, w], &[&[g], s, d].concat(), |f| {
+    Ok(known(y, &[x, w], &[&[g], s, p, d].concat(), |f| {
         let x = &f.inputs[0];
         let w = &f.inputs[1];
-        let n = (f.params.len() - 1) / 2;
-        let s = &f.params[1..=n];
-        let d = &f.params[n + 1..];
+        let n = (f.params.len() - 1) / 3;
         let g = f.params[0];
-        let to_x = || flow_to_input(x, w, f.g, s, d, g).map(|u| u.cast(x.dtype()));
+        let [s, p, d] = [0, 1, 2].map(|i| &f.params[1 + i * n..1 + (i + 1) * n]);
+        let to_x = || flow_to_input(x, w, f.g, [s, p, d], g).map(|u| u.cast(x.dtype()));
         let to_w = || {
-            meet(x, w, Some(f.g), s, d, g)?
+            meet(&padded(x, 2, p, 0.0)?, w, Some(f.g), s, d, g)?
                 .reshape(w.shape())
                 .map(|u| u.cast(w.dtype()))
         };
@@ -262,15 +263,17 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
     }
 }
 
-fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
+fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
+    let [s, p, d] = how;
     let xs = x.sizes("conv")?;
     let ws = w.sizes("conv")?;
     let os = flow.sizes("conv")?;
     // What the last window did not reach gets zeros.
-    let short =
-        (0..s.len()).map(|i| xs[i + 2] - ((os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1));
+    let reach = |i: usize| (os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1;
+    let short = (0..s.len()).map(|i| xs[i + 2] + 2 * p[i] - reach(i));
     let how = Conv {
         stride: Dims(s.to_vec()),
+        padding: Dims(p.to_vec()),
         dilation: Dims(d.to_vec()),
         output_padding: Dims(short.collect()),
         groups: g,
@@ -279,32 +282,32 @@ fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, s: &[i64], d: &[i64], g: i64) -> 
     conv_transpose(flow, w, &how)
 }
 
+/// Steps of s along an axis write places s apart, so each of s phases of places gets every s-th tap of the
+/// kernel, and nothing else: phases of as many taps are one sum over windows, with channels for each.
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let op = "conv_transpose";
     let [s, p, d, extra] = numbers(op, x, w, how, |x, w| x[1] == w[0])?;
     let ws = w.sizes(op)?;
-    let g = how.groups;
     let mut y = x.clone();
-    for (i, &s) in s.iter().enumerate() {
-        let a = i + 2;
-        let m = y.sizes(op)?[i + 2];
-        // s − 1 zeros between elements.
-        if s > 1 {
-            let apart = insert_axis(&y, a + 1)?.pad_axis(a + 1, 0, s - 1, x.dtype().zero())?;
-            y = apart
-                .reshape(&resized(&y, a, &[m * s]))?
-                .narrow(a, 0, ((m - 1) * s + 1).max(0))?;
+    let mut axes = Vec::new();
+    for i in 0..s.len() {
+        let [m, k] = [y.sizes(op)?[i + 2], ws[i + 2]];
+        let reach = (k - 1) * d[i];
+        let places = (m - 1) * s[i] + reach + 1 - 2 * p[i] + extra[i];
+        if s[i] > 1 && d[i] == 1 && m > 0 && places > 0 {
+            let axis = Phased::new(k, s[i], p[i], places);
+            y = axis.padded(&y, i + 2)?;
+            axes.push(axis);
+            continue;
         }
+        y = with_zeros_between(&y, i + 2, s[i])?;
         // More padding than the kernel reaches cuts instead.
-        let reach = (ws[a] - 1) * d[i];
-        y = pad_axis(
-            &y,
-            a,
-            [reach - p[i], reach - p[i] + extra[i]],
-            PadMode::Constant(0.0),
-        )?;
+        let pads = [reach - p[i], reach - p[i] + extra[i]];
+        y = pad_axis(&y, i + 2, pads, PadMode::Constant(0.0))?;
+        axes.push(Phased::one(k, y.sizes(op)?[i + 2] - reach));
     }
-    // (g·cin, cout, k…) → (g·cout, cin, k…), mirrored.
+    // (g·cin, cout, k…) → (g·cout, cin, k…).
+    let g = how.groups;
     let cin = ws[0] / g;
     let cout = ws[1];
     let k = &ws[2..];
@@ -313,9 +316,160 @@ fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let w = w
         .reshape(&Shape::of(&[&[g, cin, cout], k].concat()))?
         .permute(&order)?
-        .reshape(&Shape::of(&[&[g * cout, cin], k].concat()))?
-        .flip((2..ws.len()).fold(0, |bits, a| bits | 1 << a))?;
-    correlate(&y, &w, &vec![1; k.len()], &d, g)
+        .reshape(&Shape::of(&[&[g * cout, cin], k].concat()))?;
+    phases(&y, &w, &axes, &d, g)
+}
+
+/// s − 1 zeros between the elements of an axis.
+fn with_zeros_between(u: &UOp, a: usize, s: i64) -> Result<UOp> {
+    if s == 1 {
+        return Ok(u.clone());
+    }
+    let m = u.sizes("conv_transpose")?[a];
+    insert_axis(u, a + 1)?
+        .pad_axis(a + 1, 0, s - 1, u.dtype().zero())?
+        .reshape(&resized(u, a, &[m * s]))?
+        .narrow(a, 0, ((m - 1) * s + 1).max(0))
+}
+
+/// An axis of what a transposed convolution gives: rounds of so many phases.
+struct Phased {
+    step: i64,
+    /// How many are wanted.
+    places: i64,
+    parts: Vec<Part>,
+    /// Zeros before the source.
+    before: i64,
+}
+
+/// Neighbouring phases whose first taps are neighbours, too.
+struct Part {
+    /// How many.
+    phases: i64,
+    /// The first tap of the first one, and how many each has, `step` apart.
+    tap: i64,
+    taps: i64,
+    /// The element of the source at that tap in the first round.
+    from: i64,
+}
+
+impl Phased {
+    /// Of a kernel of so many taps, places from `cut` on.
+    fn new(k: i64, step: i64, cut: i64, places: i64) -> Phased {
+        let mut parts: Vec<Part> = Vec::new();
+        for phase in cut..cut + step {
+            let tap = phase % step;
+            let taps = (k - tap + step - 1).div_euclid(step).max(0);
+            match parts.last_mut() {
+                Some(p) if p.tap + p.phases == tap && p.taps == taps => p.phases += 1,
+                _ => parts.push(Part {
+                    phases: 1,
+                    tap,
+                    taps,
+                    from: phase / step,
+                }),
+            }
+        }
+        let before = parts.iter().map(|p| p.taps - 1 - p.from).max();
+        Phased {
+            step,
+            places,
+            before: before.unwrap_or(0).max(0),
+            parts,
+        }
+    }
+
+    /// One phase of so many places.
+    fn one(taps: i64, places: i64) -> Phased {
+        Phased {
+            before: taps - 1,
+            ..Phased::new(taps, 1, 0, places)
+        }
+    }
+
+    fn rounds(&self) -> i64 {
+        (self.places + self.step - 1) / self.step
+    }
+
+    /// The source with as many zeros around it as all parts read.
+    fn padded(&self, u: &UOp, a: usize) -> Result<UOp> {
+        let last = self.parts.iter().map(|p| p.from + self.rounds()).max();
+        let after = last.unwrap_or(0) - u.sizes("conv_transpose")?[a];
+        u.pad_axis(a, self.before, after.max(0), u.dtype().zero())
+    }
+}
+
+/// Sums over windows of x, padded as the axes say, times w (g·cout, cin, k…), mirrored: each part by itself,
+/// put together.
+fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64) -> Result<UOp> {
+    // Choices of a part of each axis, those of the last axis next to each other.
+    let mut all: Vec<Vec<&Part>> = vec![Vec::new()];
+    for axis in axes {
+        let longer = |c: Vec<_>| axis.parts.iter().map(move |p| [&c[..], &[p]].concat());
+        all = all.into_iter().flat_map(longer).collect();
+    }
+    let sum = |parts: &Vec<&Part>| phase(x, w, axes, parts, d, g);
+    let mut sums = all.iter().map(sum).collect::<Result<Vec<UOp>>>()?;
+    for (i, axis) in axes.iter().enumerate().rev() {
+        let all = sums.chunks(axis.parts.len());
+        sums = all
+            .map(|parts| join(parts, 2 * i + 3))
+            .collect::<Result<_>>()?;
+    }
+    let mut y = sums.swap_remove(0);
+    for (i, axis) in axes.iter().enumerate() {
+        let shape = y.sizes("conv")?;
+        let shape = [
+            &shape[..i + 2],
+            &[axis.rounds() * axis.step],
+            &shape[i + 4..],
+        ]
+        .concat();
+        y = y
+            .reshape(&Shape::of(&shape))?
+            .narrow(i + 2, 0, axis.places)?;
+    }
+    Ok(y)
+}
+
+/// One part of each axis: (n, g·cout, rounds, phases, …).
+fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) -> Result<UOp> {
+    let n = axes.len();
+    let [batch, cout] = [x.sizes("conv")?[0], w.sizes("conv")?[0]];
+    let count = parts.iter().map(|p| p.phases).collect::<Vec<_>>();
+    let rounds = axes.iter().map(Phased::rounds);
+    let rounds = rounds.collect::<Vec<_>>();
+    let next = (0..n).flat_map(|i| [n + i + 2, i + 2]);
+    let order: Vec<usize> = [0, 1].into_iter().chain(next).collect();
+    let shape = [&[batch, cout], &count[..], &rounds].concat();
+    if parts.iter().any(|p| p.taps == 0) {
+        let zero = UOp::full(x.dtype().zero(), x.dtype(), &Shape::of(&shape));
+        return zero.permute(&order);
+    }
+    let [mut x, mut w] = [x.clone(), w.clone()];
+    for (i, (axis, part)) in axes.iter().zip(parts).enumerate() {
+        let more = part.taps - 1;
+        let reach = more * d[i];
+        let from = part.from - more + axis.before;
+        if axis.step > 1 {
+            x = x.narrow(i + 2, from, rounds[i] + reach)?;
+        }
+        w = w.narrow(i + 2, part.tap, more * axis.step + part.phases)?;
+    }
+    // (g·cout, cin, taps…, phases…) → (g·cout·phases…, cin, taps…).
+    let steps = axes.iter().map(|a| a.step).collect::<Vec<_>>();
+    let w = windows(&w, 2, &count, &steps, &vec![1; n])?;
+    let of_phases = [0].into_iter().chain(2 + n..2 + 2 * n);
+    let w_order: Vec<usize> = of_phases.chain(1..2 + n).collect();
+    let cin_and_taps = w.sizes("conv")?[1..2 + n].to_vec();
+    let channels = cout * count.iter().product::<i64>();
+    let w = w
+        .permute(&w_order)?
+        .reshape(&Shape::of(&[&[channels], &cin_and_taps[..]].concat()))?
+        .flip((2..n + 2).fold(0, |bits, a| bits | 1 << a))?;
+    correlate(&x, &w, [&vec![1; n], &vec![0; n], d], g)?
+        .reshape(&Shape::of(&shape))?
+        .permute(&order)
 }
 
 struct Pooling {
