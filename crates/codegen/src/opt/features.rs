@@ -68,8 +68,11 @@ pub(super) struct Features {
     pub(super) accesses: Vec<Access>,
     pub(super) work: Vec<OpCount>,
     pub(super) reductions: Vec<Reduction>,
-    /// Axes of two that the kernel reads in both directions: their turns read the same elements.
+    /// Axes of two that the kernel reads in both directions: their turns read the same elements. And those along
+    /// which results are neighbours, of which each turn is another value.
     pub(super) mirrored: Mask,
+    /// Axes that a comparison asks about by themselves.
+    compared: Mask,
 }
 
 impl Features {
@@ -169,6 +172,9 @@ impl Features {
             }
             op if op.is_elementwise() && u.dtype() != DType::Index => {
                 let mask = all(u.src());
+                if op.is_comparison() && mask.is_power_of_two() {
+                    self.compared |= mask;
+                }
                 let free = fused
                     .iter()
                     .any(|(masked, product)| masked == u || product == u);
@@ -255,7 +261,10 @@ impl Features {
         };
         let two = |k: &usize| self.extent[*k] == 2;
         let open = self.known & self.outer;
-        let mirrored = bits(open).filter(two).filter(both);
+        let stores = || self.accesses.iter().filter(|a| a.store);
+        let beside = |k: usize| stores().all(|a| a.stride[k] == 1);
+        let joined = |k: usize| self.compared >> k & 1 == 1 && beside(k);
+        let mirrored = bits(open).filter(two).filter(|k| both(k) || joined(*k));
         mirrored.fold(0, |m, k| m | 1 << k)
     }
 
