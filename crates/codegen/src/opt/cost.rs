@@ -233,7 +233,7 @@ impl Estimate<'_> {
             ..
         } = *self;
         let lane = self.lane(a.varies);
-        let mut copies = self.copies(a.varies, a.bytes);
+        let mut copies = self.copies(a.varies, a.bytes) * self.distinct(a, lane);
         let turned = lane.is_some_and(|l| self.turned(a, l));
         for _ in bits(a.varies).filter(|&k| Some(k) != lane && !turned && self.collide(a, k)) {
             copies *= 3.0;
@@ -258,6 +258,20 @@ impl Estimate<'_> {
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
         }
+    }
+
+    /// The part of what a tile reads that no other part of it reads too, where windows overlap.
+    fn distinct(&self, a: &Access, lane: Option<usize>) -> f64 {
+        let Estimate { tile, closed, .. } = *self;
+        let axes = a.varies & self.unrolled & !lane.map_or(0, |l| 1 << l);
+        let overlap = |j: usize, k: usize| {
+            let [within, steps] = [tile.factor[j], tile.factor[k]];
+            let far = a.window(j, k).filter(|far| *far < within)?;
+            Some((far * (steps - 1) + within) as f64 / (within * steps) as f64)
+        };
+        let of_sum = bits(axes & closed).filter(|_| !a.store);
+        let with = |j: usize| bits(axes & !closed).find_map(|k| overlap(j, k));
+        of_sum.filter_map(with).product()
     }
 
     /// Whether elements are neighbours along another axis of the tile than the lanes': not where a reduction

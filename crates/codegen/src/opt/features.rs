@@ -30,6 +30,15 @@ pub(super) struct Access {
     pub(super) size: i64,
 }
 
+impl Access {
+    /// How many turns of axis j one of axis k is as far as.
+    pub(super) fn window(&self, j: usize, k: usize) -> Option<i64> {
+        let [a, b] = [j, k].map(|k| self.stride[k]);
+        let steps = a != 0 && b != 0 && a != TANGLED && b != TANGLED && b % a == 0;
+        steps.then(|| (b / a).abs())
+    }
+}
+
 /// Arithmetic on elements: how many simple operations, each varying with the same axes.
 pub(super) struct OpCount {
     pub(super) varies: Mask,
@@ -266,6 +275,19 @@ impl Features {
         let joined = |k: usize| self.compared >> k & 1 == 1 && beside(k);
         let mirrored = bits(open).filter(two).filter(|k| both(k) || joined(*k));
         mirrored.fold(0, |m, k| m | 1 << k)
+    }
+
+    /// Axes of sums no longer than this over windows that overlap along another axis than this one.
+    pub(super) fn windows(&self, most: i64, lane: usize) -> Mask {
+        let open = self.outer & self.known & !(1 << lane);
+        let short = |j: &usize| (2..=most).contains(&self.extent[*j]);
+        let overlaps = |j: &usize| {
+            let near = |a: &Access, k| a.window(*j, k).is_some_and(|far| far < self.extent[*j]);
+            let mut loads = self.accesses.iter().filter(|a| !a.store);
+            loads.any(|a| bits(open & a.varies).any(|k| near(a, k)))
+        };
+        let closed = bits(self.closed() & self.known).filter(short);
+        closed.filter(overlaps).fold(0, |m, j| m | 1 << j)
     }
 
     /// The axes of loops that fill storage of the kernel's own.

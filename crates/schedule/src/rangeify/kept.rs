@@ -110,7 +110,9 @@ impl Rangeify<'_> {
     fn plan(&self, u: &UOp, wanted: &[u32]) -> Option<Plan> {
         let number = self.instances[wanted[0] as usize].kernel;
         let kernel = &self.kernels[number as usize];
-        let stored = u.op().is_elementwise() || u.op() == Op::Reduce;
+        // What surrounds a slice is kept with it for windows over it, not for a product's.
+        let padded = u.op() == Op::Pad && wanted.iter().all(|&i| self.products(i) <= 1.0);
+        let stored = u.op().is_elementwise() || u.op() == Op::Reduce || padded;
         // What follows from the indices alone is cheaper to compute again; so is a choice by it, which tells those
         // who read what it chooses from where they need none of it.
         let chosen = u.op() == Op::Where && !is_data(&u.src()[0]);

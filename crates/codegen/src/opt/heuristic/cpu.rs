@@ -12,6 +12,8 @@ use monoglot_uop::{AxisType, OptOp, Target};
 pub(super) const THREADED: f64 = 65_536.0;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
+/// Longest windows that are unrolled whole to begin with, as neighbours read the same.
+const WINDOW: i64 = 8;
 /// Most vectors of an axis that no number of whole vectors divides.
 const WHOLE: i64 = 8;
 /// What a byte from beyond the first cache costs, where one from beyond the second costs 1.
@@ -191,9 +193,16 @@ fn search(
             let mut tile = fixed.clone();
             tile.factor[k] = f;
             tile.lane = Some(k);
-            let next = climb(tile);
-            if next.1 < best.1 * GAIN {
-                best = next;
+            let windows = features.windows(WINDOW, k) & free;
+            let mut whole = tile.clone();
+            bits(windows).for_each(|j| whole.factor[j] = features.extent[j]);
+            for start in [Some(tile), (windows != 0).then_some(whole)] {
+                let Some(next) = start.map(climb) else {
+                    continue;
+                };
+                if next.1 < best.1 * GAIN {
+                    best = next;
+                }
             }
         }
     }
