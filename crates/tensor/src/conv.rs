@@ -105,7 +105,7 @@ impl Tensor {
                 DType::F32
             };
             let x = u.cast(d.compute_type());
-            let total = |x: &UOp| pool.folded(&pool.windows(x, x.dtype().zero())?, ReduceOp::Add);
+            let total = |x: &UOp| pool.folded(x, x.dtype().zero(), ReduceOp::Add);
             let sums = total(&x)?;
             let by = if count_pad || pool.padding.iter().all(|&p| p == 0) {
                 x.like(pool.kernel.iter().product::<i64>())
@@ -521,11 +521,16 @@ impl Pooling {
         )
     }
 
-    /// Windows folded to one element each.
-    fn folded(&self, windows: &UOp, op: ReduceOp) -> Result<UOp> {
-        let rank = self.first + self.kernel.len();
-        let axes: Vec<usize> = (rank..windows.shape().len()).collect();
-        windows.reduce(op, &axes)?.squeeze_axes(&axes)
+    /// Windows folded to one element each, an axis at a time: what windows next to each other have in common along
+    /// one axis is folded once for those along the next.
+    fn folded(&self, u: &UOp, fill: Scalar, op: ReduceOp) -> Result<UOp> {
+        let mut u = padded(u, self.first, &self.padding, fill.to_f64())?;
+        let last = u.shape().len();
+        for ((&k, &s), &d) in self.kernel.iter().zip(&self.stride).zip(&self.dilation) {
+            let windows = to_last(&u, self.first)?.windows(k, s, d)?;
+            u = windows.reduce(op, &[last])?.squeeze_axes(&[last])?;
+        }
+        Ok(u)
     }
 }
 
@@ -534,7 +539,7 @@ impl Pooling {
 fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
     let win = pool.windows(u, u.dtype().min())?;
     let top = pool
-        .folded(&win, ReduceOp::Max)?
+        .folded(u, u.dtype().min(), ReduceOp::Max)?
         .unary(Op::ContiguousBackward);
     // Nothing flows to padding, also where what is there is as little.
     let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());

@@ -67,7 +67,16 @@ impl Rangeify<'_> {
                 let Arg::Reduce(op, _) = u.arg() else {
                     unreachable!("only REDUCE opens ranges")
                 };
-                known(values, *p).reduce_ranges(*op, ranges)
+                let value = known(values, *p);
+                // A fold of folds is one.
+                match (value.arg(), value.src()) {
+                    (Arg::Reduce(inner, axes), [x, more @ ..])
+                        if inner == op && axes.is_empty() && value.dtype() == u.dtype() =>
+                    {
+                        x.reduce_ranges(*op, &[ranges, more].concat())
+                    }
+                    _ => value.reduce_ranges(*op, ranges),
+                }
             }
             Body::Choose(parts, end) => {
                 let otherwise = known(values, *end);

@@ -6,7 +6,7 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{TILE, count, is_data};
+use super::cost::{SHORT, TILE, count, is_data};
 use super::{Around, At, Body, Instance, Rangeify};
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
 use rustc_hash::FxHashSet;
@@ -16,6 +16,8 @@ use rustc_hash::FxHashSet;
 const TERMS: f64 = 128.0;
 /// Operations that storing or reading an element of LOCAL storage costs.
 const NEAR: f64 = 2.0;
+/// Operations that a read costs where elements lie apart.
+const APART: f64 = 3.0;
 /// Most nodes that are looked at below a value.
 const BELOW: usize = 64;
 
@@ -186,7 +188,21 @@ impl Rangeify<'_> {
         let work = self.costs.light[n as usize] + terms;
         let loads = |&i: &u32| self.evaluations(i) * (self.products(i) / TILE).max(1.0);
         let loads: f64 = wanted.iter().map(loads).sum();
+        if u.op() == Op::Reduce && products <= 1.0 && terms <= SHORT {
+            let read = self.read(wanted[0], plan, slice);
+            let again = loads * terms * (read + 1.0);
+            return again >= size * (2.0 * terms + 1.0) + loads * read;
+        }
         loads * work > size * (work + NEAR) + loads * NEAR
+    }
+
+    /// What reading an element costs as an instance wants it: those that windows step over are put together.
+    fn read(&self, i: u32, plan: &Plan, slice: f64) -> f64 {
+        let Instance { at, .. } = &self.instances[i as usize];
+        let outer = |r: &&UOp| self.loops(i).contains(r);
+        let turns = |&a: &usize| count(at.indices[a].ranges().iter().filter(outer));
+        let turns: f64 = plan.axes.iter().map(turns).product();
+        if slice >= 1.5 * turns { APART } else { 1.0 }
     }
 
     /// How many sums take in an element of an instance: there are as many as turns of the loops with which the
