@@ -3,7 +3,7 @@
 
 use monoglot::compiler::engine::{compile, default_device};
 use monoglot::prelude::*;
-use monoglot::{Config, models, nn};
+use monoglot::{Config, Conv, models, nn};
 
 fn input(shape: impl Into<monoglot::Dims>) -> Tensor {
     Config {
@@ -140,4 +140,35 @@ fn a_sort_does_three_steps_a_kernel() {
         let values = input([7, 1000]).sort(1, descending);
         assert!(kernels(&[&values]) <= steps + 3, "{}", kernels(&[&values]));
     }
+}
+
+#[test]
+fn windows_over_planes_are_one() {
+    let x = input([8, 64, 56, 56]);
+    let how = Conv {
+        padding: 1.into(),
+        groups: 64,
+        ..Conv::default()
+    };
+    let y = x.relu().conv2d(&input([64, 1, 3, 3]), None, &how);
+    assert_eq!(kernels(&[&y]), 1);
+    for (size, step, padding) in [(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1)] {
+        assert_eq!(kernels(&[&x.max_pool(size, step, padding, 1)]), 1);
+        assert_eq!(kernels(&[&x.avg_pool(size, step, padding, true)]), 1);
+    }
+}
+
+/// Each of four phases of a stride of two is a product of its own, where its taps are, and one kernel puts them
+/// together.
+#[test]
+fn what_flows_back_by_strides_is_summed_in_phases() {
+    let x = input([8, 64, 56, 56]);
+    let how = Conv {
+        stride: 2.into(),
+        padding: 1.into(),
+        ..Conv::default()
+    };
+    let y = x.conv2d(&input([64, 64, 3, 3]), None, &how);
+    let back = y.gradient_with(&input([8, 64, 28, 28]), &[&x]);
+    assert!(kernels(&[&back.expect("it has one")[0]]) <= 12);
 }

@@ -1,7 +1,7 @@
 //! Values: functions against f64, indexing against plain loops, scans, sorting, random numbers.
 //! Flows in: arguments, also at the ends of their ranges; flows out: comparisons.
 
-use monoglot_tensor::{DType, Index, Interpolation, PadMode, Tensor};
+use monoglot_tensor::{Conv, DType, Index, Interpolation, PadMode, Tensor};
 
 /// No compiler is waited for.
 fn on_interpreter() {
@@ -816,5 +816,132 @@ fn computed_places_are_in_bounds() {
             Tensor::realize_all(&[&sums, &places]).unwrap();
             assert_eq!(ints(&sums), by(&|v| 6 * v.rem_euclid(97) + 15));
         }
+    }
+}
+
+/// Sums of integers are exact, whatever phases of a stride are summed by themselves.
+#[test]
+fn transposed_convolutions_are_sums_over_all_taps() {
+    for device in ["CPU", "INTERP"] {
+        let on = |t: Tensor| t.to(monoglot_tensor::Device::new(device));
+        let axes = [
+            // elements, taps, stride, padding, more at the end
+            [4i64, 3, 2, 1, 1],
+            [3, 5, 2, 2, 0],
+            [5, 4, 3, 1, 2],
+            [2, 7, 3, 4, 0],
+            [3, 1, 2, 0, 1],
+            [2, 2, 4, 1, 3],
+            [1, 6, 4, 0, 0],
+            [4, 3, 1, 1, 0],
+        ];
+        for (a, b) in axes.iter().zip(axes.iter().cycle().skip(3)) {
+            let [groups, cin, cout] = [2i64, 2, 3];
+            let places = |[m, k, s, p, more]: [i64; 5]| (m - 1) * s + k - 2 * p + more;
+            let [ny, nx] = [places(*a), places(*b)];
+            let whole = |n: i64, by: i64| (0..n).map(move |i| (i * by % 11 - 5) as f32);
+            let x: Vec<f32> = whole(groups * cin * a[0] * b[0], 7).collect();
+            let w: Vec<f32> = whole(groups * cin * cout * a[1] * b[1], 5).collect();
+            let mut sums = vec![0f32; (groups * cout * ny * nx) as usize];
+            for (i, xi) in x.iter().enumerate() {
+                let i = i as i64;
+                let [channel, iy, ix] = [i / (a[0] * b[0]), i / b[0] % a[0], i % b[0]];
+                for j in 0..cout * a[1] * b[1] {
+                    let [to, ky, kx] = [j / (a[1] * b[1]), j / b[1] % a[1], j % b[1]];
+                    let [y, x] = [iy * a[2] + ky - a[3], ix * b[2] + kx - b[3]];
+                    if (0..ny).contains(&y) && (0..nx).contains(&x) {
+                        let to = (channel / cin * cout + to) * ny * nx + y * nx + x;
+                        sums[to as usize] += xi * w[(channel * cout * a[1] * b[1] + j) as usize];
+                    }
+                }
+            }
+            let how = Conv {
+                stride: [a[2], b[2]].into(),
+                padding: [a[3], b[3]].into(),
+                output_padding: [a[4], b[4]].into(),
+                groups,
+                ..Conv::default()
+            };
+            let x = on(Tensor::new(&x, [1, groups * cin, a[0], b[0]]));
+            let w = on(Tensor::new(&w, [groups * cin, cout, a[1], b[1]]));
+            let y = x.conv_transpose(&w, None, &how);
+            assert_eq!(y.to_vec::<f32>().unwrap(), sums, "{device} {a:?} {b:?}");
+        }
+    }
+}
+
+/// What is folded along one axis first, kept beside its readers or not, is what a window holds.
+#[test]
+fn pools_fold_what_their_windows_hold() {
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        let on = |t: Tensor| t.to(monoglot_tensor::Device::new(device));
+        for (k, s, p) in [
+            (2i64, 2i64, 0i64),
+            (3, 2, 0),
+            (3, 2, 1),
+            (3, 1, 1),
+            (5, 3, 2),
+        ] {
+            let [planes, ny, nx] = [80i64, 13, 18];
+            let x: Vec<f32> = (0..planes * ny * nx)
+                .map(|i| (i * 31 % 257 - 128) as f32)
+                .collect();
+            let [oy, ox] = [ny, nx].map(|n| (n + 2 * p - k) / s + 1);
+            let mut most = Vec::new();
+            let mut mean = Vec::new();
+            for at in 0..planes * oy * ox {
+                let [plane, y, x0] = [at / (oy * ox), at / ox % oy, at % ox];
+                let inside = (0..k * k).filter_map(|j| {
+                    let [y, x] = [y * s + j / k - p, x0 * s + j % k - p];
+                    let there = (0..ny).contains(&y) && (0..nx).contains(&x);
+                    there.then(|| x + nx * (y + ny * plane))
+                });
+                let inside = inside.map(|i| x[i as usize]);
+                most.push(inside.clone().fold(f32::NEG_INFINITY, f32::max));
+                mean.push(inside.sum::<f32>() / (k * k) as f32);
+            }
+            let x = on(Tensor::new(&x, [1, planes, ny, nx]));
+            assert_eq!(
+                f32s(&x.max_pool([k, k], [s, s], [p, p], 1)),
+                most,
+                "{k} {s} {p}"
+            );
+            let got = f32s(&x.avg_pool([k, k], [s, s], [p, p], true));
+            for (a, b) in got.iter().zip(&mean) {
+                assert!((a - b).abs() < 1e-3, "{device} {k} {s} {p}: {a} {b}");
+            }
+        }
+    }
+}
+
+/// A depthwise convolution's padding is kept with each plane.
+#[test]
+fn planes_by_their_own_weights_are_padded() {
+    for device in ["CPU", "INTERP", "INTERP:GPU"] {
+        let on = |t: Tensor| t.to(monoglot_tensor::Device::new(device));
+        let [planes, n] = [72i64, 11];
+        let whole = |n: i64, by: i64| (0..n).map(move |i| (i * by % 13 - 6) as f32);
+        let x: Vec<f32> = whole(planes * n * n, 29).collect();
+        let w: Vec<f32> = whole(planes * 9, 5).collect();
+        let sum = |at: i64| -> f32 {
+            let [plane, y, x0] = [at / (n * n), at / n % n, at % n];
+            let tap = |j: i64| {
+                let [y, x1] = [y + j / 3 - 1, x0 + j % 3 - 1];
+                let there = (0..n).contains(&y) && (0..n).contains(&x1);
+                let at = (plane * n + y) * n + x1;
+                let product = || x[at as usize] * w[(plane * 9 + j) as usize];
+                if there { product() } else { 0.0 }
+            };
+            (0..9).map(tap).sum()
+        };
+        let sums: Vec<f32> = (0..planes * n * n).map(sum).collect();
+        let how = Conv {
+            padding: 1.into(),
+            groups: planes,
+            ..Conv::default()
+        };
+        let x = on(Tensor::new(&x, [1, planes, n, n]));
+        let w = on(Tensor::new(&w, [planes, 1, 3, 3]));
+        assert_eq!(f32s(&x.conv2d(&w, None, &how)), sums, "{device}");
     }
 }
