@@ -29,7 +29,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 9_500),
     ("schedule/src", 4_500),
-    ("codegen/src", 10_350),
+    ("codegen/src", 11_000),
     ("codegen/src/render", 2_500),
     ("engine/src", 3_500),
     ("tensor/src", 6_000),

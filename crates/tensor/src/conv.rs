@@ -277,7 +277,6 @@ fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, how: [&[i64]; 3], g: i64) -> Resu
         dilation: Dims(d.to_vec()),
         output_padding: Dims(short.collect()),
         groups: g,
-        ..Conv::default()
     };
     conv_transpose(flow, w, &how)
 }
