@@ -8,7 +8,7 @@ use crate::linalg::contracted;
 use crate::movement::to_last;
 use crate::promote::{broadcast_to, insert_axis, promoted, resized};
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
 #[derive(Clone, Debug)]
@@ -520,6 +520,26 @@ impl Pooling {
         )
     }
 
+    /// All of it, in a row.
+    fn numbers(&self) -> Vec<i64> {
+        let all = [&self.kernel, &self.stride, &self.padding, &self.dilation];
+        let all = all.into_iter().flatten().copied();
+        all.chain([self.first as i64]).collect()
+    }
+
+    /// The same again.
+    fn of_numbers(numbers: &[i64]) -> Pooling {
+        let n = numbers.len() / 4;
+        let part = |i: usize| numbers[i * n..(i + 1) * n].to_vec();
+        Pooling {
+            first: numbers[4 * n] as usize,
+            kernel: part(0),
+            stride: part(1),
+            padding: part(2),
+            dilation: part(3),
+        }
+    }
+
     /// Windows folded to one element each, an axis at a time: what windows next to each other have in common along
     /// one axis is folded once for those along the next.
     fn folded(&self, u: &UOp, fill: Scalar, op: ReduceOp) -> Result<UOp> {
@@ -536,18 +556,17 @@ impl Pooling {
 /// A REDUCE over windows. What flows back goes to the first of equals, unlike REDUCE's own rule, so
 /// the result is a node of its own kind (a marker), to which that choice belongs.
 fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
-    let win = pool.windows(u, u.dtype().min())?;
     let top = pool
         .folded(u, u.dtype().min(), ReduceOp::Max)?
         .unary(Op::ContiguousBackward);
-    // Nothing flows to padding, also where what is there is as little.
-    let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
-    let there = pool.windows(&all, Scalar::Bool(false))?;
-    let inputs = [&win, &there];
-    Ok(known(top, &inputs, &[pool.kernel.len() as i64], |f| {
-        let win = &f.inputs[0];
-        let there = &f.inputs[1];
-        let n = f.params[0] as usize;
+    Ok(known(top, &[u], &pool.numbers(), |f| {
+        let u = &f.inputs[0];
+        let pool = Pooling::of_numbers(f.params);
+        let win = pool.windows(u, u.dtype().min())?;
+        // Nothing flows to padding, also where what is there is as little.
+        let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
+        let there = pool.windows(&all, Scalar::Bool(false))?;
+        let n = pool.kernel.len();
         let sizes = win.sizes("max_pool")?;
         let rank = sizes.len() - n;
         let axes = (rank..rank + n).collect::<Vec<_>>();
@@ -557,14 +576,12 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
         // The first of equals is the one furthest from the window's end.
         let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
         let left = broadcast_to(&left.reshape(&Shape::of(&sizes[rank..]))?, win.shape())?;
-        let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(win));
+        let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(&win));
         let first = hit
             .select(&left, &left.like(0))
             .reduce(ReduceOp::Max, &axes)?
             .expand(win.shape())?;
-        Ok(vec![
-            Some(left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0))),
-            None,
-        ])
+        let flow = left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0));
+        gradient::gradient(&win, &flow, std::slice::from_ref(u))
     }))
 }
