@@ -260,9 +260,14 @@ impl Estimate<'_> {
         }
     }
 
-    /// The part of what a tile reads that no other part of it reads too, where windows overlap.
+    /// The part of what a tile reads that no other part of it reads too, where windows overlap; all of what several
+    /// sums of the tile read anyway, as a convolution's channels do.
     fn distinct(&self, a: &Access, lane: Option<usize>) -> f64 {
         let Estimate { tile, closed, .. } = *self;
+        let mut sums = self.features.reductions.iter();
+        if sums.any(|r| r.open & !a.varies != 0) {
+            return 1.0;
+        }
         let axes = a.varies & self.unrolled & !lane.map_or(0, |l| 1 << l);
         let overlap = |j: usize, k: usize| {
             let [within, steps] = [tile.factor[j], tile.factor[k]];
