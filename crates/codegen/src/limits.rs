@@ -198,8 +198,13 @@ fn at_most(turns: &UOp, end: &UOp) -> UOp {
     if turns.vmax() <= end.vmin() {
         return turns.clone();
     }
-    let over = (end - turns).binary(Op::Max, &UOp::index_const(0));
-    (end - &over).simplify()
+    let least = match end.as_int() {
+        Some(_) => turns.clone(),
+        None => turns.lt(end).select(turns, end),
+    };
+    let most = UOp::index_const(end.vmax());
+    let over = (&most - &least).binary(Op::Max, &UOp::index_const(0));
+    (&most - &over).simplify()
 }
 
 /// How a REDUCE becomes two, one of which needs no condition on the counter.

@@ -196,7 +196,9 @@ fn search(
             let windows = features.windows(WINDOW, k) & free;
             let mut whole = tile.clone();
             bits(windows).for_each(|j| whole.factor[j] = features.extent[j]);
-            for start in [Some(tile), (windows != 0).then_some(whole)] {
+            // Rows that end in part of a vector have no registers left for that.
+            let even = f % (target.vector_bytes / 4).max(1) as i64 == 0;
+            for start in [Some(tile), (windows != 0 && even).then_some(whole)] {
                 let Some(next) = start.map(climb) else {
                     continue;
                 };
