@@ -496,7 +496,7 @@ struct Nest {
     around: Option<usize>,
     /// How often all columns are done with that.
     again: i64,
-    /// Around those above each other; None where a tile has all columns.
+    /// Around those above each other.
     beside: Option<usize>,
     /// Those of the columns.
     columns: Vec<usize>,
@@ -519,7 +519,7 @@ impl Nest {
         Nest {
             around: rows.checked_sub(1 + above),
             again: inside[..above].iter().product(),
-            beside: beside.then_some(rows),
+            beside: if beside { Some(rows) } else { rows.checked_sub(1) },
             columns: places(product.column, chosen),
         }
     }
