@@ -519,7 +519,11 @@ impl Nest {
         Nest {
             around: rows.checked_sub(1 + above),
             again: inside[..above].iter().product(),
-            beside: if beside { Some(rows) } else { rows.checked_sub(1) },
+            beside: if beside {
+                Some(rows)
+            } else {
+                rows.checked_sub(1)
+            },
             columns: places(product.column, chosen),
         }
     }
