@@ -435,5 +435,5 @@ fn greater(a: Option<Affine>, b: Affine) -> Option<Affine> {
     let mut less = b.clone();
     less.plus(&a, -1)?;
     let above = less.constant > 0;
-    less.terms.is_empty().then(|| if above { b } else { a })
+    less.terms.is_empty().then_some(if above { b } else { a })
 }
