@@ -126,12 +126,7 @@ fn banded(op: ReduceOp, [a, b, d]: [i64; 3]) -> UOp {
 fn loops_end_where_masks_do() {
     let rows = split(0, 8, AxisType::Upcast, false);
     let terms = split(2, 4, AxisType::Unroll, false);
-    let lists = [
-        vec![],
-        vec![rows.clone()],
-        vec![terms.clone()],
-        vec![terms, rows],
-    ];
+    let lists = [vec![], vec![rows], vec![terms], vec![terms, rows]];
     let lines = [
         [1, -1, 0],
         [1, -1, -7],
