@@ -7,6 +7,7 @@
 //! Preconditions:
 //! * the value is an element of a dtype that is stored, no address and no effect, and no index is made of it;
 //! * it varies with each of the axes, whose extents are known;
+//! * in a workgroup, it is not made of storage of the kernel's own where axes that are no loops are among those;
 //! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
 
 use super::nest::LoopNest;
@@ -118,6 +119,11 @@ impl LoopNest {
             .cloned()
             .collect();
         let shared = staging.space == AddrSpace::Local && target.workgroups;
+        // Loops would take the place of lanes around storage that threads wait for before its next turn.
+        let lanes = over.iter().any(|r| !scratch::turns(crate::loops::kind(r)));
+        if shared && lanes && value.ops_below().contains(Op::Buffer) {
+            return Err(refuse("it is made of what its lanes keep"));
+        }
         let filled = scratch::filled(&storage, &own, &part, &own, &around, shared);
         let read = filled.at(over);
         *self =
@@ -218,6 +224,16 @@ mod tests {
         );
         // Columns read the same row.
         assert_eq!(shape(&["SPLIT(1,2,LOCAL)", "SPLIT(1,2,UPCAST)"]), [12]);
+    }
+
+    /// A row that is kept, and lanes of sums of it.
+    #[test]
+    fn what_lanes_keep_is_not_kept_again_in_a_workgroup() {
+        let target = target(true);
+        let rows = staged(&matmul(8, 4, 12), Some(1), &[2], AddrSpace::Local, &target);
+        let opts = ["SPLIT(0,4,UPCAST)", "STAGE(0,2)"].map(|o| o.parse().unwrap());
+        let error = apply(&rows, &opts, &target).unwrap_err().to_string();
+        assert!(error.contains("what its lanes keep"), "{error}");
     }
 
     #[test]
