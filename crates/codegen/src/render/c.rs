@@ -8,11 +8,19 @@
 use super::language::{self, Argument, Language, scalar};
 use super::prelude::Prelude;
 use super::renderer::{NONE, Renderer, range};
+use crate::loops;
 use monoglot_uop::linear::{address, has_phases, phases};
 use monoglot_uop::op::{Class, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
-use monoglot_uop::{Arg, Backend, Code, ErrorKind, Listing, Op, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{
+    AddrSpace, Arg, AxisType, Backend, Code, ErrorKind, Listing, Op, ProgramInfo, Result, Target,
+    UOp,
+};
 use std::fmt::Write;
+
+/// Most turns of a loop that are done at once where it has more, and most instructions of them all.
+const TURNS: usize = 4;
+const INSTRUCTIONS: usize = 192;
 
 /// C for a CPU.
 pub(super) struct C;
@@ -117,6 +125,14 @@ fn arguments(list: &[UOp], info: &ProgramInfo) -> Result<Vec<Argument>> {
         .collect()
 }
 
+/// Whether what stands in a list is more than a name of what a register holds.
+fn is_instruction(u: &UOp) -> bool {
+    match u.op() {
+        Op::Load | Op::Store => u.src()[0].addrspace() != Some(AddrSpace::Reg),
+        op => op.is_elementwise(),
+    }
+}
+
 impl Renderer<'_> {
     fn statement(&mut self, o: &mut String, i: usize, u: &UOp, indent: &mut usize) -> Result<()> {
         let line = |o: &mut String, indent: usize| o.extend(std::iter::repeat_n("  ", indent));
@@ -127,6 +143,10 @@ impl Renderer<'_> {
                 Order::Range => {
                     let c = scalar(u.dtype());
                     let id = range(u);
+                    if let (Some(n), Some(unroll)) = (self.at_once(i), self.language.unroll) {
+                        line(o, *indent);
+                        let _ = writeln!(o, "{unroll} {n}");
+                    }
                     line(o, *indent);
                     let _ = write!(o, "for ({c} r{id} = ");
                     match u.src().get(1) {
@@ -179,6 +199,35 @@ impl Renderer<'_> {
             _ => return Err(self.unsupported(u)),
         }
         Ok(())
+    }
+
+    /// How many turns of the loop at this place are done at once, where counting them is part of what a turn costs:
+    /// those of an innermost loop over terms, all or a few as its instructions are few. The sums stay in their
+    /// registers from turn to turn, where terms that are copied in the list would each have registers of their own.
+    fn at_once(&self, i: usize) -> Option<usize> {
+        let list = self.listing.instructions();
+        let range = &list[i];
+        if loops::kind(range) != AxisType::Reduce {
+            return None;
+        }
+        let body = list[i + 1..].iter().take_while(|u| u.op() != Op::End);
+        let mut instructions = 0;
+        for u in body {
+            if u.op() == Op::Range {
+                return None;
+            }
+            instructions += usize::from(is_instruction(u));
+        }
+        let most = INSTRUCTIONS / instructions.max(1);
+        let turns = match range.src() {
+            [end] => end.as_int(),
+            _ => None,
+        };
+        match turns {
+            Some(n) if n as usize <= most => Some(n as usize),
+            _ => Some(most.min(TURNS)),
+        }
+        .filter(|&n| n > 1)
     }
 
     /// A value that has a name.

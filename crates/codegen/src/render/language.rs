@@ -24,6 +24,8 @@ pub(super) struct Language {
     pub(super) specials: &'static [(&'static str, &'static str)],
     /// The statement that is a BARRIER.
     pub(super) barrier: Option<&'static str>,
+    /// What stands before a loop of which the compiler does so many turns at once.
+    pub(super) unroll: Option<&'static str>,
     /// What stands before the declaration of LOCAL storage of so many bytes.
     pub(super) local: fn(usize) -> &'static str,
     /// The head of a kernel of this name, to the end of what gives its arguments names: `p` and a slot
@@ -59,6 +61,7 @@ typedef double f64;
 ",
     specials: &[("tid", "tid")],
     barrier: None,
+    unroll: Some("#pragma GCC unroll"),
     // Large storage is not on the stack, which may be a user's thread's.
     local: |bytes| match bytes {
         0..=0x4000 => "",
