@@ -2,7 +2,7 @@
 //! flows out: cycles, estimated as the greatest of what loads, arithmetic and latency take.
 //! Invariant: only ratios between tiles of one kernel mean anything.
 
-use super::features::{Access, Features, Mask, TANGLED};
+use super::features::{Access, Features, Mask, Reduction, TANGLED};
 use crate::build::NEAR;
 use crate::graph::bits;
 use monoglot_uop::Target;
@@ -328,7 +328,7 @@ impl Estimate<'_> {
             inner.blocks |= r.blocks;
             // A sum of blocks stands beside that of the block, and what it lost beside that.
             let kept = if r.blocks { 3.0 * sums } else { sums };
-            inner.registers += kept + self.held(r.closes);
+            inner.registers += kept + self.held(r);
             // Lanes are folded once the loop is done.
             if across.is_some() {
                 let outer = level(&mut levels, features, closed, r.open & !closed);
@@ -444,19 +444,24 @@ impl Estimate<'_> {
         if rows <= RUNS { 0.0 } else { FAR * lines }
     }
 
-    /// Registers for operands of a reduction: one operand is held whole, the others pass by.
-    fn held(&self, closes: Mask) -> f64 {
-        let features = self.features;
-        let inside = features
-            .accesses
-            .iter()
-            .filter(|a| !a.store && a.varies & closes != 0);
-        let vectors = inside.map(|a| {
-            let open = a.varies & !closes;
-            let lane = self.tile.lane_among(open);
-            self.copies_along(lane, open, a.bytes)
-        });
-        vectors.fold(f64::INFINITY, f64::min).min(64.0)
+    /// Registers for operands of a reduction: one operand is held whole, the others pass by. Where several sums
+    /// of the tile read the same vectors, these are what is held (`cpu::unrolled`).
+    fn held(&self, r: &Reduction) -> f64 {
+        let Estimate { tile, features, .. } = *self;
+        let mut least = 64.0f64;
+        for a in &features.accesses {
+            if a.store || a.varies & r.closes == 0 {
+                continue;
+            }
+            let open = a.varies & !r.closes;
+            let lane = tile.lane_among(open);
+            let copies = self.copies_along(lane, open, a.bytes);
+            if lane.is_some() && bits(r.open & !a.varies).any(|k| tile.factor[k] > 1) {
+                return copies;
+            }
+            least = least.min(copies);
+        }
+        least
     }
 }
 

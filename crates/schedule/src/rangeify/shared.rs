@@ -8,7 +8,7 @@
 //! compute it again.
 
 use super::cost::{LAUNCH, SHORT, count};
-use super::{Around, At, Rangeify};
+use super::{Around, At, Instance, Rangeify};
 use monoglot_uop::{Arg, Op, ReduceOp, UOp};
 
 /// Slices from which on a machine's threads have enough to do, however many they are.
@@ -110,12 +110,23 @@ impl Rangeify<'_> {
             };
             let slice = count(open.iter().filter(|r| !shared.contains(r)));
             let bytes = slice * u.dtype().bytes() as f64;
-            let own = self.instances[i as usize].kernel == number;
-            own && shared.iter().all(|r| open.contains(r))
+            let Instance { kernel: own, at, .. } = &self.instances[i as usize];
+            let named = |r: &UOp| at.indices.iter().chain(&at.gate).any(|e| names(e, r));
+            *own == number
+                && shared.iter().all(named)
                 && bytes <= kernel.target.caches[1] as f64
         };
         wanted.iter().all(near)
     }
+}
+
+/// Whether an expression tells turns of a range from each other: not where that is divided, as a group's number is
+/// that of a channel, and several turns want the same.
+fn names(e: &UOp, range: &UOp) -> bool {
+    e == range
+        || e.op() != Op::Idiv
+            && e.ranges().contains(range)
+            && e.src().iter().any(|s| names(s, range))
 }
 
 /// Whether a REDUCE folds elements that lie side by side.

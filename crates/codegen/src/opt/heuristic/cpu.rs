@@ -243,7 +243,8 @@ fn shared_by(threads: i64, tile: &Tile, features: &Features, target: &Target) ->
     Some(cycles / tile.busy(features, threads))
 }
 
-/// Enlarge the tile along these axes by the step that helps most, until none does.
+/// Take the step along one of these axes that helps most, until none does: what was enlarged before others were may
+/// be made smaller again.
 pub(super) fn climb(
     features: &Features,
     free: Mask,
@@ -259,19 +260,25 @@ pub(super) fn climb(
             }
             let n = features.extent[k];
             let f = tile.factor[k];
-            for g in (f + 1..=MOST.min(n)).filter(|g| n % g == 0) {
+            let smaller = (1..f).rev().filter(|g| n % g == 0);
+            let larger = (f + 1..=MOST.min(n)).filter(|g| n % g == 0);
+            for (g, enlarged) in smaller.map(|g| (g, false)).chain(larger.map(|g| (g, true))) {
                 tile.factor[k] = g;
-                let Some(c) = estimate(&tile) else { break };
+                let c = match estimate(&tile) {
+                    Some(c) => c,
+                    None if enlarged => break,
+                    None => continue,
+                };
                 if c < next.map_or(cycles * GAIN, |n| n.2) {
                     next = Some((k, g, c));
                 }
             }
             tile.factor[k] = f;
         }
-        let Some((k, larger, fewer)) = next else {
+        let Some((k, other, fewer)) = next else {
             break;
         };
-        tile.factor[k] = larger;
+        tile.factor[k] = other;
         cycles = fewer;
     }
     (tile, cycles)
