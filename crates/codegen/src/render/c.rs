@@ -21,6 +21,8 @@ use std::fmt::Write;
 /// Most turns of a loop that are done at once where it has more, and most instructions of them all.
 const TURNS: usize = 4;
 const INSTRUCTIONS: usize = 192;
+/// Fewest operations of a turn: with fewer, each sum waits for its last term, and counting costs nothing.
+const SUMS: usize = 9;
 
 /// C for a CPU.
 pub(super) struct C;
@@ -89,8 +91,7 @@ fn statements(
     };
     // Storage is declared for all of them: a program may name it in several loops.
     for u in list.iter().filter(|u| u.op() == Op::Buffer) {
-        body.extend(std::iter::repeat_n("  ", indent));
-        r.declare(body, u);
+        r.declare(body, u, &"  ".repeat(indent));
     }
     for (i, u) in list.iter().enumerate() {
         r.statement(body, i, u, &mut indent)?;
@@ -123,14 +124,6 @@ fn arguments(list: &[UOp], info: &ProgramInfo) -> Result<Vec<Argument>> {
     params()
         .map(|p| argument(p).ok_or_else(|| missing(p).into()))
         .collect()
-}
-
-/// Whether what stands in a list is more than a name of what a register holds.
-fn is_instruction(u: &UOp) -> bool {
-    match u.op() {
-        Op::Load | Op::Store => u.src()[0].addrspace() != Some(AddrSpace::Reg),
-        op => op.is_elementwise(),
-    }
 }
 
 impl Renderer<'_> {
@@ -202,7 +195,7 @@ impl Renderer<'_> {
     }
 
     /// How many turns of the loop at this place are done at once, where counting them is part of what a turn costs:
-    /// those of an innermost loop over terms, all or a few as its instructions are few. The sums stay in their
+    /// those of an innermost loop over terms that does much in each, all or a few as its instructions are few. The sums stay in their
     /// registers from turn to turn, where terms that are copied in the list would each have registers of their own.
     fn at_once(&self, i: usize) -> Option<usize> {
         let list = self.listing.instructions();
@@ -212,11 +205,21 @@ impl Renderer<'_> {
         }
         let body = list[i + 1..].iter().take_while(|u| u.op() != Op::End);
         let mut instructions = 0;
+        let mut sums = 0;
         for u in body {
-            if u.op() == Op::Range {
-                return None;
+            match u.op() {
+                Op::Range => return None,
+                Op::Load | Op::Store if u.src()[0].addrspace() == Some(AddrSpace::Reg) => {}
+                Op::Load | Op::Store => instructions += 1,
+                op if op.is_elementwise() => {
+                    instructions += 1;
+                    sums += usize::from(u.dtype().is_float());
+                }
+                _ => {}
             }
-            instructions += usize::from(is_instruction(u));
+        }
+        if sums < SUMS {
+            return None;
         }
         let most = INSTRUCTIONS / instructions.max(1);
         let turns = match range.src() {

@@ -28,6 +28,8 @@ pub(super) struct Language {
     pub(super) unroll: Option<&'static str>,
     /// What stands before the declaration of LOCAL storage of so many bytes.
     pub(super) local: fn(usize) -> &'static str,
+    /// The statement after which a compiler knows of the pointer `$` only its value.
+    pub(super) any_pointer: &'static str,
     /// The head of a kernel of this name, to the end of what gives its arguments names: `p` and a slot
     /// for storage, `n` and a slot for variables.
     pub(super) entry: fn(&mut String, &str, &[Argument]),
@@ -67,6 +69,7 @@ typedef double f64;
         0..=0x4000 => "",
         _ => "static _Thread_local ",
     },
+    any_pointer: "__asm__(\"\" : \"+r\"($))",
     entry: c_entry,
     long: ["ll", "ull"],
     not_a_number: ["__builtin_nan(\"\")", "__builtin_nanf(\"\")"],

@@ -16,21 +16,26 @@ fn is_register(buffer: &UOp) -> bool {
 }
 
 impl Renderer<'_> {
-    /// A BUFFER as a variable or an array.
-    pub(super) fn declare(&mut self, o: &mut String, u: &UOp) {
+    /// A BUFFER as a variable or an array. What is not on the stack is named by a pointer: where a thread's own
+    /// storage lies a compiler finds out by a call, which it would make wherever that is named, in loops too.
+    pub(super) fn declare(&mut self, o: &mut String, u: &UOp, indent: &str) {
         let Some(b) = u.buffer_arg() else { return };
         let n = u.shape().first().map_or(0, |d| d.max()) as usize;
         let width = u.shape().get(1).map_or(0, |d| d.max()) as usize;
-        if b.addrspace == Some(AddrSpace::Local) {
-            o.push_str((self.language.local)(n * b.dtype.bytes()));
-        }
+        let before = match b.addrspace {
+            Some(AddrSpace::Local) => (self.language.local)(n * b.dtype.bytes()),
+            _ => "",
+        };
         let lane = if b.dtype == DType::Bool && width > 0 {
             "i8"
         } else {
             scalar(b.dtype)
         };
+        let name = format!("{}{}", letter(u), b.slot);
+        let array = if before.is_empty() { "" } else { "_" };
+        let _ = write!(o, "{indent}{before}");
         self.type_name(o, lane, width);
-        let _ = write!(o, " {}{}", letter(u), b.slot);
+        let _ = write!(o, " {name}{array}");
         if !is_register(u) {
             let aligned = if width == 0 {
                 " __attribute__((aligned(64)))"
@@ -40,6 +45,12 @@ impl Renderer<'_> {
             let _ = write!(o, "[{}]{aligned}", n.max(1));
         }
         o.push_str(";\n");
+        if !before.is_empty() {
+            o.push_str(indent);
+            self.type_name(o, lane, width);
+            let any = self.language.any_pointer.replace('$', &name);
+            let _ = writeln!(o, " *{name} = {name}_;\n{indent}{any};");
+        }
     }
 
     /// The lvalue that an address names, of the type that memory has.

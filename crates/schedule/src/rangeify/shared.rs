@@ -110,11 +110,11 @@ impl Rangeify<'_> {
             };
             let slice = count(open.iter().filter(|r| !shared.contains(r)));
             let bytes = slice * u.dtype().bytes() as f64;
-            let Instance { kernel: own, at, .. } = &self.instances[i as usize];
+            let Instance {
+                kernel: own, at, ..
+            } = &self.instances[i as usize];
             let named = |r: &UOp| at.indices.iter().chain(&at.gate).any(|e| names(e, r));
-            *own == number
-                && shared.iter().all(named)
-                && bytes <= kernel.target.caches[1] as f64
+            *own == number && shared.iter().all(named) && bytes <= kernel.target.caches[1] as f64
         };
         wanted.iter().all(near)
     }
