@@ -3,15 +3,14 @@
 //! The order is stable (ties keep their order, also when descending) and NaN is greatest. Short axes
 //! are sorted by counting, for each element, how many stand before it; of long ones the places are sorted by a
 //! bitonic network of O(log² n) steps over all elements, which are then gathered. A few that stand first are
-//! found one after the other, each in two passes over what stands behind the last.
+//! among those of the few groups whose greatest stand first: one pass over all finds these.
 
 use crate::functions::known;
-use crate::join::join;
 use crate::movement::{from_last, to_last};
 use crate::promote::{count, insert_axis, resized};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, UOp};
+use monoglot_uop::{DType, Error, Op, ReduceOp, Result, UOp};
 
 /// Up to this length every pair is compared.
 const PAIRS: i64 = 64;
@@ -66,12 +65,11 @@ impl Tensor {
                 let message = format!("{k} of shape {} along axis {a}", u.shape());
                 return Err(Error::argument("topk", message));
             }
-            let log = (n as u64).next_power_of_two().ilog2() as i64;
-            // A step of the network writes about what both passes for one element read.
-            if n <= PAIRS || k == 0 || k > log * (log + 1) / 4 {
+            let rows = u.sizes("topk")?.iter().map(|&n| n as f64).product::<f64>() / n as f64;
+            let Some(each) = group(rows, n, k).filter(|_| !u.shape().is_empty()) else {
                 return Ok(None);
-            }
-            let (v, i) = first(&to_last(&u, a)?, n, k, largest)?;
+            };
+            let (v, i) = first(&to_last(&u, a)?, n, k, each, largest)?;
             Ok(Some((from_last(&v, a)?, from_last(&i, a)?)))
         });
         match pair {
@@ -118,42 +116,121 @@ fn ordered(x: &UOp, descending: bool) -> UOp {
     }
 }
 
-/// The k elements along the last axis that stand first, one after the other.
-fn first(x: &UOp, n: i64, k: i64, descending: bool) -> Result<(UOp, UOp)> {
-    let axis = x.shape().len() - 1;
-    let key = ordered(x, descending);
-    let at = count(axis, x.shape(), DType::I32)?;
-    let least = UOp::constant(key.dtype().min(), key.dtype());
-    let mut last: Option<(UOp, UOp)> = None;
-    let mut found = Vec::with_capacity(k as usize);
-    for _ in 0..k {
-        let left = match &last {
-            None => key.clone(),
-            Some((most, place)) => {
-                let most = most.expand(x.shape())?;
-                let behind = key.eq_(&most) & place.expand(x.shape())?.lt(&at);
-                (key.lt(&most) | behind).select(&key, &least)
-            }
-        };
-        // Stored, so that no later pass computes it again.
-        let most = left.reduce(ReduceOp::Max, &[axis])?.unary(Op::Contiguous);
-        // Of those that are equal to the last one, what stands behind it.
-        let none = UOp::full(Scalar::Int(-1), DType::I32, most.shape());
-        let from = last.map_or(none.clone(), |(m, place)| {
-            most.eq_(&m).select(&place, &none)
-        });
-        let is = key.eq_(&most.expand(x.shape())?) & from.expand(x.shape())?.lt(&at);
-        let back = is.select(&(at.unary(Op::Neg) + n), &at.like(0));
-        let place = back.reduce(ReduceOp::Max, &[axis])?.unary(Op::Neg) + n;
-        let place = place.unary(Op::Contiguous);
-        found.push(place.clone());
-        last = Some((most, place));
+/// Comparisons that one more kernel costs.
+const KERNEL: f64 = 6e3;
+
+/// Of how many elements the groups are that `first` takes the k first of n in, for each of `rows`; None where the
+/// whole order costs less.
+fn group(rows: f64, n: i64, k: i64) -> Option<i64> {
+    if k == 0 {
+        return None;
     }
-    let from = join(&found, axis)?.unary(Op::Contiguous);
-    let all = resized(x, axis, &[k, n]);
-    let chosen = insert_axis(&from, axis + 1)?.expand(&all)?;
-    let chosen = chosen.eq_(&count(axis + 1, &all, DType::I32)?);
-    Ok((the_chosen(x, &chosen, axis + 1)?, from))
+    let sizes = (1..=6).map(|log| 1 << log).filter(|&each| each < n / k);
+    let costs: Vec<(i64, f64)> = sizes
+        .chain([n])
+        .map(|each| (each, by_groups(rows, n, k, each)))
+        .collect();
+    let best = costs.iter().map(|c| c.1).fold(f64::INFINITY, f64::min);
+    // Greater groups are fewer levels, whose kernels are compiled sooner.
+    let near = costs.iter().rev().find(|c| c.1 <= 1.2 * best)?;
+    (n <= PAIRS || best <= whole(rows, n)).then_some(near.0)
+}
+
+/// What `first` costs, in comparisons of two elements.
+fn by_groups(rows: f64, n: i64, k: i64, each: i64) -> f64 {
+    let few = |len: f64| len * if k == 1 { 3.0 } else { len + k as f64 };
+    let (mut len, mut work, mut kernels) = (n, 0.0, 3);
+    let taken = each.saturating_mul(k);
+    while len > taken {
+        // The greatest of the groups, the elements of those found, and which of these stand first.
+        work += len as f64 * (2.0 + 4.0 / each as f64);
+        work += 12.0 * taken as f64 + few(taken as f64);
+        kernels += if k == 1 { 3 } else { 5 };
+        len = (len - 1) / each + 1;
+    }
+    rows * (work + few(len as f64)) + KERNEL * f64::from(kernels)
+}
+
+/// What `bitonic` costs, in the same.
+fn whole(rows: f64, n: i64) -> f64 {
+    let size = (n as u64).next_power_of_two();
+    let steps = f64::from(size.ilog2() * (size.ilog2() + 1) / 2);
+    rows * size as f64 * steps * 3.0 + KERNEL * (steps / f64::from(TOGETHER) + 3.0)
+}
+
+/// The k elements along the last axis that stand first. They are among those of the k groups whose greatest
+/// elements stand first, which are found in the same way among groups of groups.
+fn first(x: &UOp, n: i64, k: i64, each: i64, descending: bool) -> Result<(UOp, UOp)> {
+    let axis = x.shape().len() - 1;
+    let mut key = ordered(x, descending);
+    let least = UOp::constant(key.dtype().min(), key.dtype());
+    let mut levels = Vec::new();
+    let mut len = n;
+    while len > each.saturating_mul(k) {
+        levels.push((key.clone(), len));
+        let many = (len - 1) / each + 1;
+        let all = key.pad_axis(axis, 0, many * each - len, key.dtype().min())?;
+        let all = all.reshape(&resized(&key, axis, &[many, each]))?;
+        let most = all.reduce(ReduceOp::Max, &[axis + 1])?;
+        key = most.squeeze_axes(&[axis + 1])?.unary(Op::Contiguous);
+        len = many;
+    }
+    let mut from = leading(&key, &count(axis, key.shape(), DType::I32)?, k)?;
+    while let Some((level, len)) = levels.pop() {
+        let inner = resized(x, axis, &[k, each]);
+        let group = insert_axis(&from, axis + 1)?.expand(&inner)?;
+        let at = group.binary(Op::Mul, &group.like(each));
+        let at = at + count(axis + 1, &inner, DType::I32)?;
+        let at = at.reshape(&resized(x, axis, &[k * each]))?;
+        let found = if levels.is_empty() {
+            // The order of what is gathered, rather than to store that of all.
+            ordered(&taken(x, &at)?, descending)
+        } else {
+            taken(&level, &at)?
+        };
+        // Nothing stands behind the last element.
+        let found = at.lt(&at.like(len)).select(&found, &least);
+        let at = if k == 1 { at } else { at.unary(Op::Contiguous) };
+        from = leading(&found.unary(Op::Contiguous), &at, k)?;
+    }
+    Ok((taken(x, &from)?, from))
+}
+
+/// Of elements at some places the places of the k that stand first, the greatest and of equal ones the first.
+fn leading(key: &UOp, at: &UOp, k: i64) -> Result<UOp> {
+    let last = key.shape().len();
+    let axis = last - 1;
+    if k == 1 {
+        let most = key.reduce(ReduceOp::Max, &[axis])?;
+        let back = at.unary(Op::Neg);
+        let found = key.eq_(&most.expand(key.shape())?);
+        let found = found.select(&back, &back.like(i32::MIN as i64));
+        let found = found.reduce(ReduceOp::Max, &[axis])?;
+        return Ok(found.unary(Op::Neg).unary(Op::Contiguous));
+    }
+    let m = key.sizes("topk")?[axis];
+    let all = resized(key, axis, &[m, m]);
+    let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
+    let row = |u: &UOp| insert_axis(u, axis)?.expand(&all);
+    let same = row(key)?.eq_(&column(key)?) & row(at)?.lt(&column(at)?);
+    let ahead = column(key)?.lt(&row(key)?) | same;
+    let rank = added(&ahead.cast(DType::I32), last)?.unary(Op::Contiguous);
+    let all = resized(key, axis, &[k, m]);
+    let row = |u: &UOp| insert_axis(u, axis)?.expand(&all);
+    let chosen = row(&rank)?.eq_(&count(axis, &all, DType::I32)?);
+    let at = row(at)?;
+    Ok(added(&chosen.select(&at, &at.like(0)), last)?.unary(Op::Contiguous))
+}
+
+/// The elements of x at places along the last axis.
+fn taken(x: &UOp, at: &UOp) -> Result<UOp> {
+    let last = x.shape().len();
+    let n = x.sizes("topk")?[last - 1];
+    let k = at.sizes("topk")?[last - 1];
+    let all = resized(x, last - 1, &[k, n]);
+    let chosen = insert_axis(at, last)?.expand(&all)?;
+    let chosen = chosen.eq_(&count(last, &all, DType::I32)?);
+    the_chosen(x, &chosen, last)
 }
 
 /// Whether a (at ia) stands before b (at ib).
