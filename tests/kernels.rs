@@ -142,6 +142,21 @@ fn a_sort_does_three_steps_a_kernel() {
     }
 }
 
+/// The greatest of groups of eight and of eight such groups; of three levels the places in order and those of the
+/// first, of the lower two the elements and where they are; and the elements that were found.
+#[test]
+fn a_few_that_stand_first_are_found_in_groups() {
+    for largest in [false, true] {
+        let (values, from) = input([64, 4096]).topk(10, 1, largest);
+        let found = kernels(&[&values, &from]);
+        assert!(found <= 2 + 2 + 4 + 4 + 1, "{found}");
+        // The greatest of the whole row, and where it is.
+        let (values, from) = input([64, 100]).topk(1, 1, largest);
+        let found = kernels(&[&values, &from]);
+        assert!(found <= 2, "{found}");
+    }
+}
+
 #[test]
 fn windows_over_planes_are_one() {
     let x = input([8, 64, 56, 56]);

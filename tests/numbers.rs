@@ -136,7 +136,20 @@ fn sorting_keeps_the_sign_of_zero() {
     });
 }
 
-/// A few are found one by one, many by sorting: both are the beginning of the order.
+/// Where the first k stand, NaN greatest, both zeros equal, what is equal in its order.
+fn expected<T: PartialOrd + Copy>(x: &[T], k: usize, largest: bool) -> Vec<i32> {
+    let mut at: Vec<i32> = (0..x.len() as i32).collect();
+    at.sort_by(|&a, &b| {
+        let [a, b] = [a, b].map(|i| x[i as usize]);
+        let nan = |v: T| v.partial_cmp(&v).is_none();
+        let order = a.partial_cmp(&b).unwrap_or(nan(a).cmp(&nan(b)));
+        if largest { order.reverse() } else { order }
+    });
+    at.truncate(k);
+    at
+}
+
+/// A few are found in groups, many by sorting: both are the beginning of the order.
 #[test]
 fn the_first_few_are_those_of_the_whole_order() {
     let n = 300i64;
@@ -157,18 +170,6 @@ fn the_first_few_are_those_of_the_whole_order() {
             _ => (i * 41) % 31 - 15,
         })
         .collect();
-    // Where the first k stand, NaN greatest, both zeros equal, what is equal in its order.
-    fn expected<T: PartialOrd + Copy>(x: &[T], k: usize, largest: bool) -> Vec<i32> {
-        let mut at: Vec<i32> = (0..x.len() as i32).collect();
-        at.sort_by(|&a, &b| {
-            let [a, b] = [a, b].map(|i| x[i as usize]);
-            let nan = |v: T| v.partial_cmp(&v).is_none();
-            let order = a.partial_cmp(&b).unwrap_or(nan(a).cmp(&nan(b)));
-            if largest { order.reverse() } else { order }
-        });
-        at.truncate(k);
-        at
-    }
     on_each(|device| {
         let real = Tensor::new(&floats, [n]);
         let whole = Tensor::new(&wide, [n]);
@@ -227,6 +228,64 @@ fn the_first_few_are_those_of_the_whole_order() {
             assert_eq!(g[i], want, "{place} on {device}");
         }
         assert_eq!(g.iter().sum::<f32>(), 111.0);
+    });
+}
+
+/// Rows whose lengths are no multiples of their groups, of which several levels are needed, where most elements
+/// are equal to others and many are what a group is filled up with.
+#[test]
+fn the_first_of_many_are_found_among_the_groups_of_the_first() {
+    let (rows, n) = (3, 1003);
+    let place = |i: usize| i * 7919 % 1000;
+    let whole: Vec<i32> = (0..rows * n)
+        .map(|i| match place(i) {
+            0..300 => i32::MIN,
+            300..303 => i32::MAX,
+            p => (p % 40) as i32 - 20,
+        })
+        .collect();
+    let real: Vec<f32> = (0..rows * n)
+        .map(|i| match place(i) {
+            0..300 => f32::NEG_INFINITY,
+            300..303 => f32::NAN,
+            303..310 => -f32::NAN,
+            310..500 => f32::INFINITY,
+            p => (p % 5) as f32 * -0.0,
+        })
+        .collect();
+    fn check<T: PartialOrd + Copy>(x: &[T], t: &Tensor, n: usize, what: &str) {
+        let rows = x.len() / n;
+        for (k, largest) in [(1, true), (1, false), (6, true), (20, false), (70, true)] {
+            let of_row = |x: &[T]| expected(x, k, largest);
+            let want: Vec<i32> = x.chunks(n).flat_map(of_row).collect();
+            let (v, from) = t.topk(k as i64, 1, largest);
+            let got: Vec<i32> = from.to_vec().expect("it runs");
+            assert_eq!(got, want, "{k} of {what}, largest: {largest}");
+            let all = t.cast(DType::F32).to_vec::<f32>().expect("it runs");
+            let there = |(i, &p): (usize, &i32)| all[i / k * n + p as usize].to_bits();
+            let there: Vec<u32> = got.iter().enumerate().map(there).collect();
+            assert_eq!(bits(&v.cast(DType::F32)), there, "{k} of {what}");
+            // The same rows as columns.
+            let (v, columns) = t.transpose(0, 1).topk(k as i64, 0, largest);
+            assert_eq!(v.shape().expect("one"), [k, rows]);
+            let got: Vec<i32> = columns.transpose(0, 1).to_vec().expect("it runs");
+            assert_eq!(got, want, "{k} of columns of {what}");
+        }
+    }
+    let shape = [rows as i64, n as i64];
+    on_each(|device| {
+        check(
+            &whole,
+            &Tensor::new(&whole, shape),
+            n,
+            &format!("i32 on {device}"),
+        );
+        check(
+            &real,
+            &Tensor::new(&real, shape),
+            n,
+            &format!("f32 on {device}"),
+        );
     });
 }
 
