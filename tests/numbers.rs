@@ -235,7 +235,8 @@ fn the_first_few_are_those_of_the_whole_order() {
 /// are equal to others and many are what a group is filled up with.
 #[test]
 fn the_first_of_many_are_found_among_the_groups_of_the_first() {
-    let (rows, n) = (3, 1003);
+    let rows = 3;
+    let n = 1003;
     let place = |i: usize| i * 7919 % 1000;
     let whole: Vec<i32> = (0..rows * n)
         .map(|i| match place(i) {

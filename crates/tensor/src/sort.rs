@@ -139,8 +139,10 @@ fn group(rows: f64, n: i64, k: i64) -> Option<i64> {
 /// What `first` costs, in comparisons of two elements.
 fn by_groups(rows: f64, n: i64, k: i64, each: i64) -> f64 {
     let few = |len: f64| len * if k == 1 { 3.0 } else { len + k as f64 };
-    let (mut len, mut work, mut kernels) = (n, 0.0, 3);
     let taken = each.saturating_mul(k);
+    let mut len = n;
+    let mut work = 0.0;
+    let mut kernels = 3;
     while len > taken {
         // The greatest of the groups, the elements of those found, and which of these stand first.
         work += len as f64 * (2.0 + 4.0 / each as f64);
