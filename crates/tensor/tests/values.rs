@@ -762,7 +762,7 @@ fn long_correlations_are_exact() {
 #[test]
 fn ties_of_sums_are_found() {
     for device in ["CPU", "INTERP"] {
-        for (rows, n) in [(5, 300), (3, 37), (16, 1000)] {
+        for (rows, n) in [(5, 300), (3, 37), (16, 1000), (900, 7), (700, 300)] {
             let values: Vec<f32> = (0..rows * n)
                 .map(|i| ((i * 7919) % 1013) as f32 * 0.37 - 100.0)
                 .collect();
@@ -774,6 +774,13 @@ fn ties_of_sums_are_found() {
             assert_eq!(
                 f32s(&sums.index_select(0, &at)),
                 f32s(&top),
+                "{device} {rows} {n}"
+            );
+            let few = sums.topk(5.min(rows as i64), 0, true);
+            assert_eq!(f32s(&few.0), f32s(&sorted)[..5.min(rows as usize)]);
+            assert_eq!(
+                f32s(&sums.index_select(0, &few.1)),
+                f32s(&few.0),
                 "{device} {rows} {n}"
             );
             let soft = x.softmax(1);
