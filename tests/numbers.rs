@@ -235,17 +235,17 @@ fn the_first_few_are_those_of_the_whole_order() {
 /// are equal to others and many are what a group is filled up with.
 #[test]
 fn the_first_of_many_are_found_among_the_groups_of_the_first() {
-    let rows = 3;
+    let rows = 4;
     let n = 1003;
     let place = |i: usize| i * 7919 % 1000;
-    let whole: Vec<i32> = (0..rows * n)
+    let mut whole: Vec<i32> = (0..rows * n)
         .map(|i| match place(i) {
             0..300 => i32::MIN,
             300..303 => i32::MAX,
             p => (p % 40) as i32 - 20,
         })
         .collect();
-    let real: Vec<f32> = (0..rows * n)
+    let mut real: Vec<f32> = (0..rows * n)
         .map(|i| match place(i) {
             0..300 => f32::NEG_INFINITY,
             300..303 => f32::NAN,
@@ -254,6 +254,11 @@ fn the_first_of_many_are_found_among_the_groups_of_the_first() {
             p => (p % 5) as f32 * -0.0,
         })
         .collect();
+    // A row whose least elements are the last: nothing stands behind them.
+    for i in 0..n {
+        whole[(rows - 1) * n + i] = (n - i) as i32;
+        real[(rows - 1) * n + i] = (n - i) as f32;
+    }
     fn check<T: PartialOrd + Copy>(x: &[T], t: &Tensor, n: usize, what: &str) {
         let rows = x.len() / n;
         for (k, largest) in [(1, true), (1, false), (6, true), (20, false), (70, true)] {
