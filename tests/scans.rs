@@ -206,6 +206,8 @@ const SHAPES: &[[i64; 3]] = &[
     [1, 100, 1],
     [37, 41, 1],
     [64, 33, 1],
+    [12, 40, 1],
+    [8, 128, 1],
     [1, 50, 64],
     [1, 129, 1031],
     [5, 23, 7],
@@ -241,6 +243,11 @@ fn running_folds_are_what_a_loop_folds() {
                     }
                 };
                 check("cumsum", x.cumsum(axis), looped(&held, dims, |a, b| a + b));
+                let back = x.flip([axis]).cumsum(axis).flip([axis]);
+                let mut turned: Vec<f64> = held.iter().rev().copied().collect();
+                turned = looped(&turned, dims, |a, b| a + b);
+                turned.reverse();
+                check("cumsum from the end", back, turned);
                 check("cummax", x.cummax(axis), looped(&held, dims, f64::max));
                 check(
                     "cumprod",

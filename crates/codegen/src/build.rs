@@ -128,12 +128,18 @@ fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
         };
     }
     if op == Op::Where {
-        let pick = if uniform(&src[0])?.truthy() {
-            &src[1]
+        let first = uniform(&src[0])?.truthy();
+        let (pick, other) = if first {
+            (&src[1], &src[2])
         } else {
-            &src[2]
+            (&src[2], &src[1])
         };
-        return (src[1].shape() == src[2].shape()).then(|| pick.clone());
+        let lanes = other.shape().max_len() as usize;
+        return match (pick.shape() == other.shape(), pick.op(), other.op()) {
+            (true, ..) | (_, _, Op::Const) => Some(pick.clone()),
+            (_, Op::Const, _) => Some(splat(pick, lanes)),
+            _ => None,
+        };
     }
     if src[0].dtype().is_float() {
         return None;

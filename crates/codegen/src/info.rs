@@ -84,6 +84,8 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     let mut flops: f64 = 0.0;
     for u in &topo {
         match u.op() {
+            // Of a choice that is known, what is chosen at one place after the other is folded once.
+            Op::Reduce if is_known(&u.src()[0]) => flops += trips(u),
             Op::Reduce => flops += trips(&u.src()[0]),
             Op::Wmma => {
                 if let Arg::Wmma(w) = u.arg() {
@@ -103,6 +105,17 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
     }
     info.flops = flops as u64;
     info.bytes = moved(kernel);
+}
+
+/// Whether a value is a choice at places that expand.
+fn is_known(u: &UOp) -> bool {
+    let expands = |r: &UOp| {
+        matches!(
+            r.range_arg(),
+            Some((_, AxisType::Upcast | AxisType::Unroll))
+        )
+    };
+    u.op() == Op::Where && u.src()[0].ranges().iter().all(expands)
 }
 
 /// How often the loops of a value turn.

@@ -130,8 +130,8 @@ pub enum OptOp {
     /// names: put each element there.
     Scatter,
     /// Go through what reductions fold along with the turns of an axis, where each turn folds what the last one
-    /// did and one element more.
-    Scan,
+    /// did and one element more. So many turns are taken at a time, as an UPCAST axis.
+    Scan { turns: i64 },
 }
 
 /// One step of a schedule: an OptOp on a numbered axis of the kernel.

@@ -445,7 +445,8 @@ fn every_arg_comes_back() {
         OptOp::Tc { unit: 1 },
         OptOp::Stage { operand: 2 },
         OptOp::Scatter,
-        OptOp::Scan,
+        OptOp::Scan { turns: 1 },
+        OptOp::Scan { turns: 16 },
     ];
     let opts = opts
         .iter()

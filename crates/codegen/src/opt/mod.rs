@@ -100,7 +100,7 @@ impl LoopNest {
             OptOp::Tc { unit } => tc::step(self, opt, unit, target),
             OptOp::Stage { operand } => staging::step(self, opt, operand, target),
             OptOp::Scatter => scatter::step(self, opt, target),
-            OptOp::Scan => scan::step(self, opt, target),
+            OptOp::Scan { turns } => scan::step(self, opt, turns, target),
         }?;
         self.info.opts.push(*opt);
         Ok(())

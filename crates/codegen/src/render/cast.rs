@@ -42,9 +42,13 @@ impl Renderer<'_> {
                 if f == DType::F16 || d == DType::F16 {
                     self.prelude.halves(k.n);
                 }
+                if (f, d) == (DType::F32, DType::F64) {
+                    self.prelude.doubles(k.n);
+                }
                 let t = match (f, d) {
                     (DType::F16, DType::F32) => "F32_f16x$n($0)",
                     (DType::F16, _) => "__builtin_convertvector(F32_f16x$n($0), $V)",
+                    (DType::F32, DType::F64) => "F64_f32x$n($0)",
                     (DType::F32, DType::F16) => "F16_f32x$n($0)",
                     // Integers go through f32; f64 rounds once.
                     (f, DType::F16) if f.is_int() => {

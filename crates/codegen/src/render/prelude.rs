@@ -345,6 +345,24 @@ impl Prelude {
         }
     }
 
+    /// The conversion F64_f32xN is used: gcc 12 takes halves unless told otherwise.
+    pub(super) fn doubles(&mut self, n: usize) {
+        if !once(&mut self.names, format!("F64_f32x{n}")) {
+            return;
+        }
+        let calls = match n {
+            8 => Some(("__AVX512F__", "512_mask(a, (f64x8){}, -1, 4)")),
+            4 => Some(("__AVX__", "256(a)")),
+            _ => None,
+        };
+        let call = |c: &str| format!("((f64x{n})__builtin_ia32_cvtps2pd{c})");
+        let case = calls.map(|(feature, c)| (gcc(feature), call(c)));
+        let otherwise = format!("__builtin_convertvector(a, f64x{n})");
+        let head = format!("F64_f32x{n}(a)");
+        once(&mut self.types, ("f64", n));
+        self.define(&head, case.as_slice(), &otherwise);
+    }
+
     /// Everything noted, as text that may be repeated in one translation unit.
     pub(super) fn text(&self, language: &Language) -> String {
         let mut out = String::with_capacity(512 + 160 * self.types.len() + self.macros.len());

@@ -230,9 +230,9 @@ impl ChunkAccess<'_> {
     }
 
     /// An axis along which the chunks from this one on are neighbours where its lanes are not; of those that are
-    /// read or written together the first in memory, and where each of them stands.
-    fn across(&self, dims: &[u32]) -> Option<(usize, Self, Vec<usize>)> {
-        let bytes = self.storage.dtype().bytes();
+    /// read or written together the first in memory, and where each of them stands. An element is so many bytes
+    /// where it is moved.
+    fn across(&self, dims: &[u32], bytes: usize) -> Option<(usize, Self, Vec<usize>)> {
         let two = |s: i64| self.is_load && s == 2;
         let near = self.step.is_some_and(|s| (-1..=1).contains(&s) || two(s));
         let registers = self.storage.addrspace() == Some(AddrSpace::Reg);
@@ -240,7 +240,7 @@ impl ChunkAccess<'_> {
             return None;
         }
         let steps = &self.d.layout.steps[self.index];
-        let back = |k: usize| self.is_load && steps[k] == Some(-1);
+        let back = |k: usize| steps[k] == Some(-1);
         let beside = |k: usize| steps[k] == Some(1) || back(k);
         let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && beside(*k);
         let axis = (0..dims.len()).find(along)?;
@@ -332,8 +332,11 @@ impl Devectorise<'_> {
         Ok(self.each_chunk(dims).into_iter().map(chunk).collect())
     }
 
-    pub(super) fn load(&self, i: usize) -> Result<Vec<UOp>> {
+    /// The value of a LOAD, or of a CAST of one to wider elements: those are transposed as they are read.
+    pub(super) fn load(&self, i: usize, wider: Option<&UOp>) -> Result<Vec<UOp>> {
         let dims = &self.t.dims[i];
+        let bytes = wider.unwrap_or(&self.t.nodes[i]).dtype().bytes();
+        let cast = |u: UOp| wider.map_or(u.clone(), |w| w.with_src(vec![u]));
         let alt = |p: usize| self.t.src[i].get(1).map(|&a| self.operand(a as usize, p));
         let chunks = self.accesses(i, dims)?;
         let mut out: Vec<Option<UOp>> = vec![None; chunks.len()];
@@ -341,12 +344,12 @@ impl Devectorise<'_> {
             if out[p].is_some() {
                 continue;
             }
-            let Some((axis, first, places)) = chunk.across(dims) else {
-                out[p] = Some(chunk.read(alt(p).as_ref()));
+            let Some((axis, first, places)) = chunk.across(dims, bytes) else {
+                out[p] = Some(cast(chunk.read(alt(p).as_ref())));
                 continue;
             };
             let n = places.len();
-            let rows = (0..chunk.lanes).map(|lane| first.along(axis, n, lane).read(None));
+            let rows = (0..chunk.lanes).map(|lane| cast(first.along(axis, n, lane).read(None)));
             for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
                 out[q] = Some(value);
             }
@@ -366,7 +369,8 @@ impl Devectorise<'_> {
             if done[p] {
                 continue;
             }
-            let Some((axis, first, places)) = chunk.across(dims) else {
+            let bytes = chunk.storage.dtype().bytes();
+            let Some((axis, first, places)) = chunk.across(dims, bytes) else {
                 chunk.write(&value(p), &mut out);
                 continue;
             };

@@ -137,7 +137,8 @@ impl Devectorise<'_> {
             Op::Reshape if t.nodes[src[0] as usize].op() == Op::Stack => self.axis(i),
             Op::Reshape => self.data[src[0] as usize].clone(),
             Op::Expand => self.expand(i),
-            Op::Load => self.load(i)?,
+            Op::Load => self.load(i, None)?,
+            Op::Cast if self.widens(i) => self.load(src[0] as usize, Some(u))?,
             op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
                 let n = self.count(&t.dims[i]);
                 let mut out = Vec::with_capacity(n);
@@ -155,6 +156,14 @@ impl Devectorise<'_> {
             }
             op => return Err(broken(format!("{} as a value", op.name()))),
         })
+    }
+
+    /// Whether a node makes wider elements of what a LOAD reads.
+    fn widens(&self, i: usize) -> bool {
+        let from = self.t.src[i][0] as usize;
+        let load = &self.t.nodes[from];
+        let wide = self.t.nodes[i].dtype().bytes() > load.dtype().bytes();
+        wide && load.op() == Op::Load && self.t.src[from].len() == 1
     }
 
     /// Chunk `p` of an operand; a constant stands for every chunk.

@@ -457,6 +457,25 @@ fn turned(t: &Table, steps: &[Steps], i: usize, axis: usize) -> bool {
     t.src[i].len() < 3 && dims[axis] >= near && (0..t.rank).any(along)
 }
 
+/// Whether a node is a choice that is known at each place, or folds one: only what is chosen is left, and what is
+/// folded at one place after the other is folded once.
+fn is_chosen(t: &Table, i: usize, is_lane: &Axes<bool>) -> bool {
+    let of = |i: usize| t.src[i].first().map_or(i, |&s| s as usize);
+    let views = |i: &usize| matches!(t.nodes[*i].op(), Op::Expand | Op::Reshape);
+    match t.nodes[i].op() {
+        Op::Reduce => t.src[i].len() == 1 && is_chosen(t, of(i), is_lane),
+        Op::Where => {
+            let views = std::iter::successors(Some(of(i)), |i| Some(of(*i)).filter(|_| views(i)));
+            let condition = views.last().unwrap_or(i);
+            let open = [Op::Range, Op::Special, Op::Load, Op::Param];
+            let below = t.nodes[condition].ops_below();
+            let apart = |k: usize| !is_lane[k] || t.dims[condition][k] == 1;
+            !open.iter().any(|op| below.contains(*op)) && (0..t.rank).all(apart)
+        }
+        _ => false,
+    }
+}
+
 /// Instructions, roughly, where these axes are cut into vectors of so many lanes.
 fn cost(
     t: &Table,
@@ -477,8 +496,13 @@ fn cost(
         if !(memory || work && demand[i].data) {
             continue;
         }
+        let chosen = is_chosen(t, i, is_lane);
+        if chosen && u.op() == Op::Where {
+            continue;
+        }
         // A STORE has the lanes of its address, a REDUCE those of what it folds.
         let of = match u.op() {
+            Op::Reduce if chosen => i,
             Op::Store | Op::Reduce => t.src[i][0] as usize,
             _ => i,
         };

@@ -6,7 +6,7 @@
 use super::chunks::Devectorise;
 use super::layout::fuses;
 use super::table::Axes;
-use crate::build::{NEAR, alu, combine, lane_const, part, shuffle, splat};
+use crate::build::{NEAR, alu, combine, lane_const, part, shuffle, splat, uniform};
 use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
@@ -95,7 +95,12 @@ impl Devectorise<'_> {
         } else {
             value
         };
-        acc.map_or(value.clone(), |acc| combine(f.op, acc, &value))
+        match acc {
+            // What a mask that is known leaves nothing of.
+            Some(acc) if uniform(&value) == Some(f.op.identity(value.dtype())) => acc.clone(),
+            Some(acc) => combine(f.op, acc, &value),
+            None => value,
+        }
     }
 
     /// REDUCEs over the same loops, which they share.

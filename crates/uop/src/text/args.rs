@@ -149,7 +149,8 @@ impl Part for Opt {
             OptOp::Tc { unit } => ("TC", vec![unit.write()]),
             OptOp::Stage { operand } => ("STAGE", vec![operand.write()]),
             OptOp::Scatter => ("SCATTER", vec![]),
-            OptOp::Scan => ("SCAN", vec![]),
+            OptOp::Scan { turns: 1 } => ("SCAN", vec![]),
+            OptOp::Scan { turns } => ("SCAN", vec![turns.write()]),
         };
         Value::Apply(
             name.into(),
@@ -174,7 +175,9 @@ impl Part for Opt {
             "TC" => OptOp::Tc { unit: at(a, 1)? },
             "STAGE" => OptOp::Stage { operand: at(a, 1)? },
             "SCATTER" => OptOp::Scatter,
-            "SCAN" => OptOp::Scan,
+            "SCAN" => OptOp::Scan {
+                turns: if a.len() > 1 { at(a, 1)? } else { 1 },
+            },
             name => return Err(format!("there is no OptOp {name}")),
         };
         Ok(Opt {

@@ -9,6 +9,7 @@
 
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, outermost};
+use crate::build::NEAR;
 use crate::graph::bits;
 use crate::loops::kind;
 use crate::opt::cost::beside;
@@ -29,6 +30,8 @@ const COMPARED: i64 = 4;
 const ROWS: i64 = 8;
 /// Vectors of a row that are done together.
 const VECTORS: i64 = 4;
+/// Bytes that memory takes at a time.
+const LINE: usize = 64;
 /// Cycles for each element that is put in its place.
 const PLACED: f64 = 4.0;
 
@@ -154,18 +157,24 @@ fn scan(chosen: &mut Chosen, at: usize, running: &[Running]) -> bool {
     let elements = bits(all(chosen)).map(|k| chosen.nest.ranges[k].src()[0].vmax() as f64);
     let elements = elements.product::<f64>() * running.len() as f64;
     if !chosen.target.arranged {
-        return chosen.add(OptOp::Scan, at, why);
+        return chosen.add(OptOp::Scan { turns: 1 }, at, why);
     }
     let Some(inside) = inside else {
         if at != last {
             chosen.add(OptOp::Swap { with: last }, at, "a scan's axis innermost");
         }
-        if !chosen.add(OptOp::Scan, last, why) {
+        let rows = rows(chosen, last);
+        let turns = rows.and_then(|(_, few)| together(chosen, last, few, running));
+        let turns = turns.unwrap_or(1);
+        if !chosen.add(OptOp::Scan { turns }, last, why) {
             return false;
         }
         if !chosen.target.workgroups {
             let around = around(chosen, last);
-            rows(chosen, last);
+            if let Some((at, few)) = rows {
+                let why = "rows whose sums do not wait for each other";
+                chosen.add(inner(few, AxisType::Upcast), at, why);
+            }
             share(chosen, &around, elements);
         }
         return true;
@@ -188,7 +197,7 @@ fn scan(chosen: &mut Chosen, at: usize, running: &[Running]) -> bool {
         return false;
     };
     let at = at + now - inside;
-    if !chosen.add(OptOp::Scan, at, why) {
+    if !chosen.add(OptOp::Scan { turns: 1 }, at, why) {
         return false;
     }
     let around = around(chosen, at);
@@ -205,11 +214,10 @@ fn all(chosen: &Chosen) -> Mask {
         .fold(0, |m, k| m | 1 << k)
 }
 
-/// Rows side by side, each with a sum of its own, as many as the first cache holds a line of.
-fn rows(chosen: &mut Chosen, scan: usize) {
-    let Some(features) = Features::of(&chosen.nest.clone().finish()) else {
-        return;
-    };
+/// Rows side by side, each with a sum of its own, as many as the first cache holds a line of: the axis, and how
+/// many.
+fn rows(chosen: &Chosen, scan: usize) -> Option<(usize, i64)> {
+    let features = Features::of(&chosen.nest.clone().finish())?;
     let cache = chosen.target.caches[0] as i64;
     for at in (0..scan).rev() {
         let axis = &chosen.nest.axes[at];
@@ -223,11 +231,30 @@ fn rows(chosen: &mut Chosen, scan: usize) {
             .map(|a| beside(a.stride[at].saturating_mul(a.bytes as i64)));
         let most = held.min().unwrap_or(ROWS) / streams.count().max(1) as i64;
         if let Some(f) = (2..=most.min(ROWS)).rev().find(|f| n % f == 0) {
-            let why = "rows whose sums do not wait for each other";
-            chosen.add(inner(f, AxisType::Upcast), at, why);
-            return;
+            return Some((at, f));
         }
     }
+    None
+}
+
+/// Turns of a scan that are taken at a time, where vectors along it become vectors of so many rows: as many as
+/// fill a line, which is written whole.
+fn together(chosen: &Chosen, scan: usize, rows: i64, running: &[Running]) -> Option<i64> {
+    let axis = &chosen.nest.axes[scan];
+    let (_, bytes) = *lanes(chosen).iter().find(|l| l.0 == axis.of)?;
+    let held = |r: &Running| scan::held(r.masked.op, r.masked.reduce.dtype(), chosen.target);
+    let widest = running.iter().map(|r| held(r).bytes()).max()?;
+    let vector = chosen.target.vector_bytes / widest;
+    let near = NEAR / bytes;
+    let fits = rows.count_ones() == 1 && (near.max(2)..=vector).contains(&(rows as usize));
+    let n = axis
+        .extent()
+        .filter(|_| fits && !chosen.target.workgroups)?;
+    let mut turns = (LINE / bytes) as i64;
+    while turns > 1 && n % turns != 0 {
+        turns /= 2;
+    }
+    (turns >= near.max(2) as i64).then_some(turns)
 }
 
 /// The loops along which stores lie one element after the other, and how wide those are, of the kernel as it
