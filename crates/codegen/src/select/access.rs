@@ -244,7 +244,7 @@ impl ChunkAccess<'_> {
         let axis = (0..dims.len()).find(between)?;
         let odd = self.start[axis] as usize % 2;
         let pair = odd == 1 || self.start[axis] + 1 < dims[axis];
-        if !pair || near < 2 || n % near != 0 || self.gate.is_some() {
+        if !pair || near < 2 || !n.is_multiple_of(near) || self.gate.is_some() {
             return None;
         }
         let mut first = self.clone();

@@ -287,7 +287,7 @@ struct Moved<'a> {
 impl Moved<'_> {
     fn of(u: &UOp) -> Option<Moved<'_>> {
         let known = |s: &UOp| s.op() == Op::Stack && s.src().iter().all(|c| c.op() == Op::Const);
-        let [a, b, rest @ ..] = &u.src()[..] else {
+        let [a, b, rest @ ..] = u.src() else {
             return None;
         };
         let one = u.op() == Op::Index && known(b) && lanes(a) == lanes(u);
