@@ -55,6 +55,11 @@ fn is_shared(features: &Features, tile: &Tile, target: &Target) -> bool {
     target.threads > 1 && tile.duration(features, target) >= THREADED
 }
 
+/// How many times as many parts as threads share a loop, at most, and the fewest cycles of such a part: to hand one out
+/// takes a few hundred.
+const SMALLER: i64 = 4;
+const PART: f64 = 2e5;
+
 /// Unroll the loops into a tile, put those that are left in order, and let threads share one of these.
 pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
     let cycles = tile.duration(features, chosen.target);
@@ -378,7 +383,8 @@ fn swap(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) 
     }
 }
 
-/// Share the loop that divides best among the threads; one alone takes so many cycles.
+/// Share the loop that divides best among the threads; one alone takes so many cycles. Parts are smaller than a
+/// thread's share where each is still long: who is slowed by others has fewer of them.
 pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
     let mut best = None;
@@ -388,10 +394,13 @@ pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
             continue;
         };
         let n = chosen.nest.axes[at].extent();
-        if let Some((parts, busy)) = n.and_then(|n| part(n, threads))
+        if let Some(n) = n
+            && let Some((parts, busy)) = part(n, threads)
             && busy > most_busy * 1.05
         {
-            best = Some((at, parts));
+            let long = |p: &i64| n % p == 0 && cycles / *p as f64 >= PART;
+            let smaller = (2..=SMALLER).rev().map(|m| m * parts).find(long);
+            best = Some((at, smaller.unwrap_or(parts)));
             most_busy = busy;
         }
     }
