@@ -187,3 +187,18 @@ fn what_flows_back_by_strides_is_summed_in_phases() {
     let back = y.gradient_with(&input([8, 64, 28, 28]), &[&x]);
     assert!(kernels(&[&back.expect("it has one")[0]]) <= 12);
 }
+
+/// The padded image of a grouped convolution, and of its gradient, is stored: channels of a group read it again.
+#[test]
+fn padded_images_of_groups_are_stored() {
+    let x = input([8, 64, 56, 56]);
+    let how = Conv {
+        padding: 1.into(),
+        groups: 4,
+        ..Conv::default()
+    };
+    let y = x.conv2d(&input([64, 16, 3, 3]), None, &how);
+    assert_eq!(kernels(&[&y]), 2);
+    let back = y.gradient_with(&input([8, 64, 56, 56]), &[&x]);
+    assert_eq!(kernels(&[&back.expect("it has one")[0]]), 2);
+}

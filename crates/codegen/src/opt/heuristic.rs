@@ -416,6 +416,35 @@ mod tests {
         }
     }
 
+    /// A row of three and a half vectors leaves registers for the sums of two rows, not of four, once windows are
+    /// unrolled: what was enlarged first is made smaller again.
+    #[test]
+    fn a_tile_is_made_smaller_again_where_that_is_better() {
+        let target = Target {
+            vector_bytes: 32,
+            registers: 16,
+            ..target(false)
+        };
+        let (choices, _) = explain(&conv(8, 64, 64, 29, 2), &target);
+        let tiles = choices.iter().filter_map(|c| c.weighed.as_ref());
+        let tiles: Vec<&Weighed> = tiles.filter(|w| w.unit == "cycles").collect();
+        assert!(tiles.len() > 2, "{choices:?}");
+        for w in tiles {
+            assert!(w.others.iter().all(|o| w.cost < o.1 * 1.05), "{w:?}");
+        }
+    }
+
+    /// Threads that others slow down have fewer parts of a long loop; a short one has a part for each.
+    #[test]
+    fn long_loops_have_more_parts_than_threads() {
+        for (rows, parts) in [(4096, "t8"), (128, "t2")] {
+            let k = transpose(rows, 1024);
+            let opts = choose(&k, &target(false));
+            let after = letters(&apply(&k, &opts, &target(false)).unwrap());
+            assert!(after.starts_with(parts), "{rows} rows: {after}");
+        }
+    }
+
     #[test]
     fn a_large_product_gets_threads_a_register_tile_and_vectors() {
         let k = flat_matmul(512, 512, 512);
