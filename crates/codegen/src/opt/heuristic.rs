@@ -434,14 +434,18 @@ mod tests {
         }
     }
 
-    /// Threads that others slow down have fewer parts of a long loop; a short one has a part for each.
+    /// Threads that others slow down have fewer images of a long convolution; a short product has a part for each, and
+    /// so has what waits for memory.
     #[test]
-    fn long_loops_have_more_parts_than_threads() {
-        for (rows, parts) in [(4096, "t8"), (128, "t2")] {
-            let k = transpose(rows, 1024);
+    fn long_products_have_more_parts_than_threads() {
+        for (k, parts) in [
+            (conv(16, 64, 64, 58, 3), "t8"),
+            (flat_matmul(128, 512, 512), "t2"),
+            (transpose(4096, 1024), "t2"),
+        ] {
             let opts = choose(&k, &target(false));
             let after = letters(&apply(&k, &opts, &target(false)).unwrap());
-            assert!(after.starts_with(parts), "{rows} rows: {after}");
+            assert!(after.starts_with(parts), "{after}");
         }
     }
 

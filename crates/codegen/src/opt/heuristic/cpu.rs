@@ -55,8 +55,8 @@ fn is_shared(features: &Features, tile: &Tile, target: &Target) -> bool {
     target.threads > 1 && tile.duration(features, target) >= THREADED
 }
 
-/// How many times as many parts as threads share a loop, at most, and the fewest cycles of such a part: to hand one out
-/// takes a few hundred.
+/// How many parts of a loop there are for each thread at most, and the fewest cycles of such a part: to hand one out takes
+/// a few hundred.
 const SMALLER: i64 = 4;
 const PART: f64 = 2e5;
 
@@ -383,9 +383,19 @@ fn swap(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) 
     }
 }
 
-/// Share the loop that divides best among the threads; one alone takes so many cycles. Parts are smaller than a
-/// thread's share where each is still long: who is slowed by others has fewer of them.
+/// Share the loop that divides best among the threads; one alone takes so many cycles.
 pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
+    share(order, cycles, 1, chosen);
+}
+
+/// The same in parts that are smaller than a thread's share, where each is still long: who is slowed by others has
+/// fewer of them. For what computes: where memory is what all wait for, each part only begins anew.
+pub(super) fn even_threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
+    share(order, cycles, SMALLER, chosen);
+}
+
+/// In parts for each thread, at most so many.
+fn share(order: &[usize], cycles: f64, most: i64, chosen: &mut Chosen) {
     let threads = chosen.target.threads as i64;
     let mut best = None;
     let mut most_busy = 0.0;
@@ -399,7 +409,7 @@ pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
             && busy > most_busy * 1.05
         {
             let long = |p: &i64| n % p == 0 && cycles / *p as f64 >= PART;
-            let smaller = (2..=SMALLER).rev().map(|m| m * parts).find(long);
+            let smaller = (2..=most).rev().map(|m| m * parts).find(long);
             best = Some((at, smaller.unwrap_or(parts)));
             most_busy = busy;
         }

@@ -176,7 +176,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
         let mut order = product.others.clone();
         order.extend((rows.count > 1).then_some(product.row));
         order.extend((columns.count > 1).then_some(product.column));
-        cpu::threads(&order, cycles, chosen);
+        cpu::even_threads(&order, cycles, chosen);
     }
     let rows_at = chosen.last_loop()? - 1;
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);
