@@ -4,7 +4,8 @@
 //! each turn folds one element into it. Where what is folded is what stands from a turn on, the axis turns
 //! backwards. Several turns at a time are an UPCAST axis inside of it: each folds what is carried and those of
 //! their elements, along an UNROLL axis, that come before its own.
-//! Invariant: elements are folded in their order (or its reverse), so no sum depends on the number of threads; those of floats narrower than the widest that the target computes with are held in that.
+//! Invariant: elements are folded in their order (or its reverse), so no sum depends on the number of threads; those
+//! of floats narrower than the widest that the target computes with are held in that.
 //!
 //! Preconditions:
 //! * the axis is a loop of a known extent, and every store of the kernel is inside of it;
