@@ -176,6 +176,35 @@ fn storage_is_filled_as_far_as_it_is_read() {
     }
 }
 
+/// Where a thread's storage lies is asked once: all else goes by a pointer.
+#[test]
+fn storage_of_a_thread_is_named_by_a_pointer() {
+    let r = ranges(&[64, 8192], &[8192]);
+    let x = param(1, &[8192], DType::F32).at(&r[1..2]);
+    let storage = UOp::scratch(0, &Shape::of(&[8192]), DType::F32, AddrSpace::Local);
+    let fill = storage.at(&r[1..2]).store(&(&x + &x)).end(&r[1..2]);
+    let read = storage.after(&[fill]).at(&r[2..]);
+    let out = param(0, &[64], DType::F32).at(&r[..1]);
+    let sum = read.reduce_ranges(ReduceOp::Add, &r[2..]);
+    let kernel = sink(&[out.store(&sum).end(&r[..1])]);
+    let target = crate::opt::tests::support::target(false);
+    let (program, _) = lower_for(&kernel, &target, Some(&[])).expect("it is lowered");
+    let source = program.src().iter().find(|s| s.op() == Op::Source);
+    let Some(Arg::Text(text)) = source.map(|s| s.arg()) else {
+        panic!("no SOURCE: {program:?}");
+    };
+    assert!(
+        text.contains("static _Thread_local f32 l0_[8192]"),
+        "{text}"
+    );
+    assert!(text.contains("f32 *l0 = l0_;"), "{text}");
+    assert_eq!(text.matches("l0_").count(), 2, "{text}");
+    assert!(
+        text.matches("l0 + ").count() + text.matches("l0[").count() > 1,
+        "{text}"
+    );
+}
+
 /// Whether a program has a STORE that passes the caches by.
 fn streams(program: &Program) -> bool {
     let list = program.src()[1].src();
