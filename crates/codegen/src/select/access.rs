@@ -9,7 +9,7 @@
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
 use super::transpose::{transpose, turns};
-use crate::build::{alu, lane, lane_const, shuffle, splat, uniform};
+use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{AddrSpace, Op, Result, UOp};
 
@@ -200,6 +200,9 @@ impl ChunkAccess<'_> {
     /// Lanes two places apart: every other one of the vector that begins with the first of them and of the one
     /// that ends with the last. None where each lane has a gate of its own, or another value where it is shut.
     fn every_other(&self, alt: Option<&UOp>) -> Option<UOp> {
+        if let Some(value) = self.by_pairs() {
+            return Some(value);
+        }
         let n = self.lanes;
         let gate = self.gate();
         let axis = self.axis?;
@@ -209,24 +212,56 @@ impl ChunkAccess<'_> {
             return None;
         }
         let index = self.index(0);
-        let from = |offset: usize| {
-            let at = alu(Op::Add, &[index.clone(), index.like(offset as i64)]);
-            let sizes = [node(Op::Stack, [at]), node(Op::Stack, [lane_const(n)])];
-            let address = self.storage.clone();
-            node(Op::Shrink, [address].into_iter().chain(sizes))
-        };
         let size = self.storage.shape()[0].max();
         let (lo, hi) = index.bounds();
         if lo == hi && (lo < 0 || hi + 2 * n as i64 - 1 > size) {
             return None;
         }
-        let vector = |offset: usize| self.load(from(offset), alt, gate.clone());
+        let vector = |offset: usize| self.load(self.beside(&index, offset), alt, gate.clone());
         let pick = |k: usize| match 2 * k < n {
             true => (0, 2 * k),
             false => (1, 2 * k - (n - 1)),
         };
         let picks: Vec<(usize, usize)> = (0..n).map(pick).collect();
         Some(shuffle(&[vector(0), vector(n - 1)], &picks))
+    }
+
+    /// The address of as many lanes from so many places behind an index.
+    fn beside(&self, index: &UOp, offset: usize) -> UOp {
+        let at = alu(Op::Add, &[index.clone(), index.like(offset as i64)]);
+        let sizes = [at, lane_const(self.lanes)].map(|u| node(Op::Stack, [u]));
+        node(Op::Shrink, [self.storage.clone()].into_iter().chain(sizes))
+    }
+
+    /// Lanes two places apart, where another axis has what lies between them: the even, or odd, lanes of two vectors
+    /// that both read. They are taken within groups of neighbours first, and then these are put in order.
+    fn by_pairs(&self) -> Option<UOp> {
+        let n = self.lanes;
+        let near = NEAR / self.storage.dtype().bytes();
+        let dims = &self.d.t.dims[self.index];
+        let steps = &self.d.layout.steps[self.index];
+        let between = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && steps[*k] == Some(1);
+        let axis = (0..dims.len()).find(between)?;
+        let odd = self.start[axis] as usize % 2;
+        let pair = odd == 1 || self.start[axis] + 1 < dims[axis];
+        if !pair || near < 2 || !n.is_multiple_of(near) || self.gate.is_some() {
+            return None;
+        }
+        let mut first = self.clone();
+        first.start[axis] -= odd as u32;
+        let index = first.index(0);
+        let both = [0, n].map(|offset| self.load(self.beside(&index, offset), None, None));
+        let half = near / 2;
+        let pick = |k: usize| (k % near / half, k / near * near + k % half * 2 + odd);
+        let taken = shuffle(&both, &(0..n).map(pick).collect::<Vec<_>>());
+        let place = |k: usize| {
+            let at = k % (n / 2);
+            (0, at / half * near + k / (n / 2) * half + at % half)
+        };
+        Some(match n == near {
+            true => taken,
+            false => shuffle(&[taken], &(0..n).map(place).collect::<Vec<_>>()),
+        })
     }
 
     /// An axis along which the chunks from this one on are neighbours where its lanes are not; of those that are

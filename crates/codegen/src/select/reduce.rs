@@ -11,7 +11,7 @@ use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{AddrSpace, Arg, Op, ReduceOp, Shape, UOp};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// One REDUCE being lowered.
 struct Fold {
@@ -202,12 +202,28 @@ impl Devectorise<'_> {
     /// A REDUCE over axes alone needs no loop.
     pub(super) fn reduce_lanes(&mut self, i: usize) {
         let f = self.fold(i);
-        let mut kept: Vec<Option<UOp>> = vec![None; self.count(&f.kept)];
+        // Of what is read, what is moved the same way is folded first, and moved then.
+        let reads = self.t.nodes[self.t.src[i][0] as usize].op() == Op::Load;
+        let mut kept: Vec<Vec<(Vec<UOp>, UOp)>> = vec![Vec::new(); self.count(&f.kept)];
         for (p, (start, n)) in self.each_chunk(&f.source).iter().enumerate() {
-            let k = self.chunk_at(&f.kept, start);
-            kept[k] = Some(self.accumulate(&f, kept[k].as_ref(), p, *n));
+            let list = &mut kept[self.chunk_at(&f.kept, start)];
+            let value = self.accumulate(&f, None, p, *n);
+            let moves = if reads { moves(&value) } else { Vec::new() };
+            match list.iter_mut().find(|l| l.0 == moves) {
+                _ if f.terms.len() > 1 || f.wmma.is_some() => match list.first_mut() {
+                    Some((_, acc)) => *acc = self.accumulate(&f, Some(acc), p, *n),
+                    None => list.push((Vec::new(), value)),
+                },
+                Some((_, acc)) if moves.is_empty() => *acc = self.accumulate(&f, Some(acc), p, *n),
+                Some((_, acc)) => *acc = combine_moved(f.op, acc, &value),
+                None => list.push((moves, value)),
+            }
         }
-        let kept = kept.into_iter().flatten().collect();
+        let whole = |list: Vec<(Vec<UOp>, UOp)>| {
+            let values = list.into_iter().map(|l| l.1);
+            values.reduce(|a, b| combine_moved(f.op, &a, &b))
+        };
+        let kept = kept.into_iter().filter_map(whole).collect();
         self.data[i] = self.fold_lanes(&f, kept);
     }
 
@@ -248,6 +264,67 @@ impl Devectorise<'_> {
             }
         }
         out
+    }
+}
+
+/// How the lanes of a value were moved, the last move first.
+fn moves(u: &UOp) -> Vec<UOp> {
+    let mut out = Vec::new();
+    let mut at = u;
+    while let Some(moved) = Moved::of(at) {
+        out.extend(moved.how.iter().map(|u| (*u).clone()));
+        at = moved.from[0];
+    }
+    out
+}
+
+/// Lanes of one vector, or two.
+struct Moved<'a> {
+    from: SmallVec<[&'a UOp; 2]>,
+    how: SmallVec<[&'a UOp; 3]>,
+}
+
+impl Moved<'_> {
+    fn of(u: &UOp) -> Option<Moved<'_>> {
+        let known = |s: &UOp| s.op() == Op::Stack && s.src().iter().all(|c| c.op() == Op::Const);
+        let [a, b, rest @ ..] = u.src() else {
+            return None;
+        };
+        let one = u.op() == Op::Index && known(b) && lanes(a) == lanes(u);
+        if one {
+            return Some(Moved {
+                from: smallvec![a],
+                how: smallvec![b],
+            });
+        }
+        let [c] = rest else { return None };
+        if u.op() != Op::Where || !known(a) {
+            return None;
+        }
+        let [x, y] = [Moved::of(b)?, Moved::of(c)?];
+        let single = x.from.len() == 1 && y.from.len() == 1;
+        single.then(|| Moved {
+            from: smallvec![x.from[0], y.from[0]],
+            how: smallvec![a, x.how[0], y.how[0]],
+        })
+    }
+}
+
+/// One step of a fold: where the lanes of both were moved the same way, of what they were before.
+fn combine_moved(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
+    let (Some(x), Some(y)) = (Moved::of(a), Moved::of(b)) else {
+        return combine(op, a, b);
+    };
+    if x.how != y.how {
+        return combine(op, a, b);
+    }
+    let one = |k: usize| combine_moved(op, x.from[k], y.from[k]);
+    match x.how[..] {
+        [first, i, j] => {
+            let moved = [one(0).at(&[i.clone()]), one(1).at(&[j.clone()])];
+            node(Op::Where, [first.clone()].into_iter().chain(moved))
+        }
+        _ => one(0).at(&[x.how[0].clone()]),
     }
 }
 
