@@ -159,13 +159,14 @@ fn solved(range: &UOp, conditions: &[UOp], around: &[UOp], everywhere: bool) -> 
     span
 }
 
-/// Add a term to a sum of what stands around: as it is, or the least of it, or the greatest.
+/// Add a term to a sum of what stands around: as it is, or the least of it, or the greatest. Threads of a
+/// workgroup turn alike, since they may wait for each other in a loop.
 fn settle(sum: &mut Affine, term: &(UOp, i128), around: &[UOp], least: bool) -> Option<()> {
     let (atom, k) = term;
     let open = atom.ranges();
     let known = open.iter().all(|r| is_loop(r) && around.contains(r));
     let plain = !atom.ops_below().contains(Op::Load) && !atom.ops_below().contains(Op::Reduce);
-    if known && plain {
+    if known && plain && !loops::is_local(atom) {
         let mut one = Affine::number(DType::Index, 0);
         one.add(atom, *k)?;
         return sum.plus(&one, 1);

@@ -489,7 +489,7 @@ fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
 }
 
 /// Whether a part of a hardware axis tells threads of one workgroup apart.
-fn is_local(part: &UOp) -> bool {
+pub(crate) fn is_local(part: &UOp) -> bool {
     part.toposort()
         .iter()
         .any(|u| matches!(u.arg(), Arg::Text(name) if name.starts_with("lidx")))

@@ -334,6 +334,30 @@ fn a_fold_by_a_group_inside_a_loop_of_one_step() {
     check_on(&device, &[(k, group)]);
 }
 
+/// Threads of a workgroup that wait for each other in a loop turn alike, though a mask lets through fewer
+/// turns for some of them.
+#[test]
+fn a_fold_by_a_group_inside_a_loop_that_a_mask_ends() {
+    let r = ranges(&[4], &[32, 6]);
+    let [i, turn, term] = &r[..] else {
+        panic!("three ranges");
+    };
+    let x = param(1, &[32, 6], DType::F32).at(&[turn.clone(), term.clone()]);
+    let most = x.reduce_ranges(ReduceOp::Max, std::slice::from_ref(term));
+    let counts = turn.lt(&(i * 8 + 8));
+    let value = counts.select(&most, &UOp::float(0.0, DType::F32));
+    let sum = value.reduce_ranges(ReduceOp::Add, std::slice::from_ref(turn));
+    let out = param(0, &[4], DType::F32).at(std::slice::from_ref(i));
+    let kernel = sink(&[out.store(&sum).end(std::slice::from_ref(i))]);
+    let group = vec![
+        split(0, 4, AxisType::Local, false),
+        split(2, 3, AxisType::GroupReduce, false),
+    ];
+    let device: Arc<dyn Runtime> =
+        Arc::new(Interp::gpu(Device::new("INTERP:GPU"), &Config::default()));
+    check_on(&device, &[(kernel, group)]);
+}
+
 #[test]
 fn random_schedules_keep_what_kernels_compute() {
     for device in devices() {
