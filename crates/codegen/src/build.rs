@@ -3,7 +3,7 @@
 //! the shape of the result.
 
 use crate::graph::node;
-use monoglot_uop::{DType, Op, ReduceOp, Scalar, UOp, fold::fold};
+use monoglot_uop::{DType, Dim, Op, ReduceOp, Scalar, UOp, fold::fold};
 use smallvec::SmallVec;
 
 /// Bytes of the narrowest vectors, within which lanes are moved at least cost.
@@ -41,6 +41,14 @@ pub(crate) fn splat(x: &UOp, lanes: usize) -> UOp {
     match lanes {
         1 => x.clone(),
         n => node(Op::Stack, std::iter::repeat_n(x.clone(), n)),
+    }
+}
+
+/// A scalar as the shape of a value: a list of lanes is one of them.
+fn splat_like(x: &UOp, like: &UOp) -> UOp {
+    match like.shape().dims() {
+        [Dim::Int(n @ 2..)] => splat(x, *n as usize),
+        _ => x.broadcast(like.shape()),
     }
 }
 
@@ -134,10 +142,9 @@ fn folded(op: Op, src: &[UOp]) -> Option<UOp> {
         } else {
             (&src[2], &src[1])
         };
-        let lanes = other.shape().max_len() as usize;
         return match (pick.shape() == other.shape(), pick.op(), other.op()) {
             (true, ..) | (_, _, Op::Const) => Some(pick.clone()),
-            (_, Op::Const, _) => Some(splat(pick, lanes)),
+            (_, Op::Const, _) => Some(splat_like(pick, other)),
             _ => None,
         };
     }

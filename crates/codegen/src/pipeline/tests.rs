@@ -358,6 +358,21 @@ fn a_fold_by_a_group_inside_a_loop_that_a_mask_ends() {
     check_on(&device, &[(kernel, group)]);
 }
 
+/// Bits of the exponent choose between all lanes and one number for all of them.
+#[test]
+fn powers_of_lanes_by_a_known_exponent() {
+    let r = ranges(&[3, 8], &[]);
+    let [i, j] = &r[..] else {
+        panic!("two ranges");
+    };
+    let power = i.binary(Op::Pow, &UOp::index_const(5)) + j;
+    let out = param(0, &[3, 8], DType::I32).at(&r[..2]);
+    let kernel = sink(&[out.store(&power.cast(DType::I32)).end(&r[..2])]);
+    let rows = split(0, 3, AxisType::Upcast, false);
+    let both = vec![rows, split(0, 8, AxisType::Upcast, false)];
+    check(&[(kernel.clone(), vec![rows]), (kernel, both)]);
+}
+
 #[test]
 fn random_schedules_keep_what_kernels_compute() {
     for device in devices() {
