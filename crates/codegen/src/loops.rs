@@ -18,8 +18,15 @@ pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
     let mut names = Names::of(&kernel);
     let kernel = close_reduces_once(&kernel, &mut names);
     let kernel = close_stores_once(&kernel, &mut names);
-    let kernel = close_fills_once(&kernel, &mut names);
-    hardware(&kernel)
+    let mut kernel = close_fills_once(&kernel, &mut names);
+    // A loop that has become two has reductions in both, and those may fill storage.
+    loop {
+        let closed = close_reduces_once(&kernel, &mut names);
+        if closed == kernel {
+            return hardware(&kernel);
+        }
+        kernel = close_fills_once(&closed, &mut names);
+    }
 }
 
 /// How deep a loop over a range stands among the others: hardware, then loops by number, then

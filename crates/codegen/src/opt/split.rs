@@ -23,6 +23,7 @@
 //! * no turn of the axis begins with what the last one left in storage of the kernel's own, and no loop that it
 //!   puts inside another comes from around one of which that holds;
 //! * for THREAD, the kernel has no BARRIER, which would be one of a workgroup;
+//! * for LOOP from GLOBAL, the kernel has no BARRIER: its threads would have to wait before each turn;
 //! * for GLOBAL, THREAD and LOCAL, which run in parallel, every store of the kernel is inside the
 //!   loop.
 
@@ -105,6 +106,10 @@ pub(super) fn step(
     }
     if new == AxisType::Thread && nest.waits() {
         return Err(refuse(opt, "its BARRIERs are those of a workgroup"));
+    }
+    if new == AxisType::Loop && old == AxisType::Global && nest.waits() {
+        let message = "a thread may still read in one turn what another fills in the next";
+        return Err(refuse(opt, format!("{}: {message}", letters())));
     }
     if is_parallel(new) && !nest.encloses_all(axis.of) {
         return Err(refuse(

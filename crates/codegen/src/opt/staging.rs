@@ -236,6 +236,15 @@ mod tests {
         assert!(error.contains("what its lanes keep"), "{error}");
     }
 
+    /// A row of the second factor, shared by the threads of a workgroup that has a column of it.
+    #[test]
+    fn who_shares_a_slice_does_not_fill_it_for_another_turn() {
+        let opts = ["SPLIT(1,4,GLOBAL)", "STAGE(0,1)", "SPLIT(0,4,LOOP)"];
+        let opts = opts.map(|o| o.parse().unwrap());
+        let error = apply(&matmul(8, 4, 12), &opts, &target(true)).unwrap_err();
+        assert!(error.to_string().contains("may still read"), "{error}");
+    }
+
     #[test]
     fn what_cannot_be_kept_is_an_error() {
         let target = target(true);

@@ -358,6 +358,32 @@ fn a_fold_by_a_group_inside_a_loop_that_a_mask_ends() {
     check_on(&device, &[(kernel, group)]);
 }
 
+/// Two loops over one range that fill storage, each from the same sum: what is summed is so in either.
+#[test]
+fn a_sum_in_two_loops_that_were_one_is_two() {
+    let r = ranges(&[4, 4], &[6]);
+    let x = param(1, &[4, 6], DType::F32).at(&r[1..]);
+    let sum = x.reduce_ranges(ReduceOp::Add, &r[2..]);
+    let kept = |slot: u64, value: UOp| {
+        let storage = UOp::scratch(slot, &Shape::of(&[4]), DType::F32, AddrSpace::Local);
+        let fill = storage.at(&r[1..2]).store(&value).end(&r[1..2]);
+        storage.after(&[fill]).at(&r[..1])
+    };
+    let value = kept(0, &sum + 1.0) * kept(1, &sum * 2.0);
+    let out = param(0, &[4], DType::F32).at(&r[..1]);
+    let kernel = sink(&[out.store(&value).end(&r[..1])]);
+    check(&[(kernel, vec![])]);
+}
+
+/// A slice that threads share, filled in the one turn of a loop around.
+#[test]
+fn threads_wait_for_no_turn_of_a_loop_of_one() {
+    let device: Arc<dyn Runtime> =
+        Arc::new(Interp::gpu(Device::new("INTERP:GPU"), &Config::default()));
+    let share = ["SPLIT(1,4,LOCAL)", "STAGE(0,2)"].map(|o| o.parse().unwrap());
+    check_on(&device, &[(matmul(1, 4, 12), share.to_vec())]);
+}
+
 /// Bits of the exponent choose between all lanes and one number for all of them.
 #[test]
 fn powers_of_lanes_by_a_known_exponent() {

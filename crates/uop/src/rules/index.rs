@@ -39,12 +39,30 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(range_one[n: cnst]: Pat::op(Op::Range, [n.into_pat()]) => UOp::index_const(0), if int(n) == Some(1)),
         // which needs no closing
         rule!(end_closed[u]: Pat::first(END, []).bind(u) => closed(u)),
+        // nor is its turn waited for
+        rule!(turn_waited[u]: Pat::first(ORDER, []).bind(u) => waited(u)),
     ]
 }
 
 const INDEX: OpSet = OpSet::of(&[Op::Index]);
 const STACK: OpSet = OpSet::of(&[Op::Stack]);
 const END: OpSet = OpSet::of(&[Op::End]);
+const ORDER: OpSet = OpSet::of(&[Op::Barrier, Op::After]);
+
+/// BARRIER or AFTER that waits for no turn of a loop of one step.
+fn waited(u: &UOp) -> Option<UOp> {
+    let one = |r: &UOp| r.op() == Op::Const;
+    let some = u.src().iter().any(one);
+    some.then(|| {
+        u.with_src(
+            u.src()
+                .iter()
+                .filter(|r| !one(r))
+                .cloned()
+                .collect::<Vec<_>>(),
+        )
+    })
+}
 
 fn index_index(u: &UOp, v: &UOp) -> Option<UOp> {
     if v.src()[1..].iter().any(|i| !i.shape().is_empty()) {
