@@ -56,10 +56,12 @@ impl Tensor {
         self.along("softmax", axis, |u, a| {
             real(u, |x| {
                 let e = f::exp_near(&(x - &top(x, &[a])?.expand(x.shape())?));
-                Ok(f::div(
-                    &e,
-                    &e.reduce(ReduceOp::Add, &[a])?.expand(x.shape())?,
-                ))
+                let sum = e.reduce(ReduceOp::Add, &[a])?;
+                // A division a row; a reciprocal of fewer bits would be no normal number.
+                if x.dtype().bytes() < 4 {
+                    return Ok(f::div(&e, &sum.expand(x.shape())?));
+                }
+                Ok(e * f::recip(&sum).expand(x.shape())?)
             })
         })
     }

@@ -73,9 +73,15 @@ impl Math<'_> {
     }
     /// Horner with fma; `coef` from degree 0 up, as the words of each number's bits, high ones first.
     pub(super) fn poly(&self, x: &UOp, coef: &[u32]) -> UOp {
+        self.poly_of(x, coef, 1.0)
+    }
+    /// The same times a power of two.
+    pub(super) fn poly_of(&self, x: &UOp, coef: &[u32], scale: f64) -> UOp {
+        let d = self.format.float;
+        let number = |words: &[u32]| Scalar::from_bits(joined(words), d).to_f64();
         let numbers = coef
             .chunks(self.width() / 32)
-            .map(|words| self.cb(joined(words)));
+            .map(|words| self.c(number(words) * scale));
         numbers
             .rev()
             .reduce(|p, c| self.o.mulacc(&p, x, &c))
