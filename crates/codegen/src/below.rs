@@ -1,11 +1,10 @@
-//! Powers of what is at most 0. Flows in: a kernel; flows out: the same kernel, where the argument of an EXP2 that is a
-//! difference from the greatest of a set, of which what is subtracted from is one, says so: it is the lesser of itself
-//! and 0. Invariant: no value is another one.
+//! Powers of what is at most 0. Flows in: a kernel; flows out: the same kernel, where an EXP2 whose argument is a
+//! difference from the greatest of a set, of which what is subtracted from is one, says so (`Arg::Below`).
 //!
 //! Half of the range is enough for less work (`decompose`), and a softmax does little else. What is known of a
 //! reduction's result is seen here, while it is a REDUCE.
 
-use crate::graph::{node, rebuild};
+use crate::graph::rebuild;
 use monoglot_uop::{Arg, Op, ReduceOp, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -29,13 +28,11 @@ pub(crate) fn say(kernel: &UOp) -> Result<UOp> {
     rebuild(kernel, |u, src| {
         let same = src[..] == *u.src();
         let new = if same { u.clone() } else { u.with_src(src) };
-        if !known.contains(u) {
-            return Ok(new);
-        }
-        let x = &new.src()[0];
-        let zero = x.like(0.0);
-        let above = node(Op::CmpLt, [zero.clone(), x.clone()]);
-        Ok(new.with_src(vec![above.select(&zero, x)]))
+        Ok(if known.contains(u) {
+            new.with_arg(Arg::Below)
+        } else {
+            new
+        })
     })
 }
 

@@ -270,4 +270,6 @@ args! {
     /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler
     /// contracts it with an addition. Without it that is the target's choice (a fused multiply-add).
     Rounded "rounding",
+    /// EXP2: the argument is at most 0 but for what rounding adds, or NaN, which is less work.
+    Below "bound",
 }

@@ -322,6 +322,8 @@ fn every_arg_comes_back() {
         UOp::bool(false),
         UOp::invalid(),
         UOp::bool(true).with_tag(3),
+        f(2.0, DType::F32).mul_rounded(&f(0.5, DType::F32)),
+        f(-2.0, DType::F32).unary(Op::Exp2).with_arg(Arg::Below),
     ]);
     let t = UOp::param(
         0,

@@ -28,6 +28,11 @@ pub(crate) fn transcendental(legal: &Native, op: Transcendental, x: &UOp) -> Opt
     })
 }
 
+/// 2^x of what is at most 0; None as above.
+pub(crate) fn exp2_below(legal: &Native, x: &UOp) -> Option<UOp> {
+    Some(math(legal, x)?.exp2_below(x))
+}
+
 /// SQRT of a float, rounded to nearest; None as above.
 pub(crate) fn sqrt(legal: &Native, x: &UOp) -> Option<UOp> {
     Some(math(legal, x)?.sqrt(x))

@@ -149,6 +149,9 @@ impl Native<'_> {
             Op::Shl | Op::Shr => self.shift(u.op(), &s[0], &s[1], interval(1)),
             Op::Pow if !d.is_float() => self.int_pow(&s[0], &s[1], interval(1)),
             Op::Trunc if !d.is_float() => s[0].clone(),
+            Op::Exp2 if *u.arg() == Arg::Below && !self.has(Op::Exp2) => {
+                decompose::exp2_below(self, &s[0]).ok_or_else(|| unsupported(u.op()))?
+            }
             Op::Mul if *u.arg() == Arg::Rounded => u.with_src(s),
             op => self.op(op, &s)?,
         };

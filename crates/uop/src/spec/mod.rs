@@ -191,7 +191,8 @@ impl<'a> Verifier<'a> {
         need!(self, u, ops.contains(op) => "{} has no place in this stage", op.name());
         need!(self, u, u.tag() == 0 => "a tag is left");
         let fits = arg.kind() == op.arg_kind()
-            || *arg == Arg::None && matches!(op, Load | Store | Sink | Call | Mul);
+            || *arg == Arg::None && matches!(op, Load | Store | Sink | Call | Mul)
+            || *arg == Arg::Below && op == Exp2;
         need!(self, u, fits => "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d) => "{v:?} is no value of {d}");

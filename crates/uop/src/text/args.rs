@@ -81,6 +81,9 @@ pub(super) const NO_CODE: &str =
 /// What MUL's arg is called.
 const ROUNDED: &str = "rounded";
 
+/// What EXP2's arg is called.
+const BELOW: &str = "below";
+
 /// The address space of what is on a device and in none.
 const NOWHERE: &str = "NOWHERE";
 
@@ -286,6 +289,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::Call(c) => vec![named("outs", c.outs.write()), named("ins", c.ins.write())],
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
+        Arg::Below => vec![Value::Word(BELOW.into())],
     }
 }
 
@@ -383,6 +387,10 @@ pub(super) fn read(
         "rounding" => match values {
             [v] if v.is(ROUNDED) => Arg::Rounded,
             _ => return Err(format!("{ROUNDED} was expected")),
+        },
+        "bound" => match values {
+            [v] if v.is(BELOW) => Arg::Below,
+            _ => return Err(format!("{BELOW} was expected")),
         },
         kind => return Err(format!("there is no kind of arg {kind}")),
     })
