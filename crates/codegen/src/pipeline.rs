@@ -149,7 +149,7 @@ fn in_order(
     if threads {
         linear = gathers::ask(linear, target);
     }
-    if threads && moved > target.caches[2] as u64 {
+    if threads && moved > target.caches[2] as u64 / 2 {
         linear = streams::mark(ahead::ask(linear, target))?;
     }
     let linear = verify_linear(linear)?;
