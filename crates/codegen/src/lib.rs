@@ -19,6 +19,7 @@ mod loops;
 mod memory;
 mod native;
 pub mod opt;
+mod peel;
 pub mod pipeline;
 mod registers;
 mod render;

@@ -10,10 +10,10 @@
 
 use crate::gates::{self, conjuncts};
 use crate::graph::rebuild;
-use crate::loops;
+use crate::loops::{self, is_loop};
 use crate::opt::masked::Masked;
 use monoglot_uop::rules::Affine;
-use monoglot_uop::{AxisType, DType, Op, Result, UOp};
+use monoglot_uop::{DType, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -101,12 +101,6 @@ fn closed_by(nodes: &[UOp]) -> Vec<(&UOp, Vec<&UOp>)> {
     }
     all.retain(|(r, _)| r.src()[0].vmax() >= TURNS);
     all
-}
-
-/// Whether a RANGE is a loop, not lanes.
-fn is_loop(range: &UOp) -> bool {
-    let lanes = matches!(loops::kind(range), AxisType::Upcast | AxisType::Unroll);
-    range.op() == Op::Range && !lanes
 }
 
 /// The turns that all of these reductions want, if they want the same, and not all.

@@ -47,6 +47,11 @@ fn is_axis(u: &UOp, types: &[AxisType]) -> bool {
     u.range_arg().is_some_and(|(_, t)| types.contains(&t))
 }
 
+/// Whether a RANGE is a loop, not lanes.
+pub(crate) fn is_loop(r: &UOp) -> bool {
+    r.op() == Op::Range && !matches!(kind(r), AxisType::Upcast | AxisType::Unroll)
+}
+
 pub(crate) fn kind(r: &UOp) -> AxisType {
     r.range_arg().map_or(AxisType::Reduce, |(_, t)| t)
 }

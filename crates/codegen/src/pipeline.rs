@@ -2,8 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, below, expand, gathers, info, limits, linearize, loops, memory, opt, registers, select,
-    streams,
+    ahead, below, expand, gathers, info, limits, linearize, loops, memory, opt, peel, registers,
+    select, streams,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -105,7 +105,8 @@ pub fn lower(
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
-    let hoisted = memory::hoist(&limits::limit(&simple)?);
+    let limited = peel::peel(&limits::limit(&simple)?)?;
+    let hoisted = memory::hoist(&limited);
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);
 
