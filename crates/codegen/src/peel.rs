@@ -1,6 +1,6 @@
 //! Turns at which a mask may not hold stand apart. Flows in: a kernel whose ranges are closed once, over flat
-//! storage; flows out: the same kernel, in which an innermost loop whose masks hold but for its first or its last
-//! turn runs over the others, which need no mask, and what those two do stands beside it. Rows of an odd length and
+//! storage; flows out: the same kernel, in which a loop whose masks hold but for some of its first or last turns
+//! runs over the others, which need no mask, and what those turns do stands beside it. Rows of an odd length and
 //! edges that are padded so cost what others do.
 //!
 //! Masks are not looked at again: where a counter's interval says that they hold, rules leave them out. Invariant:
@@ -8,22 +8,21 @@
 
 use crate::build::combine;
 use crate::gates::{conjuncts, constraints};
-use crate::graph::{group, rebuild};
-use crate::loops::is_loop;
+use crate::graph::{Srcs, group, rebuild};
+use crate::loops::{fresh, is_loop, kind, next_id};
 use crate::scratch;
 use monoglot_uop::{Arg, Op, Result, UOp, rules};
 use rustc_hash::FxHashMap;
 
-/// Fewest turns of a loop that is worth it.
-const TURNS: i64 = 4;
 /// Most nodes of a body that is repeated, those of its lanes counted.
 const NODES: i64 = 4096;
 
-/// Which turns of a loop stand apart.
-#[derive(Clone, Copy, Default)]
-struct Apart {
-    first: bool,
-    last: bool,
+/// The turns of a loop at which all lanes count: from one up to another.
+struct Sure {
+    from: i64,
+    to: i64,
+    /// All turns.
+    turns: i64,
 }
 
 /// See the module.
@@ -32,7 +31,7 @@ struct Apart {
 /// None for a kernel that obeys its spec.
 pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
     let ops = kernel.ops_below();
-    if !ops.contains(Op::CmpLt) || ops.contains(Op::Barrier) {
+    if !ops.contains(Op::CmpLt) || ops.contains(Op::Barrier) || ops.contains(Op::Wmma) {
         return Ok(kernel.clone());
     }
     let nodes = kernel.toposort();
@@ -44,39 +43,71 @@ pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
         }
     }
     closed.retain(|range, _| !carried.contains(*range));
-    let apart = |(range, by): (&UOp, Vec<&UOp>)| Some((range.clone(), Apart::of(range, &by)?));
-    let all: FxHashMap<UOp, Apart> = closed.into_iter().filter_map(apart).collect();
+    let sure = |(range, by): (&UOp, Vec<&UOp>)| Some((range.clone(), Sure::of(range, &by)?));
+    let all: FxHashMap<UOp, Sure> = closed.into_iter().filter_map(sure).collect();
     if all.is_empty() {
         return Ok(kernel.clone());
     }
+    let mut names = Names {
+        id: next_id(kernel),
+        places: FxHashMap::default(),
+    };
     let new = rebuild(kernel, |u, src| {
         let new = u.with_src(src);
         let own = u.src().iter().skip(1).filter(|_| closes(u));
         Ok(match own.filter_map(|r| Some((r, all.get(r)?))).next() {
-            Some((range, apart)) => apart.apply(&new, range),
+            Some((range, sure)) => sure.part(&new, range, &mut names),
             None => new,
         })
     })?;
-    rules::kernel().rewrite(&new)
+    let known = rules::kernel().rewrite(&new)?;
+    rules::kernel().rewrite(&rebuild(&known, |u, src| Ok(settled(u, src)))?)
+}
+
+/// A node of which the gates are known, and effects that are none.
+fn settled(u: &UOp, src: Srcs) -> UOp {
+    let none = |s: &UOp| s.op() == Op::Group && s.src().is_empty();
+    let gate = src.get(2).and_then(UOp::const_value).map(|c| c.truthy());
+    match (u.op(), gate) {
+        (Op::Load, Some(true)) => u.with_src(&src[..1]),
+        (Op::Load, Some(false)) => src[1].clone(),
+        (Op::Store, Some(true)) => u.with_src(&src[..2]),
+        (Op::Store, Some(false)) => group(Vec::new()),
+        (Op::End, _) if none(&src[0]) => src[0].clone(),
+        (Op::After, _) if src[1..].iter().all(none) => src[0].clone(),
+        (Op::Group, _) => group(src.into_vec()),
+        (Op::After | Op::Sink, _) => {
+            let some = src.into_iter().filter(|s| !none(s));
+            u.with_src(some.collect::<Srcs>())
+        }
+        _ => u.with_src(src),
+    }
 }
 
 fn closes(u: &UOp) -> bool {
     matches!(u.op(), Op::Reduce | Op::End)
 }
 
-impl Apart {
-    /// None where a loop is not innermost or too short, or nothing is won.
-    fn of(range: &UOp, by: &[&UOp]) -> Option<Apart> {
+impl Sure {
+    /// None where nothing is won, or the body is too large, fills storage of its own or overwrites what it reads.
+    fn of(range: &UOp, by: &[&UOp]) -> Option<Sure> {
         let [end] = range.src() else { return None };
-        let turns = end.as_int().filter(|n| *n >= TURNS)?;
-        let mut apart = Apart::default();
+        let turns = end.as_int().filter(|n| *n > 1)?;
+        let mut sure = Sure {
+            from: 0,
+            to: turns,
+            turns,
+        };
         for u in by {
-            let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
             let body = u.src()[0].toposort();
             let inside: Vec<&UOp> = body.iter().filter(|n| n.ranges().contains(range)).collect();
-            let nests =
-                |n: &&UOp| n.op() == Op::After || closes(n) && n.src()[1..].iter().any(is_loop);
-            if loops > 1 || inside.iter().any(|n| nests(n)) || size(&inside) > NODES {
+            let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
+            let fills = inside.iter().any(|n| n.op() == Op::After);
+            // Loops inside are copied with it, and those beside it are not.
+            let nests = inside.iter().any(|n| closes(n));
+            let beside = |n: &UOp| closes(n) && !n.ranges().contains(range);
+            let mixed = nests && body.iter().any(beside);
+            if loops > 1 || fills || mixed || overwrites(&inside) || size(&inside) > NODES {
                 return None;
             }
             let gates = inside.iter().filter_map(|n| match n.op() {
@@ -85,15 +116,15 @@ impl Apart {
                 _ => None,
             });
             for condition in gates.flat_map(conjuncts) {
-                apart.add(range, turns, &condition);
+                sure.take(range, &condition);
             }
         }
-        (apart.first || apart.last).then_some(apart)
+        let some = sure.from > 0 || sure.to < turns;
+        (some && sure.from < sure.to).then_some(sure)
     }
 
-    /// Add the turns at which a condition may not hold, if those are the first or the last alone.
-    fn add(&mut self, range: &UOp, turns: i64, condition: &UOp) {
-        let turns = turns as i128;
+    /// Only turns at which a condition holds, if those are most.
+    fn take(&mut self, range: &UOp, condition: &UOp) {
         for sum in constraints(condition) {
             let Some(&(_, k)) = sum.terms.iter().find(|t| t.0 == *range) else {
                 continue;
@@ -108,43 +139,90 @@ impl Apart {
                 (lo as i128 * t.1).max(hi as i128 * t.1)
             };
             let rest = sum.constant + others.map(greatest).sum::<i128>();
-            let holds = |turn: i128| k * turn + rest <= 0;
-            self.last |= k > 0 && holds(turns - 2) && !holds(turns - 1);
-            self.first |= k < 0 && holds(1) && !holds(0);
+            let all = self.turns as i128;
+            let (from, to) = if k > 0 {
+                (0, (-rest).div_euclid(k) + 1)
+            } else {
+                (-(-rest).div_euclid(-k), all)
+            };
+            if to.min(all) - from.max(0) >= (all + 1) / 2 {
+                self.from = self.from.max(from as i64);
+                self.to = self.to.min(to as i64);
+            }
         }
     }
 
     /// What closes the range, in parts.
-    fn apply(self, u: &UOp, range: &UOp) -> UOp {
-        let turns = range.src()[0].vmax();
-        let all = turns - self.first as i64 - self.last as i64;
-        let others = range.with_src(vec![UOp::index_const(all)]);
-        let within = |place: UOp| {
-            let place = FxHashMap::from_iter([(range.clone(), place)]);
-            u.src()[0].substitute(&place)
-        };
-        let one = |turn: i64| within(UOp::index_const(turn));
-        let first = self.first.then(|| one(0));
-        let last = self.last.then(|| one(turns - 1));
-        let main = within(&others + self.first as i64);
-        let ranges: Vec<UOp> = u.src()[1..].to_vec();
-        let place = |r: &UOp| if r == range { &others } else { r }.clone();
-        let Arg::Reduce(op, _) = u.arg() else {
-            let main = main.end(&ranges.iter().map(place).collect::<Vec<_>>());
-            return group(first.into_iter().chain([main]).chain(last).collect());
-        };
-        let lanes: Vec<UOp> = ranges.iter().filter(|r| *r != range).cloned().collect();
-        let alone = |value: UOp| match lanes[..] {
-            [] => value,
-            _ => value.reduce_ranges(*op, &lanes),
-        };
-        let main = main.reduce_ranges(*op, &ranges.iter().map(place).collect::<Vec<_>>());
-        let parts = first.map(alone).into_iter().chain([main]);
-        let parts = parts.chain(last.map(alone));
-        parts
-            .reduce(|a, b| combine(*op, &a, &b))
-            .unwrap_or_else(|| u.clone())
+    fn part(&self, u: &UOp, range: &UOp, names: &mut Names) -> UOp {
+        let parts = [(0, self.from), (self.from, self.to), (self.to, self.turns)];
+        let parts = parts.into_iter().filter(|(from, to)| from < to);
+        let mut parts = parts.map(|(from, to)| names.turns(u, range, from, to));
+        match u.arg() {
+            Arg::Reduce(op, _) => parts.reduce(|a, b| combine(*op, &a, &b)),
+            _ => Some(group(parts.by_ref().collect())),
+        }
+        .unwrap_or_else(|| u.clone())
     }
+}
+
+/// What takes the place of ranges in parts of loops: REDUCEs that share one share its parts.
+struct Names {
+    id: u32,
+    /// By a range and the turn at which a part of it begins.
+    places: FxHashMap<(UOp, i64), FxHashMap<UOp, UOp>>,
+}
+
+impl Names {
+    /// What closes the range, for these turns of it alone. What it closes, and what is closed inside, is its own.
+    fn turns(&mut self, u: &UOp, range: &UOp, from: i64, to: i64) -> UOp {
+        let id = &mut self.id;
+        let places = self.places.entry((range.clone(), from)).or_default();
+        let counter = fresh(range, kind(range), id).with_src(vec![UOp::index_const(to - from)]);
+        let counter = places
+            .entry(range.clone())
+            .or_insert(counter + from)
+            .clone();
+        let body = &u.src()[0];
+        let inside = body.toposort();
+        let around = |n: &&UOp| closes(n) && n.ranges().contains(range);
+        for inner in inside.iter().filter(around).chain(&nested(body)) {
+            for r in inner.src()[1..].iter().filter(|r| is_loop(r)) {
+                let own = || fresh(r, kind(r), id);
+                places.entry(r.clone()).or_insert_with(own);
+            }
+        }
+        let own = counter.ranges();
+        let place = |r: &UOp| if r == range { &own[0] } else { r }.clone();
+        let closed = u.src()[1..].iter().map(place);
+        let src = [body.substitute(places)].into_iter().chain(closed);
+        u.with_src(src.collect::<Vec<_>>())
+    }
+}
+
+/// The ENDs that an effect consists of.
+fn nested(effect: &UOp) -> Vec<UOp> {
+    let mut out = Vec::new();
+    let mut open = vec![effect.clone()];
+    while let Some(u) = open.pop() {
+        match u.op() {
+            Op::End => {
+                open.push(u.src()[0].clone());
+                out.push(u);
+            }
+            Op::Group => open.extend(u.src().iter().cloned()),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Whether some storage is read and written.
+fn overwrites(nodes: &[&UOp]) -> bool {
+    let storage = |op: Op| {
+        let address = nodes.iter().filter(move |n| n.op() == op);
+        address.map(|n| n.src()[0].src()[0].named())
+    };
+    storage(Op::Store).any(|written| storage(Op::Load).any(|read| read == written))
 }
 
 /// How many nodes these are with all their lanes.

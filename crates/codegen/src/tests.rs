@@ -5,7 +5,7 @@
 //! something else.
 
 use crate::opt::tests::support::target;
-use crate::{expand, linearize, loops, memory, opt, pipeline, select};
+use crate::{expand, linearize, loops, memory, opt, peel, pipeline, select};
 use monoglot_oracle::filetest;
 use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Error, Op, Opt, Result, UOp, rules};
@@ -21,6 +21,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "normalise" => loops::normalise(&u),
         "flatten" => memory::flatten(&u),
         "simplify" => rules::kernel().rewrite(&u),
+        "peel" => peel::peel(&u),
         "hoist" => Ok(memory::hoist(&u)),
         "expand" => expand::expand(&u),
         "select" => select::select(&u, &target(false)),
