@@ -15,7 +15,7 @@ use monoglot_uop::{Arg, Op, Result, UOp, rules};
 use rustc_hash::FxHashMap;
 
 /// Most nodes of a body that is repeated, those of its lanes counted.
-const NODES: i64 = 4096;
+const NODES: i64 = 1024;
 
 /// The turns of a loop at which all lanes count: from one up to another.
 struct Sure {
