@@ -517,10 +517,20 @@ pub(super) fn beside(step: i64) -> i64 {
     held(WAYS * ALIAS, step)
 }
 
-/// The same of a cache of so many bytes.
+/// The same of a cache of so many bytes. Rows so far apart that as many as a set holds, or twice or four times as
+/// many, begin in the same set, or hardly past it, share it.
 fn held(cache: i64, step: i64) -> i64 {
-    let apart = 1 << step.unsigned_abs().trailing_zeros().min(62);
-    cache / i64::clamp(apart, 64, (cache / WAYS).max(64))
+    let period = (cache / WAYS).max(64);
+    let mut share = 1;
+    while share < period / 64 {
+        let past = (step % period * share) % period;
+        let past = past.abs().min(period - past.abs());
+        if past * WAYS < 64 {
+            break;
+        }
+        share *= 2;
+    }
+    share * cache / period
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.
