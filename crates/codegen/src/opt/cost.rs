@@ -523,9 +523,9 @@ fn held(cache: i64, step: i64) -> i64 {
     let period = (cache / WAYS).max(64);
     let mut share = 1;
     while share < period / 64 {
-        let past = (step % period * share) % period;
-        let past = past.abs().min(period - past.abs());
-        if past * WAYS < 64 {
+        let apart = step.saturating_abs().saturating_mul(share);
+        let past = (apart % period).min(period - apart % period);
+        if past * WAYS < 64 && apart.saturating_add(past) >= period {
             break;
         }
         share *= 2;

@@ -174,7 +174,7 @@ fn best(features: &Features, target: &Target) -> Tile {
     let (anew, cycles) = search(features, threads, free, &fixed, target);
     // Of tiles that cost as much, that of one thread reads less again.
     let estimate = |t: &Tile| shared_by(threads, t, features, target);
-    let (grown, more) = climb(features, free, alone, &estimate);
+    let (grown, more) = climb(features, free, alone, target, &estimate);
     if cycles < more * GAIN { anew } else { grown }
 }
 
@@ -188,7 +188,7 @@ fn search(
     target: &Target,
 ) -> (Tile, f64) {
     let estimate = |t: &Tile| shared_by(threads, t, features, target);
-    let climb = |tile: Tile| climb(features, free, tile, &estimate);
+    let climb = |tile: Tile| climb(features, free, tile, target, &estimate);
     let mut best = climb(fixed.clone());
     if fixed.lane.is_some() {
         return best;
@@ -254,6 +254,7 @@ pub(super) fn climb(
     features: &Features,
     free: Mask,
     mut tile: Tile,
+    target: &Target,
     estimate: &dyn Fn(&Tile) -> Option<f64>,
 ) -> (Tile, f64) {
     let mut cycles = estimate(&tile).unwrap_or(f64::INFINITY);
@@ -267,6 +268,18 @@ pub(super) fn climb(
             let f = tile.factor[k];
             let smaller = (1..f).rev().filter(|g| n % g == 0);
             let larger = (f + 1..=MOST.min(n)).filter(|g| n % g == 0);
+            // Vectors that are read along it, and turned, may go past its end.
+            let along = |a: &Access| !a.store && a.stride[k] == 1;
+            let turned = tile.lane.is_some() && f == 1 && features.outer >> k & 1 == 1;
+            let whole = if turned && features.accesses.iter().any(along) {
+                lane_factors(features, k, target)
+            } else {
+                Vec::new()
+            };
+            let past = whole
+                .into_iter()
+                .filter(|g| n % g != 0 && *g <= MOST && 4 * g <= n);
+            let larger = larger.chain(past);
             for (g, enlarged) in smaller.map(|g| (g, false)).chain(larger.map(|g| (g, true))) {
                 tile.factor[k] = g;
                 let c = match estimate(&tile) {

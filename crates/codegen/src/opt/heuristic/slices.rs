@@ -84,7 +84,7 @@ impl Slices {
     /// Vectors along an axis of slices.
     fn across(&self, features: &Features, target: &Target) -> (Tile, f64) {
         let estimate = |t: &Tile| t.cycles(features, target);
-        let climb = |tile: Tile| climb(features, features.known, tile, &estimate);
+        let climb = |tile: Tile| climb(features, features.known, tile, target, &estimate);
         let mut best = climb(Tile::single(features));
         for k in bits(self.apart & features.known) {
             for f in lane_factors(features, k, target) {
@@ -121,13 +121,13 @@ impl Slices {
             let has_lanes = features.accesses.iter().any(with_lane);
             let estimate = |t: &Tile| t.cycles_within(run, features, target);
             let free = run & features.known;
-            let mut best = climb(features, free, tile.clone(), &estimate);
+            let mut best = climb(features, free, tile.clone(), target, &estimate);
             for k in bits(free).filter(|_| !has_lanes) {
                 for f in lane_factors(features, k, target) {
                     let mut next = tile.clone();
                     next.factor[k] = f;
                     next.beside |= 1 << k;
-                    let next = climb(features, free, next, &estimate);
+                    let next = climb(features, free, next, target, &estimate);
                     if next.1 < best.1 * GAIN {
                         best = next;
                     }
