@@ -27,9 +27,9 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 9_510),
+    ("uop/src", 9_530),
     ("schedule/src", 4_500),
-    ("codegen/src", 11_150),
+    ("codegen/src", 11_400),
     ("codegen/src/render", 2_500),
     ("engine/src", 3_500),
     ("tensor/src", 6_000),

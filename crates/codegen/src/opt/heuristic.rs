@@ -188,6 +188,7 @@ impl<'a> Chosen<'a> {
 mod tests {
     use super::*;
     use crate::opt::apply;
+    use crate::opt::cost::beside;
     use crate::opt::tests::support::*;
     use monoglot_uop::DType;
 
@@ -224,6 +225,8 @@ mod tests {
             flat_matmul(64, 48, 8),
             flat_matmul(3, 17, 40),
             transpose(64, 96),
+            transpose(97, 160),
+            transpose(160, 97),
             transpose(1024, 48),
         ]);
         all.extend([
@@ -356,11 +359,24 @@ mod tests {
         }
     }
 
+    /// Rows a whole number of times as far apart as a cache's sets repeat lie in one set of it, and so do those
+    /// a few bytes less apart, until these are a line's width off; rows inside a line do not.
+    #[test]
+    fn rows_that_share_a_set_of_the_cache_are_few() {
+        for (step, rows) in [(4096, 8), (8192, 8), (2048, 16), (4092, 8), (4100, 8)] {
+            assert_eq!(beside(step), rows, "{step}");
+        }
+        for step in [4, 64, 4004, 4032] {
+            assert!(beside(step) > 64, "{step}: {}", beside(step));
+        }
+    }
+
     /// Both axes are unrolled, so that vectors are read along one and written along the other, and a line that a
     /// loop steps over is used while it is there.
     #[test]
     fn a_transpose_gets_a_tile_of_both_axes() {
-        for k in [transpose(4096, 4096), transpose(16, 16)] {
+        for (m, n) in [(4096, 4096), (16, 16), (97, 20000)] {
+            let k = transpose(m, n);
             let opts = choose(&k, &target(false));
             let after = apply(&k, &opts, &target(false)).unwrap();
             assert_eq!(letters(&after).matches('u').count(), 2, "{after}");
