@@ -103,11 +103,13 @@ impl Sure {
             let inside: Vec<&UOp> = body.iter().filter(|n| n.ranges().contains(range)).collect();
             let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
             let fills = inside.iter().any(|n| n.op() == Op::After);
+            // A loop inside that begins or ends where this one's turn says.
+            let told = inside.iter().any(|n| n.op() == Op::Range && *n != range);
             // Loops inside are copied with it, and those beside it are not.
             let nests = inside.iter().any(|n| closes(n));
             let beside = |n: &UOp| closes(n) && !n.ranges().contains(range);
             let mixed = nests && body.iter().any(beside);
-            if loops > 1 || fills || mixed || overwrites(&inside) || size(&inside) > NODES {
+            if loops > 1 || fills || told || mixed || overwrites(&inside) || size(&inside) > NODES {
                 return None;
             }
             let gates = inside.iter().filter_map(|n| match n.op() {
