@@ -6,7 +6,7 @@ use crate::sample::{Random, constant};
 use crate::scalar::equal;
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::rewrite::Rule;
-use monoglot_uop::{Arg, AxisType, DType, Device, Op, ReduceOp, Scalar, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Device, Op, ReduceOp, Scalar, Shape, UOp};
 
 /// Samples a wanted hit.
 const TRIES: usize = 60;
@@ -37,6 +37,22 @@ pub(crate) fn check(rule: &Rule, enough: usize, seed: u64) -> usize {
                 report(rule, &closed, &after, "closes the wrong loops");
             }
             hits += 1;
+            continue;
+        }
+        if rule.name == "turn_waited" {
+            let storage = UOp::scratch(0, &Shape::of(&[ROWS]), DType::F32, AddrSpace::Local);
+            for (op, first) in [(Op::Barrier, None), (Op::After, Some(storage))] {
+                let waits = |turns: &[UOp]| {
+                    let src: Vec<UOp> = first.iter().chain(turns).cloned().collect();
+                    UOp::new(op, src, Arg::None)
+                };
+                let before = waits(&[UOp::index_const(0), i.clone()]);
+                let after = rule.apply(&before).unwrap();
+                if after != waits(&[i.clone()]) {
+                    report(rule, &before, &after, "waits for other turns");
+                }
+                hits += 1;
+            }
             continue;
         }
         let Some(before) = reduction(&mut r, &i, rule.name == "reduce_closed") else {

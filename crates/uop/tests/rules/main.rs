@@ -31,7 +31,9 @@ fn all() -> Vec<(Kind, Arc<Rule>)> {
             || rule.name.starts_with("index_") && kind == Kind::Kernel
         {
             Kind::Array
-        } else if rule.file.ends_with("reduce.rs") || rule.name == "end_closed" {
+        } else if rule.file.ends_with("reduce.rs")
+            || ["end_closed", "turn_waited"].contains(&rule.name)
+        {
             Kind::Kernel
         } else {
             Kind::Scalar
