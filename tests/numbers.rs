@@ -514,3 +514,33 @@ fn reductions_over_one_range_keep_one_loop() {
         assert!(error < 2e-7, "on {device}: {error}");
     });
 }
+
+/// Powers of differences from the greatest times a factor so small that what makes them 0 is no number.
+#[test]
+fn powers_of_differences_by_any_factor() {
+    let row = [
+        0.0f32,
+        -1.0,
+        f32::NEG_INFINITY,
+        -3e38,
+        -2e37,
+        0.0,
+        -7.0,
+        -1e30,
+    ];
+    on_each(|device| {
+        let x = Tensor::new(&row, [1, 8]);
+        for factor in [1e-38, 1e-37, 4e-37, 5e-37, 1e-3, 1.0, 3.0, 1e30] {
+            let powers = ((&x - x.max(1, true)) * factor).exp2();
+            let powers = powers.to_vec::<f32>().expect("it runs");
+            for (got, x) in powers.into_iter().zip(row) {
+                let want = (f64::from(x) * f64::from(factor as f32)).exp2();
+                let near = (f64::from(got) - want).abs() <= 1e-6 * want + 1e-44;
+                assert!(
+                    near,
+                    "{device}: {x:e} times {factor:e}: {got:e}, not {want:e}"
+                );
+            }
+        }
+    });
+}

@@ -158,10 +158,10 @@ impl Sure {
     fn part(&self, u: &UOp, range: &UOp, names: &mut Names) -> UOp {
         let parts = [(0, self.from), (self.from, self.to), (self.to, self.turns)];
         let parts = parts.into_iter().filter(|(from, to)| from < to);
-        let mut parts = parts.map(|(from, to)| names.turns(u, range, from, to));
+        let parts = parts.map(|(from, to)| names.turns(u, range, from, to));
         match u.arg() {
             Arg::Reduce(op, _) => parts.reduce(|a, b| combine(*op, &a, &b)),
-            _ => Some(group(parts.by_ref().collect())),
+            _ => Some(group(parts.collect())),
         }
         .unwrap_or_else(|| u.clone())
     }

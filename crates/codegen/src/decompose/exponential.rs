@@ -72,13 +72,16 @@ impl Math<'_> {
     /// is not rounded before it is reduced. 12 ops where the target has fused ones, with the error of the other one.
     pub(super) fn exp2_below(&self, x: &UOp) -> UOp {
         let o = self.o;
-        let positive = |u: &UOp| uniform(u).map(|c| c.to_f64()).filter(|c| *c > 0.0);
+        let lift = self.format.mant as f64 + 1.0;
+        let bias = self.format.bias as f64 + lift;
+        // What the argument is cut to is a number of the format.
+        let number = |x: f64| self.format.float.from_f64(x).to_f64().is_finite();
+        let fits = |c: &f64| *c > 0.0 && number(*c) && number(bias / c);
+        let positive = |u: &UOp| uniform(u).map(|c| c.to_f64()).filter(fits);
         let product = Some(x).filter(|x| x.may_contract());
         let (x, by) = product
             .and_then(|x| Some((&x.src()[0], positive(&x.src()[1])?)))
             .unwrap_or((x, 1.0));
-        let lift = self.format.mant as f64 + 1.0;
-        let bias = self.format.bias as f64 + lift;
         // There the factor is 0.
         let least = self.c(-bias / by);
         let greater = || o.select(&o.cmplt(x, &least), &least, x);
