@@ -1,0 +1,295 @@
+//! Code before it is bytes: a list of machine instructions over registers without number. Flows in: what
+//! selection appends; flows out: the list, the classes of its registers, its constants. Always: every
+//! instruction reads its sources before it writes its destination, whatever registers they get; jumps nest.
+
+use crate::table::{Form, Vector};
+use smallvec::SmallVec;
+
+/// The instruction sets that code is made for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// x86-64-v2: SSE4.2, vectors of 16 bytes.
+    V2,
+    /// x86-64-v3: AVX2 and FMA, vectors of 32 bytes.
+    V3,
+}
+
+/// A register before allocation. A program may write one several times; what it holds is what was written last.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg(pub u32);
+
+/// The registers of a machine that a value can be in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A general register. Values narrower than 32 bits are extended to 32 by their sign; those of 32 bits leave the upper half 0.
+    General,
+    /// A vector register; scalars of floats are in the first lane.
+    Vector,
+}
+
+/// Bytes of a vector that an instruction works on, or of a general register.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// 32 bits of a general register.
+    W32,
+    /// 64 bits of a general register.
+    W64,
+    /// A vector register's 16 bytes.
+    X,
+    /// A vector register's 32 bytes.
+    Y,
+}
+
+/// What an address is made of: `[base + index·scale + displacement]`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mem {
+    /// A general register.
+    pub base: Reg,
+    /// A general register, and 1, 2, 4 or 8.
+    pub index: Option<(Reg, u8)>,
+    /// Bytes.
+    pub displacement: i32,
+}
+
+/// A source of an instruction.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    Reg(Reg),
+    /// What stands in memory.
+    Mem(Mem),
+    /// A constant of the pool, by its number.
+    Pool(u32),
+    /// A place in the frame, by its number: only allocation makes these.
+    Slot(u32),
+    /// A number: an immediate, the predicate of a comparison, a label.
+    Imm(i64),
+}
+
+/// Conditions between two integers.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Cond {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    /// The same of unsigned ones.
+    Below,
+    BelowEqual,
+    Above,
+    AboveEqual,
+}
+
+/// What an instruction does. Sources are listed as `a, b, c`; `r/m` may be a register or memory (pool and frame
+/// among it), `i` an immediate of 32 bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// A row of the table of vectors.
+    Vector(Vector),
+    /// dst = a, registers of one class.
+    Move,
+    /// dst = the k-th argument of the function: a pointer to the arguments of the kernel, the thread's number,
+    /// a pointer to the thread's own storage. These stand first, in order.
+    Argument(u8),
+    /// dst = i, of 64 bits.
+    Immediate,
+    /// dst = 0 in a vector register.
+    Zero,
+    /// dst = a (r/m), of 8 or 16 bits, extended to 32 without and with the sign.
+    Load8U,
+    /// As above.
+    Load8S,
+    /// As above.
+    Load16U,
+    /// As above.
+    Load16S,
+    /// dst = a (r/m) of 32 bits; the upper half becomes 0.
+    Load32,
+    /// dst = a (r/m) of 64 bits.
+    Load64,
+    /// dst = a (r/m) of 32 bits, extended to 64 by its sign.
+    Extend32,
+    /// memory a = b, so many low bits.
+    Store8,
+    /// As above.
+    Store16,
+    /// As above.
+    Store32,
+    /// As above.
+    Store64,
+    /// dst = a + b (r/m/i), and so on.
+    Add,
+    /// As above.
+    Sub,
+    /// As above: the low half of the product.
+    Mul,
+    /// As above.
+    And,
+    /// As above.
+    Or,
+    /// As above.
+    Xor,
+    /// dst = a shifted by b (r/i), of which the low 5 or 6 bits count.
+    Shl,
+    /// As above, without the sign.
+    Shr,
+    /// As above, with the sign.
+    Sar,
+    /// dst = −a.
+    Neg,
+    /// dst = the complement of a.
+    Not,
+    /// dst = the address a, which is memory.
+    Address,
+    /// dst = a / b rounded to zero (r/r): signed.
+    Div,
+    /// The remainder.
+    Rem,
+    /// Unsigned.
+    DivU,
+    /// As above.
+    RemU,
+    /// dst = 1 where a stands so to b (r/m/i), else 0.
+    Compare(Cond),
+    /// dst = b where a is not 0, else c: registers, 64 bits.
+    Select,
+    /// Ask for the line of memory a.
+    Prefetch,
+    /// Stores that passed the caches are seen before all that follows.
+    Fence,
+    /// The top of the loop i.
+    Loop,
+    /// a < b (r/m/i), signed, in the width: to the top of the loop i (the third source), else on. It ends the loop.
+    Next,
+    /// On to `Land` i (the third source) where a (register) stands so to b (r/m/i).
+    SkipIf(Cond),
+    /// Where the `SkipIf`s of i (the first source) come to.
+    Land,
+    /// The end; code goes on to here alone.
+    Return,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ins {
+    /// What it does.
+    pub op: Do,
+    /// On how much.
+    pub width: Width,
+    /// What it writes.
+    pub dst: Option<Reg>,
+    /// What it reads.
+    pub src: SmallVec<[Operand; 4]>,
+}
+
+impl Ins {
+    /// The source that may be memory, a constant of the pool or a place in the frame instead of a register. With
+    /// SSE4.2 a vector in memory lies at a multiple of its bytes: constants and frames do, other memory may not.
+    pub fn memory_source(&self) -> Option<usize> {
+        match self.op {
+            Do::Vector(v) => match v.form() {
+                Form::Two | Form::Pass => Some(0),
+                Form::Three | Form::ThreeCommuting => Some(1),
+                Form::Fma | Form::Choose => Some(1),
+                Form::MaskLoad => Some(1),
+                Form::Store | Form::MaskStore => Some(0),
+                Form::ShiftImm | Form::Extract | Form::Extract0 => None,
+            },
+            Do::Load8U | Do::Load8S | Do::Load16U | Do::Load16S => Some(0),
+            Do::Load32 | Do::Load64 | Do::Extend32 => Some(0),
+            Do::Store8 | Do::Store16 | Do::Store32 | Do::Store64 => Some(0),
+            Do::Add | Do::Sub | Do::Mul | Do::And | Do::Or | Do::Xor => Some(1),
+            Do::Compare(_) | Do::Next | Do::SkipIf(_) => Some(1),
+            Do::Address | Do::Prefetch => Some(0),
+            _ => None,
+        }
+    }
+
+    /// The registers that it reads, those of addresses among them.
+    pub fn reads(&self, mut f: impl FnMut(Reg)) {
+        for s in &self.src {
+            match *s {
+                Operand::Reg(r) => f(r),
+                Operand::Mem(m) => {
+                    f(m.base);
+                    m.index.into_iter().for_each(|(r, _)| f(r));
+                }
+                Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+            }
+        }
+    }
+}
+
+/// How a register's value can be made again instead of being kept.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Again {
+    /// It is a constant of the pool, all its bytes, which may stand as `Operand::Pool` where memory may.
+    Pool(u32),
+    /// It is a number in a general register.
+    Number(i64),
+}
+
+/// What is known of a register.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RegInfo {
+    /// Where it can be.
+    pub class: Class,
+    /// Bytes of what it holds that are read: 4 or 8 of a general one, up to 32 of a vector.
+    pub bytes: u8,
+    /// Its value, where that is a constant: it is written once, by a `Load` of the pool, a `Zero` or an `Immediate`.
+    pub again: Option<Again>,
+}
+
+/// A constant of the pool: as many of the bytes as are read, the others are 0.
+pub type Constant = [u8; 32];
+
+/// A function over registers without number.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// The instructions.
+    pub ins: Vec<Ins>,
+    /// By number of the register.
+    pub regs: Vec<RegInfo>,
+    /// By number of the constant.
+    pub pool: Vec<Constant>,
+}
+
+impl Code {
+    /// A register of its own.
+    pub fn reg(&mut self, class: Class, bytes: usize) -> Reg {
+        self.regs.push(RegInfo {
+            class,
+            bytes: bytes as u8,
+            again: None,
+        });
+        Reg(self.regs.len() as u32 - 1)
+    }
+}
+
+/// What a register is after allocation.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The general register of that number, as the machine counts them.
+    General(u8),
+    /// The vector register of that number.
+    Vector(u8),
+    /// None: it is nowhere mentioned.
+    Nowhere,
+}
+
+/// Code whose registers have numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Allocated {
+    /// The code, with what was put in to keep registers in the frame: loads of a `Slot` (`Load64`, `Load` of the
+    /// vector's width) and stores to one (`Store64`, `Store`, whose first source is the `Slot`).
+    pub code: Code,
+    /// By number of the register.
+    pub places: Vec<Place>,
+    /// The register that one was before it was kept in the frame or made again, by number: itself, where it was not.
+    pub origin: Vec<Reg>,
+    /// Places in the frame, each of 32 bytes at a multiple of 32.
+    pub slots: u32,
+}
