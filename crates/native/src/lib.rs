@@ -8,4 +8,6 @@
 //! numbers, `encode` makes bytes of it.
 
 pub mod code;
+pub mod own;
+pub mod select;
 pub mod table;

@@ -1,0 +1,77 @@
+//! What selection leaves over. Flows in: code; flows out: the same without values that nobody reads, and with
+//! values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
+
+use super::Selected;
+use crate::code::{Code, Do, Ins, Operand, Reg};
+use rustc_hash::FxHashSet;
+
+pub(super) fn clean(mut code: Code, marks: Vec<u32>, variables: &FxHashSet<Reg>) -> Selected {
+    let mut keep = vec![true; code.ins.len()];
+    let mut reads = vec![0u32; code.regs.len()];
+    for ins in &code.ins {
+        ins.reads(|r| reads[r.0 as usize] += 1);
+    }
+    take_over(&mut code, &mut keep, &reads, variables);
+    for (i, ins) in code.ins.iter().enumerate().rev() {
+        let Some(dst) = ins.dst.filter(|_| keep[i] && is_pure(ins)) else {
+            continue;
+        };
+        if reads[dst.0 as usize] == 0 {
+            keep[i] = false;
+            ins.reads(|r| reads[r.0 as usize] -= 1);
+        }
+    }
+    let kept = |i: &usize| keep[*i];
+    let marks = (0..marks.len()).filter(kept).map(|i| marks[i]).collect();
+    let mut at = 0..;
+    code.ins.retain(|_| at.next().is_some_and(|i| keep[i]));
+    Selected { code, marks }
+}
+
+/// Whether an instruction does nothing but write its register.
+fn is_pure(ins: &Ins) -> bool {
+    !matches!(ins.op, Do::Argument(_))
+}
+
+fn is_control(op: Do) -> bool {
+    matches!(op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land)
+}
+
+/// A value that is moved to a variable and read by nobody else is worked out in the variable, where nothing reads or
+/// writes that between.
+fn take_over(code: &mut Code, keep: &mut [bool], reads: &[u32], variables: &FxHashSet<Reg>) {
+    let mut block = 0u32;
+    // Of each register: where it was written last, in which block, and where it was last mentioned, one further.
+    let mut written = vec![(usize::MAX, 0u32); code.regs.len()];
+    let mut mentioned = vec![0usize; code.regs.len()];
+    for i in 0..code.ins.len() {
+        let ins = &code.ins[i];
+        if is_control(ins.op) {
+            block += 1;
+        }
+        if ins.op == Do::Move
+            && let Some(to) = ins.dst
+            && let [Operand::Reg(from)] = ins.src[..]
+            && !variables.contains(&from)
+            && variables.contains(&to)
+            && reads[from.0 as usize] == 1
+            && code.regs[from.0 as usize].again.is_none()
+        {
+            let (at, of) = written[from.0 as usize];
+            let free = at != usize::MAX && of == block && mentioned[to.0 as usize] <= at + 1;
+            if free && !matches!(code.ins[at].op, Do::Argument(_)) {
+                code.ins[at].dst = Some(to);
+                keep[i] = false;
+                written[to.0 as usize] = (at, block);
+                mentioned[to.0 as usize] = at + 1;
+                continue;
+            }
+        }
+        let ins = &code.ins[i];
+        ins.reads(|r| mentioned[r.0 as usize] = i + 1);
+        if let Some(dst) = ins.dst {
+            written[dst.0 as usize] = (i, block);
+            mentioned[dst.0 as usize] = i + 1;
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Lanes: one scalar in all of them, one or several of a vector, a vector of scalars, lanes of another width. Flows
+//! in: a value and what is asked of it; flows out: registers. Always: lanes past a short vector's hold anything.
+
+use super::builder::{Parts, one, splat};
+use super::{Selector, Shape, low};
+use crate::code::{Class, Constant, Do, Level, Operand, Reg, Width};
+use crate::table::Vector;
+use monoglot_uop::linear::{self, gathered, lanes};
+use monoglot_uop::{DType, Op, Result, UOp};
+use smallvec::SmallVec;
+
+impl<'a> Selector<'a> {
+    /// A scalar in every lane of a register of a shape.
+    pub(super) fn broadcast(&mut self, reg: Reg, d: DType, shape: Shape) -> Reg {
+        let width = self.width(shape);
+        let reg = if d == DType::Bool {
+            self.b.general(Do::Neg, Width::W64, &[Operand::Reg(reg)])
+        } else {
+            reg
+        };
+        let first = if self.b.code.regs[reg.0 as usize].class == Class::General {
+            let op = if shape.bytes == 8 {
+                Vector::MoveGprQ
+            } else {
+                Vector::MoveGprD
+            };
+            self.b.of(op, Width::X, &[reg], None)
+        } else {
+            reg
+        };
+        self.spread(first, shape.bytes, width)
+    }
+
+    /// The first lane in all of them.
+    fn spread(&mut self, first: Reg, lane: usize, width: Width) -> Reg {
+        let b = &mut self.b;
+        if b.level > Level::V2 {
+            let op = match lane {
+                1 => Vector::BroadcastB,
+                2 => Vector::BroadcastW,
+                4 => Vector::BroadcastSs,
+                _ => Vector::BroadcastQ,
+            };
+            return b.of(op, width, &[first], None);
+        }
+        match lane {
+            1 => {
+                let zero = b.constant([0; 32], Width::X);
+                b.of(Vector::ShuffleB, Width::X, &[first, zero], None)
+            }
+            2 => {
+                let pair = b.of(Vector::ShuffleLowW, Width::X, &[first], Some(0));
+                b.of(Vector::ShuffleD, Width::X, &[pair], Some(0))
+            }
+            4 => b.of(Vector::ShuffleD, Width::X, &[first], Some(0)),
+            _ => b.of(Vector::ShuffleD, Width::X, &[first], Some(0x44)),
+        }
+    }
+
+    /// A vector that is put together.
+    pub(super) fn stack(&mut self, u: &'a UOp) -> Result<Parts> {
+        let shape = self.shape(u);
+        if let Some((from, picks)) = gathered(u) {
+            return self.shuffle(from, &picks, shape);
+        }
+        if let Some(s) = linear::splat(u) {
+            if s.op() == Op::Const {
+                return self.vector_parts(s, shape);
+            }
+            let count = self.count(shape);
+            let in_memory =
+                self.b.level > Level::V2 && matches!(s.dtype(), DType::F32 | DType::F64);
+            if in_memory
+                && let Operand::Mem(from) = self.source(
+                    s,
+                    Shape {
+                        n: 0,
+                        bytes: shape.bytes,
+                    },
+                    0,
+                )?
+            {
+                let width = self.width(shape);
+                let op = match (shape.bytes, width) {
+                    (4, _) => Vector::BroadcastSsMem,
+                    (_, Width::Y) => Vector::BroadcastSdMem,
+                    _ => Vector::BroadcastQ,
+                };
+                let reg = self.b.vector(op, width, &[Operand::Mem(from)]);
+                return Ok(SmallVec::from_elem(reg, count));
+            }
+            let reg = self.scalar(s)?;
+            let reg = self.broadcast(reg, s.dtype(), shape);
+            return Ok(SmallVec::from_elem(reg, count));
+        }
+        if u.src().iter().all(|s| s.op() == Op::Const) {
+            return Ok(self.constant_lanes(u, shape));
+        }
+        let mut scalars = Vec::with_capacity(u.src().len());
+        for s in u.src() {
+            scalars.push(self.scalar(s)?);
+        }
+        if u.dtype() == DType::Bool {
+            for s in &mut scalars {
+                *s = self.b.general(Do::Neg, Width::W64, &[Operand::Reg(*s)]);
+            }
+        }
+        Ok(self.build(&scalars, shape))
+    }
+
+    fn constant_lanes(&mut self, u: &UOp, shape: Shape) -> Parts {
+        let width = self.width(shape);
+        let per = self.per_part(shape);
+        let mut parts = Parts::new();
+        for list in u.src().chunks(per) {
+            let mut constant: Constant = [0; 32];
+            for (lane, s) in constant.chunks_mut(shape.bytes).zip(list) {
+                lane.copy_from_slice(&self.lane_bits(s).to_le_bytes()[..shape.bytes]);
+            }
+            parts.push(self.b.constant(constant, width));
+        }
+        parts
+    }
+
+    /// A vector of scalars in their registers.
+    pub(super) fn build(&mut self, scalars: &[Reg], shape: Shape) -> Parts {
+        let width = self.width(shape);
+        let per = self.per_part(shape);
+        let halves = 16 / shape.bytes;
+        let mut parts = Parts::new();
+        for list in scalars.chunks(per) {
+            let mut made: SmallVec<[Reg; 2]> = SmallVec::new();
+            for half in list.chunks(halves) {
+                made.push(self.build_half(half, shape.bytes));
+            }
+            parts.push(match made[..] {
+                [low, high] => self.b.of(Vector::Insert128, width, &[low, high], Some(1)),
+                _ => made[0],
+            });
+        }
+        parts
+    }
+
+    /// At most 16 bytes of scalars.
+    fn build_half(&mut self, scalars: &[Reg], lane: usize) -> Reg {
+        let class = |s: &Self, r: Reg| s.b.code.regs[r.0 as usize].class;
+        let first = scalars[0];
+        if class(self, first) == Class::Vector {
+            // Pairs, and pairs of pairs.
+            let mut list: SmallVec<[Reg; 4]> = scalars.iter().copied().collect();
+            if lane == 4 && list.len() > 1 {
+                list = list
+                    .chunks(2)
+                    .map(|p| {
+                        self.b
+                            .of(Vector::UnpackLowPs, Width::X, &[p[0], p[p.len() - 1]], None)
+                    })
+                    .collect();
+            }
+            return match list[..] {
+                [a, b] => self.b.of(Vector::UnpackLowPd, Width::X, &[a, b], None),
+                _ => self.b.stable(list[0]),
+            };
+        }
+        let begin = if lane == 8 {
+            Vector::MoveGprQ
+        } else {
+            Vector::MoveGprD
+        };
+        let insert = match lane {
+            1 => Vector::InsertB,
+            2 => Vector::InsertW,
+            4 => Vector::InsertD,
+            _ => Vector::InsertQ,
+        };
+        let mut reg = self.b.of(begin, Width::X, &[first], None);
+        for (k, &s) in scalars.iter().enumerate().skip(1) {
+            reg = self.b.of(insert, Width::X, &[reg, s], Some(k as i64));
+        }
+        reg
+    }
+
+    /// A half of a register: its low 16 bytes, or its high ones as low ones.
+    pub(super) fn half(&mut self, reg: Reg, high: bool) -> Reg {
+        match high {
+            true => self.b.of(Vector::Extract128, Width::Y, &[reg], Some(1)),
+            false => reg,
+        }
+    }
+
+    /// A lane as a scalar of a dtype; of a mask, 0 or 1.
+    pub(super) fn lane(&mut self, parts: &[Reg], shape: Shape, d: DType, i: usize) -> Reg {
+        let per = self.per_part(shape);
+        let part = parts[i / per];
+        let at = i % per * shape.bytes;
+        let half = self.half(part, at >= 16);
+        let k = at % 16 / shape.bytes;
+        let b = &mut self.b;
+        if Self::class(d) == Class::Vector {
+            return match (shape.bytes, k) {
+                (_, 0) => b.stable(half),
+                (4, k) => b.of(Vector::ShuffleD, Width::X, &[half], Some(k as i64)),
+                _ => b.of(Vector::ShuffleD, Width::X, &[half], Some(0xee)),
+            };
+        }
+        let src = [Operand::Reg(half), Operand::Imm(k as i64)];
+        let word = match (shape.bytes, k) {
+            (4, 0) => b.to_general(Vector::MoveVecD, Width::X, &src[..1]),
+            (8, 0) => b.to_general(Vector::MoveVecQ, Width::X, &src[..1]),
+            (1, _) => b.to_general(Vector::ExtractB, Width::X, &src),
+            (2, _) => b.to_general(Vector::ExtractW, Width::X, &src),
+            (4, _) => b.to_general(Vector::ExtractD, Width::X, &src),
+            _ => b.to_general(Vector::ExtractQ, Width::X, &src),
+        };
+        let word = Operand::Reg(word);
+        match d {
+            DType::Bool => b.general(Do::And, Width::W32, &[word, Operand::Imm(1)]),
+            DType::I8 => b.general(Do::Load8S, Width::W32, &[word]),
+            DType::I16 => b.general(Do::Load16S, Width::W32, &[word]),
+            _ => match word {
+                Operand::Reg(word) => word,
+                _ => half,
+            },
+        }
+    }
+
+    /// Lanes of a vector: one, a list, or a run.
+    pub(super) fn pick(&mut self, u: &'a UOp) -> Result<Parts> {
+        let v = &u.src()[0];
+        let at = &u.src()[1];
+        let list = match at.op() {
+            Op::Stack => at.src(),
+            _ => std::slice::from_ref(at),
+        };
+        let known: Option<Vec<i64>> = list.iter().map(UOp::as_int).collect();
+        let picks = known.ok_or_else(|| self.unsupported(u))?;
+        let first = *picks.first().ok_or_else(|| self.unsupported(u))?;
+        if lanes(u) == 0 {
+            let parts = self.parts(v)?;
+            let from = self.shape(v);
+            if from.n == 0 {
+                return Ok(parts);
+            }
+            return Ok(one(self.lane(&parts, from, u.dtype(), first as usize)));
+        }
+        let shape = self.shape(u);
+        let picks: Vec<i64> = match u.op() {
+            Op::Shrink => (first..first + shape.n as i64).collect(),
+            _ => picks,
+        };
+        self.shuffle([v, v], &picks, shape)
+    }
+
+    /// Lanes of another width: narrower ones are the low bits, wider ones extended, by their sign or by 0.
+    pub(super) fn resize(&mut self, parts: &[Reg], from: Shape, to: usize, signed: bool) -> Parts {
+        let shape = Shape {
+            n: from.n,
+            bytes: to,
+        };
+        if to == from.bytes {
+            return parts.iter().copied().collect();
+        }
+        if to > from.bytes {
+            return self.widen(parts, from, shape, signed);
+        }
+        self.narrow(parts, from, shape)
+    }
+
+    fn widen(&mut self, parts: &[Reg], from: Shape, to: Shape, signed: bool) -> Parts {
+        let op = match (from.bytes, to.bytes, signed) {
+            (1, 2, true) => Vector::ExtendSBW,
+            (1, 4, true) => Vector::ExtendSBD,
+            (1, 8, true) => Vector::ExtendSBQ,
+            (2, 4, true) => Vector::ExtendSWD,
+            (2, 8, true) => Vector::ExtendSWQ,
+            (4, 8, true) => Vector::ExtendSDQ,
+            (1, 2, false) => Vector::ExtendZBW,
+            (1, 4, false) => Vector::ExtendZBD,
+            (1, 8, false) => Vector::ExtendZBQ,
+            (2, 4, false) => Vector::ExtendZWD,
+            (2, 8, false) => Vector::ExtendZWQ,
+            _ => Vector::ExtendZDQ,
+        };
+        let width = self.width(to);
+        let per_from = self.per_part(from);
+        let per = self.per_part(to);
+        let mut out = Parts::new();
+        for k in 0..self.count(to) {
+            let start = k * per;
+            let source = parts[start / per_from];
+            let low = self.low_bytes(source, start % per_from * from.bytes);
+            out.push(self.b.of(op, width, &[low], None));
+        }
+        out
+    }
+
+    /// What stands from a byte of a register on, within its half, as the lowest bytes.
+    pub(super) fn low_bytes(&mut self, reg: Reg, at: usize) -> Reg {
+        let half = self.half(reg, at >= 16);
+        match at % 16 {
+            0 => half,
+            8 => self.b.of(Vector::ShuffleD, Width::X, &[half], Some(0xee)),
+            by => self
+                .b
+                .of(Vector::ShrBytes, Width::X, &[half], Some(by as i64)),
+        }
+    }
+
+    fn narrow(&mut self, parts: &[Reg], from: Shape, to: Shape) -> Parts {
+        // The low bytes of the lanes of each half come to its beginning, and such pieces side by side.
+        let mut order = [0x80u8; 16];
+        for (k, lane) in order.chunks_mut(to.bytes).take(16 / from.bytes).enumerate() {
+            for (j, byte) in lane.iter_mut().enumerate() {
+                *byte = (k * from.bytes + j) as u8;
+            }
+        }
+        let mut constant: Constant = [0; 32];
+        constant[..16].copy_from_slice(&order);
+        let order = self.b.constant(constant, Width::X);
+        let wide = self.width(from) == Width::Y;
+        let mut pieces: Vec<Reg> = Vec::new();
+        for &part in parts {
+            for high in [false, true] {
+                if high && !wide {
+                    continue;
+                }
+                let half = self.half(part, high);
+                pieces.push(self.b.of(Vector::ShuffleB, Width::X, &[half, order], None));
+            }
+        }
+        let mut bytes = 16 / from.bytes * to.bytes;
+        while bytes < 16 && pieces.len() > 1 {
+            let op = match bytes {
+                2 => Vector::UnpackLowWD,
+                4 => Vector::UnpackLowDQ,
+                _ => Vector::UnpackLowQDQ,
+            };
+            let pair = |p: &[Reg]| self.b.of(op, Width::X, &[p[0], p[p.len() - 1]], None);
+            pieces = pieces.chunks(2).map(pair).collect();
+            bytes *= 2;
+        }
+        if self.width(to) != Width::Y {
+            return pieces.into_iter().collect();
+        }
+        let joined = |p: &[Reg]| {
+            self.b.of(
+                Vector::Insert128,
+                Width::Y,
+                &[p[0], p[p.len() - 1]],
+                Some(1),
+            )
+        };
+        pieces.chunks(2).map(joined).collect()
+    }
+
+    /// All ones, or as many low bits as that, in each lane.
+    pub(super) fn low_bits(&mut self, bits: usize, lane: usize, width: Width) -> Reg {
+        self.b.constant(low(bits, lane), width)
+    }
+
+    /// The bits of the greatest of an unsigned type's halves: the sign.
+    pub(super) fn sign_bits(&mut self, lane: usize, width: Width) -> Reg {
+        self.b.constant(splat(1 << (8 * lane - 1), lane), width)
+    }
+}

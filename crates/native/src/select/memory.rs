@@ -1,0 +1,533 @@
+//! Storage: loads, stores and their gates, storage that is registers. Flows in: LOAD and STORE; flows out: their
+//! instructions. Invariant: an access happens only where its gate holds, and touches the bytes of its lanes alone.
+
+use super::builder::{Builder, Memo, Parts, one};
+use super::uses::is_register;
+use super::{Selector, Shape};
+use crate::code::{Class, Cond, Do, Level, Mem, Operand, Reg, Width};
+use crate::table::Vector;
+use monoglot_uop::linear::{Address, address, lanes};
+use monoglot_uop::{Arg, DType, Op, Result, UOp};
+
+impl<'a> Selector<'a> {
+    /// The registers of storage that is registers.
+    fn register(&mut self, buffer: &'a UOp) -> Parts {
+        if let Some(parts) = self.registers.get(buffer) {
+            return parts.clone();
+        }
+        let d = buffer.dtype();
+        let n = buffer.shape().get(1).map_or(0, |n| n.max()) as usize;
+        let bytes = d.bytes();
+        let shape = Shape { n, bytes };
+        let count = self.count(shape);
+        let parts: Parts = if n == 0 {
+            let class = Self::class(d);
+            one(self
+                .b
+                .code
+                .reg(class, if class == Class::General { 8 } else { 16 }))
+        } else {
+            let size = if self.width(shape) == Width::Y {
+                32
+            } else {
+                16
+            };
+            let new = |_| self.b.code.reg(Class::Vector, size);
+            (0..count).map(new).collect()
+        };
+        self.b.variables.extend(parts.iter().copied());
+        self.registers.insert(buffer, parts.clone());
+        parts
+    }
+
+    fn address_of(&self, u: &'a UOp) -> Result<Address<'a>> {
+        address(u.src()[0].named()).ok_or_else(|| self.unsupported(u))
+    }
+
+    /// The registers of a LOAD's value.
+    pub(super) fn load(&mut self, i: usize) -> Result<Parts> {
+        let list: &'a [UOp] = self.list;
+        let u = &list[i];
+        let a = self.address_of(u)?;
+        let shape = self.shape(u);
+        if is_register(a.buffer) {
+            return self.load_register(i, &a, shape);
+        }
+        let Some(gate) = u.src().get(2) else {
+            return self.load_plain(u, shape);
+        };
+        let alt = &u.src()[1];
+        if lanes(gate) == 0 {
+            let gate = self.scalar(gate)?;
+            let other = match shape.n {
+                0 => self.parts(alt)?,
+                _ => self.vector_parts(alt, shape)?,
+            };
+            let places = self.places(u, shape)?;
+            let out: Parts = other.iter().map(|&r| self.fresh_copy(r)).collect();
+            self.b.variables.extend(out.iter().copied());
+            let d = u.dtype();
+            let per = self.per_part(shape) * shape.bytes;
+            self.b.skip(Cond::Equal, gate, 0, |b| {
+                for (&to, &from) in out.iter().zip(&places) {
+                    if shape.n == 0 {
+                        load_scalar(b, d, from, to);
+                    } else {
+                        load_bytes(b, per, from, to);
+                    }
+                }
+            });
+            return Ok(out);
+        }
+        self.load_masked(u, gate, alt, shape)
+    }
+
+    /// A register of its own that begins as another.
+    fn fresh_copy(&mut self, from: Reg) -> Reg {
+        self.b.copy(from)
+    }
+
+    /// Where the registers of a value lie in memory.
+    fn places(&mut self, access: &'a UOp, shape: Shape) -> Result<Vec<Mem>> {
+        let bytes = self.b.vector_bytes();
+        let count = if shape.n == 0 { 1 } else { self.count(shape) };
+        let first = self.memory_of(access, 0)?;
+        let mut out = Vec::with_capacity(count);
+        for k in 0..count {
+            let by = (k * bytes) as i32;
+            out.push(match first.displacement.checked_add(by) {
+                Some(displacement) => Mem {
+                    displacement,
+                    ..first
+                },
+                None => self.memory_of(access, by as i64)?,
+            });
+        }
+        Ok(out)
+    }
+
+    fn load_plain(&mut self, u: &'a UOp, shape: Shape) -> Result<Parts> {
+        let places = self.places(u, shape)?;
+        let d = u.dtype();
+        if shape.n == 0 {
+            let to = self.new_scalar(d);
+            load_scalar(&mut self.b, d, places[0], to);
+            return Ok(one(to));
+        }
+        let per = self.per_part(shape) * shape.bytes;
+        let mut parts = Parts::new();
+        for from in places {
+            let to = self
+                .b
+                .code
+                .reg(Class::Vector, if per > 16 { 32 } else { 16 });
+            load_bytes(&mut self.b, per, from, to);
+            parts.push(to);
+        }
+        Ok(parts)
+    }
+
+    fn new_scalar(&mut self, d: DType) -> Reg {
+        match Self::class(d) {
+            Class::General => self.b.code.reg(Class::General, 8),
+            Class::Vector => self.b.code.reg(Class::Vector, 16),
+        }
+    }
+
+    /// A general register with a scalar of memory.
+    pub(super) fn load_general(&mut self, d: DType, from: Operand) -> Reg {
+        self.b.general(load_op(d), Width::W64, &[from])
+    }
+
+    fn load_register(&mut self, i: usize, a: &Address<'a>, shape: Shape) -> Result<Parts> {
+        let parts = self.register(a.buffer);
+        // The value is what the register holds now: the register itself, if it is not written before the last use.
+        let next = self.list[i + 1..].iter().position(|s| {
+            s.op() == Op::Store && address(s.src()[0].named()).is_some_and(|w| w.buffer == a.buffer)
+        });
+        let next = next.map_or(usize::MAX, |k| i + 1 + k);
+        let integer = shape.n == 0 && Self::class(a.buffer.dtype()) == Class::General;
+        if !integer && !self.uses.leaves(i) && self.uses.last(i) <= next {
+            return Ok(parts);
+        }
+        Ok(parts.iter().map(|&r| self.b.copy(r)).collect())
+    }
+
+    /// The lanes that a mask keeps.
+    fn load_masked(
+        &mut self,
+        u: &'a UOp,
+        gate: &'a UOp,
+        alt: &'a UOp,
+        shape: Shape,
+    ) -> Result<Parts> {
+        let places = self.places(u, shape)?;
+        let width = self.width(shape);
+        let bytes = self.per_part(shape) * shape.bytes;
+        let masks = self.vector_parts(gate, shape)?;
+        let others = self.vector_parts(alt, shape)?;
+        let zero = alt.op() == Op::Const && self.lane_bits(alt) == 0;
+        let op = match shape.bytes {
+            4 => Some(Vector::MaskLoad4),
+            8 => Some(Vector::MaskLoad8),
+            _ => None,
+        };
+        let mut out = Parts::new();
+        for (k, &from) in places.iter().enumerate() {
+            let mask = masks[k];
+            if let Some(op) = op.filter(|_| self.b.level > Level::V2) {
+                // Lanes past those of a short vector have masks of 0.
+                let mask = self.only_lanes(mask, bytes, width);
+                let src = [Operand::Reg(mask), Operand::Mem(from)];
+                let got = self.b.vector(op, width, &src);
+                out.push(match zero {
+                    true => got,
+                    false => self
+                        .b
+                        .of(Vector::Choose, width, &[mask, got, others[k]], None),
+                });
+                continue;
+            }
+            let n = bytes / shape.bytes;
+            let to = self.fresh_copy(others[k]);
+            self.b.variables.insert(to);
+            let bits = self.lane_bits_of(mask, shape.bytes, width);
+            for lane in 0..n {
+                let bit = self.bit(bits, lane);
+                let place = Mem {
+                    displacement: from.displacement + (lane * shape.bytes) as i32,
+                    ..from
+                };
+                let at = lane * shape.bytes;
+                self.b.skip(Cond::Equal, bit, 0, |b| {
+                    insert_from(b, to, width, shape.bytes, at, place);
+                });
+            }
+            out.push(to);
+        }
+        Ok(out)
+    }
+
+    /// A mask without what stands past so many bytes.
+    fn only_lanes(&mut self, mask: Reg, bytes: usize, width: Width) -> Reg {
+        if matches!(bytes, 16 | 32) {
+            return mask;
+        }
+        let mut keep = [0; 32];
+        keep[..bytes].fill(0xff);
+        let keep = self.b.constant(keep, width);
+        self.b.of(Vector::And, width, &[mask, keep], None)
+    }
+
+    /// The signs of a mask's lanes as bits of a general register, one (of masks of 2 bytes, two) a lane.
+    fn lane_bits_of(&mut self, mask: Reg, lane: usize, width: Width) -> (Reg, usize) {
+        let (op, step) = match lane {
+            4 => (Vector::MoveMaskPs, 1),
+            8 => (Vector::MoveMaskPd, 1),
+            2 => (Vector::MoveMaskB, 2),
+            _ => (Vector::MoveMaskB, 1),
+        };
+        (self.b.to_general(op, width, &[Operand::Reg(mask)]), step)
+    }
+
+    fn bit(&mut self, (bits, step): (Reg, usize), lane: usize) -> Reg {
+        let bit = 1i64 << (lane * step);
+        let bit = bit as i32 as i64;
+        let src = [Operand::Reg(bits), Operand::Imm(bit)];
+        self.b.general(Do::And, Width::W32, &src)
+    }
+
+    /// STORE.
+    pub(super) fn store(&mut self, u: &'a UOp) -> Result<()> {
+        let a = self.address_of(u)?;
+        let value = &u.src()[1];
+        let shape = Shape {
+            n: a.lanes,
+            bytes: a.buffer.dtype().bytes(),
+        };
+        let gate = u.src().get(2);
+        if is_register(a.buffer) {
+            return self.store_register(&a, value, gate, shape);
+        }
+        let parts = match shape.n {
+            0 => self.parts(value)?,
+            _ => self.vector_parts(value, shape)?,
+        };
+        let d = a.buffer.dtype();
+        let per = self.per_part(shape) * shape.bytes;
+        match gate {
+            Some(gate) if lanes(gate) > 0 => return self.store_masked(u, gate, &parts, shape),
+            Some(gate) => {
+                let gate = self.scalar(gate)?;
+                let places = self.places(u, shape)?;
+                self.b.skip(Cond::Equal, gate, 0, |b| {
+                    for (&from, &to) in parts.iter().zip(&places) {
+                        store_part(b, d, shape.n, per, to, from);
+                    }
+                });
+            }
+            None if *u.arg() != Arg::None && per >= 16 => {
+                let places = self.places(u, shape)?;
+                let rest = self.rest(a.buffer)?;
+                let width = self.width(shape);
+                let all = |op: Vector| {
+                    let parts = parts.clone();
+                    let places = places.clone();
+                    move |b: &mut Builder| {
+                        for (&from, &to) in parts.iter().zip(&places) {
+                            let src = [Operand::Mem(to), Operand::Reg(from)];
+                            b.put(Do::Vector(op), width, None, &src);
+                        }
+                    }
+                };
+                self.b.skip(Cond::NotEqual, rest, 0, all(Vector::StorePast));
+                self.b.skip(Cond::Equal, rest, 0, all(Vector::Store));
+                self.streams = true;
+            }
+            None => {
+                let places = self.places(u, shape)?;
+                for (&from, &to) in parts.iter().zip(&places) {
+                    store_part(&mut self.b, d, shape.n, per, to, from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left of where a buffer begins in units of a vector: 0 where vectors may pass the caches.
+    fn rest(&mut self, buffer: &UOp) -> Result<Reg> {
+        let (base, begin) = self.storage(buffer)?;
+        let memo = Memo::Rest(base);
+        if let Some(reg) = self.b.kept(0, &memo) {
+            return Ok(reg);
+        }
+        let last = self.b.vector_bytes() as i64 - 1;
+        let src = [Operand::Reg(begin), Operand::Imm(last)];
+        let reg = self.b.general_in(0, Do::And, Width::W32, &src);
+        self.b.keep(0, memo, reg);
+        Ok(reg)
+    }
+
+    fn store_register(
+        &mut self,
+        a: &Address<'a>,
+        value: &'a UOp,
+        gate: Option<&'a UOp>,
+        shape: Shape,
+    ) -> Result<()> {
+        let to = self.register(a.buffer);
+        let from = match shape.n {
+            0 => self.parts(value)?,
+            _ => self.vector_parts(value, shape)?,
+        };
+        let width = self.width(shape);
+        let moves = |b: &mut Builder| {
+            for (&to, &from) in to.iter().zip(&from) {
+                b.put(Do::Move, width, Some(to), &[Operand::Reg(from)]);
+            }
+        };
+        match gate {
+            None => moves(&mut self.b),
+            Some(gate) if lanes(gate) == 0 => {
+                let gate = self.scalar(gate)?;
+                self.b.skip(Cond::Equal, gate, 0, moves);
+            }
+            Some(gate) => {
+                let masks = self.vector_parts(gate, shape)?;
+                for ((&to, &from), &mask) in to.iter().zip(&from).zip(&masks) {
+                    let new = self.b.of(Vector::Choose, width, &[mask, from, to], None);
+                    self.b.put(Do::Move, width, Some(to), &[Operand::Reg(new)]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn store_masked(
+        &mut self,
+        u: &'a UOp,
+        gate: &'a UOp,
+        parts: &[Reg],
+        shape: Shape,
+    ) -> Result<()> {
+        let places = self.places(u, shape)?;
+        let width = self.width(shape);
+        let bytes = self.per_part(shape) * shape.bytes;
+        let masks = self.vector_parts(gate, shape)?;
+        let op = match shape.bytes {
+            4 => Some(Vector::MaskStore4),
+            8 => Some(Vector::MaskStore8),
+            _ => None,
+        };
+        let n = bytes / shape.bytes;
+        for (k, &to) in places.iter().enumerate() {
+            let mask = masks[k];
+            let bits = self.lane_bits_of(mask, shape.bytes, width);
+            if let Some(op) = op.filter(|_| self.b.level > Level::V2) {
+                let mask = self.only_lanes(mask, bytes, width);
+                let src = [Operand::Mem(to), Operand::Reg(mask), Operand::Reg(parts[k])];
+                let masked = |b: &mut Builder| b.put(Do::Vector(op), width, None, &src);
+                if bytes < 16 {
+                    masked(&mut self.b);
+                    continue;
+                }
+                // Some machines take as long for a masked store as for all its lanes one by one.
+                let all = (1i64 << n) - 1;
+                let whole = [Operand::Mem(to), Operand::Reg(parts[k])];
+                self.b.skip(Cond::NotEqual, bits.0, all, |b| {
+                    b.put(Do::Vector(Vector::Store), width, None, &whole);
+                });
+                self.b.skip(Cond::Equal, bits.0, all, masked);
+                continue;
+            }
+            for lane in 0..n {
+                let bit = self.bit(bits, lane);
+                let place = Mem {
+                    displacement: to.displacement + (lane * shape.bytes) as i32,
+                    ..to
+                };
+                let from = parts[k];
+                self.b.skip(Cond::Equal, bit, 0, |b| {
+                    extract_to(b, from, width, shape.bytes, lane * shape.bytes, place);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ask for the line of a LOAD whose value is not used.
+    pub(super) fn prefetch(&mut self, u: &'a UOp) -> Result<()> {
+        let gate = match u.src().get(2) {
+            Some(gate) => Some(self.scalar(gate)?),
+            None => None,
+        };
+        let place = [Operand::Mem(self.memory_of(u, 0)?)];
+        let ask = |b: &mut Builder| b.put(Do::Prefetch, Width::W64, None, &place);
+        match gate {
+            Some(gate) => self.b.skip(Cond::Equal, gate, 0, ask),
+            None => ask(&mut self.b),
+        }
+        Ok(())
+    }
+}
+
+/// The load of a scalar that is in a general register.
+fn load_op(d: DType) -> Do {
+    match d {
+        DType::I8 => Do::Load8S,
+        DType::I16 => Do::Load16S,
+        d => match d.bytes() {
+            1 => Do::Load8U,
+            2 => Do::Load16U,
+            4 => Do::Load32,
+            _ => Do::Load64,
+        },
+    }
+}
+
+fn load_scalar(b: &mut Builder, d: DType, from: Mem, to: Reg) {
+    let src = [Operand::Mem(from)];
+    match d {
+        DType::F32 => b.put(Do::Vector(Vector::Load4F), Width::X, Some(to), &src),
+        DType::F64 => b.put(Do::Vector(Vector::Load8), Width::X, Some(to), &src),
+        d => b.put(load_op(d), Width::W64, Some(to), &src),
+    }
+}
+
+/// A vector register with so many bytes of memory, the rest of it 0.
+fn load_bytes(b: &mut Builder, bytes: usize, from: Mem, to: Reg) {
+    let src = [Operand::Mem(from)];
+    let vector = match bytes {
+        32 => Vector::Load,
+        16 => Vector::Load,
+        8 => Vector::Load8,
+        4 => Vector::Load4,
+        _ => {
+            let op = if bytes == 2 { Do::Load16U } else { Do::Load8U };
+            let word = b.general(op, Width::W64, &src);
+            let src = [Operand::Reg(word)];
+            return b.put(Do::Vector(Vector::MoveGprD), Width::X, Some(to), &src);
+        }
+    };
+    let width = if bytes == 32 { Width::Y } else { Width::X };
+    b.put(Do::Vector(vector), width, Some(to), &src);
+}
+
+/// A scalar (n is 0), or a vector register's low bytes, into memory.
+fn store_part(b: &mut Builder, d: DType, n: usize, bytes: usize, to: Mem, from: Reg) {
+    let src = [Operand::Mem(to), Operand::Reg(from)];
+    if n == 0 && b.code.regs[from.0 as usize].class == Class::General {
+        return b.put(store_op(d.bytes()), Width::W64, None, &src);
+    }
+    let vector = match if n == 0 { d.bytes() } else { bytes } {
+        4 => Vector::Store4,
+        8 => Vector::Store8,
+        16 | 32 => Vector::Store,
+        narrow => {
+            let src = [Operand::Reg(from)];
+            let word = b.to_general(Vector::MoveVecD, Width::X, &src);
+            let src = [Operand::Mem(to), Operand::Reg(word)];
+            return b.put(store_op(narrow), Width::W64, None, &src);
+        }
+    };
+    let width = if bytes == 32 { Width::Y } else { Width::X };
+    b.put(Do::Vector(vector), width, None, &src);
+}
+
+fn store_op(bytes: usize) -> Do {
+    match bytes {
+        1 => Do::Store8,
+        2 => Do::Store16,
+        4 => Do::Store32,
+        _ => Do::Store64,
+    }
+}
+
+/// A lane of memory into a register of several lanes, at so many bytes.
+fn insert_from(b: &mut Builder, to: Reg, width: Width, lane: usize, at: usize, from: Mem) {
+    let op = match lane {
+        1 => Vector::InsertB,
+        2 => Vector::InsertW,
+        4 => Vector::InsertD,
+        _ => Vector::InsertQ,
+    };
+    let within = Operand::Imm(((at % 16) / lane) as i64);
+    let half = match width {
+        Width::Y if at >= 16 => b.vector(
+            Vector::Extract128,
+            Width::Y,
+            &[Operand::Reg(to), Operand::Imm(1)],
+        ),
+        _ => to,
+    };
+    let src = [Operand::Reg(half), Operand::Mem(from), within];
+    if width != Width::Y {
+        return b.put(Do::Vector(op), Width::X, Some(to), &src);
+    }
+    let half = b.vector(op, Width::X, &src);
+    let which = Operand::Imm((at / 16) as i64);
+    let src = [Operand::Reg(to), Operand::Reg(half), which];
+    b.put(Do::Vector(Vector::Insert128), Width::Y, Some(to), &src);
+}
+
+/// A lane of a register into memory.
+fn extract_to(b: &mut Builder, from: Reg, width: Width, lane: usize, at: usize, to: Mem) {
+    let half = match width {
+        Width::Y if at >= 16 => b.vector(
+            Vector::Extract128,
+            Width::Y,
+            &[Operand::Reg(from), Operand::Imm(1)],
+        ),
+        _ => from,
+    };
+    let op = match lane {
+        1 => Vector::ExtractB,
+        2 => Vector::ExtractW,
+        4 => Vector::ExtractD,
+        _ => Vector::ExtractQ,
+    };
+    let within = Operand::Imm(((at % 16) / lane) as i64);
+    let word = b.to_general(op, Width::X, &[Operand::Reg(half), within]);
+    let src = [Operand::Mem(to), Operand::Reg(word)];
+    b.put(store_op(lane), Width::W64, None, &src);
+}

@@ -1,0 +1,128 @@
+//! Who uses what an instruction gives. Flows in: a listing; flows out: how often each value is used, and which
+//! values are worked out where they are used first. Invariant: memory that a value is loaded from is not
+//! written between the place where it stands and the one where it is worked out, and no loop lies between.
+
+use monoglot_uop::linear::{address, gathered, operands, splat};
+use monoglot_uop::{AddrSpace, Arg, Listing, Op, UOp};
+
+/// See above.
+pub(super) struct Uses {
+    counts: Vec<u32>,
+    deferred: Vec<bool>,
+    last: Vec<u32>,
+    /// Whether a use is in another scope.
+    leaves: Vec<bool>,
+}
+
+/// Whether an access is of REG storage that is registers.
+pub(super) fn is_register(buffer: &UOp) -> bool {
+    let reg = buffer.buffer_arg().and_then(|b| b.addrspace) == Some(AddrSpace::Reg);
+    reg && buffer.op() == Op::Buffer && buffer.shape().first().is_some_and(|n| n.is(1))
+}
+
+/// The values that an instruction reads where it is selected.
+fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
+    if let Some(s) = splat(u) {
+        f(s);
+    } else if let Some(([a, b], _)) = gathered(u) {
+        f(a);
+        if a != b {
+            f(b);
+        }
+    } else {
+        operands(u, f);
+    }
+}
+
+impl Uses {
+    pub(super) fn of(listing: &Listing) -> Uses {
+        let list = listing.instructions();
+        let n = list.len();
+        let mut scope = vec![0u32; n];
+        let mut memory = vec![0u32; n];
+        let mut open: Vec<u32> = Vec::new();
+        let mut epoch = 0;
+        for (i, u) in list.iter().enumerate() {
+            let control = matches!(
+                u.op(),
+                Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier
+            );
+            if matches!(u.op(), Op::End | Op::EndIf) {
+                open.pop();
+            }
+            scope[i] = open.last().copied().unwrap_or(0);
+            memory[i] = epoch;
+            if matches!(u.op(), Op::Range | Op::If) {
+                open.push(i as u32 + 1);
+            }
+            let stores =
+                u.op() == Op::Store && address(&u.src()[0]).is_none_or(|a| !is_register(a.buffer));
+            epoch += (control || stores) as u32;
+        }
+        let mut counts = vec![0u32; n];
+        let mut last = vec![0u32; n];
+        let mut leaves = vec![false; n];
+        // Where a value is asked for first, and in which scope.
+        let mut first = vec![u32::MAX; n];
+        let mut deferred = vec![false; n];
+        for (i, u) in list.iter().enumerate().rev() {
+            let effect = u.op().is_void() || u.op() == Op::Range;
+            let prefetch = u.op() == Op::Load && *u.arg() != Arg::None;
+            if counts[i] == 0 && !effect && !prefetch {
+                continue;
+            }
+            let mut here = i;
+            let plain_load = u.op() == Op::Load
+                && u.src().len() == 1
+                && address(&u.src()[0]).is_some_and(|a| !is_register(a.buffer));
+            let of_load = || {
+                splat(u)
+                    .and_then(|s| listing.place(s))
+                    .is_some_and(|k| list[k].op() == Op::Load && list[k].src().len() == 1)
+            };
+            let candidate = plain_load || u.op() == Op::Stack && of_load();
+            if candidate && counts[i] > 0 && first[i] != u32::MAX {
+                let at = first[i] as usize;
+                if scope[at] == scope[i] && memory[at] == memory[i] {
+                    deferred[i] = true;
+                    here = at;
+                }
+            }
+            reads(u, |o| {
+                let Some(k) = listing.place(o.named()) else {
+                    return;
+                };
+                counts[k] += 1;
+                last[k] = last[k].max(here as u32);
+                leaves[k] |= scope[k] != scope[i];
+                first[k] = first[k].min(here as u32);
+            });
+        }
+        Uses {
+            counts,
+            deferred,
+            last,
+            leaves,
+        }
+    }
+
+    /// How often a value is used.
+    pub(super) fn count(&self, i: usize) -> u32 {
+        self.counts[i]
+    }
+
+    /// Whether a value is worked out where it is used first.
+    pub(super) fn is_deferred(&self, i: usize) -> bool {
+        self.deferred[i]
+    }
+
+    /// The place of the last use.
+    pub(super) fn last(&self, i: usize) -> usize {
+        self.last[i] as usize
+    }
+
+    /// Whether a use is in another scope than the value.
+    pub(super) fn leaves(&self, i: usize) -> bool {
+        self.leaves[i]
+    }
+}
