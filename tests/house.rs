@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What each room may import of ours, from DESIGN's table; the façade and what stands on it may import all.
-/// `native`, machine code behind `uop`'s trait of back ends, has its place before it stands.
 const LADDER: &[(&str, &[&str])] = &[
     ("uop", &[]),
     ("schedule", &["uop"]),
@@ -31,6 +30,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("schedule/src", 4_500),
     ("codegen/src", 11_400),
     ("codegen/src/render", 2_500),
+    ("native/src", 9_000),
     ("engine/src", 3_500),
     ("tensor/src", 6_000),
     ("device/src", 2_500),
@@ -239,9 +239,6 @@ fn rooms_import_only_downwards() {
     let mut wrong = Vec::new();
     for (room, allowed) in LADDER {
         let folder = root().join("crates").join(room);
-        if *room == "native" && !folder.exists() {
-            continue;
-        }
         for import in dependencies(&read(&folder.join("Cargo.toml"))) {
             if !allowed.contains(&import.as_str()) {
                 wrong.push(format!("{room} imports {import}"));

@@ -2,8 +2,9 @@
 //! over all 2^32 arguments of f32, against f64. Flows in: names of functions; flows out: for each
 //! the greatest error in units of the last place and the argument that has it.
 
-use monoglot_codegen::{backend, lower};
+use monoglot_codegen::lower;
 use monoglot_device::{Config, Runtime, cpu::Cpu};
+use monoglot_engine::backend;
 use monoglot_uop::fold::transcendental;
 use monoglot_uop::op::{Class, Transcendental};
 use monoglot_uop::{Arg, AxisType, DType, Device, KernelInfo, Op, Result, Scalar, Shape, UOp};

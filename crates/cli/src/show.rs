@@ -188,7 +188,7 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
         None
     };
     let target = target()?;
-    let backend = codegen::backend(target.dialect);
+    let backend = engine::backend(target.dialect);
     let lowered = codegen::lower(kernel, &target, backend, opts, &mut |stage, graph| {
         if stage == wanted {
             seen = Some(graph.clone());

@@ -30,4 +30,4 @@ mod streams;
 mod tests;
 
 pub use pipeline::{Stage, Timings, lower, lower_shaped, render};
-pub use render::backend;
+pub use render::{C, Uops};

@@ -4,7 +4,7 @@
 //! accepts what is computed. Flows in: the files; flows out: a failed test for each that says
 //! something else.
 
-use crate::opt::tests::support::target;
+use crate::opt::tests::support::{backend, target};
 use crate::{expand, linearize, loops, memory, opt, peel, pipeline, select};
 use monoglot_oracle::filetest;
 use monoglot_uop::spec::{verify_expanded, verify_kernel, verify_linear};
@@ -29,7 +29,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "render" => {
             let (program, _) = {
                 let target = target(false);
-                let backend = crate::backend(target.dialect);
+                let backend = backend(target.dialect);
                 pipeline::lower(&u, &target, backend, Some(&[]), &mut |_, _| {})?
             };
             let source = program.src().iter().find(|s| s.op() == Op::Source);

@@ -32,6 +32,8 @@ pub struct Config {
     pub cache_bytes: u64,
     /// `CC`: the C compiler and options of one's own; None: `cc`, `gcc` or `clang`, the first there is.
     pub compiler: Option<String>,
+    /// `PERF`: whether profilers are told where kernels in machine code lie, in `/tmp/perf-PID.map`.
+    pub perf: bool,
 }
 
 impl Default for Config {
@@ -46,6 +48,7 @@ impl Default for Config {
             cache_dir: None,
             cache_bytes: 1 << 29,
             compiler: None,
+            perf: false,
         }
     }
 }
@@ -65,6 +68,7 @@ impl Config {
             caches: var("MONOGLOT_CACHES").and_then(|v| cache_list(&v)),
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),
+            perf: var("PERF").is_some_and(|v| v.trim() != "0"),
             ..Config::default()
         }
     }

@@ -50,6 +50,22 @@ pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
     }
 }
 
+/// The machine code of a PROGRAM node.
+///
+/// # Errors
+/// `Verify` where it has none.
+pub fn program_binary(program: &UOp) -> Result<&[u8]> {
+    let binary = program.src().iter().find(|u| u.op() == Op::Binary);
+    match binary.map(UOp::arg) {
+        Some(Arg::Bytes(code)) if !code.is_empty() => Ok(code),
+        _ => Err(ErrorKind::Verify {
+            stage: "program".into(),
+            message: format!("{program:?} has no machine code"),
+        }
+        .into()),
+    }
+}
+
 /// A storage argument of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {

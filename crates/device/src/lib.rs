@@ -25,7 +25,7 @@ pub mod storage;
 
 pub use config::Config;
 pub use disk::open_file;
-pub use kernel::{Kernel, program_parts};
+pub use kernel::{Kernel, program_binary, program_parts};
 pub use queue::Queue;
 pub use registry::{Listed, list, open};
 pub use runtime::Runtime;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The kind, for the registry.
 pub(crate) const KIND: Kind = Kind {
     name: "NULL",
-    renderers: &["C"],
+    renderers: &["C", "X86"],
     open,
 };
 
@@ -30,10 +30,10 @@ struct Nothing(usize);
 
 /// This machine's CPU, or an ordinary one of the level that is named.
 fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
-    let target = match name.arch {
-        None => cpu::target(name.device, config),
-        Some(arch) => cpu::ordinary(name.device, config, arch)?,
-    };
+    let mut target = cpu::named(&KIND, name, config)?;
+    if name.arch.is_some() {
+        target = cpu::ordinary(target, config);
+    }
     Ok(Arc::new(Null { target }))
 }
 
@@ -62,7 +62,8 @@ impl Runtime for Null {
 
     fn about(&self) -> String {
         format!(
-            "renders for {}, compiles and runs nothing",
+            "programs in {} for {}, compiles and runs nothing",
+            self.target.dialect.name(),
             self.target.arch
         )
     }

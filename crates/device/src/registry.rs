@@ -56,22 +56,29 @@ pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
     Ok(runtime)
 }
 
-/// Every kind of device, with what one is on this machine.
+/// Every kind of device, in each of the ways to write its programs, with what one is on this machine.
 pub fn list() -> Vec<Listed> {
     let config = Config::current();
-    let about = |kind: &Kind| match open_new(Device::new(kind.name), &config) {
-        Ok(runtime) => Listed {
-            name: kind.name,
-            about: runtime.about(),
-            missing: None,
-        },
-        Err(e) => Listed {
-            name: kind.name,
-            about: format!("programs in {}", kind.renderers.join(", ")),
-            missing: Some(e.to_string()),
-        },
+    let about = |name: &str, renderers: &[&str]| {
+        let device = Device::new(name);
+        let opened = open_new(device, &config);
+        Listed {
+            name: device.name(),
+            about: match &opened {
+                Ok(runtime) => runtime.about(),
+                Err(_) => format!("programs in {}", renderers.join(", ")),
+            },
+            missing: opened.err().map(|e| e.to_string()),
+        }
     };
-    kinds().iter().map(about).collect()
+    let mut all = Vec::new();
+    for kind in kinds() {
+        all.push(about(kind.name, kind.renderers));
+        for renderer in kind.renderers.iter().skip(1) {
+            all.push(about(&format!("{}:{renderer}", kind.name), &[renderer]));
+        }
+    }
+    all
 }
 
 fn kinds() -> Vec<Kind> {

@@ -404,5 +404,5 @@ fn an_unknown_device_says_what_there_is() {
     let error = monoglot_device::open(Device::new("ABACUS")).err().unwrap();
     assert!(error.to_string().contains("INTERP:GPU"), "{error}");
     assert!(monoglot_device::open(Device::new("CPU:C:z80")).is_err());
-    assert_eq!(monoglot_device::list().len(), 5);
+    assert_eq!(monoglot_device::list().len(), 7);
 }

@@ -1,12 +1,13 @@
 //! Executables: compiled programs, kept by structure. Flows in: a function of PARAMs; flows out: steps that name
 //! compiled kernels and which storage each argument is.
 
+use crate::backends::backend;
 use crate::cache::Cache;
 use crate::check::{self, Check};
 use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
-use monoglot_codegen::{Stage, Timings, backend, lower};
+use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Kernel, open, program_parts};
 use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;

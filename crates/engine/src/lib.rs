@@ -4,6 +4,7 @@
 //! is neither scheduled nor compiled again; a kernel seen before, in whatever program, is not compiled
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
+mod backends;
 mod bound;
 mod cache;
 mod check;
@@ -18,6 +19,7 @@ mod run;
 mod versions;
 mod wrong;
 
+pub use backends::backend;
 pub use bound::{Bound, bind};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};

@@ -3,9 +3,10 @@
 
 mod support;
 
+use monoglot_codegen::lower;
 use monoglot_codegen::opt::staging::{Staging, stage};
-use monoglot_codegen::{backend, lower};
 use monoglot_device::open;
+use monoglot_engine::backend;
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::sample;
 use monoglot_uop::text::parse;

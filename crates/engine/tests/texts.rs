@@ -1,9 +1,9 @@
 //! Who is at fault where a graph breaks a spec: the text that it was read from, or else the compiler. Flows
 //! in: wrong graphs; flows out: the errors of the functions that take graphs of users.
 
-use monoglot_codegen::{backend, lower};
+use monoglot_codegen::lower;
 use monoglot_device::open;
-use monoglot_engine::compile;
+use monoglot_engine::{backend, compile};
 use monoglot_uop::spec::{verify_kernel, verify_tensor};
 use monoglot_uop::text::{parse, parse_many};
 use monoglot_uop::*;

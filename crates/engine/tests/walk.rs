@@ -5,9 +5,8 @@
 
 mod support;
 
-use monoglot_codegen::backend;
 use monoglot_device::open;
-use monoglot_engine::{read, upload};
+use monoglot_engine::{backend, read, upload};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_uop::op::{
     Abstraction, Class, Code, Identity, Leaf, Memory, Movement, Order, Ternary,

@@ -1,8 +1,9 @@
 //! Run a schedule call by call on byte buffers. Flows in: a schedule, the bytes of its PARAMs and
 //! something that runs one kernel; flows out: the value of every root.
 
-use monoglot_codegen::{backend, lower};
+use monoglot_codegen::lower;
 use monoglot_device::{Kernel, Runtime};
+use monoglot_engine::backend;
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_schedule::{Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, Opt, Result, Target, UOp};

@@ -11,3 +11,21 @@ pub mod code;
 pub mod own;
 pub mod select;
 pub mod table;
+
+pub use own::{OwnLayout, own_bytes, own_layout};
+
+use monoglot_uop::{Backend, Code, ErrorKind, Listing, ProgramInfo, Result, Target};
+
+/// Machine code for x86-64, of the level that the target names.
+pub struct X86;
+
+// SAFETY: there is no code yet.
+unsafe impl Backend for X86 {
+    fn emit(&self, _: &Listing, info: &ProgramInfo, _: &Target) -> Result<Code> {
+        Err(ErrorKind::Unsupported {
+            op: "LINEAR".into(),
+            message: format!("there is no machine code of our own yet: {}", info.name),
+        }
+        .into())
+    }
+}

@@ -21,7 +21,7 @@ mod uses;
 mod vector;
 
 use crate::code::{Class, Code, Do, Level, Operand, Reg, Width};
-use crate::own::OwnLayout;
+use crate::own::{OwnLayout, own_layout};
 use crate::table::Vector;
 use builder::{Builder, Kind, Parts, one, splat};
 use monoglot_uop::backend::unsupported;
@@ -56,7 +56,7 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Sel
         own,
         slots: slots(listing.instructions(), info),
         variables: info.vars.clone(),
-        layout: OwnLayout::of(listing.program()),
+        layout: own_layout(listing.program()),
     };
     if !has_phases(listing.program()) {
         let mut s = Selector::new(listing, &entry, b);
@@ -108,13 +108,13 @@ fn slots(list: &[UOp], info: &ProgramInfo) -> Vec<u64> {
 }
 
 /// What a function begins with.
-struct Entry {
+struct Entry<'e> {
     arguments: Reg,
     thread: Reg,
     own: Reg,
     slots: Vec<u64>,
     variables: Vec<usize>,
-    layout: OwnLayout,
+    layout: OwnLayout<'e>,
 }
 
 /// What is known of a value.
@@ -139,7 +139,7 @@ struct Shape {
 struct Selector<'a> {
     listing: &'a Listing<'a>,
     list: &'a [UOp],
-    entry: &'a Entry,
+    entry: &'a Entry<'a>,
     b: Builder,
     uses: Uses,
     values: Vec<Value>,
@@ -154,7 +154,7 @@ struct Selector<'a> {
 }
 
 impl<'a> Selector<'a> {
-    fn new(listing: &'a Listing<'a>, entry: &'a Entry, b: Builder) -> Selector<'a> {
+    fn new(listing: &'a Listing<'a>, entry: &'a Entry<'a>, b: Builder) -> Selector<'a> {
         let list = listing.instructions();
         Selector {
             listing,

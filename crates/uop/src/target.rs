@@ -15,6 +15,8 @@ pub enum Dialect {
     C,
     /// The linear program itself, for the interpreter.
     Uops,
+    /// Machine code for x86-64 of our own, with a listing for people.
+    X86,
 }
 
 impl Dialect {
@@ -23,6 +25,7 @@ impl Dialect {
         match self {
             Dialect::C => "C",
             Dialect::Uops => "UOPS",
+            Dialect::X86 => "X86",
         }
     }
 }

@@ -2,8 +2,9 @@
 //! of a launch, of rounds in which every schedule runs once. Invariant: all run on the same storage, whose
 //! numbers are neither denormal nor out of any range.
 
-use monoglot_codegen::{backend, lower};
+use monoglot_codegen::lower;
 use monoglot_device::Runtime;
+use monoglot_engine::backend;
 use monoglot_uop::{Arg, DType, Op, Opt, Result, UOp};
 use std::time::Instant;
 

@@ -4,7 +4,7 @@
 
 use super::{Timings, lower};
 use crate::opt::tests::support::{
-    buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, transpose,
+    backend, buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, transpose,
 };
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A kernel lowered with the back end of the target's dialect.
 fn lower_for(kernel: &UOp, target: &Target, opts: Option<&[Opt]>) -> Result<(Program, Timings)> {
-    let backend = crate::backend(target.dialect);
+    let backend = backend(target.dialect);
     lower(kernel, target, backend, opts, &mut |_, _| {})
 }
 

@@ -25,7 +25,7 @@ const INSTRUCTIONS: usize = 192;
 const SUMS: usize = 9;
 
 /// C for a CPU.
-pub(super) struct C;
+pub struct C;
 
 // SAFETY: the text says, instruction by instruction, what the program does.
 unsafe impl Backend for C {

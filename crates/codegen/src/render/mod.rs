@@ -1,4 +1,4 @@
-//! Back ends that make text. Flows in: a verified linear program, its record and the target; flows
+//! Back ends that make text, each under the name of its dialect. Flows in: a verified linear program, its record and the target; flows
 //! out: source text, C with GNU vector extensions or, for the interpreter, the text form of the
 //! program itself; or an error that names the op which a language lacks.
 
@@ -12,21 +12,14 @@ mod renderer;
 mod scalar;
 mod vector;
 
-use monoglot_uop::{Backend, Code, Dialect, Listing, ProgramInfo, Result, Target, UOp};
-
-/// The back end of a dialect that is text.
-pub fn backend(dialect: Dialect) -> &'static dyn Backend {
-    match dialect {
-        Dialect::C => &c::C,
-        Dialect::Uops => &Text,
-    }
-}
+pub use c::C;
+use monoglot_uop::{Backend, Code, Listing, ProgramInfo, Result, Target, UOp};
 
 /// The text form of the program itself.
-struct Text;
+pub struct Uops;
 
 // SAFETY: the text says, instruction by instruction, what the program does.
-unsafe impl Backend for Text {
+unsafe impl Backend for Uops {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, _target: &Target) -> Result<Code> {
         let ProgramInfo {
             name,

@@ -4,8 +4,9 @@
 
 use super::topology::{self, CACHES};
 use crate::config::Config;
+use crate::kind::{Kind, Name, missing};
 use monoglot_uop::op::{Comparison, Unary};
-use monoglot_uop::{DType, Device, Dialect, ErrorKind, Op, OpSet, Result, Target};
+use monoglot_uop::{DType, Device, Dialect, Op, OpSet, Result, Target};
 
 /// The ops that a CPU has instructions for, or short code in a compiler; MULACC where it is fused.
 const NATIVE: OpSet = OpSet::PRIMITIVES
@@ -34,6 +35,7 @@ const HALF: &[DType] = if cfg!(any(target_arch = "x86_64", target_arch = "aarch6
     &[]
 };
 
+/// From the highest to the lowest.
 const LEVELS: [Level; 4] = [
     Level {
         arch: "x86-64-v4",
@@ -61,43 +63,93 @@ const LEVELS: [Level; 4] = [
     },
 ];
 
+/// The levels that there is machine code of our own for.
+const NATIVE_LEVELS: [&str; 2] = ["x86-64-v3", "x86-64-v2"];
+
+/// What to do without it.
+const OTHERS: &str = "DEV=CPU:C compiles for any machine that has a C compiler";
+
+/// What a name of a device of this kind stands for: this machine, or this machine at the level that is named.
+///
+/// # Errors
+/// `NoDevice` where there is no such level, or no machine code of our own for it or this machine.
+pub(crate) fn named(kind: &Kind, name: &Name, config: &Config) -> Result<Target> {
+    let device = name.device;
+    let renderer = name.renderer.unwrap_or(kind.renderers[0]);
+    if renderer == Dialect::X86.name() {
+        return native(device, config, name.arch);
+    }
+    match name.arch {
+        None => Ok(target(device, config)),
+        Some(arch) => target_of(device, config, arch),
+    }
+}
+
 /// This machine, for programs in C.
 pub fn target(device: Device, config: &Config) -> Target {
     build(device, config, here())
 }
 
 /// This machine at another level of x86-64.
-///
-/// # Errors
-/// `NoDevice` where there is no level of that name.
-pub(crate) fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
-    let level = LEVELS
-        .iter()
-        .find(|l| l.arch.eq_ignore_ascii_case(arch))
-        .ok_or_else(|| {
-            let message =
-                format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
-            ErrorKind::NoDevice {
-                device: device.name().into(),
-                message,
-            }
-        })?;
+fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
+    let found = LEVELS.iter().find(|l| l.arch.eq_ignore_ascii_case(arch));
+    let level = found.ok_or_else(|| {
+        let message = format!("no instruction set is called {arch}; x86-64-v2, -v3 and -v4 are");
+        missing(device, message)
+    })?;
     Ok(build(device, config, level))
 }
 
-/// A machine of that level with common caches and two threads, whatever this one is: what is rendered
-/// for it is the same everywhere.
+/// This machine, or this machine at another level, for machine code of our own. It has no instructions of
+/// x86-64-v4 yet: a machine of that level is one of x86-64-v3.
+fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target> {
+    let wanted = arch.unwrap_or(match here().arch {
+        "x86-64-v4" => "x86-64-v3",
+        other => other,
+    });
+    let made = LEVELS.iter().filter(|l| NATIVE_LEVELS.contains(&l.arch));
+    let mut fitting = made.filter(|l| l.arch.eq_ignore_ascii_case(wanted));
+    let level = fitting.next().ok_or_else(|| {
+        let levels = NATIVE_LEVELS.join(" and ");
+        let message = format!("there is machine code for {levels}, not for {wanted}; {OTHERS}");
+        missing(device, message)
+    })?;
+    // Conversions of halves came with v3: before, they are moved as integers.
+    let halves: &[DType] = if level.fma { &[DType::F16] } else { &[] };
+    Ok(Target {
+        dialect: Dialect::X86,
+        storage: [&arithmetic(), halves].concat(),
+        ..build(device, config, level)
+    })
+}
+
+/// Whether this machine has the instructions of a target.
 ///
 /// # Errors
-/// As `target_of`.
-pub(crate) fn ordinary(device: Device, config: &Config, arch: &str) -> Result<Target> {
+/// `NoDevice` where it has not.
+pub(crate) fn runs(target: &Target) -> Result<()> {
+    let here = here().arch;
+    let place = |arch: &str| LEVELS.iter().position(|l| l.arch == arch);
+    // The highest level stands first.
+    match (place(here), place(&target.arch)) {
+        (Some(own), Some(wanted)) if own <= wanted => Ok(()),
+        _ => {
+            let message = format!("this machine is {here}, not {}; {OTHERS}", target.arch);
+            Err(missing(target.device, message))
+        }
+    }
+}
+
+/// The same with common caches and two threads, whatever this machine is: what is rendered for it is the same
+/// everywhere.
+pub(crate) fn ordinary(target: Target, config: &Config) -> Target {
     let threads = config.threads.unwrap_or(2);
-    Ok(Target {
+    Target {
         threads,
         cores: config.cores.unwrap_or(threads),
         caches: config.caches.unwrap_or([32 << 10, 1 << 20, 32 << 20]),
-        ..target_of(device, config, arch)?
-    })
+        ..target
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,13 +1,24 @@
-//! CPU: programs in C, compiled by the machine's C compiler, run on the device's own thread pool.
-//! Flows in: PROGRAMs in C; flows out: kernels, and what they write into the storage they are
-//! launched with.
+//! CPU: programs in C, compiled by the machine's C compiler, or in machine code of our own (`native`), run on
+//! the device's own thread pool. Flows in: PROGRAMs; flows out: kernels, and what they write into the storage
+//! they are launched with.
 //!
-//! Compiled code is found, in this order: among the kernels alive in this process, in the cache folder,
+//! Compiled C is found, in this order: among the kernels alive in this process, in the cache folder,
 //! by compiling. Invariant: a launch checks that every buffer has the bytes its PARAM says.
 
+#[cfg(target_arch = "x86_64")]
+mod area;
 mod cache;
 mod compile;
 mod detect;
+#[cfg(target_arch = "x86_64")]
+mod fault;
+#[cfg(target_arch = "x86_64")]
+mod native;
+#[cfg(target_arch = "x86_64")]
+mod pages;
+#[cfg(target_arch = "x86_64")]
+mod perf;
+mod threads;
 mod topology;
 
 use crate::config::Config;
@@ -19,26 +30,56 @@ use crate::queue::{Host, Queue};
 use crate::runtime::Runtime;
 use cache::{LoadedCode, ObjectCache};
 use compile::{Compiler, Unit};
-use monoglot_uop::linear::phase_count;
-use monoglot_uop::{Device, Error, ErrorKind, Program, Result, Target};
+use monoglot_uop::{Device, Dialect, Error, ErrorKind, Program, Result, Target};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex, Once, Weak};
+use threads::Threads;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use detect::target;
-pub(crate) use detect::{machine, ordinary};
+pub(crate) use detect::{machine, named, ordinary};
 
-/// The kind, for the registry.
+/// The kind, for the registry. What `CPU` alone means is the first of its renderers.
 pub(crate) const KIND: Kind = Kind {
     name: "CPU",
-    renderers: &["C"],
-    open: |name: &Name, config: &Config| {
-        Ok(match name.arch {
-            None => Arc::new(Cpu::open(name.device, config)?),
-            Some(arch) => Arc::new(Cpu::for_arch(name.device, config, arch)?),
-        })
-    },
+    renderers: &["C", "X86"],
+    open,
 };
+
+fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
+    let target = named(&KIND, name, config)?;
+    match target.dialect {
+        Dialect::X86 => native(target, config),
+        Dialect::C | Dialect::Uops => {
+            let march = name.arch.map_or("native", |_| &target.arch).to_string();
+            Ok(Arc::new(Cpu::with(target, config, &march)?))
+        }
+    }
+}
+
+/// The CPU through machine code, where this machine can run that of the target.
+#[cfg(target_arch = "x86_64")]
+fn native(target: Target, config: &Config) -> Result<Arc<dyn Runtime>> {
+    detect::runs(&target)?;
+    Ok(Arc::new(native::Native::new(target, config)))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn native(target: Target, _config: &Config) -> Result<Arc<dyn Runtime>> {
+    detect::runs(&target)?;
+    Err(crate::kind::missing(
+        target.device,
+        "this build has no part that runs machine code",
+    ))
+}
+
+/// A machine in words.
+fn described(t: &Target) -> String {
+    format!(
+        "{} with vectors of {} bytes, {} threads on {} cores, caches {:?}",
+        t.arch, t.vector_bytes, t.threads, t.cores, t.caches
+    )
+}
 
 /// Arithmetic operations of a run from which on a kernel is compiled with all the compiler can do.
 const HEAVY: u64 = 20_000_000;
@@ -59,16 +100,6 @@ impl Cpu {
     /// `NoDevice` where no C compiler is found.
     pub fn open(device: Device, config: &Config) -> Result<Cpu> {
         Cpu::with(target(device, config), config, "native")
-    }
-
-    /// Open it for another level of its instruction set, such as `x86-64-v3`.
-    ///
-    /// # Errors
-    /// `NoDevice` where there is no such level, or no C compiler.
-    pub fn for_arch(device: Device, config: &Config, arch: &str) -> Result<Cpu> {
-        let target = detect::target_of(device, config, arch)?;
-        let march = target.arch.clone();
-        Cpu::with(target, config, &march)
     }
 
     fn with(target: Target, config: &Config, march: &str) -> Result<Cpu> {
@@ -210,11 +241,7 @@ impl Runtime for Cpu {
     }
 
     fn about(&self) -> String {
-        let t = &self.target;
-        let machine = format!(
-            "{} with vectors of {} bytes, {} threads on {} cores, caches {:?}",
-            t.arch, t.vector_bytes, t.threads, t.cores, t.caches
-        );
+        let machine = described(&self.target);
         format!("C through {}, {machine}", self.compiler.program().display())
     }
 
@@ -242,9 +269,7 @@ impl Runtime for Cpu {
             kernels.push(Arc::new(CpuKernel {
                 code: codes[&unit.key].clone(),
                 signature: Signature::of(linear, info),
-                threads: info.threads.max(1) as usize,
-                phases: phase_count(linear),
-                pool: self.pool.clone(),
+                threads: Threads::of(linear, info, &self.pool),
             }));
         }
         Ok(kernels)
@@ -259,10 +284,7 @@ impl Runtime for Cpu {
 struct CpuKernel {
     code: Arc<LoadedCode>,
     signature: Signature,
-    threads: usize,
-    /// Jobs of all threads, one after the other; the threads' numbers count on through them.
-    phases: usize,
-    pool: Arc<Pool>,
+    threads: Threads,
 }
 
 impl Kernel for CpuKernel {
@@ -272,16 +294,13 @@ impl Kernel for CpuKernel {
 
     fn run(&self, args: &Arguments) -> Result<()> {
         let entry = self.code.entry;
-        for phase in 0..self.phases {
-            self.pool.run(self.threads, &|thread: usize| {
-                let Arguments { ptrs, vars, .. } = args;
-                let tid = phase * self.threads + thread;
-                // SAFETY: every buffer has the bytes its PARAM says and is claimed
-                // (`Signature::arguments`); the verifier has shown every access to stay within them;
-                // threads write apart within a phase, as the schedule sees to.
-                unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), tid as i32) }
-            });
-        }
+        self.threads.run(|thread| {
+            let Arguments { ptrs, vars, .. } = args;
+            // SAFETY: every buffer has the bytes its PARAM says and is claimed
+            // (`Signature::arguments`); the verifier has shown every access to stay within them;
+            // threads write apart within a phase, as the schedule sees to.
+            unsafe { entry(ptrs.as_ptr(), vars.as_ptr(), thread) }
+        });
         Ok(())
     }
 }

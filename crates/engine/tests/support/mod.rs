@@ -3,8 +3,8 @@
 
 #![allow(dead_code)]
 
-use monoglot_codegen::backend;
 use monoglot_device::{Kernel, Runtime, Storage};
+use monoglot_engine::backend;
 use monoglot_uop::*;
 use std::sync::Arc;
 
@@ -105,24 +105,22 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
         ..info
     };
     // The interpreter finds faults itself, and takes programs that have some.
-    let text = match target.dialect {
-        Dialect::Uops => linear.to_string(),
+    let code = match target.dialect {
+        Dialect::Uops => Code {
+            source: linear.to_string(),
+            binary: None,
+        },
         dialect => {
             let verified = spec::verify_linear(linear.clone()).unwrap();
             let listing = Listing::of(&verified);
-            backend(dialect)
-                .emit(&listing, &info, target)
-                .unwrap()
-                .source
+            backend(dialect).emit(&listing, &info, target).unwrap()
         }
     };
-    let source = UOp::new(Op::Source, vec![], Arg::Text(text.into()));
-    let sink = UOp::sink(&[]);
-    let program = UOp::new(
-        Op::Program,
-        vec![sink, linear.clone(), source],
-        Arg::Program(Arc::new(info)),
-    );
+    let mut src = vec![UOp::sink(&[]), linear.clone()];
+    src.push(UOp::new(Op::Source, vec![], Arg::Text(code.source.into())));
+    let binary = code.binary.map(|b| Arg::Bytes(b.into()));
+    src.extend(binary.map(|b| UOp::new(Op::Binary, vec![], b)));
+    let program = UOp::new(Op::Program, src, Arg::Program(Arc::new(info)));
     // SAFETY: a back end's code of a verified list, or a program for the interpreter.
     unsafe { Program::trusted(program) }
 }

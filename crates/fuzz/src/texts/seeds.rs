@@ -4,7 +4,8 @@
 use super::stages::Stages;
 use crate::program::{self, Dice};
 use crate::run::Scheduled;
-use monoglot_codegen::{Stage, backend, lower};
+use monoglot_codegen::{Stage, lower};
+use monoglot_engine::backend;
 use monoglot_uop::text::{parse_many, print, print_many};
 use monoglot_uop::{Device, UOp};
 use std::path::{Path, PathBuf};

@@ -4,8 +4,9 @@
 use crate::check::Inputs;
 use crate::program::Dice;
 use crate::run::{CompiledKernels, Scheduled, difference};
-use monoglot_codegen::{backend, lower, lower_shaped, render};
+use monoglot_codegen::{lower, lower_shaped, render};
 use monoglot_device::{Runtime, open};
+use monoglot_engine::backend;
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random;

@@ -174,7 +174,7 @@ impl Selector<'_> {
             return Err(self.unsupported(buffer));
         };
         if buffer.op() == Op::Buffer {
-            let offset = self.entry.layout.offset(buffer);
+            let offset = self.entry.layout.offsets.get(buffer).copied();
             let offset = offset.ok_or_else(|| self.unsupported(buffer))?;
             return Ok((Base::MAX, offset as i64));
         }

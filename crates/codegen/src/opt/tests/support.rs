@@ -6,8 +6,8 @@ use crate::opt::{applied, apply, axes};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_uop::spec::verify_kernel;
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, DType, Device, Dialect, Digit, Fragment, KernelInfo, Op, OpSet, Opt,
-    OptOp, ReduceOp, Shape, Target, TcInfo, UOp,
+    AddrSpace, Arg, AxisType, Backend, DType, Device, Dialect, Digit, Fragment, KernelInfo, Op,
+    OpSet, Opt, OptOp, ReduceOp, Shape, Target, TcInfo, UOp,
 };
 use std::sync::Arc;
 
@@ -534,13 +534,22 @@ pub(crate) fn fibonacci() -> UOp {
     sink(&[UOp::new(Op::Group, turn, Arg::None).end(&r)])
 }
 
+/// The back end that stands in this room for a dialect.
+pub(crate) fn backend(dialect: Dialect) -> &'static dyn Backend {
+    match dialect {
+        Dialect::C => &crate::C,
+        Dialect::Uops => &crate::Uops,
+        Dialect::X86 => panic!("the tests of this room have no back end for machine code"),
+    }
+}
+
 /// A kernel goes through all passes.
 pub(crate) fn lowers(kernel: &UOp, workgroups: bool) {
     let target = target(workgroups);
     let lowered = crate::lower(
         kernel,
         &target,
-        crate::backend(target.dialect),
+        backend(target.dialect),
         Some(&[]),
         &mut |_, _| {},
     );
