@@ -7,6 +7,8 @@
 //! The way: `select` makes instructions over registers without number of the list, `allocate` gives the registers
 //! numbers, `encode` makes bytes of it.
 
+pub mod allocate;
+pub mod check;
 pub mod code;
 pub mod own;
 pub mod select;

@@ -62,6 +62,15 @@ macro_rules! vectors {
             pub fn encodings(self) -> [Code; 3] {
                 match self { $(Vector::$name => [encoding!($sse), encoding!($xmm), encoding!($ymm)]),* }
             }
+
+            /// Whether a source that could be memory by its form cannot: the encodings take a register alone.
+            pub fn registers_only(self) -> bool {
+                match self {
+                    Vector::MoveMaskPs | Vector::MoveMaskPd | Vector::MoveMaskB => true,
+                    Vector::BroadcastSs | Vector::BroadcastSd => true,
+                    _ => false,
+                }
+            }
         }
     };
 }

@@ -1,0 +1,105 @@
+//! Registers of the machine for registers without number. Flows in: code as selection made it; flows out: the same
+//! code with a place for every register it mentions, and with loads and stores of what is kept in the frame. Always:
+//! it succeeds, and equal code gets equal places.
+//!
+//! A round is: where each register is in use (`spans`), places in the order of starts (`assign`), and a rewriting
+//! that keeps in the frame what found no place (`spill`). What the rewriting puts in lives from one instruction to
+//! the next and is never kept in the frame itself, so that rounds come to an end.
+
+mod assign;
+mod spans;
+mod spill;
+
+use crate::code::{Allocated, Code, Level, Operand, Reg};
+use spans::NONE;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.
+const ROUNDS: usize = 16;
+
+/// Gives every register a place.
+pub fn allocate(code: Code, level: Level) -> Allocated {
+    let mut code = code;
+    let tiny = code.regs.len() as u32;
+    let mut origin: Vec<Reg> = (0..tiny).map(Reg).collect();
+    let mut slots = 0;
+    let mut spans = spans::registers(&code);
+    let mut gone = spill::fold_single_uses(&mut code, &mut spans);
+    let mut round = 1;
+    let places = loop {
+        let assigned = assign::assign(&code, &spans, level, tiny);
+        if assigned.spilled.is_empty() {
+            break assigned.places;
+        }
+        let spilled = match round < ROUNDS {
+            true => assigned.spilled,
+            false => everything(&spans, tiny),
+        };
+        spill::spill(&mut code, &spans, &spilled, &gone, &mut origin, &mut slots);
+        gone.clear();
+        spans = spans::registers(&code);
+        round += 1;
+    };
+    if !gone.is_empty() {
+        let mut dropped = vec![false; code.regs.len()];
+        for reg in gone {
+            dropped[reg.0 as usize] = true;
+        }
+        code.ins
+            .retain(|ins| ins.dst.is_none_or(|dst| !dropped[dst.0 as usize]));
+    }
+    if slots > 0 {
+        slots = share_slots(&mut code, slots);
+    }
+    Allocated {
+        code,
+        places,
+        origin,
+        slots,
+    }
+}
+
+/// All registers that can be kept in the frame.
+fn everything(spans: &spans::Spans, tiny: u32) -> Vec<Reg> {
+    let mentioned = |&number: &u32| number < tiny && spans.of[number as usize].start != NONE;
+    spans
+        .order
+        .iter()
+        .copied()
+        .filter(mentioned)
+        .map(Reg)
+        .collect()
+}
+
+/// Lets places in the frame that are in use at different times be one, and counts those that remain.
+fn share_slots(code: &mut Code, slots: u32) -> u32 {
+    let spans = spans::slots(code, slots);
+    let mut numbers = vec![0; slots as usize];
+    let mut in_use: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+    let mut count = 0;
+    for &slot in &spans.order {
+        let span = &spans.of[slot as usize];
+        let free = in_use
+            .peek()
+            .is_some_and(|Reverse((end, _))| *end < span.start);
+        let number = match in_use.pop() {
+            Some(Reverse((_, number))) if free => number,
+            other => {
+                in_use.extend(other);
+                count += 1;
+                count - 1
+            }
+        };
+        in_use.push(Reverse((span.end, number)));
+        numbers[slot as usize] = number;
+    }
+    for ins in &mut code.ins {
+        for source in &mut ins.src {
+            if let Operand::Slot(slot) = source {
+                *slot = numbers[*slot as usize];
+            }
+        }
+    }
+    count
+}

@@ -1,0 +1,201 @@
+//! Registers of the machine for those without number, in the order in which they come into use. Flows in: code, its
+//! spans; flows out: a place for each, and those that found none. Always: two whose spans overlap get two registers
+//! (but for shares that the spans allow), and what was put in for the frame always gets one.
+//!
+//! In the order of starts so few registers are needed as spans overlap at most, so that nothing goes to the frame
+//! without need. Where too many overlap, the one goes that is cheapest in the frame: a mention in a loop costs 8
+//! times one around it, a constant that can be made again costs less, and one that stays long relieves more.
+
+use super::spans::{NONE, Spans};
+use crate::code::{Class, Code, Do, Ins, Level, Operand, Place, Reg};
+use crate::table::Form;
+
+/// The general registers in the order of preference: those first that a function need not keep for its caller.
+const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15];
+
+/// How a constant's cost compares with that of a value that must be stored.
+const CONSTANT: f32 = 0.4;
+
+/// Half positions beyond which a longer stay relieves no more: so a long stay outweighs two levels of loops never.
+const RELIEF: u32 = 16;
+
+/// No register of the machine.
+const NOWHERE: u8 = u8::MAX;
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    /// By number of the register.
+    pub(super) places: Vec<Place>,
+    /// Those that must go to the frame.
+    pub(super) spilled: Vec<Reg>,
+}
+
+/// Gives the registers places. Those from the number `tiny` on are never spilled.
+pub(super) fn assign(code: &Code, spans: &Spans, level: Level, tiny: u32) -> Assigned {
+    let mut general = Bank::new(GENERAL.len());
+    let mut vector = Bank::new(match level {
+        Level::V2 => 15,
+        Level::V3 => 16,
+    });
+    let mut numbers = vec![NOWHERE; code.regs.len()];
+    let mut spilled = Vec::new();
+    for &number in &spans.order {
+        let span = &spans.of[number as usize];
+        if span.start == NONE || span.into != NONE {
+            continue;
+        }
+        let class = code.regs[number as usize].class;
+        let bank = match class {
+            Class::General => &mut general,
+            Class::Vector => &mut vector,
+        };
+        let free = bank.free(span.start);
+        let chosen = if free != 0 {
+            let wish = wish(code, spans, &numbers, number, level, class);
+            wish.choose(free)
+        } else {
+            let evicted = bank.cheapest(code, spans, span.start, tiny);
+            spilled.push(Reg(bank.by[evicted]));
+            evicted
+        };
+        bank.by[chosen] = number;
+        bank.until[chosen] = span.end + 1;
+        numbers[number as usize] = chosen as u8;
+    }
+    let places = (0..code.regs.len() as u32)
+        .map(
+            |number| match numbers[holder(spans, number) as usize] as usize {
+                chosen if chosen == NOWHERE as usize => Place::Nowhere,
+                chosen => match code.regs[number as usize].class {
+                    Class::General => Place::General(GENERAL[chosen]),
+                    Class::Vector => Place::Vector(chosen as u8),
+                },
+            },
+        )
+        .collect();
+    Assigned { places, spilled }
+}
+
+/// The register whose place this one has.
+fn holder(spans: &Spans, number: u32) -> u32 {
+    let mut holder = number;
+    while spans.of[holder as usize].into != NONE {
+        holder = spans.of[holder as usize].into;
+    }
+    holder
+}
+
+/// The registers of the machine of one class, by preference.
+struct Bank {
+    count: usize,
+    /// The half position from which on each is free.
+    until: [u32; 16],
+    /// Who has it, or had it last.
+    by: [u32; 16],
+}
+
+impl Bank {
+    fn new(count: usize) -> Bank {
+        Bank {
+            count,
+            until: [0; 16],
+            by: [NONE; 16],
+        }
+    }
+
+    /// A bit for each that is free at a half position.
+    fn free(&self, at: u32) -> u32 {
+        let mut free = 0;
+        for (i, &until) in self.until.iter().enumerate() {
+            free |= u32::from(until <= at) << i;
+        }
+        free & ((1 << self.count) - 1)
+    }
+
+    /// The one whose holder is best kept in the frame instead.
+    fn cheapest(&self, code: &Code, spans: &Spans, at: u32, tiny: u32) -> usize {
+        let price = |i: &usize| {
+            let number = self.by[*i] as usize;
+            let relief = (self.until[*i] - at).clamp(1, RELIEF);
+            let factor = match code.regs[number].again {
+                Some(_) => CONSTANT,
+                None => 1.0,
+            };
+            spans.of[number].cost * factor / relief as f32
+        };
+        (0..self.count)
+            .filter(|&i| self.by[i] < tiny)
+            .min_by(|a, b| {
+                let longest = self.until[*b].cmp(&self.until[*a]);
+                price(a).total_cmp(&price(b)).then(longest)
+            })
+            .expect("an instruction mentions fewer registers than the machine has")
+    }
+}
+
+/// Which registers of the machine a destination had best get.
+#[derive(Default)]
+struct Wish {
+    best: [u32; 3],
+    avoid: u32,
+}
+
+impl Wish {
+    fn choose(&self, free: u32) -> usize {
+        let best = self.best.iter().map(|bit| bit & free);
+        let apart = free & !self.avoid;
+        let wished = best.chain([apart, free]).find(|&bits| bits != 0);
+        wished.unwrap_or(free).trailing_zeros() as usize
+    }
+}
+
+/// The wish for a register at the instruction that writes it first.
+fn wish(
+    code: &Code,
+    spans: &Spans,
+    numbers: &[u8],
+    number: u32,
+    level: Level,
+    class: Class,
+) -> Wish {
+    let span = &spans.of[number as usize];
+    let mut wish = Wish::default();
+    if span.start.is_multiple_of(2) {
+        return wish;
+    }
+    let ins = &code.ins[span.start as usize / 2];
+    let bit = |source: usize| match ins.src.get(source) {
+        Some(Operand::Reg(r)) if code.regs[r.0 as usize].class == class => {
+            match numbers[holder(spans, r.0) as usize] {
+                NOWHERE => 0,
+                chosen => 1 << chosen,
+            }
+        }
+        _ => 0,
+    };
+    let (sources, avoid) = wished_sources(ins, level);
+    for (best, &source) in wish.best.iter_mut().zip(sources) {
+        *best = bit(source);
+    }
+    wish.avoid = avoid.map_or(0, bit);
+    wish
+}
+
+/// The sources whose register the destination had best have, the best first, and one whose it had best not have.
+fn wished_sources(ins: &Ins, level: Level) -> (&'static [usize], Option<usize>) {
+    match ins.op {
+        Do::Move | Do::Neg | Do::Not | Do::Load32 => (&[0], None),
+        Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor => (&[0, 1], None),
+        Do::Sub | Do::Shl | Do::Shr | Do::Sar => (&[0], Some(1)),
+        Do::Select => (&[2, 1], Some(0)),
+        Do::Vector(v) => match (v.form(), level) {
+            (Form::Fma, _) => (&[2, 0, 1], None),
+            (Form::ThreeCommuting, Level::V2) => (&[0, 1], None),
+            (Form::Three, Level::V2) => (&[0], Some(1)),
+            (Form::ShiftImm, Level::V2) => (&[0], None),
+            _ => (&[], None),
+        },
+        _ => (&[], None),
+    }
+}

@@ -1,0 +1,313 @@
+//! Registers that found no place: constants are made again where they are read, others are kept in the frame. Flows
+//! in: code and the registers; flows out: code that does not mention them, in whose instructions memory or numbers
+//! stand instead or registers that live from one instruction to the next. Always: an instruction has one source in
+//! memory at most, and only where it admits one.
+
+use super::spans::{NONE, Span, Spans};
+use crate::code::{Again, Class, Code, Do, Ins, Operand, Reg, RegInfo, Width};
+use crate::table::{Form, Vector};
+use smallvec::{SmallVec, smallvec};
+
+/// Where the value of a register is instead.
+#[derive(Clone, Debug)]
+enum Kept {
+    /// In its register.
+    Register,
+    /// In the frame.
+    Slot(u32),
+    /// Nowhere: this instruction makes it.
+    Again(Again, Box<Ins>),
+    /// Nowhere, and nothing reads it.
+    Unread,
+}
+
+/// Whether a register's value can be made again: the one instruction that writes it makes a constant.
+fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
+    let made = || {
+        let ins = &code.ins[span.first as usize / 2];
+        let constant = match ins.op {
+            Do::Vector(Vector::Load) => matches!(ins.src[0], Operand::Pool(_)),
+            Do::Zero | Do::Immediate => true,
+            _ => false,
+        };
+        constant && ins.dst == Some(Reg(number as u32))
+    };
+    code.regs[number].again.is_some() && span.writes == 1 && made()
+}
+
+/// Folds each constant that is read once, as often as it is made, into the instruction that reads it, where that
+/// takes one; forgets those that nothing reads. Their spans are gone with that, the instructions that make them are
+/// in the code still; they are what comes back.
+pub(super) fn fold_single_uses(code: &mut Code, spans: &mut Spans) -> Vec<Reg> {
+    let mut gone = Vec::new();
+    for number in 0..code.regs.len() {
+        let Some(again) = code.regs[number].again else {
+            continue;
+        };
+        let span = &mut spans.of[number];
+        if span.start == NONE || span.reads > 1 || !can_be_made_again(code, number, span) {
+            continue;
+        }
+        let folded = span.reads == 0
+            || span.first_loop == span.last_loop && {
+                let wide = code.ins[span.first as usize / 2].width == Width::W64;
+                let reader = &mut code.ins[span.last as usize / 2];
+                fold(reader, Reg(number as u32), &with_constant(again, wide))
+            };
+        if folded {
+            span.start = NONE;
+            gone.push(Reg(number as u32));
+        }
+    }
+    gone
+}
+
+/// What stands in an instruction instead of a register.
+enum Instead {
+    Memory(Operand),
+    /// A number, and whether its register has it in all its 64 bits.
+    Number(i64, bool),
+}
+
+fn with_constant(again: Again, wide: bool) -> Instead {
+    match again {
+        Again::Pool(constant) => Instead::Memory(Operand::Pool(constant)),
+        Again::Number(number) => Instead::Number(number, wide),
+    }
+}
+
+/// Puts memory or a number in the place of a register that an instruction mentions once; false where it takes none.
+fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
+    let mut mentions = 0;
+    ins.reads(|r| mentions += u32::from(r == reg));
+    if mentions != 1 {
+        return false;
+    }
+    let (operand, source) = match *instead {
+        Instead::Memory(operand) => {
+            let taken = ins.src.iter().any(is_memory);
+            (operand, ins.memory_source().filter(|_| !taken))
+        }
+        Instead::Number(number, wide) => {
+            let fits = i32::try_from(number).is_ok();
+            let same = ins.width == Width::W32 || wide || number >= 0;
+            let source = takes_number(ins.op) && fits && same;
+            (Operand::Imm(number), source.then_some(1))
+        }
+    };
+    let Some(source) = source else {
+        return false;
+    };
+    let is_register = |s: usize| matches!(ins.src[s], Operand::Reg(_));
+    if source == 1 && ins.src[0] == Operand::Reg(reg) && commutes(ins.op) && is_register(1) {
+        ins.src.swap(0, 1);
+    }
+    let found = ins.src[source] == Operand::Reg(reg);
+    if found {
+        ins.src[source] = operand;
+    }
+    found
+}
+
+fn is_memory(source: &Operand) -> bool {
+    match source {
+        Operand::Mem(_) | Operand::Pool(_) | Operand::Slot(_) => true,
+        Operand::Reg(_) | Operand::Imm(_) => false,
+    }
+}
+
+/// Whether the second source may be a number.
+fn takes_number(op: Do) -> bool {
+    let arithmetic = matches!(op, Do::Add | Do::Sub | Do::Mul | Do::And | Do::Or | Do::Xor);
+    let shift = matches!(op, Do::Shl | Do::Shr | Do::Sar);
+    arithmetic || shift || matches!(op, Do::Compare(_) | Do::Next | Do::SkipIf(_))
+}
+
+/// Whether the first and the second source may change places.
+fn commutes(op: Do) -> bool {
+    match op {
+        Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor => true,
+        Do::Vector(v) => matches!(v.form(), Form::ThreeCommuting | Form::Fma),
+        _ => false,
+    }
+}
+
+/// Rewrites code so that it does not mention the spilled registers, and neither makes those that are gone.
+pub(super) fn spill(
+    code: &mut Code,
+    spans: &Spans,
+    spilled: &[Reg],
+    gone: &[Reg],
+    origin: &mut Vec<Reg>,
+    slots: &mut u32,
+) {
+    let mut kept = vec![Kept::Register; code.regs.len()];
+    for reg in gone {
+        kept[reg.0 as usize] = Kept::Unread;
+    }
+    for reg in spilled {
+        let number = reg.0 as usize;
+        let span = &spans.of[number];
+        kept[number] = match code.regs[number].again {
+            Some(again) if can_be_made_again(code, number, span) => {
+                let made = code.ins[span.first as usize / 2].clone();
+                Kept::Again(again, Box::new(made))
+            }
+            _ => {
+                *slots += 1;
+                Kept::Slot(*slots - 1)
+            }
+        };
+    }
+    let instructions = std::mem::take(&mut code.ins);
+    let mut rewrite = Rewrite {
+        out: Vec::with_capacity(instructions.len() * 5 / 4),
+        late: Vec::new(),
+        kept,
+        regs: &mut code.regs,
+        origin,
+    };
+    for ins in instructions {
+        rewrite.instruction(ins);
+    }
+    rewrite.out.append(&mut rewrite.late);
+    code.ins = rewrite.out;
+}
+
+struct Rewrite<'a> {
+    out: Vec<Ins>,
+    /// Stores of arguments: they wait until the last argument is taken.
+    late: Vec<Ins>,
+    kept: Vec<Kept>,
+    regs: &'a mut Vec<RegInfo>,
+    origin: &'a mut Vec<Reg>,
+}
+
+impl Rewrite<'_> {
+    fn instruction(&mut self, mut ins: Ins) {
+        if !matches!(ins.op, Do::Argument(_)) {
+            self.out.append(&mut self.late);
+        }
+        let mut spilled: SmallVec<[Reg; 8]> = SmallVec::new();
+        ins.reads(|r| {
+            let elsewhere = !matches!(self.kept[r.0 as usize], Kept::Register);
+            if elsewhere && !spilled.contains(&r) {
+                spilled.push(r);
+            }
+        });
+        // Numbers first: a source that became one leaves none that could be memory.
+        spilled
+            .sort_by_key(|r| !matches!(self.kept[r.0 as usize], Kept::Again(Again::Number(_), _)));
+        for reg in spilled {
+            self.source(&mut ins, reg);
+        }
+        self.destination(ins);
+    }
+
+    /// Takes one register out of the sources.
+    fn source(&mut self, ins: &mut Ins, reg: Reg) {
+        let number = reg.0 as usize;
+        let instead = match &self.kept[number] {
+            Kept::Slot(slot) => Instead::Memory(Operand::Slot(*slot)),
+            Kept::Again(again, made) => with_constant(*again, made.width == Width::W64),
+            Kept::Register | Kept::Unread => return,
+        };
+        if fold(ins, reg, &instead) {
+            return;
+        }
+        let tiny = self.tiny(reg);
+        let reload = match &self.kept[number] {
+            Kept::Again(_, made) => Ins {
+                dst: Some(tiny),
+                ..(**made).clone()
+            },
+            Kept::Slot(slot) => load(*slot, tiny, self.regs[number]),
+            Kept::Register | Kept::Unread => return,
+        };
+        self.out.push(reload);
+        let renamed = |r: &mut Reg| {
+            if *r == reg {
+                *r = tiny;
+            }
+        };
+        for source in &mut ins.src {
+            match source {
+                Operand::Reg(r) => renamed(r),
+                Operand::Mem(m) => {
+                    renamed(&mut m.base);
+                    if let Some((index, _)) = &mut m.index {
+                        renamed(index);
+                    }
+                }
+                Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+            }
+        }
+    }
+
+    /// Appends the instruction, and a store of what it writes where that is kept in the frame.
+    fn destination(&mut self, mut ins: Ins) {
+        let Some(dst) = ins.dst else {
+            self.out.push(ins);
+            return;
+        };
+        match self.kept[dst.0 as usize] {
+            Kept::Register => self.out.push(ins),
+            Kept::Again(..) | Kept::Unread => {}
+            Kept::Slot(slot) => {
+                let tiny = self.tiny(dst);
+                let kept = store(slot, tiny, self.regs[dst.0 as usize]);
+                let argument = matches!(ins.op, Do::Argument(_));
+                ins.dst = Some(tiny);
+                self.out.push(ins);
+                match argument {
+                    true => self.late.push(kept),
+                    false => self.out.push(kept),
+                }
+            }
+        }
+    }
+
+    /// A register of the same kind that lives from one instruction to the next.
+    fn tiny(&mut self, reg: Reg) -> Reg {
+        let info = self.regs[reg.0 as usize];
+        self.regs.push(RegInfo {
+            again: None,
+            ..info
+        });
+        self.origin.push(self.origin[reg.0 as usize]);
+        self.kept.push(Kept::Register);
+        Reg(self.regs.len() as u32 - 1)
+    }
+}
+
+fn whole(info: RegInfo) -> Width {
+    match info.class {
+        Class::General => Width::W64,
+        Class::Vector if info.bytes > 16 => Width::Y,
+        Class::Vector => Width::X,
+    }
+}
+
+fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
+    Ins {
+        op: match info.class {
+            Class::General => Do::Load64,
+            Class::Vector => Do::Vector(Vector::Load),
+        },
+        width: whole(info),
+        dst: Some(dst),
+        src: smallvec![Operand::Slot(slot)],
+    }
+}
+
+fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
+    Ins {
+        op: match info.class {
+            Class::General => Do::Store64,
+            Class::Vector => Do::Vector(Vector::Store),
+        },
+        width: whole(info),
+        dst: None,
+        src: smallvec![Operand::Slot(slot), Operand::Reg(from)],
+    }
+}
