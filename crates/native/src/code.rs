@@ -190,6 +190,8 @@ impl Ins {
     /// SSE4.2 a vector in memory lies at a multiple of its bytes: constants and frames do, other memory may not.
     pub fn memory_source(&self) -> Option<usize> {
         match self.op {
+            // The masks of lanes are of registers alone.
+            Do::Vector(Vector::MoveMaskPs | Vector::MoveMaskPd | Vector::MoveMaskB) => None,
             Do::Vector(v) => match v.form() {
                 Form::Two | Form::Pass => Some(0),
                 Form::Three | Form::ThreeCommuting => Some(1),

@@ -8,4 +8,6 @@
 //! numbers, `encode` makes bytes of it.
 
 pub mod code;
+pub mod encode;
+pub mod listing;
 pub mod table;
