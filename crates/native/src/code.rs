@@ -183,6 +183,8 @@ pub struct Ins {
     pub dst: Option<Reg>,
     /// What it reads.
     pub src: SmallVec<[Operand; 4]>,
+    /// The place in the program's list of what it is of; it does nothing.
+    pub mark: u32,
 }
 
 impl Ins {
@@ -269,6 +271,9 @@ impl Code {
         Reg(self.regs.len() as u32 - 1)
     }
 }
+
+/// The mark of an instruction that is of none of the program's.
+pub const UNMARKED: u32 = u32::MAX;
 
 /// What a register is after allocation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,24 +10,63 @@
 pub mod allocate;
 pub mod check;
 pub mod code;
+pub mod encode;
+pub mod listing;
 pub mod own;
 pub mod select;
 pub mod table;
 
 pub use own::{OwnLayout, own_bytes, own_layout};
 
+use code::{Level, UNMARKED};
+use monoglot_uop::text::Names;
 use monoglot_uop::{Backend, Code, ErrorKind, Listing, ProgramInfo, Result, Target};
 
 /// Machine code for x86-64, of the level that the target names.
 pub struct X86;
 
-// SAFETY: there is no code yet.
-unsafe impl Backend for X86 {
-    fn emit(&self, _: &Listing, info: &ProgramInfo, _: &Target) -> Result<Code> {
-        Err(ErrorKind::Unsupported {
+/// The level of a target's instruction set.
+///
+/// # Errors
+/// `Unsupported` for one that no code is made for.
+fn level(target: &Target) -> Result<Level> {
+    match &*target.arch {
+        "x86-64-v2" => Ok(Level::V2),
+        "x86-64-v3" => Ok(Level::V3),
+        other => Err(ErrorKind::Unsupported {
             op: "LINEAR".into(),
-            message: format!("there is no machine code of our own yet: {}", info.name),
+            message: format!("there is no machine code for {other}; x86-64-v2 and -v3 are"),
         }
-        .into())
+        .into()),
+    }
+}
+
+// SAFETY: each instruction of the program is selected as what it does; the checker follows values through
+// allocation where assertions are on, and tests compare what runs with the interpreter.
+unsafe impl Backend for X86 {
+    fn emit(&self, listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Code> {
+        let level = level(target)?;
+        let selected = select::select(listing, info, level)?;
+        let before = cfg!(debug_assertions).then(|| selected.clone());
+        let allocated = allocate::allocate(selected, level);
+        if let Some(before) = before {
+            check::check(&before, &allocated, level).map_err(|message| ErrorKind::Verify {
+                stage: "allocate".into(),
+                message,
+            })?;
+        }
+        let encoded = encode::encode(&allocated, level)?;
+        let names = Names::of(listing.program());
+        let list = listing.instructions();
+        let of = |number: u32| {
+            let mark = allocated.code.ins.get(number as usize)?.mark;
+            let u = list.get(mark as usize).filter(|_| mark != UNMARKED)?;
+            Some(names.line(u))
+        };
+        let source = listing::listing(&encoded, &info.name, &of);
+        Ok(Code {
+            source,
+            binary: Some(encoded.bytes),
+        })
     }
 }

@@ -20,7 +20,7 @@ mod shuffle;
 mod uses;
 mod vector;
 
-use crate::code::{Class, Code, Do, Level, Operand, Reg, Width};
+use crate::code::{Class, Code, Do, Level, Operand, Reg, UNMARKED, Width};
 use crate::own::{OwnLayout, own_layout};
 use crate::table::Vector;
 use builder::{Builder, Kind, Parts, one, splat};
@@ -33,19 +33,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use uses::Uses;
 
-/// The code of a program, and of each instruction the place in the list that it is of.
-pub struct Selected {
-    /// The code.
-    pub code: Code,
-    /// Places in the list (of a program of several phases, in that of the phase), by instruction.
-    pub marks: Vec<u32>,
-}
-
 /// Select the instructions of a program.
 ///
 /// # Errors
 /// `Unsupported`, naming the op, for what no instruction does.
-pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Selected> {
+pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Code> {
     let mut b = Builder::new(level);
     let arguments = b.general(Do::Argument(0), Width::W64, &[]);
     let thread = b.general(Do::Argument(1), Width::W32, &[]);
@@ -59,7 +51,7 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Sel
         layout: own_layout(listing.program()),
     };
     if !has_phases(listing.program()) {
-        let mut s = Selector::new(listing, &entry, b);
+        let mut s = Selector::new(listing, listing, &entry, b);
         s.program()?;
         return Ok(done(s.b, s.streams));
     }
@@ -70,11 +62,12 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Sel
     let thread = b.general(Do::RemU, Width::W32, &number);
     let entry = Entry { thread, ..entry };
     let mut streams = false;
+    let whole = listing;
     for (k, program) in phases(listing.program()).into_iter().enumerate() {
         let program = verify_linear(program)?;
         let listing = Listing::of(&program);
         b.push(Kind::Phase(phase, k as i64));
-        let mut s = Selector::new(&listing, &entry, b);
+        let mut s = Selector::new(&listing, whole, &entry, b);
         s.program()?;
         streams |= s.streams;
         b = s.b;
@@ -83,15 +76,16 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Sel
     Ok(done(b, streams))
 }
 
-fn done(mut b: Builder, streams: bool) -> Selected {
-    b.mark = u32::MAX;
+fn done(mut b: Builder, streams: bool) -> Code {
+    b.mark = UNMARKED;
     if streams {
         b.put(Do::Fence, Width::W64, None, &[]);
     }
     b.put(Do::Return, Width::W64, None, &[]);
     let variables = std::mem::take(&mut b.variables);
-    let (code, marks) = b.finish();
-    clean::clean(code, marks, &variables)
+    let mut code = b.finish();
+    clean::clean(&mut code, &variables);
+    code
 }
 
 /// The slots of the buffers that a launch is given, in its order.
@@ -138,6 +132,8 @@ struct Shape {
 /// A program while it is selected.
 struct Selector<'a> {
     listing: &'a Listing<'a>,
+    /// That of the program of which this one may be a phase.
+    whole: &'a Listing<'a>,
     list: &'a [UOp],
     entry: &'a Entry<'a>,
     b: Builder,
@@ -154,10 +150,16 @@ struct Selector<'a> {
 }
 
 impl<'a> Selector<'a> {
-    fn new(listing: &'a Listing<'a>, entry: &'a Entry<'a>, b: Builder) -> Selector<'a> {
+    fn new(
+        listing: &'a Listing<'a>,
+        whole: &'a Listing<'a>,
+        entry: &'a Entry<'a>,
+        b: Builder,
+    ) -> Selector<'a> {
         let list = listing.instructions();
         Selector {
             listing,
+            whole,
             list,
             entry,
             b,
@@ -176,10 +178,16 @@ impl<'a> Selector<'a> {
 
     fn program(&mut self) -> Result<()> {
         for i in 0..self.list.len() {
-            self.b.mark = i as u32;
+            self.b.mark = self.mark(i);
             self.instruction(i)?;
         }
         Ok(())
+    }
+
+    /// The place of an instruction in the whole program's list.
+    fn mark(&self, i: usize) -> u32 {
+        let place = self.whole.place(&self.list[i]);
+        place.map_or(UNMARKED, |k| k as u32)
     }
 
     fn instruction(&mut self, i: usize) -> Result<()> {
@@ -286,7 +294,8 @@ impl<'a> Selector<'a> {
         if !matches!(self.values[i], Value::Deferred) {
             return Err(self.unsupported(u));
         }
-        let mark = std::mem::replace(&mut self.b.mark, i as u32);
+        let own = self.mark(i);
+        let mark = std::mem::replace(&mut self.b.mark, own);
         let parts = self.value(i)?;
         self.b.mark = mark;
         self.values[i] = Value::Parts(parts.clone());

@@ -33,6 +33,54 @@ pub enum Form {
     Fma,
 }
 
+/// What an operand of an encoding is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is none.
+    None,
+    /// A vector register by its 16 bytes, or memory where the encoding has that there.
+    Xmm,
+    /// The same by its 32 bytes.
+    Ymm,
+    /// A general register by 32 bits, or memory where the encoding has that there.
+    R32,
+    /// The same by 64 bits.
+    R64,
+    /// Memory alone.
+    Memory,
+    /// A number of 8 bits.
+    Immediate,
+}
+
+/// The operands of an encoding, read from its name, as in `VEX_Vinsertf128_ymm_ymm_xmmm128_imm8`.
+const fn kinds(name: &str) -> [Kind; 4] {
+    let name = name.as_bytes();
+    let mut kinds = [Kind::None; 4];
+    let mut count = 0;
+    let mut at = 1;
+    while at + 1 < name.len() {
+        if name[at - 1] == b'_' {
+            let kind = match (name[at], name[at + 1]) {
+                (b'x', _) => Kind::Xmm,
+                (b'y', _) => Kind::Ymm,
+                (b'r', b'3') => Kind::R32,
+                (b'r', b'6') => Kind::R64,
+                (b'r', b'm') if name[at + 2] == b'3' => Kind::R32,
+                (b'r', b'm') => Kind::R64,
+                (b'm', _) => Kind::Memory,
+                (b'i', _) => Kind::Immediate,
+                _ => Kind::None,
+            };
+            if !matches!(kind, Kind::None) {
+                kinds[count] = kind;
+                count += 1;
+            }
+        }
+        at += 1;
+    }
+    kinds
+}
+
 macro_rules! encoding {
     (_) => {
         Code::INVALID
@@ -69,6 +117,15 @@ macro_rules! vectors {
                     Vector::MoveMaskPs | Vector::MoveMaskPd | Vector::MoveMaskB => true,
                     Vector::BroadcastSs | Vector::BroadcastSd => true,
                     _ => false,
+                }
+            }
+
+            /// The operands of those encodings, the destination first.
+            pub fn operands(self) -> &'static [[Kind; 4]; 3] {
+                match self {
+                    $(Vector::$name => const {
+                        &[kinds(stringify!($sse)), kinds(stringify!($xmm)), kinds(stringify!($ymm))]
+                    }),*
                 }
             }
         }

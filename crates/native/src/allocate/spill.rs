@@ -4,7 +4,7 @@
 //! memory at most, and only where it admits one.
 
 use super::spans::{NONE, Span, Spans};
-use crate::code::{Again, Class, Code, Do, Ins, Operand, Reg, RegInfo, Width};
+use crate::code::{Again, Class, Code, Do, Ins, Operand, Reg, RegInfo, UNMARKED, Width};
 use crate::table::{Form, Vector};
 use smallvec::{SmallVec, smallvec};
 
@@ -297,6 +297,7 @@ fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
         width: whole(info),
         dst: Some(dst),
         src: smallvec![Operand::Slot(slot)],
+        mark: UNMARKED,
     }
 }
 
@@ -309,5 +310,6 @@ fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
         width: whole(info),
         dst: None,
         src: smallvec![Operand::Slot(slot), Operand::Reg(from)],
+        mark: UNMARKED,
     }
 }

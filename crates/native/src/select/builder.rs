@@ -50,9 +50,9 @@ pub(super) enum Kind {
 
 struct Scope {
     kind: Kind,
-    ins: Vec<(Ins, u32)>,
+    ins: Vec<Ins>,
     /// What stands at the end of each turn.
-    latch: Vec<(Ins, u32)>,
+    latch: Vec<Ins>,
     memo: FxHashMap<Memo, Reg>,
 }
 
@@ -125,16 +125,7 @@ impl Builder {
         let label = Operand::Imm(self.labels);
         self.labels += 1;
         let control = |op: Do, width: Width, dst: Option<Reg>, src: &[Operand]| {
-            let src = src.iter().copied().collect();
-            (
-                Ins {
-                    op,
-                    width,
-                    dst,
-                    src,
-                },
-                mark,
-            )
+            Self::ins(op, width, dst, src, mark)
         };
         let skip = |cond: Cond, a: Operand, width: Width, b: Operand| {
             control(Do::SkipIf(cond), width, None, &[a, b, label])
@@ -196,19 +187,14 @@ impl Builder {
         }
     }
 
-    /// The code, and of each instruction the place in the list that it comes from.
-    pub(super) fn finish(mut self) -> (Code, Vec<u32>) {
+    /// The code.
+    pub(super) fn finish(mut self) -> Code {
         while self.scopes.len() > 1 {
             self.pop();
         }
-        let mut marks = Vec::new();
-        for scope in self.scopes {
-            for (ins, mark) in scope.ins {
-                self.code.ins.push(ins);
-                marks.push(mark);
-            }
-        }
-        (self.code, marks)
+        let all = self.scopes.into_iter().flat_map(|scope| scope.ins);
+        self.code.ins.extend(all);
+        self.code
     }
 
     /// The loop of a scope: its counter and where it begins.
@@ -231,12 +217,13 @@ impl Builder {
         }
     }
 
-    fn ins(op: Do, width: Width, dst: Option<Reg>, src: &[Operand]) -> Ins {
+    fn ins(op: Do, width: Width, dst: Option<Reg>, src: &[Operand], mark: u32) -> Ins {
         Ins {
             op,
             width,
             dst,
             src: src.iter().copied().collect(),
+            mark,
         }
     }
 
@@ -257,7 +244,7 @@ impl Builder {
     ) {
         let mark = self.mark;
         if let Some(scope) = self.scopes.get_mut(scope) {
-            scope.ins.push((Self::ins(op, width, dst, src), mark));
+            scope.ins.push(Self::ins(op, width, dst, src, mark));
         }
     }
 
@@ -265,8 +252,8 @@ impl Builder {
     pub(super) fn put_latch(&mut self, scope: usize, op: Do, dst: Reg, src: &[Operand]) {
         let mark = self.mark;
         if let Some(scope) = self.scopes.get_mut(scope) {
-            let ins = Self::ins(op, Width::W64, Some(dst), src);
-            scope.latch.push((ins, mark));
+            let ins = Self::ins(op, Width::W64, Some(dst), src, mark);
+            scope.latch.push(ins);
         }
     }
 

@@ -1,17 +1,16 @@
 //! What selection leaves over. Flows in: code; flows out: the same without values that nobody reads, and with
 //! values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
 
-use super::Selected;
 use crate::code::{Code, Do, Ins, Operand, Reg};
 use rustc_hash::FxHashSet;
 
-pub(super) fn clean(mut code: Code, marks: Vec<u32>, variables: &FxHashSet<Reg>) -> Selected {
+pub(super) fn clean(code: &mut Code, variables: &FxHashSet<Reg>) {
     let mut keep = vec![true; code.ins.len()];
     let mut reads = vec![0u32; code.regs.len()];
     for ins in &code.ins {
         ins.reads(|r| reads[r.0 as usize] += 1);
     }
-    take_over(&mut code, &mut keep, &reads, variables);
+    take_over(code, &mut keep, &reads, variables);
     for (i, ins) in code.ins.iter().enumerate().rev() {
         let Some(dst) = ins.dst.filter(|_| keep[i] && is_pure(ins)) else {
             continue;
@@ -21,11 +20,8 @@ pub(super) fn clean(mut code: Code, marks: Vec<u32>, variables: &FxHashSet<Reg>)
             ins.reads(|r| reads[r.0 as usize] -= 1);
         }
     }
-    let kept = |i: &usize| keep[*i];
-    let marks = (0..marks.len()).filter(kept).map(|i| marks[i]).collect();
     let mut at = 0..;
     code.ins.retain(|_| at.next().is_some_and(|i| keep[i]));
-    Selected { code, marks }
 }
 
 /// Whether an instruction does nothing but write its register.

@@ -1,0 +1,302 @@
+//! Vector instructions in bytes: rows of the table by their form. Flows in: an instruction whose registers have
+//! numbers; flows out: one machine instruction, with moves before it where SSE4.2 overwrites a source. Always:
+//! every source is read before the destination is written; SSE4.2's scratch register is the last.
+
+use super::buffer::broken;
+use super::emitter::Argument;
+use super::emitter::Emitter;
+use super::emitter::SCRATCH;
+use super::emitter::Source;
+use super::emitter::general;
+use crate::code::Ins;
+use crate::code::Level;
+use crate::code::Width;
+use crate::table::Form;
+use crate::table::Kind;
+use crate::table::Vector;
+use iced_x86::Code;
+use iced_x86::OpKind;
+use iced_x86::Register;
+use monoglot_uop::Result;
+use smallvec::SmallVec;
+
+/// A row of the table.
+pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> {
+    let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
+    for operand in &ins.src {
+        sources.push(e.source(operand)?);
+    }
+    let form = vector.form();
+    if matches!(form, Form::Store | Form::MaskStore) {
+        return Row::of(e.level, ins.width, vector)?.emit(e, &sources);
+    }
+    let dst = e.destination(ins)?;
+    let row = match form {
+        Form::Choose if e.level == Level::V2 => return choose_by_bits(e, ins, dst, &sources),
+        Form::Two => Row::of(e.level, ins.width, reading(vector, &sources))?,
+        _ => Row::of(e.level, ins.width, vector)?,
+    };
+    let [first, rest @ ..] = &*sources else {
+        return Err(broken("a vector instruction without a source"));
+    };
+    match (form, rest) {
+        (Form::Three | Form::ThreeCommuting, [second, rest @ ..]) => {
+            let commutes = form == Form::ThreeCommuting;
+            three(e, row, commutes, dst, *first, *second, rest)
+        }
+        (Form::ShiftImm, rest) if e.level == Level::V2 => {
+            copy(e, dst, *first)?;
+            row.emit(e, &list(&[dst], rest))
+        }
+        (Form::Pass, rest) => pass(e, row, dst, *first, rest),
+        (Form::Choose, [a, b]) => row.emit(e, &[dst, *b, *a, *first]),
+        (Form::Fma, [b, c]) => fma(e, row, dst, *first, *b, *c),
+        _ => row.emit(e, &list(&[dst], &sources)),
+    }
+}
+
+/// dst = a, of so many bytes.
+pub(super) fn copy_of(e: &mut Emitter<'_>, dst: Source, a: Source, ymm: bool) -> Result<()> {
+    if dst == a {
+        return Ok(());
+    }
+    let kind = if ymm { Kind::Ymm } else { Kind::Xmm };
+    let code = match (e.level, ymm) {
+        (Level::V2, false) => Code::Movaps_xmm_xmmm128,
+        (Level::V2, true) => return Err(broken("SSE4.2 has no vectors of 32 bytes")),
+        (Level::V3, false) => Code::VEX_Vmovaps_xmm_xmmm128,
+        (Level::V3, true) => Code::VEX_Vmovaps_ymm_ymmm256,
+    };
+    let kinds = [kind, kind, Kind::None, Kind::None];
+    Row { code, kinds }.emit(e, &[dst, a])
+}
+
+/// dst = 0: with VEX its 32 bytes.
+pub(super) fn zero(e: &mut Emitter<'_>, dst: Source) -> Result<()> {
+    let row = Row::of(e.level, Width::X, Vector::XorPs)?;
+    match e.level {
+        Level::V2 => row.emit(e, &[dst, dst]),
+        Level::V3 => row.emit(e, &[dst, dst, dst]),
+    }
+}
+
+/// An encoding and its operands.
+#[derive(Copy, Clone)]
+struct Row {
+    code: Code,
+    kinds: [Kind; 4],
+}
+
+impl Row {
+    fn of(level: Level, width: Width, vector: Vector) -> Result<Row> {
+        let column = match (level, width) {
+            (Level::V2, Width::X) => 0,
+            (Level::V3, Width::X) => 1,
+            (Level::V3, Width::Y) => 2,
+            _ => return Err(broken(format!("{level:?} has no vectors of {width:?}"))),
+        };
+        let code = vector.encodings()[column];
+        if code == Code::INVALID {
+            return Err(broken(format!("{level:?} has no {vector:?} of {width:?}")));
+        }
+        let kinds = vector.operands()[column];
+        Ok(Row { code, kinds })
+    }
+
+    fn with(self, code: Code) -> Row {
+        Row { code, ..self }
+    }
+
+    /// Append it with these operands, of which there are as many as it has.
+    fn emit(self, e: &mut Emitter<'_>, operands: &[Source]) -> Result<()> {
+        let count = self.kinds.iter().filter(|k| **k != Kind::None).count();
+        if count != operands.len() {
+            let given = operands.len();
+            return Err(broken(format!("{given} operands instead of {count}")));
+        }
+        let mut arguments: SmallVec<[Argument; 4]> = SmallVec::new();
+        for (kind, operand) in self.kinds.iter().zip(operands) {
+            arguments.push(argument(*kind, *operand)?);
+        }
+        e.emit(self.code, &arguments)
+    }
+}
+
+fn argument(kind: Kind, operand: Source) -> Result<Argument> {
+    Ok(match (kind, operand) {
+        (Kind::Xmm, Source::Vector(n)) => Argument::Register(Register::XMM0 + u32::from(n)),
+        (Kind::Ymm, Source::Vector(n)) => Argument::Register(Register::YMM0 + u32::from(n)),
+        (Kind::R32, Source::General(n)) => Argument::Register(general(n, false)),
+        (Kind::R64, Source::General(n)) => Argument::Register(general(n, true)),
+        (Kind::Immediate, Source::Immediate(i)) if (-128..256).contains(&i) => {
+            Argument::Immediate(OpKind::Immediate8, i)
+        }
+        (Kind::Immediate | Kind::None, _) => {
+            return Err(broken(format!("{operand:?} where {kind:?} is")));
+        }
+        (_, Source::Memory(address)) => Argument::Memory(address),
+        _ => return Err(broken(format!("{operand:?} where {kind:?} is"))),
+    })
+}
+
+/// The row that reads its source where that is: a few have one for registers and one for memory.
+fn reading(vector: Vector, sources: &[Source]) -> Vector {
+    match (vector, sources) {
+        (Vector::BroadcastSs, [Source::Memory(_), ..]) => Vector::BroadcastSsMem,
+        (Vector::BroadcastSd, [Source::Memory(_), ..]) => Vector::BroadcastSdMem,
+        _ => vector,
+    }
+}
+
+fn list(first: &[Source], rest: &[Source]) -> SmallVec<[Source; 4]> {
+    first.iter().chain(rest).copied().collect()
+}
+
+/// dst = a, all 16 bytes.
+fn copy(e: &mut Emitter<'_>, dst: Source, a: Source) -> Result<()> {
+    match a {
+        Source::Vector(_) => copy_of(e, dst, a, false),
+        _ => Err(broken(format!("{a:?} where a vector register is"))),
+    }
+}
+
+fn three(
+    e: &mut Emitter<'_>,
+    row: Row,
+    commutes: bool,
+    dst: Source,
+    a: Source,
+    b: Source,
+    rest: &[Source],
+) -> Result<()> {
+    if e.level == Level::V3 {
+        // The third operand of the upper eight takes a byte more.
+        return match (a, b) {
+            (Source::Vector(low), Source::Vector(high)) if commutes && low < 8 && high >= 8 => {
+                row.emit(e, &list(&[dst, b, a], rest))
+            }
+            _ => row.emit(e, &list(&[dst, a, b], rest)),
+        };
+    }
+    if dst == a {
+        return row.emit(e, &list(&[dst, b], rest));
+    }
+    if dst != b {
+        copy(e, dst, a)?;
+        return row.emit(e, &list(&[dst, b], rest));
+    }
+    if commutes {
+        return row.emit(e, &list(&[dst, a], rest));
+    }
+    copy(e, SCRATCH, a)?;
+    row.emit(e, &list(&[SCRATCH, b], rest))?;
+    copy(e, dst, SCRATCH)
+}
+
+/// The upper lanes come from the source where that is a vector register, else from zeros, so that nothing is
+/// waited for that dst held before.
+fn pass(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, rest: &[Source]) -> Result<()> {
+    if dst != a && (e.level == Level::V2 || !matches!(a, Source::Vector(_))) {
+        zero(e, dst)?;
+    }
+    match (e.level, a) {
+        (Level::V2, _) => row.emit(e, &list(&[dst, a], rest)),
+        (Level::V3, Source::Vector(_)) => row.emit(e, &list(&[dst, a, a], rest)),
+        (Level::V3, _) => row.emit(e, &list(&[dst, dst, a], rest)),
+    }
+}
+
+/// SSE4.2's own choice has its mask in a register of its own; masks are all ones or all zeros in a lane, so
+/// logic does it.
+fn choose_by_bits(e: &mut Emitter<'_>, ins: &Ins, dst: Source, sources: &[Source]) -> Result<()> {
+    let [mask, a, b] = *sources else {
+        return Err(broken("a choice has three sources"));
+    };
+    let and = Row::of(e.level, ins.width, Vector::AndPs)?;
+    let and_not = Row::of(e.level, ins.width, Vector::AndNotPs)?;
+    let or = Row::of(e.level, ins.width, Vector::OrPs)?;
+    let xor = Row::of(e.level, ins.width, Vector::XorPs)?;
+    if dst == b {
+        // b ^ ((b ^ a) & mask)
+        copy(e, SCRATCH, b)?;
+        xor.emit(e, &[SCRATCH, a])?;
+        and.emit(e, &[SCRATCH, mask])?;
+        return xor.emit(e, &[dst, SCRATCH]);
+    }
+    copy(e, SCRATCH, mask)?;
+    and_not.emit(e, &[SCRATCH, b])?;
+    if dst == a {
+        and.emit(e, &[dst, mask])?;
+    } else {
+        copy(e, dst, mask)?;
+        and.emit(e, &[dst, a])?;
+    }
+    or.emit(e, &[dst, SCRATCH])
+}
+
+/// dst = a·b + c. The digits of a form say which operand is where: 231 is x = y·z + x, 213 is x = y·x + z and
+/// 132 is x = x·z + y, where z may be memory.
+fn fma(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, b: Source, c: Source) -> Result<()> {
+    let (form_132, form_213) = forms(row.code)?;
+    let ymm = row.kinds[0] == Kind::Ymm;
+    let memory = |s: Source| matches!(s, Source::Memory(_));
+    // The factors may change places: memory comes second.
+    let [a, b] = if memory(a) { [b, a] } else { [a, b] };
+    if memory(a) || (memory(b) && memory(c)) {
+        return Err(broken("two sources of an FMA in memory"));
+    }
+    if memory(c) {
+        if dst == b {
+            return row.with(form_213).emit(e, &[dst, a, c]);
+        }
+        copy_of(e, dst, a, ymm)?;
+        return row.with(form_213).emit(e, &[dst, b, c]);
+    }
+    if dst == c {
+        return row.emit(e, &[dst, a, b]);
+    }
+    if dst == a {
+        // With b in memory c is the register between.
+        return match b {
+            Source::Memory(_) => row.with(form_132).emit(e, &[dst, c, b]),
+            _ => row.with(form_213).emit(e, &[dst, b, c]),
+        };
+    }
+    if dst == b {
+        return row.with(form_213).emit(e, &[dst, a, c]);
+    }
+    copy_of(e, dst, c, ymm)?;
+    row.emit(e, &[dst, a, b])
+}
+
+/// The forms 132 and 213 of the encoding of form 231.
+fn forms(code: Code) -> Result<(Code, Code)> {
+    use Code::*;
+    Ok(match code {
+        VEX_Vfmadd231ps_xmm_xmm_xmmm128 => (
+            VEX_Vfmadd132ps_xmm_xmm_xmmm128,
+            VEX_Vfmadd213ps_xmm_xmm_xmmm128,
+        ),
+        VEX_Vfmadd231ps_ymm_ymm_ymmm256 => (
+            VEX_Vfmadd132ps_ymm_ymm_ymmm256,
+            VEX_Vfmadd213ps_ymm_ymm_ymmm256,
+        ),
+        VEX_Vfmadd231pd_xmm_xmm_xmmm128 => (
+            VEX_Vfmadd132pd_xmm_xmm_xmmm128,
+            VEX_Vfmadd213pd_xmm_xmm_xmmm128,
+        ),
+        VEX_Vfmadd231pd_ymm_ymm_ymmm256 => (
+            VEX_Vfmadd132pd_ymm_ymm_ymmm256,
+            VEX_Vfmadd213pd_ymm_ymm_ymmm256,
+        ),
+        VEX_Vfmadd231ss_xmm_xmm_xmmm32 => (
+            VEX_Vfmadd132ss_xmm_xmm_xmmm32,
+            VEX_Vfmadd213ss_xmm_xmm_xmmm32,
+        ),
+        VEX_Vfmadd231sd_xmm_xmm_xmmm64 => (
+            VEX_Vfmadd132sd_xmm_xmm_xmmm64,
+            VEX_Vfmadd213sd_xmm_xmm_xmmm64,
+        ),
+        _ => return Err(broken(format!("{code:?} is no FMA of form 231"))),
+    })
+}
