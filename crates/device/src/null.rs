@@ -62,7 +62,7 @@ impl Runtime for Null {
 
     fn about(&self) -> String {
         format!(
-            "programs in {} for {}, compiles and runs nothing",
+            "renders {} for {}, compiles and runs nothing",
             self.target.dialect.name(),
             self.target.arch
         )

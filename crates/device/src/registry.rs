@@ -144,6 +144,11 @@ mod tests {
         assert_eq!(parts("cpu"), Some(("CPU", 0, None, None)));
         assert_eq!(parts("CPU:0"), parts("CPU"));
         assert_eq!(parts("CPU:1:C"), Some(("CPU", 1, Some("C"), None)));
+        assert_eq!(
+            parts("CPU:X86:x86-64-v2"),
+            Some(("CPU", 0, Some("X86"), Some("X86-64-V2")))
+        );
+        assert_eq!(parts("NULL:X86"), Some(("NULL", 0, Some("X86"), None)));
         let v3 = Some("X86-64-V3");
         assert_eq!(parts("NULL:C:x86-64-v3"), Some(("NULL", 0, Some("C"), v3)));
         assert_eq!(

@@ -10,8 +10,8 @@ use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, DType, Device, Op, Opt, Program, ReduceOp, Result, Scalar, Shape,
-    Target, UOp,
+    AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, Opt, Program, ProgramInfo,
+    ReduceOp, Result, Scalar, Shape, Target, UOp,
 };
 use std::sync::Arc;
 
@@ -203,6 +203,34 @@ fn storage_of_a_thread_is_named_by_a_pointer() {
         text.matches("l0 + ").count() + text.matches("l0[").count() > 1,
         "{text}"
     );
+}
+
+/// A back end whose code is one byte.
+struct Byte;
+
+// SAFETY: nothing runs what it gives.
+unsafe impl Backend for Byte {
+    fn emit(&self, _: &Listing, _: &ProgramInfo, _: &Target) -> Result<Code> {
+        Ok(Code {
+            source: "ret".into(),
+            binary: Some(vec![0xc3]),
+        })
+    }
+}
+
+#[test]
+fn a_program_in_machine_code_says_so_and_holds_it() {
+    let null = monoglot_device::open(Device::new("NULL:X86:x86-64-v3")).unwrap();
+    let kernel = transpose(8, 8);
+    let (program, _) = lower(&kernel, null.target(), &Byte, None, &mut |_, _| {}).unwrap();
+    let (_, source, info) = monoglot_device::program_parts(&program).unwrap();
+    assert_eq!(source, "ret");
+    assert!(info.target.ends_with(":X86:x86-64-v3"), "{}", info.target);
+    let code = monoglot_device::program_binary(&program).unwrap();
+    assert_eq!(code, [0xc3]);
+    let text = program.to_string();
+    assert!(text.contains(":X86:x86-64-v3"), "{text}");
+    null.compile(&[program]).unwrap();
 }
 
 /// Whether a program has a STORE that passes the caches by.
