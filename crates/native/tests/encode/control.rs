@@ -275,6 +275,10 @@ fn what_cannot_be_is_an_error() {
         ),
         (Level::V3, vector(Vector::CmpPs, Width::X, &two)),
         (
+            Level::V2,
+            vector(Vector::CmpPs, Width::X, &[rv(2), rv(3), Operand::Imm(8)]),
+        ),
+        (
             Level::V3,
             vector(Vector::FmaPs, Width::X, &[at(3, 0), at(3, 0), rv(2)]),
         ),
