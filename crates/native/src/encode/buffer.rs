@@ -163,13 +163,11 @@ impl Buffer {
                 }
                 Site::Label(label) => labels[label.0 as usize] = Some(bytes.len() as i64),
                 Site::Jump(condition, label) => {
-                    let from = i64::from(at + added);
-                    let near = match bounds[label.0 as usize] {
-                        Some(to) if i64::from(to) <= from => {
-                            from + i64::from(SHORT) - i64::from(to) <= 128
-                        }
-                        Some(to) => i64::from(to) - (from + i64::from(LONG)) <= 127,
-                        None => return Err(unplaced()),
+                    // Back it is known how far; on, how far at most.
+                    let near = match (labels[label.0 as usize], bounds[label.0 as usize]) {
+                        (Some(to), _) => bytes.len() as i64 + i64::from(SHORT) - to <= 128,
+                        (None, Some(to)) => to - (at + added + LONG) <= 127,
+                        (None, None) => return Err(unplaced()),
                     };
                     if near {
                         bytes.extend([0x70 | condition, 0]);

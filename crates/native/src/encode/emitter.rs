@@ -27,6 +27,9 @@ pub(super) const RDX: u8 = 2;
 pub(super) const RSP: u8 = 4;
 pub(super) const RBP: u8 = 5;
 
+/// Those and what the frame needs, a bit each.
+const NOT_FOR_VALUES: u16 = 1 << RAX | 1 << RCX | 1 << RDX | 1 << RSP | 1 << RBP;
+
 /// Bytes of a place in the frame.
 pub(super) const SLOT: i64 = 32;
 
@@ -237,7 +240,7 @@ impl Emitter<'_> {
     fn register(&self, register: Reg) -> Result<Source> {
         match self.code.places.get(register.0 as usize) {
             Some(&Place::General(number)) => {
-                if number > 15 || [RAX, RCX, RDX, RSP, RBP].contains(&number) {
+                if number > 15 || NOT_FOR_VALUES >> number & 1 == 1 {
                     return Err(broken(format!(
                         "general register {number} is not for values"
                     )));

@@ -39,6 +39,13 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
     let [first, rest @ ..] = &*sources else {
         return Err(broken("a vector instruction without a source"));
     };
+    let compares = matches!(
+        vector,
+        Vector::CmpPs | Vector::CmpPd | Vector::CmpSs | Vector::CmpSd
+    );
+    if let (true, Level::V2, [_, Source::Immediate(8..)]) = (compares, e.level, rest) {
+        return Err(broken("SSE4.2 has eight comparisons of floats"));
+    }
     match (form, rest) {
         (Form::Three | Form::ThreeCommuting, [second, rest @ ..]) => {
             let commutes = form == Form::ThreeCommuting;

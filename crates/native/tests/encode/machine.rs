@@ -1,0 +1,275 @@
+//! A machine's registers before and after some instructions. Flows in: instructions over registers that are
+//! numbered as the machine's, and what the registers hold; flows out: what they hold after. Always: every
+//! register but the one that points to their values is read back.
+
+use iced_x86::Decoder;
+use iced_x86::DecoderOptions;
+use iced_x86::Instruction;
+use memmap2::MmapMut;
+use monoglot_native::code::Allocated;
+use monoglot_native::code::Class;
+use monoglot_native::code::Code;
+use monoglot_native::code::Constant;
+use monoglot_native::code::Do;
+use monoglot_native::code::Ins;
+use monoglot_native::code::Level;
+use monoglot_native::code::Mem;
+use monoglot_native::code::Operand;
+use monoglot_native::code::Place;
+use monoglot_native::code::Reg;
+use monoglot_native::code::RegInfo;
+use monoglot_native::code::Width;
+use monoglot_native::encode::Encoded;
+use monoglot_native::encode::encode;
+use monoglot_native::table::Vector;
+use std::io::Write;
+
+/// The general registers that values are in.
+pub(crate) const GENERAL: [u8; 11] = [3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// What registers hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Machine {
+    pub(crate) general: [u64; 16],
+    pub(crate) vectors: [[u8; 32]; 16],
+}
+
+/// The general register of that number.
+pub(crate) fn g(number: u8) -> Reg {
+    Reg(u32::from(number))
+}
+
+/// The vector register of that number.
+pub(crate) fn v(number: u8) -> Reg {
+    Reg(16 + u32::from(number))
+}
+
+/// The same as sources.
+pub(crate) fn rg(number: u8) -> Operand {
+    Operand::Reg(g(number))
+}
+
+pub(crate) fn rv(number: u8) -> Operand {
+    Operand::Reg(v(number))
+}
+
+/// Memory, so many bytes after what a general register points to.
+pub(crate) fn at(base: u8, displacement: i32) -> Operand {
+    Operand::Mem(Mem {
+        base: g(base),
+        index: None,
+        displacement,
+    })
+}
+
+pub(crate) fn ins(op: Do, width: Width, dst: Option<Reg>, src: &[Operand]) -> Ins {
+    Ins {
+        op,
+        width,
+        dst,
+        src: src.iter().copied().collect(),
+    }
+}
+
+/// The widest vectors of a level.
+pub(crate) fn widest(level: Level) -> Width {
+    match level {
+        Level::V2 => Width::X,
+        Level::V3 => Width::Y,
+    }
+}
+
+/// The levels that this machine runs; it is said which it does not.
+pub(crate) fn levels() -> Vec<Level> {
+    let wide = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi2");
+    if wide {
+        return vec![Level::V2, Level::V3];
+    }
+    // Not through the macro, whose text is shown of failing tests alone.
+    let _ = writeln!(
+        std::io::stderr(),
+        "NOT RUN at x86-64-v3: this machine has no AVX2 and FMA"
+    );
+    vec![Level::V2]
+}
+
+/// Code of these instructions over the machine's registers.
+pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Allocated {
+    let mut used = [false; 32];
+    for i in &body {
+        i.reads(|r| used[r.0 as usize] = true);
+        if let Some(dst) = i.dst {
+            used[dst.0 as usize] = true;
+        }
+    }
+    let place = |n: u32| match (used[n as usize], n) {
+        (false, _) => Place::Nowhere,
+        (true, 0..16) => Place::General(n as u8),
+        (true, _) => Place::Vector(n as u8 - 16),
+    };
+    // What is read of a vector is told by whether one of 32 bytes is mentioned at all.
+    let wide = body.iter().any(|i| i.width == Width::Y);
+    let info = |n: u32| RegInfo {
+        class: if n < 16 {
+            Class::General
+        } else {
+            Class::Vector
+        },
+        bytes: match (n < 16, wide) {
+            (true, _) => 8,
+            (false, false) => 16,
+            (false, true) => 32,
+        },
+        again: None,
+    };
+    Allocated {
+        code: Code {
+            ins: body,
+            regs: (0..32).map(info).collect(),
+            pool: pool.to_vec(),
+        },
+        places: (0..32).map(place).collect(),
+        origin: (0..32).map(Reg).collect(),
+        slots,
+    }
+}
+
+/// The instructions, decoded.
+pub(crate) fn decoded(encoded: &Encoded) -> Vec<Instruction> {
+    let text = &encoded.bytes[..encoded.text];
+    let list: Vec<Instruction> = Decoder::with_ip(64, text, 0, DecoderOptions::NONE)
+        .into_iter()
+        .collect();
+    assert!(list.iter().all(|i| !i.is_invalid()), "{:x?}", encoded.bytes);
+    list
+}
+
+/// Run a function.
+pub(crate) fn run(encoded: &Encoded, args: *const u64, thread: i32, own: *mut u8) {
+    let mut pages = MmapMut::map_anon(encoded.bytes.len()).expect("pages");
+    pages.copy_from_slice(&encoded.bytes);
+    let pages = pages.make_exec().expect("pages that can be run");
+    // SAFETY: the pages hold a function of this signature, and they outlive the call; it reads and writes what
+    // the test has made its arguments point to.
+    unsafe {
+        let function: extern "sysv64" fn(*const u64, i32, *mut u8) =
+            std::mem::transmute(pages.as_ptr());
+        function(args, thread, own);
+    }
+}
+
+/// What the registers hold after the instructions. Register `out` points to the values and is no one else's.
+pub(crate) fn execute(
+    level: Level,
+    out: u8,
+    body: &[Ins],
+    pool: &[Constant],
+    slots: u32,
+    before: &Machine,
+) -> Machine {
+    let vectors = if level == Level::V2 { 15 } else { 16 };
+    let width = widest(level);
+    let mut all = vec![ins(Do::Argument(0), Width::W64, Some(g(out)), &[])];
+    let general: Vec<u8> = GENERAL.into_iter().filter(|n| *n != out).collect();
+    for &n in &general {
+        let place = at(out, i32::from(n) * 8);
+        all.push(ins(Do::Load64, Width::W64, Some(g(n)), &[place]));
+    }
+    for n in 0..vectors {
+        let place = at(out, 128 + i32::from(n) * 32);
+        let load = Do::Vector(Vector::Load);
+        all.push(ins(load, width, Some(v(n)), &[place]));
+    }
+    all.extend_from_slice(body);
+    for &n in &general {
+        let place = at(out, i32::from(n) * 8);
+        all.push(ins(Do::Store64, Width::W64, None, &[place, rg(n)]));
+    }
+    for n in 0..vectors {
+        let place = at(out, 128 + i32::from(n) * 32);
+        let store = Do::Vector(Vector::Store);
+        all.push(ins(store, width, None, &[place, rv(n)]));
+    }
+    all.push(ins(Do::Return, Width::W64, None, &[]));
+    let encoded = match encode(&allocated(all, pool, slots), level) {
+        Ok(encoded) => encoded,
+        Err(error) => panic!("{error}"),
+    };
+    let mut words = vec![0u64; 16 + 16 * 4];
+    words[..16].copy_from_slice(&before.general);
+    for (n, vector) in before.vectors.iter().enumerate() {
+        for k in 0..4 {
+            let bytes = vector[k * 8..k * 8 + 8].try_into().expect("8 bytes");
+            words[16 + n * 4 + k] = u64::from_le_bytes(bytes);
+        }
+    }
+    run(&encoded, words.as_mut_ptr(), 0, std::ptr::null_mut());
+    let mut after = before.clone();
+    after.general.copy_from_slice(&words[..16]);
+    for (n, vector) in after.vectors.iter_mut().enumerate() {
+        for k in 0..4 {
+            let word = words[16 + n * 4 + k];
+            vector[k * 8..k * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    after
+}
+
+/// Numbers that look like chance and are the same each time.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn coin(&mut self) -> bool {
+        self.next() >> 63 == 1
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[(self.next() >> 33) as usize % list.len()]
+    }
+
+    /// A number of those that arithmetic trips over, or any.
+    pub(crate) fn number(&mut self) -> u64 {
+        let any = self.next();
+        let edges = [
+            0,
+            1,
+            2,
+            u64::MAX,
+            i64::MIN as u64,
+            i64::MAX as u64,
+            0x8000_0000,
+            0x7fff_ffff,
+            0xffff_ffff,
+            0xffff_ffff_8000_0000,
+            any,
+            any,
+            any >> 32,
+            any >> 50,
+        ];
+        self.of(&edges)
+    }
+
+    pub(crate) fn machine(&mut self) -> Machine {
+        let mut machine = Machine {
+            general: [0; 16],
+            vectors: [[0; 32]; 16],
+        };
+        for value in &mut machine.general {
+            *value = self.number();
+        }
+        for value in machine.vectors.iter_mut().flatten() {
+            *value = self.next() as u8;
+        }
+        machine
+    }
+}

@@ -1,0 +1,9 @@
+//! Bytes of instructions: read back, and run. Flows in: instructions whose registers have numbers, values; flows
+//! out: nothing, or what the machine did otherwise. Always: what needs AVX2 says so where the machine lacks it.
+
+mod control;
+mod general;
+mod machine;
+mod rows;
+mod text;
+mod vectors;

@@ -1,0 +1,242 @@
+//! Every row of the table in each of its columns, read back by a decoder. Flows in: the table; flows out: rows
+//! whose bytes say something else. Always: operands come in the order that the form says.
+
+use crate::machine::*;
+use iced_x86::Instruction;
+use iced_x86::OpKind;
+use iced_x86::Register;
+use monoglot_native::code::Do;
+use monoglot_native::code::Ins;
+use monoglot_native::code::Level;
+use monoglot_native::code::Mem;
+use monoglot_native::code::Operand;
+use monoglot_native::code::Reg;
+use monoglot_native::code::Width;
+use monoglot_native::encode::encode;
+use monoglot_native::table::Form;
+use monoglot_native::table::Kind;
+use monoglot_native::table::Vector;
+
+const COLUMNS: [(Level, Width); 3] = [
+    (Level::V2, Width::X),
+    (Level::V3, Width::X),
+    (Level::V3, Width::Y),
+];
+
+/// A register of the kind, of the lower eight or the upper.
+fn register(kind: Kind, bank: u8, number: u8) -> Reg {
+    match kind {
+        Kind::R32 | Kind::R64 => g([6, 13][usize::from(bank)]),
+        _ => v(bank * 8 + 1 + number),
+    }
+}
+
+/// The machine's name of an operand.
+fn named(kind: Kind, reg: Reg) -> Register {
+    match kind {
+        Kind::Xmm => Register::XMM0 + (reg.0 - 16),
+        Kind::Ymm => Register::YMM0 + (reg.0 - 16),
+        Kind::R32 => Register::EAX + reg.0,
+        _ => Register::RAX + reg.0,
+    }
+}
+
+/// What an operand of the list should be in the bytes.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    Register(Register),
+    Memory(Mem),
+    Immediate(u8),
+}
+
+fn shown(kind: Kind, operand: Operand) -> Shown {
+    match operand {
+        Operand::Reg(r) => Shown::Register(named(kind, r)),
+        Operand::Mem(m) => Shown::Memory(m),
+        Operand::Imm(i) => Shown::Immediate(i as u8),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_shown(instruction: &Instruction, operand: u32, shown: Shown) -> bool {
+    match (instruction.op_kind(operand), shown) {
+        (OpKind::Register, Shown::Register(r)) => instruction.op_register(operand) == r,
+        (OpKind::Immediate8, Shown::Immediate(i)) => instruction.immediate8() == i,
+        (OpKind::Memory, Shown::Memory(m)) => {
+            let index = m.index.map_or(Register::None, |(r, _)| Register::RAX + r.0);
+            let scale = m.index.map_or(1, |(_, s)| u32::from(s));
+            instruction.memory_base() == Register::RAX + m.base.0
+                && instruction.memory_index() == index
+                && instruction.memory_index_scale() == scale
+                && instruction.memory_displacement64() == i64::from(m.displacement) as u64
+        }
+        _ => false,
+    }
+}
+
+/// Sources for a row of a column, in the order of its form, with registers of a bank. Where an encoding alone
+/// has memory, `memory` is there.
+fn sources(vector: Vector, column: usize, bank: u8, memory: Operand) -> Vec<Operand> {
+    let mut kinds = vector.operands()[column].to_vec();
+    kinds.retain(|k| *k != Kind::None);
+    let order: Vec<Kind> = match vector.form() {
+        Form::Store | Form::MaskStore => kinds,
+        // Without VEX the first source is where dst is.
+        Form::Three | Form::ThreeCommuting | Form::ShiftImm if column == 0 => kinds,
+        Form::Pass if column > 0 => kinds.split_off(2),
+        // The summand is where dst is, so that the row's own form is taken.
+        Form::Fma => {
+            return vec![
+                Operand::Reg(register(kinds[1], bank, 1)),
+                Operand::Reg(register(kinds[2], bank, 2)),
+                Operand::Reg(register(kinds[0], bank, 0)),
+            ];
+        }
+        _ => kinds.split_off(1),
+    };
+    (1..)
+        .zip(order)
+        .map(|(number, kind)| match kind {
+            Kind::Memory => memory,
+            Kind::Immediate => Operand::Imm(1),
+            _ => Operand::Reg(register(kind, bank, number)),
+        })
+        .collect()
+}
+
+/// The operands in the order of the machine.
+fn expected(vector: Vector, column: usize, one: &Ins) -> Vec<Shown> {
+    let kinds = vector.operands()[column];
+    let dst = one.dst.map(Operand::Reg);
+    let src = &one.src;
+    let order: Vec<Operand> = match vector.form() {
+        Form::Store | Form::MaskStore => src.to_vec(),
+        Form::Three | Form::ThreeCommuting | Form::ShiftImm if column == 0 => {
+            dst.into_iter().chain(src[1..].iter().copied()).collect()
+        }
+        Form::Pass if column > 0 => {
+            let first = match src[0] {
+                Operand::Reg(r) if r.0 >= 16 => src[0],
+                _ => dst.expect("a destination"),
+            };
+            dst.into_iter()
+                .chain([first])
+                .chain(src.iter().copied())
+                .collect()
+        }
+        Form::Fma => dst.into_iter().chain(src[..2].iter().copied()).collect(),
+        Form::Choose => dst.into_iter().chain([src[2], src[1], src[0]]).collect(),
+        _ => dst.into_iter().chain(src.iter().copied()).collect(),
+    };
+    order
+        .into_iter()
+        .zip(kinds)
+        .map(|(operand, kind)| shown(kind, operand))
+        .collect()
+}
+
+/// Encode one instruction of a row and find it among the bytes' instructions.
+fn check(vector: Vector, column: usize, one: &Ins) {
+    let (level, _) = COLUMNS[column];
+    let ret = ins(Do::Return, Width::W64, None, &[]);
+    let encoded = match encode(&allocated(vec![one.clone(), ret], &[], 0), level) {
+        Ok(encoded) => encoded,
+        Err(error) => panic!("{error}"),
+    };
+    let list = decoded(&encoded);
+    let own: Vec<&Instruction> = list
+        .iter()
+        .skip_while(|i| i.mnemonic() == iced_x86::Mnemonic::Push)
+        .take_while(|i| {
+            !matches!(
+                i.mnemonic(),
+                iced_x86::Mnemonic::Vzeroupper | iced_x86::Mnemonic::Pop | iced_x86::Mnemonic::Ret
+            )
+        })
+        .collect();
+    let last = own.last().expect("an instruction");
+    let code = vector.encodings()[column];
+    let shown = expected(vector, column, one);
+    assert_eq!(last.mnemonic(), code.mnemonic(), "{one:?}");
+    assert_eq!(last.op_count() as usize, shown.len(), "{one:?} as {last}");
+    for (n, operand) in (0..).zip(shown) {
+        assert!(is_shown(last, n, operand), "{one:?} as {last}: {operand:?}");
+    }
+    let ymm = (0..last.op_count()).any(|n| last.op_register(n).is_ymm());
+    let cleared = list
+        .iter()
+        .any(|i| i.mnemonic() == iced_x86::Mnemonic::Vzeroupper);
+    assert_eq!(ymm, cleared, "{one:?}");
+}
+
+fn one(vector: Vector, column: usize, bank: u8, memory: Operand) -> Ins {
+    let kinds = vector.operands()[column];
+    let stores = matches!(vector.form(), Form::Store | Form::MaskStore);
+    let dst = (!stores).then(|| register(kinds[0], bank, 0));
+    let mut src = sources(vector, column, bank, memory);
+    if vector.form() == Form::Store || vector.form() == Form::MaskStore {
+        src[0] = memory;
+    }
+    if vector == Vector::Load4F && column == 1 {
+        src[0] = memory;
+    }
+    ins(Do::Vector(vector), COLUMNS[column].1, dst, &src)
+}
+
+fn for_rows(f: impl Fn(Vector, usize)) {
+    let mut rows = 0;
+    for &vector in Vector::ALL {
+        for column in 0..3 {
+            if vector.encodings()[column] != iced_x86::Code::INVALID {
+                f(vector, column);
+                rows += 1;
+            }
+        }
+    }
+    assert!(rows > 400, "{rows}");
+}
+
+#[test]
+fn every_row_reads_back() {
+    for_rows(|vector, column| {
+        for bank in [0, 1] {
+            check(vector, column, &one(vector, column, bank, at(3, 64)));
+        }
+    });
+}
+
+#[test]
+fn every_row_takes_memory() {
+    let mut memories = vec![];
+    for base in [3, 7, 8, 12, 13] {
+        for displacement in [0, 1, 127, 128, -128, -129, 1 << 20, i32::MIN] {
+            for index in [None, Some((g(6), 1)), Some((g(13), 8)), Some((g(12), 4))] {
+                memories.push(Mem {
+                    base: g(base),
+                    index,
+                    displacement,
+                });
+            }
+        }
+    }
+    for_rows(|vector, column| {
+        for (n, memory) in memories.iter().enumerate() {
+            let memory = Operand::Mem(*memory);
+            let mut one = one(vector, column, (n % 2) as u8, memory);
+            let Some(source) = one.memory_source() else {
+                return;
+            };
+            one.src[source] = memory;
+            if matches!(vector, Vector::BroadcastSs | Vector::BroadcastSd) {
+                // These read memory by a row of their own.
+                let other = match vector {
+                    Vector::BroadcastSs => Vector::BroadcastSsMem,
+                    _ => Vector::BroadcastSdMem,
+                };
+                check(other, column, &one);
+            } else {
+                check(vector, column, &one);
+            }
+        }
+    });
+}
