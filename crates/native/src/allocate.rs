@@ -3,17 +3,16 @@
 //! it succeeds, and equal code gets equal places.
 //!
 //! A round is: where each register is in use (`spans`), places in the order of starts (`assign`), and a rewriting
-//! that keeps in the frame what found no place (`spill`). What the rewriting puts in lives from one instruction to
+//! that keeps in the frame what found no place (`spill`); after the last, `frame` tidies what it put there. What the rewriting puts in lives from one instruction to
 //! the next and is never kept in the frame itself, so that rounds come to an end.
 
 mod assign;
+mod frame;
 mod spans;
 mod spill;
 
-use crate::code::{Allocated, Code, Level, Operand, Reg};
+use crate::code::{Allocated, Code, Level, Reg};
 use spans::NONE;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.
 const ROUNDS: usize = 16;
@@ -50,7 +49,8 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
             .retain(|ins| ins.dst.is_none_or(|dst| !dropped[dst.0 as usize]));
     }
     if slots > 0 {
-        slots = share_slots(&mut code, slots);
+        frame::drop_reloads(&mut code, &places);
+        slots = frame::share_slots(&mut code, slots);
     }
     Allocated {
         code,
@@ -70,36 +70,4 @@ fn everything(spans: &spans::Spans, tiny: u32) -> Vec<Reg> {
         .filter(mentioned)
         .map(Reg)
         .collect()
-}
-
-/// Lets places in the frame that are in use at different times be one, and counts those that remain.
-fn share_slots(code: &mut Code, slots: u32) -> u32 {
-    let spans = spans::slots(code, slots);
-    let mut numbers = vec![0; slots as usize];
-    let mut in_use: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
-    let mut count = 0;
-    for &slot in &spans.order {
-        let span = &spans.of[slot as usize];
-        let free = in_use
-            .peek()
-            .is_some_and(|Reverse((end, _))| *end < span.start);
-        let number = match in_use.pop() {
-            Some(Reverse((_, number))) if free => number,
-            other => {
-                in_use.extend(other);
-                count += 1;
-                count - 1
-            }
-        };
-        in_use.push(Reverse((span.end, number)));
-        numbers[slot as usize] = number;
-    }
-    for ins in &mut code.ins {
-        for source in &mut ins.src {
-            if let Operand::Slot(slot) = source {
-                *slot = numbers[*slot as usize];
-            }
-        }
-    }
-    count
 }

@@ -108,8 +108,9 @@ fn places(before: &Code, after: &Allocated, level: Level, ins: &Ins) -> Result<(
             Operand::Reg(_) | Operand::Imm(_) => false,
         };
         in_memory += u32::from(there);
-        if there && ins.memory_source() != Some(source) {
-            return Err(format!("source {source} cannot be memory"));
+        let slot = matches!(operand, Operand::Slot(_));
+        if slot && ins.memory_source() != Some(source) {
+            return Err(format!("source {source} cannot be in the frame"));
         }
     }
     if in_memory > 1 {
@@ -184,24 +185,22 @@ impl<'a> Walk<'a> {
             self.held.make(self.home(made), self.origin(made));
             return Ok(());
         }
-        self.pass_constants();
-        let was = self.same.before.ins.get(self.next);
-        let sources = was.and_then(|was| self.same.sources(was, ins));
-        if let Some(sources) = &sources
-            && (!reloads(ins) || self.holds_all(ins, sources))
-        {
-            self.next += 1;
-            return self.matched(ins, sources);
-        }
         if reloads(ins) {
-            self.reload(ins)
-        } else if spills(ins) {
-            self.spill(ins)
-        } else {
-            Err(match was {
-                Some(was) => format!("this should be {was:?}"),
-                None => "nothing should be here".to_owned(),
-            })
+            return self.reload(ins);
+        }
+        if spills(ins) {
+            return self.spill(ins);
+        }
+        self.pass_constants();
+        let Some(was) = self.same.before.ins.get(self.next) else {
+            return Err("nothing should be here".to_owned());
+        };
+        match self.same.sources(was, ins) {
+            Some(sources) => {
+                self.next += 1;
+                self.matched(ins, &sources)
+            }
+            None => Err(format!("this should be {was:?}")),
         }
     }
 
@@ -224,11 +223,6 @@ impl<'a> Walk<'a> {
             true => Ok(()),
             false => Err(format!("{home:?} does not hold {origin:?}")),
         }
-    }
-
-    /// Whether every source that a register was holds what it held.
-    fn holds_all(&self, ins: &Ins, sources: &[Operand]) -> bool {
-        self.sources(ins, sources).is_ok()
     }
 
     fn sources(&self, ins: &Ins, sources: &[Operand]) -> Result<(), String> {
@@ -331,7 +325,7 @@ impl<'a> Walk<'a> {
     }
 
     fn spill(&mut self, ins: &Ins) -> Result<(), String> {
-        let (Operand::Slot(slot), Operand::Reg(from)) = (ins.src[0], ins.src[1]) else {
+        let [Operand::Slot(slot), Operand::Reg(from)] = ins.src[..] else {
             return Err("a store of no register".to_owned());
         };
         self.holds(from)?;

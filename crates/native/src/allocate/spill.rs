@@ -83,6 +83,11 @@ fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
     if mentions != 1 {
         return false;
     }
+    // A load of all of a place in the frame is always one that was put in.
+    let loads = matches!(ins.op, Do::Load64 | Do::Vector(Vector::Load));
+    if loads && matches!(instead, Instead::Memory(Operand::Slot(_))) {
+        return false;
+    }
     let (operand, source) = match *instead {
         Instead::Memory(operand) => {
             let taken = ins.src.iter().any(is_memory);

@@ -83,10 +83,9 @@ impl<'a> Same<'a> {
         if was.op != ins.op || was.width != ins.width || was.src.len() != ins.src.len() || !dst {
             return None;
         }
-        let wide = |source: usize| (source, ins);
         let agree = |sources: &[Operand]| {
             let mut pairs = sources.iter().zip(&ins.src).enumerate();
-            pairs.all(|(i, (was, is))| self.operand(was, is, wide(i)))
+            pairs.all(|(i, (was, is))| self.operand(was, is, (i, ins)))
         };
         let mut sources = was.src.clone();
         if agree(&sources) {
@@ -110,7 +109,8 @@ impl<'a> Same<'a> {
             (Operand::Reg(was), Operand::Pool(constant)) => {
                 let again = self.before.regs[was.0 as usize].again;
                 let equal = |k| self.equal_constants(k, constant);
-                self.is_constant(was) && matches!(again, Some(Again::Pool(k)) if equal(k))
+                let said = matches!(again, Some(Again::Pool(k)) if equal(k));
+                said && self.is_constant(was) && ins.memory_source() == Some(source)
             }
             (Operand::Reg(was), Operand::Imm(number)) => {
                 let Some(made) = self.constants[was.0 as usize] else {

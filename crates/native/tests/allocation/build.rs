@@ -181,6 +181,9 @@ pub(crate) fn allocated(code: &Code, level: Level) -> Allocated {
 }
 
 pub(crate) fn listing(before: &Code, after: &Allocated) -> String {
+    if before.ins.len() > 500 {
+        return "too long to show".to_owned();
+    }
     let mut text = String::from("before:\n");
     for ins in &before.ins {
         text += &format!("  {ins:?}\n");

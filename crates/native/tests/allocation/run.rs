@@ -50,7 +50,7 @@ pub(crate) fn after(after: &Allocated, seed: u64) -> Vec<u64> {
             Place::Vector(n) => 16 + n as usize,
             Place::Nowhere => panic!("{r:?} is nowhere"),
         },
-        registers: (0..32).map(|i| hash((i, "after"))).collect(),
+        registers: (0..33).map(|i| hash((i, "after"))).collect(),
         slots: FxHashMap::default(),
         written: Vec::new(),
         turns: 0,
@@ -115,7 +115,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
             Do::Loop | Do::Land | Do::Return => at + 1,
             Do::Next => {
                 self.turns += 1;
-                let on = hash((values, self.seed)) % 4 == 0 || self.turns > TURNS;
+                let on = hash((values, self.seed)).is_multiple_of(4) || self.turns > TURNS;
                 self.written.push(u64::from(on));
                 match on {
                     true => at + 1,
@@ -145,9 +145,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
     fn result(&self, ins: &Ins, mut values: Vec<u64>) -> u64 {
         let commutes = match ins.op {
             Do::Move | Do::Immediate => return values[0],
-            Do::Load64 if matches!(ins.src[0], Operand::Slot(_) | Operand::Reg(_)) => {
-                return values[0];
-            }
+            Do::Load64 if !matches!(ins.src[0], Operand::Mem(_)) => return values[0],
             Do::Vector(Vector::Load) if !matches!(ins.src[0], Operand::Mem(_)) => return values[0],
             Do::Zero => return hash(("constant", [0u8; 32])),
             Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor => true,

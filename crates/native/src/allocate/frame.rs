@@ -1,0 +1,80 @@
+//! The frame, when all registers have places. Flows in: code whose spilled registers have a place in the frame each;
+//! flows out: code without loads of what the register holds still, and with fewer places. Always: two whose spans
+//! overlap keep two places.
+
+use super::spans;
+use crate::code::{Code, Do, Operand, Place};
+use crate::table::Vector;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Drops loads of places in the frame into a register that holds what is there: it was stored from that register,
+/// or loaded into it, and nothing was written to either since.
+pub(super) fn drop_reloads(code: &mut Code, places: &[Place]) {
+    // By register of the machine the place in the frame whose content it holds.
+    let mut holds: [Option<u32>; 32] = [None; 32];
+    code.ins.retain(|ins| {
+        if matches!(ins.op, Do::Loop | Do::Land) {
+            holds = [None; 32];
+        }
+        let dst = ins.dst.and_then(|dst| number(places[dst.0 as usize]));
+        match (ins.op, &ins.src[..], dst) {
+            (Do::Load64 | Do::Vector(Vector::Load), [Operand::Slot(slot)], Some(dst)) => {
+                let still = holds[dst] == Some(*slot);
+                holds[dst] = Some(*slot);
+                return !still;
+            }
+            (_, [Operand::Slot(slot), Operand::Reg(from)], None) => {
+                for held in &mut holds {
+                    held.take_if(|held| held == slot);
+                }
+                if let Some(from) = number(places[from.0 as usize]) {
+                    holds[from] = Some(*slot);
+                }
+            }
+            (_, _, Some(dst)) => holds[dst] = None,
+            _ => {}
+        }
+        true
+    });
+}
+
+fn number(place: Place) -> Option<usize> {
+    match place {
+        Place::General(number) => Some(number as usize),
+        Place::Vector(number) => Some(16 + number as usize),
+        Place::Nowhere => None,
+    }
+}
+
+/// Lets places in the frame that are in use at different times be one, and counts those that remain.
+pub(super) fn share_slots(code: &mut Code, slots: u32) -> u32 {
+    let spans = spans::slots(code, slots);
+    let mut numbers = vec![0; slots as usize];
+    let mut in_use: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+    let mut count = 0;
+    for &slot in &spans.order {
+        let span = &spans.of[slot as usize];
+        let free = in_use
+            .peek()
+            .is_some_and(|Reverse((end, _))| *end < span.start);
+        let number = match in_use.pop() {
+            Some(Reverse((_, number))) if free => number,
+            other => {
+                in_use.extend(other);
+                count += 1;
+                count - 1
+            }
+        };
+        in_use.push(Reverse((span.end, number)));
+        numbers[slot as usize] = number;
+    }
+    for ins in &mut code.ins {
+        for source in &mut ins.src {
+            if let Operand::Slot(slot) = source {
+                *slot = numbers[*slot as usize];
+            }
+        }
+    }
+    count
+}
