@@ -46,6 +46,7 @@ impl Build {
             width,
             dst,
             src: SmallVec::from_slice(src),
+            mark: UNMARKED,
         });
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn ins(op: Do, width: Width, dst: Option<Reg>, src: &[Operand]) -> In
         width,
         dst,
         src: src.iter().copied().collect(),
+        mark: monoglot_native::code::UNMARKED,
     }
 }
 
