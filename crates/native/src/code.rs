@@ -211,6 +211,13 @@ impl Ins {
         }
     }
 
+    /// Whether a source may be memory instead of a register, where no other one is: that of `memory_source`, and what a
+    /// fused product is added to.
+    pub fn may_be_memory(&self, source: usize) -> bool {
+        let fused = matches!(self.op, Do::Vector(v) if v.form() == Form::Fma);
+        self.memory_source() == Some(source) || fused && source == 2
+    }
+
     /// The registers that it reads, those of addresses among them.
     pub fn reads(&self, mut f: impl FnMut(Reg)) {
         for s in &self.src {

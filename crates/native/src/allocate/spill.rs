@@ -21,8 +21,8 @@ enum Kept {
     Unread,
 }
 
-/// Whether a register's value can be made again: the one instruction that writes it makes a constant.
-fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
+/// Whether a register's value can be made again: what writes it first, and always, makes a constant.
+pub(super) fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
     let made = || {
         let ins = &code.ins[span.first as usize / 2];
         let constant = match ins.op {
@@ -32,7 +32,7 @@ fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
         };
         constant && ins.dst == Some(Reg(number as u32))
     };
-    code.regs[number].again.is_some() && span.writes == 1 && made()
+    code.regs[number].again.is_some() && made()
 }
 
 /// Folds each constant that is read once, as often as it is made, into the instruction that reads it, where that
@@ -91,7 +91,9 @@ fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
     let (operand, source) = match *instead {
         Instead::Memory(operand) => {
             let taken = ins.src.iter().any(is_memory);
-            (operand, ins.memory_source().filter(|_| !taken))
+            let addend = ins.src.get(2) == Some(&Operand::Reg(reg)) && ins.may_be_memory(2);
+            let source = if addend { Some(2) } else { ins.memory_source() };
+            (operand, source.filter(|_| !taken))
         }
         Instead::Number(number, wide) => {
             let fits = i32::try_from(number).is_ok();
@@ -293,7 +295,7 @@ fn whole(info: RegInfo) -> Width {
     }
 }
 
-fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
+pub(super) fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
     Ins {
         op: match info.class {
             Class::General => Do::Load64,
@@ -306,7 +308,7 @@ fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
     }
 }
 
-fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
+pub(super) fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
     Ins {
         op: match info.class {
             Class::General => Do::Store64,
