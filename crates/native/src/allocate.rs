@@ -66,6 +66,7 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
     }
     if slots > 0 {
         frame::drop_reloads(&mut code, &places);
+        frame::drop_stores(&mut code, slots);
         slots = frame::share_slots(&mut code, slots);
     }
     Allocated {

@@ -173,6 +173,8 @@ pub(super) fn spill(
         kept,
         regs: &mut code.regs,
         origin,
+        recent: SmallVec::new(),
+        number: 0,
     };
     for ins in instructions {
         rewrite.instruction(ins);
@@ -188,10 +190,24 @@ struct Rewrite<'a> {
     kept: Vec<Kept>,
     regs: &'a mut Vec<RegInfo>,
     origin: &'a mut Vec<Reg>,
+    /// What was loaded or written a short while ago, by which register it is in still, and when that was.
+    recent: SmallVec<[(Reg, Reg, u32); 8]>,
+    /// Instructions that have passed.
+    number: u32,
 }
+
+/// For how many instructions what was loaded or written stays in its register, and how many such there are of a class.
+const STAYS: u32 = 6;
+const RECENT: usize = 3;
 
 impl Rewrite<'_> {
     fn instruction(&mut self, mut ins: Ins) {
+        self.number += 1;
+        let now = self.number;
+        self.recent.retain(|r| r.2 + STAYS >= now);
+        if matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land) {
+            self.recent.clear();
+        }
         if !matches!(ins.op, Do::Argument(_)) {
             self.out.append(&mut self.late);
         }
@@ -219,10 +235,16 @@ impl Rewrite<'_> {
             Kept::Again(again, made) => with_constant(*again, made.width == Width::W64),
             Kept::Register | Kept::Unread => return,
         };
+        if let Some(&(_, tiny, _)) = self.recent.iter().find(|r| r.0 == reg) {
+            return rename(ins, reg, tiny);
+        }
         if fold(ins, reg, &instead) {
             return;
         }
         let tiny = self.tiny(reg);
+        if matches!(self.kept[number], Kept::Slot(_)) {
+            self.remember(reg, tiny);
+        }
         let reload = match &self.kept[number] {
             Kept::Again(_, made) => Ins {
                 dst: Some(tiny),
@@ -232,23 +254,21 @@ impl Rewrite<'_> {
             Kept::Register | Kept::Unread => return,
         };
         self.out.push(reload);
-        let renamed = |r: &mut Reg| {
-            if *r == reg {
-                *r = tiny;
-            }
-        };
-        for source in &mut ins.src {
-            match source {
-                Operand::Reg(r) => renamed(r),
-                Operand::Mem(m) => {
-                    renamed(&mut m.base);
-                    if let Some((index, _)) = &mut m.index {
-                        renamed(index);
-                    }
-                }
-                Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
-            }
+        rename(ins, reg, tiny);
+    }
+
+    /// A register's value is in another for a while.
+    fn remember(&mut self, reg: Reg, tiny: Reg) {
+        let class = self.regs[reg.0 as usize].class;
+        self.recent.retain(|r| r.0 != reg);
+        let same = |r: &(Reg, Reg, u32), regs: &[RegInfo]| regs[r.0.0 as usize].class == class;
+        let count = self.recent.iter().filter(|r| same(r, self.regs)).count();
+        if count >= RECENT
+            && let Some(oldest) = self.recent.iter().position(|r| same(r, self.regs))
+        {
+            self.recent.remove(oldest);
         }
+        self.recent.push((reg, tiny, self.number));
     }
 
     /// Appends the instruction, and a store of what it writes where that is kept in the frame.
@@ -265,6 +285,9 @@ impl Rewrite<'_> {
                 let kept = store(slot, tiny, self.regs[dst.0 as usize]);
                 let argument = matches!(ins.op, Do::Argument(_));
                 ins.dst = Some(tiny);
+                if !argument {
+                    self.remember(dst, tiny);
+                }
                 self.out.push(ins);
                 match argument {
                     true => self.late.push(kept),
@@ -284,6 +307,27 @@ impl Rewrite<'_> {
         self.origin.push(self.origin[reg.0 as usize]);
         self.kept.push(Kept::Register);
         Reg(self.regs.len() as u32 - 1)
+    }
+}
+
+/// Have an instruction read one register for another.
+fn rename(ins: &mut Ins, reg: Reg, other: Reg) {
+    let renamed = |r: &mut Reg| {
+        if *r == reg {
+            *r = other;
+        }
+    };
+    for source in &mut ins.src {
+        match source {
+            Operand::Reg(r) => renamed(r),
+            Operand::Mem(m) => {
+                renamed(&mut m.base);
+                if let Some((index, _)) = &mut m.index {
+                    renamed(index);
+                }
+            }
+            Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+        }
     }
 }
 
