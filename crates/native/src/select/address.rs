@@ -198,12 +198,6 @@ impl Selector<'_> {
         reg
     }
 
-    /// The register of the storage that a buffer is, for tests of where it begins.
-    pub(super) fn storage(&mut self, buffer: &UOp) -> Result<(Base, Reg)> {
-        let (base, _) = self.base(buffer)?;
-        Ok((base, self.base_register(base)))
-    }
-
     /// Memory at a base and multiples of values, the deepest last.
     fn sum_of(&mut self, base: Base, terms: &[(u32, i64)]) -> Result<Mem> {
         let Some((&(i, by), rest)) = terms.split_last() else {

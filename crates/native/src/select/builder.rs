@@ -26,8 +26,6 @@ pub(super) enum Memo {
     Pointer(Base, SmallVec<[(u32, i64); 4]>),
     /// A multiple of a value, in 64 bits.
     Multiple(u32, i64),
-    /// What is left of a buffer's address in units of a vector.
-    Rest(Base),
 }
 
 /// What a scope is.
@@ -46,6 +44,8 @@ pub(super) enum Kind {
     If(Reg),
     /// A phase: what is jumped past where a register is not this number.
     Phase(Reg, i64),
+    /// One of two versions: what is jumped past where a register is not 0, or where it is.
+    Version(Reg, bool),
 }
 
 struct Scope {
@@ -170,6 +170,15 @@ impl Builder {
                 outer
                     .ins
                     .push(skip(Cond::Equal, gate, Width::W32, Operand::Imm(0)));
+                outer.ins.extend(scope.ins);
+                outer.ins.push(land);
+            }
+            Kind::Version(rest, zero) => {
+                let cond = if zero { Cond::NotEqual } else { Cond::Equal };
+                let rest = Operand::Reg(rest);
+                outer
+                    .ins
+                    .push(skip(cond, rest, Width::W32, Operand::Imm(0)));
                 outer.ins.extend(scope.ins);
                 outer.ins.push(land);
             }
@@ -313,12 +322,11 @@ impl Builder {
         }
     }
 
-    /// The scope in which constants are made: the function, or the phase.
+    /// The scope in which constants are made: the function, a phase, a version.
     fn root(&self) -> usize {
-        match self.scopes.get(1).map(|s| &s.kind) {
-            Some(Kind::Phase(..)) => 1,
-            _ => 0,
-        }
+        let opens =
+            |s: &&Scope| matches!(s.kind, Kind::Function | Kind::Phase(..) | Kind::Version(..));
+        self.scopes.iter().take_while(opens).count() - 1
     }
 
     /// A number in a general register.
