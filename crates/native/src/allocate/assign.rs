@@ -17,6 +17,9 @@ const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15];
 /// How a constant's cost compares with that of a value that must be stored.
 const CONSTANT: f32 = 0.4;
 
+/// And that of what is written again and again: from turn to turn somebody waits for it.
+const CARRIED: f32 = 4.0;
+
 /// Half positions beyond which a longer stay relieves no more: so a long stay outweighs two levels of loops never.
 const RELIEF: u32 = 16;
 
@@ -115,6 +118,7 @@ fn price(code: &Code, spans: &Spans, number: u32, stays: u32) -> f32 {
     let relief = stays.clamp(1, RELIEF);
     let factor = match code.regs[number as usize].again {
         Some(_) => CONSTANT,
+        None if spans.of[number as usize].writes > 1 => CARRIED,
         None => 1.0,
     };
     spans.of[number as usize].cost * factor / relief as f32
