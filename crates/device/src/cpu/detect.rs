@@ -3,6 +3,7 @@
 //! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
 use super::topology::{self, CACHES};
+use super::compile::Compiler;
 use crate::config::Config;
 use crate::kind::{Kind, Name, missing};
 use monoglot_uop::op::{Comparison, Unary};
@@ -82,6 +83,18 @@ pub(crate) fn named(kind: &Kind, name: &Name, config: &Config) -> Result<Target>
     match name.arch {
         None => Ok(target(device, config)),
         Some(arch) => target_of(device, config, arch),
+    }
+}
+
+/// What programs of the CPU are written in where nothing is said: machine code, where there is some for all that the
+/// machine has, or where there is no compiler of C; else C.
+pub(crate) fn usual(config: &Config) -> &'static str {
+    let whole = NATIVE_LEVELS.contains(&here().arch);
+    let some = whole || here().arch == "x86-64-v4";
+    let compiled = || Compiler::find("CPU", config, "native").is_ok();
+    match whole || some && !compiled() {
+        true => Dialect::X86.name(),
+        false => Dialect::C.name(),
     }
 }
 
