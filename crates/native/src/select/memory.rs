@@ -51,7 +51,15 @@ impl<'a> Selector<'a> {
         let a = self.address_of(u)?;
         let shape = self.shape(u);
         if is_register(a.buffer) {
-            return self.load_register(i, &a, shape);
+            let held = self.load_register(i, &a, shape)?;
+            let [_, alt, gate] = u.src() else {
+                return Ok(held);
+            };
+            let other = match shape.n {
+                0 => self.parts(alt)?,
+                _ => self.vector_parts(alt, shape)?,
+            };
+            return self.chosen(gate, &held, &other, shape);
         }
         let Some(gate) = u.src().get(2) else {
             return self.load_plain(u, shape);
@@ -266,7 +274,7 @@ impl<'a> Selector<'a> {
                     }
                 });
             }
-            None if *u.arg() != Arg::None && per >= 16 => {
+            None if *u.arg() != Arg::None && per >= 16 && self.is_multiple(&a, per as i64) => {
                 let places = self.places(u, shape)?;
                 let rest = self.rest(a.buffer)?;
                 let width = self.width(shape);
