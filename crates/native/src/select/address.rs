@@ -162,6 +162,16 @@ impl Selector<'_> {
         Ok(mem)
     }
 
+    /// Whether an address is a multiple of so many bytes from where its buffer begins, as one can see.
+    pub(super) fn is_multiple(&mut self, a: &Address, of: i64) -> bool {
+        let unit = a.buffer.dtype().bytes() as i64;
+        let Some(form) = self.form(a.index).times(unit) else {
+            return false;
+        };
+        let terms = form.terms.iter().map(|t| t.1);
+        terms.chain([form.number]).all(|by| by % of == 0)
+    }
+
     /// Counters before other values of their loop, outer loops before inner ones.
     fn depth(&self, i: u32) -> (u32, bool, u32) {
         let counter = self.list[i as usize].op() == Op::Range;

@@ -51,7 +51,15 @@ impl<'a> Selector<'a> {
         let a = self.address_of(u)?;
         let shape = self.shape(u);
         if is_register(a.buffer) {
-            return self.load_register(i, &a, shape);
+            let held = self.load_register(i, &a, shape)?;
+            let [_, alt, gate] = u.src() else {
+                return Ok(held);
+            };
+            let other = match shape.n {
+                0 => self.parts(alt)?,
+                _ => self.vector_parts(alt, shape)?,
+            };
+            return self.chosen(gate, &held, &other, shape);
         }
         let Some(gate) = u.src().get(2).filter(|g| !self.holds(g)) else {
             return self.load_plain(u, shape);
@@ -266,7 +274,11 @@ impl<'a> Selector<'a> {
                     }
                 });
             }
-            None if *u.arg() != Arg::None && per >= 16 && self.past => {
+            None if *u.arg() != Arg::None
+                && per >= 16
+                && self.past
+                && self.is_multiple(&a, per as i64) =>
+            {
                 let places = self.places(u, shape)?;
                 let width = self.width(shape);
                 for (&from, &to) in parts.iter().zip(&places) {
