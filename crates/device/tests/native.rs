@@ -174,7 +174,7 @@ fn names_choose_levels() {
         ("CPU:X86:x86-64-v4", "x86-64-v3 and x86-64-v2"),
         ("CPU:X86:x86-64", "CPU:C"),
         ("CPU:X86:z80", "not for Z80"),
-        ("CPU:Z80", "CPU[:N][:C|X86[:ARCH]]"),
+        ("CPU:Z80", "CPU[:N][:X86|C[:ARCH]]"),
     ] {
         let error = open(Device::new(name)).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::NoDevice { .. }));

@@ -13,8 +13,7 @@ mod spill;
 mod split;
 
 use crate::code::{Allocated, Code, Level, Reg};
-use spans::NONE;
-use split::Waits;
+use spans::{NONE, Waits};
 
 /// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.
 const ROUNDS: usize = 16;

@@ -2,12 +2,14 @@
 //! half positions, what keeping it elsewhere would cost, and whose register it may share. Always: an instruction p
 //! reads at 2p and writes at 2p + 1; a span that leaves a loop covers all of it.
 
-use super::split::Waits;
-use crate::code::{Code, Do, Operand};
+use crate::code::{Code, Do, Operand, Reg};
 use rustc_hash::FxHashMap;
 
 /// No position, no loop, no register.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Which registers wait in the frame while the loop of a label turns.
+pub(super) type Waits = FxHashMap<i64, Vec<Reg>>;
 
 /// Loops deeper than this cost no more than this deep ones: costs stay finite.
 const DEEPEST: usize = 12;

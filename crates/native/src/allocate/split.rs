@@ -5,13 +5,10 @@
 //! A loop that waits lets go of a register costs two moves a turn of the loop around it, and of a constant, which is made
 //! again, one; that is weighed against a life in the frame.
 
-use super::spans::{NONE, Spans};
+use super::spans::{NONE, Spans, Waits};
 use super::spill::{can_be_made_again, load, store};
 use crate::code::{Class, Code, Do, Ins, Level, Operand, Reg};
 use rustc_hash::FxHashMap;
-
-/// Which registers wait while the loop of a label turns.
-pub(super) type Waits = FxHashMap<i64, Vec<Reg>>;
 
 /// What constants cost, compared with what must be stored.
 const CONSTANT: f32 = 0.4;
