@@ -83,6 +83,24 @@ pub enum Cond {
     AboveEqual,
 }
 
+impl Cond {
+    /// The condition that holds where this one does not.
+    pub fn inverse(self) -> Cond {
+        match self {
+            Cond::Equal => Cond::NotEqual,
+            Cond::NotEqual => Cond::Equal,
+            Cond::Less => Cond::GreaterEqual,
+            Cond::LessEqual => Cond::Greater,
+            Cond::Greater => Cond::LessEqual,
+            Cond::GreaterEqual => Cond::Less,
+            Cond::Below => Cond::AboveEqual,
+            Cond::BelowEqual => Cond::Above,
+            Cond::Above => Cond::BelowEqual,
+            Cond::AboveEqual => Cond::Below,
+        }
+    }
+}
+
 /// What an instruction does. Sources are listed as `a, b, c`; `r/m` may be a register or memory (pool and frame
 /// among it), `i` an immediate of 32 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

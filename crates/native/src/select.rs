@@ -195,7 +195,8 @@ struct Selector<'a> {
     registers: FxHashMap<&'a UOp, Parts>,
     /// Sums of multiples that integers are.
     forms: Vec<Option<address::Form>>,
-    /// Loops that stand under a condition of their own: the place of the RANGE and that of the gate.
+    /// What stands under a condition of its own: the place of a loop's RANGE, or of the last instruction, and that of
+    /// the gate.
     under: Vec<(usize, usize)>,
     /// Whether stores pass the caches.
     past: bool,
@@ -233,7 +234,9 @@ impl<'a> Selector<'a> {
     fn program(&mut self) -> Result<()> {
         for i in 0..self.list.len() {
             self.b.mark = self.mark(i);
+            self.open_segment(i)?;
             self.instruction(i)?;
+            self.close_segment(i);
         }
         Ok(())
     }
@@ -255,8 +258,8 @@ impl<'a> Selector<'a> {
             OpClass::Order(order) => match order {
                 Order::Range => self.begin(i),
                 Order::If => {
-                    let gate = self.scalar(&u.src()[0])?;
-                    self.b.push(Kind::If(gate));
+                    let tests = self.tests(&u.src()[0])?;
+                    self.b.push(Kind::If(tests));
                     Ok(())
                 }
                 Order::End => {
@@ -274,8 +277,10 @@ impl<'a> Selector<'a> {
             OpClass::Memory(Memory::Load) if *u.arg() != Arg::None && self.uses.count(i) == 0 => {
                 self.prefetch(u)
             }
-            _ if self.uses.count(i) == 0 => Ok(()),
             OpClass::Code(_) if u.op() == Op::Special => self.special(i),
+            OpClass::Code(_) => Err(self.unsupported(u)),
+            _ if u.op().is_void() => Err(self.unsupported(u)),
+            _ if self.uses.count(i) == 0 => Ok(()),
             OpClass::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => Ok(()),
             _ if self.uses.is_deferred(i) => {
                 self.values[i] = Value::Deferred;

@@ -28,6 +28,18 @@ pub(super) enum Memo {
     Multiple(u32, i64),
 }
 
+/// A comparison of integers of a width.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Test {
+    pub(super) cond: Cond,
+    pub(super) width: Width,
+    pub(super) a: Reg,
+    pub(super) b: Operand,
+}
+
+/// Comparisons that hold together.
+pub(super) type Tests = SmallVec<[Test; 2]>;
+
 /// What a scope is.
 pub(super) enum Kind {
     /// The function.
@@ -40,8 +52,8 @@ pub(super) enum Kind {
         width: Width,
         guarded: bool,
     },
-    /// A condition: what is jumped past where a register is 0.
-    If(Reg),
+    /// A condition: what is jumped past unless all of these hold.
+    If(Tests),
     /// A phase: what is jumped past where a register is not this number.
     Phase(Reg, i64),
     /// One of two versions: what is jumped past where a register is not 0, or where it is.
@@ -165,11 +177,11 @@ impl Builder {
                     outer.ins.push(land);
                 }
             }
-            Kind::If(gate) => {
-                let gate = Operand::Reg(gate);
-                outer
-                    .ins
-                    .push(skip(Cond::Equal, gate, Width::W32, Operand::Imm(0)));
+            Kind::If(tests) => {
+                for t in tests {
+                    let a = Operand::Reg(t.a);
+                    outer.ins.push(skip(t.cond.inverse(), a, t.width, t.b));
+                }
                 outer.ins.extend(scope.ins);
                 outer.ins.push(land);
             }
@@ -384,6 +396,18 @@ impl Builder {
             index: None,
             displacement,
         })
+    }
+
+    /// Instructions that are passed unless all of these hold.
+    pub(super) fn under(&mut self, tests: &Tests, then: impl FnOnce(&mut Builder)) {
+        let label = Operand::Imm(self.labels);
+        self.labels += 1;
+        for t in tests {
+            let src = [Operand::Reg(t.a), t.b, label];
+            self.put(Do::SkipIf(t.cond.inverse()), t.width, None, &src);
+        }
+        then(self);
+        self.put(Do::Land, Width::W64, None, &[label]);
     }
 
     /// Instructions that are passed where a register stands so to a number.

@@ -66,7 +66,7 @@ impl<'a> Selector<'a> {
         };
         let alt = &u.src()[1];
         if lanes(gate) == 0 {
-            let gate = self.scalar(gate)?;
+            let tests = self.tests(gate)?;
             let other = match shape.n {
                 0 => self.parts(alt)?,
                 _ => self.vector_parts(alt, shape)?,
@@ -76,7 +76,7 @@ impl<'a> Selector<'a> {
             self.b.variables.extend(out.iter().copied());
             let d = u.dtype();
             let per = self.per_part(shape) * shape.bytes;
-            self.b.skip(Cond::Equal, gate, 0, |b| {
+            self.b.under(&tests, |b| {
                 for (&to, &from) in out.iter().zip(&places) {
                     if shape.n == 0 {
                         load_scalar(b, d, from, to);
@@ -266,9 +266,9 @@ impl<'a> Selector<'a> {
         match gate {
             Some(gate) if lanes(gate) > 0 => return self.store_masked(u, gate, &parts, shape),
             Some(gate) => {
-                let gate = self.scalar(gate)?;
+                let tests = self.tests(gate)?;
                 let places = self.places(u, shape)?;
-                self.b.skip(Cond::Equal, gate, 0, |b| {
+                self.b.under(&tests, |b| {
                     for (&from, &to) in parts.iter().zip(&places) {
                         store_part(b, d, shape.n, per, to, from);
                     }
