@@ -301,7 +301,14 @@ impl Maker {
     fn divide(&mut self, a: UOp, b: UOp) -> Option<UOp> {
         let d = a.dtype();
         let one = self.int(1, d);
+        if a.op() == Op::Const {
+            return None;
+        }
         let by = match self.dice.roll(5) {
+            _ if b.op() == Op::Const => match b.const_value() {
+                Some(v) if v.is_zero() => one,
+                _ => b,
+            },
             0 if d.is_unsigned() => self.put(Op::Max, &[b, one], Arg::None)?,
             0 => {
                 // Positive, and so bounded.
@@ -313,10 +320,7 @@ impl Maker {
                 let zero = self.int(0, d);
                 let is = self.put(Op::CmpEq, &[b.clone(), zero], Arg::None)?;
                 let minus = self.int(-1, d);
-                match b.op() {
-                    Op::Const => one,
-                    _ => self.put(Op::Where, &[is, minus, b], Arg::None)?,
-                }
+                self.put(Op::Where, &[is, minus, b], Arg::None)?
             }
             2 => {
                 let by = self.special(d);
@@ -325,7 +329,6 @@ impl Maker {
                     _ => by,
                 }
             }
-            _ if b.op() == Op::Const => one,
             _ => self.put(Op::Or, &[b, one], Arg::None)?,
         };
         let mut a = a;
