@@ -286,7 +286,10 @@ impl Maker {
         if self.depth() > 0 || self.placed.contains_key(&put) {
             return;
         }
-        self.place(put);
+        self.place(put.clone());
+        // No effect of another phase is named.
+        self.nothing = UOp::new(Op::Group, vec![put], Arg::None);
+        self.place(self.nothing.clone());
         self.scopes[0].values.clear();
         self.buffers.retain(|b| b.op() == Op::Param);
     }

@@ -235,8 +235,8 @@ fn mapped(u: &UOp, map: &FxHashMap<UOp, Option<UOp>>, nothing: &UOp) -> Option<U
     for (i, s) in u.src().iter().enumerate() {
         match map.get(s) {
             Some(Some(new)) => src.push(new.clone()),
-            Some(None) if matches!(u.op(), Op::After | Op::If | Op::Barrier) && i > 0 => {}
-            Some(None) if u.op() == Op::Barrier => {}
+            Some(None) if matches!(u.op(), Op::After | Op::If) && i > 0 => {}
+            Some(None) if matches!(u.op(), Op::Barrier | Op::Group) => {}
             Some(None) if u.op() == Op::End && i == 0 => src.push(nothing.clone()),
             Some(None) => return None,
             // A list that is no instruction.

@@ -59,16 +59,13 @@ impl Maker {
             let other = self.dice.roll(known.len() as u64);
             return known[k.max(other) as usize].clone();
         }
-        let roll = self.dice.roll(4);
-        if roll == 0
-            && let Some(u) = self.load_any(d, n)
-        {
-            return u;
-        }
-        if roll == 1
-            && n > 0
-            && let Some(u) = self.stacked(d, n)
-        {
+        let new = match self.dice.roll(7) {
+            0..2 => self.load_any(d, n),
+            2 if n > 0 => self.stacked(d, n),
+            3..6 => self.recast(d, n),
+            _ => None,
+        };
+        if let Some(u) = new {
             return u;
         }
         let one = self.special(d);
@@ -77,6 +74,18 @@ impl Maker {
             // Where an operand may be one, a CONST stands for all lanes.
             _ => self.splat(&one, n).unwrap_or(one),
         }
+    }
+
+    /// A value of so many lanes in another dtype.
+    fn recast(&mut self, d: DType, n: usize) -> Option<UOp> {
+        let half = |u: &UOp| u.dtype() == DType::F16;
+        let mut known = self.all();
+        known.retain(|u| lanes(u) == n && u.dtype() != d && !half(u));
+        if known.is_empty() || d == DType::F16 && !self.rules.half {
+            return None;
+        }
+        let from = self.dice.pick(&known).clone();
+        self.value(Op::Cast, &[from], Arg::DType(d))
     }
 
     /// The same, or a CONST of shape () in place of a vector.
