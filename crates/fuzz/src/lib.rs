@@ -7,4 +7,5 @@ pub mod kernels;
 pub mod linear;
 pub mod program;
 pub mod run;
+pub mod spills;
 pub mod texts;
