@@ -207,18 +207,11 @@ fn tell_spills(name: &str) -> Result<()> {
     let programs = spills::programs(device)?;
     let (count, found) = spills::spilling(&programs, device)?;
     println!(
-        "{name}: {} of {count} kernels spill in an innermost loop",
+        "{name}: {} innermost loops of {count} kernels spill",
         found.len()
     );
     for s in found {
-        let [general, vector] = s.accesses;
-        println!(
-            "  {}: {}: {general} general, {vector} vector",
-            s.of, s.kernel
-        );
-        for (line, n) in &s.lines {
-            println!("    {n} {line}");
-        }
+        println!("  {s}");
     }
     Ok(())
 }

@@ -1,34 +1,49 @@
 //! Which kernels keep values in the frame in their innermost loops. Flows in: a target's name; flows out: of each
-//! row of the benchmarks and each model, the kernels that do, with the instructions that they do it for.
+//! row of the benchmarks and each model, the loops that do, and how often.
 
 use crate::run::Scheduled;
 use monoglot_codegen::lower;
 use monoglot_device::open;
 use monoglot_engine::backend;
 use monoglot_models::{Workload, graph};
-use monoglot_native::code::{Class, Do, UNMARKED};
+use monoglot_native::code::{Do, Ins, Operand};
+use monoglot_native::table::Form;
 use monoglot_native::{allocated, spills};
 use monoglot_tensor::{Conv, DType, Device, Tensor};
 use monoglot_uop::spec::verify_linear;
-use monoglot_uop::text::Names;
 use monoglot_uop::{Arg, Listing, Result, UOp};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A kernel that spills in an innermost loop.
+/// An innermost loop that spills.
 #[derive(Clone, Debug)]
 pub struct Spill {
     /// Of which program.
     pub of: String,
     /// The kernel's name.
     pub kernel: String,
-    /// Accesses to the frame in innermost loops, of general and of vector registers.
-    pub accesses: [usize; 2],
-    /// The lines of the program whose registers they are, each with how many.
-    pub lines: Vec<(String, usize)>,
+    /// Instructions of the loop, and those of them that multiply and add at once.
+    pub size: [usize; 2],
+    /// Instructions that read a place in the frame, and that write one: of general registers, of vectors.
+    pub accesses: [[usize; 2]; 2],
 }
 
-/// The kernels of these programs that spill in an innermost loop, and how many kernels there are.
+impl std::fmt::Display for Spill {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let [all, fused] = self.size;
+        let [general, vector] = self.accesses;
+        let of = |[reads, writes]: [usize; 2]| format!("{reads} read, {writes} written");
+        write!(
+            f,
+            "{}: {}: of {all} instructions ({fused} fused): general {}; vectors {}",
+            self.of,
+            self.kernel,
+            of(general),
+            of(vector)
+        )
+    }
+}
+
+/// The innermost loops that spill in the kernels of these programs, and how many kernels there are.
 ///
 /// # Errors
 /// Where something does not compile.
@@ -48,31 +63,22 @@ pub fn spilling(programs: &[(String, Vec<UOp>)], device: Device) -> Result<(usiz
             count += 1;
             let linear = verify_linear(program.src()[1].clone())?;
             let code = allocated(&Listing::of(&linear), info, &target)?;
-            let found = spills::in_innermost_loops(&code);
-            if found.is_empty() {
-                continue;
+            for l in spills::in_innermost_loops(&code) {
+                let mut accesses = [[0; 2]; 2];
+                for ins in &l.spills {
+                    let vector = matches!(ins.op, Do::Vector(_));
+                    let first = matches!(ins.src[0], Operand::Slot(_));
+                    let writes = first && ins.dst.is_none() && ins.op != Do::Next;
+                    accesses[usize::from(vector)][usize::from(writes)] += 1;
+                }
+                let is_fused = |i: &&Ins| matches!(i.op, Do::Vector(v) if v.form() == Form::Fma);
+                out.push(Spill {
+                    of: of.clone(),
+                    kernel: info.name.clone(),
+                    size: [l.ins.len(), l.ins.iter().filter(is_fused).count()],
+                    accesses,
+                });
             }
-            let names = Names::of(&linear);
-            let mut accesses = [0; 2];
-            let mut lines: BTreeMap<String, usize> = BTreeMap::new();
-            for ins in found {
-                let class = match ins.op {
-                    Do::Vector(_) => Class::Vector,
-                    _ => Class::General,
-                };
-                accesses[usize::from(class == Class::Vector)] += 1;
-                let of = linear.src().get(ins.mark as usize);
-                let of = of.filter(|_| ins.mark != UNMARKED);
-                *lines
-                    .entry(of.map_or("?".into(), |u| names.line(u)))
-                    .or_default() += 1;
-            }
-            out.push(Spill {
-                of: of.clone(),
-                kernel: info.name.clone(),
-                accesses,
-                lines: lines.into_iter().collect(),
-            });
         }
     }
     Ok((count, out))

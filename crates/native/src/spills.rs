@@ -3,21 +3,34 @@
 
 use crate::code::{Allocated, Do, Ins, Operand};
 
-/// Instructions of innermost loops that name a place in the frame, in order.
-pub fn in_innermost_loops(allocated: &Allocated) -> Vec<&Ins> {
+/// An innermost loop that reads or writes places in the frame.
+#[derive(Clone, Debug)]
+pub struct Spilling<'a> {
+    /// Its instructions, from the top to the jump back.
+    pub ins: &'a [Ins],
+    /// Those of them that name a place in the frame.
+    pub spills: Vec<&'a Ins>,
+}
+
+/// The innermost loops that spill, in order.
+pub fn in_innermost_loops(allocated: &Allocated) -> Vec<Spilling<'_>> {
     let mut found = Vec::new();
-    // Of the loop that was opened last, until another is opened in it.
-    let mut own: Option<Vec<&Ins>> = None;
-    for ins in &allocated.code.ins {
+    // Where the loop begins that was opened last, until another is opened in it.
+    let mut begin = None;
+    let list = &allocated.code.ins;
+    for (i, ins) in list.iter().enumerate() {
         if ins.op == Do::Loop {
-            own = Some(Vec::new());
+            begin = Some(i);
         }
+        if ins.op != Do::Next {
+            continue;
+        }
+        let Some(begin) = begin.take() else { continue };
+        let ins = &list[begin..=i];
         let slot = |s: &Operand| matches!(s, Operand::Slot(_));
-        if let Some(own) = own.as_mut().filter(|_| ins.src.iter().any(slot)) {
-            own.push(ins);
-        }
-        if ins.op == Do::Next {
-            found.extend(own.take().into_iter().flatten());
+        let spills: Vec<&Ins> = ins.iter().filter(|i| i.src.iter().any(slot)).collect();
+        if !spills.is_empty() {
+            found.push(Spilling { ins, spills });
         }
     }
     found
@@ -59,6 +72,6 @@ mod tests {
             .cloned()
             .collect();
         let end = ins(Do::Next, &[Operand::Slot(3), Operand::Imm(1)]);
-        assert_eq!(found, [slot(2), end]);
+        assert_eq!(spills, [&slot(2), &end]);
     }
 }
