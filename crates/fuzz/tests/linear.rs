@@ -35,7 +35,7 @@ fn a_gated_load_of_a_register_may_give_its_alternative() {
         ("(1,)", "INDEX p1 0i32"),
     ] {
         let one = match register {
-            "(1,)" => "c = ADD 3i32 0",
+            "(1,)" => "c = ADD v2 3i32",
             _ => "c = STACK 3i32 3i32 3i32 3i32",
         };
         check(&format!(
@@ -43,7 +43,7 @@ fn a_gated_load_of_a_register_may_give_its_alternative() {
               b0 = BUFFER[0, i32, REG] {register}
               p1 = PARAM[1, i32, GLOBAL] (4,)
               v2 = PARAM[2, i32] () 0 6
-              0i32 3i32
+              0i32 1i32 3i32
               z = INDEX b0 0i32
               {one}
               s = STORE z c
@@ -88,7 +88,7 @@ fn stores_past_the_caches_go_anywhere() {
           p0 = PARAM[0, i32, GLOBAL] (40,)
           p1 = PARAM[1, i32, GLOBAL] (60,)
           v2 = PARAM[2, i32] () 0 6
-          6i32
+          6i32 30i32
           a = SHRINK p0 (6i32,) (16i32,)
           x = LOAD a
           b = SHRINK p1 (6i32,) (16i32,)
@@ -169,7 +169,7 @@ fn a_loop_begins_where_memory_says() {
     for d in ["i32", "i64"] {
         check(&format!(
             "LINEAR {{
-              0{d} 2{d} 7{d} 0i32
+              2{d} 7{d}
               nothing = GROUP
               b0 = BUFFER[0, {d}, LOCAL] (4,)
               p1 = PARAM[1, {d}, GLOBAL] (8,)
