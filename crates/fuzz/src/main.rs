@@ -83,6 +83,9 @@ enum What {
             default_value = "NULL:X86:x86-64-v3,NULL:X86:x86-64-v2"
         )]
         devices: Vec<String>,
+        /// Print the code of kernels with this in their names too.
+        #[arg(long)]
+        show: Option<String>,
     },
     /// Texts of valid graphs with some numbers, ops, dtypes and operands changed, through all passes.
     Texts {
@@ -147,9 +150,9 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
             linear(seed..seed + count, &devices, tally)
         }
-        What::Spills { devices } => {
+        What::Spills { devices, show } => {
             for name in &devices {
-                tell_spills(name)?;
+                tell_spills(name, show.as_deref())?;
             }
             Ok(())
         }
@@ -197,7 +200,7 @@ fn aside(args: &Args) -> Option<Result<()>> {
 }
 
 /// The kernels that spill on a target, and for what.
-fn tell_spills(name: &str) -> Result<()> {
+fn tell_spills(name: &str, show: Option<&str>) -> Result<()> {
     let device = Device::new(name);
     Config {
         device: Some(name.into()),
@@ -212,6 +215,9 @@ fn tell_spills(name: &str) -> Result<()> {
     );
     for s in found {
         println!("  {s}");
+        if show.is_some_and(|part| s.kernel.contains(part)) {
+            println!("{}", s.listing);
+        }
     }
     Ok(())
 }

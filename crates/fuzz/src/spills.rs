@@ -25,6 +25,8 @@ pub struct Spill {
     pub size: [usize; 2],
     /// Instructions that read a place in the frame, and that write one: of general registers, of vectors.
     pub accesses: [[usize; 2]; 2],
+    /// The kernel's code.
+    pub listing: Arc<str>,
 }
 
 impl std::fmt::Display for Spill {
@@ -61,6 +63,10 @@ pub fn spilling(programs: &[(String, Vec<UOp>)], device: Device) -> Result<(usiz
                 continue;
             };
             count += 1;
+            let listing: Arc<str> = match program.src()[2].arg() {
+                Arg::Text(text) => text.clone(),
+                _ => "".into(),
+            };
             let linear = verify_linear(program.src()[1].clone())?;
             let code = allocated(&Listing::of(&linear), info, &target)?;
             for l in spills::in_innermost_loops(&code) {
@@ -77,6 +83,7 @@ pub fn spilling(programs: &[(String, Vec<UOp>)], device: Device) -> Result<(usiz
                     kernel: info.name.clone(),
                     size: [l.ins.len(), l.ins.iter().filter(is_fused).count()],
                     accesses,
+                    listing: listing.clone(),
                 });
             }
         }

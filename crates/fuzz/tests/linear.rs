@@ -226,7 +226,7 @@ fn random_programs_give_what_the_interpreter_gives() {
     let mut said = String::new();
     let mut tell = |line: &str| said = line.to_string();
     let mut tally = Tally::new(&mut tell);
-    linear(0..1000, &devices(), &mut tally).expect("devices open");
+    linear(0..2000, &devices(), &mut tally).expect("devices open");
     let failures: Vec<String> = (tally.failures.iter())
         .map(|f| {
             format!(
