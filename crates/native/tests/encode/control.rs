@@ -201,6 +201,7 @@ fn hints_run() {
     let data = [0u64; 8];
     let mut machine = chance.machine();
     machine.general[12] = data.as_ptr() as u64;
+    lend(&data);
     let body = [
         ins(Do::Prefetch, Width::W64, None, &[at(12, 0)]),
         ins(Do::Fence, Width::W64, None, &[]),

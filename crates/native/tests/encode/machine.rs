@@ -1,7 +1,9 @@
 //! A machine's registers before and after some instructions. Flows in: instructions over registers that are
 //! numbered as the machine's, and what the registers hold; flows out: what they hold after. Always: every
-//! register but the one that points to their values is read back.
+//! register but the one that points to their values is read back; the emulator runs the same bytes and agrees.
 
+use crate::emulator::Function;
+use crate::emulator::Memory;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::Instruction;
@@ -22,6 +24,7 @@ use monoglot_native::code::Width;
 use monoglot_native::encode::Encoded;
 use monoglot_native::encode::encode;
 use monoglot_native::table::Vector;
+use std::cell::RefCell;
 use std::io::Write;
 
 /// The general registers that values are in.
@@ -162,6 +165,24 @@ pub(crate) fn run(encoded: &Encoded, args: *const u64, thread: i32, own: *mut u8
     }
 }
 
+thread_local! {
+    /// Memory besides the registers' values that the next instructions may reach.
+    static LENT: RefCell<Vec<(u64, usize)>> = const { RefCell::new(vec![]) };
+}
+
+/// Let the next instructions reach memory.
+pub(crate) fn lend<T>(data: &[T]) {
+    let address = data.as_ptr() as u64;
+    let bytes = std::mem::size_of_val(data);
+    LENT.with_borrow_mut(|lent| lent.push((address, bytes)));
+}
+
+/// The bytes that were lent.
+fn lent_bytes((address, bytes): (u64, usize)) -> Vec<u8> {
+    // SAFETY: what a test lends lives on until it has looked at the result.
+    unsafe { std::slice::from_raw_parts(address as *const u8, bytes).to_vec() }
+}
+
 /// What the registers hold after the instructions. Register `out` points to the values and is no one else's.
 pub(crate) fn execute(
     level: Level,
@@ -207,7 +228,24 @@ pub(crate) fn execute(
             words[16 + n * 4 + k] = u64::from_le_bytes(bytes);
         }
     }
+    let lent = LENT.take();
+    let mut memory = Memory::default();
+    let home = words.as_ptr() as u64;
+    let flat = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    memory.add(home, flat, true);
+    for &region in &lent {
+        memory.add(region.0, lent_bytes(region), true);
+    }
+    let function = Function::new(&encoded.bytes, encoded.text).expect("instructions");
+    if let Err(what) = function.call(&mut memory, [home, 0, 0]) {
+        panic!("{what}\n{body:?}");
+    }
     run(&encoded, words.as_mut_ptr(), 0, std::ptr::null_mut());
+    let flat: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    assert!(memory.remove(home) == flat, "{body:?}");
+    for &region in &lent {
+        assert_eq!(memory.remove(region.0), lent_bytes(region), "{body:?}");
+    }
     let mut after = before.clone();
     after.general.copy_from_slice(&words[..16]);
     for (n, vector) in after.vectors.iter_mut().enumerate() {

@@ -17,7 +17,7 @@ use monoglot_native::table::Form;
 use monoglot_native::table::Kind;
 use monoglot_native::table::Vector;
 
-const COLUMNS: [(Level, Width); 3] = [
+pub(crate) const COLUMNS: [(Level, Width); 3] = [
     (Level::V2, Width::X),
     (Level::V3, Width::X),
     (Level::V3, Width::Y),
@@ -169,7 +169,7 @@ fn check(vector: Vector, column: usize, one: &Ins) {
     assert_eq!(ymm, cleared, "{one:?}");
 }
 
-fn one(vector: Vector, column: usize, bank: u8, memory: Operand) -> Ins {
+pub(crate) fn one(vector: Vector, column: usize, bank: u8, memory: Operand) -> Ins {
     let kinds = vector.operands()[column];
     let stores = matches!(vector.form(), Form::Store | Form::MaskStore);
     let dst = (!stores).then(|| register(kinds[0], bank, 0));
@@ -183,7 +183,7 @@ fn one(vector: Vector, column: usize, bank: u8, memory: Operand) -> Ins {
     ins(Do::Vector(vector), COLUMNS[column].1, dst, &src)
 }
 
-fn for_rows(f: impl Fn(Vector, usize)) {
+pub(crate) fn for_rows(f: impl Fn(Vector, usize)) {
     let mut rows = 0;
     for &vector in Vector::ALL {
         for column in 0..3 {

@@ -71,6 +71,7 @@ impl Case<'_> {
         space[start + 32..start + 64].copy_from_slice(&other);
         let mut machine = machine.clone();
         machine.general[12] = space[start..].as_ptr() as u64;
+        lend(&space);
         let mut body: Vec<Ins> = vec![];
         let mut sources = vec![];
         let mut values = vec![];
@@ -425,6 +426,7 @@ fn masks_keep_memory() {
         let mut data = [(); 8].map(|()| chance.next() as u32);
         let mut machine = chance.machine();
         machine.general[13] = data.as_mut_ptr() as u64;
+        lend(&data);
         let lanes_of = [(); 8].map(|()| chance.of(&[0, u32::MAX]));
         machine.vectors[usize::from(mask)] = bytes(lanes_of);
         let value = lanes(&machine.vectors[7]);
