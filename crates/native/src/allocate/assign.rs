@@ -34,10 +34,7 @@ pub(super) struct Assigned {
 /// Gives the registers places. Those from the number `tiny` on are never spilled.
 pub(super) fn assign(code: &Code, spans: &Spans, level: Level, tiny: u32) -> Assigned {
     let mut general = Bank::new(GENERAL.len());
-    let mut vector = Bank::new(match level {
-        Level::V2 => 15,
-        Level::V3 => 16,
-    });
+    let mut vector = Bank::new(level.vector_registers() as usize);
     let mut numbers = vec![NOWHERE; code.regs.len()];
     let mut spilled = Vec::new();
     for &number in &spans.order {
@@ -90,17 +87,17 @@ fn holder(spans: &Spans, number: u32) -> u32 {
 struct Bank {
     count: usize,
     /// The half position from which on each is free.
-    until: [u32; 16],
+    until: [u32; 32],
     /// Who has it, or had it last.
-    by: [u32; 16],
+    by: [u32; 32],
 }
 
 impl Bank {
     fn new(count: usize) -> Bank {
         Bank {
             count,
-            until: [0; 16],
-            by: [NONE; 16],
+            until: [0; 32],
+            by: [NONE; 32],
         }
     }
 
@@ -110,7 +107,7 @@ impl Bank {
         for (i, &until) in self.until.iter().enumerate() {
             free |= u32::from(until <= at) << i;
         }
-        free & ((1 << self.count) - 1)
+        free & (u32::MAX >> (32 - self.count))
     }
 
     /// The one whose holder is best kept in the frame instead.
@@ -191,6 +188,7 @@ fn wished_sources(ins: &Ins, level: Level) -> (&'static [usize], Option<usize>) 
         Do::Select => (&[2, 1], Some(0)),
         Do::Vector(v) => match (v.form(), level) {
             (Form::Fma, _) => (&[2, 0, 1], None),
+            (Form::Table, _) => (&[0, 1], Some(2)),
             (Form::ThreeCommuting, Level::V2) => (&[0, 1], None),
             (Form::Three, Level::V2) => (&[0], Some(1)),
             (Form::ShiftImm, Level::V2) => (&[0], None),

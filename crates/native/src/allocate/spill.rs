@@ -288,8 +288,7 @@ impl Rewrite<'_> {
 fn whole(info: RegInfo) -> Width {
     match info.class {
         Class::General => Width::W64,
-        Class::Vector if info.bytes > 16 => Width::Y,
-        Class::Vector => Width::X,
+        Class::Vector => Width::of_vector(info.bytes as usize),
     }
 }
 

@@ -239,7 +239,7 @@ impl<'a> Selector<'a> {
                 self.b.of(by_lane(lane, ADD), w, &[product, s[2]], None)
             }
             Op::Neg => {
-                let zero = self.b.constant([0; 32], w);
+                let zero = self.b.constant([0; 64], w);
                 self.b.of(by_lane(lane, SUB), w, &[zero, s[0]], None)
             }
             Op::Not => {
@@ -343,7 +343,7 @@ impl<'a> Selector<'a> {
         let bits = 8 * lane as i64;
         let past = by < 0 || by >= bits;
         if past && !signed {
-            return self.b.constant([0; 32], w);
+            return self.b.constant([0; 64], w);
         }
         let by = if past { bits - 1 } else { by };
         let op = match (left, signed, lane) {

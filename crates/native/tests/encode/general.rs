@@ -123,9 +123,9 @@ fn second(
             });
         }
         "constant" => {
-            let mut constant = [0; 32];
+            let mut constant = [0; 64];
             constant[..8].copy_from_slice(&second.value.to_le_bytes());
-            second.pool = vec![[1; 32], constant];
+            second.pool = vec![[1; 64], constant];
             second.operand = Operand::Pool(1);
         }
         _ => {
