@@ -151,7 +151,7 @@ impl<'a> Selector<'a> {
         // Any order of words of one register.
         let words = lane / 4;
         let mut constant: Constant = [0; 64];
-        for (k, word) in constant.chunks_mut(4).enumerate() {
+        for (k, word) in constant[..32].chunks_mut(4).enumerate() {
             word[0] = (list[k / words].1 * words + k % words) as u8;
         }
         let order = self.b.constant(constant, Width::Y);

@@ -11,6 +11,7 @@ mod floats;
 mod general;
 mod lanes;
 mod memory;
+mod scalars;
 mod vector;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -52,40 +53,49 @@ struct Decoded {
     legacy: bool,
 }
 
-/// A function, decoded.
+/// A function, decoded as far as it runs.
 pub(crate) struct Function {
     bytes: Vec<u8>,
     list: Vec<Decoded>,
-    /// By offset of a byte the instruction that starts there.
+    /// By offset of a byte the instruction that starts there, one further; 0 where none is known.
     at: Vec<u32>,
 }
 
 impl Function {
-    /// The function whose first `text` bytes are instructions.
-    pub(crate) fn new(bytes: &[u8], text: usize) -> Result<Function> {
-        let mut at = vec![u32::MAX; text];
-        let mut list = vec![];
-        let decoder = Decoder::with_ip(64, &bytes[..text], CODE, DecoderOptions::NONE);
-        for it in decoder {
-            if it.code() == Code::INVALID {
-                return Err(format!("no instruction at {:#x}", it.ip() - CODE));
-            }
-            at[(it.ip() - CODE) as usize] = list.len() as u32;
-            // What iced calls an encoding begins with what it has, if that is newer.
-            let name = format!("{:?}", it.code());
-            let legacy = !name.starts_with("VEX") && !name.starts_with("EVEX");
-            list.push(Decoded { it, legacy });
-        }
-        Ok(Function {
+    /// The function of these bytes, its constants among them.
+    pub(crate) fn new(bytes: &[u8]) -> Function {
+        Function {
             bytes: bytes.to_vec(),
-            list,
-            at,
-        })
+            list: vec![],
+            at: vec![0; bytes.len()],
+        }
+    }
+
+    /// The instruction at an address.
+    fn decoded(&mut self, ip: u64) -> Result<Decoded> {
+        let offset = ip.wrapping_sub(CODE) as usize;
+        let Some(at) = self.at.get_mut(offset) else {
+            return Err(format!("a jump to {ip:#x}, out of the function"));
+        };
+        if let Some(number) = at.checked_sub(1) {
+            return Ok(self.list[number as usize]);
+        }
+        let it = Decoder::with_ip(64, &self.bytes[offset..], ip, DecoderOptions::NONE).decode();
+        if it.code() == Code::INVALID {
+            return Err(format!("no instruction at {offset:#x}"));
+        }
+        // What iced calls an encoding begins with what it has, if that is newer.
+        let name = format!("{:?}", it.code());
+        let legacy = !name.starts_with("VEX") && !name.starts_with("EVEX");
+        let decoded = Decoded { it, legacy };
+        self.list.push(decoded);
+        *at = self.list.len() as u32;
+        Ok(decoded)
     }
 
     /// Call it with three words, as `extern "sysv64"` has it. The regions of the function and its stack are in
     /// the memory for the time of the call.
-    pub(crate) fn call(&self, memory: &mut Memory, arguments: [u64; 3]) -> Result<()> {
+    pub(crate) fn call(&mut self, memory: &mut Memory, arguments: [u64; 3]) -> Result<()> {
         memory.add(CODE, self.bytes.clone(), false);
         memory.add(STACK - STACK_BYTES, vec![0xcd; STACK_BYTES as usize], true);
         let mut processor = Processor::new(std::mem::take(memory));
@@ -127,7 +137,7 @@ impl Processor {
         }
     }
 
-    fn run(&mut self, function: &Function, [first, second, third]: [u64; 3]) -> Result<()> {
+    fn run(&mut self, function: &mut Function, [first, second, third]: [u64; 3]) -> Result<()> {
         // What a caller passes in 32 bits has anything above.
         self.general[7] = first;
         self.general[6] = second | 0xfeed_0000_0000;
@@ -137,14 +147,11 @@ impl Processor {
         let before = self.general;
         let mut steps = 0;
         while self.ip != CALLER {
-            let offset = self.ip.wrapping_sub(CODE) as usize;
-            let number = function.at.get(offset).copied().unwrap_or(u32::MAX);
-            let Some(decoded) = function.list.get(number as usize) else {
-                return Err(format!("a jump to {:#x}, where nothing starts", self.ip));
-            };
+            let offset = self.ip.wrapping_sub(CODE);
+            let decoded = function.decoded(self.ip)?;
             self.ip = decoded.it.next_ip();
             let told = |what: String| format!("{:#x}: {}: {what}", offset, decoded.it);
-            self.step(decoded).map_err(told)?;
+            self.step(&decoded).map_err(told)?;
             steps += 1;
             if steps > STEPS {
                 return Err("it does not end".to_owned());

@@ -253,7 +253,7 @@ pub(crate) fn execute(
     for &region in &lent {
         memory.add(region.0, lent_bytes(region), true);
     }
-    let function = Function::new(&encoded.bytes, encoded.text).expect("instructions");
+    let mut function = Function::new(&encoded.bytes);
     if let Err(what) = function.call(&mut memory, [home, 0, 0]) {
         panic!("{what}\n{body:?}");
     }
