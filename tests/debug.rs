@@ -39,7 +39,7 @@ fn a_literal_that_changes() {
 
 #[test]
 fn what_made_a_program_general_is_told_with_its_line() {
-    let text = told_by("a_literal_that_changes", 2);
+    let text = told_by("a_literal_that_changes", 2, "CPU");
     let told = text.lines().filter(|l| l.starts_with("one more program"));
     let told: Vec<&str> = told.collect();
     let want =
@@ -50,17 +50,17 @@ fn what_made_a_program_general_is_told_with_its_line() {
 
 /// What the child writes at a level.
 fn told(level: u8) -> String {
-    told_by("a_product", level)
+    told_by("a_product", level, "CPU:C")
 }
 
 /// What a test of this file writes at a level.
-fn told_by(test: &str, level: u8) -> String {
+fn told_by(test: &str, level: u8, device: &str) -> String {
     let exe = std::env::current_exe().expect("a test has a binary");
     let mut child = Command::new(exe);
     child
         .args(["--exact", test, "--nocapture"])
         .env("DEBUG", level.to_string())
-        .env("DEV", "CPU");
+        .env("DEV", device);
     let out = child.output().expect("it runs");
     assert!(out.status.success());
     String::from_utf8_lossy(&out.stderr).into_owned()
@@ -68,7 +68,7 @@ fn told_by(test: &str, level: u8) -> String {
 
 /// What each level adds.
 const MARKS: [&str; 7] = [
-    "CPU: C through",
+    ": C through",
     "GFLOP/s",
     "SPLIT(",
     "(void *const *bufs",
@@ -92,6 +92,17 @@ fn each_level_tells_more() {
         assert!(text.len() >= before.len());
         before = text;
     }
+}
+
+/// The interpreter's programs are UOps; those of the other devices are text.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn machine_code_is_told_with_what_it_is_of() {
+    let text = told_by("a_product", 4, "CPU:X86");
+    assert!(text.contains("machine code of our own"), "{text}");
+    let told = |line: &str| line.contains("    vmul") || line.contains("    mul");
+    let beside = |line: &str| line.contains("; %") && line.contains("MUL");
+    assert!(text.lines().any(|l| told(l) && beside(l)), "{text}");
 }
 
 #[test]
@@ -180,8 +191,8 @@ fn tracing_hears_the_same() {
             .reshape([4, 5])
             .contiguous();
         let y = a
-            .to(Device::new("CPU"))
-            .matmul(&a.permute([1, 0]).to(Device::new("CPU")));
+            .to(Device::new("CPU:C"))
+            .matmul(&a.permute([1, 0]).to(Device::new("CPU:C")));
         y.realize().expect("it runs");
     });
     let events = heard.0.lock().expect("no test panics with it");

@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod kernels;
+pub mod linear;
 pub mod program;
 pub mod run;
 pub mod texts;

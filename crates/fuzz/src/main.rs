@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use monoglot_device::Config;
 use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
+use monoglot_fuzz::linear::{Machine, Rules, linear, program};
 use monoglot_fuzz::texts::{Limits, Texts, texts, work};
 use monoglot_uop::{Device, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -51,6 +52,25 @@ enum What {
         /// A folder of operator cases.
         #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance"))]
         cases: PathBuf,
+    },
+    /// Linear programs, each compared with the interpreter; a failure is made as small as it goes.
+    Linear {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Devices to compare.
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "CPU:X86,CPU:X86:x86-64-v2"
+        )]
+        devices: Vec<String>,
+        /// Print the program of the first seed, as it is for each device, and nothing else.
+        #[arg(long)]
+        print: bool,
     },
     /// Texts of valid graphs with some numbers, ops, dtypes and operands changed, through all passes.
     Texts {
@@ -106,6 +126,15 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             println!("{} kernels", kernels.len());
             check::schedules(seed..seed + count, &kernels, &devices, tally)
         }
+        What::Linear {
+            count,
+            seed,
+            devices,
+            ..
+        } => {
+            let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+            linear(seed..seed + count, &devices, tally)
+        }
         What::Texts {
             count,
             seed,
@@ -131,6 +160,17 @@ fn aside(args: &Args) -> Option<Result<()>> {
             worker: true,
             ..
         } => Some(work(*seed..seed + count, &mut std::io::stdout().lock())),
+        What::Linear {
+            seed,
+            devices,
+            print: true,
+            ..
+        } => Some(devices.iter().try_for_each(|name| {
+            let machine = Machine::new(name)?;
+            let made = program(*seed, Rules::of(machine.target()));
+            println!("{}", made.linear);
+            Ok(())
+        })),
         What::Texts {
             seed, print: true, ..
         } => Some(Texts::new().map(|all| println!("{}", all.text(*seed)))),

@@ -10,9 +10,10 @@ mod assign;
 mod frame;
 mod spans;
 mod spill;
+mod split;
 
 use crate::code::{Allocated, Code, Level, Reg};
-use spans::NONE;
+use spans::{NONE, Waits};
 
 /// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.
 const ROUNDS: usize = 16;
@@ -23,8 +24,22 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
     let tiny = code.regs.len() as u32;
     let mut origin: Vec<Reg> = (0..tiny).map(Reg).collect();
     let mut slots = 0;
-    let mut spans = spans::registers(&code);
+    let mut spans = spans::registers(&code, &Waits::default());
     let mut gone = spill::fold_single_uses(&mut code, &mut spans);
+    let split = split::split(&mut code, &spans, level, &mut slots);
+    let waits = split.waits;
+    if !waits.is_empty() {
+        spans = spans::registers(&code, &waits);
+        for reg in &gone {
+            spans.of[reg.0 as usize].start = NONE;
+        }
+    }
+    if !split.spilled.is_empty() {
+        let spilled = &split.spilled;
+        spill::spill(&mut code, &spans, spilled, &gone, &mut origin, &mut slots);
+        gone.clear();
+        spans = spans::registers(&code, &waits);
+    }
     let mut round = 1;
     let places = loop {
         let assigned = assign::assign(&code, &spans, level, tiny);
@@ -37,7 +52,7 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
         };
         spill::spill(&mut code, &spans, &spilled, &gone, &mut origin, &mut slots);
         gone.clear();
-        spans = spans::registers(&code);
+        spans = spans::registers(&code, &waits);
         round += 1;
     };
     if !gone.is_empty() {
@@ -50,6 +65,7 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
     }
     if slots > 0 {
         frame::drop_reloads(&mut code, &places);
+        frame::drop_stores(&mut code, slots);
         slots = frame::share_slots(&mut code, slots);
     }
     Allocated {

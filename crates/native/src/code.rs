@@ -134,6 +134,24 @@ pub enum Cond {
     AboveEqual,
 }
 
+impl Cond {
+    /// The condition that holds where this one does not.
+    pub fn inverse(self) -> Cond {
+        match self {
+            Cond::Equal => Cond::NotEqual,
+            Cond::NotEqual => Cond::Equal,
+            Cond::Less => Cond::GreaterEqual,
+            Cond::LessEqual => Cond::Greater,
+            Cond::Greater => Cond::LessEqual,
+            Cond::GreaterEqual => Cond::Less,
+            Cond::Below => Cond::AboveEqual,
+            Cond::BelowEqual => Cond::Above,
+            Cond::Above => Cond::BelowEqual,
+            Cond::AboveEqual => Cond::Below,
+        }
+    }
+}
+
 /// What an instruction does. Sources are listed as `a, b, c`; `r/m` may be a register or memory (pool and frame
 /// among it), `i` an immediate of 32 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -261,6 +279,13 @@ impl Ins {
             Do::Address | Do::Prefetch => Some(0),
             _ => None,
         }
+    }
+
+    /// Whether a source may be memory instead of a register, where no other one is: that of `memory_source`, and what a
+    /// fused product is added to.
+    pub fn may_be_memory(&self, source: usize) -> bool {
+        let fused = matches!(self.op, Do::Vector(v) if v.form() == Form::Fma);
+        self.memory_source() == Some(source) || fused && source == 2
     }
 
     /// The registers that it reads, those of addresses among them.

@@ -46,28 +46,42 @@ fn level(target: &Target) -> Result<Level> {
 // allocation where assertions are on, and tests compare what runs with the interpreter.
 unsafe impl Backend for X86 {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Code> {
-        let level = level(target)?;
-        let selected = select::select(listing, info, level)?;
-        let before = cfg!(debug_assertions).then(|| selected.clone());
-        let allocated = allocate::allocate(selected, level);
-        if let Some(before) = before {
-            check::check(&before, &allocated, level).map_err(|message| ErrorKind::Verify {
-                stage: "allocate".into(),
-                message,
-            })?;
-        }
-        let encoded = encode::encode(&allocated, level)?;
-        let names = Names::of(listing.program());
-        let list = listing.instructions();
-        let of = |number: u32| {
-            let mark = allocated.code.ins.get(number as usize)?.mark;
-            let u = list.get(mark as usize).filter(|_| mark != UNMARKED)?;
-            Some(names.line(u))
-        };
-        let source = listing::listing(&encoded, &info.name, &of);
-        Ok(Code {
-            source,
-            binary: Some(encoded.bytes),
-        })
+        emit(listing, info, target, cfg!(debug_assertions))
     }
+}
+
+/// The same code, of which the checker sees all that the allocator did, in every build.
+pub struct Checked;
+
+// SAFETY: the code is that of `X86`.
+unsafe impl Backend for Checked {
+    fn emit(&self, listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Code> {
+        emit(listing, info, target, true)
+    }
+}
+
+fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) -> Result<Code> {
+    let level = level(target)?;
+    let selected = select::select(listing, info, level)?;
+    let before = checks.then(|| selected.clone());
+    let allocated = allocate::allocate(selected, level);
+    if let Some(before) = before {
+        check::check(&before, &allocated, level).map_err(|message| ErrorKind::Verify {
+            stage: "allocate".into(),
+            message,
+        })?;
+    }
+    let encoded = encode::encode(&allocated, level)?;
+    let names = Names::of(listing.program());
+    let list = listing.instructions();
+    let of = |number: u32| {
+        let mark = allocated.code.ins.get(number as usize)?.mark;
+        let u = list.get(mark as usize).filter(|_| mark != UNMARKED)?;
+        Some(names.line(u))
+    };
+    let source = listing::listing(&encoded, &info.name, &of);
+    Ok(Code {
+        source,
+        binary: Some(encoded.bytes),
+    })
 }

@@ -51,9 +51,8 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Cod
         layout: own_layout(listing.program()),
     };
     if !has_phases(listing.program()) {
-        let mut s = Selector::new(listing, listing, &entry, b);
-        s.program()?;
-        return Ok(done(s.b, s.streams));
+        let (b, streams) = versions(listing, listing, &entry, b)?;
+        return Ok(done(b, streams));
     }
     // The thread's number counts on through the phases.
     let threads = b.number(info.threads.max(1));
@@ -62,18 +61,69 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Cod
     let thread = b.general(Do::RemU, Width::W32, &number);
     let entry = Entry { thread, ..entry };
     let mut streams = false;
-    let whole = listing;
     for (k, program) in phases(listing.program()).into_iter().enumerate() {
         let program = verify_linear(program)?;
-        let listing = Listing::of(&program);
+        let own = Listing::of(&program);
         b.push(Kind::Phase(phase, k as i64));
-        let mut s = Selector::new(&listing, whole, &entry, b);
-        s.program()?;
-        streams |= s.streams;
-        b = s.b;
+        let (next, past) = versions(&own, listing, &entry, b)?;
+        b = next;
+        streams |= past;
         b.pop();
     }
     Ok(done(b, streams))
+}
+
+/// Select a program (or a phase of the whole one); where stores pass the caches twice: vectors do that where storage
+/// begins at a multiple of them. Whether any do.
+fn versions(
+    listing: &Listing,
+    whole: &Listing,
+    entry: &Entry,
+    mut b: Builder,
+) -> Result<(Builder, bool)> {
+    let mut rest: Option<Reg> = None;
+    let mut slots: Vec<u64> = Vec::new();
+    for u in listing.instructions() {
+        if u.op() == Op::Store
+            && *u.arg() != Arg::None
+            && let Some(slot) = address(u.src()[0].named()).and_then(|a| a.buffer.buffer_arg())
+            && !slots.contains(&slot.slot)
+        {
+            slots.push(slot.slot);
+        }
+    }
+    for slot in slots {
+        let k = entry.slots.iter().position(|&s| s == slot).unwrap_or(0);
+        let at = 8 * k as i32;
+        let from = Builder::at(entry.arguments, at);
+        let begin = b.general(Do::Load64, Width::W64, &[from]);
+        rest = Some(match rest {
+            Some(rest) => {
+                let both = [Operand::Reg(rest), Operand::Reg(begin)];
+                b.general(Do::Or, Width::W64, &both)
+            }
+            None => begin,
+        });
+    }
+    let Some(rest) = rest else {
+        let mut s = Selector::new(listing, whole, entry, b, false);
+        s.program()?;
+        return Ok((s.b, false));
+    };
+    let last = b.vector_bytes() as i64 - 1;
+    let rest = b.general(
+        Do::And,
+        Width::W32,
+        &[Operand::Reg(rest), Operand::Imm(last)],
+    );
+    for past in [true, false] {
+        b.push(Kind::Version(rest, past));
+        let mut s = Selector::new(listing, whole, entry, b, past);
+        s.program()?;
+        b = s.b;
+        b.pop();
+    }
+    Ok((b, true))
 }
 
 fn done(mut b: Builder, streams: bool) -> Code {
@@ -145,8 +195,11 @@ struct Selector<'a> {
     registers: FxHashMap<&'a UOp, Parts>,
     /// Sums of multiples that integers are.
     forms: Vec<Option<address::Form>>,
+    /// What stands under a condition of its own: the place of a loop's RANGE, or of the last instruction, and that of
+    /// the gate.
+    under: Vec<(usize, usize)>,
     /// Whether stores pass the caches.
-    streams: bool,
+    past: bool,
 }
 
 impl<'a> Selector<'a> {
@@ -155,6 +208,7 @@ impl<'a> Selector<'a> {
         whole: &'a Listing<'a>,
         entry: &'a Entry<'a>,
         b: Builder,
+        past: bool,
     ) -> Selector<'a> {
         let list = listing.instructions();
         Selector {
@@ -168,7 +222,8 @@ impl<'a> Selector<'a> {
             scope_of: vec![0; list.len()],
             registers: FxHashMap::default(),
             forms: vec![None; list.len()],
-            streams: false,
+            under: Vec::new(),
+            past,
         }
     }
 
@@ -179,7 +234,9 @@ impl<'a> Selector<'a> {
     fn program(&mut self) -> Result<()> {
         for i in 0..self.list.len() {
             self.b.mark = self.mark(i);
+            self.open_segment(i)?;
             self.instruction(i)?;
+            self.close_segment(i);
         }
         Ok(())
     }
@@ -201,11 +258,15 @@ impl<'a> Selector<'a> {
             OpClass::Order(order) => match order {
                 Order::Range => self.begin(i),
                 Order::If => {
-                    let gate = self.scalar(&u.src()[0])?;
-                    self.b.push(Kind::If(gate));
+                    let tests = self.tests(&u.src()[0])?;
+                    self.b.push(Kind::If(tests));
                     Ok(())
                 }
-                Order::End | Order::EndIf => {
+                Order::End => {
+                    self.end(&u.src()[1]);
+                    Ok(())
+                }
+                Order::EndIf => {
                     self.b.pop();
                     Ok(())
                 }
@@ -216,8 +277,10 @@ impl<'a> Selector<'a> {
             OpClass::Memory(Memory::Load) if *u.arg() != Arg::None && self.uses.count(i) == 0 => {
                 self.prefetch(u)
             }
-            _ if self.uses.count(i) == 0 => Ok(()),
             OpClass::Code(_) if u.op() == Op::Special => self.special(i),
+            OpClass::Code(_) => Err(self.unsupported(u)),
+            _ if u.op().is_void() => Err(self.unsupported(u)),
+            _ if self.uses.count(i) == 0 => Ok(()),
             OpClass::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => Ok(()),
             _ if self.uses.is_deferred(i) => {
                 self.values[i] = Value::Deferred;

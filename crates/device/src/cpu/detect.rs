@@ -85,6 +85,15 @@ pub(crate) fn named(kind: &Kind, name: &Name, config: &Config) -> Result<Target>
     }
 }
 
+/// What programs of the CPU are written in where nothing is said: machine code, where there is some for all that the
+/// machine has; else C.
+pub(crate) fn usual() -> &'static str {
+    match NATIVE_LEVELS.contains(&here().arch) {
+        true => Dialect::X86.name(),
+        false => Dialect::C.name(),
+    }
+}
+
 /// This machine, for programs in C.
 pub fn target(device: Device, config: &Config) -> Target {
     build(device, config, here())

@@ -39,15 +39,19 @@ use xxhash_rust::xxh3::Xxh3;
 pub use detect::target;
 pub(crate) use detect::{machine, named, ordinary};
 
-/// The kind, for the registry. What `CPU` alone means is the first of its renderers.
+/// The kind, for the registry. What `CPU` alone means is the machine's affair.
 pub(crate) const KIND: Kind = Kind {
     name: "CPU",
-    renderers: &["C", "X86"],
+    renderers: &["X86", "C"],
     open,
 };
 
 fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
-    let target = named(&KIND, name, config)?;
+    let name = Name {
+        renderer: name.renderer.or_else(|| Some(detect::usual())),
+        ..*name
+    };
+    let target = named(&KIND, &name, config)?;
     match target.dialect {
         Dialect::X86 => native(target, config),
         Dialect::C | Dialect::Uops => {

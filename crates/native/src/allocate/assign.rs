@@ -9,12 +9,16 @@
 use super::spans::{NONE, Spans};
 use crate::code::{Class, Code, Do, Ins, Level, Operand, Place, Reg};
 use crate::table::Form;
+use smallvec::SmallVec;
 
 /// The general registers in the order of preference: those first that a function need not keep for its caller.
 const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15];
 
 /// How a constant's cost compares with that of a value that must be stored.
 const CONSTANT: f32 = 0.4;
+
+/// And that of what is written again and again: from turn to turn somebody waits for it.
+const CARRIED: f32 = 4.0;
 
 /// Half positions beyond which a longer stay relieves no more: so a long stay outweighs two levels of loops never.
 const RELIEF: u32 = 16;
@@ -47,17 +51,22 @@ pub(super) fn assign(code: &Code, spans: &Spans, level: Level, tiny: u32) -> Ass
             Class::General => &mut general,
             Class::Vector => &mut vector,
         };
-        let free = bank.free(span.start);
+        let segments = segments(spans, number);
+        let free = bank.free(&segments);
         let chosen = if free != 0 {
             let wish = wish(code, spans, &numbers, number, level, class);
             wish.choose(free)
         } else {
-            let evicted = bank.cheapest(code, spans, span.start, tiny);
-            spilled.push(Reg(bank.by[evicted]));
-            evicted
+            let own = price(code, spans, number, span.end - span.start);
+            let (cheapest, cost) = bank.cheapest(code, spans, &segments, tiny);
+            if number < tiny && own < cost {
+                spilled.push(Reg(number));
+                continue;
+            }
+            spilled.extend(bank.evict(cheapest, &segments));
+            cheapest
         };
-        bank.by[chosen] = number;
-        bank.until[chosen] = span.end + 1;
+        bank.take(chosen, &segments, number);
         numbers[number as usize] = chosen as u8;
     }
     let places = (0..code.regs.len() as u32)
@@ -83,51 +92,106 @@ fn holder(spans: &Spans, number: u32) -> u32 {
     holder
 }
 
+/// The half positions at which a register is in one of the machine's: those of its span, but for where it waits.
+fn segments(spans: &Spans, number: u32) -> Segments {
+    let span = &spans.of[number as usize];
+    let mut out = Segments::new();
+    let mut start = span.start;
+    for &(from, to) in spans.gaps.get(&number).into_iter().flatten() {
+        if from > start && to < span.end {
+            out.push((start, from - 1));
+            start = to + 1;
+        }
+    }
+    out.push((start, span.end));
+    out
+}
+
+/// From one half position to another, in order.
+type Segments = SmallVec<[(u32, u32); 2]>;
+
+/// What keeping a register in the frame costs, by what it relieves.
+fn price(code: &Code, spans: &Spans, number: u32, stays: u32) -> f32 {
+    let relief = stays.clamp(1, RELIEF);
+    let factor = match code.regs[number as usize].again {
+        Some(_) => CONSTANT,
+        None if spans.of[number as usize].writes > 1 => CARRIED,
+        None => 1.0,
+    };
+    spans.of[number as usize].cost * factor / relief as f32
+}
+
 /// The registers of the machine of one class, by preference.
 struct Bank {
     count: usize,
-    /// The half position from which on each is free.
-    until: [u32; 32],
-    /// Who has it, or had it last.
-    by: [u32; 32],
+    /// When each is taken, and by whom, as far as that is not over.
+    taken: [Vec<(u32, u32, u32)>; 32],
 }
 
 impl Bank {
     fn new(count: usize) -> Bank {
         Bank {
             count,
-            until: [0; 32],
-            by: [NONE; 32],
+            taken: Default::default(),
         }
     }
 
-    /// A bit for each that is free at a half position.
-    fn free(&self, at: u32) -> u32 {
+    /// Whether a register of the machine is taken at any of these half positions by somebody else.
+    fn overlapping(&self, i: usize, segments: &Segments) -> impl Iterator<Item = &(u32, u32, u32)> {
+        self.taken[i].iter().filter(|&&(start, end, _)| {
+            let meets = |&(from, to): &(u32, u32)| from <= end && start <= to;
+            segments.iter().any(meets)
+        })
+    }
+
+    /// A bit for each that is free.
+    fn free(&self, segments: &Segments) -> u32 {
         let mut free = 0;
-        for (i, &until) in self.until.iter().enumerate() {
-            free |= u32::from(until <= at) << i;
+        for i in 0..self.count {
+            let is = self.overlapping(i, segments).next().is_none();
+            free |= u32::from(is) << i;
         }
-        free & (u32::MAX >> (32 - self.count))
+        free
     }
 
-    /// The one whose holder is best kept in the frame instead.
-    fn cheapest(&self, code: &Code, spans: &Spans, at: u32, tiny: u32) -> usize {
-        let price = |i: &usize| {
-            let number = self.by[*i] as usize;
-            let relief = (self.until[*i] - at).clamp(1, RELIEF);
-            let factor = match code.regs[number].again {
-                Some(_) => CONSTANT,
-                None => 1.0,
-            };
-            spans.of[number].cost * factor / relief as f32
-        };
-        (0..self.count)
-            .filter(|&i| self.by[i] < tiny)
-            .min_by(|a, b| {
-                let longest = self.until[*b].cmp(&self.until[*a]);
-                price(a).total_cmp(&price(b)).then(longest)
-            })
-            .expect("an instruction mentions fewer registers than the machine has")
+    /// The one whose holders are best kept in the frame instead, and what that costs.
+    fn cheapest(&self, code: &Code, spans: &Spans, segments: &Segments, tiny: u32) -> (usize, f32) {
+        let at = segments[0].0;
+        let mut best: Option<(f32, u32, usize)> = None;
+        for i in 0..self.count {
+            let mut cost = 0.0;
+            let mut until = 0;
+            let mut may = true;
+            for &(_, end, number) in self.overlapping(i, segments) {
+                may &= number < tiny;
+                cost += price(code, spans, number, (end + 1).saturating_sub(at));
+                until = until.max(end);
+            }
+            let better = best
+                .is_none_or(|(least, longest, _)| cost < least || cost == least && until > longest);
+            if may && better {
+                best = Some((cost, until, i));
+            }
+        }
+        let (cost, _, i) =
+            best.expect("an instruction mentions fewer registers than the machine has");
+        (i, cost)
+    }
+
+    /// Take a register of the machine from those who have it at these half positions.
+    fn evict(&mut self, i: usize, segments: &Segments) -> Vec<Reg> {
+        let mut out: Vec<u32> = self.overlapping(i, segments).map(|t| t.2).collect();
+        out.sort_unstable();
+        out.dedup();
+        self.taken[i].retain(|t| !out.contains(&t.2));
+        out.into_iter().map(Reg).collect()
+    }
+
+    fn take(&mut self, i: usize, segments: &Segments, number: u32) {
+        let now = segments[0].0;
+        let taken = &mut self.taken[i];
+        taken.retain(|&(_, end, _)| end >= now);
+        taken.extend(segments.iter().map(|&(from, to)| (from, to, number)));
     }
 }
 

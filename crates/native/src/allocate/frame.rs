@@ -3,7 +3,7 @@
 //! overlap keep two places.
 
 use super::spans;
-use crate::code::{Code, Do, Operand, Place};
+use crate::code::{Code, Do, Ins, Operand, Place};
 use crate::table::Vector;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,6 +37,28 @@ pub(super) fn drop_reloads(code: &mut Code, places: &[Place]) {
         }
         true
     });
+}
+
+/// Drops stores to places in the frame that nothing reads.
+pub(super) fn drop_stores(code: &mut Code, slots: u32) {
+    let mut read = vec![false; slots as usize];
+    let stored = |ins: &Ins| match (ins.dst, &ins.src[..]) {
+        (None, [Operand::Slot(slot), Operand::Reg(_)]) if ins.memory_source() == Some(0) => {
+            Some(*slot as usize)
+        }
+        _ => None,
+    };
+    for ins in &code.ins {
+        if stored(ins).is_none() {
+            for source in &ins.src {
+                if let Operand::Slot(slot) = source {
+                    read[*slot as usize] = true;
+                }
+            }
+        }
+    }
+    code.ins
+        .retain(|ins| stored(ins).is_none_or(|slot| read[slot]));
 }
 
 fn number(place: Place) -> Option<usize> {

@@ -2,10 +2,14 @@
 //! half positions, what keeping it elsewhere would cost, and whose register it may share. Always: an instruction p
 //! reads at 2p and writes at 2p + 1; a span that leaves a loop covers all of it.
 
-use crate::code::{Code, Do, Operand};
+use crate::code::{Code, Do, Operand, Reg};
+use rustc_hash::FxHashMap;
 
 /// No position, no loop, no register.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Which registers wait in the frame while the loop of a label turns.
+pub(super) type Waits = FxHashMap<i64, Vec<Reg>>;
 
 /// Loops deeper than this cost no more than this deep ones: costs stay finite.
 const DEEPEST: usize = 12;
@@ -64,17 +68,22 @@ pub(super) struct Spans {
     pub(super) of: Vec<Span>,
     /// The numbers of all that are mentioned, in the order of their starts.
     pub(super) order: Vec<u32>,
+    /// The half positions at which each waits in the frame, in order, by number; most do not.
+    pub(super) gaps: FxHashMap<u32, Vec<(u32, u32)>>,
 }
 
 /// The spans of the registers.
-pub(super) fn registers(code: &Code) -> Spans {
+pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
     let mut walk = Walk::new(code.regs.len());
+    let mut begun: Vec<u32> = Vec::new();
+    let mut gaps: FxHashMap<u32, Vec<(u32, u32)>> = FxHashMap::default();
     let mut moves: Vec<Shared> = Vec::new();
     let mut control = 0;
     for (p, ins) in code.ins.iter().enumerate() {
         let at = 2 * p as u32;
         if ins.op == Do::Loop {
             walk.open(at);
+            begun.push(at);
         }
         ins.reads(|r| walk.mention(r.0, at));
         if let Some(dst) = ins.dst {
@@ -95,11 +104,18 @@ pub(super) fn registers(code: &Code) -> Spans {
             Do::Next => {
                 control = at + 1;
                 walk.close(at + 1);
+                let start = begun.pop().unwrap_or(at);
+                if let Some(Operand::Imm(label)) = ins.src.get(2) {
+                    for reg in waits.get(label).into_iter().flatten() {
+                        gaps.entry(reg.0).or_default().push((start, at + 1));
+                    }
+                }
             }
             _ => {}
         }
     }
     let mut spans = walk.finish();
+    spans.gaps = gaps;
     for shared in moves {
         let span = &mut spans.of[shared.from as usize];
         // Later mentions than the move's would read what the other has become.
@@ -242,6 +258,7 @@ impl Walk {
         Spans {
             of: self.of,
             order: self.order,
+            gaps: FxHashMap::default(),
         }
     }
 }

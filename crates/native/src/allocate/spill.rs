@@ -21,8 +21,8 @@ enum Kept {
     Unread,
 }
 
-/// Whether a register's value can be made again: the one instruction that writes it makes a constant.
-fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
+/// Whether a register's value can be made again: what writes it first, and always, makes a constant.
+pub(super) fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
     let made = || {
         let ins = &code.ins[span.first as usize / 2];
         let constant = match ins.op {
@@ -32,7 +32,7 @@ fn can_be_made_again(code: &Code, number: usize, span: &Span) -> bool {
         };
         constant && ins.dst == Some(Reg(number as u32))
     };
-    code.regs[number].again.is_some() && span.writes == 1 && made()
+    code.regs[number].again.is_some() && made()
 }
 
 /// Folds each constant that is read once, as often as it is made, into the instruction that reads it, where that
@@ -91,7 +91,9 @@ fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
     let (operand, source) = match *instead {
         Instead::Memory(operand) => {
             let taken = ins.src.iter().any(is_memory);
-            (operand, ins.memory_source().filter(|_| !taken))
+            let addend = ins.src.get(2) == Some(&Operand::Reg(reg)) && ins.may_be_memory(2);
+            let source = if addend { Some(2) } else { ins.memory_source() };
+            (operand, source.filter(|_| !taken))
         }
         Instead::Number(number, wide) => {
             let fits = i32::try_from(number).is_ok();
@@ -171,6 +173,8 @@ pub(super) fn spill(
         kept,
         regs: &mut code.regs,
         origin,
+        recent: SmallVec::new(),
+        number: 0,
     };
     for ins in instructions {
         rewrite.instruction(ins);
@@ -186,10 +190,24 @@ struct Rewrite<'a> {
     kept: Vec<Kept>,
     regs: &'a mut Vec<RegInfo>,
     origin: &'a mut Vec<Reg>,
+    /// What was loaded or written a short while ago, by which register it is in still, and when that was.
+    recent: SmallVec<[(Reg, Reg, u32); 8]>,
+    /// Instructions that have passed.
+    number: u32,
 }
+
+/// For how many instructions what was loaded or written stays in its register, and how many such there are of a class.
+const STAYS: u32 = 6;
+const RECENT: usize = 3;
 
 impl Rewrite<'_> {
     fn instruction(&mut self, mut ins: Ins) {
+        self.number += 1;
+        let now = self.number;
+        self.recent.retain(|r| r.2 + STAYS >= now);
+        if matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land) {
+            self.recent.clear();
+        }
         if !matches!(ins.op, Do::Argument(_)) {
             self.out.append(&mut self.late);
         }
@@ -217,10 +235,16 @@ impl Rewrite<'_> {
             Kept::Again(again, made) => with_constant(*again, made.width == Width::W64),
             Kept::Register | Kept::Unread => return,
         };
+        if let Some(&(_, tiny, _)) = self.recent.iter().find(|r| r.0 == reg) {
+            return rename(ins, reg, tiny);
+        }
         if fold(ins, reg, &instead) {
             return;
         }
         let tiny = self.tiny(reg);
+        if matches!(self.kept[number], Kept::Slot(_)) {
+            self.remember(reg, tiny);
+        }
         let reload = match &self.kept[number] {
             Kept::Again(_, made) => Ins {
                 dst: Some(tiny),
@@ -230,23 +254,21 @@ impl Rewrite<'_> {
             Kept::Register | Kept::Unread => return,
         };
         self.out.push(reload);
-        let renamed = |r: &mut Reg| {
-            if *r == reg {
-                *r = tiny;
-            }
-        };
-        for source in &mut ins.src {
-            match source {
-                Operand::Reg(r) => renamed(r),
-                Operand::Mem(m) => {
-                    renamed(&mut m.base);
-                    if let Some((index, _)) = &mut m.index {
-                        renamed(index);
-                    }
-                }
-                Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
-            }
+        rename(ins, reg, tiny);
+    }
+
+    /// A register's value is in another for a while.
+    fn remember(&mut self, reg: Reg, tiny: Reg) {
+        let class = self.regs[reg.0 as usize].class;
+        self.recent.retain(|r| r.0 != reg);
+        let same = |r: &(Reg, Reg, u32), regs: &[RegInfo]| regs[r.0.0 as usize].class == class;
+        let count = self.recent.iter().filter(|r| same(r, self.regs)).count();
+        if count >= RECENT
+            && let Some(oldest) = self.recent.iter().position(|r| same(r, self.regs))
+        {
+            self.recent.remove(oldest);
         }
+        self.recent.push((reg, tiny, self.number));
     }
 
     /// Appends the instruction, and a store of what it writes where that is kept in the frame.
@@ -263,6 +285,9 @@ impl Rewrite<'_> {
                 let kept = store(slot, tiny, self.regs[dst.0 as usize]);
                 let argument = matches!(ins.op, Do::Argument(_));
                 ins.dst = Some(tiny);
+                if !argument {
+                    self.remember(dst, tiny);
+                }
                 self.out.push(ins);
                 match argument {
                     true => self.late.push(kept),
@@ -285,6 +310,27 @@ impl Rewrite<'_> {
     }
 }
 
+/// Have an instruction read one register for another.
+fn rename(ins: &mut Ins, reg: Reg, other: Reg) {
+    let renamed = |r: &mut Reg| {
+        if *r == reg {
+            *r = other;
+        }
+    };
+    for source in &mut ins.src {
+        match source {
+            Operand::Reg(r) => renamed(r),
+            Operand::Mem(m) => {
+                renamed(&mut m.base);
+                if let Some((index, _)) = &mut m.index {
+                    renamed(index);
+                }
+            }
+            Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+        }
+    }
+}
+
 fn whole(info: RegInfo) -> Width {
     match info.class {
         Class::General => Width::W64,
@@ -292,7 +338,7 @@ fn whole(info: RegInfo) -> Width {
     }
 }
 
-fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
+pub(super) fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
     Ins {
         op: match info.class {
             Class::General => Do::Load64,
@@ -305,7 +351,7 @@ fn load(slot: u32, dst: Reg, info: RegInfo) -> Ins {
     }
 }
 
-fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
+pub(super) fn store(slot: u32, from: Reg, info: RegInfo) -> Ins {
     Ins {
         op: match info.class {
             Class::General => Do::Store64,

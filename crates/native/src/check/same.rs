@@ -112,7 +112,7 @@ impl<'a> Same<'a> {
                 let again = self.before.regs[was.0 as usize].again;
                 let equal = |k| self.equal_constants(k, constant);
                 let said = matches!(again, Some(Again::Pool(k)) if equal(k));
-                said && self.is_constant(was) && ins.memory_source() == Some(source)
+                said && self.is_constant(was) && ins.may_be_memory(source)
             }
             (Operand::Reg(was), Operand::Imm(number)) => {
                 let Some(made) = self.constants[was.0 as usize] else {

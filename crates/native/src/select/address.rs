@@ -162,6 +162,16 @@ impl Selector<'_> {
         Ok(mem)
     }
 
+    /// Whether an address is a multiple of so many bytes from where its buffer begins, as one can see.
+    pub(super) fn is_multiple(&mut self, a: &Address, of: i64) -> bool {
+        let unit = a.buffer.dtype().bytes() as i64;
+        let Some(form) = self.form(a.index).times(unit) else {
+            return false;
+        };
+        let terms = form.terms.iter().map(|t| t.1);
+        terms.chain([form.number]).all(|by| by % of == 0)
+    }
+
     /// Counters before other values of their loop, outer loops before inner ones.
     fn depth(&self, i: u32) -> (u32, bool, u32) {
         let counter = self.list[i as usize].op() == Op::Range;
@@ -196,12 +206,6 @@ impl Selector<'_> {
         let reg = self.b.general_in(0, Do::Load64, Width::W64, &[from]);
         self.b.keep(0, memo, reg);
         reg
-    }
-
-    /// The register of the storage that a buffer is, for tests of where it begins.
-    pub(super) fn storage(&mut self, buffer: &UOp) -> Result<(Base, Reg)> {
-        let (base, _) = self.base(buffer)?;
-        Ok((base, self.base_register(base)))
     }
 
     /// Memory at a base and multiples of values, the deepest last.

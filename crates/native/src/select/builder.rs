@@ -26,9 +26,19 @@ pub(super) enum Memo {
     Pointer(Base, SmallVec<[(u32, i64); 4]>),
     /// A multiple of a value, in 64 bits.
     Multiple(u32, i64),
-    /// What is left of a buffer's address in units of a vector.
-    Rest(Base),
 }
+
+/// A comparison of integers of a width.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Test {
+    pub(super) cond: Cond,
+    pub(super) width: Width,
+    pub(super) a: Reg,
+    pub(super) b: Operand,
+}
+
+/// Comparisons that hold together.
+pub(super) type Tests = SmallVec<[Test; 2]>;
 
 /// What a scope is.
 pub(super) enum Kind {
@@ -42,10 +52,12 @@ pub(super) enum Kind {
         width: Width,
         guarded: bool,
     },
-    /// A condition: what is jumped past where a register is 0.
-    If(Reg),
+    /// A condition: what is jumped past unless all of these hold.
+    If(Tests),
     /// A phase: what is jumped past where a register is not this number.
     Phase(Reg, i64),
+    /// One of two versions: what is jumped past where a register is not 0, or where it is.
+    Version(Reg, bool),
 }
 
 struct Scope {
@@ -157,11 +169,20 @@ impl Builder {
                     outer.ins.push(land);
                 }
             }
-            Kind::If(gate) => {
-                let gate = Operand::Reg(gate);
+            Kind::If(tests) => {
+                for t in tests {
+                    let a = Operand::Reg(t.a);
+                    outer.ins.push(skip(t.cond.inverse(), a, t.width, t.b));
+                }
+                outer.ins.extend(scope.ins);
+                outer.ins.push(land);
+            }
+            Kind::Version(rest, zero) => {
+                let cond = if zero { Cond::NotEqual } else { Cond::Equal };
+                let rest = Operand::Reg(rest);
                 outer
                     .ins
-                    .push(skip(Cond::Equal, gate, Width::W32, Operand::Imm(0)));
+                    .push(skip(cond, rest, Width::W32, Operand::Imm(0)));
                 outer.ins.extend(scope.ins);
                 outer.ins.push(land);
             }
@@ -304,12 +325,11 @@ impl Builder {
         }
     }
 
-    /// The scope in which constants are made: the function, or the phase.
+    /// The scope in which constants are made: the function, a phase, a version.
     fn root(&self) -> usize {
-        match self.scopes.get(1).map(|s| &s.kind) {
-            Some(Kind::Phase(..)) => 1,
-            _ => 0,
-        }
+        let opens =
+            |s: &&Scope| matches!(s.kind, Kind::Function | Kind::Phase(..) | Kind::Version(..));
+        self.scopes.iter().take_while(opens).count() - 1
     }
 
     /// A number in a general register.
@@ -374,6 +394,18 @@ impl Builder {
             index: None,
             displacement,
         })
+    }
+
+    /// Instructions that are passed unless all of these hold.
+    pub(super) fn under(&mut self, tests: &Tests, then: impl FnOnce(&mut Builder)) {
+        let label = Operand::Imm(self.labels);
+        self.labels += 1;
+        for t in tests {
+            let src = [Operand::Reg(t.a), t.b, label];
+            self.put(Do::SkipIf(t.cond.inverse()), t.width, None, &src);
+        }
+        then(self);
+        self.put(Do::Land, Width::W64, None, &[label]);
     }
 
     /// Instructions that are passed where a register stands so to a number.

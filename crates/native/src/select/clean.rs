@@ -2,6 +2,7 @@
 //! values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
 
 use crate::code::{Code, Do, Ins, Operand, Reg};
+use crate::table::Form;
 use rustc_hash::FxHashSet;
 
 pub(super) fn clean(code: &mut Code, variables: &FxHashSet<Reg>) {
@@ -10,7 +11,7 @@ pub(super) fn clean(code: &mut Code, variables: &FxHashSet<Reg>) {
     for ins in &code.ins {
         ins.reads(|r| reads[r.0 as usize] += 1);
     }
-    take_over(code, &mut keep, &reads, variables);
+    take_over(code, &mut keep, &mut reads, variables);
     for (i, ins) in code.ins.iter().enumerate().rev() {
         let Some(dst) = ins.dst.filter(|_| keep[i] && is_pure(ins)) else {
             continue;
@@ -29,13 +30,29 @@ fn is_pure(ins: &Ins) -> bool {
     !matches!(ins.op, Do::Argument(_))
 }
 
+/// The source that an instruction adds to, or works on, and which it is.
+fn accumulated(ins: &Ins) -> Option<(usize, Reg)> {
+    let Do::Vector(v) = ins.op else {
+        return None;
+    };
+    let k = match v.form() {
+        Form::Fma => 2,
+        Form::Three | Form::ThreeCommuting => 0,
+        _ => return None,
+    };
+    match ins.src[k] {
+        Operand::Reg(reg) => Some((k, reg)),
+        _ => None,
+    }
+}
+
 fn is_control(op: Do) -> bool {
     matches!(op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land)
 }
 
 /// A value that is moved to a variable and read by nobody else is worked out in the variable, where nothing reads or
 /// writes that between.
-fn take_over(code: &mut Code, keep: &mut [bool], reads: &[u32], variables: &FxHashSet<Reg>) {
+fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &FxHashSet<Reg>) {
     let mut block = 0u32;
     // Of each register: where it was written last, in which block, and where it was last mentioned, one further.
     let mut written = vec![(usize::MAX, 0u32); code.regs.len()];
@@ -54,10 +71,26 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &[u32], variables: &FxHa
             && code.regs[from.0 as usize].again.is_none()
         {
             let (at, of) = written[from.0 as usize];
-            let free = at != usize::MAX && of == block && mentioned[to.0 as usize] <= at + 1;
-            if free && !matches!(code.ins[at].op, Do::Argument(_)) {
+            let last = mentioned[to.0 as usize];
+            let free = |at: usize, of: u32| at != usize::MAX && of == block && last <= at + 1;
+            if free(at, of) && !matches!(code.ins[at].op, Do::Argument(_)) {
                 code.ins[at].dst = Some(to);
                 keep[i] = false;
+                // What it was added to, if nobody else reads it, and so on.
+                let mut top = at;
+                while let Some((k, before)) = accumulated(&code.ins[top])
+                    && !variables.contains(&before)
+                    && reads[before.0 as usize] == 1
+                    && code.regs[before.0 as usize].again.is_none()
+                    && let (at, of) = written[before.0 as usize]
+                    && free(at, of)
+                    && !matches!(code.ins[at].op, Do::Argument(_))
+                {
+                    code.ins[top].src[k] = Operand::Reg(to);
+                    code.ins[at].dst = Some(to);
+                    reads[to.0 as usize] += 1;
+                    top = at;
+                }
                 written[to.0 as usize] = (at, block);
                 mentioned[to.0 as usize] = at + 1;
                 continue;

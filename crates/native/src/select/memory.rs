@@ -1,7 +1,7 @@
 //! Storage: loads, stores and their gates, storage that is registers. Flows in: LOAD and STORE; flows out: their
 //! instructions. Invariant: an access happens only where its gate holds, and touches the bytes of its lanes alone.
 
-use super::builder::{Builder, Memo, Parts, one};
+use super::builder::{Builder, Parts, one};
 use super::uses::is_register;
 use super::{Selector, Shape};
 use crate::code::{Class, Cond, Do, Level, Mem, Operand, Reg, Width};
@@ -47,14 +47,22 @@ impl<'a> Selector<'a> {
         let a = self.address_of(u)?;
         let shape = self.shape(u);
         if is_register(a.buffer) {
-            return self.load_register(i, &a, shape);
+            let held = self.load_register(i, &a, shape)?;
+            let [_, alt, gate] = u.src() else {
+                return Ok(held);
+            };
+            let other = match shape.n {
+                0 => self.parts(alt)?,
+                _ => self.vector_parts(alt, shape)?,
+            };
+            return self.chosen(gate, &held, &other, shape);
         }
-        let Some(gate) = u.src().get(2) else {
+        let Some(gate) = u.src().get(2).filter(|g| !self.holds(g)) else {
             return self.load_plain(u, shape);
         };
         let alt = &u.src()[1];
         if lanes(gate) == 0 {
-            let gate = self.scalar(gate)?;
+            let tests = self.tests(gate)?;
             let other = match shape.n {
                 0 => self.parts(alt)?,
                 _ => self.vector_parts(alt, shape)?,
@@ -64,7 +72,7 @@ impl<'a> Selector<'a> {
             self.b.variables.extend(out.iter().copied());
             let d = u.dtype();
             let per = self.per_part(shape) * shape.bytes;
-            self.b.skip(Cond::Equal, gate, 0, |b| {
+            self.b.under(&tests, |b| {
                 for (&to, &from) in out.iter().zip(&places) {
                     if shape.n == 0 {
                         load_scalar(b, d, from, to);
@@ -242,7 +250,7 @@ impl<'a> Selector<'a> {
             n: a.lanes,
             bytes: a.buffer.dtype().bytes(),
         };
-        let gate = u.src().get(2);
+        let gate = u.src().get(2).filter(|g| !self.holds(g));
         if is_register(a.buffer) {
             return self.store_register(&a, value, gate, shape);
         }
@@ -255,31 +263,25 @@ impl<'a> Selector<'a> {
         match gate {
             Some(gate) if lanes(gate) > 0 => return self.store_masked(u, gate, &parts, shape),
             Some(gate) => {
-                let gate = self.scalar(gate)?;
+                let tests = self.tests(gate)?;
                 let places = self.places(u, shape)?;
-                self.b.skip(Cond::Equal, gate, 0, |b| {
+                self.b.under(&tests, |b| {
                     for (&from, &to) in parts.iter().zip(&places) {
                         store_part(b, d, shape.n, per, to, from);
                     }
                 });
             }
-            None if *u.arg() != Arg::None && per >= 16 => {
+            None if *u.arg() != Arg::None
+                && per >= 16
+                && self.past
+                && self.is_multiple(&a, per as i64) =>
+            {
                 let places = self.places(u, shape)?;
-                let rest = self.rest(a.buffer)?;
                 let width = self.width(shape);
-                let all = |op: Vector| {
-                    let parts = parts.clone();
-                    let places = places.clone();
-                    move |b: &mut Builder| {
-                        for (&from, &to) in parts.iter().zip(&places) {
-                            let src = [Operand::Mem(to), Operand::Reg(from)];
-                            b.put(Do::Vector(op), width, None, &src);
-                        }
-                    }
-                };
-                self.b.skip(Cond::NotEqual, rest, 0, all(Vector::StorePast));
-                self.b.skip(Cond::Equal, rest, 0, all(Vector::Store));
-                self.streams = true;
+                for (&from, &to) in parts.iter().zip(&places) {
+                    let src = [Operand::Mem(to), Operand::Reg(from)];
+                    self.b.put(Do::Vector(Vector::StorePast), width, None, &src);
+                }
             }
             None => {
                 let places = self.places(u, shape)?;
@@ -289,20 +291,6 @@ impl<'a> Selector<'a> {
             }
         }
         Ok(())
-    }
-
-    /// What is left of where a buffer begins in units of a vector: 0 where vectors may pass the caches.
-    fn rest(&mut self, buffer: &UOp) -> Result<Reg> {
-        let (base, begin) = self.storage(buffer)?;
-        let memo = Memo::Rest(base);
-        if let Some(reg) = self.b.kept(0, &memo) {
-            return Ok(reg);
-        }
-        let last = self.b.vector_bytes() as i64 - 1;
-        let src = [Operand::Reg(begin), Operand::Imm(last)];
-        let reg = self.b.general_in(0, Do::And, Width::W32, &src);
-        self.b.keep(0, memo, reg);
-        Ok(reg)
     }
 
     fn store_register(

@@ -42,20 +42,19 @@ impl<'a> Selector<'a> {
             let b = self.scalar(&s[1])?;
             return self.float_of(u, d, &[a, b]);
         }
-        let (mut first, mut second) = (0, 1);
-        match u.op() {
-            Op::Max => {
-                // Where one is NaN the machine gives the second.
-                if s[1].min_max().is_some() {
-                    (first, second) = (1, 0);
-                }
-                let a = self.scalar(&s[first])?;
-                let b = self.scalar(&s[second])?;
-                return Ok(self.float_max(d, a, b, s[first].min_max().is_none()));
-            }
-            Op::Add | Op::Mul if s[0].op() == Op::Const => (first, second) = (1, 0),
-            _ => {}
+        if u.op() == Op::Max {
+            // Where one is NaN the machine gives the second.
+            let [first, second] = if s[1].min_max().is_some() {
+                [1, 0]
+            } else {
+                [0, 1]
+            };
+            let a = self.scalar(&s[first])?;
+            let b = self.scalar(&s[second])?;
+            return Ok(self.float_max(d, a, b, s[first].min_max().is_none()));
         }
+        let swaps = matches!(u.op(), Op::Add | Op::Mul) && s[0].op() == Op::Const;
+        let [first, second] = if swaps { [1, 0] } else { [0, 1] };
         let plain = match u.op() {
             Op::Add => by_type(d, Vector::AddSs, Vector::AddSd),
             Op::Sub => by_type(d, Vector::SubSs, Vector::SubSd),

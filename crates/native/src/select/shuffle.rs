@@ -98,7 +98,7 @@ impl<'a> Selector<'a> {
                 let (side, first) = order[k % piece];
                 reg == [a, b][side] && first < piece && at == first + k / piece * piece
             });
-            if same && let Some(reg) = self.in_halves(&[a, b], &order, lane, width) {
+            if same && let Some(reg) = self.in_halves([a, b], &order, lane, width) {
                 return Some(reg);
             }
         }
@@ -142,7 +142,7 @@ impl<'a> Selector<'a> {
                 .iter()
                 .zip(&order)
                 .all(|(&l, &(s, k))| side(l) == s && l.1 == k + half);
-        if same && let Some(reg) = self.in_halves(&sides, &order, lane, Width::Y) {
+        if same && let Some(reg) = self.in_halves(sides, &order, lane, Width::Y) {
             return Some(reg);
         }
         if a != b || lane < 4 {
@@ -161,12 +161,11 @@ impl<'a> Selector<'a> {
     /// An instruction that puts lanes of two registers into an order within 16 bytes.
     fn in_halves(
         &mut self,
-        [a, b]: &[Reg; 2],
+        [a, b]: [Reg; 2],
         order: &[(usize, usize)],
         lane: usize,
         width: Width,
     ) -> Option<Reg> {
-        let (a, b) = (*a, *b);
         let half = 16 / lane;
         if order.len() != half {
             return None;
@@ -261,7 +260,7 @@ impl<'a> Selector<'a> {
                     _ => (s, j),
                 });
             }
-            if let Some(reg) = self.in_halves(&sides, &full, lane, Width::X) {
+            if let Some(reg) = self.in_halves(sides, &full, lane, Width::X) {
                 return reg;
             }
         }

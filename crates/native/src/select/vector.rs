@@ -377,21 +377,15 @@ impl<'a> Selector<'a> {
             return Err(self.unsupported(u));
         };
         if shape.n == 0 {
-            return self.choose_scalar(gate, x, y, u.dtype());
+            let gate = self.scalar(gate)?;
+            let first = self.scalar(x)?;
+            let second = self.scalar(y)?;
+            return Ok(self.chosen_scalar(gate, first, second));
         }
         if lanes(gate) == 0 {
-            let gate = self.scalar(gate)?;
             let first = self.vector_parts(x, shape)?;
             let second = self.vector_parts(y, shape)?;
-            let out: Parts = second.iter().map(|&r| self.b.copy(r)).collect();
-            self.b.variables.extend(out.iter().copied());
-            let w = self.width(shape);
-            self.b.skip(Cond::Equal, gate, 0, |b| {
-                for (&to, &from) in out.iter().zip(&first) {
-                    b.put(crate::code::Do::Move, w, Some(to), &[Operand::Reg(from)]);
-                }
-            });
-            return Ok(out);
+            return self.chosen(gate, &first, &second, shape);
         }
         if let Some(parts) = self.least(gate, x, y, shape)? {
             return Ok(parts);
@@ -418,14 +412,38 @@ impl<'a> Selector<'a> {
                 .collect());
         }
         let first = self.vector_parts(x, shape)?;
-        let mut out = Parts::new();
-        for (k, &mask) in masks.iter().enumerate() {
-            out.push(
-                self.b
-                    .of(Vector::Choose, w, &[mask, first[k], second[k]], None),
-            );
+        self.chosen(gate, &first, &second, shape)
+    }
+
+    /// Of the registers of two values of a shape one's or the other's, by a bool or by one a lane.
+    pub(super) fn chosen(
+        &mut self,
+        gate: &'a UOp,
+        first: &[Reg],
+        second: &[Reg],
+        shape: Shape,
+    ) -> Result<Parts> {
+        if shape.n == 0 {
+            let gate = self.scalar(gate)?;
+            return Ok(self.chosen_scalar(gate, first[0], second[0]));
         }
-        Ok(out)
+        let w = self.width(shape);
+        if lanes(gate) == 0 {
+            let gate = self.scalar(gate)?;
+            let out: Parts = second.iter().map(|&r| self.b.copy(r)).collect();
+            self.b.variables.extend(out.iter().copied());
+            self.b.skip(Cond::Equal, gate, 0, |b| {
+                for (&to, &from) in out.iter().zip(first) {
+                    b.put(crate::code::Do::Move, w, Some(to), &[Operand::Reg(from)]);
+                }
+            });
+            return Ok(out);
+        }
+        let masks = self.vector_parts(gate, shape)?;
+        let lanes = masks.iter().zip(first).zip(second);
+        Ok(lanes
+            .map(|((&m, &a), &c)| self.b.of(Vector::Choose, w, &[m, a, c], None))
+            .collect())
     }
 
     /// `a < b ? a : b` of floats, which is an instruction.
@@ -453,17 +471,10 @@ impl<'a> Selector<'a> {
         ))
     }
 
-    fn choose_scalar(&mut self, gate: &'a UOp, x: &'a UOp, y: &'a UOp, d: DType) -> Result<Parts> {
-        let gate = self.scalar(gate)?;
-        let first = self.scalar(x)?;
-        let second = self.scalar(y)?;
-        let reg = match Self::class(d) {
+    fn chosen_scalar(&mut self, gate: Reg, first: Reg, second: Reg) -> Parts {
+        let reg = match self.b.code.regs[first.0 as usize].class {
             crate::code::Class::General => {
-                let src = [
-                    Operand::Reg(gate),
-                    Operand::Reg(first),
-                    Operand::Reg(second),
-                ];
+                let src = [gate, first, second].map(Operand::Reg);
                 self.b.general(crate::code::Do::Select, Width::W64, &src)
             }
             crate::code::Class::Vector => {
@@ -472,7 +483,7 @@ impl<'a> Selector<'a> {
                     .of(Vector::Choose, Width::X, &[mask, first, second], None)
             }
         };
-        Ok(super::builder::one(reg))
+        super::builder::one(reg)
     }
 }
 

@@ -283,7 +283,13 @@ fn instructions_that_are_left_out_are_seen() {
         for at in 0..right.code.ins.len() {
             let mut after = right.clone();
             let ins = after.code.ins.remove(at);
-            assert!(check(&code, &after, level).is_err(), "{at}: {ins:?}");
+            let seen = check(&code, &after, level).is_err();
+            // What is kept of a value that is written anew before it is read is not missed, nor a constant that is
+            // made again and not read.
+            let constant = matches!(ins.src.first(), Some(Operand::Pool(_) | Operand::Imm(_)));
+            let idle = spills(&ins) || reloads(&ins) || constant && ins.dst.is_some();
+            let missed = || (0..RUNS).any(|s| run::before(&code, s) != run::after(&after, s));
+            assert!(seen || idle && !missed(), "{at}: {ins:?}");
         }
     }
 }

@@ -55,8 +55,8 @@ fn tiles_beyond_the_registers_go_to_the_frame_in_part() {
         let code = tile(Level::V3, rows, 3);
         let after = allocated(&code, Level::V3);
         let needed = rows as u32 * 3 + 4;
-        // One more may go: what is reloaded needs a register too.
-        assert!(after.slots <= needed - 16 + 2, "{rows}: {}", after.slots);
+        // Some more may go: what is reloaded needs a register too, and what was a moment ago keeps its own.
+        assert!(after.slots <= needed - 16 + 6, "{rows}: {}", after.slots);
     }
 }
 

@@ -130,7 +130,9 @@ fn bounds(u: &UOp) -> Interval {
 }
 
 fn stored(u: &UOp) -> Interval {
-    let stores = u.src()[1..].iter().filter(|s| s.op() == Op::Store);
+    // It may stand behind stores to other storage too.
+    let own = |s: &&UOp| s.op() == Op::Store && s.src()[1].dtype() == u.dtype();
+    let stores = u.src()[1..].iter().filter(own);
     let values = stores.map(|s| s.src()[1].min_max());
     values.fold(u.src()[0].min_max(), union)
 }
