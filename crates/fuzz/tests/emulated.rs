@@ -11,6 +11,7 @@ use monoglot_device::{Config, open, program_binary, program_parts};
 use monoglot_engine::backend;
 use monoglot_fuzz::check::{self, compare_kernel};
 use monoglot_fuzz::kernels;
+use monoglot_fuzz::linear::{self, BESIDE, Inputs, Machine};
 use monoglot_fuzz::run::{CompiledKernels, Words};
 use monoglot_native::own_bytes;
 use monoglot_oracle::eval_kernel::eval_kernel;
@@ -42,6 +43,30 @@ fn all_kernels(count: u64) -> Vec<UOp> {
     check::kernels(count, &programs, device).expect("the device is opened")
 }
 
+/// Run a program in software on buffers, each so many bytes after where its region begins.
+fn run(program: &UOp, bufs: &mut [(Vec<u8>, usize)], words: &[i64]) -> Result<()> {
+    let (linear, _, info) = program_parts(program)?;
+    let mut function = Function::new(program_binary(program)?);
+    let mut memory = Memory::default();
+    let place = |k: usize| BUFFERS + k as u64 * APART;
+    let mut arguments: Vec<u8> = vec![];
+    for (k, (bytes, offset)) in bufs.iter().enumerate() {
+        arguments.extend((place(k) + *offset as u64).to_le_bytes());
+        memory.add(place(k), bytes.clone(), true);
+    }
+    arguments.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    memory.add(WORDS, arguments, false);
+    memory.add(OWN, vec![0xa5; own_bytes(linear)], true);
+    for thread in 0..phase_count(linear) as u64 * info.threads.max(1) as u64 {
+        let result = function.call(&mut memory, [WORDS, thread, OWN]);
+        result.map_err(|message| Error::new(ErrorKind::Run { message }))?;
+    }
+    for (k, (bytes, _)) in bufs.iter_mut().enumerate() {
+        *bytes = memory.remove(place(k));
+    }
+    Ok(())
+}
+
 /// Lower a kernel and run it in software.
 fn emulate(
     kernel: &UOp,
@@ -52,29 +77,13 @@ fn emulate(
 ) -> Result<()> {
     let backend = backend(target.dialect);
     let program = lower(kernel, target, backend, opts, &mut |_, _| {})?.0;
-    let (linear, _, info) = program_parts(&program)?;
-    let mut function = Function::new(program_binary(&program)?);
-    let mut memory = Memory::default();
     let is_word = |slot: usize| words.iter().any(|w| w.0 == slot as u64);
-    let place = |slot: usize| BUFFERS + slot as u64 * APART;
-    let mut arguments: Vec<u8> = vec![];
-    for (slot, bytes) in bufs.iter().enumerate().filter(|(slot, _)| !is_word(*slot)) {
-        arguments.extend(place(slot).to_le_bytes());
-        memory.add(place(slot), bytes.clone(), true);
-    }
-    arguments.extend(words.iter().flat_map(|w| w.1.to_le_bytes()));
-    memory.add(WORDS, arguments, false);
-    memory.add(OWN, vec![0xa5; own_bytes(linear)], true);
-    for thread in 0..phase_count(linear) as u64 * info.threads.max(1) as u64 {
-        let result = function.call(&mut memory, [WORDS, thread, OWN]);
-        result.map_err(|message| Error::new(ErrorKind::Run { message }))?;
-    }
-    for (slot, bytes) in bufs
-        .iter_mut()
-        .enumerate()
-        .filter(|(slot, _)| !is_word(*slot))
-    {
-        *bytes = memory.remove(place(slot));
+    let stored: Vec<usize> = (0..bufs.len()).filter(|slot| !is_word(*slot)).collect();
+    let mut given: Vec<(Vec<u8>, usize)> = stored.iter().map(|&s| (bufs[s].clone(), 0)).collect();
+    let words: Vec<i64> = words.iter().map(|w| w.1).collect();
+    run(&program, &mut given, &words)?;
+    for (slot, (bytes, _)) in stored.into_iter().zip(given) {
+        bufs[slot] = bytes;
     }
     Ok(())
 }
@@ -171,4 +180,60 @@ fn the_processor_in_software_is_this_machine() {
             assert!(what.is_none(), "{name}, {opts:?}: {what:?}: {kernel}");
         }
     }
+}
+
+/// What goes wrong with a random linear program in software.
+fn wrong_linear(oracle: &Machine, machine: &Machine, seed: u64) -> Option<String> {
+    let made = linear::program(seed, linear::Rules::of(machine.target()));
+    let inputs = Inputs::of(&made.linear, seed);
+    // What breaks the rules of linear programs is not for machine code to say.
+    let right = oracle.compile(&[&made]).remove(0).ok()?;
+    let want = match oracle.run(&right, &inputs) {
+        Ok(want) => want,
+        Err(error) => return Some(format!("INTERP: {error}")),
+    };
+    let around = |(bytes, &offset): (&Vec<u8>, &usize)| {
+        let mut all = vec![0x5a; bytes.len() + 2 * BESIDE];
+        all[offset..offset + bytes.len()].copy_from_slice(bytes);
+        (all, offset)
+    };
+    let mut given: Vec<(Vec<u8>, usize)> = inputs
+        .bytes
+        .iter()
+        .zip(&inputs.offsets)
+        .map(around)
+        .collect();
+    let program = machine.program(&made);
+    if let Err(error) = program.and_then(|program| run(&program, &mut given, &inputs.words)) {
+        return Some(error.to_string());
+    }
+    let mut got = vec![];
+    for ((all, offset), bytes) in given.iter().zip(&inputs.bytes) {
+        let end = offset + bytes.len();
+        if all[..*offset].iter().chain(&all[end..]).any(|&b| b != 0x5a) {
+            return Some("what lies beside an argument was written".into());
+        }
+        got.push(all[*offset..end].to_vec());
+    }
+    linear::difference(&inputs, &want, &got)
+}
+
+#[test]
+fn linear_programs_agree_with_the_interpreter() {
+    let oracle = Machine::new("INTERP").expect("it is always there");
+    let mut wrong = vec![];
+    for (name, few) in [("x86-64-v4", 600), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+        let machine = Machine::new(&format!("NULL:X86:{name}")).expect("NULL takes every level");
+        for seed in 0..count(few) as u64 {
+            if let Some(what) = wrong_linear(&oracle, &machine, seed) {
+                wrong.push(format!("{name}, seed {seed}: {what}"));
+            }
+        }
+        say(&format!(
+            "EMULATED: {} linear programs at {name}",
+            count(few)
+        ));
+    }
+    let first: Vec<&String> = wrong.iter().take(5).collect();
+    assert!(wrong.is_empty(), "{} wrong: {first:#?}", wrong.len());
 }
