@@ -85,6 +85,10 @@ impl<'a> Selector<'a> {
             8 => Some(Vector::TableQ),
             _ => None,
         };
+        let upper = 32 / lane;
+        if list.len() == upper && list.iter().enumerate().all(|(k, &l)| l == (a, upper + k)) {
+            return Some(self.b.of(Vector::Extract256, Width::Z, &[a], Some(1)));
+        }
         let highest = list.iter().map(|l| l.1 + 1).max()?.max(list.len());
         let width = Width::of_vector(highest * lane);
         if list.len() * lane == 64 {

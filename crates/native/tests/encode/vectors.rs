@@ -459,3 +459,88 @@ fn masks_keep_memory() {
         }
     }
 }
+
+#[test]
+fn lanes_of_two_by_number_however_they_overlap() {
+    let mut chance = Chance(38);
+    for (level, width, lanes) in widths().into_iter().filter(|w| w.0 == Level::V4) {
+        let rule = |s: &[Lanes], n: usize| {
+            let k = s[1][n] as usize % (2 * lanes);
+            s[k / lanes * 2][k % lanes]
+        };
+        for a in few(level) {
+            for_ways(level, &mut |dst, order, b| {
+                let mut machine = whole(&mut chance);
+                for byte in machine.vectors.iter_mut().flatten().step_by(4) {
+                    *byte = chance.next() as u8;
+                }
+                let case = Case {
+                    level,
+                    width,
+                    op: Vector::TableD,
+                    dst,
+                    sources: &[Where::Register(a), Where::Register(order), b],
+                    number: None,
+                    exact: lanes,
+                    rule: &rule,
+                };
+                case.check(&mut chance, &machine);
+            });
+        }
+    }
+}
+
+#[test]
+fn lanes_become_narrower() {
+    let mut chance = Chance(39);
+    let low = |s: &[u8], from: usize, to: usize, n: usize| s[n / to * from + n % to];
+    for (op, from, to) in [
+        (Vector::NarrowWB, 2, 1),
+        (Vector::NarrowDB, 4, 1),
+        (Vector::NarrowQB, 8, 1),
+        (Vector::NarrowDW, 4, 2),
+        (Vector::NarrowQW, 8, 2),
+        (Vector::NarrowQD, 8, 4),
+    ] {
+        for width in [Width::X, Width::Y, Width::Z] {
+            for [dst, a] in [[3, 3], [20, 5], [6, 31]] {
+                let machine = chance.machine();
+                let body = [ins(Do::Vector(op), width, Some(v(dst)), &[rv(a)])];
+                let after = execute(Level::V4, 8, &body, &[], 0, &machine);
+                let old = machine.vectors[usize::from(a)];
+                let new = after.vectors[usize::from(dst)];
+                for (n, byte) in new.iter().enumerate().take(width.bytes() / from * to) {
+                    assert_eq!(*byte, low(&old, from, to, n), "{body:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_of_64_bytes_come_and_go() {
+    let mut chance = Chance(40);
+    for k in 0..4usize {
+        for [dst, a, b] in [[3, 3, 4], [20, 5, 20], [6, 31, 7]] {
+            let machine = chance.machine();
+            let of = |n: u8| machine.vectors[usize::from(n)];
+            let half = k / 2 * 32;
+            let make = |op: Vector, sources: &[Operand]| {
+                let body = [ins(Do::Vector(op), Width::Z, Some(v(dst)), sources)];
+                execute(Level::V4, 8, &body, &[], 0, &machine).vectors[usize::from(dst)]
+            };
+            let number = Operand::Imm(k as i64);
+            let high = Operand::Imm(k as i64 / 2);
+            let got = make(Vector::Extract128, &[rv(a), number]);
+            assert_eq!(got[..16], of(a)[16 * k..16 * k + 16]);
+            let got = make(Vector::Extract256, &[rv(a), high]);
+            assert_eq!(got[..32], of(a)[half..half + 32]);
+            let mut want = of(a);
+            want[16 * k..16 * k + 16].copy_from_slice(&of(b)[..16]);
+            assert_eq!(make(Vector::Insert128, &[rv(a), rv(b), number]), want);
+            let mut want = of(a);
+            want[half..half + 32].copy_from_slice(&of(b)[..32]);
+            assert_eq!(make(Vector::Insert256, &[rv(a), rv(b), high]), want);
+        }
+    }
+}
