@@ -100,6 +100,9 @@ impl Maker {
     /// An instruction here; None where it stands in a scope that is closed, or is none.
     pub(super) fn put(&mut self, op: Op, src: &[UOp], arg: Arg) -> Option<UOp> {
         let u = UOp::try_new(op, src.to_vec(), arg).ok()?;
+        if op == Op::Stack && src.iter().all(|s| s.op() == Op::Const) {
+            return Some(self.first(u));
+        }
         self.place(u)
     }
 
@@ -283,7 +286,10 @@ impl Maker {
         if self.depth() > 0 || self.placed.contains_key(&put) {
             return;
         }
-        self.place(put);
+        self.place(put.clone());
+        // No effect of another phase is named.
+        self.nothing = UOp::new(Op::Group, vec![put], Arg::None);
+        self.place(self.nothing.clone());
         self.scopes[0].values.clear();
         self.buffers.retain(|b| b.op() == Op::Param);
     }

@@ -2,7 +2,7 @@
 //! that fails and of which no part can be taken. Invariant: only what the verifier takes is tried.
 
 use super::maker::{Made, record};
-use monoglot_uop::linear::lanes;
+use monoglot_uop::linear::{address, lanes};
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{Arg, Op, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -28,7 +28,7 @@ pub(super) fn shrink(made: &Made, seed: u64, fails: &mut dyn FnMut(&Made) -> boo
                     continue;
                 };
                 let smaller = linear.src().len() < best.linear.src().len();
-                if !smaller || verify_linear(linear.clone()).is_err() {
+                if !smaller || verify_linear(linear.clone()).is_err() || !begins(&linear) {
                     continue;
                 }
                 let info = record(&linear, seed);
@@ -168,6 +168,40 @@ fn changed(linear: &UOp, changes: &FxHashMap<UOp, Change>) -> Option<UOp> {
     UOp::try_new(Op::Linear, out, Arg::None).ok()
 }
 
+/// Whether storage of a program's own that is read is written first, all of it.
+fn begins(linear: &UOp) -> bool {
+    let list = linear.src();
+    let of = |u: &UOp| address(u.src()[0].named()).map(|a| a.buffer.clone());
+    let mut known: FxHashSet<UOp> = FxHashSet::default();
+    let mut depth = 0;
+    for u in list {
+        match u.op() {
+            Op::If | Op::Range => depth += 1,
+            Op::EndIf | Op::End => depth -= 1,
+            Op::Load | Op::Store => {
+                let Some(b) = of(u).filter(|b| b.op() == Op::Buffer) else {
+                    continue;
+                };
+                let Some(a) = address(u.src()[0].named()) else {
+                    continue;
+                };
+                let len = b.shape()[0].max();
+                let all = match a.index.op() {
+                    Op::Range => depth == 1 && a.index.src()[0].as_int() == Some(len),
+                    _ => depth == 0 && len == 1,
+                };
+                let all = all && u.op() == Op::Store && u.src().len() == 2;
+                if !known.contains(&b) && !all {
+                    return false;
+                }
+                known.insert(b);
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
 /// Whether a divisor is none that is 0, as one can see.
 fn divides(u: &UOp) -> bool {
     let (lo, hi) = u.bounds();
@@ -201,8 +235,8 @@ fn mapped(u: &UOp, map: &FxHashMap<UOp, Option<UOp>>, nothing: &UOp) -> Option<U
     for (i, s) in u.src().iter().enumerate() {
         match map.get(s) {
             Some(Some(new)) => src.push(new.clone()),
-            Some(None) if matches!(u.op(), Op::After | Op::If | Op::Barrier) && i > 0 => {}
-            Some(None) if u.op() == Op::Barrier => {}
+            Some(None) if matches!(u.op(), Op::After | Op::If) && i > 0 => {}
+            Some(None) if matches!(u.op(), Op::Barrier | Op::Group) => {}
             Some(None) if u.op() == Op::End && i == 0 => src.push(nothing.clone()),
             Some(None) => return None,
             // A list that is no instruction.

@@ -28,6 +28,13 @@ pub fn program(seed: u64, rules: Rules) -> Made {
     for _ in 0..m.dice.roll(4) {
         m.add_scratch();
     }
+    for b in m.buffers.clone() {
+        for n in [0, 4, 8] {
+            if m.dice.roll(2) == 0 {
+                m.load_any(b.dtype(), n);
+            }
+        }
+    }
     let mut tries = 0;
     while m.len() < size && tries < 20 * size {
         tries += 1;

@@ -59,16 +59,13 @@ impl Maker {
             let other = self.dice.roll(known.len() as u64);
             return known[k.max(other) as usize].clone();
         }
-        let roll = self.dice.roll(4);
-        if roll == 0
-            && let Some(u) = self.load_any(d, n)
-        {
-            return u;
-        }
-        if roll == 1
-            && n > 0
-            && let Some(u) = self.stacked(d, n)
-        {
+        let new = match self.dice.roll(7) {
+            0..2 => self.load_any(d, n),
+            2 if n > 0 => self.stacked(d, n),
+            3..6 => self.recast(d, n),
+            _ => None,
+        };
+        if let Some(u) = new {
             return u;
         }
         let one = self.special(d);
@@ -77,6 +74,18 @@ impl Maker {
             // Where an operand may be one, a CONST stands for all lanes.
             _ => self.splat(&one, n).unwrap_or(one),
         }
+    }
+
+    /// A value of so many lanes in another dtype.
+    fn recast(&mut self, d: DType, n: usize) -> Option<UOp> {
+        let half = |u: &UOp| u.dtype() == DType::F16;
+        let mut known = self.all();
+        known.retain(|u| lanes(u) == n && u.dtype() != d && !half(u));
+        if known.is_empty() || d == DType::F16 && !self.rules.half {
+            return None;
+        }
+        let from = self.dice.pick(&known).clone();
+        self.value(Op::Cast, &[from], Arg::DType(d))
     }
 
     /// The same, or a CONST of shape () in place of a vector.
@@ -301,7 +310,14 @@ impl Maker {
     fn divide(&mut self, a: UOp, b: UOp) -> Option<UOp> {
         let d = a.dtype();
         let one = self.int(1, d);
+        if a.op() == Op::Const {
+            return None;
+        }
         let by = match self.dice.roll(5) {
+            _ if b.op() == Op::Const => match b.const_value() {
+                Some(v) if v.is_zero() => one,
+                _ => b,
+            },
             0 if d.is_unsigned() => self.put(Op::Max, &[b, one], Arg::None)?,
             0 => {
                 // Positive, and so bounded.
@@ -313,10 +329,7 @@ impl Maker {
                 let zero = self.int(0, d);
                 let is = self.put(Op::CmpEq, &[b.clone(), zero], Arg::None)?;
                 let minus = self.int(-1, d);
-                match b.op() {
-                    Op::Const => one,
-                    _ => self.put(Op::Where, &[is, minus, b], Arg::None)?,
-                }
+                self.put(Op::Where, &[is, minus, b], Arg::None)?
             }
             2 => {
                 let by = self.special(d);
@@ -325,7 +338,6 @@ impl Maker {
                     _ => by,
                 }
             }
-            _ if b.op() == Op::Const => one,
             _ => self.put(Op::Or, &[b, one], Arg::None)?,
         };
         let mut a = a;

@@ -296,14 +296,8 @@ impl<'a> Selector<'a> {
         if let Some(parts) = self.convert(a, own, to)? {
             return Ok(parts);
         }
-        self.each_lane(
-            u,
-            Shape {
-                n,
-                bytes: moved(to).bytes(),
-            },
-            |s, r| s.cast_scalar(u, r[0], from, to),
-        )
+        // A mask has lanes of its own width.
+        self.each_lane(u, shape, |s, r| s.cast_scalar(u, r[0], from, to))
     }
 
     /// Conversions that have instructions.

@@ -68,20 +68,16 @@ impl<'a> Selector<'a> {
                 return self.vector_parts(s, shape);
             }
             let count = self.count(shape);
-            let in_memory =
-                self.b.level > Level::V2 && matches!(s.dtype(), DType::F32 | DType::F64);
-            if in_memory
-                && let Operand::Mem(from) = self.source(
-                    s,
-                    Shape {
-                        n: 0,
-                        bytes: shape.bytes,
-                    },
-                    0,
-                )?
-            {
+            let scalar = Shape {
+                n: 0,
+                bytes: shape.bytes,
+            };
+            let in_memory = self.b.level > Level::V2 && s.dtype() != DType::Bool;
+            if in_memory && let Operand::Mem(from) = self.source(s, scalar, 0)? {
                 let width = self.width(shape);
                 let op = match (shape.bytes, width) {
+                    (1, _) => Vector::BroadcastB,
+                    (2, _) => Vector::BroadcastW,
                     (4, _) => Vector::BroadcastSsMem,
                     (_, Width::Y | Width::Z) => Vector::BroadcastSdMem,
                     _ => Vector::BroadcastQ,

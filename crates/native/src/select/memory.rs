@@ -57,16 +57,45 @@ impl<'a> Selector<'a> {
             };
             return self.chosen(gate, &held, &other, shape);
         }
+        let parts = self.load_bytes_of(u, shape)?;
+        if u.dtype() != DType::Bool || shape.n == 0 {
+            return Ok(parts);
+        }
+        // Of bools memory holds 0 and 1.
+        let w = self.width(shape);
+        let zero = self.b.constant([0; 32], w);
+        let masks = parts
+            .iter()
+            .map(|&p| self.b.of(Vector::SubB, w, &[zero, p], None));
+        Ok(masks.collect())
+    }
+
+    /// The registers of a vector as memory holds it.
+    fn stored_parts(&mut self, u: &'a UOp, shape: Shape) -> Result<Parts> {
+        if shape.n == 0 {
+            return self.parts(u);
+        }
+        let parts = self.vector_parts(u, shape)?;
+        if u.dtype() != DType::Bool {
+            return Ok(parts);
+        }
+        let w = self.width(shape);
+        let one = self.b.splat_bits(1, 1, w);
+        let bytes = parts
+            .iter()
+            .map(|&p| self.b.of(Vector::And, w, &[p, one], None));
+        Ok(bytes.collect())
+    }
+
+    /// What a LOAD of memory gives, as memory holds it.
+    fn load_bytes_of(&mut self, u: &'a UOp, shape: Shape) -> Result<Parts> {
         let Some(gate) = u.src().get(2).filter(|g| !self.holds(g)) else {
             return self.load_plain(u, shape);
         };
         let alt = &u.src()[1];
         if lanes(gate) == 0 {
             let tests = self.tests(gate)?;
-            let other = match shape.n {
-                0 => self.parts(alt)?,
-                _ => self.vector_parts(alt, shape)?,
-            };
+            let other = self.stored_parts(alt, shape)?;
             let places = self.places(u, shape)?;
             let out: Parts = other.iter().map(|&r| self.fresh_copy(r)).collect();
             self.b.variables.extend(out.iter().copied());
@@ -167,7 +196,7 @@ impl<'a> Selector<'a> {
         let width = self.width(shape);
         let bytes = self.per_part(shape) * shape.bytes;
         let masks = self.vector_parts(gate, shape)?;
-        let others = self.vector_parts(alt, shape)?;
+        let others = self.stored_parts(alt, shape)?;
         let zero = alt.op() == Op::Const && self.lane_bits(alt) == 0;
         let level = self.b.level;
         let op = match shape.bytes {
@@ -254,10 +283,7 @@ impl<'a> Selector<'a> {
         if is_register(a.buffer) {
             return self.store_register(&a, value, gate, shape);
         }
-        let parts = match shape.n {
-            0 => self.parts(value)?,
-            _ => self.vector_parts(value, shape)?,
-        };
+        let parts = self.stored_parts(value, shape)?;
         let d = a.buffer.dtype();
         let per = self.per_part(shape) * shape.bytes;
         match gate {

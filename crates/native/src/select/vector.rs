@@ -101,9 +101,22 @@ impl<'a> Selector<'a> {
         let s = u.src();
         let swaps = s[0].op() == Op::Const && u.op().traits().commutes;
         let [x, y] = if swaps { [1, 0] } else { [0, 1] };
-        let a = self.vector_parts(&s[x], of)?;
         let w = self.width(of);
         let mut out = Parts::new();
+        // A bool that is counted: its mask is −1 where it holds.
+        let counted = |s: &UOp| {
+            let bools = s.op() == Op::Cast && s.src()[0].dtype() == DType::Bool;
+            bools && lanes(&s.src()[0]) > 0 && u.op() == Op::Add && d.is_int()
+        };
+        if let Some(k) = s.iter().position(counted) {
+            let masks = self.vector_parts(&s[k].src()[0], of)?;
+            let others = self.vector_parts(&s[1 - k], of)?;
+            for (&other, &mask) in others.iter().zip(&masks) {
+                out.push(self.b.of(by_lane(lane, SUB), w, &[other, mask], None));
+            }
+            return Ok(Some(out));
+        }
+        let a = self.vector_parts(&s[x], of)?;
         for (k, &a) in a.iter().enumerate() {
             let b = self.source(&s[y], of, k)?;
             out.push(self.b.vector(op, w, &[Operand::Reg(a), b]));
