@@ -63,7 +63,7 @@ impl<'a> Selector<'a> {
         }
         // Of bools memory holds 0 and 1.
         let w = self.width(shape);
-        let zero = self.b.constant([0; 32], w);
+        let zero = self.b.constant([0; 64], w);
         let masks = parts
             .iter()
             .map(|&p| self.b.of(Vector::SubB, w, &[zero, p], None));
