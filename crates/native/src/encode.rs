@@ -8,6 +8,7 @@ mod emitter;
 mod frame;
 mod general;
 mod masked;
+mod row;
 mod vector;
 
 use crate::code::Allocated;
@@ -111,7 +112,7 @@ fn copy(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     match (dst, a) {
         (Source::General(dst), Source::General(a)) => general::copy(e, bytes > 4, dst, a),
         (Source::Vector(_), Source::Vector(_)) => {
-            vector::copy_of(e, dst, a, Width::of_vector(bytes as usize))
+            row::copy_of(e, dst, a, Width::of_vector(bytes as usize))
         }
         _ => Err(broken(format!("a move from {a:?} to {dst:?}"))),
     }
