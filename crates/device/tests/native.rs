@@ -164,15 +164,14 @@ fn names_choose_levels() {
     assert_eq!(target.arch, "x86-64-v2");
     assert_eq!((target.vector_bytes, target.registers), (16, 16));
     assert!(!target.storage.contains(&DType::F16) && !target.native.contains(Op::MulAcc));
-    assert!(["x86-64-v2", "x86-64-v3"].contains(&&*cpu.target().arch));
+    assert!(["x86-64-v2", "x86-64-v3", "x86-64-v4"].contains(&&*cpu.target().arch));
     assert!(
         cpu.about().starts_with("machine code of our own for x86"),
         "{}",
         cpu.about()
     );
     for (name, said) in [
-        ("CPU:X86:x86-64-v4", "x86-64-v3 and x86-64-v2"),
-        ("CPU:X86:x86-64", "CPU:C"),
+        ("CPU:X86:x86-64", "x86-64-v4, x86-64-v3, x86-64-v2"),
         ("CPU:X86:z80", "not for Z80"),
         ("CPU:Z80", "CPU[:N][:X86|C[:ARCH]]"),
     ] {
@@ -185,6 +184,14 @@ fn names_choose_levels() {
     let target = v3.target();
     assert_eq!((target.dialect, target.vector_bytes), (Dialect::X86, 32));
     assert!(target.storage.contains(&DType::F16) && target.native.contains(Op::MulAcc));
+    let v4 = open(Device::new("NULL:X86:x86-64-v4")).unwrap();
+    let target = v4.target();
+    assert_eq!((target.vector_bytes, target.registers), (64, 32));
+    // Only a machine of that level runs it.
+    match open(Device::new("CPU:X86:x86-64-v4")) {
+        Ok(v4) => assert_eq!(v4.target().arch, cpu.target().arch),
+        Err(error) => assert!(error.to_string().contains("not x86-64-v4"), "{error}"),
+    }
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally:
         }
         for c in round.into_iter().filter(|c| !broken.contains(&c.kernel)) {
             let setting = format!("{name} {:?}", c.opts);
-            let message = compare_kernel(c.seed, &c.kernel, &compiled);
+            let message = compare_kernel(c.seed, &c.kernel, &mut |k, b, w| compiled.run(k, b, w));
             tally.compared(c.seed, &setting, message, &c.kernel);
         }
     }
@@ -385,7 +385,8 @@ pub(crate) fn words(kernel: &UOp, seed: u64) -> Vec<(u64, i64)> {
         .collect()
 }
 
-fn compare_kernel(seed: u64, kernel: &UOp, compiled: &CompiledKernels) -> Option<String> {
+/// What differs between the kernel oracle and something that runs a kernel, on random data.
+pub fn compare_kernel(seed: u64, kernel: &UOp, run: &mut Run) -> Option<String> {
     let params = params(kernel);
     let words = words(kernel, seed);
     let mut want = inputs(kernel, seed);
@@ -393,7 +394,7 @@ fn compare_kernel(seed: u64, kernel: &UOp, compiled: &CompiledKernels) -> Option
     if let Err(e) = eval_kernel(kernel, &mut want, &words) {
         return Some(format!("oracle: {e}"));
     }
-    if let Err(e) = compiled.run(kernel, &mut got, &words) {
+    if let Err(e) = run(kernel, &mut got, &words) {
         return Some(e.to_string());
     }
     params

@@ -12,7 +12,7 @@
 mod held;
 mod same;
 
-use crate::code::{Allocated, Class, Code, Do, Ins, Level, Operand, Place, Reg, Width};
+use crate::code::{Allocated, Class, Code, Do, Ins, Level, Operand, Place, Reg};
 use crate::table::Vector;
 use held::{Held, Home};
 use rustc_hash::FxHashMap;
@@ -68,10 +68,6 @@ fn registers(before: &Code, after: &Allocated) -> Result<(), String> {
 /// The registers of an instruction have places that may be given, its places in the frame exist, and memory stands
 /// where memory may.
 fn places(before: &Code, after: &Allocated, level: Level, ins: &Ins) -> Result<(), String> {
-    let last_vector = match level {
-        Level::V2 => 14,
-        Level::V3 => 15,
-    };
     let mut wrong = None;
     let mut place = |r: Reg| {
         let Some(&place) = after.places.get(r.0 as usize) else {
@@ -80,7 +76,7 @@ fn places(before: &Code, after: &Allocated, level: Level, ins: &Ins) -> Result<(
         };
         let may = match (place, after.code.regs[r.0 as usize].class) {
             (Place::General(n), Class::General) => matches!(n, 3 | 6..=15),
-            (Place::Vector(n), Class::Vector) => n <= last_vector,
+            (Place::Vector(n), Class::Vector) => n < level.vector_registers(),
             _ => false,
         };
         if !may {
@@ -92,8 +88,11 @@ fn places(before: &Code, after: &Allocated, level: Level, ins: &Ins) -> Result<(
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    if level == Level::V2 && ins.width == Width::Y {
-        return Err("there are no vectors of 32 bytes".to_owned());
+    if ins.width.bytes() > level.vector_bytes() {
+        return Err(format!(
+            "there are no vectors of {} bytes",
+            ins.width.bytes()
+        ));
     }
     let mut in_memory = 0;
     for (source, operand) in ins.src.iter().enumerate() {

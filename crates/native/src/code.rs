@@ -12,6 +12,33 @@ pub enum Level {
     V2,
     /// x86-64-v3: AVX2 and FMA, vectors of 32 bytes.
     V3,
+    /// x86-64-v4: AVX-512 F, BW, DQ and VL, vectors of 64 bytes, twice as many registers.
+    V4,
+}
+
+impl Level {
+    /// The bytes of the widest vectors.
+    pub fn vector_bytes(self) -> usize {
+        match self {
+            Level::V2 => 16,
+            Level::V3 => 32,
+            Level::V4 => 64,
+        }
+    }
+
+    /// The vector registers that values are in, from 0 on.
+    pub fn vector_registers(self) -> u8 {
+        match self {
+            Level::V2 => 15,
+            Level::V3 => 16,
+            Level::V4 => 32,
+        }
+    }
+
+    /// The bytes of a place in the frame, and of a constant.
+    pub fn slot_bytes(self) -> usize {
+        self.vector_bytes().max(32)
+    }
 }
 
 /// A register before allocation. A program may write one several times; what it holds is what was written last.
@@ -38,6 +65,30 @@ pub enum Width {
     X,
     /// A vector register's 32 bytes.
     Y,
+    /// A vector register's 64 bytes.
+    Z,
+}
+
+impl Width {
+    /// The bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Width::W32 => 4,
+            Width::W64 => 8,
+            Width::X => 16,
+            Width::Y => 32,
+            Width::Z => 64,
+        }
+    }
+
+    /// The narrowest width of vectors with room for so many bytes.
+    pub fn of_vector(bytes: usize) -> Width {
+        match bytes {
+            0..=16 => Width::X,
+            17..=32 => Width::Y,
+            _ => Width::Z,
+        }
+    }
 }
 
 /// What an address is made of: `[base + index·scale + displacement]`.
@@ -215,6 +266,7 @@ impl Ins {
                 Form::Two | Form::Pass => Some(0),
                 Form::Three | Form::ThreeCommuting => Some(1),
                 Form::Fma | Form::Choose => Some(1),
+                Form::Table => Some(2),
                 Form::MaskLoad => Some(1),
                 Form::Store | Form::MaskStore => Some(0),
                 Form::ShiftImm | Form::Extract | Form::Extract0 => None,
@@ -265,14 +317,14 @@ pub enum Again {
 pub struct RegInfo {
     /// Where it can be.
     pub class: Class,
-    /// Bytes of what it holds that are read: 4 or 8 of a general one, up to 32 of a vector.
+    /// Bytes of what it holds that are read: 4 or 8 of a general one, up to 64 of a vector.
     pub bytes: u8,
     /// Its value, where that is a constant: it is written once, by a `Load` of the pool, a `Zero` or an `Immediate`.
     pub again: Option<Again>,
 }
 
 /// A constant of the pool: as many of the bytes as are read, the others are 0.
-pub type Constant = [u8; 32];
+pub type Constant = [u8; 64];
 
 /// A function over registers without number.
 #[derive(Clone, Debug, Default)]
@@ -321,6 +373,6 @@ pub struct Allocated {
     pub places: Vec<Place>,
     /// The register that one was before it was kept in the frame or made again, by number: itself, where it was not.
     pub origin: Vec<Reg>,
-    /// Places in the frame, each of 32 bytes at a multiple of 32.
+    /// Places in the frame, each of `Level::slot_bytes` at a multiple of them.
     pub slots: u32,
 }

@@ -7,12 +7,15 @@ mod control;
 mod emitter;
 mod frame;
 mod general;
+mod masked;
+mod row;
 mod vector;
 
 use crate::code::Allocated;
 use crate::code::Do;
 use crate::code::Ins;
 use crate::code::Level;
+use crate::code::Width;
 use buffer::broken;
 use control::Labels;
 use emitter::Emitter;
@@ -26,13 +29,15 @@ use monoglot_uop::Result;
 /// A function in bytes, to be laid at a multiple of 64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
-    /// The instructions, then the constants that they use, 32 bytes each, from the next multiple of 64 on.
+    /// The instructions, then the constants that they use, from the next multiple of 64 on.
     pub bytes: Vec<u8>,
     /// Where an instruction's bytes start, and its number in the list, in order of both. An instruction without
     /// bytes is not there; what comes before the first mark is the beginning of the function.
     pub marks: Vec<(u32, u32)>,
     /// Bytes that are instructions.
     pub text: usize,
+    /// Bytes of each constant.
+    pub constant: usize,
 }
 
 /// The bytes of a function. `Verify` where an instruction has an operand that the machine does not, `Unsupported`
@@ -40,7 +45,7 @@ pub struct Encoded {
 pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
     let mut e = Emitter::new(code, level)?;
     let mut labels = Labels::default();
-    let frame = Frame::of(code)?;
+    let frame = Frame::of(code, level)?;
     let list = &code.code.ins;
     if list.last().is_none_or(|ins| ins.op != Do::Return) {
         return Err(broken("the code does not end with a return"));
@@ -59,11 +64,12 @@ pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
         };
         done.map_err(|error| named(error, number, ins))?;
     }
-    let laid = e.buffer.finish(&code.code.pool)?;
+    let laid = e.buffer.finish(&code.code.pool, level.slot_bytes())?;
     Ok(Encoded {
         bytes: laid.bytes,
         marks: laid.marks,
         text: laid.text,
+        constant: level.slot_bytes(),
     })
 }
 
@@ -102,10 +108,12 @@ fn copy(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     let bytes = ins
         .dst
         .and_then(|register| e.code.code.regs.get(register.0 as usize))
-        .map_or(32, |info| info.bytes);
+        .map_or(64, |info| info.bytes);
     match (dst, a) {
         (Source::General(dst), Source::General(a)) => general::copy(e, bytes > 4, dst, a),
-        (Source::Vector(_), Source::Vector(_)) => vector::copy_of(e, dst, a, bytes > 16),
+        (Source::Vector(_), Source::Vector(_)) => {
+            row::copy_of(e, dst, a, Width::of_vector(bytes as usize))
+        }
         _ => Err(broken(format!("a move from {a:?} to {dst:?}"))),
     }
 }

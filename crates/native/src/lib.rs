@@ -34,9 +34,10 @@ fn level(target: &Target) -> Result<Level> {
     match &*target.arch {
         "x86-64-v2" => Ok(Level::V2),
         "x86-64-v3" => Ok(Level::V3),
+        "x86-64-v4" => Ok(Level::V4),
         other => Err(ErrorKind::Unsupported {
             op: "LINEAR".into(),
-            message: format!("there is no machine code for {other}; x86-64-v2 and -v3 are"),
+            message: format!("there is no machine code for {other}; x86-64-v2, -v3 and -v4 are"),
         }
         .into()),
     }

@@ -24,6 +24,7 @@ pub fn listing(encoded: &Encoded, name: &str, of: &dyn Fn(u32) -> Option<String>
     let mut formatter = formatter(Names {
         labels: labels.clone(),
         pool: pool as u64,
+        constant: encoded.constant as u64,
     });
     let mut out = format!("{name}:\n");
     let mut line = String::new();
@@ -49,7 +50,7 @@ pub fn listing(encoded: &Encoded, name: &str, of: &dyn Fn(u32) -> Option<String>
         out.push('\n');
     }
     let constants = encoded.bytes.get(pool..).unwrap_or_default();
-    for (number, constant) in constants.chunks_exact(ENTRY).enumerate() {
+    for (number, constant) in constants.chunks_exact(encoded.constant).enumerate() {
         constant_lines(&mut out, number, constant);
     }
     out
@@ -58,14 +59,15 @@ pub fn listing(encoded: &Encoded, name: &str, of: &dyn Fn(u32) -> Option<String>
 /// Where comments start.
 const COLUMN: usize = 44;
 
-/// Constants start at a multiple of this; the bytes of each.
+/// Constants start at a multiple of this.
 const POOL: usize = 64;
-const ENTRY: usize = 32;
 
 /// What addresses are called.
 struct Names {
     labels: FxHashMap<u64, u32>,
     pool: u64,
+    /// Bytes of each constant.
+    constant: u64,
 }
 
 impl SymbolResolver for Names {
@@ -78,7 +80,7 @@ impl SymbolResolver for Names {
         _address_size: u32,
     ) -> Option<SymbolResult<'_>> {
         if instruction.is_ip_rel_memory_operand() {
-            let number = address.checked_sub(self.pool)? / ENTRY as u64;
+            let number = address.checked_sub(self.pool)? / self.constant;
             return Some(SymbolResult::with_string(address, format!("C{number}")));
         }
         if instruction.op0_kind() != OpKind::NearBranch64 {
@@ -115,20 +117,25 @@ fn labels(text: &[u8]) -> FxHashMap<u64, u32> {
     targets.into_iter().zip(1..).collect()
 }
 
-/// A constant: one number so many times where it is that, else all its 32 bits.
+/// A constant: one number so many times where it is that, else all its bytes.
 fn constant_lines(out: &mut String, number: usize, constant: &[u8]) {
     let words: Vec<u64> = numbers(constant, 8);
     let doubles: Vec<u64> = numbers(constant, 4);
     let label = format!("C{number}:");
     let _ = if doubles.iter().all(|n| *n == doubles[0]) {
-        writeln!(out, "{label:<8}times 8 dd {:#010x}", doubles[0])
+        writeln!(
+            out,
+            "{label:<8}times {} dd {:#010x}",
+            doubles.len(),
+            doubles[0]
+        )
     } else if words.iter().all(|n| *n == words[0]) {
-        writeln!(out, "{label:<8}times 4 dq {:#018x}", words[0])
+        writeln!(out, "{label:<8}times {} dq {:#018x}", words.len(), words[0])
     } else {
         let text: Vec<String> = doubles.iter().map(|n| format!("{n:#010x}")).collect();
-        let first = text[..4].join(", ");
-        let second = text[4..].join(", ");
-        writeln!(out, "{label:<8}dd {first}\n{:<8}dd {second}", "")
+        let lines: Vec<String> = text.chunks(4).map(|line| line.join(", ")).collect();
+        let lines = lines.join(&format!("\n{:<8}dd ", ""));
+        writeln!(out, "{label:<8}dd {lines}")
     };
 }
 

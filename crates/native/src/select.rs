@@ -343,8 +343,7 @@ impl<'a> Selector<'a> {
 
     /// The width of the registers of a value.
     fn width(&self, shape: Shape) -> Width {
-        self.b
-            .width((shape.n * shape.bytes).min(self.b.vector_bytes()))
+        Width::of_vector((shape.n * shape.bytes).min(self.b.vector_bytes()))
     }
 
     /// The registers of a value.
@@ -382,7 +381,7 @@ impl<'a> Selector<'a> {
         match Self::class(d) {
             Class::General => self.b.number(canonical(bits, d)),
             Class::Vector => {
-                let mut constant = [0; 32];
+                let mut constant = [0; 64];
                 constant[..8].copy_from_slice(&bits.to_le_bytes());
                 self.b.constant(constant, Width::X)
             }

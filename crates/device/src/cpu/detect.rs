@@ -2,7 +2,6 @@
 //! operating system says, believed in this order; flows out: vector width, registers, caches, cores
 //! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
-use super::compile::Compiler;
 use super::topology::{self, CACHES};
 use crate::config::Config;
 use crate::kind::{Kind, Name, missing};
@@ -65,7 +64,7 @@ const LEVELS: [Level; 4] = [
 ];
 
 /// The levels that there is machine code of our own for.
-const NATIVE_LEVELS: [&str; 2] = ["x86-64-v3", "x86-64-v2"];
+const NATIVE_LEVELS: [&str; 3] = ["x86-64-v4", "x86-64-v3", "x86-64-v2"];
 
 /// What to do without it.
 const OTHERS: &str = "DEV=CPU:C compiles for any machine that has a C compiler";
@@ -87,12 +86,9 @@ pub(crate) fn named(kind: &Kind, name: &Name, config: &Config) -> Result<Target>
 }
 
 /// What programs of the CPU are written in where nothing is said: machine code, where there is some for all that the
-/// machine has, or where there is no compiler of C; else C.
-pub(crate) fn usual(config: &Config) -> &'static str {
-    let whole = NATIVE_LEVELS.contains(&here().arch);
-    let some = whole || here().arch == "x86-64-v4";
-    let compiled = || Compiler::find("CPU", config, "native").is_ok();
-    match whole || some && !compiled() {
+/// machine has; else C.
+pub(crate) fn usual() -> &'static str {
+    match NATIVE_LEVELS.contains(&here().arch) {
         true => Dialect::X86.name(),
         false => Dialect::C.name(),
     }
@@ -113,17 +109,13 @@ fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
     Ok(build(device, config, level))
 }
 
-/// This machine, or this machine at another level, for machine code of our own. It has no instructions of
-/// x86-64-v4 yet: a machine of that level is one of x86-64-v3.
+/// This machine, or this machine at another level, for machine code of our own.
 fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target> {
-    let wanted = arch.unwrap_or(match here().arch {
-        "x86-64-v4" => "x86-64-v3",
-        other => other,
-    });
+    let wanted = arch.unwrap_or(here().arch);
     let made = LEVELS.iter().filter(|l| NATIVE_LEVELS.contains(&l.arch));
     let mut fitting = made.filter(|l| l.arch.eq_ignore_ascii_case(wanted));
     let level = fitting.next().ok_or_else(|| {
-        let levels = NATIVE_LEVELS.join(" and ");
+        let levels = NATIVE_LEVELS.join(", ");
         let message = format!("there is machine code for {levels}, not for {wanted}; {OTHERS}");
         missing(device, message)
     })?;
@@ -170,7 +162,12 @@ fn here() -> &'static Level {
     use std::arch::is_x86_feature_detected as has;
     let v2 = has!("sse4.1") && has!("sse4.2") && has!("ssse3") && has!("popcnt");
     let v3 = v2 && has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2");
-    let v4 = v3 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    let v4 = v3
+        && has!("avx512f")
+        && has!("avx512bw")
+        && has!("avx512cd")
+        && has!("avx512dq")
+        && has!("avx512vl");
     &LEVELS[[v4, v3, v2, true].iter().position(|&l| l).unwrap_or(3)]
 }
 

@@ -12,7 +12,7 @@ mod steps;
 mod values;
 
 pub use maker::Made;
-pub use run::{Inputs, Machine, difference};
+pub use run::{BESIDE, Inputs, Machine, difference};
 pub use steps::program;
 
 use crate::check::Tally;

@@ -13,7 +13,7 @@ use monoglot_uop::{
 use std::sync::Arc;
 
 /// Bytes beside storage that nothing touches.
-const BESIDE: usize = 64;
+pub const BESIDE: usize = 64;
 
 /// A device to compare.
 pub struct Machine {
@@ -40,7 +40,10 @@ impl Machine {
     }
 
     /// The code of a program; of machine code, what the allocator did is checked.
-    fn program(&self, made: &Made) -> Result<Program> {
+    ///
+    /// # Errors
+    /// What the back end says.
+    pub fn program(&self, made: &Made) -> Result<Program> {
         let back: &dyn Backend = match self.target().dialect {
             Dialect::X86 => &Checked,
             dialect => backend(dialect),
@@ -120,11 +123,11 @@ fn wrong(message: String) -> monoglot_uop::Error {
 /// What a program is run on.
 pub struct Inputs {
     /// Of each storage argument.
-    bytes: Vec<Vec<u8>>,
+    pub bytes: Vec<Vec<u8>>,
     /// Where it begins in its storage.
-    offsets: Vec<usize>,
+    pub offsets: Vec<usize>,
     /// Of each variable.
-    words: Vec<i64>,
+    pub words: Vec<i64>,
     dtypes: Vec<DType>,
 }
 

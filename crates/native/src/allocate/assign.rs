@@ -38,10 +38,7 @@ pub(super) struct Assigned {
 /// Gives the registers places. Those from the number `tiny` on are never spilled.
 pub(super) fn assign(code: &Code, spans: &Spans, level: Level, tiny: u32) -> Assigned {
     let mut general = Bank::new(GENERAL.len());
-    let mut vector = Bank::new(match level {
-        Level::V2 => 15,
-        Level::V3 => 16,
-    });
+    let mut vector = Bank::new(level.vector_registers() as usize);
     let mut numbers = vec![NOWHERE; code.regs.len()];
     let mut spilled = Vec::new();
     for &number in &spans.order {
@@ -128,7 +125,7 @@ fn price(code: &Code, spans: &Spans, number: u32, stays: u32) -> f32 {
 struct Bank {
     count: usize,
     /// When each is taken, and by whom, as far as that is not over.
-    taken: [Vec<(u32, u32, u32)>; 16],
+    taken: [Vec<(u32, u32, u32)>; 32],
 }
 
 impl Bank {
@@ -255,6 +252,7 @@ fn wished_sources(ins: &Ins, level: Level) -> (&'static [usize], Option<usize>) 
         Do::Select => (&[2, 1], Some(0)),
         Do::Vector(v) => match (v.form(), level) {
             (Form::Fma, _) => (&[2, 0, 1], None),
+            (Form::Table, _) => (&[0, 1], Some(2)),
             (Form::ThreeCommuting, Level::V2) => (&[0, 1], None),
             (Form::Three, Level::V2) => (&[0], Some(1)),
             (Form::ShiftImm, Level::V2) => (&[0], None),

@@ -12,10 +12,10 @@ use std::collections::BinaryHeap;
 /// or loaded into it, and nothing was written to either since.
 pub(super) fn drop_reloads(code: &mut Code, places: &[Place]) {
     // By register of the machine the place in the frame whose content it holds.
-    let mut holds: [Option<u32>; 32] = [None; 32];
+    let mut holds: [Option<u32>; 48] = [None; 48];
     code.ins.retain(|ins| {
         if matches!(ins.op, Do::Loop | Do::Land) {
-            holds = [None; 32];
+            holds = [None; 48];
         }
         let dst = ins.dst.and_then(|dst| number(places[dst.0 as usize]));
         match (ins.op, &ins.src[..], dst) {

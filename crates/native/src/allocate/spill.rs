@@ -334,8 +334,7 @@ fn rename(ins: &mut Ins, reg: Reg, other: Reg) {
 fn whole(info: RegInfo) -> Width {
     match info.class {
         Class::General => Width::W64,
-        Class::Vector if info.bytes > 16 => Width::Y,
-        Class::Vector => Width::X,
+        Class::Vector => Width::of_vector(info.bytes as usize),
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) struct Split {
 pub(super) fn most(level: Level, class: Class) -> usize {
     match (class, level) {
         (Class::General, _) => 11,
-        (Class::Vector, Level::V2) => 15,
-        (Class::Vector, Level::V3) => 16,
+        (Class::Vector, level) => level.vector_registers() as usize,
     }
 }
 

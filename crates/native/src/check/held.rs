@@ -19,7 +19,7 @@ impl Home {
             Home::Nowhere => 0,
             Home::General(number) => 1 + number as usize,
             Home::Vector(number) => 17 + number as usize,
-            Home::Slot(number) => 33 + number as usize,
+            Home::Slot(number) => 49 + number as usize,
         }
     }
 }
@@ -33,7 +33,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(slots: usize) -> Held {
         Held {
-            by: vec![SmallVec::new(); 33 + slots],
+            by: vec![SmallVec::new(); 49 + slots],
         }
     }
 

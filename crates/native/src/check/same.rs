@@ -67,8 +67,10 @@ impl<'a> Same<'a> {
         let info = self.before.regs[reg.0 as usize];
         match (info.class, ins.width) {
             (Class::General, width) => width == Width::W64,
-            (Class::Vector, Width::Y) => true,
-            (Class::Vector, width) => width == Width::X && info.bytes <= 16,
+            (Class::Vector, width) => {
+                let vector = matches!(width, Width::X | Width::Y | Width::Z);
+                vector && info.bytes as usize <= width.bytes()
+            }
         }
     }
 
@@ -145,7 +147,7 @@ fn makes_what_is_said(code: &Code, ins: &Ins, dst: Reg) -> bool {
         (Do::Vector(Vector::Load), Some(&Operand::Pool(made)), Again::Pool(said)) => {
             constant(made).is_some() && constant(made) == constant(said)
         }
-        (Do::Zero, None, Again::Pool(said)) => constant(said) == Some(&[0; 32]),
+        (Do::Zero, None, Again::Pool(said)) => constant(said) == Some(&[0; 64]),
         (Do::Immediate, Some(&Operand::Imm(made)), Again::Number(said)) => made == said,
         _ => false,
     }

@@ -53,9 +53,8 @@ const SHORT: u32 = 2;
 /// The most bytes that a top of a loop is filled with.
 const FILL: u32 = 16;
 
-/// Where the constants start is a multiple of this, and the bytes of each.
+/// Where the constants start is a multiple of this.
 const POOL: usize = 64;
-const ENTRY: usize = 32;
 
 /// What does nothing, in so many bytes: Intel's manual, volume 2, "NOP".
 const NOPS: [&[u8]; 9] = [
@@ -132,11 +131,11 @@ impl Buffer {
     }
 
     /// The bytes, with the constants after the instructions. A label that something jumps to has a place, or it
-    /// is an error.
-    pub(super) fn finish(mut self, pool: &[Constant]) -> Result<Laid> {
+    /// is an error. Of each constant so many bytes are kept.
+    pub(super) fn finish(mut self, pool: &[Constant], entry: usize) -> Result<Laid> {
         let raw = self.encoder.take_buffer();
         let bounds = self.bounds();
-        let size = raw.len() + self.sites.len() * 4 + self.used.len() * ENTRY + POOL;
+        let size = raw.len() + self.sites.len() * 4 + self.used.len() * entry + POOL;
         let mut bytes = Vec::with_capacity(size);
         let mut marks: Vec<(u32, u32)> = Vec::with_capacity(self.sites.len());
         let mut labels = vec![None; self.labels as usize];
@@ -201,7 +200,7 @@ impl Buffer {
         }
         let start = bytes.len();
         for (at, place, after) in constants {
-            let to = start + place as usize * ENTRY;
+            let to = start + place as usize * entry;
             let distance = i32::try_from(to - (at + 4 + after as usize)).map_err(broken)?;
             bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
         }
@@ -209,7 +208,7 @@ impl Buffer {
             let constant = pool
                 .get(constant as usize)
                 .ok_or_else(|| broken(format!("there is no constant {constant} in the pool")))?;
-            bytes.extend_from_slice(constant);
+            bytes.extend_from_slice(&constant[..entry]);
         }
         Ok(Laid { bytes, marks, text })
     }

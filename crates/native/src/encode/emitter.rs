@@ -30,9 +30,6 @@ pub(super) const RBP: u8 = 5;
 /// Those and what the frame needs, a bit each.
 const NOT_FOR_VALUES: u16 = 1 << RAX | 1 << RCX | 1 << RDX | 1 << RSP | 1 << RBP;
 
-/// Bytes of a place in the frame.
-pub(super) const SLOT: i64 = 32;
-
 /// A source or destination whose registers have numbers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -40,6 +37,8 @@ pub(super) enum Source {
     Vector(u8),
     Memory(Address),
     Immediate(i64),
+    /// The mask register that is scratch within an instruction.
+    Mask,
 }
 
 /// `[base + index·scale + displacement]`, or a constant of the pool.
@@ -69,12 +68,17 @@ impl Address {
 }
 
 impl Source {
+    /// If it is a vector register past the first sixteen.
+    pub(super) fn is_upper(&self) -> bool {
+        matches!(self, Source::Vector(16..))
+    }
+
     /// If it reads the general register.
     pub(super) fn mentions(&self, register: u8) -> bool {
         match self {
             Source::General(own) => *own == register,
             Source::Memory(address) => address.mentions(register),
-            Source::Vector(_) | Source::Immediate(_) => false,
+            Source::Vector(_) | Source::Immediate(_) | Source::Mask => false,
         }
     }
 }
@@ -104,12 +108,26 @@ pub(super) fn byte(number: u8) -> Register {
     Register::AL + u32::from(number) + skip
 }
 
+/// The lanes that an instruction writes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Under {
+    /// All.
+    None,
+    /// Those of the mask register; the others stay.
+    Merging,
+    /// Those of the mask register; the others become 0.
+    Zeroing,
+}
+
+/// The mask register that is scratch.
+pub(super) const MASK: Register = Register::K1;
+
 /// If an instruction on general registers works on 64 bits.
 pub(super) fn wide(ins: &Ins) -> Result<bool> {
     match ins.width {
         Width::W32 => Ok(false),
         Width::W64 => Ok(true),
-        Width::X | Width::Y => Err(broken("general registers have 32 or 64 bits")),
+        Width::X | Width::Y | Width::Z => Err(broken("general registers have 32 or 64 bits")),
     }
 }
 
@@ -118,7 +136,7 @@ pub(super) struct Emitter<'a> {
     pub(super) code: &'a Allocated,
     pub(super) level: Level,
     pub(super) buffer: Buffer,
-    /// A register of 32 bytes was named.
+    /// A register of more than 16 bytes was named.
     pub(super) ymm: bool,
 }
 
@@ -134,13 +152,23 @@ impl Emitter<'_> {
 
     /// Append an instruction.
     pub(super) fn emit(&mut self, code: Code, arguments: &[Argument]) -> Result<()> {
+        self.emit_under(code, arguments, Under::None)
+    }
+
+    /// The same for the lanes of the mask register alone.
+    pub(super) fn emit_under(
+        &mut self,
+        code: Code,
+        arguments: &[Argument],
+        under: Under,
+    ) -> Result<()> {
         let mut instruction = Instruction::new();
         let mut constant = None;
         instruction.set_code(code);
         for (operand, argument) in (0..).zip(arguments) {
             match *argument {
                 Argument::Register(register) => {
-                    self.ymm |= register.is_ymm();
+                    self.ymm |= register.is_ymm() || register.is_zmm();
                     instruction
                         .try_set_op_register(operand, register)
                         .map_err(broken)?;
@@ -158,6 +186,10 @@ impl Emitter<'_> {
                         .map_err(broken)?;
                 }
             }
+        }
+        if under != Under::None {
+            instruction.set_op_mask(MASK);
+            instruction.set_zeroing_masking(under == Under::Zeroing);
         }
         self.buffer.push(&instruction, constant)
     }
@@ -180,7 +212,8 @@ impl Emitter<'_> {
                 ..Address::of(0, 0)
             }),
             Operand::Slot(slot) if slot < self.code.slots => {
-                let displacement = -SLOT * (i64::from(slot) + 1);
+                let bytes = self.level.slot_bytes() as i64;
+                let displacement = -bytes * (i64::from(slot) + 1);
                 Source::Memory(Address::of(RBP, displacement as i32))
             }
             Operand::Slot(slot) => return Err(broken(format!("the frame has no place {slot}"))),
@@ -249,7 +282,7 @@ impl Emitter<'_> {
             }
             Some(&Place::Vector(number)) => {
                 let source = Source::Vector(number);
-                if number > 15 || (self.level == Level::V2 && source == SCRATCH) {
+                if number >= self.level.vector_registers() {
                     return Err(broken(format!(
                         "vector register {number} is not for values"
                     )));

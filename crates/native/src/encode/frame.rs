@@ -1,6 +1,6 @@
 //! How a function begins and ends: the registers that its caller keeps, the frame, the arguments. Flows in: the
 //! places of all registers; flows out: the first and the last instructions. Always: the stack is as it was when
-//! the function returns; the frame lies at a multiple of 32 below rbp; nothing below rsp is used.
+//! the function returns; the frame lies at a multiple of its places' bytes below rbp; nothing below rsp is used.
 
 use super::buffer::broken;
 use super::emitter::Address;
@@ -11,12 +11,12 @@ use super::emitter::RBP;
 use super::emitter::RCX;
 use super::emitter::RDX;
 use super::emitter::RSP;
-use super::emitter::SLOT;
 use super::general::copy;
 use super::general::register;
 use crate::code::Allocated;
 use crate::code::Do;
 use crate::code::Ins;
+use crate::code::Level;
 use crate::code::Place;
 use iced_x86::Code;
 use iced_x86::OpKind;
@@ -37,17 +37,20 @@ const RSI: u8 = 6;
 pub(super) struct Frame {
     pushed: Vec<u8>,
     slots: u32,
+    /// Bytes of each of the slots.
+    slot: i64,
     /// By number of the argument: it is read.
     arguments: [bool; 3],
 }
 
 impl Frame {
     /// What the code needs; `Unsupported`, where that is a frame of more than 1 MiB.
-    pub(super) fn of(code: &Allocated) -> Result<Frame> {
-        if i64::from(code.slots) * SLOT > LARGEST {
+    pub(super) fn of(code: &Allocated, level: Level) -> Result<Frame> {
+        let slot = level.slot_bytes() as i64;
+        if i64::from(code.slots) * slot > LARGEST {
             return Err(ErrorKind::Unsupported {
                 op: "frame".into(),
-                message: format!("{} places of 32 bytes are more than 1 MiB", code.slots),
+                message: format!("{} places of {slot} bytes are more than 1 MiB", code.slots),
             }
             .into());
         }
@@ -73,21 +76,22 @@ impl Frame {
         Ok(Frame {
             pushed,
             slots: code.slots,
+            slot,
             arguments,
         })
     }
 
-    /// The beginning. The first word of the stack says where it was before the frame, which a multiple of 32
-    /// does not.
+    /// The beginning. The first word of the stack says where it was before the frame, which what is
+    /// aligned does not.
     pub(super) fn enter(&self, e: &mut Emitter<'_>) -> Result<()> {
         for number in &self.pushed {
             e.emit(Code::Push_r64, &[register(*number, true)])?;
         }
         if self.slots > 0 {
-            let bytes = SLOT * (i64::from(self.slots) + 1);
+            let bytes = self.slot * (i64::from(self.slots) + 1);
             let below = Argument::Memory(Address::of(RBP, -bytes as i32));
             let first = Argument::Memory(Address::of(RSP, 0));
-            let align = Argument::Immediate(OpKind::Immediate8to64, -SLOT);
+            let align = Argument::Immediate(OpKind::Immediate8to64, -self.slot);
             copy(e, true, RAX, RSP)?;
             copy(e, true, RBP, RSP)?;
             e.emit(Code::And_rm64_imm8, &[register(RBP, true), align])?;

@@ -196,7 +196,7 @@ pub(super) fn shift(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
             copy(e, wide, dst, a)?;
             e.emit(plain[which], &[register(dst, wide), count])
         }
-        Source::General(count) if e.level == Level::V3 => {
+        Source::General(count) if e.level >= Level::V3 => {
             let count = register(count, wide);
             let operands = [register(dst, wide), register(a, wide), count];
             e.emit(by_register[which], &operands)
@@ -471,7 +471,9 @@ fn two(e: &mut Emitter<'_>, codes: [Code; 6], wide: bool, a: u8, b: Source) -> R
             };
             (code, Argument::Immediate(kind, i64::from(i)))
         }
-        Source::Vector(_) => return Err(broken("a vector register where a general one is")),
+        Source::Vector(_) | Source::Mask => {
+            return Err(broken("a vector register where a general one is"));
+        }
     };
     e.emit(code, &[register(a, wide), b])
 }

@@ -3,11 +3,12 @@
 //! every source is read before the destination is written; SSE4.2's scratch register is the last.
 
 use super::buffer::broken;
-use super::emitter::Argument;
 use super::emitter::Emitter;
 use super::emitter::SCRATCH;
 use super::emitter::Source;
-use super::emitter::general;
+use super::masked;
+use super::row::Row;
+use super::row::copy_of;
 use crate::code::Ins;
 use crate::code::Level;
 use crate::code::Width;
@@ -15,8 +16,6 @@ use crate::table::Form;
 use crate::table::Kind;
 use crate::table::Vector;
 use iced_x86::Code;
-use iced_x86::OpKind;
-use iced_x86::Register;
 use monoglot_uop::Result;
 use smallvec::SmallVec;
 
@@ -27,14 +26,24 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
         sources.push(e.source(operand)?);
     }
     let form = vector.form();
-    if matches!(form, Form::Store | Form::MaskStore) {
-        return Row::of(e.level, ins.width, vector)?.emit(e, &sources);
+    let stores = matches!(form, Form::Store | Form::MaskStore);
+    let dst = if stores {
+        None
+    } else {
+        Some(e.destination(ins)?)
+    };
+    let upper = sources.iter().chain(&dst).any(Source::is_upper);
+    let row = |vector| Row::of(e.level, ins.width, vector, upper);
+    if e.level >= Level::V4 && masked::is_masked(vector) && row(vector)?.evex {
+        return masked::row(e, row(vector)?, vector, dst, &sources);
     }
-    let dst = e.destination(ins)?;
+    let Some(dst) = dst else {
+        return row(vector)?.emit(e, &sources);
+    };
     let row = match form {
         Form::Choose if e.level == Level::V2 => return choose_by_bits(e, ins, dst, &sources),
-        Form::Two => Row::of(e.level, ins.width, reading(vector, &sources))?,
-        _ => Row::of(e.level, ins.width, vector)?,
+        Form::Two => row(reading(vector, &sources))?,
+        _ => row(vector)?,
     };
     let [first, rest @ ..] = &*sources else {
         return Err(broken("a vector instruction without a source"));
@@ -62,88 +71,13 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
     }
 }
 
-/// dst = a, of so many bytes.
-pub(super) fn copy_of(e: &mut Emitter<'_>, dst: Source, a: Source, ymm: bool) -> Result<()> {
-    if dst == a {
-        return Ok(());
-    }
-    let kind = if ymm { Kind::Ymm } else { Kind::Xmm };
-    let code = match (e.level, ymm) {
-        (Level::V2, false) => Code::Movaps_xmm_xmmm128,
-        (Level::V2, true) => return Err(broken("SSE4.2 has no vectors of 32 bytes")),
-        (Level::V3, false) => Code::VEX_Vmovaps_xmm_xmmm128,
-        (Level::V3, true) => Code::VEX_Vmovaps_ymm_ymmm256,
-    };
-    let kinds = [kind, kind, Kind::None, Kind::None];
-    Row { code, kinds }.emit(e, &[dst, a])
-}
-
-/// dst = 0: with VEX its 32 bytes.
+/// dst = 0: with VEX and EVEX all its bytes.
 pub(super) fn zero(e: &mut Emitter<'_>, dst: Source) -> Result<()> {
-    let row = Row::of(e.level, Width::X, Vector::XorPs)?;
+    let row = Row::of(e.level, Width::X, Vector::XorPs, dst.is_upper())?;
     match e.level {
         Level::V2 => row.emit(e, &[dst, dst]),
-        Level::V3 => row.emit(e, &[dst, dst, dst]),
+        Level::V3 | Level::V4 => row.emit(e, &[dst, dst, dst]),
     }
-}
-
-/// An encoding and its operands.
-#[derive(Copy, Clone)]
-struct Row {
-    code: Code,
-    kinds: [Kind; 4],
-}
-
-impl Row {
-    fn of(level: Level, width: Width, vector: Vector) -> Result<Row> {
-        let column = match (level, width) {
-            (Level::V2, Width::X) => 0,
-            (Level::V3, Width::X) => 1,
-            (Level::V3, Width::Y) => 2,
-            _ => return Err(broken(format!("{level:?} has no vectors of {width:?}"))),
-        };
-        let code = vector.encodings()[column];
-        if code == Code::INVALID {
-            return Err(broken(format!("{level:?} has no {vector:?} of {width:?}")));
-        }
-        let kinds = vector.operands()[column];
-        Ok(Row { code, kinds })
-    }
-
-    fn with(self, code: Code) -> Row {
-        Row { code, ..self }
-    }
-
-    /// Append it with these operands, of which there are as many as it has.
-    fn emit(self, e: &mut Emitter<'_>, operands: &[Source]) -> Result<()> {
-        let count = self.kinds.iter().filter(|k| **k != Kind::None).count();
-        if count != operands.len() {
-            let given = operands.len();
-            return Err(broken(format!("{given} operands instead of {count}")));
-        }
-        let mut arguments: SmallVec<[Argument; 4]> = SmallVec::new();
-        for (kind, operand) in self.kinds.iter().zip(operands) {
-            arguments.push(argument(*kind, *operand)?);
-        }
-        e.emit(self.code, &arguments)
-    }
-}
-
-fn argument(kind: Kind, operand: Source) -> Result<Argument> {
-    Ok(match (kind, operand) {
-        (Kind::Xmm, Source::Vector(n)) => Argument::Register(Register::XMM0 + u32::from(n)),
-        (Kind::Ymm, Source::Vector(n)) => Argument::Register(Register::YMM0 + u32::from(n)),
-        (Kind::R32, Source::General(n)) => Argument::Register(general(n, false)),
-        (Kind::R64, Source::General(n)) => Argument::Register(general(n, true)),
-        (Kind::Immediate, Source::Immediate(i)) if (-128..256).contains(&i) => {
-            Argument::Immediate(OpKind::Immediate8, i)
-        }
-        (Kind::Immediate | Kind::None, _) => {
-            return Err(broken(format!("{operand:?} where {kind:?} is")));
-        }
-        (_, Source::Memory(address)) => Argument::Memory(address),
-        _ => return Err(broken(format!("{operand:?} where {kind:?} is"))),
-    })
 }
 
 /// The row that reads its source where that is: a few have one for registers and one for memory.
@@ -162,7 +96,7 @@ fn list(first: &[Source], rest: &[Source]) -> SmallVec<[Source; 4]> {
 /// dst = a, all 16 bytes.
 fn copy(e: &mut Emitter<'_>, dst: Source, a: Source) -> Result<()> {
     match a {
-        Source::Vector(_) => copy_of(e, dst, a, false),
+        Source::Vector(_) => copy_of(e, dst, a, Width::X),
         _ => Err(broken(format!("{a:?} where a vector register is"))),
     }
 }
@@ -176,7 +110,7 @@ fn three(
     b: Source,
     rest: &[Source],
 ) -> Result<()> {
-    if e.level == Level::V3 {
+    if e.level >= Level::V3 {
         // The third operand of the upper eight takes a byte more.
         return match (a, b) {
             (Source::Vector(low), Source::Vector(high)) if commutes && low < 8 && high >= 8 => {
@@ -208,8 +142,8 @@ fn pass(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, rest: &[Source]) 
     }
     match (e.level, a) {
         (Level::V2, _) => row.emit(e, &list(&[dst, a], rest)),
-        (Level::V3, Source::Vector(_)) => row.emit(e, &list(&[dst, a, a], rest)),
-        (Level::V3, _) => row.emit(e, &list(&[dst, dst, a], rest)),
+        (_, Source::Vector(_)) => row.emit(e, &list(&[dst, a, a], rest)),
+        (_, _) => row.emit(e, &list(&[dst, dst, a], rest)),
     }
 }
 
@@ -219,10 +153,10 @@ fn choose_by_bits(e: &mut Emitter<'_>, ins: &Ins, dst: Source, sources: &[Source
     let [mask, a, b] = *sources else {
         return Err(broken("a choice has three sources"));
     };
-    let and = Row::of(e.level, ins.width, Vector::AndPs)?;
-    let and_not = Row::of(e.level, ins.width, Vector::AndNotPs)?;
-    let or = Row::of(e.level, ins.width, Vector::OrPs)?;
-    let xor = Row::of(e.level, ins.width, Vector::XorPs)?;
+    let and = Row::of(e.level, ins.width, Vector::AndPs, false)?;
+    let and_not = Row::of(e.level, ins.width, Vector::AndNotPs, false)?;
+    let or = Row::of(e.level, ins.width, Vector::OrPs, false)?;
+    let xor = Row::of(e.level, ins.width, Vector::XorPs, false)?;
     if dst == b {
         // b ^ ((b ^ a) & mask)
         copy(e, SCRATCH, b)?;
@@ -245,7 +179,11 @@ fn choose_by_bits(e: &mut Emitter<'_>, ins: &Ins, dst: Source, sources: &[Source
 /// 132 is x = x·z + y, where z may be memory.
 fn fma(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, b: Source, c: Source) -> Result<()> {
     let (form_132, form_213) = forms(row.code)?;
-    let ymm = row.kinds[0] == Kind::Ymm;
+    let width = match row.kinds[0] {
+        Kind::Zmm => Width::Z,
+        Kind::Ymm => Width::Y,
+        _ => Width::X,
+    };
     let memory = |s: Source| matches!(s, Source::Memory(_));
     // The factors may change places: memory comes second.
     let [a, b] = if memory(a) { [b, a] } else { [a, b] };
@@ -256,7 +194,7 @@ fn fma(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, b: Source, c: Sour
         if dst == b {
             return row.with(form_213).emit(e, &[dst, a, c]);
         }
-        copy_of(e, dst, a, ymm)?;
+        copy_of(e, dst, a, width)?;
         return row.with(form_213).emit(e, &[dst, b, c]);
     }
     if dst == c {
@@ -272,38 +210,35 @@ fn fma(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, b: Source, c: Sour
     if dst == b {
         return row.with(form_213).emit(e, &[dst, a, c]);
     }
-    copy_of(e, dst, c, ymm)?;
+    copy_of(e, dst, c, width)?;
     row.emit(e, &[dst, a, b])
 }
 
 /// The forms 132 and 213 of the encoding of form 231.
 fn forms(code: Code) -> Result<(Code, Code)> {
-    use Code::*;
-    Ok(match code {
-        VEX_Vfmadd231ps_xmm_xmm_xmmm128 => (
-            VEX_Vfmadd132ps_xmm_xmm_xmmm128,
-            VEX_Vfmadd213ps_xmm_xmm_xmmm128,
-        ),
-        VEX_Vfmadd231ps_ymm_ymm_ymmm256 => (
-            VEX_Vfmadd132ps_ymm_ymm_ymmm256,
-            VEX_Vfmadd213ps_ymm_ymm_ymmm256,
-        ),
-        VEX_Vfmadd231pd_xmm_xmm_xmmm128 => (
-            VEX_Vfmadd132pd_xmm_xmm_xmmm128,
-            VEX_Vfmadd213pd_xmm_xmm_xmmm128,
-        ),
-        VEX_Vfmadd231pd_ymm_ymm_ymmm256 => (
-            VEX_Vfmadd132pd_ymm_ymm_ymmm256,
-            VEX_Vfmadd213pd_ymm_ymm_ymmm256,
-        ),
-        VEX_Vfmadd231ss_xmm_xmm_xmmm32 => (
-            VEX_Vfmadd132ss_xmm_xmm_xmmm32,
-            VEX_Vfmadd213ss_xmm_xmm_xmmm32,
-        ),
-        VEX_Vfmadd231sd_xmm_xmm_xmmm64 => (
-            VEX_Vfmadd132sd_xmm_xmm_xmmm64,
-            VEX_Vfmadd213sd_xmm_xmm_xmmm64,
-        ),
-        _ => return Err(broken(format!("{code:?} is no FMA of form 231"))),
+    /// By form 231 the two others, as iced names them.
+    macro_rules! forms {
+        ($($first:ident $second:ident $third:ident;)*) => {
+            match code {
+                $(Code::$first => (Code::$second, Code::$third),)*
+                _ => return Err(broken(format!("{code:?} is no FMA of form 231"))),
+            }
+        };
+    }
+    Ok(forms! {
+        VEX_Vfmadd231ps_xmm_xmm_xmmm128 VEX_Vfmadd132ps_xmm_xmm_xmmm128 VEX_Vfmadd213ps_xmm_xmm_xmmm128;
+        VEX_Vfmadd231ps_ymm_ymm_ymmm256 VEX_Vfmadd132ps_ymm_ymm_ymmm256 VEX_Vfmadd213ps_ymm_ymm_ymmm256;
+        VEX_Vfmadd231pd_xmm_xmm_xmmm128 VEX_Vfmadd132pd_xmm_xmm_xmmm128 VEX_Vfmadd213pd_xmm_xmm_xmmm128;
+        VEX_Vfmadd231pd_ymm_ymm_ymmm256 VEX_Vfmadd132pd_ymm_ymm_ymmm256 VEX_Vfmadd213pd_ymm_ymm_ymmm256;
+        VEX_Vfmadd231ss_xmm_xmm_xmmm32 VEX_Vfmadd132ss_xmm_xmm_xmmm32 VEX_Vfmadd213ss_xmm_xmm_xmmm32;
+        VEX_Vfmadd231sd_xmm_xmm_xmmm64 VEX_Vfmadd132sd_xmm_xmm_xmmm64 VEX_Vfmadd213sd_xmm_xmm_xmmm64;
+        EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32 EVEX_Vfmadd132ps_xmm_k1z_xmm_xmmm128b32 EVEX_Vfmadd213ps_xmm_k1z_xmm_xmmm128b32;
+        EVEX_Vfmadd231ps_ymm_k1z_ymm_ymmm256b32 EVEX_Vfmadd132ps_ymm_k1z_ymm_ymmm256b32 EVEX_Vfmadd213ps_ymm_k1z_ymm_ymmm256b32;
+        EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er EVEX_Vfmadd132ps_zmm_k1z_zmm_zmmm512b32_er EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er;
+        EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64 EVEX_Vfmadd132pd_xmm_k1z_xmm_xmmm128b64 EVEX_Vfmadd213pd_xmm_k1z_xmm_xmmm128b64;
+        EVEX_Vfmadd231pd_ymm_k1z_ymm_ymmm256b64 EVEX_Vfmadd132pd_ymm_k1z_ymm_ymmm256b64 EVEX_Vfmadd213pd_ymm_k1z_ymm_ymmm256b64;
+        EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er EVEX_Vfmadd132pd_zmm_k1z_zmm_zmmm512b64_er EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er;
+        EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er EVEX_Vfmadd132ss_xmm_k1z_xmm_xmmm32_er EVEX_Vfmadd213ss_xmm_k1z_xmm_xmmm32_er;
+        EVEX_Vfmadd231sd_xmm_k1z_xmm_xmmm64_er EVEX_Vfmadd132sd_xmm_k1z_xmm_xmmm64_er EVEX_Vfmadd213sd_xmm_k1z_xmm_xmmm64_er;
     })
 }

@@ -98,15 +98,7 @@ impl Builder {
 
     /// Bytes of a vector register.
     pub(super) fn vector_bytes(&self) -> usize {
-        match self.level {
-            Level::V2 => 16,
-            Level::V3 => 32,
-        }
-    }
-
-    /// The width of a vector of so many bytes.
-    pub(super) fn width(&self, bytes: usize) -> Width {
-        if bytes > 16 { Width::Y } else { Width::X }
+        self.level.vector_bytes()
     }
 
     /// The number of the innermost open scope.
@@ -304,8 +296,7 @@ impl Builder {
 
     /// A new vector register with the value of a vector instruction.
     pub(super) fn vector(&mut self, v: Vector, width: Width, src: &[Operand]) -> Reg {
-        let bytes = if width == Width::Y { 32 } else { 16 };
-        let dst = self.code.reg(Class::Vector, bytes);
+        let dst = self.code.reg(Class::Vector, width.bytes());
         self.put(Do::Vector(v), width, Some(dst), src);
         dst
     }
@@ -358,8 +349,15 @@ impl Builder {
         reg
     }
 
+    /// A constant without what no vector of the level has.
+    fn kept_bytes(&self, constant: Constant) -> Constant {
+        let mut kept = constant;
+        kept[self.level.slot_bytes()..].fill(0);
+        kept
+    }
+
     /// The number of a constant in the pool.
-    pub(super) fn pooled(&mut self, constant: Constant) -> u32 {
+    fn pooled(&mut self, constant: Constant) -> u32 {
         let code = &mut self.code;
         *self.pool.entry(constant).or_insert_with(|| {
             code.pool.push(constant);
@@ -370,14 +368,14 @@ impl Builder {
     /// A constant in a vector register.
     pub(super) fn constant(&mut self, constant: Constant, width: Width) -> Reg {
         let scope = self.root();
+        let constant = self.kept_bytes(constant);
         let memo = Memo::Pool(constant, width);
         if let Some(reg) = self.kept(scope, &memo) {
             return reg;
         }
-        let bytes = if width == Width::Y { 32 } else { 16 };
         let k = self.pooled(constant);
-        let reg = self.code.reg(Class::Vector, bytes);
-        if constant == [0; 32] {
+        let reg = self.code.reg(Class::Vector, width.bytes());
+        if constant == [0; 64] {
             self.put_in(scope, Do::Zero, width, Some(reg), &[]);
         } else {
             let load = Do::Vector(Vector::Load);
@@ -434,7 +432,7 @@ impl Builder {
 
 /// A constant of equal lanes.
 pub(super) fn splat(bits: u64, lane: usize) -> Constant {
-    let mut constant = [0; 32];
+    let mut constant = [0; 64];
     let bytes = bits.to_le_bytes();
     for (i, b) in constant.iter_mut().enumerate() {
         *b = bytes[i % lane];

@@ -4,7 +4,7 @@
 use super::builder::{Parts, one, splat};
 use super::scalar::{ORDERED, by_type};
 use super::{Selector, Shape};
-use crate::code::{Class, Cond, Do, Operand, Reg, Width};
+use crate::code::{Class, Cond, Do, Level, Operand, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, Result, Scalar, UOp};
@@ -265,7 +265,7 @@ impl<'a> Selector<'a> {
             }
             (d, DType::Bool) if d != DType::F16 => {
                 let parts = self.vector_parts(a, own)?;
-                let zero = self.b.constant([0; 32], w);
+                let zero = self.b.constant([0; 64], w);
                 let mut out = Parts::new();
                 for &p in &parts {
                     out.push(if float(d) {
@@ -344,7 +344,7 @@ impl<'a> Selector<'a> {
     }
 
     /// An instruction on every register.
-    fn each(&mut self, op: Vector, shape: Shape, parts: &[Reg]) -> Parts {
+    pub(super) fn each(&mut self, op: Vector, shape: Shape, parts: &[Reg]) -> Parts {
         let w = self.width(shape);
         parts
             .iter()
@@ -365,7 +365,7 @@ impl<'a> Selector<'a> {
         for k in 0..self.count(shape) {
             let start = k * per;
             let part = parts[start / per_from];
-            let low = self.low_bytes(part, start % per_from * from.bytes);
+            let low = self.low_bytes(part, start % per_from * from.bytes, per * from.bytes);
             out.push(self.b.of(op, w, &[low], None));
         }
         out
@@ -391,6 +391,9 @@ impl<'a> Selector<'a> {
         }
         if halves.len() == 1 {
             return halves.into_iter().collect();
+        }
+        if self.b.level >= Level::V4 {
+            return self.side_by_side(halves.into_iter().collect(), 32);
         }
         // Each holds half of a register: of 16 bytes where that has 32, else of 8.
         let join = if self.width(shape) == Width::Y {
@@ -459,7 +462,7 @@ impl<'a> Selector<'a> {
                     let bytes = Shape { n, bytes: 1 };
                     let parts = self.vector_parts(a, bytes)?;
                     let w = self.width(bytes);
-                    let zero = self.b.constant([0; 32], w);
+                    let zero = self.b.constant([0; 64], w);
                     let ones = self.b.splat_bits(u64::MAX, 8, w);
                     let mut out = Parts::new();
                     for &p in &parts {

@@ -45,7 +45,7 @@ impl<'a> Selector<'a> {
         }
         match lane {
             1 => {
-                let zero = b.constant([0; 32], Width::X);
+                let zero = b.constant([0; 64], Width::X);
                 b.of(Vector::ShuffleB, Width::X, &[first, zero], None)
             }
             2 => {
@@ -79,7 +79,7 @@ impl<'a> Selector<'a> {
                     (1, _) => Vector::BroadcastB,
                     (2, _) => Vector::BroadcastW,
                     (4, _) => Vector::BroadcastSsMem,
-                    (_, Width::Y) => Vector::BroadcastSdMem,
+                    (_, Width::Y | Width::Z) => Vector::BroadcastSdMem,
                     _ => Vector::BroadcastQ,
                 };
                 let reg = self.b.vector(op, width, &[Operand::Mem(from)]);
@@ -109,7 +109,7 @@ impl<'a> Selector<'a> {
         let per = self.per_part(shape);
         let mut parts = Parts::new();
         for list in u.src().chunks(per) {
-            let mut constant: Constant = [0; 32];
+            let mut constant: Constant = [0; 64];
             for (lane, s) in constant.chunks_mut(shape.bytes).zip(list) {
                 lane.copy_from_slice(&self.lane_bits(s).to_le_bytes()[..shape.bytes]);
             }
@@ -120,25 +120,38 @@ impl<'a> Selector<'a> {
 
     /// A vector of scalars in their registers.
     pub(super) fn build(&mut self, scalars: &[Reg], shape: Shape) -> Parts {
-        let width = self.width(shape);
         let per = self.per_part(shape);
-        let halves = 16 / shape.bytes;
         let mut parts = Parts::new();
         for list in scalars.chunks(per) {
-            let mut made: SmallVec<[Reg; 2]> = SmallVec::new();
-            for half in list.chunks(halves) {
-                made.push(self.build_half(half, shape.bytes));
+            let mut made: SmallVec<[Reg; 4]> = SmallVec::new();
+            for piece in list.chunks(16 / shape.bytes) {
+                made.push(self.build_piece(piece, shape.bytes));
             }
-            parts.push(match made[..] {
-                [low, high] => self.b.of(Vector::Insert128, width, &[low, high], Some(1)),
-                _ => made[0],
-            });
+            parts.push(self.join(&made));
         }
         parts
     }
 
+    /// Pieces of 16 bytes side by side in a register: one, two, or four, of which the last may be missing.
+    pub(super) fn join(&mut self, pieces: &[Reg]) -> Reg {
+        let mut two = |p: &[Reg]| match p {
+            [low, high, ..] => {
+                let pair = [*low, *high];
+                self.b.of(Vector::Insert128, Width::Y, &pair, Some(1))
+            }
+            _ => p[0],
+        };
+        match pieces {
+            [_, _, rest @ ..] if !rest.is_empty() => {
+                let pair = [two(pieces), two(rest)];
+                self.b.of(Vector::Insert256, Width::Z, &pair, Some(1))
+            }
+            _ => two(pieces),
+        }
+    }
+
     /// At most 16 bytes of scalars.
-    fn build_half(&mut self, scalars: &[Reg], lane: usize) -> Reg {
+    fn build_piece(&mut self, scalars: &[Reg], lane: usize) -> Reg {
         let class = |s: &Self, r: Reg| s.b.code.regs[r.0 as usize].class;
         let first = scalars[0];
         if class(self, first) == Class::Vector {
@@ -176,12 +189,14 @@ impl<'a> Selector<'a> {
         reg
     }
 
-    /// A half of a register: its low 16 bytes, or its high ones as low ones.
-    pub(super) fn half(&mut self, reg: Reg, high: bool) -> Reg {
-        match high {
-            true => self.b.of(Vector::Extract128, Width::Y, &[reg], Some(1)),
-            false => reg,
-        }
+    /// The k-th 16 bytes of a register as low ones.
+    pub(super) fn piece(&mut self, reg: Reg, k: usize) -> Reg {
+        let width = match k {
+            0 => return reg,
+            1 => Width::Y,
+            _ => Width::Z,
+        };
+        self.b.of(Vector::Extract128, width, &[reg], Some(k as i64))
     }
 
     /// A lane as a scalar of a dtype; of a mask, 0 or 1.
@@ -189,7 +204,7 @@ impl<'a> Selector<'a> {
         let per = self.per_part(shape);
         let part = parts[i / per];
         let at = i % per * shape.bytes;
-        let half = self.half(part, at >= 16);
+        let half = self.piece(part, at / 16);
         let k = at % 16 / shape.bytes;
         let b = &mut self.b;
         if Self::class(d) == Class::Vector {
@@ -284,15 +299,21 @@ impl<'a> Selector<'a> {
         for k in 0..self.count(to) {
             let start = k * per;
             let source = parts[start / per_from];
-            let low = self.low_bytes(source, start % per_from * from.bytes);
+            let low = self.low_bytes(source, start % per_from * from.bytes, per * from.bytes);
             out.push(self.b.of(op, width, &[low], None));
         }
         out
     }
 
-    /// What stands from a byte of a register on, within its half, as the lowest bytes.
-    pub(super) fn low_bytes(&mut self, reg: Reg, at: usize) -> Reg {
-        let half = self.half(reg, at >= 16);
+    /// So many bytes that stand from a byte of a register on, within a piece of 16 or 32, as the lowest ones.
+    pub(super) fn low_bytes(&mut self, reg: Reg, at: usize, bytes: usize) -> Reg {
+        if bytes > 16 {
+            return match at {
+                0 => reg,
+                _ => self.b.of(Vector::Extract256, Width::Z, &[reg], Some(1)),
+            };
+        }
+        let half = self.piece(reg, at / 16);
         match at % 16 {
             0 => half,
             8 => self.b.of(Vector::ShuffleD, Width::X, &[half], Some(0xee)),
@@ -303,6 +324,9 @@ impl<'a> Selector<'a> {
     }
 
     fn narrow(&mut self, parts: &[Reg], from: Shape, to: Shape) -> Parts {
+        if self.b.level >= Level::V4 {
+            return self.narrow_each(parts, from, to);
+        }
         // The low bytes of the lanes of each half come to its beginning, and such pieces side by side.
         let mut order = [0x80u8; 16];
         for (k, lane) in order.chunks_mut(to.bytes).take(16 / from.bytes).enumerate() {
@@ -310,7 +334,7 @@ impl<'a> Selector<'a> {
                 *byte = (k * from.bytes + j) as u8;
             }
         }
-        let mut constant: Constant = [0; 32];
+        let mut constant: Constant = [0; 64];
         constant[..16].copy_from_slice(&order);
         let order = self.b.constant(constant, Width::X);
         let wide = self.width(from) == Width::Y;
@@ -320,7 +344,7 @@ impl<'a> Selector<'a> {
                 if high && !wide {
                     continue;
                 }
-                let half = self.half(part, high);
+                let half = self.piece(part, usize::from(high));
                 pieces.push(self.b.of(Vector::ShuffleB, Width::X, &[half, order], None));
             }
         }
@@ -347,6 +371,43 @@ impl<'a> Selector<'a> {
             )
         };
         pieces.chunks(2).map(joined).collect()
+    }
+
+    /// The same by an instruction for each register, whose results are put side by side.
+    fn narrow_each(&mut self, parts: &[Reg], from: Shape, to: Shape) -> Parts {
+        let op = match (from.bytes, to.bytes) {
+            (2, _) => Vector::NarrowWB,
+            (4, 1) => Vector::NarrowDB,
+            (4, _) => Vector::NarrowDW,
+            (8, 1) => Vector::NarrowQB,
+            (8, 2) => Vector::NarrowQW,
+            _ => Vector::NarrowQD,
+        };
+        let pieces = self.each(op, from, parts);
+        self.side_by_side(pieces, 64 / from.bytes * to.bytes)
+    }
+
+    /// Registers of so many bytes, 8, 16 or 32, as registers of 64; the same where it is one.
+    pub(super) fn side_by_side(&mut self, pieces: Parts, bytes: usize) -> Parts {
+        let mut pieces = pieces;
+        if pieces.len() == 1 {
+            return pieces;
+        }
+        if bytes == 32 {
+            let pair = |p: &[Reg]| {
+                let pair = [p[0], p[p.len() - 1]];
+                self.b.of(Vector::Insert256, Width::Z, &pair, Some(1))
+            };
+            return pieces.chunks(2).map(pair).collect();
+        }
+        if bytes == 8 {
+            let pair = |p: &[Reg]| {
+                let pair = [p[0], p[p.len() - 1]];
+                self.b.of(Vector::UnpackLowQDQ, Width::X, &pair, None)
+            };
+            pieces = pieces.chunks(2).map(pair).collect();
+        }
+        pieces.chunks(4).map(|p| self.join(p)).collect()
     }
 
     /// All ones, or as many low bits as that, in each lane.

@@ -27,11 +27,7 @@ impl<'a> Selector<'a> {
                 .code
                 .reg(class, if class == Class::General { 8 } else { 16 }))
         } else {
-            let size = if self.width(shape) == Width::Y {
-                32
-            } else {
-                16
-            };
+            let size = self.width(shape).bytes();
             let new = |_| self.b.code.reg(Class::Vector, size);
             (0..count).map(new).collect()
         };
@@ -70,7 +66,7 @@ impl<'a> Selector<'a> {
         }
         // Of bools memory holds 0 and 1.
         let w = self.width(shape);
-        let zero = self.b.constant([0; 32], w);
+        let zero = self.b.constant([0; 64], w);
         let masks = parts
             .iter()
             .map(|&p| self.b.of(Vector::SubB, w, &[zero, p], None));
@@ -157,10 +153,8 @@ impl<'a> Selector<'a> {
         let per = self.per_part(shape) * shape.bytes;
         let mut parts = Parts::new();
         for from in places {
-            let to = self
-                .b
-                .code
-                .reg(Class::Vector, if per > 16 { 32 } else { 16 });
+            let bytes = Width::of_vector(per).bytes();
+            let to = self.b.code.reg(Class::Vector, bytes);
             load_bytes(&mut self.b, per, from, to);
             parts.push(to);
         }
@@ -207,15 +201,18 @@ impl<'a> Selector<'a> {
         let masks = self.vector_parts(gate, shape)?;
         let others = self.stored_parts(alt, shape)?;
         let zero = alt.op() == Op::Const && self.lane_bits(alt) == 0;
+        let level = self.b.level;
         let op = match shape.bytes {
-            4 => Some(Vector::MaskLoad4),
-            8 => Some(Vector::MaskLoad8),
+            4 if level > Level::V2 => Some(Vector::MaskLoad4),
+            8 if level > Level::V2 => Some(Vector::MaskLoad8),
+            1 if level > Level::V3 => Some(Vector::MaskLoad1),
+            2 if level > Level::V3 => Some(Vector::MaskLoad2),
             _ => None,
         };
         let mut out = Parts::new();
         for (k, &from) in places.iter().enumerate() {
             let mask = masks[k];
-            if let Some(op) = op.filter(|_| self.b.level > Level::V2) {
+            if let Some(op) = op {
                 // Lanes past those of a short vector have masks of 0.
                 let mask = self.only_lanes(mask, bytes, width);
                 let src = [Operand::Reg(mask), Operand::Mem(from)];
@@ -250,10 +247,10 @@ impl<'a> Selector<'a> {
 
     /// A mask without what stands past so many bytes.
     fn only_lanes(&mut self, mask: Reg, bytes: usize, width: Width) -> Reg {
-        if matches!(bytes, 16 | 32) {
+        if bytes == width.bytes() {
             return mask;
         }
-        let mut keep = [0; 32];
+        let mut keep = [0; 64];
         keep[..bytes].fill(0xff);
         let keep = self.b.constant(keep, width);
         self.b.of(Vector::And, width, &[mask, keep], None)
@@ -371,20 +368,23 @@ impl<'a> Selector<'a> {
         let width = self.width(shape);
         let bytes = self.per_part(shape) * shape.bytes;
         let masks = self.vector_parts(gate, shape)?;
+        let level = self.b.level;
         let op = match shape.bytes {
-            4 => Some(Vector::MaskStore4),
-            8 => Some(Vector::MaskStore8),
+            4 if level > Level::V2 => Some(Vector::MaskStore4),
+            8 if level > Level::V2 => Some(Vector::MaskStore8),
+            1 if level > Level::V3 => Some(Vector::MaskStore1),
+            2 if level > Level::V3 => Some(Vector::MaskStore2),
             _ => None,
         };
         let n = bytes / shape.bytes;
         for (k, &to) in places.iter().enumerate() {
             let mask = masks[k];
             let bits = self.lane_bits_of(mask, shape.bytes, width);
-            if let Some(op) = op.filter(|_| self.b.level > Level::V2) {
+            if let Some(op) = op {
                 let mask = self.only_lanes(mask, bytes, width);
                 let src = [Operand::Mem(to), Operand::Reg(mask), Operand::Reg(parts[k])];
                 let masked = |b: &mut Builder| b.put(Do::Vector(op), width, None, &src);
-                if bytes < 16 {
+                if bytes < 16 || level > Level::V3 {
                     masked(&mut self.b);
                     continue;
                 }
@@ -455,8 +455,7 @@ fn load_scalar(b: &mut Builder, d: DType, from: Mem, to: Reg) {
 fn load_bytes(b: &mut Builder, bytes: usize, from: Mem, to: Reg) {
     let src = [Operand::Mem(from)];
     let vector = match bytes {
-        32 => Vector::Load,
-        16 => Vector::Load,
+        16 | 32 | 64 => Vector::Load,
         8 => Vector::Load8,
         4 => Vector::Load4,
         _ => {
@@ -466,7 +465,7 @@ fn load_bytes(b: &mut Builder, bytes: usize, from: Mem, to: Reg) {
             return b.put(Do::Vector(Vector::MoveGprD), Width::X, Some(to), &src);
         }
     };
-    let width = if bytes == 32 { Width::Y } else { Width::X };
+    let width = Width::of_vector(bytes);
     b.put(Do::Vector(vector), width, Some(to), &src);
 }
 
@@ -479,7 +478,7 @@ fn store_part(b: &mut Builder, d: DType, n: usize, bytes: usize, to: Mem, from: 
     let vector = match if n == 0 { d.bytes() } else { bytes } {
         4 => Vector::Store4,
         8 => Vector::Store8,
-        16 | 32 => Vector::Store,
+        16 | 32 | 64 => Vector::Store,
         narrow => {
             let src = [Operand::Reg(from)];
             let word = b.to_general(Vector::MoveVecD, Width::X, &src);
@@ -487,7 +486,7 @@ fn store_part(b: &mut Builder, d: DType, n: usize, bytes: usize, to: Mem, from: 
             return b.put(store_op(narrow), Width::W64, None, &src);
         }
     };
-    let width = if bytes == 32 { Width::Y } else { Width::X };
+    let width = Width::of_vector(bytes);
     b.put(Do::Vector(vector), width, None, &src);
 }
 

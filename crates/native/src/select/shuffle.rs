@@ -1,10 +1,10 @@
 //! Lanes of two vectors in a new order. Flows in: the vectors and of each lane its number among theirs; flows out:
 //! registers. Always: an instruction of its own where the machine has one for the order, else bytes picked of each
-//! half of a register and put together.
+//! piece of 16 bytes and put together.
 
 use super::builder::Parts;
 use super::{Selector, Shape};
-use crate::code::{Constant, Reg, Width};
+use crate::code::{Constant, Level, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{Result, UOp};
@@ -57,14 +57,67 @@ impl<'a> Selector<'a> {
         if list.len() * lane <= 16 {
             return self.arrange_half(list, lane);
         }
-        if let Some(reg) = self.arrange_whole(list, lane) {
+        let within = |bytes: usize| list.iter().all(|l| (l.1 + 1) * lane <= bytes);
+        if list.len() * lane == 32
+            && within(32)
+            && let Some(reg) = self.arrange_whole(list, lane)
+        {
             return reg;
         }
-        let (low, high) = list.split_at(list.len() / 2);
-        let low = self.arrange_half(low, lane);
-        let high = self.arrange_half(high, lane);
-        self.b
-            .of(Vector::Insert128, Width::Y, &[low, high], Some(1))
+        if self.b.level >= Level::V4
+            && let Some(reg) = self.look_up(list, lane)
+        {
+            return reg;
+        }
+        let pieces: SmallVec<[Reg; 4]> = list
+            .chunks(16 / lane)
+            .map(|piece| self.arrange_half(piece, lane))
+            .collect();
+        self.join(&pieces)
+    }
+
+    /// Lanes of at most two registers by their numbers, or of one order in all pieces: by numbers no bytes.
+    fn look_up(&mut self, list: &[Lane], lane: usize) -> Option<Reg> {
+        let [a, b] = sides(list)?;
+        let table = match lane {
+            2 => Some(Vector::TableW),
+            4 => Some(Vector::TableD),
+            8 => Some(Vector::TableQ),
+            _ => None,
+        };
+        let upper = 32 / lane;
+        if list.len() == upper && list.iter().enumerate().all(|(k, &l)| l == (a, upper + k)) {
+            return Some(self.b.of(Vector::Extract256, Width::Z, &[a], Some(1)));
+        }
+        let highest = list.iter().map(|l| l.1 + 1).max()?.max(list.len());
+        let width = Width::of_vector(highest * lane);
+        if list.len() * lane == 64 {
+            // The same order within all four pieces.
+            let piece = 16 / lane;
+            let order: SmallVec<[(usize, usize); 16]> = list[..piece]
+                .iter()
+                .map(|l| (usize::from(l.0 != a), l.1))
+                .collect();
+            let same = list.iter().enumerate().all(|(k, &(reg, at))| {
+                let (side, first) = order[k % piece];
+                reg == [a, b][side] && first < piece && at == first + k / piece * piece
+            });
+            if same && let Some(reg) = self.in_halves([a, b], &order, lane, width) {
+                return Some(reg);
+            }
+        }
+        let table = table?;
+        let count = width.bytes() / lane;
+        let mut order: Constant = [0; 64];
+        for (to, &(reg, k)) in order.chunks_mut(lane).zip(list) {
+            to[0] = (k + if reg == a { 0 } else { count }) as u8;
+        }
+        if a == b && lane == 4 {
+            let order = self.b.constant(order, width);
+            return Some(self.b.of(Vector::PermuteD, width, &[order, a], None));
+        }
+        let order = self.b.constant(order, width);
+        Some(self.b.of(table, width, &[a, order, b], None))
     }
 
     /// A register of 32 bytes by one instruction.
@@ -101,8 +154,8 @@ impl<'a> Selector<'a> {
         }
         // Any order of words of one register.
         let words = lane / 4;
-        let mut constant: Constant = [0; 32];
-        for (k, word) in constant.chunks_mut(4).enumerate() {
+        let mut constant: Constant = [0; 64];
+        for (k, word) in constant[..32].chunks_mut(4).enumerate() {
             word[0] = (list[k / words].1 * words + k % words) as u8;
         }
         let order = self.b.constant(constant, Width::Y);
@@ -158,25 +211,17 @@ impl<'a> Selector<'a> {
                     .iter()
                     .enumerate()
                     .fold(0, |imm, (k, o)| imm | (o.0 as i64) << k);
-                let imm = if width == Width::Y {
-                    imm | imm << 4
-                } else {
-                    imm
-                };
+                let imm = imm * (0x1111 >> (16 - width.bytes() / 4));
                 return Some(self.b.of(Vector::BlendPs, width, &[a, b], Some(imm)));
             }
         }
         if lane == 8 {
             let imm = order[0].1 as i64 | (order[1].1 as i64) << 1;
-            let imm = if width == Width::Y {
-                imm | imm << 2
-            } else {
-                imm
-            };
+            let imm = imm * (0x55 >> (8 - width.bytes() / 8));
             let pair = [[a, b][order[0].0], [a, b][order[1].0]];
             return Some(self.b.of(Vector::ShufflePd, width, &pair, Some(imm)));
         }
-        if !both && width == Width::Y {
+        if !both && width != Width::X {
             let constant = bytes_of(&order.iter().map(|o| Some(o.1)).collect::<Vec<_>>(), lane);
             let order = self.b.constant(constant, width);
             return Some(self.b.of(Vector::ShuffleB, width, &[a, order], None));
@@ -191,24 +236,21 @@ impl<'a> Selector<'a> {
         let (reg, start) = list[0];
         let run = list.iter().enumerate().all(|(k, &l)| l == (reg, start + k));
         if run && start / half == (start + list.len() - 1) / half {
-            let low = self.low_bytes(reg, start * lane);
+            let low = self.low_bytes(reg, start * lane, list.len() * lane);
             return self.b.stable(low);
         }
-        // The halves that lanes come from, as registers of their own.
-        let mut halves: Vec<(Reg, bool)> = Vec::new();
+        // The pieces that lanes come from, as registers of their own.
+        let mut halves: Vec<(Reg, usize)> = Vec::new();
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(list.len());
         for &(reg, k) in list {
-            let of = (reg, k >= half);
+            let of = (reg, k / half);
             let at = halves.iter().position(|&h| h == of).unwrap_or_else(|| {
                 halves.push(of);
                 halves.len() - 1
             });
             order.push((at, k % half));
         }
-        let from: Vec<Reg> = halves
-            .iter()
-            .map(|&(reg, high)| self.half(reg, high))
-            .collect();
+        let from: Vec<Reg> = halves.iter().map(|&(reg, k)| self.piece(reg, k)).collect();
         if from.len() <= 2 {
             let sides = [from[0], from[from.len() - 1]];
             let mut full = order.clone();
@@ -261,8 +303,9 @@ fn bytes_of(picks: &[Option<usize>], lane: usize) -> Constant {
             }
         }
     }
-    let mut constant = [0; 32];
-    constant[..16].copy_from_slice(&half);
-    constant[16..].copy_from_slice(&half);
+    let mut constant = [0; 64];
+    for piece in constant.chunks_mut(16) {
+        piece.copy_from_slice(&half);
+    }
     constant
 }

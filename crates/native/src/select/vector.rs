@@ -81,6 +81,7 @@ impl<'a> Selector<'a> {
             (Op::Sub, _) => by_lane(lane, SUB),
             (Op::Mul, _) if lane == 4 => Vector::MulD,
             (Op::Mul, _) if lane == 2 => Vector::MulW,
+            (Op::Mul, _) if lane == 8 && self.b.level >= Level::V4 => Vector::MulQ,
             (Op::And, _) => Vector::And,
             (Op::Or, _) => Vector::Or,
             (Op::Xor, _) => Vector::Xor,
@@ -91,6 +92,8 @@ impl<'a> Selector<'a> {
                 (1, false) => Vector::MaxSB,
                 (2, false) => Vector::MaxSW,
                 (4, false) => Vector::MaxSD,
+                (8, true) if self.b.level >= Level::V4 => Vector::MaxUQ,
+                (8, false) if self.b.level >= Level::V4 => Vector::MaxSQ,
                 _ => return Ok(None),
             },
             _ => return Ok(None),
@@ -164,7 +167,9 @@ impl<'a> Selector<'a> {
     fn shifts(&self, u: &UOp, d: DType, of: Shape) -> bool {
         let signed = u.op() == Op::Shr && !d.is_unsigned();
         let known = shift_count(&u.src()[1]).is_some();
+        let all = self.b.level >= Level::V4;
         match of.bytes {
+            2 | 8 if all => true,
             8 => !signed && (known || self.shifts_by_lane()),
             4 => known || self.shifts_by_lane(),
             2 => known,
@@ -252,7 +257,7 @@ impl<'a> Selector<'a> {
                 self.b.of(by_lane(lane, ADD), w, &[product, s[2]], None)
             }
             Op::Neg => {
-                let zero = self.b.constant([0; 32], w);
+                let zero = self.b.constant([0; 64], w);
                 self.b.of(by_lane(lane, SUB), w, &[zero, s[0]], None)
             }
             Op::Not => {
@@ -315,6 +320,7 @@ impl<'a> Selector<'a> {
         match lane {
             2 => self.b.of(Vector::MulW, w, &[x, y], None),
             4 => self.b.of(Vector::MulD, w, &[x, y], None),
+            8 if self.b.level >= Level::V4 => self.b.of(Vector::MulQ, w, &[x, y], None),
             1 => {
                 // Of pairs of bytes: the low ones as words, and the high ones, which stay where they are.
                 let low = self.low_bits(8, 2, w);
@@ -344,9 +350,13 @@ impl<'a> Selector<'a> {
         let left = u.op() == Op::Shl;
         let Some(by) = shift_count(&u.src()[1]) else {
             let op = match (left, signed, lane) {
+                (true, _, 2) => Vector::ShlVW,
                 (true, _, 4) => Vector::ShlVD,
                 (true, _, _) => Vector::ShlVQ,
+                (_, true, 2) => Vector::SarVW,
+                (_, true, 8) => Vector::SarVQ,
                 (_, true, _) => Vector::SarVD,
+                (_, _, 2) => Vector::ShrVW,
                 (_, _, 4) => Vector::ShrVD,
                 _ => Vector::ShrVQ,
             };
@@ -356,13 +366,14 @@ impl<'a> Selector<'a> {
         let bits = 8 * lane as i64;
         let past = by < 0 || by >= bits;
         if past && !signed {
-            return self.b.constant([0; 32], w);
+            return self.b.constant([0; 64], w);
         }
         let by = if past { bits - 1 } else { by };
         let op = match (left, signed, lane) {
             (true, _, 8) => Vector::ShlQImm,
             (true, _, 4) => Vector::ShlDImm,
             (true, _, _) => Vector::ShlWImm,
+            (_, true, 8) => Vector::SarQImm,
             (_, true, 4) => Vector::SarDImm,
             (_, true, _) => Vector::SarWImm,
             (_, _, 8) => Vector::ShrQImm,

@@ -19,6 +19,7 @@ impl Build {
             vector: Some(match level {
                 Level::V2 => Width::X,
                 Level::V3 => Width::Y,
+                Level::V4 => Width::Z,
             }),
             ..Build::default()
         }
@@ -33,11 +34,7 @@ impl Build {
     }
 
     pub(crate) fn vector(&mut self) -> Reg {
-        let bytes = match self.width() {
-            Width::Y => 32,
-            _ => 16,
-        };
-        self.code.reg(Class::Vector, bytes)
+        self.code.reg(Class::Vector, self.width().bytes())
     }
 
     pub(crate) fn put(&mut self, op: Do, width: Width, dst: Option<Reg>, src: &[Operand]) {
@@ -112,7 +109,7 @@ impl Build {
     pub(crate) fn constant(&mut self, byte: u8) -> Reg {
         let dst = self.vector();
         let width = self.width();
-        self.code.pool.push([byte; 32]);
+        self.code.pool.push([byte; 64]);
         let pool = self.code.pool.len() as u32 - 1;
         self.code.regs[dst.0 as usize].again = Some(Again::Pool(pool));
         let src = [Operand::Pool(pool)];

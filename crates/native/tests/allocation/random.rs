@@ -134,7 +134,7 @@ impl Make {
     fn vector_instruction(&mut self) {
         let a = Operand::Reg(self.vector());
         let b = match self.random.below(5) {
-            0 if self.level == Level::V3 => self.memory(),
+            0 if self.level > Level::V2 => self.memory(),
             _ => Operand::Reg(self.vector()),
         };
         let c = Operand::Reg(self.vector());
@@ -143,10 +143,10 @@ impl Make {
         match self.random.below(10) {
             0 => self.put(Do::Vector(Vector::AddPs), width, vector, &[a, b]),
             1 => self.put(Do::Vector(Vector::SubPs), width, vector, &[a, b]),
-            3 if self.level == Level::V3 => {
+            3 if self.level > Level::V2 => {
                 self.put(Do::Vector(Vector::FmaPs), width, vector, &[a, b, c]);
             }
-            4 if self.level == Level::V3 => {
+            4 if self.level > Level::V2 => {
                 self.put(Do::Vector(Vector::ChoosePs), width, vector, &[c, b, a]);
             }
             5 => self.put(Do::Move, width, vector, &[a]),
@@ -299,10 +299,7 @@ pub(crate) fn code(seed: u64, length: usize, level: Level) -> Code {
 #[test]
 fn random_codes_are_allocated_rightly() {
     for seed in 0..4000 {
-        let level = match seed % 2 {
-            0 => Level::V2,
-            _ => Level::V3,
-        };
+        let level = [Level::V2, Level::V3, Level::V4][seed as usize % 3];
         let length = 20 + (seed as usize * 7) % 180;
         allocated(&code(seed, length, level), level);
     }
@@ -311,7 +308,7 @@ fn random_codes_are_allocated_rightly() {
 #[test]
 fn long_random_codes_are_allocated_rightly() {
     for seed in 0..2 {
-        for level in [Level::V2, Level::V3] {
+        for level in [Level::V2, Level::V3, Level::V4] {
             allocated(&code(seed + 100_000, 20_000, level), level);
         }
     }

@@ -20,8 +20,8 @@ struct Run<'a, P: Fn(Reg) -> usize> {
     code: &'a Code,
     place: P,
     registers: Vec<u64>,
-    /// A value, and whether all 32 bytes of it were stored.
-    slots: FxHashMap<u32, (u64, bool)>,
+    /// A value, and the bytes of it that were stored.
+    slots: FxHashMap<u32, (u64, usize)>,
     written: Vec<u64>,
     turns: u32,
     seed: u64,
@@ -50,7 +50,7 @@ pub(crate) fn after(after: &Allocated, seed: u64) -> Vec<u64> {
             Place::Vector(n) => 16 + n as usize,
             Place::Nowhere => panic!("{r:?} is nowhere"),
         },
-        registers: (0..33).map(|i| hash((i, "after"))).collect(),
+        registers: (0..48).map(|i| hash((i, "after"))).collect(),
         slots: FxHashMap::default(),
         written: Vec::new(),
         turns: 0,
@@ -84,8 +84,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
             Operand::Pool(k) => hash(("constant", self.code.pool[*k as usize])),
             Operand::Imm(number) => hash(("number", number)),
             Operand::Slot(slot) => match self.slots.get(slot) {
-                Some((value, true)) => *value,
-                Some((value, false)) if width != Width::Y => *value,
+                Some((value, bytes)) if width.bytes() <= *bytes => *value,
                 other => hash(("nothing", other)),
             },
         }
@@ -100,8 +99,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
         );
         if let (true, Some(Operand::Slot(slot))) = (stores, ins.src.first()) {
             let value = self.source(&ins.src[1], ins.width);
-            let wide = ins.width != Width::X;
-            self.slots.insert(*slot, (value, wide));
+            self.slots.insert(*slot, (value, ins.width.bytes()));
             return at + 1;
         }
         if let (true, Some(Operand::Mem(m))) = (stores, ins.src.first()) {
@@ -147,7 +145,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
             Do::Move | Do::Immediate => return values[0],
             Do::Load64 if !matches!(ins.src[0], Operand::Mem(_)) => return values[0],
             Do::Vector(Vector::Load) if !matches!(ins.src[0], Operand::Mem(_)) => return values[0],
-            Do::Zero => return hash(("constant", [0u8; 32])),
+            Do::Zero => return hash(("constant", [0u8; 64])),
             Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor => true,
             Do::Vector(Vector::FmaPs | Vector::AddPs | Vector::MulPs) => true,
             _ => false,

@@ -123,9 +123,9 @@ fn second(
             });
         }
         "constant" => {
-            let mut constant = [0; 32];
+            let mut constant = [0; 64];
             constant[..8].copy_from_slice(&second.value.to_le_bytes());
-            second.pool = vec![[1; 32], constant];
+            second.pool = vec![[1; 64], constant];
             second.operand = Operand::Pool(1);
         }
         _ => {
@@ -171,6 +171,7 @@ fn check(
     }
     let mut body = second.before.clone();
     body.push(ins(op, width, Some(g(dst)), &[rg(a), second.operand]));
+    lend(&data);
     let after = execute(level, out, &body, &second.pool, second.slots, &machine);
     let value = match second.operand {
         Operand::Reg(r) => machine.general[r.0 as usize],
@@ -401,6 +402,7 @@ fn loads_and_stores_are_of_their_widths() {
         machine.general[usize::from(base)] = data.as_ptr() as u64;
         let (op, rule) = chance.of(&loads);
         let body = [ins(op, Width::W32, Some(g(dst)), &[at(base, 8)])];
+        lend(&data);
         let after = execute(Level::V2, 15, &body, &[], 0, &machine);
         let mut expected = machine.clone();
         expected.general[usize::from(dst)] = rule(data[1]);
@@ -413,6 +415,7 @@ fn loads_and_stores_are_of_their_widths() {
         };
         let body = [ins(op, Width::W64, None, &[at(base, 8), source])];
         let old = data;
+        lend(&data);
         let after = execute(Level::V2, 15, &body, &[], 0, &machine);
         assert_eq!(after, machine, "{body:?}");
         // What the machine wrote, Rust does not know of.

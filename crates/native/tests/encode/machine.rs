@@ -1,7 +1,10 @@
 //! A machine's registers before and after some instructions. Flows in: instructions over registers that are
 //! numbered as the machine's, and what the registers hold; flows out: what they hold after. Always: every
-//! register but the one that points to their values is read back.
+//! register but the one that points to their values is read back; the emulator runs the same bytes and agrees with
+//! the machine, or runs them alone where the machine cannot.
 
+use crate::emulator::Function;
+use crate::emulator::Memory;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::Instruction;
@@ -22,6 +25,7 @@ use monoglot_native::code::Width;
 use monoglot_native::encode::Encoded;
 use monoglot_native::encode::encode;
 use monoglot_native::table::Vector;
+use std::cell::RefCell;
 use std::io::Write;
 
 /// The general registers that values are in.
@@ -31,7 +35,7 @@ pub(crate) const GENERAL: [u8; 11] = [3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Machine {
     pub(crate) general: [u64; 16],
-    pub(crate) vectors: [[u8; 32]; 16],
+    pub(crate) vectors: [[u8; 64]; 32],
 }
 
 /// The general register of that number.
@@ -77,29 +81,43 @@ pub(crate) fn widest(level: Level) -> Width {
     match level {
         Level::V2 => Width::X,
         Level::V3 => Width::Y,
+        Level::V4 => Width::Z,
     }
 }
 
-/// The levels that this machine runs; it is said which it does not.
-pub(crate) fn levels() -> Vec<Level> {
-    let wide = is_x86_feature_detected!("avx2")
+/// Whether this machine runs a level.
+pub(crate) fn runs(level: Level) -> bool {
+    let v3 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c")
         && is_x86_feature_detected!("bmi2");
-    if wide {
-        return vec![Level::V2, Level::V3];
+    let v4 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match level {
+        Level::V2 => true,
+        Level::V3 => v3,
+        Level::V4 => v3 && v4,
     }
-    // Not through the macro, whose text is shown of failing tests alone.
-    let _ = writeln!(
-        std::io::stderr(),
-        "NOT RUN at x86-64-v3: this machine has no AVX2 and FMA"
-    );
-    vec![Level::V2]
+}
+
+/// All levels; it is said which of them this machine does not run, and the emulator alone does.
+pub(crate) fn levels() -> Vec<Level> {
+    let all = vec![Level::V2, Level::V3, Level::V4];
+    for level in all.iter().filter(|level| !runs(**level)) {
+        // Not through the macro, whose text is shown of failing tests alone.
+        let _ = writeln!(
+            std::io::stderr(),
+            "EMULATED: this machine does not run {level:?}"
+        );
+    }
+    all
 }
 
 /// Code of these instructions over the machine's registers.
 pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Allocated {
-    let mut used = [false; 32];
+    let mut used = [false; 48];
     for i in &body {
         i.reads(|r| used[r.0 as usize] = true);
         if let Some(dst) = i.dst {
@@ -111,29 +129,25 @@ pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Alloca
         (true, 0..16) => Place::General(n as u8),
         (true, _) => Place::Vector(n as u8 - 16),
     };
-    // What is read of a vector is told by whether one of 32 bytes is mentioned at all.
-    let wide = body.iter().any(|i| i.width == Width::Y);
+    // What is read of a vector is told by the widest that is mentioned at all.
+    let wide = body.iter().map(|i| i.width.bytes()).max().unwrap_or(0);
     let info = |n: u32| RegInfo {
         class: if n < 16 {
             Class::General
         } else {
             Class::Vector
         },
-        bytes: match (n < 16, wide) {
-            (true, _) => 8,
-            (false, false) => 16,
-            (false, true) => 32,
-        },
+        bytes: if n < 16 { 8 } else { wide.max(16) as u8 },
         again: None,
     };
     Allocated {
         code: Code {
             ins: body,
-            regs: (0..32).map(info).collect(),
+            regs: (0..48).map(info).collect(),
             pool: pool.to_vec(),
         },
-        places: (0..32).map(place).collect(),
-        origin: (0..32).map(Reg).collect(),
+        places: (0..48).map(place).collect(),
+        origin: (0..48).map(Reg).collect(),
         slots,
     }
 }
@@ -162,6 +176,30 @@ pub(crate) fn run(encoded: &Encoded, args: *const u64, thread: i32, own: *mut u8
     }
 }
 
+thread_local! {
+    /// Memory besides the registers' values that the next instructions may reach.
+    static LENT: RefCell<Vec<(u64, usize)>> = const { RefCell::new(vec![]) };
+}
+
+/// Let the next instructions reach memory.
+pub(crate) fn lend<T>(data: &[T]) {
+    let address = data.as_ptr() as u64;
+    let bytes = std::mem::size_of_val(data);
+    LENT.with_borrow_mut(|lent| lent.push((address, bytes)));
+}
+
+/// The bytes that were lent.
+fn lent_bytes((address, bytes): (u64, usize)) -> Vec<u8> {
+    // SAFETY: what a test lends lives on until it has looked at the result.
+    unsafe { std::slice::from_raw_parts(address as *const u8, bytes).to_vec() }
+}
+
+/// Put bytes into what was lent.
+fn put_back((address, _): (u64, usize), bytes: &[u8]) {
+    // SAFETY: the test lent so many bytes to instructions that may write them.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
+}
+
 /// What the registers hold after the instructions. Register `out` points to the values and is no one else's.
 pub(crate) fn execute(
     level: Level,
@@ -171,7 +209,7 @@ pub(crate) fn execute(
     slots: u32,
     before: &Machine,
 ) -> Machine {
-    let vectors = if level == Level::V2 { 15 } else { 16 };
+    let vectors = level.vector_registers();
     let width = widest(level);
     let mut all = vec![ins(Do::Argument(0), Width::W64, Some(g(out)), &[])];
     let general: Vec<u8> = GENERAL.into_iter().filter(|n| *n != out).collect();
@@ -180,7 +218,7 @@ pub(crate) fn execute(
         all.push(ins(Do::Load64, Width::W64, Some(g(n)), &[place]));
     }
     for n in 0..vectors {
-        let place = at(out, 128 + i32::from(n) * 32);
+        let place = at(out, 128 + i32::from(n) * 64);
         let load = Do::Vector(Vector::Load);
         all.push(ins(load, width, Some(v(n)), &[place]));
     }
@@ -190,7 +228,7 @@ pub(crate) fn execute(
         all.push(ins(Do::Store64, Width::W64, None, &[place, rg(n)]));
     }
     for n in 0..vectors {
-        let place = at(out, 128 + i32::from(n) * 32);
+        let place = at(out, 128 + i32::from(n) * 64);
         let store = Do::Vector(Vector::Store);
         all.push(ins(store, width, None, &[place, rv(n)]));
     }
@@ -199,20 +237,47 @@ pub(crate) fn execute(
         Ok(encoded) => encoded,
         Err(error) => panic!("{error}"),
     };
-    let mut words = vec![0u64; 16 + 16 * 4];
+    let mut words = vec![0u64; 16 + 32 * 8];
     words[..16].copy_from_slice(&before.general);
     for (n, vector) in before.vectors.iter().enumerate() {
-        for k in 0..4 {
+        for k in 0..8 {
             let bytes = vector[k * 8..k * 8 + 8].try_into().expect("8 bytes");
-            words[16 + n * 4 + k] = u64::from_le_bytes(bytes);
+            words[16 + n * 8 + k] = u64::from_le_bytes(bytes);
         }
     }
-    run(&encoded, words.as_mut_ptr(), 0, std::ptr::null_mut());
+    let lent = LENT.take();
+    let mut memory = Memory::default();
+    let home = words.as_ptr() as u64;
+    let flat = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    memory.add(home, flat, true);
+    for &region in &lent {
+        memory.add(region.0, lent_bytes(region), true);
+    }
+    let mut function = Function::new(&encoded.bytes);
+    if let Err(what) = function.call(&mut memory, [home, 0, 0]) {
+        panic!("{what}\n{body:?}");
+    }
+    let emulated = memory.remove(home);
+    if runs(level) {
+        run(&encoded, words.as_mut_ptr(), 0, std::ptr::null_mut());
+        let flat: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert!(emulated == flat, "{body:?}");
+        for &region in &lent {
+            assert_eq!(memory.remove(region.0), lent_bytes(region), "{body:?}");
+        }
+    } else {
+        for (word, bytes) in words.iter_mut().zip(emulated.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        }
+        for &region in &lent {
+            put_back(region, &memory.remove(region.0));
+        }
+    }
     let mut after = before.clone();
     after.general.copy_from_slice(&words[..16]);
     for (n, vector) in after.vectors.iter_mut().enumerate() {
-        for k in 0..4 {
-            let word = words[16 + n * 4 + k];
+        for k in 0..8 {
+            let word = words[16 + n * 8 + k];
             vector[k * 8..k * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
     }
@@ -263,7 +328,7 @@ impl Chance {
     pub(crate) fn machine(&mut self) -> Machine {
         let mut machine = Machine {
             general: [0; 16],
-            vectors: [[0; 32]; 16],
+            vectors: [[0; 64]; 32],
         };
         for value in &mut machine.general {
             *value = self.number();

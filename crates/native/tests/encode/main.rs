@@ -2,6 +2,9 @@
 //! out: nothing, or what the machine did otherwise. Always: what needs AVX2 says so where the machine lacks it.
 
 mod control;
+mod emulated;
+#[path = "../emulator/mod.rs"]
+mod emulator;
 mod general;
 mod machine;
 mod rows;

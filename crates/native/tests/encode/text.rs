@@ -55,11 +55,11 @@ fn a_function_reads_well() {
     ];
     let pool = [
         std::array::from_fn(|n| n as u8),
-        [9; 32],
-        [0x3f80_0000u32.to_le_bytes(); 8]
+        [9; 64],
+        [0x3f80_0000u32.to_le_bytes(); 16]
             .concat()
             .try_into()
-            .expect("32 bytes"),
+            .expect("64 bytes"),
     ];
     let encoded = encode(&allocated(body, &pool, 0), Level::V3).expect("bytes");
     let of = |number: u32| (number != 3).then(|| format!("instruction {number}"));

@@ -11,7 +11,7 @@ use monoglot_native::code::Operand;
 use monoglot_native::code::Width;
 use monoglot_native::table::Vector;
 
-type Lanes = [u32; 8];
+type Lanes = [u32; 16];
 
 fn lanes(bytes: &[u8]) -> Lanes {
     std::array::from_fn(|n| {
@@ -19,12 +19,12 @@ fn lanes(bytes: &[u8]) -> Lanes {
     })
 }
 
-fn floats(lanes: Lanes) -> [f32; 8] {
+fn floats(lanes: Lanes) -> [f32; 16] {
     lanes.map(f32::from_bits)
 }
 
 fn bytes(lanes: Lanes) -> Constant {
-    let mut bytes = [0; 32];
+    let mut bytes = [0; 64];
     for (to, lane) in bytes.chunks_exact_mut(4).zip(lanes) {
         to.copy_from_slice(&lane.to_le_bytes());
     }
@@ -35,7 +35,7 @@ fn bytes(lanes: Lanes) -> Constant {
 fn whole(chance: &mut Chance) -> Machine {
     let mut machine = chance.machine();
     for vector in &mut machine.vectors {
-        let lanes = [(); 8].map(|()| ((chance.next() >> 56) as f32 - 100.0).to_bits());
+        let lanes = [(); 16].map(|()| ((chance.next() >> 56) as f32 - 100.0).to_bits());
         *vector = bytes(lanes);
     }
     machine
@@ -65,12 +65,13 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn check(&self, chance: &mut Chance, machine: &Machine) {
-        let other = bytes([(); 8].map(|()| ((chance.next() >> 58) as f32).to_bits()));
-        let mut space = [0u8; 128];
-        let start = space.as_ptr().align_offset(32);
-        space[start + 32..start + 64].copy_from_slice(&other);
+        let other = bytes([(); 16].map(|()| ((chance.next() >> 58) as f32).to_bits()));
+        let mut space = [0u8; 192];
+        let start = space.as_ptr().align_offset(64);
+        space[start + 64..start + 128].copy_from_slice(&other);
         let mut machine = machine.clone();
         machine.general[12] = space[start..].as_ptr() as u64;
+        lend(&space);
         let mut body: Vec<Ins> = vec![];
         let mut sources = vec![];
         let mut values = vec![];
@@ -78,7 +79,7 @@ impl Case<'_> {
             let (operand, value) = match *place {
                 Where::Register(n) => (rv(n), machine.vectors[usize::from(n)]),
                 Where::Constant => (Operand::Pool(1), other),
-                Where::Memory => (at(12, 32), other),
+                Where::Memory => (at(12, 64), other),
                 Where::Slot => {
                     let store = Do::Vector(Vector::Store);
                     let slot = [Operand::Slot(1), rv(13)];
@@ -96,7 +97,7 @@ impl Case<'_> {
             Some(v(self.dst)),
             &sources,
         ));
-        let pool = [[7; 32], other];
+        let pool = [[7; 64], other];
         let after = execute(self.level, 8, &body, &pool, 2, &machine);
         let result = lanes(&after.vectors[usize::from(self.dst)]);
         for (n, lane) in result.iter().enumerate().take(self.exact) {
@@ -115,20 +116,30 @@ fn widths() -> Vec<(Level, Width, usize)> {
     let mut list = vec![];
     for level in levels() {
         list.push((level, Width::X, 4));
-        if level == Level::V3 {
+        if level > Level::V2 {
             list.push((level, Width::Y, 8));
+        }
+        if level > Level::V3 {
+            list.push((level, Width::Z, 16));
         }
     }
     list
 }
 
-const FEW: [u8; 4] = [0, 5, 9, 14];
+/// Registers of which some need a longer encoding.
+fn few(level: Level) -> [u8; 4] {
+    match level {
+        Level::V4 => [0, 9, 17, 30],
+        _ => [0, 5, 9, 14],
+    }
+}
 
 /// Run for all ways that three registers, the last perhaps in memory, share registers.
-fn for_ways(f: &mut dyn FnMut(u8, u8, Where)) {
-    for dst in FEW {
-        for a in FEW {
-            for b in FEW {
+fn for_ways(level: Level, f: &mut dyn FnMut(u8, u8, Where)) {
+    let few = few(level);
+    for dst in few {
+        for a in few {
+            for b in few {
                 f(dst, a, Where::Register(b));
             }
             for b in [Where::Constant, Where::Slot, Where::Memory] {
@@ -153,7 +164,7 @@ fn three_operands_however_they_overlap() {
         false => 0,
     };
     let and_not = |s: &[Lanes], n: usize| !s[0][n] & s[1][n];
-    let blend = |s: &[Lanes], n: usize| if n % 4 == 1 { s[1][n] } else { s[0][n] };
+    let blend = |s: &[Lanes], n: usize| s[usize::from(n == 1 || n == 5)][n];
     let unpack = |s: &[Lanes], n: usize| s[n % 2][n / 4 * 4 + n % 4 / 2];
     type Rule<'a> = &'a dyn Fn(&[Lanes], usize) -> u32;
     let rules: [(Vector, Option<i64>, Rule<'_>); 8] = [
@@ -168,7 +179,7 @@ fn three_operands_however_they_overlap() {
     ];
     for (level, width, exact) in widths() {
         for (op, number, rule) in rules {
-            for_ways(&mut |dst, a, b| {
+            for_ways(level, &mut |dst, a, b| {
                 let machine = whole(&mut chance);
                 let case = Case {
                     level,
@@ -192,10 +203,10 @@ fn a_choice_of_lanes_however_they_overlap() {
     let rule = |s: &[Lanes], n: usize| if s[0][n] >> 31 == 1 { s[1][n] } else { s[2][n] };
     for (level, width, exact) in widths() {
         for op in [Vector::Choose, Vector::ChoosePs] {
-            for mask in FEW {
-                for_ways(&mut |dst, b, a| {
+            for mask in few(level) {
+                for_ways(level, &mut |dst, b, a| {
                     let mut machine = whole(&mut chance);
-                    let lanes = [(); 8].map(|()| chance.of(&[0, u32::MAX]));
+                    let lanes = [(); 16].map(|()| chance.of(&[0, u32::MAX]));
                     machine.vectors[usize::from(mask)] = bytes(lanes);
                     let case = Case {
                         level,
@@ -226,12 +237,12 @@ fn products_and_sums_however_they_overlap() {
             continue;
         }
         for op in [Vector::FmaPs, Vector::FmaSs] {
-            if op == Vector::FmaSs && width == Width::Y {
+            if op == Vector::FmaSs && width != Width::X {
                 continue;
             }
             let exact = if op == Vector::FmaSs { 1 } else { lanes };
-            for third in FEW {
-                for_ways(&mut |dst, a, b| {
+            for third in few(level) {
+                for_ways(level, &mut |dst, a, b| {
                     let one = Where::Register(third);
                     let two = Where::Register(a);
                     for sources in [[one, two, b], [one, b, two], [b, one, two]] {
@@ -279,10 +290,10 @@ fn one_operand_from_anywhere() {
     ];
     for (level, width, lanes) in widths() {
         for (op, number, exact, rule) in rules {
-            if exact > 0 && width == Width::Y {
+            if exact > 0 && width != Width::X {
                 continue;
             }
-            for_ways(&mut |dst, _, a| {
+            for_ways(level, &mut |dst, _, a| {
                 let shift = op == Vector::ShlDImm;
                 if shift && !matches!(a, Where::Register(_)) {
                     return;
@@ -314,8 +325,8 @@ fn moves_and_zeros_are_of_whole_registers() {
     let mut chance = Chance(35);
     for (level, width, lanes) in widths() {
         let bytes = lanes * 4;
-        for dst in FEW {
-            for a in FEW {
+        for dst in few(level) {
+            for a in few(level) {
                 let machine = chance.machine();
                 let body = [ins(Do::Move, width, Some(v(dst)), &[rv(a)])];
                 let after = execute(level, 8, &body, &[], 0, &machine);
@@ -326,7 +337,7 @@ fn moves_and_zeros_are_of_whole_registers() {
                 assert_eq!(after.vectors[to][..bytes], expected.vectors[to][..bytes]);
                 let body = [ins(Do::Zero, width, Some(v(dst)), &[])];
                 let after = execute(level, 8, &body, &[], 0, &machine);
-                assert_eq!(after.vectors[to][..bytes], [0; 32][..bytes]);
+                assert_eq!(after.vectors[to][..bytes], [0; 64][..bytes]);
             }
         }
     }
@@ -340,8 +351,8 @@ fn values_go_between_general_and_vector_registers() {
             let machine = chance.machine();
             let general = chance.of(&[3, 6, 7, 9, 12, 15]);
             let to = chance.of(&[3, 6, 7, 9, 12, 15]);
-            let vector = chance.of(&FEW);
-            let dst = chance.of(&FEW);
+            let vector = chance.of(&few(level));
+            let dst = chance.of(&few(level));
             let number = machine.general[usize::from(general)];
             let insert = |op: Vector, k: i64| {
                 let sources = [rv(vector), rg(general), Operand::Imm(k)];
@@ -355,7 +366,7 @@ fn values_go_between_general_and_vector_registers() {
                 new
             };
             let first = |bytes: &[u8]| {
-                let mut new = [0; 32];
+                let mut new = [0; 64];
                 new[..bytes.len()].copy_from_slice(bytes);
                 new
             };
@@ -417,31 +428,119 @@ fn values_go_between_general_and_vector_registers() {
 
 #[test]
 fn masks_keep_memory() {
-    if !levels().contains(&Level::V3) {
-        return;
-    }
     let mut chance = Chance(37);
     for [mask, dst] in [[3, 3], [3, 9], [12, 1]] {
-        let mut data = [(); 8].map(|()| chance.next() as u32);
-        let mut machine = chance.machine();
-        machine.general[13] = data.as_mut_ptr() as u64;
-        let lanes_of = [(); 8].map(|()| chance.of(&[0, u32::MAX]));
-        machine.vectors[usize::from(mask)] = bytes(lanes_of);
-        let value = lanes(&machine.vectors[7]);
-        let store = Do::Vector(Vector::MaskStore4);
-        let load = Do::Vector(Vector::MaskLoad4);
-        let body = [
-            ins(store, Width::Y, None, &[at(13, 0), rv(mask), rv(7)]),
-            ins(load, Width::Y, Some(v(dst)), &[rv(mask), at(13, 0)]),
-        ];
-        let old = data;
-        let after = execute(Level::V3, 8, &body, &[], 0, &machine);
-        let new = *std::hint::black_box(&mut data);
-        let loaded = lanes(&after.vectors[usize::from(dst)]);
-        for n in 0..8 {
-            let on = lanes_of[n] != 0;
-            assert_eq!(new[n], if on { value[n] } else { old[n] });
-            assert_eq!(loaded[n], if on { value[n] } else { 0 });
+        for (level, width, count) in widths() {
+            if level == Level::V2 {
+                continue;
+            }
+            let mut data = [(); 16].map(|()| chance.next() as u32);
+            let mut machine = chance.machine();
+            machine.general[13] = data.as_mut_ptr() as u64;
+            lend(&data);
+            let lanes_of = [(); 16].map(|()| chance.of(&[0, u32::MAX]));
+            machine.vectors[usize::from(mask)] = bytes(lanes_of);
+            let value = lanes(&machine.vectors[7]);
+            let store = Do::Vector(Vector::MaskStore4);
+            let load = Do::Vector(Vector::MaskLoad4);
+            let body = [
+                ins(store, width, None, &[at(13, 0), rv(mask), rv(7)]),
+                ins(load, width, Some(v(dst)), &[rv(mask), at(13, 0)]),
+            ];
+            let old = data;
+            let after = execute(level, 8, &body, &[], 0, &machine);
+            let new = *std::hint::black_box(&mut data);
+            let loaded = lanes(&after.vectors[usize::from(dst)]);
+            for n in 0..count {
+                let on = lanes_of[n] != 0;
+                assert_eq!(new[n], if on { value[n] } else { old[n] });
+                assert_eq!(loaded[n], if on { value[n] } else { 0 });
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_of_two_by_number_however_they_overlap() {
+    let mut chance = Chance(38);
+    for (level, width, lanes) in widths().into_iter().filter(|w| w.0 == Level::V4) {
+        let rule = |s: &[Lanes], n: usize| {
+            let k = s[1][n] as usize % (2 * lanes);
+            s[k / lanes * 2][k % lanes]
+        };
+        for a in few(level) {
+            for_ways(level, &mut |dst, order, b| {
+                let mut machine = whole(&mut chance);
+                for byte in machine.vectors.iter_mut().flatten().step_by(4) {
+                    *byte = chance.next() as u8;
+                }
+                let case = Case {
+                    level,
+                    width,
+                    op: Vector::TableD,
+                    dst,
+                    sources: &[Where::Register(a), Where::Register(order), b],
+                    number: None,
+                    exact: lanes,
+                    rule: &rule,
+                };
+                case.check(&mut chance, &machine);
+            });
+        }
+    }
+}
+
+#[test]
+fn lanes_become_narrower() {
+    let mut chance = Chance(39);
+    let low = |s: &[u8], from: usize, to: usize, n: usize| s[n / to * from + n % to];
+    for (op, from, to) in [
+        (Vector::NarrowWB, 2, 1),
+        (Vector::NarrowDB, 4, 1),
+        (Vector::NarrowQB, 8, 1),
+        (Vector::NarrowDW, 4, 2),
+        (Vector::NarrowQW, 8, 2),
+        (Vector::NarrowQD, 8, 4),
+    ] {
+        for width in [Width::X, Width::Y, Width::Z] {
+            for [dst, a] in [[3, 3], [20, 5], [6, 31]] {
+                let machine = chance.machine();
+                let body = [ins(Do::Vector(op), width, Some(v(dst)), &[rv(a)])];
+                let after = execute(Level::V4, 8, &body, &[], 0, &machine);
+                let old = machine.vectors[usize::from(a)];
+                let new = after.vectors[usize::from(dst)];
+                for (n, byte) in new.iter().enumerate().take(width.bytes() / from * to) {
+                    assert_eq!(*byte, low(&old, from, to, n), "{body:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_of_64_bytes_come_and_go() {
+    let mut chance = Chance(40);
+    for k in 0..4usize {
+        for [dst, a, b] in [[3, 3, 4], [20, 5, 20], [6, 31, 7]] {
+            let machine = chance.machine();
+            let of = |n: u8| machine.vectors[usize::from(n)];
+            let half = k / 2 * 32;
+            let make = |op: Vector, sources: &[Operand]| {
+                let body = [ins(Do::Vector(op), Width::Z, Some(v(dst)), sources)];
+                execute(Level::V4, 8, &body, &[], 0, &machine).vectors[usize::from(dst)]
+            };
+            let number = Operand::Imm(k as i64);
+            let high = Operand::Imm(k as i64 / 2);
+            let got = make(Vector::Extract128, &[rv(a), number]);
+            assert_eq!(got[..16], of(a)[16 * k..16 * k + 16]);
+            let got = make(Vector::Extract256, &[rv(a), high]);
+            assert_eq!(got[..32], of(a)[half..half + 32]);
+            let mut want = of(a);
+            want[16 * k..16 * k + 16].copy_from_slice(&of(b)[..16]);
+            assert_eq!(make(Vector::Insert128, &[rv(a), rv(b), number]), want);
+            let mut want = of(a);
+            want[half..half + 32].copy_from_slice(&of(b)[..32]);
+            assert_eq!(make(Vector::Insert256, &[rv(a), rv(b), high]), want);
         }
     }
 }

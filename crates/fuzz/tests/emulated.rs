@@ -1,0 +1,239 @@
+//! Machine code of our own on a processor in software: for levels that this machine may not have, and that the
+//! processor does what the machine does. Flows in: kernels of cases, models and random programs, lists of Opts;
+//! flows out: kernels that differ from the kernel oracle, or by a byte from the machine.
+
+#[path = "../../native/tests/emulator/mod.rs"]
+mod emulator;
+
+use emulator::{Function, Memory};
+use monoglot_codegen::lower;
+use monoglot_device::{Config, open, program_binary, program_parts};
+use monoglot_engine::backend;
+use monoglot_fuzz::check::{self, compare_kernel};
+use monoglot_fuzz::kernels;
+use monoglot_fuzz::linear::{self, BESIDE, Inputs, Machine};
+use monoglot_fuzz::run::{CompiledKernels, Words};
+use monoglot_native::own_bytes;
+use monoglot_oracle::eval_kernel::eval_kernel;
+use monoglot_oracle::random;
+use monoglot_uop::linear::phase_count;
+use monoglot_uop::{Device, Error, ErrorKind, Opt, Result, Target, UOp};
+use std::io::Write;
+use std::path::Path;
+
+/// The processor's numbers of where the arguments, a thread's own storage and buffers lie.
+const WORDS: u64 = 0x1000_0000;
+const OWN: u64 = 0x2000_0000;
+const BUFFERS: u64 = 0x40_0000_0000;
+const APART: u64 = 0x1_0000_0000;
+
+/// Kernels small enough to be run in software.
+fn all_kernels(count: u64) -> Vec<UOp> {
+    let device = Device::new("INTERP:GPU");
+    Config {
+        device: Some(device.name().into()),
+        ..Config::default()
+    }
+    .set();
+    let cases = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/conformance"
+    ));
+    let programs = kernels::programs(cases, device).expect("the cases are read");
+    check::kernels(count, &programs, device).expect("the device is opened")
+}
+
+/// Run a program in software on buffers, each so many bytes after where its region begins.
+fn run(program: &UOp, bufs: &mut [(Vec<u8>, usize)], words: &[i64]) -> Result<()> {
+    let (linear, _, info) = program_parts(program)?;
+    let mut function = Function::new(program_binary(program)?);
+    let mut memory = Memory::default();
+    let place = |k: usize| BUFFERS + k as u64 * APART;
+    let mut arguments: Vec<u8> = vec![];
+    for (k, (bytes, offset)) in bufs.iter().enumerate() {
+        arguments.extend((place(k) + *offset as u64).to_le_bytes());
+        memory.add(place(k), bytes.clone(), true);
+    }
+    arguments.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    memory.add(WORDS, arguments, false);
+    memory.add(OWN, vec![0xa5; own_bytes(linear)], true);
+    for thread in 0..phase_count(linear) as u64 * info.threads.max(1) as u64 {
+        let result = function.call(&mut memory, [WORDS, thread, OWN]);
+        result.map_err(|message| Error::new(ErrorKind::Run { message }))?;
+    }
+    for (k, (bytes, _)) in bufs.iter_mut().enumerate() {
+        *bytes = memory.remove(place(k));
+    }
+    Ok(())
+}
+
+/// Lower a kernel and run it in software.
+fn emulate(
+    kernel: &UOp,
+    target: &Target,
+    opts: Option<&[Opt]>,
+    bufs: &mut [Vec<u8>],
+    words: &Words,
+) -> Result<()> {
+    let backend = backend(target.dialect);
+    let program = lower(kernel, target, backend, opts, &mut |_, _| {})?.0;
+    let is_word = |slot: usize| words.iter().any(|w| w.0 == slot as u64);
+    let stored: Vec<usize> = (0..bufs.len()).filter(|slot| !is_word(*slot)).collect();
+    let mut given: Vec<(Vec<u8>, usize)> = stored.iter().map(|&s| (bufs[s].clone(), 0)).collect();
+    let words: Vec<i64> = words.iter().map(|w| w.1).collect();
+    run(&program, &mut given, &words)?;
+    for (slot, (bytes, _)) in stored.into_iter().zip(given) {
+        bufs[slot] = bytes;
+    }
+    Ok(())
+}
+
+/// Opts for a kernel: what the heuristics choose, then some by chance.
+fn schedule(kernel: &UOp, target: &Target, seed: u64) -> (UOp, Option<Vec<Opt>>) {
+    if seed.is_multiple_of(2) {
+        return (kernel.clone(), None);
+    }
+    let kernel = random::staged(kernel, target, seed);
+    let opts = random::sample(&kernel, target, seed);
+    (kernel, Some(opts))
+}
+
+/// How many of each: more by a variable of the environment.
+fn count(few: usize) -> usize {
+    let asked = std::env::var("EMULATED").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
+/// An error of what comes before machine code, for which there are tests of its own.
+fn is_before(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Verify { stage, .. } if &**stage == "linearize")
+}
+
+fn say(line: &str) {
+    // Not through the macro, whose text is shown of failing tests alone.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[test]
+fn kernels_agree_with_the_oracle() {
+    let kernels = all_kernels(60);
+    let mut wrong = vec![];
+    for (name, few) in [("x86-64-v4", 400), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+        let device =
+            open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
+        let target = device.target();
+        let mut ran = 0;
+        for seed in 0..count(few) {
+            // Spread over all of them, both kinds of Opts.
+            let kernel = &kernels[(seed / 2 * 37) % kernels.len()];
+            let (kernel, opts) = schedule(kernel, target, seed as u64);
+            let mut run = |k: &UOp, bufs: &mut [Vec<u8>], words: &Words| match emulate(
+                k,
+                target,
+                opts.as_deref(),
+                bufs,
+                words,
+            ) {
+                Err(error) if is_before(&error) => eval_kernel(k, bufs, words).map(|_| ()),
+                result => result,
+            };
+            if let Some(what) = compare_kernel(seed as u64, &kernel, &mut run) {
+                wrong.push(format!("{name}, seed {seed}, {opts:?}: {what}\n{kernel}"));
+            }
+            ran += 1;
+        }
+        say(&format!(
+            "EMULATED: {ran} kernels at {name} of {}",
+            kernels.len()
+        ));
+    }
+    let first: Vec<&String> = wrong.iter().take(3).collect();
+    assert!(wrong.is_empty(), "{} wrong: {first:#?}", wrong.len());
+}
+
+#[test]
+fn the_processor_in_software_is_this_machine() {
+    let kernels = all_kernels(20);
+    for name in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
+        let Ok(device) = open(Device::new(&format!("CPU:X86:{name}"))) else {
+            say(&format!("NOT COMPARED: this machine does not run {name}"));
+            continue;
+        };
+        let mut seed = 0;
+        for kernel in kernels.iter().step_by(kernels.len() / count(100) + 1) {
+            seed += 1;
+            let (kernel, opts) = schedule(kernel, device.target(), seed);
+            let all = [(kernel.clone(), opts.clone())];
+            let compiled = match CompiledKernels::new(device.clone(), &all) {
+                Ok(compiled) => compiled,
+                Err(error) if is_before(&error) => continue,
+                Err(error) => panic!("{name}, seed {seed}, {opts:?}: {error}\n{kernel}"),
+            };
+            let mut run = |k: &UOp, bufs: &mut [Vec<u8>], words: &Words| {
+                let mut emulated = bufs.to_vec();
+                compiled.run(k, bufs, words)?;
+                emulate(k, device.target(), opts.as_deref(), &mut emulated, words)?;
+                assert!(emulated == bufs, "{name}, {opts:?}: {kernel}");
+                Ok(())
+            };
+            let what = compare_kernel(seed, &kernel, &mut run);
+            assert!(what.is_none(), "{name}, {opts:?}: {what:?}: {kernel}");
+        }
+    }
+}
+
+/// What goes wrong with a random linear program in software.
+fn wrong_linear(oracle: &Machine, machine: &Machine, seed: u64) -> Option<String> {
+    let made = linear::program(seed, linear::Rules::of(machine.target()));
+    let inputs = Inputs::of(&made.linear, seed);
+    // What breaks the rules of linear programs is not for machine code to say.
+    let right = oracle.compile(&[&made]).remove(0).ok()?;
+    let want = match oracle.run(&right, &inputs) {
+        Ok(want) => want,
+        Err(error) => return Some(format!("INTERP: {error}")),
+    };
+    let around = |(bytes, &offset): (&Vec<u8>, &usize)| {
+        let mut all = vec![0x5a; bytes.len() + 2 * BESIDE];
+        all[offset..offset + bytes.len()].copy_from_slice(bytes);
+        (all, offset)
+    };
+    let mut given: Vec<(Vec<u8>, usize)> = inputs
+        .bytes
+        .iter()
+        .zip(&inputs.offsets)
+        .map(around)
+        .collect();
+    let program = machine.program(&made);
+    if let Err(error) = program.and_then(|program| run(&program, &mut given, &inputs.words)) {
+        return Some(error.to_string());
+    }
+    let mut got = vec![];
+    for ((all, offset), bytes) in given.iter().zip(&inputs.bytes) {
+        let end = offset + bytes.len();
+        if all[..*offset].iter().chain(&all[end..]).any(|&b| b != 0x5a) {
+            return Some("what lies beside an argument was written".into());
+        }
+        got.push(all[*offset..end].to_vec());
+    }
+    linear::difference(&inputs, &want, &got)
+}
+
+#[test]
+fn linear_programs_agree_with_the_interpreter() {
+    let oracle = Machine::new("INTERP").expect("it is always there");
+    let mut wrong = vec![];
+    for (name, few) in [("x86-64-v4", 600), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+        let machine = Machine::new(&format!("NULL:X86:{name}")).expect("NULL takes every level");
+        for seed in 0..count(few) as u64 {
+            if let Some(what) = wrong_linear(&oracle, &machine, seed) {
+                wrong.push(format!("{name}, seed {seed}: {what}"));
+            }
+        }
+        say(&format!(
+            "EMULATED: {} linear programs at {name}",
+            count(few)
+        ));
+    }
+    let first: Vec<&String> = wrong.iter().take(5).collect();
+    assert!(wrong.is_empty(), "{} wrong: {first:#?}", wrong.len());
+}
