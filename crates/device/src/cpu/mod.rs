@@ -48,7 +48,7 @@ pub(crate) const KIND: Kind = Kind {
 
 fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
     let name = Name {
-        renderer: name.renderer.or_else(|| Some(detect::usual())),
+        renderer: name.renderer.or_else(|| Some(detect::usual(config))),
         ..*name
     };
     let target = named(&KIND, &name, config)?;
