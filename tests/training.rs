@@ -51,3 +51,42 @@ fn a_step_that_cannot_be_taken_names_the_users_line() {
         "{e}"
     );
 }
+
+/// What the child of the next test does.
+#[test]
+fn digits_are_learnt() -> Result<()> {
+    Tensor::manual_seed(3);
+    let (_, train) = data::digits()?.split(|i| i % 5 == 4);
+    let net = Linear::new(64, 10);
+    let adam = AdamW::new(&net, 1e-2, 0.0);
+    let mut losses: Vec<f32> = Vec::new();
+    for rows in train.shuffled(32)? {
+        let (images, labels) = train.batch(&rows);
+        let scores = net.forward(&images.reshape([-1, 64]));
+        let loss = scores.cross_entropy(&labels, Reduction::Mean, 0.0);
+        adam.step(&loss)?;
+        losses.push(loss.item()?);
+    }
+    assert!(losses[losses.len() - 1] < 0.8 * losses[0], "{losses:?}");
+    Ok(())
+}
+
+/// No compiler can be found, nor anything else: x86-64 has machine code of our own.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn digits_are_learnt_where_nothing_is_installed() {
+    if !std::arch::is_x86_feature_detected!("sse4.2") {
+        return eprintln!("NOT RUN: this machine is older than x86-64-v2");
+    }
+    let exe = std::env::current_exe().expect("a test has a binary");
+    let mut child = std::process::Command::new(exe);
+    child
+        .args(["--exact", "digits_are_learnt", "--nocapture"])
+        .env_clear()
+        .env("PATH", "")
+        .env("DEBUG", "1");
+    let out = child.output().expect("it runs");
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{told}");
+    assert!(told.contains("machine code of our own"), "{told}");
+}

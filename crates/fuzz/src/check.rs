@@ -170,7 +170,7 @@ fn scheduled(seeds: Range<u64>, ops: u64, tally: &mut Tally) -> Result<()> {
 }
 
 /// All kernels at once; where one of them fails, one by one, and the failures are reported.
-fn compile_apart(
+pub(crate) fn compile_apart(
     runtime: &Arc<dyn Runtime>,
     kernels: Vec<(UOp, Option<Vec<Opt>>)>,
     report: &mut dyn FnMut(&UOp, Error),
@@ -345,7 +345,7 @@ fn schedule_batch(name: &str, runtime: &Arc<dyn Runtime>, cases: &[Case], tally:
 }
 
 /// The PARAMs of a kernel by slot.
-fn params(kernel: &UOp) -> Vec<UOp> {
+pub(crate) fn params(kernel: &UOp) -> Vec<UOp> {
     let mut params: Vec<UOp> = kernel
         .toposort()
         .into_iter()
@@ -356,7 +356,7 @@ fn params(kernel: &UOp) -> Vec<UOp> {
 }
 
 /// Random bytes for each; none for a variable.
-fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
+pub(crate) fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
     let data = |(i, p): (usize, &UOp)| {
         if p.is_variable() {
             Vec::new()
@@ -368,7 +368,7 @@ fn inputs(kernel: &UOp, seed: u64) -> Vec<Vec<u8>> {
 }
 
 /// A random word for each variable.
-fn words(kernel: &UOp, seed: u64) -> Vec<(u64, i64)> {
+pub(crate) fn words(kernel: &UOp, seed: u64) -> Vec<(u64, i64)> {
     let mut choice = random::Choice::new(seed);
     let mut word = |p: &UOp| {
         let slot = p.buffer_arg()?.slot;

@@ -5,6 +5,8 @@
 pub mod check;
 pub mod kernels;
 pub mod linear;
+pub mod pairs;
 pub mod program;
 pub mod run;
+pub mod spills;
 pub mod texts;

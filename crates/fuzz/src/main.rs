@@ -7,6 +7,7 @@ use monoglot_device::Config;
 use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
 use monoglot_fuzz::linear::{Machine, Rules, linear, program};
+use monoglot_fuzz::spills;
 use monoglot_fuzz::texts::{Limits, Texts, texts, work};
 use monoglot_uop::{Device, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -72,6 +73,20 @@ enum What {
         #[arg(long)]
         print: bool,
     },
+    /// Which kernels of the benchmarks and the models keep values in the frame in their innermost loops.
+    #[command(hide = true)]
+    Spills {
+        /// Targets of machine code.
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "NULL:X86:x86-64-v3,NULL:X86:x86-64-v2"
+        )]
+        devices: Vec<String>,
+        /// Print the code of kernels with this in their names too.
+        #[arg(long)]
+        show: Option<String>,
+    },
     /// Texts of valid graphs with some numbers, ops, dtypes and operands changed, through all passes.
     Texts {
         /// How many.
@@ -135,6 +150,12 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
             linear(seed..seed + count, &devices, tally)
         }
+        What::Spills { devices, show } => {
+            for name in &devices {
+                tell_spills(name, show.as_deref())?;
+            }
+            Ok(())
+        }
         What::Texts {
             count,
             seed,
@@ -176,6 +197,29 @@ fn aside(args: &Args) -> Option<Result<()>> {
         } => Some(Texts::new().map(|all| println!("{}", all.text(*seed)))),
         _ => None,
     }
+}
+
+/// The kernels that spill on a target, and for what.
+fn tell_spills(name: &str, show: Option<&str>) -> Result<()> {
+    let device = Device::new(name);
+    Config {
+        device: Some(name.into()),
+        ..Config::default()
+    }
+    .set();
+    let programs = spills::programs(device)?;
+    let (count, found) = spills::spilling(&programs, device)?;
+    println!(
+        "{name}: {} innermost loops of {count} kernels spill",
+        found.len()
+    );
+    for s in found {
+        println!("  {s}");
+        if show.is_some_and(|part| s.kernel.contains(part)) {
+            println!("{}", s.listing);
+        }
+    }
+    Ok(())
 }
 
 /// Take the text of a file as far as it goes.

@@ -14,11 +14,12 @@ pub mod encode;
 pub mod listing;
 pub mod own;
 pub mod select;
+pub mod spills;
 pub mod table;
 
 pub use own::{OwnLayout, own_bytes, own_layout};
 
-use code::{Level, UNMARKED};
+use code::{Allocated, Level, UNMARKED};
 use monoglot_uop::text::Names;
 use monoglot_uop::{Backend, Code, ErrorKind, Listing, ProgramInfo, Result, Target};
 
@@ -58,6 +59,16 @@ unsafe impl Backend for Checked {
     fn emit(&self, listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Code> {
         emit(listing, info, target, true)
     }
+}
+
+/// The code of a program once its registers have numbers: what `emit` encodes.
+///
+/// # Errors
+/// As `Backend::emit`.
+pub fn allocated(listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Allocated> {
+    let level = level(target)?;
+    let selected = select::select(listing, info, level)?;
+    Ok(allocate::allocate(selected, level))
 }
 
 fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) -> Result<Code> {

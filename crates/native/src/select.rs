@@ -25,7 +25,7 @@ use crate::own::{OwnLayout, own_layout};
 use crate::table::Vector;
 use builder::{Builder, Kind, Parts, one, splat};
 use monoglot_uop::backend::unsupported;
-use monoglot_uop::linear::{address, has_phases, lanes, phases};
+use monoglot_uop::linear::{address, has_phases, lanes, phases, storage_of};
 use monoglot_uop::op::{Class as OpClass, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{Arg, DType, Error, Listing, Op, ProgramInfo, Result, UOp};
@@ -249,6 +249,11 @@ impl<'a> Selector<'a> {
 
     fn instruction(&mut self, i: usize) -> Result<()> {
         let u = &self.list[i];
+        // Registers are halved and put together: other numbers of lanes have no place in them.
+        let places = storage_of(u).is_some() || lanes(u).max(1).is_power_of_two();
+        if !places {
+            return Err(self.unsupported(u));
+        }
         if u.op() != Op::Range {
             self.scope_of[i] = self.b.innermost() as u32;
         }

@@ -43,6 +43,8 @@ pub(super) struct Maker {
     scopes: Vec<Scope>,
     /// Storage that may be read and written.
     pub(super) buffers: Vec<UOp>,
+    /// The value that was taken last.
+    pub(super) latest: Option<UOp>,
     /// The last instruction that changed the order of things.
     order: Option<UOp>,
     /// What stands for an effect where there is none.
@@ -70,6 +72,7 @@ impl Maker {
                 turns: 1,
             }],
             buffers: Vec::new(),
+            latest: None,
             order: None,
             nothing: UOp::new(Op::Group, vec![], Arg::None),
             slots: 0,

@@ -61,7 +61,9 @@ impl Maker {
             5 => (vec![1 + n / 4, w], AddrSpace::Reg),
             _ => (vec![n + 32], AddrSpace::Local),
         };
-        if space == AddrSpace::Local && d == DType::Bool {
+        let flat = shape.len() == 1 && shape[0] > 1;
+        let refused = space == AddrSpace::Local || flat && !self.rules.beyond_c;
+        if d == DType::Bool && refused {
             return None;
         }
         let b = self.scratch(d, &shape, space);
@@ -311,7 +313,7 @@ impl Maker {
     pub(super) fn store_into(&mut self, buffer: &UOp, n: usize, value: UOp) -> Option<()> {
         let place = self.place_in(buffer, n)?;
         let whole = place.gate.is_none() && n > 1 && buffer.op() == Op::Param;
-        let arg = match whole && self.dice.roll(6) == 0 && self.rules.streams {
+        let arg = match whole && self.dice.roll(6) == 0 && self.rules.beyond_c {
             true => Arg::Place(None, Some(AddrSpace::Global)),
             false => Arg::None,
         };

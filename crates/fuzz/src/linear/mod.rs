@@ -26,8 +26,8 @@ pub struct Rules {
     pub half: bool,
     /// Products and sums are one operation.
     pub fused: bool,
-    /// Vectors anywhere in memory may pass the caches; in C only at multiples of their bytes.
-    pub streams: bool,
+    /// What C does not say: vectors that pass the caches anywhere in memory, and vectors of arrays of bools.
+    pub beyond_c: bool,
 }
 
 impl Rules {
@@ -36,7 +36,7 @@ impl Rules {
         Rules {
             half: target.storage.contains(&DType::F16),
             fused: target.native.contains(Op::MulAcc),
-            streams: target.dialect != Dialect::C,
+            beyond_c: target.dialect != Dialect::C,
         }
     }
 }
@@ -51,7 +51,7 @@ const INTEGERS: [DType; 8] = [
     DType::U32,
     DType::U64,
 ];
-const WIDTHS: [usize; 6] = [2, 4, 4, 8, 16, 32];
+const WIDTHS: [usize; 7] = [2, 4, 4, 8, 8, 16, 32];
 const NUMBERS: [i64; 16] = [
     i64::MIN,
     i64::MAX,

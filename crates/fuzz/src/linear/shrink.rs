@@ -124,6 +124,10 @@ fn changed(linear: &UOp, changes: &FxHashMap<UOp, Change>) -> Option<UOp> {
             Some(Change::Value(v)) => mapped(v, &map, &nothing)?,
             None => mapped(u, &map, &nothing)?,
         };
+        // The machine traps at a division by 0.
+        if matches!(new.op(), Op::TruncDiv | Op::TruncMod) && !divides(&new.src()[1]) {
+            return None;
+        }
         let fresh =
             !seen.contains(&new) && (changes.get(u).is_none() || !linear.src().contains(&new));
         // A constant stands first, wherever it comes from.

@@ -57,7 +57,12 @@ impl Maker {
             // Newer ones more often.
             let k = self.dice.roll(known.len() as u64);
             let other = self.dice.roll(known.len() as u64);
-            return known[k.max(other) as usize].clone();
+            let k = k.max(other) as usize;
+            // What was taken last is seldom of interest beside itself.
+            let same = self.latest.as_ref() == Some(&known[k]) && self.dice.roll(8) > 0;
+            let k = if same && k > 0 { k - 1 } else { k };
+            self.latest = Some(known[k].clone());
+            return known[k].clone();
         }
         let new = match self.dice.roll(7) {
             0..2 => self.load_any(d, n),
@@ -194,7 +199,7 @@ impl Maker {
 
     fn bitcast(&mut self, n: usize) -> Option<UOp> {
         let groups: [&[DType]; 4] = [
-            &[DType::I8, DType::U8],
+            &[DType::I8, DType::U8, DType::Bool],
             &[DType::I16, DType::U16, DType::F16],
             &[DType::I32, DType::U32, DType::F32],
             &[DType::I64, DType::U64, DType::F64],

@@ -276,13 +276,14 @@ impl Selector<'_> {
         let before = scope - 1;
         let reg = self.b.code.reg(Class::General, 8);
         self.b.variables.insert(reg);
-        let first = self.b.loop_of(scope).map(|l| l.1);
-        let begin = match first {
-            Some(Operand::Imm(first)) => Operand::Imm(first.wrapping_mul(by)),
-            Some(Operand::Reg(first)) => {
-                let wide =
-                    self.b
-                        .general_in(before, Do::Extend32, Width::W64, &[Operand::Reg(first)]);
+        let begin = match self.b.loop_of(scope) {
+            Some((_, Operand::Imm(first), _)) => Operand::Imm(first.wrapping_mul(by)),
+            Some((_, Operand::Reg(first), width)) => {
+                let src = [Operand::Reg(first)];
+                let wide = match width {
+                    Width::W64 => first,
+                    _ => self.b.general_in(before, Do::Extend32, Width::W64, &src),
+                };
                 let by = self.b.number(by);
                 let src = [Operand::Reg(wide), Operand::Reg(by)];
                 Operand::Reg(self.b.general_in(before, Do::Mul, Width::W64, &src))

@@ -210,10 +210,15 @@ impl Builder {
         self.code
     }
 
-    /// The loop of a scope: its counter and where it begins.
-    pub(super) fn loop_of(&self, scope: usize) -> Option<(Reg, Operand)> {
+    /// The loop of a scope: its counter, where it begins, and the width of both.
+    pub(super) fn loop_of(&self, scope: usize) -> Option<(Reg, Operand, Width)> {
         match self.scopes.get(scope)?.kind {
-            Kind::Loop { counter, first, .. } => Some((counter, first)),
+            Kind::Loop {
+                counter,
+                first,
+                width,
+                ..
+            } => Some((counter, first, width)),
             _ => None,
         }
     }

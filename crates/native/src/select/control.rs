@@ -169,10 +169,13 @@ impl<'a> Selector<'a> {
         let wide = u.dtype() == DType::I64;
         let width = if wide { Width::W64 } else { Width::W32 };
         let end = self.integer_source(&u.src()[0])?;
-        let first = match u.src().get(1) {
+        let mut first = match u.src().get(1) {
             Some(first) => self.integer_source(first)?,
             None => Operand::Imm(0),
         };
+        if !matches!(first, Operand::Imm(_)) {
+            first = Operand::Reg(self.scalar(&u.src()[1])?);
+        }
         let guarded = match (first, end) {
             (Operand::Imm(first), Operand::Imm(end)) => end <= first,
             _ => true,

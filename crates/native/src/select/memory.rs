@@ -37,7 +37,10 @@ impl<'a> Selector<'a> {
     }
 
     fn address_of(&self, u: &'a UOp) -> Result<Address<'a>> {
-        address(u.src()[0].named()).ok_or_else(|| self.unsupported(u))
+        let place = address(u.src()[0].named()).ok_or_else(|| self.unsupported(u))?;
+        // A register of one scalar is no vector of one lane.
+        let fits = !is_register(place.buffer) || place.lanes == 0 || place.rows();
+        fits.then_some(place).ok_or_else(|| self.unsupported(u))
     }
 
     /// The registers of a LOAD's value.

@@ -1,0 +1,77 @@
+//! What code keeps in the frame where it turns most often. Flows in: allocated code; flows out: the instructions of
+//! its innermost loops that read or write a place in the frame.
+
+use crate::code::{Allocated, Do, Ins, Operand};
+
+/// An innermost loop that reads or writes places in the frame.
+#[derive(Clone, Debug)]
+pub struct Spilling<'a> {
+    /// Its instructions, from the top to the jump back.
+    pub ins: &'a [Ins],
+    /// Those of them that name a place in the frame.
+    pub spills: Vec<&'a Ins>,
+}
+
+/// The innermost loops that spill, in order.
+pub fn in_innermost_loops(allocated: &Allocated) -> Vec<Spilling<'_>> {
+    let mut found = Vec::new();
+    // Where the loop begins that was opened last, until another is opened in it.
+    let mut begin = None;
+    let list = &allocated.code.ins;
+    for (i, ins) in list.iter().enumerate() {
+        if ins.op == Do::Loop {
+            begin = Some(i);
+        }
+        if ins.op != Do::Next {
+            continue;
+        }
+        let Some(begin) = begin.take() else { continue };
+        let ins = &list[begin..=i];
+        let slot = |s: &Operand| matches!(s, Operand::Slot(_));
+        let spills: Vec<&Ins> = ins.iter().filter(|i| i.src.iter().any(slot)).collect();
+        if !spills.is_empty() {
+            found.push(Spilling { ins, spills });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{UNMARKED, Width};
+
+    fn ins(op: Do, src: &[Operand]) -> Ins {
+        Ins {
+            op,
+            width: Width::W64,
+            dst: None,
+            src: src.iter().copied().collect(),
+            mark: UNMARKED,
+        }
+    }
+
+    #[test]
+    fn only_innermost_loops_count() {
+        let slot = |k: u32| ins(Do::Load64, &[Operand::Slot(k)]);
+        let mut allocated = Allocated::default();
+        allocated.code.ins = vec![
+            slot(0),
+            ins(Do::Loop, &[Operand::Imm(0)]),
+            slot(1),
+            ins(Do::Loop, &[Operand::Imm(1)]),
+            slot(2),
+            ins(Do::Next, &[Operand::Slot(3), Operand::Imm(1)]),
+            slot(4),
+            ins(Do::Next, &[Operand::Imm(0)]),
+            slot(5),
+        ];
+        // The end of a loop is part of it.
+        let found: Vec<Ins> = in_innermost_loops(&allocated)
+            .into_iter()
+            .cloned()
+            .collect();
+        let end = ins(Do::Next, &[Operand::Slot(3), Operand::Imm(1)]);
+        assert_eq!(spills, [&slot(2), &end]);
+    }
+}
