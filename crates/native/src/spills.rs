@@ -67,11 +67,9 @@ mod tests {
             slot(5),
         ];
         // The end of a loop is part of it.
-        let found: Vec<Ins> = in_innermost_loops(&allocated)
-            .into_iter()
-            .cloned()
-            .collect();
+        let found = in_innermost_loops(&allocated);
+        assert_eq!(found.len(), 1);
         let end = ins(Do::Next, &[Operand::Slot(3), Operand::Imm(1)]);
-        assert_eq!(spills, [&slot(2), &end]);
+        assert_eq!(found[0].spills, [&slot(2), &end]);
     }
 }
