@@ -2,8 +2,8 @@
 //! operating system says, believed in this order; flows out: vector width, registers, caches, cores
 //! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
-use super::topology::{self, CACHES};
 use super::compile::Compiler;
+use super::topology::{self, CACHES};
 use crate::config::Config;
 use crate::kind::{Kind, Name, missing};
 use monoglot_uop::op::{Comparison, Unary};

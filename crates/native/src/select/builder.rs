@@ -309,7 +309,7 @@ impl Builder {
     }
 
     /// A general register that holds what a vector instruction makes.
-    pub(super) fn to_general(&mut self, v: Vector, width: Width, src: &[Operand]) -> Reg {
+    pub(super) fn general_of(&mut self, v: Vector, width: Width, src: &[Operand]) -> Reg {
         self.general(Do::Vector(v), width, src)
     }
 

@@ -67,7 +67,7 @@ impl<'a> Selector<'a> {
             (DType::F64, DType::F32) => self.b.of(Vector::CvtSd2Ss, Width::X, &[reg], None),
             (d, i) if float(d) && i.is_int() => {
                 let within = super::cast::within(&u.src()[0], i);
-                self.to_integer(reg, d, i, within)
+                self.integer_from(reg, d, i, within)
             }
             (DType::U64, d) if float(d) => self.unsigned_to_float(reg, d),
             (i, d) if float(d) => {
@@ -101,7 +101,7 @@ impl<'a> Selector<'a> {
         let half = self.b.of(Vector::CvtPs2Ph, Width::X, &[single], Some(0));
         let word = self
             .b
-            .to_general(Vector::MoveVecD, Width::X, &[Operand::Reg(half)]);
+            .general_of(Vector::MoveVecD, Width::X, &[Operand::Reg(half)]);
         self.b
             .general(Do::Load16U, Width::W32, &[Operand::Reg(word)])
     }
@@ -118,7 +118,7 @@ impl<'a> Selector<'a> {
         let over = self.float_compare(DType::F64, [size, back_size], 1);
         let exact = self.float_compare(DType::F64, [size, back_size], 4);
         let b = &mut self.b;
-        let word = b.to_general(Vector::MoveVecD, Width::X, &[Operand::Reg(near)]);
+        let word = b.general_of(Vector::MoveVecD, Width::X, &[Operand::Reg(near)]);
         let below = b.general(
             Do::Sub,
             Width::W32,
@@ -165,7 +165,7 @@ impl<'a> Selector<'a> {
     }
 
     /// A float as an integer: rounded to zero, the nearest end past the ends, 0 for NaN.
-    pub(super) fn to_integer(&mut self, reg: Reg, d: DType, to: DType, within: bool) -> Reg {
+    pub(super) fn integer_from(&mut self, reg: Reg, d: DType, to: DType, within: bool) -> Reg {
         let narrow = by_type(d, Vector::CvttSs32, Vector::CvttSd32);
         let wide = by_type(d, Vector::CvttSs64, Vector::CvttSd64);
         let eight = to.bytes() == 8;
@@ -175,7 +175,7 @@ impl<'a> Selector<'a> {
             } else {
                 narrow
             };
-            let word = self.b.to_general(op, Width::X, &[Operand::Reg(reg)]);
+            let word = self.b.general_of(op, Width::X, &[Operand::Reg(reg)]);
             return self.truncated(word, to);
         }
         let least = to.min().to_i128();
@@ -187,16 +187,16 @@ impl<'a> Selector<'a> {
             let middle = self.float_number(d, (1u64 << 63) as f64);
             let sub = by_type(d, Vector::SubSs, Vector::SubSd);
             let less = self.b.of(sub, Width::X, &[reg, middle], None);
-            let high = self.b.to_general(wide, Width::X, &[Operand::Reg(less)]);
+            let high = self.b.general_of(wide, Width::X, &[Operand::Reg(less)]);
             let sign = self.b.number(i64::MIN);
             let src = [Operand::Reg(high), Operand::Reg(sign)];
             let high = self.b.general(Do::Xor, Width::W64, &src);
-            let low = self.b.to_general(wide, Width::X, &[Operand::Reg(reg)]);
+            let low = self.b.general_of(wide, Width::X, &[Operand::Reg(reg)]);
             let great = self.float_compare(d, [middle, reg], 2);
             let src = [Operand::Reg(great), Operand::Reg(high), Operand::Reg(low)];
             self.b.general(Do::Select, Width::W64, &src)
         } else {
-            self.b.to_general(wide, Width::X, &[Operand::Reg(reg)])
+            self.b.general_of(wide, Width::X, &[Operand::Reg(reg)])
         };
         let word = self.truncated(word, to);
         let above = self.float_compare(d, [past, reg], 2);
@@ -335,7 +335,7 @@ impl<'a> Selector<'a> {
             (DType::F32, i) if i.is_int() && (i.bytes() < 4 || i == DType::I32) => {
                 let parts = self.vector_parts(a, own)?;
                 let within = within(a, i);
-                let words = self.to_words(&parts, own, i, within);
+                let words = self.words_from(&parts, own, i, within);
                 let resized = self.resize(&words, own, i.bytes(), true);
                 resized.into_iter().collect()
             }
@@ -408,7 +408,7 @@ impl<'a> Selector<'a> {
     }
 
     /// f32 as i32 within the interval of an integer type of at most 32 bits.
-    fn to_words(&mut self, parts: &[Reg], of: Shape, to: DType, within: bool) -> Parts {
+    fn words_from(&mut self, parts: &[Reg], of: Shape, to: DType, within: bool) -> Parts {
         let w = self.width(of);
         let mut out = Parts::new();
         let least = self
@@ -501,7 +501,7 @@ impl<'a> Selector<'a> {
                 } else {
                     Vector::MoveVecD
                 };
-                self.b.to_general(op, Width::X, &src)
+                self.b.general_of(op, Width::X, &src)
             }
             (Class::General, Class::General) => {
                 let reg = self.b.stable(reg);

@@ -57,7 +57,8 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
     // Of each register: where it was written last, in which block, and where it was last mentioned, one further.
     let mut written = vec![(usize::MAX, 0u32); code.regs.len()];
     let mut mentioned = vec![0usize; code.regs.len()];
-    for i in 0..code.ins.len() {
+    let count = code.ins.len();
+    for (i, kept) in keep.iter_mut().enumerate().take(count) {
         let ins = &code.ins[i];
         if is_control(ins.op) {
             block += 1;
@@ -75,7 +76,7 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
             let free = |at: usize, of: u32| at != usize::MAX && of == block && last <= at + 1;
             if free(at, of) && !matches!(code.ins[at].op, Do::Argument(_)) {
                 code.ins[at].dst = Some(to);
-                keep[i] = false;
+                *kept = false;
                 // What it was added to, if nobody else reads it, and so on.
                 let mut top = at;
                 while let Some((k, before)) = accumulated(&code.ins[top])

@@ -216,12 +216,12 @@ impl<'a> Selector<'a> {
         }
         let src = [Operand::Reg(half), Operand::Imm(k as i64)];
         let word = match (shape.bytes, k) {
-            (4, 0) => b.to_general(Vector::MoveVecD, Width::X, &src[..1]),
-            (8, 0) => b.to_general(Vector::MoveVecQ, Width::X, &src[..1]),
-            (1, _) => b.to_general(Vector::ExtractB, Width::X, &src),
-            (2, _) => b.to_general(Vector::ExtractW, Width::X, &src),
-            (4, _) => b.to_general(Vector::ExtractD, Width::X, &src),
-            _ => b.to_general(Vector::ExtractQ, Width::X, &src),
+            (4, 0) => b.general_of(Vector::MoveVecD, Width::X, &src[..1]),
+            (8, 0) => b.general_of(Vector::MoveVecQ, Width::X, &src[..1]),
+            (1, _) => b.general_of(Vector::ExtractB, Width::X, &src),
+            (2, _) => b.general_of(Vector::ExtractW, Width::X, &src),
+            (4, _) => b.general_of(Vector::ExtractD, Width::X, &src),
+            _ => b.general_of(Vector::ExtractQ, Width::X, &src),
         };
         let word = Operand::Reg(word);
         match d {

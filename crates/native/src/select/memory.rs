@@ -264,7 +264,7 @@ impl<'a> Selector<'a> {
             2 => (Vector::MoveMaskB, 2),
             _ => (Vector::MoveMaskB, 1),
         };
-        (self.b.to_general(op, width, &[Operand::Reg(mask)]), step)
+        (self.b.general_of(op, width, &[Operand::Reg(mask)]), step)
     }
 
     fn bit(&mut self, (bits, step): (Reg, usize), lane: usize) -> Reg {
@@ -481,7 +481,7 @@ fn store_part(b: &mut Builder, d: DType, n: usize, bytes: usize, to: Mem, from: 
         16 | 32 | 64 => Vector::Store,
         narrow => {
             let src = [Operand::Reg(from)];
-            let word = b.to_general(Vector::MoveVecD, Width::X, &src);
+            let word = b.general_of(Vector::MoveVecD, Width::X, &src);
             let src = [Operand::Mem(to), Operand::Reg(word)];
             return b.put(store_op(narrow), Width::W64, None, &src);
         }
@@ -543,7 +543,7 @@ fn extract_to(b: &mut Builder, from: Reg, width: Width, lane: usize, at: usize, 
         _ => Vector::ExtractQ,
     };
     let within = Operand::Imm(((at % 16) / lane) as i64);
-    let word = b.to_general(op, Width::X, &[Operand::Reg(half), within]);
+    let word = b.general_of(op, Width::X, &[Operand::Reg(half), within]);
     let src = [Operand::Mem(to), Operand::Reg(word)];
     b.put(store_op(lane), Width::W64, None, &src);
 }

@@ -133,7 +133,7 @@ impl<'a> Selector<'a> {
         let mask = self.b.of(compare, Width::X, &s, Some(predicate));
         let word = self
             .b
-            .to_general(Vector::MoveVecD, Width::X, &[Operand::Reg(mask)]);
+            .general_of(Vector::MoveVecD, Width::X, &[Operand::Reg(mask)]);
         let src = [Operand::Reg(word), Operand::Imm(1)];
         self.b.general(Do::And, Width::W32, &src)
     }
