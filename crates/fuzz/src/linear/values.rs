@@ -137,7 +137,7 @@ impl Maker {
         self.value(op, &order, Arg::None)
     }
 
-    fn either(&mut self, a: UOp, b: UOp) -> [UOp; 2] {
+    pub(super) fn either(&mut self, a: UOp, b: UOp) -> [UOp; 2] {
         match self.dice.roll(2) {
             0 => [a, b],
             _ => [b, a],
