@@ -64,13 +64,13 @@ const V2: &Known = &[
 #[test]
 fn innermost_loops_keep_values_in_registers() {
     let levels = [("NULL:X86:x86-64-v3", V3), ("NULL:X86:x86-64-v2", V2)];
-    Config {
-        device: Some(levels[0].0.into()),
-        ..Config::default()
-    }
-    .set();
     for (name, known) in levels {
         let device = Device::new(name);
+        Config {
+            device: Some(name.into()),
+            ..Config::default()
+        }
+        .set();
         let programs = programs(device).expect("the models are built");
         let (count, found) = spilling(&programs, device).expect("the kernels compile");
         assert!(count > 100, "{count} kernels");

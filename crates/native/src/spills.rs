@@ -67,10 +67,9 @@ mod tests {
             slot(5),
         ];
         // The end of a loop is part of it.
-        let found: Vec<Ins> = in_innermost_loops(&allocated)
-            .into_iter()
-            .cloned()
-            .collect();
+        let found = in_innermost_loops(&allocated);
+        let spills: Vec<&Ins> = found.iter().flat_map(|l| l.spills.clone()).collect();
+        // The end of a loop is part of it.
         let end = ins(Do::Next, &[Operand::Slot(3), Operand::Imm(1)]);
         assert_eq!(spills, [&slot(2), &end]);
     }

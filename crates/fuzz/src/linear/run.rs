@@ -187,8 +187,8 @@ fn bits(d: DType, dice: &mut Dice, kind: u64) -> u64 {
     let roll = dice.roll(4);
     let value = match (kind, roll) {
         (0, 0 | 1) => return any & (u64::MAX >> (64 - d.bits())),
-        (2, 0 | 1 | 2) if d.is_float() => Scalar::Float(*dice.pick(&super::FLOATS)).round_to(d),
-        (2, 0 | 1 | 2) => Scalar::Int(*dice.pick(&super::NUMBERS) as i128).round_to(d),
+        (2, 0..=2) if d.is_float() => Scalar::Float(*dice.pick(&super::FLOATS)).round_to(d),
+        (2, 0..=2) => Scalar::Int(*dice.pick(&super::NUMBERS) as i128).round_to(d),
         (_, 3) if d.is_float() => {
             let big = 2f64.powi(dice.roll(60) as i32 - 30);
             Scalar::Float(small.to_f64() * big).round_to(d)
