@@ -363,18 +363,26 @@ impl Maker {
         let n = buffer.shape().get(1).map_or(0, |w| w.max() as usize);
         let at = self.int(0, DType::I32);
         let address = self.address(&buffer, &at, n)?;
-        let old = self.value(Op::Load, &[address.clone()], Arg::None)?;
-        let x = self.any(d, n);
-        let new = if d == DType::Bool {
-            self.value(Op::Xor, &[old, x], Arg::None)?
-        } else if d.is_float() && self.contracts {
-            self.greatest(&[old, x])?
-        } else if self.rules.fused && self.dice.roll(3) == 0 {
-            let y = self.operand(d, n);
-            self.value(Op::MulAcc, &[x, y, old], Arg::None)?
-        } else {
-            self.value(Op::Add, &[old, x], Arg::None)?
-        };
+        let mut new = self.put(Op::Load, &[address.clone()], Arg::None)?;
+        for _ in 0..1 + self.dice.roll(4) {
+            let x = self.any(d, n);
+            let old = new.clone();
+            new = if d == DType::Bool {
+                self.put(Op::Xor, &[old, x], Arg::None)?
+            } else if d.is_float() && self.contracts {
+                self.greatest(&[old, x])?
+            } else if self.rules.fused && self.dice.roll(3) == 0 {
+                let y = self.operand(d, n);
+                self.put(Op::MulAcc, &[x, y, old], Arg::None)?
+            } else {
+                let pair = self.either(old, x);
+                self.put(Op::Add, &pair, Arg::None)?
+            };
+            // What has been added so far is seldom of use elsewhere.
+            if self.dice.roll(6) == 0 {
+                self.offer(&new);
+            }
+        }
         self.put(Op::Store, &[address, new], Arg::None)?;
         Some(())
     }

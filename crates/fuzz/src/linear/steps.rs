@@ -163,8 +163,7 @@ fn show(m: &mut Maker) {
     for b in m.buffers.clone().iter().filter(|b| b.op() == Op::Buffer) {
         let n = b.shape().get(1).map_or(0, |w| w.max() as usize);
         let rows = b.shape()[0].max();
-        let show = |m: &mut Maker, at: &UOp, k: i64| -> Option<()> {
-            let _ = k;
+        let show = |m: &mut Maker, at: &UOp| -> Option<()> {
             let named = m.named(b)?;
             let address = m.put(Op::Index, &[named, at.clone()], Arg::None)?;
             let value = m.put(Op::Load, &[address], Arg::None)?;
@@ -174,11 +173,11 @@ fn show(m: &mut Maker) {
         if rows > 1
             && let Some(r) = m.open_loop(&end, None)
         {
-            show(m, &r, 0);
+            show(m, &r);
             m.close();
         } else {
             let zero = m.int(0, DType::I32);
-            show(m, &zero, 0);
+            show(m, &zero);
         }
     }
     let all = m.all();

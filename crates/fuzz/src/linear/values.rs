@@ -20,8 +20,10 @@ impl Maker {
 
     /// Lanes, 0 for a scalar.
     pub(super) fn width(&mut self) -> usize {
-        match self.dice.roll(5) {
-            0..2 => 0,
+        match self.dice.roll(60) {
+            0..24 => 0,
+            // Seldom: more registers than most have, and a vector of one lane, which no target names so.
+            24 if self.rules.beyond_c => *self.dice.pick(&[1, 64]),
             _ => *self.dice.pick(&WIDTHS),
         }
     }
@@ -137,7 +139,7 @@ impl Maker {
         self.value(op, &order, Arg::None)
     }
 
-    fn either(&mut self, a: UOp, b: UOp) -> [UOp; 2] {
+    pub(super) fn either(&mut self, a: UOp, b: UOp) -> [UOp; 2] {
         match self.dice.roll(2) {
             0 => [a, b],
             _ => [b, a],

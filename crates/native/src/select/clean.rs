@@ -69,7 +69,7 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
             && !variables.contains(&from)
             && variables.contains(&to)
             && reads[from.0 as usize] == 1
-            && code.regs[from.0 as usize].again.is_none()
+            && code.regs[from.0 as usize] == code.regs[to.0 as usize]
         {
             let (at, of) = written[from.0 as usize];
             let last = mentioned[to.0 as usize];
@@ -82,7 +82,7 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
                 while let Some((k, before)) = accumulated(&code.ins[top])
                     && !variables.contains(&before)
                     && reads[before.0 as usize] == 1
-                    && code.regs[before.0 as usize].again.is_none()
+                    && code.regs[before.0 as usize] == code.regs[to.0 as usize]
                     && let (at, of) = written[before.0 as usize]
                     && free(at, of)
                     && !matches!(code.ins[at].op, Do::Argument(_))

@@ -1,0 +1,91 @@
+//! Innermost loops of the kernels of the benchmarks and the models keep their values in registers. Flows in: the
+//! programs; flows out: a failed test that tells the loops that spill.
+//!
+//! `monoglot-fuzz spills` tells them all, and with `--show NAME` their code. What stands here spills yet: packing and
+//! transposing in blocks of 8 by 8, tiles that a schedule made too large for the registers.
+
+use monoglot_device::Config;
+use monoglot_fuzz::spills::{programs, spilling};
+use monoglot_uop::Device;
+use std::collections::BTreeMap;
+
+/// Programs with innermost loops that spill, and at most how many.
+type Known = [(&'static str, usize)];
+
+const V3: &Known = &[
+    ("attention_12x64_128_causal", 5),
+    ("attention_12x64_512_causal", 6),
+    ("conv1x1_256_64", 1),
+    ("conv3x3_64_64", 1),
+    ("conv3x3_64_64_groups4", 1),
+    ("conv5x5_32_32", 1),
+    ("convnet", 17),
+    ("cumsum_4096", 1),
+    ("dwconv3x3_64", 1),
+    ("gemm_bf16_1024", 1),
+    ("gemm_f32_1023", 1),
+    ("gemm_f32_2047x1531x777", 3),
+    ("gemm_f32_4096x64x4096", 1),
+    ("gemm_f32_nt_1024", 1),
+    ("gemm_f32_tn_1024", 2),
+    ("gemm_f32_tt_1024", 2),
+    ("gemm_i8_1024", 1),
+    ("gpt2", 17),
+    ("minilm", 7),
+    ("resnet50", 21),
+    ("transpose_4096", 1),
+];
+
+const V2: &Known = &[
+    ("attention_12x64_128_causal", 5),
+    ("attention_12x64_512", 1),
+    ("attention_12x64_512_causal", 6),
+    ("conv1x1_256_64", 4),
+    ("conv3x3_64_64_stride2", 1),
+    ("conv5x5_32_32", 1),
+    ("convnet", 22),
+    ("dwconv3x3_64", 3),
+    ("gemm_bf16_1024", 2),
+    ("gemm_f32_1023", 4),
+    ("gemm_f32_1024", 1),
+    ("gemm_f32_2047x1531x777", 6),
+    ("gemm_f32_4096x64x4096", 3),
+    ("gemm_f32_512", 1),
+    ("gemm_f32_64x4096x64", 1),
+    ("gemm_f32_nt_1024", 1),
+    ("gemm_f32_tn_1024", 2),
+    ("gemm_f32_tt_1024", 3),
+    ("gemm_i8_1024", 1),
+    ("gpt2", 32),
+    ("minilm", 8),
+    ("resnet50", 35),
+];
+
+#[test]
+fn innermost_loops_keep_values_in_registers() {
+    let levels = [("NULL:X86:x86-64-v3", V3), ("NULL:X86:x86-64-v2", V2)];
+    for (name, known) in levels {
+        let device = Device::new(name);
+        Config {
+            device: Some(name.into()),
+            ..Config::default()
+        }
+        .set();
+        let programs = programs(device).expect("the models are built");
+        let (count, found) = spilling(&programs, device).expect("the kernels compile");
+        assert!(count > 100, "{count} kernels");
+        let mut by_name: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for s in &found {
+            by_name.entry(&s.of).or_default().push(s.to_string());
+        }
+        for (of, loops) in by_name {
+            let most = known.iter().find(|k| k.0 == of).map_or(0, |k| k.1);
+            let more = loops.len() > most;
+            assert!(
+                !more,
+                "{name}: more than {most} spill:\n{}",
+                loops.join("\n")
+            );
+        }
+    }
+}
