@@ -12,54 +12,9 @@ use std::collections::BTreeMap;
 /// Programs with innermost loops that spill, and at most how many.
 type Known = [(&'static str, usize)];
 
-const V3: &Known = &[
-    ("attention_12x64_128_causal", 5),
-    ("attention_12x64_512_causal", 6),
-    ("conv1x1_256_64", 1),
-    ("conv3x3_64_64", 1),
-    ("conv3x3_64_64_groups4", 1),
-    ("conv5x5_32_32", 1),
-    ("convnet", 17),
-    ("cumsum_4096", 1),
-    ("dwconv3x3_64", 1),
-    ("gemm_bf16_1024", 1),
-    ("gemm_f32_1023", 1),
-    ("gemm_f32_2047x1531x777", 3),
-    ("gemm_f32_4096x64x4096", 1),
-    ("gemm_f32_nt_1024", 1),
-    ("gemm_f32_tn_1024", 2),
-    ("gemm_f32_tt_1024", 2),
-    ("gemm_i8_1024", 1),
-    ("gpt2", 17),
-    ("minilm", 7),
-    ("resnet50", 21),
-    ("transpose_4096", 1),
-];
+const V3: &Known = &[];
 
-const V2: &Known = &[
-    ("attention_12x64_128_causal", 5),
-    ("attention_12x64_512", 1),
-    ("attention_12x64_512_causal", 6),
-    ("conv1x1_256_64", 4),
-    ("conv3x3_64_64_stride2", 1),
-    ("conv5x5_32_32", 1),
-    ("convnet", 22),
-    ("dwconv3x3_64", 3),
-    ("gemm_bf16_1024", 2),
-    ("gemm_f32_1023", 4),
-    ("gemm_f32_1024", 1),
-    ("gemm_f32_2047x1531x777", 6),
-    ("gemm_f32_4096x64x4096", 3),
-    ("gemm_f32_512", 1),
-    ("gemm_f32_64x4096x64", 1),
-    ("gemm_f32_nt_1024", 1),
-    ("gemm_f32_tn_1024", 2),
-    ("gemm_f32_tt_1024", 3),
-    ("gemm_i8_1024", 1),
-    ("gpt2", 32),
-    ("minilm", 8),
-    ("resnet50", 35),
-];
+const V2: &Known = &[];
 
 #[test]
 fn innermost_loops_keep_values_in_registers() {
