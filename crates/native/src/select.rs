@@ -403,6 +403,9 @@ impl<'a> Selector<'a> {
 
     /// The registers of a vector operand of a shape: constants stand in every lane, masks become as wide.
     fn vector_parts(&mut self, u: &UOp, shape: Shape) -> Result<Parts> {
+        // Of a constant in every lane there is one of each width.
+        let constant = monoglot_uop::linear::splat(u).filter(|c| c.op() == Op::Const);
+        let u = constant.unwrap_or(u);
         if u.op() == Op::Const {
             let width = self.width(shape);
             let bits = self.lane_bits(u);

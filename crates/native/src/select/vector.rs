@@ -400,6 +400,14 @@ impl<'a> Selector<'a> {
         let [gate, x, y] = u.src() else {
             return Err(self.unsupported(u));
         };
+        let mut gate = gate;
+        let mut x = x;
+        let mut y = y;
+        // What is chosen where a mask does not hold.
+        while let Some(opposite) = complemented(gate) {
+            gate = opposite;
+            std::mem::swap(&mut x, &mut y);
+        }
         if shape.n == 0 {
             let gate = self.scalar(gate)?;
             let first = self.scalar(x)?;
@@ -508,6 +516,21 @@ impl<'a> Selector<'a> {
             }
         };
         super::builder::one(reg)
+    }
+}
+
+/// The mask of which this one is the complement.
+fn complemented(gate: &UOp) -> Option<&UOp> {
+    let holds = |s: &UOp| {
+        let constant = monoglot_uop::linear::splat(s).unwrap_or(s);
+        constant.const_value().is_some_and(|v| v.truthy())
+    };
+    match (gate.op(), gate.src()) {
+        _ if lanes(gate) == 0 => None,
+        (Op::Not, [mask]) => Some(mask),
+        (Op::Xor, [a, b]) if holds(a) => Some(b),
+        (Op::Xor, [a, b]) if holds(b) => Some(a),
+        _ => None,
     }
 }
 
