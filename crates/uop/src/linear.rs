@@ -59,6 +59,20 @@ pub fn address(u: &UOp) -> Option<Address<'_>> {
     })
 }
 
+/// Visit the values that an instruction reads, of a vector made of lanes of others those.
+pub fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
+    if let Some(s) = splat(u) {
+        f(s);
+    } else if let Some(([a, b], _)) = gathered(u) {
+        f(a);
+        if a != b {
+            f(b);
+        }
+    } else {
+        operands(u, f);
+    }
+}
+
 /// Visit the values that an instruction reads. Addresses, shapes and the order of effects are none.
 pub fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
     match u.op() {

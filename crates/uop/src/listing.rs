@@ -7,25 +7,11 @@
 //! into or out of a loop; an instruction that may need an operand more than once never has a part in it.
 
 use crate::dtype::DType;
-use crate::linear::{gathered, lanes, operands, splat};
+use crate::linear::{gathered, lanes, reads, splat};
 use crate::node::UOp;
 use crate::op::{Op, Repeats};
 use crate::spec::Lowered;
 use rustc_hash::FxHashMap;
-
-/// Visit the values that an instruction reads, of a vector made of lanes of others those.
-fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
-    if let Some(s) = splat(u) {
-        f(s);
-    } else if let Some(([a, b], _)) = gathered(u) {
-        f(a);
-        if a != b {
-            f(b);
-        }
-    } else {
-        operands(u, f);
-    }
-}
 
 /// Whether `u` may need an operand more than once, or takes a lane of it.
 fn wants_names(u: &UOp) -> bool {

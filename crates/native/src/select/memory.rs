@@ -100,7 +100,7 @@ impl<'a> Selector<'a> {
             let tests = self.tests(gate)?;
             let other = self.stored_parts(alt, shape)?;
             let places = self.places(u, shape)?;
-            let out: Parts = other.iter().map(|&r| self.fresh_copy(r)).collect();
+            let out: Parts = other.iter().map(|&r| self.b.copy(r)).collect();
             self.b.variables.extend(out.iter().copied());
             let d = u.dtype();
             let per = self.per_part(shape) * shape.bytes;
@@ -116,11 +116,6 @@ impl<'a> Selector<'a> {
             return Ok(out);
         }
         self.load_masked(u, gate, alt, shape)
-    }
-
-    /// A register of its own that begins as another.
-    fn fresh_copy(&mut self, from: Reg) -> Reg {
-        self.b.copy(from)
     }
 
     /// Where the registers of a value lie in memory.
@@ -226,7 +221,7 @@ impl<'a> Selector<'a> {
                 continue;
             }
             let n = bytes / shape.bytes;
-            let to = self.fresh_copy(others[k]);
+            let to = self.b.copy(others[k]);
             self.b.variables.insert(to);
             let bits = self.lane_bits_of(mask, shape.bytes, width);
             for lane in 0..n {

@@ -2,7 +2,7 @@
 //! values are worked out where they are used first. Invariant: memory that a value is loaded from is not
 //! written between the place where it stands and the one where it is worked out, and no loop lies between.
 
-use monoglot_uop::linear::{address, gathered, operands, splat};
+use monoglot_uop::linear::{address, reads, splat};
 use monoglot_uop::{AddrSpace, Arg, Listing, Op, UOp};
 
 /// See above.
@@ -18,20 +18,6 @@ pub(super) struct Uses {
 pub(super) fn is_register(buffer: &UOp) -> bool {
     let reg = buffer.buffer_arg().and_then(|b| b.addrspace) == Some(AddrSpace::Reg);
     reg && buffer.op() == Op::Buffer && buffer.shape().first().is_some_and(|n| n.is(1))
-}
-
-/// The values that an instruction reads where it is selected.
-fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
-    if let Some(s) = splat(u) {
-        f(s);
-    } else if let Some(([a, b], _)) = gathered(u) {
-        f(a);
-        if a != b {
-            f(b);
-        }
-    } else {
-        operands(u, f);
-    }
 }
 
 impl Uses {
