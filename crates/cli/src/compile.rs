@@ -3,10 +3,11 @@
 //! nothing runs. Flows in: a model and how many layers of it; flows out: the time of each stage,
 //! the kernels and the bytes of their source.
 
+use crate::bench::median;
 use crate::{Failure, Outcome, configure, json_line, seconds};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monoglot::compiler::engine;
-use monoglot::compiler::uop::UOp;
+use monoglot::compiler::uop::{Arg, UOp};
 use monoglot::models::{Workload, graph};
 use serde::Serialize;
 use std::io::Write;
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// The device to compile for
     #[arg(long, default_value = "NULL")]
     device: String,
+    /// Threads that compile, and that a kernel is compiled for (default: all)
+    #[arg(long)]
+    threads: Option<usize>,
     /// One object
     #[arg(long)]
     json: bool,
@@ -50,6 +54,10 @@ struct Record {
     kernels: usize,
     unique_kernels: usize,
     uops: usize,
+    /// Seconds from a kernel's SINK to its code: the median, and the most.
+    kernel_median_s: f64,
+    kernel_slowest_s: f64,
+    slowest_kernel: String,
     peak_bytes: u64,
 }
 
@@ -93,7 +101,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             args.model.name()
         )));
     }
-    configure(Some(&args.device), None);
+    configure(Some(&args.device), args.threads);
     // Opening a device looks at the machine; that is no part of compiling. One that runs no kernels says so.
     monoglot::compiler::device::open(engine::default_device())?.compile(&[])?;
     let start = Instant::now();
@@ -116,6 +124,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             *to += spent;
         }
     }
+    let slowest = (0..compiled.seconds.len()).max_by(|&a, &b| {
+        let seconds = &compiled.seconds;
+        seconds[a].total_cmp(&seconds[b])
+    });
+    let kernel_slowest_s = slowest.map_or(0.0, |k| compiled.seconds[k]);
+    let slowest_kernel = slowest.map_or_else(String::new, |k| name(&compiled.programs[k]));
     let mut record = Record {
         model: args.model.name().into(),
         stages,
@@ -123,6 +137,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         kernels: compiled.kernels,
         unique_kernels: compiled.unique_kernels,
         uops: compiled.uops,
+        kernel_median_s: median(&compiled.seconds).unwrap_or(0.0),
+        kernel_slowest_s,
+        slowest_kernel,
         peak_bytes: peak_bytes(),
     };
     if args.json {
@@ -141,6 +158,13 @@ fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
     )?;
     writeln!(
         out,
+        "  a kernel in {}, {} at most ({})",
+        seconds(r.kernel_median_s),
+        seconds(r.kernel_slowest_s),
+        r.slowest_kernel
+    )?;
+    writeln!(
+        out,
         "  {:.1} MB of memory at most",
         r.peak_bytes as f64 / 1e6
     )?;
@@ -148,6 +172,14 @@ fn table(out: &mut dyn Write, r: &mut Record) -> Outcome {
         writeln!(out, "  {name:<12} {:>12}", seconds(*spent))?;
     }
     Ok(())
+}
+
+/// The name of a kernel.
+fn name(program: &UOp) -> String {
+    match program.arg() {
+        Arg::Program(info) => info.name.clone(),
+        _ => String::new(),
+    }
 }
 
 /// The most memory this process ever had, as the kernel counts it; 0 where it does not say.

@@ -36,9 +36,9 @@ pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
     match (
         program.arg(),
         part(Op::Linear),
-        part(Op::Source).map(UOp::arg),
+        part(Op::Source).and_then(|source| source.arg().text()),
     ) {
-        (Arg::Program(info), Some(linear), Some(Arg::Text(text))) => Ok((linear, text, info)),
+        (Arg::Program(info), Some(linear), Some(text)) => Ok((linear, text, info)),
         _ => {
             let message = format!("{program:?} is not PROGRAM(sink, LINEAR, SOURCE)");
             Err(ErrorKind::Verify {

@@ -8,7 +8,7 @@ use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
-use monoglot_device::{Kernel, open, program_parts};
+use monoglot_device::{Config, Kernel, open, program_parts};
 use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
@@ -71,6 +71,8 @@ pub struct Compiled {
     pub uops: usize,
     /// The lowered kernels: PROGRAM nodes, in order of first use.
     pub programs: Vec<UOp>,
+    /// Seconds from the SINK of each to its code.
+    pub seconds: Vec<f64>,
 }
 
 /// Programs that are kept, and kernels, at most; those of a program that is in use stay with it.
@@ -155,7 +157,7 @@ fn steps(linear: &UOp, params: usize) -> Result<Vec<Step>> {
 
 /// Kernels that were not seen before, lowered and compiled.
 fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
-    let (lowered, _) = lower_all(missing)?;
+    let lowered = lower_all(missing)?;
     let mut all: Vec<Option<Compute>> = vec![None; missing.len()];
     // Programs of one device are compiled together: one run of a C compiler costs more than a kernel.
     let mut devices: Vec<Device> = missing.iter().map(|(_, d)| *d).collect();
@@ -165,7 +167,7 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
         let of_device: Vec<usize> = (0..missing.len())
             .filter(|&i| missing[i].1 == device)
             .collect();
-        let programs: Vec<uop::Program> = of_device.iter().map(|&i| lowered[i].clone()).collect();
+        let programs: Vec<uop::Program> = of_device.iter().map(|&i| lowered[i].0.clone()).collect();
         let runtime = open(device)?;
         report::opened(&*runtime);
         let compiled = runtime.compile(&programs)?;
@@ -270,17 +272,16 @@ fn unique_kernels(linear: &UOp) -> Vec<Key> {
     keys.filter(|key| seen.insert(key.clone())).collect()
 }
 
-/// Lower kernels, over all cores where there are several.
-fn lower_all(kernels: &[Key]) -> Result<(Vec<uop::Program>, Timings)> {
+/// Lower kernels, over as many threads as the configuration allows.
+fn lower_all(kernels: &[Key]) -> Result<Vec<(uop::Program, Timings)>> {
     let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
     let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
-    let workers = std::thread::available_parallelism()
-        .map_or(1, |n| n.get())
+    let workers = Config::current()
+        .thread_count()
         .min(kernels.len().div_ceil(2))
         .max(1);
     let next = std::sync::atomic::AtomicUsize::new(0);
-    let done: Mutex<(Vec<Option<Result<uop::Program>>>, Timings)> =
-        Mutex::new((vec![None; kernels.len()], Timings::default()));
+    let done: Mutex<Vec<Option<Result<_>>>> = Mutex::new(vec![None; kernels.len()]);
     let work = || loop {
         let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let Some((kernel, device)) = kernels.get(i) else {
@@ -295,10 +296,7 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<uop::Program>, Timings)> {
             &mut |_, _| {},
         );
         let mut done = done.lock().unwrap_or_else(|e| e.into_inner());
-        done.0[i] = Some(lowered.map(|(program, seconds)| {
-            done.1.add(&seconds);
-            program
-        }));
+        done[i] = Some(lowered);
     };
     std::thread::scope(|s| {
         for _ in 1..workers {
@@ -306,11 +304,11 @@ fn lower_all(kernels: &[Key]) -> Result<(Vec<uop::Program>, Timings)> {
         }
         work();
     });
-    let (results, total) = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    let lowered = results
+    let results = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    results
         .into_iter()
-        .map(|r| r.expect("every kernel was taken by a worker"));
-    Ok((lowered.collect::<Result<Vec<uop::Program>>>()?, total))
+        .map(|r| r.expect("every kernel was taken by a worker"))
+        .collect()
 }
 
 /// Schedule and lower what these roots need, to rendered source, with no cache and without running or
@@ -324,7 +322,9 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
     let mut timings = monoglot_schedule::Timings::default();
     let scheduled = schedule(&function, crate::default_device(), &target, &mut timings)?;
     let unique = unique_kernels(&scheduled.linear);
-    let (programs, lowering) = lower_all(&unique)?;
+    let lowered = lower_all(&unique)?;
+    let mut lowering = Timings::default();
+    lowered.iter().for_each(|(_, taken)| lowering.add(taken));
     let seconds = |d: Duration| d.as_secs_f64();
     let mut stages = vec![
         ("callify", seconds(callify)),
@@ -350,7 +350,8 @@ pub fn compile(roots: &[UOp]) -> Result<Compiled> {
             .filter(|c| c.src()[0].op() == Op::Sink)
             .count(),
         unique_kernels: unique.len(),
-        uops: programs.iter().map(linear_uops).sum(),
-        programs: programs.into_iter().map(|p| p.into_inner()).collect(),
+        uops: lowered.iter().map(|(p, _)| linear_uops(p)).sum(),
+        seconds: lowered.iter().map(|(_, taken)| taken.total()).collect(),
+        programs: lowered.into_iter().map(|(p, _)| p.into_inner()).collect(),
     })
 }

@@ -63,10 +63,7 @@ pub fn spilling(programs: &[(String, Vec<UOp>)], device: Device) -> Result<(usiz
                 continue;
             };
             count += 1;
-            let listing: Arc<str> = match program.src()[2].arg() {
-                Arg::Text(text) => text.clone(),
-                _ => "".into(),
-            };
+            let listing: Arc<str> = program.src()[2].arg().text().unwrap_or_default().into();
             let linear = verify_linear(program.src()[1].clone())?;
             let code = allocated(&Listing::of(&linear), info, &target)?;
             for l in spills::in_innermost_loops(&code) {

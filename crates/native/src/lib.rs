@@ -83,16 +83,22 @@ fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) ->
         })?;
     }
     let encoded = encode::encode(&allocated, level)?;
-    let names = Names::of(listing.program());
-    let list = listing.instructions();
-    let of = |number: u32| {
-        let mark = allocated.code.ins.get(number as usize)?.mark;
-        let u = list.get(mark as usize).filter(|_| mark != UNMARKED)?;
-        Some(names.line(u))
+    let marks = encoded.marks.iter().map(|&(offset, number)| {
+        let ins = allocated.code.ins.get(number as usize);
+        (offset, ins.map_or(UNMARKED, |ins| ins.mark))
+    });
+    let layout = listing::Layout {
+        name: info.name.clone(),
+        marks: marks.collect(),
+        text: encoded.text,
+        constant: encoded.constant,
     };
-    let source = listing::listing(&encoded, &info.name, &of);
-    Ok(Code {
-        source,
-        binary: Some(encoded.bytes),
+    Ok(Code::Machine {
+        binary: encoded.bytes,
+        listing: Box::new(move |linear, code| {
+            let names = Names::of(linear);
+            let of = |number: u32| linear.src().get(number as usize).map(|u| names.line(u));
+            listing::listing(&layout, code, &of)
+        }),
     })
 }

@@ -1,8 +1,7 @@
-//! The text of a function in bytes. Flows in: the bytes, with marks, and what each instruction is of; flows out:
+//! The text of a function in bytes. Flows in: the bytes, and what each instruction is of; flows out:
 //! lines as NASM writes them. Always: no address is in the text, so equal code has equal text; labels stand for
 //! what is jumped to and for constants.
 
-use crate::encode::Encoded;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::Formatter;
@@ -15,20 +14,32 @@ use iced_x86::SymbolResult;
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
-/// The text of a function of that name. Beside the first machine instruction of an instruction of the list stands
-/// what `of` says of that instruction.
-pub fn listing(encoded: &Encoded, name: &str, of: &dyn Fn(u32) -> Option<String>) -> String {
-    let text = &encoded.bytes[..encoded.text];
+/// What is known of a function besides its bytes.
+pub struct Layout {
+    /// Its name.
+    pub name: String,
+    /// Where the code of an instruction of the LINEAR starts, and that instruction's number there.
+    pub marks: Vec<(u32, u32)>,
+    /// Bytes that are instructions.
+    pub text: usize,
+    /// Bytes of each constant.
+    pub constant: usize,
+}
+
+/// The text of a function. Beside the first machine instruction of an instruction of the LINEAR stands what `of`
+/// says of that one.
+pub fn listing(layout: &Layout, bytes: &[u8], of: &dyn Fn(u32) -> Option<String>) -> String {
+    let text = &bytes[..layout.text];
     let labels = labels(text);
-    let pool = encoded.text.next_multiple_of(POOL);
-    let mut formatter = formatter(Names {
+    let pool = layout.text.next_multiple_of(POOL);
+    let mut formatter = formatter(Symbols {
         labels: labels.clone(),
         pool: pool as u64,
-        constant: encoded.constant as u64,
+        constant: layout.constant as u64,
     });
-    let mut out = format!("{name}:\n");
+    let mut out = format!("{}:\n", layout.name);
     let mut line = String::new();
-    let mut marks = encoded.marks.iter().peekable();
+    let mut marks = layout.marks.iter().peekable();
     for instruction in Decoder::with_ip(64, text, 0, DecoderOptions::NONE) {
         if let Some(label) = labels.get(&instruction.ip()) {
             let _ = writeln!(out, "L{label}:");
@@ -49,8 +60,8 @@ pub fn listing(encoded: &Encoded, name: &str, of: &dyn Fn(u32) -> Option<String>
         out.push_str(line.trim_end());
         out.push('\n');
     }
-    let constants = encoded.bytes.get(pool..).unwrap_or_default();
-    for (number, constant) in constants.chunks_exact(encoded.constant).enumerate() {
+    let constants = bytes.get(pool..).unwrap_or_default();
+    for (number, constant) in constants.chunks_exact(layout.constant).enumerate() {
         constant_lines(&mut out, number, constant);
     }
     out
@@ -63,14 +74,14 @@ const COLUMN: usize = 44;
 const POOL: usize = 64;
 
 /// What addresses are called.
-struct Names {
+struct Symbols {
     labels: FxHashMap<u64, u32>,
     pool: u64,
     /// Bytes of each constant.
     constant: u64,
 }
 
-impl SymbolResolver for Names {
+impl SymbolResolver for Symbols {
     fn symbol(
         &mut self,
         instruction: &Instruction,
@@ -91,8 +102,8 @@ impl SymbolResolver for Names {
     }
 }
 
-fn formatter(names: Names) -> NasmFormatter {
-    let mut formatter = NasmFormatter::with_options(Some(Box::new(names)), None);
+fn formatter(symbols: Symbols) -> NasmFormatter {
+    let mut formatter = NasmFormatter::with_options(Some(Box::new(symbols)), None);
     let options = formatter.options_mut();
     options.set_first_operand_char_index(12);
     options.set_space_after_operand_separator(true);

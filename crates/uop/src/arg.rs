@@ -5,6 +5,7 @@
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::fragment::Fragment;
+use crate::lazy::LazyText;
 use crate::scalar::Scalar;
 use std::sync::Arc;
 
@@ -209,6 +210,17 @@ pub struct TcInfo {
     pub c: Fragment,
 }
 
+impl Arg {
+    /// The text that this is.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Arg::Text(text) => Some(text),
+            Arg::Lazy(text) => Some(text.text()),
+            _ => None,
+        }
+    }
+}
+
 impl TcInfo {
     /// Whether the fragments are those of such matrices.
     pub fn is_sound(&self) -> bool {
@@ -257,6 +269,8 @@ args! {
     Element(usize) "element",
     /// SPECIAL, CUSTOM, CUSTOMFUNCTION, INS, SOURCE.
     Text(Arc<str>) "text",
+    /// SOURCE of machine code.
+    Lazy(Arc<LazyText>) "text",
     /// BINARY.
     Bytes(Arc<[u8]>) "bytes",
     /// SINK of a kernel.

@@ -10,22 +10,57 @@
 use crate::arg::{Arg, ProgramInfo};
 use crate::effort;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lazy::LazyText;
 use crate::listing::Listing;
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::spec::{Lowered, verify_record};
 use crate::target::Target;
-use smallvec::smallvec;
+use rustc_hash::FxHasher;
+use smallvec::{SmallVec, smallvec};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// What a back end makes of a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Code {
-    /// Text: what the device's compiler takes or, beside machine code, what people read. Text depends
-    /// on the program and the target alone, so that it can key caches.
-    pub source: String,
+pub enum Code {
+    /// What the device's compiler takes. It depends on the program and the target alone, so that it can
+    /// key caches.
+    Text(String),
     /// Machine code, where no compiler is needed.
-    pub binary: Option<Vec<u8>>,
+    Machine {
+        /// The code.
+        binary: Vec<u8>,
+        /// What writes the code as people read it.
+        listing: Box<WriteListing>,
+    },
+}
+
+/// Writes the listing of a LINEAR's machine code.
+pub type WriteListing = dyn Fn(&UOp, &[u8]) -> String + Send + Sync;
+
+impl Code {
+    /// SOURCE, and BINARY where this is machine code, of the program of that name.
+    pub fn nodes(self, linear: &UOp, name: &str) -> SmallVec<[UOp; 2]> {
+        let (binary, listing) = match self {
+            Code::Text(text) => {
+                effort::wrote(text.len());
+                return smallvec![UOp::new(Op::Source, vec![], Arg::Text(text.into()))];
+            }
+            Code::Machine { binary, listing } => (binary, listing),
+        };
+        effort::wrote(binary.len());
+        let mut key = FxHasher::default();
+        name.hash(&mut key);
+        key.write_u64(linear.structural_hash());
+        let list = linear.clone();
+        let write = Box::new(move |code: &[u8]| listing(&list, code));
+        let binary: Arc<[u8]> = binary.into();
+        let text = LazyText::new(key.finish(), binary.clone(), write);
+        smallvec![
+            UOp::new(Op::Source, vec![], Arg::Lazy(Arc::new(text))),
+            UOp::new(Op::Binary, vec![], Arg::Bytes(binary)),
+        ]
+    }
 }
 
 /// Makes code of linear programs.
@@ -74,11 +109,10 @@ impl Program {
         target: &Target,
     ) -> Result<Program> {
         let code = backend.emit(&Listing::of(&linear), &info, target)?;
-        effort::wrote(code.source.len());
-        let source = UOp::new(Op::Source, vec![], Arg::Text(code.source.into()));
-        let binary = code.binary.map(|b| Arg::Bytes(b.into()));
-        let mut src: Srcs = smallvec![kernel, linear.into_inner(), source];
-        src.extend(binary.map(|b| UOp::new(Op::Binary, vec![], b)));
+        let linear = linear.into_inner();
+        let made = code.nodes(&linear, &info.name);
+        let mut src: Srcs = smallvec![kernel, linear];
+        src.extend(made);
         let program = UOp::new(Op::Program, src, Arg::Program(Arc::new(info)));
         verify_record(program).map(Program)
     }

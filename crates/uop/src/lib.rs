@@ -42,6 +42,7 @@ pub mod fragment;
 pub mod gradient;
 pub mod graph;
 pub mod linear;
+pub mod lazy;
 pub mod listing;
 pub mod node;
 pub mod op;

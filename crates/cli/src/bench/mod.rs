@@ -7,6 +7,8 @@ mod measure;
 mod others;
 mod workloads;
 
+pub(crate) use limit::median;
+
 use crate::{Failure, Outcome, configure, json_line};
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use limit::roofline;

@@ -91,7 +91,7 @@ fn check_for(
             let mut got = vec![0; want.len()];
             device.download(s, 0, &mut got).unwrap();
             if *want != got {
-                let Arg::Text(source) = program.src()[2].arg() else {
+                let Some(source) = program.src()[2].arg().text() else {
                     continue;
                 };
                 panic!(
@@ -190,7 +190,7 @@ fn storage_of_a_thread_is_named_by_a_pointer() {
     let target = crate::opt::tests::support::target(false);
     let (program, _) = lower_for(&kernel, &target, Some(&[])).expect("it is lowered");
     let source = program.src().iter().find(|s| s.op() == Op::Source);
-    let Some(Arg::Text(text)) = source.map(|s| s.arg()) else {
+    let Some(text) = source.and_then(|s| s.arg().text()) else {
         panic!("no SOURCE: {program:?}");
     };
     assert!(
@@ -211,9 +211,9 @@ struct Byte;
 // SAFETY: nothing runs what it gives.
 unsafe impl Backend for Byte {
     fn emit(&self, _: &Listing, _: &ProgramInfo, _: &Target) -> Result<Code> {
-        Ok(Code {
-            source: "ret".into(),
-            binary: Some(vec![0xc3]),
+        Ok(Code::Machine {
+            binary: vec![0xc3],
+            listing: Box::new(|_, _| "ret".into()),
         })
     }
 }
@@ -601,7 +601,7 @@ fn every_op_of_every_dtype_is_that_of_the_oracle() {
                 device.launch(&kernel, &bufs, &[]).unwrap();
                 let mut got = vec![0; want[0].len()];
                 device.download(&bufs[0], 0, &mut got).unwrap();
-                let Arg::Text(source) = program.src()[2].arg() else {
+                let Some(source) = program.src()[2].arg().text() else {
                     continue;
                 };
                 assert!(

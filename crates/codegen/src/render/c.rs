@@ -35,10 +35,7 @@ unsafe impl Backend for C {
         } else {
             function(&language::C, listing, info)?
         };
-        Ok(Code {
-            source,
-            binary: None,
-        })
+        Ok(Code::Text(source))
     }
 }
 

@@ -32,9 +32,6 @@ unsafe impl Backend for Uops {
         let source = format!(
             "// kernel {name} threads {threads} global {global_size:?} local {local_size:?}\n{program}"
         );
-        Ok(Code {
-            source,
-            binary: None,
-        })
+        Ok(Code::Text(source))
     }
 }

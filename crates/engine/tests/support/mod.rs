@@ -106,10 +106,7 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
     };
     // The interpreter finds faults itself, and takes programs that have some.
     let code = match target.dialect {
-        Dialect::Uops => Code {
-            source: linear.to_string(),
-            binary: None,
-        },
+        Dialect::Uops => Code::Text(linear.to_string()),
         dialect => {
             let verified = spec::verify_linear(linear.clone()).unwrap();
             let listing = Listing::of(&verified);
@@ -117,9 +114,7 @@ pub(crate) fn program(name: &str, linear: &UOp, info: ProgramInfo, target: &Targ
         }
     };
     let mut src = vec![UOp::sink(&[]), linear.clone()];
-    src.push(UOp::new(Op::Source, vec![], Arg::Text(code.source.into())));
-    let binary = code.binary.map(|b| Arg::Bytes(b.into()));
-    src.extend(binary.map(|b| UOp::new(Op::Binary, vec![], b)));
+    src.extend(code.nodes(linear, name));
     let program = UOp::new(Op::Program, src, Arg::Program(Arc::new(info)));
     // SAFETY: a back end's code of a verified list, or a program for the interpreter.
     unsafe { Program::trusted(program) }

@@ -8,7 +8,7 @@ use monoglot_engine::backend;
 use monoglot_native::Checked;
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{
-    Arg, Backend, DType, Device, Dialect, ErrorKind, Op, Program, Result, Scalar, Target, UOp,
+    Backend, DType, Device, Dialect, ErrorKind, Op, Program, Result, Scalar, Target, UOp,
 };
 use std::sync::Arc;
 
@@ -56,9 +56,9 @@ impl Machine {
     /// The text of a program's code, or why there is none.
     pub fn source(&self, made: &Made) -> String {
         let program = self.program(made);
-        let source = program.map(|p| match p.src().get(2).map(UOp::arg) {
-            Some(Arg::Text(text)) => text.to_string(),
-            _ => String::new(),
+        let source = program.map(|p| {
+            let text = p.src().get(2).and_then(|source| source.arg().text());
+            text.unwrap_or_default().to_string()
         });
         source.unwrap_or_else(|e| e.to_string())
     }

@@ -9,7 +9,7 @@ use monoglot_native::code::Mem;
 use monoglot_native::code::Operand;
 use monoglot_native::code::Width;
 use monoglot_native::encode::encode;
-use monoglot_native::listing::listing;
+use monoglot_native::listing::{Layout, listing};
 use monoglot_native::table::Vector;
 
 #[test]
@@ -63,7 +63,13 @@ fn a_function_reads_well() {
     ];
     let encoded = encode(&allocated(body, &pool, 0), Level::V3).expect("bytes");
     let of = |number: u32| (number != 3).then(|| format!("instruction {number}"));
-    let text = listing(&encoded, "sum_4", &of);
+    let layout = Layout {
+        name: "sum_4".into(),
+        marks: encoded.marks.clone(),
+        text: encoded.text,
+        constant: encoded.constant,
+    };
+    let text = listing(&layout, &encoded.bytes, &of);
     if std::env::var_os("UPDATE").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/encode/listing.txt");
         std::fs::write(path, &text).expect("the file is written");

@@ -279,7 +279,10 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
             d.iter().map(Device::write).chain(space).collect()
         }
         Arg::Element(i) => vec![i.write()],
-        Arg::Text(t) => vec![Value::Text(t.to_string())],
+        Arg::Text(_) | Arg::Lazy(_) => {
+            let text = arg.text().unwrap_or_default();
+            vec![Value::Text(text.to_string())]
+        }
         Arg::Bytes(b) => vec![
             named("bytes", b.len().write()),
             named("hash", Value::Word(format!("h{:016x}", hash(b)))),
@@ -304,8 +307,8 @@ pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u
         format!("{}: ", arg.kind())
     };
     // Writing to a String cannot fail.
-    let _ = match arg {
-        Arg::Text(t) if t.contains('\n') => {
+    let _ = match arg.text() {
+        Some(t) if t.contains('\n') => {
             let line = |l: &str| format!("\n  |{}{l}", if l.is_empty() { "" } else { " " });
             write!(
                 out,
