@@ -7,6 +7,7 @@
 //! Invariant: no RANGE of type UPCAST or UNROLL is left.
 
 use crate::graph::{Srcs, node};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{Arg, AxisType, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -52,7 +53,7 @@ pub(crate) fn expand(kernel: &UOp) -> Result<UOp> {
     if kernel.ops_below().contains(Op::Wmma) {
         e.find_fragments(&topo);
     }
-    let mut done: FxHashMap<&UOp, (UOp, u64)> = FxHashMap::default();
+    let mut done: NodeMap<&UOp, (UOp, u64)> = NodeMap::new();
     for u in &topo {
         let src: SmallVec<[&(UOp, u64); 4]> = u.src().iter().map(|s| &done[s]).collect();
         let special = is_axis(u) || matches!(u.op(), Op::End | Op::Reduce | Op::Stack);

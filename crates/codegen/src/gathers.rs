@@ -8,6 +8,7 @@
 use crate::ahead::{asking, insert, plain};
 use crate::graph::node;
 use monoglot_uop::linear::address;
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -152,7 +153,7 @@ fn asked(
     let end = UOp::int(end as i64, range.dtype());
     let there = node(Op::CmpLt, [range.clone(), end.clone()]);
     let mut new = vec![(None, end), (Some(over), there.clone())];
-    let mut later: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    let mut later: NodeMap<&UOp, UOp> = NodeMap::new();
     for part in parts {
         let begin = new.len();
         for (at, u) in list.iter().enumerate().take(part.at).skip(over) {

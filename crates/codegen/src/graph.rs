@@ -3,10 +3,9 @@
 //! the graph made anew or in order. Invariant: nothing here recurses, and nothing decides what a
 //! kernel computes.
 
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{Arg, Op, Result, UOp};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::hash_map::Entry;
 
 pub(crate) use monoglot_uop::node::Srcs;
 
@@ -20,8 +19,7 @@ pub(crate) fn node(op: Op, src: impl IntoIterator<Item = UOp>) -> UOp {
 /// Nodes are visited in the order of `toposort`.
 pub(crate) fn rebuild(root: &UOp, mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>) -> Result<UOp> {
     let topo = root.toposort();
-    let mut done: FxHashMap<&UOp, UOp> = FxHashMap::default();
-    done.reserve(topo.len());
+    let mut done: NodeMap<&UOp, UOp> = NodeMap::with_capacity(topo.len());
     for u in &topo {
         let node = new(u, u.src().iter().map(|s| done[s].clone()).collect())?;
         done.insert(u, node);
@@ -31,11 +29,7 @@ pub(crate) fn rebuild(root: &UOp, mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>
 
 /// The places of each node's sources that count, in a list of nodes.
 pub(crate) fn places(nodes: &[UOp], operands: impl Fn(&UOp) -> &[UOp]) -> Vec<SmallVec<[u32; 4]>> {
-    let at: FxHashMap<&UOp, u32> = nodes
-        .iter()
-        .enumerate()
-        .map(|(i, u)| (u, i as u32))
-        .collect();
+    let at: NodeMap<&UOp, u32> = nodes.iter().zip(0..).collect();
     nodes
         .iter()
         .map(|u| operands(u).iter().map(|s| at[s]).collect())
@@ -75,8 +69,7 @@ pub(crate) fn sorted(
     operands: impl Fn(&UOp) -> &[UOp],
 ) -> (Vec<UOp>, Vec<SmallVec<[u32; 4]>>) {
     // By node, as which it was met; by that, where it stands.
-    let mut met: FxHashMap<&UOp, u32> = FxHashMap::default();
-    met.reserve(256);
+    let mut met: NodeMap<&UOp, u32> = NodeMap::with_capacity(256);
     let mut place: Vec<u32> = Vec::new();
     let mut nodes: Vec<UOp> = Vec::new();
     let mut src = Vec::new();
@@ -87,9 +80,9 @@ pub(crate) fn sorted(
             src.push(sources.iter().map(|s| place[met[s] as usize]).collect());
             place[number as usize] = nodes.len() as u32;
             nodes.push(u.clone());
-        } else if let Entry::Vacant(entry) = met.entry(u) {
+        } else if !met.contains_key(u) {
             let number = place.len() as u32;
-            entry.insert(number);
+            met.insert(u, number);
             place.push(0);
             stack.push((u, Some(number)));
             stack.extend(sources.iter().rev().map(|s| (s, None)));

@@ -13,10 +13,9 @@ use crate::graph::rebuild;
 use crate::loops::{self, is_loop};
 use crate::opt::masked::Masked;
 use monoglot_uop::rules::Affine;
-use monoglot_uop::{DType, Op, Result, UOp};
+use monoglot_uop::{DType, Op, Ranges, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Fewest turns of a loop that is worth it.
 const TURNS: i64 = 16;
@@ -302,7 +301,7 @@ struct Fill<'a> {
     store: &'a UOp,
     /// Where it stores.
     place: &'a UOp,
-    around: Arc<[UOp]>,
+    around: Ranges,
 }
 
 impl<'a> Fill<'a> {

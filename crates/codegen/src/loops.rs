@@ -5,12 +5,12 @@
 
 use crate::graph::{group as effects_of, rebuild};
 use crate::scratch::{self, copied};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, DType, Error, Op, ReduceOp, Result, Shape, UOp, shape::Dim,
+    AddrSpace, Arg, AxisType, DType, Error, Op, Ranges, ReduceOp, Result, Shape, UOp, shape::Dim,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::Arc;
 
 /// Close every range once and name the hardware's axes.
 pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
@@ -179,7 +179,7 @@ struct Shared<'a> {
     /// The ranges that they close.
     closes: &'a [UOp],
     /// Those around them.
-    around: Arc<[UOp]>,
+    around: Ranges,
     /// How many REDUCEs stand below.
     below: u32,
 }
@@ -191,8 +191,8 @@ fn close_reduces_once(kernel: &UOp, names: &mut Names) -> UOp {
     // One renaming may duplicate a nested reduction, which then needs the next.
     'again: loop {
         let topo = kernel.toposort();
-        let mut level: FxHashMap<&UOp, u32> = FxHashMap::default();
-        let mut owner: FxHashMap<&UOp, Shared> = FxHashMap::default();
+        let mut level: NodeMap<&UOp, u32> = NodeMap::new();
+        let mut owner: NodeMap<&UOp, Shared> = NodeMap::new();
         for u in &topo {
             let below = u.src().iter().filter_map(|s| level.get(s)).max();
             let below = below.copied().unwrap_or(0);
@@ -483,7 +483,7 @@ fn bit(all: &[&UOp], range: &UOp) -> u128 {
 
 /// By node, on which of these ranges it depends. What a barrier lets pass is the same for all threads.
 fn open_threads(topo: &[UOp], all: &[&UOp]) -> Vec<u128> {
-    let mut open: FxHashMap<&UOp, u128> = FxHashMap::default();
+    let mut open: NodeMap<&UOp, u128> = NodeMap::new();
     let mut out = Vec::with_capacity(topo.len());
     for u in topo {
         let sources = u.src().iter().filter_map(|s| open.get(s));

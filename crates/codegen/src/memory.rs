@@ -6,6 +6,7 @@
 use crate::gates::{conjuncts, in_bounds};
 use crate::graph::{Srcs, node};
 use crate::loops::depth;
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
@@ -21,10 +22,10 @@ struct GatedAddress {
 #[derive(Default)]
 struct Flatten<'a> {
     /// What nodes became.
-    value: FxHashMap<&'a UOp, UOp>,
+    value: NodeMap<&'a UOp, UOp>,
     /// The condition under which an index is valid.
-    gate: FxHashMap<&'a UOp, UOp>,
-    access: FxHashMap<&'a UOp, GatedAddress>,
+    gate: NodeMap<&'a UOp, UOp>,
+    access: NodeMap<&'a UOp, GatedAddress>,
 }
 
 /// Flatten every access of a kernel.

@@ -97,9 +97,12 @@ pub fn lower(
         last = Instant::now();
         then = Effort::so_far();
     };
-    let opts: Vec<Opt> = opts.map_or_else(|| opt::choose(kernel, target), <[Opt]>::to_vec);
     let kernel = &below::say(kernel)?;
-    let optimized = verify_kernel(opt::apply(kernel, &opts, target)?)?.into_inner();
+    let optimized = match opts {
+        Some(opts) => opt::apply(kernel, opts, target)?,
+        None => opt::optimize(kernel, target),
+    };
+    let optimized = verify_kernel(optimized)?.into_inner();
     done(Stage::Optimize, &optimized);
 
     let closed = loops::normalise(&optimized)?;

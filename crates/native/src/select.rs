@@ -26,10 +26,10 @@ use crate::table::Vector;
 use builder::{Builder, Kind, Parts, one, splat};
 use monoglot_uop::backend::unsupported;
 use monoglot_uop::linear::{address, has_phases, lanes, phases, storage_of};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::op::{Class as OpClass, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{Arg, DType, Error, Listing, Op, ProgramInfo, Result, UOp};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use uses::Uses;
 
@@ -192,7 +192,7 @@ struct Selector<'a> {
     /// The scope that each instruction stands in; of a RANGE, its own.
     scope_of: Vec<u32>,
     /// The registers of REG storage that is one value.
-    registers: FxHashMap<&'a UOp, Parts>,
+    registers: NodeMap<&'a UOp, Parts>,
     /// Sums of multiples that integers are.
     forms: Vec<Option<address::Form>>,
     /// What stands under a condition of its own: the place of a loop's RANGE, or of the last instruction, and that of
@@ -220,7 +220,7 @@ impl<'a> Selector<'a> {
             uses: Uses::of(listing),
             values: vec![Value::None; list.len()],
             scope_of: vec![0; list.len()],
-            registers: FxHashMap::default(),
+            registers: NodeMap::new(),
             forms: vec![None; list.len()],
             under: Vec::new(),
             past,

@@ -9,6 +9,7 @@ mod in_place;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, flat};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, Shape, UOp,
 };
@@ -56,7 +57,7 @@ pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
         params,
         outputs,
     } = stores;
-    let mut known = FxHashMap::default();
+    let mut known = Known::default();
     let one = |(i, s): (usize, &Stored)| kernel(s, inputs + i, &mut known);
     let calls = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
     let nodes = stored.into_iter().map(|s| s.node).collect();
@@ -69,7 +70,10 @@ pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
     })
 }
 
-fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Result<Call> {
+/// Kernels in simplest form by what they were before, and which of their PARAMs are left in it.
+type Known = FxHashMap<UOp, (UOp, Vec<usize>)>;
+
+fn kernel(stored: &Stored, slot: usize, known: &mut Known) -> Result<Call> {
     if stored.node.shape().iter().any(|d| d.is(0)) {
         return Ok(Call {
             callee: Callee::Nothing,
@@ -87,21 +91,16 @@ fn kernel(stored: &Stored, slot: usize, known: &mut FxHashMap<UOp, UOp>) -> Resu
         .store(&stored.value);
     let sink = UOp::sink(&[store.end(&stored.ranges)])
         .with_arg(Arg::Kernel(Arc::new(KernelInfo::default())));
-    let (sink, args) = number_params(&sink, vec![slot], |slot| slot as usize);
-    let sink = number_ranges(&sink);
-    let simple = match known.get(&sink) {
-        Some(k) => k.clone(),
-        None => {
-            let k = simplify(&sink)?;
-            known.insert(sink, k.clone());
-            k
-        }
-    };
-    // Simplification may have dropped reads: number again what is left.
-    let (sink, args) = number_params(&simple, vec![slot], |local| args[local as usize]);
+    let (sink, args) = number(&sink, slot);
+    if !known.contains_key(&sink) {
+        // Simplification may have dropped reads: what is left is numbered again.
+        let simple = number_params(&simplify(&sink)?, vec![0], |local| local as usize);
+        known.insert(sink.clone(), simple);
+    }
+    let (simple, left) = &known[&sink];
     Ok(Call {
-        callee: Callee::Compute(sink),
-        args,
+        callee: Callee::Compute(simple.clone()),
+        args: left.iter().map(|&local| args[local]).collect(),
         outs: 1,
         device: stored.device,
     })
@@ -174,6 +173,13 @@ fn copy(stored: &Stored, slot: usize) -> Result<Call> {
     })
 }
 
+/// The kernel of the program's buffers with canonical numbers for all that has one, and the buffer of each of its
+/// PARAMs, of which it writes the first.
+fn number(sink: &UOp, slot: usize) -> (UOp, Vec<usize>) {
+    let (sink, args) = number_params(sink, vec![slot], |slot| slot as usize);
+    (number_ranges(&sink), args)
+}
+
 /// The kernel with its PARAMs numbered densely in order of first use, after `args`, the buffers that it
 /// writes; `global` names the buffer of each. Flows out with the buffers in that order.
 pub(crate) fn number_params(
@@ -223,12 +229,18 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
     }
     type Key = (Vec<UOp>, Vec<UOp>, u32);
     let mut shared: Vec<(Key, Vec<UOp>)> = Vec::new();
-    let mut depth: FxHashMap<UOp, u32> = FxHashMap::default();
-    for u in sink.toposort() {
+    let nodes = sink.toposort();
+    let mut depth: NodeMap<&UOp, u32> = NodeMap::with_capacity(nodes.len());
+    let mut slot = 0;
+    for u in &nodes {
+        if let (Op::Buffer, Arg::Buffer(b)) = (u.op(), u.arg()) {
+            map.insert(u.clone(), u.with_arg(Arg::Buffer(BufferArg { slot, ..*b })));
+            slot += 1;
+        }
         let below = u.src().iter().map(|s| depth[s]).max().unwrap_or(0);
         let is_reduce = u.op() == Op::Reduce;
-        depth.insert(u.clone(), below + is_reduce as u32);
-        if u.op() == Op::End && !sink.src().contains(&u) {
+        depth.insert(u, below + is_reduce as u32);
+        if u.op() == Op::End && !sink.src().contains(u) {
             for r in &u.src()[1..] {
                 let axis = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
                 map.insert(r.clone(), r.with_arg(Arg::Range(next, axis)));
@@ -259,17 +271,10 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
             .any(|(r, n)| map.get(r).is_some_and(|m| m != n))
         {
             // Its range is another reduction's as well, which belongs to another loop.
-            return number_ranges(&own_ranges(sink, &u));
+            return number_ranges(&own_ranges(sink, u));
         }
         map.extend(own.iter().cloned().zip(numbers.iter().cloned()));
         shared.push((key, numbers));
-    }
-    let mut slot = 0;
-    for u in sink.toposort() {
-        if let (Op::Buffer, Arg::Buffer(b)) = (u.op(), u.arg()) {
-            map.insert(u.clone(), u.with_arg(Arg::Buffer(BufferArg { slot, ..*b })));
-            slot += 1;
-        }
     }
     map.retain(|a, b| a != b);
     sink.substitute(&map)

@@ -13,6 +13,7 @@ use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
 use smallvec::smallvec;
 use std::borrow::Borrow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
@@ -74,7 +75,11 @@ impl UOp {
     /// A constant of dtype `index`.
     #[track_caller]
     pub fn index_const(value: i64) -> UOp {
-        UOp::int(value, DType::Index)
+        // Passes ask for the same few again and again.
+        static FEW: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
+        let few = usize::try_from(value).ok().and_then(|k| FEW.get(k));
+        let make = || UOp::int(value, DType::Index);
+        few.map_or_else(make, |one| one.get_or_init(make).clone())
     }
 
     /// The index that is never valid.

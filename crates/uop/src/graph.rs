@@ -7,10 +7,11 @@ use crate::dtype::DType;
 use crate::effort;
 use crate::error::{Error, Result};
 use crate::fold;
+use crate::marks::{NodeMap, NodeSet};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 impl UOp {
@@ -72,18 +73,25 @@ impl UOp {
         enter: impl Fn(&UOp) -> bool,
         mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>,
     ) -> Result<UOp> {
-        let mut done: FxHashMap<UOp, UOp> = known.clone();
-        let inner = |u: &UOp| !known.contains_key(u) && enter(u);
-        for u in ordered(std::slice::from_ref(self), |u| {
-            if inner(u) { u.src() } else { &[] }
-        }) {
-            if !inner(u) {
+        let mut done: NodeMap<&UOp, UOp> = NodeMap::new();
+        let mut inner = NodeSet::new();
+        let order = ordered(std::slice::from_ref(self), |u| {
+            if let Some(new) = known.get(u) {
+                done.insert(u, new.clone());
+            } else if enter(u) {
+                inner.insert(u);
+                return u.src();
+            }
+            &[]
+        });
+        for u in order {
+            if !inner.contains(u) {
                 continue;
             }
             let src = u.src().iter().map(|s| done.get(s).unwrap_or(s));
             let new = new(u, src.cloned().collect())?;
             if new != *u {
-                done.insert(u.clone(), new);
+                done.insert(u, new);
             }
         }
         Ok(done.get(self).unwrap_or(self).clone())
@@ -251,8 +259,7 @@ pub(crate) fn ordered<'a>(
     roots: &'a [UOp],
     mut sources: impl FnMut(&'a UOp) -> &'a [UOp],
 ) -> Vec<&'a UOp> {
-    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
-    seen.reserve(128);
+    let mut seen = NodeSet::new();
     let mut out = Vec::with_capacity(128);
     let mut visits = 0;
     let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();

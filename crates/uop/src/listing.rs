@@ -8,10 +8,10 @@
 
 use crate::dtype::DType;
 use crate::linear::{gathered, lanes, reads, splat};
+use crate::marks::NodeMap;
 use crate::node::UOp;
 use crate::op::{Op, Repeats};
 use crate::spec::Lowered;
-use rustc_hash::FxHashMap;
 
 /// Whether `u` may need an operand more than once, or takes a lane of it.
 fn wants_names(u: &UOp) -> bool {
@@ -47,7 +47,7 @@ struct Item {
 pub struct Listing<'a> {
     program: &'a Lowered,
     list: &'a [UOp],
-    at: FxHashMap<&'a UOp, u32>,
+    at: NodeMap<&'a UOp, u32>,
     items: Vec<Item>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Listing<'a> {
     /// The listing of a program.
     pub fn of(program: &'a Lowered) -> Listing<'a> {
         let list = program.src();
-        let at: FxHashMap<&UOp, u32> = list.iter().zip(0..).collect();
+        let at: NodeMap<&UOp, u32> = list.iter().zip(0..).collect();
         let mut items = vec![Item::default(); list.len()];
         // A scope ends with any control; memory may change with any store as well.
         let mut scope = 0u32;
@@ -146,7 +146,7 @@ impl<'a> Listing<'a> {
 }
 
 /// Width of the lanes of a vector of bools.
-fn mask_bytes(u: &UOp, at: &FxHashMap<&UOp, u32>, items: &[Item]) -> u8 {
+fn mask_bytes(u: &UOp, at: &NodeMap<&UOp, u32>, items: &[Item]) -> u8 {
     if u.dtype() != DType::Bool || u.shape().is_empty() {
         return 0;
     }

@@ -10,6 +10,7 @@ use crate::arg::Arg;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::numbers;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
@@ -45,15 +46,40 @@ struct Node {
     shape: Shape,
     device: Option<Device>,
     bounds: OnceLock<Option<Box<(Scalar, Scalar)>>>,
-    ranges: OnceLock<Arc<[UOp]>>,
+    ranges: OnceLock<Ranges>,
     // What identity ignores.
+    number: u32,
     origin: &'static Location<'static>,
+    beside: OnceLock<Box<Beside>>,
+}
+
+/// What few nodes have, and identity ignores.
+#[derive(Default)]
+struct Beside {
     line: OnceLock<&'static Location<'static>>,
     storage: Mutex<Option<Storage>>,
     /// The BUFFER that holds an expression's value while somebody holds that BUFFER; itself where what
     /// the expression reads is no longer there to compute it again.
     realized: Mutex<Option<(WeakUOp, Option<UOp>)>>,
-    shortcut: OnceLock<Box<Shortcut>>,
+    shortcut: OnceLock<Shortcut>,
+}
+
+/// A list of RANGEs, shared.
+#[derive(Clone, Default, PartialEq)]
+pub struct Ranges(Option<Arc<[UOp]>>);
+
+impl From<Vec<UOp>> for Ranges {
+    fn from(ranges: Vec<UOp>) -> Ranges {
+        Ranges((!ranges.is_empty()).then(|| ranges.into()))
+    }
+}
+
+impl std::ops::Deref for Ranges {
+    type Target = [UOp];
+
+    fn deref(&self) -> &[UOp] {
+        self.0.as_deref().unwrap_or_default()
+    }
 }
 
 /// What a node is given when it is made.
@@ -129,11 +155,9 @@ impl UOp {
             device: properties.device,
             bounds: OnceLock::new(),
             ranges: OnceLock::new(),
+            number: numbers::take(),
             origin,
-            line: OnceLock::new(),
-            storage: Mutex::new(None),
-            realized: Mutex::new(None),
-            shortcut: OnceLock::new(),
+            beside: OnceLock::new(),
         });
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == node.src && n.arg == node.arg;
         Ok(lookup(hash, same, Some(&node)).unwrap_or(UOp(node)))
@@ -141,52 +165,56 @@ impl UOp {
 
     /// What the device room keeps with a BUFFER: its storage.
     pub fn storage(&self) -> Option<Storage> {
-        unpoisoned(&self.0.storage).clone()
+        let beside = self.0.beside.get()?;
+        unpoisoned(&beside.storage).clone()
     }
     /// As `storage`; where there is none, what `make` gives is there from now on, for all threads.
     pub fn storage_or(&self, make: impl FnOnce() -> Storage) -> Storage {
-        let mut storage = unpoisoned(&self.0.storage);
+        let mut storage = unpoisoned(&self.beside().storage);
         storage.get_or_insert_with(make).clone()
     }
     /// Give a BUFFER its storage, in place of what it had.
     pub fn set_storage(&self, storage: Storage) {
-        *unpoisoned(&self.0.storage) = Some(storage);
+        *unpoisoned(&self.beside().storage) = Some(storage);
     }
     /// The BUFFER (or view of one) that holds this expression's value, if it is still alive.
     pub fn realized(&self) -> Option<UOp> {
-        unpoisoned(&self.0.realized)
-            .as_ref()
-            .and_then(|(buffer, _)| buffer.upgrade())
+        let realized = unpoisoned(&self.0.beside.get()?.realized);
+        realized.as_ref().and_then(|(buffer, _)| buffer.upgrade())
     }
     /// Remember where this expression's value is; `keep` it alive with the expression, or not.
     pub fn set_realized(&self, buffer: &UOp, keep: bool) {
-        *unpoisoned(&self.0.realized) = Some((buffer.downgrade(), keep.then(|| buffer.clone())));
+        *unpoisoned(&self.beside().realized) =
+            Some((buffer.downgrade(), keep.then(|| buffer.clone())));
     }
 
     /// The user's line that made a tensor of this node, if any has.
     pub fn line(&self) -> Option<&'static Location<'static>> {
-        self.0.line.get().copied()
+        self.0.beside.get()?.line.get().copied()
     }
     /// Remember the user's line that made a tensor of this node; the first one stays.
     pub fn set_line(&self, line: &'static Location<'static>) {
-        let _ = self.0.line.set(line);
+        let _ = self.beside().line.set(line);
     }
 
     /// The derivative that its builder knows for this node, if any (see `Shortcut`).
     pub fn shortcut(&self) -> Option<&Shortcut> {
-        self.0.shortcut.get().map(|s| &**s)
+        self.0.beside.get()?.shortcut.get()
     }
     /// This node with a derivative that its builder knows; the first one given stays.
     pub fn with_shortcut(self, shortcut: Shortcut) -> UOp {
-        let _ = self.0.shortcut.set(Box::new(shortcut));
+        let _ = self.beside().shortcut.set(shortcut);
         self
     }
 
     pub(crate) fn bounds_cell(&self) -> &OnceLock<Option<Box<(Scalar, Scalar)>>> {
         &self.0.bounds
     }
-    pub(crate) fn ranges_cell(&self) -> &OnceLock<Arc<[UOp]>> {
+    pub(crate) fn ranges_cell(&self) -> &OnceLock<Ranges> {
         &self.0.ranges
+    }
+    fn beside(&self) -> &Beside {
+        self.0.beside.get_or_init(Box::default)
     }
 }
 
@@ -222,6 +250,8 @@ fields! {
     order_key: u64 = |n| n.order;
     /// The line that first built this node.
     origin: &'static Location<'static> = |n| n.origin;
+    /// A small number that no other living node has; never to be used for an order.
+    number: usize = |n| n.number as usize;
     /// A number that no other living node has; never to be used for an order.
     address: usize = |n| Arc::as_ptr(n) as usize;
     /// A reference that does not keep the node alive.
@@ -247,7 +277,7 @@ fn hashes(op: Op, src: &[UOp], arg: &Arg, tag: u32) -> (u64, u64) {
     let mut o = FxHasher::default();
     h.write_u64(op.name_hash() ^ tag as u64);
     o.write_u64(op.name_hash());
-    if *arg != Arg::None {
+    if !matches!(arg, Arg::None) {
         arg.hash(&mut h);
     }
     match arg {
@@ -306,11 +336,15 @@ impl Drop for Node {
         }
         drop(table);
         let mut src = std::mem::take(&mut self.src);
-        if let Some((_, Some(kept))) = unpoisoned(&self.realized).take() {
-            src.push(kept);
-        }
-        if let Some(shortcut) = self.shortcut.take() {
-            src.extend(shortcut.inputs);
+        numbers::give(self.number);
+        if let Some(beside) = self.beside.take() {
+            let realized = beside.realized.into_inner();
+            if let Some((_, Some(kept))) = realized.unwrap_or_else(|e| e.into_inner()) {
+                src.push(kept);
+            }
+            if let Some(shortcut) = beside.shortcut.into_inner() {
+                src.extend(shortcut.inputs);
+            }
         }
         if src.is_empty() {
             return;
@@ -336,6 +370,11 @@ impl PartialEq for UOp {
     }
 }
 impl Eq for UOp {}
+impl AsRef<UOp> for UOp {
+    fn as_ref(&self) -> &UOp {
+        self
+    }
+}
 impl Hash for UOp {
     fn hash<H: Hasher>(&self, h: &mut H) {
         h.write_u64(self.0.hash);

@@ -22,7 +22,7 @@ use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, Target, UOp}
 use rustc_hash::FxHashMap;
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, with: usize, target: &Target) -> Result<()> {
-    let kernel = nest.clone().finish();
+    let kernel = nest.kernel();
     let nodes = kernel.toposort();
     let axes = super::ranges(&nodes);
     let kept = kept(&nodes, &axes[opt.axis], &axes[with]).ok_or_else(|| {

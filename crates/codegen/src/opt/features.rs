@@ -5,6 +5,7 @@
 
 use super::masked::folded;
 use crate::graph::bits;
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, ReduceOp, UOp};
 use rustc_hash::FxHashMap;
 
@@ -100,8 +101,7 @@ impl Features {
             axes,
             ..Features::default()
         };
-        let mut varies: FxHashMap<&UOp, Mask> = FxHashMap::default();
-        varies.reserve(nodes.len());
+        let mut varies: NodeMap<&UOp, Mask> = NodeMap::new();
         // Users come after their sources: the products that a sum takes in are known before.
         let sums = nodes
             .iter()
@@ -120,7 +120,7 @@ impl Features {
     fn visit<'a>(
         &mut self,
         u: &'a UOp,
-        varies: &FxHashMap<&'a UOp, Mask>,
+        varies: &NodeMap<&'a UOp, Mask>,
         fused: &FxHashMap<UOp, UOp>,
     ) -> Mask {
         let all = |src: &[UOp]| {
@@ -211,7 +211,7 @@ impl Features {
         &self,
         index: &UOp,
         varies: Mask,
-        known: &FxHashMap<&UOp, Mask>,
+        known: &NodeMap<&UOp, Mask>,
         store: bool,
     ) -> Access {
         let mut a = Access {

@@ -56,22 +56,30 @@ impl Weighed {
 
 /// Opts for a kernel on a target, in order.
 pub fn choose(kernel: &UOp, target: &Target) -> Vec<Opt> {
-    let chosen = chosen(kernel, target, false);
-    chosen.into_iter().map(|c| c.opt).collect()
+    let list = chosen(kernel, target, false).map_or_else(Vec::new, |c| c.list);
+    list.into_iter().map(|c| c.opt).collect()
+}
+
+/// The kernel after the Opts that `choose` gives.
+pub fn optimize(kernel: &UOp, target: &Target) -> UOp {
+    match chosen(kernel, target, false) {
+        Some(chosen) if !chosen.list.is_empty() => chosen.nest.kernel(),
+        _ => kernel.clone(),
+    }
 }
 
 /// The same with what was weighed, and what is expected of the kernel after them.
 pub fn explain(kernel: &UOp, target: &Target) -> (Vec<Choice>, Option<Prediction>) {
-    let choices = chosen(kernel, target, true);
-    let opts: Vec<Opt> = choices.iter().map(|c| c.opt).collect();
-    let after = super::apply(kernel, &opts, target).ok();
-    (choices, after.and_then(|k| predict(&k, target)))
+    let Some(chosen) = chosen(kernel, target, true) else {
+        return (Vec::new(), None);
+    };
+    let after = predict(&chosen.nest.kernel(), target);
+    (chosen.list, after)
 }
 
-fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
-    let (Some(features), Ok(nest)) = (Features::of(kernel), LoopNest::new(kernel)) else {
-        return Vec::new();
-    };
+fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chosen<'a>> {
+    let features = Features::of(kernel)?;
+    let nest = LoopNest::new(kernel).ok()?;
     let mut chosen = Chosen {
         nest,
         target,
@@ -82,7 +90,7 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
     match (target.arranged, target.workgroups) {
         (false, _) => {}
         (true, true) => {
-            let kernel = serial.then(|| chosen.nest.clone().finish());
+            let kernel = serial.then(|| chosen.nest.kernel());
             let features = kernel.map_or(Some(features), |k| Features::of(&k));
             features.inspect(|f| gpu::choose(f, &mut chosen));
         }
@@ -100,7 +108,7 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
             }
         },
     }
-    chosen.list
+    Some(chosen)
 }
 
 /// SPLIT: a new axis of this type, the inner part.
@@ -143,7 +151,7 @@ impl<'a> Chosen<'a> {
 
     /// What the kernel does after the Opts so far; axes are those of that kernel from here on.
     fn features(&mut self) -> Option<Features> {
-        let kernel = self.nest.clone().finish();
+        let kernel = self.nest.kernel();
         self.nest = LoopNest::new(&kernel).ok()?;
         Features::of(&kernel)
     }

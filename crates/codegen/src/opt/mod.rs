@@ -39,7 +39,7 @@ pub(crate) mod tests;
 use monoglot_uop::{Arg, Error, Op, Opt, OptOp, Result, Target, UOp};
 use nest::LoopNest;
 
-pub use heuristic::{choose, explain};
+pub use heuristic::{choose, explain, optimize};
 
 /// The kernel after these Opts, from left to right.
 ///
@@ -53,7 +53,7 @@ pub fn apply(kernel: &UOp, opts: &[Opt], target: &Target) -> Result<UOp> {
     for opt in opts {
         nest.step(opt, target)?;
     }
-    Ok(nest.finish())
+    Ok(nest.kernel())
 }
 
 /// The axes of a kernel, in the order by which Opts name them.
@@ -88,7 +88,7 @@ impl LoopNest {
                 format!("the kernel has {} axes", self.axes.len()),
             ));
         }
-        match opt.op {
+        let done = match opt.op {
             OptOp::Split {
                 factor,
                 target,
@@ -101,7 +101,9 @@ impl LoopNest {
             OptOp::Stage { operand } => staging::step(self, opt, operand, target),
             OptOp::Scatter => scatter::step(self, opt, target),
             OptOp::Scan { turns } => scan::step(self, opt, turns, target),
-        }?;
+        };
+        self.changed();
+        done?;
         self.info.opts.push(*opt);
         Ok(())
     }

@@ -7,10 +7,11 @@ use crate::gates::conjuncts;
 use crate::graph::node;
 use crate::scratch;
 use monoglot_uop::{
-    Arg, AxisType, Dim, Error, KernelInfo, Op, ReduceOp, Result, TcInfo, UOp, node::Srcs,
+    Arg, AxisType, Dim, Error, KernelInfo, Op, OpSet, ReduceOp, Result, TcInfo, UOp, node::Srcs,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// A loop of the kernel to be.
@@ -64,19 +65,21 @@ pub(super) struct Mma {
 #[derive(Clone)]
 pub(super) struct LoopNest {
     sink: UOp,
-    pub(super) nodes: Vec<UOp>,
+    pub(super) nodes: Arc<[UOp]>,
     /// The axes, sorted by type; within a type from the outermost to the innermost.
     pub(super) axes: Vec<Axis>,
     /// The RANGEs of the kernel.
-    pub(super) ranges: Vec<UOp>,
+    pub(super) ranges: Arc<[UOp]>,
     /// What each RANGE of the kernel is now.
     pub(super) now: Vec<UOp>,
     pub(super) pads: Vec<Pad>,
     pub(super) mma: Option<Mma>,
     pub(super) info: KernelInfo,
     /// The RANGEs of the kernel whose turns stay in order.
-    carried: FxHashSet<UOp>,
+    carried: Arc<FxHashSet<UOp>>,
     next: u32,
+    /// The kernel over the axes as they are, once somebody asked for it; a step forgets it.
+    finished: OnceCell<UOp>,
 }
 
 impl LoopNest {
@@ -111,15 +114,16 @@ impl LoopNest {
             .collect();
         Ok(LoopNest {
             sink: kernel.clone(),
-            nodes,
+            nodes: nodes.into(),
             axes,
             now: ranges.clone(),
-            ranges,
+            ranges: ranges.into(),
             pads: Vec::new(),
             mma: None,
             info,
-            carried,
+            carried: Arc::new(carried),
             next,
+            finished: OnceCell::new(),
         })
     }
 
@@ -195,7 +199,16 @@ impl LoopNest {
     }
 
     /// The kernel over the axes as they are now.
-    pub(super) fn finish(self) -> UOp {
+    pub(super) fn kernel(&self) -> UOp {
+        self.finished.get_or_init(|| self.made()).clone()
+    }
+
+    /// Once an axis has changed, the kernel is another.
+    pub(super) fn changed(&mut self) {
+        self.finished.take();
+    }
+
+    fn made(&self) -> UOp {
         // The axes as RANGEs numbered by their place.
         let mut last: FxHashMap<UOp, UOp> = FxHashMap::default();
         let mut closes: Closes = vec![SmallVec::new(); self.ranges.len()];
@@ -211,7 +224,7 @@ impl LoopNest {
             products.insert(t.reduce.clone(), self.product(t, &last, &closes));
         }
         let sink = self.rebuild(&self.sink, &main, &closes, &products);
-        scratch::spread(&sink.with_arg(Arg::Kernel(Arc::new(self.info))))
+        scratch::spread(&sink.with_arg(Arg::Kernel(Arc::new(self.info.clone()))))
     }
 
     /// What the RANGEs and the conditions are, with these values for some axes and `last` for all.
@@ -373,9 +386,12 @@ impl LoopNest {
             }
             u.with_src(src)
         };
-        root.rebuild(known, |_| true, node)
+        root.rebuild(known, |u| u.ops_below().intersects(REBUILT), node)
     }
 }
+
+/// What is above a RANGE, or stands for nothing where one is an axis no more.
+const REBUILT: OpSet = OpSet::of(&[Op::Range, Op::After, Op::Barrier]);
 
 /// The axes that each RANGE of the kernel is made of.
 type Closes = Vec<SmallVec<[UOp; 4]>>;

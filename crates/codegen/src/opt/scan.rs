@@ -122,7 +122,7 @@ pub(super) fn held(op: ReduceOp, dtype: DType, target: &Target) -> DType {
 }
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, together: i64, target: &Target) -> Result<()> {
-    let kernel = nest.clone().finish();
+    let kernel = nest.kernel();
     let nodes = kernel.toposort();
     let axes = super::ranges(&nodes);
     let axis = &axes[opt.axis];

@@ -120,7 +120,7 @@ pub(super) fn along(nodes: &[UOp], axis: &UOp) -> Vec<Placed> {
 }
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, target: &Target) -> Result<()> {
-    let kernel = nest.clone().finish();
+    let kernel = nest.kernel();
     let nodes = kernel.toposort();
     let axis = &super::ranges(&nodes)[opt.axis];
     if kind(axis) != AxisType::Loop {

@@ -13,8 +13,8 @@
 use super::nest::LoopNest;
 use super::refuse as refuse_opt;
 use crate::scratch;
+use monoglot_uop::marks::{NodeMap, NodeSet};
 use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Opt, Result, Shape, Target, UOp};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// What is to be stored, and where.
@@ -34,7 +34,7 @@ pub struct Staging<'a> {
 pub fn stage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
     let mut nest = LoopNest::new(kernel)?;
     nest.stage(staging, target)?;
-    Ok(nest.finish())
+    Ok(nest.kernel())
 }
 
 fn refuse(message: impl Into<String>) -> Error {
@@ -43,7 +43,7 @@ fn refuse(message: impl Into<String>) -> Error {
 
 /// STAGE: what the axes inside of one make of an operand, kept in LOCAL storage in the order of these axes.
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Target) -> Result<()> {
-    let nodes = nest.clone().finish().toposort();
+    let nodes = nest.kernel().toposort();
     let operands = operands(&nodes);
     let Some(value) = operands.get(operand) else {
         let message = format!("the kernel has {} operands", operands.len());
@@ -68,10 +68,10 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Targ
 /// graph, and then its sums. A read that is only used as another dtype, in arithmetic with constants, or where a
 /// condition holds and a constant elsewhere, is named as that: what is kept is converted once, and has no masks.
 pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
-    let mut users: FxHashMap<&UOp, SmallVec<[&UOp; 2]>> = FxHashMap::default();
+    let mut users: NodeMap<&UOp, SmallVec<[&UOp; 2]>> = NodeMap::with_capacity(nodes.len());
     for u in nodes {
         for s in u.src() {
-            users.entry(s).or_default().push(u);
+            users.get_or_insert_with(s, SmallVec::new).push(u);
         }
     }
     let used = |u: &UOp| {
@@ -103,7 +103,7 @@ pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
 impl LoopNest {
     /// Keep a value of the kernel as it is after the Opts so far; the RANGEs are those of its axes.
     pub(super) fn stage(&mut self, staging: &Staging, target: &Target) -> Result<()> {
-        let kernel = self.clone().finish();
+        let kernel = self.kernel();
         let storage = storage(&kernel, staging, target)?;
         let Staging { value, over, .. } = staging;
         let mut next = crate::loops::next_id(&kernel);
@@ -152,9 +152,16 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
         return Err(refuse("the kernel writes over it"));
     }
     // Storage does not say within which bounds its elements are.
-    let of_place = |u: &UOp| u.toposort().contains(*value);
-    let leads = |u: &&UOp| u.op() == Op::Index && u.src()[1..].iter().any(of_place);
-    if nodes.iter().any(|u| leads(&u)) {
+    let mut above = NodeSet::new();
+    above.insert(value);
+    let mut leads = false;
+    for u in &nodes {
+        if u.src().iter().any(|s| above.contains(s)) {
+            above.insert(u);
+        }
+        leads |= u.op() == Op::Index && u.src()[1..].iter().any(|i| above.contains(i));
+    }
+    if leads {
         return Err(refuse("it says where something is read or written"));
     }
     if !matches!(space, AddrSpace::Local | AddrSpace::Reg) {

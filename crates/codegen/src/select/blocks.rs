@@ -15,6 +15,7 @@ use super::table::{Loops, Table};
 use crate::build::{bits_type, combine};
 use crate::graph::{Srcs, rebuild};
 use crate::loops::{depth, fresh, kind, next_id};
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{Arg, Op, ReduceOp, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -57,7 +58,7 @@ pub(super) fn split(t: &Table, layout: &Layout, target: &Target) -> Result<Optio
     let mut groups: Vec<&Vec<u32>> = t.groups.values().collect();
     groups.sort_unstable();
     let mut cuts: Vec<Cut> = Vec::new();
-    let mut cut_of: FxHashMap<&UOp, usize> = FxHashMap::default();
+    let mut cut_of: NodeMap<&UOp, usize> = NodeMap::new();
     for members in groups {
         if let Some(cut) = Group::of(t, layout, target, members).and_then(|g| g.cut(&mut id)) {
             let member = |&i: &u32| (&t.nodes[i as usize], cuts.len());

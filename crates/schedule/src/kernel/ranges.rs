@@ -1,6 +1,7 @@
 //! Ranges in the shape that loops like: one that is only used in parts is split where it is divided,
 //! neighbours that every index walks as one are merged. Flows in and out: a kernel of one store.
 
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AxisType, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -153,10 +154,10 @@ fn mergeable(a: &UOp, b: &UOp, nodes: &[UOp], indices: &[Affine]) -> bool {
 
 /// Nodes used only as the index of a buffer, or as a term of one.
 fn plain_users(nodes: &[UOp]) -> FxHashSet<&UOp> {
-    let mut users: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
+    let mut users: NodeMap<&UOp, Vec<&UOp>> = NodeMap::new();
     for u in nodes {
         for s in u.src() {
-            users.entry(s).or_default().push(u);
+            users.get_or_insert_with(s, Vec::new).push(u);
         }
     }
     let mut plain: FxHashSet<&UOp> = FxHashSet::default();

@@ -1,8 +1,8 @@
 //! Movement ops as maps on indices. Flows in: the indices at which a view is wanted; flows out: the
 //! indices at which its source is read, and the gate under which that read means anything.
 
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{Arg, Dim, Op, Result, Shape, UOp};
-use rustc_hash::FxHashMap;
 
 /// One index per axis.
 pub(crate) type Indices = Vec<UOp>;
@@ -10,7 +10,7 @@ pub(crate) type Indices = Vec<UOp>;
 /// Simplifies index arithmetic, remembering what it has seen.
 #[derive(Default)]
 pub(crate) struct Algebra {
-    done: FxHashMap<UOp, UOp>,
+    done: NodeMap<UOp, UOp>,
 }
 
 impl Algebra {

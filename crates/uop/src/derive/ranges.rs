@@ -3,31 +3,30 @@
 //! in the same ones.
 
 use crate::arg::AxisType;
-use crate::node::UOp;
+use crate::node::{Ranges, UOp};
 use crate::op::Op;
-use std::sync::Arc;
 
 impl UOp {
     /// Open RANGEs, ordered by their number.
-    pub fn ranges(&self) -> Arc<[UOp]> {
+    pub fn ranges(&self) -> Ranges {
         if !self.ops_below().contains(Op::Range) {
-            return Arc::from([]);
+            return Ranges::default();
         }
         let fill = |u: &UOp| _ = u.ranges_cell().set(open(u));
         self.fill(|u| u.ranges_cell().get().is_some(), fill);
-        known(self).map_or_else(|| Arc::from([]), Arc::clone)
+        known(self).cloned().unwrap_or_default()
     }
 }
 
-fn known(u: &UOp) -> Option<&Arc<[UOp]>> {
+fn known(u: &UOp) -> Option<&Ranges> {
     u.ranges_cell().get().filter(|r| !r.is_empty())
 }
 
-fn open(u: &UOp) -> Arc<[UOp]> {
+fn open(u: &UOp) -> Ranges {
     let closes = matches!(u.op(), Op::End | Op::Reduce);
     let (pass, closed) = u.src().split_at(if closes { 1 } else { u.src().len() });
     let mut all: Vec<UOp> = Vec::new();
-    let mut last: Option<&Arc<[UOp]>> = None;
+    let mut last: Option<&Ranges> = None;
     for below in pass.iter().filter_map(known) {
         crate::effort::visited(below.len());
         for r in below.iter() {

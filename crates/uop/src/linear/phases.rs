@@ -6,9 +6,10 @@
 //! again.
 
 use crate::arg::Arg;
+use crate::marks::NodeMap;
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 /// Whether the BARRIERs of this program are between threads of a CPU, as it has their number. Those of a
 /// workgroup wait for each other instead.
@@ -57,7 +58,7 @@ fn phase(list: &[UOp], start: usize, end: usize) -> UOp {
     let before = list[..start].iter().filter(kept);
     // What the others are called: names of storage lose the effects that they stood behind.
     let gone: FxHashSet<&UOp> = list[..start].iter().filter(|u| !is_repeated(u)).collect();
-    let mut named: FxHashMap<&UOp, UOp> = FxHashMap::default();
+    let mut named: NodeMap<&UOp, UOp> = NodeMap::new();
     let mut out: Vec<UOp> = Vec::new();
     for u in before.chain(&list[start..end]) {
         let left = u.src().iter().filter(|s| !gone.contains(s));

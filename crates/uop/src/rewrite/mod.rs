@@ -18,11 +18,11 @@ pub mod pattern;
 pub mod trace;
 
 use crate::error::{ErrorKind, Result};
+use crate::marks::NodeMap;
 use crate::node::{Srcs, UOp};
 use crate::op::{Op, OpSet};
 use crate::shape::Dim;
 use pattern::{Bindings, Pat};
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Most rewrites in a row that start from one node; more is a loop among the rules.
@@ -233,11 +233,11 @@ impl RuleSet {
     /// # Errors
     /// `Verify` where rules rewrite one node without end; it names them.
     pub fn rewrite(&self, root: &UOp) -> Result<UOp> {
-        self.rewrite_with(root, &mut FxHashMap::default())
+        self.rewrite_with(root, &mut NodeMap::new())
     }
 
     /// As `rewrite`, keeping what is known of nodes in `done` for further graphs of the same pass.
-    pub fn rewrite_with(&self, root: &UOp, done: &mut FxHashMap<UOp, UOp>) -> Result<UOp> {
+    pub fn rewrite_with(&self, root: &UOp, done: &mut NodeMap<UOp, UOp>) -> Result<UOp> {
         let mut stack = vec![Frame::Enter(root.clone(), 0)];
         while let Some(frame) = stack.pop() {
             let (u, chain) = match frame {
@@ -285,7 +285,7 @@ impl RuleSet {
     }
 
     /// The node over its rewritten sources; None while one of them waits.
-    fn sources(&self, u: &UOp, done: &FxHashMap<UOp, UOp>) -> Option<UOp> {
+    fn sources(&self, u: &UOp, done: &NodeMap<UOp, UOp>) -> Option<UOp> {
         let mut new: Option<Srcs> = None;
         crate::effort::visited(1 + u.src().len());
         for (i, s) in u.src().iter().enumerate() {

@@ -34,6 +34,7 @@ use super::{Verifier, is_counted, is_stored, need, ops_of, storage};
 use crate::arg::{AddrSpace, Arg, AxisType};
 use crate::dtype::DType;
 use crate::graph::ordered;
+use crate::marks::NodeMap;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::shape::Dim;
@@ -317,8 +318,8 @@ fn slots<'a>(c: &mut Verifier<'a>, params: &[&'a UOp], gaps: bool) {
 fn loops<'a>(c: &mut Verifier<'a>, nodes: &[&'a UOp], ranges: &[&'a UOp]) {
     let arg = |r: &UOp| r.range_arg().unwrap_or((0, AxisType::Loop));
     let mut numbers: FxHashMap<u32, &UOp> = FxHashMap::default();
-    let bit: FxHashMap<&UOp, usize> = ranges.iter().enumerate().map(|(i, &r)| (r, i)).collect();
-    let place: FxHashMap<&UOp, usize> = nodes.iter().enumerate().map(|(i, &u)| (u, i)).collect();
+    let bit: NodeMap<&UOp, usize> = ranges.iter().enumerate().map(|(i, &r)| (r, i)).collect();
+    let place: NodeMap<&UOp, usize> = nodes.iter().enumerate().map(|(i, &u)| (u, i)).collect();
     for &r in ranges {
         let id = arg(r).0;
         need!(c, r, numbers.insert(id, r).is_none() => "another RANGE has number {id} too");

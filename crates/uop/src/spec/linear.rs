@@ -27,10 +27,11 @@ use super::{Verifier, kernel, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::linear::{address, has_phases, is_repeated, storage_of};
+use crate::marks::NodeMap;
 use crate::node::UOp;
 use crate::op::Op;
 use crate::shape::Shape;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 /// Most lanes of a value.
 const WIDTH: i64 = 1024;
@@ -44,7 +45,7 @@ struct Scopes<'a> {
     /// Whether the scope of that number is open.
     is_open: Vec<bool>,
     /// The scope of each instruction that has come.
-    of: FxHashMap<usize, usize>,
+    of: NodeMap<&'a UOp, usize>,
 }
 
 pub(super) fn check(c: &mut Verifier) {
@@ -56,20 +57,19 @@ pub(super) fn check(c: &mut Verifier) {
     let mut scopes = Scopes {
         open: Vec::new(),
         is_open: vec![true],
-        of: FxHashMap::default(),
+        of: NodeMap::with_capacity(n),
     };
-    scopes.of.reserve(n);
     let mut slots: FxHashSet<(Option<AddrSpace>, u64)> = FxHashSet::default();
     let mut bytes = [0i64; 2];
     let mut specials: Vec<&str> = Vec::new();
     let ops = ops_of('l');
     for (at, u) in root.src().iter().enumerate() {
         c.any(u, ops);
-        need!(c, u, !scopes.of.contains_key(&u.address()) => "this instruction stands twice");
+        need!(c, u, !scopes.of.contains_key(u) => "this instruction stands twice");
         operands(c, u, &scopes);
         blocks(c, u, &mut scopes);
         let scope = scopes.open.last().map_or(0, |s| s.1);
-        scopes.of.insert(u.address(), scope);
+        scopes.of.insert(u, scope);
         shapes(c, u);
         match (u.op(), u.arg()) {
             (Op::Param | Op::Buffer, Arg::Buffer(b)) => {
@@ -114,8 +114,8 @@ fn phases<'a>(c: &mut Verifier<'a>, root: &'a UOp) {
     let mut phase = 0;
     let mut open = 0;
     // The phase of what stays in it, and of storage that is a thread's own.
-    let mut made: FxHashMap<&UOp, u32> = FxHashMap::default();
-    let mut storage: FxHashMap<&UOp, u32> = FxHashMap::default();
+    let mut made: NodeMap<&UOp, u32> = NodeMap::new();
+    let mut storage: NodeMap<&UOp, u32> = NodeMap::new();
     for u in root.src() {
         match u.op() {
             Op::Range | Op::If => open += 1,
@@ -142,7 +142,7 @@ fn phases<'a>(c: &mut Verifier<'a>, root: &'a UOp) {
             && let Some(a) = address(&u.src()[0])
             && a.buffer.op() == Op::Buffer
         {
-            let same = *storage.entry(a.buffer).or_insert(phase) == phase;
+            let same = *storage.get_or_insert_with(a.buffer, || phase) == phase;
             need!(c, u, same => "storage of a thread on both sides of a BARRIER between threads");
         }
     }
@@ -169,12 +169,10 @@ fn operands<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
         }
         // The vector of a SHRINK's offset need not be an instruction where its element is.
         let s = match s.op() {
-            Stack if place && s.src().len() == 1 && !scopes.of.contains_key(&s.address()) => {
-                &s.src()[0]
-            }
+            Stack if place && s.src().len() == 1 && !scopes.of.contains_key(s) => &s.src()[0],
             _ => s,
         };
-        let scope = scopes.of.get(&s.address());
+        let scope = scopes.of.get(s);
         need!(c, u, scope.is_some() => "source {i} is no earlier instruction");
         let open = scope.is_none_or(|&scope| scopes.is_open[scope]) || s.dtype() == DType::Void;
         need!(c, u, open => "source {i} was made in a loop or condition that is closed");

@@ -7,6 +7,7 @@ use super::{args, context, inline, value};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
 use crate::graph::toposort_many;
+use crate::marks::NodeMap;
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -257,10 +258,10 @@ impl Printer {
     /// where the lines cannot stand in the list's order.
     fn hoisted(&self, linear: &UOp) -> Vec<UOp> {
         let mut before = self.unprinted(linear.src());
-        let mut place: FxHashMap<&UOp, usize> = FxHashMap::default();
+        let mut place: NodeMap<&UOp, usize> = NodeMap::new();
         for (i, u) in linear.src().iter().enumerate() {
             if self.is_line(u) {
-                place.entry(u).or_insert(i);
+                place.get_or_insert_with(u, || i);
             }
         }
         let in_order = |u: &UOp| {

@@ -237,7 +237,7 @@ impl<'a> Product<'a> {
 
     /// Stage the panel of a part inside the loop at this place, transposed where its terms lie side by side.
     fn panel(&self, at: usize, chosen: &mut Chosen) -> Option<()> {
-        let nodes = chosen.nest.clone().finish().toposort();
+        let nodes = chosen.nest.kernel().toposort();
         let axes = crate::opt::ranges(&nodes);
         // The lanes of the tile were put there last.
         let lanes = axes

@@ -102,7 +102,7 @@ fn try_lanes(axis: usize, factor: i64, chosen: &mut Chosen) -> Option<(f64, Feat
 /// Have the sums in which each element of what is kept is a factor of several done in parts, if the first cache
 /// does not hold what they take in for a vector of slices: the loops over those sums stand inside that over the parts.
 fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let slice = chosen.axis(axis, AxisType::Loop)?;
     let is_kept = |u: &UOp| u.op() == Op::Index && u.src()[0].op() == Op::After;
@@ -134,7 +134,7 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
     let stage = fork.add(OptOp::Stage { operand }, slice, why);
     let fill = fork.last_loop().filter(|_| stage)?;
     // The terms are those of the sum that is stored by the loop.
-    let nodes = fork.nest.clone().finish().toposort();
+    let nodes = fork.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let inside = |s: &&UOp| s.op() == Op::Reduce && s.ranges().contains(&axes[fill]);
     let sum = nodes.iter().find(inside)?;
@@ -156,7 +156,7 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
 
 /// Whether what is kept fits LOCAL storage.
 fn fits(chosen: &Chosen) -> bool {
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let local = nodes
         .iter()
         .filter(|u| u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Local));
@@ -167,7 +167,7 @@ fn fits(chosen: &Chosen) -> bool {
 /// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside so many loops
 /// over slices.
 fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let kind = |r: &UOp| loops::kind(r);
     let lane = axes.iter().find(|r| kind(r) == AxisType::Upcast)?;

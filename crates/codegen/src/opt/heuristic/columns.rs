@@ -31,7 +31,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
     let columns = inner(together(features, column, chosen.target)?, AxisType::Loop);
     let held = chosen.add(columns, at, "columns whose sums the first cache holds");
     held.then_some(())?;
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
     chosen.add(OptOp::Stage { operand }, at, "sums in parts");

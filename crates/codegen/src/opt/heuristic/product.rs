@@ -604,7 +604,7 @@ pub(super) fn sums_in_parts(
     parts: i64,
     chosen: &mut Chosen,
 ) -> Option<usize> {
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
     let stage = OptOp::Stage { operand };
@@ -673,7 +673,7 @@ fn stage(
     (lies, lanes): (Lies, i64),
     is: impl Fn(&UOp, &[UOp]) -> bool,
 ) {
-    let nodes = chosen.nest.clone().finish().toposort();
+    let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let summed = |u: &UOp| {
         u.ranges()

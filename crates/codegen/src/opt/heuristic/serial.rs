@@ -217,7 +217,7 @@ fn all(chosen: &Chosen) -> Mask {
 /// Rows side by side, each with a sum of its own, as many as the first cache holds a line of: the axis, and how
 /// many.
 fn rows(chosen: &Chosen, scan: usize) -> Option<(usize, i64)> {
-    let features = Features::of(&chosen.nest.clone().finish())?;
+    let features = Features::of(&chosen.nest.kernel())?;
     let cache = chosen.target.caches[0] as i64;
     for at in (0..scan).rev() {
         let axis = &chosen.nest.axes[at];
