@@ -176,8 +176,24 @@ fn copy(stored: &Stored, slot: usize) -> Result<Call> {
 /// The kernel of the program's buffers with canonical numbers for all that has one, and the buffer of each of its
 /// PARAMs, of which it writes the first.
 fn number(sink: &UOp, slot: usize) -> (UOp, Vec<usize>) {
-    let (sink, args) = number_params(sink, vec![slot], |slot| slot as usize);
-    (number_ranges(&sink), args)
+    let mut args = vec![slot];
+    let nodes = sink.toposort();
+    let mut map = params(&nodes, |slot| place(&mut args, slot as usize));
+    let of_a_length = |u: &&UOp| u.op() == Op::Range && u.ops_below().contains(Op::Param);
+    if nodes.iter().any(|u| of_a_length(&u)) {
+        let sink = sink.substitute(&map);
+        return (number_ranges(&sink), args);
+    }
+    match ranges_of(sink, &nodes) {
+        Ok(ranges) => {
+            map.extend(ranges);
+            (sink.substitute(&map), args)
+        }
+        Err(reduce) => {
+            let apart = own_ranges(&sink.substitute(&map), &reduce.substitute(&map));
+            (number_ranges(&apart), args)
+        }
+    }
 }
 
 /// The kernel with its PARAMs numbered densely in order of first use, after `args`, the buffers that it
@@ -187,36 +203,50 @@ pub(crate) fn number_params(
     mut args: Vec<usize>,
     global: impl Fn(u64) -> usize,
 ) -> (UOp, Vec<usize>) {
-    let sink = with_slots(sink, |l| {
-        let slot = global(l);
-        args.iter().position(|&a| a == slot).unwrap_or_else(|| {
-            args.push(slot);
-            args.len() - 1
-        })
-    });
+    let sink = with_slots(sink, |l| place(&mut args, global(l)));
     (sink, args)
 }
 
+/// The place of a buffer among the arguments, at the end where it is none yet.
+fn place(args: &mut Vec<usize>, buffer: usize) -> usize {
+    args.iter().position(|&a| a == buffer).unwrap_or_else(|| {
+        args.push(buffer);
+        args.len() - 1
+    })
+}
+
 /// The kernel with other numbers for its PARAMs, asked for in order of first use.
-pub(crate) fn with_slots(sink: &UOp, mut slot: impl FnMut(u64) -> usize) -> UOp {
+pub(crate) fn with_slots(sink: &UOp, slot: impl FnMut(u64) -> usize) -> UOp {
+    sink.substitute(&params(&sink.toposort(), slot))
+}
+
+/// What PARAMs become that get other numbers.
+fn params(nodes: &[UOp], mut slot: impl FnMut(u64) -> usize) -> FxHashMap<UOp, UOp> {
     let mut map = FxHashMap::default();
-    for u in sink.toposort() {
+    for u in nodes {
         if let (Op::Param, Arg::Buffer(b)) = (u.op(), u.arg()) {
-            let arg = BufferArg {
-                slot: slot(b.slot) as u64,
-                ..*b
-            };
-            map.insert(u.clone(), u.with_arg(Arg::Buffer(arg)));
+            let slot = slot(b.slot) as u64;
+            if slot != b.slot {
+                map.insert(u.clone(), u.with_arg(Arg::Buffer(BufferArg { slot, ..*b })));
+            }
         }
     }
-    map.retain(|a, b| a != b);
-    sink.substitute(&map)
+    map
 }
 
 /// RANGEs numbered by the kernel alone: those that stores close, in their order, then those of
 /// reductions, and of what is kept, in order of appearance. Reductions with equal extents inside the same loops, none of
 /// which needs another's result, get the same numbers.
 pub(crate) fn number_ranges(sink: &UOp) -> UOp {
+    match ranges_of(sink, &sink.toposort()) {
+        Ok(map) => sink.substitute(&map),
+        // Its range is another reduction's as well, which belongs to another loop.
+        Err(reduce) => number_ranges(&own_ranges(sink, &reduce)),
+    }
+}
+
+/// What RANGEs and BUFFERs become that get other numbers; or a REDUCE that needs ranges of its own first.
+fn ranges_of(sink: &UOp, nodes: &[UOp]) -> std::result::Result<FxHashMap<UOp, UOp>, UOp> {
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut next = 0;
     for end in sink.src().iter().filter(|e| e.op() == Op::End) {
@@ -229,10 +259,9 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
     }
     type Key = (Vec<UOp>, Vec<UOp>, u32);
     let mut shared: Vec<(Key, Vec<UOp>)> = Vec::new();
-    let nodes = sink.toposort();
     let mut depth: NodeMap<&UOp, u32> = NodeMap::with_capacity(nodes.len());
     let mut slot = 0;
-    for u in &nodes {
+    for u in nodes {
         if let (Op::Buffer, Arg::Buffer(b)) = (u.op(), u.arg()) {
             map.insert(u.clone(), u.with_arg(Arg::Buffer(BufferArg { slot, ..*b })));
             slot += 1;
@@ -270,14 +299,13 @@ pub(crate) fn number_ranges(sink: &UOp) -> UOp {
             .zip(&numbers)
             .any(|(r, n)| map.get(r).is_some_and(|m| m != n))
         {
-            // Its range is another reduction's as well, which belongs to another loop.
-            return number_ranges(&own_ranges(sink, u));
+            return Err(u.clone());
         }
         map.extend(own.iter().cloned().zip(numbers.iter().cloned()));
         shared.push((key, numbers));
     }
     map.retain(|a, b| a != b);
-    sink.substitute(&map)
+    Ok(map)
 }
 
 /// The kernel with ranges of its own for one REDUCE.

@@ -84,6 +84,7 @@ impl UOp {
             }
             &[]
         });
+        done.reserve(order.len());
         for u in order {
             if !inner.contains(u) {
                 continue;
@@ -262,7 +263,8 @@ pub(crate) fn ordered<'a>(
     let mut seen = NodeSet::new();
     let mut out = Vec::with_capacity(128);
     let mut visits = 0;
-    let mut stack: Vec<(&UOp, bool)> = roots.iter().rev().map(|r| (r, false)).collect();
+    let mut stack: Vec<(&UOp, bool)> = Vec::with_capacity(64);
+    stack.extend(roots.iter().rev().map(|r| (r, false)));
     while let Some((u, ready)) = stack.pop() {
         if ready {
             out.push(u);

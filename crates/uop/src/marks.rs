@@ -138,6 +138,11 @@ impl<K: AsRef<UOp>, V> NodeMap<K, V> {
         }
     }
 
+    /// Make room for so many more entries.
+    pub fn reserve(&mut self, more: usize) {
+        self.entries.reserve(more);
+    }
+
     /// Enter a value; the one that was there.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.table.get(key.as_ref()) {

@@ -238,7 +238,8 @@ impl RuleSet {
 
     /// As `rewrite`, keeping what is known of nodes in `done` for further graphs of the same pass.
     pub fn rewrite_with(&self, root: &UOp, done: &mut NodeMap<UOp, UOp>) -> Result<UOp> {
-        let mut stack = vec![Frame::Enter(root.clone(), 0)];
+        let mut stack = Vec::with_capacity(64);
+        stack.push(Frame::Enter(root.clone(), 0));
         while let Some(frame) = stack.pop() {
             let (u, chain) = match frame {
                 Frame::Enter(u, _) if done.contains_key(&u) => continue,

@@ -7,6 +7,9 @@ use crate::graph::bits;
 use crate::opt::cost::{Tile, part, read_again, traffic};
 use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, OptOp, Target};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
 
 /// Cycles of one thread below which others are not asked: several times what it takes to wake one.
 pub(super) const THREADED: f64 = 65_536.0;
@@ -151,11 +154,12 @@ fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> We
 /// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
 /// depends on it, and must not depend on how many threads there are.
 fn best(features: &Features, target: &Target) -> Tile {
+    let estimates = Estimates::new(features, target);
     let mut single = Tile::single(features);
     // What reads the same elements does so once.
     bits(features.mirrored).for_each(|k| single.factor[k] = features.extent[k]);
     let free = features.known & !features.mirrored;
-    let (alone, _) = search(features, 1, free, &single, target);
+    let (alone, _) = search(&estimates, 1, free, &single);
     let folded = |k: usize| features.outer >> k & 1 == 0;
     if target.threads == 1 || alone.duration(features, target) < THREADED {
         return alone;
@@ -171,23 +175,19 @@ fn best(features: &Features, target: &Target) -> Tile {
         return alone;
     }
     let free = free & features.outer;
-    let (anew, cycles) = search(features, threads, free, &fixed, target);
+    let (anew, cycles) = search(&estimates, threads, free, &fixed);
     // Of tiles that cost as much, that of one thread reads less again.
-    let estimate = |t: &Tile| shared_by(threads, t, features, target);
+    let estimate = |t: &Tile| estimates.shared_by(threads, t);
     let (grown, more) = climb(features, free, alone, target, &estimate);
     if cycles < more * GAIN { anew } else { grown }
 }
 
 /// The tile of least cost that climbing along these axes finds from each choice of vectors, where none
 /// is fixed, and its cost.
-fn search(
-    features: &Features,
-    threads: i64,
-    free: Mask,
-    fixed: &Tile,
-    target: &Target,
-) -> (Tile, f64) {
-    let estimate = |t: &Tile| shared_by(threads, t, features, target);
+fn search(estimates: &Estimates, threads: i64, free: Mask, fixed: &Tile) -> (Tile, f64) {
+    let features = estimates.features;
+    let target = estimates.target;
+    let estimate = |t: &Tile| estimates.shared_by(threads, t);
     let climb = |tile: Tile| climb(features, free, tile, target, &estimate);
     let mut best = climb(fixed.clone());
     if fixed.lane.is_some() {
@@ -242,10 +242,37 @@ pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) ->
     all
 }
 
-/// Cycles of the kernel where so many threads share it.
-fn shared_by(threads: i64, tile: &Tile, features: &Features, target: &Target) -> Option<f64> {
-    let cycles = tile.cycles(features, target)?;
-    Some(cycles / tile.busy(features, threads))
+/// Estimates of tiles of one kernel, each made once: climbs that begin apart meet.
+struct Estimates<'a> {
+    features: &'a Features,
+    target: &'a Target,
+    known: RefCell<FxHashMap<(Factors, Option<usize>, Mask), Option<f64>>>,
+}
+
+type Factors = SmallVec<[i64; 8]>;
+
+impl<'a> Estimates<'a> {
+    fn new(features: &'a Features, target: &'a Target) -> Estimates<'a> {
+        Estimates {
+            features,
+            target,
+            known: RefCell::default(),
+        }
+    }
+
+    /// Cycles of the kernel where so many threads share it.
+    fn shared_by(&self, threads: i64, tile: &Tile) -> Option<f64> {
+        let key = (tile.factor.as_slice().into(), tile.lane, tile.beside);
+        let mut known = self.known.borrow_mut();
+        let estimate = known
+            .entry(key)
+            .or_insert_with(|| tile.cycles(self.features, self.target));
+        let cycles = (*estimate)?;
+        if threads == 1 {
+            return Some(cycles);
+        }
+        Some(cycles / tile.busy(self.features, threads))
+    }
 }
 
 /// Take the step along one of these axes that helps most, until none does: what was enlarged before others were may
