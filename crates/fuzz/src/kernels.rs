@@ -33,6 +33,20 @@ pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
     )
 }
 
+/// The same of bytes, turned or not, in i32.
+fn byte_matmul([m, k, n]: [i64; 3], of_b: DType, turned: bool) -> UOp {
+    let a = buffer(&[m, k], DType::I8).cast(DType::I32);
+    let b = match turned {
+        true => buffer(&[n, k], of_b),
+        false => buffer(&[k, n], of_b).permute(&[1, 0]).expect("two axes"),
+    };
+    let b = b.cast(DType::I32);
+    sum(
+        view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]),
+        &[2],
+    )
+}
+
 /// A convolution of (n, c, h, h) with (o, c, k, k).
 pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
     let x = buffer(&[n, c, h, h], DType::F32);
@@ -74,6 +88,9 @@ fn by_hand() -> Vec<UOp> {
         matmul(7, 13, 5, DType::F32),
         matmul(16, 16, 16, DType::I32),
         matmul(16, 8, 24, DType::F16),
+        byte_matmul([16, 8, 24], DType::I8, false),
+        byte_matmul([12, 9, 20], DType::U8, false),
+        byte_matmul([10, 14, 8], DType::I8, true) * 3 + 1,
         (matmul(8, 12, 16, DType::F32) + 1.0).max_(&UOp::float(0.0, DType::F32)),
         conv(2, 3, 8, 4, 3),
         conv(1, 1, 9, 8, 5),

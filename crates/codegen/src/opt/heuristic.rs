@@ -15,6 +15,7 @@ mod gpu;
 mod product;
 mod serial;
 mod slices;
+mod units;
 
 use super::features::Features;
 use super::nest::{Axis, LoopNest};
@@ -90,6 +91,7 @@ fn chosen(kernel: &UOp, target: &Target, explained: bool) -> Vec<Choice> {
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
             None if columns::choose(&features, &mut chosen).is_some() => {}
+            None if units::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);
                 if along::choose(&features, plan.shared, &mut chosen).is_none()

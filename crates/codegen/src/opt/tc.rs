@@ -18,6 +18,8 @@
 //! So a, b and the accumulator are the elements that this lane holds of each matrix. What follows the
 //! REDUCE sees one element, chosen by `u`. Lowering adds into the accumulator: `acc = WMMA(a, b, acc)`.
 //!
+//! A unit of one thread is a dot product, which has a form of its own ([`super::dot`]).
+//!
 //! Preconditions:
 //! * only PADTO came before (it makes extents multiples of the unit's);
 //! * the target has the unit, whose lanes are a warp and hold as many elements of a and b as of c, since
@@ -29,7 +31,7 @@
 //! * every store is inside the loops over m and n; what the factors are read from is not filled there.
 
 use super::nest::{Axis, LoopNest, Mma};
-use super::refuse;
+use super::{dot, refuse};
 use monoglot_uop::{
     Arg, AxisType, Fragment, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp,
 };
@@ -70,6 +72,11 @@ fn spans(nest: &LoopNest, with: &UOp, without: &UOp, multiple: i64) -> Option<us
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
+    if let Some(unit) = target.matrix_units.get(unit)
+        && let Some(word) = unit.word()
+    {
+        return dot::step(nest, opt, unit, word);
+    }
     if nest
         .info
         .opts

@@ -7,7 +7,7 @@ use super::topology::{self, CACHES};
 use crate::config::Config;
 use crate::kind::{Kind, Name, missing};
 use monoglot_uop::op::{Comparison, Unary};
-use monoglot_uop::{DType, Device, Dialect, Op, OpSet, Result, Target};
+use monoglot_uop::{DType, Device, Dialect, Op, OpSet, Result, Target, TcInfo};
 
 /// The ops that a CPU has instructions for, or short code in a compiler; MULACC where it is fused.
 const NATIVE: OpSet = OpSet::PRIMITIVES
@@ -134,8 +134,11 @@ fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target>
     })?;
     // Conversions of halves came with v3: before, they are moved as integers.
     let halves: &[DType] = if level.fma { &[DType::F16] } else { &[] };
+    // Where instructions write over an operand, one register is the encoder's.
+    let registers = level.registers - usize::from(level.vector_bytes == 16);
     Ok(Target {
         dialect: Dialect::X86,
+        registers,
         storage: [&arithmetic(), halves].concat(),
         ..build(device, config, level)
     })
@@ -207,8 +210,17 @@ fn build(device: Device, config: &Config, level: &Level) -> Target {
         registers: level.registers,
         caches: config.caches.unwrap_or_else(topology::caches),
         native,
+        matrix_units: match LEVELS.iter().any(|l| l.arch == level.arch) {
+            true => vec![pairs()],
+            false => Vec::new(),
+        },
         ..machine(device, config, HALF)
     }
+}
+
+/// The products of pairs of 16 bits, which every x86-64 has: PMADDWD and an addition. Products of bytes are such.
+pub(crate) fn pairs() -> TcInfo {
+    TcInfo::dot("pmaddwd", DType::I16, DType::I32)
 }
 
 /// What is the same of every machine without workgroups, which stores these floats besides.

@@ -37,7 +37,7 @@ use threads::Threads;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use detect::target;
-pub(crate) use detect::{machine, named, ordinary};
+pub(crate) use detect::{machine, named, ordinary, pairs};
 
 /// The kind, for the registry. What `CPU` alone means is the machine's affair.
 pub(crate) const KIND: Kind = Kind {

@@ -107,6 +107,7 @@ pub fn target(device: Device, config: &Config) -> Target {
         dialect: Dialect::Uops,
         arranged: false,
         native: NATIVE,
+        matrix_units: vec![crate::cpu::pairs()],
         ..crate::cpu::machine(device, config, &narrow)
     }
 }
@@ -142,6 +143,7 @@ fn units() -> Vec<TcInfo> {
         small("mma_8x8x8_f32", DType::F32),
         small("mma_8x8x8_f16", DType::F16),
         large,
+        crate::cpu::pairs(),
     ]
 }
 

@@ -7,7 +7,7 @@ use super::machine::{Frame, Ins, Run, after};
 use half::{bf16, f16};
 use monoglot_uop::fold::{fold, threefry, transcendental};
 use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
-use monoglot_uop::{DType, Op, Scalar};
+use monoglot_uop::{DType, Op, Scalar, TcInfo};
 
 /// The instruction of one lane and that of many.
 pub(crate) type Pair = (Run, Run);
@@ -262,6 +262,19 @@ pub(crate) fn select(bytes: usize) -> Option<Pair> {
         2 => run!((x a: bool, y b: u16, z c: u16) => u16, if x { y } else { z }),
         4 => run!((x a: bool, y b: u32, z c: u32) => u32, if x { y } else { z }),
         _ => run!((x a: bool, y b: u64, z c: u64) => u64, if x { y } else { z }),
+    }
+}
+
+/// The instruction of a dot product of words, as a machine with that unit does it.
+pub(crate) fn dot(unit: &TcInfo) -> Option<Pair> {
+    match (unit.dtype_in, unit.dtype_out) {
+        (DType::I16, DType::I32) => {
+            run!((x a: [i16; 2], y b: [i16; 2], z c: i32) => i32, {
+                let [low, high] = [0, 1].map(|j| i32::from(x[j]) * i32::from(y[j]));
+                z.wrapping_add(low.wrapping_add(high))
+            })
+        }
+        _ => None,
     }
 }
 
