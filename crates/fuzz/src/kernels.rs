@@ -33,14 +33,14 @@ pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
     )
 }
 
-/// The same of bytes, turned or not, in i32.
-fn byte_matmul([m, k, n]: [i64; 3], of_b: DType, turned: bool) -> UOp {
-    let a = buffer(&[m, k], DType::I8).cast(DType::I32);
+/// The same of dtypes that are made wider first, the second factor turned or not.
+fn wide_matmul([m, k, n]: [i64; 3], of: [DType; 2], wide: DType, turned: bool) -> UOp {
+    let a = buffer(&[m, k], of[0]).cast(wide);
     let b = match turned {
-        true => buffer(&[n, k], of_b),
-        false => buffer(&[k, n], of_b).permute(&[1, 0]).expect("two axes"),
+        true => buffer(&[n, k], of[1]),
+        false => buffer(&[k, n], of[1]).permute(&[1, 0]).expect("two axes"),
     };
-    let b = b.cast(DType::I32);
+    let b = b.cast(wide);
     sum(
         view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]),
         &[2],
@@ -88,9 +88,10 @@ fn by_hand() -> Vec<UOp> {
         matmul(7, 13, 5, DType::F32),
         matmul(16, 16, 16, DType::I32),
         matmul(16, 8, 24, DType::F16),
-        byte_matmul([16, 8, 24], DType::I8, false),
-        byte_matmul([12, 9, 20], DType::U8, false),
-        byte_matmul([10, 14, 8], DType::I8, true) * 3 + 1,
+        wide_matmul([16, 8, 24], [DType::I8; 2], DType::I32, false),
+        wide_matmul([12, 9, 20], [DType::I8, DType::U8], DType::I32, false),
+        wide_matmul([10, 14, 8], [DType::I8; 2], DType::I32, true) * 3 + 1,
+        wide_matmul([9, 13, 16], [DType::BF16; 2], DType::F32, false),
         (matmul(8, 12, 16, DType::F32) + 1.0).max_(&UOp::float(0.0, DType::F32)),
         conv(2, 3, 8, 4, 3),
         conv(1, 1, 9, 8, 5),

@@ -27,6 +27,15 @@ const OWN: u64 = 0x2000_0000;
 const BUFFERS: u64 = 0x40_0000_0000;
 const APART: u64 = 0x1_0000_0000;
 
+/// Levels, with what machines of them may have besides and without, and how many kernels or programs of each.
+const LEVELS: [(&str, usize); 5] = [
+    ("x86-64-v4", 300),
+    ("x86-64-v4+avx512vnni+avx512bf16", 300),
+    ("x86-64-v3", 100),
+    ("x86-64-v3+avxvnni", 100),
+    ("x86-64-v2", 100),
+];
+
 /// Kernels small enough to be run in software.
 fn all_kernels(count: u64) -> Vec<UOp> {
     let device = Device::new("INTERP:GPU");
@@ -118,7 +127,7 @@ fn say(line: &str) {
 fn kernels_agree_with_the_oracle() {
     let kernels = all_kernels(60);
     let mut wrong = vec![];
-    for (name, few) in [("x86-64-v4", 400), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+    for (name, few) in LEVELS {
         let device =
             open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
         let target = device.target();
@@ -227,7 +236,7 @@ fn wrong_linear(oracle: &Machine, machine: &Machine, seed: u64) -> Option<String
 fn linear_programs_agree_with_the_interpreter() {
     let oracle = Machine::new("INTERP").expect("it is always there");
     let mut wrong = vec![];
-    for (name, few) in [("x86-64-v4", 600), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+    for (name, few) in LEVELS {
         let machine = Machine::new(&format!("NULL:X86:{name}")).expect("NULL takes every level");
         for seed in 0..count(few) as u64 {
             if let Some(what) = wrong_linear(&oracle, &machine, seed) {

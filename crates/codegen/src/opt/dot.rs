@@ -14,7 +14,8 @@
 //!
 //! Preconditions:
 //! * the axis is a REDUCE axis of a multiple of K turns, of one REDUCE, which adds products of dtype_out;
-//! * dtype_in holds every value of both factors: integers by their intervals, floats where they are cast from it;
+//! * the unit's dtypes hold every value of the factors: integers by their intervals, floats where they are cast from it;
+//!   where the two differ either factor may be a;
 //! * both factors vary with the axis, contain no REDUCE and read no storage that is filled inside its loop.
 
 use super::nest::LoopNest;
@@ -47,17 +48,23 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     }
     let fewer =
         (turns > depth).then(|| UOp::range(turns / depth, opt.axis as u32, AxisType::Reduce));
-    let [a, b] = sum.factors.each_ref().map(|f| {
+    let width = 8 * unit.dtypes_in[0].bytes() as i64;
+    let words = sum.factors.iter().zip(unit.dtypes_in).map(|(f, dtype)| {
         let word_of = |j: i64| {
             let at = match &fewer {
                 Some(fewer) => fewer * depth + j,
                 None => UOp::index_const(j),
             };
             let here = [(range.clone(), at)].into_iter().collect();
-            let bits = bits(&f.substitute(&here), unit.dtype_in, word);
-            let bits = match 8 * unit.dtype_in.bytes() as i64 * j {
+            let whole = f.substitute(&here);
+            // What stands above the last element is shifted out.
+            let bits = match j + 1 == depth {
+                true => whole_bits(&whole, dtype, word),
+                false => bits(&whole, dtype, word),
+            };
+            let bits = match j {
                 0 => bits,
-                place => bits.binary(Op::Shl, &UOp::int(place, word)),
+                _ => bits.binary(Op::Shl, &UOp::int(width * j, word)),
             };
             match &sum.gate {
                 Some(gate) => gate.substitute(&here).select(&bits, &bits.like(0)),
@@ -67,11 +74,8 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
         (1..depth).fold(word_of(0), |low, j| &low | &word_of(j))
     });
     let zero = UOp::constant(unit.dtype_out.zero(), unit.dtype_out);
-    let product = UOp::new(
-        Op::Wmma,
-        vec![a, b, zero],
-        Arg::Wmma(Arc::new(unit.clone())),
-    );
+    let src: Vec<UOp> = words.chain([zero]).collect();
+    let product = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit.clone())));
     let others = sum.reduce.src()[1..].iter().filter(|r| *r != range);
     let mut over: Vec<UOp> = others.cloned().chain(fewer).collect();
     over.sort_by_key(UOp::range_arg);
@@ -83,9 +87,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
 
 /// Whether a kernel has a sum that a unit may do, as far as dtypes say.
 pub(super) fn may_fit(nest: &LoopNest, unit: &TcInfo) -> bool {
-    let floats = unit.dtype_in.is_float();
+    let [of_a, _] = unit.dtypes_in;
     let sums = |u: &UOp| u.op() == Op::Reduce && u.dtype() == unit.dtype_out;
-    let held = |u: &UOp| !floats || u.dtype() == unit.dtype_in;
+    let held = |u: &UOp| !of_a.is_float() || u.dtype() == of_a;
     nest.nodes.iter().any(sums) && nest.nodes.iter().any(held)
 }
 
@@ -112,18 +116,19 @@ impl Sum {
             }
             _ => (None, term),
         };
-        let fits = |f: &UOp| {
+        let fits = |f: &UOp, dtype: DType| {
             let varies = f.ranges().contains(range);
-            varies && holds(unit.dtype_in, f) && !f.ops_below().contains(Op::Reduce)
+            varies && holds(dtype, f) && !f.ops_below().contains(Op::Reduce)
         };
-        match product.src() {
-            [a, b] if product.may_contract() && fits(a) && fits(b) => Some(Sum {
-                reduce: reduce.clone(),
-                factors: [a.clone(), b.clone()],
-                gate,
-            }),
-            _ => None,
-        }
+        let [x, y] = product.src() else { return None };
+        let [of_a, of_b] = unit.dtypes_in;
+        let mut orders = [[x, y], [y, x]].into_iter();
+        let [a, b] = orders.find(|[a, b]| fits(a, of_a) && fits(b, of_b))?;
+        product.may_contract().then(|| Sum {
+            reduce: reduce.clone(),
+            factors: [a.clone(), b.clone()],
+            gate,
+        })
     }
 }
 
@@ -142,13 +147,21 @@ fn holds(dtype: DType, u: &UOp) -> bool {
     u.dtype().is_int() && low as i128 >= least && high as i128 <= most
 }
 
-/// The bits of a value that a dtype holds, the lowest of a word.
+/// The bits of a value that a dtype holds, the lowest of a word whose others are 0.
 fn bits(u: &UOp, dtype: DType, word: DType) -> UOp {
-    if dtype.is_float() {
-        return u.src()[0].bitcast(DType::U16).cast(word);
+    let whole = whole_bits(u, dtype, word);
+    match dtype.is_float() || dtype.is_unsigned() {
+        true => whole,
+        false => &whole & &UOp::int((1i64 << (8 * dtype.bytes())) - 1, word),
     }
-    let low = (1i64 << (8 * dtype.bytes())) - 1;
-    &u.cast(word) & &UOp::int(low, word)
+}
+
+/// The same where the word's others are any.
+fn whole_bits(u: &UOp, dtype: DType, word: DType) -> UOp {
+    match dtype.is_float() {
+        true => u.src()[0].bitcast(DType::U16).cast(word),
+        false => u.cast(word),
+    }
 }
 
 #[cfg(test)]

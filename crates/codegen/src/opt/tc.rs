@@ -25,7 +25,7 @@
 //! * the target has the unit, whose lanes are a warp and hold as many elements of a and b as of c, since
 //!   they stand along one axis;
 //! * the axis is a REDUCE axis k of one REDUCE, which adds products of dtype_out, whose factors have
-//!   (or are cast from) dtype_in, both vary with k, and contain no REDUCE;
+//!   (or are cast from) those of dtypes_in, which are one, both vary with k, and contain no REDUCE;
 //! * there are a LOOP or GLOBAL axis n with which only one factor varies (the innermost with an extent
 //!   of a multiple of N is taken) and such an axis m, of a multiple of M, for the other factor;
 //! * every store is inside the loops over m and n; what the factors are read from is not filled there.
@@ -180,14 +180,14 @@ fn product(nest: &LoopNest, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
         return None;
     }
     let factor = |u: &UOp| {
-        let u = if u.op() == Op::Cast && u.dtype() != unit.dtype_in {
+        let [dtype, _] = unit.dtypes_in;
+        let u = if u.op() == Op::Cast && u.dtype() != dtype {
             &u.src()[0]
         } else {
             u
         };
-        let fits = u.dtype() == unit.dtype_in
-            && u.ranges().contains(k)
-            && !u.ops_below().contains(Op::Reduce);
+        let fits =
+            u.dtype() == dtype && u.ranges().contains(k) && !u.ops_below().contains(Op::Reduce);
         fits.then(|| u.clone())
     };
     Some((

@@ -66,8 +66,8 @@ impl Renderer<'_> {
 
     /// acc + Σ a[j]·b[j] of the elements of words, in every lane.
     pub(super) fn dot(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
-        let types = u.dot().map(|unit| (unit.dtype_in, unit.dtype_out));
-        let (Some((DType::I16, DType::I32)), true) = (types, k.n > 0) else {
+        let types = u.dot().map(|unit| (unit.dtypes_in, unit.dtype_out));
+        let (Some(([DType::I16, DType::I16], DType::I32)), true) = (types, k.n > 0) else {
             return Err(self.unsupported(u));
         };
         self.put(o, k, "($V)(($U)$2 + ($U)", u.src())?;

@@ -18,7 +18,9 @@ impl Native<'_> {
             return of.with_src(smallvec![wide(a), wide(b), wide(acc)] as Srcs);
         }
         (0..unit.dims[2]).fold(acc.clone(), |sum, j| {
-            let [x, y] = [a, b].map(|word| self.element(word, unit.dtype_in, unit.dtype_out, j));
+            let [of_a, of_b] = unit.dtypes_in;
+            let x = self.element(a, of_a, unit.dtype_out, j);
+            let y = self.element(b, of_b, unit.dtype_out, j);
             match unit.dtype_out.is_float() {
                 true => self.mulacc(&x, &y, &sum),
                 false => self.add(&sum, &self.mul(&x, &y)),

@@ -94,7 +94,7 @@ impl Native<'_> {
                 };
                 let types = match info.word() {
                     Some(word) => [word, word, info.dtype_out],
-                    None => [info.dtype_in, info.dtype_in, info.dtype_out],
+                    None => [info.dtypes_in[0], info.dtypes_in[1], info.dtype_out],
                 };
                 for (s, d) in src.iter_mut().zip(types) {
                     *s = cast(s, d);

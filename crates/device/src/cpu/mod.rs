@@ -20,6 +20,7 @@ mod pages;
 mod perf;
 mod threads;
 mod topology;
+pub(crate) mod units;
 
 use crate::config::Config;
 use crate::kernel::{Arguments, Kernel, Signature, program_parts};
@@ -37,7 +38,7 @@ use threads::Threads;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use detect::target;
-pub(crate) use detect::{machine, named, ordinary, pairs};
+pub(crate) use detect::{machine, named, ordinary};
 
 /// The kind, for the registry. What `CPU` alone means is the machine's affair.
 pub(crate) const KIND: Kind = Kind {

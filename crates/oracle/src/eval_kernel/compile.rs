@@ -551,15 +551,15 @@ fn wmma(u: &UOp) -> Option<UOp> {
 
 /// A dot product of words: what is added to, and the product of each two elements.
 fn dot(u: &UOp, unit: &TcInfo, word: DType) -> UOp {
-    let bits = 8 * unit.dtype_in.bytes() as i64;
-    let low = match unit.dtype_in.bytes() {
+    let bits = 8 * unit.dtypes_in[0].bytes() as i64;
+    let low = match unit.dtypes_in[0].bytes() {
         1 => DType::U8,
         _ => DType::U16,
     };
-    let element = |x: &UOp, j: i64| {
-        let at = x.binary(Op::Shr, &UOp::int(bits * j, word));
-        at.cast(low).bitcast(unit.dtype_in).cast(u.dtype())
+    let element = |k: usize, j: i64| {
+        let at = u.src()[k].binary(Op::Shr, &UOp::int(bits * j, word));
+        at.cast(low).bitcast(unit.dtypes_in[k]).cast(u.dtype())
     };
-    let products = (0..unit.dims[2]).map(|j| element(&u.src()[0], j) * element(&u.src()[1], j));
+    let products = (0..unit.dims[2]).map(|j| element(0, j) * element(1, j));
     products.fold(u.src()[2].clone(), |sum, p| sum + p)
 }

@@ -316,7 +316,8 @@ fn wmma<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
         }
         return;
     }
-    let wanted = [(&t.a, t.dtype_in), (&t.b, t.dtype_in), (&t.c, t.dtype_out)];
+    let [of_a, of_b] = t.dtypes_in;
+    let wanted = [(&t.a, of_a), (&t.b, of_b), (&t.c, t.dtype_out)];
     for (i, (s, (fragment, dtype))) in u.src().iter().zip(wanted).enumerate() {
         let fragment = Shape::of(&[fragment.elements()]);
         let fits = *s.shape() == fragment && s.dtype() == dtype;

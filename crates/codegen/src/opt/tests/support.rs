@@ -57,7 +57,7 @@ fn units() -> Vec<TcInfo> {
         name: "mma8".into(),
         dims: [8, 8, 8],
         threads: 32,
-        dtype_in: DType::F32,
+        dtypes_in: [DType::F32; 2],
         dtype_out: DType::F32,
         a: Fragment::pairs(8, 8),
         b: Fragment::pairs(8, 8),
@@ -78,7 +78,7 @@ fn units() -> Vec<TcInfo> {
         c: columns,
         ..small.clone()
     };
-    let pairs = TcInfo::dot("pairs", DType::I16, DType::I32);
+    let pairs = TcInfo::dot("pairs", [DType::I16; 2], DType::I32);
     vec![small, large, pairs]
 }
 
