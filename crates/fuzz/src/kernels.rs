@@ -68,13 +68,33 @@ pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
 /// # Errors
 /// Where the folder cannot be read.
 pub fn programs(cases: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
-    let mut out: Vec<Vec<UOp>> = by_hand().into_iter().map(|root| vec![root]).collect();
+    let own = by_hand().into_iter().chain(dots());
+    let mut out: Vec<Vec<UOp>> = own.map(|root| vec![root]).collect();
     for w in Workload::ALL {
         let roots = graph(w, w.has_layers().then_some(1), device)?.roots;
         out.push(roots.iter().map(|t| t.uop()).collect::<Result<_>>()?);
     }
     out.extend(monoglot_conformance::graphs(cases, device)?);
     Ok(out)
+}
+
+/// Matrix products of narrow dtypes, which are dot products of words where there are units for them.
+pub fn dots() -> Vec<UOp> {
+    let integers = [
+        [DType::I8, DType::I8],
+        [DType::I8, DType::U8],
+        [DType::I16, DType::I16],
+    ];
+    let mut out = Vec::new();
+    for of in integers {
+        out.push(wide_matmul([16, 8, 24], of, DType::I32, false));
+        out.push(wide_matmul([12, 9, 20], of, DType::I32, false));
+        out.push(wide_matmul([10, 14, 8], of, DType::I32, true) * 3 + 1);
+    }
+    let halves = [DType::BF16; 2];
+    out.push(wide_matmul([9, 13, 16], halves, DType::F32, false));
+    out.push(wide_matmul([16, 24, 40], halves, DType::F32, true));
+    out
 }
 
 /// Matrix products, convolutions, reductions, transposes and their like.
@@ -88,10 +108,6 @@ fn by_hand() -> Vec<UOp> {
         matmul(7, 13, 5, DType::F32),
         matmul(16, 16, 16, DType::I32),
         matmul(16, 8, 24, DType::F16),
-        wide_matmul([16, 8, 24], [DType::I8; 2], DType::I32, false),
-        wide_matmul([12, 9, 20], [DType::I8, DType::U8], DType::I32, false),
-        wide_matmul([10, 14, 8], [DType::I8; 2], DType::I32, true) * 3 + 1,
-        wide_matmul([9, 13, 16], [DType::BF16; 2], DType::F32, false),
         (matmul(8, 12, 16, DType::F32) + 1.0).max_(&UOp::float(0.0, DType::F32)),
         conv(2, 3, 8, 4, 3),
         conv(1, 1, 9, 8, 5),

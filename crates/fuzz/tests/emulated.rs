@@ -17,7 +17,7 @@ use monoglot_native::own_bytes;
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random;
 use monoglot_uop::linear::phase_count;
-use monoglot_uop::{Device, Error, ErrorKind, Opt, Result, Target, UOp};
+use monoglot_uop::{Device, Error, ErrorKind, Opt, OptOp, Result, Target, UOp};
 use std::io::Write;
 use std::path::Path;
 
@@ -158,6 +158,39 @@ fn kernels_agree_with_the_oracle() {
     }
     let first: Vec<&String> = wrong.iter().take(3).collect();
     assert!(wrong.is_empty(), "{} wrong: {first:#?}", wrong.len());
+}
+
+/// What the units of a level do is what the sums that they stand for are.
+#[test]
+fn dot_products_are_done_by_the_units() {
+    let device = Device::new("INTERP:GPU");
+    let programs: Vec<Vec<UOp>> = kernels::dots().into_iter().map(|root| vec![root]).collect();
+    let kernels = check::kernels(0, &programs, device).expect("the device is opened");
+    for (name, _) in LEVELS {
+        let device =
+            open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
+        let target = device.target();
+        let mut used = vec![0; target.matrix_units.len()];
+        for (seed, kernel) in kernels.iter().enumerate() {
+            for opt in monoglot_codegen::opt::choose(kernel, target) {
+                if let OptOp::Tc { unit } = opt.op {
+                    used[unit] += 1;
+                }
+            }
+            let mut run = |k: &UOp, bufs: &mut [Vec<u8>], words: &Words| {
+                emulate(k, target, None, bufs, words)
+            };
+            let what = compare_kernel(seed as u64, kernel, &mut run);
+            assert!(what.is_none(), "{name}: {what:?}: {kernel}");
+        }
+        // Where two do the same, the one that stands first does.
+        let units = target.matrix_units.iter().enumerate();
+        for (k, unit) in units {
+            let mut before = target.matrix_units[..k].iter();
+            let first = !before.any(|other| other.dtypes_in == unit.dtypes_in);
+            assert_eq!(used[k] > 0, first, "{name}: {}", unit.name);
+        }
+    }
 }
 
 #[test]

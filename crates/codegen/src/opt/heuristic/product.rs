@@ -50,8 +50,10 @@ const ASIDE: i64 = 4;
 const WORDS: i64 = 4;
 /// How often a factor is read again where a copy of it costs nothing beside that.
 const OFTEN: i64 = 64;
-/// Least share of the padded extents that is no padding.
+/// Least share of the padded extents that is no padding, and where factors are words: what does without them takes
+/// more than twice as long.
 const USEFUL: f64 = 0.75;
+const USEFUL_WORDS: f64 = 0.5;
 /// Turns of an innermost loop over terms that are worth no loop.
 pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
@@ -278,7 +280,8 @@ impl Product {
                 false => Lies::Otherwise,
             }
         };
-        (again && !near && useful(0) * useful(1) >= USEFUL).then_some(Product {
+        let least = if words { USEFUL_WORDS } else { USEFUL };
+        (again && !near && useful(0) * useful(1) >= least).then_some(Product {
             row,
             column,
             term,
