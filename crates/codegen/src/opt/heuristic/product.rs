@@ -91,8 +91,8 @@ struct Product {
     varies: Mask,
     /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
     scattered: bool,
-    /// Whether the factors are words of a dot product.
-    words: bool,
+    /// Whether panels hold what is made of the factors: words of a dot product, or what is wider.
+    made: bool,
     /// How the rows' factor lies, and the columns'.
     lies: [Lies; 2],
 }
@@ -187,7 +187,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     let rows_at = chosen.last_loop()? - 1;
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);
     let least = match scattered || parts.count > 1 {
-        _ if product.words => 1,
+        _ if product.made => 1,
         true => ASIDE,
         false => OFTEN,
     };
@@ -263,8 +263,9 @@ impl Product {
         // Both factors of one turn of the loops around, which the first cache does not hold.
         let deep = features.extent[term] as f64 * term_bytes as f64;
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
-        // Words of a dot product are put together once, however near what they are made of is.
-        let near = !words && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
+        // What is made of the factors is made once, however near they are.
+        let made = words || [rows, columns].iter().any(|a| a.bytes < sum.bytes);
+        let near = !made && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
         // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
         let again = extents[0] >= if words { WORDS } else { ABOVE * tile[0] };
         let useful = |k: usize| {
@@ -292,7 +293,7 @@ impl Product {
             turns,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
-            words,
+            made,
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
             lies: [lies(rows, row), lies(columns, column)],
         })
