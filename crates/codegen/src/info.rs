@@ -86,6 +86,8 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         match u.op() {
             // Of a choice that is known, what is chosen at one place after the other is folded once.
             Op::Reduce if is_known(&u.src()[0]) => flops += trips(u),
+            // A matrix unit adds what it multiplies.
+            Op::Reduce if u.src()[0].op() == Op::Wmma => {}
             Op::Reduce => flops += trips(&u.src()[0]),
             Op::Wmma => {
                 if let Arg::Wmma(w) = u.arg() {

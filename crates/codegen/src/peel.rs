@@ -31,10 +31,15 @@ struct Sure {
 /// None for a kernel that obeys its spec.
 pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
     let ops = kernel.ops_below();
-    if !ops.contains(Op::CmpLt) || ops.contains(Op::Barrier) || ops.contains(Op::Wmma) {
+    if !ops.contains(Op::CmpLt) || ops.contains(Op::Barrier) {
         return Ok(kernel.clone());
     }
     let nodes = kernel.toposort();
+    // The lanes of a warp turn alike.
+    let warps = |u: &UOp| u.op() == Op::Wmma && u.dot().is_none();
+    if ops.contains(Op::Wmma) && nodes.iter().any(warps) {
+        return Ok(kernel.clone());
+    }
     let carried = scratch::carried(&nodes);
     let mut closed: FxHashMap<&UOp, Vec<&UOp>> = FxHashMap::default();
     for u in nodes.iter().filter(|u| closes(u)) {

@@ -33,6 +33,20 @@ pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
     )
 }
 
+/// The same of dtypes that are made wider first, the second factor turned or not.
+fn wide_matmul([m, k, n]: [i64; 3], of: [DType; 2], wide: DType, turned: bool) -> UOp {
+    let a = buffer(&[m, k], of[0]).cast(wide);
+    let b = match turned {
+        true => buffer(&[n, k], of[1]),
+        false => buffer(&[k, n], of[1]).permute(&[1, 0]).expect("two axes"),
+    };
+    let b = b.cast(wide);
+    sum(
+        view(&a, &[m, 1, k], &[m, n, k]) * view(&b, &[1, n, k], &[m, n, k]),
+        &[2],
+    )
+}
+
 /// A convolution of (n, c, h, h) with (o, c, k, k).
 pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
     let x = buffer(&[n, c, h, h], DType::F32);
@@ -54,13 +68,33 @@ pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
 /// # Errors
 /// Where the folder cannot be read.
 pub fn programs(cases: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
-    let mut out: Vec<Vec<UOp>> = by_hand().into_iter().map(|root| vec![root]).collect();
+    let own = by_hand().into_iter().chain(dots());
+    let mut out: Vec<Vec<UOp>> = own.map(|root| vec![root]).collect();
     for w in Workload::ALL {
         let roots = graph(w, w.has_layers().then_some(1), device)?.roots;
         out.push(roots.iter().map(|t| t.uop()).collect::<Result<_>>()?);
     }
     out.extend(monoglot_conformance::graphs(cases, device)?);
     Ok(out)
+}
+
+/// Matrix products of narrow dtypes, which are dot products of words where there are units for them.
+pub fn dots() -> Vec<UOp> {
+    let integers = [
+        [DType::I8, DType::I8],
+        [DType::I8, DType::U8],
+        [DType::I16, DType::I16],
+    ];
+    let mut out = Vec::new();
+    for of in integers {
+        out.push(wide_matmul([16, 8, 24], of, DType::I32, false));
+        out.push(wide_matmul([12, 9, 20], of, DType::I32, false));
+        out.push(wide_matmul([10, 14, 8], of, DType::I32, true) * 3 + 1);
+    }
+    let halves = [DType::BF16; 2];
+    out.push(wide_matmul([9, 13, 16], halves, DType::F32, false));
+    out.push(wide_matmul([16, 24, 40], halves, DType::F32, true));
+    out
 }
 
 /// Matrix products, convolutions, reductions, transposes and their like.

@@ -17,7 +17,7 @@ use monoglot_native::own_bytes;
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random;
 use monoglot_uop::linear::phase_count;
-use monoglot_uop::{Device, Error, ErrorKind, Opt, Result, Target, UOp};
+use monoglot_uop::{Device, Error, ErrorKind, Opt, OptOp, Result, Target, UOp};
 use std::io::Write;
 use std::path::Path;
 
@@ -26,6 +26,15 @@ const WORDS: u64 = 0x1000_0000;
 const OWN: u64 = 0x2000_0000;
 const BUFFERS: u64 = 0x40_0000_0000;
 const APART: u64 = 0x1_0000_0000;
+
+/// Levels, with what machines of them may have besides and without, and how many kernels or programs of each.
+const LEVELS: [(&str, usize); 5] = [
+    ("x86-64-v4", 300),
+    ("x86-64-v4+avx512vnni+avx512bf16", 300),
+    ("x86-64-v3", 100),
+    ("x86-64-v3+avxvnni", 100),
+    ("x86-64-v2", 100),
+];
 
 /// Kernels small enough to be run in software.
 fn all_kernels(count: u64) -> Vec<UOp> {
@@ -118,7 +127,7 @@ fn say(line: &str) {
 fn kernels_agree_with_the_oracle() {
     let kernels = all_kernels(60);
     let mut wrong = vec![];
-    for (name, few) in [("x86-64-v4", 400), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+    for (name, few) in LEVELS {
         let device =
             open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
         let target = device.target();
@@ -149,6 +158,39 @@ fn kernels_agree_with_the_oracle() {
     }
     let first: Vec<&String> = wrong.iter().take(3).collect();
     assert!(wrong.is_empty(), "{} wrong: {first:#?}", wrong.len());
+}
+
+/// What the units of a level do is what the sums that they stand for are.
+#[test]
+fn dot_products_are_done_by_the_units() {
+    let device = Device::new("INTERP:GPU");
+    let programs: Vec<Vec<UOp>> = kernels::dots().into_iter().map(|root| vec![root]).collect();
+    let kernels = check::kernels(0, &programs, device).expect("the device is opened");
+    for (name, _) in LEVELS {
+        let device =
+            open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
+        let target = device.target();
+        let mut used = vec![0; target.matrix_units.len()];
+        for (seed, kernel) in kernels.iter().enumerate() {
+            for opt in monoglot_codegen::opt::choose(kernel, target) {
+                if let OptOp::Tc { unit } = opt.op {
+                    used[unit] += 1;
+                }
+            }
+            let mut run = |k: &UOp, bufs: &mut [Vec<u8>], words: &Words| {
+                emulate(k, target, None, bufs, words)
+            };
+            let what = compare_kernel(seed as u64, kernel, &mut run);
+            assert!(what.is_none(), "{name}: {what:?}: {kernel}");
+        }
+        // Where two do the same, the one that stands first does.
+        let units = target.matrix_units.iter().enumerate();
+        for (k, unit) in units {
+            let mut before = target.matrix_units[..k].iter();
+            let first = !before.any(|other| other.dtypes_in == unit.dtypes_in);
+            assert_eq!(used[k] > 0, first, "{name}: {}", unit.name);
+        }
+    }
 }
 
 #[test]
@@ -227,7 +269,7 @@ fn wrong_linear(oracle: &Machine, machine: &Machine, seed: u64) -> Option<String
 fn linear_programs_agree_with_the_interpreter() {
     let oracle = Machine::new("INTERP").expect("it is always there");
     let mut wrong = vec![];
-    for (name, few) in [("x86-64-v4", 600), ("x86-64-v3", 100), ("x86-64-v2", 100)] {
+    for (name, few) in LEVELS {
         let machine = Machine::new(&format!("NULL:X86:{name}")).expect("NULL takes every level");
         for seed in 0..count(few) as u64 {
             if let Some(what) = wrong_linear(&oracle, &machine, seed) {

@@ -241,6 +241,20 @@ pub enum Do {
     Return,
 }
 
+impl Operand {
+    /// The registers that are read for it, those of an address among them.
+    pub fn reads(&self, mut f: impl FnMut(Reg)) {
+        match *self {
+            Operand::Reg(r) => f(r),
+            Operand::Mem(m) => {
+                f(m.base);
+                m.index.into_iter().for_each(|(r, _)| f(r));
+            }
+            Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+        }
+    }
+}
+
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ins {
@@ -265,7 +279,7 @@ impl Ins {
             Do::Vector(v) => match v.form() {
                 Form::Two | Form::Pass => Some(0),
                 Form::Three | Form::ThreeCommuting => Some(1),
-                Form::Fma | Form::Choose => Some(1),
+                Form::Fma | Form::Dot | Form::Choose => Some(1),
                 Form::Table => Some(2),
                 Form::MaskLoad => Some(1),
                 Form::Store | Form::MaskStore => Some(0),
@@ -290,16 +304,7 @@ impl Ins {
 
     /// The registers that it reads, those of addresses among them.
     pub fn reads(&self, mut f: impl FnMut(Reg)) {
-        for s in &self.src {
-            match *s {
-                Operand::Reg(r) => f(r),
-                Operand::Mem(m) => {
-                    f(m.base);
-                    m.index.into_iter().for_each(|(r, _)| f(r));
-                }
-                Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
-            }
-        }
+        self.src.iter().for_each(|s| s.reads(&mut f));
     }
 }
 

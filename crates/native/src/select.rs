@@ -11,6 +11,7 @@ mod builder;
 mod cast;
 mod clean;
 mod control;
+mod dot;
 mod elementwise;
 mod integer;
 mod lanes;
@@ -283,7 +284,7 @@ impl<'a> Selector<'a> {
                 self.prefetch(u)
             }
             OpClass::Code(_) if u.op() == Op::Special => self.special(i),
-            OpClass::Code(_) => Err(self.unsupported(u)),
+            OpClass::Code(_) if u.op() != Op::Wmma => Err(self.unsupported(u)),
             _ if u.op().is_void() => Err(self.unsupported(u)),
             _ if self.uses.count(i) == 0 => Ok(()),
             OpClass::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => Ok(()),
@@ -308,6 +309,7 @@ impl<'a> Selector<'a> {
             OpClass::Movement(Movement::Index | Movement::Shrink) => self.pick(u),
             OpClass::Movement(Movement::Bitcast) => self.bitcast(u),
             _ if u.op().is_elementwise() => self.elementwise(u),
+            _ if u.op() == Op::Wmma => self.dot(u),
             _ => Err(self.unsupported(u)),
         }
     }

@@ -33,6 +33,9 @@ pub enum Form {
     Choose,
     /// `dst, a, b, c`: a·b + c, rounded once. Any may be in memory, but one of them alone.
     Fma,
+    /// `dst, a, b, c`: c and the products of the elements of a's and b's lanes. dst is where c is, and neither a nor b is
+    /// there. b may be in memory.
+    Dot,
     /// `dst, a, order, b`: lanes of a and b by their numbers, those of b after those of a. b may be in memory.
     Table,
 }
@@ -360,6 +363,9 @@ vectors! {
     FmaPd Fma _ VEX_Vfmadd231pd_xmm_xmm_xmmm128 VEX_Vfmadd231pd_ymm_ymm_ymmm256 EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64 EVEX_Vfmadd231pd_ymm_k1z_ymm_ymmm256b64 EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er;
     FmaSs Fma _ VEX_Vfmadd231ss_xmm_xmm_xmmm32 _ EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er _ _;
     FmaSd Fma _ VEX_Vfmadd231sd_xmm_xmm_xmmm64 _ EVEX_Vfmadd231sd_xmm_k1z_xmm_xmmm64_er _ _;
+    DotW Dot _ VEX_Vpdpwssd_xmm_xmm_xmmm128 VEX_Vpdpwssd_ymm_ymm_ymmm256 EVEX_Vpdpwssd_xmm_k1z_xmm_xmmm128b32 EVEX_Vpdpwssd_ymm_k1z_ymm_ymmm256b32 EVEX_Vpdpwssd_zmm_k1z_zmm_zmmm512b32;
+    DotUB Dot _ VEX_Vpdpbusd_xmm_xmm_xmmm128 VEX_Vpdpbusd_ymm_ymm_ymmm256 EVEX_Vpdpbusd_xmm_k1z_xmm_xmmm128b32 EVEX_Vpdpbusd_ymm_k1z_ymm_ymmm256b32 EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32;
+    DotBF16 Dot _ _ _ EVEX_Vdpbf16ps_xmm_k1z_xmm_xmmm128b32 EVEX_Vdpbf16ps_ymm_k1z_ymm_ymmm256b32 EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32;
     MaskLoad1 MaskLoad _ _ _ EVEX_Vmovdqu8_xmm_k1z_xmmm128 EVEX_Vmovdqu8_ymm_k1z_ymmm256 EVEX_Vmovdqu8_zmm_k1z_zmmm512;
     MaskLoad2 MaskLoad _ _ _ EVEX_Vmovdqu16_xmm_k1z_xmmm128 EVEX_Vmovdqu16_ymm_k1z_ymmm256 EVEX_Vmovdqu16_zmm_k1z_zmmm512;
     MaskStore1 MaskStore _ _ _ EVEX_Vmovdqu8_xmmm128_k1z_xmm EVEX_Vmovdqu8_ymmm256_k1z_ymm EVEX_Vmovdqu8_zmmm512_k1z_zmm;

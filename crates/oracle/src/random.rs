@@ -135,15 +135,18 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
     };
     let most = now.iterations().saturating_mul(WASTE);
     let wanted = choice.below(9);
-    // A matrix unit can only come first, after the padding that it needs.
-    if !target.matrix_units.is_empty() && target.workgroups && choice.below(3) == 0 {
+    // A matrix unit comes first, after the padding that it needs.
+    if !target.matrix_units.is_empty() && choice.below(3) == 0 {
         let reduce: Vec<usize> = (0..now.axes.len())
             .filter(|&i| kind(&now.axes[i]) == AxisType::Reduce)
             .collect();
         if !reduce.is_empty() {
             let unit = choice.below(target.matrix_units.len());
             let [m, n, k] = target.matrix_units[unit].dims;
-            let pads = now.axes.iter().enumerate().map(|(axis, range)| {
+            let tiled = target.matrix_units[unit].word().is_none();
+            let tiled = |range: &UOp| tiled || kind(range) == AxisType::Reduce;
+            let axes = now.axes.iter().enumerate();
+            let pads = axes.filter(|(_, range)| tiled(range)).map(|(axis, range)| {
                 let reduces = kind(range) == AxisType::Reduce;
                 let multiple = if reduces { k } else { m.max(n) };
                 let op = OptOp::PadTo { multiple };

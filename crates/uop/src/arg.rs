@@ -4,7 +4,7 @@
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::fragment::Fragment;
+use crate::fragment::{Digit, Fragment};
 use crate::lazy::LazyText;
 use crate::scalar::Scalar;
 use std::sync::Arc;
@@ -198,8 +198,8 @@ pub struct TcInfo {
     pub dims: [i64; 3],
     /// Lanes that hold the fragments.
     pub threads: i64,
-    /// Type of a and b.
-    pub dtype_in: DType,
+    /// Types of a and b.
+    pub dtypes_in: [DType; 2],
     /// Type of c and d.
     pub dtype_out: DType,
     /// Where the elements of a (m × k) are.
@@ -229,6 +229,36 @@ impl TcInfo {
         let fits =
             |(f, rows, columns): (&Fragment, i64, i64)| f.covers(rows, columns, self.threads);
         all.into_iter().all(fits) && self.c.elements() * self.threads == m * n
+    }
+
+    /// The word that an operand of a dot product is: a unit of one thread whose a is a row and whose b is a column of
+    /// as many elements as a word of 32 bits holds takes both as such words, the first element in the lowest bits, and
+    /// does for vectors of them in every lane what it does for one. None for a unit of matrices.
+    pub fn word(&self) -> Option<DType> {
+        let [m, n, k] = self.dims;
+        let size = |d: DType| k * d.bytes() as i64 == DType::U32.bytes() as i64;
+        let fills = k > 1 && self.dtypes_in.into_iter().all(size);
+        let dot = self.threads == 1 && m == 1 && n == 1;
+        (dot && fills && self.is_sound()).then_some(DType::U32)
+    }
+
+    /// The dot product of as many elements as a word of 32 bits holds.
+    pub fn dot(name: &str, dtypes_in: [DType; 2], dtype_out: DType) -> TcInfo {
+        let k = (DType::U32.bytes() / dtypes_in[0].bytes().max(1)) as i64;
+        let elements = |digits: Vec<Digit>| Fragment {
+            lane: Vec::new(),
+            element: digits,
+        };
+        TcInfo {
+            name: name.into(),
+            dims: [1, 1, k],
+            threads: 1,
+            dtypes_in,
+            dtype_out,
+            a: elements(vec![Digit::Column(k, 1)]),
+            b: elements(vec![Digit::Row(k, 1)]),
+            c: elements(Vec::new()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Flows in: sources and numbers; flows out: interned nodes. Invariant: nothing is simplified here,
 //! but for what a constructor's own words say.
 
-use crate::arg::{AddrSpace, Arg, AxisType, BufferArg, ReduceOp};
+use crate::arg::{AddrSpace, Arg, AxisType, BufferArg, ReduceOp, TcInfo};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -226,6 +226,14 @@ impl UOp {
     pub fn range_arg(&self) -> Option<(u32, AxisType)> {
         match self.arg() {
             Arg::Range(id, t) => Some((*id, *t)),
+            _ => None,
+        }
+    }
+
+    /// The unit of a WMMA that is a dot product of words, done on each lane.
+    pub fn dot(&self) -> Option<&TcInfo> {
+        match self.arg() {
+            Arg::Wmma(unit) if unit.word().is_some() => Some(unit),
             _ => None,
         }
     }

@@ -424,7 +424,7 @@ fn every_arg_comes_back() {
         name: "mma".into(),
         dims: [8, 8, 8],
         threads: 32,
-        dtype_in: DType::F16,
+        dtypes_in: [DType::F16; 2],
         dtype_out: DType::F32,
         a: Fragment::pairs(8, 8),
         b: Fragment::pairs(8, 8),

@@ -54,6 +54,8 @@ pub(super) struct Reduction {
     pub(super) bytes: usize,
     /// Adds products, so that its body ends in a fused multiply-add.
     pub(super) products: bool,
+    /// Elements of each factor that are a term: of a dot product those of a word.
+    pub(super) packed: i64,
     /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
     pub(super) blocks: bool,
 }
@@ -139,7 +141,11 @@ impl Features {
                         self.fills.push(Fill { closes, open });
                     }
                 } else {
-                    let product = fused.get(&u.src()[0]);
+                    let dot = u.src()[0].dot();
+                    let product = match dot {
+                        Some(_) => Some(&u.src()[0]),
+                        None => fused.get(&u.src()[0]),
+                    };
                     let products = product.is_some();
                     let bytes = u.dtype().compute_type().bytes();
                     let terms = bits(closes).map(|k| self.extent[k]);
@@ -154,6 +160,7 @@ impl Features {
                         open,
                         bytes,
                         products,
+                        packed: dot.map_or(1, |unit| unit.dims[2]),
                         blocks: adds && u.dtype().is_float() && long,
                     });
                     self.add_work(body | closes, bytes, 1.0);

@@ -15,6 +15,7 @@ mod gpu;
 mod product;
 mod serial;
 mod slices;
+mod units;
 
 use super::features::Features;
 use super::nest::{Axis, LoopNest};
@@ -98,6 +99,7 @@ fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chose
         (true, false) => match slices::Slices::of(&features) {
             Some(slices) => slices.choose(&features, &mut chosen),
             None if columns::choose(&features, &mut chosen).is_some() => {}
+            None if units::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);
                 if along::choose(&features, plan.shared, &mut chosen).is_none()

@@ -20,6 +20,7 @@
 
 pub mod accumulate;
 mod cost;
+mod dot;
 mod features;
 pub mod heuristic;
 pub(crate) mod masked;

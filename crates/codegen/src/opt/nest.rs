@@ -303,8 +303,8 @@ impl LoopNest {
         padded.map(|(_, valid)| valid.clone()).reduce(|a, b| a & b)
     }
 
-    /// Whether a REDUCE is a sum of products of two reads that vary with all of its padded RANGEs: then the
-    /// reads are masked instead of the product, and what is staged of them needs no mask any more.
+    /// Whether a REDUCE is a sum of products of two reads that vary with all of its padded RANGEs, or of words: then
+    /// these are masked instead of the product, and what is staged of them needs no mask any more.
     fn is_product(&self, op: ReduceOp, reduce: &UOp) -> bool {
         let closes = &reduce.src()[1..];
         let padded: Vec<&UOp> = (self.pads.iter())
@@ -322,7 +322,8 @@ impl LoopNest {
                 && padded.iter().all(|r| ranges.contains(r))
         };
         let term = &reduce.src()[0];
-        op == ReduceOp::Add && term.op() == Op::Mul && term.src().iter().all(is_read)
+        let product = term.op() == Op::Mul && term.src().iter().all(is_read);
+        op == ReduceOp::Add && (product || term.dot().is_some())
     }
 
     /// A graph with every RANGE replaced. `known` is what nodes become, whatever is below them.
@@ -350,9 +351,11 @@ impl LoopNest {
                         };
                         src[0] = match self.is_product(*op, u) {
                             true => {
-                                let zero = src[0].dtype().zero();
-                                let factors = src[0].src().iter().map(|x| masked(x, zero));
-                                src[0].with_src(factors.collect::<Srcs>())
+                                let mut factors: Srcs = src[0].src().iter().cloned().collect();
+                                for x in &mut factors[..2] {
+                                    *x = masked(x, x.dtype().zero());
+                                }
+                                src[0].with_src(factors)
                             }
                             false => masked(&src[0], op.identity(u.dtype())),
                         };

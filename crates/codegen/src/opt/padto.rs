@@ -53,7 +53,7 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, multiple: i64) -> Result<()> 
     };
     let range = &nest.ranges[axis.of];
     let strange = |u: &&UOp| {
-        let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op());
+        let ordinary = u.op().is_elementwise() || ALLOWED.contains(u.op()) || u.dot().is_some();
         !ordinary && u.ranges().contains(range)
     };
     if let Some(u) = nest.nodes.iter().find(strange) {

@@ -66,7 +66,8 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Targ
 
 /// What a STAGE names by its place: what a kernel reads of storage that is not its own, in the order of the
 /// graph, and then its sums. A read that is only used as another dtype, in arithmetic with constants, or where a
-/// condition holds and a constant elsewhere, is named as that: what is kept is converted once, and has no masks.
+/// condition holds and a constant elsewhere, is named as that: what is kept is converted once, and has no masks. What
+/// the words of a dot product are made of is named as the word, once.
 pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
     let mut users: NodeMap<&UOp, SmallVec<[&UOp; 2]>> = NodeMap::with_capacity(nodes.len());
     for u in nodes {
@@ -95,9 +96,22 @@ pub(super) fn operands(nodes: &[UOp]) -> Vec<UOp> {
             && u.src()[0].addrspace() == Some(AddrSpace::Global)
             && !written.contains(u)
     };
-    let reads = nodes.iter().filter(is_read).map(used);
+    let dots = nodes.iter().filter(|u| u.dot().is_some());
+    let words: Vec<&UOp> = dots.flat_map(|u| &u.src()[..2]).collect();
+    let mut out: Vec<UOp> = Vec::new();
+    for read in nodes.iter().filter(is_read) {
+        let made = |w: &&&UOp| !w.ops_below().contains(Op::After) && w.toposort().contains(read);
+        let operand = words
+            .iter()
+            .find(made)
+            .map_or_else(|| used(read), |w| (*w).clone());
+        if !out.contains(&operand) {
+            out.push(operand);
+        }
+    }
     let sums = nodes.iter().filter(|u| u.op() == Op::Reduce);
-    reads.chain(sums.cloned()).collect()
+    out.extend(sums.cloned());
+    out
 }
 
 impl LoopNest {

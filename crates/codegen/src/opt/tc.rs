@@ -18,18 +18,20 @@
 //! So a, b and the accumulator are the elements that this lane holds of each matrix. What follows the
 //! REDUCE sees one element, chosen by `u`. Lowering adds into the accumulator: `acc = WMMA(a, b, acc)`.
 //!
+//! A unit of one thread is a dot product, which has a form of its own ([`super::dot`]).
+//!
 //! Preconditions:
 //! * only PADTO came before (it makes extents multiples of the unit's);
 //! * the target has the unit, whose lanes are a warp and hold as many elements of a and b as of c, since
 //!   they stand along one axis;
 //! * the axis is a REDUCE axis k of one REDUCE, which adds products of dtype_out, whose factors have
-//!   (or are cast from) dtype_in, both vary with k, and contain no REDUCE;
+//!   (or are cast from) those of dtypes_in, which are one, both vary with k, and contain no REDUCE;
 //! * there are a LOOP or GLOBAL axis n with which only one factor varies (the innermost with an extent
 //!   of a multiple of N is taken) and such an axis m, of a multiple of M, for the other factor;
 //! * every store is inside the loops over m and n; what the factors are read from is not filled there.
 
 use super::nest::{Axis, LoopNest, Mma};
-use super::refuse;
+use super::{dot, refuse};
 use monoglot_uop::{
     Arg, AxisType, Fragment, Op, Opt, OptOp, ReduceOp, Result, Target, TcInfo, UOp,
 };
@@ -70,6 +72,11 @@ fn spans(nest: &LoopNest, with: &UOp, without: &UOp, multiple: i64) -> Option<us
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: usize, target: &Target) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
+    if let Some(unit) = target.matrix_units.get(unit)
+        && let Some(word) = unit.word()
+    {
+        return dot::step(nest, opt, unit, word);
+    }
     if nest
         .info
         .opts
@@ -173,14 +180,14 @@ fn product(nest: &LoopNest, k: &UOp, unit: &TcInfo) -> Option<(UOp, UOp, UOp)> {
         return None;
     }
     let factor = |u: &UOp| {
-        let u = if u.op() == Op::Cast && u.dtype() != unit.dtype_in {
+        let [dtype, _] = unit.dtypes_in;
+        let u = if u.op() == Op::Cast && u.dtype() != dtype {
             &u.src()[0]
         } else {
             u
         };
-        let fits = u.dtype() == unit.dtype_in
-            && u.ranges().contains(k)
-            && !u.ops_below().contains(Op::Reduce);
+        let fits =
+            u.dtype() == dtype && u.ranges().contains(k) && !u.ops_below().contains(Op::Reduce);
         fits.then(|| u.clone())
     };
     Some((

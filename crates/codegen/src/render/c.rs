@@ -185,7 +185,9 @@ impl Renderer<'_> {
             }
             Class::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => {}
             Class::Memory(Memory::Load) | Class::Movement(_) => self.variable(o, i, u, *indent)?,
-            _ if u.op().is_elementwise() => self.variable(o, i, u, *indent)?,
+            _ if u.op().is_elementwise() || u.op() == Op::Wmma => {
+                self.variable(o, i, u, *indent)?
+            }
             _ => return Err(self.unsupported(u)),
         }
         Ok(())

@@ -99,6 +99,7 @@ impl Renderer<'_> {
                 Movement::Bitcast => return self.bitcast(o, &s[0], k),
                 _ => return Err(self.unsupported(u)),
             },
+            _ if u.op() == Op::Wmma => return self.dot(o, u, k),
             _ => {}
         }
         if let Some((from, lanes)) = gathered(u) {

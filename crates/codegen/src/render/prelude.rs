@@ -176,6 +176,44 @@ impl Prelude {
         self.define(&format!("{name}({})", args.join(", ")), &cases, &otherwise);
     }
 
+    /// The name of the sums of products (`a, b`) of the pairs of 16 bits that words are.
+    pub(super) fn pairs(&mut self, out: &mut String, lanes: usize) {
+        let name = format!("PAIRS_i32x{lanes}");
+        out.push_str(&name);
+        if !once(&mut self.names, name.clone()) {
+            return;
+        }
+        for element in ["i32", "u32"] {
+            once(&mut self.types, (element, lanes));
+        }
+        let halves = 2 * lanes;
+        let machine = match lanes {
+            16 => Some(("__AVX512BW__", "512_mask", ", (i32x16){}, -1")),
+            8 => Some(("__AVX2__", "256", "")),
+            4 => Some(("__SSE2__", "128", "")),
+            _ => None,
+        };
+        let mut cases = Vec::new();
+        if let Some((feature, bits, mask)) = machine {
+            once(&mut self.types, ("i16", halves));
+            let call = format!("__builtin_ia32_pmaddwd{bits}");
+            cases.push((
+                format!("defined({feature}) && __has_builtin({call})"),
+                format!("((i32x{lanes}){call}((i16x{halves})(a), (i16x{halves})(b){mask}))"),
+            ));
+        }
+        let low = |x: &str| format!("((i32x{lanes})({x}_ << 16) >> 16)");
+        let high = |x: &str| format!("((i32x{lanes}){x}_ >> 16)");
+        let product =
+            |of: &dyn Fn(&str) -> String| format!("(u32x{lanes})({} * {})", of("a"), of("b"));
+        let otherwise = format!(
+            "({{ u32x{lanes} a_ = (u32x{lanes})(a), b_ = (u32x{lanes})(b); (i32x{lanes})({} + {}); }})",
+            product(&low),
+            product(&high)
+        );
+        self.define(&format!("{name}(a, b)"), &cases, &otherwise);
+    }
+
     /// The name of a store (`storage, address, value`) that passes the caches by, if vectors may be where the
     /// storage begins.
     pub(super) fn streamed(

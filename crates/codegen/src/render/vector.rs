@@ -64,6 +64,17 @@ impl Renderer<'_> {
         self.put(o, k, t, &operands)
     }
 
+    /// acc + Σ a[j]·b[j] of the elements of words, in every lane.
+    pub(super) fn dot(&mut self, o: &mut String, u: &UOp, k: ValueType) -> Result<()> {
+        let types = u.dot().map(|unit| (unit.dtypes_in, unit.dtype_out));
+        let (Some(([DType::I16, DType::I16], DType::I32)), true) = (types, k.n > 0) else {
+            return Err(self.unsupported(u));
+        };
+        self.put(o, k, "($V)(($U)$2 + ($U)", u.src())?;
+        self.prelude.pairs(o, k.n);
+        self.put(o, k, "($0, $1))", u.src())
+    }
+
     /// `a < b ? a : b` of a comparison's operands.
     pub(super) fn vector_min(&mut self, o: &mut String, less: &UOp, k: ValueType) -> Result<()> {
         let Some(machine) = builtin(Op::CmpLt, k.d) else {

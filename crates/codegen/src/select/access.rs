@@ -400,13 +400,17 @@ impl Devectorise<'_> {
         let mut out = Vec::with_capacity(chunks.len());
         let mut done = vec![false; chunks.len()];
         let mut turned = Vec::new();
+        let mut columns = Vec::new();
         for (p, chunk) in chunks.iter().enumerate() {
             if done[p] {
                 continue;
             }
             let bytes = chunk.storage.dtype().bytes();
             let Some((axis, first, places)) = chunk.across(dims, bytes) else {
+                let before = out.len();
                 chunk.write(&value(p), &mut out);
+                let column = chunk.axis.map_or(0, |k| chunk.start[k]);
+                columns.extend((before..out.len()).map(|k| (column, k)));
                 continue;
             };
             let rows = places.iter().map(|&q| chunk.wide(&value(q)));
@@ -418,8 +422,15 @@ impl Devectorise<'_> {
             }
             places.into_iter().for_each(|q| done[q] = true);
         }
-        // Neighbours in memory come one after the other: a line is written whole before the next one is begun.
-        if turned.len() == out.len() {
+        let near = |c: &ChunkAccess| c.storage.addrspace() == Some(AddrSpace::Local);
+        if chunks.iter().all(near) {
+            // What is transposed at once is written at once: it has registers until then.
+            if columns.len() == out.len() {
+                columns.sort();
+                out = columns.into_iter().map(|(_, k)| out[k].clone()).collect();
+            }
+        } else if turned.len() == out.len() {
+            // Neighbours in memory come one after the other: a line is written whole before the next one is begun.
             turned.sort();
             out = turned.into_iter().map(|(_, k)| out[k].clone()).collect();
         }

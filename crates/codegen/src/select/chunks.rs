@@ -142,8 +142,17 @@ impl Devectorise<'_> {
             op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
                 let n = self.count(&t.dims[i]);
                 let mut out = Vec::with_capacity(n);
+                let widths = u.dot().map(|_| self.each_chunk(&t.dims[i]));
                 for p in 0..n {
                     let mut s: Srcs = src.iter().map(|&s| self.operand(s as usize, p)).collect();
+                    if let (Some(unit), Some(widths)) = (u.dot(), &widths) {
+                        let native = crate::native::Native {
+                            target: self.target,
+                        };
+                        let operands = [&s[0], &s[1], &s[2]];
+                        out.push(native.dot(u, unit, operands, widths[p].1));
+                        continue;
+                    }
                     if op == Op::Wmma && s[2].shape().is_empty() {
                         s[2] = splat(&s[2], s[0].shape().max_len() as usize);
                     }

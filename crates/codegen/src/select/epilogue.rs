@@ -6,7 +6,7 @@
 //! folded (`reduce`).
 //! Invariant: nothing that a REDUCE folds changes.
 
-use super::layout::{Layout, across, axis_after};
+use super::layout::{Layout, across, axis_after, is_warps};
 use super::table::{Axes, Table, is_fragment};
 use crate::build::NEAR;
 use crate::graph::{Srcs, node, rebuild};
@@ -74,7 +74,7 @@ impl Found {
         // What is stored on the way has an order of its own.
         if t.nodes
             .iter()
-            .any(|u| matches!(u.op(), Op::Barrier | Op::After | Op::Wmma))
+            .any(|u| matches!(u.op(), Op::Barrier | Op::After) || is_warps(u))
         {
             return None;
         }

@@ -41,6 +41,11 @@ pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
         && target.native.contains(Op::MulAcc)
 }
 
+/// A product that the lanes of a warp do together.
+pub(super) fn is_warps(u: &UOp) -> bool {
+    u.op() == Op::Wmma && u.dot().is_none()
+}
+
 /// See the module. `lanes` are the axes that have them, where that is settled.
 pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
     let none = vec![false; t.len()];
@@ -48,7 +53,7 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
     let steps = steps(t);
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, &steps, &widest, target));
-    let unit = t.nodes.iter().any(|u| u.op() == Op::Wmma);
+    let unit = t.nodes.iter().any(is_warps);
     let mut chunks: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {
         let extent = t.dims.iter().map(|d| d[k]).max().unwrap_or(1);

@@ -92,7 +92,10 @@ impl Native<'_> {
                 let Arg::Wmma(info) = u.arg() else {
                     return Err(bad("WMMA without a matrix unit"));
                 };
-                let types = [info.dtype_in, info.dtype_in, info.dtype_out];
+                let types = match info.word() {
+                    Some(word) => [word, word, info.dtype_out],
+                    None => [info.dtypes_in[0], info.dtypes_in[1], info.dtype_out],
+                };
                 for (s, d) in src.iter_mut().zip(types) {
                     *s = cast(s, d);
                 }

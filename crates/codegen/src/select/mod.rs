@@ -5,6 +5,7 @@
 mod access;
 mod blocks;
 mod chunks;
+mod dot;
 mod epilogue;
 mod integer;
 mod layout;

@@ -81,6 +81,10 @@ impl Devectorise<'_> {
             let acc = acc
                 .cloned()
                 .unwrap_or_else(|| splat(&UOp::constant(d.zero(), d), n));
+            if let Some(unit) = self.t.nodes[w].dot() {
+                let operands = [&term(0), &term(1), &acc];
+                return self.legal().dot(&self.t.nodes[w], unit, operands, n);
+            }
             return self.t.nodes[w].with_src(smallvec![term(0), term(1), acc] as Srcs);
         }
         if f.terms.len() == 2 {

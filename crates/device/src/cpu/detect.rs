@@ -4,6 +4,7 @@
 
 use super::compile::Compiler;
 use super::topology::{self, CACHES};
+use super::units::{self, Extension};
 use crate::config::Config;
 use crate::kind::{Kind, Name, missing};
 use monoglot_uop::op::{Comparison, Unary};
@@ -124,7 +125,8 @@ fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
 
 /// This machine, or this machine at another level, for machine code of our own.
 fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target> {
-    let wanted = arch.unwrap_or(proven());
+    let mut words = arch.unwrap_or(proven()).split('+');
+    let wanted = words.next().unwrap_or_default();
     let made = LEVELS.iter().filter(|l| NATIVE_LEVELS.contains(&l.arch));
     let mut fitting = made.filter(|l| l.arch.eq_ignore_ascii_case(wanted));
     let level = fitting.next().ok_or_else(|| {
@@ -132,10 +134,29 @@ fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target>
         let message = format!("there is machine code for {levels}, not for {wanted}; {OTHERS}");
         missing(device, message)
     })?;
+    let mut with: Vec<&Extension> = Vec::new();
+    for word in words {
+        let found = units::extensions(level.arch).find(|e| e.name.eq_ignore_ascii_case(word));
+        with.push(found.ok_or_else(|| {
+            let names: Vec<&str> = units::extensions(level.arch).map(|e| e.name).collect();
+            let known = match names[..] {
+                [] => "has no extensions".to_string(),
+                _ => format!("may have {}", names.join(" and ")),
+            };
+            missing(device, format!("{} {known}, not {word}", level.arch))
+        })?);
+    }
+    if arch.is_none() {
+        with.extend(units::extensions(level.arch).filter(|e| e.is_here()));
+    }
     // Conversions of halves came with v3: before, they are moved as integers.
     let halves: &[DType] = if level.fma { &[DType::F16] } else { &[] };
+    // Where instructions write over an operand, one register is the encoder's.
+    let registers = level.registers - usize::from(level.vector_bytes == 16);
     Ok(Target {
         dialect: Dialect::X86,
+        registers,
+        matrix_units: units::units(with),
         storage: [&arithmetic(), halves].concat(),
         ..build(device, config, level)
     })
@@ -150,7 +171,17 @@ pub(crate) fn runs(target: &Target) -> Result<()> {
     let place = |arch: &str| LEVELS.iter().position(|l| l.arch == arch);
     // The highest level stands first.
     match (place(here), place(&target.arch)) {
-        (Some(own), Some(wanted)) if own <= wanted => Ok(()),
+        (Some(own), Some(wanted)) if own <= wanted => {
+            let with = units::extensions(&target.arch).filter(|e| e.is_here());
+            let here = units::units(with);
+            match target.matrix_units.iter().find(|u| !here.contains(u)) {
+                None => Ok(()),
+                Some(unit) => {
+                    let message = format!("this machine has no {}; {OTHERS}", unit.name);
+                    Err(missing(target.device, message))
+                }
+            }
+        }
         _ => {
             let message = format!("this machine is {here}, not {}; {OTHERS}", target.arch);
             Err(missing(target.device, message))
@@ -207,6 +238,10 @@ fn build(device: Device, config: &Config, level: &Level) -> Target {
         registers: level.registers,
         caches: config.caches.unwrap_or_else(topology::caches),
         native,
+        matrix_units: match LEVELS.iter().any(|l| l.arch == level.arch) {
+            true => units::units([]),
+            false => Vec::new(),
+        },
         ..machine(device, config, HALF)
     }
 }

@@ -20,6 +20,7 @@ mod pages;
 mod perf;
 mod threads;
 mod topology;
+pub(crate) mod units;
 
 use crate::config::Config;
 use crate::kernel::{Arguments, Kernel, Signature, program_parts};

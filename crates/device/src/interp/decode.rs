@@ -6,7 +6,7 @@
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
-use super::ops::{Pair, arithmetic, cast, folded, pack, select};
+use super::ops::{Pair, arithmetic, cast, dot, folded, pack, select};
 use crate::kernel::Signature;
 use monoglot_uop::fold::defined;
 use monoglot_uop::linear::{address, lanes, operands};
@@ -270,6 +270,17 @@ impl<'a> Decoder<'a> {
                 let Arg::Wmma(unit) = u.arg() else {
                     return Err(unsupported(u));
                 };
+                if unit.word().is_some() {
+                    let at = [
+                        self.operand(&src[0], n)?,
+                        self.operand(&src[1], n)?,
+                        self.operand(&src[2], n)?,
+                    ];
+                    let product = dot(unit).ok_or_else(|| unsupported(u))?;
+                    let dst = self.result(u, n.max(1) * d.bytes());
+                    self.pair(product, dst, at, n, 0);
+                    return Ok(());
+                }
                 let at = [
                     self.operand(&src[0], 0)?,
                     self.operand(&src[1], 0)?,

@@ -200,7 +200,10 @@ impl<'a> Group<'a> {
     /// d = acc + a·b, of matrices that lie over the lanes as the unit's fragments say.
     fn multiply(&mut self, ins: &Ins, lanes: std::ops::Range<usize>) -> Result<(), String> {
         let unit: &TcInfo = &self.code.units[ins.x as usize];
-        let known = matches!(unit.dtype_in, DType::F16 | DType::BF16 | DType::F32)
+        let [of_a, of_b] = unit.dtypes_in;
+        let floats = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
+        let known = floats(of_a)
+            && floats(of_b)
             && unit.dtype_out == DType::F32
             && unit.threads == WARP as i64;
         if !known || i64::from(ins.n) != unit.c.elements() {
@@ -226,8 +229,8 @@ impl<'a> Group<'a> {
             }
             matrix
         };
-        let a = read(ins.a, unit.dtype_in, &unit.a, k, m * k);
-        let b = read(ins.b, unit.dtype_in, &unit.b, n, k * n);
+        let a = read(ins.a, of_a, &unit.a, k, m * k);
+        let b = read(ins.b, of_b, &unit.b, n, k * n);
         let c = read(ins.c, DType::F32, &unit.c, n, m * n);
         for (lane, frame) in self.frames[lanes].iter().enumerate() {
             for e in 0..unit.c.elements() {

@@ -107,17 +107,18 @@ pub fn target(device: Device, config: &Config) -> Target {
         dialect: Dialect::Uops,
         arranged: false,
         native: NATIVE,
+        matrix_units: crate::cpu::units::every(),
         ..crate::cpu::machine(device, config, &narrow)
     }
 }
 
-/// The GPU's matrix units, whose matrices lie over the lanes in two ways.
+/// The GPU's matrix units, whose matrices lie over the lanes in two ways, and dot products of words.
 fn units() -> Vec<TcInfo> {
-    let small = |name: &str, dtype_in| TcInfo {
+    let small = |name: &str, dtype| TcInfo {
         name: name.into(),
         dims: [8, 8, 8],
         threads: WARP as i64,
-        dtype_in,
+        dtypes_in: [dtype; 2],
         dtype_out: DType::F32,
         a: Fragment::pairs(8, 8),
         b: Fragment::pairs(8, 8),
@@ -138,11 +139,13 @@ fn units() -> Vec<TcInfo> {
         c: columns,
         ..small("mma_16x16x16_bf16", DType::BF16)
     };
-    vec![
+    let matrices = [
         small("mma_8x8x8_f32", DType::F32),
         small("mma_8x8x8_f16", DType::F16),
         large,
-    ]
+    ];
+    let dots = crate::cpu::units::every();
+    matrices.into_iter().chain(dots).collect()
 }
 
 impl Interp {

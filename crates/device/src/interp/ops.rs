@@ -7,7 +7,7 @@ use super::machine::{Frame, Ins, Run, after};
 use half::{bf16, f16};
 use monoglot_uop::fold::{fold, threefry, transcendental};
 use monoglot_uop::op::{Arithmetic, Class, Comparison, Ternary, Unary};
-use monoglot_uop::{DType, Op, Scalar};
+use monoglot_uop::{DType, Op, Scalar, TcInfo};
 
 /// The instruction of one lane and that of many.
 pub(crate) type Pair = (Run, Run);
@@ -262,6 +262,40 @@ pub(crate) fn select(bytes: usize) -> Option<Pair> {
         2 => run!((x a: bool, y b: u16, z c: u16) => u16, if x { y } else { z }),
         4 => run!((x a: bool, y b: u32, z c: u32) => u32, if x { y } else { z }),
         _ => run!((x a: bool, y b: u64, z c: u64) => u64, if x { y } else { z }),
+    }
+}
+
+/// A zero of its sign in place of what is too small to be normal.
+fn flushed(x: f32) -> f32 {
+    match x.is_subnormal() {
+        true => 0f32.copysign(x),
+        false => x,
+    }
+}
+
+/// The instruction of a dot product of words, as a machine with that unit does it.
+pub(crate) fn dot(unit: &TcInfo) -> Option<Pair> {
+    match (unit.dtypes_in, unit.dtype_out) {
+        ([DType::I16, DType::I16], DType::I32) => {
+            run!((x a: [i16; 2], y b: [i16; 2], z c: i32) => i32, {
+                let [low, high] = [0, 1].map(|j| i32::from(x[j]) * i32::from(y[j]));
+                z.wrapping_add(low.wrapping_add(high))
+            })
+        }
+        ([DType::U8, DType::I8], DType::I32) => {
+            run!((x a: [u8; 4], y b: [i8; 4], z c: i32) => i32, {
+                let products = [0, 1, 2, 3].map(|j| i32::from(x[j]) * i32::from(y[j]));
+                z.wrapping_add(products.into_iter().sum())
+            })
+        }
+        ([DType::BF16, DType::BF16], DType::F32) => {
+            run!((x a: [bf16; 2], y b: [bf16; 2], z c: f32) => f32, {
+                let [low, high] = [0, 1].map(|j| [x[j], y[j]].map(|v| flushed(v.to_f32())));
+                let sum = flushed(high[0].mul_add(high[1], flushed(z)));
+                flushed(low[0].mul_add(low[1], sum))
+            })
+        }
+        _ => None,
     }
 }
 

@@ -371,6 +371,8 @@ impl Maker {
                 self.put(Op::Xor, &[old, x], Arg::None)?
             } else if d.is_float() && self.contracts {
                 self.greatest(&[old, x])?
+            } else if d == DType::I32 && n > 1 && self.dice.roll(4) == 0 {
+                self.dot(old, n)?
             } else if self.rules.fused && self.dice.roll(3) == 0 {
                 let y = self.operand(d, n);
                 self.put(Op::MulAcc, &[x, y, old], Arg::None)?

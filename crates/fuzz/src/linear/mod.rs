@@ -16,16 +16,18 @@ pub use run::{BESIDE, Inputs, Machine, difference};
 pub use steps::program;
 
 use crate::check::Tally;
-use monoglot_uop::{DType, Dialect, ErrorKind, Op, Result, Target, UOp};
+use monoglot_uop::{DType, Dialect, ErrorKind, Op, Result, Target, TcInfo, UOp};
 use std::ops::Range;
 
 /// What programs for a target may have.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Halves are stored and converted.
     pub half: bool,
     /// Products and sums are one operation.
     pub fused: bool,
+    /// Dot products of words that there are.
+    pub dots: Vec<TcInfo>,
     /// What C does not say: vectors that pass the caches anywhere in memory, and vectors of arrays of bools.
     pub beyond_c: bool,
 }
@@ -36,6 +38,10 @@ impl Rules {
         Rules {
             half: target.storage.contains(&DType::F16),
             fused: target.native.contains(Op::MulAcc),
+            dots: (target.matrix_units.iter())
+                .filter(|unit| unit.word().is_some())
+                .cloned()
+                .collect(),
             beyond_c: target.dialect != Dialect::C,
         }
     }
@@ -124,7 +130,7 @@ pub fn linear(seeds: Range<u64>, devices: &[&str], tally: &mut Tally) -> Result<
         let batch = start..(start + BATCH).min(seeds.end);
         for machine in &machines {
             let rules = Rules::of(machine.target());
-            let all: Vec<Made> = batch.clone().map(|s| program(s, rules)).collect();
+            let all: Vec<Made> = batch.clone().map(|s| program(s, rules.clone())).collect();
             let refs: Vec<&Made> = all.iter().collect();
             let kernels = machine.compile(&refs);
             let oracles = oracle.compile(&refs);

@@ -5,7 +5,8 @@
 use super::maker::Maker;
 use super::{INTEGERS, WIDTHS};
 use monoglot_uop::linear::lanes;
-use monoglot_uop::{Arg, DType, Op, Scalar, UOp};
+use monoglot_uop::{Arg, DType, Op, Scalar, TcInfo, UOp};
+use std::sync::Arc;
 
 impl Maker {
     /// A dtype that is computed in.
@@ -272,6 +273,11 @@ impl Maker {
         let b = self.operand(d, n);
         let pair = self.either(a.clone(), b.clone());
         match roll {
+            18 if d == DType::I32 && n > 1 => {
+                let dot = self.dot(a, n)?;
+                self.offer(&dot);
+                Some(dot)
+            }
             2..5 => self.value(Op::Add, &pair, Arg::None),
             5..7 => self.value(Op::Sub, &pair, Arg::None),
             7..9 => self.value(Op::Mul, &pair, Arg::None),
@@ -286,6 +292,18 @@ impl Maker {
             }
             _ => self.divide(a, b),
         }
+    }
+
+    /// A dot product of words that are any, added to a sum.
+    pub(super) fn dot(&mut self, sum: UOp, n: usize) -> Option<UOp> {
+        let dots = self.rules.dots.clone();
+        let of = |unit: &&TcInfo| unit.dtype_out == sum.dtype();
+        let fitting: Vec<&TcInfo> = dots.iter().filter(of).collect();
+        let unit = *self.dice.pick(fitting.get(..).filter(|f| !f.is_empty())?);
+        let word = unit.word()?;
+        let [a, b] = [(); 2].map(|()| self.any(word, n));
+        let arg = Arg::Wmma(Arc::new(unit.clone()));
+        self.put(Op::Wmma, &[a, b, sum], arg)
     }
 
     fn shift(&mut self, a: UOp, b: UOp) -> Option<UOp> {

@@ -3,6 +3,7 @@
 //! reads at 2p and writes at 2p + 1; a span that leaves a loop covers all of it.
 
 use crate::code::{Code, Do, Operand, Reg};
+use crate::table::Form;
 use rustc_hash::FxHashMap;
 
 /// No position, no loop, no register.
@@ -86,6 +87,11 @@ pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
             begun.push(at);
         }
         ins.reads(|r| walk.mention(r.0, at));
+        // What a dot product is added to stands where it goes before its factors are read.
+        if matches!(ins.op, Do::Vector(v) if v.form() == Form::Dot) {
+            let factors = ins.src.iter().take(2);
+            factors.for_each(|s| s.reads(|r| walk.stay(r.0, at + 1)));
+        }
         if let Some(dst) = ins.dst {
             if ins.op == Do::Move
                 && let Some(Operand::Reg(from)) = ins.src.first()
@@ -226,6 +232,11 @@ impl Walk {
         span.cost += self.cost;
         span.writes += at % 2;
         span.reads += 1 - at % 2;
+    }
+
+    /// It is in use up to the half position `at`, at which something is written.
+    fn stay(&mut self, number: u32, at: u32) {
+        self.of[number as usize].last = at;
     }
 
     /// Spreads the spans over the loops that have a part of them.

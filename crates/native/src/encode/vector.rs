@@ -67,6 +67,7 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
         (Form::Pass, rest) => pass(e, row, dst, *first, rest),
         (Form::Choose, [a, b]) => row.emit(e, &[dst, *b, *a, *first]),
         (Form::Fma, [b, c]) => fma(e, row, dst, *first, *b, *c),
+        (Form::Dot, [b, c]) => dot(e, row, dst, [*first, *b, *c]),
         _ => row.emit(e, &list(&[dst], &sources)),
     }
 }
@@ -175,15 +176,32 @@ fn choose_by_bits(e: &mut Emitter<'_>, ins: &Ins, dst: Source, sources: &[Source
     or.emit(e, &[dst, SCRATCH])
 }
 
+/// dst = c and the products of a's and b's lanes.
+fn dot(e: &mut Emitter<'_>, row: Row, dst: Source, [a, b, c]: [Source; 3]) -> Result<()> {
+    if dst == c {
+        return row.emit(e, &[dst, a, b]);
+    }
+    if dst == a || dst == b {
+        return Err(broken("a dot product where one of its factors is"));
+    }
+    copy_of(e, dst, c, width_of(row))?;
+    row.emit(e, &[dst, a, b])
+}
+
+/// The width of a row's registers.
+fn width_of(row: Row) -> Width {
+    match row.kinds[0] {
+        Kind::Zmm => Width::Z,
+        Kind::Ymm => Width::Y,
+        _ => Width::X,
+    }
+}
+
 /// dst = a·b + c. The digits of a form say which operand is where: 231 is x = y·z + x, 213 is x = y·x + z and
 /// 132 is x = x·z + y, where z may be memory.
 fn fma(e: &mut Emitter<'_>, row: Row, dst: Source, a: Source, b: Source, c: Source) -> Result<()> {
     let (form_132, form_213) = forms(row.code)?;
-    let width = match row.kinds[0] {
-        Kind::Zmm => Width::Z,
-        Kind::Ymm => Width::Y,
-        _ => Width::X,
-    };
+    let width = width_of(row);
     let memory = |s: Source| matches!(s, Source::Memory(_));
     // The factors may change places: memory comes second.
     let [a, b] = if memory(a) { [b, a] } else { [a, b] };

@@ -36,7 +36,7 @@ fn accumulated(ins: &Ins) -> Option<(usize, Reg)> {
         return None;
     };
     let k = match v.form() {
-        Form::Fma => 2,
+        Form::Fma | Form::Dot => 2,
         Form::Three | Form::ThreeCommuting => 0,
         _ => return None,
     };
@@ -73,8 +73,17 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
         {
             let (at, of) = written[from.0 as usize];
             let last = mentioned[to.0 as usize];
-            let free = |at: usize, of: u32| at != usize::MAX && of == block && last <= at + 1;
-            if free(at, of) && !matches!(code.ins[at].op, Do::Argument(_)) {
+            // A factor of a dot product stays where it is while the sum is made.
+            let apart = |code: &Code, at: usize| {
+                let ins = &code.ins[at];
+                let dot = matches!(ins.op, Do::Vector(v) if v.form() == Form::Dot);
+                let mut factors = ins.src.iter().take(2);
+                !dot || !factors.any(|s| *s == Operand::Reg(to))
+            };
+            let free = |code: &Code, at: usize, of: u32| {
+                at != usize::MAX && of == block && last <= at + 1 && apart(code, at)
+            };
+            if free(code, at, of) && !matches!(code.ins[at].op, Do::Argument(_)) {
                 code.ins[at].dst = Some(to);
                 *kept = false;
                 // What it was added to, if nobody else reads it, and so on.
@@ -84,7 +93,7 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
                     && reads[before.0 as usize] == 1
                     && code.regs[before.0 as usize] == code.regs[to.0 as usize]
                     && let (at, of) = written[before.0 as usize]
-                    && free(at, of)
+                    && free(code, at, of)
                     && !matches!(code.ins[at].op, Do::Argument(_))
                 {
                     code.ins[top].src[k] = Operand::Reg(to);

@@ -32,6 +32,8 @@ pub(crate) enum Rule {
     FirstMask(usize, fn(u64, u64, u8) -> bool),
     /// a·b + c of lanes, whose operands are the first three in this order; of the first lane alone.
     Fused(usize, [u32; 3], bool),
+    /// On every lane of four bytes of the destination, which is added to, and of two.
+    Dot(fn(u64, u64, u64) -> u64),
 }
 
 use Rule::{Blocks, Convert, FirstMask, FirstOne, FirstTwo, Fused, Mask, One, Shift, Two};
@@ -104,7 +106,12 @@ pub(crate) fn rule(m: Mnemonic) -> Option<Rule> {
         Pxor | Vpxor | Vpxord | Vpxorq => Two(8, |a, b, _| a ^ b),
         Andnps | Vandnps | Andnpd | Vandnpd => Two(8, |a, b, _| !a & b),
         Pandn | Vpandn | Vpandnd | Vpandnq => Two(8, |a, b, _| !a & b),
-        _ => return integers(m).or_else(|| moves(m)).or_else(|| fused(m)),
+        _ => {
+            return integers(m)
+                .or_else(|| moves(m))
+                .or_else(|| fused(m))
+                .or_else(|| dots(m));
+        }
     })
 }
 
@@ -310,6 +317,47 @@ fn moves(m: Mnemonic) -> Option<Rule> {
                 Some(at) => u64::from(a[at]),
                 None => 0,
             })
+        }),
+        _ => return None,
+    })
+}
+
+/// The product of element k of two words, by how these are read.
+fn element_product(a: i64, b: i64) -> u64 {
+    a.wrapping_mul(b) as u64
+}
+
+/// A word of bfloat16s, as single precision; what is too small to be normal is a zero.
+fn halves(word: u64) -> [f32; 2] {
+    [word << 16, word & 0xffff_0000].map(|bits| flushed(f32::from_bits(bits as u32)))
+}
+
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() {
+        0f32.copysign(x)
+    } else {
+        x
+    }
+}
+
+fn dots(m: Mnemonic) -> Option<Rule> {
+    Some(match m {
+        Vpdpwssd => Rule::Dot(|sum, a, b| {
+            let of = |k: u32| element_product(signed(a >> (16 * k), 2), signed(b >> (16 * k), 2));
+            sum.wrapping_add(of(0)).wrapping_add(of(1))
+        }),
+        Vpdpbusd => Rule::Dot(|sum, a, b| {
+            let of = |k: u32| {
+                let unsigned = (a >> (8 * k) & 0xff) as i64;
+                element_product(unsigned, signed(b >> (8 * k), 1))
+            };
+            (0..4).fold(sum, |sum, k| sum.wrapping_add(of(k)))
+        }),
+        Vdpbf16ps => Rule::Dot(|sum, a, b| {
+            let [x, y] = [halves(a), halves(b)];
+            let sum = flushed(f32::from_bits(sum as u32));
+            let high = flushed(x[1].mul_add(y[1], sum));
+            u64::from(flushed(x[0].mul_add(y[0], high)).to_bits())
         }),
         _ => return None,
     })

@@ -215,6 +215,13 @@ impl Processor {
                 set(&mut a, lane, 0, if holds { u64::MAX } else { 0 });
                 a
             }
+            Rule::Dot(f) => {
+                let [sum, a, b] = [0, 1, 2].map(|n| self.source(it, n));
+                let [sum, a, b] = [sum?, a?, b?];
+                made(bytes, 4, |k| {
+                    f(get(&sum, 4, k), get(&a, 4, k), get(&b, 4, k))
+                })
+            }
             Rule::Fused(lane, order, first) => {
                 let [a, b, c] = [0, 1, 2].map(|n| self.source(it, order[n]));
                 let [a, b, c] = [a?, b?, c?];

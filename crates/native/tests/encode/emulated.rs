@@ -78,9 +78,10 @@ fn varied(mut ins: Ins, vector: Vector, chance: &mut Chance) -> Ins {
             _ => None,
         })
         .collect();
-    if chance.coin() && !sources.is_empty() {
+    let factors = vector.form() == Form::Dot;
+    if chance.coin() && !sources.is_empty() && !factors {
         ins.dst = Some(chance.of(&sources));
-    } else if vector.form() == Form::Fma {
+    } else if matches!(vector.form(), Form::Fma | Form::Dot) {
         ins.dst = Some(v(7));
     }
     ins

@@ -24,6 +24,7 @@ use monoglot_native::code::RegInfo;
 use monoglot_native::code::Width;
 use monoglot_native::encode::Encoded;
 use monoglot_native::encode::encode;
+use monoglot_native::table::Form;
 use monoglot_native::table::Vector;
 use std::cell::RefCell;
 use std::io::Write;
@@ -99,6 +100,17 @@ pub(crate) fn runs(level: Level) -> bool {
         Level::V2 => true,
         Level::V3 => v3,
         Level::V4 => v3 && v4,
+    }
+}
+
+/// Whether this machine has the dot products that a level may have.
+fn has_dots(level: Level) -> bool {
+    match level {
+        Level::V2 => false,
+        Level::V3 => is_x86_feature_detected!("avxvnni"),
+        Level::V4 => {
+            is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512bf16")
+        }
     }
 }
 
@@ -258,7 +270,8 @@ pub(crate) fn execute(
         panic!("{what}\n{body:?}");
     }
     let emulated = memory.remove(home);
-    if runs(level) {
+    let dots = |i: &Ins| matches!(i.op, Do::Vector(v) if v.form() == Form::Dot);
+    if runs(level) && (has_dots(level) || !body.iter().any(dots)) {
         run(&encoded, words.as_mut_ptr(), 0, std::ptr::null_mut());
         let flat: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         assert!(emulated == flat, "{body:?}");

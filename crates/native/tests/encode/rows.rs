@@ -125,7 +125,7 @@ fn sources(vector: Vector, column: usize, bank: u8, memory: Operand) -> Vec<Oper
         Form::Three | Form::ThreeCommuting | Form::ShiftImm if column == 0 => kinds,
         Form::Pass if column > 0 => kinds.split_off(2),
         // The summand is where dst is, so that the row's own form is taken.
-        Form::Fma => {
+        Form::Fma | Form::Dot => {
             return vec![
                 Operand::Reg(register(kinds[1], bank, 1)),
                 Operand::Reg(register(kinds[2], bank, 2)),
@@ -164,7 +164,7 @@ fn expected(vector: Vector, column: usize, one: &Ins) -> Vec<Shown> {
                 .chain(src.iter().copied())
                 .collect()
         }
-        Form::Fma => dst.into_iter().chain(src[..2].iter().copied()).collect(),
+        Form::Fma | Form::Dot => dst.into_iter().chain(src[..2].iter().copied()).collect(),
         Form::Choose => dst.into_iter().chain([src[2], src[1], src[0]]).collect(),
         _ => dst.into_iter().chain(src.iter().copied()).collect(),
     };

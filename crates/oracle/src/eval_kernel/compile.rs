@@ -5,7 +5,7 @@
 use super::{EvalKernel, Instr, Location, Storage, Val, Variable, unsupported};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, AxisType, DType, Dim, Fragment, Op, Result, Scalar, UOp};
+use monoglot_uop::{Arg, AxisType, DType, Dim, Fragment, Op, Result, Scalar, TcInfo, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The program of a kernel.
@@ -515,6 +515,9 @@ fn wmma(u: &UOp) -> Option<UOp> {
     let Arg::Wmma(unit) = u.arg() else {
         return None;
     };
+    if let Some(word) = unit.word() {
+        return Some(dot(u, unit, word));
+    }
     let open = u.ranges();
     let lane = open
         .iter()
@@ -544,4 +547,19 @@ fn wmma(u: &UOp) -> Option<UOp> {
         })
         .collect();
     Some(UOp::new(Op::Stack, parts, Arg::None))
+}
+
+/// A dot product of words: what is added to, and the product of each two elements.
+fn dot(u: &UOp, unit: &TcInfo, word: DType) -> UOp {
+    let bits = 8 * unit.dtypes_in[0].bytes() as i64;
+    let low = match unit.dtypes_in[0].bytes() {
+        1 => DType::U8,
+        _ => DType::U16,
+    };
+    let element = |k: usize, j: i64| {
+        let at = u.src()[k].binary(Op::Shr, &UOp::int(bits * j, word));
+        at.cast(low).bitcast(unit.dtypes_in[k]).cast(u.dtype())
+    };
+    let products = (0..unit.dims[2]).map(|j| element(0, j) * element(1, j));
+    products.fold(u.src()[2].clone(), |sum, p| sum + p)
 }

@@ -306,7 +306,16 @@ fn access<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes) {
 fn wmma<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
     let Arg::Wmma(t) = u.arg() else { return };
     need!(c, u, t.is_sound() => "its fragments do not make matrices of its size");
-    let wanted = [(&t.a, t.dtype_in), (&t.b, t.dtype_in), (&t.c, t.dtype_out)];
+    if let Some(word) = t.word() {
+        let lanes = u.shape();
+        for (i, (s, dtype)) in u.src().iter().zip([word, word, t.dtype_out]).enumerate() {
+            let fits = s.shape() == lanes && s.dtype() == dtype;
+            need!(c, u, fits => "source {i} is {}{}, not {dtype}{lanes}", s.dtype(), s.shape());
+        }
+        return;
+    }
+    let [of_a, of_b] = t.dtypes_in;
+    let wanted = [(&t.a, of_a), (&t.b, of_b), (&t.c, t.dtype_out)];
     for (i, (s, (fragment, dtype))) in u.src().iter().zip(wanted).enumerate() {
         let fragment = Shape::of(&[fragment.elements()]);
         let fits = *s.shape() == fragment && s.dtype() == dtype;

@@ -55,6 +55,8 @@ parts! {
         read Value::Text(t) => Some(t.clone());
     [i64; 3]: written |sizes| sizes.to_vec().write();
         read sizes => Vec::read(sizes)?.try_into().ok();
+    [DType; 2]: written |both| both.to_vec().write();
+        read both => Vec::read(both)?.try_into().ok();
     Device: written |d| device(d.name());
         read Value::Text(t) | Value::Word(t) => Some(Device::new(t));
     // A flag that is set stands as its field's name alone, one that is not as nothing: an empty list.
@@ -223,7 +225,7 @@ records! {
         outs "outs", ins "ins", vars "vars", flops "flops", bytes "bytes"
     }
     TcInfo {
-        dims "dims", threads "threads", dtype_in "in", dtype_out "out", a "a", b "b", c "c"
+        dims "dims", threads "threads", dtypes_in "in", dtype_out "out", a "a", b "b", c "c"
     }
 }
 

@@ -13,7 +13,7 @@
 //! | vectors beside each other | a panel of the staged factor | first cache, three quarters |
 //! | rows, and what else the other factor varies with | the tile's sums | registers |
 
-use super::product::{FEW, LINE, panel, register_tile, sums_in_parts, unroll};
+use super::product::{FEW, LINE, Terms, panel, register_tile, sums_in_parts, unroll};
 use super::{Chosen, cpu, inner};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
@@ -101,7 +101,12 @@ impl<'a> Product<'a> {
             let row = bits(without & !with).max_by_key(|&k| features.extent[k])?;
             let extents = [features.extent[row], features.extent[lane]];
             let divides = |rows: i64| extents[0] % rows == 0;
-            let tile = register_tile(extents, [sum.bytes as i64, 1], lanes, target, divides);
+            let terms = Terms {
+                bytes: sum.bytes as i64,
+                inner: 1,
+                words: sum.packed > 1,
+            };
+            let tile = register_tile(extents, terms, lanes, target, divides);
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;
             let again = features.count(without & !with);
             let often = again >= AGAIN && again < features.count(sum.closes);

@@ -46,10 +46,14 @@ const BESIDE: f64 = 0.05;
 /// Fewest tiles above and beside each other for which a factor is staged.
 const ABOVE: i64 = 4;
 const ASIDE: i64 = 4;
+/// Fewest rows for which words of the columns' factor are put together.
+const WORDS: i64 = 4;
 /// How often a factor is read again where a copy of it costs nothing beside that.
 const OFTEN: i64 = 64;
-/// Least share of the padded extents that is no padding.
+/// Least share of the padded extents that is no padding, and where factors are words: what does without them takes
+/// more than twice as long.
 const USEFUL: f64 = 0.75;
+const USEFUL_WORDS: f64 = 0.5;
 /// Turns of an innermost loop over terms that are worth no loop.
 pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
@@ -87,6 +91,8 @@ struct Product {
     varies: Mask,
     /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
     scattered: bool,
+    /// Whether panels hold what is made of the factors: words of a dot product, or what is wider.
+    made: bool,
     /// How the rows' factor lies, and the columns'.
     lies: [Lies; 2],
 }
@@ -181,6 +187,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     let rows_at = chosen.last_loop()? - 1;
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);
     let least = match scattered || parts.count > 1 {
+        _ if product.made => 1,
         true => ASIDE,
         false => OFTEN,
     };
@@ -225,7 +232,11 @@ impl Product {
         let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
         let rest = open & !(1 << column) & !(1 << row);
-        let deep = [term_bytes, inner];
+        let deep = Terms {
+            bytes: term_bytes,
+            inner,
+            words: sum.packed > 1,
+        };
         let (mut least, mut tile) = best_tile(extents, deep, lanes, 1, target, |_| true);
         least *= GAIN;
         let mut turns = None;
@@ -248,12 +259,15 @@ impl Product {
                 }
             }
         }
+        let words = sum.packed > 1;
         // Both factors of one turn of the loops around, which the first cache does not hold.
         let deep = features.extent[term] as f64 * term_bytes as f64;
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
-        let near = rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
-        // What is staged is worth its copy where enough tiles read it.
-        let again = extents[0] >= ABOVE * tile[0];
+        // What is made of the factors is made once, however near they are.
+        let made = words || [rows, columns].iter().any(|a| a.bytes < sum.bytes);
+        let near = !made && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
+        // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
+        let again = extents[0] >= if words { WORDS } else { ABOVE * tile[0] };
         let useful = |k: usize| {
             let padded = (extents[k] + tile[k] - 1) / tile[k] * tile[k];
             extents[k] as f64 / padded as f64
@@ -263,11 +277,12 @@ impl Product {
             let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
             match across < along {
                 true => Lies::Together,
-                false if along == 1 && across > 1 && a.gate == 0 => Lies::Along,
+                false if along == sum.packed as u64 && across > along && a.gate == 0 => Lies::Along,
                 false => Lies::Otherwise,
             }
         };
-        (again && !near && useful(0) * useful(1) >= USEFUL).then_some(Product {
+        let least = if words { USEFUL_WORDS } else { USEFUL };
+        (again && !near && useful(0) * useful(1) >= least).then_some(Product {
             row,
             column,
             term,
@@ -278,6 +293,7 @@ impl Product {
             turns,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
+            made,
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
             lies: [lies(rows, row), lies(columns, column)],
         })
@@ -384,11 +400,22 @@ fn factor<'a>(
     features.accesses.iter().find(|a| factors(a) && varies(a))
 }
 
+/// The terms of a product's sum.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// Bytes of a factor for each turn of the axis of the sum that is cut in parts.
+    pub(super) bytes: i64,
+    /// Terms of such a turn.
+    pub(super) inner: i64,
+    /// Whether they are dot products of words.
+    pub(super) words: bool,
+}
+
 /// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
 /// term, what it loads, what is past the ends, and how often it ends. Of rows there are so many as fit.
 pub(super) fn register_tile(
     extents: [i64; 2],
-    deep: [i64; 2],
+    deep: Terms,
     lanes: i64,
     target: &Target,
     fits: impl Fn(i64) -> bool,
@@ -399,7 +426,7 @@ pub(super) fn register_tile(
 /// The same for tiles of so many turns of a loop around, with the cycles of one turn.
 fn best_tile(
     extents: [i64; 2],
-    [term_bytes, inner]: [i64; 2],
+    terms: Terms,
     lanes: i64,
     turns: i64,
     target: &Target,
@@ -408,10 +435,12 @@ fn best_tile(
     let mut best = (f64::INFINITY, [1, lanes]);
     let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
     for vectors in (turns..=VECTORS).step_by(turns as usize) {
-        // Sums, a row of one factor and an element of the other are in registers.
-        let most = (target.registers as i64 - 1 - vectors) / vectors;
+        // Sums, a row of one factor and an element of the other are in registers, and a product that is not added at
+        // once.
+        let between = i64::from(terms.words || !target.native.contains(Op::MulAcc));
+        let most = (target.registers as i64 - 1 - between - vectors) / vectors;
         let columns = vectors / turns * lanes;
-        let deep = (panel(target) / (vectors * lanes * term_bytes)).max(1) * inner;
+        let deep = (panel(target) / (vectors * lanes * terms.bytes)).max(1) * terms.inner;
         for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;

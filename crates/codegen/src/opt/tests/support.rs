@@ -51,13 +51,13 @@ pub(crate) fn tc_by(unit: usize, axis: usize) -> Opt {
     }
 }
 
-/// Two units, whose matrices lie over the lanes in different ways.
+/// Two units, whose matrices lie over the lanes in different ways, and the dot product of pairs.
 fn units() -> Vec<TcInfo> {
     let small = TcInfo {
         name: "mma8".into(),
         dims: [8, 8, 8],
         threads: 32,
-        dtype_in: DType::F32,
+        dtypes_in: [DType::F32; 2],
         dtype_out: DType::F32,
         a: Fragment::pairs(8, 8),
         b: Fragment::pairs(8, 8),
@@ -78,7 +78,8 @@ fn units() -> Vec<TcInfo> {
         c: columns,
         ..small.clone()
     };
-    vec![small, large]
+    let pairs = TcInfo::dot("pairs", [DType::I16; 2], DType::I32);
+    vec![small, large, pairs]
 }
 
 /// A machine with workgroups and matrix units, or two threads with vectors of 64 bytes.
@@ -132,6 +133,17 @@ pub(crate) fn matmul(m: i64, n: i64, k: i64) -> UOp {
     let sum = (a * b).reduce_ranges(ReduceOp::Add, std::slice::from_ref(r));
     let out = param(0, &[m, n], DType::F32).at(&[i.clone(), j.clone()]);
     sink(&[out.store(&sum).end(&[i.clone(), j.clone()])])
+}
+
+/// `out[i, j] = Σ_r a[i, r]·b[r, j]` of flat bytes, a signed and b of this dtype, in i32.
+pub(crate) fn byte_matmul(m: i64, n: i64, k: i64, of_b: DType) -> UOp {
+    let r = ranges(&[m, n], &[k]);
+    let wide = |x: UOp| x.cast(DType::I32);
+    let a = wide(param(1, &[m * k], DType::I8).at(&[linear(&[(&r[0], k), (&r[2], 1)])]));
+    let b = wide(param(2, &[k * n], of_b).at(&[linear(&[(&r[2], n), (&r[1], 1)])]));
+    let out = param(0, &[m * n], DType::I32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+    let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
+    sink(&[out.store(&sum).end(&r[..2])])
 }
 
 /// LOOP ranges of these extents, then REDUCE ranges.
@@ -222,6 +234,8 @@ pub(crate) fn kernels() -> Vec<UOp> {
         .store(&sum)
         .end(&r[..1]);
     all.push(sink(&[one, two]));
+    all.push(byte_matmul(4, 6, 10, DType::U8));
+    all.push(byte_matmul(8, 5, 7, DType::I8));
     all
 }
 

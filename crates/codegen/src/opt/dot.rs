@@ -1,0 +1,247 @@
+//! TC by a dot product: a sum of products in which each term is one of a unit of one thread. Flows in: the nest, the
+//! axis k of the sum and the unit, whose k elements fill a word; flows out: the nest in which the axis has as many turns
+//! fewer, or an error that names the precondition.
+//!
+//! # The form
+//!
+//! ```text
+//! REDUCE(ADD, a[k]·b[k], k) = REDUCE(ADD, WMMA(A, B, 0), ko)      k = K·ko + j
+//! A = bits(a[K·ko])  |  bits(a[K·ko + 1]) << 32/K  |  …
+//! ```
+//!
+//! So WMMA is an operation on words, as an elementwise one is, and STAGE keeps the words: they are put together as
+//! often as a panel is filled. Lowering adds into the accumulator: `acc = WMMA(A, B, acc)`.
+//!
+//! Preconditions:
+//! * the axis is a REDUCE axis of a multiple of K turns, of one REDUCE, which adds products of dtype_out;
+//! * the unit's dtypes hold every value of the factors: integers by their intervals, floats where they are cast from it;
+//!   where the two differ either factor may be a;
+//! * both factors vary with the axis, contain no REDUCE and read no storage that is filled inside its loop.
+
+use super::nest::LoopNest;
+use super::refuse;
+use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, TcInfo, UOp};
+use std::sync::Arc;
+
+pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -> Result<()> {
+    let no = |message: &str| Err(refuse(opt, message));
+    let axis = &nest.axes[opt.axis];
+    if axis.kind() != AxisType::Reduce {
+        return no("is not a REDUCE axis");
+    }
+    let depth = unit.dims[2];
+    let Some(turns) = axis.extent().filter(|n| n % depth == 0) else {
+        return no(&format!("the extent is not a multiple of {depth}"));
+    };
+    let kernel = nest.kernel();
+    let nodes = kernel.toposort();
+    let number = |u: &&UOp| u.range_arg().is_some_and(|(id, _)| id as usize == opt.axis);
+    let Some(range) = nodes.iter().find(number) else {
+        return no("is no axis of the kernel's");
+    };
+    let Some(sum) = Sum::of(&nodes, range, unit) else {
+        return no("is not that of one sum of products of the unit's dtypes");
+    };
+    let refills = |u: &UOp| u.op() == Op::After && u.ranges().contains(range);
+    if sum.factors.iter().any(|f| f.toposort().iter().any(refills)) {
+        return no("a factor is read from storage that is filled inside the loop");
+    }
+    let fewer =
+        (turns > depth).then(|| UOp::range(turns / depth, opt.axis as u32, AxisType::Reduce));
+    let width = 8 * unit.dtypes_in[0].bytes() as i64;
+    let words = sum.factors.iter().zip(unit.dtypes_in).map(|(f, dtype)| {
+        let word_of = |j: i64| {
+            let at = match &fewer {
+                Some(fewer) => fewer * depth + j,
+                None => UOp::index_const(j),
+            };
+            let here = [(range.clone(), at)].into_iter().collect();
+            let whole = f.substitute(&here);
+            // What stands above the last element is shifted out.
+            let bits = match j + 1 == depth {
+                true => whole_bits(&whole, dtype, word),
+                false => bits(&whole, dtype, word),
+            };
+            let bits = match j {
+                0 => bits,
+                _ => bits.binary(Op::Shl, &UOp::int(width * j, word)),
+            };
+            match &sum.gate {
+                Some(gate) => gate.substitute(&here).select(&bits, &bits.like(0)),
+                None => bits,
+            }
+        };
+        (1..depth).fold(word_of(0), |low, j| &low | &word_of(j))
+    });
+    let zero = UOp::constant(unit.dtype_out.zero(), unit.dtype_out);
+    let src: Vec<UOp> = words.chain([zero]).collect();
+    let product = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit.clone())));
+    let others = sum.reduce.src()[1..].iter().filter(|r| *r != range);
+    let mut over: Vec<UOp> = others.cloned().chain(fewer).collect();
+    over.sort_by_key(UOp::range_arg);
+    let new = product.reduce_ranges(ReduceOp::Add, &over);
+    let new = [(sum.reduce.clone(), new)].into_iter().collect();
+    *nest = LoopNest::new(&kernel.substitute(&new))?;
+    Ok(())
+}
+
+/// Whether a kernel has a sum that a unit may do, as far as dtypes say.
+pub(super) fn may_fit(nest: &LoopNest, unit: &TcInfo) -> bool {
+    let [of_a, _] = unit.dtypes_in;
+    let sums = |u: &UOp| u.op() == Op::Reduce && u.dtype() == unit.dtype_out;
+    let held = |u: &UOp| !of_a.is_float() || u.dtype() == of_a;
+    nest.nodes.iter().any(sums) && nest.nodes.iter().any(held)
+}
+
+/// A sum of products that a unit can do.
+struct Sum {
+    reduce: UOp,
+    factors: [UOp; 2],
+    /// Where it holds, the product counts.
+    gate: Option<UOp>,
+}
+
+impl Sum {
+    fn of(nodes: &[UOp], range: &UOp, unit: &TcInfo) -> Option<Sum> {
+        let over = |u: &&UOp| u.op() == Op::Reduce && u.src()[1..].contains(range);
+        let mut sums = nodes.iter().filter(over);
+        let reduce = sums.next().filter(|u| u.dtype() == unit.dtype_out)?;
+        if sums.next().is_some() || !matches!(reduce.arg(), Arg::Reduce(ReduceOp::Add, _)) {
+            return None;
+        }
+        let term = &reduce.src()[0];
+        let (gate, product) = match term.src() {
+            [gate, product, other] if term.op() == Op::Where && is_zero(other) => {
+                (Some(gate.clone()), product)
+            }
+            _ => (None, term),
+        };
+        let fits = |f: &UOp, dtype: DType| {
+            let varies = f.ranges().contains(range);
+            varies && holds(dtype, f) && !f.ops_below().contains(Op::Reduce)
+        };
+        let [x, y] = product.src() else { return None };
+        let [of_a, of_b] = unit.dtypes_in;
+        let mut orders = [[x, y], [y, x]].into_iter();
+        let [a, b] = orders.find(|[a, b]| fits(a, of_a) && fits(b, of_b))?;
+        product.may_contract().then(|| Sum {
+            reduce: reduce.clone(),
+            factors: [a.clone(), b.clone()],
+            gate,
+        })
+    }
+}
+
+fn is_zero(u: &UOp) -> bool {
+    u.const_value().is_some_and(|v| v.is_zero())
+}
+
+/// Whether all values of an expression are of a dtype, however it is computed.
+fn holds(dtype: DType, u: &UOp) -> bool {
+    if dtype.is_float() {
+        return u.op() == Op::Cast && u.src()[0].dtype() == dtype;
+    }
+    let (low, high) = u.bounds();
+    let least = dtype.min().to_i128();
+    let most = dtype.max().to_i128();
+    u.dtype().is_int() && low as i128 >= least && high as i128 <= most
+}
+
+/// The bits of a value that a dtype holds, the lowest of a word whose others are 0.
+fn bits(u: &UOp, dtype: DType, word: DType) -> UOp {
+    let whole = whole_bits(u, dtype, word);
+    match dtype.is_float() || dtype.is_unsigned() {
+        true => whole,
+        false => &whole & &UOp::int((1i64 << (8 * dtype.bytes())) - 1, word),
+    }
+}
+
+/// The same where the word's others are any.
+fn whole_bits(u: &UOp, dtype: DType, word: DType) -> UOp {
+    match dtype.is_float() {
+        true => u.src()[0].bitcast(DType::U16).cast(word),
+        false => u.cast(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::tests::support::*;
+    use crate::opt::{applied, apply};
+    use monoglot_uop::{AxisType, DType, Op, OptOp, Target};
+
+    const UNIT: usize = 2;
+
+    #[test]
+    fn a_sum_of_products_of_bytes_is_one_of_words() {
+        let k = byte_matmul(8, 6, 12, DType::I8);
+        let after = check(&k, &[tc_by(UNIT, 2)]);
+        assert!(after.ops_below().contains(Op::Wmma));
+        // Before other Opts and after them, and where one turn is all there is.
+        let loops = split(0, 2, AxisType::Loop, false);
+        check(
+            &k,
+            &[tc_by(UNIT, 2), loops, split(3, 3, AxisType::Unroll, false)],
+        );
+        check(&k, &[split(1, 3, AxisType::Upcast, false), tc_by(UNIT, 2)]);
+        check(&byte_matmul(4, 3, 2, DType::U8), &[tc_by(UNIT, 2)]);
+    }
+
+    #[test]
+    fn an_odd_number_of_terms_is_padded_before_and_parts_after() {
+        let k = byte_matmul(4, 5, 7, DType::U8);
+        check(&k, &[padto(2, 2), tc_by(UNIT, 2)]);
+        check(&k, &[padto(2, 2), tc_by(UNIT, 2), padto(2, 3), padto(0, 8)]);
+        refused(&k, &[tc_by(UNIT, 2)], "not a multiple of 2");
+    }
+
+    #[test]
+    fn words_are_staged_whole() {
+        let k = byte_matmul(8, 6, 12, DType::I8);
+        for operand in 0..2 {
+            let stage = monoglot_uop::Opt {
+                op: OptOp::Stage { operand },
+                axis: operand,
+            };
+            let opts = [tc_by(UNIT, 2), split(0, 4, AxisType::Loop, false), stage];
+            let target = target(false);
+            let after = check_on(&k, &opts, &target);
+            let nodes = after.toposort();
+            let product = nodes.iter().find(|u| u.op() == Op::Wmma).unwrap();
+            let staged = |u: &monoglot_uop::UOp| u.op() == Op::Index && u.dtype() == DType::U32;
+            assert_eq!(product.src()[..2].iter().filter(|u| staged(u)).count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_words_do_not_hold_is_refused() {
+        refused(&matmul(8, 8, 8), &[tc_by(UNIT, 2)], "unit's dtypes");
+        let wide = byte_matmul(8, 8, 8, DType::U16);
+        refused(&wide, &[tc_by(UNIT, 2)], "unit's dtypes");
+        refused(
+            &byte_matmul(8, 8, 8, DType::I8),
+            &[tc_by(UNIT, 0)],
+            "REDUCE",
+        );
+    }
+
+    /// Products of bytes get the unit where their words are worth staging, with padding where they need some.
+    #[test]
+    fn blocked_products_of_bytes_use_the_unit() {
+        let small = Target {
+            caches: [1 << 10, 16 << 10, 128 << 10],
+            ..target(false)
+        };
+        for (m, n, k) in [(128, 64, 64), (133, 71, 99), (300, 40, 3)] {
+            for of_b in [DType::I8, DType::U8] {
+                let kernel = byte_matmul(m, n, k, of_b);
+                let opts = crate::opt::choose(&kernel, &small);
+                let unit = opts.iter().any(|o| o.op == OptOp::Tc { unit: UNIT });
+                let stages = |o: &&monoglot_uop::Opt| matches!(o.op, OptOp::Stage { .. });
+                assert!(unit && opts.iter().filter(stages).count() > 1, "{opts:?}");
+                lowers(&check_on(&kernel, &opts, &small), false);
+                assert_eq!(applied(&apply(&kernel, &opts, &small).unwrap()), opts);
+            }
+        }
+    }
+}

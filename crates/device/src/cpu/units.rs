@@ -1,0 +1,93 @@
+//! The matrix units of x86-64: dot products of words. Flows in: a level, and names of what machines of it may have
+//! besides; flows out: rows of a target's units. Invariant: of units that do the same the faster one stands first.
+
+use monoglot_uop::{DType, TcInfo};
+
+/// What machines of a level may have besides: what it is called, and its units.
+pub(crate) struct Extension {
+    /// Its name, as the kernel of the system and compilers have it.
+    pub(crate) name: &'static str,
+    /// The level whose encodings it is in.
+    arch: &'static str,
+    units: fn() -> Vec<TcInfo>,
+    here: fn() -> bool,
+}
+
+macro_rules! here {
+    ($name:tt) => {
+        || {
+            #[cfg(target_arch = "x86_64")]
+            return std::arch::is_x86_feature_detected!($name);
+            #[cfg(not(target_arch = "x86_64"))]
+            return false;
+        }
+    };
+}
+
+const EXTENSIONS: [Extension; 3] = [
+    Extension {
+        name: "avxvnni",
+        arch: "x86-64-v3",
+        units: integers,
+        here: here!("avxvnni"),
+    },
+    Extension {
+        name: "avx512vnni",
+        arch: "x86-64-v4",
+        units: integers,
+        here: here!("avx512vnni"),
+    },
+    Extension {
+        name: "avx512bf16",
+        arch: "x86-64-v4",
+        units: floats,
+        here: here!("avx512bf16"),
+    },
+];
+
+/// The extensions of a level.
+pub(crate) fn extensions(arch: &str) -> impl Iterator<Item = &'static Extension> {
+    EXTENSIONS.iter().filter(move |e| e.arch == arch)
+}
+
+impl Extension {
+    /// Whether this machine has it.
+    pub(crate) fn is_here(&self) -> bool {
+        (self.here)()
+    }
+}
+
+/// The units of machines with these extensions: theirs, and what every x86-64 has.
+pub(crate) fn units<'a>(with: impl IntoIterator<Item = &'a Extension>) -> Vec<TcInfo> {
+    let theirs = with.into_iter().flat_map(|e| (e.units)());
+    theirs.chain([pairs()]).collect()
+}
+
+/// One unit for each dot product that there is, whatever instruction does it.
+pub(crate) fn every() -> Vec<TcInfo> {
+    let [bytes, _] = vnni();
+    [pairs(), bytes].into_iter().chain(floats()).collect()
+}
+
+/// Products of pairs of 16 bits: PMADDWD, and an addition. Products of bytes are such, too.
+pub(crate) fn pairs() -> TcInfo {
+    TcInfo::dot("pmaddwd", [DType::I16; 2], DType::I32)
+}
+
+/// Bytes without and with a sign, and pairs of 16 bits; sums wrap.
+fn vnni() -> [TcInfo; 2] {
+    [
+        TcInfo::dot("vpdpbusd", [DType::U8, DType::I8], DType::I32),
+        TcInfo::dot("vpdpwssd", [DType::I16; 2], DType::I32),
+    ]
+}
+
+fn integers() -> Vec<TcInfo> {
+    vnni().to_vec()
+}
+
+/// Pairs of bfloat16: each product is added with one rounding to nearest even, the upper one first; what is too small
+/// to be normal is a zero, in operands and results.
+fn floats() -> Vec<TcInfo> {
+    vec![TcInfo::dot("vdpbf16ps", [DType::BF16; 2], DType::F32)]
+}
