@@ -1,8 +1,10 @@
 //! Requests a second that one model answers, by the number of threads that ask. Flows in: `--seconds`, how
-//! long each count is measured, and `--threads`, to measure that count alone; flows out: a line each, with
-//! how many times the rate of one thread it is.
+//! long each count is measured; `--threads`, to measure that count alone; and `--processes`, to measure that
+//! many threads beside as many processes of one thread each. Flows out: a line each, with how many times the
+//! rate of one thread, or of the processes, it is.
 
 use monoglot::prelude::*;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -65,6 +67,51 @@ fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
     })
 }
 
+/// Times that threads and processes are measured, in turn.
+const ROUNDS: usize = 15;
+
+/// The rate of so many threads and, in turn with it, that of as many processes.
+fn beside(model: &Mlp, count: usize, time: Duration) -> Result<()> {
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let threads = rate(model, count, time)?;
+        let processes = of_processes(count, time).map_err(|e| {
+            let message = format!("processes of this program: {e}");
+            Error::argument("serving", message)
+        })?;
+        rounds.push([threads, processes, threads / processes]);
+    }
+    let [threads, processes, ratio] = [0, 1, 2].map(|k| {
+        rounds.sort_by(|a, b| a[k].total_cmp(&b[k]));
+        rounds[ROUNDS / 2][k]
+    });
+    println!("{count} threads: {threads:.0} requests/s");
+    println!("{count} processes: {processes:.0} requests/s");
+    println!("threads beside processes: {ratio:.2} times");
+    Ok(())
+}
+
+/// Requests a second of so many processes together, each of one thread, with a model of its own.
+fn of_processes(count: usize, time: Duration) -> std::io::Result<f64> {
+    let this = std::env::current_exe()?;
+    let seconds = time.as_secs_f64().to_string();
+    let mut started = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut process = Command::new(&this);
+        process.args(["--threads", "1", "--seconds", &seconds]);
+        process.env("MONOGLOT_THREADS", "1").stdout(Stdio::piped());
+        started.push(process.spawn()?);
+    }
+    let mut sum = 0.0;
+    for process in started {
+        let said = String::from_utf8_lossy(&process.wait_with_output()?.stdout).into_owned();
+        let number = said.trim().strip_suffix(" requests/s");
+        let number = number.and_then(|n| n.rsplit(' ').next()?.parse::<f64>().ok());
+        sum += number.ok_or_else(|| std::io::Error::other(format!("one said `{said}`")))?;
+    }
+    Ok(sum)
+}
+
 /// What is given for an option.
 fn option<T: std::str::FromStr>(name: &str) -> Option<T> {
     let mut arguments = std::env::args().skip_while(|a| a != name).skip(1);
@@ -79,6 +126,9 @@ fn main() -> Result<()> {
         head: Linear::new(WIDTH, 10),
     };
     Tensor::realize_all(&model.parameters().iter().collect::<Vec<_>>())?;
+    if let Some(count) = option("--processes") {
+        return beside(&model, count, time);
+    }
     if let Some(threads) = option("--threads") {
         println!(
             "{threads} threads: {:.0} requests/s",

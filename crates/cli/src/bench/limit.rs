@@ -27,6 +27,8 @@ pub(super) enum Score {
     Operations,
     /// Bytes.
     Bytes,
+    /// Launches, in thousands. What the machine does at best says nothing of them.
+    Launches,
 }
 
 impl Work {
@@ -40,6 +42,7 @@ impl Work {
         let counted = match self.score {
             Score::Operations => self.operations,
             Score::Bytes => self.bytes(),
+            Score::Launches => 1e6,
         };
         counted / 1e9
     }
@@ -48,6 +51,7 @@ impl Work {
     pub(super) fn unit(&self) -> &'static str {
         match (self.score, self.arithmetic) {
             (Score::Bytes, _) => "GB/s",
+            (Score::Launches, _) => "k/s",
             (Score::Operations, Arithmetic::I8) => "GOP/s",
             (Score::Operations, _) => "GFLOP/s",
         }
@@ -78,6 +82,9 @@ impl Work {
     /// What the limit depends on. A footprint counts up to `memory` bytes, from which on all is the same.
     pub(super) fn probes(&self, memory: usize, has: impl Fn(Probe) -> bool) -> Vec<Probe> {
         let mut out = Vec::new();
+        if self.score == Score::Launches {
+            return out;
+        }
         if self.operations > 0.0 {
             out.push(Probe::Peak(self.done_in(&has)));
         }
@@ -324,6 +331,12 @@ mod tests {
             ..copy
         };
         assert_eq!((small.amount(), small.unit()), (1.0, "GOP/s"));
+        let launch = Work {
+            score: Score::Launches,
+            ..copy
+        };
+        assert_eq!((launch.amount(), launch.unit()), (1e-3, "k/s"));
+        assert_eq!(launch.probes(1 << 20, |_| true), []);
         assert_eq!(work(1.0, 1.0, 1.0).unit(), "GFLOP/s");
     }
 }

@@ -6,7 +6,7 @@
 
 use super::limit::{Samples, median};
 use super::others::Clock;
-use super::workloads::{Subject, Values, Workload};
+use super::workloads::{Launches, Subject, Values, Workload};
 use monoglot::compiler::engine;
 use monoglot::{Result, Tensor, counters};
 use monoglot_roofline::{Machine, Probe};
@@ -124,6 +124,7 @@ pub(super) fn workload(
     let run = match &mut subject {
         Subject::Values(values) => launched(values, seconds, &mut sample)?,
         Subject::Call(call) => called(call, seconds, &mut sample)?,
+        Subject::Launches(launches) => alone(launches, seconds)?,
     };
     let mut measured = samples.rates();
     if let Some(l) = limits {
@@ -229,6 +230,24 @@ fn called(
         realize: median,
         kernels,
         compile,
+    })
+}
+
+/// A kernel is launched by itself.
+fn alone(launches: &Launches, seconds: f64) -> Result<Run> {
+    // The first one starts the workers and meets code that nobody has run.
+    launches.time()?;
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.is_empty() || begin.elapsed().as_secs_f64() < seconds {
+        times.push(launches.time()?);
+    }
+    let median = median(&times).unwrap_or_default();
+    Ok(Run {
+        median,
+        realize: median,
+        kernels: 1,
+        compile: launches.compile,
     })
 }
 

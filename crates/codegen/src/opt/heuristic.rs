@@ -460,11 +460,19 @@ mod tests {
         }
     }
 
-    /// Threads that others slow down have fewer images of a long convolution; a short product has a part for each, and
-    /// so has what waits for memory.
+    /// Threads that others slow down have fewer parts of what is long; short kernels have a part for each, and so has
+    /// what only turns its tiles.
     #[test]
-    fn long_products_have_more_parts_than_threads() {
+    fn long_kernels_have_more_parts_than_threads() {
+        let powers = |n: i64| {
+            let place = UOp::range(n, 0, AxisType::Loop);
+            let at = |slot: u64| param(slot, &[n], DType::F32).at(std::slice::from_ref(&place));
+            let power = at(1).unary(monoglot_uop::Op::Exp2);
+            sink(&[at(0).store(&power).end(std::slice::from_ref(&place))])
+        };
         for (k, parts) in [
+            (powers(1 << 22), "t8"),
+            (powers(1 << 16), "t2"),
             (conv(16, 64, 64, 58, 3), "t8"),
             (flat_matmul(128, 512, 512), "t2"),
             (transpose(4096, 1024), "t2"),

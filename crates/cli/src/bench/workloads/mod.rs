@@ -4,6 +4,7 @@
 //! how it is computed.
 
 mod convolutions;
+mod launches;
 mod networks;
 mod places;
 mod products;
@@ -14,6 +15,8 @@ mod tests;
 use super::limit::{Score, Work};
 use monoglot::{DType, Result, Tensor};
 use monoglot_roofline::Arithmetic;
+
+pub(super) use launches::Launches;
 
 /// A workload.
 pub(super) struct Workload {
@@ -29,6 +32,8 @@ pub(super) enum Subject {
     Values(Values),
     /// A call that builds, computes and may change things: an inference, a training step.
     Call(Call),
+    /// A kernel by itself.
+    Launches(Launches),
 }
 
 type Call = Box<dyn FnMut() -> Result<()>>;
@@ -57,6 +62,7 @@ pub(super) fn all() -> Vec<Workload> {
     all.extend(convolutions::all());
     all.extend(places::all());
     all.extend(networks::all());
+    all.extend(launches::all());
     all
 }
 

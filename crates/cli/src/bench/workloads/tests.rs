@@ -32,7 +32,7 @@ impl Small {
     fn of(w: Workload) -> Small {
         let subject = (w.prepare)().expect(w.name);
         let Subject::Values(values) = subject else {
-            panic!("{} is a call", w.name);
+            panic!("{} is no value", w.name);
         };
         let read = |t: &Tensor| {
             let t = t.cast(DType::F64);

@@ -105,8 +105,10 @@ pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen:
             chosen.by(|| weighed(features, tile, k, machine));
         }
     }
-    if shared {
+    if shared && turned(features, tile).is_some() {
         threads(order, cycles, chosen);
+    } else if shared {
+        even_threads(order, cycles, chosen);
     }
 }
 
@@ -429,7 +431,7 @@ pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
 }
 
 /// The same in parts that are smaller than a thread's share, where each is still long: who is slowed by others has
-/// fewer of them. For what computes: where memory is what all wait for, each part only begins anew.
+/// fewer of them. Not for what only turns its tiles, and waits for memory alone: its parts begin anew in lines all over.
 pub(super) fn even_threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
     share(order, cycles, SMALLER, chosen);
 }
