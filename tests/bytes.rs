@@ -1,8 +1,8 @@
 //! Products of bytes and of 16-bit integers, which are dot products of words, on every device. Flows in: the façade;
 //! flows out: comparisons with plain loops, to the bit.
 
-use monoglot::Config;
 use monoglot::prelude::*;
+use monoglot::{Config, Conv};
 use std::sync::Mutex;
 
 /// The default device is the process's: one test at a time.
@@ -149,5 +149,57 @@ fn factors_are_words_by_their_intervals() {
             .map(|v| v.wrapping_mul(3).wrapping_add(1))
             .collect();
         assert!(got == want, "{device}");
+    });
+}
+
+/// Convolutions, whose sums have several axes and whose edges are masked.
+#[test]
+fn convolutions_are_those_of_loops_to_the_bit() {
+    on_each(|device| {
+        let [channels, out, size] = [6, 20, 9];
+        let x = edges(2 * channels * size * size, -128, 127, 11);
+        let w = edges(out * channels * 9, -128, 127, 13);
+        let wide = |values: &[i64], shape: [i64; 4]| {
+            let bytes: Vec<u8> = values.iter().map(|v| *v as u8).collect();
+            Tensor::from_bytes(&bytes, shape, DType::I8).cast(DType::I32)
+        };
+        for stride in [1, 2] {
+            let how = Conv {
+                padding: 1.into(),
+                stride: stride.into(),
+                ..Conv::default()
+            };
+            let left = wide(&x, [2, channels, size, size]);
+            let right = wide(&w, [out, channels, 3, 3]);
+            let got = left.conv2d(&right, None, &how).to_vec::<i32>().unwrap();
+            let side = (size - 1) / stride + 1;
+            let inside = |at: i64| (0..size).contains(&at);
+            let one = |image: i64, o: i64, row: i64, column: i64| {
+                let mut sum = 0;
+                for c in 0..channels {
+                    for k in 0..9 {
+                        let y = row * stride + k / 3 - 1;
+                        let z = column * stride + k % 3 - 1;
+                        if inside(y) && inside(z) {
+                            let at = ((image * channels + c) * size + y) * size + z;
+                            sum += x[at as usize] * w[((o * channels + c) * 9 + k) as usize];
+                        }
+                    }
+                }
+                sum as i32
+            };
+            let places = 0..2 * out * side * side;
+            let want: Vec<i32> = places
+                .map(|i| {
+                    one(
+                        i / (out * side * side),
+                        i / (side * side) % out,
+                        i / side % side,
+                        i % side,
+                    )
+                })
+                .collect();
+            assert!(got == want, "{device}: stride {stride}");
+        }
     });
 }

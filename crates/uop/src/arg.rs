@@ -233,11 +233,17 @@ impl TcInfo {
 
     /// The word that an operand of a dot product is: a unit of one thread whose a is a row and whose b is a column of
     /// as many elements as a word of 32 bits holds takes both as such words, the first element in the lowest bits, and
-    /// does for vectors of them in every lane what it does for one. None for a unit of matrices.
+    /// does for vectors of them in every lane what it does for one. Elements are integers, whose sums are i32, or bf16,
+    /// whose sums are f32. None for a unit of matrices.
     pub fn word(&self) -> Option<DType> {
         let [m, n, k] = self.dims;
-        let size = |d: DType| k * d.bytes() as i64 == DType::U32.bytes() as i64;
-        let fills = k > 1 && self.dtypes_in.into_iter().all(size);
+        let element = |d: DType| match self.dtype_out {
+            DType::I32 => d.is_int() && d != DType::Index,
+            DType::F32 => d == DType::BF16,
+            _ => false,
+        };
+        let size = |d: DType| k.saturating_mul(d.bytes() as i64) == DType::U32.bytes() as i64;
+        let fills = k > 1 && self.dtypes_in.into_iter().all(|d| size(d) && element(d));
         let dot = self.threads == 1 && m == 1 && n == 1;
         (dot && fills && self.is_sound()).then_some(DType::U32)
     }

@@ -125,7 +125,7 @@ ops! {
     /// What only generated code has, and what holds it.
     Code {
         Special "SPECIAL" 1..1 "text" "sl" "hardware index arg, from 0 to src[0]";
-        Wmma "WMMA" 3..3 "wmma" "ksl" "acc + a @ b over a warp";
+        Wmma "WMMA" 3..3 "wmma" "ksl" "acc + a @ b over a warp, or of the words of each lane";
         Ins "INS" 0..255 "text" "l" "one machine instruction";
         Custom "CUSTOM" 0..255 "text" "ksl" "source text with sources spliced in";
         CustomFunction "CUSTOMFUNCTION" 0..255 "text" "" "named device function, through CALL";

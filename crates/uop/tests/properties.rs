@@ -185,7 +185,7 @@ const ROWS: &[(&str, &str)] = &[
     ("IF b", "void - - ? -"),
     ("ENDIF b", "void - - ? -"),
     (
-        r#"WMMA["m", dims=[8, 8, 8], threads=32, in=f32, out=f32] f f f"#,
+        r#"WMMA["m", dims=[8, 8, 8], threads=32, in=[f32, f32], out=f32] f f f"#,
         "f32(4, 8) CPU - ? -",
     ),
     (

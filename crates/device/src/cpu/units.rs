@@ -91,3 +91,49 @@ fn integers() -> Vec<TcInfo> {
 fn floats() -> Vec<TcInfo> {
     vec![TcInfo::dot("vdpbf16ps", [DType::BF16; 2], DType::F32)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::open;
+    use monoglot_uop::Device;
+
+    #[test]
+    fn a_level_has_the_units_that_its_name_tells() {
+        let names = |device: &str| -> Vec<String> {
+            let device = open(Device::new(device)).unwrap();
+            let units = device.target().matrix_units.iter();
+            units.map(|unit| unit.name.clone()).collect()
+        };
+        assert_eq!(names("NULL:X86:x86-64-v3"), ["pmaddwd"]);
+        assert_eq!(
+            names("NULL:X86:x86-64-v3+avxvnni"),
+            ["vpdpbusd", "vpdpwssd", "pmaddwd"]
+        );
+        assert_eq!(
+            names("NULL:X86:x86-64-v4+avx512bf16"),
+            ["vdpbf16ps", "pmaddwd"]
+        );
+    }
+
+    #[test]
+    fn what_a_level_may_not_have_is_an_error() {
+        for (name, why) in [
+            ("NULL:X86:x86-64-v3+avx512vnni", "may have avxvnni"),
+            ("NULL:X86:x86-64-v2+avxvnni", "has no extensions"),
+        ] {
+            let error = open(Device::new(name)).err().unwrap().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn units_are_sound_and_one_stands_for_all_that_do_the_same() {
+        let all: Vec<TcInfo> = EXTENSIONS.iter().flat_map(|e| (e.units)()).collect();
+        for unit in all.iter().chain(&[pairs()]) {
+            assert!(unit.is_sound() && unit.word().is_some(), "{}", unit.name);
+            let same = |other: &&TcInfo| other.dtypes_in == unit.dtypes_in;
+            assert_eq!(every().iter().filter(same).count(), 1, "{}", unit.name);
+        }
+    }
+}

@@ -18,7 +18,8 @@
 //!    the caches by, is of a vector to a PARAM and has no gate.
 //! 9. Shapes are () or (W,), W at most 1024. Operands of an elementwise op have its shape; exempt are a CONST of shape ()
 //!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
-//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32, and counts to a number from 1 on. WMMA's fragments are its unit's, which make whole matrices.
+//! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32, and counts to a number from 1 on. WMMA's fragments are its unit's, which make whole matrices;
+//!     of a dot product they are words, in as many lanes as what is added to.
 //! 11. A BARRIER between the threads of a CPU stands outside loops and conditions. No value that memory or
 //!     a loop gave, and no storage of a thread's own, is used on both sides of it.
 //! 12. Floor division is gone: integers divide by TRUNCDIV and TRUNCMOD.
