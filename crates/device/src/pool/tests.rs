@@ -61,7 +61,7 @@ fn every_piece_runs_once_however_callers_and_workers_meet() {
                 let mut state = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 for _ in 0..150 {
                     let n = next(&mut state) as usize % 9;
-                    let pauses = [0, 0, 20, 90, 110, 250].map(Duration::from_micros);
+                    let pauses = [0, 0, 20, 280, 310, 600].map(Duration::from_micros);
                     let long = pauses[next(&mut state) as usize % 6];
                     let slow = next(&mut state) as usize % 8;
                     counted(pool, n, |i| {
@@ -119,7 +119,7 @@ fn a_panic_wakes_the_caller() {
 
 #[test]
 fn pools_end_while_their_workers_look_and_while_they_sleep() {
-    for micros in [0, 50, 100, 1000] {
+    for micros in [0, 150, 300, 2000] {
         for _ in 0..20 {
             let pool = Pool::new(3, Arc::default());
             counted(&pool, 6, |_| ());
@@ -201,4 +201,25 @@ fn sleeping_workers_come() {
         };
         workers.run(4, 3, &meet).unwrap();
     }
+}
+
+/// Whoever comes late finds what is left of every share.
+#[test]
+fn what_one_leaves_others_do() {
+    let workers = Workers::start(4);
+    let first = AtomicBool::new(true);
+    let counts: Vec<AtomicU32> = (0..37).map(|_| AtomicU32::new(0)).collect();
+    // Whoever has the first piece waits in it until all others have run.
+    let done = AtomicU32::new(0);
+    let piece = |i: usize| {
+        counts[i].fetch_add(1, Ordering::Relaxed);
+        if first.swap(false, Ordering::SeqCst) {
+            while done.load(Ordering::SeqCst) < 36 {
+                std::thread::yield_now();
+            }
+        }
+        done.fetch_add(1, Ordering::SeqCst);
+    };
+    workers.run(37, 3, &piece).unwrap();
+    assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
 }
