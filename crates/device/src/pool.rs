@@ -115,6 +115,19 @@ impl Pool {
     /// # Panics
     /// With the job's panic if it panics on the caller's thread, or with a note that a worker's did.
     pub fn run(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
+        self.shared(n, true, job);
+    }
+
+    /// The same for what is done before a worker that sleeps would be awake: those that look for work help, and
+    /// nobody is woken.
+    ///
+    /// # Panics
+    /// As `run`.
+    pub fn run_brief(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
+        self.shared(n, false, job);
+    }
+
+    fn shared(&self, n: usize, wake: bool, job: &(dyn Fn(usize) + Sync)) {
         let wanted = if n < PIECES { n.saturating_sub(1) } else { 0 };
         if wanted == 0 || self.threads == 1 {
             return (0..n).for_each(job);
@@ -125,7 +138,7 @@ impl Pool {
             return (0..n).for_each(job);
         }
         let workers = self.workers.get_or_init(|| Workers::start(self.threads));
-        let outcome = workers.run(n, helpers, job);
+        let outcome = workers.run(n, helpers, wake, job);
         self.busy.store(false, Ordering::Release);
         if let Err(panic) = outcome {
             resume_unwind(panic);
@@ -158,18 +171,21 @@ impl Workers {
         Workers { shared, handles }
     }
 
-    /// Run a job with so many helpers; the panic of one of its pieces.
+    /// Run a job with so many helpers, woken if they sleep and `wake` says so; the panic of one of its pieces.
     fn run(
         &self,
         n: usize,
         helpers: usize,
+        wake: bool,
         job: &(dyn Fn(usize) + Sync),
     ) -> std::thread::Result<()> {
         let shared = &*self.shared;
         let ticket = shared.open(n, helpers, job);
-        // Those that look for a job find it without being woken.
-        let awake = self.handles.len().saturating_sub(shared.workers.count());
-        shared.workers.wake(helpers.saturating_sub(awake));
+        if wake {
+            // Those that look for a job find it without being woken.
+            let awake = self.handles.len().saturating_sub(shared.workers.count());
+            shared.workers.wake(helpers.saturating_sub(awake));
+        }
         let mut outcome = Ok(());
         while let Some(i) = shared.take(ticket, 0) {
             if let Err(p) = catch_unwind(AssertUnwindSafe(|| job(i))) {

@@ -182,7 +182,7 @@ fn no_more_help_than_there_are_seats() {
         let note = |_| {
             ids.lock().unwrap().insert(thread());
         };
-        workers.run(64, 2, &note).unwrap();
+        workers.run(64, 2, true, &note).unwrap();
         assert!(ids.lock().unwrap().len() <= 3);
     }
 }
@@ -199,7 +199,7 @@ fn sleeping_workers_come() {
         let meet = |_| {
             all.wait();
         };
-        workers.run(4, 3, &meet).unwrap();
+        workers.run(4, 3, true, &meet).unwrap();
     }
 }
 
@@ -220,6 +220,24 @@ fn what_one_leaves_others_do() {
         }
         done.fetch_add(1, Ordering::SeqCst);
     };
-    workers.run(37, 3, &piece).unwrap();
+    workers.run(37, 3, true, &piece).unwrap();
     assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
+}
+
+/// What is brief is done by its caller where all others sleep.
+#[test]
+fn nobody_is_woken_for_what_is_brief() {
+    let pool = Pool::new(3, Arc::default());
+    counted(&pool, 6, |_| ());
+    let workers = pool.workers.get().expect("a job was shared");
+    while workers.shared.workers.count() < 2 {
+        std::thread::yield_now();
+    }
+    let caller = thread();
+    let alone = AtomicU32::new(0);
+    pool.run_brief(6, &|_| {
+        alone.fetch_add(u32::from(thread() == caller), Ordering::Relaxed);
+    });
+    assert_eq!(alone.into_inner(), 6);
+    assert_eq!(workers.shared.workers.count(), 2);
 }
