@@ -33,7 +33,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("native/src", 9_000),
     ("engine/src", 3_500),
     ("tensor/src", 6_000),
-    ("device/src", 2_940),
+    ("device/src", 3_080),
     ("device/src/interp", 2_500),
 ];
 
