@@ -1,5 +1,5 @@
-//! Many threads on the same tensors. Flows in: the façade; flows out: values that some order of the
-//! threads gives, and no error.
+//! Many threads on the same tensors, and on the same cores. Flows in: the façade; flows out: values that some
+//! order of the threads gives, and no error.
 
 use monoglot::prelude::*;
 use std::sync::Barrier;
@@ -115,6 +115,25 @@ fn an_expression_found_by_one_thread_is_not_overwritten_by_another() {
         assert_eq!(f32s(&other), [3.0, 6.0, 9.0, 12.0]);
         assert_eq!(f32s(&t), [8.0, 11.0, 14.0, 17.0]);
     }
+}
+
+/// Kernels that cores share, whoever has which of them: a product, rows, and a sum of all.
+#[test]
+fn callers_that_share_the_cores_get_the_same_bits() {
+    let cpu = Device::new("CPU");
+    let rows: Vec<f32> = (0..512 * 512).map(|i| (i as f32).sin()).collect();
+    let values = || {
+        let x = Tensor::new(&rows, [512, 512]).to(cpu);
+        let all = [x.matmul(&x), x.softmax(-1), x.sum(.., false)];
+        Tensor::realize_all(&all.iter().collect::<Vec<_>>()).expect("they run");
+        all.map(|t| f32s(&t).into_iter().map(f32::to_bits).collect::<Vec<_>>())
+    };
+    let alone = values();
+    threads(4, |_| {
+        for _ in 0..8 {
+            assert!(values() == alone, "other bits than alone");
+        }
+    });
 }
 
 #[test]

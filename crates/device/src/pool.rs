@@ -1,6 +1,6 @@
 //! Thread pools: `run(n, job)` calls `job(0..n)` on the pool's workers and the caller, and returns
-//! when all have run. A launch costs a few microseconds: workers that just worked look for the next
-//! job before they sleep (`wait`), and work is handed out by one atomic word. A device owns a pool; the
+//! when all have run. A launch costs a microsecond or less: workers that just worked look for the next
+//! job before they sleep (`wait`), and each has a share of its pieces (`shares`). A device owns a pool; the
 //! threads of the machine are shared by all of them: a job gets as many helpers as the pool has
 //! threads beyond those that work for anybody now, and beyond the callers that have jobs of their
 //! own (`budget`). Flows in: a job and how many parts it has; flows out: nothing, once every part has
@@ -10,12 +10,14 @@
 //! number of user threads may launch, also from within a job, and none waits for another.
 
 mod budget;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod wait;
 
 pub use budget::Budget;
 
+use shares::{PIECES, Shares};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -41,10 +43,13 @@ type Job = *const (dyn Fn(usize) + Sync);
 
 struct Shared {
     ticket: Apart<AtomicU64>,
+    shares: Shares,
     /// Pieces that have run.
     done: Apart<AtomicU32>,
     /// Written by the caller before it opens an epoch, read by whoever holds a piece of that epoch.
     job: UnsafeCell<Job>,
+    /// As many pieces as the job has; written and read as the job is.
+    pieces: AtomicU32,
     panicked: AtomicBool,
     stop: AtomicBool,
     /// Workers that wait for a job.
@@ -57,40 +62,33 @@ struct Shared {
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// What the atomic word says: which job is shared, how many workers may still join it, how many pieces
-/// it has, and which is handed out next.
+/// What the ticket says: which job is shared, how many workers may still join it, and in how many shares it was cut.
 #[derive(Clone, Copy)]
 struct Ticket {
     epoch: u32,
-    seats: usize,
-    pieces: usize,
-    next: usize,
+    seats: u16,
+    shares: u16,
 }
-
-const SEATS: u32 = 12;
-const PIECES: u32 = 14;
 
 impl Ticket {
     fn of(word: u64) -> Ticket {
-        let field = |shift: u32, bits: u32| (word >> shift & ((1 << bits) - 1)) as usize;
         Ticket {
-            epoch: (word >> (SEATS + 2 * PIECES)) as u32,
-            seats: field(2 * PIECES, SEATS),
-            pieces: field(PIECES, PIECES),
-            next: field(0, PIECES),
+            epoch: (word >> 32) as u32,
+            seats: (word >> 16) as u16,
+            shares: word as u16,
         }
     }
 
     fn word(self) -> u64 {
-        (self.epoch as u64) << (SEATS + 2 * PIECES)
-            | (self.seats as u64) << (2 * PIECES)
-            | (self.pieces as u64) << PIECES
-            | self.next as u64
+        u64::from(self.epoch) << 32 | u64::from(self.seats) << 16 | u64::from(self.shares)
     }
 }
 
+/// The most threads of a pool.
+const THREADS: usize = 1 << 12;
+
 // SAFETY: `job` is written only by the caller that holds `busy`, while no piece is out, and read only by
-// holders of a piece; `ticket` orders the two (release on opening, acquire on taking).
+// holders of a piece; `ticket` orders the two (release on opening, acquire on joining).
 unsafe impl Sync for Shared {}
 // SAFETY: the job behind the pointer is `Sync`, and outlives every piece.
 unsafe impl Send for Shared {}
@@ -101,7 +99,7 @@ impl Pool {
     pub fn new(threads: usize, budget: Arc<Budget>) -> Pool {
         Pool {
             budget,
-            threads: threads.clamp(1, (1 << SEATS) - 1),
+            threads: threads.clamp(1, THREADS),
             workers: OnceLock::new(),
             busy: AtomicBool::new(false),
         }
@@ -117,11 +115,20 @@ impl Pool {
     /// # Panics
     /// With the job's panic if it panics on the caller's thread, or with a note that a worker's did.
     pub fn run(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
-        let wanted = if n < 1 << PIECES {
-            n.saturating_sub(1)
-        } else {
-            0
-        };
+        self.shared(n, true, job);
+    }
+
+    /// The same for what is done before a worker that sleeps would be awake: those that look for work help, and
+    /// nobody is woken.
+    ///
+    /// # Panics
+    /// As `run`.
+    pub fn run_brief(&self, n: usize, job: &(dyn Fn(usize) + Sync)) {
+        self.shared(n, false, job);
+    }
+
+    fn shared(&self, n: usize, wake: bool, job: &(dyn Fn(usize) + Sync)) {
+        let wanted = if n < PIECES { n.saturating_sub(1) } else { 0 };
         if wanted == 0 || self.threads == 1 {
             return (0..n).for_each(job);
         }
@@ -131,7 +138,7 @@ impl Pool {
             return (0..n).for_each(job);
         }
         let workers = self.workers.get_or_init(|| Workers::start(self.threads));
-        let outcome = workers.run(n, helpers, job);
+        let outcome = workers.run(n, helpers, wake, job);
         self.busy.store(false, Ordering::Release);
         if let Err(panic) = outcome {
             resume_unwind(panic);
@@ -143,8 +150,10 @@ impl Workers {
     fn start(threads: usize) -> Workers {
         let shared = Arc::new(Shared {
             ticket: Apart(AtomicU64::new(0)),
+            shares: Shares::new(threads),
             done: Apart(AtomicU32::new(0)),
             job: UnsafeCell::new(&|_: usize| ()),
+            pieces: AtomicU32::new(0),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             workers: Sleepers::default(),
@@ -156,27 +165,30 @@ impl Workers {
             let named = std::thread::Builder::new()
                 .name(format!("monoglot-{k}"))
                 .stack_size(4 << 20);
-            named.spawn(move || shared.work()).ok()
+            named.spawn(move || shared.work(k)).ok()
         };
         let handles = (1..threads).filter_map(worker).collect();
         Workers { shared, handles }
     }
 
-    /// Run a job with so many helpers; the panic of one of its pieces.
+    /// Run a job with so many helpers, woken if they sleep and `wake` says so; the panic of one of its pieces.
     fn run(
         &self,
         n: usize,
         helpers: usize,
+        wake: bool,
         job: &(dyn Fn(usize) + Sync),
     ) -> std::thread::Result<()> {
         let shared = &*self.shared;
-        let epoch = shared.open(n, helpers, job);
-        // Those that look for a job find it without being woken.
-        let awake = self.handles.len().saturating_sub(shared.workers.count());
-        shared.workers.wake(helpers.saturating_sub(awake));
+        let ticket = shared.open(n, helpers, job);
+        if wake {
+            // Those that look for a job find it without being woken.
+            let awake = self.handles.len().saturating_sub(shared.workers.count());
+            shared.workers.wake(helpers.saturating_sub(awake));
+        }
         let mut outcome = Ok(());
-        while let Some(ticket) = shared.take(epoch) {
-            if let Err(p) = catch_unwind(AssertUnwindSafe(|| job(ticket.next))) {
+        while let Some(i) = shared.take(ticket, 0) {
+            if let Err(p) = catch_unwind(AssertUnwindSafe(|| job(i))) {
                 outcome = Err(p);
             }
             shared.done.0.fetch_add(1, Ordering::Release);
@@ -191,23 +203,23 @@ impl Workers {
 
 impl Shared {
     /// Open an epoch for a job, whose pieces may be taken from now on.
-    fn open(&self, n: usize, helpers: usize, job: &(dyn Fn(usize) + Sync)) -> u32 {
+    fn open(&self, n: usize, helpers: usize, job: &(dyn Fn(usize) + Sync)) -> Ticket {
         // SAFETY: the pool's `busy` is held and no piece of an earlier epoch is out, since its caller
         // waited for `done`; the lifetime is cut off here and honoured by `finish`.
         unsafe { *self.job.get() = std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(job) };
+        self.pieces.store(n as u32, Ordering::Relaxed);
         self.done.0.store(0, Ordering::Relaxed);
         self.panicked.store(false, Ordering::Relaxed);
         let last = Ticket::of(self.ticket.0.load(Ordering::Relaxed)).epoch;
-        let open = Ticket {
+        let ticket = Ticket {
             epoch: last.wrapping_add(1),
-            seats: helpers,
-            pieces: n,
-            next: 0,
+            seats: helpers as u16,
+            shares: helpers as u16 + 1,
         };
-        let word = open.word();
+        self.shares.cut(ticket.epoch, n, helpers + 1);
         // As `Sleepers` wants what they wait for.
-        self.ticket.0.store(word, Ordering::SeqCst);
-        Ticket::of(word).epoch
+        self.ticket.0.store(ticket.word(), Ordering::SeqCst);
+        ticket
     }
 
     /// Wait until so many pieces have run.
@@ -220,65 +232,44 @@ impl Shared {
         }
     }
 
-    /// Change the ticket of this epoch, unless `change` finds nothing to do; the ticket as it was.
-    fn update(&self, epoch: u32, change: impl Fn(Ticket) -> Option<Ticket>) -> Option<Ticket> {
-        let mut word = self.ticket.0.load(Ordering::Acquire);
-        loop {
-            let now = Ticket::of(word);
-            if now.epoch != epoch || now.next >= now.pieces {
-                return None;
-            }
-            match self.ticket.0.compare_exchange_weak(
-                word,
-                change(now)?.word(),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return Some(now),
-                Err(found) => word = found,
-            }
-        }
+    /// The next piece of this job for a thread of that number.
+    fn take(&self, ticket: Ticket, thread: usize) -> Option<usize> {
+        let shares = ticket.shares as usize;
+        self.shares.take(ticket.epoch, thread % shares, shares)
     }
 
-    /// Take the next piece of this epoch's job: `next` of this ticket.
-    fn take(&self, epoch: u32) -> Option<Ticket> {
-        let next = |t: Ticket| {
-            Some(Ticket {
-                next: t.next + 1,
-                ..t
-            })
+    /// The job of this epoch, where a worker may help with it.
+    fn join(&self, epoch: u32) -> Option<Ticket> {
+        let seat = |word: u64| {
+            let ticket = Ticket::of(word);
+            let seats = ticket.seats.checked_sub(1)?;
+            let joined = Ticket { seats, ..ticket };
+            (ticket.epoch == epoch).then_some(joined.word())
         };
-        self.update(epoch, next)
-    }
-
-    /// Whether a worker may help with this epoch's job.
-    fn join(&self, epoch: u32) -> bool {
-        let seat = |t: Ticket| {
-            let seats = t.seats.checked_sub(1)?;
-            Some(Ticket { seats, ..t })
-        };
-        self.update(epoch, seat).is_some()
+        let ticket = &self.ticket.0;
+        let before = ticket.fetch_update(Ordering::AcqRel, Ordering::Acquire, seat);
+        before.ok().map(Ticket::of)
     }
 
     /// What a worker does from its start to the pool's end.
-    fn work(&self) {
+    fn work(&self, thread: usize) {
         let mut seen = 0u32;
         let mut worked = Instant::now();
         while let Some(epoch) = self.wait(seen, worked) {
             seen = epoch;
             // Who finds no seat has not worked, and goes on being as patient as it was.
-            if !self.join(epoch) {
+            let Some(ticket) = self.join(epoch) else {
                 continue;
-            }
-            while let Some(ticket) = self.take(epoch) {
+            };
+            while let Some(i) = self.take(ticket, thread) {
                 // SAFETY: this thread holds a piece of the epoch that is not counted as done yet, so
                 // the caller keeps the job alive and the pointer unchanged.
                 let job = unsafe { &**self.job.get() };
-                if catch_unwind(AssertUnwindSafe(|| job(ticket.next))).is_err() {
+                let pieces = self.pieces.load(Ordering::Relaxed);
+                if catch_unwind(AssertUnwindSafe(|| job(i))).is_err() {
                     self.panicked.store(true, Ordering::Relaxed);
                 }
-                let before = self.done.0.fetch_add(1, Ordering::SeqCst);
-                if before as usize + 1 == ticket.pieces {
+                if self.done.0.fetch_add(1, Ordering::SeqCst) + 1 == pieces {
                     self.caller.wake(1);
                 }
             }

@@ -6,6 +6,11 @@ use crate::pool::Pool;
 use monoglot_uop::linear::phase_count;
 use monoglot_uop::{ProgramInfo, UOp};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A launch that took less is done again before a worker that sleeps would be awake to help.
+const BRIEF: Duration = Duration::from_micros(20);
 
 /// How a program runs on a pool.
 pub(super) struct Threads {
@@ -13,6 +18,8 @@ pub(super) struct Threads {
     threads: usize,
     /// Jobs of all threads, one after the other; the threads' numbers count on through them.
     phases: usize,
+    /// Whether the last launch was brief.
+    brief: AtomicBool,
 }
 
 impl Threads {
@@ -22,15 +29,28 @@ impl Threads {
             pool: pool.clone(),
             threads: info.threads.max(1) as usize,
             phases: phase_count(linear),
+            brief: AtomicBool::new(false),
         }
     }
 
     /// Run a job to its end; it gets the number that the program knows as its thread's.
     pub(super) fn run(&self, job: impl Fn(i32) + Sync) {
+        if self.threads == 1 {
+            return (0..self.phases).for_each(|phase| job(phase as i32));
+        }
+        let begin = Instant::now();
+        let brief = self.brief.load(Ordering::Relaxed);
         for phase in 0..self.phases {
             let first = phase * self.threads;
             let number = |thread: usize| job((first + thread) as i32);
-            self.pool.run(self.threads, &number);
+            match brief {
+                true => self.pool.run_brief(self.threads, &number),
+                false => self.pool.run(self.threads, &number),
+            }
+        }
+        let now = begin.elapsed() < BRIEF;
+        if now != brief {
+            self.brief.store(now, Ordering::Relaxed);
         }
     }
 }

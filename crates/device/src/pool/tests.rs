@@ -61,7 +61,7 @@ fn every_piece_runs_once_however_callers_and_workers_meet() {
                 let mut state = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 for _ in 0..150 {
                     let n = next(&mut state) as usize % 9;
-                    let pauses = [0, 0, 20, 90, 110, 250].map(Duration::from_micros);
+                    let pauses = [0, 0, 20, 280, 310, 600].map(Duration::from_micros);
                     let long = pauses[next(&mut state) as usize % 6];
                     let slow = next(&mut state) as usize % 8;
                     counted(pool, n, |i| {
@@ -119,7 +119,7 @@ fn a_panic_wakes_the_caller() {
 
 #[test]
 fn pools_end_while_their_workers_look_and_while_they_sleep() {
-    for micros in [0, 50, 100, 1000] {
+    for micros in [0, 150, 300, 2000] {
         for _ in 0..20 {
             let pool = Pool::new(3, Arc::default());
             counted(&pool, 6, |_| ());
@@ -182,7 +182,7 @@ fn no_more_help_than_there_are_seats() {
         let note = |_| {
             ids.lock().unwrap().insert(thread());
         };
-        workers.run(64, 2, &note).unwrap();
+        workers.run(64, 2, true, &note).unwrap();
         assert!(ids.lock().unwrap().len() <= 3);
     }
 }
@@ -199,6 +199,45 @@ fn sleeping_workers_come() {
         let meet = |_| {
             all.wait();
         };
-        workers.run(4, 3, &meet).unwrap();
+        workers.run(4, 3, true, &meet).unwrap();
     }
+}
+
+/// Whoever comes late finds what is left of every share.
+#[test]
+fn what_one_leaves_others_do() {
+    let workers = Workers::start(4);
+    let first = AtomicBool::new(true);
+    let counts: Vec<AtomicU32> = (0..37).map(|_| AtomicU32::new(0)).collect();
+    // Whoever has the first piece waits in it until all others have run.
+    let done = AtomicU32::new(0);
+    let piece = |i: usize| {
+        counts[i].fetch_add(1, Ordering::Relaxed);
+        if first.swap(false, Ordering::SeqCst) {
+            while done.load(Ordering::SeqCst) < 36 {
+                std::thread::yield_now();
+            }
+        }
+        done.fetch_add(1, Ordering::SeqCst);
+    };
+    workers.run(37, 3, true, &piece).unwrap();
+    assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
+}
+
+/// What is brief is done by its caller where all others sleep.
+#[test]
+fn nobody_is_woken_for_what_is_brief() {
+    let pool = Pool::new(3, Arc::default());
+    counted(&pool, 6, |_| ());
+    let workers = pool.workers.get().expect("a job was shared");
+    while workers.shared.workers.count() < 2 {
+        std::thread::yield_now();
+    }
+    let caller = thread();
+    let alone = AtomicU32::new(0);
+    pool.run_brief(6, &|_| {
+        alone.fetch_add(u32::from(thread() == caller), Ordering::Relaxed);
+    });
+    assert_eq!(alone.into_inner(), 6);
+    assert_eq!(workers.shared.workers.count(), 2);
 }

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks before it sleeps. To wake one takes some tens of microseconds until it runs, and a
-/// few of who wakes it: one that looks for not much longer never wastes much more than it could have saved.
-pub(super) const PATIENCE: Duration = Duration::from_micros(100);
+/// How long a thread looks before it sleeps. To wake one takes some tens of microseconds until it runs, and some of who
+/// wakes it; and what threads share often takes one of them a hundred longer than the other, which is no time to sleep.
+pub(super) const PATIENCE: Duration = Duration::from_micros(300);
 /// Looks between two offers of the core to others: a microsecond or two on any processor.
 const LOOKS: usize = 32;
 
