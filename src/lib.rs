@@ -41,6 +41,6 @@ pub mod prelude {
         LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, PadMode, Reduction, Result, Tensor, Variable,
+        DType, Device, Error, ErrorKind, Jit, PadMode, Reduction, Result, Tensor, Variable, jit,
     };
 }

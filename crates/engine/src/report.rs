@@ -88,6 +88,11 @@ fn choice(c: &Choice) -> String {
     )
 }
 
+/// Whether anybody wants to know of each step.
+pub(crate) fn steps_are_told() -> bool {
+    Config::current().debug >= 2 || tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
+}
+
 /// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both
 /// rates, and the end of a long name.
 pub(crate) fn step(
@@ -96,8 +101,7 @@ pub(crate) fn step(
     queues: &mut Queues,
     submit: impl FnOnce(&mut Queues) -> Result<()>,
 ) -> Result<()> {
-    if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
-    {
+    if !steps_are_told() {
         return submit(queues);
     }
     queues.wait(device)?;

@@ -8,7 +8,7 @@
 
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
-use monoglot_uop::{DType, Error, ErrorKind, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Why a run must stop.
@@ -41,6 +41,8 @@ pub(crate) struct Version {
 }
 
 enum State {
+    /// What a captured function is called with, while it is captured: it has a value in calls alone.
+    StandIn,
     /// A tensor without data: what it holds is whatever the memory holds.
     Empty,
     /// The storage, and how many read it now.
@@ -74,6 +76,22 @@ pub(crate) fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp 
     buffer
 }
 
+/// A BUFFER that stands for what a captured function will be called with.
+pub(crate) fn stand_in(shape: &Shape, dtype: DType, device: Device) -> UOp {
+    let buffer = UOp::buffer(shape, dtype, device);
+    buffer.set_storage(Version::new(State::StandIn));
+    buffer
+}
+
+/// The error of asking for the value of a stand-in.
+fn unknown() -> Error {
+    let message =
+        "this depends on what the captured function is called with or reaches, which has a value \
+                   only in a call: return it, and read what the call gives"
+            .into();
+    ErrorKind::Capture { message }.into()
+}
+
 /// Give a new BUFFER its storage.
 pub(crate) fn give(buffer: &UOp, storage: Arc<Storage>) {
     buffer.set_storage(Version::new(State::Here(storage, 0)));
@@ -94,7 +112,7 @@ pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
             drop(state);
             Err(Stop::Busy(version))
         }
-        State::Empty | State::Taken | State::Lost(_) => Ok(false),
+        State::StandIn | State::Empty | State::Taken | State::Lost(_) => Ok(false),
     }
 }
 
@@ -120,6 +138,7 @@ pub(crate) fn read(buffer: &UOp) -> Tried<Reading> {
             *readers += 1;
             storage.clone()
         }
+        State::StandIn => return Err(unknown().into()),
         State::Lost(why) => return Err(gone(why).into()),
         State::Claimed => {
             drop(state);
