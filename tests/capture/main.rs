@@ -3,6 +3,7 @@
 
 mod footguns;
 mod training;
+mod trees;
 mod values;
 
 use std::sync::{Mutex, MutexGuard};

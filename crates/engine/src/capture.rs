@@ -36,8 +36,11 @@ pub struct Capture {
     pub roots: Vec<UOp>,
     /// For each root, whether its value is given out.
     pub shown: Vec<bool>,
-    /// Stand-ins for inputs. Where a root is the next version of one, its storage may be written.
+    /// Stand-ins for inputs.
     pub inputs: Vec<UOp>,
+    /// For each of them, whether what holds it is given another value by the call: then its storage may be
+    /// written, where a root is its next version.
+    pub replaced: Vec<bool>,
     /// Stand-ins of shape () for words that every call gives.
     pub words: Vec<UOp>,
     /// Bound variables whose values every call gives.
@@ -113,7 +116,9 @@ pub struct Call<'a> {
 impl Capture {
     /// The function that this is, and what it is called with.
     fn function(&self) -> Result<(Function, Arguments)> {
-        callify(&self.roots, |b| self.inputs.contains(b))
+        let input_of = numbered(&self.inputs);
+        let replaced = |b: &UOp| input_of.get(b).is_some_and(|&k| self.replaced[k]);
+        callify(&self.roots, replaced)
     }
 
     /// Schedule and compile it, where that was not done before.

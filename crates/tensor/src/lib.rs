@@ -61,4 +61,4 @@ pub use operand::Operand;
 pub use resample::Interpolation;
 pub use tensor::Tensor;
 pub use trace::observe;
-pub use tree::{Fixed, Leaf, Outcome, Passed, Rebuild, Tensors};
+pub use tree::{Fixed, Leaf, Outcome, Passed, Rebuild, Tensors, again};

@@ -175,6 +175,12 @@ impl<R: Tensors> Traced<R> {
                 inputs[k].get_or_insert_with(|| Source::Cell(Tensor(reached.cell.clone())));
             }
         }
+        let mut replaced = vec![false; trace.inputs.len()];
+        for write in &writes {
+            if let Was::Input(k) = write.was {
+                replaced[k] = true;
+            }
+        }
         let guards = Guards::of(&trace, &argument);
         Ok(Traced {
             facts: Facts {
@@ -190,6 +196,7 @@ impl<R: Tensors> Traced<R> {
                 roots: roots.all,
                 shown: roots.shown,
                 inputs: trace.inputs,
+                replaced,
                 words: trace.words,
                 lengths: shown.lengths.clone(),
             },

@@ -92,6 +92,21 @@ impl<T: Tensors> Outcome for Result<T> {
     }
 }
 
+/// The same tree again, of the same tensors.
+pub fn again<T: Tensors>(tree: &T) -> T {
+    struct Again;
+    impl Rebuild for Again {
+        fn tensor(&mut self, old: &Tensor) -> Tensor {
+            old.clone()
+        }
+
+        fn size(&mut self, old: &Size) -> Size {
+            old.clone()
+        }
+    }
+    tree.rebuilt(&mut Again)
+}
+
 impl Tensors for Tensor {
     fn leaves<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
         see(Leaf::Tensor(self));
@@ -241,23 +256,29 @@ impl<P: Passed<T>, T: Tensors> Passed<(Vec<T>,)> for Vec<P> {
     }
 }
 
-impl<'a, P, T: Tensors> Passed<Vec<T>> for &'a [P]
-where
-    &'a P: Passed<T>,
-{
-    fn passed(self) -> Vec<T> {
-        self.iter().map(Passed::passed).collect()
-    }
-}
+/// Lists that are passed by reference.
+macro_rules! borrowed_lists {
+    ($($list:ty),*) => { $(
+        impl<'a, P, T: Tensors> Passed<Vec<T>> for &'a $list
+        where
+            &'a P: Passed<T>,
+        {
+            fn passed(self) -> Vec<T> {
+                self.iter().map(Passed::passed).collect()
+            }
+        }
 
-impl<'a, P, T: Tensors> Passed<Vec<T>> for &'a Vec<P>
-where
-    &'a P: Passed<T>,
-{
-    fn passed(self) -> Vec<T> {
-        self.as_slice().passed()
-    }
+        impl<'a, P, T: Tensors> Passed<(Vec<T>,)> for &'a $list
+        where
+            &'a P: Passed<T>,
+        {
+            fn passed(self) -> (Vec<T>,) {
+                (self.passed(),)
+            }
+        }
+    )* };
 }
+borrowed_lists!(Vec<P>, [P]);
 
 impl<P: Passed<T>, T: Tensors, const N: usize> Passed<[T; N]> for [P; N] {
     fn passed(self) -> [T; N] {
