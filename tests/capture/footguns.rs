@@ -533,3 +533,127 @@ fn lengths_that_vary_are_passed() -> Result<()> {
     assert_eq!(sums.programs(), 1);
     Ok(())
 }
+
+#[test]
+fn rates_are_set_within_and_numbers_are_weak() -> Result<()> {
+    let _stream = crate::stream();
+    let run = |captured: bool| -> Result<(Vec<f32>, f32)> {
+        let net = Linear::new(2, 1);
+        net.weight.assign(1.0).realize()?;
+        net.bias.iter().for_each(|b| drop(b.assign(0.5)));
+        let sgd = Sgd::new(&net, 0.5);
+        let body = |x: &Tensor, rate: &Tensor| -> Result<()> {
+            sgd.trained().rate().rebind(rate);
+            sgd.step(&net.forward(x).sum(.., false))
+        };
+        let step = jit(body)?;
+        for k in 1..4 {
+            let x = of(&[k as f32, 1.0]).reshape([1, 2]);
+            let rate = 0.25 / k as f64;
+            match captured {
+                true => step.call((&x, rate))?,
+                false => body(&x, &Tensor::scalar(rate))?,
+            }
+        }
+        assert_eq!(net.weight.dtype()?, DType::F32);
+        Ok((
+            f32s(&net.weight),
+            sgd.trained().rate().item::<f64>()? as f32,
+        ))
+    };
+    assert_eq!(run(true)?, run(false)?);
+    let scaled = jit(|x: &Tensor, by: &Tensor| x * by)?;
+    assert_eq!(scaled.call((of(&[1., 2.]), 0.5))?.dtype()?, DType::F32);
+    assert_eq!(f32s(&scaled.call((of(&[1., 2.]), 3))?), [3., 6.]);
+    Ok(())
+}
+
+#[test]
+fn functions_on_other_devices_and_over_several() -> Result<()> {
+    for name in ["INTERP", "INTERP:GPU"] {
+        let device = Device::new(name);
+        let state = of(&[1., 2.]).to(device);
+        state.realize()?;
+        let step = jit(|x: &Tensor| {
+            let there = x.to(device);
+            state.assign(&state + &there);
+            let sum = (&state * 2.0).sum(0, false);
+            (sum.to(Device::new("CPU")) + x.sum(0, false), sum)
+        })?;
+        for k in 1..4 {
+            let (here, there) = step.call(of(&[k as f32, 1.0]))?;
+            let total = 3.0 + (1..=k).map(|i| i as f32 + 1.0).sum::<f32>();
+            assert_eq!(there.item::<f32>()?, 2.0 * total);
+            assert_eq!(here.item::<f32>()?, 2.0 * total + k as f32 + 1.0);
+            assert_eq!(there.device()?, device);
+        }
+        assert_eq!(step.programs(), 1);
+        let moved = step.call(of(&[1., 1.]).to(device));
+        assert!(moved.is_err(), "x is on two devices at once in the sum");
+    }
+    Ok(())
+}
+
+#[test]
+fn files_are_passed_and_reached() -> Result<()> {
+    let path = std::env::temp_dir().join(format!("monoglot-captured-{}", std::process::id()));
+    let bytes: Vec<u8> = (0..8).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    std::fs::write(&path, bytes).expect("written");
+    let file = Tensor::open(&path, DType::F32);
+    let cpu = Device::new("CPU");
+    let step = jit(|x: &Tensor, part: &Tensor| x + part.to(cpu) + file.narrow(0, 6, 2).to(cpu))?;
+    for at in [0, 4] {
+        let part = file.narrow(0, at, 2);
+        let at = at as f32;
+        let got = f32s(&step.call((of(&[1., 2.]), &part))?);
+        assert_eq!(got, [at + 7.0, at + 10.0]);
+    }
+    std::fs::remove_file(&path).expect("removed");
+    Ok(())
+}
+
+#[test]
+fn a_function_makes_tensors_of_its_own() -> Result<()> {
+    let step = jit(|x: &Tensor| -> Result<(Tensor, Tensor)> {
+        let sums = Tensor::new(&[0f32; 2], [2]);
+        let table = Tensor::new(&[1f32, 2., 3., 4.], [2, 2]);
+        for k in 0..2 {
+            sums.index(k).assign((table.index(k) * x).sum(0, false));
+        }
+        let learned = x.parameter();
+        let g = (&learned * &sums).sum(.., false).gradient(&[&learned])?;
+        Ok((sums, g[0].clone()))
+    })?;
+    for k in 0..3 {
+        let x = [k as f32, 1.0];
+        let (sums, g) = step.call(of(&x))?;
+        let want = [x[0] + 2.0, 3.0 * x[0] + 4.0];
+        assert_eq!((f32s(&sums), f32s(&g)), (want.to_vec(), want.to_vec()));
+        // What was given may be assigned, and the next call gives the same again.
+        sums.assign(9.0).realize()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn values_that_are_not_there_yet_are_computed_first() -> Result<()> {
+    let a = of(&[1., 2.]);
+    let lazy = &a * 2.0;
+    let step = jit(|x: &Tensor| x + &lazy)?;
+    for k in 0..3 {
+        let x = of(&[k as f32, 0.0]);
+        assert_eq!(f32s(&step.call(&x * 10.0)?), [10.0 * k as f32 + 2.0, 4.0]);
+    }
+    // It has its history still.
+    let g = lazy.sum(.., false).gradient(&[&a])?;
+    assert_eq!(f32s(&g[0]), [2., 2.]);
+    // What is assigned while it is an expression is written from then on.
+    let count = &a + 0.0;
+    let counting = jit(|| {
+        count.assign(&count + 1.0);
+    })?;
+    (0..3).try_for_each(|_| counting.call(()))?;
+    assert_eq!(f32s(&count), [4., 5.]);
+    assert_eq!(f32s(&a), [1., 2.]);
+    Ok(())
+}

@@ -8,7 +8,7 @@ mod values;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Held by tests that begin the stream of random numbers, which the process has one of.
+/// Held by tests that begin or draw from the stream of random numbers, which the process has one of.
 fn stream() -> MutexGuard<'static, ()> {
     static STREAM: Mutex<()> = Mutex::new(());
     STREAM.lock().unwrap_or_else(|e| e.into_inner())

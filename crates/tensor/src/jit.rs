@@ -24,7 +24,8 @@ const KEPT: usize = 128;
 /// What the function reaches without being passed (weights, a cache, an optimizer's state) is looked up anew in
 /// every call; what it assigns is written, in place where nobody else holds the value. `realize` does nothing
 /// within it, and to read what depends on the call (`item`, `to_vec`, …) is an error. Random numbers are those
-/// that the function would have drawn uncaptured. What it does besides, to values that are no tensors, it does
+/// that the function would have drawn uncaptured. What a call gives is a value: gradients are taken within the
+/// function, and flow into no argument's history. What it does besides, to values that are no tensors, it does
 /// when it is traced: `CHECK=2` traces every call, and tells where that would have made a difference.
 ///
 /// ```

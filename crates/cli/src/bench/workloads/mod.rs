@@ -3,6 +3,7 @@
 //! peers' names; every name says the shapes. Flows in: nothing but names; flows out: for each its work and
 //! how it is computed.
 
+mod calls;
 mod convolutions;
 mod networks;
 mod places;
@@ -57,6 +58,7 @@ pub(super) fn all() -> Vec<Workload> {
     all.extend(convolutions::all());
     all.extend(places::all());
     all.extend(networks::all());
+    all.extend(calls::all());
     all
 }
 
