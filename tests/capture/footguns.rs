@@ -535,6 +535,35 @@ fn lengths_that_vary_are_passed() -> Result<()> {
 }
 
 #[test]
+fn lengths_whose_numbers_are_asked_for_are_not_kept() -> Result<()> {
+    let length = monoglot::Variable::new(0..=30)?;
+    let table = Tensor::new(&(0..64).map(|i| i as f32).collect::<Vec<_>>(), [32, 2]);
+    let mean = jit(|x: &Tensor| -> Result<Tensor> { Ok(x.sum(0, false) / x.shape()?[0] as f64) })?;
+    let shifted = jit(|n: &monoglot::Size| table.narrow(0, n, 2) + n.value() as f64)?;
+    for n in [4i64, 3, 8, 4] {
+        let got = mean.call(table.narrow(0, 0, length.bind(n)?))?;
+        assert_eq!(f32s(&got), [n as f32 - 1.0, n as f32]);
+        let at = 3.0 * n as f32;
+        assert_eq!(
+            f32s(&shifted.call(length.bind(n)?)?),
+            [at, at + 1., at + 2., at + 3.]
+        );
+    }
+    // What a view would leave is an error for the values for which it is one uncaptured.
+    let numbers = Tensor::arange(0, 32, 1);
+    let part = jit(|n: &monoglot::Size| numbers.narrow(0, n, 4).sum(.., false))?;
+    assert!(part.call(length.bind(28)?).is_ok());
+    let e = part
+        .call(length.bind(29)?)
+        .map(|_| ())
+        .expect_err("4 from 29 of 32");
+    assert!(matches!(e.kind(), ErrorKind::Argument { .. }), "{e}");
+    assert_eq!(part.call(length.bind(1)?)?.item::<i64>()?, 10);
+    assert_eq!(part.programs(), 1);
+    Ok(())
+}
+
+#[test]
 fn rates_are_set_within_and_numbers_are_weak() -> Result<()> {
     let _stream = crate::stream();
     let run = |captured: bool| -> Result<(Vec<f32>, f32)> {

@@ -166,3 +166,102 @@ impl Commands {
         self.all[command].kernel.signature()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monoglot_uop::{Arg, DType, Device, Op, ProgramInfo, Shape, UOp};
+
+    /// Adds its variable to the first byte of what it reads, and puts that in what it writes.
+    struct Adding(Signature);
+
+    impl Kernel for Adding {
+        fn signature(&self) -> &Signature {
+            &self.0
+        }
+
+        fn run(&self, arguments: &Arguments) -> Result<()> {
+            // SAFETY: both have the bytes that the signature says, and are claimed.
+            unsafe {
+                *arguments.ptrs[0] = *arguments.ptrs[1] + arguments.vars[0] as u8;
+            }
+            Ok(())
+        }
+    }
+
+    /// Of four floats each, and a variable from 0 to 9.
+    fn adding() -> Arc<dyn Kernel> {
+        let param = |slot| UOp::param(slot, &Shape::of(&[4]), DType::F32, Some(Device::new("CPU")));
+        let all = vec![param(0), param(1), UOp::variable(2, 0, 9)];
+        let linear = UOp::new(Op::Linear, all, Arg::None);
+        let info = ProgramInfo {
+            outs: vec![0],
+            ins: vec![1],
+            vars: vec![2],
+            ..ProgramInfo::default()
+        };
+        Arc::new(Adding(Signature::of(&linear, &info)))
+    }
+
+    fn storage(bytes: usize) -> Arc<Storage> {
+        let s = Storage::host(Device::new("CPU"), bytes).expect("a few bytes");
+        s.write(0, &vec![1; bytes]).expect("within it");
+        s
+    }
+
+    fn first(s: &Storage) -> u8 {
+        let mut out = [0];
+        s.read(0, &mut out).expect("it has a byte");
+        out[0]
+    }
+
+    #[test]
+    fn launches_run_in_order_on_what_stands_in_their_places() {
+        let kernel = adding();
+        let command = |storages: [usize; 2], word| Command {
+            kernel: kernel.clone(),
+            storages: storages.into(),
+            words: vec![word],
+        };
+        let all = vec![command([1, 0], 0), command([2, 1], 1), command([0, 2], 0)];
+        let commands = Commands::new(all).expect("they fit");
+        assert_eq!(commands.len(), 3);
+        for _ in 0..2 {
+            let table = [storage(16), storage(16), storage(64)];
+            commands.run(&table, &[2, 5]).expect("it runs");
+            assert_eq!(table.each_ref().map(|s| first(s)), [10, 3, 8]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_before_anything_runs() {
+        let kernel = adding();
+        let command = |storages: Vec<usize>, words: Vec<usize>| Command {
+            kernel: kernel.clone(),
+            storages,
+            words,
+        };
+        assert!(Commands::new(vec![command(vec![0], vec![0])]).is_err());
+        assert!(Commands::new(vec![command(vec![0, 1], vec![])]).is_err());
+        let all = vec![command(vec![1, 0], vec![0]), command(vec![2, 1], vec![1])];
+        let commands = Commands::new(all).expect("they fit");
+        let odd = storage(32).slice(1, 16).expect("within it");
+        for (third, words, why) in [
+            (
+                Some(storage(15)),
+                vec![1, 1],
+                "15 bytes for an argument of 16",
+            ),
+            (Some(odd), vec![1, 1], "between two elements"),
+            (None, vec![1, 1], "missing"),
+            (Some(storage(16)), vec![1], "1 variables of 2"),
+            (Some(storage(16)), vec![1, 10], "it is from 0 to 9"),
+        ] {
+            let mut table = vec![storage(16), storage(16)];
+            table.extend(third);
+            let error = commands.run(&table, &words).expect_err(why);
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(first(&table[1]), 1, "nothing ran");
+        }
+    }
+}

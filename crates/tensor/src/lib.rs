@@ -16,6 +16,7 @@ mod assertion;
 mod assign;
 mod attention;
 mod binary;
+mod bounds;
 mod cell;
 #[rustfmt::skip]
 mod coefficients;

@@ -4,6 +4,7 @@
 //! Invariant: a program is used only where all that decided what was traced is as it was: the look of the call,
 //! which cells are the same, and the shapes, dtypes and devices of those that the function reaches.
 
+use crate::bounds::Bounds;
 use crate::cell::{Cell, View};
 use crate::random;
 use crate::signature::{Over, Shown, Signature};
@@ -75,6 +76,7 @@ struct Guards {
     passed: usize,
     flags: Vec<(Arc<AtomicBool>, bool)>,
     check: bool,
+    bounds: Bounds,
 }
 
 /// A tensor of the tree that a function gives.
@@ -181,7 +183,9 @@ impl<R: Tensors> Traced<R> {
                 replaced[k] = true;
             }
         }
-        let guards = Guards::of(&trace, &argument);
+        let asked = std::mem::take(&mut trace.asked);
+        let bounds = Bounds::of(&roots.all, &shown.lengths, asked);
+        let guards = Guards::of(&trace, &argument, bounds);
         Ok(Traced {
             facts: Facts {
                 inputs: inputs.into_iter().flatten().collect(),
@@ -280,7 +284,7 @@ fn old(cell: &Arc<Cell>, trace: &mut Trace, argument: &[usize]) -> Option<Source
 }
 
 impl Guards {
-    fn of(trace: &Trace, argument: &[usize]) -> Guards {
+    fn of(trace: &Trace, argument: &[usize], bounds: Bounds) -> Guards {
         let mut guards = Guards {
             inputs: Vec::new(),
             equal: Vec::new(),
@@ -291,6 +295,7 @@ impl Guards {
             passed: 0,
             flags: trace.flags.clone(),
             check: Config::current().check,
+            bounds,
         };
         let mut first: FxHashMap<usize, &Arc<Cell>> = FxHashMap::default();
         for reached in &trace.reached {
@@ -353,6 +358,7 @@ impl Guards {
             })
         };
         passed == self.passed
+            && self.bounds.hold(&shown.lengths)
             && self.check == Config::current().check
             && self.inputs.iter().all(|(t, stand_in)| alike(t, stand_in))
             && self.equal.iter().all(|[a, b]| now(a) == now(b))

@@ -57,6 +57,9 @@ impl Tensor {
             Some(sizes) => sizes,
             None => u.sizes("shape").map_err(|e| e.at(Location::caller()))?,
         };
+        for (size, &number) in u.shape().iter().zip(&sizes) {
+            trace::asked(size, number);
+        }
         Ok(sizes.into_iter().map(|n| n as usize).collect())
     }
 

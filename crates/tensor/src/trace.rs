@@ -9,7 +9,7 @@
 use crate::cell::{Cell, Held};
 use crate::view::shown;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, ErrorKind, Op, OpSet, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, ErrorKind, Op, OpSet, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell as Slot, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +37,8 @@ pub(crate) struct Trace {
     pub(crate) flags: Vec<(Arc<AtomicBool>, bool)>,
     /// What was to be realized.
     pub(crate) remembered: Vec<UOp>,
+    /// Sizes whose numbers the function asked for, and those.
+    pub(crate) asked: Vec<(UOp, i64)>,
 }
 
 /// A tensor that was passed.
@@ -179,6 +181,16 @@ pub(crate) fn write<T>(cell: &Arc<Cell>, f: impl FnOnce(&mut Held) -> T) -> T {
 /// Take down what is to be realized; false where no trace is open.
 pub(crate) fn remember(roots: &[UOp]) -> bool {
     OPEN.get() != 0 && with(|t| t.remembered.extend_from_slice(roots)).is_some()
+}
+
+/// Take down that the number of a size was asked for.
+pub(crate) fn asked(size: &Dim, number: i64) {
+    if OPEN.get() == 0 {
+        return;
+    }
+    if let Dim::Sym(u) = size {
+        with(|t| t.asked.push((u.clone(), number)));
+    }
 }
 
 /// Take down a draw, with what stands for its key and counter; None where no trace is open.
