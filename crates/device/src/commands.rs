@@ -181,10 +181,10 @@ mod tests {
         }
 
         fn run(&self, arguments: &Arguments) -> Result<()> {
+            let to = arguments.ptrs[0];
+            let from = arguments.ptrs[1];
             // SAFETY: both have the bytes that the signature says, and are claimed.
-            unsafe {
-                *arguments.ptrs[0] = *arguments.ptrs[1] + arguments.vars[0] as u8;
-            }
+            unsafe { *to = *from + arguments.vars[0] as u8 };
             Ok(())
         }
     }
