@@ -89,8 +89,8 @@ pub trait Optimizer {
     fn step(&self, loss: &Tensor) -> Result<()> {
         self.trained().begun.clone()?;
         let parameters: Vec<&Tensor> = self.trained().parameters.iter().collect();
-        let gradients = loss.gradient(&parameters)?;
-        let changed = self.update(&gradients);
+        // Held any longer, gradients would keep the parameters that they read from being written in place.
+        let changed = self.update(&loss.gradient(&parameters)?);
         let mut all = vec![loss];
         all.extend(&changed);
         all.extend(&self.trained().buffers);
