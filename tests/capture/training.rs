@@ -172,3 +172,28 @@ fn a_rate_that_is_passed_or_assigned_is_no_constant() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn weights_are_written_where_they_are_unless_somebody_holds_them() -> Result<()> {
+    let _stream = crate::stream();
+    let net = Linear::new(4, 2);
+    let adam = Adam::new(&net, 1e-2);
+    let step = jit(|x: &Tensor| -> Result<()> {
+        let y = net.forward(x);
+        adam.step(&y.square().sum(.., false))
+    })?;
+    let x = Tensor::randn([3, 4]);
+    let place = || net.weight.uop().map(|u| u.buffer_arg().map(|b| b.slot));
+    let before = place()?;
+    step.call(&x)?;
+    step.call(&x)?;
+    assert_eq!(place()?, before);
+    let held = Tensor::from_uop(net.weight.uop()?);
+    let values = held.to_vec::<f32>()?;
+    step.call(&x)?;
+    assert_ne!(place()?, before);
+    assert_eq!(held.to_vec::<f32>()?, values);
+    assert_ne!(net.weight.to_vec::<f32>()?, values);
+    assert_eq!(step.programs(), 1);
+    Ok(())
+}

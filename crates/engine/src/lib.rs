@@ -28,6 +28,7 @@ pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, Storage};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
+pub use report::note;
 
 use monoglot_uop::{Device, Result};
 

@@ -30,6 +30,11 @@ fn tell(level: u8, text: impl FnOnce() -> String) -> bool {
     heard
 }
 
+/// DEBUG=2 tells what a room above has to say.
+pub fn note(text: impl FnOnce() -> String) {
+    tell(2, text);
+}
+
 /// DEBUG=1 tells which devices are used, each once.
 pub(crate) fn opened(runtime: &dyn Runtime) {
     static TOLD: Mutex<Vec<Device>> = Mutex::new(Vec::new());

@@ -47,6 +47,7 @@ pub struct Jit<'f, A, R> {
     body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
     /// The latest last.
     programs: Mutex<Vec<Arc<Program<R>>>>,
+    line: &'static Location<'static>,
 }
 
 /// A function that can be captured: a closure of up to eight trees, by value or all by reference, that gives a
@@ -75,6 +76,7 @@ where
     Ok(Jit {
         body: Box::new(move |arguments| body.run(arguments).outcome()),
         programs: Mutex::default(),
+        line: Location::caller(),
     })
 }
 
@@ -134,6 +136,15 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             all.retain(|p| !Arc::ptr_eq(p, found));
             all.push(found.clone());
             return Ok(found.clone());
+        }
+        if let Some(before) = known.last() {
+            let line = self.line;
+            engine::note(|| {
+                format!(
+                    "captured once more: {} at {line}",
+                    before.differs_from(shown)
+                )
+            });
         }
         let traced = self.trace(arguments, shown)?;
         let program = Arc::new(traced.compile(shown.signature.clone())?);

@@ -378,6 +378,12 @@ impl<R: Tensors> Program<R> {
         self.signature == shown.signature && self.facts.guards.hold(shown)
     }
 
+    /// Why it does not stand for a call, in words.
+    pub(crate) fn differs_from(&self, shown: &Shown) -> String {
+        let how = self.signature.differs(&shown.signature);
+        how.unwrap_or_else(|| "what the function reaches is of another kind".into())
+    }
+
     /// What differs in another trace of the same call, if anything does.
     ///
     /// # Errors

@@ -66,6 +66,51 @@ impl PartialEq for Signature {
     }
 }
 
+impl Signature {
+    /// What another one has that this has not, in words; None where they are equal.
+    pub(crate) fn differs(&self, other: &Signature) -> Option<String> {
+        if self.device != other.device {
+            let name = other.device.name();
+            return Some(format!("tensors are on {name} unless told otherwise"));
+        }
+        let pairs = self.parts.iter().zip(&other.parts);
+        let mut tensors = 0;
+        for (k, (old, new)) in pairs.enumerate() {
+            if old != new {
+                return Some(match (old, new) {
+                    (Part::Tensor { .. }, Part::Tensor { .. }) => {
+                        let old = old.to_string();
+                        let new = new.to_string();
+                        match old == new {
+                            true => {
+                                format!("tensor {tensors} is the same as another, or no longer")
+                            }
+                            false => format!("tensor {tensors} is {new}, not {old}"),
+                        }
+                    }
+                    _ => format!("part {k} of the arguments is another"),
+                });
+            }
+            tensors += usize::from(matches!(old, Part::Tensor { .. }));
+        }
+        (self.parts.len() != other.parts.len()).then(|| "the arguments are more, or fewer".into())
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Part::Tensor {
+                shape,
+                dtype,
+                device,
+                ..
+            } => write!(f, "{dtype}{shape} on {}", device.name()),
+            _ => f.write_str("no tensor"),
+        }
+    }
+}
+
 /// A call.
 pub(crate) struct Shown {
     pub(crate) signature: Arc<Signature>,
