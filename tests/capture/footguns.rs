@@ -480,6 +480,48 @@ fn many_threads_call_one_function() -> Result<()> {
 }
 
 #[test]
+fn captured_and_plain_steps_on_many_threads_lose_nothing() -> Result<()> {
+    let total = Tensor::new(&[0f32; 64], [64]);
+    let add = jit(|x: &Tensor| {
+        total.assign(&total + x);
+        &total * 1.0
+    })?;
+    let also = jit(|x: &Tensor| {
+        total.assign(&total - x);
+    })?;
+    std::thread::scope(|s| {
+        for k in 0..5 {
+            let add = &add;
+            let also = &also;
+            let total = &total;
+            s.spawn(move || {
+                for _ in 0..60 {
+                    let seen = match k {
+                        0 | 1 => add.call(2.0f32).expect("a call"),
+                        2 => total * 1.0,
+                        3 => {
+                            total.assign(total + 4.0).realize().expect("a step");
+                            total + 0.0
+                        }
+                        _ => {
+                            also.call(0.0f32).expect("a call");
+                            total.contiguous()
+                        }
+                    };
+                    let seen = f32s(&seen);
+                    assert!(seen.iter().all(|v| *v == seen[0]), "{seen:?}");
+                    assert_eq!(seen[0] % 2.0, 0.0);
+                }
+            });
+        }
+    });
+    // Calls of one function come one after the other; those of two leave one of their values.
+    let last = f32s(&total)[0];
+    assert!(last > 0.0 && last <= 480.0, "{last}");
+    Ok(())
+}
+
+#[test]
 fn broken_assertions_change_nothing_and_say_where() -> Result<()> {
     let table = Tensor::new(&[1f32, 2., 3., 4.], [2, 2]);
     let seen = Tensor::scalar(0i32);

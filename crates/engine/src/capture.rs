@@ -108,6 +108,9 @@ pub struct Call<'a> {
     pub words: &'a [u64],
     /// The values of the lengths.
     pub lengths: &'a [i64],
+    /// Has an input be another BUFFER from now on, which is its next version, where it is this one still and
+    /// nobody but its holder and this call holds that: whether it has done so.
+    pub advance: &'a dyn Fn(usize, &UOp, &UOp) -> bool,
     /// Gets what each input was, and the values of the roots that are shown, before anybody else sees that
     /// an input was written. A value is missing where an assertion does not hold.
     pub take: &'a Take<'a>,
@@ -221,7 +224,8 @@ struct Held {
     /// By PARAM.
     storages: Vec<Arc<Storage>>,
     readings: Vec<Reading>,
-    claims: FxHashMap<usize, Claim>,
+    /// Those that are written in place, with their next versions.
+    claims: FxHashMap<usize, (Claim, UOp)>,
 }
 
 /// What a run gives.
@@ -341,7 +345,7 @@ impl Captured {
             let storage = match *param {
                 Given::Constant(c) => self.constants[c].storage().clone(),
                 Given::Word(k) => frame.words[k].1.clone(),
-                Given::Input(k, written, bytes) => held.input(p, k, written, bytes)?,
+                Given::Input(k, written, bytes) => held.input(call, p, k, written, bytes)?,
             };
             held.storages.push(storage);
         }
@@ -385,6 +389,9 @@ impl Captured {
                 wrong = check.wrong(&held.storages[params..])?;
             }
         }
+        for (claim, _) in held.claims.values_mut() {
+            claim.done();
+        }
         let only = wrong.is_some().then_some(&begun[..]);
         let values = self.values(call, held, only)?;
         Ok(Done { values, wrong })
@@ -415,7 +422,7 @@ impl Captured {
             }
             for &param in &part.writes {
                 begun[param] = true;
-                if let Some(claim) = held.claims.get_mut(&param) {
+                if let Some((claim, _)) = held.claims.get_mut(&param) {
                     claim.begin();
                 }
             }
@@ -461,11 +468,8 @@ impl Captured {
                 if !of_param {
                     return stored(&shape, leaf.dtype(), held.storages[params + slot].clone());
                 }
-                match (self.params[*slot], held.claims.get_mut(slot)) {
-                    (Given::Input(k, ..), Some(claim)) if written => match &held.given[k] {
-                        Some(old) => next_version(old, &shape, claim),
-                        None => leaf.clone(),
-                    },
+                match (self.params[*slot], held.claims.get(slot)) {
+                    (_, Some((_, next))) if written => next.clone(),
                     (_, _) if written => stored(&shape, leaf.dtype(), held.storages[*slot].clone()),
                     (Given::Input(k, ..), _) => held.given[k].clone().unwrap_or(leaf.clone()),
                     (Given::Constant(_) | Given::Word(_), _) => {
@@ -541,20 +545,30 @@ impl Captured {
 
 impl Held {
     /// The storage of PARAM `p`, which is input `k`.
-    fn input(&mut self, p: usize, k: usize, written: bool, bytes: usize) -> Tried<Arc<Storage>> {
+    fn input(
+        &mut self,
+        call: &Call,
+        p: usize,
+        k: usize,
+        written: bool,
+        bytes: usize,
+    ) -> Tried<Arc<Storage>> {
         let Some(u) = &self.given[k] else {
             return Err(broken("engine", "an input without a value").into());
         };
         if written
             && u.op() == Op::Buffer
-            && let Some(claim) = versions::claim(u)?
+            && let Some(mut claim) = versions::claim(u)?
+            && let Some(next) = next_version(u, u.shape())
         {
-            // Its cell and this call: who else holds it keeps its value.
-            if u.owners() == 2 {
+            claim.promise(&next);
+            // Who else holds it keeps its value, and this call writes a copy.
+            if (call.advance)(k, u, &next) {
                 let storage = claim.storage().clone();
-                self.claims.insert(p, claim);
+                self.claims.insert(p, (claim, next));
                 return Ok(storage);
             }
+            claim.withdraw();
         }
         let Some((buffer, offset)) = base(u) else {
             return Err(broken("engine", "an input is no view of a buffer").into());

@@ -103,10 +103,17 @@ pub(crate) fn run(
             .entry(leaf.clone())
             .or_insert_with(|| match leaf.op() {
                 Op::Param if !in_place => params[slot].clone(),
-                Op::Param => match claims.get_mut(&params[slot]) {
-                    Some(claim) => next_version(&params[slot], leaf.shape(), claim),
-                    None => params[slot].clone(),
-                },
+                Op::Param => {
+                    let old = &params[slot];
+                    let claim = claims.get_mut(old);
+                    match claim.zip(next_version(old, leaf.shape())) {
+                        Some((claim, next)) => {
+                            claim.hand_over(&next);
+                            next
+                        }
+                        None => old.clone(),
+                    }
+                }
                 _ => stored(leaf.shape(), leaf.dtype(), allocations[slot].clone()),
             });
         let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
@@ -127,19 +134,18 @@ pub(crate) fn leaf(view: &UOp) -> Option<UOp> {
     Some(u.clone())
 }
 
-/// The next version of a BUFFER, in its storage.
-pub(crate) fn next_version(old: &UOp, shape: &Shape, claim: &mut Claim) -> UOp {
+/// The next version of a BUFFER, of this shape. It has no storage yet.
+pub(crate) fn next_version(old: &UOp, shape: &Shape) -> Option<UOp> {
     let Arg::Buffer(b) = old.arg() else {
-        return old.clone();
+        return None;
     };
     let arg = BufferArg {
         version: b.version + 1,
         addrspace: Some(AddrSpace::Global),
         ..*b
     };
-    let new = UOp::new(Op::Buffer, vec![UOp::dims(shape)], Arg::Buffer(arg));
-    claim.hand_over(&new);
-    new
+    let shape = vec![UOp::dims(shape)];
+    Some(UOp::new(Op::Buffer, shape, Arg::Buffer(arg)))
 }
 
 /// What the arguments of a program's steps are.

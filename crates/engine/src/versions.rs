@@ -4,7 +4,7 @@
 //! Invariant: a version that somebody reads is written by nobody: readers share it, and one who claims
 //! it has it alone. Nobody waits for a version while he holds another, so no two runs wait for each
 //! other. A claim ends in a next version, which has the storage from then on; or, where nothing was
-//! written yet, in the version as it was.
+//! written yet, in the version as it was, unless the next one was promised.
 
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
@@ -67,6 +67,8 @@ pub(crate) struct Claim {
     storage: Arc<Storage>,
     /// What the version is when the claim is dropped.
     then: Option<State>,
+    /// The next version where that was promised, and what it is then.
+    next: Option<(Arc<Version>, State)>,
 }
 
 /// A BUFFER in this storage, of its device.
@@ -176,6 +178,7 @@ pub(crate) fn claim(buffer: &UOp) -> Tried<Option<Claim>> {
         version,
         storage,
         then,
+        next: None,
     }))
 }
 
@@ -246,7 +249,33 @@ impl Claim {
     /// From now on the storage is written: if nothing follows, the value is lost.
     pub(crate) fn begin(&mut self) {
         let why = "a run that wrote over it in place failed".into();
-        self.then = Some(State::Lost(why));
+        let after = match &mut self.next {
+            Some((_, after)) => after,
+            None => self.then.get_or_insert(State::Taken),
+        };
+        *after = State::Lost(why);
+    }
+
+    /// Promise the storage to the next version, whatever it holds by the end of the claim: until then, who
+    /// wants that waits.
+    pub(crate) fn promise(&mut self, next: &UOp) {
+        let version = Version::new(State::Claimed);
+        next.set_storage(version.clone());
+        self.next = Some((version, State::Here(self.storage.clone(), 0)));
+        self.then = Some(State::Taken);
+    }
+
+    /// Take a promise back: nobody has heard of it.
+    pub(crate) fn withdraw(&mut self) {
+        self.next = None;
+        self.then = Some(State::Here(self.storage.clone(), 0));
+    }
+
+    /// What was begun has been done.
+    pub(crate) fn done(&mut self) {
+        if let Some((_, after)) = &mut self.next {
+            *after = State::Here(self.storage.clone(), 0);
+        }
     }
 
     /// Give the storage to the next version, and with the end of the claim take it from this one.
@@ -258,6 +287,10 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if let Some((next, after)) = self.next.take() {
+            *next.lock() = after;
+            next.ended.notify_all();
+        }
         if let Some(then) = self.then.take() {
             *self.version.lock() = then;
         }

@@ -47,11 +47,18 @@ pub struct Jit<'f, A, R> {
     body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
     /// The latest last.
     programs: Mutex<Vec<Arc<Program<R>>>>,
+    /// Held by a call that writes: such calls come one after the other.
+    turn: Mutex<()>,
     line: &'static Location<'static>,
 }
 
 /// A function that can be captured: a closure of up to eight trees, by value or all by reference, that gives a
 /// tree or a `Result` of one.
+#[diagnostic::on_unimplemented(
+    message = "this is no function that can be captured",
+    note = "a closure of up to eight trees of tensors, all by value or all by reference, whose types are written: \
+            `|x: Tensor, y: Tensor| …` or `|x: &Tensor| …`; it gives a tree of tensors, or a `Result` of one"
+)]
 pub trait Body<M> {
     /// Its arguments, as a tuple.
     type Arguments: Tensors;
@@ -76,6 +83,7 @@ where
     Ok(Jit {
         body: Box::new(move |arguments| body.run(arguments).outcome()),
         programs: Mutex::default(),
+        turn: Mutex::default(),
         line: Location::caller(),
     })
 }
@@ -100,7 +108,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             if Config::current().retrace {
                 self.compare(&program, &arguments, &shown)?;
             }
-            program.call(&shown)
+            program.call(&shown, &self.turn)
         };
         called().map_err(|e| e.at(here))
     }

@@ -5,7 +5,7 @@
 //! which cells are the same, and the shapes, dtypes and devices of those that the function reaches.
 
 use crate::bounds::Bounds;
-use crate::cell::{Cell, View};
+use crate::cell::{Cell, Held, View};
 use crate::random;
 use crate::signature::{Over, Shown, Signature};
 use crate::tensor::Tensor;
@@ -30,8 +30,6 @@ pub(crate) struct Program<R> {
     signature: Arc<Signature>,
     captured: Captured,
     facts: Facts<R>,
-    /// Held by a call that writes: such calls come one after the other.
-    turn: Option<Mutex<()>>,
     /// Values of cells that hold expressions, so that the next call finds them again.
     kept: Mutex<FxHashMap<usize, UOp>>,
 }
@@ -222,7 +220,6 @@ impl<R: Tensors> Traced<R> {
         Ok(Program {
             signature,
             captured,
-            turn: (!facts.writes.is_empty()).then(Mutex::default),
             facts,
             kept: Mutex::default(),
         })
@@ -395,14 +392,14 @@ impl<R: Tensors> Program<R> {
         self.captured.differs(&other.capture)
     }
 
-    /// Run it.
+    /// Run it; where it writes, in its turn among the function's calls.
     ///
     /// # Errors
     /// As `Captured::call`; `Capture` where a view is passed that the function assigns.
-    pub(crate) fn call(&self, shown: &Shown) -> Result<R> {
+    pub(crate) fn call(&self, shown: &Shown, turn: &Mutex<()>) -> Result<R> {
         let facts = &self.facts;
-        let turn = self.turn.as_ref();
-        let _turn = turn.map(|t| t.lock().unwrap_or_else(|e| e.into_inner()));
+        let writes = !facts.writes.is_empty();
+        let _turn = writes.then(|| turn.lock().unwrap_or_else(|e| e.into_inner()));
         let mut before: Vec<Option<UOp>> = Vec::with_capacity(facts.writes.len());
         let mut written = vec![false; facts.inputs.len()];
         for write in &facts.writes {
@@ -434,7 +431,18 @@ impl<R: Tensors> Program<R> {
             self.keep(given, &written);
             values.borrow_mut().extend_from_slice(made);
         };
+        let advance = |k: usize, old: &UOp, next: &UOp| {
+            trace::write(&facts.inputs[k].tensor(shown).0, |held| {
+                // Under this lock nobody gets hold of it from here: its holders are the cell and the call.
+                let alone = held.value.as_ref() == Ok(old) && old.owners() == 2;
+                if alone {
+                    *held = Held::of(Ok(next.clone()));
+                }
+                alone
+            })
+        };
         self.captured.call(&Call {
+            advance: &advance,
             input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
             words: &words,
             lengths: &shown.values(),

@@ -50,6 +50,11 @@ pub trait Rebuild {
 }
 
 /// A tree of tensors: what captured functions take and give. `#[derive(Tensors)]` makes a struct one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no tree of tensors",
+    note = "tensors, sizes, integers, bools, strings, and tuples, arrays, vectors and options of trees are; structs \
+            are by `#[derive(Tensors)]`; a float is passed for a `Tensor`"
+)]
 pub trait Tensors: Sized {
     /// Show every leaf, in order.
     fn leaves<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>));
@@ -59,6 +64,10 @@ pub trait Tensors: Sized {
 }
 
 /// What may be passed for a tree: itself, references to its tensors, and numbers for tensors of shape ().
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed for `{T}`",
+    note = "several arguments are passed as one tuple: `call((&x, &y))`; for none it is `call(())`"
+)]
 pub trait Passed<T: Tensors> {
     /// The tree.
     fn passed(self) -> T;
