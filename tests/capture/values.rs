@@ -64,3 +64,54 @@ fn closures_by_reference_and_single_arguments() -> Result<()> {
     assert_eq!(scaled.programs(), 1);
     Ok(())
 }
+
+#[test]
+fn functions_that_compute_nothing() -> Result<()> {
+    let same = jit(|x: &Tensor| x.clone())?;
+    let x = ramp(3, 1.0);
+    for _ in 0..2 {
+        assert_eq!(f32s(&same.call(&x)?), [1., 2., 3.]);
+    }
+    let nothing = jit(|| ())?;
+    nothing.call(())?;
+    let ignores = jit(|_: &Tensor, n: usize| n * 2)?;
+    assert_eq!(ignores.call((&x, 4))?, 8);
+    let empty = jit(|x: &Tensor| (x * 2.0, x.sum(.., false)))?;
+    for n in [0, 2, 0] {
+        let (y, sum) = empty.call(ramp(n, 1.0))?;
+        assert_eq!(y.shape()?, [n]);
+        assert_eq!(
+            sum.item::<f32>()?,
+            (0..n).map(|i| i as f32 + 1.0).sum::<f32>()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_long_function_is_no_deeper_than_a_short_one() -> Result<()> {
+    let long = jit(|x: &Tensor| (0..20_000).fold(x.clone(), |y, k| y + (k % 3) as f32))?;
+    for k in 0..2 {
+        let x = ramp(2, k as f32);
+        let got = f32s(&long.call(&x)?);
+        let all = (0..20_000).map(|k| (k % 3) as f32).sum::<f32>();
+        assert_eq!(got, [k as f32 + all, k as f32 + 1.0 + all]);
+    }
+    assert_eq!(long.programs(), 1);
+    Ok(())
+}
+
+#[test]
+fn many_kinds_of_calls_keep_so_many_programs() -> Result<()> {
+    let step = jit(|x: &Tensor, n: usize| x + n as f64)?;
+    let x = ramp(2, 0.0);
+    for n in 0..140 {
+        assert_eq!(f32s(&step.call((&x, n))?), [n as f32, n as f32 + 1.0]);
+    }
+    assert_eq!(step.programs(), 128);
+    assert_eq!(f32s(&step.call((&x, 3))?), [3., 4.]);
+    step.clear();
+    assert_eq!(step.programs(), 0);
+    assert_eq!(f32s(&step.call((&x, 3))?), [3., 4.]);
+    Ok(())
+}

@@ -101,7 +101,7 @@ struct Frame {
 pub type Take<'a> = dyn Fn(&[Option<UOp>], &[Option<UOp>]) + 'a;
 
 /// What a call is given.
-pub struct Call<'a> {
+pub struct Caller<'a> {
     /// The expression of an input, by number, now. It is asked again where another run was in the way.
     pub input: &'a dyn Fn(usize) -> Result<UOp>,
     /// The words.
@@ -242,7 +242,7 @@ impl Captured {
     /// # Errors
     /// What the device and its memory say, `OutOfRange` where an assertion does not hold, and the error of an
     /// input that cannot be computed.
-    pub fn call(&self, call: &Call) -> Result<()> {
+    pub fn call(&self, call: &Caller) -> Result<()> {
         until_free(|| self.attempt(call))
     }
 
@@ -284,7 +284,7 @@ impl Captured {
         Ok(None)
     }
 
-    fn attempt(&self, call: &Call) -> Tried<()> {
+    fn attempt(&self, call: &Caller) -> Tried<()> {
         let mut frames = self.frames.lock().unwrap_or_else(|e| e.into_inner());
         let kept = frames.pop();
         drop(frames);
@@ -298,7 +298,7 @@ impl Captured {
         done
     }
 
-    fn within(&self, call: &Call, frame: &mut Frame) -> Tried<()> {
+    fn within(&self, call: &Caller, frame: &mut Frame) -> Tried<()> {
         for ((now, storage), &word) in frame.words.iter_mut().zip(call.words) {
             if *now != word {
                 open(storage.device())?.upload(storage, 0, &word.to_le_bytes())?;
@@ -319,7 +319,7 @@ impl Captured {
     }
 
     /// Get hold of what the program takes. Nobody waits here while he holds a version.
-    fn hold(&self, call: &Call, frame: &Frame) -> Tried<Held> {
+    fn hold(&self, call: &Caller, frame: &Frame) -> Tried<Held> {
         let mut given: Vec<Option<UOp>> = vec![None; self.inputs.len()];
         for param in &self.params {
             let Given::Input(k, ..) = *param else {
@@ -376,7 +376,7 @@ impl Captured {
         Ok(Frame { own, words })
     }
 
-    fn run(&self, call: &Call, held: &mut Held, words: &[i64]) -> Result<Done> {
+    fn run(&self, call: &Caller, held: &mut Held, words: &[i64]) -> Result<Done> {
         let params = self.params.len();
         let mut begun = vec![false; params];
         let mut queues = Queues::default();
@@ -445,7 +445,7 @@ impl Captured {
     /// The values of the roots that are shown; after a broken assertion, of those that were begun in place.
     fn values(
         &self,
-        call: &Call,
+        call: &Caller,
         held: &mut Held,
         only: Option<&[bool]>,
     ) -> Result<Vec<Option<UOp>>> {
@@ -489,7 +489,7 @@ impl Captured {
     }
 
     /// A view as it is seen from outside, where lengths are bound variables and offsets are numbers.
-    fn outside(&self, view: &UOp, call: &Call) -> Result<UOp> {
+    fn outside(&self, view: &UOp, call: &Caller) -> Result<UOp> {
         if !view.ops_below().contains(Op::Param) {
             return Ok(view.clone());
         }
@@ -513,7 +513,7 @@ impl Captured {
     }
 
     /// A shape as it is seen from outside.
-    fn now(&self, shape: Shape, call: &Call) -> Result<Shape> {
+    fn now(&self, shape: Shape, call: &Caller) -> Result<Shape> {
         if shape.ints().is_some() {
             return Ok(shape);
         }
@@ -547,7 +547,7 @@ impl Held {
     /// The storage of PARAM `p`, which is input `k`.
     fn input(
         &mut self,
-        call: &Call,
+        call: &Caller,
         p: usize,
         k: usize,
         written: bool,

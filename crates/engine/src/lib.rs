@@ -23,7 +23,7 @@ mod wrong;
 
 pub use backends::backend;
 pub use bound::{Bound, bind};
-pub use capture::{Call, Capture, Captured, Take, stand_in};
+pub use capture::{Caller, Capture, Captured, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, Storage};

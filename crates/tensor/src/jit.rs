@@ -5,7 +5,7 @@
 //! tensors among each other; where its other arguments are equal; and where what the function reaches besides is
 //! as it was, values apart. Invariant: a call gives what the function would have given uncaptured, or an error.
 
-use crate::program::{Program, Traced};
+use crate::recorded::{Recorded, Traced};
 use crate::signature::{Over, Shown};
 use crate::tensor::Tensor;
 use crate::trace;
@@ -46,18 +46,18 @@ const KEPT: usize = 128;
 pub struct Jit<'f, A, R> {
     body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
     /// The latest last.
-    programs: Mutex<Vec<Arc<Program<R>>>>,
+    programs: Mutex<Vec<Arc<Recorded<R>>>>,
     /// Held by a call that writes: such calls come one after the other.
     turn: Mutex<()>,
     line: &'static Location<'static>,
 }
 
-/// A function that can be captured: a closure of up to eight trees, by value or all by reference, that gives a
-/// tree or a `Result` of one.
+/// A function that can be captured: a closure of up to eight trees, by value or by reference (more than four all
+/// in one way), that gives a tree or a `Result` of one.
 #[diagnostic::on_unimplemented(
     message = "this is no function that can be captured",
-    note = "a closure of up to eight trees of tensors, all by value or all by reference, whose types are written: \
-            `|x: Tensor, y: Tensor| …` or `|x: &Tensor| …`; it gives a tree of tensors, or a `Result` of one"
+    note = "a closure of up to eight trees of tensors, by value or by reference (more than four all in one way), \
+            whose types are written: `|x: Tensor, n: usize| …` or `|x: &Tensor| …`; it gives a tree of tensors, or a `Result` of one"
 )]
 pub trait Body<M> {
     /// Its arguments, as a tuple.
@@ -123,7 +123,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Program<R>>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Recorded<R>>>> {
         self.programs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -133,7 +133,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// The program for a call.
-    fn program(&self, arguments: &A, shown: &Shown) -> Result<Arc<Program<R>>> {
+    fn program(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
         let latest = self.lock().last().cloned();
         if let Some(latest) = latest.filter(|p| p.stands_for(shown)) {
             return Ok(latest);
@@ -188,7 +188,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// Trace the function again, and compare.
-    fn compare(&self, program: &Program<R>, arguments: &A, shown: &Shown) -> Result<()> {
+    fn compare(&self, program: &Recorded<R>, arguments: &A, shown: &Shown) -> Result<()> {
         let again = self.trace(arguments, shown)?;
         let differs = program.differs(&again)?;
         match differs {
@@ -204,14 +204,24 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 }
 
-/// What tells closures by value from closures by reference.
+/// Tells an argument that a closure takes by reference from one that it takes by value.
 pub struct ByReference<T>(T);
 
+/// An argument's place in a closure's type, in its mark, and in its call: `v` by value, `r` by reference.
+macro_rules! argument {
+    (type v $t:ident) => { $t };
+    (type r $t:ident) => { &$t };
+    (mark v $t:ident) => { $t };
+    (mark r $t:ident) => { ByReference<$t> };
+    (pass v $t:ident) => { $t };
+    (pass r $t:ident) => { &$t };
+}
+
 macro_rules! bodies {
-    ($($($t:ident)*;)*) => { $(
-        impl<Func, Out, $($t),*> Body<fn($($t),*) -> Out> for Func
+    ($($($how:ident $t:ident)*;)*) => { $(
+        impl<Func, Out, $($t),*> Body<fn($(argument!(mark $how $t)),*) -> Out> for Func
         where
-            Func: Fn($($t),*) -> Out,
+            Func: Fn($(argument!(type $how $t)),*) -> Out,
             Out: Outcome,
             $($t: Tensors,)*
         {
@@ -220,48 +230,51 @@ macro_rules! bodies {
 
             #[allow(non_snake_case)]
             fn run(&self, ($($t,)*): ($($t,)*)) -> Out {
-                self($($t),*)
+                self($(argument!(pass $how $t)),*)
             }
         }
     )* };
 }
+// Up to four arguments as one likes, more all by value or all by reference.
+#[rustfmt::skip]
 bodies! {
     ;
-    A;
-    A B;
-    A B C;
-    A B C D;
-    A B C D E;
-    A B C D E F;
-    A B C D E F G;
-    A B C D E F G H;
-}
-
-macro_rules! bodies_by_reference {
-    ($($($t:ident)*;)*) => { $(
-        impl<Func, Out, $($t),*> Body<ByReference<fn($($t),*) -> Out>> for Func
-        where
-            Func: Fn($(&$t),*) -> Out,
-            Out: Outcome,
-            $($t: Tensors,)*
-        {
-            type Arguments = ($($t,)*);
-            type Outcome = Out;
-
-            #[allow(non_snake_case)]
-            fn run(&self, ($($t,)*): ($($t,)*)) -> Out {
-                self($(&$t),*)
-            }
-        }
-    )* };
-}
-bodies_by_reference! {
-    A;
-    A B;
-    A B C;
-    A B C D;
-    A B C D E;
-    A B C D E F;
-    A B C D E F G;
-    A B C D E F G H;
+    v A;
+    r A;
+    v A v B;
+    v A r B;
+    r A v B;
+    r A r B;
+    v A v B v C;
+    v A v B r C;
+    v A r B v C;
+    v A r B r C;
+    r A v B v C;
+    r A v B r C;
+    r A r B v C;
+    r A r B r C;
+    v A v B v C v D;
+    v A v B v C r D;
+    v A v B r C v D;
+    v A v B r C r D;
+    v A r B v C v D;
+    v A r B v C r D;
+    v A r B r C v D;
+    v A r B r C r D;
+    r A v B v C v D;
+    r A v B v C r D;
+    r A v B r C v D;
+    r A v B r C r D;
+    r A r B v C v D;
+    r A r B v C r D;
+    r A r B r C v D;
+    r A r B r C r D;
+    v A v B v C v D v E;
+    r A r B r C r D r E;
+    v A v B v C v D v E v F;
+    r A r B r C r D r E r F;
+    v A v B v C v D v E v F v G;
+    r A r B r C r D r E r F r G;
+    v A v B v C v D v E v F v G v H;
+    r A r B r C r D r E r F r G r H;
 }

@@ -3,7 +3,8 @@
 //!
 //! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
 //! elementwise, activation, reduce, scan, sort, linalg, conv, resample, norm, attention, loss (computing),
-//! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs,
+//! movement, join, index (views, joins), assign, grad, display, jit (captured functions: trace writes down, recorded
+//! calls, signature, bounds and tree say of what). cell.rs, functions.rs, coefficients.rs,
 //! promote.rs and assertion.rs are what they share.
 //!
 //! Invariant: nothing here computes and nothing panics on what a user writes. A tensor that could not
@@ -36,9 +37,9 @@ mod movement;
 mod norm;
 mod operand;
 mod operators;
-mod program;
 mod promote;
 mod random;
+mod recorded;
 mod reduce;
 mod resample;
 mod scan;

@@ -11,7 +11,7 @@ use crate::signature::{Over, Shown, Signature};
 use crate::tensor::Tensor;
 use crate::trace::{self, As, Draw, Trace, address};
 use crate::tree::{Leaf, Tensors};
-use monoglot_engine::{Call, Capture, Captured, Config};
+use monoglot_engine::{Caller, Capture, Captured, Config};
 use monoglot_uop::{Error, ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -25,8 +25,8 @@ pub(crate) struct Traced<R> {
     facts: Facts<R>,
 }
 
-/// A program.
-pub(crate) struct Program<R> {
+/// A captured function, ready for calls.
+pub(crate) struct Recorded<R> {
     signature: Arc<Signature>,
     captured: Captured,
     facts: Facts<R>,
@@ -209,7 +209,7 @@ impl<R: Tensors> Traced<R> {
     ///
     /// # Errors
     /// What scheduling and compiling say.
-    pub(crate) fn compile(self, signature: Arc<Signature>) -> Result<Program<R>> {
+    pub(crate) fn compile(self, signature: Arc<Signature>) -> Result<Recorded<R>> {
         let Traced { capture, mut facts } = self;
         let captured = capture.compile()?;
         for write in &mut facts.writes {
@@ -217,7 +217,7 @@ impl<R: Tensors> Traced<R> {
                 write.was = Was::Anything;
             }
         }
-        Ok(Program {
+        Ok(Recorded {
             signature,
             captured,
             facts,
@@ -369,7 +369,7 @@ impl Guards {
     }
 }
 
-impl<R: Tensors> Program<R> {
+impl<R: Tensors> Recorded<R> {
     /// Whether it stands for a call.
     pub(crate) fn stands_for(&self, shown: &Shown) -> bool {
         self.signature == shown.signature && self.facts.guards.hold(shown)
@@ -441,7 +441,7 @@ impl<R: Tensors> Program<R> {
                 alone
             })
         };
-        self.captured.call(&Call {
+        self.captured.call(&Caller {
             advance: &advance,
             input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
             words: &words,
