@@ -14,12 +14,41 @@
 //! }
 //! ```
 //!
+//! A function that is called again and again is captured, and then runs as one program:
+//!
+//! ```
+//! use monoglot::prelude::*;
+//!
+//! #[derive(Tensors)]
+//! struct Batch {
+//!     x: Tensor,
+//!     y: Tensor,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let net = Linear::new(4, 2);
+//! let adam = Adam::new(&net, 1e-2);
+//! let step = jit(|batch: Batch| -> Result<Tensor> {
+//!     let loss = (net.forward(&batch.x) - batch.y).square().mean(.., false);
+//!     adam.step(&loss)?;
+//!     Ok(loss)
+//! })?;
+//! for k in 0..3 {
+//!     adam.set_rate(1e-2 / (1.0 + k as f64));
+//!     let batch = Batch { x: Tensor::randn([8, 4]), y: Tensor::ones([8, 2]) };
+//!     println!("{}", step.call(batch)?.item::<f32>()?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Nothing is computed until a value is asked for; a tensor that could not be built carries its error
 //! until then. `DEV` chooses the device, `DEBUG` tells what runs; `Config` does both in code.
 //!
 //! This crate only re-exports: the rooms are described in ARCHITECTURE.md.
 
 pub use monoglot_engine::{Config, Counters, counters};
+pub use monoglot_macros::Tensors;
 pub use monoglot_models as models;
 pub use monoglot_nn as nn;
 pub use monoglot_tensor::*;
@@ -41,6 +70,7 @@ pub mod prelude {
         LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, PadMode, Reduction, Result, Tensor, Variable,
+        DType, Device, Error, ErrorKind, Jit, PadMode, Reduction, Result, Tensor, Tensors,
+        Variable, jit,
     };
 }

@@ -48,6 +48,39 @@ fn what_made_a_program_general_is_told_with_its_line() {
     assert!(told[0].starts_with(&want), "{told:?}, not {want}");
 }
 
+/// The line of `a_captured_function` that captures.
+const CAPTURED: u32 = line!() + 5;
+
+#[test]
+fn a_captured_function() {
+    let state = Tensor::new(&[0f32; 4], [4]);
+    let step = jit(|x: &Tensor| {
+        state.assign((&state + x).contiguous() * 2.0);
+        x.sum(0, false)
+    })
+    .expect("the device opens");
+    for n in [4i64, 4, 4, 1, 1] {
+        let x = Tensor::ones([n]).contiguous();
+        x.realize().expect("it runs");
+        step.call(&x).expect("it runs");
+    }
+}
+
+#[test]
+fn calls_are_told_kernel_by_kernel_and_why_a_function_is_captured_again() {
+    let text = told_by("a_captured_function", 2, "CPU");
+    let told: Vec<&str> = text.lines().filter(|l| l.starts_with("captured")).collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(told[0].contains("tensor 0 is f32(1,)"), "{told:?}");
+    assert!(
+        told[0].contains(&format!("tests/debug.rs:{CAPTURED}:")),
+        "{told:?}"
+    );
+    let kernels = text.lines().filter(|l| l.contains("FLOP/s")).count();
+    // Each call launches as many as another one of its kind, and each tensor of ones is one.
+    assert!(kernels >= 5 + 5 * 2, "{text}");
+}
+
 /// What the child writes at a level.
 fn told(level: u8) -> String {
     told_by("a_product", level, "CPU:C")

@@ -69,6 +69,18 @@ fn steps_after_the_first_schedule_and_compile_nothing() -> Result<()> {
     );
     assert!(losses[9] < losses[0], "{losses:?}");
 
+    // A step whose scores nobody holds writes the weights where they are.
+    let place = |t: &Tensor| t.uop().map(|u| u.buffer_arg().map(|b| b.slot));
+    let (x, y) = images.batch(&[0, 1, 2]);
+    let loss = || {
+        let scores = net.forward(&x);
+        scores.cross_entropy(&y, Reduction::Mean, 0.0)
+    };
+    let before = [&net.conv.weight, &net.head.weight].map(place);
+    adam.step(&loss())?;
+    assert_eq!([&net.conv.weight, &net.head.weight].map(place), before);
+    drop((x, y));
+
     // Prediction is a structure of its own, and the same one every time.
     net.eval();
     let predict = |rows: &[usize]| {

@@ -17,6 +17,9 @@ pub struct Config {
     /// and their like too, which else read 0 there and write nothing. It holds for what is written down
     /// from then on.
     pub check: bool,
+    /// `CHECK=2`: as `CHECK=1`, and captured functions are traced again at every call and compared with what
+    /// was captured.
+    pub retrace: bool,
     /// `DEBUG`, 0 to 7: how much is told about what runs.
     pub debug: u8,
     /// `MONOGLOT_THREADS`: CPU threads of a kernel; None or 0: as many as the process may run on.
@@ -41,6 +44,7 @@ impl Default for Config {
         Self {
             device: None,
             check: false,
+            retrace: false,
             debug: 0,
             threads: None,
             cores: None,
@@ -62,6 +66,7 @@ impl Config {
         Config {
             device: var("DEV"),
             check: var("CHECK").is_some_and(|v| v.trim() != "0"),
+            retrace: var("CHECK").is_some_and(|v| v.trim().parse::<u8>().is_ok_and(|n| n > 1)),
             debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
             threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
             cores: var("MONOGLOT_CORES").and_then(|v| v.parse().ok()),

@@ -1,7 +1,8 @@
 //! Kernels: compiled programs, and what a launch of one takes. Flows in: a program's linear list and
 //! record; flows out: a `Signature`, against which every launch is checked.
 //!
-//! Invariant: `Arguments` exist only for a launch that fits the signature, while its storage is claimed.
+//! Invariant: `Arguments` exist only for a launch that fits the signature, while its storage is claimed: by
+//! themselves, or by the list of launches (`commands`) that made them.
 
 use crate::storage::{Claims, Storage, claim};
 use monoglot_uop::linear::address;
@@ -74,9 +75,9 @@ pub(crate) struct Need {
     /// Bytes that it has at least.
     pub(crate) bytes: usize,
     /// What its address is a multiple of.
-    align: usize,
+    pub(crate) align: usize,
     /// Whether the program writes it.
-    writes: bool,
+    pub(crate) writes: bool,
 }
 
 /// What a launch of a program takes: storage by slot, and so many variables.
@@ -93,6 +94,17 @@ pub struct Arguments<'a> {
     pub(crate) ptrs: SmallVec<[*mut u8; 16]>,
     pub(crate) vars: &'a [i64],
     _claims: Claims<'a>,
+}
+
+impl<'a> Arguments<'a> {
+    /// Those of a launch in a list whose storage is claimed and checked as a whole (`Commands`).
+    pub(crate) fn of_claimed(ptrs: SmallVec<[*mut u8; 16]>, vars: &'a [i64]) -> Arguments<'a> {
+        Arguments {
+            ptrs,
+            vars,
+            _claims: claim([]),
+        }
+    }
 }
 
 // SAFETY: the pointers are into claimed storage, whose claims last as long as this.
@@ -142,6 +154,11 @@ impl Signature {
         &self.needs
     }
 
+    /// The bounds of its variables, of those that have any.
+    pub(crate) fn bounds(&self) -> &[Option<(i64, i64)>] {
+        &self.vars
+    }
+
     /// An error of a run.
     pub(crate) fn fail(&self, message: impl Display) -> Error {
         ErrorKind::Run {
@@ -150,20 +167,28 @@ impl Signature {
         .into()
     }
 
+    /// Check how many arguments a launch has.
+    ///
+    /// # Errors
+    /// `Run`, where there are too few or too many.
+    pub(crate) fn count(&self, bufs: usize, vars: usize) -> Result<()> {
+        let takes = (self.needs.len(), self.vars.len());
+        if (bufs, vars) == takes {
+            return Ok(());
+        }
+        let message = format!(
+            "{bufs} buffers and {vars} variables were given; it takes {} and {}",
+            takes.0, takes.1
+        );
+        Err(self.fail(message))
+    }
+
     /// Check what a launch is given against what the program's PARAMs say.
     ///
     /// # Errors
     /// `Run`, where there is too little or too much of anything.
     pub fn check(&self, bufs: &[Arc<Storage>], vars: &[i64]) -> Result<()> {
-        let takes = (self.needs.len(), self.vars.len());
-        let given = (bufs.len(), vars.len());
-        if given != takes {
-            let message = format!(
-                "{} buffers and {} variables were given; it takes {} and {}",
-                given.0, given.1, takes.0, takes.1
-            );
-            return Err(self.fail(message));
-        }
+        self.count(bufs.len(), vars.len())?;
         for (k, (buf, need)) in bufs.iter().zip(&self.needs).enumerate() {
             let has = buf.bytes();
             let needs = need.bytes;

@@ -7,6 +7,7 @@
 //! knows no tensors and no schedules. `unsafe` lives here, and in the
 //! room that measures machines.
 
+pub mod commands;
 pub mod config;
 pub mod cpu;
 pub mod disk;
@@ -23,6 +24,7 @@ pub mod registry;
 pub mod runtime;
 pub mod storage;
 
+pub use commands::{Command, Commands};
 pub use config::Config;
 pub use disk::open_file;
 pub use kernel::{Kernel, program_binary, program_parts};

@@ -26,6 +26,12 @@ pub trait Runtime: Send + Sync {
         true
     }
 
+    /// Whether its kernels run on the thread that launches them, on memory that the host reaches: then lists of
+    /// launches (`Commands`) may hold them.
+    fn runs_at_once(&self) -> bool {
+        false
+    }
+
     /// Storage of so many bytes, contents unspecified.
     ///
     /// # Errors

@@ -55,5 +55,10 @@ pub fn counters() -> Counters {
 
 /// One more of what `of` picks.
 pub(crate) fn count(of: impl FnOnce(&Totals) -> &AtomicU64) {
-    of(&TOTALS).fetch_add(1, Ordering::Relaxed);
+    count_many(of, 1);
+}
+
+/// So many more of what `of` picks.
+pub(crate) fn count_many(of: impl FnOnce(&Totals) -> &AtomicU64, many: usize) {
+    of(&TOTALS).fetch_add(many as u64, Ordering::Relaxed);
 }

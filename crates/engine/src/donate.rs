@@ -43,7 +43,9 @@ fn exclusive(roots: &[UOp]) -> FxHashSet<UOp> {
     let nodes = toposort_many(roots, |_| true);
     let mut edges: FxHashMap<&UOp, usize> = FxHashMap::default();
     for u in &nodes {
-        for s in u.src() {
+        // A derivative that a builder knows holds what it is computed from, as a source edge does.
+        let known = u.shortcut().map_or(&[][..], |s| &s.inputs[..]);
+        for s in u.src().iter().chain(known) {
             *edges.entry(s).or_default() += 1;
         }
     }

@@ -5,8 +5,10 @@
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
 mod backends;
+mod batch;
 mod bound;
 mod cache;
+mod capture;
 mod check;
 mod counters;
 mod donate;
@@ -21,16 +23,26 @@ mod wrong;
 
 pub use backends::backend;
 pub use bound::{Bound, bind};
+pub use capture::{Caller, Capture, Captured, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, Storage};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
+pub use report::note;
 
-use monoglot_uop::Device;
+use monoglot_uop::{Device, Result};
 
 /// The device that tensors are on unless told otherwise: the configuration's, by default the CPU.
 pub fn default_device() -> Device {
     Device::new(Config::current().device_name())
+}
+
+/// Open the device that tensors are on unless told otherwise.
+///
+/// # Errors
+/// Where there is no such device, or it cannot be opened.
+pub fn open_default() -> Result<()> {
+    monoglot_device::open(default_device()).map(|_| ())
 }
 
 /// Put tensors on this device from now on, unless told otherwise.

@@ -119,7 +119,8 @@ pub(crate) fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
     }
 }
 
-fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
+/// As `realize`, once: the values, or who stands in the way.
+pub(crate) fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
     let mut claims = donate::claims(roots)?;
     let resolved = resolve(roots, &claims)?;
     let mut all = true;
@@ -295,7 +296,7 @@ fn elsewhere(u: &UOp) -> Option<UOp> {
 }
 
 /// The BUFFER that a view reads, and the byte at which it starts; None for anything else.
-fn base(mut u: &UOp) -> Option<(UOp, usize)> {
+pub(crate) fn base(mut u: &UOp) -> Option<(UOp, usize)> {
     let mut offset = 0usize;
     loop {
         match u.op() {

@@ -30,6 +30,11 @@ fn tell(level: u8, text: impl FnOnce() -> String) -> bool {
     heard
 }
 
+/// DEBUG=2 tells what a room above has to say.
+pub fn note(text: impl FnOnce() -> String) {
+    tell(2, text);
+}
+
 /// DEBUG=1 tells which devices are used, each once.
 pub(crate) fn opened(runtime: &dyn Runtime) {
     static TOLD: Mutex<Vec<Device>> = Mutex::new(Vec::new());
@@ -88,6 +93,11 @@ fn choice(c: &Choice) -> String {
     )
 }
 
+/// Whether anybody wants to know of each step.
+pub(crate) fn steps_are_told() -> bool {
+    Config::current().debug >= 2 || tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
+}
+
 /// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both
 /// rates, and the end of a long name.
 pub(crate) fn step(
@@ -96,8 +106,7 @@ pub(crate) fn step(
     queues: &mut Queues,
     submit: impl FnOnce(&mut Queues) -> Result<()>,
 ) -> Result<()> {
-    if Config::current().debug < 2 && !tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
-    {
+    if !steps_are_told() {
         return submit(queues);
     }
     queues.wait(device)?;

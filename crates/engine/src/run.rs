@@ -13,7 +13,7 @@ use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
 use monoglot_device::{Storage, open};
 use monoglot_schedule::Arguments;
-use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -103,7 +103,17 @@ pub(crate) fn run(
             .entry(leaf.clone())
             .or_insert_with(|| match leaf.op() {
                 Op::Param if !in_place => params[slot].clone(),
-                Op::Param => next_version(&params[slot], &leaf, claims),
+                Op::Param => {
+                    let old = &params[slot];
+                    let claim = claims.get_mut(old);
+                    match claim.zip(next_version(old, leaf.shape())) {
+                        Some((claim, next)) => {
+                            claim.hand_over(&next);
+                            next
+                        }
+                        None => old.clone(),
+                    }
+                }
                 _ => stored(leaf.shape(), leaf.dtype(), allocations[slot].clone()),
             });
         let value = view.substitute(&FxHashMap::from_iter([(leaf, buffer.clone())]));
@@ -115,7 +125,8 @@ pub(crate) fn run(
     })
 }
 
-fn leaf(view: &UOp) -> Option<UOp> {
+/// The PARAM, or BUFFER of an allocation, that an output is a view of.
+pub(crate) fn leaf(view: &UOp) -> Option<UOp> {
     let mut u = view;
     while !matches!(u.op(), Op::Param | Op::Buffer) {
         u = u.src().first()?;
@@ -123,29 +134,28 @@ fn leaf(view: &UOp) -> Option<UOp> {
     Some(u.clone())
 }
 
-/// The next version of a BUFFER, in its storage.
-fn next_version(old: &UOp, leaf: &UOp, claims: &mut FxHashMap<UOp, Claim>) -> UOp {
-    let (Arg::Buffer(b), Some(claim)) = (old.arg(), claims.get_mut(old)) else {
-        return old.clone();
+/// The next version of a BUFFER, of this shape. It has no storage yet.
+pub(crate) fn next_version(old: &UOp, shape: &Shape) -> Option<UOp> {
+    let Arg::Buffer(b) = old.arg() else {
+        return None;
     };
     let arg = BufferArg {
         version: b.version + 1,
         addrspace: Some(AddrSpace::Global),
         ..*b
     };
-    let new = UOp::new(Op::Buffer, vec![UOp::dims(leaf.shape())], Arg::Buffer(arg));
-    claim.hand_over(&new);
-    new
+    let shape = vec![UOp::dims(shape)];
+    Some(UOp::new(Op::Buffer, shape, Arg::Buffer(arg)))
 }
 
 /// What the arguments of a program's steps are.
 pub(crate) struct Places {
     /// The storage of its PARAMs.
-    inputs: Vec<Arc<Storage>>,
+    pub(crate) inputs: Vec<Arc<Storage>>,
     /// Its own.
     pub(crate) allocations: Vec<Arc<Storage>>,
     /// Its variables: lengths, then what was lifted.
-    words: Vec<i64>,
+    pub(crate) words: Vec<i64>,
 }
 
 impl Places {

@@ -4,11 +4,11 @@
 //! Invariant: a version that somebody reads is written by nobody: readers share it, and one who claims
 //! it has it alone. Nobody waits for a version while he holds another, so no two runs wait for each
 //! other. A claim ends in a next version, which has the storage from then on; or, where nothing was
-//! written yet, in the version as it was.
+//! written yet, in the version as it was, unless the next one was promised.
 
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
-use monoglot_uop::{DType, Error, ErrorKind, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Why a run must stop.
@@ -41,6 +41,8 @@ pub(crate) struct Version {
 }
 
 enum State {
+    /// What a captured function is called with, while it is captured: it has a value in calls alone.
+    StandIn,
     /// A tensor without data: what it holds is whatever the memory holds.
     Empty,
     /// The storage, and how many read it now.
@@ -65,6 +67,8 @@ pub(crate) struct Claim {
     storage: Arc<Storage>,
     /// What the version is when the claim is dropped.
     then: Option<State>,
+    /// The next version where that was promised, and what it is then.
+    next: Option<(Arc<Version>, State)>,
 }
 
 /// A BUFFER in this storage, of its device.
@@ -72,6 +76,22 @@ pub(crate) fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp 
     let buffer = UOp::buffer(shape, dtype, storage.device());
     give(&buffer, storage);
     buffer
+}
+
+/// A BUFFER that stands for what a captured function will be called with.
+pub(crate) fn stand_in(shape: &Shape, dtype: DType, device: Device) -> UOp {
+    let buffer = UOp::buffer(shape, dtype, device);
+    buffer.set_storage(Version::new(State::StandIn));
+    buffer
+}
+
+/// The error of asking for the value of a stand-in.
+fn unknown() -> Error {
+    let message =
+        "this depends on what the captured function is called with or reaches, which has a value \
+                   only in a call: return it, and read what the call gives"
+            .into();
+    ErrorKind::Capture { message }.into()
 }
 
 /// Give a new BUFFER its storage.
@@ -94,7 +114,7 @@ pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
             drop(state);
             Err(Stop::Busy(version))
         }
-        State::Empty | State::Taken | State::Lost(_) => Ok(false),
+        State::StandIn | State::Empty | State::Taken | State::Lost(_) => Ok(false),
     }
 }
 
@@ -120,6 +140,7 @@ pub(crate) fn read(buffer: &UOp) -> Tried<Reading> {
             *readers += 1;
             storage.clone()
         }
+        State::StandIn => return Err(unknown().into()),
         State::Lost(why) => return Err(gone(why).into()),
         State::Claimed => {
             drop(state);
@@ -157,6 +178,7 @@ pub(crate) fn claim(buffer: &UOp) -> Tried<Option<Claim>> {
         version,
         storage,
         then,
+        next: None,
     }))
 }
 
@@ -227,7 +249,33 @@ impl Claim {
     /// From now on the storage is written: if nothing follows, the value is lost.
     pub(crate) fn begin(&mut self) {
         let why = "a run that wrote over it in place failed".into();
-        self.then = Some(State::Lost(why));
+        let after = match &mut self.next {
+            Some((_, after)) => after,
+            None => self.then.get_or_insert(State::Taken),
+        };
+        *after = State::Lost(why);
+    }
+
+    /// Promise the storage to the next version, whatever it holds by the end of the claim: until then, who
+    /// wants that waits.
+    pub(crate) fn promise(&mut self, next: &UOp) {
+        let version = Version::new(State::Claimed);
+        next.set_storage(version.clone());
+        self.next = Some((version, State::Here(self.storage.clone(), 0)));
+        self.then = Some(State::Taken);
+    }
+
+    /// Take a promise back: nobody has heard of it.
+    pub(crate) fn withdraw(&mut self) {
+        self.next = None;
+        self.then = Some(State::Here(self.storage.clone(), 0));
+    }
+
+    /// What was begun has been done.
+    pub(crate) fn done(&mut self) {
+        if let Some((_, after)) = &mut self.next {
+            *after = State::Here(self.storage.clone(), 0);
+        }
     }
 
     /// Give the storage to the next version, and with the end of the claim take it from this one.
@@ -239,6 +287,10 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if let Some((next, after)) = self.next.take() {
+            *next.lock() = after;
+            next.ended.notify_all();
+        }
         if let Some(then) = self.then.take() {
             *self.version.lock() = then;
         }

@@ -1,5 +1,5 @@
 //! Random programs and random schedules, compared over devices: every device and every schedule must
-//! give what the oracles give; and texts that are almost valid, which every pass gives a result or an error
+//! give what the oracles give; captured functions, which must give what they do uncaptured; and texts that are almost valid, which every pass gives a result or an error
 //! for. Flows in: seeds; flows out: the cases that differ, as text that parses.
 
 pub mod check;
@@ -7,6 +7,7 @@ pub mod kernels;
 pub mod linear;
 pub mod pairs;
 pub mod program;
+pub mod replay;
 pub mod run;
 pub mod spills;
 pub mod texts;

@@ -1,4 +1,4 @@
-//! `monoglot-fuzz programs`, `schedules` and `texts`: as many random cases as one likes. Flows in: how
+//! `monoglot-fuzz programs`, `schedules`, `replay` and `texts`: as many random cases as one likes. Flows in: how
 //! many, from which seed, on which devices; flows out: progress and failures, and exit code 1 where
 //! there were any.
 
@@ -7,6 +7,7 @@ use monoglot_device::Config;
 use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
 use monoglot_fuzz::linear::{Machine, Rules, linear, program};
+use monoglot_fuzz::replay::replay;
 use monoglot_fuzz::spills;
 use monoglot_fuzz::texts::{Limits, Texts, texts, work};
 use monoglot_uop::{Device, ErrorKind, Result};
@@ -53,6 +54,21 @@ enum What {
         /// A folder of operator cases.
         #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance"))]
         cases: PathBuf,
+    },
+    /// Random functions, captured and called with other tensors, compared with the functions themselves.
+    Replay {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Most operations of a function.
+        #[arg(long, default_value_t = 25)]
+        ops: u64,
+        /// The device.
+        #[arg(long, default_value = "CPU")]
+        device: String,
     },
     /// Linear programs, each compared with the interpreter; a failure is made as small as it goes.
     Linear {
@@ -140,6 +156,19 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             let kernels = check::kernels(400, &kernels::programs(&cases, gpu)?, gpu)?;
             println!("{} kernels", kernels.len());
             check::schedules(seed..seed + count, &kernels, &devices, tally)
+        }
+        What::Replay {
+            count,
+            seed,
+            ops,
+            device,
+        } => {
+            Config {
+                device: Some(device.clone()),
+                ..Config::default()
+            }
+            .set();
+            replay(seed..seed + count, ops, &device, tally)
         }
         What::Linear {
             count,

@@ -4,7 +4,7 @@
 
 use crate::attention::{join, split};
 use monoglot_nn::{Embedding, Init, LayerNorm, Linear, buffer, module};
-use monoglot_tensor::Tensor;
+use monoglot_tensor::{Size, Tensor};
 
 /// Keys and values of the tokens so far, each (1, heads, room, width / heads).
 #[derive(Debug)]
@@ -58,17 +58,23 @@ impl Block {
 
     /// (N, T, width) → the same shape; with a cache, the tokens are those from `position` on.
     #[track_caller]
-    pub fn forward(&self, x: &Tensor, cache: Option<&KeysAndValues>, position: i64) -> Tensor {
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        cache: Option<&KeysAndValues>,
+        position: impl Into<Size>,
+    ) -> Tensor {
+        let position = position.into();
         let t = x.shape().map_or(0, |s| s[1] as i64);
         let qkv = self.qkv.forward(&self.ln1.forward(x));
         let mut parts = qkv.chunk(3, -1).into_iter().map(|z| split(&z, self.heads));
         let [q, mut k, mut v] =
             std::array::from_fn(|_| parts.next().unwrap_or_else(|| qkv.clone()));
         if let Some(cache) = cache {
-            cache.k.narrow(2, position, t).assign(&k);
-            cache.v.narrow(2, position, t).assign(&v);
-            k = cache.k.narrow(2, 0, position + t);
-            v = cache.v.narrow(2, 0, position + t);
+            cache.k.narrow(2, &position, t).assign(&k);
+            cache.v.narrow(2, &position, t).assign(&v);
+            k = cache.k.narrow(2, 0, &position + t);
+            v = cache.v.narrow(2, 0, &position + t);
         }
         let a = q.attention(&k, &v, None, t > 1);
         let x = x + self.proj.forward(&join(&a));
@@ -119,21 +125,26 @@ impl Gpt2 {
     /// Word numbers (N, T) → logits (N, T, words).
     #[track_caller]
     pub fn forward(&self, ids: &Tensor) -> Tensor {
-        self.logits(&self.hidden(ids, None, 0))
+        self.logits(&self.hidden(ids, None, &0.into()))
     }
 
     /// Word numbers (N, T) → logits of what comes after the last, (N, 1, words).
     #[track_caller]
     pub fn next(&self, ids: &Tensor) -> Tensor {
-        let x = self.hidden(ids, None, 0);
+        let x = self.hidden(ids, None, &0.into());
         self.logits(&x.narrow(1, -1, 1))
     }
 
     /// The same for the tokens from `position` on, of which those before are in the cache: they are put
-    /// there too.
+    /// there too. A position that is a variable's is one program for all its values.
     #[track_caller]
-    pub fn decode(&self, ids: &Tensor, cache: &[KeysAndValues], position: i64) -> Tensor {
-        self.logits(&self.hidden(ids, Some(cache), position))
+    pub fn decode(
+        &self,
+        ids: &Tensor,
+        cache: &[KeysAndValues],
+        position: impl Into<Size>,
+    ) -> Tensor {
+        self.logits(&self.hidden(ids, Some(cache), &position.into()))
     }
 
     /// A cache with room for `room` tokens of one sequence.
@@ -150,7 +161,7 @@ impl Gpt2 {
             .collect()
     }
 
-    fn hidden(&self, ids: &Tensor, cache: Option<&[KeysAndValues]>, position: i64) -> Tensor {
+    fn hidden(&self, ids: &Tensor, cache: Option<&[KeysAndValues]>, position: &Size) -> Tensor {
         let t = ids.shape().map_or(0, |s| s.last().copied().unwrap_or(0)) as i64;
         let mut x = self.wte.forward(ids) + self.wpe.weight.narrow(0, position, t);
         for (i, block) in self.blocks.iter().enumerate() {

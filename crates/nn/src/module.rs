@@ -1,7 +1,8 @@
 //! What layers and networks have in common: their parts can be visited. Flows in: a network; flows out:
 //! its parameters and buffers by name, in the order of its fields, and whether it trains.
 
-use monoglot_tensor::{Result, Tensor};
+use monoglot_tensor::{Result, Tensor, observe};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A part of a layer.
@@ -16,12 +17,12 @@ pub enum Part<'a> {
 
 /// Whether a layer is training, where that makes a difference. Layers are made training.
 #[derive(Debug)]
-pub struct Mode(AtomicBool);
+pub struct Mode(Arc<AtomicBool>);
 
 impl Mode {
     /// Whether it trains.
     pub fn training(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        observe(&self.0)
     }
 
     /// Make it train, or not.
@@ -32,7 +33,7 @@ impl Mode {
 
 impl Default for Mode {
     fn default() -> Mode {
-        Mode(AtomicBool::new(true))
+        Mode(Arc::new(AtomicBool::new(true)))
     }
 }
 

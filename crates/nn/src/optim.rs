@@ -6,7 +6,6 @@
 use crate::init::{filled, is_without_data};
 use crate::module::Module;
 use monoglot_tensor::{DType, Result, Tensor};
-use std::sync::RwLock;
 
 /// What every optimizer works on. Making it computes the network's initial values, if they are not yet.
 pub struct Trained {
@@ -14,7 +13,7 @@ pub struct Trained {
     buffers: Vec<Tensor>,
     /// Of the rate and the steps' number: f64 where a parameter is.
     dtype: DType,
-    rate: RwLock<Tensor>,
+    rate: Tensor,
     /// Whether the initial values could be computed.
     begun: Result<()>,
 }
@@ -24,7 +23,7 @@ impl Trained {
         let parameters = net.parameters();
         let double = parameters.iter().any(|p| state(p) == DType::F64);
         let dtype = if double { DType::F64 } else { DType::F32 };
-        let rate = RwLock::new(filled(&[], rate, dtype));
+        let rate = filled(&[], rate, dtype);
         // Initial values are computed now, so that the first step has the structure of all others.
         let begun = if is_without_data() {
             Ok(())
@@ -47,7 +46,7 @@ impl Trained {
 
     /// The learning rate: one number, f32, or f64 where a parameter is.
     pub fn rate(&self) -> Tensor {
-        self.rate.read().unwrap_or_else(|e| e.into_inner()).clone()
+        self.rate.clone()
     }
 
     /// One buffer of zeros for each parameter.
@@ -90,8 +89,8 @@ pub trait Optimizer {
     fn step(&self, loss: &Tensor) -> Result<()> {
         self.trained().begun.clone()?;
         let parameters: Vec<&Tensor> = self.trained().parameters.iter().collect();
-        let gradients = loss.gradient(&parameters)?;
-        let changed = self.update(&gradients);
+        // Held any longer, gradients would keep the parameters that they read from being written in place.
+        let changed = self.update(&loss.gradient(&parameters)?);
         let mut all = vec![loss];
         all.extend(&changed);
         all.extend(&self.trained().buffers);
@@ -100,12 +99,8 @@ pub trait Optimizer {
 
     /// The learning rate from the next step on.
     fn set_rate(&self, rate: f64) {
-        let rate = self.trained().number(rate);
-        *self
-            .trained()
-            .rate
-            .write()
-            .unwrap_or_else(|e| e.into_inner()) = rate;
+        let trained = self.trained();
+        trained.rate.rebind(&trained.number(rate));
     }
 }
 

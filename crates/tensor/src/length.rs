@@ -3,6 +3,7 @@
 //! values. What an operation does not take by such a size yet is an error that names it.
 
 use crate::args::{Dims, Integer, conversions};
+use crate::trace;
 use monoglot_uop::build::fresh_slot;
 use monoglot_uop::{Dim, Error, Result, UOp, rules};
 use std::ops::{Add, Mul, RangeInclusive, Sub};
@@ -63,7 +64,9 @@ pub struct Size(pub(crate) Dim);
 impl Size {
     /// The number that it is now.
     pub fn value(&self) -> i64 {
-        self.0.now().expect("a size is of bound variables")
+        let number = self.0.now().expect("a size is of bound variables");
+        trace::asked(&self.0, number);
+        number
     }
 }
 

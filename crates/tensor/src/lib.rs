@@ -3,7 +3,8 @@
 //!
 //! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
 //! elementwise, activation, reduce, scan, sort, linalg, conv, resample, norm, attention, loss (computing),
-//! movement, join, index (views, joins), assign, grad, display. functions.rs, coefficients.rs,
+//! movement, join, index (views, joins), assign, grad, display, jit (captured functions: trace writes down, recorded
+//! calls, signature, bounds and tree say of what). cell.rs, functions.rs, coefficients.rs,
 //! promote.rs and assertion.rs are what they share.
 //!
 //! Invariant: nothing here computes and nothing panics on what a user writes. A tensor that could not
@@ -16,6 +17,8 @@ mod assertion;
 mod assign;
 mod attention;
 mod binary;
+mod bounds;
+mod cell;
 #[rustfmt::skip]
 mod coefficients;
 mod conv;
@@ -25,6 +28,7 @@ mod elementwise;
 mod functions;
 mod grad;
 mod index;
+mod jit;
 mod join;
 mod length;
 mod linalg;
@@ -35,17 +39,22 @@ mod operand;
 mod operators;
 mod promote;
 mod random;
+mod recorded;
 mod reduce;
 mod resample;
 mod scan;
 mod shape;
+mod signature;
 mod sort;
 mod tensor;
+mod trace;
+mod tree;
 mod view;
 
 pub use args::{Axes, Dims, Element, Integer};
 pub use conv::Conv;
 pub use index::{Index, Indices};
+pub use jit::{Body, ByReference, Jit, jit};
 pub use join::PadMode;
 pub use length::{Size, Sizes, Variable};
 pub use loss::Reduction;
@@ -53,3 +62,5 @@ pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
 pub use operand::Operand;
 pub use resample::Interpolation;
 pub use tensor::Tensor;
+pub use trace::observe;
+pub use tree::{Fixed, Leaf, Outcome, Passed, Rebuild, Tensors, again};

@@ -20,6 +20,7 @@ use crate::args::Dims;
 use crate::create::upload;
 use crate::shape::sizes;
 use crate::tensor::{Tensor, tri};
+use crate::trace::{self, Draw};
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
 use std::sync::Mutex;
@@ -34,6 +35,9 @@ static STATE: Mutex<State> = Mutex::new(State { key: 0, counter: 0 });
 impl Tensor {
     /// Start the stream of this seed from its beginning.
     pub fn manual_seed(seed: u64) {
+        if trace::seed(seed) {
+            return;
+        }
         *STATE.lock().unwrap_or_else(|e| e.into_inner()) = State {
             key: seed,
             counter: 0,
@@ -162,25 +166,46 @@ impl Tensor {
     fn random(op: &str, shape: Dims, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let made = sizes(op, shape).and_then(|shape| {
             let n = shape.max_len();
-            let mut state = STATE.lock().unwrap_or_else(|e| e.into_inner());
-            let State { key, counter } = *state;
-            state.counter = counter.wrapping_add(n as u64);
-            drop(state);
-            let place = |v: u64| -> Result<UOp> {
-                let one = upload(
-                    &v.to_le_bytes(),
-                    Dims(vec![]),
-                    DType::U64,
-                    engine::default_device(),
-                )?;
-                one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]))
+            let [key, counter] = match trace::draw(n as u64) {
+                Some(stand_ins) => stand_ins,
+                None => {
+                    let [key, counter] = drawn(n as u64);
+                    [word(key)?, word(counter)?]
+                }
             };
-            let words =
-                (place(counter)? + UOp::arange(n, DType::U64)).binary(Op::Threefry, &place(key)?);
+            let for_each = |one: UOp| one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]));
+            let places = for_each(counter)? + UOp::arange(n, DType::U64);
+            let words = places.binary(Op::Threefry, &for_each(key)?);
             f(&words)?.reshape(&shape)
         });
         Tensor::wrap(made)
     }
+}
+
+/// The key and the counter of the next so many numbers.
+fn drawn(count: u64) -> [u64; 2] {
+    let mut state = STATE.lock().unwrap_or_else(|e| e.into_inner());
+    let State { key, counter } = *state;
+    state.counter = counter.wrapping_add(count);
+    [key, counter]
+}
+
+/// Keys and counters of what a captured function draws, in turn, as if it drew them now.
+pub(crate) fn taken(draws: &[Draw]) -> Vec<u64> {
+    let mut words = Vec::with_capacity(2 * draws.len());
+    for draw in draws {
+        match *draw {
+            Draw::Numbers(count) => words.extend(drawn(count)),
+            Draw::Seed(seed) => Tensor::manual_seed(seed),
+        }
+    }
+    words
+}
+
+/// A word in storage.
+fn word(value: u64) -> Result<UOp> {
+    let device = engine::default_device();
+    upload(&value.to_le_bytes(), Dims(vec![]), DType::U64, device)
 }
 
 /// scale·u + offset.

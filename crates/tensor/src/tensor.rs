@@ -2,13 +2,15 @@
 //! Flows in: expressions; out: shapes, dtypes, realized values and elements.
 
 use crate::args::Element;
+use crate::cell::{Cell, Held, View};
 use crate::length::Size;
+use crate::trace;
 use crate::view::shown;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::panic::Location;
-use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLock};
 
 /// Axes of a tensor, at most: sets of them are kept as bits of one word.
 const MOST_AXES: usize = 64;
@@ -23,30 +25,6 @@ const PIECE: usize = 256 << 10;
 /// error until a call that returns a `Result` gives it back.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Cell>);
-
-pub(crate) struct Cell {
-    value: RwLock<Held>,
-    line: &'static Location<'static>,
-    /// Set where this tensor is a view, so that assigning to it writes what it views.
-    view: Option<View>,
-}
-
-/// What a cell holds.
-struct Held {
-    value: Result<UOp>,
-    /// Whether it was assigned and has not been realized since: reading it then realizes it, so that its
-    /// history ends.
-    assigned: bool,
-    /// What an assigned tensor was before the first of those assigns, where its expression does not tell.
-    before: Option<UOp>,
-}
-
-/// How a view comes from its base, neither of whose values it holds: the base's cell, as long as
-/// somebody has it, and movement ops over a PARAM that stands for its value.
-struct View {
-    base: Weak<Cell>,
-    to: UOp,
-}
 
 /// The value, or a tensor that carries the error at the caller's line.
 macro_rules! tri {
@@ -79,6 +57,9 @@ impl Tensor {
             Some(sizes) => sizes,
             None => u.sizes("shape").map_err(|e| e.at(Location::caller()))?,
         };
+        for (size, &number) in u.shape().iter().zip(&sizes) {
+            trace::asked(size, number);
+        }
         Ok(sizes.into_iter().map(|n| n as usize).collect())
     }
 
@@ -141,7 +122,7 @@ impl Tensor {
     /// # Errors
     /// The error this tensor carries.
     pub fn uop(&self) -> Result<UOp> {
-        self.held().value.clone()
+        trace::read(&self.0, |held| held.value.clone())
     }
 
     /// Compute it and keep the result: from now on this tensor is a leaf.
@@ -170,6 +151,9 @@ impl Tensor {
                 roots.push(u);
             }
         }
+        if trace::remember(&roots) {
+            return Ok(());
+        }
         let done = engine::realize(&roots).map_err(|e| {
             if let ErrorKind::OutOfRange { .. } = e.kind() {
                 take_back(&cells, &roots);
@@ -178,11 +162,7 @@ impl Tensor {
             tensors.iter().fold(e, |e, t| e.at(t.0.line))
         })?;
         for ((t, old), new) in cells.iter().zip(&roots).zip(done) {
-            let mut held = t.0.value.write().unwrap_or_else(|e| e.into_inner());
-            // An assignment by another thread meanwhile stays.
-            if held.value.as_ref() == Ok(old) {
-                *held = Held::of(Ok(new));
-            }
+            trace::write(&t.0, |held| held.realized(old, new));
         }
         Ok(())
     }
@@ -250,17 +230,17 @@ impl Tensor {
     }
 
     /// Whether this tensor, or what it shows a part of, was assigned and has not been realized since.
-    fn was_assigned(&self) -> Result<bool> {
+    pub(crate) fn was_assigned(&self) -> Result<bool> {
         let u = self.uop()?;
-        Ok(self.held().assigned || self.assigned_base(&u).is_some())
+        let assigned = trace::read(&self.0, |held| held.assigned);
+        Ok(assigned || self.assigned_base(&u).is_some())
     }
 
     /// What this tensor, whose expression is `u`, shows a part of, with its expression, if that was assigned.
     fn assigned_base(&self, u: &UOp) -> Option<(Tensor, UOp)> {
         let base = self.viewed()?.0?;
-        let held = base.held();
-        let whole = held.value.as_ref().ok().filter(|_| held.assigned)?.clone();
-        drop(held);
+        let assigned = |held: &Held| held.value.clone().ok().filter(|_| held.assigned);
+        let whole = trace::read(&base.0, assigned)?;
         let mut at = u;
         while *at != whole {
             at = at.op().is_movement().then(|| &at.src()[0])?;
@@ -312,10 +292,20 @@ impl Tensor {
                 format!("{n} axes, where {MOST_AXES} are the most"),
             )),
         });
+        Tensor::made_of(value.map_err(|e| e.at(line)), line, view)
+    }
+
+    /// A tensor as it is told.
+    pub(crate) fn made_of(
+        value: Result<UOp>,
+        line: &'static Location<'static>,
+        view: Option<View>,
+    ) -> Tensor {
         Tensor(Arc::new(Cell {
-            value: RwLock::new(Held::of(value.map_err(|e| e.at(line)))),
+            value: RwLock::new(Held::of(value)),
             line,
             view,
+            made: trace::number(),
         }))
     }
 
@@ -359,53 +349,24 @@ impl Tensor {
 
     /// Another value from now on, by an assignment.
     pub(crate) fn set(&self, value: Result<UOp>) {
-        let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
-        held.assign(value);
+        trace::write(&self.0, |held| held.assign(value));
+    }
+
+    /// Let this tensor be another one's value from now on, for all clones. Unlike `assign` it writes no
+    /// storage, and shape and dtype are the other's too. The result is this tensor.
+    pub fn rebind(&self, value: &Tensor) -> Tensor {
+        let value = value.uop();
+        trace::write(&self.0, |held| *held = Held::of(value));
+        self.clone()
     }
 
     /// As `set`, of what `f` makes of the value that is there; an error leaves it.
     pub(crate) fn update(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
-        let mut held = self.0.value.write().unwrap_or_else(|e| e.into_inner());
-        let new = f(held.value.as_ref().map_err(Error::clone)?)?;
-        held.assign(Ok(new.clone()));
-        Ok(new)
-    }
-
-    fn held(&self) -> RwLockReadGuard<'_, Held> {
-        self.0.value.read().unwrap_or_else(|e| e.into_inner())
-    }
-}
-
-impl Held {
-    fn of(value: Result<UOp>) -> Held {
-        Held {
-            value,
-            assigned: false,
-            before: None,
-        }
-    }
-
-    fn assign(&mut self, value: Result<UOp>) {
-        // A second owner of a buffer would keep it from being written in place, and an expression over it
-        // leads back to it.
-        let leads_back = |old: &UOp| {
-            let new = value.as_ref().map(|u| u.viewed().named());
-            old.viewed().op() == Op::Buffer && new == Ok(old.viewed())
-        };
-        if !self.assigned {
-            let old = self.value.as_ref().ok();
-            self.before = old.filter(|old| !leads_back(old)).cloned();
-        }
-        self.value = value;
-        self.assigned = true;
-    }
-
-    /// What it was before it was assigned.
-    fn unassigned(&self) -> Result<UOp> {
-        match &self.before {
-            Some(before) => Ok(before.clone()),
-            None => self.value.clone().map(|u| u.named().clone()),
-        }
+        trace::write(&self.0, |held| {
+            let new = f(held.value.as_ref().map_err(Error::clone)?)?;
+            held.assign(Ok(new.clone()));
+            Ok(new)
+        })
     }
 }
 
@@ -414,20 +375,21 @@ impl Held {
 fn take_back(tensors: &[Tensor], expressions: &[UOp]) {
     let mut views = Vec::new();
     for (t, old) in tensors.iter().zip(expressions) {
-        let mut held = t.0.value.write().unwrap_or_else(|e| e.into_inner());
-        if !held.assigned || held.value.as_ref() != Ok(old) || old.realized().is_some() {
-            continue;
-        }
-        match t.viewed() {
-            Some((Some(_), _)) => views.push(t),
-            _ => *held = Held::of(held.unassigned()),
-        }
+        trace::write(&t.0, |held| {
+            if !held.assigned || held.value.as_ref() != Ok(old) || old.realized().is_some() {
+                return;
+            }
+            match t.viewed() {
+                Some((Some(_), _)) => views.push(t),
+                _ => *held = Held::of(held.unassigned()),
+            }
+        });
     }
     // What they are views of is what it was by now.
     for view in views {
         if let Some((Some(base), to)) = view.viewed() {
             let shown = base.uop().and_then(|u| shown(to, &u));
-            *view.0.value.write().unwrap_or_else(|e| e.into_inner()) = Held::of(shown);
+            trace::write(&view.0, |held| *held = Held::of(shown));
         }
     }
 }

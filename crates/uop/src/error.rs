@@ -36,6 +36,8 @@ pub enum ErrorKind {
     Empty { op: String, message: String },
     /// A gradient that cannot be taken.
     Gradient { message: String },
+    /// A value that was asked for while a function was captured, or a function that cannot be.
+    Capture { message: String },
     /// An op in the table that nothing runs yet.
     Unsupported { op: String, message: String },
     /// A device that is not there, or what it needs is not.
@@ -182,6 +184,7 @@ impl std::fmt::Display for Error {
                 }
             }
             Gradient { message } => write!(f, "gradient: {message}"),
+            Capture { message } => write!(f, "capture: {message}"),
             NoDevice { device, message } => write!(f, "device {device}: {message}"),
             Memory {
                 device,

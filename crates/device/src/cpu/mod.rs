@@ -280,6 +280,10 @@ impl Runtime for Cpu {
         Ok(kernels)
     }
 
+    fn runs_at_once(&self) -> bool {
+        true
+    }
+
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(Host))
     }

@@ -92,6 +92,10 @@ impl Runtime for Native {
         Ok(kernels)
     }
 
+    fn runs_at_once(&self) -> bool {
+        true
+    }
+
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(Host))
     }

@@ -216,6 +216,10 @@ impl Runtime for Interp {
         programs.iter().map(kernel).collect()
     }
 
+    fn runs_at_once(&self) -> bool {
+        !self.target.workgroups
+    }
+
     fn queue(&self) -> Result<Box<dyn Queue>> {
         if !self.target.workgroups {
             return Ok(Box::new(Host));

@@ -3,6 +3,7 @@
 //! peers' names; every name says the shapes. Flows in: nothing but names; flows out: for each its work and
 //! how it is computed.
 
+mod calls;
 mod convolutions;
 mod launches;
 mod networks;
@@ -63,6 +64,7 @@ pub(super) fn all() -> Vec<Workload> {
     all.extend(places::all());
     all.extend(networks::all());
     all.extend(launches::all());
+    all.extend(calls::all());
     all
 }
 

@@ -1,0 +1,72 @@
+//! Which lengths a captured function stands for. Flows in: its roots, and the sizes whose numbers it asked for;
+//! flows out: whether other lengths fit. Invariant: a view that would leave what it is a view of does not fit.
+
+use monoglot_uop::{Dim, Op, Scalar, UOp};
+use rustc_hash::FxHashMap;
+
+/// What lengths must fit.
+pub(crate) struct Bounds {
+    /// The bound variables that the function was traced with.
+    lengths: Vec<UOp>,
+    /// Sizes, offsets in them, and the sizes of what begins there.
+    inside: Vec<[UOp; 3]>,
+    /// Sizes that the function knows the numbers of.
+    known: Vec<(UOp, i64)>,
+}
+
+impl Bounds {
+    /// Those of a function.
+    pub(crate) fn of(roots: &[UOp], lengths: &[UOp], mut known: Vec<(UOp, i64)>) -> Bounds {
+        let mut inside: Vec<[UOp; 3]> = Vec::new();
+        let nodes = match lengths {
+            [] => Vec::new(),
+            _ => UOp::sink(roots).toposort(),
+        };
+        for u in nodes
+            .iter()
+            .filter(|u| matches!(u.op(), Op::Shrink | Op::Pad))
+        {
+            let (large, small) = match u.op() {
+                Op::Pad => (u.shape(), u.src()[0].shape()),
+                _ => (u.src()[0].shape(), u.shape()),
+            };
+            let at = u.dims_src(1);
+            for axis in 0..large.len() {
+                let part = [&large[axis], &at[axis], &small[axis]];
+                let [n, o, m] = part;
+                let proved = o.min() >= 0 && m.min() >= 0 && o.max() + m.max() <= n.min();
+                let part = part.map(Dim::to_uop);
+                if !proved && !inside.contains(&part) {
+                    inside.push(part);
+                }
+            }
+        }
+        known.dedup();
+        Bounds {
+            lengths: lengths.to_vec(),
+            inside,
+            known,
+        }
+    }
+
+    /// Whether these lengths fit.
+    pub(crate) fn hold(&self, lengths: &[UOp]) -> bool {
+        if self.inside.is_empty() && self.known.is_empty() {
+            return true;
+        }
+        let value = |u: &UOp| Scalar::Int(u.bound_to().unwrap_or(0).into());
+        let values: FxHashMap<UOp, Scalar> = self
+            .lengths
+            .iter()
+            .cloned()
+            .zip(lengths.iter().map(value))
+            .collect();
+        let now = |u: &UOp| u.as_int().or_else(|| u.sym_eval(&values)?.as_int());
+        let known = |(size, number): &(UOp, i64)| now(size) == Some(*number);
+        let inside = |part: &[UOp; 3]| match part.each_ref().map(now) {
+            [Some(n), Some(o), Some(m)] => o >= 0 && m >= 0 && o.saturating_add(m) <= n,
+            _ => false,
+        };
+        self.known.iter().all(known) && self.inside.iter().all(inside)
+    }
+}

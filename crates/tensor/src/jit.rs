@@ -1,0 +1,280 @@
+//! Captured functions. Flows in: a function of trees of tensors; flows out: the same function, whose calls run
+//! a program that was made once for all calls that look alike.
+//!
+//! A call looks like another one where its tensors have the same shapes, dtypes and devices, and are the same
+//! tensors among each other; where its other arguments are equal; and where what the function reaches besides is
+//! as it was, values apart. Invariant: a call gives what the function would have given uncaptured, or an error.
+
+use crate::recorded::{Recorded, Traced};
+use crate::signature::{Over, Shown};
+use crate::tensor::Tensor;
+use crate::trace;
+use crate::tree::{Outcome, Passed, Tensors};
+use monoglot_engine as engine;
+use monoglot_engine::Config;
+use monoglot_uop::{ErrorKind, Result};
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Programs that one function keeps, at most; what was called longest ago goes first.
+const KEPT: usize = 128;
+
+/// A function that is traced once for all calls that look alike, and runs as a program from then on.
+///
+/// What the function reaches without being passed (weights, a cache, an optimizer's state) is looked up anew in
+/// every call; what it assigns is written, in place where nobody else holds the value. `realize` does nothing
+/// within it, and to read what depends on the call (`item`, `to_vec`, …) is an error. Random numbers are those
+/// that the function would have drawn uncaptured. What a call gives is a value: gradients are taken within the
+/// function, and flow into no argument's history. What it does besides, to values that are no tensors, it does
+/// when it is traced: `CHECK=2` traces every call, and tells where that would have made a difference.
+///
+/// ```
+/// use monoglot_tensor::{Tensor, jit};
+/// let weight = Tensor::ones([3, 2]);
+/// let step = jit(|x: Tensor, rate: Tensor| {
+///     let y = x.matmul(&weight).relu();
+///     weight.assign(&weight - y.sum(0, false) * rate);
+///     y
+/// })?;
+/// for k in 0..3 {
+///     let x = Tensor::full([4, 3], k as f32);
+///     let y = step.call((&x, 0.1f32))?;
+///     assert_eq!(y.shape()?, [4, 2]);
+/// }
+/// # Ok::<(), monoglot_tensor::Error>(())
+/// ```
+pub struct Jit<'f, A, R> {
+    body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
+    /// The latest last.
+    programs: Mutex<Vec<Arc<Recorded<R>>>>,
+    /// Held by a call that writes: such calls come one after the other.
+    turn: Mutex<()>,
+    line: &'static Location<'static>,
+}
+
+/// A function that can be captured: a closure of up to eight trees, by value or by reference (more than four all
+/// in one way), that gives a tree or a `Result` of one.
+#[diagnostic::on_unimplemented(
+    message = "this is no function that can be captured",
+    note = "a closure of up to eight trees of tensors, by value or by reference (more than four all in one way), \
+            whose types are written: `|x: Tensor, n: usize| …` or `|x: &Tensor| …`; it gives a tree of tensors, or a `Result` of one"
+)]
+pub trait Body<M> {
+    /// Its arguments, as a tuple.
+    type Arguments: Tensors;
+    /// What it gives.
+    type Outcome: Outcome;
+
+    /// Run it.
+    fn run(&self, arguments: Self::Arguments) -> Self::Outcome;
+}
+
+/// The function of this closure, whose calls are captured.
+///
+/// # Errors
+/// Where the device that programs would run on cannot be opened.
+#[track_caller]
+#[allow(clippy::type_complexity)]
+pub fn jit<'f, M, F>(body: F) -> Result<Jit<'f, F::Arguments, <F::Outcome as Outcome>::Value>>
+where
+    F: Body<M> + Send + Sync + 'f,
+{
+    engine::open_default().map_err(|e| e.at(Location::caller()))?;
+    Ok(Jit {
+        body: Box::new(move |arguments| body.run(arguments).outcome()),
+        programs: Mutex::default(),
+        turn: Mutex::default(),
+        line: Location::caller(),
+    })
+}
+
+impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
+    /// Call it. Tensors may be passed by reference, and numbers for tensors of shape (); a single argument needs
+    /// no tuple. Within another captured function, this is the body's part of that.
+    ///
+    /// # Errors
+    /// Those of the function; those that its tensors carry; what went wrong in compiling or running, as
+    /// `realize` says; `Capture` where the function reads what depends on the call.
+    #[track_caller]
+    pub fn call(&self, arguments: impl Passed<A>) -> Result<R> {
+        let here = Location::caller();
+        let arguments = arguments.passed();
+        if trace::number() != 0 {
+            return trace::within(self.who(), || (self.body)(arguments)).map_err(|e| e.at(here));
+        }
+        let called = || {
+            let shown = Shown::of(&arguments)?;
+            let program = self.program(&arguments, &shown)?;
+            if Config::current().retrace {
+                self.compare(&program, &arguments, &shown)?;
+            }
+            program.call(&shown, &self.turn)
+        };
+        called().map_err(|e| e.at(here))
+    }
+
+    /// How many programs it has.
+    pub fn programs(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Let go of all programs and the storage that is theirs.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Recorded<R>>>> {
+        self.programs.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What tells it from others that live.
+    fn who(&self) -> usize {
+        std::ptr::from_ref(&*self.body).cast::<()>() as usize
+    }
+
+    /// The program for a call.
+    fn program(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
+        let latest = self.lock().last().cloned();
+        if let Some(latest) = latest.filter(|p| p.stands_for(shown)) {
+            return Ok(latest);
+        }
+        let known = self.lock().clone();
+        if let Some(found) = known.iter().rev().find(|p| p.stands_for(shown)) {
+            let mut all = self.lock();
+            all.retain(|p| !Arc::ptr_eq(p, found));
+            all.push(found.clone());
+            return Ok(found.clone());
+        }
+        if let Some(before) = known.last() {
+            let line = self.line;
+            engine::note(|| {
+                format!(
+                    "captured once more: {} at {line}",
+                    before.differs_from(shown)
+                )
+            });
+        }
+        let traced = self.trace(arguments, shown)?;
+        let program = Arc::new(traced.compile(shown.signature.clone())?);
+        let mut all = self.lock();
+        if all.len() >= KEPT {
+            all.remove(0);
+        }
+        all.push(program.clone());
+        Ok(program)
+    }
+
+    /// What the function does.
+    fn trace(&self, arguments: &A, shown: &Shown) -> Result<Traced<R>> {
+        let run = || {
+            let mut failed = Ok(());
+            let mut own = Over {
+                next: |t: &Tensor| match trace::pass(&t.0) {
+                    Ok(own) => Tensor(own),
+                    Err(e) => {
+                        failed = Err(e);
+                        t.clone()
+                    }
+                },
+                were: &[],
+                are: &[],
+            };
+            let arguments = arguments.rebuilt(&mut own);
+            failed?;
+            (self.body)(arguments)
+        };
+        let finish = |tree, trace| Traced::of(tree, trace, shown);
+        trace::trace(self.who(), run, finish)
+    }
+
+    /// Trace the function again, and compare.
+    fn compare(&self, program: &Recorded<R>, arguments: &A, shown: &Shown) -> Result<()> {
+        let again = self.trace(arguments, shown)?;
+        let differs = program.differs(&again)?;
+        match differs {
+            None => Ok(()),
+            Some(how) => {
+                let message = format!(
+                    "this call's function is not the one that was captured: {how}; what changes from \
+                     call to call is to be passed, or kept in tensors that are assigned"
+                );
+                Err(ErrorKind::Capture { message }.into())
+            }
+        }
+    }
+}
+
+/// Tells an argument that a closure takes by reference from one that it takes by value.
+pub struct ByReference<T>(T);
+
+/// An argument's place in a closure's type, in its mark, and in its call: `v` by value, `r` by reference.
+macro_rules! argument {
+    (type v $t:ident) => { $t };
+    (type r $t:ident) => { &$t };
+    (mark v $t:ident) => { $t };
+    (mark r $t:ident) => { ByReference<$t> };
+    (pass v $t:ident) => { $t };
+    (pass r $t:ident) => { &$t };
+}
+
+macro_rules! bodies {
+    ($($($how:ident $t:ident)*;)*) => { $(
+        impl<Func, Out, $($t),*> Body<fn($(argument!(mark $how $t)),*) -> Out> for Func
+        where
+            Func: Fn($(argument!(type $how $t)),*) -> Out,
+            Out: Outcome,
+            $($t: Tensors,)*
+        {
+            type Arguments = ($($t,)*);
+            type Outcome = Out;
+
+            #[allow(non_snake_case)]
+            fn run(&self, ($($t,)*): ($($t,)*)) -> Out {
+                self($(argument!(pass $how $t)),*)
+            }
+        }
+    )* };
+}
+// Up to four arguments as one likes, more all by value or all by reference.
+#[rustfmt::skip]
+bodies! {
+    ;
+    v A;
+    r A;
+    v A v B;
+    v A r B;
+    r A v B;
+    r A r B;
+    v A v B v C;
+    v A v B r C;
+    v A r B v C;
+    v A r B r C;
+    r A v B v C;
+    r A v B r C;
+    r A r B v C;
+    r A r B r C;
+    v A v B v C v D;
+    v A v B v C r D;
+    v A v B r C v D;
+    v A v B r C r D;
+    v A r B v C v D;
+    v A r B v C r D;
+    v A r B r C v D;
+    v A r B r C r D;
+    r A v B v C v D;
+    r A v B v C r D;
+    r A v B r C v D;
+    r A v B r C r D;
+    r A r B v C v D;
+    r A r B v C r D;
+    r A r B r C v D;
+    r A r B r C r D;
+    v A v B v C v D v E;
+    r A r B r C r D r E;
+    v A v B v C v D v E v F;
+    r A r B r C r D r E r F;
+    v A v B v C v D v E v F v G;
+    r A r B r C r D r E r F r G;
+    v A v B v C v D v E v F v G v H;
+    r A r B r C r D r E r F r G r H;
+}

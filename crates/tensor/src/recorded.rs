@@ -1,0 +1,524 @@
+//! The program of a captured function, and the calls that it stands for. Flows in: what a trace took down, then
+//! calls; flows out: the trees that these give, and the cells that they write.
+//!
+//! Invariant: a program is used only where all that decided what was traced is as it was: the look of the call,
+//! which cells are the same, and the shapes, dtypes and devices of those that the function reaches.
+
+use crate::bounds::Bounds;
+use crate::cell::{Cell, Held, View};
+use crate::random;
+use crate::signature::{Over, Shown, Signature};
+use crate::tensor::Tensor;
+use crate::trace::{self, As, Draw, Trace, address};
+use crate::tree::{Leaf, Tensors};
+use monoglot_engine::{Caller, Capture, Captured, Config};
+use monoglot_uop::{Error, ErrorKind, Op, Result, UOp};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A function as it was traced.
+pub(crate) struct Traced<R> {
+    capture: Capture,
+    facts: Facts<R>,
+}
+
+/// A captured function, ready for calls.
+pub(crate) struct Recorded<R> {
+    signature: Arc<Signature>,
+    captured: Captured,
+    facts: Facts<R>,
+    /// Values of cells that hold expressions, so that the next call finds them again.
+    kept: Mutex<FxHashMap<usize, UOp>>,
+}
+
+/// What is known of a function.
+struct Facts<R> {
+    /// Where inputs come from.
+    inputs: Vec<Source>,
+    guards: Guards,
+    draws: Vec<Draw>,
+    /// What it gave when it was traced, and what the tensors of that are in a call.
+    tree: R,
+    places: Vec<Place>,
+    writes: Vec<Write>,
+    lengths: Vec<UOp>,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone)]
+enum Source {
+    /// It is an argument, by number among the tensors.
+    Argument(usize),
+    /// It has a cell that the function reaches.
+    Cell(Tensor),
+}
+
+/// What must be as it was when the function was traced.
+struct Guards {
+    /// Cells with stand-ins for their values.
+    inputs: Vec<(Tensor, UOp)>,
+    /// Cells that had equal expressions.
+    equal: Vec<[Tensor; 2]>,
+    /// Cells with expressions that read nothing.
+    constants: Vec<(Tensor, UOp)>,
+    /// Cells of views, and whether they show what their bases are now.
+    views: Vec<(Tensor, bool)>,
+    /// Cells that carry errors.
+    failed: Vec<Tensor>,
+    /// Cells that the function reaches, by address, and which argument each is.
+    reached: FxHashMap<usize, Option<usize>>,
+    /// How many of them are arguments.
+    passed: usize,
+    flags: Vec<(Arc<AtomicBool>, bool)>,
+    check: bool,
+    bounds: Bounds,
+}
+
+/// A tensor of the tree that a function gives.
+enum Place {
+    /// It is a tensor from before the call.
+    Old(Source),
+    /// It is another tensor of the tree.
+    Same(usize),
+    /// It has the value of a root, and may be a view.
+    Root {
+        root: usize,
+        view: Option<(Source, UOp)>,
+        line: &'static Location<'static>,
+    },
+}
+
+/// A tensor that the function leaves with another value.
+struct Write {
+    to: Source,
+    root: usize,
+    was: Was,
+}
+
+/// What a tensor that is written was before.
+enum Was {
+    Input(usize),
+    /// Whatever it has when the call begins.
+    Anything,
+}
+
+/// The roots of a function, each once but for those that were to be realized.
+#[derive(Default)]
+struct Roots {
+    all: Vec<UOp>,
+    shown: Vec<bool>,
+    at: FxHashMap<UOp, usize>,
+}
+
+impl Roots {
+    /// The number of a root whose value is given out.
+    fn shown(&mut self, u: UOp) -> usize {
+        let next = self.all.len();
+        let at = *self.at.entry(u.clone()).or_insert(next);
+        if at == next {
+            self.all.push(u);
+            self.shown.push(true);
+        }
+        self.shown[at] = true;
+        at
+    }
+}
+
+impl<R: Tensors> Traced<R> {
+    /// What this trace says of a call.
+    ///
+    /// # Errors
+    /// Those that tensors carry which the function gives or leaves behind.
+    pub(crate) fn of(tree: R, mut trace: Trace, shown: &Shown) -> Result<Traced<R>> {
+        let mut roots = Roots::default();
+        for u in std::mem::take(&mut trace.remembered) {
+            roots.at.entry(u.clone()).or_insert(roots.all.len());
+            roots.all.push(u);
+            roots.shown.push(false);
+        }
+        let argument: Vec<usize> = trace.passed.iter().map(|p| shown.number(&p.of)).collect();
+        let places = places(&tree, &mut trace, &argument, &mut roots)?;
+        let mut writes = Vec::new();
+        for (passed, &number) in trace.passed.iter().zip(&argument) {
+            let now = trace::outside(&passed.own).value?;
+            if now != trace.inputs[passed.input] {
+                writes.push(Write {
+                    to: Source::Argument(number),
+                    root: roots.shown(now),
+                    was: Was::Input(passed.input),
+                });
+            }
+        }
+        for reached in &trace.reached {
+            let now = trace::outside(&reached.instead).value;
+            if now == reached.begun || matches!(reached.as_what, As::Passed(_)) {
+                continue;
+            }
+            writes.push(Write {
+                to: Source::Cell(Tensor(reached.cell.clone())),
+                root: roots.shown(now?),
+                was: match reached.as_what {
+                    As::Input(k) => Was::Input(k),
+                    _ => Was::Anything,
+                },
+            });
+        }
+        let mut inputs: Vec<Option<Source>> = vec![None; trace.inputs.len()];
+        for (passed, &number) in trace.passed.iter().zip(&argument) {
+            inputs[passed.input].get_or_insert(Source::Argument(number));
+        }
+        for reached in &trace.reached {
+            if let As::Input(k) = reached.as_what {
+                inputs[k].get_or_insert_with(|| Source::Cell(Tensor(reached.cell.clone())));
+            }
+        }
+        let mut replaced = vec![false; trace.inputs.len()];
+        for write in &writes {
+            if let Was::Input(k) = write.was {
+                replaced[k] = true;
+            }
+        }
+        let asked = std::mem::take(&mut trace.asked);
+        let bounds = Bounds::of(&roots.all, &shown.lengths, asked);
+        let guards = Guards::of(&trace, &argument, bounds);
+        Ok(Traced {
+            facts: Facts {
+                inputs: inputs.into_iter().flatten().collect(),
+                guards,
+                draws: trace.draws,
+                tree,
+                places,
+                writes,
+                lengths: shown.lengths.clone(),
+            },
+            capture: Capture {
+                roots: roots.all,
+                shown: roots.shown,
+                inputs: trace.inputs,
+                replaced,
+                words: trace.words,
+                lengths: shown.lengths.clone(),
+            },
+        })
+    }
+
+    /// Its program, which stands for calls that look like this one.
+    ///
+    /// # Errors
+    /// What scheduling and compiling say.
+    pub(crate) fn compile(self, signature: Arc<Signature>) -> Result<Recorded<R>> {
+        let Traced { capture, mut facts } = self;
+        let captured = capture.compile()?;
+        for write in &mut facts.writes {
+            if matches!(write.was, Was::Input(k) if !captured.takes(k)) {
+                write.was = Was::Anything;
+            }
+        }
+        Ok(Recorded {
+            signature,
+            captured,
+            facts,
+            kept: Mutex::default(),
+        })
+    }
+}
+
+/// What the tensors of a tree are, which were made in this trace or before it.
+fn places(
+    tree: &impl Tensors,
+    trace: &mut Trace,
+    argument: &[usize],
+    roots: &mut Roots,
+) -> Result<Vec<Place>> {
+    let mut tensors: Vec<Tensor> = Vec::new();
+    tree.leaves(&mut |leaf| {
+        if let Leaf::Tensor(t) = leaf {
+            tensors.push(t.clone());
+        }
+    });
+    let mut out = Vec::with_capacity(tensors.len());
+    for (k, Tensor(cell)) in tensors.iter().enumerate() {
+        let same = tensors[..k].iter().position(|t| Arc::ptr_eq(&t.0, cell));
+        if let Some(at) = same {
+            out.push(Place::Same(at));
+            continue;
+        }
+        if let Some(source) = old(cell, trace, argument) {
+            out.push(Place::Old(source));
+            continue;
+        }
+        let value = trace::outside(cell).value?;
+        let view = cell.view.as_ref().and_then(|View { base, to }| {
+            let base = old(&base.upgrade()?, trace, argument)?;
+            Some((base, to.clone()))
+        });
+        out.push(Place::Root {
+            root: roots.shown(value),
+            view,
+            line: cell.line,
+        });
+    }
+    Ok(out)
+}
+
+/// Where a cell comes from that is from before the trace.
+fn old(cell: &Arc<Cell>, trace: &mut Trace, argument: &[usize]) -> Option<Source> {
+    let is_own = |p: &trace::Passed| Arc::ptr_eq(&p.own, cell);
+    if let Some(at) = trace.passed.iter().position(is_own) {
+        return Some(Source::Argument(argument[at]));
+    }
+    if cell.made == trace.number() {
+        return None;
+    }
+    trace.reach(cell);
+    Some(match trace.find(cell).map(|r| &r.as_what) {
+        Some(As::Passed(at)) => Source::Argument(argument[*at]),
+        _ => Source::Cell(Tensor(cell.clone())),
+    })
+}
+
+impl Guards {
+    fn of(trace: &Trace, argument: &[usize], bounds: Bounds) -> Guards {
+        let mut guards = Guards {
+            inputs: Vec::new(),
+            equal: Vec::new(),
+            constants: Vec::new(),
+            views: Vec::new(),
+            failed: Vec::new(),
+            reached: FxHashMap::default(),
+            passed: 0,
+            flags: trace.flags.clone(),
+            check: Config::current().check,
+            bounds,
+        };
+        let mut first: FxHashMap<usize, &Arc<Cell>> = FxHashMap::default();
+        for reached in &trace.reached {
+            let tensor = Tensor(reached.cell.clone());
+            let mut passed = None;
+            if reached.cell.view.is_some() {
+                let shows = matches!(reached.as_what, As::View);
+                guards.views.push((tensor.clone(), shows));
+            }
+            match &reached.as_what {
+                As::Input(k) => {
+                    guards
+                        .inputs
+                        .push((tensor.clone(), trace.inputs[*k].clone()));
+                    match first.get(k) {
+                        Some(other) => guards.equal.push([Tensor((*other).clone()), tensor]),
+                        None => drop(first.insert(*k, &reached.cell)),
+                    }
+                }
+                As::Constant(u) => guards.constants.push((tensor, u.clone())),
+                As::View => {}
+                As::Failed => guards.failed.push(tensor),
+                As::Passed(at) => {
+                    passed = Some(argument[*at]);
+                    guards.passed += 1;
+                }
+            }
+            guards.reached.insert(address(&reached.cell), passed);
+        }
+        guards
+    }
+
+    /// Whether all is as it was.
+    fn hold(&self, shown: &Shown) -> bool {
+        let now = |t: &Tensor| trace::outside(&t.0).value;
+        let mut passed = 0;
+        for (k, t) in shown.tensors.iter().enumerate() {
+            match self.reached.get(&address(&t.0)) {
+                Some(Some(at)) if *at == shown.number(&t.0) => passed += usize::from(*at == k),
+                Some(_) => return false,
+                None => {}
+            }
+        }
+        let alike = |t: &Tensor, stand_in: &UOp| {
+            trace::read(&t.0, |held| {
+                let Ok(u) = &held.value else { return false };
+                let device = u.device().or(stand_in.device());
+                u.shape() == stand_in.shape()
+                    && u.dtype() == stand_in.dtype()
+                    && device == stand_in.device()
+            })
+        };
+        let shows = |t: &Tensor| {
+            let value = now(t);
+            value.is_ok_and(|u| trace::shown_of(&t.0, &u).is_some())
+        };
+        let unset = |t: &Tensor, was: &UOp| {
+            trace::read(&t.0, |held| {
+                held.value.as_ref() == Ok(was) && !held.assigned
+            })
+        };
+        passed == self.passed
+            && self.bounds.hold(&shown.lengths)
+            && self.check == Config::current().check
+            && self.inputs.iter().all(|(t, stand_in)| alike(t, stand_in))
+            && self.equal.iter().all(|[a, b]| now(a) == now(b))
+            && self.constants.iter().all(|(t, was)| unset(t, was))
+            && self.views.iter().all(|(t, was)| shows(t) == *was)
+            && self.failed.iter().all(|t| now(t).is_err())
+            && self
+                .flags
+                .iter()
+                .all(|(f, was)| f.load(Ordering::Relaxed) == *was)
+    }
+}
+
+impl<R: Tensors> Recorded<R> {
+    /// Whether it stands for a call.
+    pub(crate) fn stands_for(&self, shown: &Shown) -> bool {
+        self.signature == shown.signature && self.facts.guards.hold(shown)
+    }
+
+    /// Why it does not stand for a call, in words.
+    pub(crate) fn differs_from(&self, shown: &Shown) -> String {
+        let how = self.signature.differs(&shown.signature);
+        how.unwrap_or_else(|| "what the function reaches is of another kind".into())
+    }
+
+    /// What differs in another trace of the same call, if anything does.
+    ///
+    /// # Errors
+    /// Where that cannot be captured, or constants cannot be read.
+    pub(crate) fn differs(&self, other: &Traced<R>) -> Result<Option<&'static str>> {
+        if self.facts.draws != other.facts.draws {
+            return Ok(Some("it draws other random numbers"));
+        }
+        self.captured.differs(&other.capture)
+    }
+
+    /// Run it; where it writes, in its turn among the function's calls.
+    ///
+    /// # Errors
+    /// As `Captured::call`; `Capture` where a view is passed that the function assigns.
+    pub(crate) fn call(&self, shown: &Shown, turn: &Mutex<()>) -> Result<R> {
+        let facts = &self.facts;
+        let writes = !facts.writes.is_empty();
+        let _turn = writes.then(|| turn.lock().unwrap_or_else(|e| e.into_inner()));
+        let mut before: Vec<Option<UOp>> = Vec::with_capacity(facts.writes.len());
+        let mut written = vec![false; facts.inputs.len()];
+        for write in &facts.writes {
+            let t = write.to.tensor(shown);
+            if let (Source::Argument(k), Some((Some(_), _))) = (&write.to, t.viewed()) {
+                return Err(assigned_view(*k, t));
+            }
+            before.push(match write.was {
+                Was::Anything => trace::outside(&t.0).value.ok(),
+                Was::Input(k) => {
+                    written[k] = true;
+                    None
+                }
+            });
+        }
+        let words = random::taken(&facts.draws);
+        let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
+        let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
+            for (write, before) in facts.writes.iter().zip(&before) {
+                let was = match write.was {
+                    Was::Input(k) => given[k].as_ref(),
+                    Was::Anything => before.as_ref(),
+                };
+                if let (Some(old), Some(new)) = (was, &made[write.root]) {
+                    let cell = &write.to.tensor(shown).0;
+                    trace::write(cell, |held| held.realized(old, new.clone()));
+                }
+            }
+            self.keep(given, &written);
+            values.borrow_mut().extend_from_slice(made);
+        };
+        let advance = |k: usize, old: &UOp, next: &UOp| {
+            trace::write(&facts.inputs[k].tensor(shown).0, |held| {
+                // Under this lock nobody gets hold of it from here: its holders are the cell and the call.
+                let alone = held.value.as_ref() == Ok(old) && old.owners() == 2;
+                if alone {
+                    *held = Held::of(Ok(next.clone()));
+                }
+                alone
+            })
+        };
+        self.captured.call(&Caller {
+            advance: &advance,
+            input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
+            words: &words,
+            lengths: &shown.values(),
+            take: &take,
+        })?;
+        self.tree(shown, &values.into_inner())
+    }
+
+    /// Keep what expressions were found to be.
+    fn keep(&self, given: &[Option<UOp>], written: &[bool]) {
+        for (k, value) in given.iter().enumerate().filter(|(k, _)| !written[*k]) {
+            let (Some(value), Source::Cell(t)) = (value, &self.facts.inputs[k]) else {
+                continue;
+            };
+            if trace::read(&t.0, |held| held.value.as_ref() != Ok(value)) {
+                let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+                kept.insert(k, value.clone());
+            }
+        }
+    }
+
+    /// What the call gives.
+    fn tree(&self, shown: &Shown, values: &[Option<UOp>]) -> Result<R> {
+        let facts = &self.facts;
+        let mut made: Vec<Tensor> = Vec::with_capacity(facts.places.len());
+        for place in &facts.places {
+            made.push(match place {
+                Place::Old(source) => source.tensor(shown).clone(),
+                Place::Same(at) => made[*at].clone(),
+                Place::Root { root, view, line } => {
+                    let value = values[*root].clone().ok_or_else(|| {
+                        let message = "a value of a captured function is missing".into();
+                        Error::from(ErrorKind::Run { message })
+                    })?;
+                    let view = view.as_ref().map(|(base, to)| View {
+                        base: Arc::downgrade(&base.tensor(shown).0),
+                        to: to.clone(),
+                    });
+                    Tensor::made_of(Ok(value), line, view)
+                }
+            });
+        }
+        let mut next = made.into_iter();
+        Ok(facts.tree.rebuilt(&mut Over {
+            next: |old: &Tensor| next.next().unwrap_or_else(|| old.clone()),
+            were: &facts.lengths,
+            are: &shown.lengths,
+        }))
+    }
+}
+
+impl Source {
+    fn tensor<'a>(&'a self, shown: &'a Shown) -> &'a Tensor {
+        match self {
+            Source::Argument(k) => &shown.tensors[*k],
+            Source::Cell(t) => t,
+        }
+    }
+}
+
+impl Tensor {
+    /// Its expression, with no assign in it that waits; in storage, where that is to be `written`.
+    fn leaf(&self, written: bool) -> Result<UOp> {
+        let waits = self.was_assigned()?;
+        if waits || written && self.uop()?.op() != Op::Buffer {
+            self.realize()?;
+        }
+        self.uop()
+    }
+}
+
+/// The error of passing a view of which the function would write what it is a view of.
+fn assigned_view(argument: usize, t: &Tensor) -> Error {
+    let message = format!(
+        "tensor {argument} of the arguments is a view, and the function assigns it: pass what it is a view \
+         of, and take the view inside"
+    );
+    Error::from(ErrorKind::Capture { message }).at(t.0.line)
+}

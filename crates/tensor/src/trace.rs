@@ -1,0 +1,378 @@
+//! Tracing: what a function computes, written down instead of done. Flows in: a function's tensors, and the
+//! cells that it reaches while it runs on this thread; flows out: what it reads, what it leaves in them, and
+//! what it draws.
+//!
+//! While a trace is open, every cell that was there before has another in its place on this thread, which
+//! begins as a stand-in for whatever value the cell has when the function is called. Invariant: no cell from
+//! before a trace is changed by it, however it ends; and other threads see nothing of it.
+
+use crate::cell::{Cell, Held};
+use crate::view::shown;
+use monoglot_engine as engine;
+use monoglot_uop::{DType, Dim, ErrorKind, Op, OpSet, Result, Shape, UOp};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell as Slot, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+/// What is written down.
+#[derive(Default)]
+pub(crate) struct Trace {
+    number: u64,
+    /// Who is traced, and whose bodies that runs: by what tells them apart.
+    running: Vec<usize>,
+    /// Stand-ins, by input.
+    pub(crate) inputs: Vec<UOp>,
+    /// The input that stands for an expression.
+    by_value: FxHashMap<UOp, usize>,
+    pub(crate) passed: Vec<Passed>,
+    /// Where what was passed is, by the address of the caller's cell.
+    passed_at: FxHashMap<usize, usize>,
+    /// Where the cells that were reached are among `reached`, by address.
+    places: FxHashMap<usize, usize>,
+    pub(crate) reached: Vec<Reached>,
+    pub(crate) draws: Vec<Draw>,
+    /// Stand-ins for the keys and counters of draws, in turn.
+    pub(crate) words: Vec<UOp>,
+    pub(crate) flags: Vec<(Arc<AtomicBool>, bool)>,
+    /// What was to be realized.
+    pub(crate) remembered: Vec<UOp>,
+    /// Sizes whose numbers the function asked for, and those.
+    pub(crate) asked: Vec<(UOp, i64)>,
+}
+
+/// A tensor that was passed.
+pub(crate) struct Passed {
+    /// The caller's cell.
+    pub(crate) of: Arc<Cell>,
+    /// The function's cell.
+    pub(crate) own: Arc<Cell>,
+    pub(crate) input: usize,
+}
+
+/// A cell from before the trace that the function uses.
+pub(crate) struct Reached {
+    pub(crate) cell: Arc<Cell>,
+    /// What is in its place.
+    pub(crate) instead: Arc<Cell>,
+    /// What that was to begin with.
+    pub(crate) begun: Result<UOp>,
+    pub(crate) as_what: As,
+}
+
+/// How a cell's value enters a function.
+pub(crate) enum As {
+    /// It is this input.
+    Input(usize),
+    /// It is an expression that reads nothing, and stands as it is.
+    Constant(UOp),
+    /// It shows a part of another cell, as it was before the function.
+    View,
+    /// It carries an error.
+    Failed,
+    /// It was passed, too.
+    Passed(usize),
+}
+
+/// What is done with the stream of random numbers.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Draw {
+    /// So many numbers are drawn.
+    Numbers(u64),
+    /// Another stream begins.
+    Seed(u64),
+}
+
+thread_local! {
+    /// The number of the trace that is open, or 0.
+    static OPEN: Slot<u64> = const { Slot::new(0) };
+    static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
+}
+
+/// The number of the trace that is open on this thread, or 0.
+pub(crate) fn number() -> u64 {
+    OPEN.get()
+}
+
+/// Closes a trace, also when what is traced panics.
+struct Closing;
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        OPEN.set(0);
+        let left = TRACE.with_borrow_mut(Option::take);
+        drop(left);
+    }
+}
+
+/// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed.
+///
+/// # Errors
+/// Those of `run` and `finish`.
+pub(crate) fn trace<T, R>(
+    who: usize,
+    run: impl FnOnce() -> Result<T>,
+    finish: impl FnOnce(T, Trace) -> Result<R>,
+) -> Result<R> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let trace = Trace {
+        number,
+        running: vec![who],
+        ..Trace::default()
+    };
+    TRACE.set(Some(trace));
+    OPEN.set(number);
+    let closing = Closing;
+    let made = run()?;
+    let trace = TRACE.with_borrow_mut(Option::take).unwrap_or_default();
+    // What the function made is read as it stands from here on, but for the cells it reached.
+    OPEN.set(0);
+    let done = finish(made, trace);
+    drop(closing);
+    done
+}
+
+/// Run the body of a function within the one that is traced; its own call is none.
+///
+/// # Errors
+/// Those of the body, and where it is being traced already: it would never end.
+pub(crate) fn within<T>(who: usize, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            with(|t| t.running.pop());
+        }
+    }
+    let entered = with(|t| {
+        let new = !t.running.contains(&who);
+        if new {
+            t.running.push(who);
+        }
+        new
+    });
+    if entered != Some(true) {
+        let message = "a function that calls itself while it is captured never ends".into();
+        return Err(ErrorKind::Capture { message }.into());
+    }
+    let _leave = Leave;
+    run()
+}
+
+/// Do something with the trace that is open.
+fn with<T>(f: impl FnOnce(&mut Trace) -> T) -> Option<T> {
+    TRACE.with_borrow_mut(|t| t.as_mut().map(f))
+}
+
+/// The value of a cell, on this thread.
+pub(crate) fn read<T>(cell: &Arc<Cell>, f: impl FnOnce(&Held) -> T) -> T {
+    let instead = in_place_of(cell);
+    let cell = instead.as_ref().unwrap_or(cell);
+    f(&cell.value.read().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// Change the value of a cell, for this thread where a trace is open, else for all.
+pub(crate) fn write<T>(cell: &Arc<Cell>, f: impl FnOnce(&mut Held) -> T) -> T {
+    let instead = in_place_of(cell);
+    let cell = instead.as_ref().unwrap_or(cell);
+    f(&mut cell.value.write().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// Take down what is to be realized; false where no trace is open.
+pub(crate) fn remember(roots: &[UOp]) -> bool {
+    OPEN.get() != 0 && with(|t| t.remembered.extend_from_slice(roots)).is_some()
+}
+
+/// Take down that the number of a size was asked for.
+pub(crate) fn asked(size: &Dim, number: i64) {
+    if OPEN.get() == 0 {
+        return;
+    }
+    if let Dim::Sym(u) = size {
+        with(|t| t.asked.push((u.clone(), number)));
+    }
+}
+
+/// Take down a draw, with what stands for its key and counter; None where no trace is open.
+pub(crate) fn draw(count: u64) -> Option<[UOp; 2]> {
+    if OPEN.get() == 0 {
+        return None;
+    }
+    let word = || engine::stand_in(&Shape::of(&[]), DType::U64, engine::default_device());
+    let words = [word(), word()];
+    with(|t| {
+        t.draws.push(Draw::Numbers(count));
+        t.words.extend_from_slice(&words);
+    })?;
+    Some(words)
+}
+
+/// Take down that a stream of random numbers begins; false where no trace is open.
+pub(crate) fn seed(seed: u64) -> bool {
+    OPEN.get() != 0 && with(|t| t.draws.push(Draw::Seed(seed))).is_some()
+}
+
+/// A flag that decides what is computed: a captured function is traced again when it has changed.
+pub fn observe(flag: &Arc<AtomicBool>) -> bool {
+    let now = flag.load(Ordering::Relaxed);
+    if OPEN.get() != 0 {
+        with(|t| {
+            if !t.flags.iter().any(|(known, _)| Arc::ptr_eq(known, flag)) {
+                t.flags.push((flag.clone(), now));
+            }
+        });
+    }
+    now
+}
+
+/// The function's own cell in place of one that it is passed, over a stand-in for its expression.
+///
+/// # Errors
+/// The error that the cell carries.
+pub(crate) fn pass(of: &Arc<Cell>) -> Result<Arc<Cell>> {
+    let value = outside(of).value?;
+    let own = with(|t| {
+        if let Some(&known) = t.passed_at.get(&address(of)) {
+            return t.passed[known].own.clone();
+        }
+        let input = t.input(&value);
+        let own = Arc::new(t.cell(of, Ok(t.inputs[input].clone())));
+        t.passed_at.insert(address(of), t.passed.len());
+        t.passed.push(Passed {
+            of: of.clone(),
+            own: own.clone(),
+            input,
+        });
+        own
+    });
+    Ok(own.unwrap_or_else(|| of.clone()))
+}
+
+/// What tells cells apart that live.
+pub(crate) fn address(cell: &Arc<Cell>) -> usize {
+    Arc::as_ptr(cell) as usize
+}
+
+/// The value that a cell has for all threads.
+pub(crate) fn outside(cell: &Cell) -> Held {
+    cell.value.read().unwrap_or_else(|e| e.into_inner()).clone()
+}
+
+/// Whether a cell whose value is `value` shows a part of another, and which, as that is now.
+pub(crate) fn shown_of(cell: &Cell, value: &UOp) -> Option<(Arc<Cell>, UOp)> {
+    let view = cell.view.as_ref()?;
+    let base = view.base.upgrade()?;
+    let of_base = outside(&base).value.ok()?;
+    (shown(&view.to, &of_base).as_ref() == Ok(value)).then_some((base, view.to.clone()))
+}
+
+/// What reads storage, or a length.
+const READING: OpSet = OpSet::of(&[Op::Buffer, Op::Param]);
+
+/// Whether an expression reads nothing.
+pub(crate) fn is_constant(u: &UOp) -> bool {
+    !u.ops_below().intersects(READING)
+}
+
+/// The cell that is in place of this one on this thread.
+fn in_place_of(cell: &Arc<Cell>) -> Option<Arc<Cell>> {
+    let open = OPEN.get();
+    if open == 0 || cell.made == open {
+        return None;
+    }
+    with(|t| t.reach(cell))
+}
+
+impl Trace {
+    /// The number of the trace, which what was made in it has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The cell in place of one from before the trace.
+    pub(crate) fn reach(&mut self, cell: &Arc<Cell>) -> Arc<Cell> {
+        if let Some(&at) = self.places.get(&address(cell)) {
+            return self.reached[at].instead.clone();
+        }
+        if let Some(&at) = self.passed_at.get(&address(cell)) {
+            let Passed { own, input, .. } = &self.passed[at];
+            let begun = Ok(self.inputs[*input].clone());
+            return self.met(cell, own.clone(), begun, As::Passed(at));
+        }
+        let (begun, as_what) = self.beginning(cell);
+        let instead = Arc::new(self.cell(cell, begun.clone()));
+        self.met(cell, instead, begun, as_what)
+    }
+
+    /// Where a cell was reached, if it was.
+    pub(crate) fn find(&self, cell: &Arc<Cell>) -> Option<&Reached> {
+        let at = self.places.get(&address(cell))?;
+        Some(&self.reached[*at])
+    }
+
+    /// What is in place of a cell that was not passed, to begin with.
+    fn beginning(&mut self, cell: &Arc<Cell>) -> (Result<UOp>, As) {
+        let held = outside(cell);
+        let value = match &held.value {
+            Ok(value) => value,
+            Err(e) => return (Err(e.clone()), As::Failed),
+        };
+        if let Some((base, to)) = shown_of(cell, value) {
+            self.reach(&base);
+            let begun = self.find(&base).map(|r| r.begun.clone());
+            let begun = begun.expect("the base was reached");
+            return (begun.and_then(|b| shown(&to, &b)), As::View);
+        }
+        if !held.assigned && is_constant(value) {
+            return (Ok(value.clone()), As::Constant(value.clone()));
+        }
+        if value.shape().ints().is_none() {
+            let message = "a tensor whose length varies is reached by a captured function: pass it";
+            let error = ErrorKind::Capture {
+                message: message.into(),
+            };
+            return (Err(error.into()), As::Failed);
+        }
+        let input = self.input(value);
+        (Ok(self.inputs[input].clone()), As::Input(input))
+    }
+
+    fn met(
+        &mut self,
+        cell: &Arc<Cell>,
+        instead: Arc<Cell>,
+        begun: Result<UOp>,
+        as_what: As,
+    ) -> Arc<Cell> {
+        self.places.insert(address(cell), self.reached.len());
+        self.reached.push(Reached {
+            cell: cell.clone(),
+            instead: instead.clone(),
+            begun,
+            as_what,
+        });
+        instead
+    }
+
+    /// The input that stands for the value of an expression.
+    fn input(&mut self, value: &UOp) -> usize {
+        if let Some(&known) = self.by_value.get(value) {
+            return known;
+        }
+        let device = value.device().unwrap_or_else(engine::default_device);
+        let stand_in = engine::stand_in(value.shape(), value.dtype(), device);
+        self.inputs.push(stand_in);
+        self.by_value.insert(value.clone(), self.inputs.len() - 1);
+        self.inputs.len() - 1
+    }
+
+    /// A cell in place of another.
+    fn cell(&self, of: &Cell, value: Result<UOp>) -> Cell {
+        Cell {
+            value: RwLock::new(Held::of(value)),
+            line: of.line,
+            view: None,
+            made: self.number,
+        }
+    }
+}
