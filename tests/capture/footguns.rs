@@ -728,3 +728,29 @@ fn values_that_are_not_there_yet_are_computed_first() -> Result<()> {
     assert_eq!(f32s(&a), [1., 2.]);
     Ok(())
 }
+
+#[test]
+fn storage_that_another_value_takes_over_is_not_the_tensors() -> Result<()> {
+    let body = |x: &Tensor| {
+        // The greatest of one row is the row: both are computed where it lies, if that may be written.
+        let top = x.max(0, true);
+        let all = (&top * &top + 1.0).log2();
+        let part = top.narrow(1, 0, 5);
+        part.assign(part.maximum(1.0));
+        x.assign(&all);
+        (top, all)
+    };
+    let step = jit(body)?;
+    let data = [-2f32, 1., 3., 0., 2., 4., 1., -1.];
+    let plain = Tensor::new(&data, [1, 8]);
+    let captured = Tensor::new(&data, [1, 8]);
+    for _ in 0..3 {
+        let (top, all) = body(&plain);
+        Tensor::realize_all(&[&top, &all, &plain])?;
+        let (got_top, got_all) = step.call(&captured)?;
+        assert_eq!(f32s(&got_top), f32s(&top));
+        assert_eq!(f32s(&got_all), f32s(&all));
+        assert_eq!(f32s(&captured), f32s(&plain));
+    }
+    Ok(())
+}

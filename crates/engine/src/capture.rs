@@ -38,9 +38,9 @@ pub struct Capture {
     pub shown: Vec<bool>,
     /// Stand-ins for inputs.
     pub inputs: Vec<UOp>,
-    /// For each of them, whether what holds it is given another value by the call: then its storage may be
-    /// written, where a root is its next version.
-    pub replaced: Vec<bool>,
+    /// For each of them, the root that is the value of what holds it after a call, where the call gives that
+    /// another one: then its storage may be written.
+    pub replaced: Vec<Option<usize>>,
     /// Stand-ins of shape () for words that every call gives.
     pub words: Vec<UOp>,
     /// Bound variables whose values every call gives.
@@ -75,12 +75,22 @@ pub struct Captured {
 /// What a PARAM of the program is in a call.
 #[derive(Clone, Copy)]
 enum Given {
-    /// An input, which is written in place or not, of at least so many bytes.
-    Input(usize, bool, usize),
+    /// An input, of at least so many bytes.
+    Input(usize, Written, usize),
     /// A word.
     Word(usize),
     /// The same in every call.
     Constant(usize),
+}
+
+/// What becomes of the storage of an input.
+#[derive(Clone, Copy, PartialEq)]
+enum Written {
+    Not,
+    /// It is that of the value after the call of what holds the input.
+    InPlace,
+    /// It is another root's, which has to be written elsewhere.
+    Elsewhere,
 }
 
 /// Where the value of a root that is shown is.
@@ -120,7 +130,7 @@ impl Capture {
     /// The function that this is, and what it is called with.
     fn function(&self) -> Result<(Function, Arguments)> {
         let input_of = numbered(&self.inputs);
-        let replaced = |b: &UOp| input_of.get(b).is_some_and(|&k| self.replaced[k]);
+        let replaced = |b: &UOp| input_of.get(b).is_some_and(|&k| self.replaced[k].is_some());
         callify(&self.roots, replaced)
     }
 
@@ -150,7 +160,17 @@ impl Capture {
         for (p, buffer) in arguments.buffers.iter().enumerate() {
             params.push(if let Some(&k) = input_of.get(buffer) {
                 let bytes = buffer.shape().max_len() as usize * buffer.dtype().bytes();
-                Given::Input(k, executable.written[p], bytes)
+                let own = self.replaced[k].and_then(|root| leaf(&executable.outputs[root]));
+                let is_own = own.is_some_and(|u| {
+                    let slot = u.buffer_arg().map(|b| b.slot as usize);
+                    u.op() == Op::Param && slot == Some(p)
+                });
+                let written = match (executable.written[p], is_own) {
+                    (false, _) => Written::Not,
+                    (true, true) => Written::InPlace,
+                    (true, false) => Written::Elsewhere,
+                };
+                Given::Input(k, written, bytes)
             } else if let Some(&k) = word_of.get(buffer) {
                 Given::Word(k)
             } else {
@@ -550,13 +570,13 @@ impl Held {
         call: &Caller,
         p: usize,
         k: usize,
-        written: bool,
+        written: Written,
         bytes: usize,
     ) -> Tried<Arc<Storage>> {
         let Some(u) = &self.given[k] else {
             return Err(broken("engine", "an input without a value").into());
         };
-        if written
+        if written == Written::InPlace
             && u.op() == Op::Buffer
             && let Some(mut claim) = versions::claim(u)?
             && let Some(next) = next_version(u, u.shape())
@@ -565,6 +585,7 @@ impl Held {
             // Who else holds it keeps its value, and this call writes a copy.
             if (call.advance)(k, u, &next) {
                 let storage = claim.storage().clone();
+                self.given[k] = Some(next.clone());
                 self.claims.insert(p, (claim, next));
                 return Ok(storage);
             }
@@ -581,7 +602,7 @@ impl Held {
             _ => whole.slice(offset, rest),
         };
         let part = part.ok_or_else(|| broken("engine", "a view past the end of its buffer"))?;
-        if !written && rest >= bytes {
+        if written == Written::Not && rest >= bytes {
             self.readings.push(reading);
             return Ok(part);
         }

@@ -14,6 +14,8 @@ fn captured_functions_give_what_the_functions_give() {
     let mut tell = |_: &str| {};
     let mut tally = Tally::new(&mut tell);
     replay(0..60, 12, "INTERP", &mut tally).expect("the device opens");
+    // Storage of an input that another root's value took over.
+    replay(11_191..11_192, 25, "INTERP", &mut tally).expect("the device opens");
     assert!(tally.failures.is_empty(), "{:#?}", tally.failures);
-    assert_eq!(tally.compared, 60);
+    assert_eq!(tally.compared, 61);
 }

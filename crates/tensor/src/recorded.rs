@@ -175,10 +175,10 @@ impl<R: Tensors> Traced<R> {
                 inputs[k].get_or_insert_with(|| Source::Cell(Tensor(reached.cell.clone())));
             }
         }
-        let mut replaced = vec![false; trace.inputs.len()];
+        let mut replaced = vec![None; trace.inputs.len()];
         for write in &writes {
             if let Was::Input(k) = write.was {
-                replaced[k] = true;
+                replaced[k] = Some(write.root);
             }
         }
         let asked = std::mem::take(&mut trace.asked);

@@ -188,9 +188,9 @@ impl Seen {
         let part = Part::Tensor {
             cell: self.tensors.iter().position(same).unwrap_or(here),
             value: values.iter().position(|v| *v == value).unwrap_or(here),
-            shape: match value.shape().ints() {
-                Some(_) => value.shape().clone(),
-                None => {
+            shape: match value.shape().iter().all(|d| d.as_int().is_some()) {
+                true => value.shape().clone(),
+                false => {
                     let sizes: Vec<Dim> = value.shape().iter().map(|d| self.alike(d)).collect();
                     Shape::new(sizes)
                 }
