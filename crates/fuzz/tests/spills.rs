@@ -52,7 +52,7 @@ const V2: &Known = &[
     ("gemm_f32_tn_1024", 1),
     ("gemm_f32_tt_1024", 1),
     ("gemm_i8_1024", 1),
-    ("gpt2", 24),
+    ("gpt2", 25),
     ("minilm", 7),
     ("resnet50", 34),
 ];
