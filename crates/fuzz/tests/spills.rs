@@ -40,15 +40,9 @@ const V2: &Known = &[
     ("gemm_bf16_1024", 1),
     ("gemm_f32_1023", 1),
     ("gemm_i8_1024", 1),
-<<<<<<< HEAD
-    ("gpt2", 8),
+    ("gpt2", 9),
     ("minilm", 2),
     ("resnet50", 19),
-=======
-    ("gpt2", 25),
-    ("minilm", 7),
-    ("resnet50", 34),
->>>>>>> threads
 ];
 
 #[test]
