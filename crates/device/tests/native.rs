@@ -162,7 +162,8 @@ fn names_choose_levels() {
     let target = v2.target();
     assert_eq!(target.dialect, Dialect::X86);
     assert_eq!(target.arch, "x86-64-v2");
-    assert_eq!((target.vector_bytes, target.registers), (16, 16));
+    // One of the 16 is the encoder's.
+    assert_eq!((target.vector_bytes, target.registers), (16, 15));
     assert!(!target.storage.contains(&DType::F16) && !target.native.contains(Op::MulAcc));
     assert!(["x86-64-v2", "x86-64-v3", "x86-64-v4"].contains(&&*cpu.target().arch));
     assert!(
