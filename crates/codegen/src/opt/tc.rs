@@ -18,7 +18,7 @@
 //! So a, b and the accumulator are the elements that this lane holds of each matrix. What follows the
 //! REDUCE sees one element, chosen by `u`. Lowering adds into the accumulator: `acc = WMMA(a, b, acc)`.
 //!
-//! A unit of one thread is a dot product, which has a form of its own ([`super::dot`]).
+//! A unit of one thread is a dot product, which has a form of its own (`dot`).
 //!
 //! Preconditions:
 //! * only PADTO came before (it makes extents multiples of the unit's);

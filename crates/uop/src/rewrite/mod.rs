@@ -258,7 +258,7 @@ impl RuleSet {
             match over {
                 // Again once what is below is done.
                 None => {
-                    let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(*s);
+                    let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(s);
                     stack.push(Frame::Enter(u.clone(), chain));
                     let below = u.src().iter().rev().filter(waits);
                     stack.extend(below.map(|s| Frame::Enter(s.clone(), 0)));

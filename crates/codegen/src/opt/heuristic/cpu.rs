@@ -248,10 +248,11 @@ pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) ->
 struct Estimates<'a> {
     features: &'a Features,
     target: &'a Target,
-    known: RefCell<FxHashMap<(Factors, Option<usize>, Mask), Option<f64>>>,
+    known: RefCell<FxHashMap<Known, Option<f64>>>,
 }
 
-type Factors = SmallVec<[i64; 8]>;
+/// A tile: its factors, and the axes of its vectors.
+type Known = (SmallVec<[i64; 8]>, Option<usize>, Mask);
 
 impl<'a> Estimates<'a> {
     fn new(features: &'a Features, target: &'a Target) -> Estimates<'a> {
