@@ -57,7 +57,8 @@ pub struct Jit<'f, A, R> {
 #[diagnostic::on_unimplemented(
     message = "this is no function that can be captured",
     note = "a closure of up to eight trees of tensors, by value or by reference (more than four all in one way), \
-            whose types are written: `|x: Tensor, n: usize| …` or `|x: &Tensor| …`; it gives a tree of tensors, or a `Result` of one"
+            whose types are written: `|x: Tensor, n: usize| …` or `|x: &Tensor| …`; a float that is passed is a `Tensor` in it; \
+            it gives a tree of tensors, or a `Result` of one"
 )]
 pub trait Body<M> {
     /// Its arguments, as a tuple.
