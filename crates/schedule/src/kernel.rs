@@ -35,6 +35,8 @@ pub(crate) enum Callee {
     Compute(UOp),
     /// The part of args[1] that goes to args[0]: COPY(SHRINK(PARAM 1, (start,), (length,))).
     Copy(UOp),
+    /// The kernels of a body, which each call of it has.
+    Function(Arc<Calls>),
     /// Nothing: the result has no elements.
     Nothing,
 }

@@ -72,7 +72,7 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
         }
         calls.extend(call(k, |slot| {
             storage(&all, slot, &allocations, &allocation_of)
-        }));
+        })?);
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let allocation = allocation_of[&a];
@@ -86,10 +86,10 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     }
     let storage = |slot| storage(&all, slot, &allocations, &allocation_of);
     let root = |o: &Output| {
-        o.root
-            .substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]))
+        let base = storage(o.slot).reshape(o.base.shape())?;
+        Ok(o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), base)])))
     };
-    let outputs = all.outputs.iter().map(root).collect();
+    let outputs = all.outputs.iter().map(root).collect::<Result<_>>()?;
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule {
@@ -141,19 +141,26 @@ fn reuse(
     }
 }
 
-fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
+fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.callee {
-        Callee::Nothing => return None,
+        Callee::Nothing => return Ok(None),
         Callee::Compute(sink) => sink.clone(),
         Callee::Copy(body) => body.clone(),
+        Callee::Function(_) => {
+            return Err(ErrorKind::Verify {
+                stage: "memory plan".into(),
+                message: "a call whose kernels are not among the others".into(),
+            }
+            .into());
+        }
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {
         outs: (0..k.outs).collect(),
         ins: (k.outs..k.args.len()).collect(),
     };
-    Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
+    Ok(Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))))
 }
 
 /// The PARAM of a slot, or the BUFFER of the allocation that it has.

@@ -39,6 +39,7 @@ pub mod effort;
 pub mod error;
 pub mod fold;
 pub mod fragment;
+pub mod function;
 pub mod gradient;
 pub mod graph;
 pub mod lazy;

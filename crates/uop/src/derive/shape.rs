@@ -5,6 +5,7 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
+use crate::function::bound;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::shape::{Dim, Shape};
@@ -94,9 +95,10 @@ fn applied(function: &UOp, shape: &Shape) -> Result<Shape> {
     }
     let mut dims = Vec::with_capacity(shape.len());
     for d in shape.iter() {
-        let u = d.to_uop().bind(&function.src()[1..])?;
-        let known = u.sym_infer(&[]);
-        dims.push(known.map_or_else(|_| Dim::of(&u), Dim::Int));
+        let u = bound(&d.to_uop(), &function.src()[1..])?;
+        let length = u.ops_below().contains(Op::Param);
+        let known = u.sym_infer(&[]).ok().filter(|_| !length);
+        dims.push(known.map_or_else(|| Dim::of(&u), Dim::Int));
     }
     Ok(Shape::new(dims))
 }

@@ -26,6 +26,7 @@ use super::kernel::invalid;
 use super::{Verifier, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
+use crate::function::own_sources;
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
@@ -229,7 +230,6 @@ fn may_equal(a: &Shape, b: &Shape) -> bool {
 
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.
 pub(super) fn params(body: &UOp) -> Vec<&UOp> {
-    let own = |u: &UOp| matches!(u.op(), Op::Function | Op::Call) as usize;
-    let nodes = ordered(from_ref(body), |u| &u.src()[own(u)..]);
+    let nodes = ordered(from_ref(body), own_sources);
     nodes.into_iter().filter(|u| u.op() == Op::Param).collect()
 }
