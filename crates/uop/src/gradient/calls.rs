@@ -1,16 +1,15 @@
 //! The derivative of a FUNCTION is a FUNCTION: one body for all calls of one body that are asked for the same.
 //! Flows in: what flows to the values of a call; flows out: what flows to its arguments, as values of another
-//! call. That takes the arguments, what flows to the values, and what the first call computed on the way: its
-//! reductions, which are values of the call besides (`merge_functions` makes one call of the two).
+//! call. That takes the arguments, what flows to the values, and what the first call keeps of what it computes on the
+//! way (`kept`), which are values of the call besides (`merge_functions` makes one call of the two).
 
-use super::gradients;
+use super::{gradients, kept::kept};
 use crate::arg::Arg;
 use crate::error::Result;
-use crate::function::{abstracted, call, own_sources, params};
-use crate::graph::ordered;
+use crate::function::{abstracted, call, params};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// The calls of one walk.
@@ -131,7 +130,7 @@ impl Backward {
             }
         }
         let mut forward: Vec<UOp> = values.to_vec();
-        for kept in on_the_way(&wanted, &asked.body) {
+        for kept in kept(&wanted, &asked.body) {
             let known = forward.iter().position(|v| *v == kept);
             let at = known.unwrap_or(forward.len());
             if known.is_none() {
@@ -148,21 +147,4 @@ impl Backward {
             forward: UOp::new(Op::Tuple, Srcs::from(forward), Arg::None),
         })
     }
-}
-
-/// What a body computes on the way that is worth keeping for its derivative: reductions, and the values of calls.
-fn on_the_way(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
-    let all = ordered(std::slice::from_ref(body), own_sources);
-    let forward: FxHashSet<&UOp> = all.into_iter().collect();
-    let kept = |u: &UOp| {
-        let made = matches!(u.op(), Op::Reduce | Op::GetTuple | Op::Contiguous);
-        made && forward.contains(u)
-            && u.ops_below().contains(Op::Param)
-            && u.shape().ints().is_some()
-    };
-    let seen = ordered(gradients, |u| match kept(u) {
-        true => &[],
-        false => own_sources(u),
-    });
-    seen.into_iter().filter(|u| kept(u)).cloned().collect()
 }

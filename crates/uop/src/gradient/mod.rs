@@ -20,6 +20,7 @@ use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 mod calls;
+mod kept;
 mod rules;
 
 use calls::Calls;
