@@ -52,9 +52,13 @@ pub(super) fn kept(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
     let mut net = Net::new(below.len());
     let mut depth: Vec<i64> = Vec::with_capacity(below.len());
     for (v, u) in below.iter().enumerate() {
-        let inputs = own_sources(u).iter().filter_map(|s| number.get(s));
-        let after = inputs.map(|&s| depth[s] + 1).max().unwrap_or(0);
-        depth.push(if is_kept_at_least(u) { 0 } else { after });
+        depth.push(match is_kept_at_least(u) {
+            true => 0,
+            false => {
+                let inputs = own_sources(u).iter().filter_map(|s| number.get(s));
+                inputs.map(|&s| depth[s] + 1).max().unwrap_or(0)
+            }
+        });
         let users = users.get(u).copied().unwrap_or(0);
         net.edge(Net::enters(v), Net::leaves(v), cost(u, users, depth[v]));
         if is_kept_at_least(u) {
