@@ -59,7 +59,10 @@ fn trees_go_in_and_come_out() -> Result<()> {
     assert!(none.0.b.is_none());
     let sum = (values(&[5], 3) * 0.5).sum(.., false);
     close(&other.0.a, &(values(&[5], 3) * &sum));
-    close(&other.0.b.expect("it was passed"), &(values(&[2], 4) + &sum));
+    close(
+        &other.0.b.expect("it was passed"),
+        &(values(&[2], 4) + &sum),
+    );
     close(&other.1[0], &other.1[1]);
     let sum = (values(&[5], 1) * 2.0).sum(.., false);
     close(&one.1[1], &sum);

@@ -121,10 +121,7 @@ fn a_training_step_is_captured() -> Result<()> {
         }
         Ok(losses)
     };
-    close(
-        &list(&train(true)?),
-        &list(&train(false)?),
-    );
+    close(&list(&train(true)?), &list(&train(false)?));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 mod calls;
 mod gradients;
 mod programs;
+mod scans;
 
 use monoglot::prelude::*;
 

@@ -9,10 +9,11 @@
 use crate::kernel::{Call, Callee, Calls};
 use crate::order::topological;
 use crate::rangeify::Output;
+use crate::scan;
 use monoglot_uop::function::{inline_functions, merge_functions, params, values_of};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, Device, Dim, Error, ErrorKind, Op, OpSet, Result, Shape, UOp};
+use monoglot_uop::{Arg, Device, Dim, Error, ErrorKind, Op, OpSet, Result, ScanInfo, Shape, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ pub(crate) fn resolved(roots: &[UOp]) -> Result<Vec<UOp>> {
             *times.entry(u.src()[0].clone()).or_default() += 1;
         }
     }
-    inline_functions(&roots, |f| times[&f.src()[0]] > 1 && is_program(f))
+    let shared = |f: &UOp| times[&f.src()[0]] > 1 && is_program(f);
+    inline_functions(&roots, |f| matches!(f.arg(), Arg::Scan(_)) || shared(f))
 }
 
 /// Whether a call may be of a program of its own.
@@ -46,12 +48,16 @@ fn is_program(function: &UOp) -> bool {
     let lengths = params(body).into_iter().filter(UOp::is_variable);
     below.contains(Op::Reduce)
         && !below.contains(Op::Assert)
-        && lengths.map(|p| argument(&p).is_some_and(UOp::is_variable)).all(|is| is)
+        && lengths
+            .map(|p| argument(&p).is_some_and(UOp::is_variable))
+            .all(|is| is)
 }
 
 /// A call of a body.
 pub(crate) struct Site {
     body: UOp,
+    /// How it is called again and again, if it is.
+    scan: Option<ScanInfo>,
     /// The number of the PARAM in place of its first value.
     first: usize,
     /// Its values, as the program around it sees them.
@@ -92,6 +98,10 @@ pub(crate) fn apart(roots: &[UOp], arguments: usize, device: Device) -> Result<A
                 let all: Vec<UOp> = u.src()[1..].iter().map(made).collect();
                 let mut site = Site {
                     body: u.src()[0].clone(),
+                    scan: match u.arg() {
+                        Arg::Scan(info) => Some(*info),
+                        _ => None,
+                    },
                     first: next,
                     values: Vec::new(),
                     lengths: Vec::with_capacity(all.len()),
@@ -200,7 +210,11 @@ pub(crate) fn with_sites(
     for o in &mut all.outputs {
         o.slot = number(o.slot);
     }
-    let mut at_output = all.outputs.drain(..given).collect::<Vec<Output>>().into_iter();
+    let mut at_output = all
+        .outputs
+        .drain(..given)
+        .collect::<Vec<Output>>()
+        .into_iter();
     let mut nodes = Vec::with_capacity(values + all.nodes.len());
     for site in sites {
         let body = &known[&site.body];
@@ -224,9 +238,13 @@ pub(crate) fn with_sites(
             args.push(slot);
         }
         nodes.extend(site.values);
+        let device = body.calls.first().map_or(device, |c| c.device);
         all.calls.push(Call {
             device,
-            callee: Callee::Function(body.clone()),
+            callee: match site.scan {
+                None => Callee::Function(body.clone()),
+                Some(info) => Callee::Loop(scan::looped(body, info, device)?),
+            },
             args,
             outs: count,
         });
@@ -239,7 +257,11 @@ pub(crate) fn with_sites(
     let before = crate::order::dependencies(&all);
     let mut calls: Vec<Option<Call>> = all.calls.into_iter().map(Some).collect();
     let order = topological(&before);
-    all.calls = order.into_iter().rev().filter_map(|i| calls[i].take()).collect();
+    all.calls = order
+        .into_iter()
+        .rev()
+        .filter_map(|i| calls[i].take())
+        .collect();
     Ok(all)
 }
 
@@ -260,7 +282,7 @@ fn broken() -> Error {
 
 /// The kernels with each call replaced by those of its body.
 pub(crate) fn expanded(mut all: Calls) -> Calls {
-    let is_call = |c: &Call| matches!(c.callee, Callee::Function(_));
+    let is_call = |c: &Call| matches!(c.callee, Callee::Function(_) | Callee::Loop(_));
     if !all.calls.iter().any(is_call) {
         return all;
     }
@@ -268,6 +290,10 @@ pub(crate) fn expanded(mut all: Calls) -> Calls {
     let mut same: FxHashMap<usize, usize> = FxHashMap::default();
     let mut calls = Vec::with_capacity(all.calls.len());
     for call in std::mem::take(&mut all.calls) {
+        if let Callee::Loop(_) = &call.callee {
+            calls.push(scan::with_storage(call, &mut all));
+            continue;
+        }
         let Callee::Function(body) = &call.callee else {
             calls.push(call);
             continue;
@@ -308,14 +334,16 @@ pub(crate) fn expanded(mut all: Calls) -> Calls {
             *slot = other;
         }
     };
-    calls.iter_mut().for_each(|c| c.args.iter_mut().for_each(now));
+    calls
+        .iter_mut()
+        .for_each(|c| c.args.iter_mut().for_each(now));
     all.outputs.iter_mut().for_each(|o| now(&mut o.slot));
     all.calls = calls;
     all
 }
 
 /// What stands for a stored node of a body, with the lengths of a call.
-fn stored(node: &UOp, lengths: &FxHashMap<UOp, UOp>) -> UOp {
+pub(crate) fn stored(node: &UOp, lengths: &FxHashMap<UOp, UOp>) -> UOp {
     let shape = Shape::new(node.shape().iter().map(|d| match d.as_int() {
         Some(_) => d.clone(),
         None => Dim::of(&d.to_uop().substitute(lengths)),

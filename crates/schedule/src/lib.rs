@@ -25,6 +25,7 @@ mod memory;
 mod order;
 mod prepare;
 mod rangeify;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -92,11 +93,21 @@ pub fn schedule(
     let (roots, mut words) = checks::words(function)?;
     let mut known = FxHashMap::default();
     for body in functions::bodies(&roots) {
-        let calls = program(body.src(), functions::arguments(&body), &known, device, target)?;
+        let calls = program(
+            body.src(),
+            functions::arguments(&body),
+            &known,
+            device,
+            target,
+        )?;
         known.insert(body, Arc::new(calls));
     }
     passed("functions");
-    let Apart { roots, sites, given } = functions::apart(&roots, arguments, device)?;
+    let Apart {
+        roots,
+        sites,
+        given,
+    } = functions::apart(&roots, arguments, device)?;
     let roots = prepare::prepare(&roots, target)?;
     let roots = functions::in_place(roots, given);
     passed("prepare");

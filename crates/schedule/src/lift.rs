@@ -78,7 +78,10 @@ fn is_offsets(u: &UOp, i: usize) -> bool {
 /// Ops whose constant operands are data: computed with, shown, or stored.
 fn takes_data(op: Op) -> bool {
     use Op::*;
-    let shown = matches!(op, Reshape | Expand | Pad | Stack | Contiguous | Copy | Function);
+    let shown = matches!(
+        op,
+        Reshape | Expand | Pad | Stack | Contiguous | Copy | Function
+    );
     shown || op == Store || op.is_elementwise()
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     let mut allocation_of: FxHashMap<usize, usize> = FxHashMap::default();
     let mut free: FxHashMap<Device, BTreeMap<usize, Vec<usize>>> = FxHashMap::default();
     let mut calls = Vec::with_capacity(all.calls.len());
+    let mut loops = 0;
     let mut written = vec![false; params];
     for (i, k) in all.calls.iter().enumerate() {
         for &a in &k.args[..k.outs] {
@@ -70,9 +71,15 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
             };
             allocation_of.insert(a, allocation);
         }
-        calls.extend(call(k, |slot| {
-            storage(&all, slot, &allocations, &allocation_of)
-        })?);
+        let storage = |slot| storage(&all, slot, &allocations, &allocation_of);
+        match &k.callee {
+            Callee::Loop(looped) => {
+                let arguments: Vec<UOp> = k.args.iter().map(|&a| storage(a)).collect();
+                calls.extend(looped.written(&arguments, loops)?);
+                loops += 1;
+            }
+            _ => calls.extend(call(k, storage)?),
+        }
         for &a in &k.args {
             if a >= all.inputs && last[&a] == i && !is_output[a] {
                 let allocation = allocation_of[&a];
@@ -87,7 +94,8 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     let storage = |slot| storage(&all, slot, &allocations, &allocation_of);
     let root = |o: &Output| {
         let base = storage(o.slot).reshape(o.base.shape())?;
-        Ok(o.root.substitute(&FxHashMap::from_iter([(o.base.clone(), base)])))
+        Ok(o.root
+            .substitute(&FxHashMap::from_iter([(o.base.clone(), base)])))
     };
     let outputs = all.outputs.iter().map(root).collect::<Result<_>>()?;
     let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
@@ -147,7 +155,7 @@ fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
         Callee::Nothing => return Ok(None),
         Callee::Compute(sink) => sink.clone(),
         Callee::Copy(body) => body.clone(),
-        Callee::Function(_) => {
+        Callee::Function(_) | Callee::Loop(_) => {
             return Err(ErrorKind::Verify {
                 stage: "memory plan".into(),
                 message: "a call whose kernels are not among the others".into(),

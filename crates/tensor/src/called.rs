@@ -118,7 +118,7 @@ impl<R: Tensors> Called<R> {
 }
 
 /// What a root's storage is left with: the value of an assignment to all of it.
-fn assigned(root: &UOp) -> UOp {
+pub(crate) fn assigned(root: &UOp) -> UOp {
     match root.src() {
         [base, store]
             if root.op() == Op::After

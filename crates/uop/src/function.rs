@@ -5,12 +5,13 @@
 //! Invariant: bodies are in one form. A body reads PARAMs alone, numbered by first use, so that two that compute
 //! the same are one node; and every node keeps the derivative that its builder knew (`Shortcut`).
 
-use crate::arg::{AddrSpace, Arg, BufferArg};
+use crate::arg::{AddrSpace, Arg, BufferArg, ScanInfo};
 use crate::error::{Error, Result};
 use crate::graph::ordered;
 use crate::marks::NodeMap;
 use crate::node::{Shortcut, Srcs, UOp};
 use crate::op::Op;
+use crate::shape::Shape;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A body, and what stands for its PARAMs.
@@ -34,8 +35,17 @@ pub fn own_sources(u: &UOp) -> &[UOp] {
 /// # Errors
 /// `Argument` where an input whose shape varies is no storage.
 pub fn abstracted(values: &[UOp], inputs: &[UOp]) -> Result<Abstraction> {
-    let named: FxHashSet<&UOp> = inputs.iter().collect();
-    let mut arguments: Vec<UOp> = Vec::new();
+    abstracted_behind(&[], values, inputs)
+}
+
+/// As `abstracted`, where the first PARAMs are in place of `first`, whether they are read or not.
+///
+/// # Errors
+/// As `abstracted`.
+pub fn abstracted_behind(first: &[UOp], values: &[UOp], inputs: &[UOp]) -> Result<Abstraction> {
+    let named: FxHashSet<&UOp> = inputs.iter().chain(first).collect();
+    let slots: FxHashMap<&UOp, usize> = first.iter().zip(0..).collect();
+    let mut arguments: Vec<UOp> = first.to_vec();
     let leaf = |u: &UOp| {
         let own = u.op() == Op::Buffer && u.addrspace() == Some(AddrSpace::Global);
         named.contains(u) || own || u.bound_to().is_some()
@@ -52,9 +62,11 @@ pub fn abstracted(values: &[UOp], inputs: &[UOp]) -> Result<Abstraction> {
         if !leaf(u) {
             return u.try_with_src(src);
         }
-        let slot = arguments.len() as u64;
-        arguments.push(u.clone());
-        parameter(u, src, slot)
+        let slot = slots.get(u).copied().unwrap_or(arguments.len());
+        if slot == arguments.len() {
+            arguments.push(u.clone());
+        }
+        parameter(u, src, slot as u64)
     };
     let body = remade(std::slice::from_ref(&body), sources, new)?.remove(0);
     Ok(Abstraction { body, arguments })
@@ -74,9 +86,7 @@ fn parameter(u: &UOp, src: Srcs, slot: u64) -> Result<UOp> {
             };
             Ok(UOp::new(Op::Param, src, Arg::Buffer(arg)))
         }
-        _ if u.shape().ints().is_some() => {
-            Ok(UOp::param(slot, u.shape(), u.dtype(), u.device()))
-        }
+        _ if u.shape().ints().is_some() => Ok(UOp::param(slot, u.shape(), u.dtype(), u.device())),
         _ => {
             let message = format!("{} of shape {}, which varies", u.op().name(), u.shape());
             Err(Error::argument("FUNCTION", message))
@@ -89,8 +99,21 @@ fn parameter(u: &UOp, src: Srcs, slot: u64) -> Result<UOp> {
 /// # Errors
 /// Where the arguments do not fit it.
 pub fn call(body: &UOp, arguments: &[UOp]) -> Result<Vec<UOp>> {
+    call_as(body, arguments, Arg::None)
+}
+
+/// The values of a scan of this body: the last carries, then what is gathered.
+///
+/// # Errors
+/// Where the arguments do not fit it.
+pub fn scan(body: &UOp, arguments: &[UOp], info: ScanInfo) -> Result<Vec<UOp>> {
+    call_as(body, arguments, Arg::Scan(info))
+}
+
+/// The values of a call that is like another one.
+pub(crate) fn call_as(body: &UOp, arguments: &[UOp], like: Arg) -> Result<Vec<UOp>> {
     let src = [body].into_iter().chain(arguments).cloned();
-    let function = UOp::try_new(Op::Function, src.collect::<Srcs>(), Arg::None)?;
+    let function = UOp::try_new(Op::Function, src.collect::<Srcs>(), like)?;
     values_of(&function)
 }
 
@@ -134,6 +157,7 @@ pub fn inline_functions(roots: &[UOp], keep: impl Fn(&UOp) -> bool) -> Result<Ve
         return Ok(roots.to_vec());
     }
     let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
+        (Op::Function, Arg::Scan(info)) if !keep(u) => unrolled(&src[0], &src[1..], info),
         (Op::Function, _) if !keep(u) => bound(&src[0], &src[1..]),
         (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => match src[0].src().get(*i) {
             Some(element) => Ok(element.clone()),
@@ -142,6 +166,38 @@ pub fn inline_functions(roots: &[UOp], keep: impl Fn(&UOp) -> bool) -> Result<Ve
         _ => u.try_with_src(src),
     };
     remade(roots, |u| 0..u.src().len(), new)
+}
+
+/// TUPLE of the values of a scan, all its times written out.
+fn unrolled(body: &UOp, arguments: &[UOp], info: &ScanInfo) -> Result<UOp> {
+    let apart = info.carries + info.slices;
+    let mut now = arguments.to_vec();
+    let mut gathered: Vec<Vec<UOp>> = vec![Vec::new(); body.src().len() - info.carries];
+    for t in 0..info.length {
+        let at = if info.reversed {
+            info.length - 1 - t
+        } else {
+            t
+        };
+        for k in info.carries..apart {
+            let whole = &arguments[k];
+            let inner = Shape::new(whole.shape().iter().skip(1).cloned());
+            now[k] = whole.narrow(0, at, 1)?.reshape(&inner)?;
+        }
+        let values = bound(body, &now)?;
+        now[..info.carries].clone_from_slice(&values.src()[..info.carries]);
+        for (all, one) in gathered.iter_mut().zip(&values.src()[info.carries..]) {
+            all.push(one.clone());
+        }
+    }
+    let mut values: Srcs = now[..info.carries].iter().cloned().collect();
+    for mut all in gathered {
+        if info.reversed {
+            all.reverse();
+        }
+        values.push(UOp::try_new(Op::Stack, Srcs::from(all), Arg::None)?);
+    }
+    Ok(UOp::new(Op::Tuple, values, Arg::None))
 }
 
 /// This body with PARAM k replaced by argument k.
@@ -206,6 +262,12 @@ fn remade(
 pub(crate) fn within(small: &UOp, large: &UOp) -> Option<Vec<usize>> {
     if small.src()[1..] != large.src()[1..] || small.arg() != large.arg() {
         return None;
+    }
+    if matches!(small.arg(), Arg::Scan(_)) {
+        // A carry and what is gathered of it are one node, and two values.
+        let values = small.src()[0].src();
+        let begins = large.src()[0].src().starts_with(values);
+        return begins.then(|| (0..values.len()).collect());
     }
     let of: FxHashMap<&UOp, usize> = large.src()[0].src().iter().zip(0..).collect();
     let values = small.src()[0].src().iter();

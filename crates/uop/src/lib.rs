@@ -59,7 +59,7 @@ pub mod text;
 
 pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
-    TcInfo,
+    ScanInfo, TcInfo,
 };
 pub use backend::{Backend, Code, Program};
 pub use device::Device;

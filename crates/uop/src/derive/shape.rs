@@ -59,7 +59,17 @@ fn of(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Bitcast => bitcast(src, arg),
         Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
             Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
-            Arg::Element(i) => applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape()),
+            Arg::Element(i) => {
+                let one = super::dtype::tuple_element(&src[0], *i)?.shape();
+                let one = applied(&src[0], one)?;
+                Ok(match src[0].arg() {
+                    Arg::Scan(info) if *i >= info.carries => {
+                        let times = Dim::Int(info.length);
+                        Shape::new([times].into_iter().chain(one.iter().cloned()))
+                    }
+                    _ => one,
+                })
+            }
             _ => Err(Error::argument(
                 op.name(),
                 format!("needs its arg of kind {}", op.arg_kind()),

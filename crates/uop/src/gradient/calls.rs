@@ -3,7 +3,7 @@
 //! call. That takes the arguments, what flows to the values, and what the first call keeps of what it computes on the
 //! way (`kept`), which are values of the call besides (`merge_functions` makes one call of the two).
 
-use super::{gradients, kept::kept};
+use super::{gradients, kept::kept, scans};
 use crate::arg::Arg;
 use crate::error::Result;
 use crate::function::{abstracted, call, params};
@@ -72,6 +72,9 @@ impl Calls {
         let Some(seeds) = self.seeds.remove(function) else {
             return Ok(());
         };
+        if let Arg::Scan(info) = function.arg() {
+            return scans::flow(function, info, &seeds, active, give);
+        }
         let arguments = &function.src()[1..];
         let asked = Asked {
             body: function.src()[0].clone(),

@@ -22,6 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 mod calls;
 mod kept;
 mod rules;
+mod scans;
 
 use calls::Calls;
 use rules::{fit, paths, rule};
