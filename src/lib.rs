@@ -67,7 +67,7 @@ pub mod prelude {
     pub use crate::nn::data;
     pub use crate::nn::{
         Adam, AdamW, BatchNorm, Conv1d, Conv2d, ConvOptions, Dropout, Embedding, GroupNorm,
-        LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
+        LayerNorm, Linear, Lstm, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
         DType, Device, Error, ErrorKind, Function, Jit, PadMode, Reduction, Result, Tensor,

@@ -12,6 +12,7 @@ mod linear;
 mod module;
 mod norm;
 mod optim;
+mod recurrent;
 #[cfg(test)]
 mod tests;
 
@@ -22,3 +23,4 @@ pub use module::{Mode, Module, Part, join};
 pub use monoglot_tensor::Conv as ConvOptions;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 pub use optim::{Adam, AdamW, Optimizer, Sgd, Trained};
+pub use recurrent::Lstm;

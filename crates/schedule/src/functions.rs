@@ -45,12 +45,10 @@ fn is_program(function: &UOp) -> bool {
     let body = &function.src()[0];
     let below = body.ops_below();
     let argument = |p: &UOp| function.src().get(1 + slot(p)?);
-    let lengths = params(body).into_iter().filter(UOp::is_variable);
+    let mut lengths = params(body).into_iter().filter(UOp::is_variable);
     below.contains(Op::Reduce)
         && !below.contains(Op::Assert)
-        && lengths
-            .map(|p| argument(&p).is_some_and(UOp::is_variable))
-            .all(|is| is)
+        && lengths.all(|p| argument(&p).is_some_and(UOp::is_variable))
 }
 
 /// A call of a body.

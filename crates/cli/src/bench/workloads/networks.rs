@@ -3,8 +3,8 @@
 
 use super::{Call, Result, Tensor, Workload, call, computing, moving, normal, numbers};
 use char_transformer::CharTransformer;
-use monoglot::nn::{Adam, AdamW, Module, Optimizer};
-use monoglot::{Reduction, models};
+use monoglot::nn::{Adam, AdamW, Lstm, Module, Optimizer, Sgd};
+use monoglot::{Reduction, jit, models};
 
 // The example's own network, so that what is timed is what users are shown.
 #[allow(dead_code)]
@@ -32,7 +32,29 @@ pub(super) fn all() -> Vec<Workload> {
             computing(CHARACTERS, 0.0, 0.0),
             characters,
         ),
+        lstm("lstm_train_50_b32", 50),
+        lstm("lstm_train_500_b32", 500),
     ]
+}
+
+/// A training step of an LSTM from 64 numbers to 128, by a scan over so many times of 32 sequences.
+fn lstm(name: &'static str, times: i64) -> Workload {
+    let products = 2.0 * 32.0 * 512.0 * (64.0 + 128.0);
+    let work = computing(3.0 * times as f64 * products, 0.0, 0.0);
+    call(name, work, move || {
+        let net = Lstm::new(64, 128);
+        net.realize()?;
+        let sgd = Sgd::new(&net, 0.01);
+        let xs = normal(&[times, 32, 64]);
+        xs.realize()?;
+        let step = jit(move |xs: &Tensor| -> Result<Tensor> {
+            let (all, _) = net.forward(xs)?;
+            let loss = all.square().mean(.., false);
+            sgd.step(&loss)?;
+            Ok(loss)
+        })?;
+        Ok(Box::new(move || step.call(&xs).map(drop)))
+    })
 }
 
 /// Six layers of 384 with 1536 inside, over 128 tokens.
