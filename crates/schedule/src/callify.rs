@@ -3,7 +3,7 @@
 //! the roots: an ASSERT becomes its value, and its condition a root. Equal structures give the same roots,
 //! node for node, which is what finds an earlier schedule. Invariant: a function holds no buffer.
 
-use crate::functions;
+use crate::bodies;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, OpSet, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -69,11 +69,11 @@ impl Arguments {
 /// # Errors
 /// Where the arguments of a FUNCTION do not fit its body.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Arguments)> {
-    let roots = functions::resolved(roots)?;
+    let roots = bodies::resolved(roots)?;
     let all = UOp::sink(&roots);
     let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
     // A body is a function of its own.
-    let bodies = functions::bodies(&roots).into_iter();
+    let bodies = bodies::bodies(&roots).into_iter();
     known.extend(bodies.map(|b| (b.clone(), b)));
     let mut arguments = Arguments::default();
     if all.ops_below().contains(Op::Param) {

@@ -1,55 +1,22 @@
-//! FUNCTIONs in a program: replaced by what they compute, or scheduled once for all their calls. Flows in: roots
-//! with FUNCTIONs; flows out: roots without, and beside them the calls; later, kernels in which each call has
-//! become those of its body, with the buffers of its place.
+//! Calls of bodies that are scheduled once. Flows in: roots with FUNCTIONs; flows out: roots without, and beside
+//! them the calls; later, kernels in which each call has become those of its body, with the buffers of its place.
 //!
-//! A body that is called once, or folds nothing, is worth more inside of what is around it. Any other is a program
-//! of its own, whose kernels read and write whole buffers: what it is called with is stored, and so is what it
-//! gives. Invariant: where the kernels of a body stand is decided by what they read and write, like that of all.
+//! The kernels of a body read and write whole buffers: what it is called with is stored, and so is what it gives. Invariant: where the kernels of a body stand is decided by what they read and write, like that of all.
 
-use crate::kernel::{Call, Callee, Calls};
+use crate::bodies::slot;
+use crate::kernel::{Call, Callee, Calls, stored};
 use crate::order::topological;
 use crate::rangeify::Output;
 use crate::scan;
-use monoglot_uop::function::{inline_functions, merge_functions, params, values_of};
+use monoglot_uop::function::{params, values_of};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, Device, Dim, Error, ErrorKind, Op, OpSet, Result, ScanInfo, Shape, UOp};
+use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, OpSet, Result, ScanInfo, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Movement that leaves elements where they are.
 const STAYS: OpSet = OpSet::of(&[Op::Reshape]);
-
-/// Roots whose FUNCTIONs are those that are scheduled once.
-///
-/// # Errors
-/// Where the arguments of a FUNCTION do not fit its body.
-pub(crate) fn resolved(roots: &[UOp]) -> Result<Vec<UOp>> {
-    let has = |u: &UOp| u.ops_below().contains(Op::Function);
-    if !roots.iter().any(has) {
-        return Ok(roots.to_vec());
-    }
-    let roots = merge_functions(roots)?;
-    let mut times: FxHashMap<UOp, usize> = FxHashMap::default();
-    for u in toposort_many(&roots, has) {
-        if u.op() == Op::Function {
-            *times.entry(u.src()[0].clone()).or_default() += 1;
-        }
-    }
-    let shared = |f: &UOp| times[&f.src()[0]] > 1 && is_program(f);
-    inline_functions(&roots, |f| matches!(f.arg(), Arg::Scan(_)) || shared(f))
-}
-
-/// Whether a call may be of a program of its own.
-fn is_program(function: &UOp) -> bool {
-    let body = &function.src()[0];
-    let below = body.ops_below();
-    let argument = |p: &UOp| function.src().get(1 + slot(p)?);
-    let mut lengths = params(body).into_iter().filter(UOp::is_variable);
-    below.contains(Op::Reduce)
-        && !below.contains(Op::Assert)
-        && lengths.all(|p| argument(&p).is_some_and(UOp::is_variable))
-}
 
 /// A call of a body.
 pub(crate) struct Site {
@@ -161,26 +128,6 @@ pub(crate) fn in_place(mut roots: Vec<UOp>, count: usize) -> Vec<UOp> {
         }
     }
     roots
-}
-
-fn slot(param: &UOp) -> Option<usize> {
-    param.buffer_arg().map(|b| b.slot as usize)
-}
-
-/// The bodies that these graphs call, those in bodies first.
-pub(crate) fn bodies(roots: &[UOp]) -> Vec<UOp> {
-    let mut seen: FxHashSet<UOp> = FxHashSet::default();
-    let nodes = toposort_many(roots, |u| u.ops_below().contains(Op::Function));
-    let calls = nodes.iter().filter(|u| u.op() == Op::Function);
-    let bodies = calls.map(|f| f.src()[0].clone());
-    bodies.filter(|b| seen.insert(b.clone())).collect()
-}
-
-/// How many arguments a body has at most.
-pub(crate) fn arguments(body: &UOp) -> usize {
-    let own = params(body);
-    let slots = own.iter().filter_map(slot);
-    slots.max().map_or(0, |most| most + 1)
 }
 
 /// The kernels of what is around some calls, and these among them, in order. `arguments` numbers are PARAMs.
@@ -338,13 +285,4 @@ pub(crate) fn expanded(mut all: Calls) -> Calls {
     all.outputs.iter_mut().for_each(|o| now(&mut o.slot));
     all.calls = calls;
     all
-}
-
-/// What stands for a stored node of a body, with the lengths of a call.
-pub(crate) fn stored(node: &UOp, lengths: &FxHashMap<UOp, UOp>) -> UOp {
-    let shape = Shape::new(node.shape().iter().map(|d| match d.as_int() {
-        Some(_) => d.clone(),
-        None => Dim::of(&d.to_uop().substitute(lengths)),
-    }));
-    UOp::param(0, &shape, node.dtype(), node.device())
 }

@@ -9,10 +9,9 @@ mod in_place;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, flat};
-use crate::scan::Looped;
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, Shape, UOp,
+    AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, ScanInfo, Shape, UOp,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -42,6 +41,43 @@ pub(crate) enum Callee {
     Loop(Arc<Looped>),
     /// Nothing: the result has no elements.
     Nothing,
+}
+
+/// A body that runs again and again. Its arguments are its last carries, what it gathers, a second buffer for
+/// each carry, its own buffers, the first carries, the slices, and what is the same each time.
+#[derive(Debug)]
+pub(crate) struct Looped {
+    /// How often, and what is what.
+    pub(crate) info: ScanInfo,
+    /// The calls of one time.
+    pub(crate) calls: Vec<Inner>,
+    /// How many values it has.
+    pub(crate) values: usize,
+    /// What is stored in its own buffers.
+    pub(crate) own: Vec<UOp>,
+    /// The variables among its arguments, as the body sees them.
+    pub(crate) lengths: Vec<(usize, UOp)>,
+}
+
+/// A call of one time.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) callee: Callee,
+    pub(crate) outs: usize,
+    pub(crate) args: Vec<Place>,
+}
+
+/// What an argument is at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// A carry, as this time gets it.
+    Before(usize),
+    /// A carry, as the next time gets it.
+    After(usize),
+    /// A part of an argument that has the scan's length.
+    Part(usize),
+    /// All of an argument.
+    Whole(usize),
 }
 
 /// Every call of a program, sources before users, and where its results are.
@@ -345,4 +381,13 @@ fn own_ranges(sink: &UOp, reduce: &UOp) -> UOp {
         reduce.clone(),
         reduce.with_src(src),
     )]))
+}
+
+/// What stands for a stored node of a body, with the lengths of a call.
+pub(crate) fn stored(node: &UOp, lengths: &FxHashMap<UOp, UOp>) -> UOp {
+    let shape = Shape::new(node.shape().iter().map(|d| match d.as_int() {
+        Some(_) => d.clone(),
+        None => Dim::of(&d.to_uop().substitute(lengths)),
+    }));
+    UOp::param(0, &shape, node.dtype(), node.device())
 }

@@ -7,14 +7,17 @@
 //! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
 //! | lift | a function → its structure, and its constants and offsets | `lift` |
 //! | checks | what a function asserts → words, wanted too, that tell whether it holds | `checks` |
+//! | bodies | FUNCTIONs of which each call becomes its body, and the others | `bodies` |
 //! | functions | bodies that are called more than once, scheduled once each; later: their kernels, for each call | `functions` |
 //! | prepare | tensor rules; long reductions and wide stacks split; files copied, then viewed | `prepare` |
 //! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
 //! | fuse | stores over the same ranges share a kernel | `fuse` |
+//! | scan | a body that runs again and again: CALLs, and a loop around some | `scan` |
 //! | order | assigns in place where hazards allow, an order for all | `order` |
 //! | memory plan | storage reused by lifetime | `memory` |
 
+mod bodies;
 mod callify;
 mod checks;
 mod functions;
@@ -92,14 +95,8 @@ pub fn schedule(
     passed("verify");
     let (roots, mut words) = checks::words(function)?;
     let mut known = FxHashMap::default();
-    for body in functions::bodies(&roots) {
-        let calls = program(
-            body.src(),
-            functions::arguments(&body),
-            &known,
-            device,
-            target,
-        )?;
+    for body in bodies::bodies(&roots) {
+        let calls = program(body.src(), bodies::arguments(&body), &known, device, target)?;
         known.insert(body, Arc::new(calls));
     }
     passed("functions");

@@ -7,49 +7,13 @@
 //! has them where they were. Parts of slices, and of what is gathered, are views whose place is an expression of
 //! the loop's RANGE.
 
-use crate::functions::stored;
-use crate::kernel::{Call, Callee, Calls, whole_copy};
+use crate::kernel::{Call, Callee, Calls, Inner, Looped, Place, stored, whole_copy};
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{
     Arg, AxisType, CallInfo, Device, Dim, ErrorKind, Op, Result, ScanInfo, Shape, UOp,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-
-/// A body that runs again and again. Its arguments are its last carries, what it gathers, a second buffer for
-/// each carry, its own buffers, the first carries, the slices, and what is the same each time.
-#[derive(Debug)]
-pub(crate) struct Looped {
-    info: ScanInfo,
-    calls: Vec<Inner>,
-    /// How many values it has.
-    values: usize,
-    /// What is stored in its own buffers.
-    own: Vec<UOp>,
-    /// The variables among its arguments, as the body sees them.
-    lengths: Vec<(usize, UOp)>,
-}
-
-/// A call of one time.
-#[derive(Debug)]
-struct Inner {
-    callee: Callee,
-    outs: usize,
-    args: Vec<Place>,
-}
-
-/// What an argument is at one time.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// A carry, as this time gets it.
-    Before(usize),
-    /// A carry, as the next time gets it.
-    After(usize),
-    /// A part of an argument that has the scan's length.
-    Part(usize),
-    /// All of an argument.
-    Whole(usize),
-}
 
 /// The loop of a body whose values are buffers of their own.
 ///

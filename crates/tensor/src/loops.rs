@@ -308,7 +308,8 @@ fn same_carries(begin: &[UOp], next: &[UOp]) -> Result<()> {
         return Err(Error::shape("scan", message));
     }
     for (k, (a, b)) in begin.iter().zip(next).enumerate() {
-        let (was, is) = (a.shape(), b.shape());
+        let was = a.shape();
+        let is = b.shape();
         if was != is || a.dtype() != b.dtype() {
             let message = format!(
                 "carry {k} is {} {was}, and then {} {is}",

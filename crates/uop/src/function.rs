@@ -158,7 +158,7 @@ pub fn inline_functions(roots: &[UOp], keep: impl Fn(&UOp) -> bool) -> Result<Ve
     }
     let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
         (Op::Function, Arg::Scan(info)) if !keep(u) => unrolled(&src[0], &src[1..], info),
-        (Op::Function, _) if !keep(u) => bound(&src[0], &src[1..]),
+        (Op::Function, _) if !keep(u) => src[0].bound_to_arguments(&src[1..]),
         (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => match src[0].src().get(*i) {
             Some(element) => Ok(element.clone()),
             None => u.try_with_src(src),
@@ -184,7 +184,7 @@ fn unrolled(body: &UOp, arguments: &[UOp], info: &ScanInfo) -> Result<UOp> {
             let inner = Shape::new(whole.shape().iter().skip(1).cloned());
             now[k] = whole.narrow(0, at, 1)?.reshape(&inner)?;
         }
-        let values = bound(body, &now)?;
+        let values = body.bound_to_arguments(&now)?;
         now[..info.carries].clone_from_slice(&values.src()[..info.carries]);
         for (all, one) in gathered.iter_mut().zip(&values.src()[info.carries..]) {
             all.push(one.clone());
@@ -200,25 +200,25 @@ fn unrolled(body: &UOp, arguments: &[UOp], info: &ScanInfo) -> Result<UOp> {
     Ok(UOp::new(Op::Tuple, values, Arg::None))
 }
 
-/// This body with PARAM k replaced by argument k.
-///
-/// # Errors
-/// Where the arguments do not fit the body.
-pub(crate) fn bound(body: &UOp, arguments: &[UOp]) -> Result<UOp> {
-    let new = |u: &UOp, src: Srcs| match (u.op(), u.buffer_arg()) {
-        (Op::Param, Some(b)) => match arguments.get(b.slot as usize) {
-            Some(argument) => Ok(argument.clone()),
-            None => u.try_with_src(src),
-        },
-        _ => u.try_with_src(src),
-    };
-    let sources = |u: &UOp| {
-        if u.op() == Op::Param {
-            return 0..0;
-        }
-        own_range(u)
-    };
-    Ok(remade(std::slice::from_ref(body), sources, new)?.remove(0))
+impl UOp {
+    /// This body with PARAM k replaced by argument k.
+    ///
+    /// # Errors
+    /// Where the arguments do not fit the body.
+    pub(crate) fn bound_to_arguments(&self, arguments: &[UOp]) -> Result<UOp> {
+        let new = |u: &UOp, src: Srcs| match (u.op(), u.buffer_arg()) {
+            (Op::Param, Some(b)) => match arguments.get(b.slot as usize) {
+                Some(argument) => Ok(argument.clone()),
+                None => u.try_with_src(src),
+            },
+            _ => u.try_with_src(src),
+        };
+        let sources = |u: &UOp| match u.op() {
+            Op::Param => 0..0,
+            _ => own_range(u),
+        };
+        Ok(remade(std::slice::from_ref(self), sources, new)?.remove(0))
+    }
 }
 
 /// As `own_sources`, by number.

@@ -382,6 +382,17 @@ fn every_arg_comes_back() {
         vec![tuple.clone(), t.clone()],
         Arg::None,
     ));
+    let times = ScanInfo {
+        length: 7,
+        carries: 1,
+        slices: 2,
+        reversed: true,
+    };
+    all.push(UOp::new(
+        Op::Function,
+        vec![tuple.clone(), t.clone(), t.clone(), t.clone()],
+        Arg::Scan(times),
+    ));
     all.push(UOp::new(
         Op::Call,
         vec![tuple, t.clone()],

@@ -303,6 +303,7 @@ fn after(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use monoglot_uop::ScanInfo;
     use monoglot_uop::{Dim, ReduceOp, Shape, fold};
 
     fn f32s(v: &[f64], shape: &[i64]) -> Value {
@@ -415,5 +416,34 @@ mod tests {
             run(&out, &[f32s(&[1.0, 2.0], &[2])]),
             f32s(&[6.0, 12.0], &[2])
         );
+    }
+
+    #[test]
+    fn scans_are_unrolled() {
+        let p = |slot| UOp::param(slot, &Shape::of(&[2]), DType::F32, None);
+        let next = &p(0) * 2.0 + &p(1);
+        let body = UOp::new(Op::Tuple, vec![next.clone(), &next + &p(2)], Arg::None);
+        let x = UOp::param(0, &Shape::of(&[3, 2]), DType::F32, None);
+        let first = UOp::param(1, &Shape::of(&[2]), DType::F32, None);
+        let inputs = [
+            f32s(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]),
+            f32s(&[1.0, 0.0], &[2]),
+        ];
+        for (reversed, last, all) in [
+            (false, [23.0, 22.0], [4.0, 2.0, 10.0, 8.0, 24.0, 22.0]),
+            (true, [35.0, 34.0], [36.0, 34.0, 18.0, 16.0, 8.0, 6.0]),
+        ] {
+            let info = ScanInfo {
+                length: 3,
+                carries: 1,
+                slices: 1,
+                reversed,
+            };
+            let src = vec![body.clone(), first.clone(), x.clone(), first.clone()];
+            let f = UOp::new(Op::Function, src, Arg::Scan(info));
+            let value = |i| UOp::new(Op::GetTuple, vec![f.clone()], Arg::Element(i));
+            assert_eq!(run(&value(0), &inputs), f32s(&last, &[2]));
+            assert_eq!(run(&value(1), &inputs), f32s(&all, &[3, 2]));
+        }
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
-use crate::function::bound;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::shape::{Dim, Shape};
@@ -105,7 +104,7 @@ fn applied(function: &UOp, shape: &Shape) -> Result<Shape> {
     }
     let mut dims = Vec::with_capacity(shape.len());
     for d in shape.iter() {
-        let u = bound(&d.to_uop(), &function.src()[1..])?;
+        let u = d.to_uop().bound_to_arguments(&function.src()[1..])?;
         let length = u.ops_below().contains(Op::Param);
         let known = u.sym_infer(&[]).ok().filter(|_| !length);
         dims.push(known.map_or_else(|| Dim::of(&u), Dim::Int));

@@ -296,7 +296,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
             named("length", s.length.write()),
             named("carries", s.carries.write()),
             named("slices", s.slices.write()),
-            named("reversed", s.reversed.write()),
+            named("reversed", i64::from(s.reversed).write()),
         ],
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
@@ -398,7 +398,7 @@ pub(super) fn read(
             length: find("length", values).map_or(Ok(0), i64::read)?,
             carries: find("carries", values).map_or(Ok(0), usize::read)?,
             slices: find("slices", values).map_or(Ok(0), usize::read)?,
-            reversed: find("reversed", values).map_or(Ok(false), bool::read)?,
+            reversed: find("reversed", values).map_or(Ok(0), i64::read)? != 0,
         }),
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         "rounding" => match values {
