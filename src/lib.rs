@@ -70,7 +70,7 @@ pub mod prelude {
         LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, Jit, PadMode, Reduction, Result, Tensor, Tensors,
+        DType, Device, Error, ErrorKind, Jit, PadMode, Program, Reduction, Result, Tensor, Tensors,
         Variable, jit,
     };
 }

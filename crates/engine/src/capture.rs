@@ -6,15 +6,20 @@
 //! never changes: storage of shown values is new in each call, or that of an input that nobody else holds and
 //! whose next version it is. Other storage is the program's own, and calls at the same time have each their own.
 
+mod load;
+mod saved;
+
+pub use saved::{Saved, SavedSum, TEXT};
+
 use crate::batch::{Part, parts};
 use crate::counters::count_many;
-use crate::executable::{Executable, broken, executable};
+use crate::executable::{Executable, executable};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
 use crate::run::{Places, leaf, next_version, submit};
 use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
-use crate::wrong::Wrong;
+use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open};
 use monoglot_schedule::{Arguments, Function, callify};
 use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
@@ -67,6 +72,8 @@ pub struct Captured {
     shown: Vec<bool>,
     /// The device of each word.
     words: Vec<Device>,
+    /// For each input, the root that is the value of what holds it after a call.
+    replaced: Vec<Option<usize>>,
     parts: Vec<Part>,
     last_checks: Range<usize>,
     frames: Mutex<Vec<Frame>>,
@@ -211,6 +218,7 @@ impl Capture {
             shown,
             lines: self.roots.iter().map(UOp::line).collect(),
             words: words.collect(),
+            replaced: self.replaced,
             parts,
             last_checks,
             arguments,
@@ -270,6 +278,22 @@ impl Captured {
     pub fn takes(&self, input: usize) -> bool {
         let is = |p: &Given| matches!(p, Given::Input(k, ..) if *k == input);
         self.params.iter().any(is)
+    }
+
+    /// How many inputs and roots it has.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.inputs.len(), self.outputs.len())
+    }
+
+    /// What stands for an input: of its shape, dtype and device; None where the program does not take it.
+    pub fn input(&self, input: usize) -> Option<&UOp> {
+        self.inputs.get(input).filter(|_| self.takes(input))
+    }
+
+    /// What a root that is shown gives: of its shape and dtype.
+    pub fn output(&self, root: usize) -> Option<&UOp> {
+        let output = self.outputs.get(root)?.as_ref()?;
+        Some(&output.view)
     }
 
     /// How many kernels a call launches.

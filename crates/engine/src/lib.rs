@@ -23,11 +23,11 @@ mod wrong;
 
 pub use backends::backend;
 pub use bound::{Bound, bind};
-pub use capture::{Caller, Capture, Captured, Take, stand_in};
+pub use capture::{Caller, Capture, Captured, Saved, SavedSum, TEXT, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
-pub use monoglot_device::{Config, Storage};
-pub use realize::{Value, open_file, read, realize, realized, upload, value};
+pub use monoglot_device::{Config, Folder, NewFolder, Pieces, Storage};
+pub use realize::{Value, open_file, read, realize, realized, upload, upload_pieces, value};
 pub use report::note;
 
 use monoglot_uop::{Device, Result};

@@ -45,6 +45,13 @@ pub(crate) fn opened(runtime: &dyn Runtime) {
     }
 }
 
+/// DEBUG=1 tells why the kernels of a saved program are compiled again.
+pub(crate) fn compiles_again(device: Device, why: &str) {
+    tell(1, || {
+        format!("{device}: a saved program is compiled from its text: {why}")
+    });
+}
+
 /// Of each kernel when it is compiled, DEBUG=3 shows what is expected of it, the Opts and why, and what was
 /// weighed against them, 4 the source, 5 the kernel's UOps, 6 its linear program, 7 the machine code.
 pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {

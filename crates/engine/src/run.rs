@@ -7,10 +7,11 @@
 //! in place after that, and what was written before has its results.
 
 use crate::counters::count;
-use crate::executable::{Action, Invocation, Slot, Step, broken};
+use crate::executable::{Action, Invocation, Slot, Step};
 use crate::queues::Queues;
 use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
+use crate::wrong::broken;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::Arguments;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, Shape, UOp};

@@ -5,6 +5,8 @@
 //! tensors among each other; where its other arguments are equal; and where what the function reaches besides is
 //! as it was, values apart. Invariant: a call gives what the function would have given uncaptured, or an error.
 
+use crate::program::Program;
+use crate::random;
 use crate::recorded::{Recorded, Traced};
 use crate::signature::{Over, Shown};
 use crate::tensor::Tensor;
@@ -105,13 +107,51 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         }
         let called = || {
             let shown = Shown::of(&arguments)?;
-            let program = self.program(&arguments, &shown)?;
+            let program = self.found(&arguments, &shown)?;
             if Config::current().retrace {
                 self.compare(&program, &arguments, &shown)?;
             }
-            program.call(&shown, &self.turn)
+            program.call(&shown, &self.turn, &random::STATE)
         };
         called().map_err(|e| e.at(here))
+    }
+
+    /// The program of calls that look like this one, on its own: with values of its own of all that the function
+    /// reaches, as they are now. It can be saved, and called by another process. Of the arguments only their
+    /// looks count: shapes, dtypes, devices, and which tensors are the same.
+    ///
+    /// # Errors
+    /// As `call`, but for what running gives.
+    #[track_caller]
+    pub fn program(&self, arguments: impl Passed<A>) -> Result<Program> {
+        let here = Location::caller();
+        let arguments = arguments.passed();
+        let made = || {
+            if trace::number() != 0 {
+                let message = "a program cannot be had while a function is captured".into();
+                return Err(ErrorKind::Capture { message }.into());
+            }
+            let shown = Shown::of(&arguments)?;
+            let look_alikes = Program::stand_ins(&shown);
+            let mut next = look_alikes.iter();
+            let arguments = arguments.rebuilt(&mut Over {
+                next: |t: &Tensor| next.next().unwrap_or(t).clone(),
+                were: &[],
+                are: &[],
+            });
+            let shown = Shown::of(&arguments)?;
+            // What it writes is another in the next call, whatever it is now.
+            let mut varying: Vec<usize> = Vec::new();
+            loop {
+                let traced = self.trace(&arguments, &shown, varying.clone())?;
+                let more = traced.written_constants();
+                if more.is_empty() {
+                    return Program::of(traced, &shown, here);
+                }
+                varying.extend(more);
+            }
+        };
+        made().map_err(|e| e.at(here))
     }
 
     /// How many programs it has.
@@ -134,7 +174,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// The program for a call.
-    fn program(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
+    fn found(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
         let latest = self.lock().last().cloned();
         if let Some(latest) = latest.filter(|p| p.stands_for(shown)) {
             return Ok(latest);
@@ -155,7 +195,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
                 )
             });
         }
-        let traced = self.trace(arguments, shown)?;
+        let traced = self.trace(arguments, shown, Vec::new())?;
         let program = Arc::new(traced.compile(shown.signature.clone())?);
         let mut all = self.lock();
         if all.len() >= KEPT {
@@ -166,7 +206,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// What the function does.
-    fn trace(&self, arguments: &A, shown: &Shown) -> Result<Traced<R>> {
+    fn trace(&self, arguments: &A, shown: &Shown, varying: Vec<usize>) -> Result<Traced<R>> {
         let run = || {
             let mut failed = Ok(());
             let mut own = Over {
@@ -185,12 +225,12 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             (self.body)(arguments)
         };
         let finish = |tree, trace| Traced::of(tree, trace, shown);
-        trace::trace(self.who(), run, finish)
+        trace::trace(self.who(), varying, run, finish)
     }
 
     /// Trace the function again, and compare.
     fn compare(&self, program: &Recorded<R>, arguments: &A, shown: &Shown) -> Result<()> {
-        let again = self.trace(arguments, shown)?;
+        let again = self.trace(arguments, shown, Vec::new())?;
         let differs = program.differs(&again)?;
         match differs {
             None => Ok(()),
