@@ -23,6 +23,16 @@ pub struct Sum {
     pub digest: u128,
 }
 
+impl Sum {
+    /// That of these bytes.
+    pub fn of(bytes: &[u8]) -> Sum {
+        Sum {
+            bytes: bytes.len() as u64,
+            digest: xxh3_128(bytes),
+        }
+    }
+}
+
 /// A folder that is being written, beside the one whose place it takes.
 pub struct NewFolder {
     target: PathBuf,
@@ -224,7 +234,7 @@ impl Folder {
     /// `Io` where it cannot be read, `Format` where it is another.
     pub fn read_whole(&self, name: &str, sum: &Sum) -> Result<Vec<u8>> {
         let bytes = self.read(name, sum.bytes)?;
-        if bytes.len() as u64 != sum.bytes || xxh3_128(&bytes) != sum.digest {
+        if Sum::of(&bytes) != *sum {
             return Err(damaged(&self.named(name), bytes.len() as u64, sum));
         }
         Ok(bytes)

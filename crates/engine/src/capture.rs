@@ -12,6 +12,7 @@ mod saved;
 pub use saved::{Saved, SavedSum, TEXT};
 
 use crate::batch::{Part, parts};
+use crate::cancel;
 use crate::counters::count_many;
 use crate::executable::{Executable, executable};
 use crate::queues::Queues;
@@ -22,7 +23,7 @@ use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open};
 use monoglot_schedule::{Arguments, Function, callify};
-use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::panic::Location;
@@ -426,6 +427,12 @@ impl Captured {
         let mut queues = Queues::default();
         let submitted = self.submit(held, words, &mut queues, &mut begun);
         let finished = queues.finish();
+        if let Err(e) = &submitted
+            && matches!(e.kind(), ErrorKind::Cancelled { .. })
+        {
+            // No value in place was written yet: the next versions are what the ones before were.
+            held.claims.values_mut().for_each(|(claim, _)| claim.done());
+        }
         let mut wrong = submitted?;
         finished?;
         for check in &self.executable.checks[self.last_checks.clone()] {
@@ -457,6 +464,12 @@ impl Captured {
             allocations: held.storages[params..].to_vec(),
             words: words.to_vec(),
         });
+        let token = cancel::current();
+        let last = token.as_ref().map_or(0, |_| self.last_heeded(held));
+        let heed = |step: usize| match step <= last {
+            true => cancel::heed(token.as_ref(), step, self.executable.steps.len()),
+            false => Ok(()),
+        };
         for part in &self.parts {
             for check in &self.executable.checks[part.checks.clone()] {
                 queues.wait(check.device)?;
@@ -473,17 +486,32 @@ impl Captured {
             match (&part.commands, &places) {
                 (Some(commands), _) if !one_by_one => {
                     count_many(|c| &c.launches, commands.len());
-                    commands.run(&held.storages, words)?;
+                    let first = part.steps.start;
+                    match &token {
+                        None => commands.run(&held.storages, words)?,
+                        Some(_) => {
+                            commands.run_heeding(&held.storages, words, |k| heed(first + k))?;
+                        }
+                    }
                 }
                 (_, Some(places)) => {
-                    for step in &self.executable.steps[part.steps.clone()] {
-                        submit(step, places, queues)?;
+                    for at in part.steps.clone() {
+                        heed(at)?;
+                        submit(&self.executable.steps[at], places, queues)?;
                     }
                 }
                 _ => return Err(broken("engine", "a part that nothing runs")),
             }
         }
         Ok(None)
+    }
+
+    /// The last step before which a call may be cancelled: the first that writes a value in place.
+    fn last_heeded(&self, held: &Held) -> usize {
+        let in_place = |param: &usize| held.claims.contains_key(param);
+        let steps = self.executable.steps.iter();
+        let mut writing = steps.map(|step| step.writes.iter().any(in_place));
+        writing.position(|writes| writes).unwrap_or(usize::MAX)
     }
 
     /// The values of the roots that are shown; after a broken assertion, of those that were begun in place.

@@ -6,6 +6,7 @@
 //! it wrote over is lost, and says so. A run that finds an assertion broken ends there: nothing is written
 //! in place after that, and what was written before has its results.
 
+use crate::cancel;
 use crate::counters::count;
 use crate::executable::{Action, Invocation, Slot, Step};
 use crate::queues::Queues;
@@ -60,6 +61,7 @@ pub(crate) fn run(
     let mut queues = Queues::default();
     let mut unread = executable.checks.iter().peekable();
     let mut begun = vec![false; params.len()];
+    let token = cancel::current();
     let mut submit_all = || -> Result<Option<(usize, i64)>> {
         for (k, step) in executable.steps.iter().enumerate() {
             if !step.writes.is_empty() {
@@ -69,6 +71,9 @@ pub(crate) fn run(
                         return Ok(Some(wrong));
                     }
                 }
+            }
+            if !begun.contains(&true) {
+                cancel::heed(token.as_ref(), k, executable.steps.len())?;
             }
             for &slot in &step.writes {
                 if let Some(claim) = claims.get_mut(&params[slot]) {

@@ -154,6 +154,37 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         made().map_err(|e| e.at(here))
     }
 
+    /// This function and then another, which takes what this one gives, as one: its calls run one program, and
+    /// give and leave behind what the two give one after the other. Floats may be rounded in another order,
+    /// since kernels of the two may become one.
+    ///
+    /// ```
+    /// use monoglot_tensor::{Tensor, jit};
+    /// let half = jit(|x: Tensor| x * 0.5)?;
+    /// let sum = jit(|x: Tensor| x.sum(.., false))?;
+    /// let both = half.then(&sum);
+    /// assert_eq!(both.call(&Tensor::ones([8]))?.item::<f32>()?, 4.0);
+    /// # Ok::<(), monoglot_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn then<'g, B, S>(&'g self, next: &'g Jit<'_, B, S>) -> Jit<'g, A, S>
+    where
+        R: Passed<B> + Send + Sync,
+        B: Tensors,
+        S: Tensors + Send + Sync,
+    {
+        let body = move |arguments: A| {
+            let between = trace::within(self.who(), || (self.body)(arguments))?;
+            trace::within(next.who(), || (next.body)(between.passed()))
+        };
+        Jit {
+            body: Box::new(body),
+            programs: Mutex::default(),
+            turn: Mutex::default(),
+            line: Location::caller(),
+        }
+    }
+
     /// How many programs it has.
     pub fn programs(&self) -> usize {
         self.lock().len()

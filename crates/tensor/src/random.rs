@@ -202,20 +202,45 @@ impl State {
     }
 }
 
-/// Keys and counters of what a captured function draws, in turn, as if it drew them now.
-pub(crate) fn taken(stream: &Stream, draws: &[Draw]) -> Vec<u64> {
-    let mut words = Vec::with_capacity(2 * draws.len());
-    if draws.is_empty() {
-        return words;
+/// What a captured function has drawn.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// Keys and counters, in turn.
+    pub(crate) words: Vec<u64>,
+    /// Where the stream was, and where it went.
+    moved: Option<(State, State)>,
+}
+
+impl Taken {
+    /// Give it back, where nobody has drawn since.
+    pub(crate) fn give_back(&self, stream: &Stream) {
+        if let Some((before, after)) = self.moved {
+            let mut state = stream.lock().unwrap_or_else(|e| e.into_inner());
+            if *state == after {
+                *state = before;
+            }
+        }
     }
+}
+
+/// What a captured function draws, as if it drew it now.
+pub(crate) fn taken(stream: &Stream, draws: &[Draw]) -> Taken {
+    if draws.is_empty() {
+        return Taken::default();
+    }
+    let mut words = Vec::with_capacity(2 * draws.len());
     let mut state = stream.lock().unwrap_or_else(|e| e.into_inner());
+    let before = *state;
     for draw in draws {
         match *draw {
             Draw::Numbers(count) => words.extend(state.drawn(count)),
             Draw::Seed(key) => *state = State { key, counter: 0 },
         }
     }
-    words
+    Taken {
+        words,
+        moved: Some((before, *state)),
+    }
 }
 
 /// A word in storage.

@@ -426,7 +426,7 @@ impl<R: Tensors> Recorded<R> {
                 }
             });
         }
-        let words = random::taken(stream, &facts.draws);
+        let drawn = random::taken(stream, &facts.draws);
         let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
         let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
             for (write, before) in facts.writes.iter().zip(&before) {
@@ -452,13 +452,19 @@ impl<R: Tensors> Recorded<R> {
                 alone
             })
         };
-        self.captured.call(&Caller {
+        let called = self.captured.call(&Caller {
             advance: &advance,
             input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
-            words: &words,
+            words: &drawn.words,
             lengths: &shown.values(),
             take: &take,
-        })?;
+        });
+        if let Err(e) = &called
+            && matches!(e.kind(), ErrorKind::Cancelled { .. })
+        {
+            drawn.give_back(stream);
+        }
+        called?;
         self.tree(shown, &values.into_inner())
     }
 
