@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// A kernel's name, when it began and ended, and its bytes.
+type Heard = (String, Instant, Instant, u64);
+
 /// Kernels that cannot become one: each sum is stored before the next one reads it.
 fn chain(x: &Tensor, n: usize) -> Tensor {
     let mut y = x.clone();
@@ -24,7 +27,7 @@ fn listeners_hear_every_kernel_of_a_replay() -> Result<()> {
     let x = Tensor::ones([257, 3]);
     x.realize()?;
     step.call(&x)?;
-    let heard: Arc<Mutex<Vec<(String, Instant, Instant, u64)>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
     let own = heard.clone();
     let thread = std::thread::current().id();
     let listener = listen(move |e| {
@@ -82,8 +85,7 @@ fn a_cancelled_call_has_changed_nothing() -> Result<()> {
     token.cancel();
     let error = token
         .within(|| step.call(&x))
-        .err()
-        .expect("it was cancelled");
+        .expect_err("it was cancelled");
     assert!(cancelled(&error), "{error}");
     assert!(error.to_string().contains("after 0 of"), "{error}");
     // In the middle, too: from the first kernel that was heard of.
@@ -97,8 +99,7 @@ fn a_cancelled_call_has_changed_nothing() -> Result<()> {
     });
     let error = token
         .within(|| step.call(&x))
-        .err()
-        .expect("it was cancelled");
+        .expect_err("it was cancelled");
     drop(listener);
     assert!(cancelled(&error), "{error}");
     assert!(error.to_string().contains("after 1 of"), "{error}");
@@ -154,10 +155,7 @@ fn what_is_realized_is_cancelled_as_well() -> Result<()> {
     let x = Tensor::ones([33, 2]);
     x.realize()?;
     let y = chain(&x, 2);
-    let error = token
-        .within(|| y.realize())
-        .err()
-        .expect("it was cancelled");
+    let error = token.within(|| y.realize()).expect_err("it was cancelled");
     assert!(cancelled(&error), "{error}");
     y.realize()?;
     Ok(())

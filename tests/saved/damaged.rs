@@ -15,7 +15,7 @@ fn saved(name: &str) -> Result<Place> {
         count.assign(&count + 1.0);
         x.matmul(&weight).relu() + &count
     })?;
-    let program = step.program(&Tensor::zeros([2, 3]))?.with_inputs(["x"])?;
+    let program = step.program(Tensor::zeros([2, 3]))?.with_inputs(["x"])?;
     program.named([("weight", &weight)])?.save(place.path())?;
     Ok(place)
 }
@@ -226,7 +226,7 @@ fn a_folder_that_is_none_is_told() {
 fn a_save_that_fails_leaves_the_one_before() -> Result<()> {
     let place = saved("before")?;
     let step = jit(|x: Tensor| x)?;
-    let program = step.program(&Tensor::zeros([1]))?;
+    let program = step.program(Tensor::zeros([1]))?;
     let inside = place.path().join("program.json").join("deeper");
     assert!(program.save(inside).is_err());
     assert!(program.save(place.path().join("a/b")).is_err());

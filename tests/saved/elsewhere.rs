@@ -21,7 +21,7 @@ fn other_process() -> Result<()> {
         return Ok(());
     };
     let program = Program::load(folder)?;
-    let y = program.call(&input(program.inputs()[0].device()))?;
+    let y = program.call(input(program.inputs()[0].device()))?;
     let kernels = counters().compiled;
     println!("{ANSWER}{:?} compiled {kernels}", y[0].to_bytes()?);
     Ok(())

@@ -50,7 +50,7 @@ fn a_network_answers_to_the_bit_the_same() -> Result<()> {
     let step = jit(|x: Tensor| net.forward(&x))?;
     let x = Tensor::randn([6, 8]);
     let wanted = step.call(&x)?;
-    let program = step.program(&Tensor::zeros([6, 8]))?;
+    let program = step.program(Tensor::zeros([6, 8]))?;
     let program = program.named(net.named())?.with_inputs(["x"])?;
     let (program, loaded, _place) = both(program, "network")?;
     let mut names: Vec<String> = loaded.tensors().map(|(n, ..)| n.to_string()).collect();
@@ -73,7 +73,7 @@ fn nothing_is_compiled_for_what_is_loaded() -> Result<()> {
     let _alone = alone();
     let net = net();
     let step = jit(|x: Tensor| net.forward(&x).sum(.., false))?;
-    let program = step.program(&Tensor::zeros([3, 8]))?;
+    let program = step.program(Tensor::zeros([3, 8]))?;
     let place = Place::new("nothing-compiled");
     program.save(place.path())?;
     let x = Tensor::from_bytes(&[7; 96], [3, 8], DType::F32);
@@ -166,7 +166,7 @@ fn lengths_vary_in_what_is_loaded() -> Result<()> {
     let step = jit(|x: Tensor| (x.matmul(&weight), x.sum(.., false)))?;
     let whole = Tensor::arange(0, 48, 1).cast(DType::F32).reshape([16, 3]);
     whole.realize()?;
-    let program = step.program(&whole.narrow(0, 0, n.bind(5)?))?;
+    let program = step.program(whole.narrow(0, 0, n.bind(5)?))?;
     let (program, loaded, _place) = both(program, "lengths")?;
     assert_eq!(loaded.inputs()[0].bounds(), [(1, 16), (3, 3)]);
     for rows in [1, 16, 7] {
@@ -184,7 +184,7 @@ fn lengths_vary_in_what_is_loaded() -> Result<()> {
             }
         }
     }
-    let error = loaded.call(&Tensor::zeros([17, 3])).unwrap_err();
+    let error = loaded.call(Tensor::zeros([17, 3])).unwrap_err();
     assert!(error.to_string().contains("1..=16"), "{error}");
     Ok(())
 }
@@ -251,9 +251,9 @@ fn tables_that_the_function_makes_are_kept() -> Result<()> {
         let table = Tensor::new(&[10.0f32, 20.0, 30.0], [3]);
         table.gather(0, &x)
     })?;
-    let program = step.program(&Tensor::new(&[0i32, 1], [2]))?;
+    let program = step.program(Tensor::new(&[0i32, 1], [2]))?;
     let (_, loaded, _place) = both(program, "tables")?;
-    let y = loaded.call(&Tensor::new(&[2i32, 1], [2]))?;
+    let y = loaded.call(Tensor::new(&[2i32, 1], [2]))?;
     assert_eq!(y[0].to_vec::<f32>()?, [30.0, 20.0]);
     Ok(())
 }
@@ -262,7 +262,7 @@ fn tables_that_the_function_makes_are_kept() -> Result<()> {
 fn what_is_asserted_is_asserted_still() -> Result<()> {
     let table = Embedding::new(5, 2);
     let step = jit(|x: Tensor| table.forward(&x))?;
-    let program = step.program(&Tensor::new(&[0i32, 1, 2], [3]))?;
+    let program = step.program(Tensor::new(&[0i32, 1, 2], [3]))?;
     let (program, loaded, _place) = both(program, "asserted")?;
     let good = Tensor::new(&[4i32, 0, 2], [3]);
     assert_eq!(
@@ -298,9 +298,9 @@ fn what_is_passed_is_written_where_the_function_writes_it() -> Result<()> {
 #[test]
 fn a_program_without_kernels_and_one_without_inputs_are_programs() -> Result<()> {
     let step = jit(|x: Tensor| x)?;
-    let (_, loaded, _place) = both(step.program(&Tensor::zeros([2]))?, "nothing")?;
+    let (_, loaded, _place) = both(step.program(Tensor::zeros([2]))?, "nothing")?;
     assert_eq!(
-        loaded.call(&Tensor::ones([2]))?[0].to_vec::<f32>()?,
+        loaded.call(Tensor::ones([2]))?[0].to_vec::<f32>()?,
         [1.0; 2]
     );
     let step = jit(|| Tensor::arange(0, 3, 1).cast(DType::F32))?;

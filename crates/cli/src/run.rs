@@ -2,11 +2,13 @@
 //! number, or the wish for random ones; flows out: what it takes and gives, what it gave, and how long starting
 //! and calling it took.
 
-mod arrays;
+mod array;
+mod files;
 mod npy;
 
 use crate::{Failure, Outcome, json_line, seconds};
-use arrays::{Array, read, write};
+use array::Array;
+use files::{read, write};
 use monoglot::{DType, Input, Port, Program, Tensor};
 use serde::Serialize;
 use std::io::Write;

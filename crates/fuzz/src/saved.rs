@@ -245,7 +245,7 @@ fn lengths() -> Result<Program> {
     let weight = numbers(12, &[3, 4])?;
     let n = Variable::new(1..=16)?;
     let step = jit(|x: Tensor| x.matmul(&weight))?;
-    step.program(&numbers(48, &[16, 3])?.narrow(0, 0, n.bind(5)?))
+    step.program(numbers(48, &[16, 3])?.narrow(0, 0, n.bind(5)?))
 }
 
 fn asserted() -> Result<Program> {
@@ -256,7 +256,7 @@ fn asserted() -> Result<Program> {
     .set();
     let table = numbers(10, &[10])?;
     let step = jit(|x: Tensor| table.gather(0, &x))?;
-    step.program(&Tensor::new(&[0i32, 1, 2], [3]))
+    step.program(Tensor::new(&[0i32, 1, 2], [3]))
 }
 
 /// A folder under the system's for temporary files, of this process alone.

@@ -265,7 +265,7 @@ impl Program {
                 let message = message.into();
                 return Err(ErrorKind::Capture { message }.into());
             }
-            let shown = ports::shown(&self.inputs, inputs.all(), &self.lengths)?;
+            let shown = ports::shown(&self.inputs, inputs.into_inputs(), &self.lengths)?;
             if !self.recorded.bounds().hold(&shown.lengths) {
                 let values = shown.values();
                 let message = format!("it was captured for other lengths than {values:?}");

@@ -2,7 +2,7 @@
 //! in: bytes, or an array; flows out: the other, or what is wrong. Invariant: an array that is given has as many
 //! bytes as its shape says.
 
-use super::arrays::Array;
+use super::array::Array;
 use monoglot::DType;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -75,7 +75,7 @@ pub(super) fn text(array: &Array) -> Result<Vec<u8>, String> {
     let sizes = sizes.trim_end();
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({sizes}), }}");
     // Data begins at a multiple of 64; the header ends with a line's end.
-    while (MAGIC.len() + 4 + header.len() + 1) % 64 != 0 {
+    while !(MAGIC.len() + 4 + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
     }
     header.push('\n');

@@ -44,7 +44,7 @@ pub enum Input {
 )]
 pub trait Inputs {
     /// They, in order.
-    fn all(self) -> Vec<Input>;
+    fn into_inputs(self) -> Vec<Input>;
 }
 
 impl Port {
@@ -119,7 +119,7 @@ macro_rules! given {
             fn from($v: $t) -> Input { $e }
         }
         impl Inputs for $t {
-            fn all(self) -> Vec<Input> { vec![self.into()] }
+            fn into_inputs(self) -> Vec<Input> { vec![self.into()] }
         }
     )* };
 }
@@ -136,13 +136,13 @@ given! {
 }
 
 impl<T: Into<Input>> Inputs for Vec<T> {
-    fn all(self) -> Vec<Input> {
+    fn into_inputs(self) -> Vec<Input> {
         self.into_iter().map(T::into).collect()
     }
 }
 
 impl<T: Into<Input>, const N: usize> Inputs for [T; N] {
-    fn all(self) -> Vec<Input> {
+    fn into_inputs(self) -> Vec<Input> {
         self.into_iter().map(T::into).collect()
     }
 }
@@ -151,7 +151,7 @@ impl<'a, T> Inputs for &'a [T]
 where
     &'a T: Into<Input>,
 {
-    fn all(self) -> Vec<Input> {
+    fn into_inputs(self) -> Vec<Input> {
         self.iter().map(Into::into).collect()
     }
 }
@@ -166,7 +166,7 @@ macro_rules! tuples {
     ($($($t:ident)*;)*) => { $(
         impl<$($t: Into<Input>),*> Inputs for ($($t,)*) {
             #[allow(non_snake_case)]
-            fn all(self) -> Vec<Input> {
+            fn into_inputs(self) -> Vec<Input> {
                 let ($($t,)*) = self;
                 vec![$($t.into()),*]
             }

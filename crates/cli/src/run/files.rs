@@ -1,21 +1,13 @@
 //! Arrays in files: .npy with one, .safetensors with any number by name. Flows in: a path, or arrays; flows
 //! out: the other, or an error that names the file.
 
+use super::array::Array;
 use super::npy;
 use crate::Failure;
-use monoglot::{DType, Device, Tensor};
+use monoglot::DType;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
-
-/// Numbers with a shape.
-pub(super) struct Array {
-    pub(super) name: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<usize>,
-    /// Row-major, little-endian.
-    pub(super) bytes: Vec<u8>,
-}
 
 /// What dtypes are called in .safetensors.
 const DTYPES: [(DType, Dtype); 15] = [
@@ -35,41 +27,6 @@ const DTYPES: [(DType, Dtype); 15] = [
     (DType::F32, Dtype::F32),
     (DType::F64, Dtype::F64),
 ];
-
-impl Array {
-    /// The value of a tensor.
-    pub(super) fn of(name: &str, tensor: &Tensor) -> Result<Array, Failure> {
-        Ok(Array {
-            name: name.into(),
-            dtype: tensor.dtype()?,
-            shape: tensor.shape()?,
-            bytes: tensor.to_bytes()?,
-        })
-    }
-
-    /// A tensor of it.
-    pub(super) fn tensor(&self, device: Option<Device>) -> Tensor {
-        let shape: Vec<i64> = self.shape.iter().map(|&n| n as i64).collect();
-        match device {
-            Some(device) => Tensor::from_bytes_on(&self.bytes, shape, self.dtype, device),
-            None => Tensor::from_bytes(&self.bytes, shape, self.dtype),
-        }
-    }
-
-    /// The first elements.
-    pub(super) fn first(&self, count: usize) -> Vec<f64> {
-        let size = self.dtype.bytes().max(1);
-        let elements = self.bytes.chunks_exact(size).take(count);
-        elements
-            .map(|bytes| {
-                let mut word = [0; 8];
-                word[..size].copy_from_slice(bytes);
-                let bits = u64::from_le_bytes(word);
-                monoglot::compiler::uop::Scalar::from_bits(bits, self.dtype).to_f64()
-            })
-            .collect()
-    }
-}
 
 /// The array of a file: of several the one of that name, or of the one behind a #.
 pub(super) fn read(path: &str, name: &str) -> Result<Array, Failure> {
