@@ -308,3 +308,83 @@ fn a_program_without_kernels_and_one_without_inputs_are_programs() -> Result<()>
     assert_eq!(loaded.call(())?[0].to_vec::<f32>()?, [0.0, 1.0, 2.0]);
     Ok(())
 }
+
+#[test]
+fn threads_that_call_one_program_each_count() -> Result<()> {
+    let count = Tensor::zeros([1]);
+    let step = jit(|x: Tensor| {
+        count.assign(&count + 1.0);
+        (x * 2.0, count.clone())
+    })?;
+    let (_, loaded, _place) = both(step.program(Tensor::zeros([3]))?, "threads")?;
+    let mut seen = std::thread::scope(|scope| {
+        let call = |k: usize| {
+            let mut seen = Vec::new();
+            for _ in 0..20 {
+                let y = loaded.call(Tensor::full([3], k as f32)).expect("it runs");
+                assert_eq!(y[0].to_vec::<f32>().unwrap(), [2.0 * k as f32; 3]);
+                seen.push(y[1].item::<f32>().unwrap() as i64);
+            }
+            seen
+        };
+        let threads: Vec<_> = (0..3).map(|k| scope.spawn(move || call(k))).collect();
+        let all = threads.into_iter().flat_map(|t| t.join().unwrap());
+        all.collect::<Vec<i64>>()
+    });
+    seen.sort();
+    assert_eq!(seen, (1..=60).collect::<Vec<i64>>());
+    Ok(())
+}
+
+#[test]
+fn narrow_floats_bools_and_two_devices_are_kept() -> Result<()> {
+    let half = Tensor::arange(0, 6, 1).cast(DType::BF16) / 4.0;
+    let mask = Tensor::new(&[true, false, true], [3]);
+    let there = Tensor::new(&[1.0f32, 2.0, 3.0], [3]).to(Device::new("INTERP"));
+    Tensor::realize_all(&[&half, &mask, &there])?;
+    let step = jit(|x: Tensor| {
+        let y = half.reshape([2, 3]).cast(DType::F32) * &x;
+        let y = mask.select(&y, 0.0f32);
+        (
+            there.to(Device::new("CPU")) + &y,
+            (y.to(Device::new("INTERP")) + &there).sum(0, false),
+        )
+    })?;
+    let (program, loaded, _place) = both(step.program(Tensor::zeros([3]))?, "devices")?;
+    assert_eq!(loaded.outputs()[1].device(), Some(Device::new("INTERP")));
+    let x = Tensor::new(&[1.0f32, -2.0, 0.5], [3]);
+    let one = program.call(&x)?;
+    let other = loaded.call(&x)?;
+    for (a, b) in one.iter().zip(&other) {
+        assert_eq!(bits(a), bits(b));
+    }
+    assert_eq!(
+        other[0].to_vec::<f32>()?,
+        [1.0, 2.0, 3.25, 1.75, 2.0, 3.625]
+    );
+    Ok(())
+}
+
+#[test]
+fn a_program_that_writes_a_constant_begins_where_that_is() -> Result<()> {
+    // What the function has made of its state before the program was had is what it begins with.
+    let state = Tensor::ones([2]);
+    let step = jit(|x: Tensor| {
+        state.assign(&state * x);
+        state.sum(.., false)
+    })?;
+    step.call(3.0f32)?;
+    let (program, loaded, place) = both(step.program(1.0f32)?, "begins")?;
+    step.call(5.0f32)?;
+    for p in [&program, &loaded] {
+        assert_eq!(p.call(2.0f32)?[0].item::<f32>()?, 12.0);
+    }
+    // A state can be set by hand, and is saved so.
+    let (_, tensor, written) = loaded.tensors().next().unwrap();
+    assert!(written);
+    tensor.assign(Tensor::full([2], 10.0f32));
+    loaded.save(place.path())?;
+    let again = Program::load(place.path())?;
+    assert_eq!(again.call(1.0f32)?[0].item::<f32>()?, 20.0);
+    Ok(())
+}
