@@ -1,8 +1,8 @@
 //! Programs against the functions that they are of. Flows in: functions of every kind; flows out: equal bits.
 
 use super::{Place, alone};
+use monoglot::Input;
 use monoglot::prelude::*;
-use monoglot::{Input, counters};
 
 fn bits(t: &Tensor) -> Vec<u8> {
     t.to_bytes().expect("it has a value")
@@ -65,28 +65,6 @@ fn a_network_answers_to_the_bit_the_same() -> Result<()> {
         assert_eq!(bits(&y[0]), bits(&wanted));
         assert_eq!(p.kernels(), program.kernels());
     }
-    Ok(())
-}
-
-#[test]
-fn nothing_is_compiled_for_what_is_loaded() -> Result<()> {
-    let _alone = alone();
-    let net = net();
-    let step = jit(|x: Tensor| net.forward(&x).sum(.., false))?;
-    let program = step.program(Tensor::zeros([3, 8]))?;
-    let place = Place::new("nothing-compiled");
-    program.save(place.path())?;
-    let x = Tensor::from_bytes(&[7; 96], [3, 8], DType::F32);
-    let before = counters();
-    let loaded = Program::load(place.path())?;
-    let y = loaded.call(&x)?;
-    let after = counters();
-    assert_eq!(
-        (before.exact, before.generalised),
-        (after.exact, after.generalised)
-    );
-    assert_eq!(before.compiled, after.compiled);
-    assert_eq!(bits(&y[0]), bits(&program.call(&x)?[0]));
     Ok(())
 }
 
@@ -260,6 +238,7 @@ fn tables_that_the_function_makes_are_kept() -> Result<()> {
 
 #[test]
 fn what_is_asserted_is_asserted_still() -> Result<()> {
+    let _alone = alone();
     let table = Embedding::new(5, 2);
     let step = jit(|x: Tensor| table.forward(&x))?;
     let program = step.program(Tensor::new(&[0i32, 1, 2], [3]))?;
@@ -386,5 +365,21 @@ fn a_program_that_writes_a_constant_begins_where_that_is() -> Result<()> {
     loaded.save(place.path())?;
     let again = Program::load(place.path())?;
     assert_eq!(again.call(1.0f32)?[0].item::<f32>()?, 20.0);
+    Ok(())
+}
+
+#[test]
+fn weights_in_files_are_saved_with_the_program() -> Result<()> {
+    let file = Place::new("file");
+    let numbers: Vec<u8> = (0..6u8).flat_map(|k| f32::from(k).to_le_bytes()).collect();
+    std::fs::write(file.path(), &numbers).expect("a file of ours");
+    let weight = Tensor::open(file.path(), DType::F32);
+    let step = jit(|x: Tensor| weight.to(Device::new("CPU")).reshape([3, 2]).matmul(&x))?;
+    let program = step.program(Tensor::zeros([2, 2]))?;
+    let program = program.named([("weight", &weight)])?;
+    let (_, loaded, _place) = both(program, "in-files")?;
+    std::fs::remove_file(file.path()).expect("it is there");
+    let y = loaded.call(Tensor::ones([2, 2]))?;
+    assert_eq!(y[0].to_vec::<f32>()?, [1.0, 1.0, 5.0, 5.0, 9.0, 9.0]);
     Ok(())
 }

@@ -41,6 +41,16 @@ pub fn default_device() -> Device {
     Device::new(Config::current().device_name())
 }
 
+/// The device on which a copy of what is on this one may lie: itself, or where it gives no storage, as a device
+/// of files, the one that tensors are on unless told otherwise.
+pub fn device_for_copy(device: Device) -> Device {
+    let gives = monoglot_device::open(device).and_then(|runtime| runtime.alloc(1));
+    match gives {
+        Ok(_) => device,
+        Err(_) => default_device(),
+    }
+}
+
 /// Open the device that tensors are on unless told otherwise.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ use super::{Own, Port, Program, different, weights};
 use crate::random::State;
 use crate::recorded::{Recorded, SavedFacts};
 use crate::tensor::Tensor;
+use monoglot_engine as engine;
 use monoglot_engine::{Captured, Folder, NewFolder, Saved, SavedSum};
 use monoglot_uop::spec::verify_function;
 use monoglot_uop::text::{parse, print};
@@ -123,15 +124,16 @@ impl Program {
             all.push(weights::expression(name, tensor)?);
             own.push(SavedOwn {
                 name: name.clone(),
-                device: tensor.device()?.name().into(),
+                device: engine::device_for_copy(tensor.device()?).name().into(),
             });
         }
         let mut named = Vec::with_capacity(constants.len());
         for (k, u) in constants.into_iter().enumerate() {
             let name = constant(k, &all);
+            let device = u.device().unwrap_or_else(engine::default_device);
             named.push(SavedOwn {
                 name: name.clone(),
-                device: u.device().map_or(String::new(), |d| d.name().into()),
+                device: engine::device_for_copy(device).name().into(),
             });
             all.push((name, u));
         }
