@@ -47,7 +47,7 @@
 //!
 //! This crate only re-exports: the rooms are described in ARCHITECTURE.md.
 
-pub use monoglot_engine::{Config, Counters, counters};
+pub use monoglot_engine::{Cancel, Config, Counters, Event, Listener, counters, listen};
 pub use monoglot_macros::Tensors;
 pub use monoglot_models as models;
 pub use monoglot_nn as nn;
@@ -70,7 +70,7 @@ pub mod prelude {
         LayerNorm, Linear, Lstm, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, Function, Jit, PadMode, Reduction, Result, Tensor,
+        DType, Device, Error, ErrorKind, Function, Jit, PadMode, Program, Reduction, Result, Tensor,
         Tensors, Variable, function, jit,
     };
 }

@@ -2,6 +2,7 @@
 //! would, whatever is passed and whatever they reach, or an error that says why not.
 
 mod footguns;
+mod heard;
 mod programs;
 mod training;
 mod trees;

@@ -5,6 +5,7 @@
 mod bench;
 mod compile;
 mod devices;
+mod run;
 mod show;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +31,8 @@ enum Command {
     Compile(compile::Args),
     /// Print a stage of a program in the text form, or of a built-in model
     Show(show::Args),
+    /// Start a saved program, call it, and tell what it gave
+    Run(run::Args),
 }
 
 /// What a command may fail with.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args, out),
         Command::Compile(args) => compile::run(&args, out),
         Command::Show(args) => show::run(&args, out),
+        Command::Run(args) => run::run(&args, out),
     };
     let message = match outcome.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => return ExitCode::SUCCESS,

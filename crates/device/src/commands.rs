@@ -118,6 +118,19 @@ impl Commands {
     /// `Run` where storage is missing, too small, not in host memory or between two elements, or where a
     /// variable is missing or out of bounds: then nothing ran. And what a kernel gives.
     pub fn run(&self, storages: &[Arc<Storage>], words: &[i64]) -> Result<()> {
+        self.run_heeding(storages, words, |_| Ok(()))
+    }
+
+    /// As `run`, where `before` is asked before each launch, by number, whether it is to be.
+    ///
+    /// # Errors
+    /// As `run`, and those of `before`: then that launch, and what stands behind it, did not run.
+    pub fn run_heeding(
+        &self,
+        storages: &[Arc<Storage>],
+        words: &[i64],
+        mut before: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         if words.len() < self.words {
             let message = format!("{} variables of {}", words.len(), self.words);
             return Err(self.signature(0).fail(message));
@@ -152,7 +165,8 @@ impl Commands {
         let wanted = self.needs.iter().map(|p| (&*storages[p.at], p.writes));
         let _claims = claim(wanted);
         let mut variables: SmallVec<[i64; 16]> = SmallVec::new();
-        for command in &self.all {
+        for (number, command) in self.all.iter().enumerate() {
+            before(number)?;
             variables.clear();
             variables.extend(command.words.iter().map(|&at| words[at]));
             let pointers = command.storages.iter().map(|&at| pointers[at]);

@@ -149,6 +149,15 @@ impl Signature {
         }
     }
 
+    /// That of a kernel whose program is not here, by what `needs` and `bounds` gave of it.
+    pub(crate) fn from_parts(
+        name: String,
+        needs: Vec<Need>,
+        vars: Vec<Option<(i64, i64)>>,
+    ) -> Signature {
+        Signature { name, needs, vars }
+    }
+
     /// The storage arguments, in the order of a launch.
     pub(crate) fn needs(&self) -> &[Need] {
         &self.needs

@@ -7,10 +7,12 @@
 //! knows no tensors and no schedules. `unsafe` lives here, and in the
 //! room that measures machines.
 
+mod code;
 pub mod commands;
 pub mod config;
 pub mod cpu;
 pub mod disk;
+pub mod folder;
 mod host;
 pub mod interp;
 pub mod kernel;
@@ -24,11 +26,13 @@ pub mod registry;
 pub mod runtime;
 pub mod storage;
 
+pub use code::Packed;
 pub use commands::{Command, Commands};
 pub use config::Config;
 pub use disk::open_file;
+pub use folder::{Folder, NewFolder, Pieces, Sum};
 pub use kernel::{Kernel, program_binary, program_parts};
 pub use queue::Queue;
-pub use registry::{Listed, list, open};
-pub use runtime::Runtime;
+pub use registry::{Listed, list, open, open_for_code};
+pub use runtime::{Runtime, Unpacked};
 pub use storage::Storage;

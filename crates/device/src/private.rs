@@ -117,7 +117,8 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
-fn remove_if_left(path: &Path) {
+/// Remove a temporary folder of this user's that nobody holds a lock on.
+pub(crate) fn remove_if_left(path: &Path) {
     let whole = fs::symlink_metadata(path)
         .ok()
         .filter(|data| data.is_dir() && ours_alone(path, data).is_ok());
@@ -167,7 +168,7 @@ mod system {
         DirBuilder::new().recursive(true).mode(0o700).create(path)
     }
 
-    pub(super) fn make_one(path: &Path) -> io::Result<()> {
+    pub(crate) fn make_one(path: &Path) -> io::Result<()> {
         DirBuilder::new().mode(0o700).create(path)
     }
 
@@ -183,7 +184,7 @@ mod system {
     }
 
     /// Whether a folder is this user's alone and stays in its place.
-    pub(super) fn guarded(path: &Path) -> io::Result<()> {
+    pub(crate) fn guarded(path: &Path) -> io::Result<()> {
         ours_alone(path, &fs::symlink_metadata(path)?)?;
         let system = fs::symlink_metadata("/")?.uid();
         for above in path.ancestors().skip(1) {
@@ -219,7 +220,7 @@ mod system {
         fs::create_dir_all(path)
     }
 
-    pub(super) fn make_one(path: &Path) -> io::Result<()> {
+    pub(crate) fn make_one(path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }
 
@@ -227,10 +228,10 @@ mod system {
         Ok(())
     }
 
-    pub(super) fn guarded(_path: &Path) -> io::Result<()> {
+    pub(crate) fn guarded(_path: &Path) -> io::Result<()> {
         Ok(())
     }
 }
 
-pub(crate) use system::user;
-use system::{guarded, make, make_one, ours_alone};
+pub(crate) use system::{guarded, make_one, user};
+use system::{make, ours_alone};

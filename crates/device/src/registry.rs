@@ -56,6 +56,27 @@ pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
     Ok(runtime)
 }
 
+/// The device of that name, as `open` gives it; but where it only lacks what compiles for it, it is opened all
+/// the same, and runs code that is there already.
+///
+/// # Errors
+/// As `open`.
+pub fn open_for_code(device: Device) -> Result<Arc<dyn Runtime>> {
+    let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
+    let open = open.get_or_insert_with(FxHashMap::default);
+    if let Some(found) = open.get(&device) {
+        return Ok(found.clone());
+    }
+    let kinds = kinds();
+    let (kind, name) = parse(device, &kinds)?;
+    let runtime = match kind.name == cpu::KIND.name {
+        true => cpu::open_for_code(&name, &Config::current())?,
+        false => (kind.open)(&name, &Config::current())?,
+    };
+    open.insert(device, runtime.clone());
+    Ok(runtime)
+}
+
 /// Every kind of device, in each of the ways to write its programs, with what one is on this machine.
 pub fn list() -> Vec<Listed> {
     let config = Config::current();

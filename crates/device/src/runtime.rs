@@ -2,11 +2,16 @@
 //! in: programs, sizes and settings; flows out: kernels, storage and queues. Always: whoever
 //! implements it may be called from many threads at once.
 
+use crate::code::Packed;
+use crate::folder::TrustedCode;
 use crate::kernel::Kernel;
 use crate::queue::Queue;
 use crate::storage::Storage;
-use monoglot_uop::{Device, Program, Result, Target};
+use monoglot_uop::{Device, ErrorKind, Program, ProgramInfo, Result, Target};
 use std::sync::Arc;
+
+/// A kernel that was kept as code, and the record of its program.
+pub type Unpacked = (Arc<dyn Kernel>, Arc<ProgramInfo>);
 
 /// One opened device.
 pub trait Runtime: Send + Sync {
@@ -46,6 +51,30 @@ pub trait Runtime: Send + Sync {
     /// # Errors
     /// `NoDevice` where no compiler is found, `Compile` where one rejects a source.
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>>;
+
+    /// What code of this device depends on besides the programs that it is of: where another device says the
+    /// same, its code runs here. None where kernels are not kept as code.
+    fn code_key(&self) -> Option<String> {
+        None
+    }
+
+    /// Programs as code that can be kept; None where there is no such thing.
+    ///
+    /// # Errors
+    /// As `compile`.
+    fn pack(&self, _programs: &[Program]) -> Result<Option<Packed>> {
+        Ok(None)
+    }
+
+    /// The kernels of programs that `pack` was given by a device of the same key, with their records.
+    ///
+    /// # Errors
+    /// `Format` where the code is of another form, `NoDevice` where code cannot be run here.
+    fn unpack(&self, _code: &TrustedCode) -> Result<Vec<Unpacked>> {
+        let op = self.device().name().into();
+        let message = "kernels of it are not kept as code".into();
+        Err(ErrorKind::Device { op, message }.into())
+    }
 
     /// The machine code of a PROGRAM as text, where the device has such a thing.
     fn assembly(&self, _program: &Program) -> Result<Option<String>> {

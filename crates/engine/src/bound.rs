@@ -5,12 +5,12 @@
 //! Invariant: nothing else sees that storage, and nobody writes over the inputs while this is held. What a
 //! root assigns goes to that storage too: a BUFFER keeps its value.
 
-use crate::executable::{Action, Executable, broken, executable};
+use crate::executable::{Action, Executable, executable};
 use crate::queues::Queues;
 use crate::realize::{read, resolved, until_free};
 use crate::run::{Places, submit};
 use crate::versions::{self, Reading};
-use crate::wrong::Wrong;
+use crate::wrong::{Wrong, broken};
 use monoglot_device::open;
 use monoglot_schedule::{Arguments, callify};
 use monoglot_uop::{Error, Op, ProgramInfo, Result, UOp};

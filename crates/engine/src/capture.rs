@@ -6,18 +6,24 @@
 //! never changes: storage of shown values is new in each call, or that of an input that nobody else holds and
 //! whose next version it is. Other storage is the program's own, and calls at the same time have each their own.
 
+mod load;
+mod saved;
+
+pub use saved::{Saved, SavedSum, TEXT};
+
 use crate::batch::{Part, parts};
+use crate::cancel;
 use crate::counters::count_many;
-use crate::executable::{Executable, broken, executable};
+use crate::executable::{Executable, executable};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
 use crate::run::{Places, leaf, next_version, submit};
 use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
-use crate::wrong::Wrong;
+use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open};
 use monoglot_schedule::{Arguments, Function, callify};
-use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::panic::Location;
@@ -67,6 +73,8 @@ pub struct Captured {
     shown: Vec<bool>,
     /// The device of each word.
     words: Vec<Device>,
+    /// For each input, the root that is the value of what holds it after a call.
+    replaced: Vec<Option<usize>>,
     parts: Vec<Part>,
     last_checks: Range<usize>,
     frames: Mutex<Vec<Frame>>,
@@ -211,6 +219,7 @@ impl Capture {
             shown,
             lines: self.roots.iter().map(UOp::line).collect(),
             words: words.collect(),
+            replaced: self.replaced,
             parts,
             last_checks,
             arguments,
@@ -270,6 +279,22 @@ impl Captured {
     pub fn takes(&self, input: usize) -> bool {
         let is = |p: &Given| matches!(p, Given::Input(k, ..) if *k == input);
         self.params.iter().any(is)
+    }
+
+    /// How many inputs and roots it has.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.inputs.len(), self.outputs.len())
+    }
+
+    /// What stands for an input: of its shape, dtype and device; None where the program does not take it.
+    pub fn input(&self, input: usize) -> Option<&UOp> {
+        self.inputs.get(input).filter(|_| self.takes(input))
+    }
+
+    /// What a root that is shown gives: of its shape and dtype.
+    pub fn output(&self, root: usize) -> Option<&UOp> {
+        let output = self.outputs.get(root)?.as_ref()?;
+        Some(&output.view)
     }
 
     /// How many kernels a call launches.
@@ -402,6 +427,12 @@ impl Captured {
         let mut queues = Queues::default();
         let submitted = self.submit(held, words, &mut queues, &mut begun);
         let finished = queues.finish();
+        if let Err(e) = &submitted
+            && matches!(e.kind(), ErrorKind::Cancelled { .. })
+        {
+            // No value in place was written yet: the next versions are what the ones before were.
+            held.claims.values_mut().for_each(|(claim, _)| claim.done());
+        }
         let mut wrong = submitted?;
         finished?;
         for check in &self.executable.checks[self.last_checks.clone()] {
@@ -433,6 +464,12 @@ impl Captured {
             allocations: held.storages[params..].to_vec(),
             words: words.to_vec(),
         });
+        let token = cancel::current();
+        let last = token.as_ref().map_or(0, |_| self.last_heeded(held));
+        let heed = |step: usize| match step <= last {
+            true => cancel::heed(token.as_ref(), step, self.executable.steps.len()),
+            false => Ok(()),
+        };
         for part in &self.parts {
             for check in &self.executable.checks[part.checks.clone()] {
                 queues.wait(check.device)?;
@@ -449,10 +486,17 @@ impl Captured {
             match (&part.commands, &places) {
                 (Some(commands), _) if !one_by_one => {
                     count_many(|c| &c.launches, commands.len());
-                    commands.run(&held.storages, words)?;
+                    let first = part.steps.start;
+                    match &token {
+                        None => commands.run(&held.storages, words)?,
+                        Some(_) => {
+                            commands.run_heeding(&held.storages, words, |k| heed(first + k))?;
+                        }
+                    }
                 }
                 (_, Some(places)) => {
-                    for (step, _, round) in self.executable.turns(part.steps.clone()) {
+                    for (step, at, round) in self.executable.turns(part.steps.clone()) {
+                        heed(at)?;
                         submit(step, round, places, queues)?;
                     }
                 }
@@ -460,6 +504,14 @@ impl Captured {
             }
         }
         Ok(None)
+    }
+
+    /// The last step before which a call may be cancelled: the first that writes a value in place.
+    fn last_heeded(&self, held: &Held) -> usize {
+        let in_place = |param: &usize| held.claims.contains_key(param);
+        let steps = self.executable.steps.iter();
+        let mut writing = steps.map(|step| step.writes.iter().any(in_place));
+        writing.position(|writes| writes).unwrap_or(usize::MAX)
     }
 
     /// The values of the roots that are shown; after a broken assertion, of those that were begun in place.

@@ -4,7 +4,7 @@
 //! Invariant: a word is read after the step that writes it, before the next step that writes in place,
 //! and before any result is given out.
 
-use crate::wrong::scalar;
+use crate::wrong::{broken, scalar};
 use monoglot_device::{Storage, open};
 use monoglot_schedule as schedule;
 use monoglot_uop::{Arg, Device, Op, Result, UOp};
@@ -16,7 +16,7 @@ pub(crate) struct Check {
     pub(crate) step: usize,
     /// Where it is.
     pub(crate) device: Device,
-    word: schedule::Check,
+    pub(crate) word: schedule::Check,
 }
 
 /// The checks of a schedule, in the order of its steps.
@@ -24,20 +24,14 @@ pub(crate) fn checks(schedule: &schedule::Schedule) -> Result<Vec<Check>> {
     let mut out = Vec::new();
     for word in &schedule.checks {
         let device = schedule.allocations[word.allocation].device;
-        if open(device)?.holds_data() {
-            out.push(Check {
-                step: writer(&schedule.linear, word.allocation),
-                device,
-                word: word.clone(),
-            });
-        }
+        out.extend(Check::of(&schedule.linear, word.clone(), device)?);
     }
     out.sort_by_key(|c| c.step);
     Ok(out)
 }
 
 /// The CALL that writes an allocation which is an output's, and so written once.
-fn writer(linear: &UOp, allocation: usize) -> usize {
+fn writer(linear: &UOp, allocation: usize) -> Result<usize> {
     let writes = |call: &UOp| {
         let Arg::Call(info) = call.arg() else {
             return false;
@@ -50,10 +44,25 @@ fn writer(linear: &UOp, allocation: usize) -> usize {
     };
     let mut calls = linear.src().iter().filter(|u| u.op() == Op::Call);
     let found = calls.position(writes);
-    found.expect("a word is written by a kernel")
+    found.ok_or_else(|| broken("schedule", "nothing writes the word of an assertion"))
 }
 
 impl Check {
+    /// That of a word of a schedule; None where its device keeps no data.
+    ///
+    /// # Errors
+    /// `Verify` where no CALL writes it.
+    pub(crate) fn of(linear: &UOp, word: schedule::Check, device: Device) -> Result<Option<Check>> {
+        if !open(device)?.holds_data() {
+            return Ok(None);
+        }
+        Ok(Some(Check {
+            step: writer(linear, word.allocation)?,
+            device,
+            word,
+        }))
+    }
+
     /// The condition that does not hold, by number, and the element that is wrong. What writes the word has
     /// run.
     pub(crate) fn wrong(&self, allocations: &[Arc<Storage>]) -> Result<Option<(usize, i64)>> {

@@ -7,11 +7,12 @@ use crate::check::{self, Check};
 use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
+use crate::wrong::broken;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, Storage, open, program_parts};
 use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;
-use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
+use monoglot_uop::{Arg, Device, Effort, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -28,6 +29,8 @@ pub(crate) struct Executable {
     pub(crate) written: Vec<bool>,
     /// In the order of the steps.
     pub(crate) checks: Vec<Check>,
+    /// The schedule that the steps are of.
+    pub(crate) linear: UOp,
 }
 
 /// One CALL.
@@ -134,15 +137,15 @@ pub struct Compiled {
 /// Programs that are kept, and kernels, at most; those of a program that is in use stay with it.
 const KEPT: usize = 1024;
 /// A structure, and the device of what names none.
-type Key = (UOp, Device);
+pub(crate) type Key = (UOp, Device);
 static EXECUTABLES: Cache<Key, Arc<Executable>> = Cache::new(KEPT);
 static KERNELS: Cache<Key, Compute> = Cache::new(KEPT);
 
 /// A kernel, compiled.
 #[derive(Clone)]
-struct Compute {
-    kernel: Arc<dyn Kernel>,
-    info: Arc<ProgramInfo>,
+pub(crate) struct Compute {
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) info: Arc<ProgramInfo>,
 }
 
 /// An executable with the words for one run of it.
@@ -185,10 +188,14 @@ fn made(
 ) -> Result<Arc<Executable>> {
     count(counter);
     let scheduled = schedule(function, device, &target, &mut Default::default())?;
+    let keys = unique_kernels(&scheduled.linear);
+    let kernels = kernels(&keys)?;
+    let kernels = keys.into_iter().zip(kernels).collect();
     Ok(Arc::new(Executable {
-        steps: steps(&scheduled.linear, function.donated.len())?,
+        steps: steps(&scheduled.linear, function.donated.len(), &kernels)?,
         loops: loops(&scheduled.linear),
         checks: check::checks(&scheduled)?,
+        linear: scheduled.linear.into_inner(),
         outputs: scheduled.outputs,
         allocations: scheduled.allocations,
         written: scheduled.written,
@@ -200,17 +207,29 @@ pub(crate) fn target(device: Device) -> Result<Arc<Target>> {
     Ok(Arc::new(open(device)?.target().clone()))
 }
 
+/// These kernels, compiled where they were not seen before.
+pub(crate) fn kernels(keys: &[Key]) -> Result<Vec<Compute>> {
+    KERNELS.get_all(keys, compute)
+}
+
+/// These kernels as programs, whatever is known of them.
+pub(crate) fn lowered(keys: &[Key]) -> Result<Vec<uop::Program>> {
+    let lowered = lower_all(keys)?;
+    Ok(lowered.into_iter().map(|(program, _)| program).collect())
+}
+
 /// The steps of a schedule; variables are numbered after `params` PARAMs.
-fn steps(linear: &UOp, params: usize) -> Result<Vec<Step>> {
-    let keys = unique_kernels(linear);
-    let kernels = KERNELS.get_all(&keys, compute)?;
-    let kernels = keys.into_iter().zip(kernels).collect();
+pub(crate) fn steps(
+    linear: &UOp,
+    params: usize,
+    kernels: &FxHashMap<Key, Compute>,
+) -> Result<Vec<Step>> {
     let calls = linear.src().iter().filter(|u| u.op() == Op::Call);
-    calls.map(|call| step(call, params, &kernels)).collect()
+    calls.map(|call| step(call, params, kernels)).collect()
 }
 
 /// The loops of a schedule.
-fn loops(linear: &UOp) -> Vec<Loop> {
+pub(crate) fn loops(linear: &UOp) -> Vec<Loop> {
     let mut out: Vec<Loop> = Vec::new();
     let mut step = 0;
     for u in linear.src() {
@@ -349,7 +368,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     })
 }
 
-fn kernel_device(call: &UOp) -> Result<Device> {
+pub(crate) fn kernel_device(call: &UOp) -> Result<Device> {
     let body = &call.src()[0];
     let own = match body.arg() {
         Arg::Place(d, _) => *d,
@@ -362,17 +381,8 @@ fn kernel_device(call: &UOp) -> Result<Device> {
     own.ok_or_else(|| broken("schedule", "a kernel without a device"))
 }
 
-/// The error of what a stage of the compiler should not have given.
-pub(crate) fn broken(stage: &str, message: &str) -> Error {
-    ErrorKind::Verify {
-        stage: stage.into(),
-        message: message.into(),
-    }
-    .into()
-}
-
 /// The different kernels of a program, in order of first use.
-fn unique_kernels(linear: &UOp) -> Vec<Key> {
+pub(crate) fn unique_kernels(linear: &UOp) -> Vec<Key> {
     let mut seen = FxHashSet::default();
     let kernels = linear
         .src()

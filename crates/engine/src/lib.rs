@@ -8,10 +8,12 @@ mod backends;
 mod batch;
 mod bound;
 mod cache;
+mod cancel;
 mod capture;
 mod check;
 mod counters;
 mod donate;
+mod events;
 mod executable;
 mod family;
 mod queues;
@@ -23,11 +25,13 @@ mod wrong;
 
 pub use backends::backend;
 pub use bound::{Bound, bind};
-pub use capture::{Caller, Capture, Captured, Take, stand_in};
+pub use cancel::Cancel;
+pub use capture::{Caller, Capture, Captured, Saved, SavedSum, TEXT, Take, stand_in};
 pub use counters::{Counters, counters};
+pub use events::{Event, Listener, listen};
 pub use executable::{Compiled, compile};
-pub use monoglot_device::{Config, Storage};
-pub use realize::{Value, open_file, read, realize, realized, upload, value};
+pub use monoglot_device::{Config, Folder, NewFolder, Pieces, Storage};
+pub use realize::{Value, open_file, read, realize, realized, upload, upload_pieces, value};
 pub use report::note;
 
 use monoglot_uop::{Device, Result};
@@ -35,6 +39,16 @@ use monoglot_uop::{Device, Result};
 /// The device that tensors are on unless told otherwise: the configuration's, by default the CPU.
 pub fn default_device() -> Device {
     Device::new(Config::current().device_name())
+}
+
+/// The device on which a copy of what is on this one may lie: itself, or where it gives no storage, as a device
+/// of files, the one that tensors are on unless told otherwise.
+pub fn device_for_copy(device: Device) -> Device {
+    let gives = monoglot_device::open(device).and_then(|runtime| runtime.alloc(1));
+    match gives {
+        Ok(_) => device,
+        Err(_) => default_device(),
+    }
 }
 
 /// Open the device that tensors are on unless told otherwise.

@@ -7,17 +7,20 @@
 //! as long as somebody holds it.
 
 use crate::donate;
-use crate::executable::{self, broken};
+use crate::executable;
 use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
-use crate::wrong::Wrong;
-use monoglot_device::{Storage, open};
+use crate::wrong::{Wrong, broken};
+use monoglot_device::{Storage, open, open_for_code};
 use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Bytes that are uploaded at once: they are in the second cache still when they are copied.
+const PIECE: usize = 256 << 10;
 
 /// The values of these roots, each as a BUFFER or a view that reads one, of the root's shape and dtype.
 ///
@@ -197,6 +200,28 @@ pub fn upload(bytes: &[u8], shape: &Shape, dtype: DType, device: Device) -> Resu
     let storage = runtime.alloc(wanted)?;
     if !bytes.is_empty() {
         runtime.upload(&storage, 0, bytes)?;
+    }
+    Ok(stored(shape, dtype, storage))
+}
+
+/// A BUFFER on a device, which need not be able to compile, whose row-major bytes `next` gives piece by piece.
+///
+/// # Errors
+/// `Memory` where there is not enough, and those of `next`.
+pub fn upload_pieces(
+    shape: &Shape,
+    dtype: DType,
+    device: Device,
+    next: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+) -> Result<UOp> {
+    let wanted = shape.max_len() as usize * dtype.bytes();
+    let runtime = open_for_code(device)?;
+    let storage = runtime.alloc(wanted)?;
+    let mut piece = vec![0; wanted.min(PIECE)];
+    for at in (0..wanted).step_by(PIECE) {
+        let part = &mut piece[..PIECE.min(wanted - at)];
+        next(part)?;
+        runtime.upload(&storage, at, part)?;
     }
     Ok(stored(shape, dtype, storage))
 }

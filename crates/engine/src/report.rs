@@ -2,6 +2,7 @@
 //! compiling and launching at DEBUG, all texts at TRACE. Flows in: what was opened, compiled or
 //! run; flows out: those lines. Always: where nobody listens, nothing is formatted.
 
+use crate::events::{self, Event};
 use crate::queues::Queues;
 use monoglot_codegen::opt::explain;
 use monoglot_codegen::opt::heuristic::{Choice, Weighed};
@@ -43,6 +44,13 @@ pub(crate) fn opened(runtime: &dyn Runtime) {
     if !told.contains(&device) && tell(1, || format!("{device}: {}", runtime.about())) {
         told.push(device);
     }
+}
+
+/// DEBUG=1 tells why the kernels of a saved program are compiled again.
+pub(crate) fn compiles_again(device: Device, why: &str) {
+    tell(1, || {
+        format!("{device}: a saved program is compiled from its text: {why}")
+    });
 }
 
 /// Of each kernel when it is compiled, DEBUG=3 shows what is expected of it, the Opts and why, and what was
@@ -95,7 +103,9 @@ fn choice(c: &Choice) -> String {
 
 /// Whether anybody wants to know of each step.
 pub(crate) fn steps_are_told() -> bool {
-    Config::current().debug >= 2 || tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
+    events::are_heard()
+        || Config::current().debug >= 2
+        || tracing::enabled!(target: "monoglot", tracing::Level::DEBUG)
 }
 
 /// Give a step to its queue. DEBUG=2 waits for it and gives a line a kernel: time, operations, bytes, both
@@ -112,10 +122,21 @@ pub(crate) fn step(
     queues.wait(device)?;
     let start = Instant::now();
     let out = submit(queues).and_then(|()| queues.wait(device));
-    let seconds = start.elapsed().as_secs_f64();
+    let end = Instant::now();
+    let seconds = (end - start).as_secs_f64();
     let ProgramInfo {
         name, flops, bytes, ..
     } = info;
+    if out.is_ok() && events::are_heard() {
+        events::tell(&Event {
+            kernel: name,
+            device,
+            start,
+            end,
+            bytes: *bytes,
+            flops: *flops,
+        });
+    }
     tracing::debug!(target: "monoglot", kernel = %name, %device, seconds, flops, bytes, "launched");
     tell(2, || {
         let rate = *flops as f64 / seconds / 1e9;

@@ -6,11 +6,13 @@
 //! it wrote over is lost, and says so. A run that finds an assertion broken ends there: nothing is written
 //! in place after that, and what was written before has its results.
 
+use crate::cancel;
 use crate::counters::count;
-use crate::executable::{Action, Invocation, Slot, Step, broken};
+use crate::executable::{Action, Invocation, Slot, Step};
 use crate::queues::Queues;
 use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
+use crate::wrong::broken;
 use monoglot_device::{Storage, open};
 use monoglot_schedule::Arguments;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, Shape, UOp};
@@ -59,6 +61,7 @@ pub(crate) fn run(
     let mut queues = Queues::default();
     let mut unread = executable.checks.iter().peekable();
     let mut begun = vec![false; params.len()];
+    let token = cancel::current();
     let mut submit_all = || -> Result<Option<(usize, i64)>> {
         for (step, k, round) in executable.turns(0..executable.steps.len()) {
             if !step.writes.is_empty() {
@@ -68,6 +71,9 @@ pub(crate) fn run(
                         return Ok(Some(wrong));
                     }
                 }
+            }
+            if !begun.contains(&true) {
+                cancel::heed(token.as_ref(), k, executable.steps.len())?;
             }
             for &slot in &step.writes {
                 if let Some(claim) = claims.get_mut(&params[slot]) {

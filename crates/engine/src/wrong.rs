@@ -59,3 +59,12 @@ pub(crate) fn scalar(bytes: &[u8], dtype: DType) -> Scalar {
     word[..bytes.len()].copy_from_slice(bytes);
     Scalar::from_bits(u64::from_le_bytes(word), dtype)
 }
+
+/// The error of what a stage of the compiler should not have given.
+pub(crate) fn broken(stage: &str, message: &str) -> Error {
+    ErrorKind::Verify {
+        stage: stage.into(),
+        message: message.into(),
+    }
+    .into()
+}

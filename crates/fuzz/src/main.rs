@@ -1,4 +1,4 @@
-//! `monoglot-fuzz programs`, `schedules`, `replay` and `texts`: as many random cases as one likes. Flows in: how
+//! `monoglot-fuzz programs`, `schedules`, `replay`, `saved` and `texts`: as many random cases as one likes. Flows in: how
 //! many, from which seed, on which devices; flows out: progress and failures, and exit code 1 where
 //! there were any.
 
@@ -8,6 +8,7 @@ use monoglot_fuzz::check::{self, Tally};
 use monoglot_fuzz::kernels;
 use monoglot_fuzz::linear::{Machine, Rules, linear, program};
 use monoglot_fuzz::replay::replay;
+use monoglot_fuzz::saved::{own_folder, saved};
 use monoglot_fuzz::spills;
 use monoglot_fuzz::texts::{Limits, Texts, texts, work};
 use monoglot_uop::{Device, ErrorKind, Result};
@@ -69,6 +70,15 @@ enum What {
         /// The device.
         #[arg(long, default_value = "CPU")]
         device: String,
+    },
+    /// Saved programs with bytes, numbers or words of their files changed: refused by an error, or run.
+    Saved {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        count: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
     },
     /// Linear programs, each compared with the interpreter; a failure is made as small as it goes.
     Linear {
@@ -169,6 +179,13 @@ fn run(args: Args, tally: &mut Tally) -> Result<()> {
             }
             .set();
             replay(seed..seed + count, ops, &device, tally)
+        }
+        What::Saved { count, seed } => {
+            let folder = own_folder();
+            let outcomes = saved(seed..seed + count, &folder, tally)?;
+            println!("{outcomes:?}");
+            let _ = std::fs::remove_dir_all(&folder);
+            Ok(())
         }
         What::Linear {
             count,

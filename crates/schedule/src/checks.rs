@@ -30,7 +30,7 @@ impl Check {
     /// The condition that does not hold and the element that is wrong, if a word tells of one.
     pub fn wrong(&self, word: i64) -> Option<(usize, i64)> {
         let all: i64 = self.conditions.iter().map(|(_, n)| n).sum();
-        let mut at = all - word;
+        let mut at = all.saturating_sub(word).max(0);
         for &(condition, n) in &self.conditions {
             if at < n {
                 return Some((condition, at));

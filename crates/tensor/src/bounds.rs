@@ -1,7 +1,8 @@
 //! Which lengths a captured function stands for. Flows in: its roots, and the sizes whose numbers it asked for;
 //! flows out: whether other lengths fit. Invariant: a view that would leave what it is a view of does not fit.
 
-use monoglot_uop::{Dim, Op, Scalar, UOp};
+use monoglot_uop::text::{parse_many, print_many};
+use monoglot_uop::{Dim, Error, Op, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 
 /// What lengths must fit.
@@ -47,6 +48,43 @@ impl Bounds {
             inside,
             known,
         }
+    }
+
+    /// The same in the text form, over the lengths as variables by number, and the numbers that are known.
+    pub(crate) fn text(&self) -> (String, Vec<i64>) {
+        let variables = (0..).zip(&self.lengths).map(|(k, u)| {
+            let variable = UOp::variable(k, u.vmin(), u.vmax());
+            (u.clone(), variable)
+        });
+        let over = variables.collect();
+        let sizes = self.inside.iter().flatten();
+        let sizes = sizes.chain(self.known.iter().map(|(size, _)| size));
+        let all: Vec<UOp> = sizes.map(|u| u.substitute(&over)).collect();
+        let known = self.known.iter().map(|(_, number)| *number);
+        (print_many(&all), known.collect())
+    }
+
+    /// Those of a text.
+    ///
+    /// # Errors
+    /// `Format` where it is none, `Argument` where it is not of so many sizes.
+    pub(crate) fn of_text(text: &str, known: Vec<i64>, lengths: &[UOp]) -> Result<Bounds> {
+        let mut all = match text.trim().is_empty() {
+            true => Vec::new(),
+            false => parse_many(text)?,
+        };
+        let first = all.len().checked_sub(known.len());
+        let first = first.filter(|n| n % 3 == 0);
+        let first = first.ok_or_else(|| {
+            let message = format!("{} sizes are known of {}", known.len(), all.len());
+            Error::argument("bounds", message)
+        })?;
+        let sizes = all.split_off(first);
+        Ok(Bounds {
+            lengths: lengths.to_vec(),
+            inside: all.as_chunks::<3>().0.to_vec(),
+            known: sizes.into_iter().zip(known).collect(),
+        })
     }
 
     /// Whether these lengths fit.

@@ -109,7 +109,7 @@ impl<A: Tensors, R: Tensors> Function<'_, A, R> {
     fn made(&self, arguments: &A, shown: &Shown) -> Result<Called<R>> {
         engine::open_default()?;
         let who = std::ptr::from_ref(&*self.body).cast::<()>() as usize;
-        let traced = traced(who, &*self.body, arguments, shown)?;
+        let traced = traced(who, &*self.body, arguments, shown, Vec::new())?;
         Called::of(traced, shown.signature.clone())
     }
 

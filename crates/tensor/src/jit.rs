@@ -5,6 +5,8 @@
 //! tensors among each other; where its other arguments are equal; and where what the function reaches besides is
 //! as it was, values apart. Invariant: a call gives what the function would have given uncaptured, or an error.
 
+use crate::program::Program;
+use crate::random;
 use crate::recorded::{Recorded, Traced};
 use crate::signature::{Over, Shown};
 use crate::tensor::Tensor;
@@ -105,13 +107,82 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         }
         let called = || {
             let shown = Shown::of(&arguments)?;
-            let program = self.program(&arguments, &shown)?;
+            let program = self.found(&arguments, &shown)?;
             if Config::current().retrace {
                 self.compare(&program, &arguments, &shown)?;
             }
-            program.call(&shown, &self.turn)
+            program.call(&shown, &self.turn, &random::STATE)
         };
         called().map_err(|e| e.at(here))
+    }
+
+    /// The program of calls that look like this one, on its own: with values of its own of all that the function
+    /// reaches, as they are now. It can be saved, and called by another process. Of the arguments only their
+    /// looks count: shapes, dtypes, devices, and which tensors are the same.
+    ///
+    /// # Errors
+    /// As `call`, but for what running gives.
+    #[track_caller]
+    pub fn program(&self, arguments: impl Passed<A>) -> Result<Program> {
+        let here = Location::caller();
+        let arguments = arguments.passed();
+        let made = || {
+            if trace::number() != 0 {
+                let message = "a program cannot be had while a function is captured".into();
+                return Err(ErrorKind::Capture { message }.into());
+            }
+            let shown = Shown::of(&arguments)?;
+            let look_alikes = Program::stand_ins(&shown);
+            let mut next = look_alikes.iter();
+            let arguments = arguments.rebuilt(&mut Over {
+                next: |t: &Tensor| next.next().unwrap_or(t).clone(),
+                were: &[],
+                are: &[],
+            });
+            let shown = Shown::of(&arguments)?;
+            // What it writes is another in the next call, whatever it is now.
+            let mut varying: Vec<usize> = Vec::new();
+            loop {
+                let traced = self.trace(&arguments, &shown, varying.clone())?;
+                let more = traced.written_constants();
+                if more.is_empty() {
+                    return Program::of(traced, &shown, here);
+                }
+                varying.extend(more);
+            }
+        };
+        made().map_err(|e| e.at(here))
+    }
+
+    /// This function and then another, which takes what this one gives, as one: its calls run one program, and
+    /// give and leave behind what the two give one after the other. Floats may be rounded in another order,
+    /// since kernels of the two may become one.
+    ///
+    /// ```
+    /// use monoglot_tensor::{Tensor, jit};
+    /// let half = jit(|x: Tensor| x * 0.5)?;
+    /// let sum = jit(|x: Tensor| x.sum(.., false))?;
+    /// let both = half.then(&sum);
+    /// assert_eq!(both.call(&Tensor::ones([8]))?.item::<f32>()?, 4.0);
+    /// # Ok::<(), monoglot_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn then<'g, B, S>(&'g self, next: &'g Jit<'_, B, S>) -> Jit<'g, A, S>
+    where
+        R: Passed<B> + Send + Sync,
+        B: Tensors,
+        S: Tensors + Send + Sync,
+    {
+        let body = move |arguments: A| {
+            let between = trace::within(self.who(), || (self.body)(arguments))?;
+            trace::within(next.who(), || (next.body)(between.passed()))
+        };
+        Jit {
+            body: Box::new(body),
+            programs: Mutex::default(),
+            turn: Mutex::default(),
+            line: Location::caller(),
+        }
     }
 
     /// How many programs it has.
@@ -134,7 +205,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// The program for a call.
-    fn program(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
+    fn found(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
         let latest = self.lock().last().cloned();
         if let Some(latest) = latest.filter(|p| p.stands_for(shown)) {
             return Ok(latest);
@@ -155,7 +226,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
                 )
             });
         }
-        let traced = self.trace(arguments, shown)?;
+        let traced = self.trace(arguments, shown, Vec::new())?;
         let program = Arc::new(traced.compile(shown.signature.clone())?);
         let mut all = self.lock();
         if all.len() >= KEPT {
@@ -166,13 +237,13 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 
     /// What the function does.
-    fn trace(&self, arguments: &A, shown: &Shown) -> Result<Traced<R>> {
-        traced(self.who(), &*self.body, arguments, shown)
+    fn trace(&self, arguments: &A, shown: &Shown, varying: Vec<usize>) -> Result<Traced<R>> {
+        traced(self.who(), &*self.body, arguments, shown, varying)
     }
 
     /// Trace the function again, and compare.
     fn compare(&self, program: &Recorded<R>, arguments: &A, shown: &Shown) -> Result<()> {
-        let again = self.trace(arguments, shown)?;
+        let again = self.trace(arguments, shown, Vec::new())?;
         let differs = program.differs(&again)?;
         match differs {
             None => Ok(()),
@@ -187,7 +258,8 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 }
 
-/// What a function does with these arguments; `who` tells it from others.
+/// What a function does with these arguments; `who` tells it from others, and cells at these addresses are inputs even
+/// where they are constants.
 ///
 /// # Errors
 /// Those of the function, and `Capture` where it reads what depends on the call, or calls itself.
@@ -196,6 +268,7 @@ pub(crate) fn traced<A: Tensors, R: Tensors>(
     body: &dyn Fn(A) -> Result<R>,
     arguments: &A,
     shown: &Shown,
+    varying: Vec<usize>,
 ) -> Result<Traced<R>> {
     let run = || {
         let mut failed = Ok(());
@@ -215,7 +288,7 @@ pub(crate) fn traced<A: Tensors, R: Tensors>(
         body(arguments)
     };
     let finish = |tree, trace| Traced::of(tree, trace, shown);
-    trace::trace(who, run, finish)
+    trace::trace(who, varying, run, finish)
 }
 
 /// Tells an argument that a closure takes by reference from one that it takes by value.

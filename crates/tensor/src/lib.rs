@@ -4,7 +4,7 @@
 //! `Tensor` is in tensor.rs; its methods are in files by family: create, random (making), binary,
 //! elementwise, activation, reduce, scan, sort, linalg, conv, resample, norm, attention, loss (computing),
 //! movement, join, index (views, joins), assign, grad, display, jit (captured functions: trace writes down, recorded
-//! calls, signature, bounds and tree say of what). cell.rs, functions.rs, coefficients.rs,
+//! calls, signature, bounds and tree say of what; program is what is left of one when it is saved). cell.rs, functions.rs, coefficients.rs,
 //! promote.rs and assertion.rs are what they share.
 //!
 //! Invariant: nothing here computes and nothing panics on what a user writes. A tensor that could not
@@ -41,6 +41,7 @@ mod movement;
 mod norm;
 mod operand;
 mod operators;
+mod program;
 mod promote;
 mod random;
 mod recorded;
@@ -66,6 +67,7 @@ pub use loops::{scan, scan_reversed};
 pub use loss::Reduction;
 pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
 pub use operand::Operand;
+pub use program::{Input, Inputs, Port, Program};
 pub use resample::Interpolation;
 pub use tensor::Tensor;
 pub use trace::observe;

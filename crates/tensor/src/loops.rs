@@ -118,7 +118,7 @@ where
         })
     };
     let who = std::ptr::from_ref(step).cast::<()>() as usize;
-    let traced = trace::trace(who, run, finish)?;
+    let traced = trace::trace(who, Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
     Ok((

@@ -25,12 +25,18 @@ use monoglot_engine as engine;
 use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
 use std::sync::Mutex;
 
-struct State {
-    key: u64,
-    counter: u64,
+/// A place in a stream of random numbers.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct State {
+    pub(crate) key: u64,
+    pub(crate) counter: u64,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { key: 0, counter: 0 });
+/// A stream that numbers are drawn from.
+pub(crate) type Stream = Mutex<State>;
+
+/// The process's stream.
+pub(crate) static STATE: Stream = Mutex::new(State { key: 0, counter: 0 });
 
 impl Tensor {
     /// Start the stream of this seed from its beginning.
@@ -188,21 +194,56 @@ pub(crate) fn words(count: u64) -> Result<[UOp; 2]> {
 /// The key and the counter of the next so many numbers.
 fn drawn(count: u64) -> [u64; 2] {
     let mut state = STATE.lock().unwrap_or_else(|e| e.into_inner());
-    let State { key, counter } = *state;
-    state.counter = counter.wrapping_add(count);
-    [key, counter]
+    state.drawn(count)
 }
 
-/// Keys and counters of what a captured function draws, in turn, as if it drew them now.
-pub(crate) fn taken(draws: &[Draw]) -> Vec<u64> {
-    let mut words = Vec::with_capacity(2 * draws.len());
-    for draw in draws {
-        match *draw {
-            Draw::Numbers(count) => words.extend(drawn(count)),
-            Draw::Seed(seed) => Tensor::manual_seed(seed),
+impl State {
+    fn drawn(&mut self, count: u64) -> [u64; 2] {
+        let State { key, counter } = *self;
+        self.counter = counter.wrapping_add(count);
+        [key, counter]
+    }
+}
+
+/// What a captured function has drawn.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// Keys and counters, in turn.
+    pub(crate) words: Vec<u64>,
+    /// Where the stream was, and where it went.
+    moved: Option<(State, State)>,
+}
+
+impl Taken {
+    /// Give it back, where nobody has drawn since.
+    pub(crate) fn give_back(&self, stream: &Stream) {
+        if let Some((before, after)) = self.moved {
+            let mut state = stream.lock().unwrap_or_else(|e| e.into_inner());
+            if *state == after {
+                *state = before;
+            }
         }
     }
-    words
+}
+
+/// What a captured function draws, as if it drew it now.
+pub(crate) fn taken(stream: &Stream, draws: &[Draw]) -> Taken {
+    if draws.is_empty() {
+        return Taken::default();
+    }
+    let mut words = Vec::with_capacity(2 * draws.len());
+    let mut state = stream.lock().unwrap_or_else(|e| e.into_inner());
+    let before = *state;
+    for draw in draws {
+        match *draw {
+            Draw::Numbers(count) => words.extend(state.drawn(count)),
+            Draw::Seed(key) => *state = State { key, counter: 0 },
+        }
+    }
+    Taken {
+        words,
+        moved: Some((before, *state)),
+    }
 }
 
 /// A word in storage.

@@ -4,6 +4,10 @@
 //! Invariant: a program is used only where all that decided what was traced is as it was: the look of the call,
 //! which cells are the same, and the shapes, dtypes and devices of those that the function reaches.
 
+mod apart;
+
+pub(crate) use apart::{Given, Hidden, SavedFacts};
+
 use crate::bounds::Bounds;
 use crate::cell::{Cell, Held, View};
 use crate::random;
@@ -99,6 +103,7 @@ pub(crate) struct Write {
 }
 
 /// What a tensor that is written was before.
+#[derive(Clone, Copy)]
 pub(crate) enum Was {
     Input(usize),
     /// Whatever it has when the call begins.
@@ -392,11 +397,17 @@ impl<R: Tensors> Recorded<R> {
         self.captured.differs(&other.capture)
     }
 
-    /// Run it; where it writes, in its turn among the function's calls.
+    /// Run it; where it writes, in its turn among the function's calls. Its random numbers are those of the
+    /// stream.
     ///
     /// # Errors
     /// As `Captured::call`; `Capture` where a view is passed that the function assigns.
-    pub(crate) fn call(&self, shown: &Shown, turn: &Mutex<()>) -> Result<R> {
+    pub(crate) fn call(
+        &self,
+        shown: &Shown,
+        turn: &Mutex<()>,
+        stream: &random::Stream,
+    ) -> Result<R> {
         let facts = &self.facts;
         let writes = !facts.writes.is_empty();
         let _turn = writes.then(|| turn.lock().unwrap_or_else(|e| e.into_inner()));
@@ -415,7 +426,7 @@ impl<R: Tensors> Recorded<R> {
                 }
             });
         }
-        let words = random::taken(&facts.draws);
+        let drawn = random::taken(stream, &facts.draws);
         let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
         let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
             for (write, before) in facts.writes.iter().zip(&before) {
@@ -441,13 +452,19 @@ impl<R: Tensors> Recorded<R> {
                 alone
             })
         };
-        self.captured.call(&Caller {
+        let called = self.captured.call(&Caller {
             advance: &advance,
             input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
-            words: &words,
+            words: &drawn.words,
             lengths: &shown.values(),
             take: &take,
-        })?;
+        });
+        if let Err(e) = &called
+            && matches!(e.kind(), ErrorKind::Cancelled { .. })
+        {
+            drawn.give_back(stream);
+        }
+        called?;
         self.facts.tree(shown, &values.into_inner())
     }
 

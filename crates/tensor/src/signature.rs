@@ -19,6 +19,29 @@ pub(crate) struct Signature {
     device: Device,
 }
 
+/// Nothing, but where tensors are unless told otherwise.
+impl Default for Signature {
+    fn default() -> Signature {
+        Signature {
+            parts: Vec::new(),
+            device: engine::default_device(),
+        }
+    }
+}
+
+/// What a call is given at a place of its tree.
+pub(crate) enum Form<'a> {
+    /// A tensor, and which of the tensors it is the same as: itself, where it is the first.
+    Tensor {
+        same: usize,
+        shape: &'a Shape,
+        dtype: DType,
+        device: Device,
+    },
+    /// A size.
+    Size(&'a UOp),
+}
+
 enum Part {
     Tensor {
         /// The first tensor of the same cell, and of the same value.
@@ -67,6 +90,27 @@ impl PartialEq for Signature {
 }
 
 impl Signature {
+    /// The tensors, and the sizes that vary, in order. Lengths are variables by number.
+    pub(crate) fn forms(&self) -> Vec<Form<'_>> {
+        let form = |part| match part {
+            &Part::Tensor {
+                cell,
+                ref shape,
+                dtype,
+                device,
+                ..
+            } => Some(Form::Tensor {
+                same: cell,
+                shape,
+                dtype,
+                device,
+            }),
+            Part::Size(Dim::Sym(u)) => Some(Form::Size(u)),
+            _ => None,
+        };
+        self.parts.iter().filter_map(form).collect()
+    }
+
     /// What another one has that this has not, in words; None where they are equal.
     pub(crate) fn differs(&self, other: &Signature) -> Option<String> {
         if self.device != other.device {
@@ -167,6 +211,15 @@ impl Shown {
             tensors,
             lengths,
         })
+    }
+
+    /// A call with these tensors and lengths of what is on its own.
+    pub(crate) fn given(tensors: Vec<Tensor>, lengths: Vec<UOp>) -> Shown {
+        Shown {
+            signature: Arc::default(),
+            tensors,
+            lengths,
+        }
     }
 
     /// The number of the first tensor that has this cell.

@@ -39,6 +39,8 @@ pub(crate) struct Trace {
     pub(crate) remembered: Vec<UOp>,
     /// Sizes whose numbers the function asked for, and those.
     pub(crate) asked: Vec<(UOp, i64)>,
+    /// Cells, by address, that are inputs though their expressions read nothing.
+    varying: Vec<usize>,
 }
 
 /// A tensor that was passed.
@@ -116,12 +118,14 @@ impl Drop for Closing {
     }
 }
 
-/// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed.
+/// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed. `varying` are
+/// cells, by address, whose values are another in each call, even where they are constants now.
 ///
 /// # Errors
 /// Those of `run` and `finish`; `Capture` where this is traced already: it would never end.
 pub(crate) fn trace<T, R>(
     who: usize,
+    varying: Vec<usize>,
     run: impl FnOnce() -> Result<T>,
     finish: impl FnOnce(T, Trace) -> Result<R>,
 ) -> Result<R> {
@@ -130,6 +134,7 @@ pub(crate) fn trace<T, R>(
     let trace = Trace {
         number,
         running: vec![who],
+        varying,
         ..Trace::default()
     };
     if is_running(who) {
@@ -365,7 +370,8 @@ impl Trace {
             let begun = begun.expect("the base was reached");
             return (begun.and_then(|b| shown(&to, &b)), As::View);
         }
-        if !held.assigned && is_constant(value) {
+        let varies = held.assigned || self.varying.contains(&address(cell));
+        if !varies && is_constant(value) {
             return (Ok(value.clone()), As::Constant(value.clone()));
         }
         if value.shape().ints().is_none() {

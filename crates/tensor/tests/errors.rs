@@ -309,7 +309,8 @@ fn empty_axes_and_making() {
     assert_eq!(none.any(0, false).to_vec::<bool>().unwrap(), [false; 2]);
     assert_eq!(none.all(0, false).to_vec::<bool>().unwrap(), [true; 2]);
     assert_eq!(Tensor::cat(&[&none, &none], 0).shape().unwrap(), [0, 2]);
-    assert_eq!(Tensor::rand([0, 3]).to_vec::<f32>().unwrap(), []);
+    let drawn = Tensor::rand([0, 3]).to_vec::<f32>().unwrap();
+    assert!(drawn.is_empty());
     refused("Argument", "chunk", none.chunk(FAR, 0));
     let pieces = none.chunk(3, 0).iter().map(Tensor::shape).collect::<Result<Vec<_>>>();
     assert_eq!(pieces.unwrap(), [[0, 2]; 3]);

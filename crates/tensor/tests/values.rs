@@ -449,8 +449,8 @@ fn narrow_indices_bools_and_nothing_to_do() {
         f32s(&x.scatter_add(0, &none, &Tensor::zeros([0]))),
         [1.0, 2.0]
     );
-    assert_eq!(f32s(&x.gather(0, &none)), []);
-    assert_eq!(f32s(&x.index(&none)), []);
+    assert!(f32s(&x.gather(0, &none)).is_empty());
+    assert!(f32s(&x.index(&none)).is_empty());
     let t = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [2, 2, 2]);
     assert_eq!(f32s(&Tensor::einsum("iii->i", &[&t])), [1.0, 8.0]);
     assert_eq!(f32s(&Tensor::einsum("...i->i", &[&t])), [16.0, 20.0]);
@@ -653,7 +653,7 @@ fn places_beyond_31_bits_are_counted() {
         [i64::MAX - 3, i64::MAX - 1]
     );
     assert_eq!(ints(&Tensor::arange(5, -2, -3)), [5, 2, -1]);
-    assert_eq!(ints(&Tensor::arange(5, 5, -3)), []);
+    assert!(ints(&Tensor::arange(5, 5, -3)).is_empty());
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Text { stage: String, message: String },
     /// A graph that breaks the spec of its stage: a bug in the compiler.
     Verify { stage: String, message: String },
+    /// A run that another thread ended, after so many of its steps.
+    Cancelled { done: usize, of: usize },
     /// Something ran and failed.
     Run { message: String },
 }
@@ -203,6 +205,12 @@ impl std::fmt::Display for Error {
                 write!(
                     f,
                     "the {stage} stage broke its spec (a bug in the compiler):\n{message}"
+                )
+            }
+            Cancelled { done, of } => {
+                write!(
+                    f,
+                    "cancelled after {done} of {of} kernels: nothing was changed"
                 )
             }
             Run { message } => f.write_str(message),

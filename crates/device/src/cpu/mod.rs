@@ -22,13 +22,15 @@ mod threads;
 mod topology;
 pub(crate) mod units;
 
+use crate::code::{self, Launch, Packed};
 use crate::config::Config;
+use crate::folder::TrustedCode;
 use crate::kernel::{Arguments, Kernel, Signature, program_parts};
 use crate::kind::{Kind, Name};
 use crate::pool::{Budget, Pool};
 use crate::private::{self, Scratch};
 use crate::queue::{Host, Queue};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Unpacked};
 use cache::{LoadedCode, ObjectCache};
 use compile::{Compiler, Unit};
 use monoglot_uop::{Device, Dialect, Error, ErrorKind, Program, Result, Target};
@@ -48,6 +50,15 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
+    open_it(name, config, false)
+}
+
+/// As the registry opens it; but where there is no compiler, it runs what was compiled elsewhere.
+pub(crate) fn open_for_code(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
+    open_it(name, config, true)
+}
+
+fn open_it(name: &Name, config: &Config, for_code: bool) -> Result<Arc<dyn Runtime>> {
     let name = Name {
         renderer: name.renderer.or_else(|| Some(detect::usual(config))),
         ..*name
@@ -57,7 +68,11 @@ fn open(name: &Name, config: &Config) -> Result<Arc<dyn Runtime>> {
         Dialect::X86 => native(target, config),
         Dialect::C | Dialect::Uops => {
             let march = name.arch.map_or("native", |_| &target.arch).to_string();
-            Ok(Arc::new(Cpu::with(target, config, &march)?))
+            let cpu = Cpu::with(target, config, &march);
+            if let (Err(e), false) = (&cpu.compiler, for_code) {
+                return Err(e.clone());
+            }
+            Ok(Arc::new(cpu))
         }
     }
 }
@@ -92,7 +107,8 @@ const HEAVY: u64 = 20_000_000;
 /// The CPU of this machine.
 pub struct Cpu {
     target: Target,
-    compiler: Compiler,
+    /// None in a device that was opened for code that is there already, where there is no compiler.
+    compiler: Result<Compiler>,
     cache: ObjectCache,
     pool: Arc<Pool>,
     alive: Mutex<FxHashMap<u128, Weak<LoadedCode>>>,
@@ -104,19 +120,25 @@ impl Cpu {
     /// # Errors
     /// `NoDevice` where no C compiler is found.
     pub fn open(device: Device, config: &Config) -> Result<Cpu> {
-        Cpu::with(target(device, config), config, "native")
+        let cpu = Cpu::with(target(device, config), config, "native");
+        cpu.compiler()?;
+        Ok(cpu)
     }
 
-    fn with(target: Target, config: &Config, march: &str) -> Result<Cpu> {
-        let compiler = Compiler::find(target.device.name(), config, march)?;
+    fn with(target: Target, config: &Config, march: &str) -> Cpu {
+        let compiler = Compiler::find(target.device.name(), config, march);
         let cache = ObjectCache::new(config.cache_folder().join("cpu"), config.cache_bytes);
-        Ok(Cpu {
+        Cpu {
             pool: Arc::new(Pool::new(target.threads, Budget::machine())),
             target,
             compiler,
             cache,
             alive: Mutex::default(),
-        })
+        }
+    }
+
+    fn compiler(&self) -> Result<&Compiler> {
+        self.compiler.as_ref().map_err(Error::clone)
     }
 
     /// Whether the cache folder was found to be of no use.
@@ -125,13 +147,13 @@ impl Cpu {
     }
 
     /// The key of a source: everything that decides the code.
-    fn key(&self, name: &str, source: &str) -> u128 {
+    fn key(&self, name: &str, source: &str) -> Result<u128> {
         let mut h = Xxh3::new();
         let version = env!("CARGO_PKG_VERSION");
         for part in [
             source,
             name,
-            self.compiler.identity(),
+            self.compiler()?.identity(),
             &detect::features(),
             &self.target.arch,
             version,
@@ -139,7 +161,23 @@ impl Cpu {
             h.update(part.as_bytes());
             h.update(&[0]);
         }
-        h.digest128()
+        Ok(h.digest128())
+    }
+
+    /// What the compiler is given of programs.
+    fn units<'a>(&self, programs: &'a [Program]) -> Result<Vec<Unit<'a>>> {
+        let mut units = Vec::with_capacity(programs.len());
+        for program in programs {
+            let (_, source, info) = program_parts(program)?;
+            let name = &*info.name;
+            units.push(Unit {
+                key: self.key(name, source)?,
+                name,
+                source,
+                heavy: info.flops >= HEAVY,
+            });
+        }
+        Ok(units)
     }
 
     /// LoadedCode for every unit, by key.
@@ -226,12 +264,12 @@ impl Cpu {
 
     /// The kernels of these units. What a compiler that claims success has made is loaded before it is kept.
     fn compile_in(&self, scratch: &Scratch, units: &[&Unit]) -> Result<Vec<(u128, LoadedCode)>> {
-        let object = self.compiler.compile(units, scratch.path())?;
+        let object = self.compiler()?.compile(units, scratch.path())?;
         let keys: Vec<u128> = units.iter().map(|u| u.key).collect();
         let load = |&key: &u128| Some((key, cache::load(&object, key)?));
         let codes: Option<Vec<(u128, LoadedCode)>> = keys.iter().map(load).collect();
         let Some(codes) = codes else {
-            let compiler = self.compiler.program().display().to_string();
+            let compiler = self.compiler()?.program().display().to_string();
             let message = "it reports success, but what it made cannot be loaded".into();
             return Err(ErrorKind::Compile { compiler, message }.into());
         };
@@ -247,27 +285,72 @@ impl Runtime for Cpu {
 
     fn about(&self) -> String {
         let machine = described(&self.target);
-        format!("C through {}, {machine}", self.compiler.program().display())
+        match &self.compiler {
+            Ok(c) => format!("C through {}, {machine}", c.program().display()),
+            Err(_) => format!("C that was compiled elsewhere, {machine}"),
+        }
     }
 
     fn assembly(&self, program: &Program) -> Result<Option<String>> {
         let (_, source, info) = program_parts(program)?;
-        self.compiler.assembly(&info.name, source).map(Some)
+        self.compiler()?.assembly(&info.name, source).map(Some)
+    }
+
+    fn code_key(&self) -> Option<String> {
+        let version = env!("CARGO_PKG_VERSION");
+        let Target { dialect, arch, .. } = &self.target;
+        let features = detect::features();
+        let system = std::env::consts::OS;
+        let dialect = dialect.name();
+        Some(format!("{version} {dialect} {arch} {features} {system}"))
+    }
+
+    /// One object of all of them.
+    fn pack(&self, programs: &[Program]) -> Result<Option<Packed>> {
+        let units = self.units(programs)?;
+        let mut launches = Vec::with_capacity(programs.len());
+        for (program, unit) in programs.iter().zip(&units) {
+            launches.push(Launch::of(program, 0, unit.key, 0)?);
+        }
+        let launches = code::written(&launches);
+        let mut seen = FxHashSet::default();
+        let different: Vec<&Unit> = units.iter().filter(|u| seen.insert(u.key)).collect();
+        if different.is_empty() {
+            let object = Vec::new();
+            return Ok(Some(Packed { launches, object }));
+        }
+        let folder = std::env::temp_dir();
+        let failed = |e: std::io::Error| ErrorKind::Io {
+            path: folder.display().to_string(),
+            message: e.to_string(),
+        };
+        let scratch = Scratch::new(&folder).map_err(failed)?;
+        let object = self.compiler()?.compile(&different, scratch.path())?;
+        let object = std::fs::read(object).map_err(failed)?;
+        Ok(Some(Packed { launches, object }))
+    }
+
+    fn unpack(&self, saved: &TrustedCode) -> Result<Vec<Unpacked>> {
+        let mut kernels: Vec<Unpacked> = Vec::new();
+        for launch in code::launches(&saved.launches)? {
+            // The object is one that `pack` made: nobody else may write it, and it is whole (`TrustedCode`);
+            // and this machine has what it was made for (`code_key`).
+            let loaded = cache::load(&saved.path, launch.at).ok_or_else(code::unknown)?;
+            let info = launch.info.clone();
+            let kernel = CpuKernel {
+                code: Arc::new(loaded),
+                threads: Threads::saved(&launch, &self.pool),
+                signature: launch.signature,
+            };
+            kernels.push((Arc::new(kernel), info));
+        }
+        Ok(kernels)
     }
 
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
+        let units = self.units(programs)?;
         let programs = programs.iter().map(|p| program_parts(p));
         let programs = programs.collect::<Result<Vec<_>>>()?;
-        let mut units = Vec::with_capacity(programs.len());
-        for &(_, source, info) in &programs {
-            let name = &*info.name;
-            units.push(Unit {
-                key: self.key(name, source),
-                name,
-                source,
-                heavy: info.flops >= HEAVY,
-            });
-        }
         let codes = self.codes(&units)?;
         let mut kernels: Vec<Arc<dyn Kernel>> = Vec::with_capacity(programs.len());
         for ((linear, _, info), unit) in programs.iter().zip(&units) {

@@ -9,12 +9,14 @@ use super::fault::{self, Listed};
 use super::pages::{self, Function};
 use super::perf;
 use super::threads::Threads;
+use crate::code::{self, Launch, Packed};
 use crate::config::Config;
+use crate::folder::TrustedCode;
 use crate::kernel::{Arguments, Kernel, Signature, program_binary, program_parts};
 use crate::kind::missing;
 use crate::pool::{Budget, Pool};
 use crate::queue::{Host, Queue};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Unpacked};
 use monoglot_native::own_bytes;
 use monoglot_uop::{Program, Result, Target};
 use smallvec::SmallVec;
@@ -41,6 +43,16 @@ impl Native {
             perf: config.perf,
         }
     }
+
+    /// Code where it can be run.
+    fn functions(&self, codes: &[&[u8]]) -> Result<Vec<Function>> {
+        pages::load(codes).map_err(|e| {
+            let message = format!(
+                "there is no memory for code that can be executed ({e}); DEV=CPU:C takes none"
+            );
+            missing(self.target.device, message)
+        })
+    }
 }
 
 impl Runtime for Native {
@@ -61,15 +73,68 @@ impl Runtime for Native {
         Ok(Some(source.to_string()))
     }
 
+    fn code_key(&self) -> Option<String> {
+        let Target {
+            dialect,
+            arch,
+            matrix_units,
+            ..
+        } = &self.target;
+        let units: Vec<&str> = matrix_units.iter().map(|u| &*u.name).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        let units = units.join("+");
+        Some(format!("{version} {} {arch} {units}", dialect.name()))
+    }
+
+    fn pack(&self, programs: &[Program]) -> Result<Option<Packed>> {
+        let mut object = Vec::new();
+        let mut launches = Vec::with_capacity(programs.len());
+        for program in programs {
+            let code = program_binary(program)?;
+            let (linear, _, _) = program_parts(program)?;
+            let at = object.len() as u128;
+            launches.push(Launch::of(program, own_bytes(linear), at, code.len())?);
+            object.extend_from_slice(code);
+        }
+        let launches = code::written(&launches);
+        Ok(Some(Packed { launches, object }))
+    }
+
+    fn unpack(&self, saved: &TrustedCode) -> Result<Vec<Unpacked>> {
+        let launches = code::launches(&saved.launches)?;
+        let mut codes = Vec::with_capacity(launches.len());
+        for launch in &launches {
+            let place = usize::try_from(launch.at).ok();
+            let end = place.and_then(|at| at.checked_add(launch.bytes));
+            let code = place
+                .zip(end)
+                .and_then(|(at, end)| saved.object.get(at..end));
+            codes.push(code.filter(|c| !c.is_empty()).ok_or_else(code::unknown)?);
+        }
+        let functions = self.functions(&codes)?;
+        let mut kernels: Vec<Unpacked> = Vec::with_capacity(launches.len());
+        for (launch, function) in launches.into_iter().zip(functions) {
+            let info = launch.info.clone();
+            // SAFETY: the code is that of a program as `pack` was given it: nobody else may write it, and it
+            // is whole (`TrustedCode`); and this machine has what it was made for (`code_key`).
+            let entry = unsafe { std::mem::transmute::<*const u8, Entry>(function.start()) };
+            let kernel = NativeKernel {
+                entry,
+                _listed: fault::list(function.start(), function.bytes(), &info.name),
+                _function: function,
+                threads: Threads::saved(&launch, &self.pool),
+                own: launch.own,
+                signature: launch.signature,
+            };
+            kernels.push((Arc::new(kernel), info));
+        }
+        Ok(kernels)
+    }
+
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         let codes = programs.iter().map(|p| program_binary(p));
         let codes = codes.collect::<Result<Vec<_>>>()?;
-        let functions = pages::load(&codes).map_err(|e| {
-            let message = format!(
-                "there is no memory for code that can be executed ({e}); DEV=CPU:C takes none"
-            );
-            missing(self.target.device, message)
-        })?;
+        let functions = self.functions(&codes)?;
         let mut kernels: Vec<Arc<dyn Kernel>> = Vec::with_capacity(programs.len());
         let mut names = Vec::with_capacity(programs.len());
         for (program, function) in programs.iter().zip(functions) {

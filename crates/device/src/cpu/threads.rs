@@ -2,6 +2,7 @@
 //! out: the job, run once for each number of a thread in each phase. Invariant: no phase begins before
 //! all threads have ended the one before.
 
+use crate::code::Launch;
 use crate::pool::Pool;
 use monoglot_uop::linear::phase_count;
 use monoglot_uop::{ProgramInfo, UOp};
@@ -29,6 +30,16 @@ impl Threads {
             pool: pool.clone(),
             threads: info.threads.max(1) as usize,
             phases: phase_count(linear),
+            brief: AtomicBool::new(false),
+        }
+    }
+
+    /// Those of a kernel that was saved.
+    pub(super) fn saved(launch: &Launch, pool: &Arc<Pool>) -> Threads {
+        Threads {
+            pool: pool.clone(),
+            threads: launch.info.threads.max(1) as usize,
+            phases: launch.phases,
             brief: AtomicBool::new(false),
         }
     }

@@ -1,0 +1,38 @@
+//! Saved programs. Flows in: captured functions; flows out: that their programs give in this process, in another
+//! one and after another save what the functions give, to the bit; and that a folder which is not as it was
+//! written is an error that names the file.
+
+mod damaged;
+mod elsewhere;
+mod programs;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+/// A folder of a test's own, which goes when this does.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let name = format!("monoglot-saved-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        Place(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Held by tests that draw from the stream of random numbers or look at counters, which the process has once.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
