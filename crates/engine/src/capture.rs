@@ -12,11 +12,11 @@ use crate::executable::{Executable, broken, executable};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
-use crate::run::{Places, leaf, next_version, submit};
+use crate::run::{Places, leaf, next_version, part, submit};
 use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
-use monoglot_schedule::{Arguments, Function, callify};
+use monoglot_schedule::{Arguments, Function, Memory, callify};
 use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub struct Captured {
     outputs: Vec<Option<Output>>,
     /// The line of each root.
     lines: Vec<Option<&'static Location<'static>>>,
-    /// For each allocation, whether a value that is shown is in it.
+    /// For each memory of the plan, whether a value that is shown is in it.
     shown: Vec<bool>,
     /// The device of each word.
     words: Vec<Device>,
@@ -102,7 +102,7 @@ struct Output {
 
 /// Storage that is the program's own, for one call at a time.
 struct Frame {
-    /// By allocation; None where that is given out.
+    /// By allocation; None where its memory is given out.
     own: Vec<Option<Arc<Storage>>>,
     words: Vec<(u64, Arc<Storage>)>,
 }
@@ -186,7 +186,8 @@ impl Capture {
         }
         variables.extend(&invocation.words);
         let mut outputs = Vec::with_capacity(self.roots.len());
-        let mut shown = vec![false; executable.allocations.len()];
+        let plan = &executable.plan;
+        let mut shown = vec![false; plan.memories.len()];
         for (view, &is_shown) in executable.outputs.iter().zip(&self.shown) {
             outputs.push(match is_shown {
                 false => None,
@@ -195,7 +196,7 @@ impl Capture {
             if let Some(o) = outputs.last().and_then(Option::as_ref)
                 && o.leaf.op() == Op::Buffer
             {
-                shown[o.slot] = true;
+                shown[plan.allocations[o.slot].memory] = true;
             }
         }
         let home = crate::default_device();
@@ -369,23 +370,39 @@ impl Captured {
             };
             held.storages.push(storage);
         }
-        for (allocation, own) in self.executable.allocations.iter().zip(&frame.own) {
-            held.storages.push(match own {
-                Some(own) => own.clone(),
-                None => open(allocation.device)?.alloc(allocation.bytes)?,
-            });
+        let plan = &self.executable.plan;
+        let given_out = self.memories(|shown| shown)?;
+        for (allocation, own) in plan.allocations.iter().zip(&frame.own) {
+            held.storages
+                .push(match (own, &given_out[allocation.memory]) {
+                    (Some(own), _) => own.clone(),
+                    (None, Some(memory)) => part(allocation, memory)?,
+                    (None, None) => {
+                        return Err(broken("engine", "an allocation in no memory").into());
+                    }
+                });
         }
         Ok(held)
     }
 
+    /// New storage for the memories that this is true of, by whether what lies there is shown.
+    fn memories(&self, wanted: impl Fn(bool) -> bool) -> Result<Vec<Option<Arc<Storage>>>> {
+        let memories = self.executable.plan.memories.iter().zip(&self.shown);
+        let new = |(m, &shown): (&Memory, &bool)| {
+            let some = wanted(shown).then(|| open(m.device)?.alloc(m.bytes));
+            some.transpose()
+        };
+        memories.map(new).collect()
+    }
+
     /// Storage for one call at a time.
     fn frame(&self) -> Result<Frame> {
-        let mut own = Vec::with_capacity(self.shown.len());
-        for (allocation, &shown) in self.executable.allocations.iter().zip(&self.shown) {
-            own.push(match shown {
-                true => None,
-                false => Some(open(allocation.device)?.alloc(allocation.bytes)?),
-            });
+        let kept = self.memories(|shown| !shown)?;
+        let allocations = &self.executable.plan.allocations;
+        let mut own = Vec::with_capacity(allocations.len());
+        for a in allocations {
+            let memory = kept[a.memory].as_ref();
+            own.push(memory.map(|m| part(a, m)).transpose()?);
         }
         let mut words = Vec::with_capacity(self.words.len());
         for &device in &self.words {

@@ -9,7 +9,7 @@ use crate::family;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, open, program_parts};
-use monoglot_schedule::{Allocation, Function, schedule};
+use monoglot_schedule::{Function, Plan, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Executable {
     pub(crate) steps: Vec<Step>,
     pub(crate) outputs: Vec<UOp>,
-    pub(crate) allocations: Vec<Allocation>,
+    pub(crate) plan: Plan,
     pub(crate) written: Vec<bool>,
     /// In the order of the steps.
     pub(crate) checks: Vec<Check>,
@@ -133,7 +133,7 @@ fn made(
         steps: steps(&scheduled.linear, function.donated.len())?,
         checks: check::checks(&scheduled)?,
         outputs: scheduled.outputs,
-        allocations: scheduled.allocations,
+        plan: scheduled.plan,
         written: scheduled.written,
     }))
 }

@@ -12,7 +12,7 @@ use crate::queues::Queues;
 use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
 use monoglot_device::{Storage, open};
-use monoglot_schedule::Arguments;
+use monoglot_schedule::{Allocation, Arguments};
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -170,17 +170,28 @@ impl Places {
     ) -> Result<Places> {
         let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
         let words = lengths.chain(invocation.words.iter().copied()).collect();
-        let wanted = &invocation.executable.allocations;
-        let mut allocations = Vec::with_capacity(wanted.len());
-        for p in wanted {
-            allocations.push(open(p.device)?.alloc(p.bytes)?);
+        let plan = &invocation.executable.plan;
+        let mut memories = Vec::with_capacity(plan.memories.len());
+        for m in &plan.memories {
+            memories.push(open(m.device)?.alloc(m.bytes)?);
         }
+        let part = |a: &Allocation| part(a, &memories[a.memory]);
         Ok(Places {
             inputs,
-            allocations,
+            allocations: plan.allocations.iter().map(part).collect::<Result<_>>()?,
             words,
         })
     }
+}
+
+/// The storage of an allocation, of the memory that it lies in.
+pub(crate) fn part(allocation: &Allocation, memory: &Arc<Storage>) -> Result<Arc<Storage>> {
+    let Allocation { offset, bytes, .. } = *allocation;
+    if offset == 0 && bytes == memory.bytes() {
+        return Ok(memory.clone());
+    }
+    let part = memory.slice(offset, bytes);
+    part.ok_or_else(|| broken("memory plan", "an allocation is not within its memory"))
 }
 
 /// Give a step to the queue of its device.

@@ -1,17 +1,31 @@
-//! The memory plan: which storage each buffer of a program gets. Flows in: kernels in order; flows
-//! out: LINEAR of CALLs whose BUFFERs are numbers of `Allocation`s. Buffers whose lives do not overlap share
-//! an allocation; the outputs have allocations of their own.
+//! The memory plan: where each buffer of a program lies. Flows in: kernels in order; flows
+//! out: LINEAR of CALLs whose BUFFERs are numbers of `Allocation`s, and the `Plan` of these. Outputs have
+//! memory of their own; what lives between kernels shares one memory a device, and that of outputs
+//! which are not written yet. Invariant: two allocations that are in use at one step do not overlap.
+
+mod pack;
+#[cfg(test)]
+mod tests;
 
 use crate::Schedule;
 use crate::kernel::{Call, Callee, Calls};
 use crate::rangeify::Output;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, CallInfo, Device, ErrorKind, Op, Result, UOp};
+use pack::{Block, Room};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Storage that a program needs.
+/// Where the storage of every buffer of a program is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The buffers, by number, in the order in which they are first written.
+    pub allocations: Vec<Allocation>,
+    /// The memories that they are parts of.
+    pub memories: Vec<Memory>,
+}
+
+/// The storage of one buffer of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
     /// Where.
@@ -20,85 +34,173 @@ pub struct Allocation {
     pub bytes: usize,
     /// Whether it outlives the program, as the storage of an output.
     pub output: bool,
+    /// The CALL that writes it first, and the last one that uses it, by number.
+    pub steps: (usize, usize),
+    /// The number of the memory that it is a part of.
+    pub memory: usize,
+    /// The byte of that memory at which it begins: a multiple of `ALIGN`.
+    pub offset: usize,
+}
+
+/// Storage that a program asks for as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// Where.
+    pub device: Device,
+    /// How much.
+    pub bytes: usize,
+    /// The output whose storage it is, an allocation; None for what the program needs while it runs.
+    pub output: Option<usize>,
+}
+
+/// Allocations begin at multiples of so many bytes: a line of any cache, a vector of any machine.
+pub const ALIGN: usize = 64;
+
+impl Plan {
+    /// Bytes of all memories of a device.
+    pub fn peak(&self, device: Device) -> usize {
+        let here = self.memories.iter().filter(|m| m.device == device);
+        here.map(|m| m.bytes).sum()
+    }
+
+    /// For each CALL, the bytes in use on a device while it runs: of what was written and is read at it or
+    /// later, outputs among that.
+    pub fn in_use(&self, device: Device) -> Vec<usize> {
+        let ends = self.allocations.iter().map(|a| a.steps.1 + 1);
+        let count = ends.max().unwrap_or(0);
+        let mut change = vec![0isize; count + 1];
+        for a in self.allocations.iter().filter(|a| a.device == device) {
+            change[a.steps.0] += a.bytes as isize;
+            if !a.output {
+                change[a.steps.1 + 1] -= a.bytes as isize;
+            }
+        }
+        let mut now = 0;
+        change.pop();
+        let running = change.iter().map(|c| {
+            now += c;
+            now as usize
+        });
+        running.collect()
+    }
+
+    /// The devices of its memories, in order of their first.
+    pub fn devices(&self) -> Vec<Device> {
+        let mut out: Vec<Device> = Vec::new();
+        for m in &self.memories {
+            if !out.contains(&m.device) {
+                out.push(m.device);
+            }
+        }
+        out
+    }
 }
 
 pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
-    let device_of: FxHashMap<usize, Device> = all
-        .calls
-        .iter()
-        .flat_map(|k| k.args[..k.outs].iter().map(|&a| (a, k.device)))
-        .collect();
-    let mut last: FxHashMap<usize, usize> = FxHashMap::default();
-    for (i, k) in all.calls.iter().enumerate() {
-        for &a in &k.args {
-            last.insert(a, i);
-        }
-    }
-    let mut is_output = vec![false; all.inputs + all.nodes.len()];
-    for o in &all.outputs {
-        is_output[o.slot] = true;
-    }
-
-    let mut allocations: Vec<Allocation> = Vec::new();
+    let mut plan = Plan::default();
     let mut allocation_of: FxHashMap<usize, usize> = FxHashMap::default();
-    let mut free: FxHashMap<Device, BTreeMap<usize, Vec<usize>>> = FxHashMap::default();
-    let mut calls = Vec::with_capacity(all.calls.len());
     let mut written = vec![false; params];
-    for (i, k) in all.calls.iter().enumerate() {
-        for &a in &k.args[..k.outs] {
+    let mut calls = Vec::with_capacity(all.calls.len());
+    for k in &all.calls {
+        let step = calls.len();
+        for (place, &a) in k.args.iter().enumerate() {
             if a < all.inputs {
-                written[a] = true;
+                if place < k.outs {
+                    written[a] = true;
+                }
                 continue;
             }
-            let node = &all.nodes[a - all.inputs];
-            let device = device_of[&a];
-            let bytes = bytes_of(node, device)?;
-            let allocation = if is_output[a] {
-                allocations.push(Allocation {
-                    device,
-                    bytes,
-                    output: true,
-                });
-                allocations.len() - 1
-            } else {
-                reuse(
-                    &mut allocations,
-                    free.entry(device).or_default(),
-                    device,
-                    bytes,
-                )
-            };
-            allocation_of.insert(a, allocation);
-        }
-        calls.extend(call(k, |slot| {
-            storage(&all, slot, &allocations, &allocation_of)
-        }));
-        for &a in &k.args {
-            if a >= all.inputs && last[&a] == i && !is_output[a] {
-                let allocation = allocation_of[&a];
-                let lists = free.entry(allocations[allocation].device).or_default();
-                let list = lists.entry(allocations[allocation].bytes).or_default();
-                if !list.contains(&allocation) {
-                    list.push(allocation);
+            match allocation_of.get(&a) {
+                Some(&known) => plan.allocations[known].steps.1 = step,
+                None => {
+                    allocation_of.insert(a, plan.allocations.len());
+                    plan.allocations.push(Allocation {
+                        device: k.device,
+                        bytes: bytes_of(&all.nodes[a - all.inputs], k.device)?,
+                        output: false,
+                        steps: (step, step),
+                        memory: 0,
+                        offset: 0,
+                    });
                 }
             }
         }
+        if !matches!(k.callee, Callee::Nothing) {
+            calls.push(k);
+        }
     }
-    let storage = |slot| storage(&all, slot, &allocations, &allocation_of);
+    for o in all.outputs.iter().filter(|o| o.slot >= all.inputs) {
+        plan.allocations[allocation_of[&o.slot]].output = true;
+    }
+    place(&mut plan);
+    let storage = |slot| storage(&all, slot, &plan.allocations, &allocation_of);
     let root = |o: &Output| {
         o.root
             .substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]))
     };
     let outputs = all.outputs.iter().map(root).collect();
-    let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
+    let calls: Srcs = calls.into_iter().map(|k| call(k, storage)).collect();
+    let linear = UOp::new(Op::Linear, calls, Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule {
         linear,
         outputs,
         checks: Vec::new(),
-        allocations,
+        plan,
         written,
     })
+}
+
+/// Give every allocation its memory and its place there.
+fn place(plan: &mut Plan) {
+    let devices: Vec<Device> = plan.allocations.iter().map(|a| a.device).collect();
+    let mut seen: Vec<Device> = Vec::new();
+    for device in devices {
+        if seen.contains(&device) {
+            continue;
+        }
+        seen.push(device);
+        let here = |output: bool| {
+            let all = plan.allocations.iter().enumerate();
+            let some = all.filter(|(_, a)| a.device == device && a.output == output);
+            some.map(|(i, _)| i).collect::<Vec<usize>>()
+        };
+        let outputs = here(true);
+        let inner = here(false);
+        let first = plan.memories.len();
+        for &o in &outputs {
+            let allocation = &mut plan.allocations[o];
+            allocation.memory = plan.memories.len();
+            plan.memories.push(Memory {
+                device,
+                bytes: allocation.bytes,
+                output: Some(o),
+            });
+        }
+        let block = |&i: &usize| Block {
+            bytes: plan.allocations[i].bytes.next_multiple_of(ALIGN),
+            steps: plan.allocations[i].steps,
+        };
+        let room = |&o: &usize| Room {
+            bytes: plan.allocations[o].bytes / ALIGN * ALIGN,
+            until: plan.allocations[o].steps.0,
+        };
+        let blocks: Vec<Block> = inner.iter().map(block).collect();
+        let rooms: Vec<Room> = outputs.iter().map(room).collect();
+        let packed = pack::pack(&blocks, &rooms);
+        let own = plan.memories.len();
+        if packed.bytes > 0 || packed.places.iter().any(|p| p.room.is_none()) {
+            plan.memories.push(Memory {
+                device,
+                bytes: packed.bytes,
+                output: None,
+            });
+        }
+        for (&i, p) in inner.iter().zip(&packed.places) {
+            plan.allocations[i].memory = p.room.map_or(own, |room| first + room);
+            plan.allocations[i].offset = p.offset;
+        }
+    }
 }
 
 /// The bytes of a node's elements; an error where no address space has so many.
@@ -107,7 +209,8 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
         .shape()
         .max_len()
         .checked_mul(node.dtype().bytes() as i64);
-    bytes.map(|n| n as usize).ok_or_else(|| {
+    let countable = bytes.filter(|n| *n <= i64::MAX - ALIGN as i64);
+    countable.map(|n| n as usize).ok_or_else(|| {
         ErrorKind::Memory {
             device: device.name().into(),
             wanted: u64::MAX,
@@ -117,43 +220,19 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
     })
 }
 
-/// The smallest free allocation that is large enough and not more than twice too large; else a new one.
-fn reuse(
-    allocations: &mut Vec<Allocation>,
-    free: &mut BTreeMap<usize, Vec<usize>>,
-    device: Device,
-    bytes: usize,
-) -> usize {
-    let found = free
-        .range(bytes..=bytes.saturating_mul(2).max(4096))
-        .find(|(_, l)| !l.is_empty())
-        .map(|(&b, _)| b);
-    match found.and_then(|b| free.get_mut(&b)).and_then(Vec::pop) {
-        Some(allocation) => allocation,
-        None => {
-            allocations.push(Allocation {
-                device,
-                bytes,
-                output: false,
-            });
-            allocations.len() - 1
-        }
-    }
-}
-
-fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
+fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> UOp {
     let mut src: Srcs = Srcs::new();
-    src.push(match &k.callee {
-        Callee::Nothing => return None,
-        Callee::Compute(sink) => sink.clone(),
-        Callee::Copy(body) => body.clone(),
+    src.extend(match &k.callee {
+        Callee::Nothing => None,
+        Callee::Compute(sink) => Some(sink.clone()),
+        Callee::Copy(body) => Some(body.clone()),
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {
         outs: (0..k.outs).collect(),
         ins: (k.outs..k.args.len()).collect(),
     };
-    Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
+    UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))
 }
 
 /// The PARAM of a slot, or the BUFFER of the allocation that it has.
