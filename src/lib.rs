@@ -47,7 +47,9 @@
 //!
 //! This crate only re-exports: the rooms are described in ARCHITECTURE.md.
 
-pub use monoglot_engine::{Config, Counters, counters};
+pub use monoglot_engine::{
+    Config, Counters, StorageUse, counters, release_kept, set_memory_limit, storage_use,
+};
 pub use monoglot_macros::Tensors;
 pub use monoglot_models as models;
 pub use monoglot_nn as nn;

@@ -26,7 +26,9 @@ pub use bound::{Bound, bind};
 pub use capture::{Caller, Capture, Captured, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
-pub use monoglot_device::{Config, Storage};
+pub use monoglot_device::{
+    Config, Storage, StorageUse, release_kept, set_memory_limit, storage_use,
+};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
 pub use report::note;
 
