@@ -4,7 +4,7 @@
 //! out: a block of so many, whose contents are unspecified, or a typed error. Invariant: a block
 //! belongs to one owner until it is dropped.
 
-use crate::kept::{self, Kept};
+use crate::kept::{self, Kept, Size};
 use crate::memory::Memory;
 use crate::raw::{ALIGN, Raw, memory_info};
 use monoglot_uop::{Device, Error, ErrorKind, Result};
@@ -23,8 +23,9 @@ pub(crate) fn live_bytes() -> usize {
 pub(crate) struct Block {
     device: Device,
     memory: Raw,
-    /// What it takes, and what was asked for.
-    size: usize,
+    size: Size,
+    /// What was asked for, and what of it is used.
+    bytes: usize,
     live: usize,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Block {
 // are until it is dropped.
 unsafe impl Memory for Block {
     fn bytes(&self) -> usize {
-        self.live
+        self.bytes
     }
 
     fn host(&self) -> Option<NonNull<u8>> {
@@ -83,58 +84,74 @@ impl Block {
     /// `Limit`, where the device may not have that much; `Memory`, where the machine has not that much
     /// available.
     pub(crate) fn take(device: Device, bytes: usize) -> Result<Block> {
+        Block::within(device, bytes, bytes)
+    }
+
+    /// A block with addresses for so many bytes, of which the first `used` will be written: what lies behind
+    /// takes no memory.
+    ///
+    /// # Errors
+    /// As `take`, of what is used.
+    pub(crate) fn within(device: Device, bytes: usize, used: usize) -> Result<Block> {
+        let used = Raw::taken(bytes, used);
         let mut kept = kept::lock();
-        let Some(class) = size_class(bytes) else {
+        let Some((class, room)) = size_class(used).zip(size_class(bytes)) else {
             let available = available(&mut kept, usize::MAX);
             return Err(too_much(device, bytes, available));
         };
-        let (size, memory) = match kept.take(device, class) {
+        // What is used whole is of its class; of another there are addresses alone.
+        let room = if used == bytes { class } else { room };
+        let (shape, memory) = match kept.take(device, Size { room, taken: class }) {
             Some(found) => found,
             None => {
                 // Where the class is over the limit, the bytes may not be.
-                let size = kept.make_room(device, class).or_else(|_| {
-                    let exact = bytes.max(1).next_multiple_of(ALIGN);
+                let taken = kept.make_room(device, class).or_else(|_| {
+                    let exact = used.max(1).next_multiple_of(ALIGN);
                     kept.make_room(device, exact)
                 });
-                let size = size.map_err(|over| {
+                let taken = taken.map_err(|over| {
                     Error::new(ErrorKind::Limit {
                         device: device.name().into(),
-                        wanted: bytes as u64,
+                        wanted: used as u64,
                         in_use: over.in_use as u64,
                         kept: over.kept as u64,
                         limit: over.limit.unwrap_or(usize::MAX) as u64,
                     })
                 })?;
+                let room = if used == bytes { taken } else { room };
+                let size = Size { room, taken };
                 (size, fresh(&mut kept, device, size)?)
             }
         };
-        kept.began(device, size);
-        LIVE.fetch_add(bytes, Ordering::Relaxed);
+        kept.began(device, shape.taken);
+        LIVE.fetch_add(used, Ordering::Relaxed);
         Ok(Block {
             device,
             memory,
-            size,
-            live: bytes,
+            size: shape,
+            bytes,
+            live: used,
         })
     }
 }
 
 /// Memory from the system.
-fn fresh(kept: &mut Kept, device: Device, size: usize) -> Result<Raw> {
-    kept.since = kept.since.saturating_add(size);
+fn fresh(kept: &mut Kept, device: Device, size: Size) -> Result<Raw> {
+    let Size { room, taken } = size;
+    kept.since = kept.since.saturating_add(taken);
     if kept.since >= CHECK {
-        kept.available = available(kept, size);
-        if size as u64 > kept.available {
-            return Err(too_much(device, size, kept.available));
+        kept.available = available(kept, taken);
+        if taken as u64 > kept.available {
+            return Err(too_much(device, taken, kept.available));
         }
         kept.since = 0;
     }
-    if let Some(raw) = Raw::new(size) {
+    if let Some(raw) = Raw::reserved(room, taken) {
         return Ok(raw);
     }
     // The system may refuse what it seemed to have: what is kept is given back, and it is asked again.
     kept.clear();
-    Raw::new(size).ok_or_else(|| too_much(device, size, kept.available))
+    Raw::reserved(room, taken).ok_or_else(|| too_much(device, room, kept.available))
 }
 
 impl Drop for Block {

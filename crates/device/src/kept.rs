@@ -23,6 +23,15 @@ pub struct StorageUse {
     pub limit: Option<usize>,
 }
 
+/// The size of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size {
+    /// The bytes that it has addresses for.
+    pub(crate) room: usize,
+    /// Those of them that take memory.
+    pub(crate) taken: usize,
+}
+
 /// What is kept, of all devices.
 pub(crate) struct Kept {
     devices: FxHashMap<Device, OfDevice>,
@@ -35,7 +44,7 @@ pub(crate) struct Kept {
 
 struct OfDevice {
     /// Freed blocks by size, the newest last, each with its number.
-    blocks: BTreeMap<usize, Vec<(u64, Raw)>>,
+    blocks: BTreeMap<Size, Vec<(u64, Raw)>>,
     number_of_blocks: usize,
     usage: StorageUse,
 }
@@ -109,17 +118,28 @@ impl Kept {
         }
     }
 
-    /// A block of at least so many bytes, and not half as many more, with its size.
-    pub(crate) fn take(&mut self, device: Device, bytes: usize) -> Option<(usize, Raw)> {
+    /// A block that is at least as large, and takes not half as much more, with its size. Of one that
+    /// is used in part, the addresses are as many.
+    pub(crate) fn take(&mut self, device: Device, size: Size) -> Option<(Size, Raw)> {
         let of = self.of(device);
-        let most = bytes.saturating_add(bytes / 2);
-        let (&size, list) = of.blocks.range_mut(bytes..=most).next()?;
+        let most = size.taken.saturating_add(size.taken / 2);
+        let last = Size {
+            room: if size.room == size.taken {
+                most
+            } else {
+                size.room
+            },
+            taken: most,
+        };
+        let fits = |s: &Size| (size.taken..=most).contains(&s.taken);
+        let mut found = of.blocks.range_mut(size..=last).filter(|(s, _)| fits(s));
+        let (&size, list) = found.next()?;
         let (_, raw) = list.pop()?;
         if list.is_empty() {
             of.blocks.remove(&size);
         }
         of.number_of_blocks -= 1;
-        of.usage.kept -= size;
+        of.usage.kept -= size.taken;
         Some((size, raw))
     }
 
@@ -146,7 +166,8 @@ impl Kept {
     }
 
     /// A block of this size is no longer in use. What cannot be kept beside it, or it, comes back.
-    pub(crate) fn ended(&mut self, device: Device, size: usize, raw: Raw) -> Vec<Raw> {
+    pub(crate) fn ended(&mut self, device: Device, block: Size, raw: Raw) -> Vec<Raw> {
+        let size = block.taken;
         let share = Config::current().kept_bytes.unwrap_or(*SHARE);
         let others = self.bytes();
         self.count += 1;
@@ -165,7 +186,7 @@ impl Kept {
         if of.number_of_blocks >= BLOCKS {
             gone.extend(of.give_back(1));
         }
-        of.blocks.entry(size).or_default().push((number, raw));
+        of.blocks.entry(block).or_default().push((number, raw));
         of.number_of_blocks += 1;
         of.usage.kept += size;
         gone
@@ -199,8 +220,8 @@ impl OfDevice {
                 self.blocks.remove(&size);
             }
             self.number_of_blocks -= 1;
-            self.usage.kept -= size;
-            given += size;
+            self.usage.kept -= size.taken;
+            given += size.taken;
         }
         out
     }

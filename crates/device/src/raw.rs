@@ -1,7 +1,7 @@
 //! Memory as the system gives it. Flows in: sizes; flows out: zeroed memory of that size, and how much the
 //! machine has. Invariant: what is given belongs to its owner alone, and goes back when that is dropped.
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
@@ -42,6 +42,35 @@ impl Raw {
             let _ = pages.advise(memmap2::Advice::HugePage);
         }
         Some(Raw::Pages(pages))
+    }
+
+    /// Zeroed memory of which only some bytes will be touched: addresses for `bytes`, pages for those that are.
+    /// None where the system refuses.
+    pub(crate) fn reserved(bytes: usize, used: usize) -> Option<Raw> {
+        if bytes < PAGES || used >= bytes {
+            return Raw::new(bytes);
+        }
+        let mut options = MmapOptions::new();
+        let pages = options.len(bytes).no_reserve_swap().map_anon().ok()?;
+        #[cfg(target_os = "linux")]
+        {
+            // A huge page would be touched as a whole. Only an advice, as above.
+            let advice = match used < HUGE {
+                true => memmap2::Advice::NoHugePage,
+                false => memmap2::Advice::HugePage,
+            };
+            let _ = pages.advise(advice);
+        }
+        Some(Raw::Pages(pages))
+    }
+
+    /// How many bytes a block takes that has addresses for `bytes` and is used to `used`.
+    pub(crate) fn taken(bytes: usize, used: usize) -> usize {
+        if bytes < PAGES {
+            bytes
+        } else {
+            used.min(bytes)
+        }
     }
 
     /// Where it is.

@@ -12,11 +12,11 @@ use crate::executable::{Executable, broken, executable};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
-use crate::run::{Places, leaf, next_version, part, submit};
+use crate::run::{Places, leaf, next_version, part, slots, submit};
 use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
-use monoglot_schedule::{Arguments, Function, Memory, callify};
+use monoglot_schedule::{Arguments, Function, Layout, callify};
 use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -102,6 +102,11 @@ struct Output {
 
 /// Storage that is the program's own, for one call at a time.
 struct Frame {
+    /// The values of the program's variables that its storage is laid out for, once it is.
+    at: Option<Vec<i64>>,
+    layout: Layout,
+    /// By memory of the plan; None where what lies there is given out.
+    memories: Vec<Option<Arc<Storage>>>,
     /// By allocation; None where its memory is given out.
     own: Vec<Option<Arc<Storage>>>,
     words: Vec<(u64, Arc<Storage>)>,
@@ -326,11 +331,12 @@ impl Captured {
                 *now = word;
             }
         }
-        let mut held = self.hold(call, frame)?;
         let mut words = self.variables.clone();
         for &(at, k) in &self.lengths {
             words[at] = call.lengths[k];
         }
+        self.lay_out(frame, &words)?;
+        let mut held = self.hold(call, frame)?;
         let Done { values, wrong } = self.run(call, &mut held, &words)?;
         (call.take)(&held.given, &values);
         match wrong {
@@ -371,46 +377,71 @@ impl Captured {
             held.storages.push(storage);
         }
         let plan = &self.executable.plan;
-        let given_out = self.memories(|shown| shown)?;
-        for (allocation, own) in plan.allocations.iter().zip(&frame.own) {
-            held.storages
-                .push(match (own, &given_out[allocation.memory]) {
-                    (Some(own), _) => own.clone(),
-                    (None, Some(memory)) => part(allocation, memory)?,
-                    (None, None) => {
-                        return Err(broken("engine", "an allocation in no memory").into());
-                    }
-                });
+        let mut given_out: Vec<Option<Arc<Storage>>> = Vec::with_capacity(self.shown.len());
+        for m in 0..self.shown.len() {
+            let new = self.shown[m].then(|| self.memory(m, &frame.layout));
+            given_out.push(new.transpose()?);
+        }
+        let places = plan.allocations.iter().zip(&frame.layout.offsets);
+        for ((a, &offset), own) in places.zip(&frame.own) {
+            held.storages.push(match (own, &given_out[a.memory]) {
+                (Some(own), _) => own.clone(),
+                (None, Some(memory)) => part(a, offset, memory)?,
+                (None, None) => return Err(broken("engine", "an allocation in no memory").into()),
+            });
         }
         Ok(held)
     }
 
-    /// New storage for the memories that this is true of, by whether what lies there is shown.
-    fn memories(&self, wanted: impl Fn(bool) -> bool) -> Result<Vec<Option<Arc<Storage>>>> {
-        let memories = self.executable.plan.memories.iter().zip(&self.shown);
-        let new = |(m, &shown): (&Memory, &bool)| {
-            let some = wanted(shown).then(|| open(m.device)?.alloc(m.bytes));
-            some.transpose()
-        };
-        memories.map(new).collect()
+    /// New storage for a memory of the plan.
+    fn memory(&self, number: usize, layout: &Layout) -> Result<Arc<Storage>> {
+        let runtime = open(self.executable.plan.memories[number].device)?;
+        let room = layout.memories[number];
+        runtime.alloc_within(room.0, room.1)
     }
 
-    /// Storage for one call at a time.
-    fn frame(&self) -> Result<Frame> {
-        let kept = self.memories(|shown| !shown)?;
-        let allocations = &self.executable.plan.allocations;
-        let mut own = Vec::with_capacity(allocations.len());
-        for a in allocations {
-            let memory = kept[a.memory].as_ref();
-            own.push(memory.map(|m| part(a, m)).transpose()?);
+    /// Have a frame's storage be laid out for these values of the variables.
+    fn lay_out(&self, frame: &mut Frame, words: &[i64]) -> Result<()> {
+        let plan = &self.executable.plan;
+        let known = frame.at.as_deref();
+        if known.is_some_and(|at| at == words || plan.is_fixed()) {
+            return Ok(());
         }
+        frame.at = None;
+        frame.own.clear();
+        frame.layout = plan.layout(&slots(self.params.len(), words))?;
+        frame.memories.resize(plan.memories.len(), None);
+        for (m, shown) in self.shown.iter().enumerate() {
+            if !shown {
+                // What is no longer needed is given back before more is asked for.
+                frame.memories[m] = None;
+                frame.memories[m] = Some(self.memory(m, &frame.layout)?);
+            }
+        }
+        for (a, &offset) in plan.allocations.iter().zip(&frame.layout.offsets) {
+            let memory = frame.memories[a.memory].as_ref();
+            let own = memory.map(|m| part(a, offset, m));
+            frame.own.push(own.transpose()?);
+        }
+        frame.at = Some(words.to_vec());
+        Ok(())
+    }
+
+    /// Storage for one call at a time, not laid out yet.
+    fn frame(&self) -> Result<Frame> {
         let mut words = Vec::with_capacity(self.words.len());
         for &device in &self.words {
             let storage = open(device)?.alloc(8)?;
             open(device)?.upload(&storage, 0, &0u64.to_le_bytes())?;
             words.push((0, storage));
         }
-        Ok(Frame { own, words })
+        Ok(Frame {
+            at: None,
+            layout: Layout::default(),
+            memories: Vec::new(),
+            own: Vec::new(),
+            words,
+        })
     }
 
     fn run(&self, call: &Caller, held: &mut Held, words: &[i64]) -> Result<Done> {

@@ -29,7 +29,7 @@ pub use executable::{Compiled, compile};
 pub use monoglot_device::{
     Config, Storage, StorageUse, release_kept, set_memory_limit, storage_use,
 };
-pub use realize::{Value, open_file, read, realize, realized, upload, value};
+pub use realize::{Value, open_file, read, realize, realized, upload, value, with_room};
 pub use report::note;
 
 use monoglot_uop::{Device, Result};

@@ -169,24 +169,35 @@ impl Places {
         inputs: Vec<Arc<Storage>>,
     ) -> Result<Places> {
         let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
-        let words = lengths.chain(invocation.words.iter().copied()).collect();
+        let words: Vec<i64> = lengths.chain(invocation.words.iter().copied()).collect();
         let plan = &invocation.executable.plan;
+        let layout = plan.layout(&slots(inputs.len(), &words))?;
         let mut memories = Vec::with_capacity(plan.memories.len());
-        for m in &plan.memories {
-            memories.push(open(m.device)?.alloc(m.bytes)?);
+        for (m, &(bytes, used)) in plan.memories.iter().zip(&layout.memories) {
+            memories.push(open(m.device)?.alloc_within(bytes, used)?);
         }
-        let part = |a: &Allocation| part(a, &memories[a.memory]);
+        let part = |(a, &offset): (&Allocation, &usize)| part(a, offset, &memories[a.memory]);
+        let parts = plan.allocations.iter().zip(&layout.offsets).map(part);
         Ok(Places {
             inputs,
-            allocations: plan.allocations.iter().map(part).collect::<Result<_>>()?,
+            allocations: parts.collect::<Result<_>>()?,
             words,
         })
     }
 }
 
-/// The storage of an allocation, of the memory that it lies in.
-pub(crate) fn part(allocation: &Allocation, memory: &Arc<Storage>) -> Result<Arc<Storage>> {
-    let Allocation { offset, bytes, .. } = *allocation;
+/// The words of variables, each with its slot: they are numbered after so many PARAMs.
+pub(crate) fn slots(params: usize, words: &[i64]) -> Vec<(u64, i64)> {
+    (params as u64..).zip(words.iter().copied()).collect()
+}
+
+/// The storage of an allocation, which begins at this byte of the memory that it lies in.
+pub(crate) fn part(
+    allocation: &Allocation,
+    offset: usize,
+    memory: &Arc<Storage>,
+) -> Result<Arc<Storage>> {
+    let bytes = allocation.bytes;
     if offset == 0 && bytes == memory.bytes() {
         return Ok(memory.clone());
     }

@@ -29,7 +29,7 @@ mod tests;
 pub use callify::{Arguments, Function, assigned_buffer, callify};
 pub use checks::Check;
 pub use lift::{Guards, Lifted, LiftedKind, Structure, lift, users};
-pub use memory::{ALIGN, Allocation, Memory, Plan};
+pub use memory::{ALIGN, Allocation, Layout, Memory, Plan};
 
 use monoglot_uop::spec::{Scheduled, verify_function};
 use monoglot_uop::{Device, Effort, Result, Target, UOp};

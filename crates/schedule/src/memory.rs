@@ -30,16 +30,21 @@ pub struct Plan {
 pub struct Allocation {
     /// Where.
     pub device: Device,
-    /// How much.
+    /// How much, at most.
     pub bytes: usize,
+    /// How much, an `index` expression of the program's variables; None where it is always the same.
+    pub size: Option<UOp>,
     /// Whether it outlives the program, as the storage of an output.
     pub output: bool,
     /// The CALL that writes it first, and the last one that uses it, by number.
     pub steps: (usize, usize),
     /// The number of the memory that it is a part of.
     pub memory: usize,
-    /// The byte of that memory at which it begins: a multiple of `ALIGN`.
+    /// The byte of that memory at which it begins at most: a multiple of `ALIGN`.
     pub offset: usize,
+    /// Allocations behind which it begins: where one of a memory varies in size, those that are in use at
+    /// the same time as this one and lie below it.
+    pub above: Vec<usize>,
 }
 
 /// Storage that a program asks for as a whole.
@@ -47,16 +52,69 @@ pub struct Allocation {
 pub struct Memory {
     /// Where.
     pub device: Device,
-    /// How much.
+    /// How much, at most.
     pub bytes: usize,
     /// The output whose storage it is, an allocation; None for what the program needs while it runs.
     pub output: Option<usize>,
+}
+
+/// Where everything is for some values of the variables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// The byte at which each allocation begins. It has addresses for as many bytes as it has at most.
+    pub offsets: Vec<usize>,
+    /// For each memory the bytes that its allocations have addresses for, and how many of the first are used.
+    pub memories: Vec<(usize, usize)>,
 }
 
 /// Allocations begin at multiples of so many bytes: a line of any cache, a vector of any machine.
 pub const ALIGN: usize = 64;
 
 impl Plan {
+    /// Whether it is the same for all values of the variables.
+    pub fn is_fixed(&self) -> bool {
+        self.allocations.iter().all(|a| a.size.is_none())
+    }
+
+    /// The places for these values of the variables, each with its slot.
+    ///
+    /// # Errors
+    /// `Argument` where a variable has no value, or one outside its bounds.
+    pub fn layout(&self, variables: &[(u64, i64)]) -> Result<Layout> {
+        let mut offsets: Vec<usize> = self.allocations.iter().map(|a| a.offset).collect();
+        let mut memories: Vec<(usize, usize)> =
+            self.memories.iter().map(|m| (m.bytes, m.bytes)).collect();
+        if self.is_fixed() {
+            return Ok(Layout { offsets, memories });
+        }
+        let mut varies = vec![false; memories.len()];
+        let sized = self.allocations.iter().filter(|a| a.size.is_some());
+        sized.for_each(|a| {
+            varies[a.memory] = true;
+            memories[a.memory] = (0, 0);
+        });
+        let mut used = Vec::with_capacity(offsets.len());
+        for a in &self.allocations {
+            used.push(match &a.size {
+                None => a.bytes,
+                Some(size) => size.sym_infer(variables)? as usize,
+            });
+        }
+        // What lies below has its place first.
+        let mut order: Vec<usize> = (0..offsets.len()).collect();
+        order.retain(|&i| varies[self.allocations[i].memory]);
+        order.sort_by_key(|&i| (self.allocations[i].offset, i));
+        for i in order {
+            let a = &self.allocations[i];
+            let end = |&b: &usize| (offsets[b] + used[b]).next_multiple_of(ALIGN);
+            offsets[i] = a.above.iter().map(end).max().unwrap_or(0);
+            let memory = &mut memories[a.memory];
+            memory.0 = memory.0.max(offsets[i] + a.bytes);
+            memory.1 = memory.1.max(offsets[i] + used[i]);
+        }
+        Ok(Layout { offsets, memories })
+    }
+
     /// Bytes of all memories of a device.
     pub fn peak(&self, device: Device) -> usize {
         let here = self.memories.iter().filter(|m| m.device == device);
@@ -117,10 +175,12 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
                     plan.allocations.push(Allocation {
                         device: k.device,
                         bytes: bytes_of(&all.nodes[a - all.inputs], k.device)?,
+                        size: size_of(&all.nodes[a - all.inputs]),
                         output: false,
                         steps: (step, step),
                         memory: 0,
                         offset: 0,
+                        above: Vec::new(),
                     });
                 }
             }
@@ -133,6 +193,7 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
         plan.allocations[allocation_of[&o.slot]].output = true;
     }
     place(&mut plan);
+    order(&mut plan);
     let storage = |slot| storage(&all, slot, &plan.allocations, &allocation_of);
     let root = |o: &Output| {
         o.root
@@ -181,8 +242,13 @@ fn place(plan: &mut Plan) {
             bytes: plan.allocations[i].bytes.next_multiple_of(ALIGN),
             steps: plan.allocations[i].steps,
         };
+        // What varies, and what is given out when it is small, takes in nothing.
+        let fixed = |i: usize| plan.allocations[i].size.is_none();
         let room = |&o: &usize| Room {
-            bytes: plan.allocations[o].bytes / ALIGN * ALIGN,
+            bytes: match fixed(o) {
+                true => plan.allocations[o].bytes / ALIGN * ALIGN,
+                false => 0,
+            },
             until: plan.allocations[o].steps.0,
         };
         let blocks: Vec<Block> = inner.iter().map(block).collect();
@@ -201,6 +267,38 @@ fn place(plan: &mut Plan) {
             plan.allocations[i].offset = p.offset;
         }
     }
+}
+
+/// Say of every allocation what it lies behind, in memories where a size varies.
+fn order(plan: &mut Plan) {
+    let mut of_memory: Vec<Vec<usize>> = vec![Vec::new(); plan.memories.len()];
+    for (i, a) in plan.allocations.iter().enumerate() {
+        of_memory[a.memory].push(i);
+    }
+    for mut members in of_memory {
+        members.sort_by_key(|&i| (plan.allocations[i].offset, i));
+        if members.iter().all(|&i| plan.allocations[i].size.is_none()) {
+            continue;
+        }
+        for (k, &i) in members.iter().enumerate() {
+            let a = &plan.allocations[i];
+            let below = |&&j: &&usize| {
+                let b = &plan.allocations[j];
+                let at_once = b.steps.0 <= a.steps.1 && a.steps.0 <= b.steps.1;
+                at_once && b.offset + b.bytes <= a.offset && b.bytes > 0
+            };
+            let above = members[..k].iter().filter(below).copied().collect();
+            plan.allocations[i].above = above;
+        }
+    }
+}
+
+/// The bytes of a node's elements, where they vary.
+fn size_of(node: &UOp) -> Option<UOp> {
+    let shape = node.shape();
+    shape.iter().find(|d| d.as_int().is_none())?;
+    let bytes = UOp::index_const(node.dtype().bytes() as i64);
+    Some(shape.iter().fold(bytes, |n, d| n * d.to_uop()))
 }
 
 /// The bytes of a node's elements; an error where no address space has so many.

@@ -24,6 +24,7 @@ mod coefficients;
 mod conv;
 mod create;
 mod display;
+mod dynamic;
 mod elementwise;
 mod functions;
 mod grad;
