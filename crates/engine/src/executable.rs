@@ -107,7 +107,10 @@ pub(crate) fn executable(function: &Function, roots: &[UOp]) -> Result<Invocatio
     }
     let (executable, words) = match family::general(function, device, roots)? {
         None => {
-            let make = || made(function, device, |c| &c.exact);
+            let make = || {
+                report::grown(function, roots);
+                made(function, device, |c| &c.exact)
+            };
             (EXECUTABLES.get(&exact, make)?, Vec::new())
         }
         Some((general, words)) => {
