@@ -72,7 +72,7 @@ pub mod prelude {
         LayerNorm, Linear, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, Jit, PadMode, Reduction, Result, Tensor, Tensors,
-        Variable, jit,
+        DType, Device, Error, ErrorKind, Function, Jit, PadMode, Reduction, Result, Tensor,
+        Tensors, Variable, function, jit,
     };
 }

@@ -27,7 +27,22 @@ pub(crate) fn parts(executable: &Executable, params: usize) -> Result<(Vec<Part>
     let mut out: Vec<Part> = Vec::new();
     let mut open_list: Vec<Command> = Vec::new();
     let mut read = 0;
-    for (k, step) in executable.steps.iter().enumerate() {
+    let mut loops = executable.loops.iter().peekable();
+    let mut k = 0;
+    while k < executable.steps.len() {
+        // A loop is a part of its own.
+        if let Some(around) = loops.next_if(|l| l.steps.start == k) {
+            close(&mut out, &mut open_list)?;
+            out.push(Part {
+                steps: around.steps.clone(),
+                commands: None,
+                checks: read..read,
+                writes: Vec::new(),
+            });
+            k = around.steps.end;
+            continue;
+        }
+        let step = &executable.steps[k];
         let first = read;
         if !step.writes.is_empty() {
             let known = |c: &&crate::check::Check| c.step < k;
@@ -48,6 +63,7 @@ pub(crate) fn parts(executable: &Executable, params: usize) -> Result<(Vec<Part>
         let part = out.last_mut().expect("a part was begun");
         part.steps.end = k + 1;
         part.writes.extend(&step.writes);
+        k += 1;
     }
     close(&mut out, &mut open_list)?;
     Ok((out, read..executable.checks.len()))
@@ -66,6 +82,9 @@ fn command(step: &Step, params: usize) -> Result<Option<Command>> {
     let Action::Launch(kernel) = &step.action else {
         return Ok(None);
     };
+    if !step.parts.is_empty() {
+        return Ok(None);
+    }
     if !open(step.device)?.runs_at_once() {
         return Ok(None);
     }

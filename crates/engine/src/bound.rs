@@ -61,8 +61,9 @@ impl Bound {
     pub fn launch(&self) -> Result<()> {
         let mut queues = Queues::default();
         let mut submitted = Ok(());
-        for step in &self.executable.steps {
-            submitted = submitted.and_then(|()| submit(step, &self.places, &mut queues));
+        let all = 0..self.executable.steps.len();
+        for (step, _, round) in self.executable.turns(all) {
+            submitted = submitted.and_then(|()| submit(step, round, &self.places, &mut queues));
         }
         // What was submitted before a failure still runs on storage that is held here.
         let finished = queues.finish();

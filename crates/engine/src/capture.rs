@@ -500,8 +500,8 @@ impl Captured {
                     commands.run(&held.storages, words)?;
                 }
                 (_, Some(places)) => {
-                    for step in &self.executable.steps[part.steps.clone()] {
-                        submit(step, places, queues)?;
+                    for (step, _, round) in self.executable.turns(part.steps.clone()) {
+                        submit(step, round, places, queues)?;
                     }
                 }
                 _ => return Err(broken("engine", "a part that nothing runs")),

@@ -48,7 +48,8 @@ fn writer(linear: &UOp, allocation: usize) -> usize {
         };
         info.outs.iter().any(|&k| is(&call.src()[1 + k]))
     };
-    let found = linear.src().iter().position(writes);
+    let mut calls = linear.src().iter().filter(|u| u.op() == Op::Call);
+    let found = calls.position(writes);
     found.expect("a word is written by a kernel")
 }
 

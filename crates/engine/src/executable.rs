@@ -8,11 +8,12 @@ use crate::counters::{Totals, count};
 use crate::family;
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
-use monoglot_device::{Config, Kernel, open, program_parts};
+use monoglot_device::{Config, Kernel, Storage, open, program_parts};
 use monoglot_schedule::{Function, Plan, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 /// A program ready to run: its steps name compiled kernels.
 pub(crate) struct Executable {
     pub(crate) steps: Vec<Step>,
+    /// Steps that run again and again, in order.
+    pub(crate) loops: Vec<Loop>,
     pub(crate) outputs: Vec<UOp>,
     pub(crate) plan: Plan,
     pub(crate) written: Vec<bool>,
@@ -31,10 +34,63 @@ pub(crate) struct Executable {
 pub(crate) struct Step {
     pub(crate) action: Action,
     pub(crate) args: Vec<Slot>,
+    /// The arguments that are parts of storage.
+    pub(crate) parts: Vec<Part>,
     /// The PARAMs among the arguments that it writes, in place.
     pub(crate) writes: Vec<usize>,
     pub(crate) info: Arc<ProgramInfo>,
     pub(crate) device: Device,
+}
+
+/// Steps that run again and again.
+pub(crate) struct Loop {
+    pub(crate) steps: Range<usize>,
+    pub(crate) rounds: i64,
+}
+
+/// An argument that is a part of storage, from byte `first` on in the first round of a loop, and so many bytes
+/// further in each one after it.
+pub(crate) struct Part {
+    pub(crate) argument: usize,
+    first: i64,
+    further: i64,
+    bytes: usize,
+}
+
+impl Part {
+    /// This part of what storage there is.
+    pub(crate) fn of(&self, whole: &Storage, round: i64) -> Result<Arc<Storage>> {
+        let at = usize::try_from(self.first + self.further * round).ok();
+        let part = at.and_then(|at| whole.slice(at, self.bytes));
+        part.ok_or_else(|| broken("engine", "a part past the end of its storage"))
+    }
+}
+
+impl Executable {
+    /// The steps of this range as they run, with the round of the loop around each. It has all or nothing of a
+    /// loop.
+    pub(crate) fn turns(&self, steps: Range<usize>) -> impl Iterator<Item = (&Step, usize, i64)> {
+        let mut at = steps.start;
+        let mut round = 0;
+        std::iter::from_fn(move || {
+            if at == steps.end {
+                return None;
+            }
+            let here = at;
+            let now = round;
+            at += 1;
+            if let Some(around) = self.loops.iter().find(|l| l.steps.contains(&here))
+                && at == around.steps.end
+            {
+                round += 1;
+                match round < around.rounds {
+                    true => at = around.steps.start,
+                    false => round = 0,
+                }
+            }
+            Some((&self.steps[here], here, now))
+        })
+    }
 }
 
 pub(crate) enum Action {
@@ -134,6 +190,7 @@ fn made(
     let scheduled = schedule(function, device, &target, &mut Default::default())?;
     Ok(Arc::new(Executable {
         steps: steps(&scheduled.linear, function.donated.len())?,
+        loops: loops(&scheduled.linear),
         checks: check::checks(&scheduled)?,
         outputs: scheduled.outputs,
         plan: scheduled.plan,
@@ -151,11 +208,57 @@ fn steps(linear: &UOp, params: usize) -> Result<Vec<Step>> {
     let keys = unique_kernels(linear);
     let kernels = KERNELS.get_all(&keys, compute)?;
     let kernels = keys.into_iter().zip(kernels).collect();
-    linear
-        .src()
-        .iter()
-        .map(|call| step(call, params, &kernels))
-        .collect()
+    let calls = linear.src().iter().filter(|u| u.op() == Op::Call);
+    calls.map(|call| step(call, params, &kernels)).collect()
+}
+
+/// The loops of a schedule.
+fn loops(linear: &UOp) -> Vec<Loop> {
+    let mut out: Vec<Loop> = Vec::new();
+    let mut step = 0;
+    for u in linear.src() {
+        match u.op() {
+            Op::Range => out.push(Loop {
+                steps: step..step,
+                rounds: u.vmax() + 1,
+            }),
+            Op::End => {
+                if let Some(around) = out.last_mut() {
+                    around.steps.end = step;
+                }
+            }
+            _ => step += 1,
+        }
+    }
+    out
+}
+
+/// What part of storage an argument is, if it is one.
+fn part(argument: usize, u: &UOp) -> Result<Option<Part>> {
+    let mut view = u;
+    while view.op() == Op::Reshape {
+        view = &view.src()[0];
+    }
+    if view.op() != Op::Shrink {
+        return Ok(None);
+    }
+    // A line of lines that stand one after the other.
+    let bytes = view.shape().max_len() * view.dtype().bytes() as i64;
+    let start = view.dims_src(1)[0].to_uop();
+    let at = |round: i64| -> Result<i64> {
+        let ranges = start.ranges();
+        let over = ranges.iter().map(|r| (r.clone(), UOp::index_const(round)));
+        let place = uop::rules::symbolic().rewrite(&start.substitute(&over.collect()))?;
+        let place = place.as_int().map(|n| n * bytes);
+        place.ok_or_else(|| broken("engine", "a part that begins nowhere"))
+    };
+    let first = at(0)?;
+    Ok(Some(Part {
+        argument,
+        first,
+        further: at(1)? - first,
+        bytes: bytes as usize,
+    }))
 }
 
 /// Kernels that were not seen before, lowered and compiled.
@@ -191,6 +294,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     let body = &call.src()[0];
     let args = &call.src()[1..];
     let slot = |a: &UOp| {
+        let a = if a.op().is_movement() { a.viewed() } else { a };
         let number = a.buffer_arg().map_or(0, |b| b.slot as usize);
         match a.op() {
             Op::Param if a.is_variable() => Slot::Word(number - params),
@@ -199,6 +303,10 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
         }
     };
     let slots: Vec<Slot> = args.iter().map(slot).collect();
+    let mut parts = Vec::new();
+    for (k, a) in args.iter().enumerate() {
+        parts.extend(part(k, a)?);
+    }
     let outs: &[usize] = if let Arg::Call(info) = call.arg() {
         &info.outs
     } else {
@@ -227,6 +335,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
                 bytes,
             },
             args: slots,
+            parts,
             writes,
             info,
             device,
@@ -236,6 +345,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     Ok(Step {
         action: Action::Launch(kernel),
         args: slots,
+        parts,
         writes,
         info,
         device,

@@ -60,7 +60,7 @@ pub(crate) fn run(
     let mut unread = executable.checks.iter().peekable();
     let mut begun = vec![false; params.len()];
     let mut submit_all = || -> Result<Option<(usize, i64)>> {
-        for (k, step) in executable.steps.iter().enumerate() {
+        for (step, k, round) in executable.turns(0..executable.steps.len()) {
             if !step.writes.is_empty() {
                 while let Some(check) = unread.next_if(|c| c.step < k) {
                     queues.wait(check.device)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(
                 }
                 begun[slot] = true;
             }
-            submit(step, &places, &mut queues)?;
+            submit(step, round, &places, &mut queues)?;
         }
         Ok(None)
     };
@@ -205,17 +205,23 @@ pub(crate) fn part(
     part.ok_or_else(|| broken("memory plan", "an allocation is not within its memory"))
 }
 
-/// Give a step to the queue of its device.
-pub(crate) fn submit(step: &Step, places: &Places, queues: &mut Queues) -> Result<()> {
+/// Give a step to the queue of its device, in this round of the loop around it.
+pub(crate) fn submit(step: &Step, round: i64, places: &Places, queues: &mut Queues) -> Result<()> {
     let Places {
         inputs,
         allocations,
         words,
     } = places;
-    let storage = |slot: &Slot| match *slot {
-        Slot::Param(i) => Some(&inputs[i]),
-        Slot::Allocation(i) => Some(&allocations[i]),
-        Slot::Word(_) => None,
+    let storage = |k: usize| -> Result<Option<Arc<Storage>>> {
+        let whole = match step.args[k] {
+            Slot::Param(i) => &inputs[i],
+            Slot::Allocation(i) => &allocations[i],
+            Slot::Word(_) => return Ok(None),
+        };
+        match step.parts.iter().find(|p| p.argument == k) {
+            Some(part) => part.of(whole, round).map(Some),
+            None => Ok(Some(whole.clone())),
+        }
     };
     let word = |slot: &Slot| match *slot {
         Slot::Word(i) => Some(words[i]),
@@ -224,7 +230,10 @@ pub(crate) fn submit(step: &Step, places: &Places, queues: &mut Queues) -> Resul
     match &step.action {
         Action::Launch(kernel) => {
             count(|c| &c.launches);
-            let bufs: Vec<Arc<Storage>> = step.args.iter().filter_map(storage).cloned().collect();
+            let mut bufs: Vec<Arc<Storage>> = Vec::with_capacity(step.args.len());
+            for k in 0..step.args.len() {
+                bufs.extend(storage(k)?);
+            }
             let vars: Vec<i64> = step.args.iter().filter_map(word).collect();
             report::step(step.device, &step.info, queues, |q| {
                 q.launch(step.device, kernel, &bufs, &vars)
@@ -239,13 +248,13 @@ pub(crate) fn submit(step: &Step, places: &Places, queues: &mut Queues) -> Resul
             let args = (0..).zip(&step.args);
             let vars: Vec<(u64, i64)> = args.filter_map(|(k, a)| Some((k, word(a)?))).collect();
             let start = from.sym_infer(&vars)? as usize * element;
-            let [Some(to), Some(source)] = [&step.args[0], &step.args[1]].map(storage) else {
+            let (Some(to), Some(source)) = (storage(0)?, storage(1)?) else {
                 return Err(broken("engine", "a copy between values"));
             };
             let Some(part) = source.slice(start, *bytes) else {
                 return Err(broken("engine", "a copy reads past the end of its source"));
             };
-            report::step(step.device, &step.info, queues, |q| q.copy(&part, to))
+            report::step(step.device, &step.info, queues, |q| q.copy(&part, &to))
         }
     }
 }

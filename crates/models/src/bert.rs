@@ -3,7 +3,7 @@
 
 use crate::attention::{join, split};
 use monoglot_nn::{Embedding, LayerNorm, Linear, module};
-use monoglot_tensor::Tensor;
+use monoglot_tensor::{Tensor, function};
 
 /// Added to the variance in every normalisation.
 const EPS: f64 = 1e-12;
@@ -102,8 +102,11 @@ impl Bert {
         let x = self.word.forward(ids)
             + self.position.weight.narrow(0, 0, t as i64)
             + self.segment.weight.index(0);
-        self.layers
-            .iter()
-            .fold(self.ln.forward(&x), |x, layer| layer.forward(&x))
+        let mut x = self.ln.forward(&x);
+        for layer in &self.layers {
+            // Layers are compiled once.
+            x = function(|x: &Tensor| layer.forward(x)).apply(&x);
+        }
+        x
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::attention::{join, split};
 use monoglot_nn::{Embedding, Init, LayerNorm, Linear, buffer, module};
-use monoglot_tensor::{Size, Tensor};
+use monoglot_tensor::{Size, Tensor, function};
 
 /// Keys and values of the tokens so far, each (1, heads, room, width / heads).
 #[derive(Debug)]
@@ -165,7 +165,13 @@ impl Gpt2 {
         let t = ids.shape().map_or(0, |s| s.last().copied().unwrap_or(0)) as i64;
         let mut x = self.wte.forward(ids) + self.wpe.weight.narrow(0, position, t);
         for (i, block) in self.blocks.iter().enumerate() {
-            x = block.forward(&x, cache.and_then(|c| c.get(i)), position);
+            let cache = cache.and_then(|c| c.get(i));
+            // Blocks are compiled once; what is written in place is written by this program.
+            let layer = function(|x: &Tensor| block.forward(x, None, 0));
+            x = match cache {
+                Some(_) => block.forward(&x, cache, position),
+                None => layer.apply(&x),
+            };
         }
         self.ln.forward(&x)
     }

@@ -3,7 +3,7 @@
 //! the roots: an ASSERT becomes its value, and its condition a root. Equal structures give the same roots,
 //! node for node, which is what finds an earlier schedule. Invariant: a function holds no buffer.
 
-use monoglot_uop::graph::inline_functions;
+use crate::functions;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, OpSet, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -69,12 +69,15 @@ impl Arguments {
 /// # Errors
 /// Where the arguments of a FUNCTION do not fit its body.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Arguments)> {
-    let roots = inline_functions(roots)?;
+    let roots = functions::resolved(roots)?;
     let all = UOp::sink(&roots);
     let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
+    // A body is a function of its own.
+    let bodies = functions::bodies(&roots).into_iter();
+    known.extend(bodies.map(|b| (b.clone(), b)));
     let mut arguments = Arguments::default();
     if all.ops_below().contains(Op::Param) {
-        let nodes = all.toposort();
+        let nodes = all.toposort_gated(|u| !known.contains_key(u));
         let first = nodes.iter().filter(|u| is_storage(u)).count() as u64;
         for u in nodes.into_iter().filter(UOp::is_variable) {
             let slot = first + arguments.variables.len() as u64;

@@ -9,6 +9,7 @@ mod in_place;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, flat};
+use crate::scan::Looped;
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, Shape, UOp,
@@ -35,6 +36,10 @@ pub(crate) enum Callee {
     Compute(UOp),
     /// The part of args[1] that goes to args[0]: COPY(SHRINK(PARAM 1, (start,), (length,))).
     Copy(UOp),
+    /// The kernels of a body, which each call of it has.
+    Function(Arc<Calls>),
+    /// The kernels of a body, again and again.
+    Loop(Arc<Looped>),
     /// Nothing: the result has no elements.
     Nothing,
 }
@@ -160,17 +165,26 @@ fn copy(stored: &Stored, slot: usize) -> Result<Call> {
     let index = stored.value.src()[1].substitute(&zeros);
     let start = monoglot_uop::rules::symbolic().rewrite(&index)?;
     let (start, args) = number_params(&start, vec![slot, from], |slot| slot as usize);
-    let node = &stored.node;
-    let source = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), node.dtype(), None);
-    let length = Dim::from(node.shape().max_len());
-    let part = source.shrink(&[Dim::of(&start)], &Shape::new([length]))?;
-    let place = Arg::Place(Some(stored.device), Some(AddrSpace::Global));
     Ok(Call {
-        callee: Callee::Copy(UOp::new(Op::Copy, vec![part], place)),
+        callee: Callee::Copy(part_copy(&stored.node, &start, stored.device)?),
         args,
         outs: 1,
         device: stored.device,
     })
+}
+
+/// What copies all of a value.
+pub(crate) fn whole_copy(value: &UOp, device: Device) -> Result<UOp> {
+    part_copy(value, &UOp::index_const(0), device)
+}
+
+/// What copies as many elements as a value has, from this one on.
+fn part_copy(value: &UOp, start: &UOp, device: Device) -> Result<UOp> {
+    let source = UOp::param(1, &Shape::of(&[i64::MAX >> 8]), value.dtype(), None);
+    let length = Dim::from(value.shape().max_len());
+    let part = source.shrink(&[Dim::of(start)], &Shape::new([length]))?;
+    let place = Arg::Place(Some(device), Some(AddrSpace::Global));
+    Ok(UOp::new(Op::Copy, vec![part], place))
 }
 
 /// The kernel of the program's buffers with canonical numbers for all that has one, and the buffer of each of its

@@ -7,6 +7,7 @@
 //! | callify | roots → function of PARAMs, and the buffers they stand for | `callify` |
 //! | lift | a function → its structure, and its constants and offsets | `lift` |
 //! | checks | what a function asserts → words, wanted too, that tell whether it holds | `checks` |
+//! | functions | bodies that are called more than once, scheduled once each; later: their kernels, for each call | `functions` |
 //! | prepare | tensor rules; long reductions and wide stacks split; files copied, then viewed | `prepare` |
 //! | rangeify | movement → index arithmetic; what is stored is decided by cost | `rangeify` |
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
@@ -16,6 +17,7 @@
 
 mod callify;
 mod checks;
+mod functions;
 mod fuse;
 mod kernel;
 mod lift;
@@ -23,6 +25,7 @@ mod memory;
 mod order;
 mod prepare;
 mod rangeify;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +34,11 @@ pub use checks::Check;
 pub use lift::{Guards, Lifted, LiftedKind, Structure, lift, users};
 pub use memory::{ALIGN, Allocation, Layout, Memory, Plan};
 
+use functions::Apart;
+use kernel::Calls;
 use monoglot_uop::spec::{Scheduled, verify_function};
 use monoglot_uop::{Device, Effort, Result, Target, UOp};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,14 +91,33 @@ pub fn schedule(
     verify_function(UOp::sink(&function.roots), arguments)?;
     passed("verify");
     let (roots, mut words) = checks::words(function)?;
+    let mut known = FxHashMap::default();
+    for body in functions::bodies(&roots) {
+        let calls = program(
+            body.src(),
+            functions::arguments(&body),
+            &known,
+            device,
+            target,
+        )?;
+        known.insert(body, Arc::new(calls));
+    }
+    passed("functions");
+    let Apart {
+        roots,
+        sites,
+        given,
+    } = functions::apart(&roots, arguments, device)?;
     let roots = prepare::prepare(&roots, target)?;
+    let roots = functions::in_place(roots, given);
     passed("prepare");
     let stored = rangeify::rangeify(&roots, device, target)?;
     passed("rangeify");
     let mut kernels = kernel::kernels(stored)?;
     checks::without_proved(&mut kernels, &mut words);
     passed("kernels");
-    let fused = fuse::fuse(kernels, target)?;
+    let called = functions::with_sites(kernels, sites, given, arguments, device, &known)?;
+    let fused = functions::expanded(fuse::fuse(called, target)?);
     passed("fuse");
     let ordered = order::order(fused, &function.donated, &words)?;
     passed("order");
@@ -103,4 +128,26 @@ pub fn schedule(
     timings.rangeify += planning - start;
     timings.memory_plan += planning.elapsed();
     Ok(schedule)
+}
+
+/// The kernels of a body, all of whose values are buffers.
+fn program(
+    values: &[UOp],
+    arguments: usize,
+    known: &FxHashMap<UOp, Arc<Calls>>,
+    device: Device,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Calls> {
+    let Apart {
+        roots,
+        sites,
+        given,
+    } = functions::apart(values, arguments, device)?;
+    let roots = prepare::prepare(&roots, target)?;
+    let all = roots.len();
+    let roots = functions::in_place(roots, all);
+    let stored = rangeify::rangeify(&roots, device, target)?;
+    let kernels = kernel::kernels(stored)?;
+    let called = functions::with_sites(kernels, sites, given, arguments, device, known)?;
+    Ok(functions::expanded(fuse::fuse(called, target)?))
 }

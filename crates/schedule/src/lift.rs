@@ -54,7 +54,7 @@ enum Edge<'a> {
 
 /// Visit the operands of a node as its structure has them: offsets one by one, in place of their vector.
 fn edges<'a>(u: &'a UOp, mut visit: impl FnMut(Edge<'a>)) {
-    for (i, s) in u.src().iter().enumerate() {
+    for (i, s) in u.src().iter().enumerate().skip(bodies(u)) {
         if is_offsets(u, i) {
             for (axis, o) in s.src().iter().enumerate() {
                 visit(offset(u, axis).unwrap_or(Edge::Node(o)));
@@ -65,6 +65,11 @@ fn edges<'a>(u: &'a UOp, mut visit: impl FnMut(Edge<'a>)) {
     }
 }
 
+/// How many operands of a node are bodies: a function of its own is what it is.
+fn bodies(u: &UOp) -> usize {
+    usize::from(u.op() == Op::Function)
+}
+
 /// Whether operand `i` of a node is a vector of offsets.
 fn is_offsets(u: &UOp, i: usize) -> bool {
     i == 1 && matches!(u.op(), Op::Shrink | Op::Pad) && u.src()[1].op() == Op::Stack
@@ -73,7 +78,10 @@ fn is_offsets(u: &UOp, i: usize) -> bool {
 /// Ops whose constant operands are data: computed with, shown, or stored.
 fn takes_data(op: Op) -> bool {
     use Op::*;
-    let shown = matches!(op, Reshape | Expand | Pad | Stack | Contiguous | Copy);
+    let shown = matches!(
+        op,
+        Reshape | Expand | Pad | Stack | Contiguous | Copy | Function
+    );
     shown || op == Store || op.is_elementwise()
 }
 
@@ -138,11 +146,16 @@ pub fn lift(function: &Function) -> Lifted {
     /// What stands for an operand that is no node.
     const LIFTED: u32 = u32::MAX;
     let mut hash = Xxh3::new();
+    let mut written: FxHashMap<&UOp, u128> = FxHashMap::default();
     let mut values = Vec::new();
     let mut kinds = Vec::new();
     let number = walk(&function.roots, |u, number| {
         (u.op() as u8).hash(&mut hash);
         u.arg().hash(&mut hash);
+        for body in &u.src()[..bodies(u)] {
+            let known = written.entry(body).or_insert_with(|| digest(body));
+            known.hash(&mut hash);
+        }
         edges(u, |edge| match edge {
             Edge::Node(s) => number[s].hash(&mut hash),
             Edge::Lifted(value, kind) => {
@@ -162,6 +175,20 @@ pub fn lift(function: &Function) -> Lifted {
         values,
         kinds,
     }
+}
+
+/// What a body is, with all its constants.
+fn digest(body: &UOp) -> u128 {
+    let mut hash = Xxh3::new();
+    let mut number: FxHashMap<UOp, u32> = FxHashMap::default();
+    for u in body.toposort() {
+        (u.op() as u8).hash(&mut hash);
+        u.arg().hash(&mut hash);
+        u.src().len().hash(&mut hash);
+        u.src().iter().for_each(|s| number[s].hash(&mut hash));
+        number.insert(u, number.len() as u32);
+    }
+    hash.digest128()
 }
 
 /// The node that has each of the values of `lift`.
@@ -326,8 +353,8 @@ impl Guards {
                 }
             });
             let mut operands = operands.into_iter();
-            let mut src = Srcs::new();
-            for (i, s) in u.src().iter().enumerate() {
+            let mut src = Srcs::from(&u.src()[..bodies(u)]);
+            for (i, s) in u.src().iter().enumerate().skip(bodies(u)) {
                 if is_offsets(u, i) {
                     let offsets: Srcs = operands.by_ref().take(s.src().len()).collect();
                     src.push(s.with_src(offsets));

@@ -14,6 +14,7 @@ use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, CallInfo, Device, ErrorKind, Op, Result, UOp};
 use pack::{Block, Room};
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Where the storage of every buffer of a program is.
@@ -36,7 +37,8 @@ pub struct Allocation {
     pub size: Option<UOp>,
     /// Whether it outlives the program, as the storage of an output.
     pub output: bool,
-    /// The CALL that writes it first, and the last one that uses it, by number.
+    /// What of the program writes it first, and what uses it last, by place in the LINEAR: a loop uses what it uses
+    /// as a whole.
     pub steps: (usize, usize),
     /// The number of the memory that it is a part of.
     pub memory: usize,
@@ -158,35 +160,44 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     let mut plan = Plan::default();
     let mut allocation_of: FxHashMap<usize, usize> = FxHashMap::default();
     let mut written = vec![false; params];
-    let mut calls = Vec::with_capacity(all.calls.len());
+    let mut calls: Vec<UOp> = Vec::with_capacity(all.calls.len());
+    let mut loops = 0;
     for k in &all.calls {
-        let step = calls.len();
+        let first = calls.len();
         for (place, &a) in k.args.iter().enumerate() {
             if a < all.inputs {
                 if place < k.outs {
                     written[a] = true;
                 }
-                continue;
-            }
-            match allocation_of.get(&a) {
-                Some(&known) => plan.allocations[known].steps.1 = step,
-                None => {
-                    allocation_of.insert(a, plan.allocations.len());
-                    plan.allocations.push(Allocation {
-                        device: k.device,
-                        bytes: bytes_of(&all.nodes[a - all.inputs], k.device)?,
-                        size: size_of(&all.nodes[a - all.inputs]),
-                        output: false,
-                        steps: (step, step),
-                        memory: 0,
-                        offset: 0,
-                        above: Vec::new(),
-                    });
-                }
+            } else if let Entry::Vacant(new) = allocation_of.entry(a) {
+                new.insert(plan.allocations.len());
+                plan.allocations.push(Allocation {
+                    device: k.device,
+                    bytes: bytes_of(&all.nodes[a - all.inputs], k.device)?,
+                    size: size_of(&all.nodes[a - all.inputs]),
+                    output: false,
+                    steps: (first, first),
+                    memory: 0,
+                    offset: 0,
+                    above: Vec::new(),
+                });
             }
         }
-        if !matches!(k.callee, Callee::Nothing) {
-            calls.push(k);
+        let storage = |slot| storage(&all, slot, &plan.allocations, &allocation_of);
+        match &k.callee {
+            Callee::Loop(looped) => {
+                let arguments: Vec<UOp> = k.args.iter().map(|&a| storage(a)).collect();
+                calls.extend(looped.written(&arguments, loops)?);
+                loops += 1;
+            }
+            _ => calls.extend(call(k, storage)?),
+        }
+        // A loop uses all that it uses from its first call to its last.
+        let last = calls.len().saturating_sub(1).max(first);
+        for a in &k.args {
+            if let Some(&known) = allocation_of.get(a) {
+                plan.allocations[known].steps.1 = last;
+            }
         }
     }
     for o in all.outputs.iter().filter(|o| o.slot >= all.inputs) {
@@ -196,12 +207,12 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     order(&mut plan);
     let storage = |slot| storage(&all, slot, &plan.allocations, &allocation_of);
     let root = |o: &Output| {
-        o.root
-            .substitute(&FxHashMap::from_iter([(o.base.clone(), storage(o.slot))]))
+        let base = storage(o.slot).reshape(o.base.shape())?;
+        Ok(o.root
+            .substitute(&FxHashMap::from_iter([(o.base.clone(), base)])))
     };
-    let outputs = all.outputs.iter().map(root).collect();
-    let calls: Srcs = calls.into_iter().map(|k| call(k, storage)).collect();
-    let linear = UOp::new(Op::Linear, calls, Arg::None);
+    let outputs = all.outputs.iter().map(root).collect::<Result<_>>()?;
+    let linear = UOp::new(Op::Linear, calls.into_iter().collect::<Srcs>(), Arg::None);
     let linear = monoglot_uop::spec::verify_scheduled(linear)?;
     Ok(Schedule {
         linear,
@@ -318,19 +329,26 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
     })
 }
 
-fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> UOp {
+fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
     let mut src: Srcs = Srcs::new();
-    src.extend(match &k.callee {
-        Callee::Nothing => None,
-        Callee::Compute(sink) => Some(sink.clone()),
-        Callee::Copy(body) => Some(body.clone()),
+    src.push(match &k.callee {
+        Callee::Nothing => return Ok(None),
+        Callee::Compute(sink) => sink.clone(),
+        Callee::Copy(body) => body.clone(),
+        Callee::Function(_) | Callee::Loop(_) => {
+            return Err(ErrorKind::Verify {
+                stage: "memory plan".into(),
+                message: "a call whose kernels are not among the others".into(),
+            }
+            .into());
+        }
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {
         outs: (0..k.outs).collect(),
         ins: (k.outs..k.args.len()).collect(),
     };
-    UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))
+    Ok(Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))))
 }
 
 /// The PARAM of a slot, or the BUFFER of the allocation that it has.

@@ -128,7 +128,7 @@ fn maker(all: &Calls, slot: usize) -> usize {
 }
 
 /// For each kernel, those that must run before it.
-fn dependencies(all: &Calls) -> Vec<Vec<usize>> {
+pub(crate) fn dependencies(all: &Calls) -> Vec<Vec<usize>> {
     let mut writer = vec![None; all.inputs + all.nodes.len()];
     for (i, k) in all.calls.iter().enumerate() {
         for &a in &k.args[..k.outs] {
@@ -154,7 +154,7 @@ fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
 fn nodes(k: &Call) -> Vec<UOp> {
     match &k.callee {
         Callee::Compute(sink) => sink.toposort(),
-        Callee::Copy(_) | Callee::Nothing => Vec::new(),
+        Callee::Copy(_) | Callee::Nothing | Callee::Function(_) | Callee::Loop(_) => Vec::new(),
     }
 }
 
@@ -222,7 +222,7 @@ fn in_place(all: &mut Calls, k: usize, slot: usize, param: usize) {
 }
 
 /// Calls in an order in which each comes after what it needs; ties keep the order given.
-fn topological(before: &[Vec<usize>]) -> Vec<usize> {
+pub(crate) fn topological(before: &[Vec<usize>]) -> Vec<usize> {
     let mut waiting: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
     for (k, list) in before.iter().enumerate() {

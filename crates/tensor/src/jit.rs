@@ -167,25 +167,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
 
     /// What the function does.
     fn trace(&self, arguments: &A, shown: &Shown) -> Result<Traced<R>> {
-        let run = || {
-            let mut failed = Ok(());
-            let mut own = Over {
-                next: |t: &Tensor| match trace::pass(&t.0) {
-                    Ok(own) => Tensor(own),
-                    Err(e) => {
-                        failed = Err(e);
-                        t.clone()
-                    }
-                },
-                were: &[],
-                are: &[],
-            };
-            let arguments = arguments.rebuilt(&mut own);
-            failed?;
-            (self.body)(arguments)
-        };
-        let finish = |tree, trace| Traced::of(tree, trace, shown);
-        trace::trace(self.who(), run, finish)
+        traced(self.who(), &*self.body, arguments, shown)
     }
 
     /// Trace the function again, and compare.
@@ -203,6 +185,37 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             }
         }
     }
+}
+
+/// What a function does with these arguments; `who` tells it from others.
+///
+/// # Errors
+/// Those of the function, and `Capture` where it reads what depends on the call, or calls itself.
+pub(crate) fn traced<A: Tensors, R: Tensors>(
+    who: usize,
+    body: &dyn Fn(A) -> Result<R>,
+    arguments: &A,
+    shown: &Shown,
+) -> Result<Traced<R>> {
+    let run = || {
+        let mut failed = Ok(());
+        let mut own = Over {
+            next: |t: &Tensor| match trace::pass(&t.0) {
+                Ok(own) => Tensor(own),
+                Err(e) => {
+                    failed = Err(e);
+                    t.clone()
+                }
+            },
+            were: &[],
+            are: &[],
+        };
+        let arguments = arguments.rebuilt(&mut own);
+        failed?;
+        body(arguments)
+    };
+    let finish = |tree, trace| Traced::of(tree, trace, shown);
+    trace::trace(who, run, finish)
 }
 
 /// Tells an argument that a closure takes by reference from one that it takes by value.

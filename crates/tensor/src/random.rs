@@ -166,13 +166,7 @@ impl Tensor {
     fn random(op: &str, shape: Dims, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let made = sizes(op, shape).and_then(|shape| {
             let n = shape.max_len();
-            let [key, counter] = match trace::draw(n as u64) {
-                Some(stand_ins) => stand_ins,
-                None => {
-                    let [key, counter] = drawn(n as u64);
-                    [word(key)?, word(counter)?]
-                }
-            };
+            let [key, counter] = words(n as u64)?;
             let for_each = |one: UOp| one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]));
             let places = for_each(counter)? + UOp::arange(n, DType::U64);
             let words = places.binary(Op::Threefry, &for_each(key)?);
@@ -180,6 +174,15 @@ impl Tensor {
         });
         Tensor::wrap(made)
     }
+}
+
+/// The key and the counter of the next so many numbers, of shape ().
+pub(crate) fn words(count: u64) -> Result<[UOp; 2]> {
+    if let Some(stand_ins) = trace::draw(count) {
+        return Ok(stand_ins);
+    }
+    let [key, counter] = drawn(count);
+    Ok([word(key)?, word(counter)?])
 }
 
 /// The key and the counter of the next so many numbers.

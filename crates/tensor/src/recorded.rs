@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 
 /// A function as it was traced.
 pub(crate) struct Traced<R> {
-    capture: Capture,
-    facts: Facts<R>,
+    pub(crate) capture: Capture,
+    pub(crate) facts: Facts<R>,
 }
 
 /// A captured function, ready for calls.
@@ -35,21 +35,21 @@ pub(crate) struct Recorded<R> {
 }
 
 /// What is known of a function.
-struct Facts<R> {
+pub(crate) struct Facts<R> {
     /// Where inputs come from.
-    inputs: Vec<Source>,
-    guards: Guards,
-    draws: Vec<Draw>,
+    pub(crate) inputs: Vec<Source>,
+    pub(crate) guards: Guards,
+    pub(crate) draws: Vec<Draw>,
     /// What it gave when it was traced, and what the tensors of that are in a call.
-    tree: R,
-    places: Vec<Place>,
-    writes: Vec<Write>,
-    lengths: Vec<UOp>,
+    pub(crate) tree: R,
+    pub(crate) places: Vec<Place>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) lengths: Vec<UOp>,
 }
 
 /// Where a tensor comes from.
 #[derive(Clone)]
-enum Source {
+pub(crate) enum Source {
     /// It is an argument, by number among the tensors.
     Argument(usize),
     /// It has a cell that the function reaches.
@@ -57,7 +57,7 @@ enum Source {
 }
 
 /// What must be as it was when the function was traced.
-struct Guards {
+pub(crate) struct Guards {
     /// Cells with stand-ins for their values.
     inputs: Vec<(Tensor, UOp)>,
     /// Cells that had equal expressions.
@@ -78,7 +78,7 @@ struct Guards {
 }
 
 /// A tensor of the tree that a function gives.
-enum Place {
+pub(crate) enum Place {
     /// It is a tensor from before the call.
     Old(Source),
     /// It is another tensor of the tree.
@@ -92,14 +92,14 @@ enum Place {
 }
 
 /// A tensor that the function leaves with another value.
-struct Write {
-    to: Source,
-    root: usize,
-    was: Was,
+pub(crate) struct Write {
+    pub(crate) to: Source,
+    pub(crate) root: usize,
+    pub(crate) was: Was,
 }
 
 /// What a tensor that is written was before.
-enum Was {
+pub(crate) enum Was {
     Input(usize),
     /// Whatever it has when the call begins.
     Anything,
@@ -273,7 +273,7 @@ fn old(cell: &Arc<Cell>, trace: &mut Trace, argument: &[usize]) -> Option<Source
     if cell.made == trace.number() {
         return None;
     }
-    trace.reach(cell);
+    trace.reached(cell);
     Some(match trace.find(cell).map(|r| &r.as_what) {
         Some(As::Passed(at)) => Source::Argument(argument[*at]),
         _ => Source::Cell(Tensor(cell.clone())),
@@ -326,8 +326,8 @@ impl Guards {
     }
 
     /// Whether all is as it was.
-    fn hold(&self, shown: &Shown) -> bool {
-        let now = |t: &Tensor| trace::outside(&t.0).value;
+    pub(crate) fn hold(&self, shown: &Shown) -> bool {
+        let now = |t: &Tensor| t.uop();
         let mut passed = 0;
         for (k, t) in shown.tensors.iter().enumerate() {
             match self.reached.get(&address(&t.0)) {
@@ -448,7 +448,7 @@ impl<R: Tensors> Recorded<R> {
             lengths: &shown.values(),
             take: &take,
         })?;
-        self.tree(shown, &values.into_inner())
+        self.facts.tree(shown, &values.into_inner())
     }
 
     /// Keep what expressions were found to be.
@@ -463,12 +463,16 @@ impl<R: Tensors> Recorded<R> {
             }
         }
     }
+}
 
-    /// What the call gives.
-    fn tree(&self, shown: &Shown, values: &[Option<UOp>]) -> Result<R> {
-        let facts = &self.facts;
-        let mut made: Vec<Tensor> = Vec::with_capacity(facts.places.len());
-        for place in &facts.places {
+impl<R: Tensors> Facts<R> {
+    /// What a call gives whose roots have these values.
+    ///
+    /// # Errors
+    /// Where one is missing.
+    pub(crate) fn tree(&self, shown: &Shown, values: &[Option<UOp>]) -> Result<R> {
+        let mut made: Vec<Tensor> = Vec::with_capacity(self.places.len());
+        for place in &self.places {
             made.push(match place {
                 Place::Old(source) => source.tensor(shown).clone(),
                 Place::Same(at) => made[*at].clone(),
@@ -486,16 +490,16 @@ impl<R: Tensors> Recorded<R> {
             });
         }
         let mut next = made.into_iter();
-        Ok(facts.tree.rebuilt(&mut Over {
+        Ok(self.tree.rebuilt(&mut Over {
             next: |old: &Tensor| next.next().unwrap_or_else(|| old.clone()),
-            were: &facts.lengths,
+            were: &self.lengths,
             are: &shown.lengths,
         }))
     }
 }
 
 impl Source {
-    fn tensor<'a>(&'a self, shown: &'a Shown) -> &'a Tensor {
+    pub(crate) fn tensor<'a>(&'a self, shown: &'a Shown) -> &'a Tensor {
         match self {
             Source::Argument(k) => &shown.tensors[*k],
             Source::Cell(t) => t,

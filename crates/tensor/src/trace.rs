@@ -9,7 +9,7 @@
 use crate::cell::{Cell, Held};
 use crate::view::shown;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Dim, ErrorKind, Op, OpSet, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, OpSet, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell as Slot, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,7 +86,8 @@ pub(crate) enum Draw {
 thread_local! {
     /// The number of the trace that is open, or 0.
     static OPEN: Slot<u64> = const { Slot::new(0) };
-    static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
+    /// Those that are open, each within the one before.
+    static TRACES: RefCell<Vec<Trace>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The number of the trace that is open on this thread, or 0.
@@ -94,13 +95,23 @@ pub(crate) fn number() -> u64 {
     OPEN.get()
 }
 
-/// Closes a trace, also when what is traced panics.
-struct Closing;
+/// Closes a trace, also when what is traced panics: so many are open then.
+struct Closing(usize);
+
+impl Closing {
+    /// The trace, if it is still open.
+    fn close(&self) -> Option<Trace> {
+        TRACES.with_borrow_mut(|all| {
+            let left = (all.len() > self.0).then(|| all.pop()).flatten();
+            OPEN.set(all.last().map_or(0, |t| t.number));
+            left
+        })
+    }
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        OPEN.set(0);
-        let left = TRACE.with_borrow_mut(Option::take);
+        let left = self.close();
         drop(left);
     }
 }
@@ -108,7 +119,7 @@ impl Drop for Closing {
 /// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed.
 ///
 /// # Errors
-/// Those of `run` and `finish`.
+/// Those of `run` and `finish`; `Capture` where this is traced already: it would never end.
 pub(crate) fn trace<T, R>(
     who: usize,
     run: impl FnOnce() -> Result<T>,
@@ -121,16 +132,28 @@ pub(crate) fn trace<T, R>(
         running: vec![who],
         ..Trace::default()
     };
-    TRACE.set(Some(trace));
+    if is_running(who) {
+        return Err(endless());
+    }
+    let closing = TRACES.with_borrow_mut(|all| {
+        all.push(trace);
+        Closing(all.len() - 1)
+    });
     OPEN.set(number);
-    let closing = Closing;
     let made = run()?;
-    let trace = TRACE.with_borrow_mut(Option::take).unwrap_or_default();
     // What the function made is read as it stands from here on, but for the cells it reached.
-    OPEN.set(0);
-    let done = finish(made, trace);
-    drop(closing);
-    done
+    let trace = closing.close().unwrap_or_default();
+    finish(made, trace)
+}
+
+/// Whether this is traced, or its body is run by what is.
+fn is_running(who: usize) -> bool {
+    TRACES.with_borrow(|all| all.iter().any(|t| t.running.contains(&who)))
+}
+
+fn endless() -> Error {
+    let message = "a function that calls itself while it is captured never ends".into();
+    ErrorKind::Capture { message }.into()
 }
 
 /// Run the body of a function within the one that is traced; its own call is none.
@@ -144,24 +167,17 @@ pub(crate) fn within<T>(who: usize, run: impl FnOnce() -> Result<T>) -> Result<T
             with(|t| t.running.pop());
         }
     }
-    let entered = with(|t| {
-        let new = !t.running.contains(&who);
-        if new {
-            t.running.push(who);
-        }
-        new
-    });
-    if entered != Some(true) {
-        let message = "a function that calls itself while it is captured never ends".into();
-        return Err(ErrorKind::Capture { message }.into());
+    if is_running(who) {
+        return Err(endless());
     }
+    with(|t| t.running.push(who));
     let _leave = Leave;
     run()
 }
 
 /// Do something with the trace that is open.
 fn with<T>(f: impl FnOnce(&mut Trace) -> T) -> Option<T> {
-    TRACE.with_borrow_mut(|t| t.as_mut().map(f))
+    TRACES.with_borrow_mut(|all| all.last_mut().map(f))
 }
 
 /// The value of a cell, on this thread.
@@ -230,10 +246,10 @@ pub fn observe(flag: &Arc<AtomicBool>) -> bool {
 /// # Errors
 /// The error that the cell carries.
 pub(crate) fn pass(of: &Arc<Cell>) -> Result<Arc<Cell>> {
-    let value = outside(of).value?;
-    let own = with(|t| {
+    let own = with_all(|lower, t| {
+        let value = below(lower, of).value?;
         if let Some(&known) = t.passed_at.get(&address(of)) {
-            return t.passed[known].own.clone();
+            return Ok(t.passed[known].own.clone());
         }
         let input = t.input(&value);
         let own = Arc::new(t.cell(of, Ok(t.inputs[input].clone())));
@@ -243,14 +259,27 @@ pub(crate) fn pass(of: &Arc<Cell>) -> Result<Arc<Cell>> {
             own: own.clone(),
             input,
         });
-        own
+        Ok(own)
     });
-    Ok(own.unwrap_or_else(|| of.clone()))
+    own.unwrap_or_else(|| Ok(of.clone()))
 }
 
 /// What tells cells apart that live.
 pub(crate) fn address(cell: &Arc<Cell>) -> usize {
     Arc::as_ptr(cell) as usize
+}
+
+/// Do something with the trace that is open, and those that it is within.
+fn with_all<T>(f: impl FnOnce(&mut [Trace], &mut Trace) -> T) -> Option<T> {
+    TRACES.with_borrow_mut(|all| all.split_last_mut().map(|(t, lower)| f(lower, t)))
+}
+
+/// What a cell holds within these traces.
+fn below(traces: &mut [Trace], cell: &Arc<Cell>) -> Held {
+    match traces.split_last_mut() {
+        Some((t, lower)) if t.number != cell.made => outside(&t.reach(lower, cell)),
+        _ => outside(cell),
+    }
 }
 
 /// The value that a cell has for all threads.
@@ -260,9 +289,17 @@ pub(crate) fn outside(cell: &Cell) -> Held {
 
 /// Whether a cell whose value is `value` shows a part of another, and which, as that is now.
 pub(crate) fn shown_of(cell: &Cell, value: &UOp) -> Option<(Arc<Cell>, UOp)> {
+    shown_within(cell, value, |base| read(base, Held::clone))
+}
+
+fn shown_within(
+    cell: &Cell,
+    value: &UOp,
+    held: impl FnOnce(&Arc<Cell>) -> Held,
+) -> Option<(Arc<Cell>, UOp)> {
     let view = cell.view.as_ref()?;
     let base = view.base.upgrade()?;
-    let of_base = outside(&base).value.ok()?;
+    let of_base = held(&base).value.ok()?;
     (shown(&view.to, &of_base).as_ref() == Ok(value)).then_some((base, view.to.clone()))
 }
 
@@ -280,7 +317,7 @@ fn in_place_of(cell: &Arc<Cell>) -> Option<Arc<Cell>> {
     if open == 0 || cell.made == open {
         return None;
     }
-    with(|t| t.reach(cell))
+    with_all(|lower, t| t.reach(lower, cell))
 }
 
 impl Trace {
@@ -289,8 +326,13 @@ impl Trace {
         self.number
     }
 
-    /// The cell in place of one from before the trace.
-    pub(crate) fn reach(&mut self, cell: &Arc<Cell>) -> Arc<Cell> {
+    /// The cell in place of one from before the trace, which is within those that are open.
+    pub(crate) fn reached(&mut self, cell: &Arc<Cell>) -> Arc<Cell> {
+        TRACES.with_borrow_mut(|lower| self.reach(lower, cell))
+    }
+
+    /// The cell in place of one from before the trace, which is within `lower`.
+    fn reach(&mut self, lower: &mut [Trace], cell: &Arc<Cell>) -> Arc<Cell> {
         if let Some(&at) = self.places.get(&address(cell)) {
             return self.reached[at].instead.clone();
         }
@@ -299,7 +341,7 @@ impl Trace {
             let begun = Ok(self.inputs[*input].clone());
             return self.met(cell, own.clone(), begun, As::Passed(at));
         }
-        let (begun, as_what) = self.beginning(cell);
+        let (begun, as_what) = self.beginning(lower, cell);
         let instead = Arc::new(self.cell(cell, begun.clone()));
         self.met(cell, instead, begun, as_what)
     }
@@ -311,14 +353,14 @@ impl Trace {
     }
 
     /// What is in place of a cell that was not passed, to begin with.
-    fn beginning(&mut self, cell: &Arc<Cell>) -> (Result<UOp>, As) {
-        let held = outside(cell);
+    fn beginning(&mut self, lower: &mut [Trace], cell: &Arc<Cell>) -> (Result<UOp>, As) {
+        let held = below(lower, cell);
         let value = match &held.value {
             Ok(value) => value,
             Err(e) => return (Err(e.clone()), As::Failed),
         };
-        if let Some((base, to)) = shown_of(cell, value) {
-            self.reach(&base);
+        if let Some((base, to)) = shown_within(cell, value, |base| below(lower, base)) {
+            self.reach(lower, &base);
             let begun = self.find(&base).map(|r| r.begun.clone());
             let begun = begun.expect("the base was reached");
             return (begun.and_then(|b| shown(&to, &b)), As::View);

@@ -189,6 +189,21 @@ pub struct CallInfo {
     pub ins: Vec<usize>,
 }
 
+/// What a FUNCTION that is called again and again knows: its body is over the carries, then a part of each slice,
+/// then what is the same each time; it gives the next carries, then what is gathered. The first axis of slices,
+/// and of what is gathered, is over the times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScanInfo {
+    /// How many times.
+    pub length: i64,
+    /// How many arguments are the values of one time that the next one gets.
+    pub carries: usize,
+    /// How many arguments, behind the carries, are taken apart.
+    pub slices: usize,
+    /// Whether the last part of each slice comes first, and what is gathered first stands last.
+    pub reversed: bool,
+}
+
 /// A matrix unit: `d[m, n] = c[m, n] + Σ_k a[m, k]·b[k, n]`, spread over a warp.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TcInfo {
@@ -315,6 +330,8 @@ args! {
     Program(Arc<ProgramInfo>) "program",
     /// CALL.
     Call(Arc<CallInfo>) "call",
+    /// FUNCTION that is called again and again.
+    Scan(ScanInfo) "scan",
     /// WMMA.
     Wmma(Arc<TcInfo>) "wmma",
     /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler

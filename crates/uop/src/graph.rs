@@ -2,7 +2,6 @@
 //! Flows in: roots; flows out: their nodes in order, or the same graph with other nodes in it.
 //! Invariant: sources come before users, and what did not change is the same node.
 
-use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::effort;
 use crate::error::{Error, Result};
@@ -32,22 +31,6 @@ impl UOp {
             return self.clone();
         }
         self.rebuild(map, |_| true, |u, src| u.with_src(src))
-    }
-
-    /// This body with PARAM k replaced by argument k.
-    ///
-    /// # Errors
-    /// Where the arguments do not fit the body.
-    pub(crate) fn bind(&self, arguments: &[UOp]) -> Result<UOp> {
-        let mut map = FxHashMap::default();
-        for u in self.toposort_gated(|u| u.op() != Op::Param) {
-            if let (Op::Param, Some(b)) = (u.op(), u.buffer_arg())
-                && let Some(argument) = arguments.get(b.slot as usize)
-            {
-                map.insert(u, argument.clone());
-            }
-        }
-        self.try_rebuild(&map, |_| true, |u, src| u.try_with_src(src))
     }
 
     /// This graph made anew, sources first: `new` is given each node that `enter` holds for and its new
@@ -277,24 +260,4 @@ pub(crate) fn ordered<'a>(
     }
     effort::visited(visits);
     out
-}
-
-/// The same graphs with every FUNCTION replaced by its body over its arguments.
-///
-/// # Errors
-/// Where the arguments of one do not fit its body.
-pub fn inline_functions(roots: &[UOp]) -> Result<Vec<UOp>> {
-    if !roots.iter().any(|r| r.ops_below().contains(Op::Function)) {
-        return Ok(roots.to_vec());
-    }
-    let new = |u: &UOp, src: Srcs| match (u.op(), u.arg()) {
-        (Op::Function, _) => src[0].bind(&src[1..]),
-        (Op::GetTuple, Arg::Element(i)) if src[0].op() == Op::Tuple => match src[0].src().get(*i) {
-            Some(element) => Ok(element.clone()),
-            None => u.try_with_src(src),
-        },
-        _ => u.try_with_src(src),
-    };
-    let all = UOp::sink(roots).try_rebuild(&FxHashMap::default(), |_| true, new)?;
-    Ok(all.src().to_vec())
 }

@@ -39,6 +39,7 @@ pub mod effort;
 pub mod error;
 pub mod fold;
 pub mod fragment;
+pub mod function;
 pub mod gradient;
 pub mod graph;
 pub mod lazy;
@@ -58,7 +59,7 @@ pub mod text;
 
 pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
-    TcInfo,
+    ScanInfo, TcInfo,
 };
 pub use backend::{Backend, Code, Program};
 pub use device::Device;

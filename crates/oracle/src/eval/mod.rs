@@ -4,7 +4,8 @@
 //! Invariant: every elementwise result is what `fold::fold` gives, element by element; reductions of
 //! floats run in f64 and are rounded once. Values are dropped as soon as their last reader has run.
 
-use monoglot_uop::graph::{inline_functions, toposort_many};
+use monoglot_uop::function::inline_functions;
+use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{Arg, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use value::{elementwise, strides_of};
 /// # Errors
 /// What `leaf` returns, and `Unsupported` for ops below the tensor level.
 pub fn eval(roots: &[UOp], leaf: &mut dyn FnMut(&UOp) -> Result<Value>) -> Result<Vec<Value>> {
-    let roots = inline_functions(roots)?;
+    let roots = inline_functions(roots, |_| false)?;
     let order = toposort_many(&roots, |_| true);
     let mut uses: FxHashMap<&UOp, usize> = FxHashMap::default();
     for u in &order {

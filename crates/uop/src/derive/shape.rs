@@ -5,6 +5,7 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
+use crate::function::bound;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::shape::{Dim, Shape};
@@ -58,7 +59,17 @@ fn of(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Bitcast => bitcast(src, arg),
         Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
             Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),
-            Arg::Element(i) => applied(&src[0], super::dtype::tuple_element(&src[0], *i)?.shape()),
+            Arg::Element(i) => {
+                let one = super::dtype::tuple_element(&src[0], *i)?.shape();
+                let one = applied(&src[0], one)?;
+                Ok(match src[0].arg() {
+                    Arg::Scan(info) if *i >= info.carries => {
+                        let times = Dim::Int(info.length);
+                        Shape::new([times].into_iter().chain(one.iter().cloned()))
+                    }
+                    _ => one,
+                })
+            }
             _ => Err(Error::argument(
                 op.name(),
                 format!("needs its arg of kind {}", op.arg_kind()),
@@ -94,9 +105,10 @@ fn applied(function: &UOp, shape: &Shape) -> Result<Shape> {
     }
     let mut dims = Vec::with_capacity(shape.len());
     for d in shape.iter() {
-        let u = d.to_uop().bind(&function.src()[1..])?;
-        let known = u.sym_infer(&[]);
-        dims.push(known.map_or_else(|_| Dim::of(&u), Dim::Int));
+        let u = bound(&d.to_uop(), &function.src()[1..])?;
+        let length = u.ops_below().contains(Op::Param);
+        let known = u.sym_infer(&[]).ok().filter(|_| !length);
+        dims.push(known.map_or_else(|| Dim::of(&u), Dim::Int));
     }
     Ok(Shape::new(dims))
 }

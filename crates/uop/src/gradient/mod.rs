@@ -12,14 +12,19 @@
 
 use crate::arg::Arg;
 use crate::error::{Error, ErrorKind, Result};
-use crate::graph::inline_functions;
+use crate::function::{own_sources, taken};
+use crate::graph::ordered;
 use crate::node::{Flow, Shortcut, Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod calls;
+mod kept;
 mod rules;
+mod scans;
 
+use calls::Calls;
 use rules::{fit, paths, rule};
 
 /// The gradient of Σ(root · seed) for every target; None where the root does not depend on it.
@@ -28,30 +33,34 @@ use rules::{fit, paths, rule};
 /// `Gradient` where two targets are one node, where shapes or dtypes of root and seed differ, and
 /// where the path goes through an op that has no derivative (CALL).
 pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
-    let mut all = vec![root.clone()];
-    all.extend_from_slice(targets);
-    let all = inline_functions(&all)?;
-    let root = &all[0];
-    let targets = &all[1..];
+    gradients(&[(root.clone(), seed.clone())], targets)
+}
+
+/// The gradient of the sum of Σ(root · seed) over all of these for every target.
+fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> {
     let wanted: FxHashSet<&UOp> = targets.iter().collect();
     if wanted.len() < targets.len() {
         let message =
             "two of the tensors are one and the same value; make them parameters of their own";
         return Err(failed(message));
     }
-    if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float() {
-        let a = root.dtype();
-        let b = seed.dtype();
-        return Err(failed(format!(
-            "of {a} {} with a seed of {b} {}",
-            root.shape(),
-            seed.shape()
-        )));
+    for (root, seed) in roots {
+        if root.shape() != seed.shape() || root.dtype() != seed.dtype() || !root.dtype().is_float()
+        {
+            let a = root.dtype();
+            let b = seed.dtype();
+            return Err(failed(format!(
+                "of {a} {} with a seed of {b} {}",
+                root.shape(),
+                seed.shape()
+            )));
+        }
     }
-    let order = root.toposort();
+    let all: Vec<UOp> = roots.iter().map(|(root, _)| root.clone()).collect();
+    let order: Vec<UOp> = ordered(&all, own_sources).into_iter().cloned().collect();
     let mut below: FxHashSet<&UOp> = FxHashSet::default();
     for u in &order {
-        if wanted.contains(u) || u.src().iter().any(|s| below.contains(s)) {
+        if wanted.contains(u) || own_sources(u).iter().any(|s| below.contains(s)) {
             below.insert(u);
         }
     }
@@ -61,7 +70,7 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
             Some(s) => &s.inputs[..],
             None => paths(u),
         };
-        let effect = matches!(u.op(), Op::Store | Op::Group);
+        let effect = matches!(u.op(), Op::Store | Op::Group | Op::Function);
         if wanted.contains(u)
             || (u.dtype().is_float() || effect) && through.iter().any(|s| active.contains(s))
         {
@@ -70,15 +79,27 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
     }
     let mut grads: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut found: FxHashMap<&UOp, UOp> = FxHashMap::default();
-    grads.insert(root.clone(), seed.clone());
+    for (root, seed) in roots {
+        add(&mut grads, root, seed.clone());
+    }
+    let mut calls = Calls::default();
     let mut give = Vec::new();
     for u in order.iter().rev() {
+        if u.op() == Op::Function && active.contains(u) {
+            calls.flow(u, &|s| active.contains(s), &mut give)?;
+            spread(&mut grads, &active, &mut give)?;
+            continue;
+        }
         let Some(g) = grads.remove(u) else { continue };
         if !active.contains(u) {
             continue;
         }
         if wanted.contains(u) {
             found.insert(u, g.clone());
+        }
+        if let Some((function, i)) = taken(u) {
+            calls.reaches(function, i, g);
+            continue;
         }
         match usable(u, &wanted, &below) {
             Some(s) => {
@@ -96,19 +117,32 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
             }
             None => rule(u, &g, &|s| active.contains(s), &mut give)?,
         }
-        for (to, part) in give.drain(..) {
-            if !active.contains(&to) {
-                continue;
-            }
-            let part = fit(&to, part)?;
-            let sum = match grads.remove(&to) {
-                Some(old) => old + part,
-                None => part,
-            };
-            grads.insert(to, sum);
-        }
+        spread(&mut grads, &active, &mut give)?;
     }
     Ok(targets.iter().map(|t| found.get(t).cloned()).collect())
+}
+
+/// Add what is given to what flows to each node already.
+fn spread(
+    grads: &mut FxHashMap<UOp, UOp>,
+    active: &FxHashSet<&UOp>,
+    give: &mut Vec<(UOp, UOp)>,
+) -> Result<()> {
+    for (to, part) in give.drain(..) {
+        if active.contains(&to) {
+            let part = fit(&to, part)?;
+            add(grads, &to, part);
+        }
+    }
+    Ok(())
+}
+
+fn add(grads: &mut FxHashMap<UOp, UOp>, to: &UOp, part: UOp) {
+    let sum = match grads.remove(to) {
+        Some(old) => old + part,
+        None => part,
+    };
+    grads.insert(to.clone(), sum);
 }
 
 /// The shortcut of a node, unless a target is among the parts between it and its inputs: then the parts

@@ -5,6 +5,7 @@ use super::{cos, failed, scale};
 use crate::arg::{Arg, ReduceOp};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::function::own_sources;
 use crate::node::UOp;
 use crate::op::{
     Arithmetic, Class, Conversion, Identity, Memory, Movement, Op, Order, Reduction, Ternary,
@@ -24,6 +25,7 @@ pub(super) fn paths(u: &UOp) -> &[UOp] {
             &s[..1]
         }
         Op::Assert => &s[..1],
+        Op::Function => own_sources(u),
         op if op.is_comparison() => &[],
         _ => s,
     }

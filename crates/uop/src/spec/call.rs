@@ -3,7 +3,9 @@
 //! every fault that it has.
 //!
 //! Schedule:
-//! 1. The root is a LINEAR whose sources are CALLs with their `CallInfo`; no tags.
+//! 1. The root is a LINEAR whose sources are CALLs with their `CallInfo`, and loops around some of them, not one
+//!    in another: a RANGE before them, and after them the END that closes it. Arguments vary with no other loop.
+//!    No tags.
 //! 2. A CALL's body is a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy (COPY, LOAD or STORE). Every
 //!    kernel among them obeys the kernel's spec, and every PROGRAM its own.
 //! 3. A kernel's PARAMs have arguments: of their dtype, and of at least as many elements. Arguments are
@@ -29,10 +31,29 @@ pub(super) fn check_schedule(c: &mut Verifier) {
         return c.fault(root, "a schedule is a LINEAR of CALLs");
     }
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
+    let mut open: Option<&UOp> = None;
     for u in root.src() {
-        if u.op() != Op::Call {
-            c.fault(u, format!("a schedule holds CALLs, not {}", u.op().name()));
-            continue;
+        match u.op() {
+            Op::Call => {}
+            Op::Range => {
+                need!(c, u, open.is_none() => "a loop within a loop of CALLs");
+                open = Some(u);
+                continue;
+            }
+            Op::End => {
+                let closes = u.src().get(1);
+                need!(c, u, open.is_some() && closes == open => "it closes no loop that is open");
+                open = None;
+                continue;
+            }
+            _ => {
+                c.fault(u, format!("a schedule holds CALLs, not {}", u.op().name()));
+                continue;
+            }
+        }
+        for arg in &u.src()[1..] {
+            let around = arg.ranges().iter().all(|r| Some(r) == open);
+            need!(c, u, around => "an argument varies with a loop that is not around it");
         }
         let body = &u.src()[0];
         if let Entry::Vacant(new) = bodies.entry(body.address()) {
@@ -49,6 +70,9 @@ pub(super) fn check_schedule(c: &mut Verifier) {
             }
         }
         call(c, u, &bodies[&body.address()]);
+    }
+    if let Some(range) = open {
+        c.fault(range, "a loop that does not end");
     }
 }
 

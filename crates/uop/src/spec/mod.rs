@@ -192,7 +192,8 @@ impl<'a> Verifier<'a> {
         need!(self, u, u.tag() == 0 => "a tag is left");
         let fits = arg.kind() == op.arg_kind()
             || *arg == Arg::None && matches!(op, Load | Store | Sink | Call | Mul)
-            || *arg == Arg::Below && op == Exp2;
+            || *arg == Arg::Below && op == Exp2
+            || matches!(arg, Arg::Scan(_)) && op == Function;
         need!(self, u, fits => "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {
             need!(self, u, is_value(*v, *d) => "{v:?} is no value of {d}");

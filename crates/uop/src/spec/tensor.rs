@@ -17,7 +17,7 @@
 //! 7. Effects are sources only of what orders effects; what AFTER, GROUP and SINK order are effects, or
 //!    values to be realized. AFTER waits for something.
 //! 8. FUNCTION's body is a TUPLE; each PARAM of it has an argument of its dtype and, where both are
-//!    known, its shape. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
+//!    known, its shape; of a scan the slices have its length, and the next carries are like the carries. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 //! 11. No value of dtype `index` is kept: no BUFFER, CONTIGUOUS, COPY or root is of it.
@@ -26,6 +26,7 @@ use super::kernel::invalid;
 use super::{Verifier, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
+use crate::function::own_sources;
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
@@ -200,13 +201,51 @@ fn call<'a>(c: &mut Verifier<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<
     if compiled {
         return;
     }
+    scan(c, u);
     for p in bodies.entry(body.address()).or_insert_with(|| params(body)) {
         let Some((k, arg)) = argument(c, u, p) else {
             continue;
         };
-        let has = arg.shape();
+        let has = &taken_apart(u, k as usize, arg.shape());
         let wants = p.shape();
         need!(c, u, may_equal(has, wants) => "argument {k} has shape {has}, its PARAM {wants}");
+    }
+}
+
+/// What a FUNCTION that is called again and again takes and gives.
+fn scan<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
+    let Arg::Scan(info) = u.arg() else { return };
+    let arguments = u.src().len() - 1;
+    let apart = info.carries.checked_add(info.slices);
+    let fits = info.length > 0
+        && apart.is_some_and(|n| n <= arguments)
+        && info.carries <= u.src()[0].src().len();
+    need!(c, u, fits => "{info:?} of {arguments} arguments");
+    if !fits {
+        return;
+    }
+    for (k, (carry, next)) in u.src()[1..=info.carries]
+        .iter()
+        .zip(u.src()[0].src())
+        .enumerate()
+    {
+        let same = carry.dtype() == next.dtype() && may_equal(carry.shape(), next.shape());
+        need!(c, u, same => "carry {k} is {}{}, and then {}{}",
+            carry.dtype(), carry.shape(), next.dtype(), next.shape());
+    }
+    for slice in &u.src()[1 + info.carries..1 + info.carries + info.slices] {
+        let long = slice.shape().first().is_some_and(|d| d.is(info.length));
+        need!(c, u, long => "a slice of shape {} for {} times", slice.shape(), info.length);
+    }
+}
+
+/// The shape of argument k as the body sees it.
+fn taken_apart(call: &UOp, k: usize, shape: &Shape) -> Shape {
+    match call.arg() {
+        Arg::Scan(info) if k >= info.carries && k < info.carries + info.slices => {
+            Shape::new(shape.iter().skip(1).cloned())
+        }
+        _ => shape.clone(),
     }
 }
 
@@ -229,7 +268,6 @@ fn may_equal(a: &Shape, b: &Shape) -> bool {
 
 /// The PARAMs that belong to a body: not those inside the bodies of calls in it.
 pub(super) fn params(body: &UOp) -> Vec<&UOp> {
-    let own = |u: &UOp| matches!(u.op(), Op::Function | Op::Call) as usize;
-    let nodes = ordered(from_ref(body), |u| &u.src()[own(u)..]);
+    let nodes = ordered(from_ref(body), own_sources);
     nodes.into_iter().filter(|u| u.op() == Op::Param).collect()
 }

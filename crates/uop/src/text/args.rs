@@ -6,7 +6,7 @@
 use super::value::{Items, Literal, Read, Value, literal};
 use crate::arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
-    TcInfo,
+    ScanInfo, TcInfo,
 };
 use crate::device::Device;
 use crate::dtype::DType;
@@ -292,6 +292,12 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
         Arg::Kernel(k) => k.parts(),
         Arg::Program(p) => p.parts(),
         Arg::Call(c) => vec![named("outs", c.outs.write()), named("ins", c.ins.write())],
+        Arg::Scan(s) => vec![
+            named("length", s.length.write()),
+            named("carries", s.carries.write()),
+            named("slices", s.slices.write()),
+            named("reversed", s.reversed.write()),
+        ],
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
         Arg::Below => vec![Value::Word(BELOW.into())],
@@ -388,6 +394,12 @@ pub(super) fn read(
                 ins: list("ins")?,
             }))
         }
+        "scan" => Arg::Scan(ScanInfo {
+            length: find("length", values).map_or(Ok(0), i64::read)?,
+            carries: find("carries", values).map_or(Ok(0), usize::read)?,
+            slices: find("slices", values).map_or(Ok(0), usize::read)?,
+            reversed: find("reversed", values).map_or(Ok(false), bool::read)?,
+        }),
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         "rounding" => match values {
             [v] if v.is(ROUNDED) => Arg::Rounded,

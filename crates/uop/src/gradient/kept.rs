@@ -1,0 +1,221 @@
+//! What a body keeps for its derivative: of what the derivative reads, that which costs least to keep, so that the
+//! rest follows from it and from the arguments without a reduction. Flows in: the derivative's values and the
+//! body; flows out: the nodes to keep.
+//!
+//! Reductions are done again only where they are less work than keeping them: short products that give more than
+//! they read, such as the scores of attention, and statistics of those.
+//!
+//! It is a least cut (Ford and Fulkerson) between the reductions, which are not done again, and what the
+//! derivative reads, where a node costs its bytes (`cost`). Of several, it is the one that is nearest to the derivative: a
+//! sum is kept as it is used, not as its parts.
+
+use crate::function::own_sources;
+use crate::graph::ordered;
+use crate::node::UOp;
+use crate::op::Op;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+
+/// Elements that a reduction folds to one, at most, that is done again.
+const SHORT: i64 = 128;
+
+/// More than any node costs.
+const NEVER: i64 = i64::MAX / 4;
+
+/// The nodes of a body that are kept.
+pub(super) fn kept(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
+    let mut forward_nodes = ordered(std::slice::from_ref(body), own_sources);
+    forward_nodes.retain(|u| u.op() != Op::Param && u.ops_below().contains(Op::Param));
+    let forward: FxHashSet<&UOp> = forward_nodes.iter().copied().collect();
+    let mut users: FxHashMap<&UOp, usize> = FxHashMap::default();
+    for s in forward_nodes.iter().flat_map(|u| own_sources(u)) {
+        *users.entry(s).or_default() += 1;
+    }
+    let mut read: Vec<UOp> = Vec::new();
+    for u in ordered(gradients, |u| match forward.contains(u) {
+        true => &[],
+        false => own_sources(u),
+    }) {
+        if forward.contains(u) {
+            read.push(u.clone());
+        }
+    }
+    // What it takes to compute these again.
+    let again = done_again(&forward_nodes);
+    let is_kept_at_least = |u: &UOp| is_made(u) && !again.contains_key(u);
+    let below = ordered(&read, |u| match is_kept_at_least(u) {
+        true => &[],
+        false => own_sources(u),
+    });
+    let below: Vec<&UOp> = below.into_iter().filter(|u| forward.contains(u)).collect();
+    let number: FxHashMap<&UOp, usize> = below.iter().copied().zip(0..).collect();
+    let mut net = Net::new(below.len());
+    let mut depth: Vec<i64> = Vec::with_capacity(below.len());
+    for (v, u) in below.iter().enumerate() {
+        depth.push(match is_kept_at_least(u) {
+            true => 0,
+            false => {
+                let inputs = own_sources(u).iter().filter_map(|s| number.get(s));
+                inputs.map(|&s| depth[s] + 1).max().unwrap_or(0)
+            }
+        });
+        let users = users.get(u).copied().unwrap_or(0);
+        net.edge(Net::enters(v), Net::leaves(v), cost(u, users, depth[v]));
+        if is_kept_at_least(u) {
+            net.edge(Net::FROM, Net::enters(v), NEVER);
+            continue;
+        }
+        for s in own_sources(u).iter().filter_map(|s| number.get(s)) {
+            net.edge(Net::leaves(*s), Net::enters(v), NEVER);
+        }
+    }
+    for u in &read {
+        net.edge(Net::leaves(number[u]), Net::TO, NEVER);
+    }
+    let cut = net.cut();
+    let kept = below.iter().zip(cut).filter(|(_, is)| *is);
+    kept.map(|(u, _)| (*u).clone()).collect()
+}
+
+/// Whether a node is worth keeping for what it took.
+fn is_made(u: &UOp) -> bool {
+    let made = matches!(
+        u.op(),
+        Op::Reduce | Op::GetTuple | Op::Contiguous | Op::After
+    );
+    made && u.shape().ints().is_some()
+}
+
+/// The reductions that are less work to do again than to keep, with the elements of the largest of those below.
+fn done_again<'a>(forward: &[&'a UOp]) -> FxHashMap<&'a UOp, i64> {
+    let mut again: FxHashMap<&UOp, i64> = FxHashMap::default();
+    for u in forward.iter().filter(|u| u.op() == Op::Reduce) {
+        let source = &u.src()[0];
+        let (Some(all), Some(results)) = (elements(source), elements(u)) else {
+            continue;
+        };
+        let mut reads = 0;
+        let mut largest = 0;
+        for s in ordered(std::slice::from_ref(source), |s| match is_made(s) {
+            true => &[],
+            false => own_sources(s),
+        }) {
+            match again.get(s) {
+                Some(&n) => largest = largest.max(n),
+                None if is_made(s) || s.op() == Op::Param => reads += elements(s).unwrap_or(all),
+                None => {}
+            }
+        }
+        let short = all / results.max(1) <= SHORT && 2 * results > reads;
+        let statistic = largest > 0 && all <= largest;
+        if short || statistic {
+            again.insert(u, results.max(largest));
+        }
+    }
+    again
+}
+
+fn elements(u: &UOp) -> Option<i64> {
+    Some(u.shape().ints()?.iter().product())
+}
+
+/// What a node costs: its bytes; half of them where it is used in several places, and so stored anyway; twice
+/// as many where it is a view of what is. Of what costs the same, that after fewest operations costs least.
+fn cost(u: &UOp, users: usize, depth: i64) -> i64 {
+    let elements = elements(u).filter(|_| u.dtype().bytes() > 0);
+    let Some(elements) = elements else {
+        return NEVER;
+    };
+    let bytes = elements.saturating_mul(u.dtype().bytes() as i64);
+    let halves = match (u.op().is_movement(), users > 2) {
+        (true, _) => 4,
+        (_, true) => 1,
+        _ => 2,
+    };
+    let cost = bytes.saturating_mul(halves * (100 + depth.min(100)));
+    cost.clamp(1, NEVER / 2)
+}
+
+/// Nodes with a way in and a way out, and what can flow between them.
+struct Net {
+    /// The ends of an edge and what can still flow; edges k and k ^ 1 are one, there and back.
+    edges: Vec<(usize, usize, i64)>,
+    of: Vec<Vec<usize>>,
+}
+
+impl Net {
+    const FROM: usize = 0;
+    const TO: usize = 1;
+
+    fn new(nodes: usize) -> Net {
+        Net {
+            edges: Vec::new(),
+            of: vec![Vec::new(); 2 + 2 * nodes],
+        }
+    }
+
+    fn enters(node: usize) -> usize {
+        2 + 2 * node
+    }
+
+    fn leaves(node: usize) -> usize {
+        3 + 2 * node
+    }
+
+    fn edge(&mut self, from: usize, to: usize, most: i64) {
+        self.of[from].push(self.edges.len());
+        self.edges.push((from, to, most));
+        self.of[to].push(self.edges.len());
+        self.edges.push((to, from, 0));
+    }
+
+    /// A shortest way with room from the beginning to the end, as edges.
+    fn way(&self) -> Option<Vec<usize>> {
+        let mut by: Vec<Option<usize>> = vec![None; self.of.len()];
+        let mut open = VecDeque::from([Net::FROM]);
+        while let Some(at) = open.pop_front() {
+            for &e in &self.of[at] {
+                let (_, to, room) = self.edges[e];
+                if room > 0 && to != Net::FROM && by[to].is_none() {
+                    by[to] = Some(e);
+                    open.push_back(to);
+                }
+            }
+        }
+        let mut way = Vec::new();
+        let mut at = Net::TO;
+        while at != Net::FROM {
+            let e = by[at]?;
+            way.push(e);
+            at = self.edges[e].0;
+        }
+        Some(way)
+    }
+
+    /// For each node whether a least cut goes through it.
+    fn cut(mut self) -> Vec<bool> {
+        while let Some(way) = self.way() {
+            let room = way.iter().map(|&e| self.edges[e].2).min().unwrap_or(0);
+            for e in way {
+                self.edges[e].2 -= room;
+                self.edges[e ^ 1].2 += room;
+            }
+        }
+        // From where the end can still be reached.
+        let mut reaches = vec![false; self.of.len()];
+        reaches[Net::TO] = true;
+        let mut open = vec![Net::TO];
+        while let Some(at) = open.pop() {
+            for &e in &self.of[at] {
+                let (_, from, _) = self.edges[e];
+                if self.edges[e ^ 1].2 > 0 && !reaches[from] {
+                    reaches[from] = true;
+                    open.push(from);
+                }
+            }
+        }
+        let nodes = (self.of.len() - 2) / 2;
+        let cut = |v| reaches[Net::leaves(v)] && !reaches[Net::enters(v)];
+        (0..nodes).map(cut).collect()
+    }
+}

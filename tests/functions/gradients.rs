@@ -1,0 +1,130 @@
+//! The gradient of a call is a call.
+
+use crate::{close, values};
+use monoglot::function;
+use monoglot::prelude::*;
+
+/// A layer with a normalisation, a product and a residual way.
+fn layer(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
+    let centred = x - x.mean(1, true);
+    let deviation = (centred.square().mean(1, true) + 1e-5).sqrt();
+    x + (centred / deviation).matmul(w).gelu() * b
+}
+
+#[test]
+fn gradients_are_those_of_the_body() -> Result<()> {
+    let f = function(layer);
+    let w: Vec<Tensor> = (0..4).map(|k| values(&[6, 6], k).parameter()).collect();
+    let b = values(&[6], 8).parameter();
+    let x = values(&[5, 6], 9).parameter();
+    let mut targets: Vec<&Tensor> = w.iter().collect();
+    targets.extend([&b, &x]);
+    let mut by_call = x.clone();
+    let mut plain = x.clone();
+    for w in &w {
+        by_call = f.call((&by_call, w, &b))?;
+        plain = layer(&plain, w, &b);
+    }
+    let one = by_call.square().sum(.., false).gradient(&targets)?;
+    let other = plain.square().sum(.., false).gradient(&targets)?;
+    for (a, b) in one.iter().zip(&other) {
+        close(a, b);
+    }
+    Ok(())
+}
+
+#[test]
+fn some_targets_and_some_values() -> Result<()> {
+    let f = function(|x: &Tensor, w: &Tensor| {
+        let y = x.matmul(w);
+        (y.softmax(1), y.sum(.., false), w.square().sum(.., false))
+    });
+    let x = values(&[3, 4], 1).parameter();
+    let w = values(&[4, 4], 2).parameter();
+    let (a, b, c) = f.call((&x, &w))?;
+    let (d, _, _) = f.call((&a, &w))?;
+    let loss = (&d * &a).sum(.., false) + &c * &b;
+    let y = x.matmul(&w);
+    let pa = y.softmax(1);
+    let pd = pa.matmul(&w).softmax(1);
+    let plain = (&pd * &pa).sum(.., false) + w.square().sum(.., false) * y.sum(.., false);
+    for targets in [vec![&x], vec![&w], vec![&w, &x]] {
+        let one = loss.gradient(&targets)?;
+        let other = plain.gradient(&targets)?;
+        for (a, b) in one.iter().zip(&other) {
+            close(a, b);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_of_gradients() -> Result<()> {
+    let f = function(|x: &Tensor, w: &Tensor| x.matmul(w).tanh());
+    let x = values(&[3, 3], 1).parameter();
+    let w = values(&[3, 3], 2).parameter();
+    let second = |y: Tensor| -> Result<Tensor> {
+        let g = y.square().sum(.., false).gradient(&[&w])?.remove(0);
+        Ok(g.square().sum(.., false).gradient(&[&x])?.remove(0))
+    };
+    let by_call = f.call((&f.call((&x, &w))?, &w))?;
+    let plain = x.matmul(&w).tanh().matmul(&w).tanh();
+    close(&second(by_call)?, &second(plain)?);
+    Ok(())
+}
+
+#[test]
+fn gradients_within_a_function() -> Result<()> {
+    let inner = function(|x: &Tensor, w: &Tensor| x.matmul(w).tanh());
+    let step = function(|x: &Tensor, w: &Tensor| -> Result<Tensor> {
+        let y = inner.call((&inner.call((x, w))?, w))?;
+        let g = y.square().sum(.., false).gradient(&[w])?.remove(0);
+        Ok(w - g * 0.1)
+    });
+    let x = values(&[3, 3], 1);
+    let mut w = values(&[3, 3], 2).parameter();
+    let mut plain = w.clone();
+    for _ in 0..3 {
+        w = step.call((&x, &w))?.parameter();
+        let y = x.matmul(&plain).tanh().matmul(&plain).tanh();
+        let g = y.square().sum(.., false).gradient(&[&plain])?.remove(0);
+        plain = (&plain - g * 0.1).parameter();
+    }
+    close(&w, &plain);
+    Ok(())
+}
+
+#[test]
+fn a_training_step_is_captured() -> Result<()> {
+    let f = function(layer);
+    let train = |by_call: bool| -> Result<Vec<f32>> {
+        let w: Vec<Tensor> = (0..3).map(|k| values(&[6, 6], k).parameter()).collect();
+        let b = values(&[6], 8).parameter();
+        let step = jit(|x: Tensor| -> Result<Tensor> {
+            let mut y = x;
+            for w in &w {
+                y = match by_call {
+                    true => f.call((&y, w, &b))?,
+                    false => layer(&y, w, &b),
+                };
+            }
+            let loss = y.square().mean(.., false);
+            let targets: Vec<&Tensor> = w.iter().collect();
+            for (w, g) in w.iter().zip(loss.gradient(&targets)?) {
+                w.assign(w - g * 0.1);
+            }
+            Ok(loss)
+        })?;
+        let mut losses = Vec::new();
+        for k in 0..4 {
+            losses.push(step.call(values(&[5, 6], 20 + k))?.item::<f32>()?);
+        }
+        Ok(losses)
+    };
+    close(&list(&train(true)?), &list(&train(false)?));
+    Ok(())
+}
+
+fn list(numbers: &[f32]) -> Tensor {
+    Tensor::new(numbers, [numbers.len() as i64])
+}
