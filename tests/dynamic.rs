@@ -67,7 +67,7 @@ const PROGRAMS: &[(&str, Program)] = &[
     ("gathered", |x| {
         x.gather(1, &(x.argmax(1, true) * 0 + 2)).square()
     }),
-    ("masked", |x| x.lt(0.0).select(&x.exp(), &(x * 0.5))),
+    ("masked", |x| x.lt(0.0).select(x.exp(), x * 0.5)),
     ("running sum", |x| x.cumsum(0)),
     ("one behind another", |x| Tensor::cat(&[x, &(x * 2.0)], 0)),
     ("behind a row", |x| {

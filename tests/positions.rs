@@ -68,7 +68,7 @@ fn attended(q: &Tensor, keys: &Tensor, values: &Tensor, positions: &Tensor, most
     let k = keys.narrow(1, 0, most);
     let v = values.narrow(1, 0, most);
     let places = Tensor::arange(0, 64, 1).narrow(0, 0, most);
-    let seen = places.unsqueeze(0).le(&positions.unsqueeze(1)).unsqueeze(1);
+    let seen = places.unsqueeze(0).le(positions.unsqueeze(1)).unsqueeze(1);
     q.attention(&k, &v, Some(&seen), false)
 }
 
