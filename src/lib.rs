@@ -47,7 +47,10 @@
 //!
 //! This crate only re-exports: the rooms are described in ARCHITECTURE.md.
 
-pub use monoglot_engine::{Cancel, Config, Counters, Event, Listener, counters, listen};
+pub use monoglot_engine::{
+    Cancel, Config, Counters, Event, Listener, StorageUse, counters, listen, release_kept,
+    set_memory_limit, storage_use,
+};
 pub use monoglot_macros::Tensors;
 pub use monoglot_models as models;
 pub use monoglot_nn as nn;
@@ -70,7 +73,7 @@ pub mod prelude {
         LayerNorm, Linear, Lstm, Module, Optimizer, RmsNorm, Sgd, module,
     };
     pub use crate::{
-        DType, Device, Error, ErrorKind, Function, Jit, PadMode, Program, Reduction, Result, Tensor,
-        Tensors, Variable, function, jit,
+        DType, Device, Error, ErrorKind, Function, Jit, PadMode, Program, Reduction, Result,
+        Tensor, Tensors, Variable, function, jit,
     };
 }

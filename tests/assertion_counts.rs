@@ -17,6 +17,7 @@ fn during(f: impl FnOnce() -> Result<()>) -> Result<Counters> {
         compiled: after.compiled - before.compiled,
         launches: after.launches - before.launches,
         copies: after.copies - before.copies,
+        ..Counters::default()
     })
 }
 

@@ -48,6 +48,47 @@ fn what_made_a_program_general_is_told_with_its_line() {
     assert!(told[0].starts_with(&want), "{told:?}, not {want}");
 }
 
+/// The line of `a_shape_that_grows` that computes.
+const GROWN: u32 = line!() + 12;
+
+#[test]
+fn a_shape_that_grows() {
+    let row = Tensor::new(&[1f32, 2.0], [2]);
+    for n in [3usize, 4, 4] {
+        let all = vec![0.5f32; 2 * n];
+        for x in [
+            Tensor::new(&all, [n, 2]),
+            Tensor::new(&all, [n, 2]).dynamic(0, 1..=8),
+        ] {
+            // What is declared is told nothing of.
+            let y = (x + &row).sum(0, false);
+            assert_eq!(
+                y.to_vec::<f32>().expect("it runs"),
+                [1.5, 2.5].map(|v| v * n as f32)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_shape_that_made_it_compile_again_is_told_with_the_remedy() {
+    let text = told_by("a_shape_that_grows", 2, "CPU");
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|l| l.starts_with("one more program"))
+        .collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(
+        told[0].contains("axis 0 of an input is 4 long and was 3"),
+        "{told:?}"
+    );
+    assert!(
+        told[0].contains(&format!("tests/debug.rs:{GROWN}:")),
+        "{told:?}"
+    );
+    assert!(told[0].contains(".dynamic(0, 1..=8)"), "{told:?}");
+}
+
 /// The line of `a_captured_function` that captures.
 const CAPTURED: u32 = line!() + 5;
 

@@ -1,7 +1,10 @@
 //! `monoglot show`: any stage of a program, in the text form. The program is a file (`-`: standard
 //! input) that holds a tensor graph or a kernel, or a built-in model. What is printed parses back;
 //! comments say which kernel follows. Flows in: that program, a stage and perhaps a kernel's
-//! number; flows out: the text.
+//! number; flows out: the text; or its memory plan.
+
+mod memory;
+mod picture;
 
 use crate::compile::workload;
 use crate::{Failure, Outcome, configure};
@@ -54,6 +57,15 @@ pub(crate) struct Args {
     /// The stage to print
     #[arg(long, value_enum, default_value = "linear")]
     stage: Stage,
+    /// The memory plan instead: each buffer, where it lies and while it is in use
+    #[arg(long, conflicts_with_all = ["stage", "kernel", "unoptimized"])]
+    memory: bool,
+    /// Draw storage over time into this file
+    #[arg(long, value_name = "FILE", requires = "memory")]
+    svg: Option<String>,
+    /// The plan as one object
+    #[arg(long, requires = "memory")]
+    json: bool,
     /// Only this kernel, counted from 0 in order of first use
     #[arg(long)]
     kernel: Option<usize>,
@@ -71,14 +83,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let roots = roots(args)?;
     let kernels = match roots.as_slice() {
         [kernel] if is_kernel(kernel) => {
-            if args.stage < Stage::Kernel {
+            if args.memory || args.stage < Stage::Kernel {
                 return Err(Failure::Told(
                     "the file holds a kernel; the stages before `kernel` are past".into(),
                 ));
             }
             vec![verify_kernel(kernel.clone())?.into_inner()]
         }
-        _ if args.stage == Stage::Tensor => {
+        _ if args.stage == Stage::Tensor && !args.memory => {
             return Ok(out.write_all(print_many(&roots).as_bytes())?);
         }
         _ => {
@@ -86,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             let all = UOp::try_new(Op::Sink, roots.clone(), Arg::None)?;
             verify_tensor(all)?;
             let (function, _) = schedule::callify(&roots, |_| true)?;
-            if args.stage == Stage::Callified {
+            if args.stage == Stage::Callified && !args.memory {
                 return Ok(out.write_all(print_many(&function.roots).as_bytes())?);
             }
             let mut timings = schedule::Timings::default();
@@ -96,6 +108,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Outcome {
                 &|_| target(),
                 &mut timings,
             )?;
+            if args.memory {
+                let file = args.file.as_deref().unwrap_or("-");
+                let how = memory::How {
+                    name: args.model.map_or(file, |m| m.name()),
+                    svg: args.svg.as_deref(),
+                    json: args.json,
+                };
+                return memory::run(&plan, &how, out);
+            }
             if args.stage == Stage::Schedule {
                 return Ok(out.write_all(print(&plan.linear).as_bytes())?);
             }

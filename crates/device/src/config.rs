@@ -35,6 +35,12 @@ pub struct Config {
     pub cache_bytes: u64,
     /// `CC`: the C compiler and options of one's own; None: `cc`, `gcc` or `clang`, the first there is.
     pub compiler: Option<String>,
+    /// `MONOGLOT_MEMORY`, such as `2G`: bytes of host memory that each device may have, in use and kept for
+    /// reuse; None: as many as there are.
+    pub memory_limit: Option<usize>,
+    /// `MONOGLOT_KEPT`, such as `512M` or 0: bytes of freed storage that are kept for reuse; None: an eighth of
+    /// the memory that the process may have.
+    pub kept_bytes: Option<usize>,
     /// `PERF`: whether profilers are told where kernels in machine code lie, in `/tmp/perf-PID.map`.
     pub perf: bool,
 }
@@ -52,6 +58,8 @@ impl Default for Config {
             cache_dir: None,
             cache_bytes: 1 << 29,
             compiler: None,
+            memory_limit: None,
+            kept_bytes: None,
             perf: false,
         }
     }
@@ -73,6 +81,11 @@ impl Config {
             caches: var("MONOGLOT_CACHES").and_then(|v| cache_list(&v)),
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),
+            memory_limit: var("MONOGLOT_MEMORY").and_then(|v| bytes(v.trim())),
+            kept_bytes: var("MONOGLOT_KEPT").and_then(|v| match v.trim() {
+                "0" => Some(0),
+                size => bytes(size),
+            }),
             perf: var("PERF").is_some_and(|v| v.trim() != "0"),
             ..Config::default()
         }

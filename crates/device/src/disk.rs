@@ -95,6 +95,10 @@ impl Runtime for Disk {
         "files as read-only tensors".into()
     }
 
+    fn alloc_within(&self, bytes: usize, _used: usize) -> Result<Arc<Storage>> {
+        self.alloc(bytes)
+    }
+
     fn alloc(&self, _bytes: usize) -> Result<Arc<Storage>> {
         Err(unsupported(
             "holds files that exist; copy to another device first",

@@ -1,16 +1,15 @@
-//! Host memory, in blocks of a pool: a freed block is kept for the next request of its size,
-//! because the page faults of a fresh 64 MiB block cost more than most kernels. What is asked for
-//! is compared with what the machine has before it is asked for. Flows in: how many bytes; flows
+//! Host memory, in blocks: what is freed is kept for the next request of about its size (`kept`), because the
+//! page faults of a fresh 64 MiB block cost more than most kernels. What is asked for is compared with the
+//! device's limit, and with what the machine has, before it is asked for. Flows in: how many bytes; flows
 //! out: a block of so many, whose contents are unspecified, or a typed error. Invariant: a block
 //! belongs to one owner until it is dropped.
 
+use crate::kept::{self, Kept, Size};
 use crate::memory::Memory;
-use memmap2::MmapMut;
+use crate::raw::{ALIGN, Raw, memory_info};
 use monoglot_uop::{Device, Error, ErrorKind, Result};
-use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex};
 
 /// Bytes of host storage in use, over all devices.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -20,22 +19,21 @@ pub(crate) fn live_bytes() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// A piece of host memory of a size class.
+/// A piece of host memory.
 pub(crate) struct Block {
+    device: Device,
     memory: Raw,
-    class: usize,
+    size: Size,
+    /// What was asked for, and what of it is used.
+    bytes: usize,
     live: usize,
 }
 
-enum Raw {
-    Heap(NonNull<u8>, Layout),
-    Pages(MmapMut),
-}
-
-// SAFETY: a block's bytes are its own, start zeroed, and stay where they are until it is dropped.
+// SAFETY: a block's bytes are its own, were initialised when they came from the system, and stay where they
+// are until it is dropped.
 unsafe impl Memory for Block {
     fn bytes(&self) -> usize {
-        self.live
+        self.bytes
     }
 
     fn host(&self) -> Option<NonNull<u8>> {
@@ -43,47 +41,8 @@ unsafe impl Memory for Block {
     }
 }
 
-const ALIGN: usize = 64;
-/// From here on blocks are pages of their own.
-const PAGES: usize = 256 << 10;
-/// From here on they ask for huge pages.
-const HUGE: usize = 2 << 20;
 /// Requests are compared with available memory each time this many bytes were asked for.
 const CHECK: usize = 16 << 20;
-
-/// Freed blocks by class, newest last, and their bytes.
-struct Kept {
-    blocks: Vec<(usize, Raw)>,
-    bytes: usize,
-    /// Bytes given out since available memory was last looked up, and what there was then.
-    since: usize,
-    available: u64,
-}
-
-// SAFETY: plain memory that its owner alone refers to.
-unsafe impl Send for Raw {}
-// SAFETY: as above; what reads or writes the bytes is ordered by the claims of `Storage`.
-unsafe impl Sync for Raw {}
-static KEPT: Mutex<Kept> = Mutex::new(Kept {
-    blocks: Vec::new(),
-    bytes: 0,
-    since: CHECK,
-    available: 0,
-});
-
-impl Kept {
-    /// Bytes that can be asked for now; where those are less than `wanted`, what is kept for reuse, and so
-    /// not in use, is given back first.
-    fn available(&mut self, wanted: usize) -> u64 {
-        let now = available(self.bytes).unwrap_or(u64::MAX);
-        if wanted as u64 <= now {
-            return now;
-        }
-        self.blocks.clear();
-        self.bytes = 0;
-        available(0).unwrap_or(u64::MAX)
-    }
-}
 
 /// An empty vector with room for so many values of the host's own.
 ///
@@ -91,21 +50,24 @@ impl Kept {
 /// `Memory`, as `Block::take`.
 pub(crate) fn room<T>(device: Device, count: usize) -> Result<Vec<T>> {
     let bytes = count.saturating_mul(size_of::<T>());
-    let available = if bytes < CHECK {
-        u64::MAX
-    } else {
-        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        kept.available(bytes)
+    let available = match bytes < CHECK {
+        true => u64::MAX,
+        false => available(&mut kept::lock(), bytes),
     };
     let mut room = Vec::new();
     if bytes as u64 > available || room.try_reserve_exact(count).is_err() {
-        return Err(Error::new(ErrorKind::Memory {
-            device: device.name().into(),
-            wanted: bytes as u64,
-            available,
-        }));
+        return Err(too_much(device, bytes, available));
     }
     Ok(room)
+}
+
+fn too_much(device: Device, wanted: usize, available: u64) -> Error {
+    let kind = ErrorKind::Memory {
+        device: device.name().into(),
+        wanted: wanted as u64,
+        available,
+    };
+    Error::new(kind)
 }
 
 /// Sizes are rounded up to an eighth of a power of two, so that blocks are found again.
@@ -115,106 +77,109 @@ fn size_class(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(step)
 }
 
-/// How many freed bytes are kept: an eighth of the machine's memory, at most 2 GiB.
-static LIMIT: LazyLock<usize> = LazyLock::new(|| {
-    (memory_info("/proc/meminfo", "MemTotal:").unwrap_or(4 << 30) / 8).min(2 << 30) as usize
-});
-
 impl Block {
     /// A block of so many bytes for a device, contents unspecified.
     ///
     /// # Errors
-    /// `Memory`, where the machine has not that much available.
+    /// `Limit`, where the device may not have that much; `Memory`, where the machine has not that much
+    /// available.
     pub(crate) fn take(device: Device, bytes: usize) -> Result<Block> {
-        let too_much = |available| ErrorKind::Memory {
-            device: device.name().into(),
-            wanted: bytes as u64,
-            available,
+        Block::within(device, bytes, bytes)
+    }
+
+    /// A block with addresses for so many bytes, of which the first `used` will be written: what lies behind
+    /// takes no memory.
+    ///
+    /// # Errors
+    /// As `take`, of what is used.
+    pub(crate) fn within(device: Device, bytes: usize, used: usize) -> Result<Block> {
+        let used = Raw::taken(bytes, used);
+        let mut kept = kept::lock();
+        let Some((class, room)) = size_class(used).zip(size_class(bytes)) else {
+            let available = available(&mut kept, usize::MAX);
+            return Err(too_much(device, bytes, available));
         };
-        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        let class =
-            size_class(bytes).ok_or_else(|| too_much(available(kept.bytes).unwrap_or(0)))?;
-        let found = kept.blocks.iter().rposition(|(c, _)| *c == class);
-        let memory = if let Some(i) = found {
-            kept.bytes -= class;
-            kept.blocks.remove(i).1
-        } else {
-            kept.since = kept.since.saturating_add(class);
-            if kept.since >= CHECK {
-                kept.available = kept.available(class);
-                if class as u64 > kept.available {
-                    return Err(too_much(kept.available).into());
-                }
-                kept.since = 0;
+        // What is used whole is of its class; of another there are addresses alone.
+        let room = if used == bytes { class } else { room };
+        let (shape, memory) = match kept.take(device, Size { room, taken: class }) {
+            Some(found) => found,
+            None => {
+                // Where the class is over the limit, the bytes may not be.
+                let taken = kept.make_room(device, class).or_else(|_| {
+                    let exact = used.max(1).next_multiple_of(ALIGN);
+                    kept.make_room(device, exact)
+                });
+                let taken = taken.map_err(|over| {
+                    Error::new(ErrorKind::Limit {
+                        device: device.name().into(),
+                        wanted: used as u64,
+                        in_use: over.in_use as u64,
+                        kept: over.kept as u64,
+                        limit: over.limit.unwrap_or(usize::MAX) as u64,
+                    })
+                })?;
+                let room = if used == bytes { taken } else { room };
+                let size = Size { room, taken };
+                (size, fresh(&mut kept, device, size)?)
             }
-            Raw::new(class).ok_or_else(|| too_much(kept.available))?
         };
-        LIVE.fetch_add(bytes, Ordering::Relaxed);
+        kept.began(device, shape.taken);
+        LIVE.fetch_add(used, Ordering::Relaxed);
         Ok(Block {
+            device,
             memory,
-            class,
-            live: bytes,
+            size: shape,
+            bytes,
+            live: used,
         })
     }
+}
+
+/// Memory from the system.
+fn fresh(kept: &mut Kept, device: Device, size: Size) -> Result<Raw> {
+    let Size { room, taken } = size;
+    kept.since = kept.since.saturating_add(taken);
+    if kept.since >= CHECK {
+        kept.available = available(kept, taken);
+        if taken as u64 > kept.available {
+            return Err(too_much(device, taken, kept.available));
+        }
+        kept.since = 0;
+    }
+    if let Some(raw) = Raw::reserved(room, taken) {
+        return Ok(raw);
+    }
+    // The system may refuse what it seemed to have: what is kept is given back, and it is asked again.
+    kept.clear();
+    Raw::reserved(room, taken).ok_or_else(|| too_much(device, room, kept.available))
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         LIVE.fetch_sub(self.live, Ordering::Relaxed);
-        // An empty heap block takes the place of the one that is kept or freed.
-        let memory = std::mem::replace(
-            &mut self.memory,
-            Raw::Heap(NonNull::dangling(), Layout::new::<()>()),
-        );
-        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        if kept.bytes + self.class <= *LIMIT && kept.blocks.len() < 4096 {
-            kept.bytes += self.class;
-            kept.blocks.push((self.class, memory));
-        }
+        // An empty one takes the place of the one that is kept or freed.
+        let memory = std::mem::replace(&mut self.memory, Raw::EMPTY);
+        let gone = kept::lock().ended(self.device, self.size, memory);
+        // The system takes its time to free pages: nobody waits for that.
+        drop(gone);
     }
 }
 
-impl Raw {
-    /// Zeroed memory (so that every byte is initialised), None where the system refuses.
-    fn new(bytes: usize) -> Option<Raw> {
-        if bytes < PAGES {
-            let layout = Layout::from_size_align(bytes, ALIGN).ok()?;
-            // SAFETY: the layout has a size of at least ALIGN.
-            return NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
-                .map(|p| Raw::Heap(p, layout));
-        }
-        let pages = MmapMut::map_anon(bytes).ok()?;
-        #[cfg(target_os = "linux")]
-        if bytes >= HUGE {
-            // Only an advice: a kernel without huge pages refuses it and nothing is lost.
-            let _ = pages.advise(memmap2::Advice::HugePage);
-        }
-        Some(Raw::Pages(pages))
+/// Bytes that can be asked for now; where those are less than `wanted`, what is kept for reuse, and so
+/// not in use, is given back first.
+fn available(kept: &mut Kept, wanted: usize) -> u64 {
+    let now = machine_has(kept.bytes()).unwrap_or(u64::MAX);
+    if wanted as u64 <= now {
+        return now;
     }
-
-    fn ptr(&self) -> *mut u8 {
-        match self {
-            Raw::Heap(p, _) => p.as_ptr(),
-            Raw::Pages(m) => m.as_ptr() as *mut u8,
-        }
-    }
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        if let Raw::Heap(p, layout) = self
-            && layout.size() > 0
-        {
-            // SAFETY: allocated in `new` with this layout, and freed once.
-            unsafe { std::alloc::dealloc(p.as_ptr(), *layout) };
-        }
-    }
+    kept.clear();
+    machine_has(0).unwrap_or(u64::MAX)
 }
 
 /// Bytes that can be asked for now, with this many kept: of the machine, and of this process's control
 /// group. Both count a page as used once it was touched, so what was handed out beyond the pages that
 /// this process has is still to come.
-fn available(kept: usize) -> Option<u64> {
+fn machine_has(kept: usize) -> Option<u64> {
     let machine = memory_info("/proc/meminfo", "MemAvailable:");
     let number = |path: &str| {
         let text = std::fs::read_to_string(path).ok()?;
@@ -228,12 +193,6 @@ fn available(kept: usize) -> Option<u64> {
         memory_info("/proc/self/status", "VmRSS:").map_or(0, |had| held.saturating_sub(had));
     let least = [machine, group].into_iter().flatten().min()?;
     Some(least.saturating_sub(untouched))
-}
-
-fn memory_info(path: &str, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|l| l.starts_with(key))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]
@@ -253,7 +212,7 @@ mod tests {
     #[test]
     fn what_was_handed_out_is_counted_before_it_is_touched() {
         let cpu = Device::new("CPU");
-        let Some(room) = available(0) else { return };
+        let Some(room) = machine_has(0) else { return };
         let block = || Block::take(cpu, room as usize / 5 * 2);
         let first = block().unwrap();
         let second = block().unwrap();

@@ -72,6 +72,10 @@ impl Runtime for Null {
         false
     }
 
+    fn alloc_within(&self, bytes: usize, _used: usize) -> Result<Arc<Storage>> {
+        self.alloc(bytes)
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Arc<Storage>> {
         Ok(Storage::of(self.target.device, Nothing(bytes)))
     }

@@ -45,6 +45,18 @@ pub trait Runtime: Send + Sync {
         Storage::host(self.device(), bytes)
     }
 
+    /// Storage of so many bytes of which only the first `used` will be written, as of a length that could be
+    /// greater. What lies behind may be read, and holds nothing; it takes no memory where the device can do that.
+    ///
+    /// # Errors
+    /// As `alloc`.
+    fn alloc_within(&self, bytes: usize, used: usize) -> Result<Arc<Storage>> {
+        match used < bytes {
+            true => Storage::host_within(self.device(), bytes, used),
+            false => self.alloc(bytes),
+        }
+    }
+
     /// Compile programs, many at once; the results are in their order. A
     /// program compiled before in this process, or found in the disk cache, costs no compiler.
     ///

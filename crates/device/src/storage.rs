@@ -38,6 +38,15 @@ impl Storage {
         Ok(Storage::of(device, Block::take(device, bytes)?))
     }
 
+    /// The same with places for so many bytes, of which only the first `used` will be written: behind them is
+    /// nothing that counts.
+    ///
+    /// # Errors
+    /// As `host`, of what is used.
+    pub fn host_within(device: Device, bytes: usize, used: usize) -> Result<Arc<Storage>> {
+        Ok(Storage::of(device, Block::within(device, bytes, used)?))
+    }
+
     /// An empty vector with room for so many values, for what is read from a device.
     ///
     /// # Errors

@@ -18,11 +18,11 @@ use crate::executable::{Executable, executable};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
-use crate::run::{Places, leaf, next_version, submit};
+use crate::run::{Places, leaf, next_version, part, slots, submit};
 use crate::versions::{self, Claim, Reading, Stop, Tried, stored};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open};
-use monoglot_schedule::{Arguments, Function, callify};
+use monoglot_schedule::{Arguments, Function, Layout, callify};
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -69,7 +69,7 @@ pub struct Captured {
     outputs: Vec<Option<Output>>,
     /// The line of each root.
     lines: Vec<Option<&'static Location<'static>>>,
-    /// For each allocation, whether a value that is shown is in it.
+    /// For each memory of the plan, whether a value that is shown is in it.
     shown: Vec<bool>,
     /// The device of each word.
     words: Vec<Device>,
@@ -110,7 +110,12 @@ struct Output {
 
 /// Storage that is the program's own, for one call at a time.
 struct Frame {
-    /// By allocation; None where that is given out.
+    /// The values of the program's variables that its storage is laid out for, once it is.
+    at: Option<Vec<i64>>,
+    layout: Layout,
+    /// By memory of the plan; None where what lies there is given out.
+    memories: Vec<Option<Arc<Storage>>>,
+    /// By allocation; None where its memory is given out.
     own: Vec<Option<Arc<Storage>>>,
     words: Vec<(u64, Arc<Storage>)>,
 }
@@ -194,7 +199,8 @@ impl Capture {
         }
         variables.extend(&invocation.words);
         let mut outputs = Vec::with_capacity(self.roots.len());
-        let mut shown = vec![false; executable.allocations.len()];
+        let plan = &executable.plan;
+        let mut shown = vec![false; plan.memories.len()];
         for (view, &is_shown) in executable.outputs.iter().zip(&self.shown) {
             outputs.push(match is_shown {
                 false => None,
@@ -203,7 +209,7 @@ impl Capture {
             if let Some(o) = outputs.last().and_then(Option::as_ref)
                 && o.leaf.op() == Op::Buffer
             {
-                shown[o.slot] = true;
+                shown[plan.allocations[o.slot].memory] = true;
             }
         }
         let home = crate::default_device();
@@ -350,11 +356,12 @@ impl Captured {
                 *now = word;
             }
         }
-        let mut held = self.hold(call, frame)?;
         let mut words = self.variables.clone();
         for &(at, k) in &self.lengths {
             words[at] = call.lengths[k];
         }
+        self.lay_out(frame, &words)?;
+        let mut held = self.hold(call, frame)?;
         let Done { values, wrong } = self.run(call, &mut held, &words)?;
         (call.take)(&held.given, &values);
         match wrong {
@@ -394,31 +401,72 @@ impl Captured {
             };
             held.storages.push(storage);
         }
-        for (allocation, own) in self.executable.allocations.iter().zip(&frame.own) {
-            held.storages.push(match own {
-                Some(own) => own.clone(),
-                None => open(allocation.device)?.alloc(allocation.bytes)?,
+        let plan = &self.executable.plan;
+        let mut given_out: Vec<Option<Arc<Storage>>> = Vec::with_capacity(self.shown.len());
+        for m in 0..self.shown.len() {
+            let new = self.shown[m].then(|| self.memory(m, &frame.layout));
+            given_out.push(new.transpose()?);
+        }
+        let places = plan.allocations.iter().zip(&frame.layout.offsets);
+        for ((a, &offset), own) in places.zip(&frame.own) {
+            held.storages.push(match (own, &given_out[a.memory]) {
+                (Some(own), _) => own.clone(),
+                (None, Some(memory)) => part(a, offset, memory)?,
+                (None, None) => return Err(broken("engine", "an allocation in no memory").into()),
             });
         }
         Ok(held)
     }
 
-    /// Storage for one call at a time.
-    fn frame(&self) -> Result<Frame> {
-        let mut own = Vec::with_capacity(self.shown.len());
-        for (allocation, &shown) in self.executable.allocations.iter().zip(&self.shown) {
-            own.push(match shown {
-                true => None,
-                false => Some(open(allocation.device)?.alloc(allocation.bytes)?),
-            });
+    /// New storage for a memory of the plan.
+    fn memory(&self, number: usize, layout: &Layout) -> Result<Arc<Storage>> {
+        let runtime = open(self.executable.plan.memories[number].device)?;
+        let room = layout.memories[number];
+        runtime.alloc_within(room.0, room.1)
+    }
+
+    /// Have a frame's storage be laid out for these values of the variables.
+    fn lay_out(&self, frame: &mut Frame, words: &[i64]) -> Result<()> {
+        let plan = &self.executable.plan;
+        let known = frame.at.as_deref();
+        if known.is_some_and(|at| at == words || plan.is_fixed()) {
+            return Ok(());
         }
+        frame.at = None;
+        frame.own.clear();
+        frame.layout = plan.layout(&slots(self.params.len(), words))?;
+        frame.memories.resize(plan.memories.len(), None);
+        for (m, shown) in self.shown.iter().enumerate() {
+            if !shown {
+                // What is no longer needed is given back before more is asked for.
+                frame.memories[m] = None;
+                frame.memories[m] = Some(self.memory(m, &frame.layout)?);
+            }
+        }
+        for (a, &offset) in plan.allocations.iter().zip(&frame.layout.offsets) {
+            let memory = frame.memories[a.memory].as_ref();
+            let own = memory.map(|m| part(a, offset, m));
+            frame.own.push(own.transpose()?);
+        }
+        frame.at = Some(words.to_vec());
+        Ok(())
+    }
+
+    /// Storage for one call at a time, not laid out yet.
+    fn frame(&self) -> Result<Frame> {
         let mut words = Vec::with_capacity(self.words.len());
         for &device in &self.words {
             let storage = open(device)?.alloc(8)?;
             open(device)?.upload(&storage, 0, &0u64.to_le_bytes())?;
             words.push((0, storage));
         }
-        Ok(Frame { own, words })
+        Ok(Frame {
+            at: None,
+            layout: Layout::default(),
+            memories: Vec::new(),
+            own: Vec::new(),
+            words,
+        })
     }
 
     fn run(&self, call: &Caller, held: &mut Held, words: &[i64]) -> Result<Done> {

@@ -23,7 +23,7 @@ pub(crate) struct Check {
 pub(crate) fn checks(schedule: &schedule::Schedule) -> Result<Vec<Check>> {
     let mut out = Vec::new();
     for word in &schedule.checks {
-        let device = schedule.allocations[word.allocation].device;
+        let device = schedule.plan.allocations[word.allocation].device;
         out.extend(Check::of(&schedule.linear, word.clone(), device)?);
     }
     out.sort_by_key(|c| c.step);

@@ -1,9 +1,10 @@
 //! How much work was done, for tests and for whoever wonders: one set of counts for the process.
-//! Flows in: that something was done; flows out: how often so far. Always: a count only grows.
+//! Flows in: that something was done; flows out: how often so far. Always: a
+//! count only grows, but for the bytes that are in use and kept now.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work done since the process began.
+/// Work done since the process began, and storage now.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Programs scheduled: `exact` and `generalised`.
@@ -18,6 +19,11 @@ pub struct Counters {
     pub launches: u64,
     /// Copies between storages.
     pub copies: u64,
+    /// Bytes of host memory that all devices have in use now, and the most that they had.
+    pub in_use: u64,
+    pub peak: u64,
+    /// Bytes of it that were freed and are kept for reuse now.
+    pub kept: u64,
 }
 
 /// The counts, each by itself: threads that count do not wait for each other.
@@ -43,6 +49,7 @@ pub fn counters() -> Counters {
     let now = |of: &AtomicU64| of.load(Ordering::Relaxed);
     let exact = now(&TOTALS.exact);
     let generalised = now(&TOTALS.generalised);
+    let storage = monoglot_device::all_storage();
     Counters {
         schedules: exact + generalised,
         exact,
@@ -50,6 +57,9 @@ pub fn counters() -> Counters {
         compiled: now(&TOTALS.compiled),
         launches: now(&TOTALS.launches),
         copies: now(&TOTALS.copies),
+        in_use: storage.in_use as u64,
+        peak: storage.peak as u64,
+        kept: storage.kept as u64,
     }
 }
 

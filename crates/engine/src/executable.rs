@@ -10,7 +10,7 @@ use crate::report;
 use crate::wrong::broken;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, Storage, open, program_parts};
-use monoglot_schedule::{Allocation, Function, schedule};
+use monoglot_schedule::{Function, Plan, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::{Arg, Device, Effort, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,7 +25,7 @@ pub(crate) struct Executable {
     /// Steps that run again and again, in order.
     pub(crate) loops: Vec<Loop>,
     pub(crate) outputs: Vec<UOp>,
-    pub(crate) allocations: Vec<Allocation>,
+    pub(crate) plan: Plan,
     pub(crate) written: Vec<bool>,
     /// In the order of the steps.
     pub(crate) checks: Vec<Check>,
@@ -166,7 +166,10 @@ pub(crate) fn executable(function: &Function, roots: &[UOp]) -> Result<Invocatio
     }
     let (executable, words) = match family::general(function, device, roots)? {
         None => {
-            let make = || made(function, device, |c| &c.exact);
+            let make = || {
+                report::grown(function, roots);
+                made(function, device, |c| &c.exact)
+            };
             (EXECUTABLES.get(&exact, make)?, Vec::new())
         }
         Some((general, words)) => {
@@ -197,7 +200,7 @@ fn made(
         checks: check::checks(&scheduled)?,
         linear: scheduled.linear.into_inner(),
         outputs: scheduled.outputs,
-        allocations: scheduled.allocations,
+        plan: scheduled.plan,
         written: scheduled.written,
     }))
 }

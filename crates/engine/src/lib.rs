@@ -30,8 +30,13 @@ pub use capture::{Caller, Capture, Captured, Saved, SavedSum, TEXT, Take, stand_
 pub use counters::{Counters, counters};
 pub use events::{Event, Listener, listen};
 pub use executable::{Compiled, compile};
-pub use monoglot_device::{Config, Folder, NewFolder, Pieces, Storage};
-pub use realize::{Value, open_file, read, realize, realized, upload, upload_pieces, value};
+pub use monoglot_device::{
+    Config, Folder, NewFolder, Pieces, Storage, StorageUse, release_kept, set_memory_limit,
+    storage_use,
+};
+pub use realize::{
+    Value, open_file, read, realize, realized, upload, upload_pieces, value, with_room,
+};
 pub use report::note;
 
 use monoglot_uop::{Device, Result};

@@ -8,6 +8,7 @@
 
 use crate::donate;
 use crate::executable;
+use crate::queues::Queues;
 use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
 use crate::wrong::{Wrong, broken};
@@ -224,6 +225,32 @@ pub fn upload_pieces(
         runtime.upload(&storage, at, part)?;
     }
     Ok(stored(shape, dtype, storage))
+}
+
+/// A new BUFFER of this shape, whose sizes vary, that holds the value of an expression: it has places for the
+/// greatest sizes, and takes memory for what they are now.
+///
+/// # Errors
+/// As `realize`; `Shape` where the shape has other elements now.
+pub fn with_room(u: &UOp, shape: &Shape) -> Result<UOp> {
+    let from = value(u)?;
+    let now = shape.now().map(|sizes| sizes.iter().product::<i64>());
+    let bytes = now.map(|n| n as usize * u.dtype().bytes());
+    if bytes != Some(from.bytes()) {
+        let message = format!("{shape} for the elements of shape {}", u.shape());
+        return Err(Error::shape("with_room", message));
+    }
+    let most = shape.max_len() as usize * u.dtype().bytes();
+    let device = from.reading.storage().device();
+    let storage = open(device)?.alloc_within(most, from.bytes())?;
+    if from.bytes() > 0 {
+        let part = from.reading.storage().slice(from.offset, from.bytes());
+        let part = part.ok_or_else(|| broken("engine", "a value past the end of its buffer"))?;
+        let mut queues = Queues::default();
+        queues.copy(&part, &storage)?;
+        queues.finish()?;
+    }
+    Ok(stored(shape, u.dtype(), storage))
 }
 
 /// A BUFFER on DISK over a file's bytes, shape (n,) for the n values that it holds. Bytes are read when

@@ -9,8 +9,9 @@ use monoglot_codegen::opt::heuristic::{Choice, Weighed};
 use monoglot_device::{Config, Runtime, program_parts};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{Device, Op, Program, ProgramInfo, Result, Scalar, UOp};
-use rustc_hash::FxHashMap;
+use monoglot_uop::{DType, Device, Op, Program, ProgramInfo, Result, Scalar, UOp};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::panic::Location;
 use std::sync::Mutex;
@@ -170,6 +171,66 @@ pub(crate) fn varies(roots: &[UOp], before: &[Scalar], now: &[Scalar]) {
         format!("one more program, for all values: {}", changes.join("; "))
     });
 }
+
+/// The greatest sizes of each input.
+type Sizes = Vec<Vec<i64>>;
+
+/// DEBUG=2 tells when a function is compiled that differs from one before in how long its inputs are, with the line
+/// that asked for it and what lets one program serve both. `roots` are the function's as the user wrote them.
+pub(crate) fn grown(function: &Function, roots: &[UOp]) {
+    static SEEN: Mutex<Vec<(u64, Sizes)>> = Mutex::new(Vec::new());
+    if !steps_are_told() {
+        return;
+    }
+    let line = roots.iter().find_map(UOp::line);
+    let mut hash = FxHasher::default();
+    line.hash(&mut hash);
+    let mut sizes = Sizes::new();
+    for u in toposort_many(&function.roots, |_| true) {
+        // Sizes and what is counted with them differ from one length to the next.
+        if u.op() == Op::Const || u.dtype() == DType::Index {
+            continue;
+        }
+        let varies = u.shape().ints().is_none();
+        (u.op(), u.dtype(), u.shape().len(), varies).hash(&mut hash);
+        if u.op() == Op::Param {
+            sizes.push(u.shape().max_ints());
+        }
+    }
+    let key = hash.finish();
+    let mut seen = SEEN.lock().unwrap_or_else(|e| e.into_inner());
+    let before = seen.iter().position(|(k, _)| *k == key);
+    if let Some(before) = before.map(|at| seen.remove(at).1) {
+        let pairs = before.iter().zip(&sizes);
+        let axes = pairs
+            .filter(|(a, b)| a.len() == b.len())
+            .flat_map(|(a, b)| {
+                let axes = a.iter().zip(b).enumerate();
+                axes.filter(|(_, (was, now))| was != now)
+            });
+        let axes: Vec<(usize, (&i64, &i64))> = axes.collect();
+        if let Some((axis, (was, now))) = axes.first() {
+            tell(2, || {
+                let place = line.map_or(String::new(), |l| format!(" at {l}"));
+                let most = (*was).max(now).max(&1);
+                let most = most.saturating_mul(2).max(1).ilog2();
+                let bounds = format!("1..={}", 1i64 << most);
+                format!(
+                    "one more program: axis {axis} of an input is {now} long and was {was}{place}: \
+                     with `.dynamic({axis}, {bounds})` of that input one serves all lengths"
+                )
+            });
+        }
+    }
+    // The oldest goes: who comes back to it is told nothing.
+    if seen.len() >= SHAPES {
+        seen.remove(0);
+    }
+    seen.push((key, sizes));
+}
+
+/// Functions whose inputs' sizes are remembered, at most.
+const SHAPES: usize = 256;
 
 fn text(value: &Scalar) -> String {
     match value {

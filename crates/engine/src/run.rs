@@ -14,7 +14,7 @@ use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
 use crate::wrong::broken;
 use monoglot_device::{Storage, open};
-use monoglot_schedule::Arguments;
+use monoglot_schedule::{Allocation, Arguments};
 use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -175,18 +175,40 @@ impl Places {
         inputs: Vec<Arc<Storage>>,
     ) -> Result<Places> {
         let lengths = arguments.variables.iter().filter_map(UOp::bound_to);
-        let words = lengths.chain(invocation.words.iter().copied()).collect();
-        let wanted = &invocation.executable.allocations;
-        let mut allocations = Vec::with_capacity(wanted.len());
-        for p in wanted {
-            allocations.push(open(p.device)?.alloc(p.bytes)?);
+        let words: Vec<i64> = lengths.chain(invocation.words.iter().copied()).collect();
+        let plan = &invocation.executable.plan;
+        let layout = plan.layout(&slots(inputs.len(), &words))?;
+        let mut memories = Vec::with_capacity(plan.memories.len());
+        for (m, &(bytes, used)) in plan.memories.iter().zip(&layout.memories) {
+            memories.push(open(m.device)?.alloc_within(bytes, used)?);
         }
+        let part = |(a, &offset): (&Allocation, &usize)| part(a, offset, &memories[a.memory]);
+        let parts = plan.allocations.iter().zip(&layout.offsets).map(part);
         Ok(Places {
             inputs,
-            allocations,
+            allocations: parts.collect::<Result<_>>()?,
             words,
         })
     }
+}
+
+/// The words of variables, each with its slot: they are numbered after so many PARAMs.
+pub(crate) fn slots(params: usize, words: &[i64]) -> Vec<(u64, i64)> {
+    (params as u64..).zip(words.iter().copied()).collect()
+}
+
+/// The storage of an allocation, which begins at this byte of the memory that it lies in.
+pub(crate) fn part(
+    allocation: &Allocation,
+    offset: usize,
+    memory: &Arc<Storage>,
+) -> Result<Arc<Storage>> {
+    let bytes = allocation.bytes;
+    if offset == 0 && bytes == memory.bytes() {
+        return Ok(memory.clone());
+    }
+    let part = memory.slice(offset, bytes);
+    part.ok_or_else(|| broken("memory plan", "an allocation is not within its memory"))
 }
 
 /// Give a step to the queue of its device, in this round of the loop around it.

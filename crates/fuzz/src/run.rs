@@ -5,7 +5,7 @@ use monoglot_codegen::lower;
 use monoglot_device::{Kernel, Runtime};
 use monoglot_engine::backend;
 use monoglot_oracle::eval::{Value, eval};
-use monoglot_schedule::{Schedule, Timings, callify, lift, schedule};
+use monoglot_schedule::{Memory, Plan, Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, Opt, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -71,18 +71,15 @@ impl Scheduled {
         let mut params = params.to_vec();
         // A variable has no buffer.
         params.resize(params.len() + self.words.len(), Vec::new());
-        let mut allocations: Vec<Vec<u8>> = self
-            .schedule
-            .allocations
-            .iter()
-            .map(|p| vec![0xa5; p.bytes])
-            .collect();
+        let plan = &self.schedule.plan;
+        let memory = |m: &Memory| vec![0xa5; m.bytes];
+        let mut memories: Vec<Vec<u8>> = plan.memories.iter().map(memory).collect();
         for call in self.schedule.linear.src() {
             let body = &call.src()[0];
             let args = &call.src()[1..];
             let mut bufs: Vec<Vec<u8>> = args
                 .iter()
-                .map(|a| store(a, &mut params, &mut allocations).clone())
+                .map(|a| store(a, plan, &mut params, &mut memories).to_vec())
                 .collect();
             let word = |a: &UOp| {
                 let slot = a.buffer_arg()?.slot;
@@ -103,11 +100,11 @@ impl Scheduled {
                 continue;
             };
             for &o in &info.outs {
-                *store(&args[o], &mut params, &mut allocations) = std::mem::take(&mut bufs[o]);
+                store(&args[o], plan, &mut params, &mut memories).copy_from_slice(&bufs[o]);
             }
         }
         let mut leaf = |u: &UOp| {
-            let bytes = store(u, &mut params, &mut allocations);
+            let bytes = store(u, plan, &mut params, &mut memories);
             let shape = u.sizes("leaf")?;
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
             Value::from_bytes(&bytes[..len], &shape, u.dtype())
@@ -120,15 +117,16 @@ impl Scheduled {
 
 fn store<'a>(
     arg: &UOp,
+    plan: &Plan,
     params: &'a mut [Vec<u8>],
-    allocations: &'a mut [Vec<u8>],
-) -> &'a mut Vec<u8> {
+    memories: &'a mut [Vec<u8>],
+) -> &'a mut [u8] {
     let slot = arg.buffer_arg().map_or(0, |b| b.slot as usize);
     if arg.op() == Op::Param {
-        &mut params[slot]
-    } else {
-        &mut allocations[slot]
+        return &mut params[slot];
     }
+    let place = &plan.allocations[slot];
+    &mut memories[place.memory][place.offset..][..place.bytes]
 }
 
 /// Kernels compiled for a device.

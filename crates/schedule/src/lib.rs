@@ -35,7 +35,7 @@ mod tests;
 pub use callify::{Arguments, Function, assigned_buffer, callify};
 pub use checks::Check;
 pub use lift::{Guards, Lifted, LiftedKind, Structure, lift, users};
-pub use memory::Allocation;
+pub use memory::{ALIGN, Allocation, Layout, Memory, Plan};
 
 use functions::Apart;
 use kernel::Calls;
@@ -49,15 +49,15 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Schedule {
     /// LINEAR of CALLs: `CALL(kernel, args…)` runs a kernel, `CALL(COPY(source), destination, source)`
-    /// moves bytes. Arguments are the function's PARAMs and BUFFERs numbered by `allocations`.
+    /// moves bytes. Arguments are the function's PARAMs and BUFFERs numbered by the plan.
     pub linear: Scheduled,
-    /// For each root that is wanted, where its value is: a view of a PARAM or of a BUFFER of `allocations`.
+    /// For each root that is wanted, where its value is: a view of a PARAM or of a BUFFER.
     pub outputs: Vec<UOp>,
     /// Where it says whether what the function asserts holds. What it writes in place it writes after
     /// these, but for those that are computed from what it writes.
     pub checks: Vec<Check>,
-    /// What each BUFFER slot of this program is.
-    pub allocations: Vec<Allocation>,
+    /// What each BUFFER slot of this program is, and where.
+    pub plan: Plan,
     /// For each PARAM, whether a kernel writes its storage in place.
     pub written: Vec<bool>,
 }

@@ -31,7 +31,7 @@ pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<
             let taken = all.calls.iter().any(|o| o.args[..o.outs].contains(&param))
                 || all.outputs.iter().any(|o| o.slot == param);
             if taken
-                || !reads_where_it_writes(&all.calls[k], out, param)
+                || !reads_where_it_writes(&all.calls[k], &nodes(&all.calls[k]), out, param)
                 || readers.iter().any(|&r| reaches(&before, r, k))
             {
                 continue;
@@ -57,7 +57,67 @@ pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<
         .into_iter()
         .filter_map(|i| kernels[i].take())
         .collect();
+    overwrite(&mut all, words.len());
     Ok(all)
+}
+
+/// Buffers of fewer bytes are not worth a kernel of another form, nor is any that of a kernel of more nodes.
+const WORTH: i64 = 1 << 16;
+const LONG: usize = 1 << 9;
+
+/// Let kernels write over an input that nobody needs any more, where they read it only where they write. The
+/// last `words` outputs have storage of their own.
+fn overwrite(all: &mut Calls, words: usize) {
+    let mut last = vec![0; all.inputs + all.nodes.len()];
+    for (k, call) in all.calls.iter().enumerate() {
+        call.args.iter().for_each(|&a| last[a] = k);
+    }
+    let wanted = all.outputs.len() - words;
+    let mut kept = vec![None; last.len()];
+    for (i, o) in all.outputs.iter().enumerate() {
+        kept[o.slot] = Some(i < wanted);
+    }
+    for k in 0..all.calls.len() {
+        // The kernel's nodes, once somebody asks for them.
+        let mut known: Option<Vec<UOp>> = None;
+        for out in 0..all.calls[k].outs {
+            let call = &all.calls[k];
+            let slot = call.args[out];
+            if slot < all.inputs || kept[slot] == Some(false) {
+                continue;
+            }
+            let dies = |&s: &usize| {
+                let dies = s >= all.inputs && last[s] == k && kept[s].is_none();
+                dies && alike(all, slot, s, kept[slot].is_some())
+            };
+            let mut read = call.args[call.outs..].iter().copied();
+            let dying = read.find(|s| {
+                dies(s) && {
+                    let nodes = known.get_or_insert_with(|| nodes(call));
+                    nodes.len() <= LONG && reads_where_it_writes(call, nodes, out, *s)
+                }
+            });
+            let Some(dying) = dying else {
+                continue;
+            };
+            last[dying] = last[slot];
+            kept[dying] = kept[slot];
+            in_place(all, k, slot, dying);
+            known = None;
+        }
+    }
+}
+
+/// Whether two stored nodes need the same storage; and look alike, where one is seen from outside.
+fn alike(all: &Calls, a: usize, b: usize, seen: bool) -> bool {
+    let a = &all.nodes[a - all.inputs];
+    let b = &all.nodes[b - all.inputs];
+    let same = match (a.shape() == b.shape(), a.shape().ints(), b.shape().ints()) {
+        (true, ..) => true,
+        (false, Some(a), Some(b)) => !seen && a.iter().product::<i64>() == b.iter().product(),
+        _ => false,
+    };
+    same && a.dtype() == b.dtype() && a.shape().max_len() * a.dtype().bytes() as i64 >= WORTH
 }
 
 /// The kernel that writes a buffer.
@@ -90,14 +150,22 @@ fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
     (is_donated && base.shape() == node.shape()).then_some(slot)
 }
 
-fn reads_where_it_writes(k: &Call, out: usize, param: usize) -> bool {
-    let Callee::Compute(sink) = &k.callee else {
+/// The nodes of a kernel; none of what is no kernel.
+fn nodes(k: &Call) -> Vec<UOp> {
+    match &k.callee {
+        Callee::Compute(sink) => sink.toposort(),
+        Callee::Copy(_) | Callee::Nothing | Callee::Function(_) | Callee::Loop(_) => Vec::new(),
+    }
+}
+
+/// Whether a kernel of these nodes reads a buffer only where it writes that of its output `out`.
+fn reads_where_it_writes(k: &Call, nodes: &[UOp], out: usize, param: usize) -> bool {
+    if nodes.is_empty() {
         return false;
-    };
+    }
     let Some(local) = k.args.iter().position(|&a| a == param) else {
         return true;
     };
-    let nodes = sink.toposort();
     let of = |u: &UOp, slot: usize| {
         u.src()[0]
             .buffer_arg()

@@ -6,7 +6,7 @@ mod support;
 
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::eval_kernel::eval_kernel;
-use monoglot_schedule::{Check, Function, Schedule, Timings, callify, lift, schedule};
+use monoglot_schedule::{Check, Function, Memory, Schedule, Timings, callify, lift, schedule};
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp};
 use support::target;
 
@@ -25,11 +25,13 @@ fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
     let mut params = params.to_vec();
     // A variable has no buffer.
     params.resize(params.len() + words.len(), Vec::new());
-    let mut allocations: Vec<Vec<u8>> = schedule
-        .allocations
-        .iter()
-        .map(|p| vec![0xa5; p.bytes])
-        .collect();
+    let plan = &schedule.plan;
+    let memory = |m: &Memory| vec![0xa5; m.bytes];
+    let mut memories: Vec<Vec<u8>> = plan.memories.iter().map(memory).collect();
+    let place = |a: usize| {
+        let a = &plan.allocations[a];
+        (a.memory, a.offset..a.offset + a.bytes)
+    };
     for call in schedule.linear.src() {
         let body = &call.src()[0];
         let args = &call.src()[1..];
@@ -40,7 +42,8 @@ fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
                 if slot(a).0 {
                     params[slot(a).1].clone()
                 } else {
-                    allocations[slot(a).1].clone()
+                    let (memory, part) = place(slot(a).1);
+                    memories[memory][part].to_vec()
                 }
             })
             .collect();
@@ -68,7 +71,8 @@ fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
             if is_param {
                 params[at] = bufs[o].clone()
             } else {
-                allocations[at] = bufs[o].clone()
+                let (memory, part) = place(at);
+                memories[memory][part].copy_from_slice(&bufs[o]);
             }
         }
     }
@@ -76,9 +80,10 @@ fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
         let mut leaf = |u: &UOp| {
             let slot = u.buffer_arg().unwrap().slot as usize;
             let bytes = if u.op() == Op::Param {
-                &params[slot]
+                &params[slot][..]
             } else {
-                &allocations[slot]
+                let (memory, part) = place(slot);
+                &memories[memory][part]
             };
             let shape = u.shape().ints().unwrap();
             let len = shape.iter().product::<i64>() as usize * u.dtype().bytes();
@@ -92,7 +97,8 @@ fn run(schedule: &Schedule, params: &[Vec<u8>], words: &[i64]) -> Ran {
     };
     let word = |c: &Check| {
         let mut word = [0; 8];
-        word[..c.dtype.bytes()].copy_from_slice(&allocations[c.allocation][..c.dtype.bytes()]);
+        let (memory, part) = place(c.allocation);
+        word[..c.dtype.bytes()].copy_from_slice(&memories[memory][part][..c.dtype.bytes()]);
         let word = Scalar::from_bits(u64::from_le_bytes(word), c.dtype);
         word.as_int().unwrap()
     };

@@ -4,10 +4,10 @@
 //! An index that is known and out of range is an error. One that is data reads 0 and writes nothing; in an
 //! embedding, and where the settings ask for it (`Config::check`), it is an error of the realize.
 
-use crate::args::{Dims, Integer, conversions};
-use crate::length::simplest;
+use crate::args::{Integer, conversions};
+use crate::length::{Sizes, product, simplest};
 use crate::movement::{from_last, to_last};
-use crate::promote::{broadcast, count, counter, insert_axis, resized, size_of, vector};
+use crate::promote::{broadcast, count, counter, insert_axis, number, resized, size_of, vector};
 use crate::reduce::added;
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of, tri};
@@ -199,8 +199,8 @@ impl Tensor {
         Tensor::map_all(&all, |u| {
             let wrapped = |(i, &a): (&UOp, &usize)| -> Result<UOp> {
                 let i = position("index", i)?;
-                let size = size_of("index", &u[0], a)?;
-                Ok(i.lt(&i.like(0)).select(&(&i + size), &i))
+                let size = number(&u[0].shape()[a], i.dtype(), i.shape())?;
+                Ok(i.lt(&i.like(0)).select(&(&i + &size), &i))
             };
             let index = u[1..]
                 .iter()
@@ -316,19 +316,19 @@ pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
     let dims = x.shape();
     let others: Vec<usize> = (0..dims.len()).filter(|a| !axes.contains(a)).collect();
     let rest: Vec<Dim> = others.iter().map(|&a| dims[a].clone()).collect();
-    let sizes = axes.iter().map(|&a| size_of("index", x, a));
-    let sizes = sizes.collect::<Result<Vec<i64>>>()?;
-    let total: i64 = sizes.iter().product();
-    let flat = x.permute(&[axes, &others].concat())?.reshape(&Shape::new(
-        [Dim::Int(total)].into_iter().chain(rest.clone()),
-    ))?;
+    let sizes: Vec<Dim> = axes.iter().map(|&a| dims[a].clone()).collect();
+    let total = product(&sizes);
+    let flat = x
+        .permute(&[axes, &others].concat())?
+        .reshape(&Shape::new([total.clone()].into_iter().chain(rest.clone())))?;
     let mut line = index[0].clone();
     let mut inside: Option<UOp> = None;
-    for (k, (i, &size)) in index.iter().zip(&sizes).enumerate() {
+    for (k, (i, size)) in index.iter().zip(&sizes).enumerate() {
+        let size = number(size, i.dtype(), i.shape())?;
         if k > 0 {
-            line = line * size + i;
+            line = line * &size + i;
         }
-        let ok = i.binary(Op::CmpGe, &i.like(0)) & i.lt(&i.like(size));
+        let ok = i.binary(Op::CmpGe, &i.like(0)) & i.lt(&size);
         inside = Some(inside.map_or_else(|| ok.clone(), |all| all & &ok));
     }
     let inside = inside.ok_or_else(|| Error::argument("index", "no index"))?;
@@ -340,7 +340,7 @@ pub(crate) fn take(x: &UOp, axes: &[usize], index: &[UOp]) -> Result<UOp> {
         .reshape(&Shape::new([&named[..], &ones].concat()))?
         .expand(&all)?;
     let got = match total {
-        0 => UOp::full(x.dtype().zero(), x.dtype(), &all),
+        Dim::Int(0) => UOp::full(x.dtype().zero(), x.dtype(), &all),
         _ => gate.select(&flat.at(&[line.valid(&inside)]), &zero(x)),
     };
     let together = axes.windows(2).all(|w| w[1] == w[0] + 1);
@@ -382,21 +382,25 @@ pub(crate) fn counting(u: &UOp) -> UOp {
 }
 
 /// Whether each index names each place of a new axis `a` of n places.
-pub(crate) fn named(op: &str, index: &UOp, a: usize, n: i64) -> Result<UOp> {
+pub(crate) fn named(op: &str, index: &UOp, a: usize, n: impl Into<Dim>) -> Result<UOp> {
+    let n = n.into();
     let index = counting(integers(op, index)?);
-    let wide = counter(n) == DType::I64 && index.dtype().bytes() < 8;
+    let wide = counter(n.max()) == DType::I64 && index.dtype().bytes() < 8;
     let column = insert_axis(&if wide { index.cast(DType::I64) } else { index }, a)?;
-    let all = sizes(op, Dims(resized(&column, a, &[n]).max_ints()))?;
+    let mut all = column.shape().to_vec();
+    all[a] = n;
+    let all = sizes(op, Sizes(all))?;
     Ok(column.expand(&all)?.eq_(&count(a, &all, column.dtype())?))
 }
 
 /// For gather and scatter: x with `axis` last, cut to what `index` covers elsewhere, and which of its
 /// n places each of the m indices names, as (…, m, n).
 fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize)> {
-    let xs = x.sizes(op)?;
-    let is = index.sizes(op)?;
+    let xs = x.shape().dims();
+    let is = index.shape().dims();
     let a = axis_of(op, axis, xs.len())?;
-    if xs.len() != is.len() || (0..xs.len()).any(|i| i != a && is[i] > xs[i]) {
+    let fits = |i: usize| i == a || covered(&is[i], &xs[i]);
+    if xs.len() != is.len() || !(0..xs.len()).all(fits) {
         let message = format!(
             "indices of shape {} for shape {} along axis {a}",
             index.shape(),
@@ -404,25 +408,31 @@ fn aligned(op: &str, x: &UOp, index: &UOp, axis: i64) -> Result<(UOp, UOp, usize
         );
         return Err(Error::shape(op, message));
     }
-    let cut = corner(x, &[&is[..a], &[xs[a]], &is[a + 1..]].concat())?;
+    let mut part = is.to_vec();
+    part[a] = xs[a].clone();
     Ok((
-        to_last(&cut, a)?,
-        named(op, &to_last(index, a)?, xs.len(), xs[a])?,
+        to_last(&corner(x, part)?, a)?,
+        named(op, &to_last(index, a)?, xs.len(), xs[a].clone())?,
         a,
     ))
 }
 
+/// Whether an axis has as many elements as another: of those that vary, whether they are one.
+fn covered(few: &Dim, many: &Dim) -> bool {
+    few == many || matches!((few.as_int(), many.as_int()), (Some(few), Some(many)) if few <= many)
+}
+
 /// The values of a scatter, cut to what `index` covers, as (…, m, 1).
 fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
-    let ss = src.sizes(op)?;
-    let is = index.sizes(op)?;
+    let ss = src.shape().dims();
+    let is = index.shape().dims();
     if src.dtype() != x.dtype() {
         return Err(Error::dtype(
             op,
             format!("values of {} into {}", src.dtype(), x.dtype()),
         ));
     }
-    if ss.len() != is.len() || ss.iter().zip(&is).any(|(s, i)| i > s) {
+    if ss.len() != is.len() || !ss.iter().zip(is).all(|(s, i)| covered(i, s)) {
         let message = format!(
             "values of shape {} for indices of shape {}",
             src.shape(),
@@ -430,12 +440,12 @@ fn source(op: &str, src: &UOp, index: &UOp, x: &UOp, a: usize) -> Result<UOp> {
         );
         return Err(Error::shape(op, message));
     }
-    insert_axis(&to_last(&corner(src, &is)?, a)?, is.len())
+    insert_axis(&to_last(&corner(src, is.to_vec())?, a)?, is.len())
 }
 
 /// The first elements of every axis.
-fn corner(u: &UOp, sizes: &[i64]) -> Result<UOp> {
-    u.shrink(&vec![Dim::Int(0); sizes.len()], &Shape::of(sizes))
+fn corner(u: &UOp, sizes: Vec<Dim>) -> Result<UOp> {
+    u.shrink(&vec![Dim::Int(0); sizes.len()], &Shape::new(sizes))
 }
 
 /// Its last axis back at `a`, and zeros around, to the shape of `x`.

@@ -2,7 +2,8 @@
 //! of one (pieces are views).
 
 use crate::args::Dims;
-use crate::promote::{counter, insert_axis, resized, spread, vector};
+use crate::length::{Sizes, simplest};
+use crate::promote::{count, counter, insert_axis, number, resized, size_of, spread, vector};
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Arg, Dim, Error, Op, Result, Scalar, Shape, UOp};
@@ -225,12 +226,15 @@ fn size(op: &str, u: &UOp, axis: usize) -> Result<i64> {
 /// Parts one after another along an axis: a STACK where all are alike, else each is padded to the
 /// whole length, and every element is selected from the part that holds it.
 pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
+    if parts.iter().any(|u| u.shape()[axis].as_int().is_none()) {
+        return join_varying(parts, axis);
+    }
     let lens = parts
         .iter()
         .map(|u| Ok(u.sizes("cat")?[axis]))
         .collect::<Result<Vec<i64>>>()?;
     let total = sum(&lens).unwrap_or(-1);
-    let shape = sizes("cat", Dims(resized(&parts[0], axis, &[total]).max_ints()))?;
+    let shape = sizes("cat", Sizes(resized(&parts[0], axis, &[total]).to_vec()))?;
     let empty = &parts[0];
     let parts: Vec<(&UOp, i64)> = parts.iter().zip(lens).filter(|(_, n)| *n > 0).collect();
     let n = match parts[..] {
@@ -263,13 +267,46 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
     out.ok_or_else(|| Error::argument("cat", "no parts"))
 }
 
+/// As `join`, where the length of a part varies.
+fn join_varying(parts: &[UOp], axis: usize) -> Result<UOp> {
+    let mut starts: Vec<Dim> = Vec::with_capacity(parts.len());
+    let mut end = Dim::Int(0);
+    for u in parts {
+        starts.push(end.clone());
+        end = simplest(end.to_uop() + u.shape()[axis].to_uop());
+    }
+    let mut dims = parts[0].shape().to_vec();
+    dims[axis] = end;
+    let shape = sizes("cat", Sizes(dims))?;
+    let dtype = counter(shape[axis].max());
+    let place = count(axis, &shape, dtype)?;
+    let mut out: Option<UOp> = None;
+    for (u, start) in parts.iter().zip(&starts) {
+        let mut at = vec![Dim::Int(0); shape.len()];
+        at[axis] = start.clone();
+        let whole = u.pad(&at, &shape, u.dtype().zero())?;
+        out = Some(match out {
+            None => whole,
+            Some(before) => {
+                let from = place.lt(&number(start, dtype, &shape)?);
+                from.select(&before, &whole)
+            }
+        });
+    }
+    out.ok_or_else(|| Error::argument("cat", "no parts"))
+}
+
 /// The sum, where it is a size.
 fn sum(sizes: &[i64]) -> Option<i64> {
     sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n))
 }
 
 pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
-    let n = u.sizes("pad")?[a];
+    if let (Dim::Sym(_), PadMode::Constant(v), 0.., 0..) = (&u.shape()[a], mode, before, after) {
+        let fill = Scalar::Float(v).cast(u.dtype());
+        return u.pad_axis(a, before, after, fill);
+    }
+    let n = size_of("pad", u, a)?;
     // The result is places −before to n + after of the axis, of which 0 to n are there.
     let low = before.saturating_neg();
     let high = n.saturating_add(after);
@@ -277,7 +314,7 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
     // Filling and wrapping have nothing to go on with where more is cut off than there is.
     let cut = before.min(0).saturating_add(after.min(0)).saturating_add(n) < 0;
     let sees = matches!(mode, PadMode::Reflect | PadMode::Replicate);
-    let shape = sizes("pad", Dims(resized(u, a, &[total]).max_ints()));
+    let shape = sizes("pad", Sizes(resized(u, a, &[total]).to_vec()));
     if shape.is_err() || (cut && !sees) {
         let message = format!("[{before}, {after}] of an axis of {n}");
         return Err(Error::argument("pad", message));

@@ -24,7 +24,7 @@ use std::panic::Location;
 /// # Ok::<(), monoglot_tensor::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Variable(UOp);
+pub struct Variable(pub(crate) UOp);
 
 impl Variable {
     /// A length between these bounds, both inclusive.
@@ -33,12 +33,8 @@ impl Variable {
     /// `Argument` where the bounds are negative, empty, or beyond what a tensor can hold.
     #[track_caller]
     pub fn new(bounds: RangeInclusive<i64>) -> Result<Variable> {
-        let (min, max) = bounds.into_inner();
-        if min < 0 || max < min || max > 1 << 40 {
-            let message = format!("{min}..={max} are no bounds of a length");
-            return Err(Error::argument("variable", message).at(Location::caller()));
-        }
-        Ok(Variable(UOp::variable(fresh_slot(), min, max)))
+        let line = Location::caller();
+        Variable::within("variable", bounds).map_err(|e| e.at(line))
     }
 
     /// The length at a value.
@@ -47,13 +43,28 @@ impl Variable {
     /// `Argument` where the value is outside the bounds.
     #[track_caller]
     pub fn bind<T: Integer>(&self, value: T) -> Result<Size> {
-        let value = value.value();
+        let line = Location::caller();
+        self.at("bind", value.value()).map_err(|e| e.at(line))
+    }
+
+    /// The length at a value, for an operation.
+    pub(crate) fn at(&self, op: &str, value: i64) -> Result<Size> {
         let (min, max) = self.0.bounds();
         if !(min..=max).contains(&value) {
             let message = format!("{value} is outside {min}..={max}");
-            return Err(Error::argument("bind", message).at(Location::caller()));
+            return Err(Error::argument(op, message));
         }
         Ok(Size(Dim::of(&self.0.bind_to(value))))
+    }
+
+    /// A length between these bounds, for an operation.
+    pub(crate) fn within(op: &str, bounds: RangeInclusive<i64>) -> Result<Variable> {
+        let (min, max) = bounds.into_inner();
+        if min < 0 || max < min || max > 1 << 40 {
+            let message = format!("{min}..={max} are no bounds of a length");
+            return Err(Error::argument(op, message));
+        }
+        Ok(Variable(UOp::variable(fresh_slot(), min, max)))
     }
 }
 

@@ -25,6 +25,7 @@ mod coefficients;
 mod conv;
 mod create;
 mod display;
+mod dynamic;
 mod elementwise;
 mod function;
 mod functions;

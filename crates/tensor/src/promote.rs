@@ -134,6 +134,17 @@ pub(crate) fn spread(vector: &UOp, a: usize, shape: &Shape) -> Result<UOp> {
     vector.reshape(&Shape::new(dims))?.expand(shape)
 }
 
+/// A size as a value of a dtype and shape.
+pub(crate) fn number(n: &Dim, dtype: DType, shape: &Shape) -> Result<UOp> {
+    match n {
+        Dim::Int(n) => Ok(UOp::int(*n, dtype)),
+        Dim::Sym(n) => {
+            let one = Shape::new(vec![Dim::Int(1); shape.len()]);
+            n.cast(dtype).reshape(&one)?.expand(shape)
+        }
+    }
+}
+
 /// What counts n places, with as much room again for what is added: i32 where it can.
 pub(crate) fn counter(n: i64) -> DType {
     if n < 1 << 30 { DType::I32 } else { DType::I64 }

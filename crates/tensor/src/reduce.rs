@@ -8,9 +8,10 @@ use crate::args::Axes;
 use crate::binary::turned;
 use crate::elementwise::real;
 use crate::functions as f;
-use crate::promote::{size_of, spread, vector};
+use crate::length::product;
+use crate::promote::{count as places, number, vector};
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Scalar, UOp};
 
 /// Methods that fold axes: name, what else they take, and the function, which keeps the axes.
 macro_rules! folds {
@@ -181,23 +182,26 @@ pub(crate) fn added(u: &UOp, axis: usize) -> Result<UOp> {
     u.reduce(op, &[axis])?.squeeze_axes(&[axis])
 }
 
-/// The number of elements that a fold of these axes takes together.
-fn len(u: &UOp, axes: &[usize]) -> Result<i64> {
-    axes.iter().map(|&a| size_of("mean", u, a)).product()
+/// The number of elements that a fold of these axes takes together less `correction`, and not below 0, as a value
+/// of the dtype and shape of `folded`.
+fn count(x: &UOp, axes: &[usize], correction: i64, folded: &UOp) -> Result<UOp> {
+    let sizes: Vec<Dim> = axes.iter().map(|&a| x.shape()[a].clone()).collect();
+    let left = match product(&sizes) {
+        Dim::Int(n) => return Ok(folded.like((n - correction).max(0))),
+        Dim::Sym(n) => (n - correction).max_(&UOp::index_const(0)),
+    };
+    number(&Dim::of(&left), folded.dtype(), folded.shape())
 }
 
 pub(crate) fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
-    let n = len(x, axes)?;
-    Ok(f::div(&x.reduce(ReduceOp::Add, axes)?, &x.like(n)))
+    let sum = x.reduce(ReduceOp::Add, axes)?;
+    Ok(f::div(&sum, &count(x, axes, 0, &sum)?))
 }
 
 pub(crate) fn var(x: &UOp, axes: &[usize], correction: i64) -> Result<UOp> {
     let apart = x - &mean(x, axes)?.expand(x.shape())?;
-    let n = (len(x, axes)? - correction).max(0);
-    Ok(f::div(
-        &(&apart * &apart).reduce(ReduceOp::Add, axes)?,
-        &x.like(n),
-    ))
+    let sum = (&apart * &apart).reduce(ReduceOp::Add, axes)?;
+    Ok(f::div(&sum, &count(x, axes, correction, &sum)?))
 }
 
 /// The greatest, as a constant to the gradient.
@@ -239,17 +243,14 @@ fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     let Some(&a) = axes.first() else {
         return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape()));
     };
-    let n = size_of(op, u, a)?;
+    // The greatest length is as far from the end as any.
+    let n = u.shape()[a].max();
     let hit = if u.dtype().is_float() {
         u.eq_(&m) | u.ne_(u)
     } else {
         u.eq_(&m)
     };
-    let back = spread(
-        &(UOp::arange(n, DType::I32).unary(Op::Neg) + n),
-        a,
-        u.shape(),
-    )?;
+    let back = places(a, u.shape(), DType::I32)?.unary(Op::Neg) + n;
     let first = hit
         .select(&back, &back.like(0))
         .reduce(ReduceOp::Max, axes)?;

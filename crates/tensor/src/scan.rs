@@ -10,7 +10,7 @@ use crate::reduce::added;
 use crate::tensor::Tensor;
 use monoglot_uop::gradient::gradient;
 use monoglot_uop::node::Flow;
-use monoglot_uop::{Op, ReduceOp, Result, UOp};
+use monoglot_uop::{Op, ReduceOp, Result, Shape, UOp};
 
 /// Up to this length a fold is what it is written as.
 const SHORT: i64 = 16;
@@ -102,7 +102,10 @@ fn running_sum(x: &UOp, axis: usize, backwards: bool) -> Result<UOp> {
 
 /// Every element folded with those before it, or behind it, along an axis.
 fn running(x: &UOp, axis: usize, op: ReduceOp, backwards: bool) -> Result<UOp> {
-    let sizes = x.sizes("scan")?;
+    let Some(sizes) = x.shape().ints() else {
+        // Rows of a length that varies are not cut in blocks, and no longer than what one kernel folds.
+        return Ok(up_to(x, axis, op, backwards, true)?.unary(Op::Contiguous));
+    };
     let n = sizes[axis];
     let rows = sizes.iter().product::<i64>() / n.max(1);
     if n <= 1 || rows == 0 {
@@ -141,10 +144,12 @@ fn running(x: &UOp, axis: usize, op: ReduceOp, backwards: bool) -> Result<UOp> {
 /// As [`running`], written out: of all pairs of a place and another, those in order. What stands at the place
 /// counts where `itself` says so.
 fn up_to(x: &UOp, axis: usize, op: ReduceOp, backwards: bool, itself: bool) -> Result<UOp> {
-    let n = x.sizes("scan")?[axis];
-    let pairs = resized(x, axis, &[n, n]);
-    let place = count(axis, &pairs, counter(n))?;
-    let other = count(axis + 1, &pairs, counter(n))?;
+    let n = &x.shape()[axis];
+    let mut pairs = x.shape().to_vec();
+    pairs.insert(axis, n.clone());
+    let pairs = Shape::new(pairs);
+    let place = count(axis, &pairs, counter(n.max()))?;
+    let other = count(axis + 1, &pairs, counter(n.max()))?;
     let (first, second) = if backwards {
         (&other, &place)
     } else {

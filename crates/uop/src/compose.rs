@@ -51,10 +51,14 @@ impl UOp {
 
     /// `before` and `after` elements of `fill` around `axis`.
     pub fn pad_axis(&self, axis: usize, before: i64, after: i64, fill: Scalar) -> Result<UOp> {
-        let n = self.shape()[axis]
-            .as_int()
-            .ok_or_else(|| Error::argument("PAD", "a symbolic axis"))?;
-        let (at, to) = self.along(axis, before.into(), (n + before + after).into());
+        let total = match &self.shape()[axis] {
+            Dim::Int(n) => Dim::Int(n + before + after),
+            Dim::Sym(n) => {
+                let total = n + (before + after);
+                Dim::of(&crate::rules::symbolic().rewrite(&total)?)
+            }
+        };
+        let (at, to) = self.along(axis, before.into(), total);
         self.pad(&at, &to, fill)
     }
 

@@ -48,6 +48,14 @@ pub enum ErrorKind {
         wanted: u64,
         available: u64,
     },
+    /// More memory than the device may have; `kept` was freed, and would have been given back.
+    Limit {
+        device: String,
+        wanted: u64,
+        in_use: u64,
+        kept: u64,
+        limit: u64,
+    },
     /// A file that cannot be read or written.
     Io { path: String, message: String },
     /// A file or text that is not of its format.
@@ -198,6 +206,17 @@ impl std::fmt::Display for Error {
                     "device {device}: {wanted} bytes were asked for and {available} are available"
                 )
             }
+            Limit {
+                device,
+                wanted,
+                in_use,
+                kept,
+                limit,
+            } => write!(
+                f,
+                "device {device}: {wanted} bytes were asked for; {in_use} are in use and {kept} kept for \
+                 reuse, of {limit} that it may have"
+            ),
             Text { stage, message } => {
                 write!(f, "the text is no graph of the {stage} stage:\n{message}")
             }

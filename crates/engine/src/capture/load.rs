@@ -17,7 +17,7 @@ use crate::report;
 use crate::versions::{self, Reading};
 use monoglot_device::{Folder, open_for_code};
 use monoglot_schedule as schedule;
-use monoglot_schedule::{Allocation, Arguments};
+use monoglot_schedule::{Arguments, Plan};
 use monoglot_uop::build::fresh_slot;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::spec::{verify_function, verify_scheduled};
@@ -79,7 +79,8 @@ struct Read {
     asserts: Vec<UOp>,
     /// For each PARAM, whether a kernel writes it.
     written: Vec<bool>,
-    allocations: Vec<Allocation>,
+    /// The device and the bytes of each.
+    allocations: Vec<(Device, usize)>,
 }
 
 impl Read {
@@ -103,11 +104,8 @@ impl Read {
         if !all.is_empty() {
             verify_function(UOp::sink(&all), params.len() + saved.variables.len())?;
         }
-        let allocations = saved.allocations.iter().map(|a| Allocation {
-            device: Device::new(&a.device),
-            bytes: a.bytes,
-            output: false,
-        });
+        let allocations = saved.allocations.iter();
+        let allocations = allocations.map(|a| (Device::new(&a.device), a.bytes));
         let mut read = Read {
             written: vec![false; params.len()],
             allocations: allocations.collect(),
@@ -138,11 +136,9 @@ impl Read {
             let number = *number_of.entry(slot).or_insert(next);
             let allocation = places.get(number).copied();
             let found = allocation.and_then(|at| Some((at, self.allocations.get(at)?)));
-            let Some((at, allocation)) = found else {
+            let Some((at, &(device, has))) = found else {
                 return Err(wrong(format!("BUFFER {number} has no allocation")));
             };
-            let has = allocation.bytes;
-            let device = allocation.device;
             if bytes(&u).is_none_or(|n| n > has) || u.device() != Some(device) {
                 let message = format!("{u:?} does not fit the {has} bytes on {device} that it has");
                 return Err(wrong(message));
@@ -308,8 +304,8 @@ impl Read {
             steps: steps(&self.linear, params, kernels)?,
             loops: loops(&self.linear),
             checks,
+            plan: Plan::of(&self.linear, &self.outputs, &self.allocations),
             outputs: self.outputs,
-            allocations: self.allocations,
             written: self.written,
             linear: self.linear,
         });
@@ -360,14 +356,14 @@ impl Read {
         for check in &saved.checks {
             let dtype = DType::from_name(&check.dtype).filter(|d| d.is_int());
             let allocation = self.allocations.get(check.allocation);
-            let (Some(dtype), Some(allocation)) = (dtype, allocation) else {
+            let (Some(dtype), Some(&(device, bytes))) = (dtype, allocation) else {
                 return Err(wrong("a check names no integer in storage"));
             };
             let elements = |k: usize| Some(self.asserts.get(k)?.src()[1].shape().max_len());
             let known = |&(k, n): &(usize, i64)| n > 0 && elements(k) == Some(n);
             let add = |n: i64, c: &(usize, i64)| n.checked_add(c.1);
             let counted = check.conditions.iter().try_fold(0, add).is_some();
-            let fits = dtype.bytes() <= allocation.bytes && counted;
+            let fits = dtype.bytes() <= bytes && counted;
             if !fits || !check.conditions.iter().all(known) {
                 return Err(wrong("a check is of conditions that are not there"));
             }
@@ -376,7 +372,7 @@ impl Read {
                 dtype,
                 conditions: check.conditions.clone(),
             };
-            checks.extend(Check::of(&self.linear, word, allocation.device)?);
+            checks.extend(Check::of(&self.linear, word, device)?);
         }
         checks.sort_by_key(|c| c.step);
         Ok(checks)

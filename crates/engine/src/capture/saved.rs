@@ -131,7 +131,7 @@ impl Captured {
         let Executable {
             linear,
             outputs,
-            allocations,
+            plan,
             checks,
             ..
         } = &*self.executable;
@@ -172,7 +172,7 @@ impl Captured {
             replaced: self.replaced.clone(),
             shown: self.outputs.iter().map(Option::is_some).collect(),
             buffers: used_buffers(&roots[..=outputs.len()]),
-            allocations: allocations.iter().map(SavedAllocation::of).collect(),
+            allocations: plan.allocations.iter().map(SavedAllocation::of).collect(),
             checks: checks.iter().map(SavedCheck::of).collect(),
             asserts: asserts.len(),
             variables: variables.iter().enumerate().map(variable).collect(),
@@ -223,7 +223,7 @@ pub(super) fn global_buffers(roots: &[UOp]) -> Vec<UOp> {
     for root in roots {
         if root.op() == Op::Linear {
             let args = root.src().iter().flat_map(|call| call.src().iter().skip(1));
-            out.extend(args.filter(is).cloned());
+            out.extend(args.map(UOp::viewed).filter(is).cloned());
         } else {
             out.extend(root.toposort().iter().filter(is).cloned());
         }

@@ -323,9 +323,10 @@ fn is_small(roots: &[UOp], scheduled: &Scheduled) -> bool {
     let sizes = nodes.iter().all(|u| u.shape().max_len() <= 4096);
     let bytes = scheduled
         .schedule
-        .allocations
+        .plan
+        .memories
         .iter()
-        .map(|p| p.bytes as i64);
+        .map(|m| m.bytes as i64);
     let storage = bytes.fold(0i64, i64::saturating_add) <= BYTES;
     let short = |k: &UOp| iterations(&k.toposort()) <= ITERATIONS;
     nodes.len() <= 500 && leaves && sizes && storage && scheduled.kernels().iter().all(short)

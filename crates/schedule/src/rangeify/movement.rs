@@ -56,7 +56,13 @@ impl Algebra {
             (Op::Reshape, _) => self.reshape(here, there, ranges)?,
             (Op::Shrink, _) if up => return self.pad(above, &u.dims_src(1), ranges),
             (Op::Pad, _) if !up => return self.pad(below, &u.dims_src(1), ranges),
-            (Op::Shrink | Op::Pad, _) => self.offset(ranges, &u.dims_src(1), 1)?,
+            (Op::Shrink | Op::Pad, _) => {
+                let moved = self.offset(ranges, &u.dims_src(1), 1)?;
+                let moved = moved.into_iter().zip(there.iter());
+                moved
+                    .map(|(i, n)| self.within(i, n))
+                    .collect::<Result<_>>()?
+            }
             _ => ranges.to_vec(),
         };
         Ok((indices, None))
@@ -94,9 +100,35 @@ impl Algebra {
                 if flags >> i & 1 == 0 {
                     return Ok(r.clone());
                 }
-                self.simplify((n.to_uop() - 1) + r * -1)
+                let turned = self.simplify((n.to_uop() - 1) + r * -1)?;
+                self.within(turned, n)
             });
         turned.collect()
+    }
+
+    /// An index that is within an axis, as one whose interval is too: of an axis or at a place that varies, the
+    /// interval may say more than there is.
+    fn within(&mut self, index: UOp, size: &Dim) -> Result<UOp> {
+        let (least, most) = index.bounds();
+        let last = (size.max() - 1).max(0);
+        let proved = least >= 0 && most <= last;
+        // What is valid under a condition alone has that for its gate, and what is not known yet its own.
+        if proved
+            || !index.ops_below().contains(Op::Param)
+            || super::has_placeholder(&index)
+            || index.toposort().iter().any(UOp::is_invalid)
+        {
+            return Ok(index);
+        }
+        let zero = UOp::index_const(0);
+        let low = if least < 0 { index.max_(&zero) } else { index };
+        let end = UOp::index_const(last);
+        let inside = if most > last {
+            low.lt(&end).select(&low, &end)
+        } else {
+            low
+        };
+        self.simplify(inside)
     }
 
     fn offset(&mut self, ranges: &[UOp], at: &Shape, sign: i64) -> Result<Indices> {
