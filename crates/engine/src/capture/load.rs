@@ -290,11 +290,12 @@ impl Read {
         }
         variables.extend(&saved.literals);
         let mut outputs = Vec::with_capacity(self.outputs.len());
-        let mut shown = vec![false; self.allocations.len()];
+        let plan = Plan::of(&self.linear, &self.outputs, &self.allocations);
+        let mut shown = vec![false; plan.memories.len()];
         for (view, &is_shown) in self.outputs.iter().zip(&saved.shown) {
             let output = is_shown.then(|| Output::of(view)).transpose()?;
             if let Some(o) = output.as_ref().filter(|o| o.leaf.op() == Op::Buffer) {
-                shown[o.slot] = true;
+                shown[plan.allocations[o.slot].memory] = true;
             }
             outputs.push(output);
         }
@@ -304,7 +305,7 @@ impl Read {
             steps: steps(&self.linear, params, kernels)?,
             loops: loops(&self.linear),
             checks,
-            plan: Plan::of(&self.linear, &self.outputs, &self.allocations),
+            plan,
             outputs: self.outputs,
             written: self.written,
             linear: self.linear,
