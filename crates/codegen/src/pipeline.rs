@@ -100,6 +100,7 @@ pub fn lower(
     let kernel = &below::say(kernel)?;
     let optimized = match opts {
         Some(opts) => opt::apply(kernel, opts, target)?,
+        None if opt::is_settled(kernel) => kernel.clone(),
         None => opt::optimize(kernel, target),
     };
     let optimized = verify_kernel(optimized)?.into_inner();

@@ -6,7 +6,7 @@
 
 use crate::storage::{Claims, Storage, claim};
 use monoglot_uop::linear::address;
-use monoglot_uop::{Arg, BufferArg, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
+use monoglot_uop::{Arg, BufferArg, DType, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -146,6 +146,25 @@ impl Signature {
             name: info.name.clone(),
             needs: needs.into_values().collect(),
             vars: info.vars.iter().map(|&slot| bounds(linear, slot)).collect(),
+        }
+    }
+
+    /// That of work on arrays of so many elements, of which the first `outs` are written.
+    pub(crate) fn of_arrays(
+        name: &str,
+        arrays: impl Iterator<Item = (DType, i64)>,
+        outs: usize,
+    ) -> Signature {
+        let need = |(slot, (dtype, len)): (usize, (DType, i64))| Need {
+            slot,
+            bytes: len as usize * dtype.bytes(),
+            align: dtype.bytes(),
+            writes: slot < outs,
+        };
+        Signature {
+            name: name.into(),
+            needs: arrays.enumerate().map(need).collect(),
+            vars: Vec::new(),
         }
     }
 

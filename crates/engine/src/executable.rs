@@ -6,11 +6,13 @@ use crate::cache::Cache;
 use crate::check::{self, Check};
 use crate::counters::{Totals, count};
 use crate::family;
+use crate::own::{self, Compute};
 use crate::report;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, open, program_parts};
 use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;
+use monoglot_uop::function::FunctionInfo;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::AtomicU64;
@@ -81,13 +83,6 @@ const KEPT: usize = 1024;
 type Key = (UOp, Device);
 static EXECUTABLES: Cache<Key, Arc<Executable>> = Cache::new(KEPT);
 static KERNELS: Cache<Key, Compute> = Cache::new(KEPT);
-
-/// A kernel, compiled.
-#[derive(Clone)]
-struct Compute {
-    kernel: Arc<dyn Kernel>,
-    info: Arc<ProgramInfo>,
-}
 
 /// An executable with the words for one run of it.
 pub(crate) struct Invocation {
@@ -229,7 +224,10 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
             device,
         });
     }
-    let Compute { kernel, info } = kernels[&(body.clone(), device)].clone();
+    let Compute { kernel, info } = match FunctionInfo::of(body) {
+        Some(function) => own::compute(function, args, outs.len())?,
+        None => kernels[&(body.clone(), device)].clone(),
+    };
     Ok(Step {
         action: Action::Launch(kernel),
         args: slots,
@@ -243,6 +241,7 @@ fn kernel_device(call: &UOp) -> Result<Device> {
     let body = &call.src()[0];
     let own = match body.arg() {
         Arg::Place(d, _) => *d,
+        Arg::Function(_) => FunctionInfo::of(body).map(|f| f.device),
         _ => body
             .toposort()
             .iter()

@@ -14,6 +14,7 @@ mod counters;
 mod donate;
 mod executable;
 mod family;
+mod own;
 mod queues;
 mod realize;
 mod report;
@@ -26,7 +27,8 @@ pub use bound::{Bound, bind};
 pub use capture::{Caller, Capture, Captured, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
-pub use monoglot_device::{Config, Storage};
+pub use monoglot_device::{Config, HostArguments, HostElement, HostFunction, Storage};
+pub use own::{check_source, settled};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
 pub use report::note;
 

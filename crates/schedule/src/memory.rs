@@ -50,6 +50,10 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
                 written[a] = true;
                 continue;
             }
+            // What another call has begun.
+            if allocation_of.contains_key(&a) {
+                continue;
+            }
             let node = &all.nodes[a - all.inputs];
             let device = device_of[&a];
             let bytes = bytes_of(node, device)?;
@@ -145,13 +149,14 @@ fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Option<UOp> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.callee {
         Callee::Nothing => return None,
-        Callee::Compute(sink) => sink.clone(),
+        Callee::Compute(sink) | Callee::Own(sink) => sink.clone(),
         Callee::Copy(body) => body.clone(),
     });
     src.extend(k.args.iter().map(|&a| storage(a)));
     let info = CallInfo {
         outs: (0..k.outs).collect(),
         ins: (k.outs..k.args.len()).collect(),
+        derivative: None,
     };
     Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))))
 }

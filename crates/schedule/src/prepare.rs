@@ -3,6 +3,7 @@
 //! tensor graph.
 
 use crate::rangeify::is_stored;
+use monoglot_uop::function::FunctionInfo;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, OpSet, ReduceOp, Result, Shape, Target, UOp};
@@ -47,6 +48,7 @@ pub(crate) fn prepare(
             }
             Op::Reduce => split(&new, target)?,
             Op::Copy => copied(new),
+            Op::Call => stored_arguments(new)?,
             _ => new,
         };
         done.insert(u, without_elements(new));
@@ -98,6 +100,33 @@ fn copied(u: UOp) -> UOp {
     }
     let x = u.over(&x);
     views.into_iter().rev().fold(x, |x, view| view.over(&x))
+}
+
+/// A user's own work reads storage: each input is one, from its first element on, or a variable.
+fn stored_arguments(call: UOp) -> Result<UOp> {
+    let Some(info) = FunctionInfo::called(&call) else {
+        return Ok(call);
+    };
+    let Arg::Call(places) = call.arg() else {
+        return Ok(call);
+    };
+    let mut src: Srcs = call.src().into();
+    for &k in &places.ins {
+        let input = &mut src[k + 1];
+        let mut base = &*input;
+        while base.op() == Op::Reshape && !base.src()[0].is_variable() {
+            base = &base.src()[0];
+        }
+        if input.is_variable() || base.op() != Op::Shrink && is_stored(base) {
+            continue;
+        }
+        *input = match input.device() {
+            Some(_) => input.unary(Op::Contiguous),
+            // What is of no device is made where it is wanted.
+            None => input.copy_to(info.device),
+        };
+    }
+    call.try_with_src(src)
 }
 
 /// An array computed from arrays without elements is a constant.

@@ -23,6 +23,8 @@ mod cell;
 mod coefficients;
 mod conv;
 mod create;
+mod custom;
+mod custom_kernel;
 mod display;
 mod elementwise;
 mod functions;
@@ -53,12 +55,17 @@ mod view;
 
 pub use args::{Axes, Dims, Element, Integer};
 pub use conv::Conv;
+pub use custom::{Backward, CustomOp, Output};
+pub use custom_kernel::KernelBuilder;
 pub use index::{Index, Indices};
 pub use jit::{Body, ByReference, Jit, jit};
 pub use join::PadMode;
 pub use length::{Size, Sizes, Variable};
 pub use loss::Reduction;
-pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
+pub use monoglot_engine::{HostArguments, HostElement};
+pub use monoglot_uop::{
+    AxisType, DType, Device, Dim, Error, ErrorKind, Opt, OptOp, ReduceOp, Result, Shape, UOp,
+};
 pub use operand::Operand;
 pub use resample::Interpolation;
 pub use tensor::Tensor;

@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::fragment::{Digit, Fragment};
 use crate::lazy::LazyText;
+use crate::opaque::Opaque;
 use crate::scalar::Scalar;
 use std::sync::Arc;
 
@@ -153,6 +154,8 @@ pub struct KernelInfo {
     pub opts: Vec<Opt>,
     /// Set by NOLOCALS.
     pub no_locals: bool,
+    /// Whether these transforms are all that it is to have.
+    pub settled: bool,
 }
 
 /// What a compiled kernel knows besides its code.
@@ -187,6 +190,9 @@ pub struct CallInfo {
     pub outs: Vec<usize>,
     /// Argument positions that are read.
     pub ins: Vec<usize>,
+    /// What its gradient is (a `function::Derivative`), in a graph of tensors: no part of what is computed, and
+    /// no text has one.
+    pub derivative: Option<Opaque>,
 }
 
 /// A matrix unit: `d[m, n] = c[m, n] + Σ_k a[m, k]·b[k, n]`, spread over a warp.
@@ -303,7 +309,7 @@ args! {
     Place(Option<Device>, Option<AddrSpace>) "place",
     /// GETTUPLE.
     Element(usize) "element",
-    /// SPECIAL, CUSTOM, CUSTOMFUNCTION, INS, SOURCE.
+    /// SPECIAL, CUSTOM, INS, SOURCE.
     Text(Arc<str>) "text",
     /// SOURCE of machine code.
     Lazy(Arc<LazyText>) "text",
@@ -315,6 +321,8 @@ args! {
     Program(Arc<ProgramInfo>) "program",
     /// CALL.
     Call(Arc<CallInfo>) "call",
+    /// CUSTOMFUNCTION: a `function::FunctionInfo`.
+    Function(Opaque) "function",
     /// WMMA.
     Wmma(Arc<TcInfo>) "wmma",
     /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler

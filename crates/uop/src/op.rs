@@ -128,7 +128,7 @@ ops! {
         Wmma "WMMA" 3..3 "wmma" "ksl" "acc + a @ b over a warp, or of the words of each lane";
         Ins "INS" 0..255 "text" "l" "one machine instruction";
         Custom "CUSTOM" 0..255 "text" "ksl" "source text with sources spliced in";
-        CustomFunction "CUSTOMFUNCTION" 0..255 "text" "" "named device function, through CALL";
+        CustomFunction "CUSTOMFUNCTION" 0..0 "function" "" "named device function, through CALL";
         Program "PROGRAM" 1..4 "program" "" "compiled kernel: sink, linear, source, binary";
         Source "SOURCE" 0..0 "text" "" "rendered source text";
     }

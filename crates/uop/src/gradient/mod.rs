@@ -18,6 +18,7 @@ use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod call;
 mod rules;
 
 use rules::{fit, paths, rule};
@@ -61,7 +62,7 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
             Some(s) => &s.inputs[..],
             None => paths(u),
         };
-        let effect = matches!(u.op(), Op::Store | Op::Group);
+        let effect = matches!(u.op(), Op::Store | Op::Group | Op::Call);
         if wanted.contains(u)
             || (u.dtype().is_float() || effect) && through.iter().any(|s| active.contains(s))
         {
@@ -72,13 +73,22 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
     let mut found: FxHashMap<&UOp, UOp> = FxHashMap::default();
     grads.insert(root.clone(), seed.clone());
     let mut give = Vec::new();
+    let mut calls = call::Outputs::default();
     for u in order.iter().rev() {
+        if u.op() == Op::Call {
+            calls.flow(u, &|s| active.contains(s), &mut give)?;
+            sum(&mut grads, &mut give, &active)?;
+            continue;
+        }
         let Some(g) = grads.remove(u) else { continue };
         if !active.contains(u) {
             continue;
         }
         if wanted.contains(u) {
             found.insert(u, g.clone());
+        }
+        if calls.take(u, &g) {
+            continue;
         }
         match usable(u, &wanted, &below) {
             Some(s) => {
@@ -96,19 +106,29 @@ pub fn gradient(root: &UOp, seed: &UOp, targets: &[UOp]) -> Result<Vec<Option<UO
             }
             None => rule(u, &g, &|s| active.contains(s), &mut give)?,
         }
-        for (to, part) in give.drain(..) {
-            if !active.contains(&to) {
-                continue;
-            }
-            let part = fit(&to, part)?;
-            let sum = match grads.remove(&to) {
-                Some(old) => old + part,
-                None => part,
-            };
-            grads.insert(to, sum);
-        }
+        sum(&mut grads, &mut give, &active)?;
     }
     Ok(targets.iter().map(|t| found.get(t).cloned()).collect())
+}
+
+/// Add what was given to what flows to each node already.
+fn sum(
+    grads: &mut FxHashMap<UOp, UOp>,
+    give: &mut Vec<(UOp, UOp)>,
+    active: &FxHashSet<&UOp>,
+) -> Result<()> {
+    for (to, part) in give.drain(..) {
+        if !active.contains(&to) {
+            continue;
+        }
+        let part = fit(&to, part)?;
+        let sum = match grads.remove(&to) {
+            Some(old) => old + part,
+            None => part,
+        };
+        grads.insert(to, sum);
+    }
+    Ok(())
 }
 
 /// The shortcut of a node, unless a target is among the parts between it and its inputs: then the parts

@@ -54,6 +54,16 @@ const EFFECTS: OpSet = {
 };
 
 pub(super) fn check(c: &mut Verifier, shaped: bool) {
+    check_all(c, shaped, shaped);
+}
+
+/// A scalar kernel that need not use all of its arguments.
+pub(super) fn check_own(c: &mut Verifier) {
+    check_all(c, false, true);
+}
+
+/// The slots of PARAMs may have gaps where that is said.
+fn check_all(c: &mut Verifier, shaped: bool, gaps: bool) {
     use Op::*;
     let root = c.root;
     let kernel = root.op() == Sink && matches!(root.arg(), Arg::Kernel(_));
@@ -138,7 +148,7 @@ pub(super) fn check(c: &mut Verifier, shaped: bool) {
             need!(c, u, n == others => "rank {n}, where other values have {others}");
         }
     }
-    slots(c, &params, shaped);
+    slots(c, &params, gaps);
     loops(c, &nodes, &ranges);
 }
 
