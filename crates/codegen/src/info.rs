@@ -32,14 +32,14 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                     _ => info.threads = n,
                 }
             }
-            (Op::Load | Op::Store, _) => {
+            (Op::Load | Op::Store | Op::AtomicAdd, _) => {
                 let storage = address(&u.src()[0])
                     .map(|a| a.buffer)
                     .filter(|s| s.op() == Op::Param);
-                let list = if u.op() == Op::Store {
-                    &mut info.outs
-                } else {
+                let list = if u.op() == Op::Load {
                     &mut info.ins
+                } else {
+                    &mut info.outs
                 };
                 list.extend(storage.and_then(UOp::buffer_arg).map(|b| b.slot as usize));
             }

@@ -134,7 +134,7 @@ impl Signature {
                 let bytes = u.shape().max_len() as usize * size;
                 need(b.slot as usize, bytes, size, false);
             }
-            if u.op() == Op::Store
+            if matches!(u.op(), Op::Store | Op::AtomicAdd)
                 && let Some(a) = address(&u.src()[0])
                 && a.buffer.op() == Op::Param
                 && let Some(b) = a.buffer.buffer_arg()

@@ -28,7 +28,7 @@ pub use capture::{Caller, Capture, Captured, Take, stand_in};
 pub use counters::{Counters, counters};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{Config, HostArguments, HostElement, HostFunction, Storage};
-pub use own::{check_source, settled};
+pub use own::{check_source, dialect, settled};
 pub use realize::{Value, open_file, read, realize, realized, upload, value};
 pub use report::note;
 

@@ -5,7 +5,7 @@ use monoglot_codegen::opt;
 use monoglot_device::{HostFunction, HostKernel, Kernel, open, program_parts};
 use monoglot_uop::function::{FunctionBody, FunctionInfo, SourceBody};
 use monoglot_uop::{
-    Arg, Device, Error, ErrorKind, KernelInfo, Opt, ProgramInfo, Result, Shape, UOp,
+    Arg, Device, Dialect, Error, ErrorKind, KernelInfo, Opt, ProgramInfo, Result, Shape, UOp,
 };
 use std::sync::Arc;
 
@@ -31,12 +31,20 @@ pub fn settled(kernel: &UOp, opts: &[Opt], device: Device) -> Result<UOp> {
     })
 }
 
+/// What the programs of a device are written in.
+///
+/// # Errors
+/// Where the device cannot be opened.
+pub fn dialect(device: Device) -> Result<Dialect> {
+    Ok(open(device)?.target().dialect)
+}
+
 /// Whether a device has its programs written in what this source text is.
 ///
 /// # Errors
 /// `Unsupported` where it has not; and where the device cannot be opened.
 pub fn check_source(name: &str, source: &SourceBody, device: Device) -> Result<()> {
-    let has = open(device)?.target().dialect;
+    let has = dialect(device)?;
     let is = source.dialect();
     if has == is {
         return Ok(());

@@ -98,7 +98,13 @@ fn copied(u: UOp) -> UOp {
         x = piece;
         views.pop();
     }
-    let x = u.over(&x);
+    // A constant alone has no storage that could be copied.
+    let mut base = &x;
+    while base.op() == Op::Reshape {
+        base = &base.src()[0];
+    }
+    let alone = base.op() == Op::Const || base.is_variable();
+    let x = u.over(&if alone { x.unary(Op::Contiguous) } else { x });
     views.into_iter().rev().fold(x, |x, view| view.over(&x))
 }
 
@@ -123,7 +129,7 @@ fn stored_arguments(call: UOp) -> Result<UOp> {
         *input = match input.device() {
             Some(_) => input.unary(Op::Contiguous),
             // What is of no device is made where it is wanted.
-            None => input.copy_to(info.device),
+            None => copied(input.copy_to(info.device)),
         };
     }
     call.try_with_src(src)

@@ -24,7 +24,7 @@ pub(crate) use engine::{HostArguments, HostFunction};
 /// An operation of one's own.
 ///
 /// ```
-/// use monoglot_tensor::{CustomOp, DType, Output, Result, Tensor};
+/// use monoglot_tensor::{CustomOp, DType, Output, Tensor};
 /// // y = 2x, as a kernel: a loop around a store.
 /// let double = CustomOp::kernel("double", |k| {
 ///     let i = k.range(k.input(0).shape()[0].clone());
@@ -314,7 +314,9 @@ impl CustomOp {
         }
         let body = match work {
             Work::Kernel(build) => {
-                let kernel = KernelBuilder::new(name, shapes, outs, device).build(&**build)?;
+                let kernel =
+                    KernelBuilder::new(name, shapes, outs, (device, engine::dialect(device)?))
+                        .build(&**build)?;
                 let Some(kernel) = kernel else {
                     return Ok(None);
                 };

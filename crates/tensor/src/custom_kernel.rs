@@ -2,8 +2,10 @@
 //! PARAMs, RANGEs with numbers of their own, and the SINK of what is built from them. Invariant: what a user
 //! writes that does not fit together is an error, also where the operators of UOps find it.
 
+use monoglot_uop::vouched::vouch;
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, DType, Device, Dim, Error, KernelInfo, Op, Result, Shape, UOp,
+    AddrSpace, Arg, AxisType, DType, Device, Dialect, Dim, Error, ErrorKind, KernelInfo, Op,
+    Result, Shape, UOp,
 };
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +20,7 @@ pub struct KernelBuilder {
     name: String,
     outputs: Vec<UOp>,
     inputs: Vec<UOp>,
+    dialect: Dialect,
     ranges: AtomicU32,
     storages: AtomicU64,
 }
@@ -27,7 +30,7 @@ impl KernelBuilder {
         name: &str,
         arguments: &[(Shape, DType)],
         outs: usize,
-        device: Device,
+        (device, dialect): (Device, Dialect),
     ) -> KernelBuilder {
         let params = (0..).zip(arguments);
         let param = |(slot, (shape, dtype)): (u64, &(Shape, DType))| {
@@ -39,6 +42,7 @@ impl KernelBuilder {
             name: name.into(),
             outputs,
             inputs,
+            dialect,
             ranges: AtomicU32::new(0),
             storages: AtomicU64::new(0),
         }
@@ -98,6 +102,59 @@ impl KernelBuilder {
     /// A loop from 0 to `n` that `reduce_ranges` closes.
     pub fn reduce_range(&self, n: impl Into<Dim>) -> UOp {
         self.numbered(n.into(), AxisType::Reduce)
+    }
+
+    /// A value as an expression in the language of the device, in which `{0}`, `{1}`, … are these operands (narrow
+    /// floats as f32). Where programs of the device have no source, as machine code and the interpreter, it is
+    /// `otherwise`: the same in UOps.
+    ///
+    /// ```
+    /// use monoglot_tensor::{CustomOp, DType, Output, Tensor};
+    /// let ones = CustomOp::kernel("ones", |k| {
+    ///     let i = k.range(3);
+    ///     let x = k.input(0).at(&[i.clone()]);
+    ///     // Of numbers up to 3.
+    ///     let count = (&x & &x.like(1)) + &x / 2;
+    ///     // SAFETY: it counts the bits of a number.
+    ///     let count = unsafe { k.custom("__builtin_popcount({0})", &[x], DType::I32, Some(&count))? };
+    ///     Ok(k.output(0).at(&[i.clone()]).store(&count).end(&[i]))
+    /// });
+    /// let [y] = ones.call([Output::new([3], DType::I32)], &[&Tensor::new(&[0, 2, 3], [3])]);
+    /// assert_eq!(y.to_vec::<i32>()?, [0, 1, 2]);
+    /// # Ok::<(), monoglot_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported` where there is neither source nor `otherwise`; `DType` for what is no number of 32 or 64 bits.
+    ///
+    /// # Safety
+    /// The text is an expression of the dtype, without effects, that touches no memory.
+    pub unsafe fn custom(
+        &self,
+        text: &str,
+        operands: &[UOp],
+        dtype: DType,
+        otherwise: Option<&UOp>,
+    ) -> Result<UOp> {
+        if matches!(dtype, DType::Index | DType::Bool) || dtype.bytes() < 4 {
+            let message = format!("a CUSTOM of {dtype}: of 32 or 64 bits alone");
+            return Err(Error::dtype(&self.name, message));
+        }
+        if self.dialect == Dialect::C {
+            // SAFETY: the caller says so.
+            unsafe { vouch(text) };
+            let mut src = vec![UOp::constant(dtype.zero(), dtype)];
+            src.extend_from_slice(operands);
+            return UOp::try_new(Op::Custom, src, Arg::Text(text.into()));
+        }
+        otherwise.cloned().ok_or_else(|| {
+            let message = format!(
+                "programs in {} have no source for `{text}`: say by `otherwise` what it is in UOps",
+                self.dialect.name()
+            );
+            let op = self.name.clone();
+            ErrorKind::Unsupported { op, message }.into()
+        })
     }
 
     /// Storage of the kernel's own, in registers. What is read of it stands behind what was written:

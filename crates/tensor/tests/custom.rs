@@ -559,3 +559,133 @@ fn source_runs_where_programs_are_written_in_it() {
     assert!(matches!(error(&y).kind(), ErrorKind::Compile { .. }));
     says(&y, &["nothing"]);
 }
+
+/// Counts how often each of 16 numbers stands among the first input, in steps of the second.
+fn histogram(dtype: DType) -> CustomOp {
+    CustomOp::kernel("histogram", move |k| {
+        let i = k.range(k.input(0).shape()[0].clone());
+        let at = k.input(0).at(&[i.clone()]).cast(DType::Index);
+        let inside = at.ge(&at.like(0)) & at.lt(&at.like(16));
+        let place = k.output(0).at(&[at.valid(&inside)]);
+        let step = k.input(1).at(&[i.clone()]).cast(dtype);
+        Ok(place.atomic_add(&step).end(&[i]))
+    })
+}
+
+#[test]
+fn elements_are_added_to_at_once() {
+    let n = 4096;
+    let numbers: Vec<i32> = (0..n).map(|i| (i * 7919) % 19 - 1).collect();
+    let steps: Vec<f32> = (0..n).map(|i| (i % 5) as f32).collect();
+    let mut want = [0.0f64; 16];
+    for (&at, &step) in numbers.iter().zip(&steps) {
+        // What is outside is dropped.
+        if let Some(place) = usize::try_from(at).ok().and_then(|at| want.get_mut(at)) {
+            *place += f64::from(step);
+        }
+    }
+    let threads: Opt = "SPLIT(0, 4, THREAD, top)".parse().unwrap();
+    for device in ["CPU:C", "INTERP", "CPU"] {
+        for dtype in [DType::I32, DType::U64, DType::F32, DType::F64] {
+            let x = Tensor::new(&numbers, [n]).to(Device::new(device));
+            let s = Tensor::new(&steps, [n]).to(Device::new(device));
+            let op = histogram(dtype);
+            let at_once = op.clone().with_opts(&[threads]);
+            for op in [&op, &at_once] {
+                let [y] = op.call([Output::new([16], dtype)], &[&x, &s]);
+                let got = y.cast(DType::F64).to_vec::<f64>();
+                assert_eq!(got.unwrap(), want, "{device} {dtype}");
+            }
+        }
+    }
+    let half = histogram(DType::F16);
+    let x = Tensor::new(&numbers, [n]);
+    let [y] = half.call([Output::new([16], DType::F16)], &[&x, &x.cast(DType::F16)]);
+    says(&y, &["an ATOMICADD of f16"]);
+}
+
+#[test]
+fn additions_to_one_element_come_one_after_the_other() {
+    let op = CustomOp::kernel("twice", |k| {
+        let i = k.range(10);
+        let place = k.output(0).at(&[UOp::index_const(0)]);
+        let x = k.input(0).at(&[i.clone()]);
+        let first = place.atomic_add(&x).end(&[i.clone()]);
+        let second = place.atomic_add(&(&x * 10)).end(&[i]);
+        Ok(UOp::sink(&[first, second]))
+    });
+    for device in ["CPU", "CPU:C", "INTERP", "INTERP:GPU"] {
+        let x = Tensor::arange(0, 10, 1)
+            .cast(DType::I32)
+            .to(Device::new(device));
+        let [y] = op.call([Output::new([1], DType::I32)], &[&x]);
+        assert_eq!(y.to_vec::<i32>().unwrap(), [495], "{device}");
+        let old = Tensor::full([1], 5).to(Device::new(device));
+        let [y] = op.call([Output::of(&old)], &[&x]);
+        assert_eq!(y.to_vec::<i32>().unwrap(), [500], "{device}");
+    }
+}
+
+#[test]
+fn text_within_a_kernel_where_there_is_source() {
+    let op = |with: bool| {
+        CustomOp::kernel("bits", move |k| {
+            let i = k.range(4);
+            let x = k.input(0).at(&[i.clone()]);
+            let mut count = UOp::int(0, DType::I32);
+            for bit in 0..31 {
+                count = count + ((&x / (1i64 << bit)) & UOp::int(1, DType::I32));
+            }
+            let otherwise = Some(&count).filter(|_| with);
+            // SAFETY: it counts the bits of a number.
+            let own = unsafe {
+                k.custom(
+                    "__builtin_popcount({0}) + 0 * {1}",
+                    &[x, i.cast(DType::I32)],
+                    DType::I32,
+                    otherwise,
+                )?
+            };
+            Ok(k.output(0).at(&[i.clone()]).store(&(own + 1)).end(&[i]))
+        })
+    };
+    let bits = |device: &str, with: bool| {
+        let x = Tensor::new(&[0, 7, 1 << 30, 1023], [4]).to(Device::new(device));
+        let [y] = op(with).call([Output::new([4], DType::I32)], &[&x]);
+        y
+    };
+    for (device, with) in [
+        ("CPU:C", true),
+        ("CPU:C", false),
+        ("CPU", true),
+        ("INTERP", true),
+    ] {
+        let y = bits(device, with);
+        assert_eq!(y.to_vec::<i32>().unwrap(), [1, 4, 2, 11], "{device}");
+    }
+    let y = bits("INTERP", false);
+    assert!(matches!(error(&y).kind(), ErrorKind::Unsupported { .. }));
+    says(&y, &["bits", "otherwise", "__builtin_popcount"]);
+}
+
+#[test]
+fn text_that_nobody_answers_for_is_not_compiled() {
+    let op = CustomOp::kernel("hostile", |k| {
+        let i = k.range(4);
+        let zero = UOp::float(0.0, DType::F32);
+        let text = UOp::try_new(
+            monoglot_uop::Op::Custom,
+            vec![zero],
+            monoglot_uop::Arg::Text("abort()".into()),
+        )?;
+        Ok(k.output(0).at(&[i.clone()]).store(&text).end(&[i]))
+    });
+    for device in ["CPU:C", "CPU", "INTERP"] {
+        let x = Tensor::ones([4]).to(Device::new(device));
+        let [y] = op.call([Output::new([4], DType::F32)], &[&x]);
+        assert!(
+            matches!(error(&y).kind(), ErrorKind::Unsupported { .. }),
+            "{device}"
+        );
+    }
+}

@@ -58,6 +58,7 @@ pub mod shape;
 pub mod spec;
 pub mod target;
 pub mod text;
+pub mod vouched;
 mod written;
 
 pub use arg::{

@@ -6,7 +6,7 @@
 
 use crate::graph::ordered;
 use crate::node::UOp;
-use crate::op::Op;
+use crate::op::{Op, OpSet};
 use crate::rules::Affine;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::slice::from_ref;
@@ -26,7 +26,8 @@ pub fn written(kernel: &UOp, outs: usize) -> Result<Written, String> {
     let loops = loops(&nodes);
     let targets: FxHashSet<&UOp> = nodes.iter().filter_map(|u| target(u)).collect();
     let mut read = vec![false; outs];
-    let mut apart = !kernel.ops_below().contains(Op::Buffer);
+    const AS_WRITTEN: OpSet = OpSet::of(&[Op::Buffer, Op::Custom]);
+    let mut apart = !kernel.ops_below().intersects(AS_WRITTEN);
     let mut stores: Vec<Vec<&UOp>> = vec![Vec::new(); outs];
     for &u in &nodes {
         let Some(to) = target(u) else { continue };
