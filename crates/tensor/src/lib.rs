@@ -64,7 +64,7 @@ pub use length::{Size, Sizes, Variable};
 pub use loss::Reduction;
 pub use monoglot_engine::{HostArguments, HostElement};
 pub use monoglot_uop::{
-    AxisType, DType, Device, Dim, Error, ErrorKind, Opt, OptOp, ReduceOp, Result, Shape, UOp,
+    AxisType, DType, Device, Dim, Error, ErrorKind, Op, Opt, OptOp, ReduceOp, Result, Shape, UOp,
 };
 pub use operand::Operand;
 pub use resample::Interpolation;

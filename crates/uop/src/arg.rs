@@ -8,6 +8,7 @@ use crate::fragment::{Digit, Fragment};
 use crate::lazy::LazyText;
 use crate::opaque::Opaque;
 use crate::scalar::Scalar;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 named! {
@@ -146,7 +147,7 @@ pub struct Opt {
 }
 
 /// What the SINK of a kernel knows besides its graph.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct KernelInfo {
     /// A readable name, from the shape of the iteration space.
     pub name: String,
@@ -156,6 +157,16 @@ pub struct KernelInfo {
     pub no_locals: bool,
     /// Whether these transforms are all that it is to have.
     pub settled: bool,
+}
+
+impl Hash for KernelInfo {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        (&self.name, &self.opts, self.no_locals).hash(h);
+        // Kernels that fall out of graphs keep their hashes, and so their names.
+        if self.settled {
+            h.write_u8(1);
+        }
+    }
 }
 
 /// What a compiled kernel knows besides its code.
