@@ -12,33 +12,57 @@ pub(crate) fn made(which: u64, x: &UOp, y: &UOp, device: Device) -> Option<(UOp,
         return None;
     }
     let made = match which % 3 {
-        0 => call(x, y, n, device, false, opposite),
-        1 => call(x, y, n, device, true, every_other),
-        _ => call(x, y, n, device, false, running),
+        0 => call(x, y, device, &OPPOSITE),
+        1 => call(x, y, device, &EVERY_OTHER),
+        _ => call(x, y, device, &RUNNING),
     };
     let grows = if n > 16 { 1e9 } else { n as f64 };
     Some((made.ok()?, grows + 2.0))
 }
 
-/// The storage of a kernel: its output, and its input.
-type Build = fn(&UOp, &UOp, &UOp) -> UOp;
+/// A kernel.
+struct Own {
+    /// Whether its output begins as another value.
+    begins: bool,
+    /// Whether its turns come one after the other.
+    settled: bool,
+    /// The STORE of a turn, from its output and its input.
+    build: fn(&UOp, &UOp, &UOp) -> UOp,
+}
 
-/// A CALL of the kernel that stores what `build` makes for each element; its output begins as y where `begins`.
-fn call(x: &UOp, y: &UOp, n: i64, device: Device, begins: bool, build: Build) -> Result<UOp> {
+const OPPOSITE: Own = Own {
+    begins: false,
+    settled: false,
+    build: opposite,
+};
+const EVERY_OTHER: Own = Own {
+    begins: true,
+    settled: false,
+    build: every_other,
+};
+const RUNNING: Own = Own {
+    begins: false,
+    settled: true,
+    build: running,
+};
+
+/// A CALL of a kernel on x; its output begins as y if as anything.
+fn call(x: &UOp, y: &UOp, device: Device, own: &Own) -> Result<UOp> {
+    let n = x.shape().max_len();
     let line = Shape::of(&[n]);
     let param = |slot| UOp::param(slot, &line, x.dtype(), Some(device));
     let i = UOp::range(n, 0, AxisType::Loop);
-    let store = build(&param(0), &param(1), &i);
+    let store = (own.build)(&param(0), &param(1), &i);
     let info = KernelInfo {
         name: "own".into(),
-        settled: build == running as Build,
+        settled: own.settled,
         ..KernelInfo::default()
     };
     let sink = UOp::sink(&[store.end(&[i])]).with_arg(Arg::Kernel(Arc::new(info)));
     let function = FunctionInfo {
         name: "own".into(),
         device,
-        begins: Vec::from_iter(begins.then_some(0)),
+        begins: Vec::from_iter(own.begins.then_some(0)),
         body: FunctionBody::Kernel(sink),
     };
     let y = y.reshape(&line)?;

@@ -48,7 +48,7 @@ pub(crate) fn tuple_element(tuple: &UOp, i: usize) -> Result<&UOp> {
     let mut t = tuple;
     while matches!(t.op(), Op::Function | Op::Call) {
         if let (Some(_), Arg::Call(info)) = (FunctionInfo::called(t), t.arg()) {
-            let argument = info.outs.get(i).and_then(|&k| t.src().get(k + 1));
+            let argument = info.outs.get(i).and_then(|&k| t.src()[1..].get(k));
             let missing = || format!("output {i} of a CALL of {}", info.outs.len());
             return argument.ok_or_else(|| Error::argument("GETTUPLE", missing()));
         }
