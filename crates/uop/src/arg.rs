@@ -332,8 +332,6 @@ args! {
     Program(Arc<ProgramInfo>) "program",
     /// CALL.
     Call(Arc<CallInfo>) "call",
-    /// CUSTOMFUNCTION: a `function::FunctionInfo`.
-    Function(Opaque) "function",
     /// WMMA.
     Wmma(Arc<TcInfo>) "wmma",
     /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler
@@ -341,4 +339,6 @@ args! {
     Rounded "rounding",
     /// EXP2: the argument is at most 0 but for what rounding adds, or NaN, which is less work.
     Below "bound",
+    /// CUSTOMFUNCTION: a `function::FunctionInfo`.
+    Function(Opaque) "function",
 }
