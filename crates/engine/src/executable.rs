@@ -12,7 +12,7 @@ use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, open, program_parts};
 use monoglot_schedule::{Allocation, Function, schedule};
 use monoglot_uop as uop;
-use monoglot_uop::function::FunctionInfo;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::{Arg, Device, Effort, Error, ErrorKind, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::AtomicU64;

@@ -3,7 +3,7 @@
 
 use monoglot_codegen::opt;
 use monoglot_device::{HostFunction, HostKernel, Kernel, open, program_parts};
-use monoglot_uop::function::{FunctionBody, FunctionInfo, SourceBody};
+use monoglot_uop::own::{FunctionBody, FunctionInfo, SourceBody};
 use monoglot_uop::{
     Arg, Device, Dialect, Error, ErrorKind, KernelInfo, Opt, ProgramInfo, Result, Shape, UOp,
 };

@@ -1,7 +1,7 @@
 //! Work of a user's own in random programs. Flows in: a number, a value, and another of its shape and dtype; flows out: what
 //! a kernel of that number gives of them. Invariant: it is exact where they are.
 
-use monoglot_uop::function::{FunctionBody, FunctionInfo};
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::{Arg, AxisType, DType, Device, KernelInfo, Opaque, Result, Shape, UOp};
 use std::sync::Arc;
 

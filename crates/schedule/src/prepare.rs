@@ -3,7 +3,7 @@
 //! tensor graph.
 
 use crate::rangeify::is_stored;
-use monoglot_uop::function::FunctionInfo;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, OpSet, ReduceOp, Result, Shape, Target, UOp};

@@ -9,7 +9,7 @@ use crate::length::Sizes;
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::function::{Derivative, FunctionBody, FunctionInfo, HostBody, SourceBody};
+use monoglot_uop::own::{Derivative, FunctionBody, FunctionInfo, HostBody, SourceBody};
 use monoglot_uop::spec::verify_own;
 use monoglot_uop::{
     Arg, DType, Device, Dialect, Dim, Error, ErrorKind, Opaque, Opt, Result, Shape, UOp, Written,

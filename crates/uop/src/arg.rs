@@ -201,7 +201,7 @@ pub struct CallInfo {
     pub outs: Vec<usize>,
     /// Argument positions that are read.
     pub ins: Vec<usize>,
-    /// What its gradient is (a `function::Derivative`), in a graph of tensors: no part of what is computed, and
+    /// What its gradient is (a `own::Derivative`), in a graph of tensors: no part of what is computed, and
     /// no text has one.
     pub derivative: Option<Opaque>,
 }
@@ -339,6 +339,6 @@ args! {
     Rounded "rounding",
     /// EXP2: the argument is at most 0 but for what rounding adds, or NaN, which is less work.
     Below "bound",
-    /// CUSTOMFUNCTION: a `function::FunctionInfo`.
+    /// CUSTOMFUNCTION: a `own::FunctionInfo`.
     Function(Opaque) "function",
 }

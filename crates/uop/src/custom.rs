@@ -5,7 +5,7 @@
 use crate::arg::{Arg, CallInfo, ProgramInfo};
 use crate::backend::Program;
 use crate::error::Result;
-use crate::function::{Derivative, SourceBody};
+use crate::own::{Derivative, SourceBody};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::opaque::Opaque;

@@ -3,7 +3,7 @@
 //! graphs and texts; flows out: comparisons.
 
 use monoglot_uop::arg::*;
-use monoglot_uop::function::{FunctionBody, FunctionInfo};
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::text::{parse, parse_many, print, print_many};
 use monoglot_uop::*;
 

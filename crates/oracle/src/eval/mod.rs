@@ -5,7 +5,7 @@
 //! floats run in f64 and are rounded once. Values are dropped as soon as their last reader has run.
 
 use crate::eval_kernel::eval_kernel;
-use monoglot_uop::function::{FunctionBody, FunctionInfo};
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::graph::{inline_functions, toposort_many};
 use monoglot_uop::{Arg, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;

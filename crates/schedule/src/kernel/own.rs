@@ -7,7 +7,7 @@
 
 use super::{Call, Callee, number_params};
 use crate::rangeify::Own;
-use monoglot_uop::function::{FunctionBody, FunctionInfo};
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::{Arg, Op, Result, Shape, UOp, rules};
 use rustc_hash::FxHashMap;
 

@@ -3,7 +3,7 @@
 //! indices.
 
 use super::{At, Body, Indices, Instance, Rangeify, placeholder_slot};
-use monoglot_uop::function::FunctionInfo;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::{Arg, AxisType, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 
 /// The error of what no kernel computes.

@@ -16,7 +16,7 @@ mod shared;
 use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
 
-use monoglot_uop::function::FunctionInfo;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{Arg, AxisType, Device, Op, Result, Target, UOp, effort};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};

@@ -4,7 +4,7 @@
 use crate::arg::Arg;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::function::FunctionInfo;
+use crate::own::FunctionInfo;
 use crate::node::UOp;
 use crate::op::Op;
 

@@ -4,7 +4,7 @@
 use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::function::FunctionInfo;
+use crate::own::FunctionInfo;
 use crate::node::UOp;
 use crate::op::Op;
 

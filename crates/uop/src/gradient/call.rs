@@ -5,7 +5,7 @@
 use super::failed;
 use crate::arg::Arg;
 use crate::error::Result;
-use crate::function::{Derivative, FunctionInfo};
+use crate::own::{Derivative, FunctionInfo};
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::FxHashMap;

@@ -28,7 +28,7 @@ use super::kernel::{self, invalid};
 use super::{Verifier, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
-use crate::function::{FunctionBody, FunctionInfo};
+use crate::own::{FunctionBody, FunctionInfo};
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};

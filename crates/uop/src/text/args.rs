@@ -11,7 +11,7 @@ use crate::arg::{
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::fragment::{Digit, Fragment};
-use crate::function::{FunctionBody, FunctionInfo};
+use crate::own::{FunctionBody, FunctionInfo};
 use crate::node::UOp;
 use crate::op::Op;
 use crate::opaque::Opaque;
