@@ -26,14 +26,14 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 10_900),
+    ("uop/src", 11_600),
     ("schedule/src", 4_500),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
     ("engine/src", 3_500),
-    ("tensor/src", 9_600),
-    ("device/src", 4_900),
+    ("tensor/src", 10_200),
+    ("device/src", 5_300),
     ("device/src/interp", 2_500),
 ];
 

@@ -128,6 +128,10 @@ impl Expand {
                 new[1] = self.widen(&src[1].0, src[1].1, all);
                 (u.with_src(new), 0)
             }
+            op @ (Op::AtomicAdd | Op::Custom) => {
+                let message = "its loops stay loops: it has no UPCAST and no UNROLL";
+                return Err(Error::argument(op.name(), message));
+            }
             Op::Reduce => self.reduce(u, src),
             Op::End => (src[0].0.end(&open_ranges(u, src)), 0),
             Op::After => (u.with_src(new), src[0].1),

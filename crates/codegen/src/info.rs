@@ -8,6 +8,9 @@ use monoglot_uop::{Arg, AxisType, DType, Op, ProgramInfo, Target, UOp};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Letters of a user's name of a kernel that its function has in its own.
+const NAME: usize = 16;
+
 /// The record of a program.
 pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramInfo {
     let mut info = ProgramInfo {
@@ -32,14 +35,14 @@ pub(crate) fn describe(kernel: &UOp, linear: &UOp, target: &Target) -> ProgramIn
                     _ => info.threads = n,
                 }
             }
-            (Op::Load | Op::Store, _) => {
+            (Op::Load | Op::Store | Op::AtomicAdd, _) => {
                 let storage = address(&u.src()[0])
                     .map(|a| a.buffer)
                     .filter(|s| s.op() == Op::Param);
-                let list = if u.op() == Op::Store {
-                    &mut info.outs
-                } else {
+                let list = if u.op() == Op::Load {
                     &mut info.ins
+                } else {
+                    &mut info.outs
                 };
                 list.extend(storage.and_then(UOp::buffer_arg).map(|b| b.slot as usize));
             }
@@ -81,6 +84,14 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
         );
     }
     let _ = write!(info.name, "_{:04x}", kernel.structural_hash() >> 48);
+    if let Arg::Kernel(own) = kernel.arg()
+        && !own.name.is_empty()
+    {
+        // A user's name may be of any letters; those of a function are few.
+        let letters = own.name.chars().filter(char::is_ascii_alphanumeric);
+        info.name.push('_');
+        info.name.extend(letters.take(NAME));
+    }
     let mut flops: f64 = 0.0;
     for u in &topo {
         match u.op() {

@@ -273,7 +273,7 @@ impl Graph {
     fn accesses(&self) -> Vec<MemoryOp> {
         let mut out = Vec::new();
         for (i, u) in self.nodes.iter().enumerate() {
-            if !matches!(u.op(), Op::Load | Op::Store) {
+            if !matches!(u.op(), Op::Load | Op::Store | Op::AtomicAdd) {
                 continue;
             }
             let address = self.src[i][0] as usize;
@@ -291,7 +291,7 @@ impl Graph {
                 storage: storage as u32,
                 place: known.flatten(),
                 node: i as u32,
-                writes: u.op() == Op::Store,
+                writes: u.op() != Op::Load,
             });
         }
         out.sort_unstable();

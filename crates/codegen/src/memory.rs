@@ -78,17 +78,17 @@ impl<'a> Flatten<'a> {
                 self.access.insert(u, access);
                 Ok(address)
             }
-            Op::Store => {
+            Op::Store | Op::AtomicAdd => {
                 let GatedAddress { address, gate } = self.target(&src[0]);
                 let gate = both(gate, src.get(2).map(|g| self.read(g)));
                 let mut new: Srcs = smallvec![address, self.read(&src[1])];
                 new.extend(gate.filter(|g| !g.is_bool(true)));
-                Ok(node(Op::Store, new))
+                Ok(node(u.op(), new))
             }
-            op @ (Op::Load | Op::AtomicAdd) => {
+            Op::Load => {
                 let message = "no kernel of scalars is lowered with it yet".into();
                 Err(ErrorKind::Unsupported {
-                    op: op.name().into(),
+                    op: u.op().name().into(),
                     message,
                 }
                 .into())

@@ -2,8 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, below, expand, gathers, info, limits, linearize, loops, memory, opt, peel, registers,
-    select, streams,
+    ahead, atomics, below, expand, gathers, info, limits, linearize, loops, memory, opt, peel,
+    registers, select, streams,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -100,6 +100,7 @@ pub fn lower(
     let kernel = &below::say(kernel)?;
     let optimized = match opts {
         Some(opts) => opt::apply(kernel, opts, target)?,
+        None if opt::is_settled(kernel) => kernel.clone(),
         None => opt::optimize(kernel, target),
     };
     let optimized = verify_kernel(optimized)?.into_inner();
@@ -147,7 +148,7 @@ fn in_order(
     let selected = select::select(expanded, target)?;
     done(Stage::Select, &selected);
 
-    let ordered = linearize::linearize(&selected)?;
+    let ordered = atomics::alone(&linearize::linearize(&selected)?);
     let mut linear = registers::split(&ordered);
     let threads = target.arranged && !target.workgroups;
     if threads {

@@ -6,7 +6,7 @@
 
 use crate::storage::{Claims, Storage, claim};
 use monoglot_uop::linear::address;
-use monoglot_uop::{Arg, BufferArg, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
+use monoglot_uop::{Arg, BufferArg, DType, Error, ErrorKind, Op, ProgramInfo, Result, UOp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl Signature {
                 let bytes = u.shape().max_len() as usize * size;
                 need(b.slot as usize, bytes, size, false);
             }
-            if u.op() == Op::Store
+            if matches!(u.op(), Op::Store | Op::AtomicAdd)
                 && let Some(a) = address(&u.src()[0])
                 && a.buffer.op() == Op::Param
                 && let Some(b) = a.buffer.buffer_arg()
@@ -156,6 +156,25 @@ impl Signature {
         vars: Vec<Option<(i64, i64)>>,
     ) -> Signature {
         Signature { name, needs, vars }
+    }
+
+    /// That of work on arrays of so many elements, of which the first `outs` are written.
+    pub(crate) fn of_arrays(
+        name: &str,
+        arrays: impl Iterator<Item = (DType, i64)>,
+        outs: usize,
+    ) -> Signature {
+        let need = |(slot, (dtype, len)): (usize, (DType, i64))| Need {
+            slot,
+            bytes: len as usize * dtype.bytes(),
+            align: dtype.bytes(),
+            writes: slot < outs,
+        };
+        Signature {
+            name: name.into(),
+            needs: arrays.enumerate().map(need).collect(),
+            vars: Vec::new(),
+        }
     }
 
     /// The storage arguments, in the order of a launch.

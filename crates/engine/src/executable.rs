@@ -6,12 +6,14 @@ use crate::cache::Cache;
 use crate::check::{self, Check};
 use crate::counters::{Totals, count};
 use crate::family;
+use crate::own::{self, Compute};
 use crate::report;
 use crate::wrong::broken;
 use monoglot_codegen::{Stage, Timings, lower};
 use monoglot_device::{Config, Kernel, Storage, open, program_parts};
 use monoglot_schedule::{Function, Plan, schedule};
 use monoglot_uop as uop;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::{Arg, Device, Effort, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -140,13 +142,6 @@ const KEPT: usize = 1024;
 pub(crate) type Key = (UOp, Device);
 static EXECUTABLES: Cache<Key, Arc<Executable>> = Cache::new(KEPT);
 static KERNELS: Cache<Key, Compute> = Cache::new(KEPT);
-
-/// A kernel, compiled.
-#[derive(Clone)]
-pub(crate) struct Compute {
-    pub(crate) kernel: Arc<dyn Kernel>,
-    pub(crate) info: Arc<ProgramInfo>,
-}
 
 /// An executable with the words for one run of it.
 pub(crate) struct Invocation {
@@ -360,7 +355,10 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
             device,
         });
     }
-    let Compute { kernel, info } = kernels[&(body.clone(), device)].clone();
+    let Compute { kernel, info } = match FunctionInfo::of(body) {
+        Some(function) => own::compute(function, args, outs.len())?,
+        None => kernels[&(body.clone(), device)].clone(),
+    };
     Ok(Step {
         action: Action::Launch(kernel),
         args: slots,
@@ -375,6 +373,7 @@ pub(crate) fn kernel_device(call: &UOp) -> Result<Device> {
     let body = &call.src()[0];
     let own = match body.arg() {
         Arg::Place(d, _) => *d,
+        Arg::Function(_) => FunctionInfo::of(body).map(|f| f.device),
         _ => body
             .toposort()
             .iter()

@@ -16,6 +16,7 @@ mod donate;
 mod events;
 mod executable;
 mod family;
+mod own;
 mod queues;
 mod realize;
 mod report;
@@ -31,9 +32,10 @@ pub use counters::{Counters, counters};
 pub use events::{Event, Listener, listen};
 pub use executable::{Compiled, compile};
 pub use monoglot_device::{
-    Config, Folder, NewFolder, Pieces, Storage, StorageUse, release_kept, set_memory_limit,
-    storage_use,
+    Config, Folder, HostArguments, HostElement, HostFunction, NewFolder, Pieces, Storage,
+    StorageUse, release_kept, set_memory_limit, storage_use,
 };
+pub use own::{check_source, dialect, settled};
 pub use realize::{
     Value, open_file, read, realize, realized, upload, upload_pieces, value, with_room,
 };

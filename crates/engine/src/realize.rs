@@ -15,7 +15,7 @@ use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open, open_for_code};
 use monoglot_schedule::callify;
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{DType, Device, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,6 +107,13 @@ impl Value {
 
 /// What `f` gives once no other run stands in its way.
 pub(crate) fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
+    if let Some(name) = monoglot_device::running() {
+        let message = format!(
+            "`{name}` computes tensors while it runs within a program, which would wait for itself: \
+             compute them before, and pass them"
+        );
+        return Err(ErrorKind::Run { message }.into());
+    }
     let mut taken: Vec<Arc<Version>> = Vec::new();
     loop {
         match f() {

@@ -411,7 +411,7 @@ fn below(op: Op) -> Option<(Vec<UOp>, &'static [&'static str])> {
             Memory::Load | Memory::Store => None,
             Memory::AtomicAdd => Some((
                 vec![new(vec![at.clone(), UOp::float(1.0, f)], Arg::None)],
-                &[],
+                &DEVICES,
             )),
             Memory::GetAddr => {
                 let of = new(vec![param(0, 64, f)], Arg::Place(None, None));

@@ -5,6 +5,7 @@
 pub mod check;
 pub mod kernels;
 pub mod linear;
+mod own;
 pub mod pairs;
 pub mod program;
 pub mod replay;

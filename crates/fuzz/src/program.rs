@@ -4,6 +4,7 @@
 //! comparison or a cast, so devices must agree to the bit there; what a transcendental gives is kept
 //! apart (`smooth`) and only feeds arithmetic, whose results are compared within a tolerance.
 
+use crate::own;
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp, fold};
 
 /// Elements of the largest value in a program.
@@ -64,7 +65,7 @@ pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
         });
     }
     for _ in 0..1 + dice.roll(ops) {
-        let Some(next) = step(&mut dice, &pool) else {
+        let Some(next) = step(&mut dice, &pool, device) else {
             continue;
         };
         let n = next.value.shape().max_len();
@@ -77,17 +78,37 @@ pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
     pool.split_off(from).into_iter().map(|e| e.value).collect()
 }
 
-fn step(dice: &mut Dice, pool: &[Entry]) -> Option<Entry> {
+fn step(dice: &mut Dice, pool: &[Entry], device: Device) -> Option<Entry> {
     // Recent values more often than old ones.
     let one = dice.roll(pool.len() as u64) as usize;
     let other = dice.roll(pool.len() as u64) as usize;
     let e = pool[pool.len() - 1 - one.min(other)].clone();
-    match dice.roll(10) {
+    match dice.roll(21) / 2 {
         0..3 => movement(dice, &e, pool),
         3..5 => reduce(dice, &e),
         5..9 => elementwise(dice, &e, pool),
-        _ => assign(dice, &e),
+        9 => assign(dice, &e),
+        _ => own(dice, &e, pool, device),
     }
+}
+
+/// What a kernel of a user's own makes of a value and another like it.
+fn own(dice: &mut Dice, e: &Entry, pool: &[Entry], device: Device) -> Option<Entry> {
+    let mate = mate(dice, e, pool);
+    let (value, factor) = own::made(dice.roll(3), &e.value, &mate.value, device)?;
+    Some(Entry {
+        value,
+        smooth: e.smooth || mate.smooth,
+        size: (e.size * factor).max(mate.size),
+    })
+}
+
+/// Another value of the same shape and dtype, or this one.
+fn mate(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Entry {
+    let x = &e.value;
+    let alike = |m: &&Entry| m.value.shape() == x.shape() && m.value.dtype() == x.dtype();
+    let mates: Vec<&Entry> = pool.iter().filter(alike).collect();
+    Entry::clone(dice.pick::<&Entry>(&mates))
 }
 
 fn movement(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
@@ -210,11 +231,7 @@ fn reduce(dice: &mut Dice, e: &Entry) -> Option<Entry> {
 
 fn elementwise(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
     let x = &e.value;
-    let mates: Vec<&Entry> = pool
-        .iter()
-        .filter(|m| m.value.shape() == x.shape() && m.value.dtype() == x.dtype())
-        .collect();
-    let mate = Entry::clone(dice.pick::<&Entry>(&mates));
+    let mate = mate(dice, e, pool);
     let y = &mate.value;
     let smooth = e.smooth || mate.smooth;
     let unsigned = x.dtype().is_unsigned() || x.dtype() == DType::Bool;

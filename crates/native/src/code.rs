@@ -225,6 +225,10 @@ pub enum Do {
     Compare(Cond),
     /// dst = b where a is not 0, else c: registers, 64 bits.
     Select,
+    /// memory a += b, of 32 or 64 bits, whatever other threads do to it.
+    AddAtomic,
+    /// dst = 1 where memory a was b, of 32 or 64 bits, and is c from now on, else 0; whatever other threads do to it.
+    Exchange,
     /// Ask for the line of memory a.
     Prefetch,
     /// Stores that passed the caches are seen before all that follows.
@@ -290,7 +294,7 @@ impl Ins {
             Do::Store8 | Do::Store16 | Do::Store32 | Do::Store64 => Some(0),
             Do::Add | Do::Sub | Do::Mul | Do::And | Do::Or | Do::Xor => Some(1),
             Do::Compare(_) | Do::Next | Do::SkipIf(_) => Some(1),
-            Do::Address | Do::Prefetch => Some(0),
+            Do::Address | Do::Prefetch | Do::AddAtomic | Do::Exchange => Some(0),
             _ => None,
         }
     }

@@ -93,6 +93,8 @@ fn straight(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
         Do::Div | Do::Rem | Do::DivU | Do::RemU => general::divide(e, ins),
         Do::Compare(condition) => general::compare(e, ins, condition),
         Do::Select => general::select(e, ins),
+        Do::AddAtomic => general::add_atomic(e, ins),
+        Do::Exchange => general::exchange(e, ins),
         Do::Prefetch => general::prefetch(e, ins),
         Do::Fence => e.emit(Code::Sfence, &[]),
         Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land | Do::Argument(_) | Do::Return => {

@@ -7,6 +7,7 @@
 //! of lanes of 0 and −1, as wide as the listing says. Loads stand before their first use, or are operands of it where it is the only one.
 
 mod address;
+mod atomic;
 mod builder;
 mod cast;
 mod clean;
@@ -280,6 +281,7 @@ impl<'a> Selector<'a> {
                 Order::Barrier | Order::Linear => Err(self.unsupported(u)),
             },
             OpClass::Memory(Memory::Store) => self.store(u),
+            OpClass::Memory(Memory::AtomicAdd) => self.atomic(u),
             OpClass::Memory(Memory::Load) if *u.arg() != Arg::None && self.uses.count(i) == 0 => {
                 self.prefetch(u)
             }

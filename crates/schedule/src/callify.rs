@@ -9,7 +9,7 @@ use monoglot_uop::{AddrSpace, Arg, BufferArg, Op, OpSet, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What a function does not have as it stands.
-const REBUILT: OpSet = OpSet::of(&[Op::Buffer, Op::Param, Op::Assert]);
+const REBUILT: OpSet = OpSet::of(&[Op::Buffer, Op::Param, Op::Assert, Op::Call]);
 
 /// Roots as a function of PARAMs.
 #[derive(Clone, Debug)]
@@ -101,7 +101,8 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
                 return Ok(src[0].clone());
             }
             if !is_storage(u) {
-                return u.try_with_src(src);
+                // A derivative is no part of what is computed.
+                return u.without_derivative().try_with_src(src);
             }
             let slot = arguments.buffers.len() as u64;
             arguments.buffers.push(u.clone());

@@ -161,6 +161,10 @@ pub(crate) fn with_sites(
         .collect::<Vec<Output>>()
         .into_iter();
     let mut nodes = Vec::with_capacity(values + all.nodes.len());
+    // Sources first.
+    all.calls.reverse();
+    let around = all.calls.len();
+    let mut gives: FxHashMap<usize, usize> = FxHashMap::default();
     for site in sites {
         let body = &known[&site.body];
         let count = site.values.len();
@@ -183,6 +187,7 @@ pub(crate) fn with_sites(
             args.push(slot);
         }
         nodes.extend(site.values);
+        gives.extend(args[..count].iter().map(|&a| (a, all.calls.len())));
         let device = body.calls.first().map_or(device, |c| c.device);
         all.calls.push(Call {
             device,
@@ -199,7 +204,10 @@ pub(crate) fn with_sites(
     all.inputs = arguments;
     all.params.retain(|&slot, _| slot < arguments);
     // Sources last, as rangeify gives them.
-    let before = crate::order::dependencies(&all);
+    let mut before = crate::order::dependencies(&all);
+    for (call, first) in all.calls.iter().zip(&mut before).take(around) {
+        first.extend(call.args.iter().filter_map(|a| gives.get(a)));
+    }
     let mut calls: Vec<Option<Call>> = all.calls.into_iter().map(Some).collect();
     let order = topological(&before);
     all.calls = order

@@ -29,7 +29,8 @@ pub(crate) fn fuse(all: Calls, target: &dyn Fn(Device) -> Result<Arc<Target>>) -
     let mut sizes: FxHashMap<usize, usize> = FxHashMap::default();
     // Later kernels are sources of earlier ones: rangeify works from the roots.
     for k in kernels.into_iter().rev() {
-        let below = k.args[k.outs..].iter().map(|&a| level_of[a]);
+        // What it writes may have been begun before.
+        let below = k.args.iter().map(|&a| level_of[a]);
         let level = below.max().unwrap_or(0) + 1;
         for &a in &k.args[..k.outs] {
             level_of[a] = level;

@@ -6,9 +6,10 @@
 //! that do not depend on each other share their ranges, and so their loop.
 
 mod in_place;
+mod own;
 mod ranges;
 
-use crate::rangeify::{Output, Stored, Stores, flat};
+use crate::rangeify::{Output, Stored, Stores, called, flat};
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, ScanInfo, Shape, UOp,
@@ -39,6 +40,9 @@ pub(crate) enum Callee {
     Function(Arc<Calls>),
     /// The kernels of a body, again and again.
     Loop(Arc<Looped>),
+    /// A user's own work: a kernel that stays as it is, or a CUSTOMFUNCTION. What it writes may have been begun by
+    /// another call.
+    Own(UOp),
     /// Nothing: the result has no elements.
     Nothing,
 }
@@ -97,10 +101,21 @@ pub(crate) fn kernels(stores: Stores) -> Result<Calls> {
         inputs,
         params,
         outputs,
+        own,
     } = stores;
     let mut known = Known::default();
-    let one = |(i, s): (usize, &Stored)| kernel(s, inputs + i, &mut known);
-    let calls = stored.iter().enumerate().map(one).collect::<Result<_>>()?;
+    let mut owns: FxHashMap<&UOp, own::Pending> = own.iter().map(own::pending).collect();
+    let mut calls = Vec::with_capacity(stored.len() + own.len());
+    for (i, s) in stored.iter().enumerate() {
+        let mut one = || kernel(s, inputs + i, &mut known);
+        match called(&s.node) {
+            None => calls.push(one()?),
+            Some(call) => {
+                let own = owns.get_mut(call).expect("every CALL was taken down");
+                calls.extend(own.output(&s.node, one)?);
+            }
+        }
+    }
     let nodes = stored.into_iter().map(|s| s.node).collect();
     Ok(Calls {
         calls,

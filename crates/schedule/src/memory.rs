@@ -384,7 +384,7 @@ fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
     let mut src: Srcs = Srcs::new();
     src.push(match &k.callee {
         Callee::Nothing => return Ok(None),
-        Callee::Compute(sink) => sink.clone(),
+        Callee::Compute(sink) | Callee::Own(sink) => sink.clone(),
         Callee::Copy(body) => body.clone(),
         Callee::Function(_) | Callee::Loop(_) => {
             return Err(ErrorKind::Verify {
@@ -398,6 +398,7 @@ fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
     let info = CallInfo {
         outs: (0..k.outs).collect(),
         ins: (k.outs..k.args.len()).collect(),
+        derivative: None,
     };
     Ok(Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))))
 }

@@ -130,13 +130,15 @@ fn maker(all: &Calls, slot: usize) -> usize {
 /// For each kernel, those that must run before it.
 pub(crate) fn dependencies(all: &Calls) -> Vec<Vec<usize>> {
     let mut writer = vec![None; all.inputs + all.nodes.len()];
+    let mut before = Vec::with_capacity(all.calls.len());
     for (i, k) in all.calls.iter().enumerate() {
+        // Sources come first, and what begins an output that it goes on with.
+        before.push(k.args.iter().filter_map(|&a| writer[a]).collect());
         for &a in &k.args[..k.outs] {
             writer[a] = Some(i);
         }
     }
-    let sources = |k: &Call| k.args[k.outs..].iter().filter_map(|&a| writer[a]).collect();
-    all.calls.iter().map(sources).collect()
+    before
 }
 
 /// The donated PARAM whose next version a stored node is.
@@ -154,7 +156,8 @@ fn donor(node: &UOp, donated: &[bool]) -> Option<usize> {
 fn nodes(k: &Call) -> Vec<UOp> {
     match &k.callee {
         Callee::Compute(sink) => sink.toposort(),
-        Callee::Copy(_) | Callee::Nothing | Callee::Function(_) | Callee::Loop(_) => Vec::new(),
+        Callee::Copy(_) | Callee::Own(_) | Callee::Nothing => Vec::new(),
+        Callee::Function(_) | Callee::Loop(_) => Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::rangeify::is_stored;
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::{AddrSpace, Arg, Device, Dim, Op, OpSet, ReduceOp, Result, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(crate) fn prepare(
             }
             Op::Reduce => split(&new, target)?,
             Op::Copy => copied(new),
+            Op::Call => stored_arguments(new)?,
             _ => new,
         };
         done.insert(u, without_elements(new));
@@ -96,8 +98,41 @@ fn copied(u: UOp) -> UOp {
         x = piece;
         views.pop();
     }
-    let x = u.over(&x);
+    // A constant alone has no storage that could be copied.
+    let mut base = &x;
+    while base.op() == Op::Reshape {
+        base = &base.src()[0];
+    }
+    let alone = base.op() == Op::Const || base.is_variable();
+    let x = u.over(&if alone { x.unary(Op::Contiguous) } else { x });
     views.into_iter().rev().fold(x, |x, view| view.over(&x))
+}
+
+/// A user's own work reads storage: each input is one, from its first element on, or a variable.
+fn stored_arguments(call: UOp) -> Result<UOp> {
+    let Some(info) = FunctionInfo::called(&call) else {
+        return Ok(call);
+    };
+    let Arg::Call(places) = call.arg() else {
+        return Ok(call);
+    };
+    let mut src: Srcs = call.src().into();
+    for &k in &places.ins {
+        let input = &mut src[k + 1];
+        let mut base = &*input;
+        while base.op() == Op::Reshape && !base.src()[0].is_variable() {
+            base = &base.src()[0];
+        }
+        if input.is_variable() || base.op() != Op::Shrink && is_stored(base) {
+            continue;
+        }
+        *input = match input.device() {
+            Some(_) => input.unary(Op::Contiguous),
+            // What is of no device is made where it is wanted.
+            None => copied(input.copy_to(info.device)),
+        };
+    }
+    call.try_with_src(src)
 }
 
 /// An array computed from arrays without elements is a constant.

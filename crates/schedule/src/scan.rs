@@ -172,7 +172,7 @@ impl Looped {
         for call in &self.calls {
             let mut src = Srcs::new();
             src.push(match &call.callee {
-                Callee::Compute(body) | Callee::Copy(body) => body.clone(),
+                Callee::Compute(body) | Callee::Copy(body) | Callee::Own(body) => body.clone(),
                 Callee::Nothing | Callee::Function(_) | Callee::Loop(_) => continue,
             });
             for place in &call.args {
@@ -181,6 +181,7 @@ impl Looped {
             let info = CallInfo {
                 outs: (0..call.outs).collect(),
                 ins: (call.outs..call.args.len()).collect(),
+                derivative: None,
             };
             out.push(UOp::new(Op::Call, src, Arg::Call(Arc::new(info))));
         }

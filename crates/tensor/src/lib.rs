@@ -24,6 +24,8 @@ mod cell;
 mod coefficients;
 mod conv;
 mod create;
+mod custom;
+mod custom_kernel;
 mod display;
 mod dynamic;
 mod elementwise;
@@ -59,6 +61,8 @@ mod view;
 
 pub use args::{Axes, Dims, Element, Integer};
 pub use conv::Conv;
+pub use custom::{Backward, CustomOp, Output};
+pub use custom_kernel::KernelBuilder;
 pub use function::{Function, function};
 pub use index::{Index, Indices};
 pub use jit::{Body, ByReference, Jit, jit};
@@ -66,7 +70,10 @@ pub use join::PadMode;
 pub use length::{Size, Sizes, Variable};
 pub use loops::{scan, scan_reversed};
 pub use loss::Reduction;
-pub use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape};
+pub use monoglot_engine::{HostArguments, HostElement};
+pub use monoglot_uop::{
+    AxisType, DType, Device, Dim, Error, ErrorKind, Op, Opt, OptOp, ReduceOp, Result, Shape, UOp,
+};
 pub use operand::Operand;
 pub use program::{Input, Inputs, Port, Program};
 pub use resample::Interpolation;

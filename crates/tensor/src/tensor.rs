@@ -274,6 +274,12 @@ impl Tensor {
         Tensor::wrap(Err(e))
     }
 
+    /// The tensor of an expression, or of an error, as built at this line.
+    pub(crate) fn at_line(value: Result<UOp>, line: &'static Location<'static>) -> Tensor {
+        value.iter().for_each(|u| u.set_line(line));
+        Tensor::made_of(value.and_then(few_axes).map_err(|e| e.at(line)), line, None)
+    }
+
     #[track_caller]
     pub(crate) fn wrap(value: Result<UOp>) -> Tensor {
         Tensor::cell(value, None)
@@ -282,16 +288,8 @@ impl Tensor {
     #[track_caller]
     fn cell(value: Result<UOp>, view: Option<View>) -> Tensor {
         let line = Location::caller();
-        if let Ok(u) = &value {
-            u.set_line(line);
-        }
-        let value = value.and_then(|u| match u.shape().len() {
-            0..=MOST_AXES => Ok(u),
-            n => Err(Error::shape(
-                "tensor",
-                format!("{n} axes, where {MOST_AXES} are the most"),
-            )),
-        });
+        value.iter().for_each(|u| u.set_line(line));
+        let value = value.and_then(few_axes);
         Tensor::made_of(value.map_err(|e| e.at(line)), line, view)
     }
 
@@ -367,6 +365,17 @@ impl Tensor {
             held.assign(Ok(new.clone()));
             Ok(new)
         })
+    }
+}
+
+/// A value that has not too many axes.
+fn few_axes(u: UOp) -> Result<UOp> {
+    match u.shape().len() {
+        0..=MOST_AXES => Ok(u),
+        n => Err(Error::shape(
+            "tensor",
+            format!("{n} axes, where {MOST_AXES} are the most"),
+        )),
     }
 }
 

@@ -6,7 +6,9 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::fragment::{Digit, Fragment};
 use crate::lazy::LazyText;
+use crate::opaque::Opaque;
 use crate::scalar::Scalar;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 named! {
@@ -145,7 +147,7 @@ pub struct Opt {
 }
 
 /// What the SINK of a kernel knows besides its graph.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct KernelInfo {
     /// A readable name, from the shape of the iteration space.
     pub name: String,
@@ -153,6 +155,18 @@ pub struct KernelInfo {
     pub opts: Vec<Opt>,
     /// Set by NOLOCALS.
     pub no_locals: bool,
+    /// Whether these transforms are all that it is to have.
+    pub settled: bool,
+}
+
+impl Hash for KernelInfo {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        (&self.name, &self.opts, self.no_locals).hash(h);
+        // Kernels that fall out of graphs keep their hashes, and so their names.
+        if self.settled {
+            h.write_u8(1);
+        }
+    }
 }
 
 /// What a compiled kernel knows besides its code.
@@ -187,6 +201,9 @@ pub struct CallInfo {
     pub outs: Vec<usize>,
     /// Argument positions that are read.
     pub ins: Vec<usize>,
+    /// What its gradient is (a `own::Derivative`), in a graph of tensors: no part of what is computed, and
+    /// no text has one.
+    pub derivative: Option<Opaque>,
 }
 
 /// What a FUNCTION that is called again and again knows: its body is over the carries, then a part of each slice,
@@ -318,7 +335,7 @@ args! {
     Place(Option<Device>, Option<AddrSpace>) "place",
     /// GETTUPLE.
     Element(usize) "element",
-    /// SPECIAL, CUSTOM, CUSTOMFUNCTION, INS, SOURCE.
+    /// SPECIAL, CUSTOM, INS, SOURCE.
     Text(Arc<str>) "text",
     /// SOURCE of machine code.
     Lazy(Arc<LazyText>) "text",
@@ -339,4 +356,6 @@ args! {
     Rounded "rounding",
     /// EXP2: the argument is at most 0 but for what rounding adds, or NaN, which is less work.
     Below "bound",
+    /// CUSTOMFUNCTION: a `own::FunctionInfo`.
+    Function(Opaque) "function",
 }

@@ -320,6 +320,13 @@ impl UOp {
         UOp::new(Op::Store, smallvec![self.clone(), value.clone()], Arg::None)
     }
 
+    /// ATOMICADD to an element of storage.
+    #[track_caller]
+    pub fn atomic_add(&self, value: &UOp) -> UOp {
+        let src: Srcs = smallvec![self.clone(), value.clone()];
+        UOp::new(Op::AtomicAdd, src, Arg::None)
+    }
+
     /// This value once `deps` have run.
     #[track_caller]
     pub fn after(&self, deps: &[UOp]) -> UOp {

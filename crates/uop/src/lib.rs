@@ -32,6 +32,7 @@ pub mod backend;
 pub mod build;
 pub mod compose;
 mod construct;
+mod custom;
 pub mod derive;
 pub mod device;
 pub mod dtype;
@@ -49,6 +50,8 @@ pub mod marks;
 pub mod node;
 mod numbers;
 pub mod op;
+pub mod opaque;
+pub mod own;
 pub mod rewrite;
 pub mod rules;
 pub mod scalar;
@@ -56,6 +59,8 @@ pub mod shape;
 pub mod spec;
 pub mod target;
 pub mod text;
+pub mod vouched;
+mod written;
 
 pub use arg::{
     AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
@@ -70,6 +75,8 @@ pub use fragment::{Digit, Fragment};
 pub use listing::Listing;
 pub use node::{Ranges, UOp};
 pub use op::{Op, OpSet};
+pub use opaque::Opaque;
 pub use scalar::Scalar;
 pub use shape::{Dim, Shape};
 pub use target::{Dialect, Target};
+pub use written::{Written, written};

@@ -76,7 +76,7 @@ pub fn reads<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
 /// Visit the values that an instruction reads. Addresses, shapes and the order of effects are none.
 pub fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
     match u.op() {
-        Op::Load | Op::Store => {
+        Op::Load | Op::Store | Op::AtomicAdd => {
             if let Some(a) = address(&u.src()[0]) {
                 f(a.index);
             }

@@ -69,7 +69,7 @@ impl<'a> Listing<'a> {
                 Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier
             );
             scope += control as u32;
-            memory += (control || u.op() == Op::Store) as u32;
+            memory += (control || matches!(u.op(), Op::Store | Op::AtomicAdd)) as u32;
             items[i] = Item {
                 mask: mask_bytes(u, &at, &items),
                 scope,
@@ -88,7 +88,8 @@ impl<'a> Listing<'a> {
             let cheap = u.op() == Op::Const || u.op() == Op::Stack && splat(u).is_some();
             // A user's own position and depth were set when it was visited, as users stand later.
             // Nothing is stored between a load and its user, which itself may be a store.
-            let stores = (list[item.place as usize].op() == Op::Store) as u32;
+            let writer = list[item.place as usize].op();
+            let stores = matches!(writer, Op::Store | Op::AtomicAdd) as u32;
             let movable = item.scope == user.scope
                 && (u.op() != Op::Load || item.memory + stores == user.memory);
             item.inline = !effect

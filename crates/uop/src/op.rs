@@ -99,7 +99,7 @@ ops! {
     Memory {
         Load "LOAD" 1..3 "place" "tksl" "read src[0] into an anonymous buffer; src[1] where gate src[2] is false; arg LOCAL: soon";
         Store "STORE" 2..3 "place" "tksl" "write src[1] to src[0] where gate src[2], past the caches where arg says GLOBAL";
-        AtomicAdd "ATOMICADD" 2..2 "none" "ksl" "atomic src[0] += src[1]";
+        AtomicAdd "ATOMICADD" 2..3 "none" "ksl" "atomic src[0] += src[1] where gate src[2]";
         GetAddr "GETADDR" 1..1 "place" "l" "address of a buffer on a device";
     }
     /// Identity on data: where it lies, what its gradient is, and what must hold of it.
@@ -127,8 +127,8 @@ ops! {
         Special "SPECIAL" 1..1 "text" "sl" "hardware index arg, from 0 to src[0]";
         Wmma "WMMA" 3..3 "wmma" "ksl" "acc + a @ b over a warp, or of the words of each lane";
         Ins "INS" 0..255 "text" "l" "one machine instruction";
-        Custom "CUSTOM" 0..255 "text" "ksl" "source text with sources spliced in";
-        CustomFunction "CUSTOMFUNCTION" 0..255 "text" "" "named device function, through CALL";
+        Custom "CUSTOM" 0..255 "text" "ksl" "source text with src[1..] spliced in, of the dtype of src[0]";
+        CustomFunction "CUSTOMFUNCTION" 0..0 "function" "" "named device function, through CALL";
         Program "PROGRAM" 1..4 "program" "" "compiled kernel: sink, linear, source, binary";
         Source "SOURCE" 0..0 "text" "" "rendered source text";
     }

@@ -193,7 +193,7 @@ const ROWS: &[(&str, &str)] = &[
         "index - - -9223372036854775808..9223372036854775807 -",
     ),
     ("ATOMICADD l 1", "void - - ? -"),
-    (r#"CUSTOMFUNCTION["decode"] f"#, "void CPU - ? -"),
+    (r#"CUSTOMFUNCTION["decode", CPU]"#, "void - - ? -"),
     (r#"PROGRAM["k"] f"#, "void CPU - ? -"),
     (r#"SOURCE["int x;"]"#, "void - - ? -"),
     ("TRUNCDIV i n", "index - - 0..3 -"),

@@ -3,6 +3,7 @@
 //! graphs and texts; flows out: comparisons.
 
 use monoglot_uop::arg::*;
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::text::{parse, parse_many, print, print_many};
 use monoglot_uop::*;
 
@@ -61,6 +62,7 @@ fn a_kernel_reads_well() {
             axis: 0,
         }],
         no_locals: false,
+        settled: false,
     };
     let sink = UOp::new(Op::Sink, [store].to_vec(), Arg::Kernel(info.into()));
     let want = "\
@@ -222,6 +224,7 @@ LINEAR {
         CallInfo {
             outs: vec![0],
             ins: vec![1],
+            derivative: None,
         }
         .into(),
     );
@@ -400,6 +403,7 @@ fn every_arg_comes_back() {
             CallInfo {
                 outs: vec![0],
                 ins: vec![],
+                derivative: None,
             }
             .into(),
         ),
@@ -415,11 +419,20 @@ fn every_arg_comes_back() {
     ] {
         all.push(UOp::new(Op::Custom, vec![t.clone()], text_arg(s)));
     }
-    all.push(UOp::new(
-        Op::CustomFunction,
-        vec![t.clone()],
-        text_arg("decode"),
-    ));
+    let p = UOp::param(0, &Shape::of(&[4]), DType::F32, Some(Device::new("CPU:1")));
+    let r = UOp::range(4, 0, AxisType::Loop);
+    let store = p.at(&[r.clone()]).store(&UOp::float(2.0, DType::F32));
+    let kernel = UOp::sink(&[store.end(&[r])]).with_arg(Arg::Kernel(Default::default()));
+    for body in [FunctionBody::Named, FunctionBody::Kernel(kernel)] {
+        let info = FunctionInfo {
+            name: "decode \"all\"".into(),
+            device: Device::new("CPU:1"),
+            begins: vec![0, 2],
+            body,
+        };
+        let arg = Arg::Function(Opaque::new(info));
+        all.push(UOp::new(Op::CustomFunction, vec![], arg));
+    }
     all.push(UOp::new(Op::Ins, vec![t.clone()], text_arg("vaddps")));
     all.push(UOp::new(
         Op::GetAddr,
@@ -470,6 +483,7 @@ fn every_arg_comes_back() {
         name: "k\"".into(),
         opts,
         no_locals: true,
+        settled: true,
     };
     all.push(UOp::new(Op::Sink, vec![], Arg::Kernel(info.into())));
     let info = ProgramInfo {
@@ -561,7 +575,7 @@ fn random(rng: &mut Rng, size: usize) -> UOp {
             Op::Cast | Op::Bitcast => Arg::DType(*rng.pick(&dtypes)),
             Op::Range => Arg::Range(rng.below(9) as u32, *rng.pick(AxisType::ALL)),
             Op::GetTuple => Arg::Element(0),
-            Op::Custom | Op::CustomFunction | Op::Ins | Op::Special => text_arg("t"),
+            Op::Custom | Op::Ins | Op::Special => text_arg("t"),
             _ => Arg::None,
         };
         if let Ok(u) = UOp::try_new(op, src, arg) {

@@ -80,6 +80,11 @@ pub fn applied(kernel: &UOp) -> &[Opt] {
     }
 }
 
+/// Whether a kernel says that it is to have no other Opts than it has.
+pub fn is_settled(kernel: &UOp) -> bool {
+    matches!(kernel.arg(), Arg::Kernel(info) if info.settled)
+}
+
 impl LoopNest {
     fn step(&mut self, opt: &Opt, target: &Target) -> Result<()> {
         let fits = opt.axis < self.axes.len() || matches!(opt.op, OptOp::NoLocals);

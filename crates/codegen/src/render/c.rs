@@ -174,6 +174,11 @@ impl Renderer<'_> {
                 self.store(o, u)?;
                 o.push_str(";\n");
             }
+            Class::Memory(Memory::AtomicAdd) => {
+                line(o, *indent);
+                self.atomic(o, u)?;
+                o.push('\n');
+            }
             Class::Memory(Memory::Load) if *u.arg() != Arg::None && !self.listing.is_named(i) => {
                 line(o, *indent);
                 self.prefetch(o, u)?;
@@ -185,7 +190,7 @@ impl Renderer<'_> {
             }
             Class::Movement(Movement::Index | Movement::Shrink) if address(u).is_some() => {}
             Class::Memory(Memory::Load) | Class::Movement(_) => self.variable(o, i, u, *indent)?,
-            _ if u.op().is_elementwise() || u.op() == Op::Wmma => {
+            _ if u.op().is_elementwise() || matches!(u.op(), Op::Wmma | Op::Custom) => {
                 self.variable(o, i, u, *indent)?
             }
             _ => return Err(self.unsupported(u)),

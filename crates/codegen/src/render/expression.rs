@@ -8,6 +8,7 @@ use monoglot_uop::linear::{gathered, lanes};
 use monoglot_uop::op::{
     Arithmetic, Class, Comparison, Conversion, Memory, Movement, Ternary, Unary,
 };
+use monoglot_uop::vouched::is_vouched;
 use monoglot_uop::{DType, Op, Result, UOp};
 use std::borrow::Cow;
 
@@ -87,6 +88,29 @@ fn form(op: Op, k: ValueType) -> Form {
 }
 
 impl Renderer<'_> {
+    /// A CUSTOM: its text, in which `{k}` is operand k, if somebody answers for it.
+    fn custom(&mut self, o: &mut String, u: &UOp) -> Result<()> {
+        let text = u.arg().text().filter(|text| is_vouched(text));
+        let (Some(text), 0) = (text, lanes(u)) else {
+            return Err(self.unsupported(u));
+        };
+        let mut rest = text;
+        o.push('(');
+        while let Some((before, after)) = rest.split_once('{') {
+            o.push_str(before);
+            let inner = after.split_once('}');
+            let operand = inner.and_then(|(k, _)| u.src().get(k.parse::<usize>().ok()? + 1));
+            let (Some((_, after)), Some(operand)) = (inner, operand) else {
+                return Err(self.unsupported(u));
+            };
+            self.value(o, operand)?;
+            rest = after;
+        }
+        o.push_str(rest);
+        o.push(')');
+        Ok(())
+    }
+
     /// The text of `u`, in parentheses where an operator could bind to its parts.
     pub(super) fn expression(&mut self, o: &mut String, u: &UOp) -> Result<()> {
         let s = u.src();
@@ -100,6 +124,7 @@ impl Renderer<'_> {
                 _ => return Err(self.unsupported(u)),
             },
             _ if u.op() == Op::Wmma => return self.dot(o, u, k),
+            _ if u.op() == Op::Custom => return self.custom(o, u),
             _ => {}
         }
         if let Some((from, lanes)) = gathered(u) {

@@ -24,6 +24,8 @@ pub(super) struct Language {
     pub(super) specials: &'static [(&'static str, &'static str)],
     /// The statement that is a BARRIER.
     pub(super) barrier: Option<&'static str>,
+    /// What adds VALUE to the element at PLACE, of a TYPE, beside other threads: to an integer, and to a float.
+    pub(super) atomics: Option<(&'static str, &'static str)>,
     /// What stands before a loop of which the compiler does so many turns at once.
     pub(super) unroll: Option<&'static str>,
     /// What stands before the declaration of LOCAL storage of so many bytes.
@@ -63,6 +65,10 @@ typedef double f64;
 ",
     specials: &[("tid", "tid")],
     barrier: None,
+    atomics: Some((
+        "__atomic_fetch_add(PLACE, VALUE, 0);",
+        "{ TYPE *p_ = PLACE, x_ = VALUE, o_, n_; __atomic_load(p_, &o_, 0); do n_ = o_ + x_; while (!__atomic_compare_exchange(p_, &o_, &n_, 1, 0, 0)); }",
+    )),
     unroll: Some("#pragma GCC unroll"),
     // Large storage is not on the stack, which may be a user's thread's.
     local: |bytes| match bytes {

@@ -115,6 +115,29 @@ impl Renderer<'_> {
         self.put(o, k, "$0", &[value])
     }
 
+    /// `address += value` at once, where the gate holds: a float by trying until nobody has come between.
+    pub(super) fn atomic(&mut self, o: &mut String, u: &UOp) -> Result<()> {
+        let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;
+        let k = ValueType::new(a.lanes, a.buffer.dtype());
+        if k.n > 0 || self.language.atomics.is_none() {
+            return Err(self.unsupported(u));
+        }
+        if let Some(gate) = u.src().get(2) {
+            o.push_str("if (");
+            self.value(o, gate)?;
+            o.push_str(") ");
+        }
+        let (whole, float) = self.language.atomics.unwrap_or_default();
+        let template = if k.d.is_float() { float } else { whole };
+        let mut place = String::new();
+        self.pointer(&mut place, &a)?;
+        let mut value = String::new();
+        self.put(&mut value, k, "$0", &[&u.src()[1]])?;
+        let text = template.replace("TYPE", scalar(k.d));
+        o.push_str(&text.replace("PLACE", &place).replace("VALUE", &value));
+        Ok(())
+    }
+
     /// What asks for the line of a LOAD whose value is not used.
     pub(super) fn prefetch(&mut self, o: &mut String, u: &UOp) -> Result<()> {
         let a = address(&u.src()[0]).ok_or_else(|| self.unsupported(u))?;

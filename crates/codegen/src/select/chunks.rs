@@ -89,6 +89,15 @@ impl Devectorise<'_> {
         match u.op() {
             Op::Param | Op::Buffer if u.addrspace().is_some() => self.effect[i] = Some(u.clone()),
             Op::Store => self.effect[i] = Some(self.store(i)?),
+            Op::AtomicAdd => {
+                // It stands where a store of one element would.
+                let store = self.store(i)?;
+                let adds = store.op() == Op::Store;
+                self.effect[i] = Some(match adds {
+                    true => crate::graph::node(Op::AtomicAdd, store.src().iter().cloned()),
+                    false => store,
+                });
+            }
             Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {
                 let new: Result<Srcs> = src.iter().map(|&s| self.thing(s as usize)).collect();
                 self.effect[i] = Some(match u.op() {
@@ -139,7 +148,7 @@ impl Devectorise<'_> {
             Op::Expand => self.expand(i),
             Op::Load => self.load(i, None)?,
             Op::Cast if self.widens(i) => self.load(src[0] as usize, Some(u))?,
-            op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma) => {
+            op if op.is_elementwise() || matches!(op, Op::Bitcast | Op::Wmma | Op::Custom) => {
                 let n = self.count(&t.dims[i]);
                 let mut out = Vec::with_capacity(n);
                 let widths = u.dot().map(|_| self.each_chunk(&t.dims[i]));

@@ -231,14 +231,14 @@ fn demands(
             }
         }
         match u.op() {
-            Op::Load | Op::Store => {
+            Op::Load | Op::Store | Op::AtomicAdd => {
                 let address = src[0] as usize;
                 if let Some(&index) = t.src[address].get(1) {
                     d[index as usize].index = true;
                 }
                 // The value of a store, and what a gated load gives where it does not load.
                 if let Some(&value) = src.get(1)
-                    && (d[i].data || u.op() == Op::Store)
+                    && (d[i].data || u.op() != Op::Load)
                 {
                     d[value as usize].data = true;
                 }

@@ -76,9 +76,9 @@ impl Native<'_> {
                 }
                 self.decode(&node(Op::Load, src), u.dtype())
             }
-            Op::Store => {
+            Op::Store | Op::AtomicAdd => {
                 src[1] = self.encode(&src[1], u.src()[0].dtype());
-                node(Op::Store, src)
+                node(u.op(), src)
             }
             Op::Cast => self.convert(&src[0], &u.src()[0], u),
             Op::Bitcast => {

@@ -3,6 +3,7 @@
 //! in: a LOAD or STORE; flows out: the instructions that do it. Invariant: each checks its place
 //! against its buffer when it runs, where it was not checked here.
 
+use super::atomic::adds;
 use super::decode::{Decoder, unsupported};
 use super::memory::{Gate, accesses, copies, touch};
 use super::ops::arithmetic;
@@ -66,6 +67,25 @@ impl<'a> Decoder<'a> {
             accesses::<false>
         };
         self.emit(run(d.bytes(), index, gate), dst, regs, n, buf);
+        Ok(())
+    }
+
+    /// An ATOMICADD of one element.
+    pub(super) fn atomic(&mut self, u: &'a UOp) -> Result<()> {
+        let a = address(&u.src()[0]).filter(|a| a.lanes == 0);
+        let Some(a) = a else {
+            return Err(unsupported(u));
+        };
+        let buf = self.buffer(a.buffer)?;
+        let value = self.operand(&u.src()[1], 0)?;
+        let (at, index) = self.index(&a)?;
+        let (gate, g) = self.gate(u)?;
+        let run = adds(a.buffer.dtype(), index, gate != Gate::None);
+        let run = run
+            .filter(|_| gate != Gate::Lanes)
+            .ok_or_else(|| unsupported(u))?;
+        self.watch(buf, [at, g, value], index, gate, 0, true);
+        self.emit(run, 0, [at, g, value], 0, buf);
         Ok(())
     }
 

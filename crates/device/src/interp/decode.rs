@@ -291,6 +291,7 @@ impl<'a> Decoder<'a> {
                 self.out.units.push(unit.clone());
             }
             Op::Load | Op::Store => self.access(u)?,
+            Op::AtomicAdd => self.atomic(u)?,
             Op::Stack => self.stack(u)?,
             Op::Index | Op::Shrink if address(u).is_some() => {}
             Op::Index | Op::Shrink => self.pick(u)?,

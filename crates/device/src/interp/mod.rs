@@ -7,6 +7,7 @@
 //! a barrier that not every thread reaches, a race in LOCAL memory are errors.
 
 mod access;
+mod atomic;
 mod decode;
 mod group;
 mod machine;

@@ -9,9 +9,8 @@ use super::saved::{Saved, SavedParam, SavedVariable, TEXT, by_device, code_files
 use super::{Captured, Given, Output, Written};
 use crate::batch::parts;
 use crate::check::Check;
-use crate::executable::{
-    self, Compute, Executable, Key, kernel_device, loops, steps, unique_kernels,
-};
+use crate::executable::{self, Executable, Key, kernel_device, loops, steps, unique_kernels};
+use crate::own::Compute;
 use crate::realize::until_free;
 use crate::report;
 use crate::versions::{self, Reading};

@@ -138,6 +138,8 @@ pub(super) struct Emitter<'a> {
     pub(super) buffer: Buffer,
     /// A register of more than 16 bytes was named.
     pub(super) ymm: bool,
+    /// Whether what is appended locks its memory.
+    lock: bool,
 }
 
 impl Emitter<'_> {
@@ -147,7 +149,16 @@ impl Emitter<'_> {
             level,
             buffer: Buffer::new(code.code.ins.len())?,
             ymm: false,
+            lock: false,
         })
+    }
+
+    /// Append an instruction during which no other thread gets at its memory.
+    pub(super) fn emit_locked(&mut self, code: Code, arguments: &[Argument]) -> Result<()> {
+        self.lock = true;
+        let done = self.emit(code, arguments);
+        self.lock = false;
+        done
     }
 
     /// Append an instruction.
@@ -165,6 +176,7 @@ impl Emitter<'_> {
         let mut instruction = Instruction::new();
         let mut constant = None;
         instruction.set_code(code);
+        instruction.set_has_lock_prefix(self.lock);
         for (operand, argument) in (0..).zip(arguments) {
             match *argument {
                 Argument::Register(register) => {

@@ -260,6 +260,36 @@ pub(super) fn divide(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     copy(e, wide, dst, result)
 }
 
+/// memory a += b, at once.
+pub(super) fn add_atomic(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
+    let wide = wide(ins)?;
+    let address = Argument::Memory(e.nth_address(ins, 0)?);
+    let b = e.nth_general(ins, 1)?;
+    let code = match wide {
+        true => Code::Add_rm64_r64,
+        false => Code::Add_rm32_r32,
+    };
+    e.emit_locked(code, &[address, register(b, wide)])
+}
+
+/// dst = 1 where memory a was b, and is c now, else 0; that b is in rax is the machine's choice.
+pub(super) fn exchange(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
+    let wide = wide(ins)?;
+    let dst = e.destination_general(ins)?;
+    let address = Argument::Memory(e.nth_address(ins, 0)?);
+    let b = e.nth_general(ins, 1)?;
+    let c = e.nth_general(ins, 2)?;
+    copy(e, wide, RAX, b)?;
+    let code = match wide {
+        true => Code::Cmpxchg_rm64_r64,
+        false => Code::Cmpxchg_rm32_r32,
+    };
+    e.emit_locked(code, &[address, register(c, wide)])?;
+    let done = Argument::Register(byte(RAX));
+    e.emit(Code::Sete_rm8, &[done])?;
+    e.emit(Code::Movzx_r32_rm8, &[register(dst, false), done])
+}
+
 /// dst = 1 where a stands so to b, else 0.
 pub(super) fn compare(e: &mut Emitter<'_>, ins: &Ins, condition: Cond) -> Result<()> {
     let dst = e.destination_general(ins)?;

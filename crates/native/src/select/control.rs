@@ -37,7 +37,7 @@ impl<'a> Selector<'a> {
             match u.op() {
                 Op::Range => depth += 1,
                 Op::End => depth -= 1,
-                Op::Barrier => return None,
+                Op::Barrier | Op::AtomicAdd => return None,
                 Op::Store => {
                     let own = u.src().get(2).filter(|g| lanes(g) == 0)?;
                     let place = self.listing.place(own).filter(|&k| k < i)?;
@@ -109,7 +109,7 @@ impl<'a> Selector<'a> {
             match u.op() {
                 Op::Range | Op::End | Op::If | Op::EndIf | Op::Barrier => break,
                 Op::Store if u.src().get(2) == Some(gate) => end = Some(k),
-                Op::Store => break,
+                Op::Store | Op::AtomicAdd => break,
                 _ => {}
             }
             if u.op() != Op::Store && !u.op().is_void() {

@@ -36,7 +36,7 @@ impl<'a> Selector<'a> {
         parts
     }
 
-    fn address_of(&self, u: &'a UOp) -> Result<Address<'a>> {
+    pub(super) fn address_of(&self, u: &'a UOp) -> Result<Address<'a>> {
         let place = address(u.src()[0].named()).ok_or_else(|| self.unsupported(u))?;
         // A register of one scalar is no vector of one lane.
         let fits = !is_register(place.buffer) || place.lanes == 0 || place.rows();
@@ -119,7 +119,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Where the registers of a value lie in memory.
-    fn places(&mut self, access: &'a UOp, shape: Shape) -> Result<Vec<Mem>> {
+    pub(super) fn places(&mut self, access: &'a UOp, shape: Shape) -> Result<Vec<Mem>> {
         let bytes = self.b.vector_bytes();
         let count = if shape.n == 0 { 1 } else { self.count(shape) };
         let first = self.memory_of(access, 0)?;

@@ -41,8 +41,8 @@ impl Uses {
             if matches!(u.op(), Op::Range | Op::If) {
                 open.push(i as u32 + 1);
             }
-            let stores =
-                u.op() == Op::Store && address(&u.src()[0]).is_none_or(|a| !is_register(a.buffer));
+            let stores = matches!(u.op(), Op::Store | Op::AtomicAdd)
+                && address(&u.src()[0]).is_none_or(|a| !is_register(a.buffer));
             epoch += (control || stores) as u32;
         }
         let mut counts = vec![0u32; n];

@@ -25,6 +25,23 @@ impl Processor {
             M::Add | M::Sub | M::And | M::Or | M::Xor | M::Cmp | M::Test => {
                 self.arithmetic(it, m)?;
             }
+            // Here are no other threads.
+            M::Cmpxchg => {
+                let bytes = self.operand_bytes(it, 0);
+                let mask = u64::MAX >> (64 - 8 * bytes);
+                let there = self.read_general(it, 0)? & mask;
+                let zero = there == self.general[0] & mask;
+                if zero {
+                    let new = self.read_general(it, 1)?;
+                    self.write_general(it, 0, new)?;
+                } else {
+                    self.general[0] = there;
+                }
+                self.flags = Some(Flags {
+                    zero,
+                    ..Flags::default()
+                });
+            }
             M::Imul => {
                 let first = if it.op_count() == 3 { 1 } else { 0 };
                 let a = self.read_general(it, first)?;

@@ -37,7 +37,7 @@ const CALLER: u64 = 0xdead_0000;
 const STEPS: u64 = 1 << 32;
 
 /// The flags that conditions read.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Flags {
     carry: bool,
     zero: bool,

@@ -424,3 +424,52 @@ fn loads_and_stores_are_of_their_widths() {
         assert_eq!(*new, expected, "{body:?}");
     }
 }
+
+#[test]
+fn what_is_done_at_once_is_done_once() {
+    let mut chance = Chance(29);
+    for k in 0..400u64 {
+        let mut data = [chance.next(), chance.next(), chance.next()];
+        let old = data;
+        let [dst, base, value, before] = [(); 4].map(|()| chance.of(&GENERAL[..10]));
+        if [value, before].contains(&base) {
+            continue;
+        }
+        let wide = k % 2 == 0;
+        let (width, mask) = match wide {
+            true => (Width::W64, u64::MAX),
+            false => (Width::W32, 0xffff_ffff),
+        };
+        let mut machine = chance.machine();
+        machine.general[usize::from(base)] = data.as_ptr() as u64;
+        let added = machine.general[usize::from(value)];
+        let body = [ins(Do::AddAtomic, width, None, &[at(base, 8), rg(value)])];
+        lend(&data);
+        let after = execute(Level::V2, 15, &body, &[], 0, &machine);
+        assert_eq!(after, machine, "{body:?}");
+        let new = std::hint::black_box(&mut data);
+        let sum = old[1].wrapping_add(added) & mask;
+        assert_eq!(*new, [old[0], old[1] & !mask | sum, old[2]], "{body:?}");
+        // What was expected there, or something else.
+        let there = new[1];
+        let expected = chance.coin();
+        machine.general[usize::from(before)] = match expected {
+            true => there,
+            false => !there,
+        };
+        let source = machine.general[usize::from(value)];
+        let sources = [at(base, 8), rg(before), rg(value)];
+        let body = [ins(Do::Exchange, width, Some(g(dst)), &sources)];
+        lend(&data);
+        let after = execute(Level::V2, 15, &body, &[], 0, &machine);
+        let mut changed = machine.clone();
+        changed.general[usize::from(dst)] = u64::from(expected);
+        assert_eq!(after, changed, "{body:?}");
+        let new = std::hint::black_box(&mut data);
+        let stored = match expected {
+            true => there & !mask | source & mask,
+            false => there,
+        };
+        assert_eq!(*new, [old[0], stored, old[2]], "{body:?}");
+    }
+}

@@ -4,8 +4,10 @@
 //! Invariant: every elementwise result is what `fold::fold` gives, element by element; reductions of
 //! floats run in f64 and are rounded once. Values are dropped as soon as their last reader has run.
 
+use crate::eval_kernel::eval_kernel;
 use monoglot_uop::function::inline_functions;
 use monoglot_uop::graph::toposort_many;
+use monoglot_uop::own::{FunctionBody, FunctionInfo};
 use monoglot_uop::{Arg, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -111,6 +113,20 @@ fn unsupported(u: &UOp) -> Error {
     .into()
 }
 
+/// An output of a CALL of a user's own kernel.
+fn own(call: &UOp, output: usize, env: &mut Env<'_>) -> Result<Value> {
+    let Some(FunctionBody::Kernel(kernel)) = FunctionInfo::called(call).map(|f| &f.body) else {
+        return Err(unsupported(call));
+    };
+    let arguments = &call.src()[1..];
+    let values = arguments.iter().map(|a| env.get(a));
+    let values = values.collect::<Result<Vec<Value>>>()?;
+    let mut bytes: Vec<Vec<u8>> = values.iter().map(Value::to_bytes).collect();
+    eval_kernel(kernel, &mut bytes, &[])?;
+    let of = &values[output];
+    Value::from_bytes(&bytes[output], &of.shape, of.dtype)
+}
+
 fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
     let s = u.src();
     match (u.op(), u.arg()) {
@@ -138,6 +154,7 @@ fn node(u: &UOp, env: &mut Env<'_>) -> Result<Value> {
             env.get(&s[0])
         }
         (Op::Assert, _) => env.get(&s[0]),
+        (Op::GetTuple, Arg::Element(k)) => own(&s[0], *k, env),
         (Op::After, _) => after(u, env),
         (op, _) if op.is_movement() => {
             let x = env.get(&s[0])?;

@@ -60,6 +60,7 @@ const LEAVES: OpSet = OpSet::of(&[
     Op::Contiguous,
     Op::Copy,
     Op::After,
+    Op::GetTuple,
 ]);
 
 /// What a node adds to the costs of those who use it.
@@ -243,7 +244,7 @@ fn weight(u: &UOp) -> f64 {
         Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
         Op::Param if u.is_variable() => 0.0,
         Op::Stack if u.dtype() == DType::Index => 0.0,
-        Op::Param | Op::Contiguous | Op::Copy | Op::After => 1.0,
+        Op::Param | Op::Contiguous | Op::Copy | Op::After | Op::GetTuple => 1.0,
         Op::Pad => 6.0,
         Op::Stack => 2.0 * u.src().len() as f64,
         Op::Index => 8.0,

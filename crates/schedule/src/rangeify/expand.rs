@@ -3,7 +3,16 @@
 //! indices.
 
 use super::{At, Body, Indices, Instance, Rangeify, placeholder_slot};
+use monoglot_uop::own::FunctionInfo;
 use monoglot_uop::{Arg, AxisType, DType, Error, ErrorKind, Op, Result, Scalar, UOp};
+
+/// The error of what no kernel computes.
+fn unknown(u: &UOp) -> Result<Body> {
+    Err(Error::new(ErrorKind::Unsupported {
+        op: u.op().name().into(),
+        message: "is not a tensor op that a kernel can compute".into(),
+    }))
+}
 
 impl Rangeify<'_> {
     pub(super) fn expand(&mut self, i: u32, u: &UOp) -> Result<()> {
@@ -15,6 +24,7 @@ impl Rangeify<'_> {
             Op::Contiguous | Op::Detach | Op::ContiguousBackward | Op::Copy => {
                 Body::Same(self.same(i, &u.src()[0]))
             }
+            Op::GetTuple => self.output(i, u)?,
             Op::Reduce => self.reduce(i, u),
             Op::Stack => self.stack(i, u)?,
             Op::Index => self.index(i, u)?,
@@ -29,17 +39,23 @@ impl Rangeify<'_> {
                 let (indices, _) = self.algebra.through(u, &at.indices, false)?;
                 Body::Same(self.want(i, &u.src()[0], At { indices, ..at }))
             }
-            op => {
-                let message = "is not a tensor op that a kernel can compute".into();
-                return Err(ErrorKind::Unsupported {
-                    op: op.name().into(),
-                    message,
-                }
-                .into());
-            }
+            _ => unknown(u)?,
         };
         self.instances[i as usize].body = body;
         Ok(())
+    }
+
+    /// What an output of a user's own work begins as; 0 where that is not told.
+    fn output(&mut self, i: u32, u: &UOp) -> Result<Body> {
+        let info = FunctionInfo::called(&u.src()[0]);
+        let (Some(info), Arg::Element(k)) = (info, u.arg()) else {
+            return unknown(u);
+        };
+        if !info.begins.contains(k) {
+            return Ok(Body::Value(UOp::constant(u.dtype().zero(), u.dtype())));
+        }
+        let begins = u.src()[0].src()[k + 1].clone();
+        Ok(Body::Same(self.same(i, &begins)))
     }
 
     fn at(&self, i: u32) -> At {

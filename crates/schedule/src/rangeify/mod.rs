@@ -17,7 +17,8 @@ use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
 
 use monoglot_uop::graph::toposort_many;
-use monoglot_uop::{AxisType, Device, Op, Result, Target, UOp, effort};
+use monoglot_uop::own::FunctionInfo;
+use monoglot_uop::{Arg, AxisType, Device, Op, Result, Target, UOp, effort};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -49,6 +50,19 @@ pub(crate) struct Stores {
     pub(crate) params: FxHashMap<usize, UOp>,
     /// For each root: which stored value or PARAM holds it, and the root over that node.
     pub(crate) outputs: Vec<Output>,
+    /// What is called that is the user's own.
+    pub(crate) own: Vec<Own>,
+}
+
+/// A CALL of a user's own work.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The CALL.
+    pub(crate) call: UOp,
+    /// PARAM numbers of its outputs, each of which is a stored value.
+    pub(crate) outs: Vec<usize>,
+    /// PARAM numbers of its inputs.
+    pub(crate) ins: Vec<usize>,
 }
 
 /// Where a root's value is.
@@ -168,7 +182,7 @@ fn ranged(
     target: &dyn Fn(Device) -> Result<Arc<Target>>,
     closed: &mut FxHashMap<UOp, bool>,
 ) -> Result<Stores> {
-    let nodes = sources_first(roots);
+    let nodes = with_all_outputs(sources_first(roots));
     let number: FxHashMap<UOp, u32> = nodes
         .iter()
         .enumerate()
@@ -191,6 +205,13 @@ fn ranged(
         // What is copied between devices lies in storage first.
         if nodes[n].op() == Op::Copy {
             must[number[base_of(&nodes[n].src()[0])] as usize] = true;
+        }
+        // What a user's own work reads and writes is storage.
+        if let Some(call) = called(&nodes[n]) {
+            must[n] = true;
+            for s in inputs_of(call).iter().filter(|s| !s.is_variable()) {
+                must[number[base_of(s)] as usize] = true;
+            }
         }
     }
     let costs = Costs::new(&nodes, &number, &must);
@@ -218,7 +239,9 @@ fn ranged(
     }
     let values = r.build()?;
     let outputs = r.outputs(roots);
+    let own = r.own();
     Ok(Stores {
+        own,
         stored: r.finish(values),
         inputs: r.inputs,
         params: r.params,
@@ -253,6 +276,37 @@ fn sources_first(roots: &[UOp]) -> Vec<UOp> {
     out
 }
 
+/// The nodes, and behind them the outputs that nobody wants of a user's own work: it writes them, too.
+fn with_all_outputs(mut nodes: Vec<UOp>) -> Vec<UOp> {
+    let calls: Vec<UOp> = nodes
+        .iter()
+        .filter(|u| FunctionInfo::called(u).is_some())
+        .cloned()
+        .collect();
+    for call in calls {
+        for output in call.outputs() {
+            if !nodes.contains(&output) {
+                nodes.push(output);
+            }
+        }
+    }
+    nodes
+}
+
+/// The CALL of a user's own work that this is an output of.
+pub(crate) fn called(u: &UOp) -> Option<&UOp> {
+    let call = u.src().first().filter(|_| u.op() == Op::GetTuple)?;
+    FunctionInfo::called(call).map(|_| call)
+}
+
+/// The inputs of a CALL.
+fn inputs_of(call: &UOp) -> &[UOp] {
+    match call.arg() {
+        Arg::Call(info) => &call.src()[1 + info.outs.len()..],
+        _ => &[],
+    }
+}
+
 /// The node whose storage a root is a view of: a RESHAPE, or a contiguous part, costs nothing.
 fn base_of(root: &UOp) -> &UOp {
     let mut u = root;
@@ -269,7 +323,7 @@ pub(crate) fn is_stored(mut u: &UOp) -> bool {
     while u.op() == Op::Reshape || u.op() == Op::Shrink && is_contiguous_part(u) {
         u = &u.src()[0];
     }
-    is_argument(u) || matches!(u.op(), Op::Contiguous | Op::After | Op::Copy)
+    is_argument(u) || matches!(u.op(), Op::Contiguous | Op::After | Op::Copy | Op::GetTuple)
 }
 
 /// A PARAM that is storage.
@@ -416,13 +470,35 @@ impl Rangeify<'_> {
         i
     }
 
+    /// The PARAM number of what is stored.
+    fn slot(&self, base: &UOp) -> usize {
+        match base.op() {
+            Op::Param => base.buffer_arg().map_or(0, |b| b.slot as usize),
+            _ => self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize),
+        }
+    }
+
+    /// Each CALL of a user's own work.
+    fn own(&self) -> Vec<Own> {
+        let calls = self
+            .nodes
+            .iter()
+            .filter(|u| FunctionInfo::called(u).is_some());
+        let own = |call: &UOp| Own {
+            call: call.clone(),
+            outs: call.outputs().iter().map(|u| self.slot(u)).collect(),
+            ins: inputs_of(call)
+                .iter()
+                .map(|u| self.slot(base_of(u)))
+                .collect(),
+        };
+        calls.map(own).collect()
+    }
+
     fn outputs(&self, roots: &[UOp]) -> Vec<Output> {
         let find = |root: &UOp| {
             let base = base_of(root);
-            let slot = match base.op() {
-                Op::Param => base.buffer_arg().map_or(0, |b| b.slot as usize),
-                _ => self.store[self.number[base] as usize].map_or(0, |k| self.inputs + k as usize),
-            };
+            let slot = self.slot(base);
             Output {
                 slot,
                 base: base.clone(),

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::node::UOp;
 use crate::op::Op;
+use crate::own::FunctionInfo;
 
 pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
     let first = || src.first().map_or(DType::Void, UOp::dtype);
@@ -46,6 +47,11 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
 pub(crate) fn tuple_element(tuple: &UOp, i: usize) -> Result<&UOp> {
     let mut t = tuple;
     while matches!(t.op(), Op::Function | Op::Call) {
+        if let (Some(_), Arg::Call(info)) = (FunctionInfo::called(t), t.arg()) {
+            let argument = info.outs.get(i).and_then(|&k| t.src()[1..].get(k));
+            let missing = || format!("output {i} of a CALL of {}", info.outs.len());
+            return argument.ok_or_else(|| Error::argument("GETTUPLE", missing()));
+        }
         t = &t.src()[0];
     }
     t.src().get(i).ok_or_else(|| {

@@ -99,7 +99,9 @@ fn of(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
 /// A shape of a FUNCTION's body, where PARAM k is argument k.
 fn applied(function: &UOp, shape: &Shape) -> Result<Shape> {
     let symbolic = shape.iter().any(|d| d.as_int().is_none());
-    if !symbolic || !matches!(function.op(), Op::Function | Op::Call) {
+    let body =
+        matches!(function.op(), Op::Function | Op::Call) && function.src()[0].op() == Op::Tuple;
+    if !symbolic || !body {
         return Ok(shape.clone());
     }
     let mut dims = Vec::with_capacity(shape.len());

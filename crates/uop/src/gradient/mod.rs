@@ -19,6 +19,7 @@ use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod call;
 mod calls;
 mod kept;
 mod rules;
@@ -70,7 +71,7 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
             Some(s) => &s.inputs[..],
             None => paths(u),
         };
-        let effect = matches!(u.op(), Op::Store | Op::Group | Op::Function);
+        let effect = matches!(u.op(), Op::Store | Op::Group | Op::Function | Op::Call);
         if wanted.contains(u)
             || (u.dtype().is_float() || effect) && through.iter().any(|s| active.contains(s))
         {
@@ -84,9 +85,15 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
     }
     let mut calls = Calls::default();
     let mut give = Vec::new();
+    let mut outputs = call::Outputs::default();
     for u in order.iter().rev() {
         if u.op() == Op::Function && active.contains(u) {
             calls.flow(u, &|s| active.contains(s), &mut give)?;
+            spread(&mut grads, &active, &mut give)?;
+            continue;
+        }
+        if u.op() == Op::Call {
+            outputs.flow(u, &|s| active.contains(s), &mut give)?;
             spread(&mut grads, &active, &mut give)?;
             continue;
         }
@@ -99,6 +106,9 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
         }
         if let Some((function, i)) = taken(u) {
             calls.reaches(function, i, g);
+            continue;
+        }
+        if outputs.take(u, &g) {
             continue;
         }
         match usable(u, &wanted, &below) {

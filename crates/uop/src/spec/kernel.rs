@@ -23,7 +23,8 @@
 //!    or the LOAD or STORE has a gate.
 //! 8. INVALID occurs as a branch of such a WHERE, or as an index; such a WHERE is only an index, or a
 //!    branch of another.
-//! 9. A STORE goes to an INDEX of storage, has its dtype, and its gate is bool. Scalar: a LOAD puts a value
+//! 9. A STORE, or an ATOMICADD of 32 or 64 bits, goes to an INDEX of storage, has its dtype, and its gate is
+//!    bool. Scalar: a LOAD puts a value
 //!    into LOCAL or REG storage. Shaped: storage is flat, an INDEX of it is an address, and LOADs and STOREs
 //!    alone take addresses. LOAD(address, alternative, gate): of the address's dtype and shape, and a bool;
 //!    along an axis of size 1, or of shape (), they stand for every lane.
@@ -54,6 +55,16 @@ const EFFECTS: OpSet = {
 };
 
 pub(super) fn check(c: &mut Verifier, shaped: bool) {
+    check_all(c, shaped, shaped);
+}
+
+/// A scalar kernel that need not use all of its arguments.
+pub(super) fn check_own(c: &mut Verifier) {
+    check_all(c, false, true);
+}
+
+/// The slots of PARAMs may have gaps where that is said.
+fn check_all(c: &mut Verifier, shaped: bool, gaps: bool) {
     use Op::*;
     let root = c.root;
     let kernel = root.op() == Sink && matches!(root.arg(), Arg::Kernel(_));
@@ -114,6 +125,12 @@ pub(super) fn check(c: &mut Verifier, shaped: bool) {
                 need!(c, u, staged => "a LOAD names LOCAL or REG storage, and has no gate here");
             }
             Store => store(c, u, shaped),
+            AtomicAdd => {
+                store(c, u, shaped);
+                let d = u.src()[0].dtype();
+                let at_once = !matches!(d, DType::Bool | DType::Index) && d.bytes() >= 4;
+                need!(c, u, at_once => "an ATOMICADD of {d}: of 32 or 64 bits alone");
+            }
             After => {
                 let ordered = storage(u).is_some() && u.src().len() > 1;
                 need!(c, u, ordered => "AFTER is storage once something has run");
@@ -138,7 +155,7 @@ pub(super) fn check(c: &mut Verifier, shaped: bool) {
             need!(c, u, n == others => "rank {n}, where other values have {others}");
         }
     }
-    slots(c, &params, shaped);
+    slots(c, &params, gaps);
     loops(c, &nodes, &ranges);
 }
 
@@ -287,7 +304,8 @@ pub(super) fn invalid<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
 fn store<'a>(c: &mut Verifier<'a>, u: &'a UOp, shaped: bool) {
     let target = &u.src()[0];
     let fits = target.op() == Op::Index && storage(&target.src()[0]).is_some();
-    need!(c, u, fits => "a STORE goes to an INDEX of storage");
+    let name = u.op().name();
+    need!(c, u, fits => "a {name} goes to an INDEX of storage");
     if fits && shaped {
         index(c, target, true, u.src().len() > 2);
     }

@@ -81,6 +81,16 @@ pub fn verify_function(root: UOp, arguments: usize) -> Result<Tensors> {
     Ok(Tensors(root))
 }
 
+/// Check the kernel of a user's own work: one of scalars over RANGEs that need not use all of its arguments.
+///
+/// # Errors
+/// `ErrorKind::Verify` with every fault, `ErrorKind::Text` where the graph is a text's.
+pub fn verify_own(root: &UOp) -> Result<()> {
+    let mut check = Verifier::of(root);
+    kernel::check_own(&mut check);
+    check.finish("kernel")
+}
+
 /// A compiled kernel and the linear program in it (`spec/call.rs`). That it may be run says only the back
 /// end that made its code: `backend::Program`.
 ///

@@ -17,12 +17,15 @@
 //! 7. Effects are sources only of what orders effects; what AFTER, GROUP and SINK order are effects, or
 //!    values to be realized. AFTER waits for something.
 //! 8. FUNCTION's body is a TUPLE; each PARAM of it has an argument of its dtype and, where both are
-//!    known, its shape; of a scan the slices have its length, and the next carries are like the carries. A CALL's body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
+//!    known, its shape; of a scan the slices have its length, and the next carries are like the carries. A CALL's
+//!    body is a TUPLE, a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy.
+//!    The arguments of a CUSTOMFUNCTION are its outputs and then its inputs; its kernel obeys the kernel's
+//!    spec, stores to each output, and reads what it has written only after something (AFTER).
 //! 9. GETTUPLE takes from a TUPLE, a FUNCTION or a CALL.
 //! 10. COPY names a device. CAST and BITCAST are to a dtype that has values.
 //! 11. No value of dtype `index` is kept: no BUFFER, CONTIGUOUS, COPY or root is of it.
 
-use super::kernel::invalid;
+use super::kernel::{self, invalid};
 use super::{Verifier, is_stored, is_value, need, ops_of};
 use crate::arg::{AddrSpace, Arg};
 use crate::dtype::DType;
@@ -30,8 +33,10 @@ use crate::function::own_sources;
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
+use crate::own::{FunctionBody, FunctionInfo};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
+use crate::written::written;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::slice::from_ref;
 
@@ -198,6 +203,9 @@ fn call<'a>(c: &mut Verifier<'a>, u: &'a UOp, bodies: &mut FxHashMap<usize, Vec<
     if body.op() != Op::Tuple && !(u.op() == Op::Call && compiled) {
         return c.fault(u, format!("{} cannot be its body", body.op().name()));
     }
+    if let Some(info) = FunctionInfo::of(body) {
+        own(c, u, info);
+    }
     if compiled {
         return;
     }
@@ -246,6 +254,44 @@ fn taken_apart(call: &UOp, k: usize, shape: &Shape) -> Shape {
             Shape::new(shape.iter().skip(1).cloned())
         }
         _ => shape.clone(),
+    }
+}
+
+/// A CALL of a CUSTOMFUNCTION: outputs first, each argument as the kernel has it.
+fn own<'a>(c: &mut Verifier<'a>, u: &'a UOp, info: &'a FunctionInfo) {
+    let Arg::Call(call) = u.arg() else {
+        return c.fault(u, "a CALL says what it writes and reads");
+    };
+    let outs = call.outs.len();
+    let all = call.outs.iter().chain(&call.ins);
+    let ordered = all.copied().eq(0..u.src().len() - 1) && outs > 0;
+    need!(c, u, ordered => "its arguments are the outputs, at least one, and then the inputs");
+    need!(c, u, info.begins.iter().all(|&k| k < outs) => "an output is told of that is none");
+    for s in u.src()[1..]
+        .iter()
+        .filter(|s| !is_stored(s.dtype()) && !s.is_variable())
+    {
+        c.fault(u, format!("an argument is of {}", s.dtype()));
+    }
+    let FunctionBody::Kernel(kernel) = &info.body else {
+        return;
+    };
+    let root = std::mem::replace(&mut c.root, kernel);
+    kernel::check_own(c);
+    c.root = root;
+    for p in params(kernel) {
+        let Some((k, arg)) = argument(c, u, p) else {
+            continue;
+        };
+        let has = arg.shape();
+        let wants = p.shape();
+        need!(c, u, has.max_len() == wants.max_len() =>
+            "argument {k} has shape {has}, its PARAM {wants}");
+        let there = p.addrspace().is_none() || p.device() == Some(info.device);
+        need!(c, u, there => "PARAM {k} is not on the device of the function");
+    }
+    if let Err(why) = written(kernel, outs) {
+        c.fault(u, why);
     }
 }
 

@@ -11,7 +11,10 @@ use crate::arg::{
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::fragment::{Digit, Fragment};
+use crate::node::UOp;
 use crate::op::Op;
+use crate::opaque::Opaque;
+use crate::own::{FunctionBody, FunctionInfo};
 use crate::scalar::Scalar;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -219,7 +222,7 @@ macro_rules! records {
     })* };
 }
 records! {
-    KernelInfo { opts "opts", no_locals "no_locals" }
+    KernelInfo { opts "opts", no_locals "no_locals", settled "settled" }
     ProgramInfo {
         target "target", global_size "global", local_size "local", threads "threads",
         outs "outs", ins "ins", vars "vars", flops "flops", bytes "bytes"
@@ -258,8 +261,11 @@ fn constant(v: Scalar, d: DType, context: Option<DType>) -> Vec<Value> {
     vec![Value::number(literal(v, d, context))]
 }
 
+/// How a graph is written: that of an arg stands in it as a text.
+type Graph = fn(&UOp) -> String;
+
 /// The parts of an arg; `dtype` is the first source's, `number` what a buffer's slot prints as.
-fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
+fn parts(arg: &Arg, dtype: DType, number: u64, graph: Graph) -> Vec<Value> {
     match arg {
         Arg::None => vec![],
         Arg::Const(v, d) => constant(*v, *d, None),
@@ -298,6 +304,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
             named("slices", s.slices.write()),
             named("reversed", i64::from(s.reversed).write()),
         ],
+        Arg::Function(f) => f.get().map_or(Vec::new(), |f| function(f, graph)),
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
         Arg::Below => vec![Value::Word(BELOW.into())],
@@ -305,7 +312,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64) -> Vec<Value> {
 }
 
 /// Write the brackets of an arg; `number` is what a buffer's slot prints as.
-pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u64) {
+pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u64, graph: Graph) {
     if *arg == Arg::None {
         return;
     }
@@ -324,7 +331,7 @@ pub(super) fn write(out: &mut String, op: Op, arg: &Arg, dtype: DType, number: u
                 t.split('\n').map(line).collect::<String>()
             )
         }
-        _ => write!(out, "[{mark}{}]", Items(&parts(arg, dtype, number))),
+        _ => write!(out, "[{mark}{}]", Items(&parts(arg, dtype, number, graph))),
     };
 }
 
@@ -353,6 +360,7 @@ pub(super) fn read(
     values: &[Value],
     dtype: Option<DType>,
     slot: &mut dyn FnMut(u64) -> u64,
+    graph: &dyn Fn(&str) -> Read<UOp>,
 ) -> Read<Arg> {
     let axes = |from: usize| {
         values[from..]
@@ -392,6 +400,7 @@ pub(super) fn read(
             Arg::Call(Arc::new(CallInfo {
                 outs: list("outs")?,
                 ins: list("ins")?,
+                derivative: None,
             }))
         }
         "scan" => Arg::Scan(ScanInfo {
@@ -400,6 +409,7 @@ pub(super) fn read(
             slices: find("slices", values).map_or(Ok(0), usize::read)?,
             reversed: find("reversed", values).map_or(Ok(0), i64::read)? != 0,
         }),
+        "function" => Arg::Function(Opaque::new(read_function(values, graph)?)),
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         "rounding" => match values {
             [v] if v.is(ROUNDED) => Arg::Rounded,
@@ -410,6 +420,43 @@ pub(super) fn read(
             _ => return Err(format!("{BELOW} was expected")),
         },
         kind => return Err(format!("there is no kind of arg {kind}")),
+    })
+}
+
+/// A function: a kernel as its own text, anything else by its name alone.
+fn function(f: &FunctionInfo, graph: Graph) -> Vec<Value> {
+    let mut out = vec![f.name.write(), f.device.write()];
+    if !f.begins.is_empty() {
+        out.push(named("begins", f.begins.write()));
+    }
+    match &f.body {
+        FunctionBody::Kernel(kernel) => out.push(named("kernel", graph(kernel).write())),
+        FunctionBody::Source(source) => {
+            let dialect = source.dialect().name();
+            out.push(named("source", Value::Word(dialect.into())));
+        }
+        FunctionBody::Host(_) => out.push(Value::Word(HOST.into())),
+        FunctionBody::Named => {}
+    }
+    out
+}
+
+/// What functions of a process are called.
+const HOST: &str = "host";
+
+/// As `function` writes it. Neither source text nor a function of a process comes from a text.
+fn read_function(values: &[Value], graph: &dyn Fn(&str) -> Read<UOp>) -> Read<FunctionInfo> {
+    let begins = find("begins", values).map_or(Ok(Vec::new()), Vec::read)?;
+    let body = match find("kernel", values) {
+        Some(Value::Text(text)) => FunctionBody::Kernel(graph(text)?),
+        Some(other) => return Err(format!("{other} is no kernel")),
+        None => FunctionBody::Named,
+    };
+    Ok(FunctionInfo {
+        name: at(values, 0)?,
+        device: at(values, 1)?,
+        begins,
+        body,
     })
 }
 

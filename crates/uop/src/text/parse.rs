@@ -177,7 +177,8 @@ impl<'a> Parser<'a> {
                 let first = dtypes.first().copied().flatten();
                 let slots = &mut self.slots;
                 let mut slot = |number| *slots.entry(number).or_insert_with(fresh_slot);
-                args::read(op, kind, &values, first, &mut slot).map_err(|m| (at, m))?
+                let graph = |text: &str| parse(text).map_err(|e| e.to_string());
+                args::read(op, kind, &values, first, &mut slot, &graph).map_err(|m| (at, m))?
             }
         };
         if op == Op::Linear && self.c.peek() == b'{' {

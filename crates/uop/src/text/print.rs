@@ -96,7 +96,7 @@ impl Names {
         let number = counted(u).and_then(|slot| self.buffers.get(&slot));
         let number = *number.unwrap_or(&slot);
         let first = u.src().first().map_or(u.dtype(), UOp::dtype);
-        args::write(out, u.op(), u.arg(), first, number);
+        args::write(out, u.op(), u.arg(), first, number, print);
         for i in 0..u.src().len() {
             out.push(' ');
             self.operand(out, u, i);
@@ -281,7 +281,14 @@ impl Printer {
             self.out += &format!("{} = ", self.names.give(linear));
         }
         self.out.push_str("LINEAR");
-        args::write(&mut self.out, Op::Linear, linear.arg(), linear.dtype(), 0);
+        args::write(
+            &mut self.out,
+            Op::Linear,
+            linear.arg(),
+            linear.dtype(),
+            0,
+            print,
+        );
         self.out.push_str(" {\n");
         let mut run: Vec<UOp> = Vec::new();
         for u in linear.src() {
