@@ -27,11 +27,11 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 11_600),
-    ("schedule/src", 4_500),
+    ("schedule/src", 4_800),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
-    ("engine/src", 3_500),
+    ("engine/src", 3_700),
     ("tensor/src", 10_200),
     ("device/src", 5_300),
     ("device/src/interp", 2_500),

@@ -184,7 +184,7 @@ fn lengths_vary() -> Result<()> {
 #[test]
 fn mistakes_are_errors() {
     let f = function(|x: &Tensor| Tensor::new(&x.to_vec::<f32>().expect("no value"), [2]));
-    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(&values(&[2], 1))));
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(values(&[2], 1))));
     assert!(read.is_err(), "what depends on the call was read");
     let f = function(|x: &Tensor, y: &Tensor| x.matmul(y));
     let e = f.call((&values(&[2, 3], 1), &values(&[2, 3], 1)));
@@ -204,7 +204,7 @@ fn threads_call_at_once() {
             let w = &w;
             s.spawn(move || {
                 let x = values(&[2, 8], k);
-                let y = f.call(&f.call(&x).expect("a call")).expect("a call");
+                let y = f.call(f.call(&x).expect("a call")).expect("a call");
                 close(&y, &x.matmul(w).tanh().matmul(w).tanh());
             });
         }

@@ -115,7 +115,7 @@ fn the_other_way_round() -> Result<()> {
         (next.clone(), next * &x)
     };
     let (last, all) = scan_reversed(step, 0.25f32, &xs)?;
-    let (flipped_last, flipped) = scan(step, 0.25f32, &xs.flip(0))?;
+    let (flipped_last, flipped) = scan(step, 0.25f32, xs.flip(0))?;
     close(&last, &flipped_last);
     close(&all, &flipped.flip(0));
     let a = (&last + all.square().sum(.., false)).gradient(&[&xs])?;

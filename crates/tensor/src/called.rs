@@ -110,7 +110,7 @@ impl<R: Tensors> Called<R> {
         for write in &facts.writes {
             if let Some(value) = &values[write.root] {
                 let to = write.to.tensor(shown);
-                to.assign(&Tensor::from_uop(value.clone())).check()?;
+                to.assign(Tensor::from_uop(value.clone())).check()?;
             }
         }
         facts.tree(shown, &values)

@@ -198,7 +198,7 @@ impl<C, Y> Step<C, Y> {
         let mut values = node(&made.body, &arguments, info)?;
         let gathered = values.split_off(info.carries);
         for (tensor, value) in written.iter().zip(values.split_off(own)) {
-            tensor.assign(&Tensor::from_uop(value)).check()?;
+            tensor.assign(Tensor::from_uop(value)).check()?;
         }
         Ok((values, gathered))
     }
