@@ -240,6 +240,21 @@ fn no_times_and_mistakes() -> Result<()> {
     let e = scan(grows, Tensor::ones([2]), Tensor::zeros([3, 2]));
     let e = e.map(|_| ()).expect_err("the carry grows").to_string();
     assert!(e.contains("carry 0") && e.contains("scans.rs"), "{e}");
+    let read = |a: Tensor, x: Tensor| -> Result<(Tensor, Tensor)> {
+        x.to_vec::<f32>()?;
+        Ok((a, x))
+    };
+    let e = scan(read, Tensor::ones([2]), Tensor::zeros([3, 2]));
+    let e = e.map(|_| ()).expect_err("it reads").to_string();
+    assert!(
+        e.contains("only in a call") && e.contains("scans.rs"),
+        "{e}"
+    );
+    let table = values(&[4, 2], 1);
+    let look_up = |a: Tensor, id: Tensor| (a + table.embedding(&id), ());
+    let e = scan(look_up, Tensor::ones([2]), Tensor::new(&[0i32, 3, 9], [3]));
+    let e = e.map(|_| ()).expect_err("it is checked").to_string();
+    assert!(e.contains("before the scan"), "{e}");
     let two = |a: Tensor, (x, y): (Tensor, Tensor)| (a + x + y, ());
     let e = scan(
         two,

@@ -12,7 +12,7 @@ use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_uop::function::{abstracted_behind, scan as node};
-use monoglot_uop::{DType, Error, ErrorKind, Result, ScanInfo, Shape, UOp};
+use monoglot_uop::{DType, Error, ErrorKind, Op, Result, ScanInfo, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 
@@ -120,6 +120,7 @@ where
     let who = std::ptr::from_ref(step).cast::<()>() as usize;
     let traced = trace::trace(who, Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
+    checks_nothing(traced.carries.iter().chain(&traced.values))?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
     Ok((
         over(&traced.carry, &last),
@@ -262,8 +263,10 @@ fn over<T: Tensors>(tree: &T, expressions: &[UOp]) -> T {
     let mut next = expressions.iter();
     tree.rebuilt(&mut Over {
         next: |old: &Tensor| {
-            next.next()
-                .map_or_else(|| old.clone(), |u| Tensor::from_uop(u.clone()))
+            next.next().map_or_else(
+                || old.clone(),
+                |u| Tensor::made_of(Ok(u.clone()), old.0.line, None),
+            )
         },
         were: &[],
         are: &[],
@@ -320,6 +323,19 @@ fn same_carries(begin: &[UOp], next: &[UOp]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a step asserts would be told when all steps have run.
+fn checks_nothing<'a>(mut values: impl Iterator<Item = &'a UOp>) -> Result<()> {
+    if !values.any(|u| u.ops_below().contains(Op::Assert)) {
+        return Ok(());
+    }
+    let message = "a step looks up what data names, which is checked: do that before the scan, for all times at once";
+    Err(ErrorKind::Unsupported {
+        op: "scan".into(),
+        message: message.into(),
+    }
+    .into())
 }
 
 fn not_carried(t: &Tensor) -> Error {
