@@ -17,12 +17,17 @@ use rustc_hash::FxHashMap;
 /// Most nodes of a body that is repeated, those of its lanes counted.
 const NODES: i64 = 1024;
 
+/// Most loops of a kernel that has been taken apart: loops inside are repeated by each part of those around them.
+const LOOPS: usize = 64;
+
 /// The turns of a loop at which all lanes count: from one up to another.
 struct Sure {
     from: i64,
     to: i64,
     /// All turns.
     turns: i64,
+    /// How many loops are closed inside.
+    nested: usize,
 }
 
 /// See the module.
@@ -49,24 +54,34 @@ pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
     }
     closed.retain(|range, _| !carried.contains(*range));
     let sure = |(range, by): (&UOp, Vec<&UOp>)| Some((range.clone(), Sure::of(range, &by)?));
-    let all: FxHashMap<UOp, Sure> = closed.into_iter().filter_map(sure).collect();
-    if all.is_empty() {
-        return Ok(kernel.clone());
+    let mut all: FxHashMap<UOp, Sure> = closed.into_iter().filter_map(sure).collect();
+    while let Some(most) = all.values().map(|s| s.nested).max() {
+        let new = in_parts(kernel, &all)?;
+        let loops = new.toposort().iter().filter(|u| is_loop(u)).count();
+        if loops <= LOOPS {
+            let known = rules::kernel().rewrite(&new)?;
+            return rules::kernel().rewrite(&rebuild(&known, |u, src| Ok(settled(u, src)))?);
+        }
+        // The innermost loops turn most.
+        all.retain(|_, s| s.nested < most);
     }
+    Ok(kernel.clone())
+}
+
+/// A kernel in which these loops are taken apart.
+fn in_parts(kernel: &UOp, all: &FxHashMap<UOp, Sure>) -> Result<UOp> {
     let mut names = Names {
         id: next_id(kernel),
         places: FxHashMap::default(),
     };
-    let new = rebuild(kernel, |u, src| {
+    rebuild(kernel, |u, src| {
         let new = u.with_src(src);
         let own = u.src().iter().skip(1).filter(|_| closes(u));
         Ok(match own.filter_map(|r| Some((r, all.get(r)?))).next() {
             Some((range, sure)) => sure.part(&new, range, &mut names),
             None => new,
         })
-    })?;
-    let known = rules::kernel().rewrite(&new)?;
-    rules::kernel().rewrite(&rebuild(&known, |u, src| Ok(settled(u, src)))?)
+    })
 }
 
 /// A node of which the gates are known, and effects that are none.
@@ -102,6 +117,7 @@ impl Sure {
             from: 0,
             to: turns,
             turns,
+            nested: 0,
         };
         for u in by {
             let body = u.src()[0].toposort();
@@ -111,9 +127,10 @@ impl Sure {
             // A loop inside that begins or ends where this one's turn says.
             let told = inside.iter().any(|n| n.op() == Op::Range && *n != range);
             // Loops inside are copied with it, and those beside it are not.
-            let nests = inside.iter().any(|n| closes(n));
+            let nested = inside.iter().filter(|n| closes(n)).count();
+            sure.nested = sure.nested.max(nested);
             let beside = |n: &UOp| closes(n) && !n.ranges().contains(range);
-            let mixed = nests && body.iter().any(beside);
+            let mixed = nested > 0 && body.iter().any(beside);
             if loops > 1 || fills || told || mixed || overwrites(&inside) || size(&inside) > NODES {
                 return None;
             }
