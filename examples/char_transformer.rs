@@ -4,6 +4,7 @@
 //! by a small grammar, so that nothing is downloaded.
 
 use clap::Parser;
+use monoglot::Size;
 use monoglot::prelude::*;
 
 #[derive(Parser)]
@@ -86,19 +87,35 @@ impl Block {
         }
     }
 
-    /// (N, T, width) → the same shape.
-    fn forward(&self, x: &Tensor) -> Tensor {
+    /// Room for the keys and the values of so many letters.
+    fn cache(&self, places: usize) -> [Tensor; 2] {
+        let width = self.out.weight.shape().map_or(0, |s| s[0]);
+        let heads = self.heads as usize;
+        [(); 2].map(|()| Tensor::zeros([1, heads, places, width / heads]).contiguous())
+    }
+
+    /// (N, T, width) → the same shape; with a cache, of one letter that follows those in it.
+    fn forward(&self, x: &Tensor, before: Option<Cached>) -> Tensor {
         let parts = self.qkv.forward(&self.norm1.forward(x)).chunk(3, -1);
         let heads = |z: &Tensor| z.unflatten(-1, [self.heads, -1]).transpose(1, 2);
         let q = heads(&parts[0]);
-        let k = heads(&parts[1]);
-        let v = heads(&parts[2]);
-        let seen = q.attention(&k, &v, None, true).transpose(1, 2);
-        let x = x + self.out.forward(&seen.flatten(2, 3));
+        let mut k = heads(&parts[1]);
+        let mut v = heads(&parts[2]);
+        if let Some((keys, values, place)) = before {
+            keys.narrow(2, place, 1).assign(&k);
+            values.narrow(2, place, 1).assign(&v);
+            k = keys.narrow(2, 0, place + 1);
+            v = values.narrow(2, 0, place + 1);
+        }
+        let seen = q.attention(&k, &v, None, before.is_none());
+        let x = x + self.out.forward(&seen.transpose(1, 2).flatten(2, 3));
         let inner = self.up.forward(&self.norm2.forward(&x)).gelu();
         x + self.down.forward(&inner)
     }
 }
+
+/// Keys and values (1, heads, places, width / heads) of the letters so far, and how many these are.
+type Cached<'a> = (&'a Tensor, &'a Tensor, &'a Size);
 
 /// Letters → scores of the letter after each.
 pub(crate) struct CharTransformer {
@@ -140,7 +157,7 @@ impl CharTransformer {
         let places = self.places.weight.narrow(0, 0, length);
         let mut x = self.tokens.forward(ids) + places;
         for block in &self.blocks {
-            x = block.forward(&x);
+            x = block.forward(&x, None);
         }
         self.head.forward(&self.norm.forward(&x))
     }
@@ -151,38 +168,50 @@ impl CharTransformer {
         scores.cross_entropy(&targets.flatten(0, 1), Reduction::Mean, 0.0)
     }
 
-    /// `start`, continued by what is drawn letter by letter.
+    /// `start`, which has a letter at least, continued by so many that are drawn one by one.
     pub(crate) fn write(&self, start: &str, letters: usize) -> Result<String> {
-        let mut text: Vec<i32> = start.bytes().map(i32::from).collect();
-        let length = Variable::new(1..=SEQUENCE as i64)?;
-        for _ in 0..letters {
-            // The last letters that the network sees at once, and room for those still to come.
-            let mut seen = text[text.len().saturating_sub(SEQUENCE)..].to_vec();
-            let count = length.bind(seen.len())?;
-            seen.resize(SEQUENCE, 0);
-            let seen = Tensor::new(&seen, [1, SEQUENCE]).narrow(1, 0, count);
-            let scores = self.forward(&seen).index((0, -1)).to_vec::<f32>()?;
-            text.push(draw(&scores, 0.7, Tensor::rand(1).item::<f32>()?));
+        let places = self.places.weight.shape()?[0];
+        let cache: Vec<[Tensor; 2]> = self.blocks.iter().map(|b| b.cache(places)).collect();
+        Tensor::realize_all(&cache.iter().flatten().collect::<Vec<_>>())?;
+        let place = Variable::new(0..=places as i64 - 1)?;
+        // Compiled once for all places; what it draws stays on the device.
+        let next = jit(|letter: &Tensor, place: &Size| self.next(letter, &cache, place))?;
+        let mut text: Vec<Tensor> = start
+            .bytes()
+            .map(|c| Tensor::new(&[i32::from(c)], [1, 1]))
+            .collect();
+        let wanted = text.len() + letters;
+        let mut read = 0;
+        let mut cached = 0;
+        while text.len() < wanted {
+            if cached == places {
+                // No place is left: the letters of the last half are read again, from the first place on.
+                read -= places / 2;
+                cached = 0;
+            }
+            let drawn = next.call((&text[read], place.bind(cached)?))?;
+            read += 1;
+            cached += 1;
+            if read == text.len() {
+                text.push(drawn);
+            }
         }
-        let bytes = text.into_iter().map(|c| c as u8);
-        Ok(bytes.map(char::from).collect())
+        let letters = text.iter().map(|t| t.item::<i32>());
+        letters.map(|c| Ok(char::from(c? as u8))).collect()
     }
-}
 
-/// A letter with the probability that softmax gives its score: the first for which the sum reaches `luck`.
-fn draw(scores: &[f32], temperature: f32, luck: f32) -> i32 {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let weights: Vec<f32> = scores
-        .iter()
-        .map(|s| ((s - most) / temperature).exp())
-        .collect();
-    let goal = luck * weights.iter().sum::<f32>();
-    let mut sum = 0.0;
-    let reached = weights.iter().position(|w| {
-        sum += w;
-        sum >= goal
-    });
-    reached.unwrap_or(weights.len() - 1) as i32
+    /// The letter (1, 1) after this one, drawn with the probability that softmax gives its score: the cache has
+    /// all before.
+    fn next(&self, letter: &Tensor, cache: &[[Tensor; 2]], place: &Size) -> Tensor {
+        let mut x = self.tokens.forward(letter) + self.places.weight.narrow(0, place, 1);
+        for (block, [keys, values]) in self.blocks.iter().zip(cache) {
+            x = block.forward(&x, Some((keys, values, place)));
+        }
+        let scores = self.head.forward(&self.norm.forward(&x)) / 0.7;
+        // Gumbel's way: the greatest of the scores with noise.
+        let noise = -(-Tensor::rand(scores.shape().unwrap_or_default()).log()).log();
+        (scores + noise).argmax(-1, false)
+    }
 }
 
 /// So many letters of sentences.

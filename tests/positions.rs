@@ -4,8 +4,9 @@
 use monoglot::counters;
 use monoglot::models::Gpt2;
 use monoglot::prelude::*;
-use monoglot::{Counters, Size};
-use std::sync::{Mutex, MutexGuard};
+use monoglot::{Counters, Event, Size, listen};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What every test holds: the counts are of all threads.
 fn alone() -> MutexGuard<'static, ()> {
@@ -106,5 +107,56 @@ fn rows_of_a_batch_stand_at_positions_of_their_own() -> Result<()> {
         }
     }
     assert_eq!(step.programs(), 1);
+    Ok(())
+}
+
+/// Bytes that the kernels of these calls move.
+fn moved(f: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let all = Arc::new(AtomicU64::new(0));
+    let sum = all.clone();
+    let listener = listen(move |e: &Event| {
+        sum.fetch_add(e.bytes, Ordering::Relaxed);
+    });
+    f()?;
+    drop(listener);
+    Ok(all.load(Ordering::Relaxed))
+}
+
+#[test]
+fn rows_of_a_cache_cost_what_rows_do() -> Result<()> {
+    let _one = alone();
+    let [keys, values] = [(); 2].map(|()| Tensor::zeros([2, 512, 16]).parameter());
+    let row = Tensor::arange(0, 32, 1)
+        .cast(DType::F32)
+        .reshape([2, 1, 16]);
+    Tensor::realize_all(&[&keys, &values, &row])?;
+    let at = Variable::new(0..=511)?;
+    let step = jit(|x: &Tensor, at: &Size| {
+        let twice = x * 2.0;
+        keys.narrow(1, at, 1).assign(&twice);
+        values.narrow(1, at, 1).assign(twice.square());
+    })?;
+    step.call((&row, at.bind(1)?))?;
+    let bytes = moved(|| {
+        step.call((&row, at.bind(0)?))?;
+        step.call((&row, at.bind(511)?))?;
+        // Without a captured step, and two rows at once, from the middle on.
+        keys.narrow(1, 200, 2).assign(&row);
+        values.narrow(1, at.bind(300)?, 2).assign(&row * 3.0);
+        Tensor::realize_all(&[&keys, &values])
+    })?;
+    assert!(bytes < 4096, "{bytes} bytes for 4 writes of at most 4 rows");
+    let row = row.to_vec::<f32>()?;
+    let [keys, values] = [keys.to_vec::<f32>()?, values.to_vec::<f32>()?];
+    for i in 0..2 * 512 * 16 {
+        let x = row[i / (512 * 16) * 16 + i % 16];
+        let [k, v] = match i / 16 % 512 {
+            0 | 1 | 511 => [2.0 * x, 4.0 * x * x],
+            200 | 201 => [x, 0.0],
+            300 | 301 => [0.0, 3.0 * x],
+            _ => [0.0; 2],
+        };
+        assert_eq!([keys[i], values[i]], [k, v], "{i}");
+    }
     Ok(())
 }

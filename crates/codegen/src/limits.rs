@@ -8,11 +8,10 @@
 //! stands inside at its least, it is where the loop may end; with that at its greatest, up to where all lanes
 //! count. Invariant: a turn that is left out would have combined identities, or filled what no one reads.
 
-use crate::gates::{self, conjuncts};
 use crate::graph::rebuild;
 use crate::loops::{self, is_loop};
 use crate::opt::masked::Masked;
-use monoglot_uop::rules::Affine;
+use monoglot_uop::rules::{Affine, conjuncts, constraints};
 use monoglot_uop::{DType, Op, Ranges, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -119,7 +118,7 @@ fn common_span(range: &UOp, sums: &[&UOp]) -> Option<Span> {
 fn solved(range: &UOp, conditions: &[UOp], around: &[UOp], everywhere: bool) -> Span {
     let mut span = Span::default();
     let end = &range.src()[0];
-    for sum in conditions.iter().flat_map(gates::constraints) {
+    for sum in conditions.iter().flat_map(constraints) {
         let Some(&(_, k)) = sum.terms.iter().find(|t| t.0 == *range) else {
             continue;
         };
@@ -370,25 +369,22 @@ impl<'a> Fill<'a> {
         let at = Affine::of(place)?;
         let around = |u: &UOp| u.ranges().iter().all(|r| self.around.contains(r));
         let (inner, k) = at.terms.iter().find(|t| is_loop(&t.0) && !around(&t.0))?;
-        conditions
-            .iter()
-            .flat_map(gates::constraints)
-            .find_map(|c| {
-                let (_, by) = c.terms.iter().find(|t| t.0 == *inner)?;
-                let factor = Some(k / by).filter(|f| *f > 0 && k % by == 0)?;
-                let mut left = at.clone();
-                left.plus(&c, -factor)?;
-                // Other loops that are left would be bounded by their ends alone.
-                let loose = |t: &&(UOp, i128)| is_loop(&t.0) && !around(&t.0);
-                if left.terms.iter().any(|t| loose(&t)) {
-                    return None;
-                }
-                let mut most = Affine::number(DType::Index, left.constant);
-                for term in &left.terms {
-                    settle(&mut most, term, &self.around, false)?;
-                }
-                (!most.terms.is_empty()).then_some(most)
-            })
+        conditions.iter().flat_map(constraints).find_map(|c| {
+            let (_, by) = c.terms.iter().find(|t| t.0 == *inner)?;
+            let factor = Some(k / by).filter(|f| *f > 0 && k % by == 0)?;
+            let mut left = at.clone();
+            left.plus(&c, -factor)?;
+            // Other loops that are left would be bounded by their ends alone.
+            let loose = |t: &&(UOp, i128)| is_loop(&t.0) && !around(&t.0);
+            if left.terms.iter().any(|t| loose(&t)) {
+                return None;
+            }
+            let mut most = Affine::number(DType::Index, left.constant);
+            for term in &left.terms {
+                settle(&mut most, term, &self.around, false)?;
+            }
+            (!most.terms.is_empty()).then_some(most)
+        })
     }
 
     /// The loop of which a turn is the farthest step, and where it may end if no more than this place is wanted.

@@ -3,11 +3,11 @@
 //! each. Invariant: every access lies within its storage, by the interval of its index or by what
 //! its gate says; one for which neither holds gets a gate (DESIGN 15). The invalid index is gone.
 
-use crate::gates::{conjuncts, in_bounds};
+use crate::gates::in_bounds;
 use crate::graph::{Srcs, node};
 use crate::loops::depth;
 use monoglot_uop::marks::NodeMap;
-use monoglot_uop::rules::Affine;
+use monoglot_uop::rules::{Affine, conjuncts};
 use monoglot_uop::{AddrSpace, DType, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

@@ -7,10 +7,10 @@
 //! each turn is done once; effects of one loop depend on no other turn of it.
 
 use crate::build::combine;
-use crate::gates::{conjuncts, constraints};
 use crate::graph::{Srcs, group, rebuild};
 use crate::loops::{fresh, is_loop, kind, next_id};
 use crate::scratch;
+use monoglot_uop::rules::{conjuncts, constraints};
 use monoglot_uop::{Arg, Op, Result, UOp, rules};
 use rustc_hash::FxHashMap;
 

@@ -4,7 +4,7 @@
 //! common, and neither can depend on the other because both lie on one level (the longest way to them
 //! from the inputs is equally long). Matrix products stay apart: each wants the registers for itself.
 
-use crate::kernel::{Call, Callee, Calls, number_params, number_ranges, with_slots};
+use crate::kernel::{Call, Callee, Calls, confining, number_params, number_ranges, with_slots};
 use monoglot_uop::{Arg, BufferArg, Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -36,7 +36,10 @@ pub(crate) fn fuse(all: Calls, target: &dyn Fn(Device) -> Result<Arc<Target>>) -
             level_of[a] = level;
         }
         let key = match &k.callee {
-            Callee::Compute(sink) if !is_contraction(sink) => (level, k.device, closed(sink)),
+            Callee::Compute(sink) if !is_contraction(sink) => {
+                let loops = closed(sink).into_iter().chain(confining(sink));
+                (level, k.device, loops.collect())
+            }
             _ => {
                 out.push((level, k));
                 continue;

@@ -5,11 +5,13 @@
 //! output's axes first), so two kernels of one structure are one node. Reductions over equal extents
 //! that do not depend on each other share their ranges, and so their loop.
 
+mod changed;
 mod in_place;
 mod own;
 mod ranges;
 
 use crate::rangeify::{Output, Stored, Stores, called, flat};
+pub(crate) use changed::{changed, confining};
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, ScanInfo, Shape, UOp,

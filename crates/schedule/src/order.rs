@@ -6,8 +6,9 @@
 //! whether assertions hold runs before it, but where that is computed from what it writes.
 
 use crate::checks::Word;
-use crate::kernel::{Call, Callee, Calls, number_params};
+use crate::kernel::{Call, Callee, Calls, changed, number_params};
 use monoglot_uop::{Op, Result, UOp};
+use rustc_hash::FxHashMap;
 
 pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<Calls> {
     let mut before = dependencies(&all);
@@ -58,6 +59,18 @@ pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<
         .filter_map(|i| kernels[i].take())
         .collect();
     overwrite(&mut all, words.len());
+    let mut known: FxHashMap<UOp, Option<UOp>> = FxHashMap::default();
+    for call in &mut all.calls {
+        let Callee::Compute(sink) = &mut call.callee else {
+            continue;
+        };
+        if !known.contains_key(sink) {
+            known.insert(sink.clone(), changed(sink)?);
+        }
+        if let Some(part) = &known[sink] {
+            *sink = part.clone();
+        }
+    }
     Ok(all)
 }
 

@@ -2,7 +2,7 @@
 //! stands there, and what a condition says of a RANGE. Invariant: elsewhere stands the identity of the
 //! REDUCE's operator, so that leaving elements out changes nothing.
 
-use crate::gates::conjuncts;
+use monoglot_uop::rules::conjuncts;
 use monoglot_uop::{Arg, DType, Op, ReduceOp, UOp};
 use smallvec::SmallVec;
 

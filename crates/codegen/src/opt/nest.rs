@@ -3,9 +3,9 @@
 //! expression over the axes of the nest that takes each of its values once (where no pad's condition
 //! is false).
 
-use crate::gates::conjuncts;
 use crate::graph::node;
 use crate::scratch;
+use monoglot_uop::rules::conjuncts;
 use monoglot_uop::{
     Arg, AxisType, Dim, Error, KernelInfo, Op, OpSet, ReduceOp, Result, TcInfo, UOp, node::Srcs,
 };

@@ -56,13 +56,17 @@ fn split(sink: &UOp, nodes: &[UOp]) -> Option<UOp> {
 }
 
 /// The first number after those of all ranges.
-fn unused_number(nodes: &[UOp]) -> u32 {
+pub(super) fn unused_number(nodes: &[UOp]) -> u32 {
     let used = nodes.iter().filter_map(|u| u.range_arg());
     used.map(|(id, _)| id + 1).max().unwrap_or(0)
 }
 
 /// Put values in place of ranges, and in the lists of what END and REDUCE close the new ranges.
-fn replace(sink: &UOp, values: &FxHashMap<UOp, UOp>, parts: &FxHashMap<UOp, Vec<UOp>>) -> UOp {
+pub(super) fn replace(
+    sink: &UOp,
+    values: &FxHashMap<UOp, UOp>,
+    parts: &FxHashMap<UOp, Vec<UOp>>,
+) -> UOp {
     sink.rebuild(
         values,
         |_| true,

@@ -20,6 +20,7 @@ pub(crate) mod affine;
 mod bits;
 mod cast;
 mod compare;
+mod conditions;
 mod idiv;
 mod index;
 mod logic;
@@ -44,6 +45,7 @@ use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
 use crate::scalar::Scalar;
 pub use affine::Affine;
+pub use conditions::{conjuncts, constraints};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 

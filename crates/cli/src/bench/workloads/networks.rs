@@ -4,7 +4,7 @@
 use super::{Call, Result, Tensor, Workload, call, computing, moving, normal, numbers};
 use char_transformer::CharTransformer;
 use monoglot::nn::{Adam, AdamW, Lstm, Module, Optimizer, Sgd};
-use monoglot::{Reduction, jit, models};
+use monoglot::{DType, Reduction, Size, Variable, jit, models};
 
 // The example's own network, so that what is timed is what users are shown.
 #[allow(dead_code)]
@@ -21,6 +21,8 @@ pub(super) fn all() -> Vec<Workload> {
             moving(GPT2_WEIGHTS + CACHED, 0.0),
             gpt2_decode,
         ),
+        decode("gpt2_decode_captured_ctx128", DType::F32),
+        decode("gpt2_decode_captured_ctx128_bf16", DType::BF16),
         call(
             "gpt2_prefill_128",
             computing(PREFILL, GPT2_WEIGHTS, 0.0),
@@ -31,6 +33,11 @@ pub(super) fn all() -> Vec<Workload> {
             "char_transformer_step_b16x64",
             computing(CHARACTERS, 0.0, 0.0),
             characters,
+        ),
+        call(
+            "char_transformer_write_256",
+            moving(256.0 * LETTER, 0.0),
+            letters,
         ),
         lstm("lstm_train_50_b32", 50),
         lstm("lstm_train_500_b32", 500),
@@ -96,6 +103,26 @@ fn gpt2_decode() -> Result<Call> {
     }))
 }
 
+/// One token after 128, by a captured step whose position is a variable, as it is used to write one token after
+/// another.
+fn decode(name: &'static str, dtype: DType) -> Workload {
+    let size = dtype.bytes() as f64;
+    let elements = GPT2_WEIGHTS * size / 4.0 + CACHED;
+    call(name, moving(elements, 0.0), move || {
+        let net = models::Gpt2::small(12);
+        net.realize()?;
+        net.cast(dtype)?;
+        let cache = net.cache(256);
+        let token = Tensor::new(&[1234i32], [1, 1]);
+        let place = Variable::new(0..=255)?.bind(128)?;
+        let step = jit(move |id: &Tensor, place: &Size| {
+            let scores = net.decode(id, &cache, place);
+            scores.flatten(0, -1).argmax(0, false).reshape([1, 1])
+        })?;
+        Ok(Box::new(move || step.call((&token, &place)).map(drop)))
+    })
+}
+
 /// 128 tokens at once.
 fn gpt2_prefill() -> Result<Call> {
     let net = models::Gpt2::small(12);
@@ -136,6 +163,16 @@ const CHARACTERS: f64 = {
     let head = 2.0 * width * 128.0;
     3.0 * 16.0 * length * (3.0 * layer + head)
 };
+
+/// Every weight of three layers of 128 and of the scores, and half of what is kept of 256 letters.
+const LETTER: f64 = 3.0 * (12.0 * 128.0 * 128.0 + 2.0 * 128.0 * 128.0) + 128.0 * 128.0;
+
+/// 256 letters of the example, one by one, from one.
+fn letters() -> Result<Call> {
+    let net = CharTransformer::new(3, 128, 4, 256, 128);
+    net.realize()?;
+    Ok(Box::new(move || net.write("t", 256).map(drop)))
+}
 
 /// A training step of the example `char_transformer`.
 fn characters() -> Result<Call> {
