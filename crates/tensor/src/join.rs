@@ -180,7 +180,7 @@ impl Tensor {
         let mut out = Vec::new();
         for n in sizes {
             let next = &start + &n;
-            out.push(self.narrow(axis, &Size(start), &Size(n)));
+            out.push(self.narrow(axis, Size(start), Size(n)));
             start = next;
         }
         out

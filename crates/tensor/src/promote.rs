@@ -46,10 +46,20 @@ pub(crate) fn broadcast_shape(op: &str, all: &[&UOp]) -> Result<Shape> {
         return Ok(shape);
     }
     let shapes: Vec<String> = all.iter().map(|u| u.shape().to_string()).collect();
-    Err(Error::shape(
-        op,
-        format!("shapes {} do not broadcast", shapes.join(" and ")),
-    ))
+    let mut message = format!("shapes {} do not broadcast", shapes.join(" and "));
+    message += all
+        .first()
+        .zip(all.last())
+        .map_or("", |(a, b)| unlike(a.shape(), b.shape()));
+    Err(Error::shape(op, message))
+}
+
+/// What else there is to say of shapes that differ: they may be the same now.
+pub(crate) fn unlike(a: &Shape, b: &Shape) -> &'static str {
+    match a.now() == b.now() && (a.ints().is_none() || b.ints().is_none()) {
+        true => "; these lengths are equal now, but of two variables, or of one and a number",
+        false => "",
+    }
 }
 
 /// One value in a shape it broadcasts to.
