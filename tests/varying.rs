@@ -1,5 +1,5 @@
 //! Every operator over axes whose lengths vary. Flows in: a table of programs; flows out: their values and gradients
-//! beside those of plain tensors of the same lengths, on the CPU and in the interpreter, and the engine's counters,
+//! beside those of plain tensors of the same lengths, on the CPU and in both interpreters, and the engine's counters,
 //! which are the process's: nothing else is tested in this one.
 
 #[path = "varying/table.rs"]
@@ -130,6 +130,13 @@ fn movement_in_the_interpreter() {
 #[test]
 fn windows_losses_and_random_numbers_in_the_interpreter() {
     every("INTERP", OTHERS);
+}
+
+#[test]
+fn all_of_them_where_there_are_workgroups() {
+    for rows in [PLAIN, MOVED, OTHERS] {
+        every("INTERP:GPU", rows);
+    }
 }
 
 #[test]
