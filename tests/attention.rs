@@ -319,3 +319,28 @@ fn a_long_attention_takes_little_memory() {
         assert!(more < 64, "{more} MiB");
     }
 }
+
+/// A fold within a masked sum is done in both of the loops that the sum is cut into.
+#[test]
+fn what_flows_back_through_few_places_is_computed() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "INTERP"] {
+        on(device);
+        for n in [3, 16, 17, 31] {
+            let x = Tensor::new(&numbers(2 * n * 4, 5), [2, n, 4]).parameter();
+            let seen = Tensor::ones([n, n]).contiguous();
+            seen.realize().expect("it runs");
+            let seen = seen.tril(0).gt(0.5);
+            let flow = |y: Tensor| {
+                let g = (&y * y.detach().cos()).sum(.., false).gradient(&[&x]);
+                let g = g.and_then(|g| g[0].to_vec::<f32>());
+                g.unwrap_or_else(|e| panic!("{device} {n}: {e}"))
+            };
+            let got = flow(x.attention(&x, &x, None, true));
+            let want = flow(x.attention(&x, &x, Some(&seen), false));
+            for (g, w) in got.iter().zip(&want) {
+                assert!((g - w).abs() < 1e-4, "{device} {n}: {g} {w}");
+            }
+        }
+    }
+}

@@ -89,6 +89,59 @@ fn a_shape_that_made_it_compile_again_is_told_with_the_remedy() {
     assert!(told[0].contains(".dynamic(0, 1..=8)"), "{told:?}");
 }
 
+/// The lines of `what_grows_otherwise` that compute.
+const OTHERWISE: [u32; 3] = [line!() + 8, line!() + 14, line!() + 17];
+
+#[test]
+fn what_grows_otherwise() {
+    let table = Tensor::new(&[0.5f32; 64], [32, 2]);
+    let row = Tensor::new(&[1f32, 2.0], [1, 2]);
+    let mut cache = row.clone();
+    for _ in 0..3 {
+        cache = Tensor::cat(&[&cache, &row], 0).contiguous();
+        cache.realize().expect("it runs");
+    }
+    for n in [3, 4, 5, 6] {
+        let places = Tensor::arange(0, n, 1).sum(0, false);
+        places.realize().expect("it runs");
+        let y = table.narrow(0, 0, n).softmax(0);
+        y.realize().expect("it runs");
+    }
+    let step = jit(|x: &Tensor| x.cumsum(0)).expect("the device opens");
+    for n in [3i64, 4, 5] {
+        step.call(Tensor::ones([n, 2])).expect("it runs");
+    }
+}
+
+#[test]
+fn each_remedy_is_told_once() {
+    let text = told_by("what_grows_otherwise", 2, "CPU");
+    let all = text.lines().filter(|l| l.starts_with("one more program"));
+    let told: Vec<&str> = all.collect();
+    let want = [
+        [
+            "axis 0 of an input is 3 long and was 2",
+            ".dynamic(0, 1..=4)",
+        ],
+        [
+            "axis 0 of a slice is 4 long and was 3",
+            "`Variable` of 1..=8",
+        ],
+        [
+            "axis 0 of an input is 4 long and was 3",
+            ".dynamic(0, 1..=8)",
+        ],
+    ];
+    assert_eq!(told.len(), want.len(), "{text}");
+    for ((told, want), line) in told.iter().zip(want).zip(OTHERWISE) {
+        assert!(want.iter().all(|w| told.contains(w)), "{told}");
+        assert!(
+            told.contains(&format!("tests/debug.rs:{line}:")),
+            "{told}, line {line}"
+        );
+    }
+}
+
 /// The line of `a_captured_function` that captures.
 const CAPTURED: u32 = line!() + 5;
 

@@ -26,7 +26,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 11_600),
+    ("uop/src", 11_700),
     ("schedule/src", 4_800),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),

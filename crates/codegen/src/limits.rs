@@ -258,8 +258,21 @@ impl Cut {
                 Some(gate) => gate.select(&masked.value, &masked.identity()),
                 None => masked.value.clone(),
             };
+            let mut over = FxHashMap::from_iter([(self.range.clone(), counter)]);
+            // What is folded in each turn is folded in two loops now, which are closed once each.
+            for u in value.toposort() {
+                if u.op() != Op::Reduce || !u.ranges().contains(&self.range) {
+                    continue;
+                }
+                for r in u.src()[1..].iter().filter(|r| r.op() == Op::Range) {
+                    if !over.contains_key(r) {
+                        let own = loops::fresh(&r.substitute(&over), loops::kind(r), next);
+                        over.insert(r.clone(), own);
+                    }
+                }
+            }
             sum.with_src([&[value], &sum.src()[1..]].concat())
-                .substitute(&FxHashMap::from_iter([(self.range.clone(), counter)]))
+                .substitute(&over)
         };
         let [first, second] = &self.parts;
         crate::build::combine(masked.op, &part(first), &part(second))

@@ -172,13 +172,23 @@ pub(crate) fn varies(roots: &[UOp], before: &[Scalar], now: &[Scalar]) {
     });
 }
 
-/// The greatest sizes of each input.
-type Sizes = Vec<Vec<i64>>;
+/// The greatest sizes of each input and of each slice, which a length may be written in.
+type Sizes = Vec<(bool, Vec<i64>)>;
 
-/// DEBUG=2 tells when a function is compiled that differs from one before in how long its inputs are, with the line
-/// that asked for it and what lets one program serve both. `roots` are the function's as the user wrote them.
+/// A function that was compiled.
+struct Known {
+    /// What it has in common with those that differ from it in how long things are.
+    key: u64,
+    sizes: Sizes,
+    /// Whether the remedy was told.
+    told: bool,
+}
+
+/// DEBUG=2 tells, once, when a function is compiled that differs from one before in how long its inputs or slices of
+/// them are, with the line that asked for it and what lets one program serve both. `roots` are the function's as the
+/// user wrote them.
 pub(crate) fn grown(function: &Function, roots: &[UOp]) {
-    static SEEN: Mutex<Vec<(u64, Sizes)>> = Mutex::new(Vec::new());
+    static SEEN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     if !steps_are_told() {
         return;
     }
@@ -193,40 +203,64 @@ pub(crate) fn grown(function: &Function, roots: &[UOp]) {
         }
         let varies = u.shape().ints().is_none();
         (u.op(), u.dtype(), u.shape().len(), varies).hash(&mut hash);
-        if u.op() == Op::Param {
-            sizes.push(u.shape().max_ints());
+        let input = u.op() == Op::Param;
+        if input || u.op() == Op::Shrink && u.ops_below().contains(Op::Param) {
+            sizes.push((input, u.shape().max_ints()));
         }
     }
     let key = hash.finish();
     let mut seen = SEEN.lock().unwrap_or_else(|e| e.into_inner());
-    let before = seen.iter().position(|(k, _)| *k == key);
-    if let Some(before) = before.map(|at| seen.remove(at).1) {
-        let pairs = before.iter().zip(&sizes);
-        let axes = pairs
-            .filter(|(a, b)| a.len() == b.len())
-            .flat_map(|(a, b)| {
-                let axes = a.iter().zip(b).enumerate();
-                axes.filter(|(_, (was, now))| was != now)
-            });
-        let axes: Vec<(usize, (&i64, &i64))> = axes.collect();
-        if let Some((axis, (was, now))) = axes.first() {
-            tell(2, || {
-                let place = line.map_or(String::new(), |l| format!(" at {l}"));
-                let most = (*was).max(now).max(&1);
-                let most = most.saturating_mul(2).max(1).ilog2();
-                let bounds = format!("1..={}", 1i64 << most);
-                format!(
-                    "one more program: axis {axis} of an input is {now} long and was {was}{place}: \
-                     with `.dynamic({axis}, {bounds})` of that input one serves all lengths"
-                )
-            });
-        }
+    let before = seen.iter().position(|k| k.key == key);
+    let before = before.map(|at| seen.remove(at));
+    let mut told = before.as_ref().is_some_and(|k| k.told);
+    let found = before.filter(|k| !k.told);
+    if let Some(remedy) = found.and_then(|k| remedy(&k.sizes, &sizes)) {
+        told = true;
+        tell(2, || {
+            let place = line.map_or(String::new(), |l| format!(" at {l}"));
+            remedy.replacen("{place}", &place, 1)
+        });
     }
     // The oldest goes: who comes back to it is told nothing.
     if seen.len() >= SHAPES {
         seen.remove(0);
     }
-    seen.push((key, sizes));
+    seen.push(Known { key, sizes, told });
+}
+
+/// What is another length, and what lets one program serve both; None where lengths are the same. Inputs come first:
+/// slices follow from them.
+fn remedy(before: &Sizes, now: &Sizes) -> Option<String> {
+    let pairs = || before.iter().zip(now);
+    let of = |inputs: bool| {
+        pairs().find_map(|((input, a), (_, b))| {
+            if *input != inputs || a.len() != b.len() {
+                return None;
+            }
+            let mut axes = a.iter().zip(b).enumerate();
+            let (axis, (was, is)) = axes.find(|(_, (was, is))| was != is)?;
+            Some((axis, *was, *is))
+        })
+    };
+    let bounds = |was: i64, is: i64| {
+        let most = was.max(is).max(1).saturating_mul(2).max(1).ilog2();
+        format!("1..={}", 1i64 << most)
+    };
+    let input = of(true).map(|(axis, was, is)| {
+        format!(
+            "one more program: axis {axis} of an input is {is} long and was {was}{{place}}: with `.dynamic({axis}, {})` of \
+             that input one serves all lengths",
+            bounds(was, is)
+        )
+    });
+    input.or_else(|| {
+        let (axis, was, is) = of(false)?;
+        Some(format!(
+            "one more program: axis {axis} of a slice is {is} long and was {was}{{place}}: with the length bound to a \
+             `Variable` of {} one serves all lengths",
+            bounds(was, is)
+        ))
+    })
 }
 
 /// Functions whose inputs' sizes are remembered, at most.

@@ -5,7 +5,7 @@
 //! later; the right-hand side is evaluated before anything is replaced.
 
 use crate::index::Indices;
-use crate::promote::broadcast_to;
+use crate::promote::{broadcast_to, unlike};
 use crate::tensor::Tensor;
 use crate::view::hole;
 use crate::{Operand, Result};
@@ -84,9 +84,10 @@ fn fitted(value: &UOp, at: &UOp) -> Result<UOp> {
         Error::shape(
             "assign",
             format!(
-                "a value of shape {} for shape {}",
+                "a value of shape {} for shape {}{}",
                 value.shape(),
-                at.shape()
+                at.shape(),
+                unlike(value.shape(), at.shape())
             ),
         )
     })

@@ -1,8 +1,8 @@
 //! Attention. Flows in: queries (…, l, d), keys (…, s, d), values (…, s, e), a mask; out: (…, l, e).
 
-use crate::create::triangle;
 use crate::functions as f;
 use crate::linalg::matmul;
+use crate::promote::{size_of, triangle};
 use crate::reduce::{peak, top};
 use crate::tensor::{Tensor, tri};
 use monoglot_uop::{DType, Op, ReduceOp, Result, UOp};
@@ -19,7 +19,10 @@ impl Tensor {
         mask: Option<&Tensor>,
         causal: bool,
     ) -> Tensor {
-        let width = tri!(self.shape()).last().copied().unwrap_or(1).max(1) as f64;
+        let query = tri!(self.uop());
+        let last = query.shape().len().checked_sub(1);
+        let width = tri!(last.map_or(Ok(1), |a| size_of("attention", &query, a)));
+        let width = width.max(1) as f64;
         let [q, k, v] = [self, key, value].map(Tensor::dtype);
         let d = tri!(q).promote(tri!(k)).promote(tri!(v));
         let d = if d.is_float() { d } else { DType::F32 };

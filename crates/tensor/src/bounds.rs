@@ -52,16 +52,11 @@ impl Bounds {
 
     /// The same in the text form, over the lengths as variables by number, and the numbers that are known.
     pub(crate) fn text(&self) -> (String, Vec<i64>) {
-        let variables = (0..).zip(&self.lengths).map(|(k, u)| {
-            let variable = UOp::variable(k, u.vmin(), u.vmax());
-            (u.clone(), variable)
-        });
-        let over = variables.collect();
         let sizes = self.inside.iter().flatten();
         let sizes = sizes.chain(self.known.iter().map(|(size, _)| size));
-        let all: Vec<UOp> = sizes.map(|u| u.substitute(&over)).collect();
+        let all: Vec<UOp> = sizes.cloned().collect();
         let known = self.known.iter().map(|(_, number)| *number);
-        (print_many(&all), known.collect())
+        (text_of(&self.lengths, &all), known.collect())
     }
 
     /// Those of a text.
@@ -107,4 +102,15 @@ impl Bounds {
         };
         self.known.iter().all(known) && self.inside.iter().all(inside)
     }
+}
+
+/// Sizes in the text form, over these lengths as variables by number.
+pub(crate) fn text_of(lengths: &[UOp], sizes: &[UOp]) -> String {
+    let variables = (0..).zip(lengths).map(|(k, u)| {
+        let variable = UOp::variable(k, u.vmin(), u.vmax());
+        (u.clone(), variable)
+    });
+    let over = variables.collect();
+    let all: Vec<UOp> = sizes.iter().map(|u| u.substitute(&over)).collect();
+    print_many(&all)
 }

@@ -6,7 +6,7 @@
 
 use crate::random;
 use crate::recorded::{Facts, Traced};
-use crate::signature::{Shown, Signature};
+use crate::signature::{Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::Draw;
 use crate::tree::Tensors;
@@ -90,9 +90,12 @@ impl<R: Tensors> Called<R> {
         let facts = &self.facts;
         let mut words: Vec<UOp> = Vec::new();
         for draw in &facts.draws {
-            match *draw {
-                Draw::Numbers(count) => words.extend(random::words(count)?),
-                Draw::Seed(seed) => Tensor::manual_seed(seed),
+            match draw {
+                Draw::Numbers(count) => {
+                    let count = with_lengths(count, &facts.lengths, &shown.lengths);
+                    words.extend(random::words(&count)?);
+                }
+                Draw::Seed(seed) => Tensor::manual_seed(*seed),
             }
         }
         let mut arguments = Vec::with_capacity(self.arguments.len());

@@ -6,9 +6,9 @@ use crate::functions::known;
 use crate::join::{PadMode, join, pad_axis};
 use crate::linalg::contracted;
 use crate::movement::to_last;
-use crate::promote::{broadcast_to, insert_axis, promoted, resized};
+use crate::promote::{broadcast_to, insert_axis, promoted, resized, size_of};
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
+use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
 #[derive(Clone, Debug)]
@@ -131,6 +131,11 @@ fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> Result<Vec<
     Ok(all)
 }
 
+/// The shape of these dimensions.
+fn shape(parts: &[&[Dim]]) -> Shape {
+    Shape::new(parts.iter().flat_map(|p| p.iter().cloned()))
+}
+
 /// As many elements on both sides of the axes from `first` on.
 fn padded(u: &UOp, first: usize, padding: &[i64], fill: f64) -> Result<UOp> {
     let both = |u: UOp, (i, &p)| pad_axis(&u, first + i, [p, p], PadMode::Constant(fill));
@@ -160,19 +165,22 @@ fn numbers(
     x: &UOp,
     w: &UOp,
     how: &Conv,
-    fits: impl Fn(&[i64], &[i64]) -> bool,
+    fits: impl Fn(i64, &[i64]) -> bool,
 ) -> Result<[Vec<i64>; 4]> {
-    let xs = x.sizes(op)?;
+    let n = x.shape().len().saturating_sub(2);
     let ws = w.sizes(op)?;
-    let n = xs.len().saturating_sub(2);
+    let channels = match n {
+        0 => 0,
+        _ => size_of(op, x, 1)?,
+    };
     let numbers = [
         per_axis(op, "stride", &how.stride, n, 1)?,
         per_axis(op, "padding", &how.padding, n, 0)?,
         per_axis(op, "dilation", &how.dilation, n, 1)?,
         per_axis(op, "output_padding", &how.output_padding, n, 0)?,
     ];
-    let same = n > 0 && ws.len() == xs.len() && how.groups > 0 && ws[0] % how.groups == 0;
-    if !same || !fits(&xs, &ws) {
+    let same = n > 0 && ws.len() == n + 2 && how.groups > 0 && ws[0] % how.groups == 0;
+    if !same || !fits(channels, &ws) {
         return Err(Error::shape(
             op,
             format!("shape {} with weights {} by {how:?}", x.shape(), w.shape()),
@@ -183,7 +191,9 @@ fn numbers(
 
 fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let g = how.groups;
-    let [s, p, d, _] = numbers("conv", x, w, how, |x, w| w[1].checked_mul(g) == Some(x[1]))?;
+    let [s, p, d, _] = numbers("conv", x, w, how, |channels, w| {
+        w[1].checked_mul(g) == Some(channels)
+    })?;
     correlate(x, w, [&s, &p, &d], g)
 }
 
@@ -193,10 +203,9 @@ fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
 fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
     let [s, p, d] = how;
     let y = meet(&padded(x, 2, p, 0.0)?, w, None, s, d, g)?;
-    let sizes = y.sizes("conv")?;
-    let y = y.reshape(&Shape::of(
-        &[&[sizes[0], sizes[1] * sizes[2]], &sizes[3..3 + s.len()]].concat(),
-    ))?;
+    let sizes = y.shape();
+    let channels = Dim::product(&sizes[1..3]);
+    let y = y.reshape(&shape(&[&sizes[..1], &[channels], &sizes[3..3 + s.len()]]))?;
     Ok(known(y, &[x, w], &[&[g], s, p, d].concat(), |f| {
         let x = &f.inputs[0];
         let w = &f.inputs[1];
@@ -220,14 +229,15 @@ fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
 /// what flows back to that, (n, g·cout, out…), summed over n and out…. Folded axes stay with size 1.
 fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
     let n = s.len();
-    let batch = x.sizes("conv")?[0];
+    let batch = &x.shape()[..1];
     let ws = w.sizes("conv")?;
-    let cout = ws[0] / g;
-    let inner = &ws[1..];
-    let k = &ws[2..];
-    let win = windows(x, 2, k, s, d)?;
-    let out = &win.sizes("conv")?[2..2 + n];
-    let split = win.reshape(&Shape::of(&[&[batch, g, ws[1]], out, k].concat()))?;
+    let [g, cout, cin] = [g, ws[0] / g, ws[1]].map(Dim::Int);
+    let one = Dim::Int(1);
+    let inner = &w.shape()[1..];
+    let win = windows(x, 2, &ws[2..], s, d)?;
+    let out = &win.shape()[2..2 + n];
+    let parts = [g.clone(), cin];
+    let split = win.reshape(&shape(&[batch, &parts, out, &inner[1..]]))?;
     let order: Vec<usize> = [0, 1]
         .into_iter()
         .chain(3..3 + n)
@@ -235,12 +245,12 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
         .chain(3 + n..3 + 2 * n)
         .collect();
     let left = split.permute(&order)?;
-    let left = left.reshape(&Shape::of(&[&[batch, g, 1], out, inner].concat()))?;
+    let left = left.reshape(&shape(&[batch, &[g.clone(), one.clone()], out, inner]))?;
     // Every index of either factor: (n, g, cout, out…, cin, k…).
-    let all = Shape::of(&[&[batch, g, cout], out, inner].concat());
+    let groups = [g, cout];
+    let all = shape(&[batch, &groups, out, inner]);
     if let Some(flow) = flow {
-        let shape = [&[batch, g, cout], out, &vec![1; n + 1]].concat();
-        let right = flow.reshape(&Shape::of(&shape))?;
+        let right = flow.reshape(&shape(&[batch, &groups, out, &vec![one; n + 1]]))?;
         let batch_and_out: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
         contracted(
             &[&left, &right],
@@ -250,8 +260,8 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
             None,
         )
     } else {
-        let shape = [&[1, g, cout], &vec![1; n][..], inner].concat();
-        let right = w.reshape(&Shape::of(&shape))?;
+        let ones = vec![one.clone(); n];
+        let right = w.reshape(&shape(&[&[one], &groups, &ones, inner]))?;
         let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
         contracted(
             &[&left, &right],
@@ -263,50 +273,56 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
     }
 }
 
+/// What the last window did not reach gets zeros.
 fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
-    let [s, p, d] = how;
-    let xs = x.sizes("conv")?;
-    let ws = w.sizes("conv")?;
-    let os = flow.sizes("conv")?;
-    // What the last window did not reach gets zeros.
-    let reach = |i: usize| (os[i + 2] - 1) * s[i] + (ws[i + 2] - 1) * d[i] + 1;
-    let short = (0..s.len()).map(|i| xs[i + 2] + 2 * p[i] - reach(i));
-    let how = Conv {
-        stride: Dims(s.to_vec()),
-        padding: Dims(p.to_vec()),
-        dilation: Dims(d.to_vec()),
-        output_padding: Dims(short.collect()),
-        groups: g,
-    };
-    conv_transpose(flow, w, &how)
+    spread(flow, w, how, &x.shape()[2..], g)
 }
 
 /// Steps of s along an axis write places s apart, so each of s phases of places gets every s-th tap of the
 /// kernel, and nothing else: phases of as many taps are one sum over windows, with channels for each.
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let op = "conv_transpose";
-    let [s, p, d, extra] = numbers(op, x, w, how, |x, w| x[1] == w[0])?;
+    let [s, p, d, extra] = numbers(op, x, w, how, |channels, w| channels == w[0])?;
+    let ws = w.sizes(op)?;
+    let mut places = Vec::with_capacity(s.len());
+    for i in 0..s.len() {
+        let reach = (ws[i + 2] - 1) * d[i];
+        let m = &x.shape()[i + 2];
+        let most = (m - 1) * s[i] + (reach + 1 - 2 * p[i] + extra[i]);
+        if most.min() < 0 {
+            let message = format!("an axis of {m:?} with weights {} by {how:?}", w.shape());
+            return Err(Error::argument(op, message));
+        }
+        places.push(most);
+    }
+    spread(x, w, [&s, &p, &d], &places, how.groups)
+}
+
+/// The transposed convolution, of which so many places of each axis are wanted.
+fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<UOp> {
+    let op = "conv_transpose";
+    let [s, p, d] = how;
     let ws = w.sizes(op)?;
     let mut y = x.clone();
     let mut axes = Vec::new();
-    for i in 0..s.len() {
-        let [m, k] = [y.sizes(op)?[i + 2], ws[i + 2]];
+    for (i, places) in places.iter().enumerate() {
+        let k = ws[i + 2];
         let reach = (k - 1) * d[i];
-        let places = (m - 1) * s[i] + reach + 1 - 2 * p[i] + extra[i];
-        if s[i] > 1 && d[i] == 1 && m > 0 && places > 0 {
-            let axis = Phased::new(k, s[i], p[i], places);
+        let some = y.shape()[i + 2].max() > 0 && places.max() > 0;
+        if s[i] > 1 && d[i] == 1 && some {
+            let axis = Phased::new(k, s[i], p[i], places.clone());
             y = axis.padded(&y, i + 2)?;
             axes.push(axis);
             continue;
         }
         y = with_zeros_between(&y, i + 2, s[i])?;
         // More padding than the kernel reaches cuts instead.
-        let pads = [reach - p[i], reach - p[i] + extra[i]];
-        y = pad_axis(&y, i + 2, pads, PadMode::Constant(0.0))?;
-        axes.push(Phased::one(k, y.sizes(op)?[i + 2] - reach));
+        let before = reach - p[i];
+        let after = places + p[i] - &y.shape()[i + 2];
+        y = around(&y, i + 2, before, after)?;
+        axes.push(Phased::one(k, places.clone()));
     }
     // (g·cin, cout, k…) → (g·cout, cin, k…).
-    let g = how.groups;
     let cin = ws[0] / g;
     let cout = ws[1];
     let k = &ws[2..];
@@ -316,7 +332,26 @@ fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
         .reshape(&Shape::of(&[&[g, cin, cout], k].concat()))?
         .permute(&order)?
         .reshape(&Shape::of(&[&[g * cout, cin], k].concat()))?;
-    phases(&y, &w, &axes, &d, g)
+    phases(&y, &w, &axes, d, g)
+}
+
+/// Zeros around an axis; as many are cut off where they are less than none.
+fn around(u: &UOp, a: usize, before: i64, after: Dim) -> Result<UOp> {
+    let u = match before {
+        0.. => u.pad_axis(a, before, 0, u.dtype().zero())?,
+        cut => u.narrow(a, -cut, &u.shape()[a] + cut)?,
+    };
+    let whole = &u.shape()[a] + &after;
+    match (after.min() >= 0, after.max() <= 0) {
+        (true, _) => u.pad_axis(a, 0, after, u.dtype().zero()),
+        (_, true) => u.narrow(a, 0, whole),
+        // Now the one, now the other.
+        _ => {
+            let more = after.or_more(0);
+            u.pad_axis(a, 0, more, u.dtype().zero())?
+                .narrow(a, 0, whole)
+        }
+    }
 }
 
 /// s − 1 zeros between the elements of an axis.
@@ -324,18 +359,18 @@ fn with_zeros_between(u: &UOp, a: usize, s: i64) -> Result<UOp> {
     if s == 1 {
         return Ok(u.clone());
     }
-    let m = u.sizes("conv_transpose")?[a];
+    let m = &u.shape()[a];
     insert_axis(u, a + 1)?
         .pad_axis(a + 1, 0, s - 1, u.dtype().zero())?
         .reshape(&resized(u, a, &[m * s]))?
-        .narrow(a, 0, ((m - 1) * s + 1).max(0))
+        .narrow(a, 0, ((m - 1) * s + 1).or_more(0))
 }
 
 /// An axis of what a transposed convolution gives: rounds of so many phases.
 struct Phased {
     step: i64,
     /// How many are wanted.
-    places: i64,
+    places: Dim,
     parts: Vec<Part>,
     /// Zeros before the source.
     before: i64,
@@ -354,7 +389,7 @@ struct Part {
 
 impl Phased {
     /// Of a kernel of so many taps, places from `cut` on.
-    fn new(k: i64, step: i64, cut: i64, places: i64) -> Phased {
+    fn new(k: i64, step: i64, cut: i64, places: Dim) -> Phased {
         let mut parts: Vec<Part> = Vec::new();
         for phase in cut..cut + step {
             let tap = phase % step;
@@ -379,22 +414,22 @@ impl Phased {
     }
 
     /// One phase of so many places.
-    fn one(taps: i64, places: i64) -> Phased {
+    fn one(taps: i64, places: Dim) -> Phased {
         Phased {
             before: taps - 1,
             ..Phased::new(taps, 1, 0, places)
         }
     }
 
-    fn rounds(&self) -> i64 {
-        (self.places + self.step - 1) / self.step
+    fn rounds(&self) -> Dim {
+        self.places.parts(self.step)
     }
 
     /// The source with as many zeros around it as all parts read.
     fn padded(&self, u: &UOp, a: usize) -> Result<UOp> {
-        let last = self.parts.iter().map(|p| p.from + self.rounds()).max();
-        let after = last.unwrap_or(0) - u.sizes("conv_transpose")?[a];
-        u.pad_axis(a, self.before, after.max(0), u.dtype().zero())
+        let last = self.parts.iter().map(|p| p.from).max().unwrap_or(0);
+        let after = (self.rounds() + last - &u.shape()[a]).or_more(0);
+        u.pad_axis(a, self.before, after, u.dtype().zero())
     }
 }
 
@@ -417,16 +452,11 @@ fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64) -> Result<UOp> {
     }
     let mut y = sums.swap_remove(0);
     for (i, axis) in axes.iter().enumerate() {
-        let shape = y.sizes("conv")?;
-        let shape = [
-            &shape[..i + 2],
-            &[axis.rounds() * axis.step],
-            &shape[i + 4..],
-        ]
-        .concat();
+        let sizes = y.shape();
+        let all = [axis.rounds() * axis.step];
         y = y
-            .reshape(&Shape::of(&shape))?
-            .narrow(i + 2, 0, axis.places)?;
+            .reshape(&shape(&[&sizes[..i + 2], &all, &sizes[i + 4..]]))?
+            .narrow(i + 2, 0, &axis.places)?;
     }
     Ok(y)
 }
@@ -434,15 +464,17 @@ fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64) -> Result<UOp> {
 /// One part of each axis: (n, g·cout, rounds, phases, …).
 fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) -> Result<UOp> {
     let n = axes.len();
-    let [batch, cout] = [x.sizes("conv")?[0], w.sizes("conv")?[0]];
+    let batch = &x.shape()[..1];
+    let cout = size_of("conv", w, 0)?;
     let count = parts.iter().map(|p| p.phases).collect::<Vec<_>>();
+    let counts = count.iter().map(|&n| Dim::Int(n)).collect::<Vec<_>>();
     let rounds = axes.iter().map(Phased::rounds);
     let rounds = rounds.collect::<Vec<_>>();
     let next = (0..n).flat_map(|i| [n + i + 2, i + 2]);
     let order: Vec<usize> = [0, 1].into_iter().chain(next).collect();
-    let shape = [&[batch, cout], &count[..], &rounds].concat();
+    let whole = shape(&[batch, &[cout.into()], &counts, &rounds]);
     if parts.iter().any(|p| p.taps == 0) {
-        let zero = UOp::full(x.dtype().zero(), x.dtype(), &Shape::of(&shape));
+        let zero = UOp::full(x.dtype().zero(), x.dtype(), &whole);
         return zero.permute(&order);
     }
     let [mut x, mut w] = [x.clone(), w.clone()];
@@ -451,7 +483,7 @@ fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) 
         let reach = more * d[i];
         let from = part.from - more + axis.before;
         if axis.step > 1 {
-            x = x.narrow(i + 2, from, rounds[i] + reach)?;
+            x = x.narrow(i + 2, from, &rounds[i] + reach)?;
         }
         w = w.narrow(i + 2, part.tap, more * axis.step + part.phases)?;
     }
@@ -467,7 +499,7 @@ fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) 
         .reshape(&Shape::of(&[&[channels], &cin_and_taps[..]].concat()))?
         .flip((2..n + 2).fold(0, |bits, a| bits | 1 << a))?;
     correlate(&x, &w, [&vec![1; n], &vec![0; n], d], g)?
-        .reshape(&Shape::of(&shape))?
+        .reshape(&whole)?
         .permute(&order)
 }
 
@@ -567,15 +599,15 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
         let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
         let there = pool.windows(&all, Scalar::Bool(false))?;
         let n = pool.kernel.len();
-        let sizes = win.sizes("max_pool")?;
+        let sizes = win.shape();
         let rank = sizes.len() - n;
         let axes = (rank..rank + n).collect::<Vec<_>>();
-        let whole = sizes[rank..].iter().product::<i64>();
-        let ones = Shape::of(&[&sizes[..rank], &vec![1; n]].concat());
+        let whole = pool.kernel.iter().product::<i64>();
+        let ones = shape(&[&sizes[..rank], &vec![Dim::Int(1); n]]);
         let spread = |u: &UOp| u.reshape(&ones)?.expand(win.shape());
         // The first of equals is the one furthest from the window's end.
         let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
-        let left = broadcast_to(&left.reshape(&Shape::of(&sizes[rank..]))?, win.shape())?;
+        let left = broadcast_to(&left.reshape(&Shape::of(&pool.kernel))?, win.shape())?;
         let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(&win));
         let first = hit
             .select(&left, &left.like(0))

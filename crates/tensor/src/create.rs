@@ -5,11 +5,11 @@ use crate::args::{Dims, Element};
 use crate::elementwise::methods;
 use crate::index::named;
 use crate::length::Sizes;
-use crate::promote::{count, counter};
+use crate::promote::{counter, triangle};
 use crate::shape::{MOST, sizes, whole};
 use crate::tensor::Tensor;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, UOp};
 use std::path::Path;
 
 impl Tensor {
@@ -174,21 +174,6 @@ fn kept(op: &str, x: &UOp, diagonal: i64, holds: impl Fn(&UOp, &UOp) -> UOp) -> 
         holds(&(i + diagonal.clamp(-far, far)), j)
     })?;
     Ok(on.select(x, &UOp::constant(x.dtype().zero(), x.dtype())))
-}
-
-/// What holds of row and column numbers of the last two axes.
-pub(crate) fn triangle(
-    op: &str,
-    shape: &Shape,
-    holds: impl FnOnce(&UOp, &UOp) -> UOp,
-) -> Result<UOp> {
-    match shape.len() {
-        n @ 2.. => {
-            let d = counter(shape[n - 2].max().max(shape[n - 1].max()));
-            Ok(holds(&count(n - 2, shape, d)?, &count(n - 1, shape, d)?))
-        }
-        _ => Err(Error::shape(op, format!("shape {shape} is no matrix"))),
-    }
 }
 
 /// The element in its little-endian bytes.

@@ -5,9 +5,9 @@
 //! embedding, and where the settings ask for it (`Config::check`), it is an error of the realize.
 
 use crate::args::{Integer, conversions};
-use crate::length::{Sizes, product, simplest};
+use crate::length::{Sizes, product};
 use crate::movement::{from_last, to_last};
-use crate::promote::{broadcast, count, counter, insert_axis, number, resized, size_of, vector};
+use crate::promote::{broadcast, count, counter, insert_axis, number, resized, vector};
 use crate::reduce::added;
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of, tri};
@@ -137,7 +137,7 @@ impl Tensor {
                 .into());
             }
             let at = match size {
-                Dim::Sym(n) if i < 0 => simplest(n + i),
+                Dim::Sym(n) if i < 0 => Dim::simplest(n + i),
                 _ => Dim::Int(i.rem_euclid(n)),
             };
             u.narrow(a, at, 1)?.squeeze_axes(&[a])
@@ -155,7 +155,7 @@ impl Tensor {
     ) -> Tensor {
         self.along_view("slice", axis, |u, a, _| match (start, stop, step) {
             (None, None, 1) => Ok(u.clone()),
-            _ => slice(u, a, size_of("slice", u, a)?, start, stop, step),
+            _ => slice(u, a, start, stop, step),
         })
     }
 
@@ -265,11 +265,10 @@ impl Tensor {
     }
 }
 
-/// Python's slice of an axis of n elements, as a view.
+/// Python's slice of an axis, as a view.
 pub(crate) fn slice(
     u: &UOp,
     a: usize,
-    n: i64,
     start: Option<i64>,
     stop: Option<i64>,
     step: i64,
@@ -277,30 +276,31 @@ pub(crate) fn slice(
     if step == 0 {
         return Err(Error::argument("slice", "a step of 0"));
     }
-    let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-    let place = |v: Option<i64>, missing: i64| match v {
-        None => missing,
-        Some(v) if v < 0 => v.saturating_add(n).clamp(low, high),
-        Some(v) => v.clamp(low, high),
+    let n = &u.shape()[a];
+    // Where what stands at v begins, of the axis as it is or, at negative steps, turned over.
+    let place = |v: i64| match v.clamp(-n.max() - 1, n.max()) {
+        v @ 0.. if step > 0 => n.or_less(v),
+        v @ 0.. => (n - 1 - v).or_more(0),
+        v if step > 0 => (n + v).or_more(0),
+        v => n.or_less(-1 - v),
     };
-    let (first, last) = if step > 0 {
-        (place(start, 0), place(stop, n))
-    } else {
-        // From the other end the step is positive.
-        (n - 1 - place(start, n - 1), n - 1 - place(stop, -1))
-    };
+    let first = start.map_or(Dim::Int(0), place);
+    let last = stop.map_or(n.clone(), place);
     let u = if step < 0 { u.flip(1 << a)? } else { u.clone() };
     // A step beyond the axis takes one element, however long it is.
-    let step = step.saturating_abs().min(n.max(1));
-    let count = (last - first + step - 1).max(0) / step;
-    if step == 1 || count <= 1 {
-        return u.narrow(a, first.min(n), count);
+    let step = step.saturating_abs().min(n.max().max(1));
+    let span = (last - &first).or_more(0);
+    let count = span.parts(step);
+    if step == 1 || count.max() <= 1 {
+        return u.narrow(a, first, count);
     }
-    let span = u.narrow(a, first, (n - first).min(count * step))?;
-    let short = count * step - (n - first).min(count * step);
-    let whole = span.pad_axis(a, 0, short, u.dtype().zero())?;
+    // The last element may stand before the end of its step.
+    let whole = &count * step;
+    let here = whole.or_less(n - &first);
+    let span = u.narrow(a, &first, &here)?;
+    let whole = span.pad_axis(a, 0, &whole - &here, u.dtype().zero())?;
     whole
-        .reshape(&resized(&u, a, &[count, step]))?
+        .reshape(&resized(&u, a, &[count.clone(), step.into()]))?
         .narrow(a + 1, 0, 1)?
         .reshape(&resized(&u, a, &[count]))
 }

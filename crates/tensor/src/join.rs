@@ -2,7 +2,7 @@
 //! of one (pieces are views).
 
 use crate::args::Dims;
-use crate::length::{Sizes, simplest};
+use crate::length::{Size, Sizes};
 use crate::promote::{count, counter, insert_axis, number, resized, size_of, spread, vector};
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
@@ -44,29 +44,24 @@ impl Tensor {
     pub fn repeat(&self, repeats: impl Into<Dims>) -> Tensor {
         let repeats = repeats.into().0;
         self.map(|u| {
-            let mut old = u.sizes("repeat")?;
+            let mut old = u.shape().to_vec();
             let Some(new) = repeats.len().checked_sub(old.len()) else {
                 return Err(Error::argument(
                     "repeat",
                     format!("{repeats:?} times shape {}", u.shape()),
                 ));
             };
-            old.splice(..0, vec![1; new]);
-            let both = |f: &dyn Fn(i64, i64) -> [i64; 2]| -> Vec<i64> {
-                old.iter()
-                    .zip(&repeats)
-                    .flat_map(|(&n, &r)| f(n, r))
-                    .collect()
+            old.splice(..0, vec![Dim::Int(1); new]);
+            let both = |copies: &dyn Fn(i64) -> i64| -> Vec<Dim> {
+                let pairs = old.iter().zip(&repeats);
+                let pairs = pairs.map(|(n, &r)| [Dim::Int(copies(r)), n.clone()]);
+                pairs.flatten().collect()
             };
-            let copies = sizes("repeat", Dims(both(&|n, r| [r, n])))?;
-            u.reshape(&Shape::of(&both(&|n, _| [1, n])))?
+            let copies = sizes("repeat", Sizes(both(&|r| r)))?;
+            let whole = old.iter().zip(&repeats).map(|(n, r)| n * r);
+            u.reshape(&Shape::new(both(&|_| 1)))?
                 .expand(&copies)?
-                .reshape(&Shape::of(
-                    &old.iter()
-                        .zip(&repeats)
-                        .map(|(n, r)| n * r)
-                        .collect::<Vec<_>>(),
-                ))
+                .reshape(&Shape::new(whole))
         })
     }
 
@@ -74,11 +69,9 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave(&self, repeats: i64, axis: i64) -> Tensor {
         self.along("repeat_interleave", axis, |u, a| {
-            let n = u.sizes("repeat_interleave")?[a];
-            let copies = sizes(
-                "repeat_interleave",
-                Dims(resized(u, a, &[n, repeats]).max_ints()),
-            )?;
+            let n = &u.shape()[a];
+            let copies = resized(u, a, &[n.clone(), repeats.into()]);
+            let copies = sizes("repeat_interleave", Sizes(copies.to_vec()))?;
             insert_axis(u, a + 1)?
                 .expand(&copies)?
                 .reshape(&resized(u, a, &[n * repeats]))
@@ -98,14 +91,15 @@ impl Tensor {
                 ));
             }
             let x = vector(u)?;
-            let sizes = x.sizes("roll")?;
-            let rolled = shifts.iter().zip(&axes).try_fold(x, |x, (s, &a)| {
+            let sizes = x.shape().clone();
+            let rolled = shifts.iter().zip(&axes).try_fold(x, |x, (&s, &a)| {
                 let a = axis_of("roll", a, sizes.len())?;
-                let cut = sizes[a] - s.rem_euclid(sizes[a].max(1));
-                join(
-                    &[x.narrow(a, cut, sizes[a] - cut)?, x.narrow(a, 0, cut)?],
-                    a,
-                )
+                let n = &sizes[a];
+                let moved = Dim::Int(s) % n.or_more(1);
+                let cut = (n - &moved).or_more(0);
+                let parts = [x.narrow(a, &cut, moved)?, x.narrow(a, 0, &cut)?];
+                // As many as there were, whatever the rules see of their sum.
+                join(&parts, a)?.narrow(a, 0, n)
             })?;
             rolled.reshape(u.shape())
         })
@@ -152,7 +146,7 @@ impl Tensor {
                 .iter()
                 .map(|u| form(u.cast(d), a))
                 .collect::<Result<Vec<UOp>>>()?;
-            let rest = |u: &UOp| resized(u, a, &[0]);
+            let rest = |u: &UOp| resized(u, a, &[0i64]);
             let fits = |u: &&UOp| u.shape().len() == us[0].shape().len() && rest(u) == rest(&us[0]);
             match us.iter().find(|u| !fits(u)) {
                 None => join(&us, a),
@@ -167,23 +161,27 @@ impl Tensor {
 
     /// Pieces of the given sizes along `axis`.
     #[track_caller]
-    pub fn split(&self, sizes: impl Into<Dims>, axis: i64) -> Vec<Tensor> {
+    pub fn split(&self, sizes: impl Into<Sizes>, axis: i64) -> Vec<Tensor> {
         let sizes = sizes.into().0;
-        let whole = self.along("split", axis, |u, a| match size("split", u, a)? {
-            n if sum(&sizes) == Some(n) => Ok(u.clone()),
-            _ => Err(Error::shape(
-                "split",
-                format!("{sizes:?} of shape {} along axis {a}", u.shape()),
-            )),
+        let whole = self.along("split", axis, |u, a| {
+            let n = &u.shape()[a];
+            let fits = match (n.as_int(), numbers(&sizes)) {
+                (Some(n), Some(parts)) => sum(&parts) == Some(n),
+                _ => sizes.iter().fold(Dim::Int(0), |n, d| n + d) == *n,
+            };
+            let message = || format!("{sizes:?} of shape {} along axis {a}", u.shape());
+            fits.then(|| u.clone())
+                .ok_or_else(|| Error::shape("split", message()))
         });
         if whole.check().is_err() {
             return vec![whole; sizes.len()];
         }
-        let mut start = 0;
+        let mut start = Dim::Int(0);
         let mut out = Vec::new();
         for n in sizes {
-            out.push(self.narrow(axis, start, n));
-            start += n;
+            let next = &start + &n;
+            out.push(self.narrow(axis, Size(start), Size(n)));
+            start = next;
         }
         out
     }
@@ -193,7 +191,7 @@ impl Tensor {
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
         let n = self
             .uop()
-            .and_then(|u| size("chunk", &u, axis_of("chunk", axis, u.shape().len())?));
+            .and_then(|u| size_of("chunk", &u, axis_of("chunk", axis, u.shape().len())?));
         match n {
             // Empty pieces are tensors too: too many of them are refused.
             Ok(n) if chunks > 0 && (n > 0 || chunks <= 1 << 24) => {
@@ -215,12 +213,9 @@ impl Tensor {
     }
 }
 
-/// The size of an axis, whatever those of the others are.
-fn size(op: &str, u: &UOp, axis: usize) -> Result<i64> {
-    match u.shape()[axis] {
-        Dim::Int(n) => Ok(n),
-        Dim::Sym(_) => Ok(u.sizes(op)?[axis]),
-    }
+/// Sizes as numbers, where all are.
+fn numbers(sizes: &[Dim]) -> Option<Vec<i64>> {
+    sizes.iter().map(Dim::as_int).collect()
 }
 
 /// Parts one after another along an axis: a STACK where all are alike, else each is padded to the
@@ -231,7 +226,7 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
     }
     let lens = parts
         .iter()
-        .map(|u| Ok(u.sizes("cat")?[axis]))
+        .map(|u| size_of("cat", u, axis))
         .collect::<Result<Vec<i64>>>()?;
     let total = sum(&lens).unwrap_or(-1);
     let shape = sizes("cat", Sizes(resized(&parts[0], axis, &[total]).to_vec()))?;
@@ -273,7 +268,7 @@ fn join_varying(parts: &[UOp], axis: usize) -> Result<UOp> {
     let mut end = Dim::Int(0);
     for u in parts {
         starts.push(end.clone());
-        end = simplest(end.to_uop() + u.shape()[axis].to_uop());
+        end = end + &u.shape()[axis];
     }
     let mut dims = parts[0].shape().to_vec();
     dims[axis] = end;
@@ -302,9 +297,8 @@ fn sum(sizes: &[i64]) -> Option<i64> {
 }
 
 pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
-    if let (Dim::Sym(_), PadMode::Constant(v), 0.., 0..) = (&u.shape()[a], mode, before, after) {
-        let fill = Scalar::Float(v).cast(u.dtype());
-        return u.pad_axis(a, before, after, fill);
+    if u.shape()[a].as_int().is_none() {
+        return pad_varying(u, a, [before, after], mode);
     }
     let n = size_of("pad", u, a)?;
     // The result is places −before to n + after of the axis, of which 0 to n are there.
@@ -331,7 +325,7 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
         }
         PadMode::Reflect => -n < low && high < n.saturating_mul(2),
         PadMode::Replicate => n > 0,
-        PadMode::Circular => front.max(back) <= inside.sizes("pad")?[a],
+        PadMode::Circular => front.max(back) <= size_of("pad", &inside, a)?,
     };
     if front + back > 0 && !fits {
         let message = format!("[{before}, {after}] more of an axis of {n} than {mode:?} can give");
@@ -357,4 +351,57 @@ pub(crate) fn pad_axis(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMo
         });
     }
     join(&parts, a)
+}
+
+/// As `pad_axis`, of an axis whose length varies.
+fn pad_varying(u: &UOp, a: usize, [before, after]: [i64; 2], mode: PadMode) -> Result<UOp> {
+    if before == 0 && after == 0 {
+        return Ok(u.clone());
+    }
+    let n = &u.shape()[a];
+    let front = before.max(0);
+    let back = after.max(0);
+    let first = before.min(0).saturating_neg();
+    let left = n - first + after.min(0);
+    let bad = |why: &str| {
+        let message = format!("[{before}, {after}] around an axis of {n:?} by {mode:?}: {why}");
+        Err(Error::argument("pad", message))
+    };
+    // What there must be of the axis.
+    let needed = match mode {
+        PadMode::Constant(_) => 0,
+        PadMode::Reflect => front.max(back).saturating_add(1),
+        PadMode::Replicate => 1,
+        PadMode::Circular => front.max(back),
+    };
+    let cut = before < 0 || after < 0;
+    if cut && !matches!(mode, PadMode::Constant(_)) {
+        return bad("a length that varies is not cut here; `narrow` cuts it");
+    }
+    if left.min() < needed.max(0) {
+        return bad(&format!(
+            "it can be {}, which is too short: let its length begin later",
+            n.min()
+        ));
+    }
+    let inside = u.narrow(a, first, &left)?;
+    let edge = |at: Dim, len: i64| u.narrow(a, at, 1)?.expand(&resized(u, a, &[len]));
+    let parts = match mode {
+        PadMode::Constant(v) => {
+            return inside.pad_axis(a, front, back, Scalar::Float(v).cast(u.dtype()));
+        }
+        PadMode::Reflect => [
+            u.narrow(a, 1, front)?.flip(1 << a)?,
+            inside,
+            u.narrow(a, n - (1 + back), back)?.flip(1 << a)?,
+        ],
+        PadMode::Replicate => [edge(0.into(), front)?, inside, edge(n - 1, back)?],
+        PadMode::Circular => [
+            u.narrow(a, n - front, front)?,
+            inside,
+            u.narrow(a, 0, back)?,
+        ],
+    };
+    let there = parts.iter().filter(|p| !p.shape()[a].is(0)).cloned();
+    join(&there.collect::<Vec<UOp>>(), a)
 }

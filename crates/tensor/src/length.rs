@@ -5,7 +5,7 @@
 use crate::args::{Dims, Integer, conversions};
 use crate::trace;
 use monoglot_uop::build::fresh_slot;
-use monoglot_uop::{Dim, Error, Result, UOp, rules};
+use monoglot_uop::{Dim, Error, Result, UOp};
 use std::ops::{Add, Mul, RangeInclusive, Sub};
 use std::panic::Location;
 
@@ -106,17 +106,11 @@ macro_rules! tuples {
 }
 tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 
-/// What an expression of sizes is in simplest form, so that equal ones are one node.
-pub(crate) fn simplest(u: UOp) -> Dim {
-    let simple = rules::symbolic().rewrite(&u);
-    Dim::of(&simple.unwrap_or(u))
-}
-
 /// How many elements these sizes hold.
 pub(crate) fn product(dims: &[Dim]) -> Dim {
     match dims.iter().map(Dim::as_int).product::<Option<i64>>() {
         Some(n) => Dim::Int(n),
-        None => simplest(dims.iter().fold(UOp::index_const(1), |n, d| n * d.to_uop())),
+        None => Dim::product(dims),
     }
 }
 
@@ -125,7 +119,7 @@ macro_rules! arithmetic {
         impl<T: Into<Size>> $trait<T> for &Size {
             type Output = Size;
             fn $method(self, other: T) -> Size {
-                Size(simplest(self.0.to_uop() $op other.into().0.to_uop()))
+                Size(&self.0 $op other.into().0)
             }
         }
         impl<T: Into<Size>> $trait<T> for Size {

@@ -165,15 +165,15 @@ impl Equation {
     }
 
     /// How long the axes of each letter are; those of length 1 are repeated.
-    fn sizes(&self, operands: &[UOp], bad: Bad) -> Result<Vec<(char, i64)>> {
-        let mut sizes: Vec<(char, i64)> = Vec::new();
+    fn sizes(&self, operands: &[UOp], bad: Bad) -> Result<Vec<(char, Dim)>> {
+        let mut sizes: Vec<(char, Dim)> = Vec::new();
         for (t, u) in self.terms.iter().zip(operands) {
-            for (&c, n) in t.iter().zip(u.sizes("einsum")?) {
+            for (&c, n) in t.iter().zip(u.shape().iter()) {
                 match sizes.iter_mut().find(|(k, _)| *k == c) {
-                    None => sizes.push((c, n)),
-                    Some((_, m)) if *m == 1 => *m = n,
-                    Some((_, m)) if *m != n && n != 1 => {
-                        return Err(bad(format!("{c} is {m} and {n}")));
+                    None => sizes.push((c, n.clone())),
+                    Some((_, m)) if m.is(1) => *m = n.clone(),
+                    Some((_, m)) if m != n && !n.is(1) => {
+                        return Err(bad(format!("{c} is {m:?} and {n:?}")));
                     }
                     _ => {}
                 }
@@ -190,7 +190,7 @@ impl Equation {
 
     /// The dtype of the result. An axis that only one operand has is a sum of its own, which widens; one of
     /// products keeps its dtype.
-    fn dtype(&self, sizes: &[(char, i64)], operands: &[UOp]) -> DType {
+    fn dtype(&self, sizes: &[(char, Dim)], operands: &[UOp]) -> DType {
         let dtypes = operands.iter().map(UOp::dtype);
         let d = dtypes.fold(operands[0].dtype(), DType::promote);
         let sums = sizes.iter().any(|(c, _)| {
@@ -218,10 +218,10 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
         parts.push(diagonals(u.cast(d), t)?);
         let needed = |c: &char| result.contains(c) || terms[i + 1..].iter().any(|t| t.contains(c));
         let place = |c: &char| result.iter().position(|o| o == c).unwrap_or(usize::MAX);
-        let mut all: Vec<(char, i64)> = sizes.clone();
+        let mut all: Vec<(char, Dim)> = sizes.clone();
         all.retain(|(c, _)| parts.iter().any(|(_, t)| t.contains(c)));
         all.sort_by_key(|(c, _)| (!needed(c), place(c)));
-        let shape = Shape::of(&all.iter().map(|&(_, n)| n).collect::<Vec<_>>());
+        let shape = Shape::new(all.iter().map(|(_, n)| n.clone()));
         let mut letters: Vec<char> = all.into_iter().map(|(c, _)| c).collect();
         let arranged = parts.iter().map(|(u, t)| arrange(u, t, &letters));
         let arranged: Vec<UOp> = arranged.collect::<Result<_>>()?;

@@ -12,7 +12,7 @@ use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_uop::function::{abstracted_behind, scan as node};
-use monoglot_uop::{DType, Error, ErrorKind, Op, Result, ScanInfo, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, Result, ScanInfo, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 
@@ -213,18 +213,23 @@ impl<C, Y> Step<C, Y> {
                 let message = "the seed of random numbers is set within a scan".into();
                 return Err(ErrorKind::Capture { message }.into());
             };
+            let Dim::Int(count) = count else {
+                let message = format!("{count:?} random numbers each time: as many as varies");
+                let op = "scan".into();
+                return Err(ErrorKind::Unsupported { op, message }.into());
+            };
             before.push(total);
             total += count;
         }
         if before.is_empty() {
             return Ok(Vec::new());
         }
-        let [key, counter] = random::words(total * length as u64)?;
+        let [key, counter] = random::words(&Dim::Int(total * length))?;
         let line = counter
             .reshape(&Shape::of(&[1]))?
             .expand(&Shape::of(&[length]))?;
-        let times = UOp::arange(length, DType::U64) * total as i64 + line;
-        let draw = |before: u64| [key.clone(), &times + before as i64];
+        let times = UOp::arange(length, DType::U64) * total + line;
+        let draw = |before: i64| [key.clone(), &times + before];
         Ok(before.into_iter().map(draw).collect())
     }
 }

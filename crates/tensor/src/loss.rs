@@ -2,9 +2,10 @@
 
 use crate::functions as f;
 use crate::index::{counting, named};
+use crate::promote::number;
 use crate::reduce::wide;
 use crate::tensor::{Tensor, tri};
-use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, UOp};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, ReduceOp, Result, Shape, UOp};
 
 /// What is made of the losses of single elements.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -32,17 +33,15 @@ impl Tensor {
         if !tri!(target.dtype()).is_float() {
             return logs.pick_classes("cross_entropy", target, reduction, smoothing);
         }
-        let shape = tri!(self.shape());
-        if tri!(target.shape()) != shape || !(0.0..=1.0).contains(&smoothing) {
-            let message = format!(
-                "probabilities {} and smoothing {smoothing} for shape {shape:?}",
-                tri!(target.uop()).shape()
-            );
+        let shape = tri!(self.dims());
+        let of_target = tri!(target.dims());
+        if of_target != shape || !(0.0..=1.0).contains(&smoothing) {
+            let message =
+                format!("probabilities {of_target} and smoothing {smoothing} for shape {shape}");
             return Tensor::failed(Error::shape("cross_entropy", message));
         }
-        let n = shape[axis] as f64;
         let soft = if smoothing > 0.0 {
-            target * (1.0 - smoothing) + smoothing / n
+            target * (1.0 - smoothing) + share(&shape[axis], smoothing)
         } else {
             target.clone()
         };
@@ -65,8 +64,13 @@ impl Tensor {
     ) -> Tensor {
         let axis = class_axis(tri!(self.ndim()));
         // Where there is no such axis, what follows says so.
-        let classes = tri!(self.uop()).shape().get(axis).and_then(Dim::as_int);
-        let target = match classes {
+        let classes = tri!(self.uop()).shape().get(axis).cloned();
+        if let Some(n @ Dim::Sym(_)) = &classes {
+            let message = format!("{n:?} classes: their number does not vary");
+            let op = op.into();
+            return Tensor::failed(ErrorKind::Unsupported { op, message }.into());
+        }
+        let target = match classes.as_ref().and_then(Dim::as_int) {
             Some(n) => target.naming(op, "classes", 0..n, Some(IGNORED)),
             None => target.clone(),
         };
@@ -118,6 +122,12 @@ impl Tensor {
             Reduction::None => self.clone(),
         }
     }
+}
+
+/// What each of so many classes has of the smoothing.
+fn share(classes: &Dim, smoothing: f64) -> Tensor {
+    let n = number(classes, DType::F32, &Shape::SCALAR);
+    Tensor::wrap(n.map(|n| n.like(smoothing).binary(Op::Div, &n)))
 }
 
 /// Where the classes are: (n, classes, …) or (classes).

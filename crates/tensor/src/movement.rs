@@ -3,8 +3,9 @@
 
 use crate::args::{Axes, Dims};
 use crate::elementwise::methods;
-use crate::length::{Size, Sizes, product, simplest};
-use crate::promote::{broadcast_shape, broadcast_to, insert_axis, vector};
+use crate::length::{Size, Sizes, product};
+use crate::promote::{broadcast_shape, broadcast_to, insert_axis, triangle, vector};
+use crate::reduce::added;
 use crate::shape::{sizes, whole};
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Dim, Error, Result, Shape, UOp};
@@ -145,7 +146,7 @@ impl Tensor {
         let len = len.into();
         self.along_view("narrow", axis, |u, a, n| {
             let from = match start.0 {
-                Dim::Int(at) if at < 0 => simplest(n.to_uop() + at),
+                Dim::Int(at) if at < 0 => Dim::simplest(n.to_uop() + at),
                 _ => start.0.clone(),
             };
             let now = [&from, &len.0, n].map(Dim::now);
@@ -214,24 +215,30 @@ methods! {
 
 /// Windows without elements along the last axis, one every `step` and one at its end.
 fn nothings(u: &UOp, step: i64) -> Result<UOp> {
-    let mut dims = u.sizes("unfold")?;
+    let mut dims = u.shape().to_vec();
     let a = dims.len() - 1;
     let none = insert_axis(&u.narrow(a, 0, 0)?, a)?;
-    dims[a] = dims[a] / step + 1;
-    dims.push(0);
-    none.expand(&Shape::of(&dims))
+    dims[a] = &dims[a] / step + 1;
+    dims.push(Dim::Int(0));
+    none.expand(&Shape::new(dims))
 }
 
 fn diag(u: &UOp) -> Result<UOp> {
-    match u.sizes("diag")?[..] {
+    match u.shape().dims() {
         [_, _] => diagonal(u),
-        [0] => u.reshape(&Shape::of(&[0, 0])),
-        [n] => u
+        [Dim::Int(0)] => u.reshape(&Shape::of(&[0, 0])),
+        &[Dim::Int(n)] => u
             .reshape(&Shape::of(&[n, 1]))?
             .pad_axis(1, 0, n, u.dtype().zero())?
             .reshape(&Shape::of(&[n * (n + 1)]))?
             .narrow(0, 0, n * n)?
             .reshape(&Shape::of(&[n, n])),
+        [n] => {
+            let square = Shape::new([n.clone(), n.clone()]);
+            let on = triangle("diag", &square, |i, j| i.eq_(j))?;
+            let zero = UOp::constant(u.dtype().zero(), u.dtype());
+            Ok(on.select(&insert_axis(u, 1)?.expand(&square)?, &zero))
+        }
         _ => Err(Error::shape(
             "diag",
             format!("shape {} is no vector or matrix", u.shape()),
@@ -240,17 +247,28 @@ fn diag(u: &UOp) -> Result<UOp> {
 }
 
 pub(crate) fn diagonal(u: &UOp) -> Result<UOp> {
-    let sizes = u.sizes("diagonal")?;
-    let [outer @ .., m, n] = &sizes[..] else {
+    let sizes = u.shape().dims();
+    let [outer @ .., m, n] = sizes else {
         return Err(Error::shape(
             "diagonal",
             format!("shape {} is no matrix", u.shape()),
         ));
     };
-    let k = *m.min(n);
     let last = sizes.len() - 1;
-    let square = u.narrow(last - 1, 0, k)?.narrow(last, 0, k)?;
-    let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
+    let cut = |k: &Dim| u.narrow(last - 1, 0, k)?.narrow(last, 0, k);
+    let (&Dim::Int(m), &Dim::Int(n)) = (m, n) else {
+        // The element of each row that stands on the diagonal, as a sum with all others left out.
+        let square = cut(&if m == n { m.clone() } else { m.or_less(n) })?;
+        let on = triangle("diagonal", square.shape(), |i, j| i.eq_(j))?;
+        let zero = UOp::constant(u.dtype().zero(), u.dtype());
+        return added(&on.select(&square, &zero), last);
+    };
+    let k = m.min(n);
+    let square = cut(&k.into())?;
+    let with = |tail: &[i64]| {
+        let tail = tail.iter().map(|&n| Dim::Int(n));
+        Shape::new(outer.iter().cloned().chain(tail))
+    };
     if k == 0 {
         return square.reshape(&with(&[0]));
     }

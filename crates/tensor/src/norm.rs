@@ -4,6 +4,7 @@
 use crate::args::Dims;
 use crate::elementwise::real;
 use crate::functions as f;
+use crate::promote::size_of;
 use crate::reduce::{mean, var};
 use crate::tensor::Tensor;
 use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
@@ -44,16 +45,21 @@ impl Tensor {
         eps: f64,
     ) -> Tensor {
         let y = self.map(|u| {
-            let s = u.sizes("group_norm")?;
-            if s.len() < 2 || groups < 1 || s[1] % groups != 0 {
+            let s = u.shape();
+            let channels = match s.len() {
+                2.. => size_of("group_norm", u, 1)?,
+                _ => -1,
+            };
+            if groups < 1 || channels < 0 || channels % groups != 0 {
                 return Err(Error::shape(
                     "group_norm",
                     format!("{groups} groups of shape {}", u.shape()),
                 ));
             }
-            let split = Shape::of(&[&[s[0], groups, s[1] / groups], &s[2..]].concat());
+            let each = [groups, channels / groups].map(Dim::Int);
+            let split = [&s[..1], &each, &s[2..]].concat();
             let axes: Vec<usize> = (2..=s.len()).collect();
-            standard(&u.reshape(&split)?, &axes, eps)?.reshape(u.shape())
+            standard(&u.reshape(&Shape::new(split))?, &axes, eps)?.reshape(u.shape())
         });
         y.per_channel(weight, bias)
     }

@@ -46,10 +46,20 @@ pub(crate) fn broadcast_shape(op: &str, all: &[&UOp]) -> Result<Shape> {
         return Ok(shape);
     }
     let shapes: Vec<String> = all.iter().map(|u| u.shape().to_string()).collect();
-    Err(Error::shape(
-        op,
-        format!("shapes {} do not broadcast", shapes.join(" and ")),
-    ))
+    let mut message = format!("shapes {} do not broadcast", shapes.join(" and "));
+    message += all
+        .first()
+        .zip(all.last())
+        .map_or("", |(a, b)| unlike(a.shape(), b.shape()));
+    Err(Error::shape(op, message))
+}
+
+/// What else there is to say of shapes that differ: they may be the same now.
+pub(crate) fn unlike(a: &Shape, b: &Shape) -> &'static str {
+    match a.now() == b.now() && (a.ints().is_none() || b.ints().is_none()) {
+        true => "; these lengths are equal now, but of two variables, or of one and a number",
+        false => "",
+    }
 }
 
 /// One value in a shape it broadcasts to.
@@ -93,9 +103,12 @@ pub(crate) fn constant_of(u: &UOp) -> Option<Scalar> {
 }
 
 /// The shape of `u` with these sizes in place of axis `a`.
-pub(crate) fn resized(u: &UOp, a: usize, sizes: &[i64]) -> Shape {
+pub(crate) fn resized<'a, D>(u: &UOp, a: usize, sizes: &'a [D]) -> Shape
+where
+    &'a D: Into<Dim>,
+{
     let mut dims = u.shape().to_vec();
-    dims.splice(a..=a, sizes.iter().map(|&n| Dim::Int(n)));
+    dims.splice(a..=a, sizes.iter().map(Into::into));
     Shape::new(dims)
 }
 
@@ -152,9 +165,20 @@ pub(crate) fn counter(n: i64) -> DType {
 
 /// 0, 1, … along axis `a` of a shape.
 pub(crate) fn count(a: usize, shape: &Shape, dtype: DType) -> Result<UOp> {
-    let all = UOp::arange(shape[a].max(), dtype);
-    match &shape[a] {
-        Dim::Int(_) => spread(&all, a, shape),
-        size => spread(&all.narrow(0, 0, size.clone())?, a, shape),
+    UOp::count(a, shape, dtype)
+}
+
+/// What holds of row and column numbers of the last two axes.
+pub(crate) fn triangle(
+    op: &str,
+    shape: &Shape,
+    holds: impl FnOnce(&UOp, &UOp) -> UOp,
+) -> Result<UOp> {
+    match shape.len() {
+        n @ 2.. => {
+            let d = counter(shape[n - 2].max().max(shape[n - 1].max()));
+            Ok(holds(&count(n - 2, shape, d)?, &count(n - 1, shape, d)?))
+        }
+        _ => Err(Error::shape(op, format!("shape {shape} is no matrix"))),
     }
 }

@@ -18,11 +18,13 @@
 
 use crate::args::Dims;
 use crate::create::upload;
+use crate::length::{Size, Sizes};
 use crate::shape::sizes;
+use crate::signature::with_lengths;
 use crate::tensor::{Tensor, tri};
 use crate::trace::{self, Draw};
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, Result, Shape, UOp};
 use std::sync::Mutex;
 
 /// A place in a stream of random numbers.
@@ -52,13 +54,13 @@ impl Tensor {
 
     /// Uniform between 0 (included) and 1, f32.
     #[track_caller]
-    pub fn rand(shape: impl Into<Dims>) -> Tensor {
+    pub fn rand(shape: impl Into<Sizes>) -> Tensor {
         Tensor::uniform(shape, 0.0, 1.0)
     }
 
     /// Uniform between `low` (included) and `high`, f32.
     #[track_caller]
-    pub fn uniform(shape: impl Into<Dims>, low: f64, high: f64) -> Tensor {
+    pub fn uniform(shape: impl Into<Sizes>, low: f64, high: f64) -> Tensor {
         Tensor::random("uniform", shape.into(), |w| {
             let u = unit(&shifted(w, 40));
             Ok(affine(u, high - low, low))
@@ -67,13 +69,13 @@ impl Tensor {
 
     /// Normal with mean 0 and variance 1, f32.
     #[track_caller]
-    pub fn randn(shape: impl Into<Dims>) -> Tensor {
+    pub fn randn(shape: impl Into<Sizes>) -> Tensor {
         Tensor::normal(shape, 0.0, 1.0)
     }
 
     /// Normal with a mean and a standard deviation, f32.
     #[track_caller]
-    pub fn normal(shape: impl Into<Dims>, mean: f64, std: f64) -> Tensor {
+    pub fn normal(shape: impl Into<Sizes>, mean: f64, std: f64) -> Tensor {
         Tensor::random("normal", shape.into(), |w| {
             let low = shifted(w, 8);
             let low = &low & &low.like(0xff_ffff);
@@ -85,7 +87,7 @@ impl Tensor {
 
     /// Integers from `low` (included) to `high`: i32 where both fit, else i64.
     #[track_caller]
-    pub fn randint(shape: impl Into<Dims>, low: i64, high: i64) -> Tensor {
+    pub fn randint(shape: impl Into<Sizes>, low: i64, high: i64) -> Tensor {
         let range = high.checked_sub(low).filter(|r| (1..=1 << 32).contains(r));
         let Some(range) = range else {
             return Tensor::failed(Error::argument("randint", format!("from {low} to {high}")));
@@ -100,8 +102,8 @@ impl Tensor {
 
     /// 0, 1, …, n−1 in random order, i32.
     #[track_caller]
-    pub fn permutation(n: i64) -> Tensor {
-        let keys = Tensor::random("permutation", Dims(vec![n]), |w| {
+    pub fn permutation(n: impl Into<Size>) -> Tensor {
+        let keys = Tensor::random("permutation", Sizes(vec![n.into().0]), |w| {
             Ok(shifted(w, 33).cast(DType::I32))
         });
         keys.argsort(0, false)
@@ -153,7 +155,7 @@ impl Tensor {
         if p == 1.0 {
             return self * 0.0;
         }
-        let shape: Vec<i64> = tri!(self.uop().and_then(|u| u.sizes("dropout")));
+        let shape = Sizes(tri!(self.dims()).to_vec());
         Tensor::map_all(&[self, &Tensor::rand(shape)], |u| {
             let x = &u[0];
             if !x.dtype().is_float() {
@@ -169,12 +171,13 @@ impl Tensor {
 
     /// A tensor from the 64 random bits of each of its elements.
     #[track_caller]
-    fn random(op: &str, shape: Dims, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
+    fn random(op: &str, shape: Sizes, f: impl FnOnce(&UOp) -> Result<UOp>) -> Tensor {
         let made = sizes(op, shape).and_then(|shape| {
-            let n = shape.max_len();
-            let [key, counter] = words(n as u64)?;
-            let for_each = |one: UOp| one.reshape(&Shape::of(&[1]))?.expand(&Shape::of(&[n]));
-            let places = for_each(counter)? + UOp::arange(n, DType::U64);
+            let n = Dim::product(shape.iter());
+            let [key, counter] = words(&n)?;
+            let row = Shape::new([n]);
+            let for_each = |one: UOp| one.reshape(&Shape::of(&[1]))?.expand(&row);
+            let places = for_each(counter)? + UOp::count(0, &row, DType::U64)?;
             let words = places.binary(Op::Threefry, &for_each(key)?);
             f(&words)?.reshape(&shape)
         });
@@ -183,12 +186,18 @@ impl Tensor {
 }
 
 /// The key and the counter of the next so many numbers, of shape ().
-pub(crate) fn words(count: u64) -> Result<[UOp; 2]> {
+pub(crate) fn words(count: &Dim) -> Result<[UOp; 2]> {
     if let Some(stand_ins) = trace::draw(count) {
         return Ok(stand_ins);
     }
-    let [key, counter] = drawn(count);
+    let [key, counter] = drawn(number(count)?);
     Ok([word(key)?, word(counter)?])
+}
+
+/// How many numbers that is now.
+fn number(count: &Dim) -> Result<u64> {
+    let now = count.now().and_then(|n| u64::try_from(n).ok());
+    now.ok_or_else(|| Error::argument("random", format!("{count:?} numbers")))
 }
 
 /// The key and the counter of the next so many numbers.
@@ -226,24 +235,31 @@ impl Taken {
     }
 }
 
-/// What a captured function draws, as if it drew it now.
-pub(crate) fn taken(stream: &Stream, draws: &[Draw]) -> Taken {
+/// What a captured function draws, as if it drew it now. It was written with the lengths `were`, which `are` now.
+pub(crate) fn taken(stream: &Stream, draws: &[Draw], were: &[UOp], are: &[UOp]) -> Result<Taken> {
     if draws.is_empty() {
-        return Taken::default();
+        return Ok(Taken::default());
     }
     let mut words = Vec::with_capacity(2 * draws.len());
+    let mut counts = Vec::with_capacity(draws.len());
+    for draw in draws {
+        counts.push(match draw {
+            Draw::Numbers(count) => number(&with_lengths(count, were, are))?,
+            Draw::Seed(_) => 0,
+        });
+    }
     let mut state = stream.lock().unwrap_or_else(|e| e.into_inner());
     let before = *state;
-    for draw in draws {
+    for (draw, count) in draws.iter().zip(counts) {
         match *draw {
-            Draw::Numbers(count) => words.extend(state.drawn(count)),
+            Draw::Numbers(_) => words.extend(state.drawn(count)),
             Draw::Seed(key) => *state = State { key, counter: 0 },
         }
     }
-    Taken {
+    Ok(Taken {
         words,
         moved: Some((before, *state)),
-    }
+    })
 }
 
 /// A word in storage.

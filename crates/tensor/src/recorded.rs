@@ -426,7 +426,7 @@ impl<R: Tensors> Recorded<R> {
                 }
             });
         }
-        let drawn = random::taken(stream, &facts.draws);
+        let drawn = random::taken(stream, &facts.draws, &facts.lengths, &shown.lengths)?;
         let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
         let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
             for (write, before) in facts.writes.iter().zip(&before) {

@@ -226,8 +226,12 @@ fn root(v: &UOp) -> UOp {
 
 /// The greatest; an error where there is none.
 fn greatest(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
-    if let Some(a) = axes.iter().find(|&&a| u.shape()[a].is(0)) {
-        let message = format!("axis {a} of shape {} has no elements", u.shape());
+    if let Some(&a) = axes.iter().find(|&&a| u.shape()[a].min() < 1) {
+        let why = match u.shape()[a] {
+            Dim::Int(_) => "has no elements",
+            Dim::Sym(_) => "can have no elements: let its length begin at 1",
+        };
+        let message = format!("axis {a} of shape {} {why}", u.shape());
         return Err(ErrorKind::Empty {
             op: op.into(),
             message,

@@ -4,11 +4,12 @@
 use crate::args::Dims;
 use crate::functions::{abs, floor, recip};
 use crate::index::take;
-use crate::promote::count;
+use crate::length::Sizes;
+use crate::promote::{count, number};
 use crate::reduce::added;
 use crate::shape::sizes;
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, Result, Shape, UOp};
 
 /// How `interpolate` finds a value between elements.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -39,16 +40,15 @@ impl Tensor {
         let size = size.into().0;
         self.map(|u| {
             let bad = || Error::argument("interpolate", format!("shape {} to {size:?}", u.shape()));
-            let mut all = u.sizes("interpolate")?;
+            let mut all = u.shape().to_vec();
             let lead = all.len().checked_sub(size.len()).ok_or_else(bad)?;
-            let old = all.splice(lead.., size.iter().copied());
-            if old
-                .chain(size.iter().copied())
-                .any(|n| !(1..1 << 31).contains(&n))
-            {
+            let new = size.iter().map(|&n| Dim::Int(n));
+            let old: Vec<Dim> = all.splice(lead.., new.clone()).collect();
+            let wrong = |n: &Dim| n.min() < 1 || n.max() >= 1 << 31;
+            if old.iter().any(wrong) || new.clone().any(|n| wrong(&n)) {
                 return Err(bad());
             }
-            sizes("interpolate", Dims(all))?;
+            sizes("interpolate", Sizes(all))?;
             size.iter()
                 .enumerate()
                 .try_fold(u.clone(), |u, (i, &n)| resample(&u, lead + i, n, how))
@@ -58,22 +58,23 @@ impl Tensor {
 
 /// One axis brought to n elements: each is one of the old ones, or a sum of weighted neighbours.
 fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
-    let old = u.sizes("interpolate")?[axis];
-    if old == n {
+    let length = &u.shape()[axis];
+    if length.is(n) {
         return Ok(u.clone());
     }
-    let (corners, neighbours) = match how {
-        Interpolation::Nearest => return take(u, &[axis], &[UOp::arange(n, DType::I64) * old / n]),
-        Interpolation::NearestExact => {
-            return take(
-                u,
-                &[axis],
-                &[(UOp::arange(n, DType::I64) * 2 + 1) * old / (2 * n)],
-            );
+    let (corners, neighbours): (bool, Dim) = match how {
+        Interpolation::Nearest | Interpolation::NearestExact => {
+            let i = UOp::arange(n, DType::I64);
+            let old = number(length, DType::I64, i.shape())?;
+            let place = match how {
+                Interpolation::Nearest => i * old / n,
+                _ => (i * 2 + 1) * old / (2 * n),
+            };
+            return take(u, &[axis], &[place]);
         }
-        Interpolation::Linear { align_corners } => (align_corners, 2),
-        Interpolation::Cubic { align_corners } => (align_corners, 4),
-        Interpolation::Area => (false, (old - 1) / n + 2),
+        Interpolation::Linear { align_corners } => (align_corners, 2.into()),
+        Interpolation::Cubic { align_corners } => (align_corners, 4.into()),
+        Interpolation::Area => (false, (length - 1) / n + 2),
     };
     let kept = if u.dtype().is_float() {
         u.dtype()
@@ -81,12 +82,13 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
         DType::F32
     };
     let x = u.cast(kept.compute_type());
-    let table = Shape::of(&[n, neighbours]);
+    let table = Shape::new([n.into(), neighbours.clone()]);
     let i = count(0, &table, DType::I64)?;
     let k = count(1, &table, DType::I64)?;
+    let old = number(length, DType::I64, &table)?;
     let (place, weight) = if how == Interpolation::Area {
-        let first = &i * old / n;
-        let end = ((&i + 1) * old + (n - 1)) / n;
+        let first = &i * &old / n;
+        let end = ((&i + 1) * &old + (n - 1)) / n;
         let place = &first + k;
         // What lies outside of the old axis is read as 0.
         (
@@ -94,27 +96,38 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
             recip(&(end - first).cast(x.dtype())),
         )
     } else {
-        let ratio = old as f64 / n as f64;
+        let neighbours = neighbours.max();
         let i = i.cast(x.dtype());
         let at = if !corners {
-            i.mul_acc(&i.like(ratio), &i.like(0.5 * ratio - 0.5))
+            let [ratio, offset] = ratio(length, n, &i)?;
+            i.mul_acc(&ratio, &offset)
         } else if n > 1 {
-            &i * ((old - 1) as f64 / (n - 1) as f64)
+            &i * &ratio(&(length - 1), n - 1, &i)?[0]
         } else {
             &i * 0.0
         };
         let place = floor(&at).cast(DType::I64) + (k - (neighbours / 2 - 1));
         let weight = weight(&abs(&(at - place.cast(x.dtype()))), neighbours);
-        let place = place
-            .lt(&place.like(old))
-            .select(&place, &place.like(old - 1));
+        let place = place.lt(&old).select(&place, &(&old - 1));
         (place.max_(&place.like(0)), weight)
     };
     let x = take(&x, &[axis], &[place])?;
-    let mut dims = vec![1; x.shape().len()];
-    dims[axis..axis + 2].copy_from_slice(&[n, neighbours]);
-    let weight = weight.reshape(&Shape::of(&dims))?.expand(x.shape())?;
+    let mut dims = vec![Dim::Int(1); x.shape().len()];
+    dims[axis..axis + 2].clone_from_slice(&[n.into(), neighbours]);
+    let weight = weight.reshape(&Shape::new(dims))?.expand(x.shape())?;
     Ok(added(&(x * weight), axis + 1)?.cast(kept))
+}
+
+/// A length over n, and half of it less one half, beside x.
+fn ratio(length: &Dim, n: i64, x: &UOp) -> Result<[UOp; 2]> {
+    if let Dim::Int(old) = length {
+        let ratio = *old as f64 / n as f64;
+        return Ok([ratio, 0.5 * ratio - 0.5].map(|v| x.like(v)));
+    }
+    let ratio = number(length, x.dtype(), x.shape())?;
+    let ratio = ratio.binary(Op::Div, &x.like(n as f64));
+    let offset = ratio.mul_acc(&x.like(0.5), &x.like(-0.5));
+    Ok([ratio, offset])
 }
 
 /// The weight of a neighbour that is `d` away: linear of two, or cubic convolution of four (Keys, 1981,

@@ -68,15 +68,16 @@ impl Tensor {
             Ok(known(y, &[x], &[a as i64], |f| {
                 let x = &f.inputs[0];
                 let axis = axis_in(f);
-                let n = x.sizes("cummax")?[axis];
+                let n = &x.shape()[axis];
+                let counts = counter(n.max());
                 // The last place that was as great as all up to it, or NaN as they are.
                 let top = f.y.eq_(x) | (f.y.ne_(f.y) & x.ne_(x));
-                let here = count(axis, x.shape(), counter(n))?;
+                let here = count(axis, x.shape(), counts)?;
                 let found = top.select(&here, &here.like(-1));
                 let from = running(&found, axis, ReduceOp::Max, false)?;
-                let pairs = resized(x, axis, &[n, n]);
+                let pairs = resized(x, axis, &[n.clone(), n.clone()]);
                 let from = insert_axis(&from, axis)?.expand(&pairs)?;
-                let hit = from.eq_(&count(axis, &pairs, counter(n))?);
+                let hit = from.eq_(&count(axis, &pairs, counts)?);
                 let wide = f.g.cast(f.g.dtype().compute_type());
                 let rows = insert_axis(&wide, axis)?.expand(&pairs)?;
                 let sums = added(&hit.select(&rows, &rows.like(0.0)), axis + 1)?;
@@ -168,18 +169,19 @@ fn up_to(x: &UOp, axis: usize, op: ReduceOp, backwards: bool, itself: bool) -> R
 
 /// Products up to each element of an axis, of those that lie 1, 2, 4, … before it.
 fn doubled(x: &UOp, axis: usize) -> Result<UOp> {
-    let n = x.sizes("cumprod")?[axis];
+    let n = &x.shape()[axis];
+    let most = n.max();
     let one = x.dtype().one();
     let mut y = x.clone();
     let mut reach = 1;
     let mut steps = 0;
-    while reach < n {
+    while reach < most {
         let before = y.pad_axis(axis, reach, 0, one)?.narrow(axis, 0, n)?;
         y = before * &y;
         reach *= 2;
         steps += 1;
         // A step reads twice what the one before it computes: after some, that is stored.
-        if steps % 4 == 0 && reach < n {
+        if steps % 4 == 0 && reach < most {
             y = y.unary(Op::Contiguous);
         }
     }

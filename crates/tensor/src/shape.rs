@@ -1,7 +1,7 @@
 //! Shapes that tensors can have. Flows in: sizes as people write them, of which one may be −1; flows
 //! out: shapes. Invariant: no size is below 0, and the bytes of all elements are a number.
 
-use crate::length::{Sizes, product, simplest};
+use crate::length::{Sizes, product};
 use monoglot_uop::{Dim, Error, Result, Shape};
 
 /// Elements of a tensor, at most: their bytes are a number too.
@@ -43,7 +43,7 @@ pub(crate) fn whole(op: &str, from: &[Dim], want: &[Dim]) -> Result<Shape> {
     let known = known.and_then(|s| product(&s).as_int()).unwrap_or(0);
     dims[hole] = match &total {
         Dim::Int(n) if known > 0 && n % known == 0 => Dim::Int(n / known),
-        Dim::Sym(n) if known > 0 => simplest(n / known),
+        Dim::Sym(n) if known > 0 => Dim::simplest(n / known),
         _ => {
             let message = format!("{total:?} elements as {want:?}");
             return Err(Error::shape(op, message));

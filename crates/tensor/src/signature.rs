@@ -4,7 +4,7 @@
 //! Invariant: signatures are equal where the trees differ in the values of tensors and lengths alone.
 
 use crate::cell::Cell;
-use crate::length::{Size, simplest};
+use crate::length::Size;
 use crate::tensor::Tensor;
 use crate::trace::address;
 use crate::tree::{Fixed, Leaf, Rebuild, Tensors};
@@ -276,12 +276,12 @@ impl Seen {
 }
 
 /// A size that was written with these lengths, with others in place of them.
-pub(crate) fn with_lengths(size: &Size, were: &[UOp], are: &[UOp]) -> Size {
-    let Dim::Sym(u) = &size.0 else {
+pub(crate) fn with_lengths(size: &Dim, were: &[UOp], are: &[UOp]) -> Dim {
+    let Dim::Sym(u) = size else {
         return size.clone();
     };
     let over = were.iter().cloned().zip(are.iter().cloned());
-    Size(simplest(u.substitute(&over.collect())))
+    Dim::simplest(u.substitute(&over.collect()))
 }
 
 /// A tree whose tensors are those that `next` gives.
@@ -298,6 +298,6 @@ impl<F: FnMut(&Tensor) -> Tensor> Rebuild for Over<'_, F> {
     }
 
     fn size(&mut self, old: &Size) -> Size {
-        with_lengths(old, self.were, self.are)
+        Size(with_lengths(&old.0, self.were, self.are))
     }
 }

@@ -1,16 +1,17 @@
 //! Order along an axis. Flows in: a tensor; out: its elements in order and where they came from.
 //!
 //! The order is stable (ties keep their order, also when descending) and NaN is greatest. Short axes
-//! are sorted by counting, for each element, how many stand before it; of long ones the places are sorted by a
+//! and those whose length varies are sorted by counting, for each element, how many stand before it; of other long
+//! ones the places are sorted by a
 //! bitonic network of O(log² n) steps over all elements, which are then gathered. A few that stand first are
 //! among those of the few groups whose greatest stand first: one pass over all finds these.
 
 use crate::functions::known;
 use crate::movement::{from_last, to_last};
-use crate::promote::{count, insert_axis, resized};
+use crate::promote::{count, insert_axis, resized, size_of};
 use crate::reduce::added;
 use crate::tensor::{Tensor, axis_of};
-use monoglot_uop::{DType, Error, Op, ReduceOp, Result, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, UOp};
 
 /// Up to this length every pair is compared.
 const PAIRS: i64 = 64;
@@ -37,11 +38,10 @@ impl Tensor {
                 return Ok((u.clone(), UOp::int(0, DType::I32)));
             }
             let x = to_last(&u, a)?;
-            let n = x.sizes("sort")?[x.shape().len() - 1];
-            let (v, i) = if n <= PAIRS {
-                by_rank(&x, n, descending)?
-            } else {
-                bitonic(&x, n, descending)?
+            let n = &x.shape()[x.shape().len() - 1];
+            let (v, i) = match n {
+                &Dim::Int(n) if n > PAIRS => bitonic(&x, n, descending)?,
+                n => by_rank(&x, n, descending)?,
             };
             Ok((from_last(&v, a)?, from_last(&i, a)?))
         });
@@ -56,16 +56,17 @@ impl Tensor {
     pub fn topk(&self, k: i64, axis: i64, largest: bool) -> (Tensor, Tensor) {
         let pair = self.uop().and_then(|u| {
             let a = axis_of("topk", axis, u.shape().len().max(1))?;
-            let n = if u.shape().is_empty() {
-                1
-            } else {
-                u.sizes("topk")?[a]
-            };
+            let size = u.shape().get(a).cloned().unwrap_or(Dim::Int(1));
+            let n = size.now().unwrap_or(size.max());
             if !(0..=n).contains(&k) {
                 let message = format!("{k} of shape {} along axis {a}", u.shape());
                 return Err(Error::argument("topk", message));
             }
-            let rows = u.sizes("topk")?.iter().map(|&n| n as f64).product::<f64>() / n as f64;
+            if size.as_int().is_none() {
+                return Ok(None);
+            }
+            let most = u.shape().max_ints();
+            let rows = most.iter().map(|&n| n as f64).product::<f64>() / n as f64;
             let Some(each) = group(rows, n, k).filter(|_| !u.shape().is_empty()) else {
                 return Ok(None);
             };
@@ -215,7 +216,7 @@ fn leading(key: &UOp, at: &UOp, k: i64) -> Result<UOp> {
         let found = found.reduce(ReduceOp::Max, &[axis])?;
         return Ok(found.unary(Op::Neg).unary(Op::Contiguous));
     }
-    let m = key.sizes("topk")?[axis];
+    let m = size_of("topk", key, axis)?;
     let all = resized(key, axis, &[m, m]);
     let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
     let row = |u: &UOp| insert_axis(u, axis)?.expand(&all);
@@ -232,8 +233,8 @@ fn leading(key: &UOp, at: &UOp, k: i64) -> Result<UOp> {
 /// The elements of x at places along the last axis.
 fn taken(x: &UOp, at: &UOp) -> Result<UOp> {
     let last = x.shape().len();
-    let n = x.sizes("topk")?[last - 1];
-    let k = at.sizes("topk")?[last - 1];
+    let n = size_of("topk", x, last - 1)?;
+    let k = size_of("topk", at, last - 1)?;
     let all = resized(x, last - 1, &[k, n]);
     let chosen = insert_axis(at, last)?.expand(&all)?;
     let chosen = chosen.eq_(&count(last, &all, DType::I32)?);
@@ -254,9 +255,9 @@ fn before(a: &UOp, ia: &UOp, b: &UOp, ib: &UOp, descending: bool) -> UOp {
     less | (same & ia.lt(ib))
 }
 
-fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
+fn by_rank(x: &UOp, n: &Dim, descending: bool) -> Result<(UOp, UOp)> {
     let last = x.shape().len();
-    let all = resized(x, last - 1, &[n, n]);
+    let all = resized(x, last - 1, &[n.clone(), n.clone()]);
     let key = x.unary(Op::Detach);
     let column = |u: &UOp| insert_axis(u, last)?.expand(&all);
     let row = |u: &UOp| insert_axis(u, last - 1)?.expand(&all);
@@ -264,7 +265,11 @@ fn by_rank(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let j = count(last, &all, DType::I32)?;
     // Row i, column j: does j stand before i?
     let ahead = before(&row(&key)?, &j, &column(&key)?, &i, descending);
-    let rank = added(&ahead.cast(DType::I32), last)?;
+    let mut rank = added(&ahead.cast(DType::I32), last)?;
+    if n.max() > PAIRS {
+        // Counted once, and not for each place that is compared with it.
+        rank = rank.unary(Op::Contiguous);
+    }
     // Row r, column i: is i the one of rank r?
     let chosen = row(&rank)?.eq_(&i);
     Ok((

@@ -77,10 +77,10 @@ pub(crate) enum As {
 }
 
 /// What is done with the stream of random numbers.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Draw {
     /// So many numbers are drawn.
-    Numbers(u64),
+    Numbers(Dim),
     /// Another stream begins.
     Seed(u64),
 }
@@ -215,14 +215,14 @@ pub(crate) fn asked(size: &Dim, number: i64) {
 }
 
 /// Take down a draw, with what stands for its key and counter; None where no trace is open.
-pub(crate) fn draw(count: u64) -> Option<[UOp; 2]> {
+pub(crate) fn draw(count: &Dim) -> Option<[UOp; 2]> {
     if OPEN.get() == 0 {
         return None;
     }
     let word = || engine::stand_in(&Shape::of(&[]), DType::U64, engine::default_device());
     let words = [word(), word()];
     with(|t| {
-        t.draws.push(Draw::Numbers(count));
+        t.draws.push(Draw::Numbers(count.clone()));
         t.words.extend_from_slice(&words);
     })?;
     Some(words)

@@ -50,23 +50,25 @@ impl UOp {
     }
 
     /// `before` and `after` elements of `fill` around `axis`.
-    pub fn pad_axis(&self, axis: usize, before: i64, after: i64, fill: Scalar) -> Result<UOp> {
-        let total = match &self.shape()[axis] {
-            Dim::Int(n) => Dim::Int(n + before + after),
-            Dim::Sym(n) => {
-                let total = n + (before + after);
-                Dim::of(&crate::rules::symbolic().rewrite(&total)?)
-            }
-        };
-        let (at, to) = self.along(axis, before.into(), total);
+    pub fn pad_axis(
+        &self,
+        axis: usize,
+        before: impl Into<Dim>,
+        after: impl Into<Dim>,
+        fill: Scalar,
+    ) -> Result<UOp> {
+        let before = before.into();
+        let total = &self.shape()[axis] + &before + after.into();
+        let (at, to) = self.along(axis, before, total);
         self.pad(&at, &to, fill)
     }
 
     /// The first `n` elements of `axis`, filled up with zeros where there are fewer.
     fn resized(&self, axis: usize, n: i64) -> Result<UOp> {
-        let missing = n - self.shape()[axis].max();
-        if missing > 0 {
-            self.pad_axis(axis, 0, missing, self.dtype().zero())
+        let size = &self.shape()[axis];
+        if n > size.max() || size.as_int().is_none() {
+            let (at, to) = self.along(axis, 0.into(), n.into());
+            self.pad(&at, &to, self.dtype().zero())
         } else {
             self.narrow(axis, 0, n)
         }
@@ -83,11 +85,12 @@ impl UOp {
     /// `i·stride + j·dilation`. A view: the axis is repeated and cut so that row j starts j·dilation
     /// later than row 0.
     ///
+    /// Over an axis whose length varies it is those of the greatest length, of which there are as many as fit.
+    ///
     /// # Errors
-    /// Where the window is longer than the axis, or a size is not positive.
+    /// Where the window is longer than the axis is, or can be, or a size is not positive.
     pub fn windows(&self, k: i64, stride: i64, dilation: i64) -> Result<UOp> {
-        let shape = self.sizes("windows")?;
-        let Some((&n, outer)) = shape.split_last() else {
+        let Some((size, outer)) = self.shape().split_last() else {
             return Err(Error::argument(
                 "windows",
                 "a scalar has no axis to slide over",
@@ -99,13 +102,26 @@ impl UOp {
             return Err(Error::argument("windows", message));
         }
         let span = (k - 1) * dilation + 1;
-        if span > n {
-            let message = format!("a window of {span} elements over an axis of {n}");
+        if size.min() < span {
+            let message = match size {
+                Dim::Int(n) => format!("a window of {span} elements over an axis of {n}"),
+                size => format!(
+                    "a window of {span} elements over an axis of {size:?}, which can be {}: let its length begin later, \
+                     or pad it",
+                    size.min()
+                ),
+            };
             return Err(Error::shape("windows", message));
         }
-        let o = (n - span) / stride + 1;
-        let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
         let axis = outer.len();
+        if size.as_int().is_none() {
+            let most = self.resized(axis, size.max())?;
+            let fit = (size - span) / stride + 1;
+            return most.windows(k, stride, dilation)?.narrow(axis, 0, fit);
+        }
+        let n = size.max();
+        let o = (n - span) / stride + 1;
+        let with = |tail: &[i64]| behind(outer, tail);
         if dilation == 1 && stride >= k {
             // They do not overlap: cut into pieces of `stride` and keep the first k of each.
             return self
@@ -140,6 +156,18 @@ impl UOp {
             params,
             rule,
         }))
+    }
+
+    /// 0, 1, … of an integer dtype along axis `a` of a shape, the same along the others.
+    pub fn count(a: usize, shape: &Shape, dtype: DType) -> Result<UOp> {
+        let all = UOp::arange(shape[a].max(), dtype);
+        let vector = match &shape[a] {
+            Dim::Int(_) => all,
+            size => all.narrow(0, 0, size)?,
+        };
+        let mut dims = vec![Dim::Int(1); shape.len()];
+        dims[a] = shape[a].clone();
+        vector.reshape(&Shape::new(dims))?.expand(shape)
     }
 
     /// 0, 1, …, n−1 of an integer dtype, as shape (n,): a prefix sum of ones (specification, "Common
@@ -213,19 +241,24 @@ impl Fragment {
     }
 }
 
+/// A shape of these dimensions, and numbers behind them.
+fn behind(outer: &[Dim], tail: &[i64]) -> Shape {
+    let tail = tail.iter().map(|&n| Dim::Int(n));
+    Shape::new(outer.iter().cloned().chain(tail))
+}
+
 /// `windows` transposed: (…, o, k) added up to (…, n), where element `[i, j]` of g belongs to
 /// i·stride + j·dilation. Every element of the result gathers its k: row j, spread by the stride, is
 /// moved by j·dilation (rows of one length read as rows of a longer one) and the rows are summed.
 fn unwindow(g: &UOp, n: i64, stride: i64, dilation: i64) -> Result<UOp> {
-    let shape = g.sizes("windows")?;
-    let [outer @ .., o, k] = &shape[..] else {
+    let [outer @ .., Dim::Int(o), Dim::Int(k)] = g.shape().dims() else {
         return Err(Error::argument("windows", "two axes"));
     };
     let o = *o;
     let k = *k;
     let axis = outer.len();
     let zero = g.dtype().zero();
-    let with = |tail: &[i64]| Shape::of(&[outer, tail].concat());
+    let with = |tail: &[i64]| behind(outer, tail);
     let order: Vec<usize> = (0..axis).chain([axis + 1, axis]).collect();
     let rows = g.permute(&order)?.flip(1 << axis)?;
     let spread = rows

@@ -56,6 +56,7 @@ pub mod rewrite;
 pub mod rules;
 pub mod scalar;
 pub mod shape;
+mod sizes;
 pub mod spec;
 pub mod target;
 pub mod text;

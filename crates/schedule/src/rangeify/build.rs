@@ -90,7 +90,7 @@ impl Rangeify<'_> {
                     .or_insert_with(|| self.buffer(*slot))
                     .clone();
                 let at = instance.at.clone();
-                let index = self.algebra.linear(&u.shape().clone(), &at.indices)?;
+                let index = self.algebra.place(&u.shape().clone(), &at.indices)?;
                 let index = at.gate.map_or(index.clone(), |g| index.valid(&g));
                 buffer.at(&[index])
             }

@@ -122,9 +122,9 @@ impl Algebra {
         }
         let zero = UOp::index_const(0);
         let low = if least < 0 { index.max_(&zero) } else { index };
-        let end = UOp::index_const(last);
+        // The lesser of two is the greater of what they are below 0, which has an interval whatever it is of.
         let inside = if most > last {
-            low.lt(&end).select(&low, &end)
+            (low * -1).max_(&UOp::index_const(-last)) * -1
         } else {
             low
         };
@@ -237,6 +237,12 @@ impl Algebra {
         };
         let linear = ranges.iter().zip(shape).fold(zero.clone(), step);
         self.simplify(linear)
+    }
+
+    /// As `linear`, of storage that is read: where sizes vary, intervals may not see that it is inside.
+    pub(crate) fn place(&mut self, shape: &Shape, ranges: &[UOp]) -> Result<UOp> {
+        let linear = self.linear(shape, ranges)?;
+        self.within(linear, &Dim::Int(shape.max_len()))
     }
 }
 

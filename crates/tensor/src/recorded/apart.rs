@@ -3,14 +3,15 @@
 //! what is to be written of it. Invariant: what another program is given by a number is there.
 
 use super::{Facts, Guards, Place, Recorded, Source, Traced, Was, Write};
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, text_of};
 use crate::cell::Cell;
 use crate::tensor::Tensor;
 use crate::trace::{self, Draw, address};
 use crate::tree::Tensors;
 use monoglot_engine as engine;
 use monoglot_engine::{Captured, Config};
-use monoglot_uop::{DType, Error, Result, Shape, UOp};
+use monoglot_uop::text::parse_many;
+use monoglot_uop::{DType, Dim, Error, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::panic::Location;
@@ -65,6 +66,8 @@ enum SavedPlace {
 #[serde(rename_all = "snake_case")]
 enum SavedDraw {
     Numbers(u64),
+    /// As many as this size, in the text form.
+    Sized(String),
     Seed(u64),
 }
 
@@ -322,9 +325,10 @@ impl Recorded<Vec<Tensor>> {
             Place::Same(at) => SavedPlace::Same(*at),
             Place::Root { root, .. } => SavedPlace::Root(*root),
         };
-        let draw = |d: &Draw| match *d {
-            Draw::Numbers(n) => SavedDraw::Numbers(n),
-            Draw::Seed(seed) => SavedDraw::Seed(seed),
+        let draw = |d: &Draw| match d {
+            Draw::Numbers(Dim::Int(n)) => SavedDraw::Numbers(n.unsigned_abs()),
+            Draw::Numbers(n) => SavedDraw::Sized(text_of(&facts.lengths, &[n.to_uop()])),
+            Draw::Seed(seed) => SavedDraw::Seed(*seed),
         };
         let (bounds, known) = facts.guards.bounds.text();
         SavedFacts {
@@ -390,17 +394,28 @@ impl Recorded<Vec<Tensor>> {
                 },
             });
         }
-        let draw = |d: &SavedDraw| match *d {
-            SavedDraw::Numbers(n) => Draw::Numbers(n),
-            SavedDraw::Seed(seed) => Draw::Seed(seed),
-        };
+        let mut draws = Vec::with_capacity(saved.draws.len());
+        for draw in &saved.draws {
+            draws.push(match draw {
+                SavedDraw::Numbers(n) => {
+                    let count = i64::try_from(*n);
+                    let count = count.map_err(|_| wrong(format!("{n} random numbers")))?;
+                    Draw::Numbers(Dim::Int(count))
+                }
+                SavedDraw::Sized(text) => match &parse_many(text)?[..] {
+                    [size] => Draw::Numbers(Dim::of(size)),
+                    _ => return Err(wrong("a number of random numbers is one size".into())),
+                },
+                SavedDraw::Seed(seed) => Draw::Seed(*seed),
+            });
+        }
         let bounds = Bounds::of_text(&saved.bounds, saved.known, lengths)?;
         Ok(Recorded {
             signature: Arc::default(),
             facts: Facts {
                 inputs: sources?,
                 guards: Guards::none(bounds),
-                draws: saved.draws.iter().map(draw).collect(),
+                draws,
                 tree: blank(places.len()),
                 places,
                 writes,
@@ -415,7 +430,7 @@ impl Recorded<Vec<Tensor>> {
 impl SavedFacts {
     /// How many words its draws take.
     pub(crate) fn words(&self) -> usize {
-        let numbers = |d: &&SavedDraw| matches!(d, SavedDraw::Numbers(_));
+        let numbers = |d: &&SavedDraw| !matches!(d, SavedDraw::Seed(_));
         2 * self.draws.iter().filter(numbers).count()
     }
 }

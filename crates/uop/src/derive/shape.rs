@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::UOp;
 use crate::op::{Op, OpSet};
 use crate::shape::{Dim, Shape};
+use rustc_hash::FxHashMap;
 
 /// Most elements of a shape.
 const MOST: i64 = 1 << 59;
@@ -157,7 +158,10 @@ fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
             "to",
         ),
         (_, Some(a), Some(b)) => (product(&a).is_some_and(|n| product(&b) == Some(n)), "as"),
-        _ => (length(from) == length(&to), "as"),
+        _ => (
+            length(from) == length(&to) || elements(from) == elements(&to),
+            "as",
+        ),
     };
     if fits {
         Ok(to)
@@ -193,6 +197,73 @@ fn length(shape: &Shape) -> (i64, Vec<UOp>) {
     }
     symbols.sort_by_key(UOp::structural_hash);
     (known, symbols)
+}
+
+/// Σ coefficient·Π atoms: the numbers of elements that shapes have, multiplied out. Atoms stand in an order of theirs.
+type Polynomial = Vec<(Vec<UOp>, i64)>;
+
+/// Terms beyond which a sum is an atom.
+const MOST_TERMS: usize = 64;
+
+/// The number of elements, multiplied out.
+fn elements(shape: &Shape) -> Polynomial {
+    let one: Polynomial = vec![(Vec::new(), 1)];
+    let factor = |d: &Dim| match d {
+        Dim::Int(n) => collected(vec![(Vec::new(), *n)]),
+        Dim::Sym(u) => polynomial(u),
+    };
+    shape.iter().fold(one, |n, d| times(&n, &factor(d)))
+}
+
+/// An expression, multiplied out.
+fn polynomial(u: &UOp) -> Polynomial {
+    let mut known: FxHashMap<UOp, Polynomial> = FxHashMap::default();
+    for u in u.toposort() {
+        let part = |k: usize| &known[&u.src()[k]];
+        let negative = |p: &Polynomial| {
+            let all = p
+                .iter()
+                .map(|(atoms, k)| (atoms.clone(), k.saturating_neg()));
+            all.collect::<Polynomial>()
+        };
+        let found = match u.op() {
+            Op::Const => u.as_int().map(|n| vec![(Vec::new(), n)]),
+            Op::Add => Some([part(0).clone(), part(1).clone()].concat()),
+            Op::Sub => Some([part(0).clone(), negative(part(1))].concat()),
+            Op::Neg => Some(negative(part(0))),
+            Op::Mul => Some(times(part(0), part(1))),
+            _ => None,
+        };
+        let found = found.map(collected).filter(|p| p.len() <= MOST_TERMS);
+        let found = found.unwrap_or_else(|| vec![(vec![u.clone()], 1)]);
+        known.insert(u, found);
+    }
+    known.remove(u).unwrap_or_default()
+}
+
+fn times(a: &Polynomial, b: &Polynomial) -> Polynomial {
+    let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
+    let product = pairs.map(|((xs, j), (ys, k))| {
+        let mut atoms = [&xs[..], &ys[..]].concat();
+        atoms.sort_by_key(UOp::structural_hash);
+        (atoms, j.saturating_mul(*k))
+    });
+    collected(product.collect())
+}
+
+/// Each product of atoms once, and in order.
+fn collected(mut terms: Polynomial) -> Polynomial {
+    let key = |atoms: &[UOp]| atoms.iter().map(UOp::structural_hash).collect::<Vec<_>>();
+    terms.sort_by_key(|(atoms, _)| key(atoms));
+    let mut out: Polynomial = Vec::with_capacity(terms.len());
+    for (atoms, k) in terms {
+        match out.last_mut() {
+            Some((same, sum)) if *same == atoms => *sum = sum.saturating_add(k),
+            _ => out.push((atoms, k)),
+        }
+    }
+    out.retain(|(_, k)| *k != 0);
+    out
 }
 
 fn placed(op: Op, src: &[UOp]) -> Result<Shape> {
@@ -277,8 +348,11 @@ fn bitcast(src: &[UOp], arg: &Arg) -> Result<Shape> {
         return Ok(shape.clone());
     }
     match shape.last() {
-        Some(Dim::Int(n)) if b > 0 && n * a % b == 0 => {
-            let last = Dim::Int(n * a / b);
+        Some(n) if b > 0 && (a % b == 0 || n.as_int().is_some_and(|n| n * a % b == 0)) => {
+            let last = match n {
+                Dim::Int(n) => Dim::Int(n * a / b),
+                n => n * (a / b),
+            };
             Ok(Shape::new(
                 shape[..shape.len() - 1].iter().cloned().chain([last]),
             ))

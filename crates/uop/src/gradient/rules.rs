@@ -252,39 +252,58 @@ fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {
 /// case: products of neighbours are taken up a binary tree, and down it every node hands to each child
 /// its own share times the sibling's product.
 fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
-    let shape = x.sizes("gradient of a product")?;
+    let shape = x.shape();
     let kept: Vec<usize> = (0..shape.len()).filter(|i| !axes.contains(i)).collect();
     let order: Vec<usize> = kept.iter().chain(axes).copied().collect();
     let moved = x.permute(&order)?;
-    let outer: i64 = kept.iter().map(|&i| shape[i]).product();
-    let n: i64 = axes.iter().map(|&i| shape[i]).product();
+    let outer = Dim::product(kept.iter().map(|&i| &shape[i]));
+    let n = Dim::product(axes.iter().map(|&i| &shape[i]));
+    let rows = |tail: &[i64]| {
+        let tail = tail.iter().map(|&n| Dim::Int(n));
+        Shape::new([outer.clone()].into_iter().chain(tail))
+    };
+    let flat = moved.reshape(&Shape::new([outer.clone(), n.clone()]))?;
+    let back = Shape::new(order.iter().map(|&i| shape[i].clone()));
+    let Dim::Int(n) = n else {
+        let share = both_sides(&flat)?.reshape(&back)?;
+        return share.permute(&inverse(&order));
+    };
     let one = x.dtype().one();
     let mut m = (n.max(1) as u64).next_power_of_two() as i64;
-    let mut levels = vec![
-        moved
-            .reshape(&Shape::of(&[outer, n]))?
-            .pad_axis(1, 0, m - n, one)?,
-    ];
+    let mut levels = vec![flat.pad_axis(1, 0, m - n, one)?];
     while m > 1 {
         m /= 2;
-        let pairs = levels[levels.len() - 1].reshape(&Shape::of(&[outer, m, 2]))?;
-        levels.push(
-            pairs
-                .reduce(ReduceOp::Mul, &[2])?
-                .reshape(&Shape::of(&[outer, m]))?,
-        );
+        let pairs = levels[levels.len() - 1].reshape(&rows(&[m, 2]))?;
+        levels.push(pairs.reduce(ReduceOp::Mul, &[2])?.reshape(&rows(&[m]))?);
     }
-    let mut share = UOp::full(one, x.dtype(), &Shape::of(&[outer, 1]));
+    let mut share = UOp::full(one, x.dtype(), &rows(&[1]));
     for level in levels.iter().rev().skip(1) {
-        let pairs = Shape::of(&[outer, m, 2]);
+        let pairs = rows(&[m, 2]);
         let sibling = level.reshape(&pairs)?.flip(1 << 2)?;
-        let down = share.reshape(&Shape::of(&[outer, m, 1]))?.expand(&pairs)?;
+        let down = share.reshape(&rows(&[m, 1]))?.expand(&pairs)?;
         m *= 2;
-        share = (down * sibling).reshape(&Shape::of(&[outer, m]))?;
+        share = (down * sibling).reshape(&rows(&[m]))?;
     }
-    let back = Shape::new(order.iter().map(|&i| Dim::Int(shape[i])));
     let share = share.narrow(1, 0, n)?.reshape(&back)?;
     share.permute(&inverse(&order))
+}
+
+/// Of rows whose length varies, for every element the product of those before it times that of those behind it.
+fn both_sides(x: &UOp) -> Result<UOp> {
+    let [rows, n] = x.shape().dims() else {
+        return Err(failed("a product of no rows"));
+    };
+    let pairs = Shape::new([rows, n, n].map(Dim::clone));
+    let line = Shape::new([rows, &Dim::Int(1), n].map(Dim::clone));
+    let all = x.reshape(&line)?.expand(&pairs)?;
+    let place = UOp::count(1, &pairs, DType::I64)?;
+    let other = UOp::count(2, &pairs, DType::I64)?;
+    let one = UOp::constant(x.dtype().one(), x.dtype());
+    let product = |counts: UOp| {
+        let these = counts.select(&all, &one).reduce(ReduceOp::Mul, &[2])?;
+        these.reshape(x.shape())
+    };
+    Ok(product(other.lt(&place))? * product(place.lt(&other))?)
 }
 
 /// The order that undoes this one.
@@ -321,19 +340,21 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
     let x = &u.src()[0];
     let indices = &u.src()[1..];
     let rest: Vec<Dim> = x.shape()[indices.len()..].to_vec();
-    let sizes = x.sizes("gradient of INDEX")?;
-    let lens: Vec<i64> = indices.iter().map(|i| i.shape().max_len()).collect();
+    let sizes = x.shape();
+    let lens: Vec<Dim> = indices
+        .iter()
+        .map(|i| Dim::product(i.shape().iter()))
+        .collect();
     let dims = |done: usize| {
         let indexed = sizes[..done].iter().chain(&lens[done..]);
-        let indexed = indexed.map(|&n| Dim::Int(n));
-        Shape::new(indexed.chain(rest.iter().cloned()))
+        Shape::new(indexed.chain(&rest).cloned())
     };
     let mut g = g.reshape(&dims(0))?;
     for (k, i) in indices.iter().enumerate() {
-        let n = sizes[k];
-        let m = lens[k];
+        let n = &sizes[k];
+        let m = &lens[k];
         if let Some(c) = i.as_int() {
-            g = g.pad_axis(k, c, n - 1 - c, g.dtype().zero())?;
+            g = g.pad_axis(k, c, n - (1 + c), g.dtype().zero())?;
             continue;
         }
         // What a gate makes invalid is out of range, where no position is.
@@ -344,20 +365,20 @@ fn index(u: &UOp, g: &UOp) -> Result<UOp> {
         };
         // (…, n, m, …): axis k is the position in x, axis k + 1 what was read.
         let d = dims(k);
-        let split = |a: i64, b: i64, others: bool| {
+        let split = |a: &Dim, b: &Dim, others: bool| {
             let other = |n: &Dim| if others { n.clone() } else { Dim::Int(1) };
             let before = d[..k].iter().map(other);
             let after = d[k + 1..].iter().map(other);
-            Shape::new(before.chain([Dim::Int(a), Dim::Int(b)]).chain(after))
+            let pair = [a.clone(), b.clone()];
+            Shape::new(before.chain(pair).chain(after))
         };
+        let one = &Dim::Int(1);
         let full = split(n, m, true);
         let plane = split(n, m, false);
-        let at = UOp::arange(n, i.dtype())
-            .reshape(&split(n, 1, false))?
-            .expand(&plane)?;
-        let read = i.reshape(&split(1, m, false))?.expand(&plane)?;
+        let at = UOp::count(k, &plane, i.dtype())?;
+        let read = i.reshape(&split(one, m, false))?.expand(&plane)?;
         let mask = at.eq_(&read).expand(&full)?;
-        let spread = keep(&mask, &g.reshape(&split(1, m, true))?.expand(&full)?);
+        let spread = keep(&mask, &g.reshape(&split(one, m, true))?.expand(&full)?);
         g = sum(&spread, &[k + 1])?.reshape(&dims(k + 1))?;
     }
     Ok(g)

@@ -16,7 +16,8 @@ const FEW: f64 = 256.0;
 
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) {
     let unit = matrix_unit(features, chosen);
-    for k in bits(features.outer) {
+    // A launch has as many workgroups as its code says: what varies is a loop of each thread.
+    for k in bits(features.outer & features.known) {
         if let Some(at) = chosen.axis(k, AxisType::Loop) {
             let whole = inner(0, AxisType::Global);
             chosen.add(whole, at, "iterations of stores are independent");
