@@ -203,7 +203,7 @@ impl Read {
                 return Err(wrong(format!("{output:?} is no view of storage")));
             }
         }
-        let asserts = |u: &&UOp| u.op() == Op::Assert && u.src().len() == 2;
+        let asserts = |u: &&UOp| u.op() == Op::Assert && u.src().len() >= 2;
         match self.asserts.iter().find(|u| !asserts(u)) {
             Some(other) => Err(wrong(format!("{other:?} asserts nothing"))),
             None => Ok(()),
@@ -303,6 +303,7 @@ impl Read {
         let executable = Arc::new(Executable {
             steps: steps(&self.linear, params, kernels)?,
             loops: loops(&self.linear),
+            lists: Default::default(),
             checks,
             plan,
             outputs: self.outputs,
