@@ -241,7 +241,7 @@ fn any_length_is_one_step() -> Result<()> {
     Ok(())
 }
 
-fn scheduled(roots: &[UOp]) -> Result<Schedule> {
+pub(crate) fn scheduled(roots: &[UOp]) -> Result<Schedule> {
     let (function, _) = callify(roots, |_| true)?;
     let target = |d: Device| Ok(Arc::new(device::open(d)?.target().clone()));
     let home = engine::default_device();

@@ -117,8 +117,14 @@ impl Plan {
         Ok(Layout { offsets, memories })
     }
 
-    /// The plan of a schedule that is known already, whose BUFFERs are numbers of these devices and sizes.
-    pub fn of(linear: &UOp, outputs: &[UOp], storage: &[(Device, usize)]) -> Plan {
+    /// The plan of a schedule that is known already, whose BUFFERs are numbers of these devices and sizes. The
+    /// allocations `words` are outputs, too: they tell of assertions when all has run.
+    pub fn of(
+        linear: &UOp,
+        outputs: &[UOp],
+        words: impl Iterator<Item = usize>,
+        storage: &[(Device, usize)],
+    ) -> Plan {
         let one = |&(device, bytes): &(Device, usize)| Allocation {
             device,
             bytes,
@@ -139,7 +145,7 @@ impl Plan {
             }
         }
         live(&mut plan, linear.src());
-        for n in outputs.iter().filter_map(number) {
+        for n in outputs.iter().filter_map(number).chain(words) {
             if let Some(a) = plan.allocations.get_mut(n) {
                 a.output = true;
             }

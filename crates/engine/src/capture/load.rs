@@ -289,7 +289,8 @@ impl Read {
         }
         variables.extend(&saved.literals);
         let mut outputs = Vec::with_capacity(self.outputs.len());
-        let plan = Plan::of(&self.linear, &self.outputs, &self.allocations);
+        let words = saved.checks.iter().map(|c| c.allocation);
+        let plan = Plan::of(&self.linear, &self.outputs, words, &self.allocations);
         let mut shown = vec![false; plan.memories.len()];
         for (view, &is_shown) in self.outputs.iter().zip(&saved.shown) {
             let output = is_shown.then(|| Output::of(view)).transpose()?;
