@@ -54,7 +54,7 @@ fn trees_are_carried_and_gathered() -> Result<()> {
             p.mask.0 = p.mask.0.expand([2, 3]);
             pushed(s, p)
         };
-        let (last, all) = scan(step, &start(), &pushes)?;
+        let (last, all) = scan(step, start(), &pushes)?;
         let mut state = start();
         for t in 0..times {
             let (next, out) = pushed(state, row(t));
