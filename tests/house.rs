@@ -26,12 +26,12 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 11_700),
+    ("uop/src", 12_300),
     ("schedule/src", 4_800),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
-    ("engine/src", 3_700),
+    ("engine/src", 3_800),
     ("tensor/src", 10_200),
     ("device/src", 5_300),
     ("device/src/interp", 2_500),

@@ -139,6 +139,13 @@ def characters():
     return training(net, adam, lambda net: F.cross_entropy(net(inputs).flatten(0, 1), targets))
 
 
+def lstm(times):
+    """A step over so many times of 32 sequences; it has two biases, where ours has their sum."""
+    net, xs = nn.LSTM(64, 128), torch.randn(times, 32, 64)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    return training(net, sgd, lambda net: net(xs)[0].square().mean())
+
+
 def rows():
     return {
         "minilm_b1_s128": {"": lambda: mini_lm(1)},
@@ -147,4 +154,6 @@ def rows():
         "gpt2_prefill_128": {"": prefill},
         "mnist_train_b512": {"": mnist},
         "char_transformer_step_b16x64": {"": characters},
+        "lstm_train_50_b32": {"": lambda: lstm(50)},
+        "lstm_train_500_b32": {"": lambda: lstm(500)},
     }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod gradients;
+mod odd_scans;
 mod programs;
 mod scans;
 

@@ -3,6 +3,7 @@
 use super::{Place, alone};
 use monoglot::Input;
 use monoglot::prelude::*;
+use monoglot::scan;
 
 fn bits(t: &Tensor) -> Vec<u8> {
     t.to_bytes().expect("it has a value")
@@ -381,5 +382,41 @@ fn weights_in_files_are_saved_with_the_program() -> Result<()> {
     std::fs::remove_file(file.path()).expect("it is there");
     let y = loaded.call(Tensor::ones([2, 2]))?;
     assert_eq!(y[0].to_vec::<f32>()?, [1.0, 1.0, 5.0, 5.0, 9.0, 9.0]);
+    Ok(())
+}
+
+#[test]
+fn loops_within_loops_are_saved_with_what_they_check() -> Result<()> {
+    let _alone = alone();
+    let table = Tensor::randn([5, 4]);
+    let w = Tensor::randn([4, 4]);
+    Tensor::realize_all(&[&table, &w])?;
+    let step = jit(|ids: Tensor| -> Result<(Tensor, Tensor)> {
+        let row = |h: Tensor, ids: Tensor| -> Result<(Tensor, Tensor)> {
+            let step = |h: Tensor, id: Tensor| {
+                let h = (h.matmul(&w) + table.embedding(&id)).tanh();
+                (h.clone(), h)
+            };
+            scan(step, h, ids)
+        };
+        scan(row, Tensor::zeros([4]), ids)
+    })?;
+    let numbers: Vec<i32> = (0..6 * 7).map(|k| k * 3 % 5).collect();
+    let ids = Tensor::new(&numbers, [6, 7]);
+    let (last, all) = step.call(&ids)?;
+    let program = step.program(Tensor::zeros([6, 7]).cast(DType::I32))?;
+    let program = program.with_inputs(["ids"])?;
+    let (_, loaded, _place) = both(program, "loops")?;
+    let out = loaded.call(&ids)?;
+    assert_eq!(bits(&out[0]), bits(&last));
+    assert_eq!(bits(&out[1]), bits(&all));
+    let wrong: Vec<i32> = numbers.iter().map(|n| n + n / 4).collect();
+    let wrong = Tensor::new(&wrong, [6, 7]);
+    let e = step.call(&wrong).map(|_| ());
+    let e = e.expect_err("there is no row 5").to_string();
+    assert!(e.contains('5'), "{e}");
+    let e = loaded.call(&wrong).map(|_| ());
+    let e = e.expect_err("there is no row 5").to_string();
+    assert!(e.contains('5'), "{e}");
     Ok(())
 }

@@ -30,7 +30,7 @@ pub mod runtime;
 pub mod storage;
 
 pub use code::Packed;
-pub use commands::{Command, Commands};
+pub use commands::{Command, Commands, Loop, Place, Work};
 pub use config::Config;
 pub use disk::open_file;
 pub use folder::{Folder, NewFolder, Pieces, Sum};

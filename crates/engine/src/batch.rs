@@ -1,11 +1,11 @@
-//! The steps of a program as few things to submit. Flows in: steps; flows out: parts, each a list of launches
+//! The steps of a program as few things to submit. Flows in: steps; flows out: parts, each a list of commands
 //! that its device runs at once, or a single step for a queue; with what has to be known before it begins.
 //!
 //! Invariant: the parts are the steps in their order, each once. What a program asserts, and knows by then, is
 //! read before a part that writes in place.
 
-use crate::executable::{Action, Executable, Slot, Step};
-use monoglot_device::{Command, Commands, open};
+use crate::executable::{self, Action, Executable, LoopList, Slot, Step};
+use monoglot_device::{Command, Commands, Loop, Place, Work, open};
 use monoglot_uop::Result;
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(crate) struct Part {
     /// The steps.
     pub(crate) steps: Range<usize>,
-    /// They as launches, whose places are those of PARAMs and then of allocations; None where they go to a
+    /// They as commands, whose places are those of PARAMs and then of allocations; None where they go to a
     /// queue.
     pub(crate) commands: Option<Commands>,
     /// The checks that are read before them.
@@ -25,80 +25,156 @@ pub(crate) struct Part {
 /// The parts of a program of so many PARAMs, and behind them the checks that are read last.
 pub(crate) fn parts(executable: &Executable, params: usize) -> Result<(Vec<Part>, Range<usize>)> {
     let mut out: Vec<Part> = Vec::new();
-    let mut open_list: Vec<Command> = Vec::new();
+    let mut list = List::default();
     let mut read = 0;
-    let mut loops = executable.loops.iter().peekable();
+    let mut loops = executable.outermost().peekable();
     let mut k = 0;
     while k < executable.steps.len() {
-        // A loop is a part of its own.
-        if let Some(around) = loops.next_if(|l| l.steps.start == k) {
-            close(&mut out, &mut open_list)?;
-            out.push(Part {
-                steps: around.steps.clone(),
-                commands: None,
-                checks: read..read,
-                writes: Vec::new(),
-            });
-            k = around.steps.end;
-            continue;
-        }
-        let step = &executable.steps[k];
         let first = read;
-        if !step.writes.is_empty() {
+        let around = loops.next_if(|l| l.steps.start == k);
+        let steps = around.map_or(k..k + 1, |l| l.steps.clone());
+        let writes = executable.steps[steps.clone()]
+            .iter()
+            .flat_map(|s| &s.writes);
+        let writes: Vec<usize> = writes.copied().collect();
+        if !writes.is_empty() {
             let known = |c: &&crate::check::Check| c.step < k;
             read += executable.checks[read..].iter().take_while(known).count();
         }
-        let command = command(step, params)?;
+        let more = List::of(executable, steps.clone(), params)?;
         let joins = out.last().is_some_and(|p| p.commands.is_some()) && first == read;
-        if command.is_none() || !joins {
-            close(&mut out, &mut open_list)?;
+        if more.is_none() || !joins {
+            close(&mut out, &mut list)?;
             out.push(Part {
                 steps: k..k,
-                commands: command.is_some().then(Commands::default),
+                commands: more.is_some().then(Commands::default),
                 checks: first..read,
                 writes: Vec::new(),
             });
         }
-        open_list.extend(command);
+        if let Some(more) = more {
+            list.join(more);
+        }
         let part = out.last_mut().expect("a part was begun");
-        part.steps.end = k + 1;
-        part.writes.extend(&step.writes);
-        k += 1;
+        part.steps.end = steps.end;
+        part.writes.extend(writes);
+        k = steps.end;
     }
-    close(&mut out, &mut open_list)?;
+    close(&mut out, &mut list)?;
     Ok((out, read..executable.checks.len()))
 }
 
-/// Give the last part its launches.
-fn close(parts: &mut [Part], list: &mut Vec<Command>) -> Result<()> {
-    if let Some(part) = parts.last_mut().filter(|_| !list.is_empty()) {
-        part.commands = Some(Commands::new(std::mem::take(list))?);
+/// The loops of a program of so many PARAMs that are in no other.
+pub(crate) fn loops(executable: &Executable, params: usize) -> Result<&[LoopList]> {
+    if let Some(known) = executable.lists.get() {
+        return Ok(known);
+    }
+    let mut lists = Vec::new();
+    for around in executable.outermost() {
+        let list = List::of(executable, around.steps.clone(), params)?;
+        lists.push(LoopList {
+            steps: around.steps.clone(),
+            commands: list.map(List::commands).transpose()?,
+        });
+    }
+    Ok(executable.lists.get_or_init(|| lists))
+}
+
+/// Commands that are being written down.
+#[derive(Default)]
+struct List {
+    commands: Vec<Command>,
+    loops: Vec<Loop>,
+}
+
+impl List {
+    /// These steps, each a command, with the loops among them; None where a device runs one of them later, or
+    /// where it is none.
+    fn of(executable: &Executable, steps: Range<usize>, params: usize) -> Result<Option<List>> {
+        let mut list = List::default();
+        for k in steps.clone() {
+            match command(&executable.steps[k], params)? {
+                Some(command) => list.commands.push(command),
+                None => return Ok(None),
+            }
+        }
+        let within =
+            |l: &&executable::Loop| steps.start <= l.steps.start && l.steps.end <= steps.end;
+        let loops = executable.loops.iter().filter(within);
+        for l in loops.filter(|l| !l.steps.is_empty()) {
+            list.loops.push(Loop {
+                commands: l.steps.start - steps.start..l.steps.end - steps.start,
+                rounds: l.rounds,
+            });
+        }
+        Ok(Some(list))
+    }
+
+    fn join(&mut self, other: List) {
+        let begin = self.commands.len();
+        self.commands.extend(other.commands);
+        self.loops.extend(other.loops.into_iter().map(|l| Loop {
+            commands: l.commands.start + begin..l.commands.end + begin,
+            ..l
+        }));
+    }
+
+    fn commands(self) -> Result<Commands> {
+        Commands::looped(self.commands, &self.loops)
+    }
+}
+
+/// Give the last part its commands.
+fn close(parts: &mut [Part], list: &mut List) -> Result<()> {
+    if let Some(part) = parts.last_mut().filter(|_| !list.commands.is_empty()) {
+        part.commands = Some(std::mem::take(list).commands()?);
     }
     Ok(())
 }
 
-/// A step as a launch in a list; None where its device runs it later, or where it is none.
+/// A step as a command in a list; None where its device runs it later, or where it is none.
 fn command(step: &Step, params: usize) -> Result<Option<Command>> {
-    let Action::Launch(kernel) = &step.action else {
-        return Ok(None);
-    };
-    if !step.parts.is_empty() {
-        return Ok(None);
-    }
     if !open(step.device)?.runs_at_once() {
         return Ok(None);
     }
-    let mut storages = Vec::new();
+    let mut storages: Vec<Place> = Vec::new();
     let mut words = Vec::new();
-    for slot in &step.args {
-        match *slot {
-            Slot::Param(i) => storages.push(i),
-            Slot::Allocation(i) => storages.push(params + i),
-            Slot::Word(i) => words.push(i),
-        }
+    for (k, slot) in step.args.iter().enumerate() {
+        let at = match *slot {
+            Slot::Param(i) => i,
+            Slot::Allocation(i) => params + i,
+            Slot::Word(i) => {
+                words.push(i);
+                continue;
+            }
+        };
+        let part = step.parts.iter().find(|p| p.argument == k);
+        storages.push(Place {
+            at,
+            first: part.map_or(0, |p| p.first),
+            further: part.map_or(Vec::new(), |p| p.further.clone()),
+        });
     }
+    let work = match &step.action {
+        Action::Launch(kernel) => Work::Launch(kernel.clone()),
+        Action::Copy {
+            from,
+            element,
+            bytes,
+            source,
+        } => {
+            let (Some(start), Some(source)) = (from.as_int(), source) else {
+                return Ok(None);
+            };
+            if !open(*source)?.runs_at_once() || storages.len() != 2 {
+                return Ok(None);
+            }
+            storages[1].first += start * *element as i64;
+            Work::Copy(*bytes)
+        }
+    };
     Ok(Some(Command {
-        kernel: kernel.clone(),
+        work,
         storages,
         words,
     }))

@@ -5,10 +5,11 @@
 //! Invariant: nothing else sees that storage, and nobody writes over the inputs while this is held. What a
 //! root assigns goes to that storage too: a BUFFER keeps its value.
 
+use crate::batch;
 use crate::executable::{Action, Executable, executable};
 use crate::queues::Queues;
 use crate::realize::{read, resolved, until_free};
-use crate::run::{Places, submit};
+use crate::run::{Places, run_loop, submit};
 use crate::versions::{self, Reading};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::open;
@@ -61,9 +62,19 @@ impl Bound {
     pub fn launch(&self) -> Result<()> {
         let mut queues = Queues::default();
         let mut submitted = Ok(());
-        let all = 0..self.executable.steps.len();
-        for (step, _, round) in self.executable.turns(all) {
-            submitted = submitted.and_then(|()| submit(step, round, &self.places, &mut queues));
+        let executable = &self.executable;
+        let places = &self.places;
+        let mut loops = batch::loops(executable, places.inputs.len())?
+            .iter()
+            .peekable();
+        let mut next = 0;
+        while submitted.is_ok() && next < executable.steps.len() {
+            let list = loops.next_if(|l| l.steps.start == next);
+            submitted = match list {
+                Some(list) => run_loop(executable, list, places, &mut queues, |_| Ok(())),
+                None => submit(&executable.steps[next], &[], places, &mut queues),
+            };
+            next = list.map_or(next + 1, |l| l.steps.end);
         }
         // What was submitted before a failure still runs on storage that is held here.
         let finished = queues.finish();

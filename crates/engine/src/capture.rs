@@ -305,7 +305,7 @@ impl Captured {
 
     /// How many kernels a call launches.
     pub fn kernels(&self) -> usize {
-        let of = |p: &Part| p.commands.as_ref().map_or(0, |c| c.len());
+        let of = |p: &Part| p.commands.as_ref().map_or(0, |c| c.launches());
         self.parts.iter().map(of).sum()
     }
 
@@ -533,7 +533,8 @@ impl Captured {
             }
             match (&part.commands, &places) {
                 (Some(commands), _) if !one_by_one => {
-                    count_many(|c| &c.launches, commands.len());
+                    count_many(|c| &c.launches, commands.launches());
+                    count_many(|c| &c.copies, commands.copies());
                     let first = part.steps.start;
                     match &token {
                         None => commands.run(&held.storages, words)?,
@@ -543,10 +544,11 @@ impl Captured {
                     }
                 }
                 (_, Some(places)) => {
-                    for (step, at, round) in self.executable.turns(part.steps.clone()) {
-                        heed(at)?;
-                        submit(step, round, places, queues)?;
-                    }
+                    self.executable
+                        .turns(part.steps.clone(), |step, at, rounds| {
+                            heed(at)?;
+                            submit(step, rounds, places, queues)
+                        })?;
                 }
                 _ => return Err(broken("engine", "a part that nothing runs")),
             }

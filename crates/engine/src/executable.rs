@@ -10,7 +10,7 @@ use crate::own::{self, Compute};
 use crate::report;
 use crate::wrong::broken;
 use monoglot_codegen::{Stage, Timings, lower};
-use monoglot_device::{Config, Kernel, Storage, open, program_parts};
+use monoglot_device::{Commands, Config, Kernel, Storage, open, program_parts};
 use monoglot_schedule::{Function, Plan, schedule};
 use monoglot_uop as uop;
 use monoglot_uop::own::FunctionInfo;
@@ -18,14 +18,16 @@ use monoglot_uop::{Arg, Device, Effort, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A program ready to run: its steps name compiled kernels.
 pub(crate) struct Executable {
     pub(crate) steps: Vec<Step>,
-    /// Steps that run again and again, in order.
+    /// Steps that run again and again, in order; a loop stands before those within it.
     pub(crate) loops: Vec<Loop>,
+    /// The launches of loops that are in no other, once they are known (`batch`).
+    pub(crate) lists: OnceLock<Vec<LoopList>>,
     pub(crate) outputs: Vec<UOp>,
     pub(crate) plan: Plan,
     pub(crate) written: Vec<bool>,
@@ -53,59 +55,94 @@ pub(crate) struct Loop {
     pub(crate) rounds: i64,
 }
 
-/// An argument that is a part of storage, from byte `first` on in the first round of a loop, and so many bytes
-/// further in each one after it.
+/// A loop that is in no other.
+pub(crate) struct LoopList {
+    pub(crate) steps: Range<usize>,
+    /// All that it does; None where it has to go through queues.
+    pub(crate) commands: Option<Commands>,
+}
+
+/// An argument that is a part of storage, from byte `first` on in the first round, and so many bytes further in
+/// each one after it: for each loop around, the outermost first.
 pub(crate) struct Part {
     pub(crate) argument: usize,
-    first: i64,
-    further: i64,
+    pub(crate) first: i64,
+    pub(crate) further: Vec<i64>,
     bytes: usize,
 }
 
 impl Part {
     /// This part of what storage there is.
-    pub(crate) fn of(&self, whole: &Storage, round: i64) -> Result<Arc<Storage>> {
-        let at = usize::try_from(self.first + self.further * round).ok();
+    pub(crate) fn of(&self, whole: &Storage, rounds: &[i64]) -> Result<Arc<Storage>> {
+        let ways = self.further.iter().zip(rounds);
+        let at = ways.fold(self.first, |at, (further, round)| at + further * round);
+        let at = usize::try_from(at).ok();
         let part = at.and_then(|at| whole.slice(at, self.bytes));
         part.ok_or_else(|| broken("engine", "a part past the end of its storage"))
     }
 }
 
 impl Executable {
-    /// The steps of this range as they run, with the round of the loop around each. It has all or nothing of a
-    /// loop.
-    pub(crate) fn turns(&self, steps: Range<usize>) -> impl Iterator<Item = (&Step, usize, i64)> {
+    /// Give each step of this range to `each` as often as it runs, with its number and the rounds of the loops
+    /// around it, the outermost first. The range has all or nothing of a loop.
+    ///
+    /// # Errors
+    /// The first of `each`, which ends it.
+    pub(crate) fn turns(
+        &self,
+        steps: Range<usize>,
+        mut each: impl FnMut(&Step, usize, &[i64]) -> Result<()>,
+    ) -> Result<()> {
         let mut at = steps.start;
-        let mut round = 0;
-        std::iter::from_fn(move || {
-            if at == steps.end {
-                return None;
-            }
-            let here = at;
-            let now = round;
-            at += 1;
-            if let Some(around) = self.loops.iter().find(|l| l.steps.contains(&here))
-                && at == around.steps.end
-            {
-                round += 1;
-                match round < around.rounds {
-                    true => at = around.steps.start,
-                    false => round = 0,
+        let mut open: Vec<usize> = Vec::new();
+        let mut rounds: Vec<i64> = Vec::new();
+        while at < steps.end {
+            for (k, around) in self.loops.iter().enumerate() {
+                if around.steps.start == at && !around.steps.is_empty() && !open.contains(&k) {
+                    open.push(k);
+                    rounds.push(0);
                 }
             }
-            Some((&self.steps[here], here, now))
+            each(&self.steps[at], at, &rounds)?;
+            at += 1;
+            while let (Some(&k), Some(round)) = (open.last(), rounds.last_mut()) {
+                let around = &self.loops[k];
+                if around.steps.end != at {
+                    break;
+                }
+                *round += 1;
+                if *round < around.rounds {
+                    at = around.steps.start;
+                    break;
+                }
+                open.pop();
+                rounds.pop();
+            }
+        }
+        Ok(())
+    }
+
+    /// The loops that are in no other.
+    pub(crate) fn outermost(&self) -> impl Iterator<Item = &Loop> {
+        let mut end = 0;
+        let loops = self.loops.iter().filter(|l| !l.steps.is_empty());
+        loops.filter(move |l| {
+            let outside = l.steps.start >= end;
+            end = end.max(l.steps.end);
+            outside
         })
     }
 }
 
 pub(crate) enum Action {
     Launch(Arc<dyn Kernel>),
-    /// Bytes of argument 1, from this element on, to argument 0. The element is an expression of the
-    /// variables among the arguments, by position.
+    /// Bytes of argument 1, which is on a device, from this element on, to argument 0. The element is an expression
+    /// of the variables among the arguments, by position.
     Copy {
         from: UOp,
         element: usize,
         bytes: usize,
+        source: Option<Device>,
     },
 }
 
@@ -192,6 +229,7 @@ fn made(
     Ok(Arc::new(Executable {
         steps: steps(&scheduled.linear, function.donated.len(), &kernels)?,
         loops: loops(&scheduled.linear),
+        lists: OnceLock::new(),
         checks: check::checks(&scheduled)?,
         linear: scheduled.linear.into_inner(),
         outputs: scheduled.outputs,
@@ -222,23 +260,35 @@ pub(crate) fn steps(
     params: usize,
     kernels: &FxHashMap<Key, Compute>,
 ) -> Result<Vec<Step>> {
-    let calls = linear.src().iter().filter(|u| u.op() == Op::Call);
-    calls.map(|call| step(call, params, kernels)).collect()
+    let mut open: Vec<&UOp> = Vec::new();
+    let mut out = Vec::new();
+    for u in linear.src() {
+        match u.op() {
+            Op::Range => open.push(u),
+            Op::End => drop(open.pop()),
+            _ => out.push(step(u, params, &open, kernels)?),
+        }
+    }
+    Ok(out)
 }
 
 /// The loops of a schedule.
 pub(crate) fn loops(linear: &UOp) -> Vec<Loop> {
     let mut out: Vec<Loop> = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
     let mut step = 0;
     for u in linear.src() {
         match u.op() {
-            Op::Range => out.push(Loop {
-                steps: step..step,
-                rounds: u.vmax() + 1,
-            }),
+            Op::Range => {
+                open.push(out.len());
+                out.push(Loop {
+                    steps: step..step,
+                    rounds: u.vmax() + 1,
+                });
+            }
             Op::End => {
-                if let Some(around) = out.last_mut() {
-                    around.steps.end = step;
+                if let Some(around) = open.pop() {
+                    out[around].steps.end = step;
                 }
             }
             _ => step += 1,
@@ -247,32 +297,44 @@ pub(crate) fn loops(linear: &UOp) -> Vec<Loop> {
     out
 }
 
-/// What part of storage an argument is, if it is one.
-fn part(argument: usize, u: &UOp) -> Result<Option<Part>> {
+/// What part of storage an argument is, if it is one, within these loops.
+fn part(argument: usize, u: &UOp, around: &[&UOp]) -> Result<Option<Part>> {
+    let mut bytes = None;
+    let mut first = 0;
+    let mut further = vec![0; around.len()];
     let mut view = u;
-    while view.op() == Op::Reshape {
+    // Each part is a line of lines that stand one after the other.
+    while matches!(view.op(), Op::Reshape | Op::Shrink) {
+        if view.op() == Op::Shrink {
+            let line = view.shape().max_len() * view.dtype().bytes() as i64;
+            bytes.get_or_insert(line);
+            let start = view.dims_src(1)[0].to_uop();
+            let begin = line_of(&start, around, None)?;
+            first += line * begin;
+            for (k, further) in further.iter_mut().enumerate() {
+                *further += line * (line_of(&start, around, Some(k))? - begin);
+            }
+        }
         view = &view.src()[0];
     }
-    if view.op() != Op::Shrink {
-        return Ok(None);
-    }
-    // A line of lines that stand one after the other.
-    let bytes = view.shape().max_len() * view.dtype().bytes() as i64;
-    let start = view.dims_src(1)[0].to_uop();
-    let at = |round: i64| -> Result<i64> {
-        let ranges = start.ranges();
-        let over = ranges.iter().map(|r| (r.clone(), UOp::index_const(round)));
-        let place = uop::rules::symbolic().rewrite(&start.substitute(&over.collect()))?;
-        let place = place.as_int().map(|n| n * bytes);
-        place.ok_or_else(|| broken("engine", "a part that begins nowhere"))
-    };
-    let first = at(0)?;
-    Ok(Some(Part {
+    Ok(bytes.map(|bytes| Part {
         argument,
         first,
-        further: at(1)? - first,
+        further,
         bytes: bytes as usize,
     }))
+}
+
+/// The line that this is in the first round of all loops, but for one that is in its second.
+fn line_of(start: &UOp, around: &[&UOp], second: Option<usize>) -> Result<i64> {
+    let round = |(k, range): (usize, &&UOp)| {
+        let round = UOp::index_const(i64::from(second == Some(k)));
+        ((*range).clone(), round)
+    };
+    let rounds = around.iter().enumerate().map(round).collect();
+    let place = uop::rules::symbolic().rewrite(&start.substitute(&rounds))?;
+    let place = place.as_int();
+    place.ok_or_else(|| broken("engine", "a part that begins nowhere"))
 }
 
 /// Kernels that were not seen before, lowered and compiled.
@@ -304,7 +366,12 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
         .collect())
 }
 
-fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<Step> {
+fn step(
+    call: &UOp,
+    params: usize,
+    around: &[&UOp],
+    kernels: &FxHashMap<Key, Compute>,
+) -> Result<Step> {
     let body = &call.src()[0];
     let args = &call.src()[1..];
     let slot = |a: &UOp| {
@@ -319,7 +386,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
     let slots: Vec<Slot> = args.iter().map(slot).collect();
     let mut parts = Vec::new();
     for (k, a) in args.iter().enumerate() {
-        parts.extend(part(k, a)?);
+        parts.extend(part(k, a, around)?);
     }
     let outs: &[usize] = if let Arg::Call(info) = call.arg() {
         &info.outs
@@ -347,6 +414,7 @@ fn step(call: &UOp, params: usize, kernels: &FxHashMap<Key, Compute>) -> Result<
                 from,
                 element,
                 bytes,
+                source: args.get(1).and_then(UOp::device),
             },
             args: slots,
             parts,

@@ -6,9 +6,10 @@
 //! it wrote over is lost, and says so. A run that finds an assertion broken ends there: nothing is written
 //! in place after that, and what was written before has its results.
 
+use crate::batch;
 use crate::cancel;
-use crate::counters::count;
-use crate::executable::{Action, Invocation, Slot, Step};
+use crate::counters::{count, count_many};
+use crate::executable::{Action, Executable, Invocation, LoopList, Slot, Step};
 use crate::queues::Queues;
 use crate::report;
 use crate::versions::{self, Claim, Reading, Tried, stored};
@@ -63,7 +64,19 @@ pub(crate) fn run(
     let mut begun = vec![false; params.len()];
     let token = cancel::current();
     let mut submit_all = || -> Result<Option<(usize, i64)>> {
-        for (step, k, round) in executable.turns(0..executable.steps.len()) {
+        let mut loops = batch::loops(executable, params.len())?.iter().peekable();
+        let mut next = 0;
+        while next < executable.steps.len() {
+            let k = next;
+            if let Some(list) = loops.next_if(|l| l.steps.start == k) {
+                let token = token.as_ref().filter(|_| !begun.contains(&true));
+                let heed = |at: usize| cancel::heed(token, at, executable.steps.len());
+                run_loop(executable, list, &places, &mut queues, heed)?;
+                next = list.steps.end;
+                continue;
+            }
+            next += 1;
+            let step = &executable.steps[k];
             if !step.writes.is_empty() {
                 while let Some(check) = unread.next_if(|c| c.step < k) {
                     queues.wait(check.device)?;
@@ -81,7 +94,7 @@ pub(crate) fn run(
                 }
                 begun[slot] = true;
             }
-            submit(step, round, &places, &mut queues)?;
+            submit(step, &[], &places, &mut queues)?;
         }
         Ok(None)
     };
@@ -211,8 +224,34 @@ pub(crate) fn part(
     part.ok_or_else(|| broken("memory plan", "an allocation is not within its memory"))
 }
 
-/// Give a step to the queue of its device, in this round of the loop around it.
-pub(crate) fn submit(step: &Step, round: i64, places: &Places, queues: &mut Queues) -> Result<()> {
+/// Run a loop; `heed` is asked before each step, by number, whether it is to be.
+pub(crate) fn run_loop(
+    executable: &Executable,
+    list: &LoopList,
+    places: &Places,
+    queues: &mut Queues,
+    heed: impl Fn(usize) -> Result<()>,
+) -> Result<()> {
+    if let Some(commands) = list.commands.as_ref().filter(|_| !report::steps_are_told()) {
+        let table = [&places.inputs[..], &places.allocations].concat();
+        count_many(|c| &c.launches, commands.launches());
+        count_many(|c| &c.copies, commands.copies());
+        let first = list.steps.start;
+        return commands.run_heeding(&table, &places.words, |k| heed(first + k));
+    }
+    executable.turns(list.steps.clone(), |step, k, rounds| {
+        heed(k)?;
+        submit(step, rounds, places, queues)
+    })
+}
+
+/// Give a step to the queue of its device, in these rounds of the loops around it.
+pub(crate) fn submit(
+    step: &Step,
+    rounds: &[i64],
+    places: &Places,
+    queues: &mut Queues,
+) -> Result<()> {
     let Places {
         inputs,
         allocations,
@@ -225,7 +264,7 @@ pub(crate) fn submit(step: &Step, round: i64, places: &Places, queues: &mut Queu
             Slot::Word(_) => return Ok(None),
         };
         match step.parts.iter().find(|p| p.argument == k) {
-            Some(part) => part.of(whole, round).map(Some),
+            Some(part) => part.of(whole, rounds).map(Some),
             None => Ok(Some(whole.clone())),
         }
     };
@@ -249,6 +288,7 @@ pub(crate) fn submit(step: &Step, round: i64, places: &Places, queues: &mut Queu
             from,
             element,
             bytes,
+            ..
         } => {
             count(|c| &c.copies);
             let args = (0..).zip(&step.args);

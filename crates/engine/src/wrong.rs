@@ -28,8 +28,9 @@ impl Wrong {
             Arg::Text(rule) => rule.to_string(),
             _ => String::new(),
         };
+        let of = self.assert.src().get(2).unwrap_or(&self.assert.src()[0]);
         let error = Error::new(ErrorKind::OutOfRange {
-            value: element(&self.assert.src()[0], &position, read).map(Scalar::to_i128),
+            value: element(of, &position, read).map(Scalar::to_i128),
             position,
             rule,
             standing: self.standing.iter().map(|l| l.to_string()).collect(),

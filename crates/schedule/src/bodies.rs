@@ -2,12 +2,14 @@
 //! roots in which only those are left, and their bodies.
 //!
 //! A body that is called once, or folds nothing, is worth more inside of what is around it. Any other is a program
-//! of its own; so is what is called again and again.
+//! of its own; so is what is called again and again, of which what can be had for all times at once is done once
+//! (`uop::hoist`).
 
-use monoglot_uop::function::{inline_functions, merge_functions, params};
+use monoglot_uop::function::{each_graph, inline_functions, merge_functions, params, slot};
 use monoglot_uop::graph::toposort_many;
+use monoglot_uop::hoist::hoisted;
 use monoglot_uop::{Arg, Op, Result, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Roots whose FUNCTIONs are those that are scheduled once.
 ///
@@ -18,7 +20,10 @@ pub(crate) fn resolved(roots: &[UOp]) -> Result<Vec<UOp>> {
     if !roots.iter().any(has) {
         return Ok(roots.to_vec());
     }
-    let roots = merge_functions(roots)?;
+    let roots = hoisted(&each_graph(roots, merge_functions)?)?;
+    if !roots.iter().any(has) {
+        return Ok(roots);
+    }
     let mut times: FxHashMap<UOp, usize> = FxHashMap::default();
     for u in toposort_many(&roots, has) {
         if u.op() == Op::Function {
@@ -40,23 +45,9 @@ fn is_program(function: &UOp) -> bool {
         && lengths.all(|p| argument(&p).is_some_and(UOp::is_variable))
 }
 
-/// The bodies that these graphs call, those in bodies first.
-pub(crate) fn bodies(roots: &[UOp]) -> Vec<UOp> {
-    let mut seen: FxHashSet<UOp> = FxHashSet::default();
-    let nodes = toposort_many(roots, |u| u.ops_below().contains(Op::Function));
-    let calls = nodes.iter().filter(|u| u.op() == Op::Function);
-    let bodies = calls.map(|f| f.src()[0].clone());
-    bodies.filter(|b| seen.insert(b.clone())).collect()
-}
-
 /// How many arguments a body has at most.
 pub(crate) fn arguments(body: &UOp) -> usize {
     let own = params(body);
     let slots = own.iter().filter_map(slot);
     slots.max().map_or(0, |most| most + 1)
-}
-
-/// The number of a PARAM.
-pub(crate) fn slot(param: &UOp) -> Option<usize> {
-    param.buffer_arg().map(|b| b.slot as usize)
 }

@@ -73,7 +73,7 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
     let all = UOp::sink(&roots);
     let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
     // A body is a function of its own.
-    let bodies = bodies::bodies(&roots).into_iter();
+    let bodies = monoglot_uop::function::bodies(&roots).into_iter();
     known.extend(bodies.map(|b| (b.clone(), b)));
     let mut arguments = Arguments::default();
     if all.ops_below().contains(Op::Param) {
@@ -96,8 +96,11 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
         |u| u.ops_below().intersects(REBUILT),
         |u, src| {
             if u.op() == Op::Assert {
-                arguments.asserts.push(u.clone());
-                conditions.push(src[1].clone());
+                // Several values may be asserted by one condition.
+                if !conditions.contains(&src[1]) {
+                    arguments.asserts.push(u.clone());
+                    conditions.push(src[1].clone());
+                }
                 return Ok(src[0].clone());
             }
             if !is_storage(u) {

@@ -3,12 +3,11 @@
 //!
 //! The kernels of a body read and write whole buffers: what it is called with is stored, and so is what it gives. Invariant: where the kernels of a body stand is decided by what they read and write, like that of all.
 
-use crate::bodies::slot;
 use crate::kernel::{Call, Callee, Calls, stored};
 use crate::order::topological;
 use crate::rangeify::Output;
 use crate::scan;
-use monoglot_uop::function::{params, values_of};
+use monoglot_uop::function::{params, slot, values_of};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::{Arg, Device, Error, ErrorKind, Op, OpSet, Result, ScanInfo, UOp};

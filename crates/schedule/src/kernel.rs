@@ -50,7 +50,8 @@ pub(crate) enum Callee {
 }
 
 /// A body that runs again and again. Its arguments are its last carries, what it gathers, a second buffer for
-/// each carry, its own buffers, the first carries, the slices, and what is the same each time.
+/// each carry, its own buffers as often as a time is written down, the first carries, the slices, and what is the
+/// same each time.
 #[derive(Debug)]
 pub(crate) struct Looped {
     /// How often, and what is what.
@@ -82,6 +83,8 @@ pub(crate) enum Place {
     After(usize),
     /// A part of an argument that has the scan's length.
     Part(usize),
+    /// A buffer of the time's own.
+    Own(usize),
     /// All of an argument.
     Whole(usize),
 }

@@ -95,7 +95,7 @@ pub fn schedule(
     passed("verify");
     let (roots, mut words) = checks::words(function)?;
     let mut known = FxHashMap::default();
-    for body in bodies::bodies(&roots) {
+    for body in monoglot_uop::function::bodies(&roots) {
         let calls = program(body.src(), bodies::arguments(&body), &known, device, target)?;
         known.insert(body, Arc::new(calls));
     }

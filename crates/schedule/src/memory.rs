@@ -10,12 +10,12 @@ mod tests;
 use crate::Schedule;
 use crate::kernel::{Call, Callee, Calls};
 use crate::rangeify::Output;
+use crate::scan::{Written, called};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, CallInfo, Device, ErrorKind, Op, Result, UOp};
+use monoglot_uop::{Arg, Device, ErrorKind, Op, Result, UOp};
 use pack::{Block, Room};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 /// Where the storage of every buffer of a program is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +37,8 @@ pub struct Allocation {
     pub size: Option<UOp>,
     /// Whether it outlives the program, as the storage of an output.
     pub output: bool,
-    /// What of the program writes it first, and what uses it last, by place in the LINEAR: a loop uses what it uses
-    /// as a whole.
+    /// What of the program writes it first, and what uses it last, by place in the LINEAR: a loop uses as a whole
+    /// what it uses, but for what each of its rounds writes anew and needs for itself.
     pub steps: (usize, usize),
     /// The number of the memory that it is a part of.
     pub memory: usize,
@@ -117,14 +117,20 @@ impl Plan {
         Ok(Layout { offsets, memories })
     }
 
-    /// The plan of a schedule that is known already, whose BUFFERs are numbers of these devices and sizes.
-    pub fn of(linear: &UOp, outputs: &[UOp], storage: &[(Device, usize)]) -> Plan {
+    /// The plan of a schedule that is known already, whose BUFFERs are numbers of these devices and sizes. The
+    /// allocations `words` are outputs, too: they tell of assertions when all has run.
+    pub fn of(
+        linear: &UOp,
+        outputs: &[UOp],
+        words: impl Iterator<Item = usize>,
+        storage: &[(Device, usize)],
+    ) -> Plan {
         let one = |&(device, bytes): &(Device, usize)| Allocation {
             device,
             bytes,
             size: None,
             output: false,
-            steps: (usize::MAX, 0),
+            steps: (0, 0),
             memory: 0,
             offset: 0,
             above: Vec::new(),
@@ -133,32 +139,13 @@ impl Plan {
             allocations: storage.iter().map(one).collect(),
             memories: Vec::new(),
         };
-        let number = |u: &UOp| {
-            let buffer = Some(u.viewed()).filter(|b| b.op() == Op::Buffer)?;
-            Some(buffer.buffer_arg()?.slot as usize)
-        };
-        let mut begun = None;
-        for (i, u) in linear.src().iter().enumerate() {
-            match u.op() {
-                Op::Range => begun = Some(i),
-                Op::End => begun = None,
-                _ => {}
-            }
-            // A loop uses all that it uses from its first call to its last.
-            let end = || linear.src()[i..].iter().position(|u| u.op() == Op::End);
-            let last = begun.and_then(|_| end()).map_or(i, |n| i + n);
-            for arg in u.src().iter().skip(1) {
-                if let Some(a) = number(arg).and_then(|n| plan.allocations.get_mut(n)) {
-                    a.size = size_of(arg.viewed());
-                    a.steps.0 = a.steps.0.min(begun.unwrap_or(i));
-                    a.steps.1 = a.steps.1.max(last);
-                }
+        for arg in linear.src().iter().flat_map(|u| u.src().iter().skip(1)) {
+            if let Some(a) = number(arg).and_then(|n| plan.allocations.get_mut(n)) {
+                a.size = size_of(arg.viewed());
             }
         }
-        for a in &mut plan.allocations {
-            a.steps.0 = a.steps.0.min(a.steps.1);
-        }
-        for n in outputs.iter().filter_map(number) {
+        live(&mut plan, linear.src());
+        for n in outputs.iter().filter_map(number).chain(words) {
             if let Some(a) = plan.allocations.get_mut(n) {
                 a.output = true;
             }
@@ -211,10 +198,8 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
     let mut plan = Plan::default();
     let mut allocation_of: FxHashMap<usize, usize> = FxHashMap::default();
     let mut written = vec![false; params];
-    let mut calls: Vec<UOp> = Vec::with_capacity(all.calls.len());
-    let mut loops = 0;
+    let mut calls = Written::default();
     for k in &all.calls {
-        let first = calls.len();
         for (place, &a) in k.args.iter().enumerate() {
             if a < all.inputs {
                 if place < k.outs {
@@ -227,7 +212,7 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
                     bytes: bytes_of(&all.nodes[a - all.inputs], k.device)?,
                     size: size_of(&all.nodes[a - all.inputs]),
                     output: false,
-                    steps: (first, first),
+                    steps: (0, 0),
                     memory: 0,
                     offset: 0,
                     above: Vec::new(),
@@ -237,20 +222,13 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
         let storage = |slot| storage(&all, slot, &plan.allocations, &allocation_of);
         match &k.callee {
             Callee::Loop(looped) => {
-                let arguments: Vec<UOp> = k.args.iter().map(|&a| storage(a)).collect();
-                calls.extend(looped.written(&arguments, loops)?);
-                loops += 1;
+                calls.looped(looped, k.args.iter().map(|&a| storage(a)).collect())?;
             }
-            _ => calls.extend(call(k, storage)?),
-        }
-        // A loop uses all that it uses from its first call to its last.
-        let last = calls.len().saturating_sub(1).max(first);
-        for a in &k.args {
-            if let Some(&known) = allocation_of.get(a) {
-                plan.allocations[known].steps.1 = last;
-            }
+            _ => calls.list.extend(call(k, storage)?),
         }
     }
+    let calls = calls.list;
+    live(&mut plan, &calls);
     for o in all.outputs.iter().filter(|o| o.slot >= all.inputs) {
         plan.allocations[allocation_of[&o.slot]].output = true;
     }
@@ -272,6 +250,70 @@ pub(crate) fn plan(all: Calls, params: usize) -> Result<Schedule> {
         plan,
         written,
     })
+}
+
+/// The number of the allocation that an argument is, or is a part of.
+fn number(u: &UOp) -> Option<usize> {
+    let buffer = Some(u.viewed()).filter(|b| b.op() == Op::Buffer)?;
+    Some(buffer.buffer_arg()?.slot as usize)
+}
+
+/// Say of every allocation when it is in use; what never is has no bytes.
+fn live(plan: &mut Plan, linear: &[UOp]) {
+    let lives = lives(linear, plan.allocations.len());
+    for (a, life) in plan.allocations.iter_mut().zip(lives) {
+        a.steps = life.unwrap_or_default();
+        if life.is_none() {
+            a.bytes = 0;
+        }
+    }
+}
+
+/// When each of so many allocations is in use, from what of a LINEAR to what.
+///
+/// What is used in a loop alone, and written there before it is read, is written anew in each of its rounds. All
+/// else that a loop uses has to last from one round to the next: it is in use from its beginning to its end.
+fn lives(linear: &[UOp], count: usize) -> Vec<Option<(usize, usize)>> {
+    let mut open: Vec<usize> = Vec::new();
+    let mut loops: Vec<(usize, usize)> = Vec::new();
+    let mut uses: Vec<Vec<usize>> = vec![Vec::new(); count];
+    // The places at which an allocation is written and not read.
+    let mut fresh: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (at, u) in linear.iter().enumerate() {
+        match (u.op(), u.arg()) {
+            (Op::Range, _) => open.push(at),
+            (Op::End, _) => loops.extend(open.pop().map(|begin| (begin, at))),
+            (_, Arg::Call(info)) => {
+                for (k, n) in u.src()[1..].iter().map(number).enumerate() {
+                    let Some(n) = n.filter(|n| *n < count) else {
+                        continue;
+                    };
+                    uses[n].push(at);
+                    let reads = |i: &usize| number(&u.src()[1 + i]) == Some(n);
+                    if info.outs.contains(&k) && !info.ins.iter().any(reads) {
+                        fresh[n].push(at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let life = |(uses, fresh): (&Vec<usize>, &Vec<usize>)| {
+        let first = *uses.first()?;
+        let last = *uses.last()?;
+        let mut life = (first, last);
+        for &(begin, end) in &loops {
+            let Some(within) = uses.iter().find(|at| (begin..=end).contains(at)) else {
+                continue;
+            };
+            let alone = begin <= first && last <= end;
+            if !(alone && fresh.contains(within)) {
+                life = (life.0.min(begin), life.1.max(end));
+            }
+        }
+        Some(life)
+    };
+    uses.iter().zip(&fresh).map(life).collect()
 }
 
 /// Give every allocation its memory and its place there.
@@ -381,11 +423,9 @@ fn bytes_of(node: &UOp, device: Device) -> Result<usize> {
 }
 
 fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
-    let mut src: Srcs = Srcs::new();
-    src.push(match &k.callee {
+    let body = match &k.callee {
         Callee::Nothing => return Ok(None),
-        Callee::Compute(sink) | Callee::Own(sink) => sink.clone(),
-        Callee::Copy(body) => body.clone(),
+        Callee::Compute(body) | Callee::Own(body) | Callee::Copy(body) => body,
         Callee::Function(_) | Callee::Loop(_) => {
             return Err(ErrorKind::Verify {
                 stage: "memory plan".into(),
@@ -393,14 +433,9 @@ fn call(k: &Call, storage: impl Fn(usize) -> UOp) -> Result<Option<UOp>> {
             }
             .into());
         }
-    });
-    src.extend(k.args.iter().map(|&a| storage(a)));
-    let info = CallInfo {
-        outs: (0..k.outs).collect(),
-        ins: (k.outs..k.args.len()).collect(),
-        derivative: None,
     };
-    Ok(Some(UOp::new(Op::Call, src, Arg::Call(Arc::new(info)))))
+    let arguments = k.args.iter().map(|&a| storage(a)).collect();
+    Ok(Some(called(body, arguments, k.outs)))
 }
 
 /// The PARAM of a slot, or the BUFFER of the allocation that it has.

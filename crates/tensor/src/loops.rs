@@ -11,8 +11,8 @@ use crate::tensor::Tensor;
 use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Outcome, Passed, Tensors};
 use monoglot_engine as engine;
-use monoglot_uop::function::{abstracted_behind, scan as node};
-use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, Result, ScanInfo, Shape, UOp};
+use monoglot_uop::function::{abstracted_behind, scan as node, without_assertions};
+use monoglot_uop::{DType, Dim, Error, ErrorKind, Result, ScanInfo, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 
@@ -22,7 +22,8 @@ use std::panic::Location;
 ///
 /// The program is of the size of one step, whatever the length. It can be differentiated; so can its gradient.
 /// Carries keep their shapes and dtypes. What the step assigns (statistics, counters) has its value after the
-/// last step.
+/// last step. Steps may hold scans. What a step looks up is checked; what is wrong is told when all steps have run, its
+/// position beginning with the time.
 ///
 /// ```
 /// use monoglot_tensor::{Tensor, scan};
@@ -44,14 +45,11 @@ use std::panic::Location;
 /// length, or a carry changes; `Capture` where the step reads what depends on the time, or assigns what it cannot
 /// carry.
 #[track_caller]
-pub fn scan<M, F, C, X, Y>(step: F, carry: impl Passed<C>, xs: impl Passed<X>) -> Result<(C, Y)>
-where
-    F: Body<M, Arguments = (C, X)>,
-    F::Outcome: Outcome<Value = (C, Y)>,
-    C: Tensors,
-    X: Tensors,
-    Y: Tensors,
-{
+pub fn scan<M, C: Tensors, X: Tensors, Y: Tensors>(
+    step: impl Step<M, C, X, Y>,
+    carry: impl Passed<C>,
+    xs: impl Passed<X>,
+) -> Result<(C, Y)> {
     let here = Location::caller();
     looped(&step, &carry.passed(), &xs.passed(), false).map_err(|e| e.at(here))
 }
@@ -61,24 +59,26 @@ where
 /// # Errors
 /// As `scan`.
 #[track_caller]
-pub fn scan_reversed<M, F, C, X, Y>(
-    step: F,
+pub fn scan_reversed<M, C: Tensors, X: Tensors, Y: Tensors>(
+    step: impl Step<M, C, X, Y>,
     carry: impl Passed<C>,
     xs: impl Passed<X>,
-) -> Result<(C, Y)>
-where
-    F: Body<M, Arguments = (C, X)>,
-    F::Outcome: Outcome<Value = (C, Y)>,
-    C: Tensors,
-    X: Tensors,
-    Y: Tensors,
-{
+) -> Result<(C, Y)> {
     let here = Location::caller();
     looped(&step, &carry.passed(), &xs.passed(), true).map_err(|e| e.at(here))
 }
 
+/// A step of a scan: a closure that takes a carry and a part, each a tree of tensors, and gives the next carry and
+/// what is gathered, or a `Result` of the two.
+pub trait Step<M, C, X, Y>: Body<M, Arguments = (C, X), Outcome: Outcome<Value = (C, Y)>> {}
+
+impl<M, C, X, Y, F> Step<M, C, X, Y> for F where
+    F: Body<M, Arguments = (C, X), Outcome: Outcome<Value = (C, Y)>>
+{
+}
+
 /// A step as it was traced.
-struct Step<C, Y> {
+struct Traced<C, Y> {
     carry: C,
     gathered: Y,
     carries: Vec<UOp>,
@@ -86,14 +86,12 @@ struct Step<C, Y> {
     trace: Trace,
 }
 
-fn looped<M, F, C, X, Y>(step: &F, carry: &C, xs: &X, reversed: bool) -> Result<(C, Y)>
-where
-    F: Body<M, Arguments = (C, X)>,
-    F::Outcome: Outcome<Value = (C, Y)>,
-    C: Tensors,
-    X: Tensors,
-    Y: Tensors,
-{
+fn looped<M, C: Tensors, X: Tensors, Y: Tensors>(
+    step: &impl Step<M, C, X, Y>,
+    carry: &C,
+    xs: &X,
+    reversed: bool,
+) -> Result<(C, Y)> {
     engine::open_default()?;
     let begin = expressions(carry)?;
     let slices = expressions(xs)?;
@@ -109,7 +107,7 @@ where
     let finish = |(carry, gathered): (C, Y), mut trace: Trace| {
         let carries = values(&carry, &mut trace)?;
         let values = values(&gathered, &mut trace)?;
-        Ok(Step {
+        Ok(Traced {
             carry,
             gathered,
             carries,
@@ -120,7 +118,6 @@ where
     let who = std::ptr::from_ref(step).cast::<()>() as usize;
     let traced = trace::trace(who, Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
-    checks_nothing(traced.carries.iter().chain(&traced.values))?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
     Ok((
         over(&traced.carry, &last),
@@ -128,7 +125,7 @@ where
     ))
 }
 
-impl<C, Y> Step<C, Y> {
+impl<C, Y> Traced<C, Y> {
     /// The last carries and what is gathered.
     fn node(
         &self,
@@ -191,12 +188,25 @@ impl<C, Y> Step<C, Y> {
         };
         let first = [carried, parts].concat();
         next.extend_from_slice(&self.values);
+        let (mut next, assertions) = without_assertions(&next)?;
+        // What is asserted is gathered, and told when all steps have run.
+        let shown = next.len();
+        for assertion in &assertions {
+            next.push(assertion.of.clone());
+            next.push(assertion.holds.clone());
+        }
         let made = abstracted_behind(&first, &next, &[])?;
         let mut arguments = [begin, slices].concat();
         for u in &made.arguments[first.len()..] {
             arguments.push(from.get(u).unwrap_or(u).clone());
         }
         let mut values = node(&made.body, &arguments, info)?;
+        let asserted = values.split_off(shown);
+        for (assertion, all) in assertions.iter().zip(asserted.chunks(2)) {
+            for value in &mut values {
+                *value = assertion.asserted(value, &all[0], &all[1])?;
+            }
+        }
         let gathered = values.split_off(info.carries);
         for (tensor, value) in written.iter().zip(values.split_off(own)) {
             tensor.assign(Tensor::from_uop(value)).check()?;
@@ -289,7 +299,12 @@ fn length(slices: &[UOp]) -> Result<i64> {
     for (k, u) in slices.iter().enumerate() {
         let Some(n) = u.shape().first().and_then(|d| d.as_int()) else {
             let message = format!("tensor {k} of what it goes over has shape {}", u.shape());
-            let why = "its first axis is to be a number of times";
+            let why = match u.shape().is_empty() {
+                true => "it has no axis that could be over the times",
+                false => {
+                    "a scan of a length that varies is not there yet: pad to a fixed length, and mask"
+                }
+            };
             return Err(Error::shape("scan", format!("{message}; {why}")));
         };
         if known.is_some_and(|m| m != n) {
@@ -328,19 +343,6 @@ fn same_carries(begin: &[UOp], next: &[UOp]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What a step asserts would be told when all steps have run.
-fn checks_nothing<'a>(mut values: impl Iterator<Item = &'a UOp>) -> Result<()> {
-    if !values.any(|u| u.ops_below().contains(Op::Assert)) {
-        return Ok(());
-    }
-    let message = "a step looks up what data names, which is checked: do that before the scan, for all times at once";
-    Err(ErrorKind::Unsupported {
-        op: "scan".into(),
-        message: message.into(),
-    }
-    .into())
 }
 
 fn not_carried(t: &Tensor) -> Error {

@@ -7,12 +7,13 @@
 
 use crate::arg::{AddrSpace, Arg, BufferArg, ScanInfo};
 use crate::error::{Error, Result};
-use crate::graph::ordered;
+use crate::graph::{ordered, toposort_many};
 use crate::marks::NodeMap;
 use crate::node::{Shortcut, Srcs, UOp};
 use crate::op::Op;
 use crate::shape::Shape;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::panic::Location;
 
 /// A body, and what stands for its PARAMs.
 #[derive(Clone, Debug)]
@@ -147,6 +148,99 @@ pub fn params(body: &UOp) -> Vec<UOp> {
     params.cloned().collect()
 }
 
+/// What values must fulfil to be right.
+#[derive(Clone, Debug)]
+pub struct Assertion {
+    /// What must be right.
+    pub of: UOp,
+    /// Where it is, element by element.
+    pub holds: UOp,
+    rule: Arg,
+    line: Option<&'static Location<'static>>,
+}
+
+impl Assertion {
+    /// A value that is right where this is: over `of` and `holds` as they are there.
+    ///
+    /// # Errors
+    /// Where `holds` is no bool.
+    pub fn asserted(&self, value: &UOp, of: &UOp, holds: &UOp) -> Result<UOp> {
+        let src: Srcs = [value, holds, of].into_iter().cloned().collect();
+        let assert = UOp::try_new(Op::Assert, src, self.rule.clone())?;
+        self.line.iter().for_each(|line| assert.set_line(line));
+        Ok(assert)
+    }
+}
+
+/// These values without what they assert, and that. FUNCTIONs that assert are replaced by their bodies.
+///
+/// # Errors
+/// Where the arguments of one do not fit its body.
+pub fn without_assertions(values: &[UOp]) -> Result<(Vec<UOp>, Vec<Assertion>)> {
+    let asserts = |u: &UOp| u.ops_below().contains(Op::Assert);
+    let mut found = Vec::new();
+    if !values.iter().any(asserts) {
+        return Ok((values.to_vec(), found));
+    }
+    let values = inline_functions(values, |f| !asserts(f))?;
+    let bare = remade(&values, own_range, |u, src| {
+        if u.op() != Op::Assert {
+            return u.try_with_src(src);
+        }
+        found.push(Assertion {
+            of: src.get(2).unwrap_or(&src[0]).clone(),
+            holds: src[1].clone(),
+            rule: u.arg().clone(),
+            line: u.line(),
+        });
+        Ok(src[0].clone())
+    })?;
+    Ok((bare, found))
+}
+
+/// The number of a PARAM.
+pub fn slot(param: &UOp) -> Option<usize> {
+    param.buffer_arg().map(|b| b.slot as usize)
+}
+
+/// The bodies that these graphs call, those in bodies first.
+pub fn bodies(roots: &[UOp]) -> Vec<UOp> {
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    let nodes = toposort_many(roots, |u| u.ops_below().contains(Op::Function));
+    let calls = nodes.iter().filter(|u| u.op() == Op::Function);
+    let bodies = calls.map(|f| f.src()[0].clone());
+    bodies.filter(|b| seen.insert(b.clone())).collect()
+}
+
+/// These graphs as `made` gives them, and so the bodies in them, those in bodies first.
+///
+/// # Errors
+/// Those of `made`, and where what it gives fits no call.
+pub fn each_graph(roots: &[UOp], made: impl Fn(&[UOp]) -> Result<Vec<UOp>>) -> Result<Vec<UOp>> {
+    let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for body in bodies(roots) {
+        let values = with_bodies(body.src(), &known)?;
+        let new = UOp::new(Op::Tuple, Srcs::from(made(&values)?), Arg::None);
+        known.insert(body, new);
+    }
+    made(&with_bodies(roots, &known)?)
+}
+
+/// The same graphs with other bodies.
+fn with_bodies(roots: &[UOp], known: &FxHashMap<UOp, UOp>) -> Result<Vec<UOp>> {
+    if known.iter().all(|(old, new)| old == new) {
+        return Ok(roots.to_vec());
+    }
+    remade(roots, own_range, |u, mut src| {
+        if u.op() == Op::Function
+            && let Some(body) = known.get(&src[0])
+        {
+            src[0] = body.clone();
+        }
+        u.try_with_src(src)
+    })
+}
+
 /// The same graphs with every FUNCTION that is not to be kept replaced by its body over its arguments; those
 /// in the bodies of kept ones too.
 ///
@@ -222,13 +316,13 @@ impl UOp {
 }
 
 /// As `own_sources`, by number.
-fn own_range(u: &UOp) -> std::ops::Range<usize> {
+pub(crate) fn own_range(u: &UOp) -> std::ops::Range<usize> {
     u.src().len() - own_sources(u).len()..u.src().len()
 }
 
 /// Graphs made anew with the shortcuts that their nodes have. `sources` says which sources of a node are made
 /// anew before it; the others stay as they are.
-fn remade(
+pub(crate) fn remade(
     roots: &[UOp],
     sources: impl Fn(&UOp) -> std::ops::Range<usize>,
     mut new: impl FnMut(&UOp, Srcs) -> Result<UOp>,

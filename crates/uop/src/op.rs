@@ -108,7 +108,7 @@ ops! {
         Contiguous "CONTIGUOUS" 1..1 "none" "t" "the same value in storage of its own, row-major";
         ContiguousBackward "CONTIGUOUSBACKWARD" 1..1 "none" "t" "CONTIGUOUS on the gradient";
         Detach "DETACH" 1..1 "none" "t" "no gradient flows";
-        Assert "ASSERT" 2..2 "text" "t" "src[0], which is right where the bools src[1] all hold; arg tells what is right";
+        Assert "ASSERT" 2..3 "text" "t" "src[0], which is right where the bools src[1] all hold; arg tells what is right of src[2], or of src[0]";
     }
     /// Order of execution.
     Order {

@@ -203,7 +203,7 @@ impl Read {
                 return Err(wrong(format!("{output:?} is no view of storage")));
             }
         }
-        let asserts = |u: &&UOp| u.op() == Op::Assert && u.src().len() == 2;
+        let asserts = |u: &&UOp| u.op() == Op::Assert && u.src().len() >= 2;
         match self.asserts.iter().find(|u| !asserts(u)) {
             Some(other) => Err(wrong(format!("{other:?} asserts nothing"))),
             None => Ok(()),
@@ -289,7 +289,8 @@ impl Read {
         }
         variables.extend(&saved.literals);
         let mut outputs = Vec::with_capacity(self.outputs.len());
-        let plan = Plan::of(&self.linear, &self.outputs, &self.allocations);
+        let words = saved.checks.iter().map(|c| c.allocation);
+        let plan = Plan::of(&self.linear, &self.outputs, words, &self.allocations);
         let mut shown = vec![false; plan.memories.len()];
         for (view, &is_shown) in self.outputs.iter().zip(&saved.shown) {
             let output = is_shown.then(|| Output::of(view)).transpose()?;
@@ -303,6 +304,7 @@ impl Read {
         let executable = Arc::new(Executable {
             steps: steps(&self.linear, params, kernels)?,
             loops: loops(&self.linear),
+            lists: Default::default(),
             checks,
             plan,
             outputs: self.outputs,

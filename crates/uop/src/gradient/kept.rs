@@ -5,22 +5,19 @@
 //! Reductions are done again only where they are less work than keeping them: short products that give more than
 //! they read, such as the scores of attention, and statistics of those.
 //!
-//! It is a least cut (Ford and Fulkerson) between the reductions, which are not done again, and what the
+//! It is a least cut (`cut`) between the reductions, which are not done again, and what the
 //! derivative reads, where a node costs its bytes (`cost`). Of several, it is the one that is nearest to the derivative: a
 //! sum is kept as it is used, not as its parts.
 
+use crate::cut::{NEVER, Net};
 use crate::function::own_sources;
 use crate::graph::ordered;
 use crate::node::UOp;
 use crate::op::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
 
 /// Elements that a reduction folds to one, at most, that is done again.
 const SHORT: i64 = 128;
-
-/// More than any node costs.
-const NEVER: i64 = i64::MAX / 4;
 
 /// The nodes of a body that are kept.
 pub(super) fn kept(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
@@ -134,88 +131,4 @@ fn cost(u: &UOp, users: usize, depth: i64) -> i64 {
     };
     let cost = bytes.saturating_mul(halves * (100 + depth.min(100)));
     cost.clamp(1, NEVER / 2)
-}
-
-/// Nodes with a way in and a way out, and what can flow between them.
-struct Net {
-    /// The ends of an edge and what can still flow; edges k and k ^ 1 are one, there and back.
-    edges: Vec<(usize, usize, i64)>,
-    of: Vec<Vec<usize>>,
-}
-
-impl Net {
-    const FROM: usize = 0;
-    const TO: usize = 1;
-
-    fn new(nodes: usize) -> Net {
-        Net {
-            edges: Vec::new(),
-            of: vec![Vec::new(); 2 + 2 * nodes],
-        }
-    }
-
-    fn enters(node: usize) -> usize {
-        2 + 2 * node
-    }
-
-    fn leaves(node: usize) -> usize {
-        3 + 2 * node
-    }
-
-    fn edge(&mut self, from: usize, to: usize, most: i64) {
-        self.of[from].push(self.edges.len());
-        self.edges.push((from, to, most));
-        self.of[to].push(self.edges.len());
-        self.edges.push((to, from, 0));
-    }
-
-    /// A shortest way with room from the beginning to the end, as edges.
-    fn way(&self) -> Option<Vec<usize>> {
-        let mut by: Vec<Option<usize>> = vec![None; self.of.len()];
-        let mut open = VecDeque::from([Net::FROM]);
-        while let Some(at) = open.pop_front() {
-            for &e in &self.of[at] {
-                let (_, to, room) = self.edges[e];
-                if room > 0 && to != Net::FROM && by[to].is_none() {
-                    by[to] = Some(e);
-                    open.push_back(to);
-                }
-            }
-        }
-        let mut way = Vec::new();
-        let mut at = Net::TO;
-        while at != Net::FROM {
-            let e = by[at]?;
-            way.push(e);
-            at = self.edges[e].0;
-        }
-        Some(way)
-    }
-
-    /// For each node whether a least cut goes through it.
-    fn cut(mut self) -> Vec<bool> {
-        while let Some(way) = self.way() {
-            let room = way.iter().map(|&e| self.edges[e].2).min().unwrap_or(0);
-            for e in way {
-                self.edges[e].2 -= room;
-                self.edges[e ^ 1].2 += room;
-            }
-        }
-        // From where the end can still be reached.
-        let mut reaches = vec![false; self.of.len()];
-        reaches[Net::TO] = true;
-        let mut open = vec![Net::TO];
-        while let Some(at) = open.pop() {
-            for &e in &self.of[at] {
-                let (_, from, _) = self.edges[e];
-                if self.edges[e ^ 1].2 > 0 && !reaches[from] {
-                    reaches[from] = true;
-                    open.push(from);
-                }
-            }
-        }
-        let nodes = (self.of.len() - 2) / 2;
-        let cut = |v| reaches[Net::leaves(v)] && !reaches[Net::enters(v)];
-        (0..nodes).map(cut).collect()
-    }
 }

@@ -3,7 +3,7 @@
 //! every fault that it has.
 //!
 //! Schedule:
-//! 1. The root is a LINEAR whose sources are CALLs with their `CallInfo`, and loops around some of them, not one
+//! 1. The root is a LINEAR whose sources are CALLs with their `CallInfo`, and loops around some of them, also one
 //!    in another: a RANGE before them, and after them the END that closes it. Arguments vary with no other loop.
 //!    No tags.
 //! 2. A CALL's body is a kernel, a PROGRAM, a CUSTOMFUNCTION, or a copy (COPY, LOAD or STORE). Every
@@ -31,19 +31,20 @@ pub(super) fn check_schedule(c: &mut Verifier) {
         return c.fault(root, "a schedule is a LINEAR of CALLs");
     }
     let mut bodies: FxHashMap<usize, Vec<&UOp>> = FxHashMap::default();
-    let mut open: Option<&UOp> = None;
+    let mut open: Vec<&UOp> = Vec::new();
     for u in root.src() {
         match u.op() {
             Op::Call => {}
             Op::Range => {
-                need!(c, u, open.is_none() => "a loop within a loop of CALLs");
-                open = Some(u);
+                need!(c, u, !open.contains(&u) => "a loop within itself");
+                open.push(u);
                 continue;
             }
             Op::End => {
                 let closes = u.src().get(1);
-                need!(c, u, open.is_some() && closes == open => "it closes no loop that is open");
-                open = None;
+                let innermost = open.pop();
+                need!(c, u, innermost.is_some() && closes == innermost =>
+                    "it does not close the innermost loop that is open");
                 continue;
             }
             _ => {
@@ -52,7 +53,7 @@ pub(super) fn check_schedule(c: &mut Verifier) {
             }
         }
         for arg in &u.src()[1..] {
-            let around = arg.ranges().iter().all(|r| Some(r) == open);
+            let around = arg.ranges().iter().all(|r| open.contains(&r));
             need!(c, u, around => "an argument varies with a loop that is not around it");
         }
         let body = &u.src()[0];
@@ -71,7 +72,7 @@ pub(super) fn check_schedule(c: &mut Verifier) {
         }
         call(c, u, &bodies[&body.address()]);
     }
-    if let Some(range) = open {
+    for range in open {
         c.fault(range, "a loop that does not end");
     }
 }
