@@ -117,8 +117,7 @@ where
             trace,
         })
     };
-    let who = std::ptr::from_ref(step).cast::<()>() as usize;
-    let traced = trace::trace(who, Vec::new(), run, finish)?;
+    let traced = trace::trace(trace::fresh(), Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
     checks_nothing(traced.carries.iter().chain(&traced.values))?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
