@@ -53,7 +53,12 @@ impl std::fmt::Display for Piece {
 
 impl Piece {
     /// A piece of the graph of these roots that begins behind `leaves` at the latest.
-    pub(crate) fn new(dice: &mut Dice, roots: &[UOp], leaves: &[UOp], within: bool) -> Option<Piece> {
+    pub(crate) fn new(
+        dice: &mut Dice,
+        roots: &[UOp],
+        leaves: &[UOp],
+        within: bool,
+    ) -> Option<Piece> {
         let stop: FxHashSet<&UOp> = leaves.iter().collect();
         let nodes = toposort_many(roots, |u| !stop.contains(u));
         let mut ends: Vec<&UOp> = nodes
