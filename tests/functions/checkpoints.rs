@@ -253,3 +253,49 @@ fn a_step_is_captured_and_states_are_written_once() -> Result<()> {
     close(&list(&kept), &list(&again));
     Ok(())
 }
+
+#[test]
+fn lengths_vary() -> Result<()> {
+    let rows = Variable::new(1..=16)?;
+    let body = |x: &Tensor, w: &Tensor| x.matmul(w).softmax(0).matmul(w);
+    let f = function(body).checkpoint();
+    let w = values(&[4, 4], 1).parameter();
+    let whole = values(&[16, 4], 2);
+    let gradient = |y: Tensor| y.square().sum(.., false).gradient(&[&w]);
+    for n in [1, 7, 16] {
+        let x = whole.narrow(0, 0, rows.bind(n)?);
+        let got = gradient(f.call((&f.call((&x, &w))?, &w))?)?;
+        let x = whole.narrow(0, 0, n);
+        let want = gradient(body(&body(&x, &w), &w))?;
+        close(&got[0], &want[0]);
+    }
+    Ok(())
+}
+
+/// A function that is marked within another, with an operation of one's own, whose derivative is asked again.
+#[test]
+fn operations_of_ones_own_are_done_again() -> Result<()> {
+    use monoglot::{CustomOp, Output};
+    #[function(checkpoint)]
+    fn cubed(x: &Tensor, w: &Tensor) -> Tensor {
+        let op = CustomOp::kernel("square", |k| {
+            let i = k.range(k.input(0).shape()[0].clone());
+            let x = k.input(0).at(&[i.clone()]);
+            Ok(k.output(0).at(&[i.clone()]).store(&(&x * &x)).end(&[i]))
+        })
+        .with_gradient(|b| Ok(vec![Some(&b.gradients[0] * &b.inputs[0] * 2.0)]));
+        let [y] = op.call([Output::new([6], DType::F32)], &[x]);
+        y * x * w.sum(.., false)
+    }
+    let x = values(&[6], 1).parameter();
+    let w = values(&[6], 2).parameter();
+    let plain = |x: &Tensor| x * x * x * w.sum(.., false);
+    let got = cubed(&cubed(&x, &w), &w)
+        .sum(.., false)
+        .gradient(&[&x, &w])?;
+    let want = plain(&plain(&x)).sum(.., false).gradient(&[&x, &w])?;
+    for (a, b) in got.iter().zip(&want) {
+        near(a, b);
+    }
+    Ok(())
+}
