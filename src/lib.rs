@@ -52,6 +52,40 @@ pub use monoglot_engine::{
     set_memory_limit, storage_use,
 };
 pub use monoglot_macros::Tensors;
+/// What a program does alike in several places is marked: it is compiled once, forward and backward.
+///
+/// ```
+/// use monoglot::prelude::*;
+///
+/// #[derive(Tensors)]
+/// struct Weights {
+///     up: Tensor,
+///     down: Tensor,
+/// }
+///
+/// #[function]
+/// fn block(x: &Tensor, w: &Weights, heads: usize) -> Tensor {
+///     let y = x.layer_norm([32], None, None, 1e-5).unflatten(-1, [heads, 32 / heads]);
+///     x + y.softmax(-1).flatten(-2, -1).matmul(&w.up).gelu().matmul(&w.down)
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let weights = |_| Weights {
+///     up: (Tensor::randn([32, 64]) * 0.1).parameter(),
+///     down: (Tensor::randn([64, 32]) * 0.1).parameter(),
+/// };
+/// let layers: Vec<Weights> = (0..4).map(weights).collect();
+/// let mut x = Tensor::randn([8, 32]);
+/// for w in &layers {
+///     x = block(&x, w, 4);
+/// }
+/// let loss = x.square().mean(.., false);
+/// let gradient = loss.gradient(&[&layers[0].up])?.remove(0);
+/// assert_eq!(gradient.shape()?, [32, 64]);
+/// # Ok(())
+/// # }
+/// ```
+pub use monoglot_macros::function;
 pub use monoglot_models as models;
 pub use monoglot_nn as nn;
 pub use monoglot_tensor::*;

@@ -4,21 +4,17 @@
 use monoglot::compiler::schedule::{Plan, Schedule, Timings, callify, schedule};
 use monoglot::compiler::uop::{Device, Dim, Op, Shape, UOp};
 use monoglot::compiler::{device, engine};
-use monoglot::models::{Workload, graph};
-use monoglot::{Config, DType, Result, Tensor};
+use monoglot::models::{Block, Workload, graph};
+use monoglot::nn::{Module, without_data};
+use monoglot::{Config, DType, Result, Tensor, function};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 fn planned(model: Workload) -> Result<Schedule> {
     let layers = model.has_layers().then_some(6);
     let graph = graph(model, layers, engine::default_device())?;
-    scheduled(
-        &graph
-            .roots
-            .iter()
-            .map(|t| t.uop())
-            .collect::<Result<Vec<UOp>>>()?,
-    )
+    let roots: Vec<UOp> = graph.roots.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+    scheduled(&roots)
 }
 
 fn scheduled(roots: &[UOp]) -> Result<Schedule> {
@@ -139,6 +135,44 @@ fn sixteen_of_4096_take_what_sixteen_take() -> Result<()> {
         let plain = of(Dim::Int(n))?.plan.peak(device);
         assert!(used <= plain * 3 / 2, "{n}: {used} and {plain}");
     }
+    Ok(())
+}
+
+/// The peak of the plan of a step of GPT-2's blocks, without the gradients that are asked for. Their calls keep what
+/// gradients read, or their arguments alone. They are so wide that a product is no work to do again by itself.
+fn stacked(layers: usize, checkpoint: bool) -> Result<usize> {
+    const WIDTH: usize = 256;
+    let blocks: Vec<Block> = without_data(|| (0..layers).map(|_| Block::new(WIDTH, 4)).collect());
+    let mut x = Tensor::empty([2, 256, WIDTH], DType::F32, engine::default_device());
+    for block in &blocks {
+        let f = function(|x: &Tensor| block.forward(x, None, 0));
+        let f = if checkpoint { f.checkpoint() } else { f };
+        x = f.call(&x)?;
+    }
+    let loss = x.square().mean(.., false);
+    let parameters: Vec<Tensor> = blocks.iter().flat_map(|b| b.parameters()).collect();
+    let mut roots = vec![loss.clone()];
+    roots.extend(loss.gradient(&parameters.iter().collect::<Vec<_>>())?);
+    let roots: Vec<UOp> = roots.iter().map(|t| t.uop()).collect::<Result<_>>()?;
+    let plan = scheduled(&roots)?.plan;
+    let gradients: usize = roots.iter().map(|r| r.shape().max_len() as usize * 4).sum();
+    Ok(plan.peak(plan.devices()[0]) - gradients)
+}
+
+#[test]
+fn a_checkpoint_keeps_what_is_passed_alone() -> Result<()> {
+    on_null();
+    let argument = 2 * 256 * 256 * 4;
+    let grows = |checkpoint| -> Result<usize> {
+        Ok((stacked(12, checkpoint)? - stacked(4, checkpoint)?) / 8)
+    };
+    let again = grows(true)?;
+    assert!(again <= argument + argument / 8, "{again} of {argument}");
+    let kept = grows(false)?;
+    assert!(kept > 4 * argument, "{kept} of {argument}");
+    let least = stacked(12, true)?;
+    let most = stacked(12, false)?;
+    assert!(2 * least < most, "{least} of {most}");
     Ok(())
 }
 

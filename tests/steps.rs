@@ -1,38 +1,12 @@
 //! What a step of training costs after the first, and what it leaves behind. Flows in: the façade;
 //! flows out: the engine's counters, which are the process's: nothing else is tested in this one.
 
+mod common;
+
+use common::Net;
 use monoglot::compiler::device::Storage;
 use monoglot::counters;
 use monoglot::prelude::*;
-
-struct Net {
-    conv: Conv2d,
-    norm: BatchNorm,
-    dropout: Dropout,
-    head: Linear,
-}
-module!(Net {
-    conv,
-    norm,
-    dropout,
-    head
-});
-
-impl Net {
-    fn new() -> Net {
-        Net {
-            conv: Conv2d::new(1, 4, 3),
-            norm: BatchNorm::new(4),
-            dropout: Dropout::new(0.2),
-            head: Linear::new(4 * 36, 10),
-        }
-    }
-
-    fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.norm.forward(&self.conv.forward(x)).relu();
-        self.head.forward(&self.dropout.forward(&x.flatten(1, -1)))
-    }
-}
 
 #[test]
 fn steps_after_the_first_schedule_and_compile_nothing() -> Result<()> {

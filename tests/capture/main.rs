@@ -1,6 +1,8 @@
 //! Captured functions. Flows in: functions; flows out: that calls of them give what the functions themselves
 //! would, whatever is passed and whatever they reach, or an error that says why not.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod footguns;
 mod heard;
 mod programs;

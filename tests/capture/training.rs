@@ -1,36 +1,8 @@
 //! Training steps, captured and not. Flows in: networks of equal weights; flows out: their losses, which are
 //! the same bits.
 
+use crate::common::Net;
 use monoglot::prelude::*;
-
-struct Net {
-    conv: Conv2d,
-    norm: BatchNorm,
-    dropout: Dropout,
-    head: Linear,
-}
-module!(Net {
-    conv,
-    norm,
-    dropout,
-    head
-});
-
-impl Net {
-    fn new() -> Net {
-        Net {
-            conv: Conv2d::new(1, 4, 3),
-            norm: BatchNorm::new(4),
-            dropout: Dropout::new(0.2),
-            head: Linear::new(4 * 36, 10),
-        }
-    }
-
-    fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.norm.forward(&self.conv.forward(x)).relu();
-        self.head.forward(&self.dropout.forward(&x.flatten(1, -1)))
-    }
-}
 
 /// The losses of ten steps whose rate falls, and what the network says of some images afterwards.
 fn trained<O: Optimizer + Sync + Send>(

@@ -1,8 +1,8 @@
 //! What a call gives and does.
 
 use crate::{close, read, values};
-use monoglot::function;
 use monoglot::prelude::*;
+use monoglot::{Op, ReduceOp, function};
 
 #[test]
 fn calls_give_what_the_body_gives() -> Result<()> {
@@ -161,6 +161,25 @@ fn functions_nest_and_are_captured() -> Result<()> {
         let x = &x * k as f32;
         close(&step.call(&x)?, &plain(&plain(&x)));
     }
+    Ok(())
+}
+
+/// What is passed has no part in what is computed, which is found when that is simplified.
+#[test]
+fn the_last_arguments_may_fold_away() -> Result<()> {
+    let f = function(|x: &Tensor, chosen: &Tensor| -> Result<Tensor> {
+        let u = x.uop()?;
+        let all = chosen.uop()?.select(&u, &u).reduce(ReduceOp::Add, &[1])?;
+        let all = all.expand(u.shape())?;
+        Ok(Tensor::from_uop(all.binary(Op::Xor, &all)))
+    });
+    let x = Tensor::new(&[1i64, 2, 3, 4, 5, 6], [2, 3]);
+    let chosen = Tensor::new(&[true, false, true, false, true, true], [2, 3]);
+    let a = f.call((&x, &chosen))?;
+    let b = f.call((&x, &chosen.flip(1)))?;
+    Tensor::realize_all(&[&a, &b])?;
+    assert_eq!(a.to_vec::<i64>()?, [0; 6]);
+    assert_eq!(b.to_vec::<i64>()?, [0; 6]);
     Ok(())
 }
 

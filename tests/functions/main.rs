@@ -2,7 +2,10 @@
 //! once for all calls.
 
 mod calls;
+mod checkpoints;
 mod gradients;
+mod marked;
+mod mistakes;
 mod odd_scans;
 mod programs;
 mod scans;

@@ -7,6 +7,7 @@ pub mod kernels;
 pub mod linear;
 mod own;
 pub mod pairs;
+mod pieces;
 pub mod program;
 pub mod replay;
 pub mod run;

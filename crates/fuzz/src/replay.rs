@@ -1,16 +1,17 @@
-//! Captured functions against the functions themselves. Flows in: seeds, each of which is a random program, which
-//! of its inputs are passed and which are reached, and what is passed in each of some calls; flows out: the calls
-//! whose values, or what they leave behind, differ.
+//! Captured functions, and functions whose calls are nodes, against the operations themselves. Flows in: seeds, each of
+//! which is a random program, which pieces of it are functions, which of its inputs are passed and which are reached,
+//! whether gradients are taken, and what is passed in each of some calls; flows out: the calls whose values, or what
+//! they leave behind, differ.
 //!
 //! Invariant: the function that is captured and the one that is not have tensors of their own, of equal values.
 
 use crate::check::Tally;
+use crate::pieces::{self, Made, Piece};
 use crate::program::{self, Dice};
 use crate::run::difference;
 use monoglot_oracle::eval::Value;
 use monoglot_tensor::{Result, Tensor, jit};
-use monoglot_uop::{Device, Op, UOp};
-use rustc_hash::FxHashMap;
+use monoglot_uop::{DType, Device, Op, UOp};
 use std::ops::Range;
 
 /// Calls of each function.
@@ -50,6 +51,12 @@ struct Case {
     passed: Vec<bool>,
     /// For each BUFFER, the root that it is assigned.
     assigned: Vec<Option<usize>>,
+    /// What becomes a function, if anything does.
+    piece: Option<Piece>,
+    /// The BUFFERs that gradients are asked for.
+    targets: Vec<usize>,
+    /// Whether the whole is captured.
+    captured: bool,
 }
 
 /// A function's tensors, one for each of its BUFFERs.
@@ -64,7 +71,7 @@ impl Case {
             .into_iter()
             .filter(|u| u.op() == Op::Buffer)
             .collect();
-        let passed = buffers.iter().map(|_| dice.roll(3) > 0).collect();
+        let passed: Vec<bool> = buffers.iter().map(|_| dice.roll(3) > 0).collect();
         let mut assigned = Vec::with_capacity(buffers.len());
         for b in &buffers {
             let fits: Vec<usize> = (0..roots.len())
@@ -73,39 +80,91 @@ impl Case {
             let chosen = !fits.is_empty() && dice.roll(2) == 0;
             assigned.push(chosen.then(|| *dice.pick(&fits)));
         }
+        let leaves: Vec<UOp> = (0..buffers.len())
+            .filter(|&k| passed[k])
+            .map(|k| buffers[k].clone())
+            .collect();
+        let piece = match dice.roll(3) {
+            0 => None,
+            _ => Piece::new(&mut dice, &roots, &leaves, true),
+        };
+        let is_half = |u: &UOp| matches!(u.dtype(), DType::F16 | DType::BF16);
+        let exact = !UOp::sink(&roots).toposort().iter().any(is_half);
+        let float = |k: &usize| buffers[*k].dtype() == DType::F32;
+        // Gradients go by values: where one tensor was assigned another, the two may be one or not.
+        let is_other = |root: &usize| roots[*root].viewed().op() == Op::Buffer;
+        let exact = exact && !assigned.iter().flatten().any(is_other);
+        let targets = match exact && dice.roll(2) == 0 {
+            true => (0..buffers.len()).filter(float).collect(),
+            false => Vec::new(),
+        };
         Case {
+            captured: piece.is_none() || dice.roll(4) > 0,
             roots,
             buffers,
             passed,
             assigned,
+            piece,
+            targets,
         }
     }
 
     fn text(&self) -> String {
         let Case {
-            passed, assigned, ..
+            passed,
+            assigned,
+            targets,
+            captured,
+            ..
         } = self;
+        let piece = self.piece.as_ref().map(Piece::to_string);
         format!(
-            "{}// passed {passed:?}, assigned {assigned:?}",
-            UOp::sink(&self.roots)
+            "{}// passed {passed:?}, assigned {assigned:?}, gradients of {targets:?}, captured {captured}\n{}",
+            UOp::sink(&self.roots),
+            piece.unwrap_or_default()
         )
     }
 
-    /// The function, of one tensor for each BUFFER.
-    fn body(&self, given: &[Tensor]) -> Result<Tensors> {
-        let given_uops = given
-            .iter()
-            .map(Tensor::uop)
-            .collect::<Result<Vec<UOp>>>()?;
-        let over: FxHashMap<UOp, UOp> = self.buffers.iter().cloned().zip(given_uops).collect();
-        let all = UOp::sink(&self.roots).substitute(&over);
-        let values: Tensors = all.src().iter().cloned().map(Tensor::from_uop).collect();
+    /// The function, of one tensor for each BUFFER; `made` is its piece, where that is to be a function.
+    fn body(&self, given: &[Tensor], made: Option<&Made>) -> Result<Tensors> {
+        let all: Vec<(UOp, Tensor)> = self.buffers.iter().cloned().zip(given.to_vec()).collect();
+        let mut over = pieces::over(&all)?;
+        let more = match (made, &self.piece) {
+            (Some(made), _) => made.put(&mut over)?,
+            (None, Some(piece)) => piece.inlined(&over, &all)?,
+            (None, None) => Vec::new(),
+        };
+        let mut values = pieces::tensors(&self.roots, &over);
+        values.extend(more);
+        let gradients = self.gradients(&values, given)?;
+        values.extend(gradients);
         for (t, root) in given.iter().zip(&self.assigned) {
             if let Some(root) = root {
                 t.assign(&values[*root]);
             }
         }
         Ok(values)
+    }
+
+    /// The gradients of the sum of what is a float; zeros where an operation has none.
+    fn gradients(&self, values: &[Tensor], given: &[Tensor]) -> Result<Tensors> {
+        let mut loss: Option<Tensor> = None;
+        for t in values {
+            if t.dtype()? == DType::F32 {
+                let sum = t.sum(.., false);
+                loss = Some(loss.map_or(sum.clone(), |l| l + sum));
+            }
+        }
+        let mut out = Vec::new();
+        for &k in self.targets.iter().filter(|_| loss.is_some()) {
+            // What is simplified may no longer depend on it.
+            let found = loss.as_ref().and_then(|l| l.gradient(&[&given[k]]).ok());
+            match found {
+                Some(found) => out.extend(found),
+                None => out.push(given[k].detach() * 0.0),
+            }
+        }
+        Ok(out)
     }
 
     /// All tensors of a function, of those that are passed and those that it reaches.
@@ -151,7 +210,15 @@ impl Case {
             reached[0].push(a);
             reached[1].push(b);
         }
-        let captured = jit(|passed: Vec<Tensor>| self.body(&self.joined(&passed, &reached[0])))?;
+        let hidden: Vec<(UOp, Tensor)> = self
+            .of(false)
+            .map(|k| self.buffers[k].clone())
+            .zip(reached[0].iter().cloned())
+            .collect();
+        let made = self.piece.as_ref().map(|piece| piece.made(&hidden));
+        let body =
+            |passed: Vec<Tensor>| self.body(&self.joined(&passed, &reached[0]), made.as_ref());
+        let captured = jit(body)?;
         let mut passed: [Tensors; 2] = [Vec::new(), Vec::new()];
         // What was given out before, and its value then.
         let mut kept: Vec<(Tensor, Vec<u8>)> = Vec::new();
@@ -164,9 +231,19 @@ impl Case {
                     reached[1][k].assign(b);
                 }
             }
-            let got = captured.call(&passed[0])?;
+            let got = match self.captured {
+                true => captured.call(&passed[0])?,
+                false => body(passed[0].clone())?,
+            };
             let all = self.joined(&passed[1], &reached[1]);
-            let want = self.body(&all)?;
+            let want = self.body(&all, None)?;
+            if want.len() != got.len() {
+                let wanted = want.len();
+                return Ok(Some(format!(
+                    "call {call}: {} values, not {wanted}",
+                    got.len()
+                )));
+            }
             Tensor::realize_all(&want.iter().chain(&all).collect::<Vec<_>>())?;
             let left = self.joined(&passed[0], &reached[0]);
             let pairs = want.iter().chain(&all).zip(got.iter().chain(&left));

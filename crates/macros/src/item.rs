@@ -1,7 +1,8 @@
 //! A struct as it is written. Flows in: the tokens that a derive is given; flows out: its name, its parameters
 //! and its fields, or what is wrong with it. Invariant: nothing of a field's type is looked at.
 
-use proc_macro::{Delimiter, Spacing, TokenStream, TokenTree};
+use crate::tokens::{attributes, is, iter, split, text, visibility, within_angles};
+use proc_macro::{Delimiter, TokenStream, TokenTree};
 
 /// A struct.
 pub(crate) struct Item {
@@ -21,8 +22,6 @@ pub(crate) struct Field {
     /// Whether it is marked `#[fixed]`.
     pub(crate) fixed: bool,
 }
-
-type Tokens = std::iter::Peekable<std::vec::IntoIter<TokenTree>>;
 
 impl Item {
     /// The struct of these tokens.
@@ -83,86 +82,6 @@ impl Item {
     }
 }
 
-fn iter(stream: TokenStream) -> Tokens {
-    stream
-        .into_iter()
-        .collect::<Vec<_>>()
-        .into_iter()
-        .peekable()
-}
-
-fn text(tokens: Vec<TokenTree>) -> String {
-    tokens.into_iter().collect::<TokenStream>().to_string()
-}
-
-fn is(token: &Option<TokenTree>, what: char) -> bool {
-    matches!(token, Some(TokenTree::Punct(p)) if p.as_char() == what)
-}
-
-/// Pass by attributes; whether one is `#[fixed]`.
-fn attributes(tokens: &mut Tokens) -> bool {
-    let mut fixed = false;
-    while is(&tokens.peek().cloned(), '#') {
-        tokens.next();
-        let body = tokens.next().map(|t| t.to_string());
-        fixed |= body.as_deref() == Some("[fixed]");
-    }
-    fixed
-}
-
-/// Pass by `pub` and `pub(…)`.
-fn visibility(tokens: &mut Tokens) {
-    if tokens.peek().is_some_and(|t| t.to_string() == "pub") {
-        tokens.next();
-        let inside = |t: &TokenTree| matches!(t, TokenTree::Group(g) if g.delimiter() == Delimiter::Parenthesis);
-        tokens.next_if(inside);
-    }
-}
-
-/// The tokens up to the `>` that closes a `<` which was passed.
-fn within_angles(tokens: &mut Tokens) -> Vec<TokenTree> {
-    let mut open = 1;
-    let mut out: Vec<TokenTree> = Vec::new();
-    for token in tokens.by_ref() {
-        open += angle(out.last(), &token);
-        if open == 0 {
-            break;
-        }
-        out.push(token);
-    }
-    out
-}
-
-/// Whether a token opens or closes angles: the `>` of `->` does neither.
-fn angle(before: Option<&TokenTree>, token: &TokenTree) -> i32 {
-    let TokenTree::Punct(p) = token else { return 0 };
-    let arrow = matches!(before, Some(TokenTree::Punct(b))
-        if b.as_char() == '-' && b.spacing() == Spacing::Joint);
-    match p.as_char() {
-        '<' => 1,
-        '>' if !arrow => -1,
-        _ => 0,
-    }
-}
-
-/// What stands between commas that are in no angles.
-fn split(tokens: Vec<TokenTree>) -> Vec<Vec<TokenTree>> {
-    let mut parts: Vec<Vec<TokenTree>> = vec![Vec::new()];
-    let mut open = 0;
-    for token in tokens {
-        let part = parts.last_mut().expect("there is one from the beginning");
-        open += angle(part.last(), &token);
-        let ends = matches!(&token, TokenTree::Punct(p) if p.as_char() == ',' && open == 0);
-        if ends {
-            parts.push(Vec::new());
-        } else {
-            part.push(token);
-        }
-    }
-    parts.retain(|p| !p.is_empty());
-    parts
-}
-
 /// A parameter as it is declared, without its default, and as it is given.
 fn parameter(part: Vec<TokenTree>) -> Result<(String, String), String> {
     if is(&part.first().cloned(), '\'') {
@@ -181,8 +100,8 @@ fn parameter(part: Vec<TokenTree>) -> Result<(String, String), String> {
 /// The fields in braces.
 fn named(stream: TokenStream) -> Result<Vec<Field>, String> {
     let field = |part: Vec<TokenTree>| {
-        let mut tokens = part.into_iter().collect::<Vec<_>>().into_iter().peekable();
-        let fixed = attributes(&mut tokens);
+        let mut tokens = iter(part);
+        let fixed = attributes(&mut tokens).fixed;
         visibility(&mut tokens);
         let name = tokens.next().ok_or("a field without a name")?.to_string();
         Ok(Field { name, fixed })
@@ -195,7 +114,7 @@ fn named(stream: TokenStream) -> Result<Vec<Field>, String> {
 fn numbered(stream: TokenStream) -> Vec<Field> {
     let field = |(number, part): (usize, Vec<TokenTree>)| Field {
         name: number.to_string(),
-        fixed: attributes(&mut part.into_iter().collect::<Vec<_>>().into_iter().peekable()),
+        fixed: attributes(&mut iter(part)).fixed,
     };
     let parts = split(stream.into_iter().collect());
     parts.into_iter().enumerate().map(field).collect()

@@ -1,12 +1,31 @@
-//! Room `macros`: what is derived. Flows in: a struct as it is written; flows out: its implementations of the
-//! façade's traits, as tokens.
+//! Room `macros`: what is derived, and what is marked. Flows in: a struct or a function as it is written; flows out:
+//! its implementations of the façade's traits, or the function that takes its place, as tokens.
 //!
-//! Invariant: whatever is written, what comes out is code, or an error of the compiler's at the struct.
+//! Invariant: whatever is written, what comes out is code, or an error of the compiler's at what is wrong.
 
 mod item;
+mod marked;
+mod parameter;
+mod tokens;
 
 use item::{Field, Item};
 use proc_macro::TokenStream;
+
+/// Makes calls of a function calls of one body: it is traced once for all calls that look alike, and scheduled and
+/// compiled once, as `monoglot::function` does of a closure. Its name, its parameters and what it gives stay.
+///
+/// Parameters are trees of tensors, by value or by reference: tensors, structs by `#[derive(Tensors)]`, tuples, lists,
+/// slices, `Option<&T>`. Integers, bools, strings and what is marked `#[fixed]` (`Eq + Clone + Send + Sync`) are part of
+/// what a body is for: another value has another body. A float is a `Tensor` in it. It gives a tree of tensors, or a
+/// `Result` of one; where it is no `Result`, its tensors carry what went wrong. A method takes `&self` of a struct that
+/// is a tree; in an implementation of a trait there is no place for the body of one. What it calls itself is a part of its body.
+///
+/// `#[function(checkpoint)]` keeps nothing of a call for its gradient but what is passed: see `Function::checkpoint`.
+#[proc_macro_attribute]
+pub fn function(mark: TokenStream, item: TokenStream) -> TokenStream {
+    let made = marked::marked(mark, item);
+    made.unwrap_or_else(|wrong| wrong.tokens())
+}
 
 /// Makes a struct a tree of tensors, which captured functions take and give. All fields are trees; one that is
 /// marked `#[fixed]` is a value (`Eq + Clone`) that is part of what a function is captured for.

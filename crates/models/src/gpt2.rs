@@ -88,10 +88,10 @@ impl Block {
 /// The whole model.
 #[derive(Debug)]
 pub struct Gpt2 {
-    wte: Embedding,
-    wpe: Embedding,
-    blocks: Vec<Block>,
-    ln: LayerNorm,
+    pub(crate) wte: Embedding,
+    pub(crate) wpe: Embedding,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) ln: LayerNorm,
     heads: usize,
     width: usize,
 }
@@ -176,7 +176,7 @@ impl Gpt2 {
         self.ln.forward(&x)
     }
 
-    fn logits(&self, x: &Tensor) -> Tensor {
+    pub(crate) fn logits(&self, x: &Tensor) -> Tensor {
         x.linear(&self.wte.weight, None)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{Bert, BertLayer, Block, Bottleneck, ConvNet, Gpt2, ResNet50};
 use monoglot_nn::{Module, without_data};
-use monoglot_tensor::{DType, Result, Tensor};
+use monoglot_tensor::{DType, Reduction, Result, Tensor};
 
 #[test]
 fn sizes_are_the_published_ones() -> Result<()> {
@@ -116,4 +116,46 @@ fn close(a: &[f32], b: &[f32]) {
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f32::max);
     assert!(far < 1e-4, "{far} apart");
+}
+
+/// Forty-eight layers whose block is a function, and the same with every block where it is called.
+#[test]
+fn a_deep_gpt2_of_functions_learns_as_one_without() -> Result<()> {
+    let net = Gpt2::with(48, 8, 2, 13, 6);
+    net.realize()?;
+    let ids = Tensor::new(&[1i32, 5, 0, 12, 7, 3, 9, 9, 2, 4], [2, 5]);
+    let next = Tensor::new(&[5i32, 0, 12, 7, 3, 9, 2, 4, 1, 6], [10]);
+    let loss = |logits: &Tensor| {
+        let rows = logits.reshape([10, 13]);
+        rows.cross_entropy(&next, Reduction::Mean, 0.0)
+    };
+    let mut x = net.wte.forward(&ids) + net.wpe.weight.narrow(0, 0, 5);
+    for block in &net.blocks {
+        x = block.forward(&x, None, 0);
+    }
+    let inlined = loss(&net.logits(&net.ln.forward(&x)));
+    let by_call = loss(&net.forward(&ids));
+    let parameters = net.parameters();
+    let all: Vec<&Tensor> = parameters.iter().collect();
+    let learnt = |loss: &Tensor| -> Result<(f32, Vec<Vec<f32>>)> {
+        let gradients = loss.gradient(&all)?;
+        let mut roots: Vec<&Tensor> = gradients.iter().collect();
+        roots.push(loss);
+        Tensor::realize_all(&roots)?;
+        let numbers = gradients
+            .iter()
+            .map(|g| g.to_vec())
+            .collect::<Result<_>>()?;
+        Ok((loss.item()?, numbers))
+    };
+    let (want, wanted) = learnt(&inlined)?;
+    let (got, found) = learnt(&by_call)?;
+    assert!((want - got).abs() <= 1e-6 * want.abs(), "{want} and {got}");
+    for (a, b) in wanted.iter().zip(&found) {
+        let most = a.iter().fold(0f32, |m, v| m.max(v.abs()));
+        for (x, y) in a.iter().zip(b) {
+            assert!((x - y).abs() <= 1e-5 * most, "{x} and {y} of {most}");
+        }
+    }
+    Ok(())
 }

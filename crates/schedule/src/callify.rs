@@ -69,11 +69,13 @@ impl Arguments {
 /// # Errors
 /// Where the arguments of a FUNCTION do not fit its body.
 pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function, Arguments)> {
-    let roots = bodies::resolved(roots)?;
-    let all = UOp::sink(&roots);
+    let (roots, asserted) = bodies::resolved(roots)?;
+    // What bodies asserted is met on the way, and is no root.
+    let met = [&roots[..], &asserted].concat();
+    let all = UOp::sink(&met);
     let mut known: FxHashMap<UOp, UOp> = FxHashMap::default();
     // A body is a function of its own.
-    let bodies = monoglot_uop::function::bodies(&roots).into_iter();
+    let bodies = monoglot_uop::function::bodies(&met).into_iter();
     known.extend(bodies.map(|b| (b.clone(), b)));
     let mut arguments = Arguments::default();
     if all.ops_below().contains(Op::Param) {
@@ -118,7 +120,7 @@ pub fn callify(roots: &[UOp], donate: impl Fn(&UOp) -> bool) -> Result<(Function
         .iter()
         .map(|p| assigned.contains(p) && donate(p))
         .collect();
-    let mut roots = all.src().to_vec();
+    let mut roots = all.src()[..roots.len()].to_vec();
     roots.extend_from_slice(&conditions);
     let function = Function {
         roots,

@@ -1,7 +1,8 @@
 //! Calls of bodies that are scheduled once. Flows in: roots with FUNCTIONs; flows out: roots without, and beside
 //! them the calls; later, kernels in which each call has become those of its body, with the buffers of its place.
 //!
-//! The kernels of a body read and write whole buffers: what it is called with is stored, and so is what it gives. Invariant: where the kernels of a body stand is decided by what they read and write, like that of all.
+//! The kernels of a body read and write whole buffers: what it is called with is stored, and so is what it gives.
+//! Invariant: where the kernels of a body stand is decided by what they read and write, like that of all.
 
 use crate::kernel::{Call, Callee, Calls, stored};
 use crate::order::topological;
@@ -251,7 +252,9 @@ pub(crate) fn expanded(mut all: Calls) -> Calls {
             continue;
         };
         let given = &call.args[call.outs..];
-        let mut slots: Vec<Option<usize>> = given.iter().copied().map(Some).collect();
+        // The last arguments may have no part in what it computes.
+        let taken = given.iter().copied().take(body.inputs);
+        let mut slots: Vec<Option<usize>> = taken.map(Some).collect();
         slots.resize(body.inputs + body.nodes.len(), None);
         for (value, output) in call.args.iter().zip(&body.outputs) {
             match slots[output.slot] {

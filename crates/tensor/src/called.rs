@@ -10,7 +10,7 @@ use crate::signature::{Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::Draw;
 use crate::tree::Tensors;
-use monoglot_uop::function::{abstracted, call};
+use monoglot_uop::function::{abstracted, call, checkpoint};
 use monoglot_uop::{Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -82,11 +82,11 @@ impl<R: Tensors> Called<R> {
         (self.body != other.body).then_some("it computes something else")
     }
 
-    /// What a call gives, and what it assigns.
+    /// What a call gives, and what it assigns. `again`: its derivative keeps nothing of it.
     ///
     /// # Errors
     /// Those that tensors carry which the function reaches.
-    pub(crate) fn call(&self, shown: &Shown) -> Result<R> {
+    pub(crate) fn call(&self, shown: &Shown, again: bool) -> Result<R> {
         let facts = &self.facts;
         let mut words: Vec<UOp> = Vec::new();
         for draw in &facts.draws {
@@ -107,7 +107,10 @@ impl<R: Tensors> Called<R> {
                 Argument::Constant(u) => u.clone(),
             });
         }
-        let values = call(&self.body, &arguments)?;
+        let values = match again {
+            true => checkpoint(&self.body, &arguments)?,
+            false => call(&self.body, &arguments)?,
+        };
         let value = |k: &Option<usize>| k.map(|k| values[k].clone());
         let values: Vec<Option<UOp>> = self.values.iter().map(value).collect();
         for write in &facts.writes {

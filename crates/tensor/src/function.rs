@@ -9,6 +9,7 @@ use crate::jit::{Body, traced};
 use crate::kept::Kept;
 use crate::signature::Shown;
 use crate::tensor::Tensor;
+use crate::trace;
 use crate::tree::{Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_engine::Config;
@@ -39,6 +40,10 @@ use std::panic::Location;
 pub struct Function<'f, A, R> {
     body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
     bodies: Kept<Called<R>>,
+    /// Whether the derivatives of calls keep nothing but the arguments.
+    checkpoint: bool,
+    /// What tells it from others.
+    who: usize,
     line: &'static Location<'static>,
 }
 
@@ -49,10 +54,46 @@ pub fn function<'f, M, F>(body: F) -> Function<'f, F::Arguments, <F::Outcome as 
 where
     F: Body<M> + Send + Sync + 'f,
 {
-    Function {
-        body: Box::new(move |arguments| body.run(arguments).outcome()),
-        bodies: Kept::default(),
-        line: Location::caller(),
+    Function::at(Location::caller(), move |arguments| {
+        body.run(arguments).outcome()
+    })
+}
+
+impl<'f, A, R> Function<'f, A, R> {
+    /// The function of what takes all arguments as one tree, and is written at this line.
+    pub(crate) fn at(
+        line: &'static Location<'static>,
+        body: impl Fn(A) -> Result<R> + Send + Sync + 'f,
+    ) -> Function<'f, A, R> {
+        Function {
+            body: Box::new(body),
+            bodies: Kept::default(),
+            checkpoint: false,
+            who: trace::fresh(),
+            line,
+        }
+    }
+
+    /// The same function, of whose calls nothing but the arguments is kept for gradients: what these need besides is
+    /// computed again, with the same random numbers. That is less storage and more work: of a chain of such calls one
+    /// at a time is in storage as a whole. (`torch.utils.checkpoint`, `jax.checkpoint`.)
+    ///
+    /// ```
+    /// use monoglot_tensor::{Tensor, function};
+    /// let layer = function(|w: &Tensor, x: &Tensor| x + x.matmul(w).gelu().dropout(0.1)).checkpoint();
+    /// let weights: Vec<Tensor> = (0..4).map(|_| Tensor::randn([8, 8]).parameter()).collect();
+    /// let mut x = Tensor::ones([2, 8]);
+    /// for weight in &weights {
+    ///     x = layer.call((weight, &x))?;
+    /// }
+    /// let targets: Vec<&Tensor> = weights.iter().collect();
+    /// assert_eq!(x.sum(.., false).gradient(&targets)?.len(), 4);
+    /// # Ok::<(), monoglot_tensor::Error>(())
+    /// ```
+    #[must_use]
+    pub fn checkpoint(mut self) -> Self {
+        self.checkpoint = true;
+        self
     }
 }
 
@@ -72,27 +113,11 @@ impl<A: Tensors, R: Tensors> Function<'_, A, R> {
     ///
     /// # Errors
     /// Those of the function; those that its tensors carry; `Capture` where the function reads what depends on
-    /// the call, or calls itself.
+    /// the call, or calls itself and does not come to an end.
     #[track_caller]
     pub fn call(&self, arguments: impl Passed<A>) -> Result<R> {
         let here = Location::caller();
-        let arguments = arguments.passed();
-        let called = || {
-            let shown = Shown::of(&arguments)?;
-            let known = self.bodies.find(|b| b.stands_for(&shown));
-            let body = match &known {
-                Some(known) => known.clone(),
-                None => self.bodies.keep(self.made(&arguments, &shown)?),
-            };
-            if known.is_some() && Config::current().retrace {
-                let differs = body.differs(&self.made(&arguments, &shown)?);
-                if let Some(how) = differs {
-                    return Err(self.changed(how));
-                }
-            }
-            body.call(&shown)
-        };
-        called().map_err(|e| e.at(here))
+        self.called(arguments.passed()).map_err(|e| e.at(here))
     }
 
     /// How many bodies it has.
@@ -105,11 +130,31 @@ impl<A: Tensors, R: Tensors> Function<'_, A, R> {
         self.bodies.clear();
     }
 
+    /// What a call gives.
+    pub(crate) fn called(&self, arguments: A) -> Result<R> {
+        // What it calls itself is a part of its body.
+        if trace::is_running(self.who) {
+            return trace::within(self.who, || (self.body)(arguments));
+        }
+        let shown = Shown::of(&arguments)?;
+        let known = self.bodies.find(|b| b.stands_for(&shown));
+        let body = match &known {
+            Some(known) => known.clone(),
+            None => self.bodies.keep(self.made(&arguments, &shown)?),
+        };
+        if known.is_some() && Config::current().retrace {
+            let differs = body.differs(&self.made(&arguments, &shown)?);
+            if let Some(how) = differs {
+                return Err(self.changed(how));
+            }
+        }
+        body.call(&shown, self.checkpoint)
+    }
+
     /// The body for calls that look like this one.
     fn made(&self, arguments: &A, shown: &Shown) -> Result<Called<R>> {
         engine::open_default()?;
-        let who = std::ptr::from_ref(&*self.body).cast::<()>() as usize;
-        let traced = traced(who, &*self.body, arguments, shown, Vec::new())?;
+        let traced = traced(self.who, &*self.body, arguments, shown, Vec::new())?;
         Called::of(traced, shown.signature.clone())
     }
 

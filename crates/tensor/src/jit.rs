@@ -5,6 +5,7 @@
 //! tensors among each other; where its other arguments are equal; and where what the function reaches besides is
 //! as it was, values apart. Invariant: a call gives what the function would have given uncaptured, or an error.
 
+use crate::kept::Kept;
 use crate::program::Program;
 use crate::random;
 use crate::recorded::{Recorded, Traced};
@@ -16,10 +17,7 @@ use monoglot_engine as engine;
 use monoglot_engine::Config;
 use monoglot_uop::{ErrorKind, Result};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Programs that one function keeps, at most; what was called longest ago goes first.
-const KEPT: usize = 128;
+use std::sync::{Arc, Mutex};
 
 /// A function that is traced once for all calls that look alike, and runs as a program from then on.
 ///
@@ -47,10 +45,11 @@ const KEPT: usize = 128;
 /// ```
 pub struct Jit<'f, A, R> {
     body: Box<dyn Fn(A) -> Result<R> + Send + Sync + 'f>,
-    /// The latest last.
-    programs: Mutex<Vec<Arc<Recorded<R>>>>,
+    programs: Kept<Recorded<R>>,
     /// Held by a call that writes: such calls come one after the other.
     turn: Mutex<()>,
+    /// What tells it from others.
+    who: usize,
     line: &'static Location<'static>,
 }
 
@@ -85,8 +84,9 @@ where
     engine::open_default().map_err(|e| e.at(Location::caller()))?;
     Ok(Jit {
         body: Box::new(move |arguments| body.run(arguments).outcome()),
-        programs: Mutex::default(),
+        programs: Kept::default(),
         turn: Mutex::default(),
+        who: trace::fresh(),
         line: Location::caller(),
     })
 }
@@ -103,7 +103,7 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         let here = Location::caller();
         let arguments = arguments.passed();
         if trace::number() != 0 {
-            return trace::within(self.who(), || (self.body)(arguments)).map_err(|e| e.at(here));
+            return trace::within(self.who, || (self.body)(arguments)).map_err(|e| e.at(here));
         }
         let called = || {
             let shown = Shown::of(&arguments)?;
@@ -174,50 +174,34 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
         S: Tensors + Send + Sync,
     {
         let body = move |arguments: A| {
-            let between = trace::within(self.who(), || (self.body)(arguments))?;
-            trace::within(next.who(), || (next.body)(between.passed()))
+            let between = trace::within(self.who, || (self.body)(arguments))?;
+            trace::within(next.who, || (next.body)(between.passed()))
         };
         Jit {
             body: Box::new(body),
-            programs: Mutex::default(),
+            programs: Kept::default(),
             turn: Mutex::default(),
+            who: trace::fresh(),
             line: Location::caller(),
         }
     }
 
     /// How many programs it has.
     pub fn programs(&self) -> usize {
-        self.lock().len()
+        self.programs.len()
     }
 
     /// Let go of all programs and the storage that is theirs.
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Recorded<R>>>> {
-        self.programs.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// What tells it from others that live.
-    fn who(&self) -> usize {
-        std::ptr::from_ref(&*self.body).cast::<()>() as usize
+        self.programs.clear();
     }
 
     /// The program for a call.
     fn found(&self, arguments: &A, shown: &Shown) -> Result<Arc<Recorded<R>>> {
-        let latest = self.lock().last().cloned();
-        if let Some(latest) = latest.filter(|p| p.stands_for(shown)) {
-            return Ok(latest);
+        if let Some(known) = self.programs.find(|p| p.stands_for(shown)) {
+            return Ok(known);
         }
-        let known = self.lock().clone();
-        if let Some(found) = known.iter().rev().find(|p| p.stands_for(shown)) {
-            let mut all = self.lock();
-            all.retain(|p| !Arc::ptr_eq(p, found));
-            all.push(found.clone());
-            return Ok(found.clone());
-        }
-        if let Some(before) = known.last() {
+        if let Some(before) = self.programs.latest() {
             let line = self.line;
             engine::note(|| {
                 format!(
@@ -227,18 +211,13 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             });
         }
         let traced = self.trace(arguments, shown, Vec::new())?;
-        let program = Arc::new(traced.compile(shown.signature.clone())?);
-        let mut all = self.lock();
-        if all.len() >= KEPT {
-            all.remove(0);
-        }
-        all.push(program.clone());
-        Ok(program)
+        let program = traced.compile(shown.signature.clone())?;
+        Ok(self.programs.keep(program))
     }
 
     /// What the function does.
     fn trace(&self, arguments: &A, shown: &Shown, varying: Vec<usize>) -> Result<Traced<R>> {
-        traced(self.who(), &*self.body, arguments, shown, varying)
+        traced(self.who, &*self.body, arguments, shown, varying)
     }
 
     /// Trace the function again, and compare.

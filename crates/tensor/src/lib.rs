@@ -40,6 +40,7 @@ mod length;
 mod linalg;
 mod loops;
 mod loss;
+mod marked;
 mod movement;
 mod norm;
 mod operand;
@@ -70,6 +71,7 @@ pub use join::PadMode;
 pub use length::{Size, Sizes, Variable};
 pub use loops::{scan, scan_reversed};
 pub use loss::Reduction;
+pub use marked::{Carries, FixedValue, Marked};
 pub use monoglot_engine::{HostArguments, HostElement};
 pub use monoglot_uop::{
     AxisType, DType, Device, Dim, Error, ErrorKind, Op, Opt, OptOp, ReduceOp, Result, Shape, UOp,

@@ -115,8 +115,7 @@ fn looped<M, C: Tensors, X: Tensors, Y: Tensors>(
             trace,
         })
     };
-    let who = std::ptr::from_ref(step).cast::<()>() as usize;
-    let traced = trace::trace(who, Vec::new(), run, finish)?;
+    let traced = trace::trace(trace::fresh(), Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
     Ok((

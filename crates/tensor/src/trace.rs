@@ -12,7 +12,7 @@ use monoglot_engine as engine;
 use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, OpSet, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell as Slot, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// What is written down.
@@ -118,11 +118,21 @@ impl Drop for Closing {
     }
 }
 
+/// So deep traces stand in each other, and functions in themselves, at most. It is less than a thread's stack has
+/// room for.
+const DEEPEST: usize = 32;
+
+/// A number that no other function has.
+pub(crate) fn fresh() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed. `varying` are
 /// cells, by address, whose values are another in each call, even where they are constants now.
 ///
 /// # Errors
-/// Those of `run` and `finish`; `Capture` where this is traced already: it would never end.
+/// Those of `run` and `finish`; `Capture` where traces stand too deep in each other: it would never end.
 pub(crate) fn trace<T, R>(
     who: usize,
     varying: Vec<usize>,
@@ -137,7 +147,7 @@ pub(crate) fn trace<T, R>(
         varying,
         ..Trace::default()
     };
-    if is_running(who) {
+    if TRACES.with_borrow(Vec::len) >= DEEPEST {
         return Err(endless());
     }
     let closing = TRACES.with_borrow_mut(|all| {
@@ -151,20 +161,26 @@ pub(crate) fn trace<T, R>(
     finish(made, trace)
 }
 
+/// How many calls of this there are among what is traced, each in the one before.
+fn depth(who: usize) -> usize {
+    let of = |t: &Trace| t.running.iter().filter(|r| **r == who).count();
+    TRACES.with_borrow(|all| all.iter().map(of).sum())
+}
+
 /// Whether this is traced, or its body is run by what is.
-fn is_running(who: usize) -> bool {
-    TRACES.with_borrow(|all| all.iter().any(|t| t.running.contains(&who)))
+pub(crate) fn is_running(who: usize) -> bool {
+    OPEN.get() != 0 && depth(who) > 0
 }
 
 fn endless() -> Error {
-    let message = "a function that calls itself while it is captured never ends".into();
+    let message = format!("a function calls itself, {DEEPEST} deep: it never ends");
     ErrorKind::Capture { message }.into()
 }
 
 /// Run the body of a function within the one that is traced; its own call is none.
 ///
 /// # Errors
-/// Those of the body, and where it is being traced already: it would never end.
+/// Those of the body, and `Capture` where it stands too deep in itself: it would never end.
 pub(crate) fn within<T>(who: usize, run: impl FnOnce() -> Result<T>) -> Result<T> {
     struct Leave;
     impl Drop for Leave {
@@ -172,7 +188,7 @@ pub(crate) fn within<T>(who: usize, run: impl FnOnce() -> Result<T>) -> Result<T
             with(|t| t.running.pop());
         }
     }
-    if is_running(who) {
+    if depth(who) >= DEEPEST {
         return Err(endless());
     }
     with(|t| t.running.push(who));

@@ -47,6 +47,18 @@ named! {
     }
 }
 
+named! {
+    /// What a FUNCTION computes again where it could be kept: gradient checkpointing (Griewank and Walther, 2000;
+    /// Chen et al., 2016).
+    Recompute {
+        /// Its derivative takes its arguments alone, and computes again whatever else it reads.
+        Derivative "DERIVATIVE",
+        /// It is such a derivative. It is never put where it is called: what it computes again would be found there,
+        /// and kept. Its derivative is one, too.
+        Again "AGAIN",
+    }
+}
+
 impl AxisType {
     /// The letter of the specification.
     pub fn letter(self) -> char {
@@ -349,6 +361,8 @@ args! {
     Call(Arc<CallInfo>) "call",
     /// FUNCTION that is called again and again.
     Scan(ScanInfo) "scan",
+    /// FUNCTION that keeps less than it could.
+    Recompute(Recompute) "recompute",
     /// WMMA.
     Wmma(Arc<TcInfo>) "wmma",
     /// MUL of floats: the product is rounded to its dtype whatever uses it; no stage, back end or compiler

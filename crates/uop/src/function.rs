@@ -5,7 +5,7 @@
 //! Invariant: bodies are in one form. A body reads PARAMs alone, numbered by first use, so that two that compute
 //! the same are one node; and every node keeps the derivative that its builder knew (`Shortcut`).
 
-use crate::arg::{AddrSpace, Arg, BufferArg, ScanInfo};
+use crate::arg::{AddrSpace, Arg, BufferArg, Recompute, ScanInfo};
 use crate::error::{Error, Result};
 use crate::graph::{ordered, toposort_many};
 use crate::marks::NodeMap;
@@ -101,6 +101,14 @@ fn parameter(u: &UOp, src: Srcs, slot: u64) -> Result<UOp> {
 /// Where the arguments do not fit it.
 pub fn call(body: &UOp, arguments: &[UOp]) -> Result<Vec<UOp>> {
     call_as(body, arguments, Arg::None)
+}
+
+/// The values of a call of this body whose derivative keeps nothing of it but the arguments.
+///
+/// # Errors
+/// Where the arguments do not fit it.
+pub fn checkpoint(body: &UOp, arguments: &[UOp]) -> Result<Vec<UOp>> {
+    call_as(body, arguments, Arg::Recompute(Recompute::Derivative))
 }
 
 /// The values of a scan of this body: the last carries, then what is gathered.
@@ -260,6 +268,50 @@ pub fn inline_functions(roots: &[UOp], keep: impl Fn(&UOp) -> bool) -> Result<Ve
         _ => u.try_with_src(src),
     };
     remade(roots, |u| 0..u.src().len(), new)
+}
+
+/// The same graphs, where no body of the FUNCTIONs that `of` names asserts anything; and what they asserted, over
+/// what they are called with.
+///
+/// # Errors
+/// Where the arguments of one do not fit its body.
+pub fn assertions_outside(
+    roots: &[UOp],
+    of: impl Fn(&UOp) -> bool,
+) -> Result<(Vec<UOp>, Vec<UOp>)> {
+    // By FUNCTION.
+    let mut asserted: FxHashMap<UOp, Vec<UOp>> = FxHashMap::default();
+    let new = |u: &UOp, mut src: Srcs| {
+        if u.op() != Op::Function || !of(u) {
+            return u.try_with_src(src);
+        }
+        let nodes = ordered(std::slice::from_ref(&src[0]), own_sources);
+        let own = nodes.iter().filter(|u| u.op() == Op::Assert);
+        let mut all: Vec<UOp> = own.map(|&u| u.clone()).collect();
+        let within = nodes.iter().filter_map(|u| asserted.get(*u));
+        all.extend(within.flatten().cloned());
+        if all.is_empty() {
+            return u.try_with_src(src);
+        }
+        let asserts = all.iter().map(|a| a.bound_to_arguments(&src[1..]));
+        let asserts = asserts.collect::<Result<Vec<UOp>>>()?;
+        for (new, old) in asserts.iter().zip(&all) {
+            old.line().into_iter().for_each(|line| new.set_line(line));
+        }
+        let unasserted = |u: &UOp, src: Srcs| match u.op() {
+            Op::Assert => Ok(src[0].clone()),
+            _ => u.try_with_src(src),
+        };
+        src[0] = remade(&src[..1], own_range, unasserted)?.remove(0);
+        let function = u.try_with_src(src)?;
+        asserted.insert(function.clone(), asserts);
+        Ok(function)
+    };
+    let roots = remade(roots, |u| 0..u.src().len(), new)?;
+    let nodes = ordered(&roots, own_sources);
+    let all = nodes.into_iter().filter_map(|u| asserted.get(u));
+    let all = all.flatten().cloned().collect();
+    Ok((roots, all))
 }
 
 /// TUPLE of the values of a scan, all its times written out.

@@ -67,8 +67,8 @@ pub mod vouched;
 mod written;
 
 pub use arg::{
-    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
-    ScanInfo, TcInfo,
+    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, Recompute,
+    ReduceOp, ScanInfo, TcInfo,
 };
 pub use backend::{Backend, Code, Program};
 pub use device::Device;

@@ -396,6 +396,13 @@ fn every_arg_comes_back() {
         vec![tuple.clone(), t.clone(), t.clone(), t.clone()],
         Arg::Scan(times),
     ));
+    for what in Recompute::ALL {
+        all.push(UOp::new(
+            Op::Function,
+            vec![tuple.clone(), t.clone()],
+            Arg::Recompute(*what),
+        ));
+    }
     all.push(UOp::new(
         Op::Call,
         vec![tuple, t.clone()],

@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 use crate::trace::{self, Draw, address};
 use crate::tree::Tensors;
 use monoglot_engine as engine;
-use monoglot_engine::{Captured, Config};
+use monoglot_engine::Captured;
 use monoglot_uop::text::parse_many;
 use monoglot_uop::{DType, Dim, Error, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
@@ -203,24 +203,6 @@ impl Own<'_> {
             self.cells.push(cell.clone());
         }
         Numbered::Hidden(at)
-    }
-}
-
-impl Guards {
-    /// Those of a program that reaches nothing but what is its own.
-    fn none(bounds: Bounds) -> Guards {
-        Guards {
-            inputs: Vec::new(),
-            equal: Vec::new(),
-            constants: Vec::new(),
-            views: Vec::new(),
-            failed: Vec::new(),
-            reached: FxHashMap::default(),
-            passed: 0,
-            flags: Vec::new(),
-            check: Config::current().check,
-            bounds,
-        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The derivative of a FUNCTION is a FUNCTION: one body for all calls of one body that are asked for the same.
 //! Flows in: what flows to the values of a call; flows out: what flows to its arguments, as values of another
 //! call. That takes the arguments, what flows to the values, and what the first call keeps of what it computes on the
-//! way (`kept`), which are values of the call besides (`merge_functions` makes one call of the two).
+//! way (`kept`), which are values of the call besides (`merge_functions` makes one call of the two). Of a call that
+//! says so (`Recompute`) nothing is kept: the derivative begins with the arguments.
 
 use super::{gradients, kept::kept, scans};
-use crate::arg::Arg;
+use crate::arg::{Arg, Recompute};
 use crate::error::Result;
-use crate::function::{abstracted, call, params};
+use crate::function::{abstracted, call_as, params};
 use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use rustc_hash::FxHashMap;
@@ -28,6 +29,8 @@ struct Asked {
     wanted: Vec<bool>,
     /// For each value, whether something flows to it.
     seeded: Vec<bool>,
+    /// Whether it keeps nothing.
+    again: bool,
 }
 
 /// The derivative of a body.
@@ -80,6 +83,11 @@ impl Calls {
             body: function.src()[0].clone(),
             wanted: arguments.iter().map(active).collect(),
             seeded: seeds.iter().map(Option::is_some).collect(),
+            again: matches!(function.arg(), Arg::Recompute(_)),
+        };
+        let like = match asked.again {
+            true => Arg::Recompute(Recompute::Again),
+            false => Arg::None,
         };
         let backward = match self.known.get(&asked) {
             Some(known) => known.clone(),
@@ -92,14 +100,14 @@ impl Calls {
         if backward.of.is_empty() {
             return Ok(());
         }
-        let values = call(&backward.forward, arguments)?;
+        let values = call_as(&backward.forward, arguments, function.arg().clone())?;
         let taken = |t: &Taken| match *t {
             Taken::Argument(k) => Some(arguments[k].clone()),
             Taken::Seed(i) => seeds[i].clone(),
             Taken::Value(i) => Some(values[i].clone()),
         };
         let taken: Vec<UOp> = backward.arguments.iter().filter_map(taken).collect();
-        let gradients = call(&backward.body, &taken)?;
+        let gradients = call_as(&backward.body, &taken, like)?;
         let to = backward.of.iter().map(|&k| arguments[k].clone());
         give.extend(to.zip(gradients));
         Ok(())
@@ -133,7 +141,11 @@ impl Backward {
             }
         }
         let mut forward: Vec<UOp> = values.to_vec();
-        for kept in kept(&wanted, &asked.body) {
+        let kept = match asked.again {
+            true => Vec::new(),
+            false => kept(&wanted, &asked.body),
+        };
+        for kept in kept {
             let known = forward.iter().position(|v| *v == kept);
             let at = known.unwrap_or(forward.len());
             if known.is_none() {

@@ -5,8 +5,8 @@
 
 use super::value::{Items, Literal, Read, Value, literal};
 use crate::arg::{
-    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, ReduceOp,
-    ScanInfo, TcInfo,
+    AddrSpace, Arg, AxisType, BufferArg, CallInfo, KernelInfo, Opt, OptOp, ProgramInfo, Recompute,
+    ReduceOp, ScanInfo, TcInfo,
 };
 use crate::device::Device;
 use crate::dtype::DType;
@@ -52,7 +52,7 @@ macro_rules! parts {
 parts! {
     u8 | u32 | u64 | i64 | usize: written |n| Value::number(n);
         read Value::Literal(Literal { text, suffix: None }) => text.parse().ok();
-    DType | AxisType | AddrSpace | ReduceOp: written |w| Value::Word(w.name().into());
+    DType | AxisType | AddrSpace | ReduceOp | Recompute: written |w| Value::Word(w.name().into());
         read Value::Word(w) => Self::from_name(w);
     String: written |t| Value::Text(t.clone());
         read Value::Text(t) => Some(t.clone());
@@ -304,6 +304,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64, graph: Graph) -> Vec<Value> {
             named("slices", s.slices.write()),
             named("reversed", i64::from(s.reversed).write()),
         ],
+        Arg::Recompute(what) => vec![what.write()],
         Arg::Function(f) => f.get().map_or(Vec::new(), |f| function(f, graph)),
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
@@ -409,6 +410,7 @@ pub(super) fn read(
             slices: find("slices", values).map_or(Ok(0), usize::read)?,
             reversed: find("reversed", values).map_or(Ok(0), i64::read)? != 0,
         }),
+        "recompute" => Arg::Recompute(at(values, 0)?),
         "function" => Arg::Function(Opaque::new(read_function(values, graph)?)),
         "wmma" => Arg::Wmma(TcInfo::of(values)?),
         "rounding" => match values {
