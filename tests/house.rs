@@ -26,8 +26,8 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_300),
-    ("schedule/src", 4_800),
+    ("uop/src", 12_500),
+    ("schedule/src", 5_050),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
