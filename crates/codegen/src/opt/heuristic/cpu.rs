@@ -13,6 +13,8 @@ use std::cell::RefCell;
 
 /// Cycles of one thread below which others are not asked: several times what it takes to wake one.
 pub(super) const THREADED: f64 = 65_536.0;
+/// Streams of memory that are read at once.
+const STREAMS: i64 = 4;
 /// Largest factor of an axis that is not the vectors'.
 const MOST: i64 = 16;
 /// Longest windows that are unrolled whole to begin with, as neighbours read the same.
@@ -31,6 +33,8 @@ pub(super) const GAIN: f64 = 0.97;
 /// How a kernel is arranged where it is no blocked product.
 pub(super) struct Plan {
     tile: Tile,
+    /// The axis of which the tile's turns are far apart.
+    apart: Option<usize>,
     /// Cycles of one thread, where others share them.
     pub(super) shared: Option<f64>,
 }
@@ -38,16 +42,20 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn of(features: &Features, target: &Target) -> Plan {
         let tile = best(features, target);
+        let rows = streams(features, &tile, target);
+        let apart = rows.as_ref().map(|r| r.0);
+        let tile = rows.map_or(tile, |r| r.1);
         let shared = is_shared(features, &tile, target);
         Plan {
             shared: shared.then(|| tile.duration(features, target)),
+            apart,
             tile,
         }
     }
 
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
         let order = order(features, &self.tile, chosen.target);
-        arrange(features, &self.tile, &order, chosen);
+        arrange_apart(features, &self.tile, &order, self.apart, chosen);
         let _ = neighbours(features, &self.tile, chosen);
         block(features, &self.tile, &order, chosen);
     }
@@ -63,8 +71,53 @@ fn is_shared(features: &Features, tile: &Tile, target: &Target) -> bool {
 const SMALLER: i64 = 4;
 const PART: f64 = 2e5;
 
+/// The tile of a kernel that reads more than the second cache holds, row after row, each once, as that of several rows
+/// that are far apart, and the axis of these: each is a stream of memory of its own, which goes on from row to row. Of
+/// rows that follow each other the streams are short, and several in a page.
+fn streams(features: &Features, tile: &Tile, target: &Target) -> Option<(usize, Tile)> {
+    let [sum] = &features.reductions[..] else {
+        return None;
+    };
+    let lane = tile.lane.filter(|&k| sum.closes >> k & 1 == 1)?;
+    let all = features.outer | sum.closes;
+    let far = |a: &&Access| a.size > target.caches[1] as i64;
+    let mut large = features.accesses.iter().filter(far);
+    let rows = large.next().filter(|_| large.next().is_none())?;
+    let long = bits(features.outer & !features.known).next().is_none();
+    let once = !rows.store && rows.varies & all == all && rows.gate == 0 && rows.stride[lane] == 1;
+    if !once || !long || !features.fills.is_empty() || features.mirrored != 0 {
+        return None;
+    }
+    let axis = bits(features.outer).max_by_key(|&k| rows.stride[k])?;
+    let extent = features.extent[axis];
+    if extent < STREAMS * STREAMS {
+        return None;
+    }
+    let mut new = tile.clone();
+    bits(features.outer).for_each(|k| new.factor[k] = 1);
+    new.factor[axis] = STREAMS;
+    let vectors =
+        |f: i64| f * STREAMS * rows.bytes.max(sum.bytes) as i64 / target.vector_bytes as i64;
+    let fit =
+        |f: &i64| features.extent[lane] % f == 0 && vectors(*f) * 2 <= target.registers as i64;
+    let lanes = lane_factors(features, lane, target).into_iter().filter(fit);
+    new.factor[lane] = lanes.max()?;
+    Some((axis, new))
+}
+
 /// Unroll the loops into a tile, put those that are left in order, and let threads share one of these.
 pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) {
+    arrange_apart(features, tile, order, None, chosen);
+}
+
+/// The same, where the tile's turns of one axis are far apart.
+fn arrange_apart(
+    features: &Features,
+    tile: &Tile,
+    order: &[usize],
+    apart: Option<usize>,
+    chosen: &mut Chosen,
+) {
     let cycles = tile.duration(features, chosen.target);
     let shared = is_shared(features, tile, chosen.target);
     let machine = chosen.target;
@@ -94,6 +147,12 @@ pub(super) fn arrange(features: &Features, tile: &Tile, order: &[usize], chosen:
         } else {
             AxisType::Unroll
         };
+        if apart == Some(k) {
+            if let Some(at) = chosen.axis(k, features.kind(k)) {
+                let why = "rows far apart are streams of memory that go on";
+                chosen.add(outermost(f, features.kind(k)), at, why);
+            }
+        }
         let why = match (tile.is_lane(k), outer) {
             (true, true) => "vectors along the contiguous axis",
             (true, false) => "vectors of partial results",
