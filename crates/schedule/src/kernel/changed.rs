@@ -29,9 +29,10 @@ pub(crate) fn changed(sink: &UOp) -> Result<Option<UOp>> {
     if !one || values.is_empty() || condition.ops_below().contains(Op::Index) {
         return Ok(None);
     }
-    // Where the condition holds, it need not be asked; a turn past the end is none.
+    // Where the loops end with the condition, nothing need ask for it; a turn past the end is none.
     let yes = UOp::constant(Scalar::Bool(true), DType::Bool);
-    let known = beyond.is_empty().then(|| (condition.clone(), yes));
+    let always = condition.substitute(&values).simplify() == yes;
+    let known = (always && beyond.is_empty()).then(|| (condition.clone(), yes));
     let known = FxHashMap::from_iter(known);
     let gate = beyond.iter().fold(condition.clone(), |all, b| &all & b);
     let ends = sink.src().iter().zip(&stores).map(|(end, s)| {
@@ -41,7 +42,11 @@ pub(crate) fn changed(sink: &UOp) -> Result<Option<UOp>> {
         store.end(&end.src()[1..])
     });
     let part = replace(&sink.with_src(ends.collect::<Vec<_>>()), &values, &parts);
-    super::simplify(&part).map(Some)
+    // A store without loops is closed by none.
+    let bare = |end: &UOp| end.op() == Op::End && end.src().len() == 1;
+    let open = |end: &UOp| if bare(end) { &end.src()[0] } else { end }.clone();
+    let stores: Vec<UOp> = part.src().iter().map(open).collect();
+    super::simplify(&part.with_src(stores)).map(Some)
 }
 
 /// The condition that confines the loops of a kernel once it writes over what it reads: kernels that are confined
