@@ -84,9 +84,11 @@ class CharTransformer(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, count, "none") for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, letters)
 
-    def forward(self, ids):
-        x = self.tokens(ids) + self.places.weight[: ids.shape[1]]
-        return self.head(self.norm(self.blocks(x)))
+    def forward(self, ids, cache=None, place=0):
+        x = self.tokens(ids) + self.places.weight[place : place + ids.shape[1]]
+        for k, block in enumerate(self.blocks):
+            x = block(x, cache and cache[k], place)
+        return self.head(self.norm(x))
 
 
 def conv_net():
@@ -114,9 +116,9 @@ def mini_lm(batch):
     return lambda: net(ids)
 
 
-def decode():
-    net = Gpt2().eval()
-    cache = [[torch.zeros(1, 12, 256, 64) for _ in range(2)] for _ in net.blocks]
+def decode(dtype=torch.float32):
+    net = Gpt2().eval().to(dtype)
+    cache = [[torch.zeros(1, 12, 256, 64, dtype=dtype) for _ in range(2)] for _ in net.blocks]
     token = torch.tensor([[1234]])
     return lambda: net(token, cache, 128)
 
@@ -139,6 +141,21 @@ def characters():
     return training(net, adam, lambda net: F.cross_entropy(net(inputs).flatten(0, 1), targets))
 
 
+def letters(count=256):
+    """So many letters, one by one, each drawn, from one."""
+    net = CharTransformer(length=count).eval()
+    cache = [[torch.zeros(1, 4, count, 32) for _ in range(2)] for _ in net.blocks]
+
+    def write():
+        text = [torch.tensor([[116]])]
+        for place in range(count):
+            scores = net(text[-1], cache, place)[:, -1] / 0.7
+            text.append(torch.multinomial(scores.softmax(-1), 1))
+        return torch.cat(text).tolist()
+
+    return write
+
+
 def lstm(times):
     """A step over so many times of 32 sequences; it has two biases, where ours has their sum."""
     net, xs = nn.LSTM(64, 128), torch.randn(times, 32, 64)
@@ -151,9 +168,12 @@ def rows():
         "minilm_b1_s128": {"": lambda: mini_lm(1)},
         "minilm_b32_s128": {"": lambda: mini_lm(32)},
         "gpt2_decode_ctx128": {"": decode},
+        "gpt2_decode_captured_ctx128": {"": decode},
+        "gpt2_decode_captured_ctx128_bf16": {"": lambda: decode(torch.bfloat16)},
         "gpt2_prefill_128": {"": prefill},
         "mnist_train_b512": {"": mnist},
         "char_transformer_step_b16x64": {"": characters},
+        "char_transformer_write_256": {"": letters},
         "lstm_train_50_b32": {"": lambda: lstm(50)},
         "lstm_train_500_b32": {"": lambda: lstm(500)},
     }
