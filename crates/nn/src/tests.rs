@@ -307,3 +307,29 @@ fn a_network_without_data_has_shapes_alone() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_network_is_held_in_another_dtype() -> Result<()> {
+    let net = Linear::new(64, 32);
+    let x = Tensor::arange(0, 128, 1).cast(DType::F32).reshape([2, 64]) / 128.0;
+    let before = net.forward(&x).to_vec::<f32>()?;
+    assert!(net.cast(DType::I32).is_err());
+    assert_eq!(net.weight.dtype()?, DType::F32);
+    net.cast(DType::BF16)?;
+    for t in net.parameters() {
+        assert_eq!(t.dtype()?, DType::BF16);
+    }
+    let y = net.forward(&x.cast(DType::BF16));
+    assert_eq!(y.dtype()?, DType::BF16);
+    let after = y.cast(DType::F32).to_vec::<f32>()?;
+    for (a, b) in before.iter().zip(&after) {
+        assert!((a - b).abs() < 0.03, "{a} {b}");
+    }
+    assert!(before != after, "numbers of 8 bits are others");
+    // Gradients reach what it holds now.
+    let loss = y.cast(DType::F32).square().sum(.., false);
+    let found = loss.gradient(&[&net.weight])?.remove(0);
+    assert_eq!(found.dtype()?, DType::BF16);
+    assert_eq!(found.shape()?, [32, 64]);
+    Ok(())
+}
