@@ -169,7 +169,7 @@ def rows():
         "minilm_b32_s128": {"": lambda: mini_lm(32)},
         "gpt2_decode_ctx128": {"": decode},
         "gpt2_decode_captured_ctx128": {"": decode},
-        "gpt2_decode_captured_ctx128_bf16": {"": lambda: decode(torch.bfloat16)},
+        "gpt2_decode_bf16_ctx128": {"": lambda: decode(torch.bfloat16)},
         "gpt2_prefill_128": {"": prefill},
         "mnist_train_b512": {"": mnist},
         "char_transformer_step_b16x64": {"": characters},

@@ -22,7 +22,7 @@ pub(super) fn all() -> Vec<Workload> {
             gpt2_decode,
         ),
         decode("gpt2_decode_captured_ctx128", DType::F32),
-        decode("gpt2_decode_captured_ctx128_bf16", DType::BF16),
+        decode("gpt2_decode_bf16_ctx128", DType::BF16),
         call(
             "gpt2_prefill_128",
             computing(PREFILL, GPT2_WEIGHTS, 0.0),
