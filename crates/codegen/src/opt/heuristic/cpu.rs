@@ -147,11 +147,12 @@ fn arrange_apart(
         } else {
             AxisType::Unroll
         };
-        if apart == Some(k) {
-            if let Some(at) = chosen.axis(k, features.kind(k)) {
-                let why = "rows far apart are streams of memory that go on";
-                chosen.add(outermost(f, features.kind(k)), at, why);
-            }
+        let far = chosen
+            .axis(k, features.kind(k))
+            .filter(|_| apart == Some(k));
+        if let Some(at) = far {
+            let why = "rows far apart are streams of memory that go on";
+            chosen.add(outermost(f, features.kind(k)), at, why);
         }
         let why = match (tile.is_lane(k), outer) {
             (true, true) => "vectors along the contiguous axis",
