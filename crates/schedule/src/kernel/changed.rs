@@ -167,7 +167,7 @@ fn turns(range: &UOp, extent: i64, sums: &[Affine]) -> Option<(UOp, i64)> {
             1 => (&mut to, &mut sides.1, Affine::number(DType::Index, 1)),
             _ => (&mut from, &mut sides.0, Affine::number(DType::Index, 0)),
         };
-        bound.plus(&rest, -(k as i128))?;
+        bound.plus(&rest, -k)?;
         if !std::mem::replace(known, true) {
             *side = bound;
         }
