@@ -90,8 +90,9 @@ fn matches(written: &UOp, read: &UOp, within: &[UOp], names: &mut FxHashMap<UOp,
         let alike = read.op() == Op::Range && read.src() == written.src();
         return alike && names.entry(written.clone()).or_insert_with(|| read.clone()) == read;
     }
-    if written == read {
-        return !written.ranges().iter().any(|r| within.contains(r));
+    let inner = written.ranges().iter().any(|r| within.contains(r));
+    if !inner {
+        return written == read;
     }
     let alike = written.op() == read.op()
         && written.arg() == read.arg()
