@@ -27,7 +27,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_500),
-    ("schedule/src", 5_150),
+    ("schedule/src", 5_050),
     ("codegen/src", 11_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),

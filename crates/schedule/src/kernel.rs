@@ -9,7 +9,6 @@ mod changed;
 mod in_place;
 mod own;
 mod ranges;
-mod rows;
 
 use crate::rangeify::{Output, Stored, Stores, called, flat};
 pub(crate) use changed::{changed, confining};
@@ -17,7 +16,6 @@ use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, BufferArg, Device, Dim, KernelInfo, Op, Result, ScanInfo, Shape, UOp,
 };
-pub(crate) use rows::held;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

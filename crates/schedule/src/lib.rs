@@ -116,7 +116,7 @@ pub fn schedule(
     let called = functions::with_sites(kernels, sites, given, arguments, device, &known)?;
     let fused = functions::expanded(fuse::fuse(called, target)?);
     passed("fuse");
-    let ordered = order::order(fused, &function.donated, &words, target)?;
+    let ordered = order::order(fused, &function.donated, &words)?;
     passed("order");
     let planning = Instant::now();
     let mut schedule = memory::plan(ordered, function.donated.len())?;

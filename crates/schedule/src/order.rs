@@ -6,17 +6,11 @@
 //! whether assertions hold runs before it, but where that is computed from what it writes.
 
 use crate::checks::Word;
-use crate::kernel::{Call, Callee, Calls, changed, held, number_params};
-use monoglot_uop::{Device, Op, Result, Target, UOp};
+use crate::kernel::{Call, Callee, Calls, changed, number_params};
+use monoglot_uop::{Op, Result, UOp};
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 
-pub(crate) fn order(
-    mut all: Calls,
-    donated: &[bool],
-    words: &[Word],
-    target: &dyn Fn(Device) -> Result<Arc<Target>>,
-) -> Result<Calls> {
+pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<Calls> {
     let mut before = dependencies(&all);
     let wanted = all.outputs.len() - words.len();
     let makers: Vec<usize> = all.outputs[wanted..]
@@ -64,7 +58,7 @@ pub(crate) fn order(
         .into_iter()
         .filter_map(|i| kernels[i].take())
         .collect();
-    overwrite(&mut all, words.len(), target)?;
+    overwrite(&mut all, words.len());
     let mut known: FxHashMap<UOp, Option<UOp>> = FxHashMap::default();
     for call in &mut all.calls {
         let Callee::Compute(sink) = &mut call.callee else {
@@ -84,14 +78,9 @@ pub(crate) fn order(
 const WORTH: i64 = 1 << 16;
 const LONG: usize = 1 << 9;
 
-/// Let kernels write over an input that nobody needs any more, where they read it only where they write; what is
-/// asked for also where they can read it by the rows that they write. The last `words` outputs have storage of
-/// their own.
-fn overwrite(
-    all: &mut Calls,
-    words: usize,
-    target: &dyn Fn(Device) -> Result<Arc<Target>>,
-) -> Result<()> {
+/// Let kernels write over an input that nobody needs any more, where they read it only where they write. The
+/// last `words` outputs have storage of their own.
+fn overwrite(all: &mut Calls, words: usize) {
     let mut last = vec![0; all.inputs + all.nodes.len()];
     for (k, call) in all.calls.iter().enumerate() {
         call.args.iter().for_each(|&a| last[a] = k);
@@ -114,53 +103,22 @@ fn overwrite(
                 let dies = s >= all.inputs && last[s] == k && kept[s].is_none();
                 dies && alike(all, slot, s, kept[slot].is_some())
             };
-            let read = &call.args[call.outs..];
-            let dying: Vec<usize> = read.iter().copied().filter(dies).collect();
-            if dying.is_empty() {
-                continue;
-            }
-            let nodes = known.get_or_insert_with(|| nodes(call));
-            if nodes.len() > LONG {
-                continue;
-            }
-            let at_once = |s: &&usize| reads_where_it_writes(call, nodes, out, **s);
-            let found = match dying.iter().find(at_once) {
-                Some(s) => Some((*s, None)),
-                None if kept[slot].is_some() => by_rows(call, nodes, &dying, target)?,
-                None => None,
-            };
-            let Some((dying, rows)) = found else {
+            let mut read = call.args[call.outs..].iter().copied();
+            let dying = read.find(|s| {
+                dies(s) && {
+                    let nodes = known.get_or_insert_with(|| nodes(call));
+                    nodes.len() <= LONG && reads_where_it_writes(call, nodes, out, *s)
+                }
+            });
+            let Some(dying) = dying else {
                 continue;
             };
-            if let Some(rows) = rows {
-                all.calls[k].callee = Callee::Compute(rows);
-            }
             last[dying] = last[slot];
             kept[dying] = kept[slot];
             in_place(all, k, slot, dying);
             known = None;
         }
     }
-    Ok(())
-}
-
-/// The first of these buffers that a kernel of one output can read by the rows that it writes, and the kernel that
-/// does.
-fn by_rows(
-    call: &Call,
-    nodes: &[UOp],
-    dying: &[usize],
-    target: &dyn Fn(Device) -> Result<Arc<Target>>,
-) -> Result<Option<(usize, Option<UOp>)>> {
-    let Callee::Compute(sink) = &call.callee else {
-        return Ok(None);
-    };
-    let target = target(call.device)?;
-    let rows = |&s: &usize| {
-        let local = call.args.iter().position(|&a| a == s)?;
-        Some((s, Some(held(sink, nodes, local as u64, &target)?)))
-    };
-    Ok(dying.iter().find_map(rows).filter(|_| call.outs == 1))
 }
 
 /// Whether two stored nodes need the same storage; and look alike, where one is seen from outside.
