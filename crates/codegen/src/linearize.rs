@@ -9,6 +9,7 @@
 
 use crate::graph::{bits, sorted};
 use crate::memory::in_registers;
+use monoglot_uop::linear::splat;
 use monoglot_uop::{AddrSpace, Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -453,9 +454,36 @@ impl Graph {
         let here = |v: &u32| self.block[*v as usize] == self.block[i as usize];
         let mut out: SmallVec<[u32; 8]> = SmallVec::new();
         for k in 0..steps {
-            out.extend(chains.iter().filter_map(|c| c.get(k).copied()).filter(here));
+            let step = chains.iter().filter_map(|c| c.get(k).copied()).filter(here);
+            out.extend(self.passing(step.collect()));
         }
         out.extend(stores);
         out
+    }
+
+    /// Updates that multiply a scalar by a vector, in the order that keeps fewest of these: all that use one value
+    /// of the kind of which there are more follow each other, and those of the other kind are held.
+    fn passing(&self, mut step: Vec<u32>) -> Vec<u32> {
+        let mut factors: FxHashMap<u32, [u32; 2]> = FxHashMap::default();
+        for &u in &step {
+            let [Some(a), Some(b)] = [0, 1].map(|k| self.src[u as usize].get(k).copied()) else {
+                return step;
+            };
+            let [a_is, b_is] = [a, b].map(|x| splat(&self.nodes[x as usize]).is_some());
+            if a_is == b_is {
+                return step;
+            }
+            factors.insert(u, if a_is { [a, b] } else { [b, a] });
+        }
+        let firsts = [0, 1].map(|side| {
+            let mut first: FxHashMap<u32, usize> = FxHashMap::default();
+            for (at, u) in step.iter().enumerate() {
+                first.entry(factors[u][side]).or_insert(at);
+            }
+            first
+        });
+        let side = usize::from(firsts[1].len() > firsts[0].len());
+        step.sort_by_key(|u| firsts[side][&factors[u][side]]);
+        step
     }
 }
