@@ -350,10 +350,11 @@ impl Estimate<'_> {
             let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
             let turns = tile.iterations(features, l.loops & closed);
             let at_once = WINDOW / ((l.loads + l.stores + l.ops + 3.0) * turns);
-            let busy = (l.loads / 2.0 + spilled)
-                .max(l.stores + spilled)
+            let busy = (l.loads / 2.0)
+                .max(l.stores)
                 .max(l.ops / 2.0)
                 .max(l.latency / at_once.max(1.0));
+            let busy = busy + spilled;
             let times = tile.iterations(features, l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {

@@ -3,8 +3,7 @@
 //! and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on
 //! the number of threads.
 //!
-//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead. Only
-//! where a register tile is several lines wide is that no worse.
+//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead.
 
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, outermost};
@@ -20,8 +19,6 @@ const PARTS: i64 = 16;
 const COLUMNS: i64 = 256;
 /// Bytes of a page, and of memory that a core moves in a cycle.
 const PAGE: i64 = 4096;
-/// Bytes of a tile of four vectors from which on it is as good to walk down its columns.
-const WIDE: usize = 256;
 const MOVED: f64 = 8.0;
 
 /// Choose the loops of sums of columns; None, with nothing chosen, where the kernel is none.
@@ -75,8 +72,7 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
     let once = features.outer & !read.varies == 0;
     let beyond = read.size > target.caches[1] as i64;
-    let narrow = 4 * target.vector_bytes < WIDE;
-    let all = known && inside && long && far && once && beyond && narrow;
+    let all = known && inside && long && far && once && beyond;
     all.then_some(([row, column], read.size as f64 / MOVED))
 }
 
