@@ -12,16 +12,27 @@
 //! So WMMA is an operation on words, as an elementwise one is, and STAGE keeps the words: they are put together as
 //! often as a panel is filled. Lowering adds into the accumulator: `acc = WMMA(A, B, acc)`.
 //!
+//! Where a unit's a has no sign and no factor is without one, a is 128 greater than it was (its upper bit is the other
+//! one), and what the product has too much of is taken off. That is a sum of its own, over axes of its own:
+//!
+//! ```text
+//! Σ a[k]·b[k] = Σ (a[k] + 128)·b[k] − 128·Σ b[k']      modulo 2³²
+//! ```
+//!
 //! Preconditions:
 //! * the axis is a REDUCE axis of a multiple of K turns, of one REDUCE, which adds products of dtype_out;
 //! * the unit's dtypes hold every value of the factors: integers by their intervals, floats where they are cast from it;
-//!   where the two differ either factor may be a;
+//!   where the two differ either factor may be a, and where both have signs that which varies with fewer of the inner
+//!   loops is, so that the sum that is taken off is one of columns;
 //! * both factors vary with the axis, contain no REDUCE and read no storage that is filled inside its loop.
 
 use super::nest::LoopNest;
 use super::refuse;
 use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, TcInfo, UOp};
 use std::sync::Arc;
+
+/// The signs of four bytes.
+const SIGNS: i64 = 0x8080_8080;
 
 pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -> Result<()> {
     let no = |message: &str| Err(refuse(opt, message));
@@ -49,6 +60,9 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     let fewer =
         (turns > depth).then(|| UOp::range(turns / depth, opt.axis as u32, AxisType::Reduce));
     let width = 8 * unit.dtypes_in[0].bytes() as i64;
+    // What makes a's bytes those without a sign.
+    let lifted = sum.lifted.then(|| UOp::int(SIGNS, word));
+    let mut lift = [lifted, None].into_iter();
     let words = sum.factors.iter().zip(unit.dtypes_in).map(|(f, dtype)| {
         let word_of = |j: i64| {
             let at = match &fewer {
@@ -71,7 +85,11 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
                 None => bits,
             }
         };
-        (1..depth).fold(word_of(0), |low, j| &low | &word_of(j))
+        let whole = (1..depth).fold(word_of(0), |low, j| &low | &word_of(j));
+        match lift.next().flatten() {
+            Some(signs) => whole.binary(Op::Xor, &signs),
+            None => whole,
+        }
     });
     let zero = UOp::constant(unit.dtype_out.zero(), unit.dtype_out);
     let src: Vec<UOp> = words.chain([zero]).collect();
@@ -79,7 +97,10 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     let others = sum.reduce.src()[1..].iter().filter(|r| *r != range);
     let mut over: Vec<UOp> = others.cloned().chain(fewer).collect();
     over.sort_by_key(UOp::range_arg);
-    let new = product.reduce_ranges(ReduceOp::Add, &over);
+    let mut new = product.reduce_ranges(ReduceOp::Add, &over);
+    if sum.lifted {
+        new = &new - &sum.excess(nest.axes.len() as u32, unit.dtype_out);
+    }
     let new = [(sum.reduce.clone(), new)].into_iter().collect();
     *nest = LoopNest::new(&kernel.substitute(&new))?;
     Ok(())
@@ -97,6 +118,8 @@ pub(super) fn may_fit(nest: &LoopNest, unit: &TcInfo) -> bool {
 struct Sum {
     reduce: UOp,
     factors: [UOp; 2],
+    /// Whether the first is to be 128 greater.
+    lifted: bool,
     /// Where it holds, the product counts.
     gate: Option<UOp>,
 }
@@ -121,14 +144,52 @@ impl Sum {
             varies && holds(dtype, f) && !f.ops_below().contains(Op::Reduce)
         };
         let [x, y] = product.src() else { return None };
-        let [of_a, of_b] = unit.dtypes_in;
-        let mut orders = [[x, y], [y, x]].into_iter();
-        let [a, b] = orders.find(|[a, b]| fits(a, of_a) && fits(b, of_b))?;
+        let fitting = |[of_a, of_b]: [DType; 2]| {
+            let mut orders = [[x, y], [y, x]].into_iter();
+            orders.find(|[a, b]| fits(a, of_a) && fits(b, of_b))
+        };
+        let exact = fitting(unit.dtypes_in);
+        let lifted = exact.is_none();
+        let [a, b] = match exact {
+            None if unit.dtypes_in == [DType::U8, DType::I8] => {
+                // The number of the innermost axis with which a factor varies and the sum does not.
+                let across = |f: &UOp| {
+                    let ranges = f.ranges();
+                    let open = ranges.iter().filter(|r| !reduce.src().contains(r));
+                    open.filter_map(UOp::range_arg).max()
+                };
+                let [a, b] = fitting([DType::I8; 2])?;
+                match across(a) > across(b) {
+                    true => [b, a],
+                    false => [a, b],
+                }
+            }
+            found => found?,
+        };
         product.may_contract().then(|| Sum {
             reduce: reduce.clone(),
             factors: [a.clone(), b.clone()],
+            lifted,
             gate,
         })
+    }
+
+    /// What the sum has too much of where a is 128 greater, over axes of its own from this number on.
+    fn excess(&self, first: u32, dtype: DType) -> UOp {
+        let over = &self.reduce.src()[1..];
+        let own = over
+            .iter()
+            .zip(first..)
+            .map(|(r, number)| r.with_arg(Arg::Range(number, AxisType::Reduce)));
+        let own: Vec<UOp> = own.collect();
+        let here = over.iter().cloned().zip(own.iter().cloned()).collect();
+        let b = self.factors[1].cast(dtype);
+        let term = match &self.gate {
+            Some(gate) => gate.select(&b, &b.like(0)),
+            None => b,
+        };
+        let sum = term.substitute(&here).reduce_ranges(ReduceOp::Add, &own);
+        &sum * &UOp::int(128, dtype)
     }
 }
 

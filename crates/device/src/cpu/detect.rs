@@ -2,7 +2,6 @@
 //! operating system says, believed in this order; flows out: vector width, registers, caches, cores
 //! and threads. Numbers only; what they mean for a kernel is the compiler's business.
 
-use super::compile::Compiler;
 use super::topology::{self, CACHES};
 use super::units::{self, Extension};
 use crate::config::Config;
@@ -87,22 +86,10 @@ pub(crate) fn named(kind: &Kind, name: &Name, config: &Config) -> Result<Target>
     }
 }
 
-/// The level of this machine for machine code of our own where none is named. That for x86-64-v4 has been run in
-/// software alone: it is for whoever names it.
-fn proven() -> &'static str {
-    match here().arch {
-        "x86-64-v4" => "x86-64-v3",
-        other => other,
-    }
-}
-
-/// What programs of the CPU are written in where nothing is said: machine code, where there is some for all that the
-/// machine has, or where there is no compiler of C; else C.
-pub(crate) fn usual(config: &Config) -> &'static str {
-    let whole = NATIVE_LEVELS.contains(&here().arch) && proven() == here().arch;
-    let some = NATIVE_LEVELS.contains(&proven());
-    let compiled = || Compiler::find("CPU", config, "native").is_ok();
-    match whole || some && !compiled() {
+/// What programs of the CPU are written in where nothing is said: machine code, where there is some for this machine,
+/// else C.
+pub(crate) fn usual() -> &'static str {
+    match NATIVE_LEVELS.contains(&here().arch) {
         true => Dialect::X86.name(),
         false => Dialect::C.name(),
     }
@@ -125,7 +112,7 @@ fn target_of(device: Device, config: &Config, arch: &str) -> Result<Target> {
 
 /// This machine, or this machine at another level, for machine code of our own.
 fn native(device: Device, config: &Config, arch: Option<&str>) -> Result<Target> {
-    let mut words = arch.unwrap_or(proven()).split('+');
+    let mut words = arch.unwrap_or(here().arch).split('+');
     let wanted = words.next().unwrap_or_default();
     let made = LEVELS.iter().filter(|l| NATIVE_LEVELS.contains(&l.arch));
     let mut fitting = made.filter(|l| l.arch.eq_ignore_ascii_case(wanted));

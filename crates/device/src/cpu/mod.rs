@@ -60,7 +60,7 @@ pub(crate) fn open_for_code(name: &Name, config: &Config) -> Result<Arc<dyn Runt
 
 fn open_it(name: &Name, config: &Config, for_code: bool) -> Result<Arc<dyn Runtime>> {
     let name = Name {
-        renderer: name.renderer.or_else(|| Some(detect::usual(config))),
+        renderer: name.renderer.or_else(|| Some(detect::usual())),
         ..*name
     };
     let target = named(&KIND, &name, config)?;

@@ -30,7 +30,6 @@
 
 use super::{Chosen, cpu, inner, outermost};
 use crate::graph::bits;
-use crate::loops;
 use crate::opt::features::{Access, Features, Mask, Reduction};
 use crate::opt::nest::Axis;
 use crate::opt::staging;
@@ -198,14 +197,64 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     let again = columns.of / tile_columns * nest.again;
     nest.panels(again >= least, &product, chosen);
     unroll(chosen);
+    if features.reductions.len() > 1 {
+        // What the rows share, before the loops over them.
+        sums_beside(rows_at.checked_sub(1)?, chosen)?;
+    }
     Some(())
+}
+
+/// Stage the sum that is not of products around a block's rows. What it adds lies in rows: a few of these at a time
+/// are added for all columns.
+fn sums_beside(at: usize, chosen: &mut Chosen) -> Option<()> {
+    let nodes = chosen.nest.kernel().toposort();
+    let product = main_sum(&nodes)?;
+    let operands = staging::operands(&nodes);
+    let other = |u: &UOp| u.op() == Op::Reduce && *u != product;
+    let operand = operands.iter().position(other)?;
+    let one_axis = operands[operand].src().len() == 2;
+    let before = chosen.last_loop()?;
+    let stage = OptOp::Stage { operand };
+    let staged = chosen.add(stage, at, "sums of columns that all rows share");
+    staged.then_some(())?;
+    let loops = chosen.last_loop()? - before;
+    let fill = before + 1;
+    let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
+    let term = chosen.nest.axes.iter().rposition(is_term)?;
+    let terms = chosen.nest.axes[term].extent()?;
+    let few = [8, 4]
+        .into_iter()
+        .find(|n| one_axis && terms % n == 0 && terms > *n);
+    if let Some(few) = few {
+        let parts = outermost(terms / few, AxisType::Reduce);
+        chosen.add(parts, term, "parts of a few rows");
+        // They stand first among the axes of their type.
+        let part = chosen.nest.axes.iter().position(is_term)?;
+        chosen.add(OptOp::Swap { with: fill }, part, "around columns");
+        // Behind the parts stand the loops of the columns, and then those that set the sums.
+        let vectors = inner(0, AxisType::Upcast);
+        for last in [fill + 2 * loops, fill + loops] {
+            chosen.add(vectors, last, "vectors of sums");
+        }
+        let few = chosen.nest.axes.iter().rposition(is_term)?;
+        chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
+    } else {
+        let last = fill + loops - 1;
+        chosen.add(inner(0, AxisType::Upcast), last, "vectors of sums");
+    }
+    Some(())
+}
+
+/// Of the sums of a kernel the one that varies with most axes.
+fn main_sum(nodes: &[UOp]) -> Option<UOp> {
+    let sums = nodes.iter().filter(|u| u.op() == Op::Reduce);
+    sums.max_by_key(|u| u.ranges().len()).cloned()
 }
 
 impl Product {
     fn of(features: &Features, target: &Target) -> Option<Product> {
-        let [sum] = &features.reductions[..] else {
-            return None;
-        };
+        let mut sums = features.reductions.iter().filter(|r| r.products);
+        let sum = sums.next().filter(|_| sums.next().is_none())?;
         let along = |k: &usize| {
             let mut stores = features.accesses.iter().filter(|a| a.store);
             stores.all(|a| a.stride[*k] == 1)
@@ -221,6 +270,11 @@ impl Product {
         let (row, rows, columns) = bits(open & !(1 << column))
             .filter_map(factors)
             .max_by_key(|f| features.extent[f.0])?;
+        // Other sums are the same for all rows.
+        let mut others = features.reductions.iter().filter(|r| !r.products);
+        if others.any(|r| r.open >> row & 1 == 1) {
+            return None;
+        }
         let known = sum.closes & !features.known == 0;
         let term = bits(sum.closes).next()?;
         let last = bits(sum.closes).last()?;
@@ -634,8 +688,8 @@ pub(super) fn sums_in_parts(
     chosen: &mut Chosen,
 ) -> Option<usize> {
     let nodes = chosen.nest.kernel().toposort();
-    let mut operands = staging::operands(&nodes).into_iter();
-    let operand = operands.position(|u| u.op() == Op::Reduce)?;
+    let sum = main_sum(&nodes)?;
+    let operand = staging::operands(&nodes).iter().position(|u| *u == sum)?;
     let stage = OptOp::Stage { operand };
     if !chosen.add(stage, at.checked_sub(1)?, "a block's sums, done in parts") {
         return None;
@@ -704,11 +758,11 @@ fn stage(
 ) {
     let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
-    let summed = |u: &UOp| {
-        u.ranges()
-            .iter()
-            .any(|r| loops::kind(r) == AxisType::Reduce)
+    let Some(sum) = main_sum(&nodes) else {
+        return;
     };
+    let terms = &sum.src()[1..];
+    let summed = |u: &UOp| u.ranges().iter().any(|r| terms.contains(r));
     let operands = staging::operands(&nodes);
     let reads = |u: &UOp| u.op() != Op::Reduce && summed(u) && is(u, &axes);
     let Some(operand) = operands.iter().position(reads) else {
