@@ -9,6 +9,8 @@
 //! A = bits(a[K·ko])  |  bits(a[K·ko + 1]) << 32/K  |  …
 //! ```
 //!
+//! Where elements of a word lie beside each other in a buffer that nothing else reads, the word is read as it is there.
+//!
 //! So WMMA is an operation on words, as an elementwise one is, and STAGE keeps the words: they are put together as
 //! often as a panel is filled. Lowering adds into the accumulator: `acc = WMMA(A, B, acc)`.
 //!
@@ -28,7 +30,8 @@
 
 use super::nest::LoopNest;
 use super::refuse;
-use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, TcInfo, UOp};
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{Arg, AxisType, DType, Op, Opt, ReduceOp, Result, Shape, TcInfo, UOp};
 use std::sync::Arc;
 
 /// The signs of four bytes.
@@ -85,7 +88,12 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
                 None => bits,
             }
         };
-        let whole = (1..depth).fold(word_of(0), |low, j| &low | &word_of(j));
+        let together = || (1..depth).fold(word_of(0), |low, j| &low | &word_of(j));
+        let stored = sum.gate.is_none().then(|| {
+            let read = Read::of(f, dtype, &nodes)?;
+            read.word(range, fewer.as_ref(), depth, word)
+        });
+        let whole = stored.flatten().unwrap_or_else(together);
         match lift.next().flatten() {
             Some(signs) => whole.binary(Op::Xor, &signs),
             None => whole,
@@ -104,6 +112,55 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     let new = [(sum.reduce.clone(), new)].into_iter().collect();
     *nest = LoopNest::new(&kernel.substitute(&new))?;
     Ok(())
+}
+
+/// The one read of a buffer, its elements of a unit's dtype.
+struct Read<'a> {
+    param: &'a UOp,
+    place: &'a UOp,
+}
+
+impl<'a> Read<'a> {
+    fn of(f: &'a UOp, dtype: DType, nodes: &[UOp]) -> Option<Read<'a>> {
+        let mut read = f;
+        while read.op() == Op::Cast {
+            read = &read.src()[0];
+        }
+        let [param, place] = read.src() else {
+            return None;
+        };
+        let mut users = nodes.iter().filter(|u| u.src().contains(param));
+        let alone = users.all(|u| u == read);
+        let size = |d: DType| d.bytes() == dtype.bytes() && d.is_float() == dtype.is_float();
+        let named = param.op() == Op::Param && read.op() == Op::Index && size(read.dtype());
+        (named && alone).then_some(Read { param, place })
+    }
+
+    /// The word that `depth` elements beside each other are in memory: those of turns of the range from a multiple of
+    /// `depth` on, whose number is `fewer`, 0 where that is None.
+    fn word(&self, range: &UOp, fewer: Option<&UOp>, depth: i64, dtype: DType) -> Option<UOp> {
+        let mut place = Affine::of(self.place)?;
+        let of_range = place.terms.iter().position(|(atom, _)| atom == range)?;
+        let (_, step) = place.terms.remove(of_range);
+        let divides = |n: i128| n % depth as i128 == 0;
+        let others = &place.terms;
+        let whole = |(atom, k): &(UOp, i128)| divides(*k) && !atom.ranges().contains(range);
+        if step != 1 || !others.iter().all(whole) || !divides(place.constant) {
+            return None;
+        }
+        let mut place = place.divided(depth as i128);
+        if let Some(fewer) = fewer {
+            place.term(fewer, 1)?;
+        }
+        let [n] = self.param.shape().ints()?[..] else {
+            return None;
+        };
+        divides(n as i128).then_some(())?;
+        let buffer = self.param.buffer_arg()?;
+        let shape = Shape::of(&[n / depth]);
+        let words = UOp::param(buffer.slot, &shape, dtype, buffer.device);
+        Some(words.at(&[place.build()]))
+    }
 }
 
 /// Whether a kernel has a sum that a unit may do, as far as dtypes say.

@@ -141,7 +141,7 @@ impl Affine {
     }
 
     /// As an expression, in canonical order.
-    pub(crate) fn build(&self) -> UOp {
+    pub fn build(&self) -> UOp {
         self.build_by(key)
     }
 
@@ -166,7 +166,7 @@ impl Affine {
     }
 
     /// Divide every coefficient and the constant; the caller knows that they are multiples.
-    pub(crate) fn divided(mut self, d: i128) -> Affine {
+    pub fn divided(mut self, d: i128) -> Affine {
         for t in &mut self.terms {
             t.1 /= d;
         }

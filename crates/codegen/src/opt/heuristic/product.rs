@@ -329,9 +329,14 @@ impl Product {
         let step = rows.stride[last].unsigned_abs();
         let lies = |a: &Access, k: usize| {
             let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
+            // The next term's, of elements or of words.
+            let next = match a.bytes == sum.bytes {
+                true => 1,
+                false => sum.packed as u64,
+            };
             match across < along {
                 true => Lies::Together,
-                false if along == sum.packed as u64 && across > along && a.gate == 0 => Lies::Along,
+                false if along == next && across > along && a.gate == 0 => Lies::Along,
                 false => Lies::Otherwise,
             }
         };
