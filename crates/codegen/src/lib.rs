@@ -29,6 +29,7 @@ mod select;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
 pub use pipeline::{Stage, Timings, lower, lower_shaped, render};
 pub use render::{C, Uops};

@@ -247,7 +247,7 @@ pub(crate) fn machine(device: Device, config: &Config, floats: &[DType]) -> Targ
         workgroups: false,
         max_workgroup: 1,
         warp: 1,
-        local_bytes: 4 << 20,
+        local_bytes: 8 << 20,
         caches: config.caches.unwrap_or(CACHES),
         native: OpSet::EMPTY,
         arithmetic: arithmetic(),

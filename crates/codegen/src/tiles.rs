@@ -1,0 +1,113 @@
+//! What a tile is added to is asked for before its terms. Flows in: a LINEAR; flows out: the same list, where the
+//! lines that stand behind an innermost loop, of storage that the second cache does not hold, are asked for before
+//! that loop: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
+//!
+//! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
+//! fetches them ahead, and the loop would be over before the first is there.
+
+use crate::ahead::insert;
+use monoglot_uop::linear::address;
+use monoglot_uop::marks::NodeSet;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Bytes that come at a time.
+const LINE: i128 = 64;
+/// Fewest turns of a loop in which a line can come.
+const TURNS: i64 = 32;
+
+/// Have lines asked for while the loops before them run.
+pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
+    let list = linear.src();
+    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
+    let mut begin = None;
+    let mut before: NodeSet = NodeSet::new();
+    let mut counted = 0;
+    for (at, u) in list.iter().enumerate() {
+        match u.op() {
+            Op::Range => begin = Some(at).filter(|_| u.vmax() >= TURNS),
+            Op::End => {
+                let Some(range) = begin.take().filter(|at| *at > 0) else {
+                    continue;
+                };
+                for u in &list[counted..range] {
+                    before.insert(u);
+                }
+                counted = range;
+                let asked = behind(list, at, &before, target);
+                if !asked.is_empty() {
+                    after.insert(range - 1, asked);
+                }
+            }
+            _ => {}
+        }
+    }
+    match after.is_empty() {
+        true => linear,
+        false => insert(linear, Vec::new(), after),
+    }
+}
+
+/// What asks for the lines that are read behind the END at a place, and what that needs beyond what stands before the
+/// loop.
+fn behind(list: &[UOp], end: usize, before: &NodeSet, target: &Target) -> Vec<UOp> {
+    let straight = list[end + 1..].iter();
+    let straight = straight.take_while(|u| !matches!(u.op(), Op::Range | Op::End | Op::If));
+    let mut lines = FxHashSet::default();
+    let mut out = Vec::new();
+    for load in straight.filter(|u| u.op() == Op::Load && u.src().len() == 1) {
+        let Some((line, to)) = far(load, target) else {
+            continue;
+        };
+        let Some(needs) = needs(to, before) else {
+            continue;
+        };
+        if lines.insert(line) {
+            out.extend(needs);
+            let near = Arg::Place(None, Some(AddrSpace::Local));
+            out.push(load.with_arg(near));
+        }
+    }
+    out
+}
+
+/// The line of a LOAD from storage that the second cache does not hold, and its address.
+#[allow(clippy::type_complexity)]
+fn far<'a>(load: &'a UOp, target: &Target) -> Option<((usize, Vec<(usize, i128)>, i128), &'a UOp)> {
+    let to = &load.src()[0];
+    let a = address(to)?;
+    let bytes = a.buffer.dtype().bytes() as i128;
+    let size = a.buffer.shape().max_len() as i128 * bytes;
+    let memory = a.buffer.addrspace() != Some(AddrSpace::Reg);
+    if !memory || size <= target.caches[1] as i128 {
+        return None;
+    }
+    let place = Affine::of(a.index)?;
+    let mut terms: Vec<(usize, i128)> = place.terms.iter().map(|t| (t.0.address(), t.1)).collect();
+    terms.sort_unstable();
+    let line = place.constant * bytes / LINE;
+    Some(((a.buffer.address(), terms, line), to))
+}
+
+/// What an address is made of beyond what stands before, operands first; None where a part of it is read.
+fn needs<'a>(to: &'a UOp, before: &NodeSet) -> Option<Vec<UOp>> {
+    let mut out: Vec<UOp> = Vec::new();
+    let mut stack = vec![(to, false)];
+    while let Some((u, ready)) = stack.pop() {
+        if ready {
+            out.push(u.clone());
+            continue;
+        }
+        if before.contains(u) {
+            continue;
+        }
+        let address = matches!(u.op(), Op::Index | Op::Shrink | Op::Stack | Op::Const);
+        if !address && !u.op().is_elementwise() {
+            return None;
+        }
+        stack.push((u, true));
+        stack.extend(u.src().iter().map(|s| (s, false)));
+    }
+    Some(out)
+}
