@@ -10,12 +10,17 @@
 //! * in a workgroup, it is not made of storage of the kernel's own where axes that are no loops are among those;
 //! * the storage is LOCAL or REG; LOCAL storage fits the target's, where that is limited.
 
+use super::cost;
 use super::nest::LoopNest;
 use super::refuse as refuse_opt;
 use crate::scratch;
 use monoglot_uop::marks::{NodeMap, NodeSet};
 use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Opt, Result, Shape, Target, UOp};
 use smallvec::SmallVec;
+
+/// Rows of storage that a tile has at once, and bytes of a line of a cache.
+const ROWS: i64 = 32;
+const LINE: i64 = 64;
 
 /// What is to be stored, and where.
 pub struct Staging<'a> {
@@ -190,6 +195,12 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
         };
         dims.push(extent);
     }
+    if let [_, .., inner] = &mut dims[..]
+        && *space == AddrSpace::Local
+        && !target.workgroups
+    {
+        *inner += apart(*inner, value.dtype());
+    }
     let elements = dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
     let bytes = elements.and_then(|n| n.checked_mul(value.dtype().bytes() as i64));
     let most = match space {
@@ -201,6 +212,16 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
     }
     let slot = scratch::next_slot(kernel);
     Ok(UOp::scratch(slot, &Shape::of(&dims), value.dtype(), *space))
+}
+
+/// By how many elements rows of so many are longer in storage, so that a tile of some of them does not lie in one set
+/// of the first cache.
+fn apart(row: i64, dtype: DType) -> i64 {
+    let bytes = dtype.bytes() as i64;
+    match cost::beside(row.saturating_mul(bytes)) < ROWS {
+        true => LINE / bytes.max(1),
+        false => 0,
+    }
 }
 
 #[cfg(test)]
