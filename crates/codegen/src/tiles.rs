@@ -1,6 +1,6 @@
 //! What a tile is added to is asked for before its terms. Flows in: a LINEAR; flows out: the same list, where the
-//! lines that stand behind an innermost loop, of storage that the second cache does not hold, are asked for before
-//! that loop: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
+//! lines that are read behind an innermost loop, of LOCAL storage that the second cache does not hold, are asked for
+//! before that loop: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
 //!
 //! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
 //! fetches them ahead, and the loop would be over before the first is there.
@@ -79,8 +79,8 @@ fn far<'a>(load: &'a UOp, target: &Target) -> Option<((usize, Vec<(usize, i128)>
     let a = address(to)?;
     let bytes = a.buffer.dtype().bytes() as i128;
     let size = a.buffer.shape().max_len() as i128 * bytes;
-    let memory = a.buffer.addrspace() != Some(AddrSpace::Reg);
-    if !memory || size <= target.caches[1] as i128 {
+    let kept = a.buffer.addrspace() == Some(AddrSpace::Local);
+    if !kept || size <= target.caches[1] as i128 {
         return None;
     }
     let place = Affine::of(a.index)?;

@@ -11,6 +11,7 @@ use super::emitter::Under;
 use super::emitter::general;
 use crate::code::Level;
 use crate::code::Width;
+use crate::table::Form;
 use crate::table::Kind;
 use crate::table::Vector;
 use iced_x86::Code;
@@ -45,6 +46,8 @@ impl Row {
     /// `upper`: a register is past the first sixteen.
     pub(super) fn of(level: Level, width: Width, vector: Vector, upper: bool) -> Result<Row> {
         let codes = vector.encodings();
+        // AVX-512 has dot products in encodings of its own alone: the shorter ones are of another extension.
+        let upper = upper || level == Level::V4 && vector.form() == Form::Dot;
         let mut column = column(level, width, upper)?;
         if level == Level::V4 && codes[column] == Code::INVALID && column < 3 {
             column += 2;

@@ -105,6 +105,7 @@ impl<'a> Product<'a> {
                 bytes: sum.bytes as i64,
                 inner: 1,
                 words: sum.packed > 1,
+                along: false,
             };
             let tile = register_tile(extents, terms, lanes, target, divides);
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;

@@ -53,6 +53,9 @@ const OFTEN: i64 = 64;
 /// more than twice as long.
 const USEFUL: f64 = 0.75;
 const USEFUL_WORDS: f64 = 0.5;
+/// Rows that are transposed at a time, and what copying a panel's elements one by one costs, as a share.
+const TURNED: i64 = 4;
+const ONE_BY_ONE: f64 = 0.02;
 /// Turns of an innermost loop over terms that are worth no loop.
 pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
@@ -173,7 +176,9 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
             let at = chosen.axis(k, features.kind(k))?;
             let multiple = b.count * b.of;
             chosen.add(OptOp::PadTo { multiple }, at, "whole blocks");
-            product.mask(k);
+            if k != product.row {
+                product.mask(k);
+            }
         }
     }
     cut(chosen, product.row, rows, product.column, columns);
@@ -286,10 +291,24 @@ impl Product {
         let term_bytes = inner * sum.bytes as i64;
         let extents = [features.extent[row], features.extent[column]];
         let rest = open & !(1 << column) & !(1 << row);
+        let lies = |a: &Access, k: usize| {
+            let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
+            // The next term's, of elements or of words.
+            let next = match a.bytes == sum.bytes {
+                true => 1,
+                false => sum.packed as u64,
+            };
+            match across < along {
+                true => Lies::Together,
+                false if along == next && across > along && a.gate == 0 => Lies::Along,
+                false => Lies::Otherwise,
+            }
+        };
         let deep = Terms {
             bytes: term_bytes,
             inner,
             words: sum.packed > 1,
+            along: lies(rows, row) == Lies::Along,
         };
         let (mut least, mut tile) = best_tile(extents, deep, lanes, 1, target, |_| true);
         least *= GAIN;
@@ -327,19 +346,6 @@ impl Product {
             extents[k] as f64 / padded as f64
         };
         let step = rows.stride[last].unsigned_abs();
-        let lies = |a: &Access, k: usize| {
-            let [across, along] = [a.stride[k], a.stride[last]].map(i64::unsigned_abs);
-            // The next term's, of elements or of words.
-            let next = match a.bytes == sum.bytes {
-                true => 1,
-                false => sum.packed as u64,
-            };
-            match across < along {
-                true => Lies::Together,
-                false if along == next && across > along && a.gate == 0 => Lies::Along,
-                false => Lies::Otherwise,
-            }
-        };
         let least = if words { USEFUL_WORDS } else { USEFUL };
         (again && !near && useful(0) * useful(1) >= least).then_some(Product {
             row,
@@ -468,6 +474,8 @@ pub(super) struct Terms {
     pub(super) inner: i64,
     /// Whether they are dot products of words.
     pub(super) words: bool,
+    /// Whether those of a row are neighbours: a panel is filled by transposing vectors of them, a few rows at a time.
+    pub(super) along: bool,
 }
 
 /// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
@@ -505,7 +513,11 @@ fn best_tile(
             let loaded = (rows + vectors) as f64;
             let term = added.max(loaded / 2.0).max(LATENCY) + BESIDE * loaded;
             let tiles = whole(extents[0], rows) * whole(extents[1], columns);
-            let cycles = tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
+            let copies = match terms.along && rows % TURNED != 0 {
+                true => 1.0 + ONE_BY_ONE,
+                false => 1.0,
+            };
+            let cycles = copies * tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
             if cycles < best.0 {
                 best = (cycles, [rows, columns]);
             }
@@ -783,7 +795,7 @@ fn stage(
     };
     let even = |chosen: &Chosen, at: usize| {
         let extent = chosen.nest.axes[at].extent();
-        extent.is_some_and(|n| n.count_ones() == 1 && n > 2)
+        extent.is_some_and(|n| n % TURNED == 0)
     };
     match lies {
         Lies::Together if last == before + 3 => {
