@@ -110,8 +110,10 @@ fn kept(nodes: &[UOp], part: &UOp, outermost: &UOp) -> Option<Kept> {
         Some(c) => {
             let same = [address, &part_sum].iter().all(|s| c.src().contains(s));
             let now = &address.src()[0];
-            let of = build::combine(op, address, &part_sum).op();
-            let in_parts = same && c.op() == of && now.op() == Op::After;
+            // Another operation may read both as what they are not, as a comparison does.
+            let same = same && address.dtype() == part_sum.dtype();
+            let of = || build::combine(op, address, &part_sum).op();
+            let in_parts = same && c.op() == of() && now.op() == Op::After;
             now.src().get(1..).filter(|_| in_parts)?
         }
         None => &[],
