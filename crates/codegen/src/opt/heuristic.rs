@@ -7,6 +7,7 @@
 //! products fits it. An interpreter gets the kernel as it is. Before all that, reductions that need not be
 //! done for every turn of an axis are not.
 
+mod across;
 mod along;
 mod beside;
 mod columns;
@@ -103,6 +104,7 @@ fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chose
             None => {
                 let plan = cpu::Plan::of(&features, target);
                 if along::choose(&features, plan.shared, &mut chosen).is_none()
+                    && across::choose(&features, &plan, &mut chosen).is_none()
                     && product::choose(&features, plan.shared, &mut chosen).is_none()
                 {
                     plan.choose(&features, &mut chosen);

@@ -481,6 +481,11 @@ fn is_chosen(t: &Table, i: usize, is_lane: &Axes<bool>) -> bool {
     }
 }
 
+/// Vectors of so many elements, at most so many lanes each: whole ones, and then powers of two.
+fn vectors(n: usize, lanes: usize) -> f64 {
+    (n / lanes + (n % lanes).count_ones() as usize) as f64
+}
+
 /// Instructions, roughly, where these axes are cut into vectors of so many lanes.
 fn cost(
     t: &Table,
@@ -525,16 +530,16 @@ fn cost(
             Some(k) if memory => {
                 let index = t.src[t.src[i][0] as usize].get(1);
                 match index.and_then(|&x| steps[x as usize][k]) {
-                    Some(1) => n.div_ceil(lanes) as f64,
+                    Some(1) => vectors(n, lanes),
                     Some(0) => 1.0,
-                    Some(-1) => 2.0 * n.div_ceil(lanes) as f64,
-                    Some(2) if u.op() == Op::Load => 3.0 * n.div_ceil(lanes) as f64,
+                    Some(-1) => 2.0 * vectors(n, lanes),
+                    Some(2) if u.op() == Op::Load => 3.0 * vectors(n, lanes),
                     // Vectors along another axis, transposed.
-                    _ if !closed[k] && turned(t, steps, i, k) => TURNED * n.div_ceil(lanes) as f64,
+                    _ if !closed[k] && turned(t, steps, i, k) => TURNED * vectors(n, lanes),
                     _ => 1.5 * n as f64,
                 }
             }
-            _ => n.div_ceil(lanes) as f64,
+            _ => vectors(n, lanes),
         };
         sum += others * along * t.trips(of);
     }

@@ -271,7 +271,7 @@ fn padded(extent: i64, tile: i64) -> i64 {
 }
 
 /// Exchange loops from a place on until what is left of these axes stands in this order.
-fn in_order(from: usize, order: &[usize], why: &'static str, chosen: &mut Chosen) {
+pub(super) fn in_order(from: usize, order: &[usize], why: &'static str, chosen: &mut Chosen) {
     for (with, &k) in (from..).zip(order) {
         let rest = chosen.nest.axes.iter().skip(with);
         let at = rest

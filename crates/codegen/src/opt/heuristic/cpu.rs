@@ -53,6 +53,11 @@ impl Plan {
         }
     }
 
+    /// Estimated cycles of one thread.
+    pub(super) fn cycles(&self, features: &Features, target: &Target) -> f64 {
+        self.tile.cycles(features, target).unwrap_or(f64::INFINITY)
+    }
+
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
         let order = order(features, &self.tile, chosen.target);
         arrange_apart(features, &self.tile, &order, self.apart, chosen);

@@ -454,7 +454,7 @@ impl Product {
 }
 
 /// The factor that varies with one of these axes and not with the other.
-fn factor<'a>(
+pub(super) fn factor<'a>(
     features: &'a Features,
     sum: &Reduction,
     with: usize,
