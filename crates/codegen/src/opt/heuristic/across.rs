@@ -142,7 +142,11 @@ impl Product {
         let lanes = axes
             .iter()
             .rposition(|r| crate::loops::kind(r) == AxisType::Upcast)?;
-        let reads = |u: &UOp| u.op() != Op::Reduce && u.ranges().contains(&axes[lanes]);
+        let is_term = |r: &UOp| crate::loops::kind(r).is_reduce();
+        let reads = |u: &UOp| {
+            let open = u.ranges();
+            u.op() != Op::Reduce && open.contains(&axes[lanes]) && open.iter().any(is_term)
+        };
         let operand = staging::operands(&nodes).iter().position(reads)?;
         let before = chosen.last_loop()?;
         let stage = OptOp::Stage { operand };
