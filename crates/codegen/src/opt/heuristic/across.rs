@@ -27,8 +27,6 @@ const TERMS: f64 = 64.0;
 const LATENCY: f64 = 4.0;
 const BESIDE: f64 = 0.05;
 const STREAMED: f64 = 20.0;
-/// How many times as many cycles it may take, beside what is stored along its lanes.
-const GAIN: f64 = 0.9;
 
 /// Such a product.
 struct Product {
@@ -47,7 +45,7 @@ struct Product {
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, chosen.target)?;
     let along = plan.cycles(features, chosen.target);
-    if product.cycles > GAIN * along {
+    if product.cycles > along {
         return None;
     }
     let mut fork = chosen.fork();
