@@ -18,7 +18,7 @@
 //! one), and what the product has too much of is taken off. That is a sum of its own, over axes of its own:
 //!
 //! ```text
-//! Σ a[k]·b[k] = Σ (a[k] + 128)·b[k] − 128·Σ b[k']      modulo 2³²
+//! Σ a[k]·b[k] = Σ (a[k] + 128)·b[k] − Σ 128·b[k']      modulo 2³²
 //! ```
 //!
 //! Preconditions:
@@ -63,10 +63,11 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     let fewer =
         (turns > depth).then(|| UOp::range(turns / depth, opt.axis as u32, AxisType::Reduce));
     let width = 8 * unit.dtypes_in[0].bytes() as i64;
-    // What makes a's bytes those without a sign.
-    let lifted = sum.lifted.then(|| UOp::int(SIGNS, word));
-    let mut lift = [lifted, None].into_iter();
-    let words = sum.factors.iter().zip(unit.dtypes_in).map(|(f, dtype)| {
+    let mut dtypes = unit.dtypes_in;
+    if sum.lifted {
+        dtypes[0] = DType::I8;
+    }
+    let words = sum.factors.iter().zip(dtypes).map(|(f, dtype)| {
         let word_of = |j: i64| {
             let at = match &fewer {
                 Some(fewer) => fewer * depth + j,
@@ -93,21 +94,26 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
             let read = Read::of(f, dtype, &nodes)?;
             read.word(range, fewer.as_ref(), depth, word)
         });
-        let whole = stored.flatten().unwrap_or_else(together);
-        match lift.next().flatten() {
-            Some(signs) => whole.binary(Op::Xor, &signs),
-            None => whole,
-        }
+        stored.flatten().unwrap_or_else(together)
     });
+    let mut words: Vec<UOp> = words.collect();
     let zero = UOp::constant(unit.dtype_out.zero(), unit.dtype_out);
-    let src: Vec<UOp> = words.chain([zero]).collect();
-    let product = UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit.clone())));
+    let dot = |a: UOp, b: UOp| {
+        let src = [a, b, zero.clone()];
+        UOp::new(Op::Wmma, src, Arg::Wmma(Arc::new(unit.clone())))
+    };
+    let signs = UOp::int(SIGNS, word);
+    let excess = sum.lifted.then(|| dot(signs.clone(), words[1].clone()));
+    if sum.lifted {
+        words[0] = words[0].binary(Op::Xor, &signs);
+    }
+    let product = dot(words.swap_remove(0), words.swap_remove(0));
     let others = sum.reduce.src()[1..].iter().filter(|r| *r != range);
     let mut over: Vec<UOp> = others.cloned().chain(fewer).collect();
     over.sort_by_key(UOp::range_arg);
     let mut new = product.reduce_ranges(ReduceOp::Add, &over);
-    if sum.lifted {
-        new = &new - &sum.excess(nest.axes.len() as u32, unit.dtype_out);
+    if let Some(excess) = excess {
+        new = &new - &apart(&excess, &over, nest.axes.len() as u32);
     }
     let new = [(sum.reduce.clone(), new)].into_iter().collect();
     *nest = LoopNest::new(&kernel.substitute(&new))?;
@@ -230,24 +236,15 @@ impl Sum {
             gate,
         })
     }
+}
 
-    /// What the sum has too much of where a is 128 greater, over axes of its own from this number on.
-    fn excess(&self, first: u32, dtype: DType) -> UOp {
-        let over = &self.reduce.src()[1..];
-        let own = over
-            .iter()
-            .zip(first..)
-            .map(|(r, number)| r.with_arg(Arg::Range(number, AxisType::Reduce)));
-        let own: Vec<UOp> = own.collect();
-        let here = over.iter().cloned().zip(own.iter().cloned()).collect();
-        let b = self.factors[1].cast(dtype);
-        let term = match &self.gate {
-            Some(gate) => gate.select(&b, &b.like(0)),
-            None => b,
-        };
-        let sum = term.substitute(&here).reduce_ranges(ReduceOp::Add, &own);
-        &sum * &UOp::int(128, dtype)
-    }
+/// The sum of a term over these axes, as axes of its own from a number on.
+fn apart(term: &UOp, over: &[UOp], first: u32) -> UOp {
+    let own = over.iter().zip(first..);
+    let own = own.map(|(r, number)| r.with_arg(Arg::Range(number, AxisType::Reduce)));
+    let own: Vec<UOp> = own.collect();
+    let here = over.iter().cloned().zip(own.iter().cloned()).collect();
+    term.substitute(&here).reduce_ranges(ReduceOp::Add, &own)
 }
 
 fn is_zero(u: &UOp) -> bool {

@@ -453,7 +453,7 @@ mod tests {
             registers: 16,
             ..target(false)
         };
-        let (choices, _) = explain(&conv(8, 64, 64, 29, 2), &target);
+        let (choices, _) = explain(&conv(8, 64, 60, 29, 2), &target);
         let tiles = choices.iter().filter_map(|c| c.weighed.as_ref());
         let tiles: Vec<&Weighed> = tiles.filter(|w| w.unit == "cycles").collect();
         assert!(tiles.len() > 2, "{choices:?}");

@@ -80,7 +80,8 @@ impl Product {
             let weights = factor(features, sum, lane, row).filter(|a| is_plain(a))?;
             let shared = weights.varies & sum.open == 1 << lane;
             let fits = weights.size <= target.caches[1] as i64 / 2;
-            let near = rows.stride[row].unsigned_abs() * rows.bytes as u64 <= LINE;
+            let apart = rows.stride[row].unsigned_abs();
+            let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
             if !shared || !fits || !near || !same || terms < TERMS {
                 return None;
@@ -167,7 +168,9 @@ fn best_tile(
 ) -> Option<(f64, [i64; 2])> {
     let mut best: Option<(f64, [i64; 2])> = None;
     for vectors in (1..=VECTORS).filter(|v| extents[1] % (v * lanes) == 0) {
-        let most = (target.registers as i64 - 1 - vectors) / vectors;
+        // Sums, a row of one factor, an element of the other, and a product that is not added at once.
+        let between = i64::from(!target.native.contains(Op::MulAcc));
+        let most = (target.registers as i64 - 1 - between - vectors) / vectors;
         for rows in (NEAR..=most.min(ROWS)).filter(|r| extents[0] % r == 0) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;

@@ -209,7 +209,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     Some(())
 }
 
-/// Stage the sum that is not of products around a block's rows. What it adds lies in rows: a few of these at a time
+/// Stage the sum that is the same for all rows around those of a block. What it adds lies in rows: a few of these at a time
 /// are added for all columns.
 fn sums_beside(at: usize, chosen: &mut Chosen) -> Option<()> {
     let nodes = chosen.nest.kernel().toposort();
@@ -258,8 +258,8 @@ fn main_sum(nodes: &[UOp]) -> Option<UOp> {
 
 impl Product {
     fn of(features: &Features, target: &Target) -> Option<Product> {
-        let mut sums = features.reductions.iter().filter(|r| r.products);
-        let sum = sums.next().filter(|_| sums.next().is_none())?;
+        let sums = features.reductions.iter().filter(|r| r.products);
+        let sum = sums.max_by_key(|r| r.open.count_ones())?;
         let along = |k: &usize| {
             let mut stores = features.accesses.iter().filter(|a| a.store);
             stores.all(|a| a.stride[*k] == 1)
@@ -276,8 +276,11 @@ impl Product {
             .filter_map(factors)
             .max_by_key(|f| features.extent[f.0])?;
         // Other sums are the same for all rows.
-        let mut others = features.reductions.iter().filter(|r| !r.products);
-        if others.any(|r| r.open >> row & 1 == 1) {
+        let mut others = features
+            .reductions
+            .iter()
+            .filter(|r| r.closes != sum.closes);
+        if features.reductions.len() > 2 || others.any(|r| r.open >> row & 1 == 1) {
             return None;
         }
         let known = sum.closes & !features.known == 0;
