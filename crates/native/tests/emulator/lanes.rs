@@ -328,15 +328,16 @@ fn element_product(a: i64, b: i64) -> u64 {
 }
 
 /// A word of bfloat16s, as single precision; what is too small to be normal is a zero.
-fn halves(word: u64) -> [f32; 2] {
-    [word << 16, word & 0xffff_0000].map(|bits| flushed(f32::from_bits(bits as u32)))
+fn halves(word: u64) -> [u64; 2] {
+    [word << 16 & 0xffff_ffff, word & 0xffff_0000].map(flushed)
 }
 
-fn flushed(x: f32) -> f32 {
-    if x.is_subnormal() {
-        0f32.copysign(x)
+/// The bits of a single, of a zero where they are those of what is too small to be normal.
+fn flushed(bits: u64) -> u64 {
+    if f32::from_bits(bits as u32).is_subnormal() {
+        bits & 0x8000_0000
     } else {
-        x
+        bits
     }
 }
 
@@ -355,9 +356,8 @@ fn dots(m: Mnemonic) -> Option<Rule> {
         }),
         Vdpbf16ps => Rule::Dot(|sum, a, b| {
             let [x, y] = [halves(a), halves(b)];
-            let sum = flushed(f32::from_bits(sum as u32));
-            let high = flushed(x[1].mul_add(y[1], sum));
-            u64::from(flushed(x[0].mul_add(y[0], high)).to_bits())
+            let fused = |k: usize, sum| flushed(single_fused(x[k], y[k], flushed(sum)));
+            fused(0, fused(1, sum))
         }),
         _ => return None,
     })
