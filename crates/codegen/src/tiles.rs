@@ -26,7 +26,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut counted = 0;
     for (at, u) in list.iter().enumerate() {
         match u.op() {
-            Op::Range => begin = Some(at).filter(|_| u.vmax() >= TURNS),
+            Op::Range => begin = Some(at).filter(|_| u.vmax() + 1 >= TURNS),
             Op::End => {
                 let Some(range) = begin.take().filter(|at| *at > 0) else {
                     continue;
@@ -57,10 +57,10 @@ fn behind(list: &[UOp], end: usize, before: &NodeSet, target: &Target) -> Vec<UO
     let mut lines = FxHashSet::default();
     let mut out = Vec::new();
     for load in straight.filter(|u| u.op() == Op::Load && u.src().len() == 1) {
-        let Some((line, to)) = far(load, target) else {
+        let Some(line) = Line::of(load, target) else {
             continue;
         };
-        let Some(needs) = needs(to, before) else {
+        let Some(needs) = needs(&load.src()[0], before) else {
             continue;
         };
         if lines.insert(line) {
@@ -72,22 +72,35 @@ fn behind(list: &[UOp], end: usize, before: &NodeSet, target: &Target) -> Vec<UO
     out
 }
 
-/// The line of a LOAD from storage that the second cache does not hold, and its address.
-#[allow(clippy::type_complexity)]
-fn far<'a>(load: &'a UOp, target: &Target) -> Option<((usize, Vec<(usize, i128)>, i128), &'a UOp)> {
-    let to = &load.src()[0];
-    let a = address(to)?;
-    let bytes = a.buffer.dtype().bytes() as i128;
-    let size = a.buffer.shape().max_len() as i128 * bytes;
-    let kept = a.buffer.addrspace() == Some(AddrSpace::Local);
-    if !kept || size <= target.caches[1] as i128 {
-        return None;
+/// A line of storage that the second cache does not hold.
+#[derive(PartialEq, Eq, Hash)]
+struct Line {
+    storage: usize,
+    /// What is added to its number, by their addresses, in elements.
+    terms: Vec<(usize, i128)>,
+    number: i128,
+}
+
+impl Line {
+    /// That of a LOAD.
+    fn of(load: &UOp, target: &Target) -> Option<Line> {
+        let a = address(&load.src()[0])?;
+        let bytes = a.buffer.dtype().bytes() as i128;
+        let size = a.buffer.shape().max_len() as i128 * bytes;
+        let kept = a.buffer.addrspace() == Some(AddrSpace::Local);
+        if !kept || size <= target.caches[1] as i128 {
+            return None;
+        }
+        let place = Affine::of(a.index)?;
+        let terms = place.terms.iter().map(|t| (t.0.address(), t.1));
+        let mut terms: Vec<(usize, i128)> = terms.collect();
+        terms.sort_unstable();
+        Some(Line {
+            storage: a.buffer.address(),
+            terms,
+            number: place.constant * bytes / LINE,
+        })
     }
-    let place = Affine::of(a.index)?;
-    let mut terms: Vec<(usize, i128)> = place.terms.iter().map(|t| (t.0.address(), t.1)).collect();
-    terms.sort_unstable();
-    let line = place.constant * bytes / LINE;
-    Some(((a.buffer.address(), terms, line), to))
 }
 
 /// What an address is made of beyond what stands before, operands first; None where a part of it is read.

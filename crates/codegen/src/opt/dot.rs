@@ -283,7 +283,7 @@ fn whole_bits(u: &UOp, dtype: DType, word: DType) -> UOp {
 mod tests {
     use crate::opt::tests::support::*;
     use crate::opt::{applied, apply};
-    use monoglot_uop::{AxisType, DType, Op, OptOp, Target};
+    use monoglot_uop::{AxisType, DType, Op, OptOp, ReduceOp, Target, TcInfo, UOp};
 
     const UNIT: usize = 2;
 
@@ -308,6 +308,68 @@ mod tests {
         check(&k, &[padto(2, 2), tc_by(UNIT, 2)]);
         check(&k, &[padto(2, 2), tc_by(UNIT, 2), padto(2, 3), padto(0, 8)]);
         refused(&k, &[tc_by(UNIT, 2)], "not a multiple of 2");
+    }
+
+    /// A target whose unit multiplies bytes without a sign by those with one.
+    fn lifting() -> Target {
+        let bytes = TcInfo::dot("bytes", [DType::U8, DType::I8], DType::I32);
+        Target {
+            caches: [1 << 10, 16 << 10, 128 << 10],
+            matrix_units: vec![bytes],
+            ..target(false)
+        }
+    }
+
+    #[test]
+    fn factors_that_both_have_signs_are_two_sums() {
+        let k = byte_matmul(8, 6, 12, DType::I8);
+        let after = check_on(&k, &[tc_by(0, 2)], &lifting());
+        let nodes = after.toposort();
+        let sums: Vec<&UOp> = nodes.iter().filter(|u| u.op() == Op::Reduce).collect();
+        assert_eq!(sums.len(), 2, "{after}");
+        let rows = |u: &&&UOp| u.ranges().iter().any(|r| r.vmax() == 7);
+        let varying = sums.iter().filter(rows).count();
+        assert_eq!(varying, 1, "what is taken off is the same for all rows");
+        // One with a sign and one without need no other sum.
+        let after = check_on(
+            &byte_matmul(8, 6, 12, DType::U8),
+            &[tc_by(0, 2)],
+            &lifting(),
+        );
+        let nodes = after.toposort();
+        assert_eq!(nodes.iter().filter(|u| u.op() == Op::Reduce).count(), 1);
+    }
+
+    /// The sums of columns are made once for all rows of a block.
+    #[test]
+    fn blocked_products_of_two_signs_share_the_sums_of_columns() {
+        for (m, n, k) in [(128, 64, 64), (96, 96, 256), (133, 71, 99)] {
+            let kernel = byte_matmul(m, n, k, DType::I8);
+            let opts = crate::opt::choose(&kernel, &lifting());
+            let stages = |o: &&monoglot_uop::Opt| matches!(o.op, OptOp::Stage { .. });
+            assert!(opts.iter().filter(stages).count() > 2, "{opts:?}");
+            check_on(&kernel, &opts, &lifting());
+        }
+    }
+
+    /// Elements beside each other are read as the words that they are, where nothing else reads them.
+    #[test]
+    fn words_that_lie_in_memory_are_read_from_it() {
+        let words = |k: &UOp| {
+            let after = check_on(k, &[tc_by(0, 2)], &lifting());
+            let nodes = after.toposort();
+            let word = |u: &&UOp| u.op() == Op::Param && u.dtype() == DType::U32;
+            nodes.iter().filter(word).count()
+        };
+        assert_eq!(words(&byte_matmul(8, 6, 12, DType::I8)), 1);
+        assert_eq!(words(&byte_matmul(8, 6, 4, DType::U8)), 1);
+        // One buffer for both factors is read in two ways.
+        let r = ranges(&[8, 8], &[12]);
+        let x = param(1, &[96], DType::I8);
+        let row = |i: usize| x.at(&[linear(&[(&r[i], 12), (&r[2], 1)])]).cast(DType::I32);
+        let sum = (row(0) * row(1)).reduce_ranges(ReduceOp::Add, &r[2..]);
+        let out = param(0, &[64], DType::I32).at(&[linear(&[(&r[0], 8), (&r[1], 1)])]);
+        assert_eq!(words(&sink(&[out.store(&sum).end(&r[..2])])), 0);
     }
 
     #[test]

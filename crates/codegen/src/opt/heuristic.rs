@@ -462,6 +462,38 @@ mod tests {
         }
     }
 
+    /// Rows of a few pixels leave parts of vectors empty, which the channels of a pixel fill.
+    #[test]
+    fn narrow_images_have_vectors_across_their_channels() {
+        let across = |k: &UOp, threads: usize| {
+            let target = Target {
+                threads,
+                ..target(false)
+            };
+            let opts = choose(k, &target);
+            lowers(&check_on(k, &opts, &target), false);
+            let after = apply(k, &opts, &target).unwrap();
+            let nodes = after.toposort();
+            let stores: Vec<&UOp> = nodes
+                .iter()
+                .filter(|u| u.op() == monoglot_uop::Op::Store)
+                .collect();
+            let wide = |r: &UOp| crate::loops::kind(r) == AxisType::Upcast && r.vmax() >= 15;
+            // The sum's store is the one into a parameter.
+            let out = stores
+                .iter()
+                .find(|s| s.src()[0].src()[0].op() == monoglot_uop::Op::Param);
+            let index = out.expect("a result").src()[0].src()[1].clone();
+            let affine = monoglot_uop::rules::Affine::of(&index).expect("a linear place");
+            affine.terms.iter().any(|(r, step)| *step > 1 && wide(r))
+        };
+        for threads in [1, 2] {
+            assert!(across(&conv(2, 8, 32, 10, 3), threads), "{threads}");
+            assert!(across(&conv(2, 8, 64, 9, 2), threads), "{threads}");
+            assert!(!across(&conv(2, 8, 32, 34, 3), threads), "{threads}");
+        }
+    }
+
     /// Threads that others slow down have fewer parts of what is long; short kernels have a part for each, and so has
     /// what only turns its tiles.
     #[test]

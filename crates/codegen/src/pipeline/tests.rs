@@ -10,8 +10,8 @@ use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, Opt, Program, ProgramInfo,
-    ReduceOp, Result, Scalar, Shape, Target, UOp,
+    AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, OpSet, Opt, Program,
+    ProgramInfo, ReduceOp, Result, Scalar, Shape, Target, UOp,
 };
 use std::sync::Arc;
 
@@ -331,6 +331,52 @@ fn rows_are_asked_for_while_others_are_read_again() {
         target.caches[1] = 0;
         let wide = check_for(&device, &target, &cases, 0);
         assert!(wide.iter().all(|p| asks(p) == 0));
+    }
+}
+
+/// A block's sums beyond the second cache are asked for before the loop that adds to them.
+#[test]
+fn sums_are_asked_for_while_terms_are_added() {
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.caches = [4 << 10, 32 << 10, 256 << 10];
+        let kernel = flat_matmul(256, 128, 128);
+        let opts = crate::opt::choose(&kernel, &target);
+        let cases = [(kernel, opts)];
+        let far = check_for(&device, &target, &cases, 0);
+        assert!(asks(&far[0]) > 0, "{}", far[0].src()[1]);
+        target.caches[1] = 1 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        assert_eq!(asks(&near[0]), 0, "{}", near[0].src()[1]);
+    }
+}
+
+/// Of what a tile's updates read, the kind of which there are fewer is held and the other passes by.
+#[test]
+fn updates_hold_the_operands_of_which_there_are_fewer() {
+    let mut target = crate::opt::tests::support::target(false);
+    target.native = OpSet::of(&[Op::MulAcc]);
+    for (rows, vectors) in [(2, 4), (8, 2)] {
+        let tile = [
+            split(0, rows, AxisType::Upcast, false),
+            split(1, vectors * 16, AxisType::Upcast, false),
+        ];
+        let kernel = flat_matmul(rows * 2, vectors * 32, 12);
+        let (program, _) = lower_for(&kernel, &target, Some(&tile)).unwrap();
+        let list = &program.src()[1];
+        let is_scalar = |u: &&UOp| monoglot_uop::linear::splat(u).is_some();
+        let passes = |u: &&UOp| is_scalar(u) == (rows > vectors);
+        let updates = list.src().iter().filter(|u| u.op() == Op::MulAcc);
+        let mut passing: Vec<UOp> = updates
+            .filter_map(|u| u.src()[..2].iter().find(passes).cloned())
+            .collect();
+        assert_eq!(passing.len() as i64, rows * vectors, "{list}");
+        passing.dedup();
+        assert_eq!(passing.len() as i64, rows.max(vectors), "{list}");
     }
 }
 

@@ -249,6 +249,28 @@ pub(crate) fn for_rows(f: impl Fn(Vector, usize)) {
     assert!(rows > 400, "{rows}");
 }
 
+/// The shorter encodings are of an extension that few machines with AVX-512 have.
+#[test]
+fn dot_products_beside_masks_are_avx512s() {
+    for_rows(|vector, column| {
+        let (level, width) = COLUMNS[column];
+        if level != Level::V4 || vector.form() != Form::Dot {
+            return;
+        }
+        let dot = ins(
+            Do::Vector(vector),
+            width,
+            Some(v(1)),
+            &[rv(2), rv(3), rv(1)],
+        );
+        let ret = ins(Do::Return, Width::W64, None, &[]);
+        let encoded = encode(&allocated(vec![dot, ret], &[], 0), level).expect("it is encoded");
+        let list = decoded(&encoded);
+        let code = vector.encodings()[column];
+        assert!(list.iter().any(|i| i.code() == code), "{vector:?}");
+    });
+}
+
 #[test]
 fn every_row_reads_back() {
     for_rows(|vector, column| {
