@@ -104,7 +104,7 @@ impl Line {
 }
 
 /// What an address is made of beyond what stands before, operands first; None where a part of it is read.
-fn needs<'a>(to: &'a UOp, before: &NodeSet) -> Option<Vec<UOp>> {
+fn needs(to: &UOp, before: &NodeSet) -> Option<Vec<UOp>> {
     let mut out: Vec<UOp> = Vec::new();
     let mut stack = vec![(to, false)];
     while let Some((u, ready)) = stack.pop() {
