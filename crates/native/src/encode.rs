@@ -8,6 +8,7 @@ mod emitter;
 mod frame;
 mod general;
 mod masked;
+mod masks;
 mod row;
 mod vector;
 

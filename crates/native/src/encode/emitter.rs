@@ -4,6 +4,7 @@
 
 use super::buffer::Buffer;
 use super::buffer::broken;
+use super::masks::Masks;
 use crate::code::Allocated;
 use crate::code::Ins;
 use crate::code::Level;
@@ -37,8 +38,8 @@ pub(super) enum Source {
     Vector(u8),
     Memory(Address),
     Immediate(i64),
-    /// The mask register that is scratch within an instruction.
-    Mask,
+    /// The mask register of that number.
+    Mask(u8),
 }
 
 /// `[base + index·scale + displacement]`, or a constant of the pool.
@@ -78,7 +79,7 @@ impl Source {
         match self {
             Source::General(own) => *own == register,
             Source::Memory(address) => address.mentions(register),
-            Source::Vector(_) | Source::Immediate(_) | Source::Mask => false,
+            Source::Vector(_) | Source::Immediate(_) | Source::Mask(_) => false,
         }
     }
 }
@@ -113,14 +114,19 @@ pub(super) fn byte(number: u8) -> Register {
 pub(super) enum Under {
     /// All.
     None,
-    /// Those of the mask register; the others stay.
-    Merging,
-    /// Those of the mask register; the others become 0.
-    Zeroing,
+    /// Those of a mask register; the others stay.
+    Merging(u8),
+    /// Those of a mask register; the others become 0.
+    Zeroing(u8),
 }
 
-/// The mask register that is scratch.
-pub(super) const MASK: Register = Register::K1;
+/// The mask register that is scratch within an instruction.
+pub(super) const MASK: u8 = 1;
+
+/// The mask register of that number.
+pub(super) fn mask(number: u8) -> Register {
+    Register::K0 + u32::from(number)
+}
 
 /// If an instruction on general registers works on 64 bits.
 pub(super) fn wide(ins: &Ins) -> Result<bool> {
@@ -136,6 +142,7 @@ pub(super) struct Emitter<'a> {
     pub(super) code: &'a Allocated,
     pub(super) level: Level,
     pub(super) buffer: Buffer,
+    pub(super) masks: Masks,
     /// A register of more than 16 bytes was named.
     pub(super) ymm: bool,
     /// Whether what is appended locks its memory.
@@ -144,13 +151,16 @@ pub(super) struct Emitter<'a> {
 
 impl Emitter<'_> {
     pub(super) fn new(code: &Allocated, level: Level) -> Result<Emitter<'_>> {
-        Ok(Emitter {
+        let mut e = Emitter {
             code,
             level,
             buffer: Buffer::new(code.code.ins.len())?,
+            masks: Masks::default(),
             ymm: false,
             lock: false,
-        })
+        };
+        e.masks = Masks::of(&e)?;
+        Ok(e)
     }
 
     /// Append an instruction during which no other thread gets at its memory.
@@ -166,7 +176,7 @@ impl Emitter<'_> {
         self.emit_under(code, arguments, Under::None)
     }
 
-    /// The same for the lanes of the mask register alone.
+    /// The same for the lanes of a mask register alone.
     pub(super) fn emit_under(
         &mut self,
         code: Code,
@@ -199,9 +209,9 @@ impl Emitter<'_> {
                 }
             }
         }
-        if under != Under::None {
-            instruction.set_op_mask(MASK);
-            instruction.set_zeroing_masking(under == Under::Zeroing);
+        if let Under::Merging(number) | Under::Zeroing(number) = under {
+            instruction.set_op_mask(mask(number));
+            instruction.set_zeroing_masking(under == Under::Zeroing(number));
         }
         self.buffer.push(&instruction, constant)
     }

@@ -501,7 +501,7 @@ fn two(e: &mut Emitter<'_>, codes: [Code; 6], wide: bool, a: u8, b: Source) -> R
             };
             (code, Argument::Immediate(kind, i64::from(i)))
         }
-        Source::Vector(_) | Source::Mask => {
+        Source::Vector(_) | Source::Mask(_) => {
             return Err(broken("a vector register where a general one is"));
         }
     };

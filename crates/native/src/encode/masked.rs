@@ -1,6 +1,7 @@
 //! Rows whose encoding in AVX-512 has a mask register, or an order of its own. Flows in: a row whose registers have
-//! numbers; flows out: a few machine instructions. Always: a vector of masks stays one outside; the mask register
-//! and rax are scratch; every source is read before the destination is written.
+//! numbers; flows out: a few machine instructions. Always: a vector of masks stays one outside, but where a mask
+//! register of its own has it; a mask register and rax are scratch; every source is read before the destination is
+//! written.
 
 use super::buffer::broken;
 use super::emitter::Address;
@@ -11,7 +12,9 @@ use super::emitter::RAX;
 use super::emitter::RSP;
 use super::emitter::Source;
 use super::emitter::Under;
+use super::emitter::mask;
 use super::general::register;
+use super::masks::Held;
 use super::row::Row;
 use super::row::copy_of;
 use crate::code::Width;
@@ -73,14 +76,53 @@ const TO_BITS: Codes = [
     ],
 ];
 
+/// A choice by a mask register.
+const BLEND: Codes = [
+    [
+        Code::EVEX_Vpblendmb_xmm_k1z_xmm_xmmm128,
+        Code::EVEX_Vpblendmb_ymm_k1z_ymm_ymmm256,
+        Code::EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512,
+    ],
+    [
+        Code::EVEX_Vpblendmw_xmm_k1z_xmm_xmmm128,
+        Code::EVEX_Vpblendmw_ymm_k1z_ymm_ymmm256,
+        Code::EVEX_Vpblendmw_zmm_k1z_zmm_zmmm512,
+    ],
+    [
+        Code::EVEX_Vpblendmd_xmm_k1z_xmm_xmmm128b32,
+        Code::EVEX_Vpblendmd_ymm_k1z_ymm_ymmm256b32,
+        Code::EVEX_Vpblendmd_zmm_k1z_zmm_zmmm512b32,
+    ],
+    [
+        Code::EVEX_Vpblendmq_xmm_k1z_xmm_xmmm128b64,
+        Code::EVEX_Vpblendmq_ymm_k1z_ymm_ymmm256b64,
+        Code::EVEX_Vpblendmq_zmm_k1z_zmm_zmmm512b64,
+    ],
+];
+
 /// If a row's encoding in AVX-512 stands otherwise than its form says.
 pub(super) fn is_masked(vector: Vector) -> bool {
     use Vector as V;
     lane(vector) > 0 || matches!(vector, V::Permute128 | V::TableW | V::TableD | V::TableQ)
 }
 
+/// Whether a row makes a mask of lanes.
+pub(super) fn compares(vector: Vector) -> bool {
+    lane(vector) > 0 && vector.form() != Form::Two && vector.operands()[3][0] == Kind::Mask
+}
+
+/// The row that loads the lanes of a mask, of so many bytes, and makes the others 0.
+pub(super) fn load(lane: usize) -> Vector {
+    match lane {
+        1 => Vector::MaskLoad1,
+        2 => Vector::MaskLoad2,
+        4 => Vector::MaskLoad4,
+        _ => Vector::MaskLoad8,
+    }
+}
+
 /// The bytes of the lanes that a mask is of; 0 where there is none.
-fn lane(vector: Vector) -> usize {
+pub(super) fn lane(vector: Vector) -> usize {
     use Vector as V;
     match vector {
         V::CmpEqB | V::CmpGtB | V::MoveMaskB | V::Choose | V::MaskLoad1 | V::MaskStore1 => 1,
@@ -93,31 +135,38 @@ fn lane(vector: Vector) -> usize {
     }
 }
 
-/// Such a row.
+/// Such a row, whose mask may be in a register of its own.
 pub(super) fn row(
     e: &mut Emitter<'_>,
     row: Row,
     vector: Vector,
     dst: Option<Source>,
     sources: &[Source],
+    held: Option<Held>,
 ) -> Result<()> {
     let lane = lane(vector);
     match (vector.form(), dst, sources) {
         (Form::MaskStore, None, [to, mask, a]) => {
-            to_bits(e, row, lane, *mask)?;
-            row.emit_under(e, &[*to, *a], Under::Merging)
+            let mask = in_register(e, row, lane, *mask, held)?;
+            row.emit_under(e, &[*to, *a], Under::Merging(mask))
         }
         (Form::MaskLoad, Some(dst), [mask, from]) => {
-            to_bits(e, row, lane, *mask)?;
-            row.emit_under(e, &[dst, *from], Under::Zeroing)
+            let mask = in_register(e, row, lane, *mask, held)?;
+            row.emit_under(e, &[dst, *from], Under::Zeroing(mask))
         }
-        (Form::Choose, Some(dst), [mask, a, b]) => choose(e, row, lane, dst, [*mask, *a, *b]),
+        // Of the two the one that the mask chooses may be memory.
+        (Form::Choose, Some(dst), [mask, a, b]) => {
+            let mask = in_register(e, row, lane, *mask, held)?;
+            let (code, _) = sized(&BLEND, row, held.map_or(lane, |h| h.lane));
+            row.with(code)
+                .emit_under(e, &[dst, *b, *a], Under::Merging(mask))
+        }
         (Form::Two, Some(dst), [a]) => {
-            row.emit(e, &[Source::Mask, *a])?;
+            row.emit(e, &[Source::Mask(MASK), *a])?;
             let Source::General(dst) = dst else {
                 return Err(broken(format!("{dst:?} is no general register")));
             };
-            let bits = Argument::Register(MASK);
+            let bits = Argument::Register(mask(MASK));
             e.emit(Code::VEX_Kmovq_r64_kr, &[register(dst, true), bits])
         }
         (Form::Table, Some(dst), [a, order, b]) => table(e, row, dst, [*a, *order, *b]),
@@ -128,16 +177,20 @@ pub(super) fn row(
             }
         }
         (_, Some(dst), [a, b, rest @ ..]) => {
-            let mut operands = vec![Source::Mask, *a, *b];
+            let mask = Source::Mask(held.map_or(MASK, |h| h.register));
+            let mut operands = vec![mask, *a, *b];
             operands.extend_from_slice(rest);
             row.emit(e, &operands)?;
+            if held.is_some() {
+                return Ok(());
+            }
             let (code, kind) = sized(&FROM_BITS, row, lane);
             let row = Row {
                 code,
                 kinds: [kind, Kind::Mask, Kind::None, Kind::None],
                 evex: true,
             };
-            row.emit(e, &[dst, Source::Mask])
+            row.emit(e, &[dst, mask])
         }
         _ => Err(broken(format!("the operands of {vector:?}"))),
     }
@@ -154,27 +207,36 @@ fn sized(codes: &Codes, row: Row, lane: usize) -> (Code, Kind) {
     (codes[lane.trailing_zeros() as usize][column], kind)
 }
 
-/// The mask register from the signs of lanes.
-fn to_bits(e: &mut Emitter<'_>, row: Row, lane: usize, mask: Source) -> Result<()> {
+/// The mask register that has a mask: its own, or the scratch one, from the signs of lanes.
+fn in_register(
+    e: &mut Emitter<'_>,
+    row: Row,
+    lane: usize,
+    mask: Source,
+    held: Option<Held>,
+) -> Result<u8> {
+    if let Some(held) = held {
+        return Ok(held.register);
+    }
     let (code, kind) = sized(&TO_BITS, row, lane);
     let row = Row {
         code,
         kinds: [Kind::Mask, kind, Kind::None, Kind::None],
         evex: true,
     };
-    row.emit(e, &[Source::Mask, mask])
+    row.emit(e, &[Source::Mask(MASK), mask])?;
+    Ok(MASK)
 }
 
-/// a where the mask has its sign, else b. The one that may be memory is the one that the mask chooses.
-fn choose(
+/// a in the lanes of a mask, else 0, by the row of a load.
+pub(super) fn zeroed(
     e: &mut Emitter<'_>,
     row: Row,
-    lane: usize,
     dst: Source,
-    [mask, a, b]: [Source; 3],
+    a: Source,
+    held: Held,
 ) -> Result<()> {
-    to_bits(e, row, lane, mask)?;
-    row.emit_under(e, &[dst, b, a], Under::Merging)
+    row.emit_under(e, &[dst, a], Under::Zeroing(held.register))
 }
 
 /// b where the number has a bit, else a.
@@ -195,8 +257,9 @@ fn blend(
     let bits = Argument::Immediate(OpKind::Immediate32, bits);
     let scratch = register(RAX, false);
     e.emit(Code::Mov_r32_imm32, &[scratch, bits])?;
-    e.emit(Code::VEX_Kmovd_kr_r32, &[Argument::Register(MASK), scratch])?;
-    row.emit_under(e, &[dst, a, b], Under::Merging)
+    let bits = Argument::Register(mask(MASK));
+    e.emit(Code::VEX_Kmovd_kr_r32, &[bits, scratch])?;
+    row.emit_under(e, &[dst, a, b], Under::Merging(MASK))
 }
 
 /// Halves of 32 bytes, each of either source: the encoding takes the low one of its first, the high one of its second.

@@ -5,10 +5,10 @@
 use super::buffer::broken;
 use super::emitter::Argument;
 use super::emitter::Emitter;
-use super::emitter::MASK;
 use super::emitter::Source;
 use super::emitter::Under;
 use super::emitter::general;
+use super::emitter::mask;
 use crate::code::Level;
 use crate::code::Width;
 use crate::table::Form;
@@ -72,7 +72,7 @@ impl Row {
         self.emit_under(e, operands, Under::None)
     }
 
-    /// The same for the lanes of the mask register alone.
+    /// The same for the lanes of a mask register alone.
     pub(super) fn emit_under(
         self,
         e: &mut Emitter<'_>,
@@ -124,7 +124,7 @@ fn argument(kind: Kind, operand: Source) -> Result<Argument> {
         (Kind::Xmm, Source::Vector(n)) => Argument::Register(Register::XMM0 + u32::from(n)),
         (Kind::Ymm, Source::Vector(n)) => Argument::Register(Register::YMM0 + u32::from(n)),
         (Kind::Zmm, Source::Vector(n)) => Argument::Register(Register::ZMM0 + u32::from(n)),
-        (Kind::Mask, Source::Mask) => Argument::Register(MASK),
+        (Kind::Mask, Source::Mask(n)) => Argument::Register(mask(n)),
         (Kind::R32, Source::General(n)) => Argument::Register(general(n, false)),
         (Kind::R64, Source::General(n)) => Argument::Register(general(n, true)),
         (Kind::Immediate, Source::Immediate(i)) if (-128..256).contains(&i) => {

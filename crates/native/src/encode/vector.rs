@@ -35,7 +35,11 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
     let upper = sources.iter().chain(&dst).any(Source::is_upper);
     let row = |vector| Row::of(e.level, ins.width, vector, upper);
     if e.level >= Level::V4 && masked::is_masked(vector) && row(vector)?.evex {
-        return masked::row(e, row(vector)?, vector, dst, &sources);
+        let held = e.masks.made(ins).or(e.masks.wanted(ins).map(|w| w.1));
+        return masked::row(e, row(vector)?, vector, dst, &sources, held);
+    }
+    if let (Some((k, held)), Some(dst)) = (e.masks.wanted(ins), dst) {
+        return masked::zeroed(e, row(masked::load(held.lane))?, dst, sources[1 - k], held);
     }
     let Some(dst) = dst else {
         return row(vector)?.emit(e, &sources);

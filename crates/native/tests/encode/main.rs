@@ -7,6 +7,7 @@ mod emulated;
 mod emulator;
 mod general;
 mod machine;
+mod masks;
 mod rows;
 mod text;
 mod vectors;
