@@ -217,7 +217,8 @@ impl<'a> Selector<'a> {
         Ok(match u.op() {
             Op::Max => {
                 let of_bounds = |k: usize| u.src()[k].min_max().is_none();
-                let swaps = !of_bounds(1);
+                // What is looked at for NaN is not what waits for the maximum before.
+                let swaps = !of_bounds(1) || is_accumulator(&u.src()[0]);
                 let [x, y] = if swaps { [s[1], s[0]] } else { [s[0], s[1]] };
                 let nan = of_bounds(usize::from(swaps));
                 vector_max(b, d, w, x, y, nan)
@@ -517,6 +518,13 @@ impl<'a> Selector<'a> {
         };
         super::builder::one(reg)
     }
+}
+
+/// Whether a value is read from a register that a loop goes on with.
+fn is_accumulator(u: &UOp) -> bool {
+    let place = monoglot_uop::linear::address(u.src().first().unwrap_or(u));
+    let kept = place.and_then(|a| a.buffer.addrspace());
+    u.op() == Op::Load && kept == Some(monoglot_uop::AddrSpace::Reg)
 }
 
 /// The mask of which this one is the complement.
