@@ -34,11 +34,14 @@ struct Graph {
     needs: Vec<Vec<u32>>,
     /// By STORE, or loop with one: the LOADs, or loops with one, of what it overwrites, which come first.
     before: FxHashMap<u32, Vec<u32>>,
+    /// How many vectors are held at once.
+    registers: usize,
 }
 
-/// Order the nodes of a kernel.
-pub(crate) fn linearize(kernel: &UOp) -> Result<UOp> {
-    let g = Graph::new(kernel)?;
+/// Order the nodes of a kernel for a machine with so many vector registers.
+pub(crate) fn linearize(kernel: &UOp, registers: usize) -> Result<UOp> {
+    let mut g = Graph::new(kernel)?;
+    g.registers = registers;
     let order = g.order()?;
     let list: SmallVec<[UOp; 3]> = order
         .into_iter()
@@ -453,12 +456,72 @@ impl Graph {
         let steps = chains.iter().map(Vec::len).max().unwrap_or(0);
         let here = |v: &u32| self.block[*v as usize] == self.block[i as usize];
         let mut out: SmallVec<[u32; 8]> = SmallVec::new();
-        for k in 0..steps {
-            let step = chains.iter().filter_map(|c| c.get(k).copied()).filter(here);
-            out.extend(self.passing(step.collect()));
+        let step = |k: usize| {
+            let step = chains.iter().filter_map(move |c| c.get(k).copied());
+            step.filter(here).collect::<Vec<u32>>()
+        };
+        let all: Vec<Vec<u32>> = (0..steps).map(step).collect();
+        match self.windows(&all, &chains) {
+            Some(updates) => out.extend(updates),
+            None => all.into_iter().for_each(|s| out.extend(self.passing(s))),
         }
         out.extend(stores);
         out
+    }
+
+    /// Updates by scalars and vectors of which several steps read the same, each vector's together: it is read once
+    /// and passes by, while the scalars of all steps are held. None where it is no such case, where these find no
+    /// registers, or where what adds to one accumulator would change its order.
+    fn windows(&self, steps: &[Vec<u32>], chains: &[Vec<u32>]) -> Option<Vec<u32>> {
+        let mut factors: FxHashMap<u32, [u32; 2]> = FxHashMap::default();
+        let mut scalars: FxHashSet<u32> = FxHashSet::default();
+        // Vectors in the order in which the steps read them, and how many each step reads.
+        let mut vectors: Vec<u32> = Vec::new();
+        let mut known: FxHashSet<u32> = FxHashSet::default();
+        let mut reads = 0;
+        for step in steps {
+            let mut here: FxHashSet<u32> = FxHashSet::default();
+            for &u in step {
+                let [scalar, vector] = self.scalar_and_vector(u)?;
+                factors.insert(u, [scalar, vector]);
+                scalars.insert(scalar);
+                reads += usize::from(here.insert(vector));
+                if known.insert(vector) {
+                    vectors.push(vector);
+                }
+            }
+        }
+        let held = chains.len() + scalars.len() + 1;
+        if vectors.len() == reads || held > self.registers {
+            return None;
+        }
+        let mut next = vec![0; chains.len()];
+        let mut out = Vec::new();
+        for vector in vectors {
+            for (chain, at) in chains.iter().zip(&mut next) {
+                while let Some(u) = chain.get(*at) {
+                    match factors.get(u) {
+                        Some(f) if f[1] == vector => out.push(*u),
+                        Some(_) => break,
+                        None => {}
+                    }
+                    *at += 1;
+                }
+            }
+        }
+        (out.len() == factors.len()).then_some(out)
+    }
+
+    /// The factors of an update, where one is a scalar for all lanes and the other is not.
+    fn scalar_and_vector(&self, u: u32) -> Option<[u32; 2]> {
+        let [a, b] = [0, 1].map(|k| self.src[u as usize].get(k).copied());
+        let [a, b] = [a?, b?];
+        let [a_is, b_is] = [a, b].map(|x| splat(&self.nodes[x as usize]).is_some());
+        match (a_is, b_is) {
+            (true, false) => Some([a, b]),
+            (false, true) => Some([b, a]),
+            _ => None,
+        }
     }
 
     /// Updates that multiply a scalar by a vector, in the order that keeps fewest of these: all that use one value
@@ -466,14 +529,10 @@ impl Graph {
     fn passing(&self, mut step: Vec<u32>) -> Vec<u32> {
         let mut factors: FxHashMap<u32, [u32; 2]> = FxHashMap::default();
         for &u in &step {
-            let [Some(a), Some(b)] = [0, 1].map(|k| self.src[u as usize].get(k).copied()) else {
+            let Some(both) = self.scalar_and_vector(u) else {
                 return step;
             };
-            let [a_is, b_is] = [a, b].map(|x| splat(&self.nodes[x as usize]).is_some());
-            if a_is == b_is {
-                return step;
-            }
-            factors.insert(u, if a_is { [a, b] } else { [b, a] });
+            factors.insert(u, both);
         }
         let firsts = [0, 1].map(|side| {
             let mut first: FxHashMap<u32, usize> = FxHashMap::default();

@@ -148,7 +148,7 @@ fn in_order(
     let selected = select::select(expanded, target)?;
     done(Stage::Select, &selected);
 
-    let ordered = atomics::alone(&linearize::linearize(&selected)?);
+    let ordered = atomics::alone(&linearize::linearize(&selected, target.registers)?);
     let mut linear = registers::split(&ordered);
     let threads = target.arranged && !target.workgroups;
     if threads {

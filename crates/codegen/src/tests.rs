@@ -25,7 +25,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
         "hoist" => Ok(memory::hoist(&u)),
         "expand" => expand::expand(&u),
         "select" => select::select(&u, &target(false)),
-        "linearize" => linearize::linearize(&u),
+        "linearize" => linearize::linearize(&u, target(false).registers),
         "render" => {
             let (program, _) = {
                 let target = target(false);

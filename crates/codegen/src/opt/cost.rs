@@ -251,12 +251,28 @@ impl Estimate<'_> {
             // A row more is another stream of memory, a vector more in a row is not.
             2 if !a.store && masked == 1.0 => APART * copies,
             -1 if !a.store && masked == 1.0 => REVERSED * copies,
-            1 | 0 => copies * masked + 0.1 * self.copies(a.varies & !(1 << l), a.bytes),
+            1 | 0 => {
+                let rows = self.copies(a.varies & !(1 << l), a.bytes);
+                copies * masked * self.crossing(a, l) + 0.1 * rows
+            }
             _ if masked == 1.0 && turned => TURNED * copies,
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
+        }
+    }
+
+    /// Lines that a vector of windows reads: those that are shifted by less than a vector lie in two as often as not, the
+    /// more so the longer vectors are.
+    fn crossing(&self, a: &Access, lane: usize) -> f64 {
+        let lanes = (self.target.vector_bytes / a.bytes.max(1)).max(1) as i64;
+        let shifts = |k: usize| a.stride[k] != TANGLED && a.stride[k] % lanes != 0;
+        let closes = bits(a.varies & self.closed).filter(|k| *k != lane);
+        let mut windows = closes.filter(|j| a.window(*j, lane).is_some());
+        match !a.store && a.stride[lane] == 1 && windows.any(shifts) {
+            true => 1.0 + (lanes * a.bytes as i64) as f64 / LINE,
+            false => 1.0,
         }
     }
 
@@ -445,6 +461,23 @@ impl Estimate<'_> {
         if rows <= RUNS { 0.0 } else { FAR * lines }
     }
 
+    /// Registers for operands of a reduction that reads overlapping windows of one: its vectors pass by, each once, and
+    /// what they are multiplied by is held for all steps (`linearize`), in each length of vectors.
+    fn held_by(&self, r: &Reduction, windows: &Access, lane: Option<usize>) -> f64 {
+        let Estimate { tile, target, .. } = *self;
+        let lanes = (target.vector_bytes / windows.bytes.max(1)).max(1) as i64;
+        let lengths =
+            |l: usize| 1 + i64::from(tile.factor[l] > lanes && tile.factor[l] % lanes != 0);
+        let lengths = lane.map_or(1, lengths) as f64;
+        let others = self.features.accesses.iter();
+        let others =
+            others.filter(|a| !a.store && a.varies & r.closes != 0 && !std::ptr::eq(*a, windows));
+        let held: f64 = others
+            .map(|a| lengths * self.copies(a.varies, a.bytes))
+            .sum();
+        held + 1.0
+    }
+
     /// Registers for operands of a reduction: one operand is held whole, the others pass by. Where several sums
     /// of the tile read the same vectors, these are what is held (`cpu::unrolled`).
     fn held(&self, r: &Reduction) -> f64 {
@@ -456,6 +489,9 @@ impl Estimate<'_> {
             }
             let open = a.varies & !r.closes;
             let lane = tile.lane_among(open);
+            if self.distinct(a, lane) < 1.0 {
+                return self.held_by(r, a, lane);
+            }
             let copies = self.copies_along(lane, open, a.bytes);
             if lane.is_some() && bits(r.open & !a.varies).any(|k| tile.factor[k] > 1) {
                 return copies;
