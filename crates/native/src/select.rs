@@ -416,6 +416,9 @@ impl<'a> Selector<'a> {
             let reg = self.b.splat_bits(bits, shape.bytes, width);
             return Ok(SmallVec::from_elem(reg, self.count(shape)));
         }
+        if is_constant(u) {
+            return Ok(self.constant_lanes(u, shape));
+        }
         let parts = self.parts(u)?;
         let own = self.shape(u);
         if own.n == 0 {
@@ -501,4 +504,9 @@ fn canonical(bits: u64, d: DType) -> i64 {
 /// A mask of the low bits of each lane.
 fn low(bits: usize, lane: usize) -> crate::code::Constant {
     splat(u64::MAX >> (64 - bits), lane)
+}
+
+/// Whether a value is a vector of constants.
+fn is_constant(u: &UOp) -> bool {
+    u.op() == Op::Stack && u.src().iter().all(|s| s.op() == Op::Const)
 }

@@ -2,7 +2,7 @@
 //! in: a value and what is asked of it; flows out: registers. Always: lanes past a short vector's hold anything.
 
 use super::builder::{Parts, one, splat};
-use super::{Selector, Shape, low};
+use super::{Selector, Shape, is_constant, low};
 use crate::code::{Class, Constant, Do, Level, Operand, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::linear::{self, gathered, lanes};
@@ -89,7 +89,7 @@ impl<'a> Selector<'a> {
             let reg = self.broadcast(reg, s.dtype(), shape);
             return Ok(SmallVec::from_elem(reg, count));
         }
-        if u.src().iter().all(|s| s.op() == Op::Const) {
+        if is_constant(u) {
             return Ok(self.constant_lanes(u, shape));
         }
         let mut scalars = Vec::with_capacity(u.src().len());
@@ -104,7 +104,8 @@ impl<'a> Selector<'a> {
         Ok(self.build(&scalars, shape))
     }
 
-    fn constant_lanes(&mut self, u: &UOp, shape: Shape) -> Parts {
+    /// Constants in the lanes of a shape; lanes past theirs are 0.
+    pub(super) fn constant_lanes(&mut self, u: &UOp, shape: Shape) -> Parts {
         let width = self.width(shape);
         let per = self.per_part(shape);
         let mut parts = Parts::new();

@@ -3,7 +3,7 @@
 
 use super::builder::{Builder, Parts, one};
 use super::uses::is_register;
-use super::{Selector, Shape};
+use super::{Selector, Shape, is_constant};
 use crate::code::{Class, Cond, Do, Level, Mem, Operand, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::linear::{Address, address, lanes};
@@ -195,7 +195,8 @@ impl<'a> Selector<'a> {
         let bytes = self.per_part(shape) * shape.bytes;
         let masks = self.vector_parts(gate, shape)?;
         let others = self.stored_parts(alt, shape)?;
-        let zero = alt.op() == Op::Const && self.lane_bits(alt) == 0;
+        let all = monoglot_uop::linear::splat(alt).unwrap_or(alt);
+        let zero = all.op() == Op::Const && self.lane_bits(all) == 0;
         let level = self.b.level;
         let op = match shape.bytes {
             4 if level > Level::V2 => Some(Vector::MaskLoad4),
@@ -209,7 +210,10 @@ impl<'a> Selector<'a> {
             let mask = masks[k];
             if let Some(op) = op {
                 // Lanes past those of a short vector have masks of 0.
-                let mask = self.only_lanes(mask, bytes, width);
+                let mask = match is_constant(gate) {
+                    true => mask,
+                    false => self.only_lanes(mask, bytes, width),
+                };
                 let src = [Operand::Reg(mask), Operand::Mem(from)];
                 let got = self.b.vector(op, width, &src);
                 out.push(match zero {
