@@ -16,6 +16,8 @@ const WIDE: usize = 16;
 const LONG: i64 = 1 << 16;
 /// Parts of such a fold, as many as may be.
 const PARTS: [i64; 5] = [256, 128, 64, 32, 16];
+/// How many times as many elements as results there are where such parts are counted into one array each.
+const PLACED: i64 = 256;
 
 /// Ops that show one value in another shape, order or dtype.
 const VIEWS: OpSet = OpSet::of(&[
@@ -172,6 +174,12 @@ fn narrow(u: &UOp) -> Result<UOp> {
         .narrow(0, 0, u.src().len() as i64)
 }
 
+/// Whether elements are folded where an index is equal to something.
+fn is_placed(u: &UOp) -> bool {
+    let inside = matches!(u.op(), Op::Where | Op::Cast | Op::And | Op::Mul);
+    u.op() == Op::CmpEq || inside && u.src().iter().any(is_placed)
+}
+
 /// A long fold of few results in two steps, what the first one gives stored: many fold it.
 fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp> {
     let Arg::Reduce(op, axes) = u.arg() else {
@@ -193,10 +201,13 @@ fn split(u: &UOp, target: &dyn Fn(Device) -> Result<Arc<Target>>) -> Result<UOp>
         || target
             .as_ref()
             .is_none_or(|t| t.workgroups || t.threads > 1);
-    if results >= 16 || results * length < 2 * LONG || !shared {
+    let few = results < 16 && results * length >= 2 * LONG;
+    // What each index adds to a result of many is in parts, where these are short beside what is added.
+    let counted = || exact && PLACED * results <= length && length >= LONG && is_placed(src);
+    if !shared || !few && !counted() {
         return Ok(u.clone());
     }
-    let suits = |k: &i64| length / k >= 1024;
+    let suits = |k: &i64| length / k >= 1024 && (few || *k == PARTS[PARTS.len() - 1]);
     // The outermost folded axis that divides well is cut; its outer part becomes results.
     for a in axes.iter().map(|&a| a as usize) {
         let Some(&k) = PARTS.iter().find(|k| shape[a] % **k == 0 && suits(k)) else {
