@@ -529,9 +529,10 @@ fn best_tile(
     best
 }
 
-/// Bytes of the columns' factor that are staged for a tile.
+/// Bytes of the columns' factor that are staged for a tile: as many as the first cache holds. What other lines take the
+/// place of comes from the second one again, ahead of its use; fewer would be added to each sum at a time.
 pub(super) fn panel(target: &Target) -> i64 {
-    target.caches[0] as i64 * 3 / 4
+    target.caches[0] as i64
 }
 
 /// An axis of a sum in parts of at most so many turns, a multiple of `step`, of `each` terms: as few turns more as
