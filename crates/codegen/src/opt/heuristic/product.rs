@@ -30,6 +30,7 @@
 
 use super::{Chosen, cpu, inner, outermost};
 use crate::graph::bits;
+use crate::opt::cost;
 use crate::opt::features::{Access, Features, Mask, Reduction};
 use crate::opt::nest::Axis;
 use crate::opt::staging;
@@ -62,6 +63,8 @@ pub(super) const FEW: i64 = 8;
 pub(super) const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
 const BORDER: f64 = 16.0;
+/// Terms of a tile whose lines the first cache holds at least, where they do not collide.
+const TERMS: i64 = 64;
 /// Tiles that cost as much as staging what they read.
 const FILLED: i64 = 2;
 /// How many times as many cycles a tile of several turns may take.
@@ -93,6 +96,8 @@ struct Product {
     varies: Mask,
     /// Whether a tile meets a new line of the rows' factor, or a mask, in every term.
     scattered: bool,
+    /// Whether lines of its terms take each other's place in the first cache, so that each tile reads them from the second.
+    collide: bool,
     /// Whether panels hold what is made of the factors: words of a dot product, or what is wider.
     made: bool,
     /// How the rows' factor lies, and the columns'.
@@ -192,6 +197,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);
     let least = match scattered || parts.count > 1 {
         _ if product.made => 1,
+        true if product.collide => FILLED,
         true => ASIDE,
         false => OFTEN,
     };
@@ -363,6 +369,7 @@ impl Product {
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
             made,
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
+            collide: cost::beside((step as i64).saturating_mul(rows.bytes as i64)) < TERMS,
             lies: [lies(rows, row), lies(columns, column)],
         })
     }
