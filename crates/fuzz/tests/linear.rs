@@ -188,6 +188,34 @@ fn a_loop_begins_where_memory_says() {
     }
 }
 
+/// A value that is asked for before a loop that does nothing, and after it.
+#[test]
+fn values_are_kept_beside_a_loop_that_does_nothing() {
+    check(
+        "LINEAR {
+          0i32 9i32 11i32 false 1i32
+          %0 = GROUP
+          p0 = PARAM[0, i32, GLOBAL] (42,)
+          v4 = PARAM[4, i32] () -5 9
+          %1 = INDEX p0 0i32
+          %2 = LOAD %1
+          %3 = CMPGE v4 %2
+          (1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32)
+          %4 = INDEX (1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32, 1i32) (15i32, 0i32, 12i32, 9i32, 13i32, 9i32, 1i32, 11i32)
+          r0 = RANGE[0, LOOP] v4
+          %5 = CAST[i64] r0
+          %6 = AFTER p0 r0
+          %7 = SHRINK %6 (%5,) (8i32,)
+          %8 = AND false %3
+          STORE %7 %4 %8
+          %10 = END %0 r0
+          %11 = AFTER p0 %10
+          %12 = INDEX %11 0i32
+          STORE %12 9 %3
+        }",
+    );
+}
+
 #[test]
 fn what_has_no_registers_is_refused() {
     for text in [

@@ -2,7 +2,7 @@
 //! values are worked out where they are used first. Invariant: memory that a value is loaded from is not
 //! written between the place where it stands and the one where it is worked out, and no loop lies between.
 
-use monoglot_uop::linear::{address, reads, splat};
+use monoglot_uop::linear::{address, lanes, reads, splat};
 use monoglot_uop::{AddrSpace, Arg, Listing, Op, UOp};
 
 /// See above.
@@ -18,6 +18,26 @@ pub(super) struct Uses {
 pub(super) fn is_register(buffer: &UOp) -> bool {
     let reg = buffer.buffer_arg().and_then(|b| b.addrspace) == Some(AddrSpace::Reg);
     reg && buffer.op() == Op::Buffer && buffer.shape().first().is_some_and(|n| n.is(1))
+}
+
+/// The scalar condition under which an instruction does what it does.
+fn gate(u: &UOp) -> Option<&UOp> {
+    let gate = match u.op() {
+        Op::Load | Op::Store | Op::AtomicAdd => u.src().get(2),
+        Op::If => u.src().first(),
+        _ => None,
+    };
+    gate.filter(|g| lanes(g) == 0)
+}
+
+/// The integers that a condition compares: it is asked anew where it is wanted (`tests`).
+fn compared(gate: &UOp, used: &mut impl FnMut(&UOp)) {
+    if gate.op() == Op::And {
+        gate.src().iter().for_each(|g| compared(g, used));
+    } else if gate.op().is_elementwise() {
+        let integers = gate.src().iter().filter(|s| s.dtype().is_int());
+        integers.for_each(used);
+    }
 }
 
 impl Uses {
@@ -74,7 +94,7 @@ impl Uses {
                     here = at;
                 }
             }
-            reads(u, |o| {
+            let mut used = |o: &UOp| {
                 let Some(k) = listing.place(o.named()) else {
                     return;
                 };
@@ -82,7 +102,9 @@ impl Uses {
                 last[k] = last[k].max(here as u32);
                 leaves[k] |= scope[k] != scope[i];
                 first[k] = first[k].min(here as u32);
-            });
+            };
+            reads(u, &mut used);
+            gate(u).into_iter().for_each(|g| compared(g, &mut used));
         }
         Uses {
             counts,
