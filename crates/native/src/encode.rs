@@ -23,6 +23,7 @@ use emitter::Emitter;
 use emitter::Source;
 use frame::Frame;
 use iced_x86::Code;
+use masks::Masks;
 use monoglot_uop::Error;
 use monoglot_uop::ErrorKind;
 use monoglot_uop::Result;
@@ -45,6 +46,7 @@ pub struct Encoded {
 /// where its frame would be more than 1 MiB.
 pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
     let mut e = Emitter::new(code, level)?;
+    let masks = Masks::of(&e)?;
     let mut labels = Labels::default();
     let frame = Frame::of(code, level)?;
     let list = &code.code.ins;
@@ -61,7 +63,7 @@ pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
             Do::Land => labels.land(&mut e, ins),
             Do::Argument(k) => frame::argument(&mut e, ins, k),
             Do::Return => frame.leave(&mut e),
-            _ => straight(&mut e, ins),
+            _ => straight(&mut e, &masks, ins),
         };
         done.map_err(|error| named(error, number, ins))?;
     }
@@ -75,9 +77,9 @@ pub fn encode(code: &Allocated, level: Level) -> Result<Encoded> {
 }
 
 /// An instruction that goes on to the next.
-fn straight(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
+fn straight(e: &mut Emitter<'_>, masks: &Masks, ins: &Ins) -> Result<()> {
     match ins.op {
-        Do::Vector(vector) => vector::row(e, ins, vector),
+        Do::Vector(vector) => vector::row(e, masks, ins, vector),
         Do::Move => copy(e, ins),
         Do::Immediate => general::immediate(e, ins),
         Do::Zero => match e.destination(ins)? {

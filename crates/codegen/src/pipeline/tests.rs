@@ -344,7 +344,7 @@ fn sums_are_asked_for_while_terms_are_added() {
         }
         target.arranged = true;
         target.caches = [4 << 10, 32 << 10, 256 << 10];
-        let kernel = flat_matmul(256, 128, 128);
+        let kernel = flat_matmul(256, 128, 384);
         let opts = crate::opt::choose(&kernel, &target);
         let cases = [(kernel, opts)];
         let far = check_for(&device, &target, &cases, 0);

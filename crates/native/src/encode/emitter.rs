@@ -4,7 +4,6 @@
 
 use super::buffer::Buffer;
 use super::buffer::broken;
-use super::masks::Masks;
 use crate::code::Allocated;
 use crate::code::Ins;
 use crate::code::Level;
@@ -142,7 +141,6 @@ pub(super) struct Emitter<'a> {
     pub(super) code: &'a Allocated,
     pub(super) level: Level,
     pub(super) buffer: Buffer,
-    pub(super) masks: Masks,
     /// A register of more than 16 bytes was named.
     pub(super) ymm: bool,
     /// Whether what is appended locks its memory.
@@ -151,16 +149,13 @@ pub(super) struct Emitter<'a> {
 
 impl Emitter<'_> {
     pub(super) fn new(code: &Allocated, level: Level) -> Result<Emitter<'_>> {
-        let mut e = Emitter {
+        Ok(Emitter {
             code,
             level,
             buffer: Buffer::new(code.code.ins.len())?,
-            masks: Masks::default(),
             ymm: false,
             lock: false,
-        };
-        e.masks = Masks::of(&e)?;
-        Ok(e)
+        })
     }
 
     /// Append an instruction during which no other thread gets at its memory.

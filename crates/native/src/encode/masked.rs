@@ -14,7 +14,6 @@ use super::emitter::Source;
 use super::emitter::Under;
 use super::emitter::mask;
 use super::general::register;
-use super::masks::Held;
 use super::row::Row;
 use super::row::copy_of;
 use crate::code::Width;
@@ -24,6 +23,15 @@ use crate::table::Vector;
 use iced_x86::Code;
 use iced_x86::OpKind;
 use monoglot_uop::Result;
+
+/// Where a mask is that has a register of its own.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Held {
+    /// The mask register.
+    pub(super) register: u8,
+    /// Bytes of the lanes that its bits stand for.
+    pub(super) lane: usize,
+}
 
 /// Encodings by the bytes of lanes, for vectors of 16, 32 and 64 bytes.
 type Codes = [[Code; 3]; 4];
@@ -157,9 +165,11 @@ pub(super) fn row(
         // Of the two the one that the mask chooses may be memory.
         (Form::Choose, Some(dst), [mask, a, b]) => {
             let mask = in_register(e, row, lane, *mask, held)?;
-            let (code, _) = sized(&BLEND, row, held.map_or(lane, |h| h.lane));
-            row.with(code)
-                .emit_under(e, &[dst, *b, *a], Under::Merging(mask))
+            let row = match held {
+                Some(held) => row.with(sized(&BLEND, row, held.lane).0),
+                None => row,
+            };
+            row.emit_under(e, &[dst, *b, *a], Under::Merging(mask))
         }
         (Form::Two, Some(dst), [a]) => {
             row.emit(e, &[Source::Mask(MASK), *a])?;

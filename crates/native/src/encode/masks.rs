@@ -3,7 +3,7 @@
 //! straight stretch, before that register is another comparison's. Always: who reads such a result reads that register.
 
 use super::emitter::Emitter;
-use super::masked;
+use super::masked::{self, Held};
 use super::row::Row;
 use crate::code::{Do, Ins, Level, Operand, Reg, Width};
 use crate::table::{Form, Vector};
@@ -13,15 +13,6 @@ use rustc_hash::FxHashMap;
 /// The first mask register that comparisons have, and how many there are; the one before is scratch.
 const FIRST: u8 = 2;
 const COUNT: usize = 6;
-
-/// Where a mask is.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Held {
-    /// The mask register.
-    pub(super) register: u8,
-    /// Bytes of the lanes that its bits stand for.
-    pub(super) lane: usize,
-}
 
 /// Where the masks of a function are.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use super::emitter::Emitter;
 use super::emitter::SCRATCH;
 use super::emitter::Source;
 use super::masked;
+use super::masks::Masks;
 use super::row::Row;
 use super::row::copy_of;
 use crate::code::Ins;
@@ -20,7 +21,7 @@ use monoglot_uop::Result;
 use smallvec::SmallVec;
 
 /// A row of the table.
-pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> {
+pub(super) fn row(e: &mut Emitter<'_>, masks: &Masks, ins: &Ins, vector: Vector) -> Result<()> {
     let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
     for operand in &ins.src {
         sources.push(e.source(operand)?);
@@ -35,10 +36,10 @@ pub(super) fn row(e: &mut Emitter<'_>, ins: &Ins, vector: Vector) -> Result<()> 
     let upper = sources.iter().chain(&dst).any(Source::is_upper);
     let row = |vector| Row::of(e.level, ins.width, vector, upper);
     if e.level >= Level::V4 && masked::is_masked(vector) && row(vector)?.evex {
-        let held = e.masks.made(ins).or(e.masks.wanted(ins).map(|w| w.1));
+        let held = masks.made(ins).or(masks.wanted(ins).map(|w| w.1));
         return masked::row(e, row(vector)?, vector, dst, &sources, held);
     }
-    if let (Some((k, held)), Some(dst)) = (e.masks.wanted(ins), dst) {
+    if let (Some((k, held)), Some(dst)) = (masks.wanted(ins), dst) {
         return masked::zeroed(e, row(masked::load(held.lane))?, dst, sources[1 - k], held);
     }
     let Some(dst) = dst else {

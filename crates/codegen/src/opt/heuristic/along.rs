@@ -308,7 +308,7 @@ mod tests {
         // Whole vectors and not, rows that divide and not, windows without channels, images of odd sizes.
         let sizes = [
             (3, 8, 16, 12, 3),
-            (2, 5, 16, 9, 2),
+            (2, 5, 16, 12, 2),
             (4, 4, 13, 10, 3),
             (5, 1, 32, 12, 5),
             (9, 4, 16, 8, 3),

@@ -1,0 +1,103 @@
+//! What vectors of one length give, those of others give: shapes large enough for tiles, panels and vectors across, which
+//! differ by machine. Flows in: the façade; flows out: differences beyond rounding.
+
+#![cfg(target_arch = "x86_64")]
+
+use monoglot::prelude::*;
+use monoglot::{Config, Conv};
+
+/// Numbers by a seed, alike in every run.
+fn numbers(seed: u64) -> impl FnMut(i64) -> i64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 20) % below as u64) as i64
+    }
+}
+
+/// Values in eighths, so that short sums are exact; longer ones differ by rounding alone.
+fn filled(shape: &[i64], seed: u64) -> Tensor {
+    let mut next = numbers(seed);
+    let count: i64 = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|_| (next(17) - 8) as f32 / 8.0).collect();
+    Tensor::new(&values, shape.to_vec())
+}
+
+type Results = Vec<Vec<f32>>;
+
+/// A convolution with its gradients, and pools of it.
+fn convolution(seed: u64) -> Results {
+    let mut next = numbers(seed);
+    let mut of = |list: &[i64]| list[next(list.len() as i64) as usize];
+    let groups = of(&[1, 1, 1, 4, 16]);
+    let channels = of(&[16, 32, 48]);
+    let out = of(&[16, 32, 64]);
+    let kernel = of(&[1, 2, 3, 5]);
+    let [rows, columns] = [0, 1].map(|_| of(&[9, 10, 13, 16, 29]));
+    let how = Conv {
+        stride: of(&[1, 1, 2]).into(),
+        padding: (of(&[0, 1]) * (kernel / 2)).into(),
+        groups,
+        ..Conv::default()
+    };
+    let x = filled(&[2, channels, rows, columns], seed);
+    let w = filled(&[out, channels / groups, kernel, kernel], seed + 1);
+    let y = x.conv2d(&w, None, &how);
+    let pooled = y.max_pool(2, 2, 0, 1) + y.avg_pool(2, 2, 0, true);
+    let gradients = pooled.square().sum(.., false).gradient(&[&x, &w]);
+    let mut all = vec![y, pooled];
+    all.extend(gradients.expect("it has gradients"));
+    all.iter()
+        .map(|t| t.to_vec::<f32>().expect("it runs"))
+        .collect()
+}
+
+/// A product of any orientation, and what follows it.
+fn product(seed: u64) -> Results {
+    let mut next = numbers(seed);
+    let mut of = |list: &[i64]| list[next(list.len() as i64) as usize];
+    let [m, k, n] = [0, 1, 2].map(|_| of(&[7, 33, 64, 96, 130, 257]));
+    let turned = |shape: [i64; 2], turns: bool, seed: u64| match turns {
+        true => filled(&[shape[1], shape[0]], seed).permute([1, 0]),
+        false => filled(&shape, seed),
+    };
+    let a = turned([m, k], of(&[0, 1]) == 1, seed);
+    let b = turned([k, n], of(&[0, 1]) == 1, seed + 1);
+    let y = a.matmul(&b);
+    let rows = (&y / 16.0).softmax(-1);
+    let all = [&y, &rows, &y.max(-1, false), &y.cumsum(0), &y.sum(0, false)];
+    all.iter()
+        .map(|t| t.to_vec::<f32>().expect("it runs"))
+        .collect()
+}
+
+#[test]
+fn vectors_of_any_length_give_the_same() {
+    let on = |device: &str| {
+        Config {
+            device: Some(device.into()),
+            ..Config::default()
+        }
+        .set();
+        let convolutions = (0..16).map(|k| convolution(100 + k));
+        convolutions
+            .chain((0..16).map(|k| product(200 + k)))
+            .collect::<Vec<Results>>()
+    };
+    let want = on("CPU:X86:x86-64-v2");
+    let got = on("CPU");
+    for (case, (want, got)) in want.iter().zip(&got).enumerate() {
+        for (part, (want, got)) in want.iter().zip(got).enumerate() {
+            let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
+            for (at, (x, y)) in want.iter().zip(got).enumerate() {
+                let near = (x - y).abs() <= 2e-5 * most;
+                assert!(
+                    near,
+                    "case {case}, result {part}, element {at}: {x} and {y}"
+                );
+            }
+        }
+    }
+}
