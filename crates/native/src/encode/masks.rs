@@ -61,7 +61,9 @@ impl Masks {
             }
             for (k, operand) in ins.src.iter().enumerate() {
                 if wanted != Some(k) {
-                    operand.reads(|r| drop(made.remove(&r)));
+                    operand.reads(|r| {
+                        made.remove(&r);
+                    });
                 }
             }
             let Some(vector) = compared(ins) else {
