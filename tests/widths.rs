@@ -5,6 +5,10 @@
 
 use monoglot::prelude::*;
 use monoglot::{Config, Conv};
+use std::sync::Mutex;
+
+/// The default device is the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// Numbers by a seed, alike in every run.
 fn numbers(seed: u64) -> impl FnMut(i64) -> i64 {
@@ -73,8 +77,40 @@ fn product(seed: u64) -> Results {
         .collect()
 }
 
+/// Many ids into few places, in lengths that parts divide and not, with ids that name no place; as often as threads
+/// share it.
+#[test]
+fn counts_are_those_of_a_loop() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "CPU:X86:x86-64-v2", "INTERP"] {
+        Config {
+            device: Some(device.into()),
+            threads: Some(2),
+            ..Config::default()
+        }
+        .set();
+        for (count, places) in [(131_072, 256), (70_000, 17), (70_001, 17), (65_536, 300)] {
+            let mut next = numbers(count as u64);
+            let ids: Vec<i32> = (0..count).map(|_| next(places + 20) as i32 - 10).collect();
+            let mut want = vec![0i32; places as usize];
+            for id in ids.iter().filter(|id| (0..places as i32).contains(id)) {
+                want[*id as usize] += 1;
+            }
+            let ids = Tensor::new(&ids, [1, count]);
+            let named = ids.eq(&Tensor::arange(0, places, 1)
+                .cast(DType::I32)
+                .reshape([places, 1]));
+            let got = named.cast(DType::I32).sum(1, false);
+            let got: Vec<i64> = got.cast(DType::I64).to_vec().expect("it runs");
+            let want: Vec<i64> = want.into_iter().map(i64::from).collect();
+            assert!(got == want, "{device}: {count} into {places}");
+        }
+    }
+}
+
 #[test]
 fn vectors_of_any_length_give_the_same() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let on = |device: &str| {
         Config {
             device: Some(device.into()),
