@@ -380,6 +380,45 @@ fn updates_hold_the_operands_of_which_there_are_fewer() {
     }
 }
 
+/// Rows that windows of several results share are read once, where registers hold what they are multiplied by.
+#[test]
+fn vectors_of_windows_pass_by() {
+    let mut target = crate::opt::tests::support::target(false);
+    target.native = OpSet::of(&[Op::MulAcc]);
+    // Σ over four planes and three rows of what a column of six results has beside it.
+    let r = ranges(&[6, 32], &[4, 3]);
+    let [row, column, plane, window] = &r[..] else {
+        panic!("four ranges");
+    };
+    let place = linear(&[(plane, 256), (row, 32), (window, 32), (column, 1)]);
+    let x = param(1, &[4 * 8 * 32], DType::F32).at(&[place]);
+    let w = param(2, &[12], DType::F32).at(&[linear(&[(plane, 3), (window, 1)])]);
+    let sum = (w * x).reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[6 * 32], DType::F32).at(&[linear(&[(row, 32), (column, 1)])]);
+    let kernel = sink(&[out.store(&sum).end(&r[..2])]);
+    let tile = [
+        split(3, 0, AxisType::Unroll, false),
+        split(1, 16, AxisType::Upcast, false),
+        split(0, 0, AxisType::Upcast, false),
+    ];
+    check(&[(kernel.clone(), tile.to_vec())]);
+    let mut passing = |registers: usize| {
+        target.registers = registers;
+        let (program, _) = lower_for(&kernel, &target, Some(&tile)).unwrap();
+        let list = program.src()[1].clone();
+        let is_scalar = |u: &UOp| monoglot_uop::linear::splat(u).is_some();
+        let updates = list.src().iter().filter(|u| u.op() == Op::MulAcc);
+        let vectors = updates.filter_map(|u| u.src()[..2].iter().find(|s| !is_scalar(s)).cloned());
+        let mut vectors: Vec<UOp> = vectors.collect();
+        let all = vectors.len();
+        vectors.dedup();
+        (all, vectors.len())
+    };
+    let [held, not] = [32, 8].map(&mut passing);
+    assert!(held.0 > held.1 && held.1 == 8, "{held:?}");
+    assert!(not.1 > 8, "{not:?}");
+}
+
 #[test]
 fn kernels_without_opts_compute_what_the_oracle_says() {
     check(
