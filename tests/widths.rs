@@ -97,7 +97,7 @@ fn counts_are_those_of_a_loop() {
                 want[*id as usize] += 1;
             }
             let ids = Tensor::new(&ids, [1, count]);
-            let named = ids.eq(&Tensor::arange(0, places, 1)
+            let named = ids.eq(Tensor::arange(0, places, 1)
                 .cast(DType::I32)
                 .reshape([places, 1]));
             let got = named.cast(DType::I32).sum(1, false);
