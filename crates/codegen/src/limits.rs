@@ -18,6 +18,8 @@ use smallvec::SmallVec;
 
 /// Fewest turns of a loop that is worth it.
 const TURNS: i64 = 16;
+/// The same where no mask is left in the loop.
+const FEW: i64 = 2;
 
 /// Turns that are worth doing: from one expression of the loops around up to another; None stands for the
 /// loop's own ends.
@@ -49,16 +51,27 @@ pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
     let nodes = kernel.toposort();
     let mut spans: Vec<(UOp, Span)> = Vec::new();
     let mut cuts: FxHashMap<&UOp, Cut> = FxHashMap::default();
+    let mut known: FxHashMap<&UOp, Vec<UOp>> = FxHashMap::default();
     for (range, sums) in closed_by(&nodes) {
         let Some(span) = common_span(range, &sums) else {
             continue;
         };
-        if let [sum] = sums[..]
-            && let Some(cut) = Cut::of(sum, range, &span)
-        {
-            cuts.insert(sum, cut);
-        } else {
-            spans.push((range.clone(), span));
+        let [sum] = sums[..] else {
+            spans.extend((range.src()[0].vmax() >= TURNS).then(|| (range.clone(), span)));
+            continue;
+        };
+        let implied = implied(range, sum, &span);
+        if implied.is_empty() && range.src()[0].vmax() < TURNS {
+            continue;
+        }
+        match Cut::of(sum, range, &span).filter(|_| implied.is_empty()) {
+            Some(cut) => {
+                cuts.insert(sum, cut);
+            }
+            None => {
+                known.entry(sum).or_default().extend(implied);
+                spans.push((range.clone(), span));
+            }
         }
     }
     if spans.is_empty() && cuts.is_empty() {
@@ -68,9 +81,10 @@ pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
     let mut next = loops::next_id(kernel);
     let mut new = rebuild(kernel, |u, src| {
         let new = u.with_src(src);
-        Ok(match cuts.get(u) {
-            Some(cut) => cut.apply(&new, &mut next),
-            None => new,
+        Ok(match (cuts.get(u), known.get(u)) {
+            (Some(cut), _) => cut.apply(&new, &mut next),
+            (None, Some(conditions)) => without(&new, conditions),
+            _ => new,
         })
     })?;
     // Where one loop ends may follow from another that ends earlier now.
@@ -97,8 +111,38 @@ fn closed_by(nodes: &[UOp]) -> Vec<(&UOp, Vec<&UOp>)> {
             }
         }
     }
-    all.retain(|(r, _)| r.src()[0].vmax() >= TURNS);
+    all.retain(|(r, _)| r.src()[0].vmax() >= FEW);
     all
+}
+
+/// The conditions of a sum that hold in all of these turns of a loop, whatever stands inside: all that speak of
+/// the loop, or none.
+fn implied(range: &UOp, sum: &UOp, span: &Span) -> Vec<UOp> {
+    let Some(masked) = Masked::of(sum) else {
+        return Vec::new();
+    };
+    let speaks = |c: &&UOp| c.ranges().contains(range);
+    let of_loop: Vec<UOp> = masked.conditions.iter().filter(speaks).cloned().collect();
+    let around = sum.ranges();
+    let holds = |c: &UOp| {
+        let sure = solved(range, std::slice::from_ref(c), &around, true);
+        let within = |own: &Option<UOp>, all: &Option<UOp>| own.is_none() || own == all;
+        let one = constraints(c).len() == 1 && !sure.is_whole();
+        one && within(&sure.from, &span.from) && within(&sure.to, &span.to)
+    };
+    if of_loop.iter().all(holds) {
+        of_loop
+    } else {
+        Vec::new()
+    }
+}
+
+/// A sum without conditions that are known to hold.
+fn without(sum: &UOp, conditions: &[UOp]) -> UOp {
+    let hold = |c: &UOp| (c.clone(), UOp::bool(true));
+    let hold = conditions.iter().map(hold).collect();
+    let value = sum.src()[0].substitute(&hold).simplify();
+    sum.with_src([&[value], &sum.src()[1..]].concat())
 }
 
 /// The turns that all of these reductions want, if they want the same, and not all.

@@ -25,6 +25,9 @@ pub struct Conv {
     pub output_padding: Dims,
 }
 
+/// Of so many products of padding one is worth to be left out.
+const MISSED: i64 = 16;
+
 impl Default for Conv {
     fn default() -> Conv {
         let zero = Dims(vec![0]);
@@ -138,8 +141,9 @@ fn shape(parts: &[&[Dim]]) -> Shape {
 
 /// As many elements on both sides of the axes from `first` on.
 fn padded(u: &UOp, first: usize, padding: &[i64], fill: f64) -> Result<UOp> {
+    // The last axis first: what it is padded with may be stored where the others need not be.
     let both = |u: UOp, (i, &p)| pad_axis(&u, first + i, [p, p], PadMode::Constant(fill));
-    padding.iter().enumerate().try_fold(u.clone(), both)
+    padding.iter().enumerate().rev().try_fold(u.clone(), both)
 }
 
 /// Windows over the axes from `first` on: (…, a, b) becomes (…, oa, ob, ka, kb).
@@ -194,15 +198,18 @@ fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let [s, p, d, _] = numbers("conv", x, w, how, |channels, w| {
         w[1].checked_mul(g) == Some(channels)
     })?;
-    correlate(x, w, [&s, &p, &d], g)
+    correlate(x, w, [&s, &p, &d], g, &vec![[0, 0]; s.len()])
 }
 
 /// Windows of x (n, g·cin, …), padded, times w (g·cout, cin, …), summed over channels and window; how is
-/// stride, padding and dilation. What flows back to x is again such a sum, over mirrored weights: no product is
-/// spread out and gathered again.
-fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
+/// stride, padding and dilation, and so many elements at both ends of each axis of x are padding, too. What flows
+/// back to x is again such a sum, over mirrored weights: no product is spread out and gathered again.
+fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64, ends: &[[i64; 2]]) -> Result<UOp> {
     let [s, p, d] = how;
-    let y = meet(&padded(x, 2, p, 0.0)?, w, None, s, d, g)?;
+    let ends: Vec<[i64; 2]> = ends.iter().zip(p).map(|(e, p)| e.map(|e| e + p)).collect();
+    let inside = padded(x, 2, p, 0.0)?;
+    let counts = counts(&inside, w, &ends, s, d)?;
+    let y = meet(&inside, w, Against::Weights(counts.as_ref()), s, d, g)?;
     let sizes = y.shape();
     let channels = Dim::product(&sizes[1..3]);
     let y = y.reshape(&shape(&[&sizes[..1], &[channels], &sizes[3..3 + s.len()]]))?;
@@ -214,7 +221,7 @@ fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
         let [s, p, d] = [0, 1, 2].map(|i| &f.params[1 + i * n..1 + (i + 1) * n]);
         let to_x = || flow_to_input(x, w, f.g, [s, p, d], g).map(|u| u.cast(x.dtype()));
         let to_w = || {
-            meet(&padded(x, 2, p, 0.0)?, w, Some(f.g), s, d, g)?
+            meet(&padded(x, 2, p, 0.0)?, w, Against::Flow(f.g), s, d, g)?
                 .reshape(w.shape())
                 .map(|u| u.cast(w.dtype()))
         };
@@ -225,9 +232,55 @@ fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64) -> Result<UOp> {
     }))
 }
 
-/// Windows of x, as (n, g, 1, out…, cin, k…), times w (g·cout, cin, k…), summed over cin and k…; or times
-/// what flows back to that, (n, g·cout, out…), summed over n and out…. Folded axes stay with size 1.
-fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
+/// Which products of windows over x and weights count, as (out…, 1, k…): those of padding are 0 and need not be made.
+/// That is said of all axes but the last, whose elements are done together, where it is so of some of them at least;
+/// `ends` is how many elements of each axis are padding.
+fn counts(x: &UOp, w: &UOp, ends: &[[i64; 2]], s: &[i64], d: &[i64]) -> Result<Option<UOp>> {
+    let n = s.len();
+    let ws = w.sizes("conv")?;
+    let mut all: Option<UOp> = None;
+    for i in 0..n - 1 {
+        let [size, k] = [x.shape()[i + 2].as_int(), Some(ws[i + 2])];
+        let (Some(size), Some(k), [before, after]) = (size, k, ends[i]) else {
+            continue;
+        };
+        let real = before..size - after;
+        let out = (size - (k - 1) * d[i] - 1).div_euclid(s[i]) + 1;
+        let met = |tap: i64| (0..out).filter(move |o| real.contains(&(o * s[i] + tap * d[i])));
+        let met: usize = (0..k).map(|tap| met.clone()(tap).count()).sum();
+        let missed = out * k - met as i64;
+        if missed * MISSED < out * k || met == 0 {
+            continue;
+        }
+        let real = UOp::full(Scalar::Bool(true), DType::Bool, &Shape::of(&[size - before - after]));
+        let there = real.pad_axis(0, before, after, Scalar::Bool(false))?;
+        let win = there.windows(k, s[i], d[i])?;
+        let mut shape = vec![1; 2 * n + 1];
+        shape[i] = out;
+        shape[n + 1 + i] = k;
+        let win = win.reshape(&Shape::of(&shape))?;
+        all = Some(match all {
+            None => win,
+            Some(other) => {
+                let both: Vec<i64> = shape.iter().zip(other.sizes("conv")?).map(|(a, b)| *a.max(&b)).collect();
+                let both = Shape::of(&both);
+                broadcast_to(&other, &both)? & broadcast_to(&win, &both)?
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// What windows over the input of a convolution are multiplied by.
+enum Against<'a> {
+    /// The weights (g·cout, cin, k…), for a sum over cin and k… of the products that count.
+    Weights(Option<&'a UOp>),
+    /// What flows back to that sum, (n, g·cout, out…), for one over n and out….
+    Flow(&'a UOp),
+}
+
+/// Windows of x, as (n, g, 1, out…, cin, k…), times one of these, summed. Folded axes stay with size 1.
+fn meet(x: &UOp, w: &UOp, by: Against, s: &[i64], d: &[i64], g: i64) -> Result<UOp> {
     let n = s.len();
     let batch = &x.shape()[..1];
     let ws = w.sizes("conv")?;
@@ -249,27 +302,20 @@ fn meet(x: &UOp, w: &UOp, flow: Option<&UOp>, s: &[i64], d: &[i64], g: i64) -> R
     // Every index of either factor: (n, g, cout, out…, cin, k…).
     let groups = [g, cout];
     let all = shape(&[batch, &groups, out, inner]);
-    if let Some(flow) = flow {
-        let right = flow.reshape(&shape(&[batch, &groups, out, &vec![one; n + 1]]))?;
-        let batch_and_out: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
-        contracted(
-            &[&left, &right],
-            &all,
-            promoted(x, flow),
-            &batch_and_out,
-            None,
-        )
-    } else {
-        let ones = vec![one.clone(); n];
-        let right = w.reshape(&shape(&[&[one], &groups, &ones, inner]))?;
-        let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
-        contracted(
-            &[&left, &right],
-            &all,
-            promoted(x, w),
-            &cin_and_window,
-            None,
-        )
+    match by {
+        Against::Flow(flow) => {
+            let right = flow.reshape(&shape(&[batch, &groups, out, &vec![one; n + 1]]))?;
+            let batch_and_out: Vec<usize> = [0].into_iter().chain(3..3 + n).collect();
+            let d = promoted(x, flow);
+            contracted(&[&left, &right], &all, d, &batch_and_out, None)
+        }
+        Against::Weights(counts) => {
+            let ones = vec![one.clone(); n];
+            let right = w.reshape(&shape(&[&[one], &groups, &ones, inner]))?;
+            let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
+            let d = promoted(x, w);
+            contracted(&[&left, &right], &all, d, &cin_and_window, counts)
+        }
     }
 }
 
@@ -305,7 +351,9 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
     let ws = w.sizes(op)?;
     let mut y = x.clone();
     let mut axes = Vec::new();
-    for (i, places) in places.iter().enumerate() {
+    let mut ends = vec![[0, 0]; places.len()];
+    // The last axis first, as everywhere.
+    for (i, places) in places.iter().enumerate().rev() {
         let k = ws[i + 2];
         let reach = (k - 1) * d[i];
         let some = y.shape()[i + 2].max() > 0 && places.max() > 0;
@@ -319,9 +367,13 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
         // More padding than the kernel reaches cuts instead.
         let before = reach - p[i];
         let after = places + p[i] - &y.shape()[i + 2];
+        if let Some(after) = after.as_int() && s[i] == 1 {
+            ends[i] = [before.max(0), after.max(0)];
+        }
         y = around(&y, i + 2, before, after)?;
         axes.push(Phased::one(k, places.clone()));
     }
+    axes.reverse();
     // (g·cin, cout, k…) → (g·cout, cin, k…).
     let cin = ws[0] / g;
     let cout = ws[1];
@@ -332,7 +384,7 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
         .reshape(&Shape::of(&[&[g, cin, cout], k].concat()))?
         .permute(&order)?
         .reshape(&Shape::of(&[&[g * cout, cin], k].concat()))?;
-    phases(&y, &w, &axes, d, g)
+    phases(&y, &w, &axes, d, g, &ends)
 }
 
 /// Zeros around an axis; as many are cut off where they are less than none.
@@ -435,14 +487,21 @@ impl Phased {
 
 /// Sums over windows of x, padded as the axes say, times w (g·cout, cin, k…), mirrored: each part by itself,
 /// put together.
-fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64) -> Result<UOp> {
+fn phases(
+    x: &UOp,
+    w: &UOp,
+    axes: &[Phased],
+    d: &[i64],
+    g: i64,
+    ends: &[[i64; 2]],
+) -> Result<UOp> {
     // Choices of a part of each axis, those of the last axis next to each other.
     let mut all: Vec<Vec<&Part>> = vec![Vec::new()];
     for axis in axes {
         let longer = |c: Vec<_>| axis.parts.iter().map(move |p| [&c[..], &[p]].concat());
         all = all.into_iter().flat_map(longer).collect();
     }
-    let sum = |parts: &Vec<&Part>| phase(x, w, axes, parts, d, g);
+    let sum = |parts: &Vec<&Part>| phase(x, w, axes, parts, d, g, ends);
     let mut sums = all.iter().map(sum).collect::<Result<Vec<UOp>>>()?;
     for (i, axis) in axes.iter().enumerate().rev() {
         let all = sums.chunks(axis.parts.len());
@@ -462,7 +521,15 @@ fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64) -> Result<UOp> {
 }
 
 /// One part of each axis: (n, g·cout, rounds, phases, …).
-fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) -> Result<UOp> {
+fn phase(
+    x: &UOp,
+    w: &UOp,
+    axes: &[Phased],
+    parts: &[&Part],
+    d: &[i64],
+    g: i64,
+    ends: &[[i64; 2]],
+) -> Result<UOp> {
     let n = axes.len();
     let batch = &x.shape()[..1];
     let cout = size_of("conv", w, 0)?;
@@ -498,7 +565,7 @@ fn phase(x: &UOp, w: &UOp, axes: &[Phased], parts: &[&Part], d: &[i64], g: i64) 
         .permute(&w_order)?
         .reshape(&Shape::of(&[&[channels], &cin_and_taps[..]].concat()))?
         .flip((2..n + 2).fold(0, |bits, a| bits | 1 << a))?;
-    correlate(&x, &w, [&vec![1; n], &vec![0; n], d], g)?
+    correlate(&x, &w, [&vec![1; n], &vec![0; n], d], g, ends)?
         .reshape(&whole)?
         .permute(&order)
 }
