@@ -20,6 +20,7 @@ mod loops;
 mod memory;
 mod native;
 pub mod opt;
+mod padding;
 mod peel;
 pub mod pipeline;
 mod registers;

@@ -12,7 +12,7 @@ use crate::graph::rebuild;
 use crate::loops::{self, is_loop};
 use crate::opt::masked::Masked;
 use monoglot_uop::rules::{Affine, conjuncts, constraints};
-use monoglot_uop::{DType, Op, Ranges, Result, UOp};
+use monoglot_uop::{Arg, DType, Op, Ranges, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -61,7 +61,8 @@ pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
             continue;
         };
         let implied = implied(range, sum, &span);
-        if implied.is_empty() && range.src()[0].vmax() < TURNS {
+        let is_padding = *sum.src()[0].arg() == Arg::Padding;
+        if implied.is_empty() && (is_padding || range.src()[0].vmax() < TURNS) {
             continue;
         }
         match Cut::of(sum, range, &span).filter(|_| implied.is_empty()) {

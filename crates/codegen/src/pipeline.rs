@@ -2,8 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, atomics, below, expand, gathers, info, limits, linearize, loops, memory, opt, peel,
-    registers, select, streams, tiles,
+    ahead, atomics, below, expand, gathers, info, limits, linearize, loops, memory, opt, padding,
+    peel, registers, select, streams, tiles,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -97,7 +97,7 @@ pub fn lower(
         last = Instant::now();
         then = Effort::so_far();
     };
-    let kernel = &below::say(kernel)?;
+    let kernel = &padding::admit(&below::say(kernel)?, target)?;
     let optimized = match opts {
         Some(opts) => opt::apply(kernel, opts, target)?,
         None if opt::is_settled(kernel) => kernel.clone(),
@@ -109,7 +109,8 @@ pub fn lower(
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
-    let limited = peel::peel(&limits::limit(&simple)?)?;
+    let limited = padding::settle(&limits::limit(&simple)?)?;
+    let limited = peel::peel(&limited)?;
     let hoisted = memory::hoist(&limited);
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();
     done(Stage::Expand, &expanded);

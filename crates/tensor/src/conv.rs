@@ -4,7 +4,7 @@
 use crate::args::Dims;
 use crate::functions::known;
 use crate::join::{PadMode, join, pad_axis};
-use crate::linalg::contracted;
+use crate::linalg::{Counts, contracted};
 use crate::movement::to_last;
 use crate::promote::{broadcast_to, insert_axis, promoted, resized, size_of};
 use crate::tensor::Tensor;
@@ -232,14 +232,13 @@ fn correlate(x: &UOp, w: &UOp, how: [&[i64]; 3], g: i64, ends: &[[i64; 2]]) -> R
     }))
 }
 
-/// Which products of windows over x and weights count, as (out…, 1, k…): those of padding are 0 and need not be made.
-/// That is said of all axes but the last, whose elements are done together, where it is so of some of them at least;
-/// `ends` is how many elements of each axis are padding.
+/// Which products of windows over x and weights count, as (out…, 1, k…): those of padding are 0 and need not be made,
+/// which is said where they are some at least. `ends` is how many elements of each axis are padding.
 fn counts(x: &UOp, w: &UOp, ends: &[[i64; 2]], s: &[i64], d: &[i64]) -> Result<Option<UOp>> {
     let n = s.len();
     let ws = w.sizes("conv")?;
     let mut all: Option<UOp> = None;
-    for i in 0..n - 1 {
+    for i in 0..n {
         let [size, k] = [x.shape()[i + 2].as_int(), Some(ws[i + 2])];
         let (Some(size), Some(k), [before, after]) = (size, k, ends[i]) else {
             continue;
@@ -252,7 +251,11 @@ fn counts(x: &UOp, w: &UOp, ends: &[[i64; 2]], s: &[i64], d: &[i64]) -> Result<O
         if missed * MISSED < out * k || met == 0 {
             continue;
         }
-        let real = UOp::full(Scalar::Bool(true), DType::Bool, &Shape::of(&[size - before - after]));
+        let real = UOp::full(
+            Scalar::Bool(true),
+            DType::Bool,
+            &Shape::of(&[size - before - after]),
+        );
         let there = real.pad_axis(0, before, after, Scalar::Bool(false))?;
         let win = there.windows(k, s[i], d[i])?;
         let mut shape = vec![1; 2 * n + 1];
@@ -262,7 +265,11 @@ fn counts(x: &UOp, w: &UOp, ends: &[[i64; 2]], s: &[i64], d: &[i64]) -> Result<O
         all = Some(match all {
             None => win,
             Some(other) => {
-                let both: Vec<i64> = shape.iter().zip(other.sizes("conv")?).map(|(a, b)| *a.max(&b)).collect();
+                let both: Vec<i64> = shape
+                    .iter()
+                    .zip(other.sizes("conv")?)
+                    .map(|(a, b)| *a.max(&b))
+                    .collect();
                 let both = Shape::of(&both);
                 broadcast_to(&other, &both)? & broadcast_to(&win, &both)?
             }
@@ -314,6 +321,7 @@ fn meet(x: &UOp, w: &UOp, by: Against, s: &[i64], d: &[i64], g: i64) -> Result<U
             let right = w.reshape(&shape(&[&[one], &groups, &ones, inner]))?;
             let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
             let d = promoted(x, w);
+            let counts = counts.map(Counts::inside);
             contracted(&[&left, &right], &all, d, &cin_and_window, counts)
         }
     }
@@ -367,7 +375,9 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
         // More padding than the kernel reaches cuts instead.
         let before = reach - p[i];
         let after = places + p[i] - &y.shape()[i + 2];
-        if let Some(after) = after.as_int() && s[i] == 1 {
+        if let Some(after) = after.as_int()
+            && s[i] == 1
+        {
             ends[i] = [before.max(0), after.max(0)];
         }
         y = around(&y, i + 2, before, after)?;
@@ -487,14 +497,7 @@ impl Phased {
 
 /// Sums over windows of x, padded as the axes say, times w (g·cout, cin, k…), mirrored: each part by itself,
 /// put together.
-fn phases(
-    x: &UOp,
-    w: &UOp,
-    axes: &[Phased],
-    d: &[i64],
-    g: i64,
-    ends: &[[i64; 2]],
-) -> Result<UOp> {
+fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64, ends: &[[i64; 2]]) -> Result<UOp> {
     // Choices of a part of each axis, those of the last axis next to each other.
     let mut all: Vec<Vec<&Part>> = vec![Vec::new()];
     for axis in axes {

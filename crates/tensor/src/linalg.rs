@@ -6,7 +6,7 @@
 use crate::movement::{diagonal, to_last};
 use crate::promote::{broadcast_shape, broadcast_to, insert_axis, promoted};
 use crate::tensor::{Tensor, tri};
-use monoglot_uop::{DType, Dim, Error, ReduceOp, Result, Shape, UOp};
+use monoglot_uop::{Arg, DType, Dim, Error, ReduceOp, Result, Shape, UOp};
 
 /// The first of the letters that axes under an ellipsis have (a private use area).
 const ELLIPSIS: u32 = 0xe000;
@@ -75,7 +75,13 @@ pub(crate) fn matmul(a: &UOp, b: &UOp, counts: Option<&UOp>) -> Result<UOp> {
     let counts = counts.map(|c| insert_axis(c, c.shape().len() - 1));
     let counts = counts.transpose()?;
     let d = promoted(&a, &b);
-    let y = contracted(&[&left, &right], &all, d, &[n - 1], counts.as_ref())?;
+    let y = contracted(
+        &[&left, &right],
+        &all,
+        d,
+        &[n - 1],
+        counts.as_ref().map(Counts::only),
+    )?;
     let dropped = [
         (sa.len() == 1).then_some(n - 3),
         (sb.len() == 1).then_some(n - 2),
@@ -84,22 +90,45 @@ pub(crate) fn matmul(a: &UOp, b: &UOp, counts: Option<&UOp>) -> Result<UOp> {
     y.squeeze_axes(&dropped.into_iter().flatten().collect::<Vec<_>>())
 }
 
+/// Which products a sum takes in.
+pub(crate) struct Counts<'a> {
+    which: &'a UOp,
+    arg: Arg,
+}
+
+impl<'a> Counts<'a> {
+    /// These, whatever the others are.
+    pub(crate) fn only(which: &'a UOp) -> Counts<'a> {
+        let arg = Arg::None;
+        Counts { which, arg }
+    }
+
+    /// These; the others are products with padding.
+    pub(crate) fn inside(which: &'a UOp) -> Counts<'a> {
+        let arg = Arg::Padding;
+        Counts { which, arg }
+    }
+}
+
 /// The product of values that broadcast to one shape, summed over axes, which stay with size 1; in the
 /// dtype that `d` is accumulated in, and rounded to `d` at the end. Products for which `counts`, if it is given,
-/// does not hold are left out, whatever they are.
+/// does not hold are left out.
 pub(crate) fn contracted(
     parts: &[&UOp],
     shape: &Shape,
     d: DType,
     axes: &[usize],
-    counts: Option<&UOp>,
+    counts: Option<Counts>,
 ) -> Result<UOp> {
     let wide = |p: &UOp| broadcast_to(&p.cast(d).cast(d.compute_type()), shape);
     let product = parts[1..]
         .iter()
         .try_fold(wide(parts[0])?, |all, p| wide(p).map(|p| all * p))?;
     let product = match counts {
-        Some(c) => broadcast_to(c, shape)?.select(&product, &product.like(0)),
+        Some(Counts { which, arg }) => {
+            let which = broadcast_to(which, shape)?;
+            which.select(&product, &product.like(0)).with_arg(arg)
+        }
         None => product,
     };
     Ok(product.reduce(ReduceOp::Add, axes)?.cast(d))

@@ -370,6 +370,9 @@ args! {
     Rounded "rounding",
     /// EXP2: the argument is at most 0 but for what rounding adds, or NaN, which is less work.
     Below "bound",
+    /// WHERE of a float: where its condition does not hold, a stage may take what it chooses where that holds: a
+    /// product with padding, which is 0, but for factors that are not finite.
+    Padding "padding",
     /// CUSTOMFUNCTION: a `own::FunctionInfo`.
     Function(Opaque) "function",
 }

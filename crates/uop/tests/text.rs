@@ -327,6 +327,9 @@ fn every_arg_comes_back() {
         UOp::bool(true).with_tag(3),
         f(2.0, DType::F32).mul_rounded(&f(0.5, DType::F32)),
         f(-2.0, DType::F32).unary(Op::Exp2).with_arg(Arg::Below),
+        UOp::bool(true)
+            .select(&f(1.0, DType::F32), &f(0.0, DType::F32))
+            .with_arg(Arg::Padding),
     ]);
     let t = UOp::param(
         0,

@@ -6,7 +6,7 @@ use super::blocks;
 use super::epilogue;
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
-use crate::build::{alu, lane, splat};
+use crate::build::{alu, lane, splat, uniform};
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
@@ -167,6 +167,11 @@ impl Devectorise<'_> {
                     }
                     out.push(match u.arg() {
                         Arg::None => alu(op, &s),
+                        // What is not known of a whole chunk is not asked.
+                        Arg::Padding => {
+                            let inside = uniform(&s[0]).is_none_or(|c| c.truthy());
+                            s.swap_remove(if inside { 1 } else { 2 })
+                        }
                         _ => u.with_src(s),
                     });
                 }

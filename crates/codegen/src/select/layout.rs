@@ -507,7 +507,7 @@ fn cost(
             continue;
         }
         let chosen = is_chosen(t, i, is_lane);
-        if chosen && u.op() == Op::Where {
+        if (chosen || *u.arg() == Arg::Padding) && u.op() == Op::Where {
             continue;
         }
         // A STORE has the lanes of its address, a REDUCE those of what it folds.

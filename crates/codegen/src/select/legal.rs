@@ -156,6 +156,7 @@ impl Native<'_> {
                 decompose::exp2_below(self, &s[0]).ok_or_else(|| unsupported(u.op()))?
             }
             Op::Mul if *u.arg() == Arg::Rounded => u.with_src(s),
+            Op::Where if *u.arg() == Arg::Padding => u.with_src(s),
             op => self.op(op, &s)?,
         };
         let exact =

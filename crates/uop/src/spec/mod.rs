@@ -203,6 +203,7 @@ impl<'a> Verifier<'a> {
         let fits = arg.kind() == op.arg_kind()
             || *arg == Arg::None && matches!(op, Load | Store | Sink | Call | Mul)
             || *arg == Arg::Below && op == Exp2
+            || *arg == Arg::Padding && op == Where && u.dtype().is_float()
             || matches!(arg, Arg::Scan(_) | Arg::Recompute(_)) && op == Function;
         need!(self, u, fits => "{} cannot have this arg", op.name());
         if let Arg::Const(v, d) = arg {

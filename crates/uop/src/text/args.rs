@@ -89,6 +89,9 @@ const ROUNDED: &str = "rounded";
 /// What EXP2's arg is called.
 const BELOW: &str = "below";
 
+/// What padding is.
+const ZERO: &str = "zero";
+
 /// The address space of what is on a device and in none.
 const NOWHERE: &str = "NOWHERE";
 
@@ -309,6 +312,7 @@ fn parts(arg: &Arg, dtype: DType, number: u64, graph: Graph) -> Vec<Value> {
         Arg::Wmma(w) => w.parts(),
         Arg::Rounded => vec![Value::Word(ROUNDED.into())],
         Arg::Below => vec![Value::Word(BELOW.into())],
+        Arg::Padding => vec![Value::Word(ZERO.into())],
     }
 }
 
@@ -420,6 +424,10 @@ pub(super) fn read(
         "bound" => match values {
             [v] if v.is(BELOW) => Arg::Below,
             _ => return Err(format!("{BELOW} was expected")),
+        },
+        "padding" => match values {
+            [v] if v.is(ZERO) => Arg::Padding,
+            _ => return Err(format!("{ZERO} was expected")),
         },
         kind => return Err(format!("there is no kind of arg {kind}")),
     })
