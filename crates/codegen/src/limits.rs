@@ -138,11 +138,20 @@ fn implied(range: &UOp, sum: &UOp, span: &Span) -> Vec<UOp> {
     }
 }
 
-/// A sum without conditions that are known to hold.
+/// A sum without conditions that are known to hold. What is read keeps its gate: intervals alone do not tell that it
+/// is inside.
 fn without(sum: &UOp, conditions: &[UOp]) -> UOp {
-    let hold = |c: &UOp| (c.clone(), UOp::bool(true));
-    let hold = conditions.iter().map(hold).collect();
-    let value = sum.src()[0].substitute(&hold).simplify();
+    let Some(masked) = Masked::of(sum) else {
+        return sum.clone();
+    };
+    let left = masked.conditions.iter().filter(|c| !conditions.contains(c));
+    let value = match left.cloned().reduce(|a, b| a & b) {
+        Some(gate) => {
+            let choice = gate.select(&masked.value, &masked.identity());
+            choice.with_arg(sum.src()[0].arg().clone())
+        }
+        None => masked.value.clone(),
+    };
     sum.with_src([&[value], &sum.src()[1..]].concat())
 }
 

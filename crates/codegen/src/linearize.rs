@@ -456,17 +456,57 @@ impl Graph {
         let steps = chains.iter().map(Vec::len).max().unwrap_or(0);
         let here = |v: &u32| self.block[*v as usize] == self.block[i as usize];
         let mut out: SmallVec<[u32; 8]> = SmallVec::new();
-        let step = |k: usize| {
-            let step = chains.iter().filter_map(move |c| c.get(k).copied());
-            step.filter(here).collect::<Vec<u32>>()
-        };
-        let all: Vec<Vec<u32>> = (0..steps).map(step).collect();
+        let same = chains.iter().all(|c| c.len() == steps);
+        let levels = Some(&chains).filter(|_| !same);
+        let levels = levels.and_then(|chains| self.levels(chains));
+        let mut all: Vec<Vec<u32>> = vec![Vec::new(); steps];
+        for (c, chain) in chains.iter().enumerate() {
+            for (k, &u) in chain.iter().enumerate().filter(|(_, u)| here(u)) {
+                let step = levels.as_ref().map_or(k, |levels| levels[c][k]);
+                all[step].push(u);
+            }
+        }
         match self.windows(&all, &chains) {
             Some(updates) => out.extend(updates),
             None => all.into_iter().for_each(|s| out.extend(self.passing(s))),
         }
         out.extend(stores);
         out
+    }
+
+    /// The step of each update where chains lack some of the terms that others have, as at the edge of an image: those
+    /// by one value of the kind of which there are fewer are one step. None where that is not so, or would take more
+    /// steps than there are.
+    fn levels(&self, chains: &[Vec<u32>]) -> Option<Vec<Vec<usize>>> {
+        let factors = |c: &Vec<u32>| {
+            let all = c.iter().map(|&u| self.scalar_and_vector(u));
+            all.collect::<Option<Vec<[u32; 2]>>>()
+        };
+        let chains: Vec<Vec<[u32; 2]>> = chains.iter().map(factors).collect::<Option<_>>()?;
+        let distinct = |side: usize| {
+            let all = chains.iter().flatten().map(|f| f[side]);
+            all.collect::<FxHashSet<u32>>().len()
+        };
+        let side = usize::from(distinct(1) <= distinct(0));
+        let steps = chains.iter().map(Vec::len).max()?;
+        let mut level: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut settled = false;
+        // Each round settles those that follow what the last one did.
+        for _ in 0..=steps {
+            settled = true;
+            for chain in &chains {
+                let mut least = 0;
+                for f in chain {
+                    let at = level.entry(f[side]).or_insert(0);
+                    settled &= *at >= least;
+                    *at = (*at).max(least);
+                    least = *at + 1;
+                }
+            }
+        }
+        let of = |chain: &Vec<[u32; 2]>| chain.iter().map(|f| level[&f[side]]).collect();
+        let fits = settled && level.values().all(|&at| at < steps);
+        fits.then(|| chains.iter().map(of).collect())
     }
 
     /// Updates by scalars and vectors of which several steps read the same, each vector's together: it is read once

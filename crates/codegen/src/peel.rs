@@ -12,7 +12,7 @@ use crate::loops::{fresh, is_loop, kind, next_id};
 use crate::scratch;
 use monoglot_uop::rules::{conjuncts, constraints};
 use monoglot_uop::{Arg, Op, Result, UOp, rules};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most nodes of a body that is repeated, those of its lanes counted.
 const NODES: i64 = 1024;
@@ -209,10 +209,14 @@ impl Names {
         let body = &u.src()[0];
         let inside = body.toposort();
         let around = |n: &&UOp| closes(n) && n.ranges().contains(range);
-        for inner in inside.iter().filter(around).chain(&nested(body)) {
-            for r in inner.src()[1..].iter().filter(|r| is_loop(r)) {
-                let own = || fresh(r, kind(r), id);
-                places.entry(r.clone()).or_insert_with(own);
+        let nested = nested(body);
+        let inner = inside.iter().filter(around).chain(&nested);
+        let closed: FxHashSet<&UOp> = inner.flat_map(|u| &u.src()[1..]).collect();
+        // One that ends where another one's turn says comes after that.
+        for r in inside.iter().filter(|r| is_loop(r) && closed.contains(r)) {
+            if !places.contains_key(r) {
+                let own = fresh(&r.substitute(places), kind(r), id);
+                places.insert(r.clone(), own);
             }
         }
         let own = counter.ranges();

@@ -321,7 +321,7 @@ fn meet(x: &UOp, w: &UOp, by: Against, s: &[i64], d: &[i64], g: i64) -> Result<U
             let right = w.reshape(&shape(&[&[one], &groups, &ones, inner]))?;
             let cin_and_window: Vec<usize> = (3 + n..4 + 2 * n).collect();
             let d = promoted(x, w);
-            let counts = counts.map(Counts::inside);
+            let counts = counts.filter(|_| d.is_float()).map(Counts::inside);
             contracted(&[&left, &right], &all, d, &cin_and_window, counts)
         }
     }

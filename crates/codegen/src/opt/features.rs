@@ -56,6 +56,8 @@ pub(super) struct Reduction {
     pub(super) products: bool,
     /// Elements of each factor that are a term: of a dot product those of a word.
     pub(super) packed: i64,
+    /// Axes with which it varies which of its products are with padding.
+    pub(super) padded: Mask,
     /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
     pub(super) blocks: bool,
 }
@@ -161,6 +163,10 @@ impl Features {
                         bytes,
                         products,
                         packed: dot.map_or(1, |unit| unit.dims[2]),
+                        padded: match u.src()[0].arg() {
+                            Arg::Padding => all(&u.src()[0].src()[..1]),
+                            _ => 0,
+                        },
                         blocks: adds && u.dtype().is_float() && long,
                     });
                     self.add_work(body | closes, bytes, 1.0);

@@ -87,7 +87,11 @@ impl Product {
                 return None;
             }
             let extents = [features.extent[row], features.extent[lane]];
-            let (turn, tile) = best_tile(extents, terms, lanes, target)?;
+            // Which products of a whole row are with padding is known.
+            let known = sum.padded >> row & 1 == 1;
+            let whole = known.then(|| best_tile(extents, terms, lanes, true, target));
+            let any = || best_tile(extents, terms, lanes, false, target);
+            let (turn, tile) = whole.flatten().or_else(any)?;
             let around = features.count(sum.open & !(1 << lane) & !(1 << row));
             Some((lane, tile, turn * around * terms))
         };
@@ -164,6 +168,7 @@ fn best_tile(
     extents: [i64; 2],
     terms: f64,
     lanes: i64,
+    whole: bool,
     target: &Target,
 ) -> Option<(f64, [i64; 2])> {
     let mut best: Option<(f64, [i64; 2])> = None;
@@ -171,7 +176,9 @@ fn best_tile(
         // Sums, a row of one factor, an element of the other, and a product that is not added at once.
         let between = i64::from(!target.native.contains(Op::MulAcc));
         let most = (target.registers as i64 - 1 - between - vectors) / vectors;
-        for rows in (NEAR..=most.min(ROWS)).filter(|r| extents[0] % r == 0) {
+        let least = if whole { extents[0] } else { NEAR };
+        let most = if whole { most } else { most.min(ROWS) };
+        for rows in (least..=most).filter(|r| extents[0] % r == 0) {
             let added = (rows * vectors) as f64 / 2.0;
             let loaded = (rows + vectors) as f64;
             let panel = terms * (vectors * target.vector_bytes as i64) as f64;
