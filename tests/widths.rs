@@ -31,6 +31,30 @@ fn filled(shape: &[i64], seed: u64) -> Tensor {
 
 type Results = Vec<Vec<f32>>;
 
+/// A small image's convolution, whose padding is much of what its windows reach, with its gradients.
+fn padded(seed: u64) -> Results {
+    let mut next = numbers(seed);
+    let mut of = |list: &[i64]| list[next(list.len() as i64) as usize];
+    let [channels, out] = [0, 1].map(|_| of(&[3, 8, 16, 32]));
+    let kernel = of(&[3, 3, 5, 7]);
+    let [rows, columns] = [0, 1].map(|_| of(&[1, 4, 7, 8, 12, 20]));
+    let how = Conv {
+        stride: of(&[1, 1, 2]).into(),
+        padding: of(&[kernel / 2, kernel - 1, kernel + 1]).into(),
+        dilation: of(&[1, 1, 2]).into(),
+        ..Conv::default()
+    };
+    let x = filled(&[3, channels, rows + 8, columns + 8], seed);
+    let w = filled(&[out, channels, kernel, kernel], seed + 1);
+    let y = x.conv2d(&w, None, &how).relu();
+    let gradients = y.square().sum(.., false).gradient(&[&x, &w]);
+    let mut all = vec![y];
+    all.extend(gradients.expect("it has gradients"));
+    all.iter()
+        .map(|t| t.to_vec::<f32>().expect("it runs"))
+        .collect()
+}
+
 /// A convolution with its gradients, and pools of it.
 fn convolution(seed: u64) -> Results {
     let mut next = numbers(seed);
@@ -119,6 +143,7 @@ fn vectors_of_any_length_give_the_same() {
         .set();
         let convolutions = (0..16).map(|k| convolution(100 + k));
         convolutions
+            .chain((0..16).map(|k| padded(300 + k)))
             .chain((0..16).map(|k| product(200 + k)))
             .collect::<Vec<Results>>()
     };

@@ -15,7 +15,7 @@ type Known = [(&'static str, usize)];
 const V3: &Known = &[
     ("attention_12x64_128_causal", 4),
     ("attention_12x64_512_causal", 4),
-    ("convnet", 15),
+    ("convnet", 16),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     ("gpt2", 8),

@@ -10,8 +10,8 @@ use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{
-    AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, OpSet, Opt, Program,
-    ProgramInfo, ReduceOp, Result, Scalar, Shape, Target, UOp,
+    AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, OpSet, Opt, OptOp,
+    Program, ProgramInfo, ReduceOp, Result, Scalar, Shape, Target, UOp,
 };
 use std::sync::Arc;
 
@@ -149,6 +149,22 @@ fn loops_end_where_masks_do() {
             assert!(bounded(program) > 0, "{opts:?}\n{}", program.src()[1]);
         }
     }
+}
+
+/// Parts of a loop whose last turns are padding have loops of their own inside, one of which ends where another says.
+#[test]
+fn parts_of_a_loop_have_inner_loops_of_their_own() {
+    let r = ranges(&[2, 3, 40], &[64]);
+    let x = param(1, &[2, 3, 64], DType::F32).at(&[r[0].clone(), r[1].clone(), r[3].clone()]);
+    let above = r[3].lt(&r[2]).select(&x.like(0.0), &x);
+    let sum = above.reduce_ranges(ReduceOp::Add, &r[3..]);
+    let out = param(0, &[2, 3, 40], DType::F32).at(&r[..3]);
+    let kernel = sink(&[out.store(&sum).end(&r[..3])]);
+    let padded = Opt {
+        op: OptOp::PadTo { multiple: 2 },
+        axis: 1,
+    };
+    check(&[(kernel, vec![padded])]);
 }
 
 /// `out[i] = Σ_{j ≤ i} b[j]²` of storage b with b[j] = 2·x[j] that is filled for every i.
@@ -417,6 +433,45 @@ fn vectors_of_windows_pass_by() {
     let [held, not] = [32, 8].map(&mut passing);
     assert!(held.0 > held.1 && held.1 == 8, "{held:?}");
     assert!(not.1 > 8, "{not:?}");
+}
+
+/// What padding adds to windows of three by three over eight rows of eight is left out: rows by loops that end where
+/// it begins, columns by lanes that lack these terms. All padding here holds numbers, which no result has in it.
+#[test]
+fn products_with_padding_are_left_out() {
+    let r = ranges(&[16, 8, 8], &[4, 3, 3]);
+    let [channel, row, column, plane, down, right] = &r[..] else {
+        panic!("six ranges");
+    };
+    let inside = |at: &UOp| at.like(0).lt(at) & at.lt(&at.like(9));
+    let [y, x] = [row + down, column + right];
+    let counts = inside(&y) & inside(&x);
+    let image = param(1, &[4 * 100], DType::F32).at(&[linear(&[(plane, 100), (&y, 10), (&x, 1)])]);
+    let place = linear(&[(plane, 144), (down, 48), (right, 16), (channel, 1)]);
+    let weight = param(2, &[4 * 144], DType::F32).at(&[place]);
+    let product = &weight * &image;
+    let counted = counts.select(&product, &product.like(0.0));
+    let counted = counted.with_arg(Arg::Padding);
+    let sum = counted.reduce_ranges(ReduceOp::Add, &r[3..]);
+    let place = linear(&[(channel, 64), (row, 8), (column, 1)]);
+    let out = param(0, &[16 * 64], DType::F32).at(&[place]);
+    let kernel = sink(&[out.store(&sum).end(&r[..3])]);
+    let tile = [
+        split(5, 0, AxisType::Unroll, false),
+        split(2, 0, AxisType::Upcast, false),
+        split(0, 0, AxisType::Upcast, false),
+    ];
+    let cases = [(kernel.clone(), vec![]), (kernel, tile.to_vec())];
+    for device in devices().iter().filter(|d| !d.target().workgroups) {
+        let programs = check_for(device, device.target(), &cases, 0);
+        assert!(programs.iter().all(|p| bounded(p) > 0));
+    }
+    let mut target = crate::opt::tests::support::target(false);
+    target.native = OpSet::of(&[Op::MulAcc]);
+    let (program, _) = lower_for(&cases[1].0, &target, Some(&tile)).unwrap();
+    let list = &program.src()[1];
+    let updates = list.src().iter().filter(|u| u.op() == Op::MulAcc).count();
+    assert_eq!(updates, 3 * 8 - 2, "{list}");
 }
 
 #[test]
