@@ -3,12 +3,12 @@
 //! from its loops: a condition on a loop's turns shortens the loop (`limits`), and one on lanes alone is known at each
 //! of them. Others would be asked in every turn, and a product with 0 costs no more.
 
-use crate::graph::rebuild;
+use crate::graph::{Srcs, rebuild};
 use monoglot_uop::rules::conjuncts;
 use monoglot_uop::{Arg, DType, Op, Result, Target, UOp};
 
 /// The kernel with these choices where the target's loops make use of them: those of a core do, of sums of floats
-/// that no matrix unit takes in.
+/// that no matrix unit takes in. One that asks about variables is as any other choice.
 pub(crate) fn admit(kernel: &UOp, target: &Target) -> Result<UOp> {
     let core = !target.workgroups;
     let wide = |u: &UOp| matches!(u.dtype(), DType::F32 | DType::F64);
@@ -16,37 +16,42 @@ pub(crate) fn admit(kernel: &UOp, target: &Target) -> Result<UOp> {
         let factors = u.src()[1].src();
         wide(u) && factors.iter().all(|f| f.op() != Op::Cast)
     };
-    keep(kernel, |u| match core && is_whole(u) {
-        true => vec![u.src()[0].clone()],
-        false => Vec::new(),
+    each(kernel, |u, src| {
+        let known = !src[0].ops_below().contains(Op::Param);
+        let zero = src[2].const_value().is_some_and(|c| c.is_zero());
+        match known && zero {
+            false => u.with_arg(Arg::None).with_src(src),
+            true if core && is_whole(u) => u.with_src(src),
+            true => src[1].clone(),
+        }
     })
 }
 
 /// The kernel without conditions that vary with a loop, where `limits` has done what can be done by them.
 pub(crate) fn settle(kernel: &UOp) -> Result<UOp> {
     let known = |c: &UOp| !c.ranges().iter().any(crate::loops::is_loop);
-    keep(kernel, |u| {
-        let conditions = conjuncts(&u.src()[0]).into_iter();
-        conditions.filter(known).collect()
-    })
-}
-
-/// The kernel in which such a choice has the conditions that are told of it.
-fn keep(kernel: &UOp, conditions: impl Fn(&UOp) -> Vec<UOp>) -> Result<UOp> {
-    let is_padding = |u: &UOp| *u.arg() == Arg::Padding;
-    if !kernel.ops_below().contains(Op::Where) || !kernel.toposort().iter().any(is_padding) {
-        return Ok(kernel.clone());
-    }
-    rebuild(kernel, |u, mut src| {
-        if !is_padding(u) {
-            return Ok(u.with_src(src));
-        }
-        Ok(match conditions(u).into_iter().reduce(|a, b| a & b) {
+    each(kernel, |u, mut src| {
+        let conditions = conjuncts(&src[0]).into_iter().filter(known);
+        match conditions.reduce(|a, b| a & b) {
             Some(left) => {
                 src[0] = left;
                 u.with_src(src)
             }
-            None => src.swap_remove(1),
+            None => src[1].clone(),
+        }
+    })
+}
+
+/// The kernel with what is told of each such choice and its sources.
+fn each(kernel: &UOp, new: impl Fn(&UOp, Srcs) -> UOp) -> Result<UOp> {
+    let is_padding = |u: &UOp| *u.arg() == Arg::Padding;
+    if !kernel.ops_below().contains(Op::Where) || !kernel.toposort().iter().any(is_padding) {
+        return Ok(kernel.clone());
+    }
+    rebuild(kernel, |u, src| {
+        Ok(match is_padding(u) {
+            true => new(u, src),
+            false => u.with_src(src),
         })
     })
 }

@@ -7,7 +7,7 @@ use crate::run::{CompiledKernels, Run, Scheduled, difference};
 use monoglot_device::{Runtime, open};
 use monoglot_oracle::eval::{Value, eval};
 use monoglot_oracle::{eval_kernel::eval_kernel, random};
-use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Opt, Result, Scalar, UOp};
+use monoglot_uop::{Arg, DType, Device, Error, ErrorKind, Op, Opt, Result, Scalar, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
         // A settled kernel takes no Opts but those it came with: its turns may have to go in order.
         let free = |k: &UOp| !monoglot_codegen::opt::is_settled(k);
         for k in scheduled.kernels().into_iter().filter(free) {
-            let small = random::shrink(&k, ITERATIONS, out.len() as u64);
+            let small = random::shrink(&asked(&k), ITERATIONS, out.len() as u64);
             let stored = params(&small).into_iter().filter(|p| !p.is_variable());
             let bytes: usize = stored.map(|p| program::bytes(&p)).sum();
             if bytes <= BYTES
@@ -269,6 +269,18 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
         }
     }
     Ok(out)
+}
+
+/// The kernel in which no product is taken to be with padding: on random data that is no zero.
+fn asked(kernel: &UOp) -> UOp {
+    kernel.rebuild(
+        &FxHashMap::default(),
+        |_| true,
+        |u, src| match u.arg() {
+            Arg::Padding => u.with_arg(Arg::None).with_src(src),
+            _ => u.with_src(src),
+        },
+    )
 }
 
 /// Compare random valid lists of Opts on kernels with the kernels themselves.
