@@ -16,17 +16,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) fn normalise(kernel: &UOp) -> Result<UOp> {
     let kernel = group_reduce(kernel)?;
     let mut names = Names::of(&kernel);
-    let kernel = close_reduces_once(&kernel, &mut names);
+    let kernel = close_reduces_once(&kernel, &mut names, |_| true);
     let kernel = close_stores_once(&kernel, &mut names);
     let mut kernel = close_fills_once(&kernel, &mut names);
     // A loop that has become two has reductions in both, and those may fill storage.
     loop {
-        let closed = close_reduces_once(&kernel, &mut names);
+        let closed = close_reduces_once(&kernel, &mut names, |_| true);
         if closed == kernel {
             return hardware(&kernel);
         }
         kernel = close_fills_once(&closed, &mut names);
     }
+}
+
+/// The kernel in which each loop is one of REDUCEs that can share it, where some have fewer loops than they had.
+pub(crate) fn part_reduces(kernel: &UOp) -> UOp {
+    close_reduces_once(kernel, &mut Names::of(kernel), is_loop)
 }
 
 /// How deep a loop over a range stands among the others: hardware, then loops by number, then
@@ -186,7 +191,7 @@ struct Shared<'a> {
 
 /// Two REDUCEs share a loop where they close the same ranges inside the same ones and neither needs
 /// the other; where they only share some range, one of them gets ranges of its own.
-fn close_reduces_once(kernel: &UOp, names: &mut Names) -> UOp {
+fn close_reduces_once(kernel: &UOp, names: &mut Names, which: fn(&UOp) -> bool) -> UOp {
     let mut kernel = kernel.clone();
     // One renaming may duplicate a nested reduction, which then needs the next.
     'again: loop {
@@ -207,7 +212,8 @@ fn close_reduces_once(kernel: &UOp, names: &mut Names) -> UOp {
                 below,
             };
             let taken = |r: &&UOp| owner.get(r).is_some_and(|other| *other != own);
-            let clash: Vec<&UOp> = own.closes.iter().filter(taken).collect();
+            let of = own.closes.iter().filter(|r| which(r));
+            let clash: Vec<&UOp> = of.filter(taken).collect();
             if clash.is_empty() {
                 owner.extend(own.closes.iter().map(|r| (r, own.clone())));
                 continue;

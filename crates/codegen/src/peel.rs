@@ -8,7 +8,7 @@
 
 use crate::build::combine;
 use crate::graph::{Srcs, group, rebuild};
-use crate::loops::{fresh, is_loop, kind, next_id};
+use crate::loops::{self, fresh, is_loop, kind, next_id};
 use crate::scratch;
 use monoglot_uop::rules::{conjuncts, constraints};
 use monoglot_uop::{Arg, Op, Result, UOp, rules};
@@ -60,7 +60,9 @@ pub(crate) fn peel(kernel: &UOp) -> Result<UOp> {
         let loops = new.toposort().iter().filter(|u| is_loop(u)).count();
         if loops <= LOOPS {
             let known = rules::kernel().rewrite(&new)?;
-            return rules::kernel().rewrite(&rebuild(&known, |u, src| Ok(settled(u, src)))?);
+            let settled = rebuild(&known, |u, src| Ok(settled(u, src)))?;
+            // Where a part's condition leaves one turn, a sum is over fewer loops than others that shared them.
+            return Ok(loops::part_reduces(&rules::kernel().rewrite(&settled)?));
         }
         // The innermost loops turn most.
         all.retain(|_, s| s.nested < most);
