@@ -51,7 +51,9 @@ fn collapse(u: &UOp) -> Option<UOp> {
         Arg::Reduce(op, axes) if axes.is_empty() => *op,
         _ => return None,
     };
-    let ranges = u.src()[1..].iter().filter(|r| r.op() == Op::Range);
+    // How many turns there are is said where a loop begins with the first.
+    let counted = |r: &&UOp| r.op() == Op::Range && r.src().len() == 1;
+    let ranges = u.src()[1..].iter().filter(counted);
     ranges.rev().find_map(|r| {
         let value = without(op, &u.src()[0], r, 0)?;
         Some(with_ranges(u, &value, |other| other != r))
