@@ -279,6 +279,13 @@ impl Cut {
         let mut bound = masked.conditions.iter().filter(varies);
         let one = bound.next().filter(|_| bound.next().is_none())?;
         let sure = solved(range, std::slice::from_ref(one), &sum.ranges(), true);
+        // Turns in which all count there may be none of.
+        let end = range.src()[0].vmax();
+        let never = sure.from.as_ref().is_some_and(|from| from.vmin() >= end)
+            || sure.to.as_ref().is_some_and(|to| to.vmax() <= 0);
+        if never {
+            return None;
+        }
         let between = |from: &Option<UOp>, to: &Option<UOp>| Span {
             from: from.clone(),
             to: to.clone(),
