@@ -526,6 +526,31 @@ fn a_scan_within_a_scan() -> Result<()> {
     Ok(())
 }
 
+/// What a derivative keeps of a step is a PARAM of its own program, which is one node with those of others: that it
+/// was made by tanh once says nothing of them.
+#[test]
+fn gradients_are_the_same_each_time() -> Result<()> {
+    let w = values(&[3, 3], 1).parameter();
+    let begin = (values(&[2, 3], 2), values(&[2, 3], 4));
+    let xs = values(&[3, 2, 3], 3);
+    let step = |(h, s): (Tensor, Tensor), x: Tensor| {
+        let h = (h.matmul(&w) + x).tanh();
+        ((h.clone(), s + &h), h)
+    };
+    let mut state = begin.clone();
+    for t in 0..3 {
+        state = step(state, xs.index(t)).0;
+    }
+    let loss = |h: &Tensor, s: &Tensor| (h.square() + s.square()).sum(.., false);
+    let want = loss(&state.0, &state.1).gradient(&[&w])?;
+    for _ in 0..3 {
+        let ((h, s), _) = scan(step, (&begin.0, &begin.1), &xs)?;
+        let got = loss(&h, &s).gradient(&[&w])?;
+        close(&got[0], &want[0]);
+    }
+    Ok(())
+}
+
 #[test]
 fn scans_in_functions_and_gradients_of_gradients_of_nested_ones() -> Result<()> {
     let w = values(&[3, 3], 1).parameter();

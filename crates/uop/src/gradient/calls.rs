@@ -143,7 +143,7 @@ impl Backward {
         let mut forward: Vec<UOp> = values.to_vec();
         let kept = match asked.again {
             true => Vec::new(),
-            false => kept(&wanted, &asked.body),
+            false => kept(&wanted, &asked.body, false),
         };
         for kept in kept {
             let known = forward.iter().position(|v| *v == kept);

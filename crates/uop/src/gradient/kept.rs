@@ -7,7 +7,8 @@
 //!
 //! It is a least cut (`cut`) between the reductions, which are not done again, and what the
 //! derivative reads, where a node costs its bytes (`cost`). Of several, it is the one that is nearest to the derivative: a
-//! sum is kept as it is used, not as its parts.
+//! sum is kept as it is used, not as its parts. In a loop what each step keeps is written for every step, so that what
+//! long work was done for is kept rather than what it was done on.
 
 use crate::cut::{NEVER, Net};
 use crate::function::own_sources;
@@ -19,8 +20,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Elements that a reduction folds to one, at most, that is done again.
 const SHORT: i64 = 128;
 
-/// The nodes of a body that are kept.
-pub(super) fn kept(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
+/// What an operation costs at least, that of a sum being 1, to be long work.
+const LONG: f64 = 6.0;
+/// By how many hundredths what follows from long work costs less, in a loop.
+const WORTH: i64 = 40;
+
+/// The nodes of a body that are kept; `looped` says that the body is a step of a loop.
+pub(super) fn kept(gradients: &[UOp], body: &UOp, looped: bool) -> Vec<UOp> {
     let mut forward_nodes = ordered(std::slice::from_ref(body), own_sources);
     forward_nodes.retain(|u| u.op() != Op::Param && u.ops_below().contains(Op::Param));
     let forward: FxHashSet<&UOp> = forward_nodes.iter().copied().collect();
@@ -47,17 +53,19 @@ pub(super) fn kept(gradients: &[UOp], body: &UOp) -> Vec<UOp> {
     let below: Vec<&UOp> = below.into_iter().filter(|u| forward.contains(u)).collect();
     let number: FxHashMap<&UOp, usize> = below.iter().copied().zip(0..).collect();
     let mut net = Net::new(below.len());
-    let mut depth: Vec<i64> = Vec::with_capacity(below.len());
+    let mut done: Vec<Done> = Vec::with_capacity(below.len());
     for (v, u) in below.iter().enumerate() {
-        depth.push(match is_kept_at_least(u) {
-            true => 0,
-            false => {
-                let inputs = own_sources(u).iter().filter_map(|s| number.get(s));
-                inputs.map(|&s| depth[s] + 1).max().unwrap_or(0)
-            }
+        let inputs = own_sources(u).iter().filter_map(|s| number.get(s));
+        done.push(match is_kept_at_least(u) {
+            true => Done::default(),
+            false => Done::after(u, inputs.map(|&s| &done[s])),
         });
         let users = users.get(u).copied().unwrap_or(0);
-        net.edge(Net::enters(v), Net::leaves(v), cost(u, users, depth[v]));
+        let cost = match looped {
+            true => each_time(u, &done[v]),
+            false => cost(u, users, &done[v]),
+        };
+        net.edge(Net::enters(v), Net::leaves(v), cost);
         if is_kept_at_least(u) {
             net.edge(Net::FROM, Net::enters(v), NEVER);
             continue;
@@ -116,19 +124,53 @@ fn elements(u: &UOp) -> Option<i64> {
     Some(u.shape().ints()?.iter().product())
 }
 
+/// What was done to what is kept in any case, for a node.
+#[derive(Default)]
+struct Done {
+    /// Operations behind each other.
+    depth: i64,
+    /// Whether one of them is long work.
+    long: bool,
+}
+
+impl Done {
+    fn after<'a>(u: &UOp, inputs: impl Iterator<Item = &'a Done>) -> Done {
+        let mut done = Done {
+            depth: 0,
+            long: u.op().traits().cost >= LONG,
+        };
+        for input in inputs {
+            done.depth = done.depth.max(input.depth + 1);
+            done.long |= input.long;
+        }
+        done
+    }
+}
+
 /// What a node costs: its bytes; half of them where it is used in several places, and so stored anyway; twice
 /// as many where it is a view of what is. Of what costs the same, that after fewest operations costs least.
-fn cost(u: &UOp, users: usize, depth: i64) -> i64 {
-    let elements = elements(u).filter(|_| u.dtype().bytes() > 0);
-    let Some(elements) = elements else {
-        return NEVER;
-    };
-    let bytes = elements.saturating_mul(u.dtype().bytes() as i64);
+fn cost(u: &UOp, users: usize, done: &Done) -> i64 {
     let halves = match (u.op().is_movement(), users > 2) {
         (true, _) => 4,
         (_, true) => 1,
         _ => 2,
     };
-    let cost = bytes.saturating_mul(halves * (100 + depth.min(100)));
-    cost.clamp(1, NEVER / 2)
+    weighed(u, halves * (100 + done.depth.min(100)))
+}
+
+/// The same in a loop: what is stored in each step has its place for that step alone.
+fn each_time(u: &UOp, done: &Done) -> i64 {
+    let halves = if u.op().is_movement() { 4 } else { 2 };
+    let worth = if done.long { WORTH } else { 0 };
+    weighed(u, halves * (100 + done.depth.min(100) - worth))
+}
+
+/// The bytes of a node, so many times.
+fn weighed(u: &UOp, times: i64) -> i64 {
+    let elements = elements(u).filter(|_| u.dtype().bytes() > 0);
+    let Some(elements) = elements else {
+        return NEVER;
+    };
+    let bytes = elements.saturating_mul(u.dtype().bytes() as i64);
+    bytes.saturating_mul(times).clamp(1, NEVER / 2)
 }

@@ -114,7 +114,7 @@ pub(super) fn flow(
 
     // What that reads.
     let mut forward: Vec<UOp> = values.to_vec();
-    for node in kept(&next, body) {
+    for node in kept(&next, body, true) {
         slices.insert(node.clone(), Slice::Gathered(forward.len()));
         forward.push(node);
     }
