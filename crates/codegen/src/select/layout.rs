@@ -33,12 +33,26 @@ pub(super) struct Layout {
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
 pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
+    fuses_product(t, i, t.src[i][0] as usize, target)
+}
+
+/// The same of a product that a REDUCE takes in.
+pub(super) fn fuses_product(t: &Table, i: usize, product: usize, target: &Target) -> bool {
     use monoglot_uop::ReduceOp;
     let u = &t.nodes[i];
     matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
         && matches!(u.dtype(), DType::F32 | DType::F64)
-        && t.nodes[t.src[i][0] as usize].may_contract()
+        && t.nodes[product].may_contract()
         && target.native.contains(Op::MulAcc)
+}
+
+/// What a REDUCE takes in, behind a choice that leaves products with padding out.
+pub(super) fn product(t: &Table, i: usize) -> usize {
+    let value = t.src[i][0] as usize;
+    match t.nodes[value].arg() {
+        Arg::Padding => t.src[value][1] as usize,
+        _ => value,
+    }
 }
 
 /// A product that the lanes of a warp do together.
