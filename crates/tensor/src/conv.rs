@@ -6,7 +6,7 @@ use crate::functions::known;
 use crate::join::{PadMode, join, pad_axis};
 use crate::linalg::{Counts, contracted};
 use crate::movement::to_last;
-use crate::promote::{broadcast_to, insert_axis, promoted, resized, size_of};
+use crate::promote::{broadcast_shape, broadcast_to, insert_axis, promoted, resized, size_of};
 use crate::tensor::Tensor;
 use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
 
@@ -141,9 +141,8 @@ fn shape(parts: &[&[Dim]]) -> Shape {
 
 /// As many elements on both sides of the axes from `first` on.
 fn padded(u: &UOp, first: usize, padding: &[i64], fill: f64) -> Result<UOp> {
-    // The last axis first: what it is padded with may be stored where the others need not be.
     let both = |u: UOp, (i, &p)| pad_axis(&u, first + i, [p, p], PadMode::Constant(fill));
-    padding.iter().enumerate().rev().try_fold(u.clone(), both)
+    padding.iter().enumerate().try_fold(u.clone(), both)
 }
 
 /// Windows over the axes from `first` on: (…, a, b) becomes (…, oa, ob, ka, kb).
@@ -239,39 +238,34 @@ fn counts(x: &UOp, w: &UOp, ends: &[[i64; 2]], s: &[i64], d: &[i64]) -> Result<O
     let ws = w.sizes("conv")?;
     let mut all: Option<UOp> = None;
     for i in 0..n {
-        let [size, k] = [x.shape()[i + 2].as_int(), Some(ws[i + 2])];
-        let (Some(size), Some(k), [before, after]) = (size, k, ends[i]) else {
+        let [before, after] = ends[i];
+        let Some(size) = x.shape()[i + 2].as_int().filter(|_| before + after > 0) else {
             continue;
         };
-        let real = before..size - after;
+        let k = ws[i + 2];
+        let real = size - before - after;
         let out = (size - (k - 1) * d[i] - 1).div_euclid(s[i]) + 1;
-        let met = |tap: i64| (0..out).filter(move |o| real.contains(&(o * s[i] + tap * d[i])));
-        let met: usize = (0..k).map(|tap| met.clone()(tap).count()).sum();
-        let missed = out * k - met as i64;
-        if missed * MISSED < out * k || met == 0 {
+        // Windows of which this tap is at this place or behind it.
+        let from = |place: i64, tap: i64| {
+            let first = (place - tap * d[i] + s[i] - 1).div_euclid(s[i]);
+            out - first.clamp(0, out)
+        };
+        let met = |tap: i64| from(before, tap) - from(before + real, tap);
+        let met: i64 = (0..k).map(met).sum();
+        if met == 0 || (out * k - met) * MISSED < out * k {
             continue;
         }
-        let real = UOp::full(
-            Scalar::Bool(true),
-            DType::Bool,
-            &Shape::of(&[size - before - after]),
-        );
+        let real = UOp::full(Scalar::Bool(true), DType::Bool, &Shape::of(&[real]));
         let there = real.pad_axis(0, before, after, Scalar::Bool(false))?;
-        let win = there.windows(k, s[i], d[i])?;
-        let mut shape = vec![1; 2 * n + 1];
-        shape[i] = out;
-        shape[n + 1 + i] = k;
-        let win = win.reshape(&Shape::of(&shape))?;
+        let mut axes = vec![1; 2 * n + 1];
+        axes[i] = out;
+        axes[n + 1 + i] = k;
+        let win = there.windows(k, s[i], d[i])?.reshape(&Shape::of(&axes))?;
         all = Some(match all {
             None => win,
-            Some(other) => {
-                let both: Vec<i64> = shape
-                    .iter()
-                    .zip(other.sizes("conv")?)
-                    .map(|(a, b)| *a.max(&b))
-                    .collect();
-                let both = Shape::of(&both);
-                broadcast_to(&other, &both)? & broadcast_to(&win, &both)?
+            Some(others) => {
+                let both = broadcast_shape("conv", &[&others, &win])?;
+                broadcast_to(&others, &both)? & broadcast_to(&win, &both)?
             }
         });
     }
@@ -360,8 +354,7 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
     let mut y = x.clone();
     let mut axes = Vec::new();
     let mut ends = vec![[0, 0]; places.len()];
-    // The last axis first, as everywhere.
-    for (i, places) in places.iter().enumerate().rev() {
+    for (i, places) in places.iter().enumerate() {
         let k = ws[i + 2];
         let reach = (k - 1) * d[i];
         let some = y.shape()[i + 2].max() > 0 && places.max() > 0;
@@ -383,7 +376,6 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
         y = around(&y, i + 2, before, after)?;
         axes.push(Phased::one(k, places.clone()));
     }
-    axes.reverse();
     // (g·cin, cout, k…) → (g·cout, cin, k…).
     let cin = ws[0] / g;
     let cout = ws[1];
