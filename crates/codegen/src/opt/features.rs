@@ -7,7 +7,7 @@ use super::masked::folded;
 use crate::graph::bits;
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, ReduceOp, UOp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A set of axes.
 pub(super) type Mask = u64;
@@ -87,6 +87,8 @@ pub(super) struct Features {
     pub(super) mirrored: Mask,
     /// Axes that a comparison asks about by themselves.
     compared: Mask,
+    /// What is asked about padding, only where it costs nothing.
+    free: FxHashSet<UOp>,
 }
 
 impl Features {
@@ -113,6 +115,8 @@ impl Features {
         let sums = sums.filter(|u| u.dtype().is_float());
         let fused = sums.map(|u| (u.src()[0].clone(), folded(u)));
         let fused: FxHashMap<UOp, UOp> = fused.filter(|(_, f)| f.may_contract()).collect();
+        let padding = nodes.iter().filter(|u| *u.arg() == Arg::Padding);
+        features.free = padding.flat_map(|u| u.src()[0].toposort()).collect();
         for u in &nodes {
             let mask = features.visit(u, &varies, &fused);
             varies.insert(u, mask);
@@ -199,7 +203,8 @@ impl Features {
                 }
                 let free = fused
                     .iter()
-                    .any(|(masked, product)| masked == u || product == u);
+                    .any(|(masked, product)| masked == u || product == u)
+                    || self.free.contains(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
                     self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
                 }
