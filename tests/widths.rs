@@ -31,6 +31,11 @@ fn filled(shape: &[i64], seed: u64) -> Tensor {
 
 type Results = Vec<Vec<f32>>;
 
+fn read<'a>(all: impl IntoIterator<Item = &'a Tensor>) -> Results {
+    let one = |t: &Tensor| t.to_vec::<f32>().expect("it runs");
+    all.into_iter().map(one).collect()
+}
+
 /// A small image's convolution, whose padding is much of what its windows reach, with its gradients.
 fn padded(seed: u64) -> Results {
     let mut next = numbers(seed);
@@ -48,11 +53,8 @@ fn padded(seed: u64) -> Results {
     let w = filled(&[out, channels, kernel, kernel], seed + 1);
     let y = x.conv2d(&w, None, &how).relu();
     let gradients = y.square().sum(.., false).gradient(&[&x, &w]);
-    let mut all = vec![y];
-    all.extend(gradients.expect("it has gradients"));
-    all.iter()
-        .map(|t| t.to_vec::<f32>().expect("it runs"))
-        .collect()
+    let gradients = gradients.expect("it has gradients");
+    read([&y].into_iter().chain(&gradients))
 }
 
 /// A convolution with its gradients, and pools of it.
@@ -75,11 +77,8 @@ fn convolution(seed: u64) -> Results {
     let y = x.conv2d(&w, None, &how);
     let pooled = y.max_pool(2, 2, 0, 1) + y.avg_pool(2, 2, 0, true);
     let gradients = pooled.square().sum(.., false).gradient(&[&x, &w]);
-    let mut all = vec![y, pooled];
-    all.extend(gradients.expect("it has gradients"));
-    all.iter()
-        .map(|t| t.to_vec::<f32>().expect("it runs"))
-        .collect()
+    let gradients = gradients.expect("it has gradients");
+    read([&y, &pooled].into_iter().chain(&gradients))
 }
 
 /// A product of any orientation, and what follows it.
@@ -95,10 +94,7 @@ fn product(seed: u64) -> Results {
     let b = turned([k, n], of(&[0, 1]) == 1, seed + 1);
     let y = a.matmul(&b);
     let rows = (&y / 16.0).softmax(-1);
-    let all = [&y, &rows, &y.max(-1, false), &y.cumsum(0), &y.sum(0, false)];
-    all.iter()
-        .map(|t| t.to_vec::<f32>().expect("it runs"))
-        .collect()
+    read([&y, &rows, &y.max(-1, false), &y.cumsum(0), &y.sum(0, false)])
 }
 
 /// Many ids into few places, in lengths that parts divide and not, with ids that name no place; as often as threads

@@ -10,7 +10,7 @@
 //! Invariant: where blocks begin depends on extents, dtypes and the tile alone. What is left over where
 //! no block size divides the extent is a REDUCE of its own.
 
-use super::layout::{Layout, fuses_product, product};
+use super::layout::{Layout, product, takes_in};
 use super::table::{Loops, Table};
 use crate::build::{bits_type, combine};
 use crate::graph::{Srcs, rebuild};
@@ -161,7 +161,8 @@ impl Group {
         let tile = |&i: &usize| {
             let v = product(t, i);
             let factors = || t.src[v].iter().all(|&f| read_again(v, f as usize));
-            t.nodes[v].op() == Op::Wmma || fuses_product(t, i, v, target) && factors()
+            let fuses = || takes_in(&t.nodes[i], &t.nodes[v], target);
+            t.nodes[v].op() == Op::Wmma || fuses() && factors()
         };
         let other = |g: &Vec<u32>| g != members && g.iter().any(|&i| inside(i as usize));
         Some(Group {

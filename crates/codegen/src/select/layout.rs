@@ -33,16 +33,15 @@ pub(super) struct Layout {
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
 pub(super) fn fuses(t: &Table, i: usize, target: &Target) -> bool {
-    fuses_product(t, i, t.src[i][0] as usize, target)
+    takes_in(&t.nodes[i], &t.nodes[t.src[i][0] as usize], target)
 }
 
-/// The same of a product that a REDUCE takes in.
-pub(super) fn fuses_product(t: &Table, i: usize, product: usize, target: &Target) -> bool {
+/// Whether a REDUCE takes this in by fused multiply-adds: a product of which it adds up others.
+pub(super) fn takes_in(reduce: &UOp, value: &UOp, target: &Target) -> bool {
     use monoglot_uop::ReduceOp;
-    let u = &t.nodes[i];
-    matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
-        && matches!(u.dtype(), DType::F32 | DType::F64)
-        && t.nodes[product].may_contract()
+    matches!(reduce.arg(), Arg::Reduce(ReduceOp::Add, _))
+        && matches!(value.dtype(), DType::F32 | DType::F64)
+        && value.may_contract()
         && target.native.contains(Op::MulAcc)
 }
 

@@ -4,13 +4,13 @@
 //! order. Invariant: accumulators are set again whenever the loops around the reduction turn.
 
 use super::chunks::Devectorise;
-use super::layout::fuses;
+use super::layout::{fuses, takes_in};
 use super::table::Axes;
 use crate::build::{NEAR, alu, combine, lane_const, part, shuffle, splat, uniform};
 use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
-use monoglot_uop::{AddrSpace, Arg, DType, Op, ReduceOp, Shape, UOp};
+use monoglot_uop::{AddrSpace, Arg, Op, ReduceOp, Shape, UOp};
 use smallvec::{SmallVec, smallvec};
 
 /// One REDUCE being lowered.
@@ -99,25 +99,21 @@ impl Devectorise<'_> {
         } else {
             value
         };
+        let fuses = |value: &UOp| {
+            let sum = &self.t.nodes[f.node];
+            !f.carried && takes_in(sum, value, self.target)
+        };
         match acc {
             // What a mask that is known leaves nothing of.
             Some(acc) if uniform(&value) == Some(f.op.identity(value.dtype())) => acc.clone(),
             // A product that such a mask leaves whole.
-            Some(acc) if self.fuses(f, &value) => alu(
+            Some(acc) if fuses(&value) => alu(
                 Op::MulAcc,
                 &[value.src()[0].clone(), value.src()[1].clone(), acc.clone()],
             ),
             Some(acc) => combine(f.op, acc, &value),
             None => value,
         }
-    }
-
-    /// Whether what a sum takes in is a product that a fused multiply-add accumulates.
-    fn fuses(&self, f: &Fold, value: &UOp) -> bool {
-        let dtype = matches!(value.dtype(), DType::F32 | DType::F64);
-        let sum = f.op == ReduceOp::Add && !f.carried;
-        let fused = sum && self.target.native.contains(Op::MulAcc);
-        dtype && fused && value.may_contract()
     }
 
     /// REDUCEs over the same loops, which they share.
