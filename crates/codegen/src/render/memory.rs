@@ -148,7 +148,8 @@ impl Renderer<'_> {
         }
         o.push_str("__builtin_prefetch(");
         self.pointer(o, &a)?;
-        o.push(')');
+        // To be read, and to the second cache, as machine code of our own asks.
+        o.push_str(", 0, 2)");
         Ok(())
     }
 

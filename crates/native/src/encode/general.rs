@@ -361,10 +361,11 @@ pub(super) fn select(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     )
 }
 
-/// Ask for a line.
+/// Ask for a line, to the second cache: it comes there without taking one of the few places in which the first waits
+/// for lines, and what runs meanwhile keeps those.
 pub(super) fn prefetch(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
     let address = e.nth_address(ins, 0)?;
-    e.emit(Code::Prefetcht0_m8, &[Argument::Memory(address)])
+    e.emit(Code::Prefetcht1_m8, &[Argument::Memory(address)])
 }
 
 /// A general register as an operand.

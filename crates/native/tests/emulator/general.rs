@@ -96,7 +96,7 @@ impl Processor {
                 self.ip = self.memory.read(self.general[4], 8)?;
                 self.general[4] = self.general[4].wrapping_add(8);
             }
-            M::Prefetcht0 | M::Sfence | M::Nop => {}
+            M::Prefetcht1 | M::Sfence | M::Nop => {}
             _ => return self.conditional(it, m),
         }
         Ok(true)

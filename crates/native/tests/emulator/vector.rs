@@ -50,7 +50,7 @@ impl Processor {
         let bytes = it.memory_size().size();
         let free = matches!(
             it.mnemonic(),
-            M::Movups | M::Movdqu | M::Prefetcht0 | M::Lea
+            M::Movups | M::Movdqu | M::Prefetcht1 | M::Lea
         );
         let strict = matches!(it.mnemonic(), M::Vmovaps | M::Vmovntps);
         let asked = strict || decoded.legacy && !free && bytes == 16;
