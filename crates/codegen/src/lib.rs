@@ -21,6 +21,7 @@ mod memory;
 mod native;
 pub mod opt;
 mod padding;
+mod panels;
 mod peel;
 pub mod pipeline;
 mod registers;

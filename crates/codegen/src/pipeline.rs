@@ -3,7 +3,7 @@
 
 use crate::{
     ahead, atomics, below, expand, gathers, info, limits, linearize, loops, memory, opt, padding,
-    peel, registers, select, streams, tiles,
+    panels, peel, registers, select, streams, tiles,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -154,6 +154,7 @@ fn in_order(
     let threads = target.arranged && !target.workgroups;
     if threads {
         linear = gathers::ask(tiles::ask(linear, target), target);
+        linear = panels::ask(linear, target);
     }
     if threads && moved > target.caches[2] as u64 / 2 {
         linear = streams::mark(ahead::ask(linear, target))?;

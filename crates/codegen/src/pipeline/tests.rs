@@ -371,6 +371,41 @@ fn sums_are_asked_for_while_terms_are_added() {
     }
 }
 
+/// What panels are made of, beyond the second cache, is asked for a few rows before it is copied; also past ends, where
+/// some rows are none.
+#[test]
+fn panels_are_asked_for_while_others_are_copied() {
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.caches = [2 << 10, 16 << 10, 16 << 20];
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        let cases = [
+            opts(flat_matmul(48, 256, 96)),
+            opts(flat_matmul(46, 256, 96)),
+        ];
+        let copied = |p: &Program| {
+            let loads = p.src()[1].src().iter().filter(|u| u.op() == Op::Load);
+            let params = loads.filter(|u| *u.arg() != Arg::None);
+            let storage =
+                |u: &UOp| monoglot_uop::linear::address(&u.src()[0]).map(|a| a.buffer.op());
+            params.filter(|u| storage(u) == Some(Op::Param)).count()
+        };
+        let far = check_for(&device, &target, &cases, 0);
+        for program in &far {
+            assert!(copied(program) > 0, "{}", program.src()[1]);
+        }
+        target.caches[1] = 1 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        for program in &near {
+            assert_eq!(copied(program), 0, "{}", program.src()[1]);
+        }
+    }
+}
+
 /// Of what a tile's updates read, the kind of which there are fewer is held and the other passes by.
 #[test]
 fn updates_hold_the_operands_of_which_there_are_fewer() {

@@ -1,0 +1,225 @@
+//! What a panel is made of is asked for before it is copied. Flows in: a LINEAR; flows out: the same list, where loops
+//! that only copy rows of storage to LOCAL storage ask for the lines of a later row while they copy one: by a LOAD whose
+//! place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
+//!
+//! A panel's rows are short, and far from each other in what they are read from: what a core fetches ahead by itself
+//! goes on where the last row ended, so every row would begin with a wait.
+
+use crate::ahead::{asking, insert};
+use crate::graph::node;
+use crate::streams::place;
+use monoglot_uop::linear::address;
+use monoglot_uop::marks::NodeMap;
+use monoglot_uop::{AddrSpace, Op, Target, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Bytes that come at a time.
+const LINE: i128 = 64;
+/// Bytes that are under way: more than memory delivers while one line is waited for.
+const UNDER_WAY: i128 = 8192;
+/// Most turns between asking and reading.
+const TURNS: i128 = 32;
+/// Most lines between neighbours of a row: what is further is another row.
+const NEXT: i128 = 4;
+/// Fewest bytes of a LOAD that are worth asking for.
+const LEAST: i128 = 16;
+
+/// A loop, by the place of its RANGE in the list.
+type Loop = usize;
+
+/// A LOAD of a part of a row.
+struct Part<'a> {
+    /// Its place in the list.
+    at: usize,
+    load: &'a UOp,
+    /// The loop over rows, and the elements from a row to the next one.
+    over: (Loop, &'a UOp),
+    step: i128,
+    /// Turns of the loop over the row, and the place before that loop, or else of the LOAD.
+    turns: i128,
+    before: usize,
+    /// The loop over the row, where there is one.
+    inside: Option<&'a UOp>,
+}
+
+/// What asks for a line: constants, whether there is one, and what stands at the LOAD.
+struct Asked {
+    numbers: Vec<UOp>,
+    gate: Vec<UOp>,
+    line: [UOp; 3],
+}
+
+/// Have rows asked for while others are copied.
+pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
+    let parts = parts(linear.src(), target);
+    if parts.is_empty() {
+        return linear;
+    }
+    let known: NodeMap<&UOp, usize> = linear.src().iter().zip(0..).collect();
+    let mut numbers: Vec<UOp> = Vec::new();
+    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
+    for rows in parts.chunk_by(|a, b| a.over.0 == b.over.0) {
+        let row: i128 = rows.iter().map(|p| p.turns * LINE).sum();
+        let ahead = (UNDER_WAY / row).clamp(1, TURNS);
+        if 2 * ahead * row > target.caches[1] as i128 {
+            continue;
+        }
+        for (part, asked) in rows
+            .iter()
+            .filter_map(|p| Some((p, p.later(ahead, &known)?)))
+        {
+            numbers.extend(asked.numbers);
+            after.entry(part.before).or_default().extend(asked.gate);
+            after.entry(part.at).or_default().extend(asked.line);
+        }
+    }
+    insert(linear, numbers, after)
+}
+
+/// The parts of rows that are copied, one for each line.
+fn parts<'a>(list: &'a [UOp], target: &Target) -> Vec<Part<'a>> {
+    let mut open: Vec<(Loop, &UOp)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
+    // Where the innermost loop began, and the parts before it.
+    let mut innermost = None;
+    let mut lines = FxHashSet::default();
+    for (at, u) in list.iter().enumerate() {
+        match u.op() {
+            Op::Range => {
+                open.push((at, u));
+                innermost = Some((at, parts.len()));
+            }
+            Op::If | Op::EndIf | Op::AtomicAdd => innermost = None,
+            Op::Store if !copies(u) => {
+                if let Some((_, before)) = innermost.take() {
+                    parts.truncate(before);
+                }
+            }
+            Op::Load if innermost.is_some() => {
+                if let Some((part, line)) = Part::of(at, u, &open, target)
+                    && lines.insert(line)
+                {
+                    parts.push(part);
+                }
+            }
+            Op::End => {
+                open.pop();
+                innermost = None;
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// Whether a STORE is to LOCAL storage.
+fn copies(store: &UOp) -> bool {
+    let to = address(&store.src()[0]).map(|a| a.buffer.addrspace());
+    to == Some(Some(AddrSpace::Local))
+}
+
+/// What a line is known by: the innermost loop, what its place is but for a constant, and its number.
+type Line = (Loop, Vec<(usize, i128)>, i128);
+
+impl<'a> Part<'a> {
+    /// One of a row of storage that the second cache does not hold, and its line.
+    fn of(
+        at: usize,
+        load: &'a UOp,
+        open: &[(Loop, &'a UOp)],
+        target: &Target,
+    ) -> Option<(Part<'a>, Line)> {
+        let a = address(&load.src()[0])?;
+        let bytes = a.buffer.dtype().bytes() as i128;
+        let size = a.buffer.shape().max_len() as i128 * bytes;
+        let far = a.buffer.op() == Op::Param && size > target.caches[1] as i128;
+        if !far || (a.lanes as i128 * bytes) < LEAST {
+            return None;
+        }
+        let place = place(a.index)?;
+        let step = |l: &(Loop, &UOp)| place.terms.iter().find(|t| t.0 == *l.1).map(|t| t.1);
+        let inside = open.last()?;
+        let next = step(inside)?;
+        let row = next.abs() * bytes <= NEXT * LINE;
+        let over = match row {
+            true => *open.get(open.len().checked_sub(2)?)?,
+            false => *inside,
+        };
+        let (turns, before) = match row {
+            true => (inside.1.vmax() as i128 + 1, inside.0 - 1),
+            false => (1, at),
+        };
+        let step = step(&over)?;
+        // Rows that follow each other are one.
+        let apart = step != next * turns;
+        let mut known = vec![(a.buffer.address(), 0)];
+        known.extend(place.terms.iter().map(|t| (t.0.address(), t.1)));
+        let line = (inside.0, known, place.constant * bytes / LINE);
+        (apart || !row).then_some((
+            Part {
+                at,
+                load,
+                over,
+                step,
+                turns,
+                before,
+                inside: row.then_some(inside.1),
+            },
+            line,
+        ))
+    }
+
+    /// What asks for the same element so many rows later. None where a part of it is computed already, where it is no
+    /// number of the index's type, or where whether it is read depends on more than the row.
+    fn later(&self, ahead: i128, known: &NodeMap<&UOp, usize>) -> Option<Asked> {
+        let range = self.over.1;
+        let end = range.vmax() as i128 + 1 - ahead;
+        let a = address(&self.load.src()[0]).filter(|_| end > 0)?;
+        let by = UOp::int((self.step * ahead) as i64, a.index.dtype());
+        let end = UOp::int(end as i64, range.dtype());
+        let there = node(Op::CmpLt, [range.clone(), end.clone()]);
+        let index = node(Op::Add, [a.index.clone(), by.clone()]);
+        let wraps = index.bounds().0 as i128 != a.index.bounds().0 as i128 + self.step * ahead;
+        let to = a.buffer.at(std::slice::from_ref(&index));
+        let mut numbers = vec![by, end];
+        let mut gate = vec![there];
+        if let Some(own) = self.load.src().get(2) {
+            let rows = UOp::int(ahead as i64, range.dtype());
+            let later = node(Op::Add, [range.clone(), rows.clone()]);
+            numbers.push(rows);
+            let whole = node(Op::And, [self.at_row(own, &later)?, gate[0].clone()]);
+            let parts = whole.toposort();
+            if parts
+                .iter()
+                .any(|u| known.get(u).is_some_and(|at| *at > self.before))
+            {
+                return None;
+            }
+            let new = parts.into_iter().filter(|u| !known.contains_key(u));
+            gate.extend(new.filter(|u| u.op() != Op::Const));
+        }
+        let (line, zero) = asking(&to, gate.last()?);
+        numbers.push(zero);
+        let line = [index, to, line];
+        let free = !wraps && gate.iter().chain(&line).all(|u| !known.contains_key(u));
+        free.then_some(Asked {
+            numbers,
+            gate,
+            line,
+        })
+    }
+
+    /// A condition that the loops over the row leave as it is, for another row.
+    fn at_row(&self, condition: &UOp, row: &UOp) -> Option<UOp> {
+        let range = self.over.1;
+        let nodes = condition.toposort();
+        let plain = |u: &UOp| {
+            u.op().is_elementwise() || matches!(u.op(), Op::Const | Op::Range | Op::Special)
+        };
+        let inner = |u: &UOp| u.op() == Op::Range && self.inside == Some(u);
+        if !condition.shape().is_empty() || nodes.iter().any(|u| !plain(u) || inner(u)) {
+            return None;
+        }
+        Some(condition.substitute(&FxHashMap::from_iter([(range.clone(), row.clone())])))
+    }
+}
