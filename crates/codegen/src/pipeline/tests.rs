@@ -381,11 +381,11 @@ fn panels_are_asked_for_while_others_are_copied() {
             continue;
         }
         target.arranged = true;
-        target.caches = [2 << 10, 16 << 10, 16 << 20];
+        target.caches = [4 << 10, 32 << 10, 16 << 20];
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
         let cases = [
-            opts(flat_matmul(48, 256, 96)),
-            opts(flat_matmul(46, 256, 96)),
+            opts(flat_matmul(96, 256, 192)),
+            opts(flat_matmul(94, 256, 192)),
         ];
         let copied = |p: &Program| {
             let loads = p.src()[1].src().iter().filter(|u| u.op() == Op::Load);
