@@ -107,7 +107,13 @@ impl<'a> Product<'a> {
                 words: sum.packed > 1,
                 along: false,
             };
-            let tile = register_tile(extents, terms, lanes, target, divides);
+            let mut tile = register_tile(extents, terms, lanes, target, divides);
+            let [above, around] = [without & !with & !(1 << row), with & without];
+            let apart = features.count(above) > 1.0 && features.count(around) == 1.0;
+            if apart && tile[0] == extents[0] && tile[1] >= extents[1] {
+                // Blocks are of lanes, then: those of anything else copy the same panels.
+                tile[1] = padded((extents[1] + 1) / 2, lanes);
+            }
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;
             let again = features.count(without & !with);
             let often = again >= AGAIN && again < features.count(sum.closes);
@@ -115,8 +121,8 @@ impl<'a> Product<'a> {
             worth.then(|| Product {
                 staged,
                 read,
-                around: bits(with & without).collect(),
-                above: bits(without & !with & !(1 << row)).collect(),
+                around: bits(around).collect(),
+                above: bits(above).collect(),
                 row,
                 lane,
                 tile,
