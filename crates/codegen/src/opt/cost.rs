@@ -17,6 +17,8 @@ const TRANSPOSE: f64 = 4.0;
 const TURNED: f64 = 3.0;
 /// Loads for a vector of elements that are two apart.
 const APART: f64 = 3.0;
+/// The same where what lies between them is in the tile, too.
+const PAIRED: f64 = 1.5;
 /// The same where lanes lie in the other order.
 const REVERSED: f64 = 2.0;
 /// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
@@ -248,6 +250,7 @@ impl Estimate<'_> {
             1.0
         };
         match a.stride[l] {
+            _ if masked == 1.0 && self.paired(a, l) => PAIRED * copies,
             // A row more is another stream of memory, a vector more in a row is not.
             2 if !a.store && masked == 1.0 => APART * copies,
             -1 if !a.store && masked == 1.0 => REVERSED * copies,
@@ -261,6 +264,13 @@ impl Estimate<'_> {
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
         }
+    }
+
+    /// Whether elements are two apart along the lanes, and what lies between them is another axis of two, whole in the
+    /// tile.
+    fn paired(&self, a: &Access, lane: usize) -> bool {
+        let between = || self.features.between(lane) & a.varies & self.unrolled;
+        a.stride[lane] == 2 && bits(between()).any(|k| a.stride[k] == 1)
     }
 
     /// Lines that a vector of windows reads: those that are shifted by less than a vector lie in two as often as not, the

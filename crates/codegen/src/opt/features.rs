@@ -308,6 +308,14 @@ impl Features {
         closed.filter(overlaps).fold(0, |m, j| m | 1 << j)
     }
 
+    /// Axes of two along which what lies between elements that are two apart along this one is read or written.
+    pub(super) fn between(&self, lane: usize) -> Mask {
+        let two = |a: &Access, k: usize| a.stride[k] == 1 && self.extent[k] == 2;
+        let apart = self.accesses.iter().filter(|a| a.stride[lane] == 2);
+        let between = apart.flat_map(|a| bits(a.varies).filter(|&k| two(a, k)));
+        between.fold(0, |m, k| m | 1 << k)
+    }
+
     /// The axes of loops that fill storage of the kernel's own.
     pub(super) fn filled(&self) -> Mask {
         self.fills.iter().fold(0, |m, f| m | f.closes)

@@ -270,7 +270,14 @@ fn search(estimates: &Estimates, threads: i64, free: Mask, fixed: &Tile) -> (Til
             bits(windows).for_each(|j| whole.factor[j] = features.extent[j]);
             // Rows that end in part of a vector have no registers left for that.
             let even = f % (target.vector_bytes / 4).max(1) as i64 == 0;
-            for start in [Some(tile), (windows != 0 && even).then_some(whole)] {
+            let between = features.between(k) & free;
+            let mut pairs = tile.clone();
+            bits(between).for_each(|j| pairs.factor[j] = features.extent[j]);
+            let more = [
+                (windows != 0 && even).then_some(whole),
+                (between != 0).then_some(pairs),
+            ];
+            for start in [Some(tile)].into_iter().chain(more) {
                 let Some(next) = start.map(climb) else {
                     continue;
                 };
