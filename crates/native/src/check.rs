@@ -103,7 +103,7 @@ fn places(before: &Code, after: &Allocated, level: Level, ins: &Ins) -> Result<(
             Operand::Pool(constant) if constant as usize >= before.pool.len() => {
                 return Err(format!("the pool has no constant {constant}"));
             }
-            Operand::Mem(_) | Operand::Pool(_) | Operand::Slot(_) => true,
+            Operand::Mem(_) | Operand::Each(_) | Operand::Pool(_) | Operand::Slot(_) => true,
             Operand::Reg(_) | Operand::Imm(_) => false,
         };
         in_memory += u32::from(there);

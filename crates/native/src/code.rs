@@ -109,6 +109,9 @@ pub enum Operand {
     Reg(Reg),
     /// What stands in memory.
     Mem(Mem),
+    /// The element that stands in memory, in every lane: of a source of a vector instruction whose encodings of AVX-512
+    /// say so, that may be memory.
+    Each(Mem),
     /// A constant of the pool, by its number.
     Pool(u32),
     /// A place in the frame, by its number: only allocation makes these.
@@ -250,7 +253,7 @@ impl Operand {
     pub fn reads(&self, mut f: impl FnMut(Reg)) {
         match *self {
             Operand::Reg(r) => f(r),
-            Operand::Mem(m) => {
+            Operand::Mem(m) | Operand::Each(m) => {
                 f(m.base);
                 m.index.into_iter().for_each(|(r, _)| f(r));
             }

@@ -458,6 +458,32 @@ impl<'a> Selector<'a> {
         Ok(Operand::Reg(self.vector_parts(u, shape)?[k]))
     }
 
+    /// A source that may be memory, or an element of memory in every lane: the k-th register of a vector of floats.
+    fn factor(&mut self, u: &'a UOp, shape: Shape, k: usize) -> Result<Operand> {
+        if self.is_each(u, shape)
+            && let Some(s) = monoglot_uop::linear::splat(u)
+        {
+            let scalar = Shape { n: 0, ..shape };
+            if let Operand::Mem(from) = self.source(s, scalar, 0)? {
+                return Ok(Operand::Each(from));
+            }
+        }
+        self.source(u, shape, k)
+    }
+
+    /// Whether a vector is an element of memory in every lane, which one instruction alone reads.
+    fn is_each(&self, u: &UOp, shape: Shape) -> bool {
+        let once = |u: &UOp| {
+            let place = self.listing.place(u);
+            let waits = |i: usize| matches!(self.values[i], Value::Deferred);
+            place.is_some_and(|i| waits(i) && self.uses.count(i) == 1)
+        };
+        let element = || monoglot_uop::linear::splat(u);
+        let whole = self.b.level >= Level::V4 && self.count(shape) == 1 && shape.bytes >= 4;
+        let read = |s: &UOp| s.op() == Op::Load && once(s);
+        whole && u.op() == Op::Stack && once(u) && element().is_some_and(read)
+    }
+
     /// A variable of the program.
     fn variable(&mut self, i: usize) -> Result<()> {
         let u = &self.list[i];

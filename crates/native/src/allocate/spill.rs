@@ -118,7 +118,7 @@ fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
 
 fn is_memory(source: &Operand) -> bool {
     match source {
-        Operand::Mem(_) | Operand::Pool(_) | Operand::Slot(_) => true,
+        Operand::Mem(_) | Operand::Each(_) | Operand::Pool(_) | Operand::Slot(_) => true,
         Operand::Reg(_) | Operand::Imm(_) => false,
     }
 }
@@ -320,7 +320,7 @@ fn rename(ins: &mut Ins, reg: Reg, other: Reg) {
     for source in &mut ins.src {
         match source {
             Operand::Reg(r) => renamed(r),
-            Operand::Mem(m) => {
+            Operand::Mem(m) | Operand::Each(m) => {
                 renamed(&mut m.base);
                 if let Some((index, _)) = &mut m.index {
                     renamed(index);

@@ -123,7 +123,7 @@ impl<'a> Same<'a> {
                 let read = ins.width == Width::W32 || extended;
                 said && read && i32::try_from(number).is_ok() && may_be_number(ins.op, source)
             }
-            (Operand::Mem(was), Operand::Mem(is)) => {
+            (Operand::Mem(was), Operand::Mem(is)) | (Operand::Each(was), Operand::Each(is)) => {
                 let index = match (was.index, is.index) {
                     (Some((was, a)), Some((is, b))) => renamed(was, is) && a == b,
                     (None, None) => true,

@@ -48,6 +48,8 @@ pub(super) struct Address {
     pub(super) index: Option<(u8, u8)>,
     pub(super) displacement: i32,
     pub(super) constant: Option<u32>,
+    /// Whether the element there is in every lane.
+    pub(super) each: bool,
 }
 
 impl Address {
@@ -58,6 +60,7 @@ impl Address {
             index: None,
             displacement,
             constant: None,
+            each: false,
         }
     }
 
@@ -71,6 +74,11 @@ impl Source {
     /// If it is a vector register past the first sixteen.
     pub(super) fn is_upper(&self) -> bool {
         matches!(self, Source::Vector(16..))
+    }
+
+    /// If it is an element in every lane, which encodings of AVX-512 alone have.
+    pub(super) fn is_each(&self) -> bool {
+        matches!(self, Source::Memory(address) if address.each)
     }
 
     /// If it reads the general register.
@@ -194,6 +202,7 @@ impl Emitter<'_> {
                 Argument::Memory(address) => {
                     instruction.set_op_kind(operand, OpKind::Memory);
                     constant = address.constant;
+                    instruction.set_is_broadcast(address.each);
                     set_memory(&mut instruction, &address);
                 }
                 Argument::Immediate(kind, value) => {
@@ -215,7 +224,7 @@ impl Emitter<'_> {
     pub(super) fn source(&self, operand: &Operand) -> Result<Source> {
         Ok(match *operand {
             Operand::Reg(register) => self.register(register)?,
-            Operand::Mem(memory) => Source::Memory(Address {
+            Operand::Mem(memory) | Operand::Each(memory) => Source::Memory(Address {
                 base: self.general(memory.base)?,
                 index: match memory.index {
                     Some((index, scale)) => Some((self.general(index)?, scale)),
@@ -223,6 +232,7 @@ impl Emitter<'_> {
                 },
                 displacement: memory.displacement,
                 constant: None,
+                each: matches!(operand, Operand::Each(_)),
             }),
             Operand::Pool(constant) => Source::Memory(Address {
                 constant: Some(constant),

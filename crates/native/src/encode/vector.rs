@@ -33,7 +33,8 @@ pub(super) fn row(e: &mut Emitter<'_>, masks: &Masks, ins: &Ins, vector: Vector)
     } else {
         Some(e.destination(ins)?)
     };
-    let upper = sources.iter().chain(&dst).any(Source::is_upper);
+    let evex = |s: &Source| s.is_upper() || s.is_each();
+    let upper = sources.iter().chain(&dst).any(evex);
     let row = |vector| Row::of(e.level, ins.width, vector, upper);
     if e.level >= Level::V4 && masked::is_masked(vector) && row(vector)?.evex {
         let held = masks.made(ins).or(masks.wanted(ins).map(|w| w.1));

@@ -37,18 +37,19 @@ impl<'a> Selector<'a> {
             return Err(self.unsupported(u));
         };
         // What is one word for all lanes is in a register; the other factor may be in memory, where it may be the second.
-        let turned = splat(b).is_some() || b.op() == Op::Const;
+        let of = self.shape(u);
+        let fixed = splat(b).is_some() || b.op() == Op::Const;
+        let turned = fixed && !self.is_each(b, of) || self.is_each(a, of);
         let [a, b] = match turned && op != Vector::DotUB {
             true => [b, a],
             false => [a, b],
         };
-        let of = self.shape(u);
         let width = self.width(of);
         let first = self.vector_parts(a, of)?;
         let sums = self.vector_parts(acc, of)?;
         let mut out = Parts::new();
         for (k, (&a, &sum)) in first.iter().zip(&sums).enumerate() {
-            let b = self.source(b, of, k)?;
+            let b = self.factor(b, of, k)?;
             out.push(match adds {
                 true => {
                     let sources = [Operand::Reg(a), b, Operand::Reg(sum)];

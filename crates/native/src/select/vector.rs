@@ -99,7 +99,9 @@ impl<'a> Selector<'a> {
             _ => return Ok(None),
         };
         let s = u.src();
-        let swaps = s[0].op() == Op::Const && u.op().traits().commutes;
+        let floats = d.is_float();
+        let second = s[0].op() == Op::Const || floats && self.is_each(&s[0], of);
+        let swaps = second && u.op().traits().commutes;
         let [x, y] = if swaps { [1, 0] } else { [0, 1] };
         let w = self.width(of);
         let mut out = Parts::new();
@@ -118,7 +120,10 @@ impl<'a> Selector<'a> {
         }
         let a = self.vector_parts(&s[x], of)?;
         for (k, &a) in a.iter().enumerate() {
-            let b = self.source(&s[y], of, k)?;
+            let b = match floats {
+                true => self.factor(&s[y], of, k)?,
+                false => self.source(&s[y], of, k)?,
+            };
             out.push(self.b.vector(op, w, &[Operand::Reg(a), b]));
         }
         Ok(Some(out))
@@ -128,7 +133,8 @@ impl<'a> Selector<'a> {
     fn fused(&mut self, u: &'a UOp, d: DType, of: Shape) -> Result<Parts> {
         let s = u.src();
         // Of the factors a constant comes first, since the second may be in memory.
-        let swaps = s[1].op() == Op::Const || s[1].op() == Op::Stack;
+        let fixed = s[1].op() == Op::Const || s[1].op() == Op::Stack && !self.is_each(&s[1], of);
+        let swaps = fixed || self.is_each(&s[0], of);
         let [x, y] = if swaps { [1, 0] } else { [0, 1] };
         let op = by_type(d, Vector::FmaPs, Vector::FmaPd);
         let a = self.vector_parts(&s[x], of)?;
@@ -136,7 +142,7 @@ impl<'a> Selector<'a> {
         let w = self.width(of);
         let mut out = Parts::new();
         for (k, &a) in a.iter().enumerate() {
-            let b = self.source(&s[y], of, k)?;
+            let b = self.factor(&s[y], of, k)?;
             out.push(
                 self.b
                     .vector(op, w, &[Operand::Reg(a), b, Operand::Reg(c[k])]),

@@ -135,6 +135,10 @@ impl Make {
         let a = Operand::Reg(self.vector());
         let b = match self.random.below(5) {
             0 if self.level > Level::V2 => self.memory(),
+            1 if self.level > Level::V3 => match self.memory() {
+                Operand::Mem(element) => Operand::Each(element),
+                other => other,
+            },
             _ => Operand::Reg(self.vector()),
         };
         let c = Operand::Reg(self.vector());

@@ -81,6 +81,7 @@ impl<P: Fn(Reg) -> usize> Run<'_, P> {
         match source {
             Operand::Reg(r) => self.value(*r),
             Operand::Mem(m) => hash((self.address(m), self.written.len())),
+            Operand::Each(m) => hash(("each", self.address(m), self.written.len())),
             Operand::Pool(k) => hash(("constant", self.code.pool[*k as usize])),
             Operand::Imm(number) => hash(("number", number)),
             Operand::Slot(slot) => match self.slots.get(slot) {

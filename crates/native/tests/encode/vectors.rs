@@ -48,6 +48,8 @@ enum Where {
     Constant,
     Slot,
     Memory,
+    /// An element of memory in every lane.
+    Each,
 }
 
 /// Run an instruction whose sources are there and say what a lane of dst should be. Lanes from `exact` on are
@@ -80,6 +82,13 @@ impl Case<'_> {
                 Where::Register(n) => (rv(n), machine.vectors[usize::from(n)]),
                 Where::Constant => (Operand::Pool(1), other),
                 Where::Memory => (at(12, 64), other),
+                Where::Each => {
+                    let Operand::Mem(memory) = at(12, 68) else {
+                        unreachable!("a place in memory");
+                    };
+                    let element = bytes([lanes(&other)[1]; 16]);
+                    (Operand::Each(memory), element)
+                }
                 Where::Slot => {
                     let store = Do::Vector(Vector::Store);
                     let slot = [Operand::Slot(1), rv(13)];
@@ -261,6 +270,50 @@ fn products_and_sums_however_they_overlap() {
                     }
                 });
             }
+        }
+    }
+}
+
+/// An element of memory in every lane is a source of AVX-512's encodings, whichever registers the others are.
+#[test]
+fn elements_in_every_lane() {
+    let mut chance = Chance(36);
+    let fused = |s: &[Lanes], n: usize| {
+        let [a, b, c] = [floats(s[0])[n], floats(s[1])[n], floats(s[2])[n]];
+        a.mul_add(b, c).to_bits()
+    };
+    let less = |s: &[Lanes], n: usize| (floats(s[0])[n] - floats(s[1])[n]).to_bits();
+    let times = |s: &[Lanes], n: usize| (floats(s[0])[n] * floats(s[1])[n]).to_bits();
+    type Rule<'a> = &'a dyn Fn(&[Lanes], usize) -> u32;
+    let rules: [(Vector, Rule<'_>); 3] = [
+        (Vector::FmaPs, &fused),
+        (Vector::SubPs, &less),
+        (Vector::MulPs, &times),
+    ];
+    for (level, width, exact) in widths() {
+        if level < Level::V4 {
+            continue;
+        }
+        for (op, rule) in rules {
+            for_ways(level, &mut |dst, a, b| {
+                let Where::Register(_) = b else {
+                    return;
+                };
+                let all = [Where::Register(a), Where::Each, b];
+                let count = if op == Vector::FmaPs { 3 } else { 2 };
+                let machine = whole(&mut chance);
+                let case = Case {
+                    level,
+                    width,
+                    op,
+                    dst,
+                    sources: &all[..count],
+                    number: None,
+                    exact,
+                    rule,
+                };
+                case.check(&mut chance, &machine);
+            });
         }
     }
 }
