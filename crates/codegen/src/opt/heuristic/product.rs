@@ -444,7 +444,7 @@ impl Product {
         let columns = in_blocks(extent(self.column), tile_columns, most, shares[1]);
         let most = sums / columns.of / tile_rows + 1;
         let mut rows = in_blocks(extent(self.row), tile_rows, most, shares[0]);
-        let most = target.caches[1] as i64 / 2 / deep / tile_rows;
+        let most = target.caches[1] as i64 / 2 / deep / tile_rows + 1;
         let within = in_blocks(rows.of, tile_rows, most, Share::WHOLE);
         rows.of = within.count * within.of;
         Block {
