@@ -254,6 +254,28 @@ mod tests {
         }
     }
 
+    /// What lies between elements two apart is in the tile, where it is an axis of two: what comes back to windows of
+    /// two by two.
+    #[test]
+    fn windows_of_two_are_whole_in_a_tile() {
+        let wide = Target {
+            vector_bytes: 64,
+            registers: 32,
+            ..target(false)
+        };
+        let r = ranges(&[24, 10, 2], &[]);
+        let row = linear(&[(&r[0], 20), (&r[1], 2), (&r[2], 1)]);
+        let pooled = param(1, &[240], DType::F32).at(&[linear(&[(&r[0], 10), (&r[1], 1)])]);
+        let x = param(2, &[480], DType::F32).at(std::slice::from_ref(&row));
+        let store = param(0, &[480], DType::F32).at(&[row]).store(&(x + pooled));
+        let kernel = sink(&[store.end(&r)]);
+        let opts = choose(&kernel, &wide);
+        let tile = check_on(&kernel, &opts, &wide);
+        let axes = letters(&tile);
+        assert!(axes.contains("u2") && axes.contains("u10"), "{axes}");
+        lowers(&tile, false);
+    }
+
     #[test]
     fn what_is_explained_is_what_is_chosen() {
         for k in kernels().iter().chain(&[flat_matmul(64, 48, 32)]) {

@@ -344,6 +344,25 @@ mod tests {
         }
     }
 
+    /// Of one tile of rows and lanes blocks are of half of the lanes, and no panel is made twice.
+    #[test]
+    fn one_tile_is_parted_by_its_lanes() {
+        let wide = Target {
+            vector_bytes: 64,
+            registers: 32,
+            ..small(2)
+        };
+        let kernel = conv_weights(4, 1, 32, 12, 5);
+        let features = Features::of(&kernel).expect("a kernel with loops");
+        let product = Product::of(&features, &wide).expect("a product");
+        assert_eq!(product.tile, [5, 16]);
+        let cut = product.cut(&features, &wide).expect("parts");
+        let block = product.block(&features, &cut, true, &wide).expect("blocks");
+        assert_eq!([block.axis as i64, block.count], [product.lane as i64, 2]);
+        let opts = choose(&kernel, &wide);
+        lowers(&check_on(&kernel, &opts, &wide), false);
+    }
+
     /// What has vectors in memory along an axis of the results is no such product, nor is a sum over one axis.
     #[test]
     fn other_products_are_left_alone() {
