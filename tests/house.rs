@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_500),
     ("schedule/src", 5_050),
-    ("codegen/src", 12_600),
+    ("codegen/src", 12_850),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
     ("engine/src", 3_800),

@@ -38,22 +38,63 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     if again.is_empty() {
         return linear;
     }
-    let mut known: FxHashSet<UOp> = linear.src().iter().cloned().collect();
+    let known: FxHashSet<&UOp> = linear.src().iter().collect();
     let mut numbers: Vec<UOp> = Vec::new();
     let mut after: FxHashMap<Loop, Vec<UOp>> = FxHashMap::default();
-    for read in again {
-        let Some((constants, gate, here)) = read.next(&known) else {
-            continue;
-        };
-        numbers.extend(constants);
-        let gates = after.entry(read.over.0).or_default();
-        if !gates.contains(&gate) {
-            gates.push(gate);
+    for read in &again {
+        let (over, range) = read.over;
+        let later = Later::of(read.load, range, read.step, 1, None);
+        if let Some(later) = later.filter(|l| l.all().all(|u| !known.contains(u))) {
+            numbers.extend(later.numbers);
+            after.entry(over).or_default().extend(later.gate);
+            after.entry(read.at).or_default().extend(later.line);
         }
-        known.extend(here.iter().cloned());
-        after.entry(read.at).or_default().extend(here);
     }
     insert(linear, numbers, after)
+}
+
+/// What asks for the element that a LOAD reads some turns of a loop later.
+pub(crate) struct Later {
+    /// Constants.
+    pub(crate) numbers: Vec<UOp>,
+    /// Whether there is one.
+    pub(crate) gate: Vec<UOp>,
+    /// What stands at the LOAD.
+    pub(crate) line: [UOp; 3],
+}
+
+impl Later {
+    /// So many turns later, a turn being that many elements, where the condition holds besides, if there is one. None
+    /// where there are fewer turns, or where the place is no number of the index's type.
+    pub(crate) fn of(
+        load: &UOp,
+        range: &UOp,
+        step: i128,
+        turns: i128,
+        besides: Option<&UOp>,
+    ) -> Option<Later> {
+        let end = range.vmax() as i128 + 1 - turns;
+        let a = address(&load.src()[0]).filter(|_| end > 0)?;
+        let by = UOp::int((step * turns) as i64, a.index.dtype());
+        let end = UOp::int(end as i64, range.dtype());
+        let there = node(Op::CmpLt, [range.clone(), end.clone()]);
+        let index = node(Op::Add, [a.index.clone(), by.clone()]);
+        let wraps = index.bounds().0 as i128 != a.index.bounds().0 as i128 + step * turns;
+        let to = a.buffer.at(std::slice::from_ref(&index));
+        let both = besides.map(|c| node(Op::And, [c.clone(), there.clone()]));
+        let gate: Vec<UOp> = [there].into_iter().chain(both).collect();
+        let (line, zero) = asking(&to, gate.last()?);
+        (!wraps).then_some(Later {
+            numbers: vec![by, end, zero],
+            gate,
+            line: [index, to, line],
+        })
+    }
+
+    /// All but the constants.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &UOp> {
+        self.gate.iter().chain(&self.line)
+    }
 }
 
 /// A LINEAR with constants before all else and other instructions behind those at these places, each once.
@@ -144,22 +185,4 @@ fn begin(place: &Affine, open: &[(Loop, &UOp)], over: Loop) -> Vec<(usize, i128)
     let mut begin: Vec<_> = outside.map(|t| (t.0.address(), t.1)).collect();
     begin.sort_unstable();
     begin
-}
-
-impl Again<'_> {
-    /// What asks for the same element of the next slice: constants, whether there is one, and what stands at the
-    /// LOAD. None where a part of it is computed already, or where it is no number of the index's type.
-    fn next(&self, known: &FxHashSet<UOp>) -> Option<([UOp; 3], UOp, [UOp; 3])> {
-        let index = address(&self.load.src()[0])?.index;
-        let range = self.over.1;
-        let step = UOp::int(self.step as i64, index.dtype());
-        let last = UOp::int(range.vmax(), range.dtype());
-        let gate = node(Op::CmpLt, [range.clone(), last.clone()]);
-        let there = node(Op::Add, [index.clone(), step.clone()]);
-        let to = self.load.src()[0].src()[0].at(&[there.clone()]);
-        let (line, zero) = asking(&to, &gate);
-        let wraps = there.bounds().0 as i128 != index.bounds().0 as i128 + self.step;
-        let free = ![&gate, &there, &to].iter().any(|u| known.contains(*u));
-        (free && !wraps).then_some(([step, last, zero], gate, [there, to, line]))
-    }
 }

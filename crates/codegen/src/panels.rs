@@ -5,7 +5,7 @@
 //! A panel's rows are short, and far from each other in what they are read from: what a core fetches ahead by itself
 //! goes on where the last row ended, so every row would begin with a wait.
 
-use crate::ahead::{asking, insert};
+use crate::ahead::{Later, insert};
 use crate::graph::node;
 use crate::streams::place;
 use monoglot_uop::linear::address;
@@ -40,13 +40,6 @@ struct Part<'a> {
     before: usize,
     /// The loop over the row, where there is one.
     inside: Option<&'a UOp>,
-}
-
-/// What asks for a line: constants, whether there is one, and what stands at the LOAD.
-struct Asked {
-    numbers: Vec<UOp>,
-    gate: Vec<UOp>,
-    line: [UOp; 3],
 }
 
 /// Have rows asked for while others are copied.
@@ -169,44 +162,30 @@ impl<'a> Part<'a> {
         ))
     }
 
-    /// What asks for the same element so many rows later. None where a part of it is computed already, where it is no
-    /// number of the index's type, or where whether it is read depends on more than the row.
-    fn later(&self, ahead: i128, known: &NodeMap<&UOp, usize>) -> Option<Asked> {
-        let range = self.over.1;
-        let end = range.vmax() as i128 + 1 - ahead;
-        let a = address(&self.load.src()[0]).filter(|_| end > 0)?;
-        let by = UOp::int((self.step * ahead) as i64, a.index.dtype());
-        let end = UOp::int(end as i64, range.dtype());
-        let there = node(Op::CmpLt, [range.clone(), end.clone()]);
-        let index = node(Op::Add, [a.index.clone(), by.clone()]);
-        let wraps = index.bounds().0 as i128 != a.index.bounds().0 as i128 + self.step * ahead;
-        let to = a.buffer.at(std::slice::from_ref(&index));
-        let mut numbers = vec![by, end];
-        let mut gate = vec![there];
-        if let Some(own) = self.load.src().get(2) {
-            let rows = UOp::int(ahead as i64, range.dtype());
-            let later = node(Op::Add, [range.clone(), rows.clone()]);
-            numbers.push(rows);
-            let whole = node(Op::And, [self.at_row(own, &later)?, gate[0].clone()]);
-            let parts = whole.toposort();
-            if parts
-                .iter()
-                .any(|u| known.get(u).is_some_and(|at| *at > self.before))
-            {
-                return None;
-            }
-            let new = parts.into_iter().filter(|u| !known.contains_key(u));
-            gate.extend(new.filter(|u| u.op() != Op::Const));
+    /// What asks for the same element so many rows later. None where a part of it is computed already, or where whether it
+    /// is read depends on more than the row.
+    fn later(&self, rows: i128, known: &NodeMap<&UOp, usize>) -> Option<Later> {
+        let (_, range) = self.over;
+        let of = |condition| Later::of(self.load, range, self.step, rows, condition);
+        let new = |u: &UOp| !known.contains_key(u);
+        let Some(own) = self.load.src().get(2) else {
+            return of(None).filter(|later| later.all().all(new));
+        };
+        let number = UOp::int(rows as i64, range.dtype());
+        let row = node(Op::Add, [range.clone(), number.clone()]);
+        let condition = self.at_row(own, &row)?;
+        let mut later = of(Some(&condition)).filter(|later| later.all().all(new))?;
+        let parts = condition.toposort();
+        if parts
+            .iter()
+            .any(|u| known.get(u).is_some_and(|at| *at > self.before))
+        {
+            return None;
         }
-        let (line, zero) = asking(&to, gate.last()?);
-        numbers.push(zero);
-        let line = [index, to, line];
-        let free = !wraps && gate.iter().chain(&line).all(|u| !known.contains_key(u));
-        free.then_some(Asked {
-            numbers,
-            gate,
-            line,
-        })
+        let parts = parts.into_iter().filter(|u| new(u) && u.op() != Op::Const);
+        later.gate = parts.chain(later.gate).collect();
+        later.numbers.push(number);
+        Some(later)
     }
 
     /// A condition that the loops over the row leave as it is, for another row.
