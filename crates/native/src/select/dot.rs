@@ -36,10 +36,13 @@ impl<'a> Selector<'a> {
         let [a, b, acc] = u.src() else {
             return Err(self.unsupported(u));
         };
-        // What is one word for all lanes is in a register; the other factor may be in memory, where it may be the second.
+        // What is one word for all lanes is in a register, if it is not read there; the other factor may be in memory,
+        // where it may be the second.
         let of = self.shape(u);
+        // Of these only what adds has an encoding in which one word for all lanes is in memory.
+        let each = |u: &UOp| adds && self.is_each(u, of);
         let fixed = splat(b).is_some() || b.op() == Op::Const;
-        let turned = fixed && !self.is_each(b, of) || self.is_each(a, of);
+        let turned = fixed && !each(b) || each(a);
         let [a, b] = match turned && op != Vector::DotUB {
             true => [b, a],
             false => [a, b],
@@ -49,7 +52,10 @@ impl<'a> Selector<'a> {
         let sums = self.vector_parts(acc, of)?;
         let mut out = Parts::new();
         for (k, (&a, &sum)) in first.iter().zip(&sums).enumerate() {
-            let b = self.factor(b, of, k)?;
+            let b = match adds {
+                true => self.factor(b, of, k)?,
+                false => self.source(b, of, k)?,
+            };
             out.push(match adds {
                 true => {
                     let sources = [Operand::Reg(a), b, Operand::Reg(sum)];
