@@ -15,7 +15,7 @@ type Known = [(&'static str, usize)];
 const V3: &Known = &[
     ("attention_12x64_128_causal", 4),
     ("attention_12x64_512_causal", 4),
-    ("convnet", 16),
+    ("convnet", 17),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     ("gpt2", 8),
@@ -28,7 +28,7 @@ const V2: &Known = &[
     ("attention_12x64_128_causal", 5),
     ("attention_12x64_512_causal", 5),
     ("conv5x5_32_32", 1),
-    ("convnet", 19),
+    ("convnet", 20),
     ("gemm_f32_1023", 1),
     ("gpt2", 7),
     ("minilm", 2),

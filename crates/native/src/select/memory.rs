@@ -413,14 +413,14 @@ impl<'a> Selector<'a> {
 
     /// Ask for the line of a LOAD whose value is not used.
     pub(super) fn prefetch(&mut self, u: &'a UOp) -> Result<()> {
-        let gate = match u.src().get(2) {
-            Some(gate) => Some(self.scalar(gate)?),
+        let tests = match u.src().get(2) {
+            Some(gate) => Some(self.tests(gate)?),
             None => None,
         };
         let place = [Operand::Mem(self.memory_of(u, 0)?)];
         let ask = |b: &mut Builder| b.put(Do::Prefetch, Width::W64, None, &place);
-        match gate {
-            Some(gate) => self.b.skip(Cond::Equal, gate, 0, ask),
+        match tests {
+            Some(tests) => self.b.under(&tests, ask),
             None => ask(&mut self.b),
         }
         Ok(())
