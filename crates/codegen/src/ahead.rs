@@ -14,10 +14,12 @@ use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes that come at a time.
-const LINE: i128 = 64;
+pub(crate) const LINE: i128 = 64;
+/// Bytes that are under way: more than memory delivers while one line is waited for.
+pub(crate) const UNDER_WAY: i128 = 8192;
 
 /// A loop, by the place of its RANGE in the list.
-type Loop = usize;
+pub(crate) type Loop = usize;
 
 /// What a slice is known by: the loop over slices, the storage, and where this turn's begins.
 type Slice = (Loop, u64, Vec<(usize, i128)>);

@@ -5,7 +5,7 @@
 //!
 //! What a core fetches ahead by itself goes on where the last row ended, so every row would begin with a wait.
 
-use crate::ahead::{asking, insert, plain};
+use crate::ahead::{LINE, Loop, UNDER_WAY, asking, insert, plain};
 use crate::graph::node;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeMap;
@@ -14,17 +14,10 @@ use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-/// Bytes that come at a time.
-const LINE: i128 = 64;
-/// Bytes that are under way: more than memory delivers while one line is waited for.
-const UNDER_WAY: i128 = 8192;
 /// Most turns between asking and reading.
 const TURNS: i128 = 16;
 /// Most nodes that lead to a place.
 const NODES: usize = 64;
-
-/// A loop, by the place of its RANGE in the list.
-type Loop = usize;
 
 /// A LOAD of a part of a row.
 struct Part<'a> {

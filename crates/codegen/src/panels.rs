@@ -5,7 +5,7 @@
 //! A panel's rows are short, and far from each other in what they are read from: what a core fetches ahead by itself
 //! goes on where the last row ended, so every row would begin with a wait.
 
-use crate::ahead::{Later, insert};
+use crate::ahead::{LINE, Later, Loop, UNDER_WAY, insert};
 use crate::graph::node;
 use crate::streams::place;
 use monoglot_uop::linear::address;
@@ -13,19 +13,12 @@ use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{AddrSpace, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Bytes that come at a time.
-const LINE: i128 = 64;
-/// Bytes that are under way: more than memory delivers while one line is waited for.
-const UNDER_WAY: i128 = 8192;
 /// Most turns between asking and reading.
 const TURNS: i128 = 32;
 /// Most lines between neighbours of a row: what is further is another row.
 const NEXT: i128 = 4;
 /// Fewest bytes of a LOAD that are worth asking for.
 const LEAST: i128 = 16;
-
-/// A loop, by the place of its RANGE in the list.
-type Loop = usize;
 
 /// A LOAD of a part of a row.
 struct Part<'a> {

@@ -5,15 +5,13 @@
 //! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
 //! fetches them ahead, and the loop would be over before the first is there.
 
-use crate::ahead::insert;
+use crate::ahead::{LINE, insert};
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeSet;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Bytes that come at a time.
-const LINE: i128 = 64;
 /// Fewest turns of a loop in which a line can come.
 const TURNS: i64 = 32;
 

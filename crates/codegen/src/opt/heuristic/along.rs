@@ -112,7 +112,9 @@ impl<'a> Product<'a> {
             let apart = features.count(above) > 1.0 && features.count(around) == 1.0;
             if apart && tile[0] == extents[0] && tile[1] >= extents[1] {
                 // Blocks are of lanes, then: those of anything else copy the same panels.
-                tile[1] = padded((extents[1] + 1) / 2, lanes);
+                let vectors = tile[1] / lanes;
+                let part = (1..vectors).rev().find(|part| vectors % part == 0);
+                tile[1] = part.unwrap_or(vectors) * lanes;
             }
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;
             let again = features.count(without & !with);
@@ -344,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Of one tile of rows and lanes blocks are of half of the lanes, and no panel is made twice.
+    /// Of one tile of rows and lanes blocks are of parts of the lanes, none of which is padding, and no panel is made twice.
     #[test]
     fn one_tile_is_parted_by_its_lanes() {
         let wide = Target {
