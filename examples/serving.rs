@@ -1,6 +1,7 @@
 //! Requests a second that one model answers, by the number of threads that ask. Flows in: `--seconds`, how
-//! long each count is measured; `--threads`, to measure that count alone; and `--processes`, to measure that
-//! many threads beside as many processes of one thread each. Flows out: a line each, with how many times the
+//! long each count is measured; `--threads`, to measure that count alone; `--processes`, to measure that
+//! many threads beside as many processes of one thread each; and `--traced`, to write down each request's
+//! expressions anew instead of calling the captured function. Flows out: a line each, with how many times the
 //! rate of one thread, or of the processes, it is.
 
 use monoglot::prelude::*;
@@ -30,23 +31,21 @@ impl Mlp {
 const ROWS: usize = 16;
 const WIDTH: usize = 256;
 
-/// One request: rows as they come in, and the answer as numbers.
-fn answer(model: &Mlp, rows: &[f32]) -> Result<Vec<f32>> {
-    model.forward(&Tensor::new(rows, [ROWS, WIDTH])).to_vec()
-}
+/// What answers a request: rows as they come in, the answer as numbers.
+type Answer<'a> = dyn Fn(&[f32]) -> Result<Vec<f32>> + Sync + 'a;
 
 /// Requests a second with so many threads.
-fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
+fn rate(answer: &Answer, threads: usize, time: Duration) -> Result<f64> {
     let begin = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
     let ask = |k: usize| -> Result<()> {
         let rows: Vec<f32> = (0..ROWS * WIDTH).map(|i| ((i + k) as f32).sin()).collect();
-        let first = answer(model, &rows);
+        let first = answer(&rows);
         begin.wait();
         first?;
         while !stop.load(Ordering::Relaxed) {
-            answer(model, &rows)?;
+            answer(&rows)?;
             asked.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -71,10 +70,10 @@ fn rate(model: &Mlp, threads: usize, time: Duration) -> Result<f64> {
 const ROUNDS: usize = 15;
 
 /// The rate of so many threads and, in turn with it, that of as many processes.
-fn beside(model: &Mlp, count: usize, time: Duration) -> Result<()> {
+fn beside(answer: &Answer, count: usize, time: Duration) -> Result<()> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        let threads = rate(model, count, time)?;
+        let threads = rate(answer, count, time)?;
         let processes = of_processes(count, time).map_err(|e| {
             let message = format!("processes of this program: {e}");
             Error::argument("serving", message)
@@ -99,6 +98,7 @@ fn of_processes(count: usize, time: Duration) -> std::io::Result<f64> {
     for _ in 0..count {
         let mut process = Command::new(&this);
         process.args(["--threads", "1", "--seconds", &seconds]);
+        process.args(given("--traced").then_some("--traced"));
         process.env("MONOGLOT_THREADS", "1").stdout(Stdio::piped());
         started.push(process.spawn()?);
     }
@@ -110,6 +110,11 @@ fn of_processes(count: usize, time: Duration) -> std::io::Result<f64> {
         sum += number.ok_or_else(|| std::io::Error::other(format!("one said `{said}`")))?;
     }
     Ok(sum)
+}
+
+/// Whether an option is given.
+fn given(name: &str) -> bool {
+    std::env::args().any(|a| a == name)
 }
 
 /// What is given for an option.
@@ -126,22 +131,30 @@ fn main() -> Result<()> {
         head: Linear::new(WIDTH, 10),
     };
     Tensor::realize_all(&model.parameters().iter().collect::<Vec<_>>())?;
+    let input = |rows: &[f32]| Tensor::new(rows, [ROWS, WIDTH]);
+    let forward = jit(|x: &Tensor| model.forward(x))?;
+    let captured = |rows: &[f32]| forward.call(input(rows))?.to_vec();
+    let traced = |rows: &[f32]| model.forward(&input(rows)).to_vec();
+    let answer: &Answer = match given("--traced") {
+        true => &traced,
+        false => &captured,
+    };
     if let Some(count) = option("--processes") {
-        return beside(&model, count, time);
+        return beside(answer, count, time);
     }
     if let Some(threads) = option("--threads") {
         println!(
             "{threads} threads: {:.0} requests/s",
-            rate(&model, threads, time)?
+            rate(answer, threads, time)?
         );
         return Ok(());
     }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let one = rate(&model, 1, time)?;
+    let one = rate(answer, 1, time)?;
     println!("1 thread: {one:.0} requests/s");
     let mut threads = 2;
     while threads <= 2 * cores {
-        let many = rate(&model, threads, time)?;
+        let many = rate(answer, threads, time)?;
         println!(
             "{threads} threads: {many:.0} requests/s, {:.2} times",
             many / one

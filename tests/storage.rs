@@ -136,3 +136,38 @@ fn threads_that_free_and_ask_get_blocks_of_their_own() -> Result<()> {
     });
     done.into_iter().collect()
 }
+
+/// What a captured function reads stays read from call to call, and keeps nobody from writing it.
+#[test]
+fn what_a_captured_function_reads_is_free_between_its_calls() -> Result<()> {
+    let _one = alone();
+    let weight = filled(24, 1.0)?;
+    let read = jit(|x: &Tensor| x + weight.sum(.., false))?;
+    let x = Tensor::zeros([1]);
+    let count = (24 * MIB / 4) as f32;
+    for _ in 0..3 {
+        assert_eq!(read.call(&x)?.item::<f32>()?, count);
+    }
+    // Written in place by others: captured and not.
+    let write = jit(|| weight.assign(&weight * 2.0))?;
+    write.call(())?;
+    assert_eq!(read.call(&x)?.item::<f32>()?, 2.0 * count);
+    let before = storage_use(cpu());
+    for k in 0..4 {
+        write.call(())?;
+        weight.assign(&weight / 2.0);
+        weight.realize()?;
+        assert_eq!(read.call(&x)?.item::<f32>()?, 2.0 * count, "{k}");
+        let now = storage_use(cpu());
+        assert_eq!((now.in_use, now.peak), (before.in_use, before.peak), "{k}");
+    }
+    // Replaced by other storage, and freed at once.
+    weight.assign(Tensor::full([24 * MIB / 4], 3.0));
+    weight.realize()?;
+    assert_eq!(storage_use(cpu()).in_use, before.in_use);
+    assert_eq!(read.call(&x)?.item::<f32>()?, 3.0 * count);
+    drop((read, write));
+    drop(weight);
+    assert!(storage_use(cpu()).in_use + 24 * MIB <= before.in_use);
+    Ok(())
+}

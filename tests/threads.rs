@@ -3,6 +3,7 @@
 
 use monoglot::prelude::*;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Work of several threads that begin at once, on the interpreter: what they write down depends on how
 /// they meet, and a compiler would be asked about each way.
@@ -157,4 +158,42 @@ fn a_run_that_fails_changes_nothing() {
         assert_eq!(f32s(&t), [2.0; 8]);
     }
     std::fs::remove_file(&path).expect("removed");
+}
+
+/// What a captured function reads is looked for again in no call, as long as its holder holds the same.
+#[test]
+fn calls_see_what_was_assigned_before_them() -> Result<()> {
+    const CALLS: usize = 400;
+    let weight = Tensor::zeros([64]);
+    weight.realize()?;
+    let read = jit(|x: &Tensor| x + &weight)?;
+    let next = jit(|| weight.assign(&weight + 1.0))?;
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let x = Tensor::zeros([64]);
+                let mut last = 0.0;
+                while last < CALLS as f32 {
+                    let least = done.load(Ordering::SeqCst) as f32;
+                    let seen = read.call(&x).and_then(|y| y.to_vec::<f32>()).unwrap();
+                    assert!(seen.iter().all(|v| *v == seen[0]), "{seen:?}");
+                    assert!(seen[0] >= least.max(last), "{} after {least}", seen[0]);
+                    last = seen[0];
+                }
+            });
+        }
+        for k in 1..=CALLS {
+            // In place, and to storage of its own.
+            match k % 3 {
+                0 => weight
+                    .assign(Tensor::full([64], k as f32))
+                    .realize()
+                    .unwrap(),
+                _ => drop(next.call(()).unwrap()),
+            }
+            done.store(k, Ordering::SeqCst);
+        }
+    });
+    Ok(())
 }

@@ -4,8 +4,11 @@
 //! file reads a setting from the environment.
 
 use crate::private;
+use monoglot_uop::Device;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// What a user can choose. `Config::default()` ignores the environment.
@@ -65,7 +68,46 @@ impl Default for Config {
     }
 }
 
-static CURRENT: RwLock<Option<Arc<Config>>> = RwLock::new(None);
+static CURRENT: RwLock<Option<Config>> = RwLock::new(None);
+/// Counts the settings that were put in force.
+static EDITION: AtomicU64 = AtomicU64::new(0);
+
+/// The settings in force, as one thread knows them.
+#[derive(Clone)]
+struct Known {
+    edition: u64,
+    config: Arc<Config>,
+    device: Device,
+}
+
+thread_local! {
+    /// Each thread has its own: what all threads would count owners of goes from core to core.
+    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
+}
+
+impl Known {
+    fn now<T>(get: impl Fn(&Known) -> T) -> T {
+        let edition = EDITION.load(Ordering::Acquire);
+        let known = KNOWN.try_with(|known| {
+            let known = known.borrow();
+            let known = known.as_ref().filter(|k| k.edition == edition)?;
+            Some(get(known))
+        });
+        if let Ok(Some(known)) = known {
+            return known;
+        }
+        let config = Config::in_force();
+        let known = Known {
+            edition,
+            device: Device::new(config.device_name()),
+            config: Arc::new(config),
+        };
+        let got = get(&known);
+        // A thread that ends asks each time.
+        let _ = KNOWN.try_with(|slot| *slot.borrow_mut() = Some(known));
+        got
+    }
+}
 
 impl Config {
     /// The settings that the environment asks for. What cannot be read as a number is ignored.
@@ -93,17 +135,26 @@ impl Config {
 
     /// The settings in force: those set in code, or else the environment's as first read.
     pub fn current() -> Arc<Config> {
+        Known::now(|known| known.config.clone())
+    }
+
+    /// The device that tensors are on unless told otherwise, by the settings in force.
+    pub fn current_device() -> Device {
+        Known::now(|known| known.device)
+    }
+
+    fn in_force() -> Config {
         if let Some(c) = &*CURRENT.read().unwrap_or_else(|e| e.into_inner()) {
             return c.clone();
         }
         let mut slot = CURRENT.write().unwrap_or_else(|e| e.into_inner());
-        slot.get_or_insert_with(|| Arc::new(Config::from_env()))
-            .clone()
+        slot.get_or_insert_with(Config::from_env).clone()
     }
 
     /// Put these settings in force. Devices that are open keep the ones they were opened with.
     pub fn set(self) {
-        *CURRENT.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(self));
+        *CURRENT.write().unwrap_or_else(|e| e.into_inner()) = Some(self);
+        EDITION.fetch_add(1, Ordering::Release);
     }
 
     /// CPU threads of a kernel: those that are set, or as many as the process may run on by its affinity and

@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::{cpu, disk, interp, null};
 use monoglot_uop::{Device, Result};
 use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
 
 /// A device as the `devices` command shows it.
@@ -32,7 +33,15 @@ static KINDS: LazyLock<RwLock<Vec<Kind>>> = LazyLock::new(|| {
     ])
 });
 
-static OPEN: Mutex<Option<FxHashMap<Device, Arc<dyn Runtime>>>> = Mutex::new(None);
+/// A device that is open, for as long as the process lives.
+type Opened = &'static Arc<dyn Runtime>;
+
+static OPEN: Mutex<Option<FxHashMap<Device, Opened>>> = Mutex::new(None);
+
+thread_local! {
+    /// Devices that this thread has met: it finds them without a lock that all threads would take.
+    static MET: RefCell<Vec<(Device, Opened)>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Add a kind of device, in the place of one of its name. Devices that are open stay.
 pub fn register(kind: Kind) {
@@ -45,15 +54,8 @@ pub fn register(kind: Kind) {
 ///
 /// # Errors
 /// `NoDevice`, which says what there is, for a name that is none or a device that is not there.
-pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
-    let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
-    let open = open.get_or_insert_with(FxHashMap::default);
-    if let Some(found) = open.get(&device) {
-        return Ok(found.clone());
-    }
-    let runtime = open_new(device, &Config::current())?;
-    open.insert(device, runtime.clone());
-    Ok(runtime)
+pub fn open(device: Device) -> Result<Opened> {
+    met(device, || open_new(device, &Config::current()))
 }
 
 /// The device of that name, as `open` gives it; but where it only lacks what compiles for it, it is opened all
@@ -61,20 +63,41 @@ pub fn open(device: Device) -> Result<Arc<dyn Runtime>> {
 ///
 /// # Errors
 /// As `open`.
-pub fn open_for_code(device: Device) -> Result<Arc<dyn Runtime>> {
+pub fn open_for_code(device: Device) -> Result<Opened> {
+    met(device, || {
+        let kinds = kinds();
+        let (kind, name) = parse(device, &kinds)?;
+        match kind.name == cpu::KIND.name {
+            true => cpu::open_for_code(&name, &Config::current()),
+            false => (kind.open)(&name, &Config::current()),
+        }
+    })
+}
+
+/// A device that is open; `new` opens it where it is not.
+fn met(device: Device, new: impl FnOnce() -> Result<Arc<dyn Runtime>>) -> Result<Opened> {
+    let known = |all: &RefCell<Vec<(Device, Opened)>>| {
+        let all = all.borrow();
+        all.iter()
+            .find(|(d, _)| *d == device)
+            .map(|(_, known)| *known)
+    };
+    if let Ok(Some(known)) = MET.try_with(known) {
+        return Ok(known);
+    }
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
     let open = open.get_or_insert_with(FxHashMap::default);
-    if let Some(found) = open.get(&device) {
-        return Ok(found.clone());
-    }
-    let kinds = kinds();
-    let (kind, name) = parse(device, &kinds)?;
-    let runtime = match kind.name == cpu::KIND.name {
-        true => cpu::open_for_code(&name, &Config::current())?,
-        false => (kind.open)(&name, &Config::current())?,
+    let found = match open.get(&device) {
+        Some(&found) => found,
+        None => {
+            let new: Opened = Box::leak(Box::new(new()?));
+            open.insert(device, new);
+            new
+        }
     };
-    open.insert(device, runtime.clone());
-    Ok(runtime)
+    // A thread that ends looks each time.
+    let _ = MET.try_with(|all| all.borrow_mut().push((device, found)));
+    Ok(found)
 }
 
 /// Every kind of device, in each of the ways to write its programs, with what one is on this machine.

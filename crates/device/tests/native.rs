@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 fn cpu() -> Arc<dyn Runtime> {
-    open(Device::new("CPU:X86")).unwrap()
+    open(Device::new("CPU:X86")).unwrap().clone()
 }
 
 /// A kernel of these bytes, of `n` outputs of `i64` each, the variables at the slots after, and this list

@@ -2,7 +2,8 @@
 //! other storage. Flows in: roots over BUFFERs that stand for what will be given; flows out: a program, and
 //! for each call the values of the roots that are shown.
 //!
-//! Invariant: nothing that a call is given is kept from one call to the next. What an earlier call gave out
+//! Invariant: nothing that a call is given is kept from one call to the next, but for readings of what holders
+//! still hold (`idle`). What an earlier call gave out
 //! never changes: storage of shown values is new in each call, or that of an input that nobody else holds and
 //! whose next version it is. Other storage is the program's own, and calls at the same time have each their own.
 
@@ -15,6 +16,7 @@ use crate::batch::{Part, parts};
 use crate::cancel;
 use crate::counters::count_many;
 use crate::executable::{Executable, executable};
+use crate::idle::{Known, Readings, Standing};
 use crate::queues::Queues;
 use crate::realize::{attempt, base, read, until_free};
 use crate::report;
@@ -77,6 +79,8 @@ pub struct Captured {
     replaced: Vec<Option<usize>>,
     parts: Vec<Part>,
     last_checks: Range<usize>,
+    /// By PARAM, whether its storage stands from call to call while its holder holds the same value.
+    stands: Vec<bool>,
     frames: Mutex<Vec<Frame>>,
 }
 
@@ -110,6 +114,11 @@ struct Output {
 
 /// Storage that is the program's own, for one call at a time.
 struct Frame {
+    /// The thread that used it last: what it wrote is near that.
+    thread: usize,
+    known: Known,
+    /// As nobody else counts them.
+    constants: Vec<Arc<Storage>>,
     /// The values of the program's variables that its storage is laid out for, once it is.
     at: Option<Vec<i64>>,
     layout: Layout,
@@ -127,6 +136,9 @@ pub type Take<'a> = dyn Fn(&[Option<UOp>], &[Option<UOp>]) + 'a;
 pub struct Caller<'a> {
     /// The expression of an input, by number, now. It is asked again where another run was in the way.
     pub input: &'a dyn Fn(usize) -> Result<UOp>,
+    /// What tells an input's value from those that its holder held before, and will hold; None where the call
+    /// is given it anew.
+    pub edition: &'a dyn Fn(usize) -> Option<u64>,
     /// The words.
     pub words: &'a [u64],
     /// The values of the lengths.
@@ -217,6 +229,7 @@ impl Capture {
         let (parts, last_checks) = parts(&executable, params.len())?;
         Ok(Captured {
             key: function.key(),
+            stands: stands(&params, &self.replaced, &outputs),
             params,
             constants,
             variables,
@@ -234,6 +247,27 @@ impl Capture {
             frames: Mutex::default(),
         })
     }
+}
+
+/// By PARAM, whether it is an input that is only read, and is no part of what a call gives.
+fn stands(params: &[Given], replaced: &[Option<usize>], outputs: &[Option<Output>]) -> Vec<bool> {
+    let given = |p: usize| {
+        let mut outputs = outputs.iter().flatten();
+        outputs.any(|o| o.leaf.op() == Op::Param && o.slot == p)
+    };
+    let stands = |(p, param): (usize, &Given)| match *param {
+        Given::Input(k, Written::Not, _) => replaced[k].is_none() && !given(p),
+        _ => false,
+    };
+    params.iter().enumerate().map(stands).collect()
+}
+
+/// What tells the threads that run apart.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
 fn numbered(all: &[UOp]) -> FxHashMap<&UOp, usize> {
@@ -336,13 +370,19 @@ impl Captured {
     }
 
     fn attempt(&self, call: &Caller) -> Tried<()> {
+        let thread = this_thread();
         let mut frames = self.frames.lock().unwrap_or_else(|e| e.into_inner());
-        let kept = frames.pop();
+        let own = frames.iter().rposition(|f| f.thread == thread);
+        let kept = match own {
+            Some(at) => Some(frames.swap_remove(at)),
+            None => frames.pop(),
+        };
         drop(frames);
         let mut frame = match kept {
             Some(frame) => frame,
             None => self.frame()?,
         };
+        frame.thread = thread;
         let done = self.within(call, &mut frame);
         let mut frames = self.frames.lock().unwrap_or_else(|e| e.into_inner());
         frames.push(frame);
@@ -361,22 +401,35 @@ impl Captured {
             words[at] = call.lengths[k];
         }
         self.lay_out(frame, &words)?;
-        let mut held = self.hold(call, frame)?;
+        let mut known = frame.known.running();
+        let mut held = self.hold(call, frame, &mut known)?;
         let Done { values, wrong } = self.run(call, &mut held, &words)?;
         (call.take)(&held.given, &values);
         match wrong {
             None => Ok(()),
-            Some(wrong) => Err(Stop::Wrong(self.wrong(&held, wrong, &values))),
+            Some(wrong) => Err(Stop::Wrong(self.wrong(call, &held, wrong, &values))),
         }
     }
 
     /// Get hold of what the program takes. Nobody waits here while he holds a version.
-    fn hold(&self, call: &Caller, frame: &Frame) -> Tried<Held> {
+    fn hold(&self, call: &Caller, frame: &Frame, known: &mut Readings) -> Tried<Held> {
         let mut given: Vec<Option<UOp>> = vec![None; self.inputs.len()];
-        for param in &self.params {
+        let mut editions: Vec<Option<u64>> = vec![None; self.params.len()];
+        known.resize_with(self.params.len(), || None);
+        for (p, param) in self.params.iter().enumerate() {
             let Given::Input(k, ..) = *param else {
                 continue;
             };
+            if self.stands[p] {
+                editions[p] = (call.edition)(k);
+                if known[p]
+                    .as_ref()
+                    .is_some_and(|s| Some(s.edition) == editions[p])
+                {
+                    continue;
+                }
+                known[p] = None;
+            }
             if given[k].is_none() {
                 let u = (call.input)(k)?;
                 let there = u.op() == Op::Buffer || base(&u).is_some();
@@ -395,9 +448,18 @@ impl Captured {
         };
         for (p, param) in self.params.iter().enumerate() {
             let storage = match *param {
-                Given::Constant(c) => self.constants[c].storage().clone(),
+                Given::Constant(c) => frame.constants[c].clone(),
                 Given::Word(k) => frame.words[k].1.clone(),
-                Given::Input(k, written, bytes) => held.input(call, p, k, written, bytes)?,
+                Given::Input(k, written, bytes) => {
+                    if let (None, Some(edition), Some(u)) = (&known[p], editions[p], &held.given[k])
+                    {
+                        known[p] = standing(u, edition)?.filter(|s| s.storage.bytes() >= bytes);
+                    }
+                    match &known[p] {
+                        Some(standing) => standing.storage.clone(),
+                        None => held.input(call, p, k, written, bytes)?,
+                    }
+                }
             };
             held.storages.push(storage);
         }
@@ -460,7 +522,13 @@ impl Captured {
             open(device)?.upload(&storage, 0, &0u64.to_le_bytes())?;
             words.push((0, storage));
         }
+        let constants = self.constants.iter().map(Reading::storage);
+        let own = constants.map(|s| s.slice(0, s.bytes()));
+        let own = own.collect::<Option<_>>();
         Ok(Frame {
+            thread: 0,
+            known: Known::new(),
+            constants: own.ok_or_else(|| broken("engine", "a constant without its storage"))?,
             at: None,
             layout: Layout::default(),
             memories: Vec::new(),
@@ -646,13 +714,17 @@ impl Captured {
     /// What is told of an assertion that does not hold.
     fn wrong(
         &self,
+        call: &Caller,
         held: &Held,
         (condition, element): (usize, i64),
         values: &[Option<UOp>],
     ) -> Wrong {
         let assert = &self.arguments.asserts[condition];
-        let given = self.inputs.iter().zip(&held.given);
-        let given = given.filter_map(|(i, g)| Some((i.clone(), g.clone()?)));
+        let given = (0..).zip(self.inputs.iter().zip(&held.given));
+        let given = given.filter_map(|(k, (input, given))| {
+            let given = given.clone().or_else(|| (call.input)(k).ok());
+            Some((input.clone(), given?))
+        });
         let told = assert.substitute(&given.collect());
         assert.line().iter().for_each(|line| told.set_line(line));
         let written = self.lines.iter().zip(values);
@@ -663,6 +735,14 @@ impl Captured {
             standing: standing.collect(),
         }
     }
+}
+
+/// What is read of an input while its holder holds this value.
+fn standing(u: &UOp, edition: u64) -> Tried<Option<Standing>> {
+    let Some((buffer, offset)) = base(u) else {
+        return Ok(None);
+    };
+    Ok(versions::read(&buffer)?.standing(offset, edition))
 }
 
 impl Held {

@@ -351,11 +351,11 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
             .collect();
         let programs: Vec<uop::Program> = of_device.iter().map(|&i| lowered[i].0.clone()).collect();
         let runtime = open(device)?;
-        report::opened(&*runtime);
+        report::opened(&**runtime);
         let compiled = runtime.compile(&programs)?;
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
             count(|c| &c.compiled);
-            report::compiled(&missing[i].0, program, &*runtime);
+            report::compiled(&missing[i].0, program, &**runtime);
             let info = program_parts(program)?.2.clone();
             all[i] = Some(Compute { kernel, info });
         }

@@ -4,6 +4,7 @@
 //! is neither scheduled nor compiled again; a kernel seen before, in whatever program, is not compiled
 //! again. Invariant: a realize either gives every root or changes nothing that was there.
 
+mod again;
 mod backends;
 mod batch;
 mod bound;
@@ -16,6 +17,7 @@ mod donate;
 mod events;
 mod executable;
 mod family;
+mod idle;
 mod own;
 mod queues;
 mod realize;
@@ -45,7 +47,7 @@ use monoglot_uop::{Device, Result};
 
 /// The device that tensors are on unless told otherwise: the configuration's, by default the CPU.
 pub fn default_device() -> Device {
-    Device::new(Config::current().device_name())
+    Config::current_device()
 }
 
 /// The device on which a copy of what is on this one may lie: itself, or where it gives no storage, as a device

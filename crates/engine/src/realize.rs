@@ -6,18 +6,20 @@
 //! Any number of threads may realize at once. Invariant: a BUFFER that is given out keeps its value for
 //! as long as somebody holds it.
 
+use crate::again::Look;
 use crate::donate;
-use crate::executable;
+use crate::executable::{self, Invocation};
 use crate::queues::Queues;
 use crate::run::run;
 use crate::versions::{self, Claim, Reading, Stop, Tried, Version, stored};
 use crate::wrong::{Wrong, broken};
 use monoglot_device::{Storage, open, open_for_code};
-use monoglot_schedule::callify;
-use monoglot_uop::graph::toposort_many;
+use monoglot_schedule::{Arguments, callify};
+use monoglot_uop::graph::nodes_below;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes that are uploaded at once: they are in the second cache still when they are copied.
@@ -141,13 +143,19 @@ pub(crate) fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
     if all {
         return Ok(resolved);
     }
-    let (function, arguments) = callify(&resolved, |b| claims.contains_key(b))?;
-    if let Some(param) = arguments.unbound() {
-        let message = format!("{param:?} stands for nothing: it has no value here");
-        return Err(Error::argument("PARAM", message).into());
-    }
-    let invocation = executable::executable(&function, &resolved)?;
-    let done = run(&invocation, &arguments, &mut claims)?;
+    let look = Look::of(&resolved);
+    let (program, arguments) = match look.as_ref().and_then(Look::find) {
+        Some(known) => known,
+        None => {
+            let (invocation, arguments) = invocation(&resolved, &claims)?;
+            let program = Rc::new(invocation);
+            if let Some(look) = &look {
+                look.keep(&program, &arguments);
+            }
+            (program, arguments)
+        }
+    };
+    let done = run(&program, &arguments, &mut claims)?;
     for ((root, given), result) in roots.iter().zip(&resolved).zip(&done.results) {
         let Some((value, in_place)) = result else {
             continue;
@@ -171,6 +179,16 @@ pub(crate) fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
         element,
         standing: standing.collect(),
     }))
+}
+
+/// What runs these roots, and what it is called with.
+fn invocation(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Result<(Invocation, Arguments)> {
+    let (function, arguments) = callify(roots, |b| claims.contains_key(b))?;
+    if let Some(param) = arguments.unbound() {
+        let message = format!("{param:?} stands for nothing: it has no value here");
+        return Err(Error::argument("PARAM", message));
+    }
+    Ok((executable::executable(&function, roots)?, arguments))
 }
 
 /// A realized value, kept from being written over.
@@ -296,7 +314,7 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
     // Asked once a node: what is found is held from then on, and stays.
     let mut map = FxHashMap::default();
     let mut stop = None;
-    let nodes = toposort_many(roots, |u| {
+    let nodes = nodes_below(roots, |u| {
         if u.op() == Op::Buffer || stop.is_some() || map.contains_key(u) {
             return false;
         }
@@ -312,7 +330,7 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
     if let Some(stop) = stop {
         return Err(stop);
     }
-    let homeless = nodes.iter().any(|u| elsewhere(u).is_some());
+    let homeless = nodes.into_iter().any(|u| elsewhere(u).is_some());
     if map.is_empty() && !homeless {
         return Ok(roots.to_vec());
     }

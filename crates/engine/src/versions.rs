@@ -6,6 +6,7 @@
 //! other. A claim ends in a next version, which has the storage from then on; or, where nothing was
 //! written yet, in the version as it was, unless the next one was promised.
 
+use crate::idle::{self, Standing};
 use crate::wrong::Wrong;
 use monoglot_device::{Storage, open};
 use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
@@ -33,7 +34,10 @@ impl From<Error> for Stop {
     }
 }
 
-/// What hangs in the cell of a BUFFER.
+/// What hangs in the cell of a BUFFER. With the BUFFER goes what calls that are not running keep of its version.
+struct Owned(Arc<Version>);
+
+/// What a BUFFER holds.
 pub(crate) struct Version {
     state: Mutex<State>,
     /// Notified when a claim has ended.
@@ -81,7 +85,7 @@ pub(crate) fn stored(shape: &Shape, dtype: DType, storage: Arc<Storage>) -> UOp 
 /// A BUFFER that stands for what a captured function will be called with.
 pub(crate) fn stand_in(shape: &Shape, dtype: DType, device: Device) -> UOp {
     let buffer = UOp::buffer(shape, dtype, device);
-    buffer.set_storage(Version::new(State::StandIn));
+    buffer.set_storage(Owned::new(State::StandIn));
     buffer
 }
 
@@ -96,7 +100,7 @@ fn unknown() -> Error {
 
 /// Give a new BUFFER its storage.
 pub(crate) fn give(buffer: &UOp, storage: Arc<Storage>) {
-    buffer.set_storage(Version::new(State::Here(storage, 0)));
+    buffer.set_storage(Owned::new(State::Here(storage, 0)));
 }
 
 /// Whether a BUFFER's value is in storage.
@@ -104,7 +108,7 @@ pub(crate) fn give(buffer: &UOp, storage: Arc<Storage>) {
 /// # Errors
 /// `Busy` while it is claimed: then the answer is not known yet.
 pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
-    let Some(Ok(version)) = buffer.storage().map(|s| s.downcast::<Version>()) else {
+    let Some(version) = known(buffer) else {
         return Ok(false);
     };
     let state = version.lock();
@@ -120,10 +124,7 @@ pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
 
 /// Whether the value of a BUFFER is no more.
 pub(crate) fn is_gone(buffer: &UOp) -> bool {
-    let Some(Ok(version)) = buffer.storage().map(|s| s.downcast::<Version>()) else {
-        return false;
-    };
-    matches!(*version.lock(), State::Taken | State::Lost(_))
+    known(buffer).is_some_and(|v| matches!(*v.lock(), State::Taken | State::Lost(_)))
 }
 
 /// Read a BUFFER, which gets storage if it has none.
@@ -163,6 +164,11 @@ pub(crate) fn claim(buffer: &UOp) -> Tried<Option<Claim>> {
     let version = version(buffer);
     let mut state = version.lock();
     state.fill(buffer)?;
+    if state.is_read() {
+        drop(state);
+        idle::let_go(version.place());
+        state = version.lock();
+    }
     let storage = match &*state {
         State::Here(storage, 0) => storage.clone(),
         State::Claimed => {
@@ -182,10 +188,18 @@ pub(crate) fn claim(buffer: &UOp) -> Tried<Option<Claim>> {
     }))
 }
 
+/// The version of a BUFFER, if it has one.
+fn known(buffer: &UOp) -> Option<Arc<Version>> {
+    let held = buffer.storage()?.downcast::<Owned>().ok()?;
+    Some(held.0.clone())
+}
+
 fn version(buffer: &UOp) -> Arc<Version> {
-    let held = buffer.storage_or(|| Version::new(State::Empty));
-    held.downcast::<Version>()
-        .expect("only this file gives storage to BUFFERs")
+    let held = buffer.storage_or(|| Owned::new(State::Empty));
+    let held = held
+        .downcast::<Owned>()
+        .expect("only this file gives storage to BUFFERs");
+    held.0.clone()
 }
 
 /// The error of reading what is no more.
@@ -194,12 +208,31 @@ pub(crate) fn gone(why: &str) -> Error {
     ErrorKind::Run { message }.into()
 }
 
+impl Owned {
+    fn new(state: State) -> Arc<Owned> {
+        Arc::new(Owned(Version::new(state)))
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if self.0.lock().is_read() {
+            idle::let_go(self.0.place());
+        }
+    }
+}
+
 impl Version {
     fn new(state: State) -> Arc<Version> {
         Arc::new(Version {
             state: Mutex::new(state),
             ended: Condvar::new(),
         })
+    }
+
+    /// Where it is: what tells it from others that live.
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self) as usize
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -217,6 +250,10 @@ impl Version {
 }
 
 impl State {
+    fn is_read(&self) -> bool {
+        matches!(self, State::Here(_, 1..))
+    }
+
     fn fill(&mut self, buffer: &UOp) -> Result<()> {
         if matches!(self, State::Empty) {
             let device = buffer.device().unwrap_or_else(crate::default_device);
@@ -228,6 +265,14 @@ impl State {
 }
 
 impl Reading {
+    /// What is read of the version from this byte on, from call to call, while what holds it has this edition.
+    pub(crate) fn standing(self, offset: usize, edition: u64) -> Option<Standing> {
+        let rest = self.storage.bytes().checked_sub(offset)?;
+        let part = self.storage.slice(offset, rest)?;
+        let version = self.version.place();
+        Some(Standing::new(edition, part, version, self))
+    }
+
     pub(crate) fn storage(&self) -> &Arc<Storage> {
         &self.storage
     }
@@ -260,7 +305,7 @@ impl Claim {
     /// wants that waits.
     pub(crate) fn promise(&mut self, next: &UOp) {
         let version = Version::new(State::Claimed);
-        next.set_storage(version.clone());
+        next.set_storage(Arc::new(Owned(version.clone())));
         self.next = Some((version, State::Here(self.storage.clone(), 0)));
         self.then = Some(State::Taken);
     }

@@ -299,7 +299,7 @@ fn results(case: &Case, d: DType, data: &Data) -> (Vec<Scalar>, Vec<u8>) {
 
 fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
     let mut wrong = Vec::new();
-    let runtimes: Vec<Arc<dyn Runtime>> = names
+    let runtimes: Vec<&Arc<dyn Runtime>> = names
         .iter()
         .map(|n| open(Device::new(n)).unwrap())
         .collect();
@@ -337,7 +337,7 @@ fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
         for ((_, d, w, part, data, want, _), kernel) in mine.into_iter().zip(&kernels) {
             let mut bufs: Vec<Vec<u8>> = data.columns.iter().map(|c| bytes_of(c, *d)).collect();
             bufs.extend(part.iter().map(|c| vec![0; data.n * c.to.bytes()]));
-            let out = run(&**rt, kernel, &bufs, &[]).unwrap();
+            let out = run(&***rt, kernel, &bufs, &[]).unwrap();
             for ((case, got), (values, bytes)) in part.iter().zip(&out[3..]).zip(want.iter()) {
                 if got == bytes {
                     continue;

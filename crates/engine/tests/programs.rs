@@ -474,7 +474,7 @@ fn check(device: &str) {
         .collect();
     let kernels = rt.compile(&programs).unwrap();
     for (c, k) in cases.iter().zip(&kernels) {
-        let out = run(&*rt, k, &c.bufs, &c.vars).unwrap();
+        let out = run(&**rt, k, &c.bufs, &c.vars).unwrap();
         assert_eq!(
             out[c.out.0],
             c.out.1,
@@ -488,7 +488,7 @@ fn check(device: &str) {
         let short: Vec<_> = c
             .bufs
             .iter()
-            .map(|b| storage(&*rt, &b[..b.len() - 1]))
+            .map(|b| storage(&**rt, &b[..b.len() - 1]))
             .collect();
         assert!(matches!(
             rt.launch(k, &short, &c.vars).unwrap_err().kind(),
@@ -532,7 +532,7 @@ fn a_variable_stays_within_its_bounds() {
         let rt = open(Device::new(device)).unwrap();
         let p = program("bounded", &list, info.clone(), rt.target());
         let kernel = rt.compile(&[p]).unwrap().remove(0);
-        let run = |v: i64| run(&*rt, &kernel, &[f32s(&[0.0; 6])], &[v]);
+        let run = |v: i64| run(&**rt, &kernel, &[f32s(&[0.0; 6])], &[v]);
         let out = run(5).unwrap();
         assert_eq!(to_f32s(&out[0]), [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
         for wrong in [1, 6, -1, 1 << 32 | 3] {

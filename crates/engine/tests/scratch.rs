@@ -141,7 +141,7 @@ fn on(device: &str, kernel: &UOp, opts: &[Opt]) -> Vec<Vec<u8>> {
     let lowered = lower(kernel, target, backend, Some(opts), &mut |_, _| {});
     let (program, _) = lowered.unwrap_or_else(|e| panic!("{device} {opts:?}: {e}\n{kernel}"));
     let compiled = runtime.compile(&[program]).unwrap().remove(0);
-    run(&*runtime, &compiled, &buffers(kernel), &[]).unwrap()
+    run(&**runtime, &compiled, &buffers(kernel), &[]).unwrap()
 }
 
 /// Twenty random schedules on each device give what the kernel says.

@@ -32,7 +32,7 @@ fn run_gpu(name: &str, list: &[UOp], info: ProgramInfo, bufs: &[Vec<u8>]) -> Res
     let rt = open(Device::new("INTERP:GPU")).unwrap();
     let p = program(name, &linear(list), info, rt.target());
     let kernel = rt.compile(&[p])?.remove(0);
-    run(&*rt, &kernel, bufs, &[])
+    run(&**rt, &kernel, bufs, &[])
 }
 
 /// Each workgroup of 64 sums 64 elements through LOCAL memory, halving until one is left.
@@ -88,7 +88,7 @@ fn tree(with_barriers: bool) -> Result<Vec<Vec<u8>>> {
         rt.target(),
     );
     let kernel = rt.compile(&[p])?.remove(0);
-    run(&*rt, &kernel, &[f32s(&[0.0; 3]), f32s(&data)], &[])
+    run(&**rt, &kernel, &[f32s(&[0.0; 3]), f32s(&data)], &[])
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn out_of_bounds_is_an_error_on_both() {
             );
             let kernel = rt.compile(&[p]).unwrap().remove(0);
             let bufs = vec![f32s(&[0.0; 8]); if write { 1 } else { 2 }];
-            let error = run(&*rt, &kernel, &bufs, &[]).unwrap_err();
+            let error = run(&**rt, &kernel, &bufs, &[]).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Run { .. }), "{error}");
         }
     }

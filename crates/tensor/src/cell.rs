@@ -3,11 +3,14 @@
 
 use monoglot_uop::{Op, Result, UOp};
 use std::panic::Location;
+use std::sync::atomic::AtomicU64;
 use std::sync::{RwLock, Weak};
 
 pub(crate) struct Cell {
     /// Read and written through `trace`, which knows whose turn it is.
     pub(crate) value: RwLock<Held>,
+    /// Counts what it held: another value has another number.
+    pub(crate) edition: AtomicU64,
     pub(crate) line: &'static Location<'static>,
     /// Set where this tensor is a view, so that assigning to it writes what it views.
     pub(crate) view: Option<View>,

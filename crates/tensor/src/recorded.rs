@@ -22,6 +22,7 @@ use monoglot_uop::{Error, ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::panic::Location;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// A function as it was traced.
@@ -346,6 +347,10 @@ impl<R: Tensors> Recorded<R> {
         let called = self.captured.call(&Caller {
             advance: &advance,
             input: &|k| facts.inputs[k].tensor(shown).leaf(written[k]),
+            edition: &|k| match &facts.inputs[k] {
+                Source::Argument(_) => None,
+                Source::Cell(t) => Some(t.0.edition.load(Ordering::Acquire)),
+            },
             words: &drawn.words,
             lengths: &shown.values(),
             take: &take,

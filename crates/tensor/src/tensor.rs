@@ -10,6 +10,7 @@ use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
 use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
 use std::panic::Location;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 
 /// Axes of a tensor, at most: sets of them are kept as bits of one word.
@@ -301,6 +302,7 @@ impl Tensor {
     ) -> Tensor {
         Tensor(Arc::new(Cell {
             value: RwLock::new(Held::of(value)),
+            edition: AtomicU64::new(0),
             line,
             view,
             made: trace::number(),

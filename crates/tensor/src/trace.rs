@@ -212,7 +212,11 @@ pub(crate) fn read<T>(cell: &Arc<Cell>, f: impl FnOnce(&Held) -> T) -> T {
 pub(crate) fn write<T>(cell: &Arc<Cell>, f: impl FnOnce(&mut Held) -> T) -> T {
     let instead = in_place_of(cell);
     let cell = instead.as_ref().unwrap_or(cell);
-    f(&mut cell.value.write().unwrap_or_else(|e| e.into_inner()))
+    let mut value = cell.value.write().unwrap_or_else(|e| e.into_inner());
+    let done = f(&mut value);
+    // Before anybody sees the value: who finds the number as it was has the value of that.
+    cell.edition.fetch_add(1, Ordering::Release);
+    done
 }
 
 /// Take down what is to be realized; false where no trace is open.
@@ -434,6 +438,7 @@ impl Trace {
     fn cell(&self, of: &Cell, value: Result<UOp>) -> Cell {
         Cell {
             value: RwLock::new(Held::of(value)),
+            edition: AtomicU64::new(0),
             line: of.line,
             view: None,
             made: self.number,

@@ -11,17 +11,13 @@ use crate::node::{Srcs, UOp};
 use crate::op::Op;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Shape};
-use smallvec::smallvec;
+pub use crate::slots::fresh_slot;
+use rustc_hash::FxHasher;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
-
-/// A buffer slot that nothing else has.
-pub fn fresh_slot() -> u64 {
-    NEXT_SLOT.fetch_add(1, Ordering::Relaxed)
-}
 
 #[track_caller]
 fn stored(
@@ -40,6 +36,36 @@ fn stored(
         addrspace: Some(space),
     };
     UOp::new(op, smallvec![UOp::dims(shape)], Arg::Buffer(arg))
+}
+
+/// The numbers of a shape.
+type Sizes = SmallVec<[i64; 6]>;
+
+/// Shapes that a thread met last, by their hashes.
+const MET: usize = 64;
+thread_local! {
+    static SIZES: RefCell<[Option<(Sizes, UOp)>; MET]> = const { RefCell::new([const { None }; MET]) };
+}
+
+/// What is made of these sizes: a thread that makes the same few shapes again and again finds them again.
+fn met_sizes(sizes: Sizes, make: impl Fn() -> UOp) -> UOp {
+    let mut hash = FxHasher::default();
+    sizes.hash(&mut hash);
+    let at = (hash.finish() >> 32) as usize % MET;
+    let known = SIZES.try_with(|met| {
+        let met = met.borrow();
+        let (of, known) = met[at].as_ref()?;
+        (*of == sizes).then(|| known.clone())
+    });
+    if let Ok(Some(known)) = known {
+        return known;
+    }
+    let made = make();
+    // What was there goes after the list is free again; a thread that ends keeps none.
+    let new = Some((sizes, made.clone()));
+    let old = SIZES.try_with(|met| std::mem::replace(&mut met.borrow_mut()[at], new));
+    drop(old);
+    made
 }
 
 /// A node and more sources behind it.
@@ -120,11 +146,18 @@ impl UOp {
     /// A shape, or offsets, as a STACK of `index`.
     #[track_caller]
     pub fn dims(dims: &[Dim]) -> UOp {
-        UOp::new(
-            Op::Stack,
-            dims.iter().map(Dim::to_uop).collect::<Srcs>(),
-            Arg::None,
-        )
+        let made = || {
+            let dims = dims.iter().map(Dim::to_uop).collect::<Srcs>();
+            UOp::new(Op::Stack, dims, Arg::None)
+        };
+        let number = |d: &Dim| match d {
+            Dim::Int(n) => Some(*n),
+            Dim::Sym(_) => None,
+        };
+        match dims.iter().map(number).collect::<Option<Sizes>>() {
+            Some(sizes) => met_sizes(sizes, made),
+            None => made(),
+        }
     }
 
     /// A placeholder: argument `slot` of a function or kernel.
@@ -384,11 +417,9 @@ impl UOp {
         if nothing {
             return Ok(self.clone());
         }
-        UOp::try_new(
-            op,
-            with(self, &at.iter().map(|d| UOp::dims(d)).collect::<Srcs>()),
-            arg,
-        )
+        let mut src: Srcs = smallvec![self.clone()];
+        src.extend(at.iter().map(|d| UOp::dims(d)));
+        UOp::try_new(op, src, arg)
     }
 
     /// Reorder axes: axis i of the result is axis `order[i]`.

@@ -231,11 +231,13 @@ impl UOp {
 
 /// Every node below these roots, sources before users; those below one for which `enter`, asked once, does
 /// not hold are left out.
-pub fn toposort_many(roots: &[UOp], mut enter: impl FnMut(&UOp) -> bool) -> Vec<UOp> {
+pub fn toposort_many(roots: &[UOp], enter: impl FnMut(&UOp) -> bool) -> Vec<UOp> {
+    nodes_below(roots, enter).into_iter().cloned().collect()
+}
+
+/// As `toposort_many`, without owning the nodes.
+pub fn nodes_below(roots: &[UOp], mut enter: impl FnMut(&UOp) -> bool) -> Vec<&UOp> {
     ordered(roots, |u| if enter(u) { u.src() } else { &[] })
-        .into_iter()
-        .cloned()
-        .collect()
 }
 
 /// Every node below these roots after its `sources`, which are those of its sources to be entered.

@@ -59,6 +59,7 @@ pub mod rules;
 pub mod scalar;
 pub mod shape;
 mod sizes;
+mod slots;
 pub mod spec;
 pub mod target;
 pub mod text;

@@ -14,6 +14,7 @@ use crate::numbers;
 use crate::op::{Op, OpSet};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
+use crate::slots;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -40,6 +41,8 @@ struct Node {
     tag: u32,
     hash: u64,
     order: u64,
+    /// The part of the table that it is in (see `home`).
+    home: u32,
     below: OpSet,
     src: Srcs,
     arg: Arg,
@@ -119,12 +122,24 @@ pub struct Flow<'a> {
 /// What the device room keeps with a BUFFER.
 pub type Storage = Arc<dyn Any + Send + Sync>;
 
+const HOMES: usize = 16;
 const SHARDS: usize = 64;
 type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
-static TABLE: [Shard; SHARDS] = [const { Mutex::new(HashTable::new()) }; SHARDS];
+static TABLE: [[Shard; SHARDS]; HOMES] =
+    [const { [const { Mutex::new(HashTable::new()) }; SHARDS] }; HOMES];
 
-fn shard(hash: u64) -> &'static Shard {
-    &TABLE[(hash >> 58) as usize % SHARDS]
+fn shard(hash: u64, home: u32) -> &'static Shard {
+    &TABLE[home as usize % HOMES][(hash >> 58) as usize % SHARDS]
+}
+
+/// The part of the table for a tuple: that of the thread which made the youngest BUFFER below, or the first, which
+/// all threads share. So threads that compute with data of their own do not meet each other there.
+fn home(op: Op, src: &[UOp], arg: &Arg) -> u32 {
+    let own = match (op, arg) {
+        (Op::Buffer, Arg::Buffer(b)) => slots::block(b.slot),
+        _ => 0,
+    };
+    src.iter().fold(own, |home, u| home.max(u.0.home))
 }
 
 impl UOp {
@@ -136,8 +151,9 @@ impl UOp {
     ) -> Result<UOp> {
         crate::effort::asked(src.len());
         let (hash, order) = hashes(op, &src, &arg, tag);
+        let home = home(op, &src, &arg);
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == src && n.arg == arg;
-        if let Some(found) = lookup(hash, same, None) {
+        if let Some(found) = lookup((hash, home), same, None) {
             return Ok(found);
         }
         let properties = derive(op, &src, &arg).map_err(|e| e.at(origin))?;
@@ -148,6 +164,7 @@ impl UOp {
             tag,
             hash,
             order,
+            home,
             below,
             src,
             arg,
@@ -160,7 +177,7 @@ impl UOp {
             beside: OnceLock::new(),
         });
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == node.src && n.arg == node.arg;
-        Ok(lookup(hash, same, Some(&node)).unwrap_or(UOp(node)))
+        Ok(lookup((hash, home), same, Some(&node)).unwrap_or(UOp(node)))
     }
 
     /// What the device room keeps with a BUFFER: its storage.
@@ -302,10 +319,14 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// The node of this hash for which `same` holds; where there is none, `new` is entered in the table.
-fn lookup(hash: u64, same: impl Fn(&Node) -> bool, new: Option<&Arc<Node>>) -> Option<UOp> {
+fn lookup(
+    (hash, home): (u64, u32),
+    same: impl Fn(&Node) -> bool,
+    new: Option<&Arc<Node>>,
+) -> Option<UOp> {
     // A reference revived under the lock may turn out to be the last: it is dropped after unlocking.
     let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
-    let mut table = unpoisoned(shard(hash));
+    let mut table = unpoisoned(shard(hash, home));
     let found = table.find(hash, |(h, weak)| {
         let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else {
             return false;
@@ -329,7 +350,7 @@ thread_local! {
 impl Drop for Node {
     fn drop(&mut self) {
         let me = self as *const Node;
-        let mut table = unpoisoned(shard(self.hash));
+        let mut table = unpoisoned(shard(self.hash, self.home));
         // Losing the race for insertion, a node is dropped without being in the table.
         if let Ok(entry) = table.find_entry(self.hash, |(_, weak)| weak.as_ptr() == me) {
             entry.remove();

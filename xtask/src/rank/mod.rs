@@ -79,7 +79,7 @@ fn run(settings: &Settings) -> Result<f64> {
         let measured = match known.of(name, &schedules) {
             Some(times) => times,
             None => {
-                let times = measure::times(kernel, &schedules, &*runtime)?;
+                let times = measure::times(kernel, &schedules, &**runtime)?;
                 known.add(name, &schedules, &times);
                 times
             }

@@ -6,7 +6,7 @@
 //! where nobody else may have written it, and where it is of this machine; elsewhere the text is compiled.
 
 use super::saved::{Saved, SavedParam, SavedVariable, TEXT, by_device, code_files, global_buffers};
-use super::{Captured, Given, Output, Written};
+use super::{Captured, Given, Output, Written, stands};
 use crate::batch::parts;
 use crate::check::Check;
 use crate::executable::{self, Executable, Key, kernel_device, loops, steps, unique_kernels};
@@ -314,6 +314,7 @@ impl Read {
         let (parts, last_checks) = parts(&executable, params)?;
         Ok(Captured {
             key: UOp::sink(&[]),
+            stands: stands(&given, &saved.replaced, &outputs),
             params: given,
             constants: known,
             variables,

@@ -30,7 +30,7 @@ impl Machine {
     pub fn new(name: &str) -> Result<Machine> {
         Ok(Machine {
             name: name.into(),
-            runtime: open(Device::new(name))?,
+            runtime: open(Device::new(name))?.clone(),
         })
     }
 

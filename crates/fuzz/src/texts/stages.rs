@@ -70,7 +70,7 @@ impl Stages {
             let runtime = open(device)?;
             targets.push((device, Arc::new(runtime.target().clone())));
             if name.starts_with("INTERP") {
-                interpreters.push(runtime);
+                interpreters.push(runtime.clone());
             }
         }
         Ok(Stages {

@@ -9,8 +9,8 @@ use crate::trace::{self, As, Trace, address};
 use monoglot_engine::Config;
 use monoglot_uop::UOp;
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What must be as it was when the function was traced.
 pub(crate) struct Guards {
@@ -31,6 +31,8 @@ pub(crate) struct Guards {
     flags: Vec<(Arc<AtomicBool>, bool)>,
     check: bool,
     pub(super) bounds: Bounds,
+    /// Which values cells had when they were last as they were: the same ones still are.
+    seen: OnceLock<Vec<(Tensor, AtomicU64)>>,
 }
 
 impl Guards {
@@ -102,15 +104,39 @@ impl Guards {
         passed == self.passed
             && self.bounds.hold(&shown.lengths)
             && self.check == Config::current().check
-            && self.inputs.iter().all(|(t, stand_in)| alike(t, stand_in))
-            && self.equal.iter().all(|[a, b]| now(a) == now(b))
-            && self.constants.iter().all(|(t, was)| unset(t, was))
             && self.views.iter().all(|(t, was)| shows(t) == *was)
-            && self.failed.iter().all(|t| now(t).is_err())
             && self
                 .flags
                 .iter()
                 .all(|(f, was)| f.load(Ordering::Relaxed) == *was)
+            && self.seen_or(|| {
+                self.inputs.iter().all(|(t, stand_in)| alike(t, stand_in))
+                    && self.equal.iter().all(|[a, b]| now(a) == now(b))
+                    && self.constants.iter().all(|(t, was)| unset(t, was))
+                    && self.failed.iter().all(|t| now(t).is_err())
+            })
+    }
+
+    /// Whether all cells hold what they held when this was last so of them, or it is so of what they hold.
+    fn seen_or(&self, is: impl FnOnce() -> bool) -> bool {
+        let seen = self.seen.get_or_init(|| {
+            let inputs = self.inputs.iter().chain(&self.constants).map(|(t, _)| t);
+            let cells = inputs.chain(&self.failed).cloned();
+            cells.map(|t| (t, AtomicU64::new(u64::MAX))).collect()
+        });
+        let edition = |t: &Tensor| t.0.edition.load(Ordering::Acquire);
+        if seen
+            .iter()
+            .all(|(t, was)| edition(t) == was.load(Ordering::Relaxed))
+        {
+            return true;
+        }
+        let editions: Vec<u64> = seen.iter().map(|(t, _)| edition(t)).collect();
+        let is = is();
+        for ((_, was), now) in seen.iter().zip(editions).filter(|_| is) {
+            was.store(now, Ordering::Relaxed);
+        }
+        is
     }
 
     /// Those of a program that reaches nothing but what is its own.
@@ -126,6 +152,7 @@ impl Guards {
             flags: Vec::new(),
             check: Config::current().check,
             bounds,
+            seen: OnceLock::new(),
         }
     }
 }

@@ -71,7 +71,7 @@ fn launches(name: &'static str, threads: i64, pause: Option<Duration>) -> Worklo
         let compile = start.elapsed().as_secs_f64();
         let storage = vec![runtime.alloc(STORES as usize * DType::F32.bytes())?];
         let launches = Launches {
-            runtime,
+            runtime: runtime.clone(),
             kernel,
             storage,
             pause,
