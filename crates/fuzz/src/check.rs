@@ -129,7 +129,7 @@ pub fn programs(seeds: Range<u64>, ops: u64, devices: &[&str], tally: &mut Tally
                     .flat_map(|(_, _, p)| p.kernels())
                     .map(|k| (k, opts.clone()))
                     .collect();
-                let compiled = compile_apart(&runtime, all, &mut |k, e| {
+                let compiled = compile_apart(runtime, all, &mut |k, e| {
                     tally.fail(batch.start, &setting, &e.to_string(), k);
                 });
                 for (seed, roots, scheduled) in &ready {
@@ -306,7 +306,7 @@ pub fn schedules(
                 let opts = random::sample(&kernel, runtime.target(), seed);
                 cases.push(Case { seed, kernel, opts });
             }
-            schedule_batch(name, &runtime, &cases, tally);
+            schedule_batch(name, runtime, &cases, tally);
             tally.progress(name, &batch, &seeds);
         }
     }

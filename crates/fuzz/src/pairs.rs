@@ -22,7 +22,7 @@ pub fn pairs(kernels: &[UOp], devices: [&str; 2], seed: u64, tally: &mut Tally) 
     for name in devices {
         let runtime = open(Device::new(name))?;
         let all = kernels.iter().map(|k| (k.clone(), None)).collect();
-        let kernels = compile_apart(&runtime, all, &mut |k, e| {
+        let kernels = compile_apart(runtime, all, &mut |k, e| {
             broken.push(k.clone());
             tally.wrong(seed, name, &e.to_string(), k.to_string());
         });
