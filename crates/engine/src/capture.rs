@@ -3,8 +3,7 @@
 //! for each call the values of the roots that are shown.
 //!
 //! Invariant: nothing that a call is given is kept from one call to the next, but for readings of what holders
-//! still hold (`idle`). What an earlier call gave out
-//! never changes: storage of shown values is new in each call, or that of an input that nobody else holds and
+//! still hold (`idle`). What an earlier call gave out never changes: storage of shown values is new in each call, or that of an input that nobody else holds and
 //! whose next version it is. Other storage is the program's own, and calls at the same time have each their own.
 
 mod load;
@@ -404,10 +403,21 @@ impl Captured {
         let mut known = frame.known.running();
         let mut held = self.hold(call, frame, &mut known)?;
         let Done { values, wrong } = self.run(call, &mut held, &words)?;
+        self.let_go(call, &mut known);
         (call.take)(&held.given, &values);
         match wrong {
             None => Ok(()),
             Some(wrong) => Err(Stop::Wrong(self.wrong(call, &held, wrong, &values))),
+        }
+    }
+
+    /// Let go of what was replaced while the call ran: nobody could have it let go then.
+    fn let_go(&self, call: &Caller, known: &mut Readings) {
+        for (param, known) in self.params.iter().zip(known) {
+            if let Given::Input(k, ..) = *param {
+                let replaced = |s: &mut Standing| (call.edition)(k) != Some(s.edition);
+                drop(known.take_if(replaced));
+            }
         }
     }
 
