@@ -72,6 +72,15 @@ fn roots_shapes_dtypes_and_devices_tell_graphs_apart() -> Result<()> {
             let ones = Tensor::new(&vec![1i64; n as usize], [n as usize]);
             assert_eq!(ones.sum(.., false).item::<i64>()?, n);
         }
+        // What tells these apart is an arg: which sum it is, and in what order axes stand.
+        let square = Tensor::new(&[1.0f32, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0], [2, 2, 2]);
+        assert_eq!(square.sum(.., false).item::<f32>()?, 255.0);
+        assert_eq!(square.max(.., false).item::<f32>()?, 128.0);
+        assert_eq!(square.min(.., false).item::<f32>()?, 1.0);
+        let turned = square.permute([0, 2, 1]) + 0.0;
+        assert_eq!(turned.to_vec::<f32>()?[..4], [1.0, 4.0, 2.0, 8.0]);
+        let turned = square.permute([2, 1, 0]) + 0.0;
+        assert_eq!(turned.to_vec::<f32>()?[..4], [1.0, 16.0, 4.0, 64.0]);
         for device in ["CPU", "INTERP", "CPU"] {
             let there = a.to(Device::new(device)) * 3.0;
             there.realize()?;
