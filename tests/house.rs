@@ -27,8 +27,8 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_500),
-    ("schedule/src", 5_050),
-    ("codegen/src", 12_850),
+    ("schedule/src", 5_150),
+    ("codegen/src", 12_900),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
     ("engine/src", 4_100),

@@ -3,7 +3,7 @@
 //! run is short. Invariant: the same seed gives the same answer.
 
 use monoglot_codegen::opt::staging::{Staging, stage};
-use monoglot_codegen::opt::{applied, apply, axes};
+use monoglot_codegen::opt::{applied, apply, axes, overwrites_rows};
 use monoglot_uop::{AddrSpace, AxisType, Op, Opt, OptOp, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 
@@ -204,8 +204,12 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
 /// Most elements that a random schedule keeps of a value.
 const KEPT: i64 = 1024;
 
-/// The kernel in which values drawn at random are kept in storage of its own; every third is as it was.
+/// The kernel in which values drawn at random are kept in storage of its own; every third is as it was, and so is what
+/// writes over rows that it reads.
 pub fn staged(kernel: &UOp, target: &Target, seed: u64) -> UOp {
+    if overwrites_rows(kernel) {
+        return kernel.clone();
+    }
     let mut choice = Choice::new(seed ^ 0x57a6);
     let mut now = kernel.clone();
     for _ in 0..choice.below(3) {

@@ -14,7 +14,7 @@
 //! | kernels | values over ranges → kernels in canonical form | `kernel` |
 //! | fuse | stores over the same ranges share a kernel | `fuse` |
 //! | scan | a body that runs again and again: CALLs, and a loop around some | `scan` |
-//! | order | assigns in place where hazards allow, an order for all | `order` |
+//! | order | assigns in place where hazards allow, an order for all | `order`, `rows` |
 //! | memory plan | storage reused by lifetime | `memory` |
 
 mod bodies;
@@ -28,6 +28,7 @@ mod memory;
 mod order;
 mod prepare;
 mod rangeify;
+mod rows;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -116,7 +117,7 @@ pub fn schedule(
     let called = functions::with_sites(kernels, sites, given, arguments, device, &known)?;
     let fused = functions::expanded(fuse::fuse(called, target)?);
     passed("fuse");
-    let ordered = order::order(fused, &function.donated, &words)?;
+    let ordered = order::order(fused, &function.donated, &words, target)?;
     passed("order");
     let planning = Instant::now();
     let mut schedule = memory::plan(ordered, function.donated.len())?;

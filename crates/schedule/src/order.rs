@@ -3,14 +3,22 @@
 //!
 //! A kernel whose result is the next version of a donated PARAM may write its storage if it reads that
 //! PARAM only where it writes it, and if nothing that reads the PARAM has to run after it. What tells
-//! whether assertions hold runs before it, but where that is computed from what it writes.
+//! whether assertions hold runs before it, but where that is computed from what it writes. What nobody needs
+//! any more may be written over row by row, too, where a row is read before it is written (`rows`).
 
 use crate::checks::Word;
 use crate::kernel::{Call, Callee, Calls, changed, number_params};
-use monoglot_uop::{Op, Result, UOp};
+use crate::rows;
+use monoglot_uop::{Device, Op, Result, Target, UOp};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
-pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<Calls> {
+pub(crate) fn order(
+    mut all: Calls,
+    donated: &[bool],
+    words: &[Word],
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<Calls> {
     let mut before = dependencies(&all);
     let wanted = all.outputs.len() - words.len();
     let makers: Vec<usize> = all.outputs[wanted..]
@@ -58,7 +66,7 @@ pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<
         .into_iter()
         .filter_map(|i| kernels[i].take())
         .collect();
-    overwrite(&mut all, words.len());
+    overwrite(&mut all, words.len(), target)?;
     let mut known: FxHashMap<UOp, Option<UOp>> = FxHashMap::default();
     for call in &mut all.calls {
         let Callee::Compute(sink) = &mut call.callee else {
@@ -78,9 +86,13 @@ pub(crate) fn order(mut all: Calls, donated: &[bool], words: &[Word]) -> Result<
 const WORTH: i64 = 1 << 16;
 const LONG: usize = 1 << 9;
 
-/// Let kernels write over an input that nobody needs any more, where they read it only where they write. The
-/// last `words` outputs have storage of their own.
-fn overwrite(all: &mut Calls, words: usize) {
+/// Let kernels write over an input that nobody needs any more, where they read it only where they write, or by whole
+/// rows on machines whose threads need not share one. The last `words` outputs have storage of their own.
+fn overwrite(
+    all: &mut Calls,
+    words: usize,
+    target: &dyn Fn(Device) -> Result<Arc<Target>>,
+) -> Result<()> {
     let mut last = vec![0; all.inputs + all.nodes.len()];
     for (k, call) in all.calls.iter().enumerate() {
         call.args.iter().for_each(|&a| last[a] = k);
@@ -93,6 +105,7 @@ fn overwrite(all: &mut Calls, words: usize) {
     for k in 0..all.calls.len() {
         // The kernel's nodes, once somebody asks for them.
         let mut known: Option<Vec<UOp>> = None;
+        let machine = target(all.calls[k].device)?;
         for out in 0..all.calls[k].outs {
             let call = &all.calls[k];
             let slot = call.args[out];
@@ -103,11 +116,18 @@ fn overwrite(all: &mut Calls, words: usize) {
                 let dies = s >= all.inputs && last[s] == k && kept[s].is_none();
                 dies && alike(all, slot, s, kept[slot].is_some())
             };
-            let mut read = call.args[call.outs..].iter().copied();
-            let dying = read.find(|s| {
-                dies(s) && {
-                    let nodes = known.get_or_insert_with(|| nodes(call));
-                    nodes.len() <= LONG && reads_where_it_writes(call, nodes, out, *s)
+            let read = call.args[call.outs..].iter().copied();
+            let mut dying: Vec<usize> = read.filter(dies).collect();
+            // Storage that looks the same everywhere makes equal kernels of equal layers.
+            let other = |s: &usize| {
+                all.nodes[s - all.inputs].shape() != all.nodes[slot - all.inputs].shape()
+            };
+            dying.sort_by_key(other);
+            let dying = dying.into_iter().find(|&s| {
+                let nodes = known.get_or_insert_with(|| nodes(call));
+                nodes.len() <= LONG && {
+                    reads_where_it_writes(call, nodes, out, s)
+                        || !machine.workgroups && reads_rows_first(call, nodes, s, machine.threads)
                 }
             });
             let Some(dying) = dying else {
@@ -119,6 +139,7 @@ fn overwrite(all: &mut Calls, words: usize) {
             known = None;
         }
     }
+    Ok(())
 }
 
 /// Whether two stored nodes need the same storage; and look alike, where one is seen from outside.
@@ -182,24 +203,40 @@ fn reads_where_it_writes(k: &Call, nodes: &[UOp], out: usize, param: usize) -> b
     let Some(local) = k.args.iter().position(|&a| a == param) else {
         return true;
     };
-    let of = |u: &UOp, slot: usize| {
-        u.src()[0]
-            .buffer_arg()
-            .is_some_and(|b| b.slot as usize == slot)
-    };
-    let store = nodes
-        .iter()
-        .find(|u| u.op() == Op::Store && of(&u.src()[0], out));
-    let Some(written) = store.map(|s| &s.src()[0].src()[1]) else {
+    let Some(written) = store(nodes, out).map(|s| &s.src()[0].src()[1]) else {
         return false;
     };
-    nodes
-        .iter()
-        .filter(|u| u.op() == Op::Index && of(u, local))
-        .all(|u| {
-            let index = &u.src()[1];
-            index == written || index.op() == Op::Where && index.src()[1] == *written
-        })
+    reads(nodes, local).all(|u| {
+        let index = &u.src()[1];
+        index == written || index.op() == Op::Where && index.src()[1] == *written
+    })
+}
+
+/// Whether a kernel of these nodes, shared by so many threads, reads each row of a buffer before it writes one of its
+/// only output.
+fn reads_rows_first(k: &Call, nodes: &[UOp], param: usize, threads: usize) -> bool {
+    let local = k.args.iter().position(|&a| a == param);
+    let (Some(local), Some(store), 1) = (local, store(nodes, 0), k.outs) else {
+        return false;
+    };
+    let reads: Vec<&UOp> = reads(nodes, local).collect();
+    rows::are_read_first(nodes, store, &reads, threads)
+}
+
+/// Whether an address is of the argument of this number.
+fn is_of(u: &UOp, argument: usize) -> bool {
+    let buffer = u.src()[0].buffer_arg();
+    buffer.is_some_and(|b| b.slot as usize == argument)
+}
+
+fn store(nodes: &[UOp], argument: usize) -> Option<&UOp> {
+    let stores = |u: &&UOp| u.op() == Op::Store && is_of(&u.src()[0], argument);
+    nodes.iter().find(stores)
+}
+
+fn reads(nodes: &[UOp], argument: usize) -> impl Iterator<Item = &UOp> {
+    let reads = move |u: &&UOp| u.op() == Op::Index && is_of(u, argument);
+    nodes.iter().filter(reads)
 }
 
 /// Whether `from` comes after `to` in every order.

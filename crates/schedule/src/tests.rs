@@ -31,6 +31,7 @@ fn pass(name: &str, u: UOp) -> Result<UOp> {
             fuse::fuse(kernels()?, &target)?,
             &[],
             &[],
+            &target,
         )?)),
         "schedule" => {
             let (function, _) = callify(u.src(), |_| true)?;

@@ -15,7 +15,7 @@
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`accumulate`], [`nolocals`], [`tc`],
 //! [`staging`], [`scatter`], [`scan`]; what the last two look for is in `masked`.
-//! `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
+//! `rows` says which loops stay inside which. `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
 //! before it and begins another, with the loops that fill the storage as axes.
 
 pub mod accumulate;
@@ -28,6 +28,7 @@ mod nest;
 pub mod nolocals;
 pub mod padto;
 pub mod predict;
+mod rows;
 pub mod scan;
 pub mod scatter;
 pub mod split;
@@ -80,6 +81,12 @@ pub fn applied(kernel: &UOp) -> &[Opt] {
     }
 }
 
+/// Whether a kernel reads whole rows of an argument before it writes over them.
+pub fn overwrites_rows(kernel: &UOp) -> bool {
+    let nodes = kernel.toposort();
+    !rows::Rows::of(&nodes, &ranges(&nodes)).is_empty()
+}
+
 /// Whether a kernel says that it is to have no other Opts than it has.
 pub fn is_settled(kernel: &UOp) -> bool {
     matches!(kernel.arg(), Arg::Kernel(info) if info.settled)
@@ -94,6 +101,13 @@ impl LoopNest {
                 format!("the kernel has {} axes", self.axes.len()),
             ));
         }
+        if self.rows.refuse(opt, &self.kinds()) {
+            return Err(refuse(
+                opt,
+                "rows are read whole before they are written over",
+            ));
+        }
+        let before = (!self.rows.is_empty()).then(|| self.clone());
         let done = match opt.op {
             OptOp::Split {
                 factor,
@@ -110,6 +124,11 @@ impl LoopNest {
         };
         self.changed();
         done?;
+        if let Some(before) = before.filter(|_| !self.rows.are_kept(&self.kinds())) {
+            *self = before;
+            let message = "a row would be written over before all of it is read";
+            return Err(refuse(opt, message));
+        }
         self.info.opts.push(*opt);
         Ok(())
     }

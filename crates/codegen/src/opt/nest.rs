@@ -3,6 +3,7 @@
 //! expression over the axes of the nest that takes each of its values once (where no pad's condition
 //! is false).
 
+use super::rows::Rows;
 use crate::graph::node;
 use crate::scratch;
 use monoglot_uop::rules::conjuncts;
@@ -77,6 +78,8 @@ pub(super) struct LoopNest {
     pub(super) info: KernelInfo,
     /// The RANGEs of the kernel whose turns stay in order.
     carried: Arc<FxHashSet<UOp>>,
+    /// What is read row by row before it is written.
+    pub(super) rows: Rows,
     next: u32,
     /// The kernel over the axes as they are, once somebody asked for it; a step forgets it.
     finished: OnceCell<UOp>,
@@ -98,6 +101,7 @@ impl LoopNest {
         let nodes = kernel.toposort();
         let ranges = super::ranges(&nodes);
         let carried = scratch::carried(&nodes);
+        let rows = Rows::of(&nodes, &ranges);
         let next = ranges
             .iter()
             .filter_map(UOp::range_arg)
@@ -122,9 +126,15 @@ impl LoopNest {
             mma: None,
             info,
             carried: Arc::new(carried),
+            rows,
             next,
             finished: OnceCell::new(),
         })
+    }
+
+    /// Of each axis the number of its RANGE, and its type.
+    pub(super) fn kinds(&self) -> Vec<(usize, AxisType)> {
+        self.axes.iter().map(|a| (a.of, a.kind())).collect()
     }
 
     /// A RANGE that is in no expression yet.
