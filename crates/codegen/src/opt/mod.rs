@@ -101,7 +101,7 @@ impl LoopNest {
                 format!("the kernel has {} axes", self.axes.len()),
             ));
         }
-        if self.rows.refuse(opt, &self.kinds()) {
+        if !self.rows.is_empty() && self.rows.refuse(opt, &self.kinds()) {
             return Err(refuse(
                 opt,
                 "rows are read whole before they are written over",

@@ -53,19 +53,18 @@ impl Rows {
         self.inside.is_empty()
     }
 
-    /// Whether an Opt puts storage of the kernel's own between reads and what is made of them. An axis is the
+    /// Whether an Opt puts storage of the kernel's own between such reads and what is made of them. An axis is the
     /// number of its RANGE and its type.
     pub(super) fn refuse(&self, opt: &Opt, axes: &[(usize, AxisType)]) -> bool {
         let kind = |at: usize| axes.get(at).map(|a| a.1);
-        let stores = match opt.op {
+        match opt.op {
             OptOp::Stage { .. } | OptOp::Scatter | OptOp::Scan { .. } => true,
             OptOp::Swap { with } => kind(with) != kind(opt.axis),
             _ => false,
-        };
-        stores && !self.is_empty()
+        }
     }
 
-    /// Whether axes are in an order in which each row is read before it is written.
+    /// Whether axes are in an order in which each row is read before it is written; there are some.
     pub(super) fn are_kept(&self, axes: &[(usize, AxisType)]) -> bool {
         let around =
             |(of, kind): &(usize, AxisType)| scratch::sets_anew(*kind) && self.around.contains(of);
@@ -75,6 +74,6 @@ impl Rows {
             AxisType::Loop => !self.inside.contains(of) || last.is_none_or(|last| last < at),
             _ => self.around.contains(of) && !self.inside.contains(of),
         };
-        self.is_empty() || axes.iter().enumerate().all(keeps)
+        axes.iter().enumerate().all(keeps)
     }
 }
