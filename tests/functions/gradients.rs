@@ -1,8 +1,8 @@
 //! The gradient of a call is a call.
 
 use crate::{close, values};
-use monoglot::function;
 use monoglot::prelude::*;
+use monoglot::{CustomOp, Output, function};
 
 /// A layer with a normalisation, a product and a residual way.
 fn layer(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
@@ -54,6 +54,36 @@ fn some_targets_and_some_values() -> Result<()> {
         for (a, b) in one.iter().zip(&other) {
             close(a, b);
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_value_that_no_target_reaches_needs_no_derivative() -> Result<()> {
+    let twice = CustomOp::kernel("twice", |k| {
+        let i = k.range(k.input(0).shape()[0].clone());
+        let value = k.input(0).at(&[i.clone()]) * 2.0;
+        Ok(k.output(0).at(&[i.clone()]).store(&value).end(&[i]))
+    });
+    let of = |x: &Tensor| -> Result<Tensor> {
+        let [y] = twice.call([Output::new(x.shape()?, DType::F32)], &[x]);
+        Ok(y)
+    };
+    let inner = function(|x: &Tensor, w: &Tensor| (x + 1, w.square()));
+    let outer = |x: &Tensor, w: &Tensor| -> Result<(Tensor, Tensor)> {
+        let (later, square) = inner.call((x, w))?;
+        Ok((square, of(&later)?))
+    };
+    for f in [function(outer), function(outer).checkpoint()] {
+        let x = list(&[1.0, 2.0, 3.0]);
+        let w = list(&[0.5, -1.0, 4.0]);
+        let (square, other) = f.call((&x, &w))?;
+        let loss = (&square * 3 + &other).sum(.., false);
+        let found = loss.gradient(&[&w])?;
+        close(&found[0], &list(&[3.0, -6.0, 24.0]));
+        // Where one does reach it, the derivative that is missing is told.
+        let missing = loss.gradient(&[&x]).err().map(|e| e.to_string());
+        assert!(missing.is_some_and(|m| m.contains("of `twice`")));
     }
     Ok(())
 }

@@ -19,14 +19,16 @@ use crate::op::Op;
 use crate::scalar::Scalar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod active;
 mod call;
 mod calls;
 mod kept;
 mod rules;
 mod scans;
 
+use active::Active;
 use calls::Calls;
-use rules::{fit, paths, rule};
+use rules::{fit, rule};
 
 /// The gradient of Σ(root · seed) for every target; None where the root does not depend on it.
 ///
@@ -59,25 +61,7 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
     }
     let all: Vec<UOp> = roots.iter().map(|(root, _)| root.clone()).collect();
     let order: Vec<UOp> = ordered(&all, own_sources).into_iter().cloned().collect();
-    let mut below: FxHashSet<&UOp> = FxHashSet::default();
-    for u in &order {
-        if wanted.contains(u) || own_sources(u).iter().any(|s| below.contains(s)) {
-            below.insert(u);
-        }
-    }
-    let mut active: FxHashSet<&UOp> = FxHashSet::default();
-    for u in &order {
-        let through = match usable(u, &wanted, &below) {
-            Some(s) => &s.inputs[..],
-            None => paths(u),
-        };
-        let effect = matches!(u.op(), Op::Store | Op::Group | Op::Function | Op::Call);
-        if wanted.contains(u)
-            || (u.dtype().is_float() || effect) && through.iter().any(|s| active.contains(s))
-        {
-            active.insert(u);
-        }
-    }
+    let active = Active::of(&order, &wanted);
     let mut grads: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut found: FxHashMap<&UOp, UOp> = FxHashMap::default();
     for (root, seed) in roots {
@@ -111,7 +95,7 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
         if outputs.take(u, &g) {
             continue;
         }
-        match usable(u, &wanted, &below) {
+        match usable(u, &wanted, &active.below) {
             Some(s) => {
                 let wanted: Vec<bool> = s.inputs.iter().map(|i| active.contains(i)).collect();
                 let flow = Flow {
@@ -135,7 +119,7 @@ fn gradients(roots: &[(UOp, UOp)], targets: &[UOp]) -> Result<Vec<Option<UOp>>> 
 /// Add what is given to what flows to each node already.
 fn spread(
     grads: &mut FxHashMap<UOp, UOp>,
-    active: &FxHashSet<&UOp>,
+    active: &Active,
     give: &mut Vec<(UOp, UOp)>,
 ) -> Result<()> {
     for (to, part) in give.drain(..) {
