@@ -157,7 +157,10 @@ fn in_order(
         linear = panels::ask(linear, target);
     }
     if threads && moved > target.caches[2] as u64 / 2 {
-        linear = streams::mark(ahead::ask(linear, target))?;
+        linear = ahead::ask(linear, target);
+    }
+    if threads && moved > streams::kept(target) {
+        linear = streams::mark(linear)?;
     }
     let linear = verify_linear(linear)?;
     done(Stage::Linearize, &linear);

@@ -1,16 +1,16 @@
-//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than the last cache
-//! holds; flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
+//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than caches hold (`kept`);
+//! flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
 //! its lines not being in a cache. Invariant: what is written where, and in which order, stays.
 //!
 //! A line that is written through the caches is read first, and lies where something else could. That is of use
-//! where somebody reads it before it is driven out, so only a kernel that moves more than the last cache holds
-//! streams what it writes, and only storage that it does not read. Lines have to be written whole: by the
-//! vectors of one turn of the loop around them, or by one vector after the other in its turns.
+//! where somebody reads it before it is driven out, so only a kernel that moves more than caches hold streams what it
+//! writes, and only storage that it does not read. Lines have to be written whole: by the vectors of one turn of the
+//! loop around them, or by one vector after the other in its turns.
 
 use crate::graph::rebuild;
 use monoglot_uop::linear::{Address, address};
 use monoglot_uop::rules::Affine;
-use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -34,6 +34,17 @@ struct Write<'a> {
 
 /// Loops around an instruction, by their number in the list.
 type Loop = usize;
+
+/// Bytes that a kernel may move for what it writes to stay in caches: half of the last one for one thread, which
+/// waits for each line that it writes to be read first; all of it, and the second one of each core, for several, which
+/// together write faster than memory takes it.
+pub(crate) fn kept(target: &Target) -> u64 {
+    let [_, second, last] = target.caches.map(|bytes| bytes as u64);
+    match target.threads as u64 {
+        0 | 1 => last / 2,
+        threads => last + threads.min(target.cores as u64) * second,
+    }
+}
 
 /// Name the STOREs that pass the caches by.
 ///
