@@ -249,6 +249,41 @@ fn a_program_in_machine_code_says_so_and_holds_it() {
     null.compile(&[program]).unwrap();
 }
 
+/// Lanes two places apart, with what lies between them along another axis: read and written as whole vectors.
+#[test]
+fn what_lies_between_lanes_is_written_with_them() {
+    let pairs = |n: i64, d: DType, over: bool| {
+        let r = ranges(&[3, n, 2], &[]);
+        let at = |count: i64| linear(&[(&r[0], count), (&r[1], 2), (&r[2], 1)]);
+        let place = |slot| param(slot, &[3 * 2 * n], d).at(&[at(2 * n)]);
+        let once = param(1, &[3 * n], d).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+        let other = if over { place(0) } else { place(2) };
+        sink(&[place(0).store(&(&once + &other)).end(&r)])
+    };
+    let stores = |p: &Program| {
+        let list = p.src()[1].src();
+        list.iter().filter(|u| u.op() == Op::Store).count()
+    };
+    let dtypes = [DType::F32, DType::I8, DType::I16, DType::F64];
+    for device in devices() {
+        for (d, over) in dtypes.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+            for lanes in [2, 4, 8, 10, 16] {
+                let opts = vec![
+                    split(2, 2, AxisType::Upcast, false),
+                    split(1, lanes, AxisType::Upcast, false),
+                ];
+                let cases = [(pairs(3 * lanes, d, over), opts)];
+                let programs = check_for(&device, device.target(), &cases, 0);
+                let wide = device.target().lanes(d) >= 4 && d != DType::F64;
+                if wide && !device.target().workgroups {
+                    let found = stores(&programs[0]);
+                    assert!(found <= lanes as usize, "{d:?} {lanes}: {found}");
+                }
+            }
+        }
+    }
+}
+
 /// Whether a program has a STORE that passes the caches by.
 fn streams(program: &Program) -> bool {
     let list = program.src()[1].src();

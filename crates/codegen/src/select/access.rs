@@ -233,24 +233,35 @@ impl ChunkAccess<'_> {
         node(Op::Shrink, [self.storage.clone()].into_iter().chain(sizes))
     }
 
+    /// An axis that has what lies between lanes two places apart, and how far from its first of two this chunk is.
+    fn between(&self) -> Option<(usize, u32)> {
+        let dims = &self.d.t.dims[self.index];
+        let steps = &self.d.layout.steps[self.index];
+        let other = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && steps[*k] == Some(1);
+        let axis = (0..dims.len()).find(other)?;
+        let odd = self.start[axis] % 2;
+        let pair = odd == 1 || self.start[axis] + 1 < dims[axis];
+        (pair && self.step == Some(2) && self.gate.is_none()).then_some((axis, odd))
+    }
+
     /// Lanes two places apart, where another axis has what lies between them: the even, or odd, lanes of two vectors
     /// that both read. They are taken within groups of neighbours first, and then these are put in order.
     fn by_pairs(&self) -> Option<UOp> {
         let n = self.lanes;
         let near = NEAR / self.storage.dtype().bytes();
-        let dims = &self.d.t.dims[self.index];
-        let steps = &self.d.layout.steps[self.index];
-        let between = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && steps[*k] == Some(1);
-        let axis = (0..dims.len()).find(between)?;
-        let odd = self.start[axis] as usize % 2;
-        let pair = odd == 1 || self.start[axis] + 1 < dims[axis];
-        if !pair || near < 2 || !n.is_multiple_of(near) || self.gate.is_some() {
+        let (axis, odd) = self.between()?;
+        if near < 2 {
             return None;
         }
         let mut first = self.clone();
-        first.start[axis] -= odd as u32;
+        first.start[axis] -= odd;
+        let odd = odd as usize;
         let index = first.index(0);
         let both = [0, n].map(|offset| self.load(self.beside(&index, offset), None, None));
+        if n <= near {
+            let pick = |k: usize| ((2 * k + odd) / n, (2 * k + odd) % n);
+            return Some(shuffle(&both, &(0..n).map(pick).collect::<Vec<_>>()));
+        }
         let half = near / 2;
         let pick = |k: usize| (k % near / half, k / near * near + k % half * 2 + odd);
         let taken = shuffle(&both, &(0..n).map(pick).collect::<Vec<_>>());
@@ -258,10 +269,49 @@ impl ChunkAccess<'_> {
             let at = k % (n / 2);
             (0, at / half * near + k / (n / 2) * half + at % half)
         };
-        Some(match n == near {
-            true => taken,
-            false => shuffle(&[taken], &(0..n).map(place).collect::<Vec<_>>()),
-        })
+        Some(shuffle(&[taken], &(0..n).map(place).collect::<Vec<_>>()))
+    }
+
+    /// The chunk, of those after this one in a STORE, whose lanes lie between those of this one.
+    fn other_of_pair(&self, dims: &[u32]) -> Option<usize> {
+        let (axis, odd) = self.between()?;
+        let registers = self.storage.addrspace() == Some(AddrSpace::Reg);
+        let apart = NEAR / self.storage.dtype().bytes() < 2;
+        if odd == 1 || registers || apart || self.lanes == 1 {
+            return None;
+        }
+        let mut start = self.start.clone();
+        start[axis] += 1;
+        Some(self.d.chunk_at(dims, &start))
+    }
+
+    /// The STOREs of two values, of this chunk and of the one whose lanes lie between: they are put together within
+    /// groups of neighbours first, and then these are put in order.
+    fn write_pair(&self, values: &[UOp; 2], out: &mut Vec<UOp>) {
+        let n = self.lanes;
+        let near = (NEAR / self.storage.dtype().bytes()).min(n);
+        let half = near / 2;
+        let by_turns = |high: usize| {
+            let pick = |k: usize| (k % 2, k / near * near + high + k % near / 2);
+            shuffle(values, &(0..n).map(pick).collect::<Vec<_>>())
+        };
+        let turned = [by_turns(0), by_turns(half)];
+        let groups = n / near;
+        let index = self.index(0);
+        for part in 0..2 {
+            // Of the groups of both, by turns, this half.
+            let place = |k: usize| {
+                let group = part * groups + k / near;
+                (group % 2, group / 2 * near + k % near)
+            };
+            let value = match groups {
+                1 => turned[part].clone(),
+                _ => shuffle(&turned, &(0..n).map(place).collect::<Vec<_>>()),
+            };
+            let address = self.beside(&index, part * n);
+            let guard = self.guard(&address);
+            out.push(node(Op::Store, [address, value].into_iter().chain(guard)));
+        }
     }
 
     /// An axis along which the chunks from this one on are neighbours where its lanes are not; of those that are
@@ -408,6 +458,13 @@ impl Devectorise<'_> {
             let bytes = chunk.storage.dtype().bytes();
             let Some((axis, first, places)) = chunk.across(dims, bytes) else {
                 let before = out.len();
+                if let Some(q) = chunk.other_of_pair(dims) {
+                    let values = [p, q].map(|p| chunk.wide(&value(p)));
+                    chunk.write_pair(&values, &mut out);
+                    turned.extend((before..out.len()).map(|k| (chunk.offset(), k)));
+                    done[q] = true;
+                    continue;
+                }
                 chunk.write(&value(p), &mut out);
                 let column = chunk.axis.map_or(0, |k| chunk.start[k]);
                 columns.extend((before..out.len()).map(|k| (column, k)));
