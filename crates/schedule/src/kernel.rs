@@ -6,6 +6,7 @@
 //! that do not depend on each other share their ranges, and so their loop.
 
 mod changed;
+mod choices;
 mod in_place;
 mod own;
 mod ranges;
@@ -167,7 +168,7 @@ fn kernel(stored: &Stored, slot: usize, known: &mut Known) -> Result<Call> {
     })
 }
 
-/// The rules, then ranges in the shape that loops like, until both agree.
+/// The rules, then ranges in the shape that loops like, until both agree; then no choice twice.
 fn simplify(sink: &UOp) -> Result<UOp> {
     let mut sink = monoglot_uop::rules::kernel().rewrite(sink)?;
     for _ in 0..8 {
@@ -175,6 +176,9 @@ fn simplify(sink: &UOp) -> Result<UOp> {
             break;
         };
         sink = monoglot_uop::rules::kernel().rewrite(&number_ranges(&next))?;
+    }
+    if let Some(next) = choices::once(&sink) {
+        sink = monoglot_uop::rules::kernel().rewrite(&next)?;
     }
     let sink = in_place::in_place(&shared_first(&sink));
     Ok(number_ranges(&sink))

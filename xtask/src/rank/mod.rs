@@ -105,15 +105,16 @@ fn run(settings: &Settings) -> Result<f64> {
     Ok(median)
 }
 
-/// Every schedule of a kernel, the fastest first.
+/// Every schedule of a kernel, the fastest first; the heuristic's own has a star.
 fn tell(schedules: &[Vec<Opt>], predicted: &[f64], measured: &[f64]) {
     let mut order: Vec<usize> = (0..schedules.len()).collect();
     order.sort_by(|&a, &b| measured[a].total_cmp(&measured[b]));
     for k in order {
         let opts: Vec<String> = schedules[k].iter().map(Opt::to_string).collect();
         let us = measured[k] * 1e6;
+        let own = if k == 0 { '*' } else { ' ' };
         println!(
-            "  {us:>10.1}us {:>12.0} cycles  {}",
+            "{own} {us:>10.1}us {:>12.0} cycles  {}",
             predicted[k],
             opts.join(" ")
         );

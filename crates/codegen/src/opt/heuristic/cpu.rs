@@ -29,6 +29,8 @@ const BESIDE: i64 = 256;
 const TRIED: usize = 1 << 16;
 /// How many times as many cycles a tile may be estimated at and still be preferred for its size.
 pub(super) const GAIN: f64 = 0.97;
+/// How many times as many cycles fewer copies may be estimated at that share nothing.
+const SLIGHT: f64 = 1.07;
 
 /// How a kernel is arranged where it is no blocked product.
 pub(super) struct Plan {
@@ -88,7 +90,9 @@ fn streams(features: &Features, tile: &Tile, target: &Target) -> Option<(usize, 
     let far = |a: &&Access| a.size > target.caches[1] as i64;
     let mut large = features.accesses.iter().filter(far);
     let rows = large.next().filter(|_| large.next().is_none())?;
-    let long = bits(features.outer & !features.known).next().is_none();
+    // A sum over several axes jumps from one piece of its row to the next.
+    let whole = sum.closes.count_ones() == 1;
+    let long = whole && bits(features.outer & !features.known).next().is_none();
     let once = !rows.store && rows.varies & all == all && rows.gate == 0 && rows.stride[lane] == 1;
     if !once || !long || !features.fills.is_empty() || features.mirrored != 0 {
         return None;
@@ -218,15 +222,46 @@ fn weighed(features: &Features, tile: &Tile, axis: usize, target: &Target) -> We
     )
 }
 
-/// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
-/// depends on it, and must not depend on how many threads there are.
+/// The tile of least cost, without copies that gain next to nothing: code that is repeated has more to keep in
+/// registers than an estimate knows of, and may be too long to be taken apart by its masks.
 fn best(features: &Features, target: &Target) -> Tile {
     let estimates = Estimates::new(features, target);
+    let mut tile = least(&estimates);
+    let threads = target.threads as i64;
+    let summed = |a: &&Access| !a.store && a.varies & features.closed() != 0;
+    for k in bits(features.outer & features.known & !features.mirrored) {
+        // A factor that is read once for all copies is worth its registers.
+        let shared = features.accesses.iter().filter(summed);
+        let shares = shared.clone().any(|a| a.varies >> k & 1 == 0);
+        let Some(cycles) = estimates.shared_by(threads, &tile) else {
+            break;
+        };
+        let f = tile.factor[k];
+        if shares || tile.is_lane(k) {
+            continue;
+        }
+        let enough = |&g: &i64| {
+            let mut smaller = tile.clone();
+            smaller.factor[k] = g;
+            let cost = estimates.shared_by(threads, &smaller);
+            features.extent[k] % g == 0 && cost.is_some_and(|c| c <= cycles * SLIGHT)
+        };
+        tile.factor[k] = (1..f).find(enough).unwrap_or(f);
+    }
+    tile
+}
+
+/// The tile of least cost. What it folds is chosen first, for one thread: the order in which a sum adds
+/// depends on it, and must not depend on how many threads there are.
+fn least(estimates: &Estimates) -> Tile {
+    let Estimates {
+        features, target, ..
+    } = *estimates;
     let mut single = Tile::single(features);
     // What reads the same elements does so once.
     bits(features.mirrored).for_each(|k| single.factor[k] = features.extent[k]);
     let free = features.known & !features.mirrored;
-    let (alone, _) = search(&estimates, 1, free, &single);
+    let (alone, _) = search(estimates, 1, free, &single);
     let folded = |k: usize| features.outer >> k & 1 == 0;
     if target.threads == 1 || alone.duration(features, target) < THREADED {
         return alone;
@@ -242,7 +277,7 @@ fn best(features: &Features, target: &Target) -> Tile {
         return alone;
     }
     let free = free & features.outer;
-    let (anew, cycles) = search(&estimates, threads, free, &fixed);
+    let (anew, cycles) = search(estimates, threads, free, &fixed);
     // Of tiles that cost as much, that of one thread reads less again.
     let estimate = |t: &Tile| estimates.shared_by(threads, t);
     let (grown, more) = climb(features, free, alone, target, &estimate);
