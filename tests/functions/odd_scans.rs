@@ -232,3 +232,34 @@ fn threads_scan_at_once() -> Result<()> {
     });
     Ok(())
 }
+
+/// What a time gives as one number, with numbers that are the same each time.
+#[test]
+fn single_numbers_meet() -> Result<()> {
+    let number = Tensor::new(&[0.75f32], &[] as &[i64]).parameter();
+    let w = values(&[3], 5).parameter();
+    let v = values(&[4], 6).parameter();
+    let xs = values(&[5, 3], 7).parameter();
+    type Step<'a> = &'a dyn Fn(&Tensor) -> Tensor;
+    let steps: [Step; 6] = [
+        &|x| x.sum(.., false) + w.sum(.., false),
+        &|x| x.sum(.., false) * w.mean(.., false) + &number,
+        &|x| (x * &w).sum(.., false).square() + v.square().sum(.., false) * 0.01,
+        &|x| (x.sum(.., false) + w.index(0)).maximum(&(&number * 2.0)),
+        &|x| x.index(1) - &number,
+        &|x| x.sum(.., false).gt(&number).select(w.sum(.., false), x.index(0)),
+    ];
+    for step in steps {
+        let (_, got) = scan(|(): (), x: Tensor| ((), step(&x)), (), &xs)?;
+        let lines: Vec<Tensor> = (0..5).map(|t| step(&xs.index(t))).collect();
+        let want = Tensor::stack(&lines.iter().collect::<Vec<_>>(), 0);
+        close(&got, &want);
+        let to: Vec<&Tensor> = vec![&xs, &w];
+        // A step of them reads no weights.
+        let of = |y: &Tensor| (y.square().sum(.., false) + w.sum(.., false)).gradient(&to);
+        for (a, b) in of(&got)?.iter().zip(&of(&want)?) {
+            close(a, b);
+        }
+    }
+    Ok(())
+}

@@ -263,10 +263,16 @@ impl Looped {
                     false => when.index(),
                 };
                 let lines = self.info.length;
-                let rest = whole.shape().max_len() / lines.max(1);
-                let lined = whole.reshape(&Shape::of(&[lines, rest]))?;
-                let start = [Dim::of(&time), Dim::Int(0)];
-                lined.shrink(&start, &Shape::of(&[1, rest]))?
+                let own = whole.shape();
+                let lined = match own.first().and_then(Dim::as_int) == Some(lines) {
+                    true => whole.clone(),
+                    false => whole.reshape(&Shape::of(&[lines, own.max_len() / lines.max(1)]))?,
+                };
+                let rest = lined.shape()[1..].iter();
+                let start = rest.clone().map(|_| Dim::Int(0));
+                let start: Vec<Dim> = [Dim::of(&time)].into_iter().chain(start).collect();
+                let line = [Dim::Int(1)].into_iter().chain(rest.cloned());
+                lined.shrink(&start, &Shape::new(line))?
             }
         })
     }
