@@ -247,7 +247,11 @@ fn single_numbers_meet() -> Result<()> {
         &|x| (x * &w).sum(.., false).square() + v.square().sum(.., false) * 0.01,
         &|x| (x.sum(.., false) + w.index(0)).maximum(&(&number * 2.0)),
         &|x| x.index(1) - &number,
-        &|x| x.sum(.., false).gt(&number).select(w.sum(.., false), x.index(0)),
+        &|x| {
+            x.sum(.., false)
+                .gt(&number)
+                .select(w.sum(.., false), x.index(0))
+        },
     ];
     for step in steps {
         let (_, got) = scan(|(): (), x: Tensor| ((), step(&x)), (), &xs)?;
@@ -262,4 +266,23 @@ fn single_numbers_meet() -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn what_a_scan_does_not_take_is_told() {
+    let xs = values(&[3, 4], 1);
+    let told = |made: Result<(Tensor, Tensor)>, words: &str| {
+        let read = made.and_then(|(_, y)| y.to_vec::<f32>());
+        let e = read.expect_err(words).to_string();
+        assert!(e.contains(words), "{e}");
+        assert!(e.contains("odd_scans.rs"), "{e}");
+    };
+    let sizes = xs.dynamic(1, 1..=5);
+    let step = |h: Tensor, x: Tensor| (h.tanh(), x * 2.0);
+    told(scan(step, Tensor::zeros([1]), &sizes), "varies");
+    let away = |h: Tensor, x: Tensor| ((h + &x).to(Device::new("INTERP")), x);
+    told(
+        scan(away, Tensor::zeros([4]), &xs),
+        "carry 0 is on CPU, and then on INTERP",
+    );
 }

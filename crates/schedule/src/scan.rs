@@ -10,7 +10,7 @@
 
 use crate::kernel::{Call, Callee, Calls, Inner, Looped, Place, stored, whole_copy};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{Arg, AxisType, CallInfo, Device, Dim, Op, Result, ScanInfo, Shape, UOp};
+use monoglot_uop::{Arg, AxisType, CallInfo, Device, Dim, Error, Op, Result, ScanInfo, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -227,6 +227,15 @@ impl Written {
     }
 }
 
+/// What tells that a line of storage of this shape is not found in a loop.
+fn varying(shape: &Shape) -> Error {
+    let message = format!(
+        "parts of {shape} are read or gathered at each time, and their size varies: that is not there yet but for \
+         carries; pad to a fixed size, and mask"
+    );
+    Error::shape("scan", message)
+}
+
 /// A CALL whose first `outs` arguments are written.
 pub(crate) fn called(body: &UOp, arguments: Vec<UOp>, outs: usize) -> UOp {
     let info = CallInfo {
@@ -262,17 +271,14 @@ impl Looped {
                     true => UOp::index_const(self.info.length - 1) - when.index(),
                     false => when.index(),
                 };
+                if whole.shape().ints().is_none() {
+                    return Err(varying(whole.shape()));
+                }
                 let lines = self.info.length;
-                let own = whole.shape();
-                let lined = match own.first().and_then(Dim::as_int) == Some(lines) {
-                    true => whole.clone(),
-                    false => whole.reshape(&Shape::of(&[lines, own.max_len() / lines.max(1)]))?,
-                };
-                let rest = lined.shape()[1..].iter();
-                let start = rest.clone().map(|_| Dim::Int(0));
-                let start: Vec<Dim> = [Dim::of(&time)].into_iter().chain(start).collect();
-                let line = [Dim::Int(1)].into_iter().chain(rest.cloned());
-                lined.shrink(&start, &Shape::new(line))?
+                let rest = whole.shape().max_len() / lines.max(1);
+                let lined = whole.reshape(&Shape::of(&[lines, rest]))?;
+                let start = [Dim::of(&time), Dim::Int(0)];
+                lined.shrink(&start, &Shape::of(&[1, rest]))?
             }
         })
     }

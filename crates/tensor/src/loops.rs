@@ -340,6 +340,12 @@ fn same_carries(begin: &[UOp], next: &[UOp]) -> Result<()> {
             );
             return Err(Error::shape("scan", message));
         }
+        let was = a.device().unwrap_or_else(engine::default_device);
+        let is = b.device().unwrap_or(was);
+        if was != is {
+            let message = format!("carry {k} is on {was}, and then on {is}");
+            return Err(Error::argument("scan", message));
+        }
     }
     Ok(())
 }

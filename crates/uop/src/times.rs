@@ -112,7 +112,9 @@ fn made<'a>(u: &UOp, line: impl Fn(&UOp) -> Option<&'a Line>, length: i64) -> Re
             let whole = lined(u.shape(), length);
             let operand = |s: &UOp| match line(s) {
                 // A constant or a variable stands for every element; one number of data is shown so often.
-                Some(Line::Same(s)) if s.shape().is_empty() && s.device().is_none() => Ok(s.clone()),
+                Some(Line::Same(s)) if s.shape().is_empty() && s.device().is_none() => {
+                    Ok(s.clone())
+                }
                 // One number each time, for all elements of that time.
                 Some(Line::Each(s)) if s.shape().len() < whole.len() => {
                     let ones = (1..whole.len()).map(|_| Dim::Int(1));
