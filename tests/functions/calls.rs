@@ -129,6 +129,41 @@ fn what_is_assigned_has_its_value_after_the_call() -> Result<()> {
 }
 
 #[test]
+fn a_view_is_assigned_where_nothing_else_is_of_its_storage() -> Result<()> {
+    let base = Tensor::new(&[1f32, 2.0, 3.0, 4.0], [4]).parameter();
+    let alone = function(|v: &Tensor| {
+        v.assign(9.0);
+        v + 1.0
+    });
+    assert_eq!(read(&alone.call(&base.index(..2))?), [10.0; 2]);
+    assert_eq!(read(&base), [9.0, 9.0, 3.0, 4.0]);
+    let with = function(|v: &Tensor, b: &Tensor| {
+        v.assign(7.0);
+        b * 1.0
+    });
+    let reached = function(|v: &Tensor| {
+        v.assign(7.0);
+        &base * 1.0
+    });
+    let (front, back) = (base.index(..2), base.index(1..));
+    let refused = [
+        with.call((&front, &base)),
+        with.call((&front, &back)),
+        reached.call(&front),
+    ];
+    for e in refused.into_iter().map(|r| r.map(|y| read(&y))) {
+        let e = e.expect_err("a view").to_string();
+        assert!(e.contains("is a view, and the function assigns it"), "{e}");
+    }
+    assert_eq!(read(&base), [9.0, 9.0, 3.0, 4.0]);
+    // Others are none of its concern.
+    let other = values(&[3], 1);
+    close(&with.call((&front, &other))?, &other);
+    assert_eq!(read(&base), [7.0, 7.0, 3.0, 4.0]);
+    Ok(())
+}
+
+#[test]
 fn random_numbers_are_those_of_the_body() -> Result<()> {
     let body = |x: &Tensor| x.matmul(&Tensor::randn([4, 4])) + Tensor::rand([4]);
     let f = function(body);

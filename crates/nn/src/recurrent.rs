@@ -45,9 +45,7 @@ impl Lstm {
     /// As `scan`.
     #[track_caller]
     pub fn forward(&self, xs: &Tensor) -> Result<(Tensor, (Tensor, Tensor))> {
-        let shape = xs.shape()?;
-        let batch = shape.get(1).copied().unwrap_or(1);
-        let zeros = Tensor::zeros([batch, self.width]).cast(xs.dtype()?);
+        let zeros = Tensor::zeros((xs.size(1)?, self.width)).cast(xs.dtype()?);
         self.forward_from(xs, &zeros, &zeros)
     }
 

@@ -67,16 +67,20 @@ pub(crate) fn order(
         .filter_map(|i| kernels[i].take())
         .collect();
     overwrite(&mut all, words.len(), target)?;
-    let mut known: FxHashMap<UOp, Option<UOp>> = FxHashMap::default();
+    // What is left of kernels that write a part, and which of their arguments it reads.
+    let mut known: FxHashMap<UOp, Option<(UOp, Vec<usize>)>> = FxHashMap::default();
     for call in &mut all.calls {
         let Callee::Compute(sink) = &mut call.callee else {
             continue;
         };
         if !known.contains_key(sink) {
-            known.insert(sink.clone(), changed(sink)?);
+            let outs = (0..call.outs).collect();
+            let part = changed(sink)?.map(|part| number_params(&part, outs, |l| l as usize));
+            known.insert(sink.clone(), part);
         }
-        if let Some(part) = &known[sink] {
-            *sink = part.clone();
+        if let Some((part, left)) = known[sink].clone() {
+            *sink = part;
+            call.args = left.into_iter().map(|l| call.args[l]).collect();
         }
     }
     Ok(all)

@@ -5,7 +5,7 @@
 //! every call, and what it assigns is a value of the call.
 
 use crate::random;
-use crate::recorded::{Facts, Traced};
+use crate::recorded::{Facts, Source, Traced, assigned_view};
 use crate::signature::{Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::Draw;
@@ -85,9 +85,11 @@ impl<R: Tensors> Called<R> {
     /// What a call gives, and what it assigns. `again`: its derivative keeps nothing of it.
     ///
     /// # Errors
-    /// Those that tensors carry which the function reaches.
+    /// Those that tensors carry which the function reaches; `Capture` where a view is passed that the function assigns,
+    /// and it has what that is a view of as well.
     pub(crate) fn call(&self, shown: &Shown, again: bool) -> Result<R> {
         let facts = &self.facts;
+        self.check_views(shown)?;
         let mut words: Vec<UOp> = Vec::new();
         for draw in &facts.draws {
             match draw {
@@ -120,6 +122,29 @@ impl<R: Tensors> Called<R> {
             }
         }
         facts.tree(shown, &values)
+    }
+}
+
+impl<R> Called<R> {
+    /// What is written through a view would not be seen in other tensors of the function.
+    fn check_views(&self, shown: &Shown) -> Result<()> {
+        let Facts { inputs, writes, .. } = &self.facts;
+        for write in writes {
+            let Source::Argument(k) = &write.to else {
+                continue;
+            };
+            let view = write.to.tensor(shown);
+            if view.viewed().is_none() {
+                continue;
+            }
+            let root = view.root();
+            let others = inputs.iter().chain(writes.iter().map(|w| &w.to));
+            let mut others = others.map(|other| other.tensor(shown));
+            if others.any(|t| !Arc::ptr_eq(&t.0, &view.0) && Arc::ptr_eq(&t.root().0, &root.0)) {
+                return Err(assigned_view(*k, view));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,9 @@ use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Arg, Dim, Error, Op, Result, Scalar, Shape, UOp};
 
+/// Most pieces of nothing.
+const MOST: i64 = 1 << 24;
+
 /// What a padded axis continues with.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum PadMode {
@@ -186,15 +189,17 @@ impl Tensor {
         out
     }
 
-    /// At most `chunks` pieces of equal size along `axis`, the last one smaller; as many of an empty axis.
+    /// At most `chunks` pieces of equal size along `axis`, the last one smaller; as many of an empty axis, and of a tensor
+    /// that carries an error.
     #[track_caller]
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
+        let failed = |e: Error| vec![Tensor::failed(e); chunks.clamp(1, MOST) as usize];
         let n = self
             .uop()
             .and_then(|u| size_of("chunk", &u, axis_of("chunk", axis, u.shape().len())?));
         match n {
             // Empty pieces are tensors too: too many of them are refused.
-            Ok(n) if chunks > 0 && (n > 0 || chunks <= 1 << 24) => {
+            Ok(n) if chunks > 0 && (n > 0 || chunks <= MOST) => {
                 let each = ((n - 1) / chunks + 1).max(1);
                 let pieces = if n == 0 {
                     chunks
@@ -204,11 +209,8 @@ impl Tensor {
                 let sizes = (0..pieces).map(|i| (n - i * each).clamp(0, each));
                 self.split(sizes.collect::<Vec<i64>>(), axis)
             }
-            Ok(_) => vec![Tensor::failed(Error::argument(
-                "chunk",
-                format!("{chunks} chunks"),
-            ))],
-            Err(e) => vec![Tensor::failed(e)],
+            Ok(_) => failed(Error::argument("chunk", format!("{chunks} chunks"))),
+            Err(e) => failed(e),
         }
     }
 }

@@ -421,6 +421,15 @@ impl Source {
 }
 
 impl Tensor {
+    /// What it is a view of, through all views, or itself.
+    pub(crate) fn root(&self) -> Tensor {
+        let mut root = self.clone();
+        while let Some((Some(base), _)) = root.viewed() {
+            root = base;
+        }
+        root
+    }
+
     /// Its expression, with no assign in it that waits; in storage, where that is to be `written`.
     fn leaf(&self, written: bool) -> Result<UOp> {
         let waits = self.was_assigned()?;
@@ -432,7 +441,7 @@ impl Tensor {
 }
 
 /// The error of passing a view of which the function would write what it is a view of.
-fn assigned_view(argument: usize, t: &Tensor) -> Error {
+pub(crate) fn assigned_view(argument: usize, t: &Tensor) -> Error {
     let message = format!(
         "tensor {argument} of the arguments is a view, and the function assigns it: pass what it is a view \
          of, and take the view inside"

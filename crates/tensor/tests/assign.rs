@@ -157,3 +157,62 @@ fn contiguous_is_storage_of_its_own() {
         assert_eq!(f32s(&t), [9.0; 4]);
     }
 }
+
+/// An assignment: to which of two tensors, how many elements, where to and where from, and what.
+type Assignment = [usize; 5];
+
+/// Parts of two tensors are assigned numbers and parts of each other, the same again with other numbers: what a kernel
+/// no longer reads once it writes a part alone is no argument of it.
+#[test]
+fn parts_are_assigned_parts_of_others() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut roll = |n: usize| {
+        let next = seed.wrapping_mul(6_364_136_223_846_793_005);
+        seed = next.wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for _ in 0..200 {
+        let size = 4 + roll(4);
+        let numbers = |by: f32| -> Vec<f32> { (0..size).map(|i| i as f32 * by + 1.0).collect() };
+        let mut plain = [numbers(1.0), numbers(-0.5)];
+        let tensors = [0, 1].map(|k| Tensor::new(&plain[k], [size as i64]));
+        let list: Vec<Assignment> = (0..2 + roll(3))
+            .map(|_| {
+                let count = 1 + roll(3);
+                let at = [0, 1].map(|_| roll(size - count + 1));
+                [roll(2), count, at[0], at[1], roll(3)]
+            })
+            .collect();
+        for turn in 0..3 {
+            for (k, &[to, count, at, from, what]) in list.iter().enumerate() {
+                let part = |k: usize, at: usize| tensors[k].narrow(0, at as i64, count as i64);
+                let there = plain[1 - to][from..from + count].to_vec();
+                let (value, values) = match what {
+                    0 => {
+                        let number = (turn * 10 + k) as f32;
+                        (
+                            Tensor::scalar(number).expand([count as i64]),
+                            vec![number; count],
+                        )
+                    }
+                    1 => {
+                        let values = there.iter().rev().copied().collect();
+                        (part(1 - to, from).flip(0), values)
+                    }
+                    _ => {
+                        let values = there.iter().map(|v| v * 2.0).collect();
+                        (part(1 - to, from) * 2.0, values)
+                    }
+                };
+                part(to, at).assign(value);
+                plain[to][at..at + count].copy_from_slice(&values);
+            }
+            let [a, b] = &tensors;
+            let done = Tensor::realize_all(&[a, b]);
+            assert!(done.is_ok(), "{list:?}, turn {turn}: {done:?}");
+            for (t, want) in tensors.iter().zip(&plain) {
+                assert_eq!(f32s(t), *want, "{list:?}, turn {turn}");
+            }
+        }
+    }
+}
