@@ -137,8 +137,10 @@ impl<'a> Read<'a> {
         };
         let mut users = nodes.iter().filter(|u| u.src().contains(param));
         let alone = users.all(|u| u == read);
-        let size = |d: DType| d.bytes() == dtype.bytes() && d.is_float() == dtype.is_float();
-        let named = param.op() == Op::Param && read.op() == Op::Index && size(read.dtype());
+        // Integers of one size have the same bits; of two floats each number has bits of its own.
+        let of = read.dtype();
+        let same = of == dtype || of.is_int() && dtype.is_int() && of.bytes() == dtype.bytes();
+        let named = param.op() == Op::Param && read.op() == Op::Index && same;
         (named && alone).then_some(Read { param, place })
     }
 
@@ -370,6 +372,29 @@ mod tests {
         let sum = (row(0) * row(1)).reduce_ranges(ReduceOp::Add, &r[2..]);
         let out = param(0, &[64], DType::I32).at(&[linear(&[(&r[0], 8), (&r[1], 1)])]);
         assert_eq!(words(&sink(&[out.store(&sum).end(&r[..2])])), 0);
+    }
+
+    /// Halves that are rounded to a unit's floats are no words of these, though as many bytes.
+    #[test]
+    fn floats_of_other_bits_are_converted() {
+        let unit = TcInfo::dot("pairs", [DType::BF16; 2], DType::F32);
+        let target = Target {
+            matrix_units: vec![unit],
+            ..lifting()
+        };
+        let r = ranges(&[8, 8], &[12]);
+        let row = |slot: u64, i: usize, d: DType| {
+            let x = param(slot, &[96], d).at(&[linear(&[(&r[i], 12), (&r[2], 1)])]);
+            x.cast(DType::BF16).cast(DType::F32)
+        };
+        let product = row(1, 0, DType::F16) * row(2, 1, DType::BF16);
+        let sum = product.reduce_ranges(ReduceOp::Add, &r[2..]);
+        let out = param(0, &[64], DType::F32).at(&[linear(&[(&r[0], 8), (&r[1], 1)])]);
+        let kernel = sink(&[out.store(&sum).end(&r[..2])]);
+        let after = check_on(&kernel, &[tc_by(0, 2)], &target);
+        let nodes = after.toposort();
+        let word = |u: &&UOp| u.op() == Op::Param && u.dtype() == DType::U32;
+        assert_eq!(nodes.iter().filter(word).count(), 1);
     }
 
     #[test]
