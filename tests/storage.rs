@@ -116,6 +116,33 @@ fn a_captured_step_that_is_over_the_limit_changes_nothing() -> Result<()> {
 }
 
 #[test]
+fn a_step_that_is_over_the_limit_has_drawn_nothing() -> Result<()> {
+    let _one = alone();
+    release_kept();
+    let x = Tensor::ones([4096]).contiguous();
+    x.realize()?;
+    let body = |x: &Tensor| {
+        let wide = (x.unsqueeze(1) + x).contiguous();
+        wide.max(.., false) + Tensor::rand([2])
+    };
+    let made = || jit(body);
+    Tensor::manual_seed(1);
+    let step = made()?;
+    let want = [step.call(&x)?.to_vec::<f32>()?, step.call(&x)?.to_vec()?];
+    Tensor::manual_seed(1);
+    let step = made()?;
+    release_kept();
+    set_memory_limit(cpu(), Some(storage_use(cpu()).in_use + 8 * MIB));
+    let e = step.call(&x).expect_err("64 MiB of 8");
+    assert!(matches!(e.kind(), ErrorKind::Limit { .. }), "{e}");
+    set_memory_limit(cpu(), None);
+    for want in want {
+        assert_eq!(step.call(&x)?.to_vec::<f32>()?, want);
+    }
+    Ok(())
+}
+
+#[test]
 fn threads_that_free_and_ask_get_blocks_of_their_own() -> Result<()> {
     let _one = alone();
     let work = |k: usize| -> Result<()> {
