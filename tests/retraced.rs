@@ -67,6 +67,24 @@ fn what_a_trace_cannot_see_is_found_by_tracing_again() -> Result<()> {
     for _ in 0..3 {
         right.call(&x)?;
     }
+    // Other lengths are no other function.
+    type Body = fn(&Tensor) -> Tensor;
+    let bodies: [Body; 4] = [
+        |x| x.dropout(0.5),
+        |x| x + Tensor::randn((x.size(0).expect("rows"), x.size(1).expect("columns"))),
+        |x| x.mean(.., false),
+        |x| x.flatten(0, 1).cumsum(0),
+    ];
+    for body in bodies {
+        let captured = jit(body)?;
+        let called = monoglot::function(body);
+        for [rows, columns] in [[6, 1], [1, 3], [2, 2]] {
+            let t = Tensor::randn([rows, columns]);
+            let t = t.dynamic(0, 1..=6).dynamic(1, 1..=3);
+            captured.call(&t)?;
+            called.call(&t)?;
+        }
+    }
     for (told, what) in [
         (step.call(&x), "computes something else"),
         (draws.call(&pair), "other random numbers"),

@@ -76,7 +76,7 @@ impl<R: Tensors> Called<R> {
 
     /// What differs in another trace of the same call, if anything does.
     pub(crate) fn differs(&self, other: &Called<R>) -> Option<&'static str> {
-        if self.facts.draws != other.facts.draws {
+        if !self.facts.draws_as(&other.facts) {
             return Some("it draws other random numbers");
         }
         (self.body != other.body).then_some("it computes something else")

@@ -13,7 +13,7 @@ pub(crate) use guards::Guards;
 use crate::bounds::Bounds;
 use crate::cell::{Cell, Held, View};
 use crate::random;
-use crate::signature::{Over, Shown, Signature};
+use crate::signature::{Over, Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Tensors};
@@ -283,7 +283,7 @@ impl<R: Tensors> Recorded<R> {
     /// # Errors
     /// Where that cannot be captured, or constants cannot be read.
     pub(crate) fn differs(&self, other: &Traced<R>) -> Result<Option<&'static str>> {
-        if self.facts.draws != other.facts.draws {
+        if !self.facts.draws_as(&other.facts) {
             return Ok(Some("it draws other random numbers"));
         }
         self.captured.differs(&other.capture)
@@ -374,6 +374,19 @@ impl<R: Tensors> Recorded<R> {
                 kept.insert(k, value.clone());
             }
         }
+    }
+}
+
+impl<R> Facts<R> {
+    /// Whether as many numbers are drawn, whatever lengths are in this call.
+    pub(crate) fn draws_as(&self, other: &Facts<R>) -> bool {
+        let same = |(a, b): (&Draw, &Draw)| match (a, b) {
+            (Draw::Numbers(a), Draw::Numbers(b)) => {
+                *a == with_lengths(b, &other.lengths, &self.lengths)
+            }
+            _ => a == b,
+        };
+        self.draws.len() == other.draws.len() && self.draws.iter().zip(&other.draws).all(same)
     }
 }
 
