@@ -135,7 +135,7 @@ fn a_view_is_assigned_where_nothing_else_is_of_its_storage() -> Result<()> {
         v.assign(9.0);
         v + 1.0
     });
-    assert_eq!(read(&alone.call(&base.index(..2))?), [10.0; 2]);
+    assert_eq!(read(&alone.call(base.index(..2))?), [10.0; 2]);
     assert_eq!(read(&base), [9.0, 9.0, 3.0, 4.0]);
     let with = function(|v: &Tensor, b: &Tensor| {
         v.assign(7.0);
@@ -145,7 +145,8 @@ fn a_view_is_assigned_where_nothing_else_is_of_its_storage() -> Result<()> {
         v.assign(7.0);
         &base * 1.0
     });
-    let (front, back) = (base.index(..2), base.index(1..));
+    let front = base.index(..2);
+    let back = base.index(1..);
     let refused = [
         with.call((&front, &base)),
         with.call((&front, &back)),

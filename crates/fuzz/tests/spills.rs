@@ -20,7 +20,7 @@ const V3: &Known = &[
     ("dwconv3x3_64", 1),
     ("gpt2", 8),
     ("minilm", 1),
-    ("resnet50", 15),
+    ("resnet50", 14),
     ("transpose_4096", 2),
 ];
 
@@ -28,7 +28,7 @@ const V2: &Known = &[
     ("attention_12x64_128_causal", 5),
     ("attention_12x64_512_causal", 5),
     ("conv5x5_32_32", 1),
-    ("convnet", 20),
+    ("convnet", 17),
     ("gemm_f32_1023", 1),
     ("gpt2", 7),
     ("minilm", 2),

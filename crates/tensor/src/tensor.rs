@@ -192,12 +192,14 @@ impl Tensor {
     ///
     /// # Errors
     /// As `to_vec`.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.read(|out, bytes| out.extend_from_slice(bytes))
     }
 
     /// What `take` makes of the elements' bytes, which it gets in pieces: as many values of `T` as their
     /// size says.
+    #[track_caller]
     fn read<T>(&self, take: impl Fn(&mut Vec<T>, &[u8])) -> Result<Vec<T>> {
         let value = self.value()?;
         let read = || {
@@ -215,11 +217,17 @@ impl Tensor {
     }
 
     /// The value, computed if it must be.
+    #[track_caller]
     pub(crate) fn value(&self) -> Result<engine::Value> {
         if self.was_assigned()? {
             self.realize()?;
         }
-        engine::value(&self.uop()?).map_err(|e| e.at(self.0.line))
+        let here = Location::caller();
+        engine::value(&self.uop()?).map_err(|e| match e.kind() {
+            // Not what was written is wrong, but that it is read here.
+            ErrorKind::Capture { .. } => e.at(here),
+            _ => e.at(self.0.line),
+        })
     }
 
     /// The value, where it is there already; that of an assigned tensor is computed.
