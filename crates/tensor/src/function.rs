@@ -113,7 +113,8 @@ impl<A: Tensors, R: Tensors> Function<'_, A, R> {
     ///
     /// # Errors
     /// Those of the function; those that its tensors carry; `Capture` where the function reads what depends on
-    /// the call, or calls itself and does not come to an end.
+    /// the call, calls itself and does not come to an end, or assigns a view that it is passed while it has what that is
+    /// a view of, too.
     #[track_caller]
     pub fn call(&self, arguments: impl Passed<A>) -> Result<R> {
         let here = Location::caller();
