@@ -7,9 +7,12 @@ use crate::promote::{count, counter, insert_axis, number, resized, size_of, spre
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
 use monoglot_uop::{Arg, Dim, Error, Op, Result, Scalar, Shape, UOp};
+use std::panic::Location;
 
 /// Most pieces of nothing.
 const MOST: i64 = 1 << 24;
+/// Most pieces that carry an error.
+const SHOWN: i64 = 1 << 10;
 
 /// What a padded axis continues with.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -193,7 +196,8 @@ impl Tensor {
     /// that carries an error.
     #[track_caller]
     pub fn chunk(&self, chunks: i64, axis: i64) -> Vec<Tensor> {
-        let failed = |e: Error| vec![Tensor::failed(e); chunks.clamp(1, MOST) as usize];
+        let here = Location::caller();
+        let failed = |e: Error| vec![Tensor::failed(e.at(here)); chunks.clamp(1, SHOWN) as usize];
         let n = self
             .uop()
             .and_then(|u| size_of("chunk", &u, axis_of("chunk", axis, u.shape().len())?));
