@@ -52,6 +52,10 @@ fn a_network_answers_to_the_bit_the_same() -> Result<()> {
     let x = Tensor::randn([6, 8]);
     let wanted = step.call(&x)?;
     let program = step.program(Tensor::zeros([6, 8]))?;
+    let nameless = net.named().into_iter().map(|(_, t)| ("", t));
+    let e = program.named(nameless).expect_err("no name").to_string();
+    assert!(e.contains("saved/programs.rs"), "{e}");
+    let program = step.program(Tensor::zeros([6, 8]))?;
     let program = program.named(net.named())?.with_inputs(["x"])?;
     let (program, loaded, _place) = both(program, "network")?;
     let mut names: Vec<String> = loaded.tensors().map(|(n, ..)| n.to_string()).collect();

@@ -81,13 +81,14 @@ pub fn jit<'f, M, F>(body: F) -> Result<Jit<'f, F::Arguments, <F::Outcome as Out
 where
     F: Body<M> + Send + Sync + 'f,
 {
-    engine::open_default().map_err(|e| e.at(Location::caller()))?;
+    let line = Location::caller();
+    engine::open_default().map_err(|e| e.at(line))?;
     Ok(Jit {
         body: Box::new(move |arguments| body.run(arguments).outcome()),
         programs: Kept::default(),
         turn: Mutex::default(),
         who: trace::fresh(),
-        line: Location::caller(),
+        line,
     })
 }
 

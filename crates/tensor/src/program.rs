@@ -211,6 +211,7 @@ impl Program {
         mut self,
         names: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Program> {
+        let here = Location::caller();
         for (name, tensor) in names {
             let cell = Arc::downgrade(&tensor.borrow().0);
             for own in &mut self.own {
@@ -220,7 +221,7 @@ impl Program {
             }
         }
         let names = self.own.iter().map(|own| &*own.name);
-        different(names, "weights").map_err(|e| e.at(Location::caller()))?;
+        different(names, "weights").map_err(|e| e.at(here))?;
         Ok(self)
     }
 

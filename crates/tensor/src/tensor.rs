@@ -53,10 +53,11 @@ impl Tensor {
     /// The error this tensor carries.
     #[track_caller]
     pub fn shape(&self) -> Result<Vec<usize>> {
+        let here = Location::caller();
         let u = self.uop()?;
         let sizes = match u.shape().now() {
             Some(sizes) => sizes,
-            None => u.sizes("shape").map_err(|e| e.at(Location::caller()))?,
+            None => u.sizes("shape").map_err(|e| e.at(here))?,
         };
         for (size, &number) in u.shape().iter().zip(&sizes) {
             trace::asked(size, number);
@@ -70,9 +71,9 @@ impl Tensor {
     /// The error this tensor carries; `Axis` where there is no such axis.
     #[track_caller]
     pub fn size(&self, axis: i64) -> Result<Size> {
+        let here = Location::caller();
         let u = self.uop()?;
-        let axis = axis_of("size", axis, u.shape().len());
-        let axis = axis.map_err(|e| e.at(Location::caller()))?;
+        let axis = axis_of("size", axis, u.shape().len()).map_err(|e| e.at(here))?;
         Ok(Size(u.shape()[axis].clone()))
     }
 

@@ -273,6 +273,7 @@ fn axes_and_indices() {
     refused("Axis", "stack", Tensor::stack(&[&f, &f], 3));
     refused("Axis", "split", f.split([1, 1], 2));
     refused("Axis", "chunk", f.chunk(2, 2));
+    refused("Axis", "size", f.size(2));
     refused("Axis", "roll", f.roll(1, 2));
     refused("Axis", "repeat_interleave", f.repeat_interleave(2, 2));
     refused("Axis", "gather", f.gather(2, &i));
