@@ -158,9 +158,9 @@ fn in_order(
     }
     if threads && moved > target.caches[2] as u64 / 2 {
         linear = ahead::ask(linear, target);
-    }
-    if threads && moved > streams::kept(target) {
-        linear = streams::mark(linear)?;
+        if !streams::is_kept(&linear, target) {
+            linear = streams::mark(linear)?;
+        }
     }
     let linear = verify_linear(linear)?;
     done(Stage::Linearize, &linear);

@@ -1,4 +1,4 @@
-//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than caches hold (`kept`);
+//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than caches keep (`is_kept`);
 //! flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
 //! its lines not being in a cache. Invariant: what is written where, and in which order, stays.
 //!
@@ -35,15 +35,16 @@ struct Write<'a> {
 /// Loops around an instruction, by their number in the list.
 type Loop = usize;
 
-/// Bytes that a kernel may move for what it writes to stay in caches: half of the last one for one thread, which
-/// waits for each line that it writes to be read first; all of it, and the second one of each core, for several, which
-/// together write faster than memory takes it.
-pub(crate) fn kept(target: &Target) -> u64 {
-    let [_, second, last] = target.caches.map(|bytes| bytes as u64);
-    match target.threads as u64 {
-        0 | 1 => last / 2,
-        threads => last + threads.min(target.cores as u64) * second,
-    }
+/// Whether what a kernel writes stays in caches that hold all of its storage, of which it moves more than half of the
+/// last cache: they do for several threads, which together write faster than memory takes it. One thread waits for each
+/// line that it writes to be read first.
+pub(crate) fn is_kept(linear: &UOp, target: &Target) -> bool {
+    let [_, second, last] = target.caches;
+    let threads = target.threads.min(target.cores);
+    let params = linear.src().iter().filter(|u| u.op() == Op::Param);
+    let bytes = params.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
+    let storage = bytes.fold(0i64, i64::saturating_add);
+    target.threads > 1 && storage <= (last + threads * second) as i64
 }
 
 /// Name the STOREs that pass the caches by.
