@@ -1,9 +1,9 @@
-//! Which vectors are written past the caches. Flows in: a LINEAR whose kernel moves more than caches keep (`is_kept`);
+//! Which vectors are written past the caches. Flows in: a LINEAR whose storage caches do not keep (`is_kept`);
 //! flows out: the same list, where a STORE to GLOBAL memory names that as its place if nothing is lost by
 //! its lines not being in a cache. Invariant: what is written where, and in which order, stays.
 //!
 //! A line that is written through the caches is read first, and lies where something else could. That is of use
-//! where somebody reads it before it is driven out, so only a kernel that moves more than caches hold streams what it
+//! where somebody reads it before it is driven out, so only a kernel whose storage caches do not hold streams what it
 //! writes, and only storage that it does not read. Lines have to be written whole: by the vectors of one turn of the
 //! loop around them, or by one vector after the other in its turns.
 

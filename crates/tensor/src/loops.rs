@@ -43,8 +43,8 @@ use std::panic::Location;
 /// # Errors
 /// Those of the step, and those that its tensors carry; `Shape` where the first axes of `xs` are not of one
 /// length, or a carry changes its shape or dtype, and, once it runs, where the size of parts or of what is gathered
-/// varies; `Argument` where a carry goes to another device; `Capture` where the step reads what depends on the time, or assigns what it cannot
-/// carry.
+/// varies; `Argument` where a carry goes to another device; `Capture` where the step reads what depends on the
+/// time, or assigns what it cannot carry.
 #[track_caller]
 pub fn scan<M, C: Tensors, X: Tensors, Y: Tensors>(
     step: impl Step<M, C, X, Y>,

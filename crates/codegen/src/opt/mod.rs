@@ -15,8 +15,8 @@
 //!
 //! One a transform, with its preconditions: [`split`], [`padto`], [`swap`], [`accumulate`], [`nolocals`], [`tc`],
 //! [`staging`], [`scatter`], [`scan`]; what the last two look for is in `masked`.
-//! `rows` says which loops stay inside which. `nest` holds the axes while Opts are applied and rebuilds the graph at the end; staging finishes what stands
-//! before it and begins another, with the loops that fill the storage as axes.
+//! `rows` says which loops stay inside which. `nest` holds the axes while Opts are applied and rebuilds the graph at the
+//! end; staging finishes what stands before it and begins another, with the loops that fill the storage as axes.
 
 pub mod accumulate;
 mod cost;

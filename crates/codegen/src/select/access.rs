@@ -8,7 +8,7 @@
 
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
-use super::transpose::{transpose, turns};
+use super::transpose::{by_turns, transpose, turns};
 use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{AddrSpace, Op, Result, UOp};
@@ -290,12 +290,7 @@ impl ChunkAccess<'_> {
     fn write_pair(&self, values: &[UOp; 2], out: &mut Vec<UOp>) {
         let n = self.lanes;
         let near = (NEAR / self.storage.dtype().bytes()).min(n);
-        let half = near / 2;
-        let by_turns = |high: usize| {
-            let pick = |k: usize| (k % 2, k / near * near + high + k % near / 2);
-            shuffle(values, &(0..n).map(pick).collect::<Vec<_>>())
-        };
-        let turned = [by_turns(0), by_turns(half)];
+        let turned = [false, true].map(|high| shuffle(values, &by_turns(high, n, near)));
         let groups = n / near;
         let index = self.index(0);
         for part in 0..2 {

@@ -51,7 +51,7 @@ fn side_by_side(a: &UOp, b: &UOp) -> UOp {
 }
 
 /// Lanes of a pair of vectors: the first of the two that come out, or the second, of so many lanes.
-type Picks = Vec<(usize, usize)>;
+pub(super) type Picks = Vec<(usize, usize)>;
 
 /// Replace the vectors whose numbers differ in a bit.
 fn each_pair(list: &mut [UOp], bit: usize, picks: impl Fn(bool, usize) -> Picks) {
@@ -64,7 +64,7 @@ fn each_pair(list: &mut [UOp], bit: usize, picks: impl Fn(bool, usize) -> Picks)
 }
 
 /// Of each group of neighbours its first half, or its second, an element of each vector by turns.
-fn by_turns(high: bool, n: usize, near: usize) -> Picks {
+pub(super) fn by_turns(high: bool, n: usize, near: usize) -> Picks {
     let first = if high { near / 2 } else { 0 };
     let pick = |k: usize| (k % 2, k / near * near + first + k % near / 2);
     (0..n).map(pick).collect()

@@ -228,18 +228,18 @@ fn best(features: &Features, target: &Target) -> Tile {
     let estimates = Estimates::new(features, target);
     let mut tile = least(&estimates);
     let threads = target.threads as i64;
-    let summed = |a: &&Access| !a.store && a.varies & features.closed() != 0;
+    let closed = features.closed();
+    // A factor that is read once for all copies is worth its registers.
+    let shares = |k: usize| {
+        let once = |a: &Access| !a.store && a.varies & closed != 0 && a.varies >> k & 1 == 0;
+        features.accesses.iter().any(once)
+    };
     for k in bits(features.outer & features.known & !features.mirrored) {
-        // A factor that is read once for all copies is worth its registers.
-        let shared = features.accesses.iter().filter(summed);
-        let shares = shared.clone().any(|a| a.varies >> k & 1 == 0);
-        let Some(cycles) = estimates.shared_by(threads, &tile) else {
-            break;
+        let cycles = estimates.shared_by(threads, &tile);
+        let Some(cycles) = cycles.filter(|_| !shares(k) && !tile.is_lane(k)) else {
+            continue;
         };
         let f = tile.factor[k];
-        if shares || tile.is_lane(k) {
-            continue;
-        }
         let enough = |&g: &i64| {
             let mut smaller = tile.clone();
             smaller.factor[k] = g;
