@@ -20,6 +20,7 @@ mod loops;
 mod memory;
 mod native;
 pub mod opt;
+mod overlap;
 mod padding;
 mod panels;
 mod peel;

@@ -387,6 +387,64 @@ fn rows_are_asked_for_while_others_are_read_again() {
     }
 }
 
+/// `out[r, c] = v[r, c] + y[r] + Σ_c v[r, c]` with v = 2·x, of which a row is kept in storage where that is asked.
+fn rows_by_their_sums(rows: i64, n: i64, kept: bool) -> UOp {
+    let r = ranges(&[rows, n, n], &[n]);
+    let twice = |c: &UOp| {
+        let at = linear(&[(&r[0], n), (c, 1)]);
+        &param(1, &[rows * n], DType::F32).at(&[at]) * &UOp::float(2.0, DType::F32)
+    };
+    let storage = UOp::scratch(0, &Shape::of(&[n]), DType::F32, AddrSpace::Local);
+    let fill = storage.at(&r[2..3]).store(&twice(&r[2])).end(&r[2..3]);
+    let full = storage.after(&[fill]);
+    let value = |c: &UOp| match kept {
+        true => full.at(std::slice::from_ref(c)),
+        false => twice(c),
+    };
+    let sum = value(&r[3]).reduce_ranges(ReduceOp::Add, &r[3..]);
+    let of_row = param(2, &[rows], DType::F32).at(&r[..1]);
+    let place = linear(&[(&r[0], n), (&r[1], 1)]);
+    let out = param(0, &[rows * n], DType::F32).at(&[place]);
+    sink(&[out.store(&(&(&value(&r[1]) + &of_row) + &sum)).end(&r[..2])])
+}
+
+/// Rows that pass the caches by are written while the next one is worked out, if there are some.
+#[test]
+fn rows_are_written_while_others_are_worked_out() {
+    let turned = |p: &Program| p.src()[1].src().iter().any(|u| u.op() == Op::If);
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.threads = 1;
+        target.vector_bytes = target.vector_bytes.min(32);
+        target.caches[2] = 0;
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        // Loops of the writer that turn as often as those of the row's sum, and more often.
+        let lanes = |axis: usize, n: i64, to: AxisType| split(axis, n, to, false);
+        let more = |kept: bool| {
+            let sums = lanes(3 - usize::from(!kept), 32, AxisType::Unroll);
+            let all = vec![lanes(1, 8, AxisType::Upcast), sums];
+            (rows_by_their_sums(40, 256, kept), all)
+        };
+        let cases = [
+            opts(rows_by_their_sums(40, 256, true)),
+            opts(rows_by_their_sums(40, 256, false)),
+            opts(rows_by_their_sums(33, 96, true)),
+            more(true),
+            more(false),
+            opts(rows_by_their_sums(31, 256, true)),
+        ];
+        for from in [0, 8] {
+            let programs = check_for(&device, &target, &cases, from);
+            let found: Vec<bool> = programs.iter().map(turned).collect();
+            assert_eq!(found, [true, true, true, true, true, false]);
+        }
+    }
+}
+
 /// A block's sums beyond the second cache are asked for before the loop that adds to them.
 #[test]
 fn sums_are_asked_for_while_terms_are_added() {
