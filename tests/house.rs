@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_600),
     ("schedule/src", 5_250),
-    ("codegen/src", 13_000),
+    ("codegen/src", 13_650),
     ("codegen/src/render", 2_500),
     ("native/src", 9_000),
     ("engine/src", 4_100),

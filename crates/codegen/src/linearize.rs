@@ -9,7 +9,7 @@
 
 use crate::graph::{bits, sorted};
 use crate::memory::in_registers;
-use monoglot_uop::linear::splat;
+use monoglot_uop::linear::{gathered, splat};
 use monoglot_uop::{AddrSpace, Arg, ErrorKind, Op, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -34,6 +34,8 @@ struct Graph {
     needs: Vec<Vec<u32>>,
     /// By STORE, or loop with one: the LOADs, or loops with one, of what it overwrites, which come first.
     before: FxHashMap<u32, Vec<u32>>,
+    /// By what picks lanes of two vectors: the others that do so of the same two.
+    twins: FxHashMap<u32, SmallVec<[u32; 2]>>,
     /// How many vectors are held at once.
     registers: usize,
 }
@@ -142,7 +144,29 @@ impl Graph {
         g.enclose();
         g.hazards()?;
         g.collect_needs();
+        g.find_twins();
         Ok(g)
+    }
+
+    /// What picks lanes of the same two vectors stands together: these are often needed by nobody else.
+    fn find_twins(&mut self) {
+        let picks = |i: u32| self.nodes[i as usize].op() == Op::Where;
+        let of = |i: u32| {
+            let ([a, b], _) = gathered(&self.nodes[i as usize])?;
+            Some(([a.address(), b.address()], self.block[i as usize]))
+        };
+        let mut by: FxHashMap<([usize; 2], u32), SmallVec<[u32; 2]>> = FxHashMap::default();
+        for i in (0..self.nodes.len() as u32).filter(|&i| picks(i)) {
+            if let Some(of) = of(i) {
+                by.entry(of).or_default().push(i);
+            }
+        }
+        for all in by.into_values().filter(|all| all.len() > 1) {
+            for &i in &all {
+                let others = all.iter().copied().filter(|&j| j != i);
+                self.twins.insert(i, others.collect());
+            }
+        }
     }
 
     fn loop_of(&self, range: u32) -> Option<usize> {
@@ -375,6 +399,8 @@ impl Graph {
         while let Some((i, ready)) = stack.pop() {
             if ready {
                 out.push(i);
+                let twins = self.twins.get(&i).into_iter().flatten().rev();
+                stack.extend(twins.map(|&j| (j, false)));
                 continue;
             }
             if std::mem::replace(&mut seen[i as usize], true) {

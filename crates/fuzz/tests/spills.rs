@@ -1,8 +1,8 @@
 //! Innermost loops of the kernels of the benchmarks and the models keep their values in registers. Flows in: the
 //! programs; flows out: a failed test that tells the loops that spill.
 //!
-//! `monoglot-fuzz spills` tells them all, and with `--show NAME` their code. What stands here spills yet: packing and
-//! transposing in blocks of 8 by 8, tiles that a schedule made too large for the registers.
+//! `monoglot-fuzz spills` tells them all, and with `--show NAME` their code. What stands here spills yet: addresses of
+//! many rows, tiles that a schedule made too large for the registers, numbers that a loop reads and does not change.
 
 use monoglot_device::Config;
 use monoglot_fuzz::spills::{programs, spilling};
@@ -12,23 +12,33 @@ use std::collections::BTreeMap;
 /// Programs with innermost loops that spill, and at most how many.
 type Known = [(&'static str, usize)];
 
+const V4: &Known = &[
+    ("attention_12x64_128_causal", 3),
+    ("attention_12x64_512_causal", 3),
+    ("convnet", 7),
+    ("gemm_f32_2047x1531x777", 2),
+    ("gemm_f32_4096x64x4096", 1),
+    ("gpt2", 9),
+    ("minilm", 1),
+    ("resnet50", 12),
+];
+
 const V3: &Known = &[
     ("attention_12x64_128_causal", 4),
     ("attention_12x64_512_causal", 4),
-    ("convnet", 17),
+    ("convnet", 13),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     ("gpt2", 8),
     ("minilm", 1),
-    ("resnet50", 14),
-    ("transpose_4096", 2),
+    ("resnet50", 13),
 ];
 
 const V2: &Known = &[
     ("attention_12x64_128_causal", 5),
     ("attention_12x64_512_causal", 5),
     ("conv5x5_32_32", 1),
-    ("convnet", 17),
+    ("convnet", 16),
     ("gemm_f32_1023", 1),
     ("gpt2", 7),
     ("minilm", 2),
@@ -37,7 +47,11 @@ const V2: &Known = &[
 
 #[test]
 fn innermost_loops_keep_values_in_registers() {
-    let levels = [("NULL:X86:x86-64-v3", V3), ("NULL:X86:x86-64-v2", V2)];
+    let levels = [
+        ("NULL:X86:x86-64-v4", V4),
+        ("NULL:X86:x86-64-v3", V3),
+        ("NULL:X86:x86-64-v2", V2),
+    ];
     for (name, known) in levels {
         let device = Device::new(name);
         Config {

@@ -8,11 +8,13 @@
 
 mod assign;
 mod frame;
+mod reread;
 mod spans;
 mod spill;
 mod split;
 
 use crate::code::{Allocated, Code, Level, Reg};
+pub(crate) use reread::reread;
 use spans::{NONE, Waits};
 
 /// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.

@@ -67,13 +67,15 @@ unsafe impl Backend for Checked {
 /// As `Backend::emit`.
 pub fn allocated(listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Allocated> {
     let level = level(target)?;
-    let selected = select::select(listing, info, level)?;
+    let mut selected = select::select(listing, info, level)?;
+    allocate::reread(&mut selected, level);
     Ok(allocate::allocate(selected, level))
 }
 
 fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) -> Result<Code> {
     let level = level(target)?;
-    let selected = select::select(listing, info, level)?;
+    let mut selected = select::select(listing, info, level)?;
+    allocate::reread(&mut selected, level);
     let before = checks.then(|| selected.clone());
     let allocated = allocate::allocate(selected, level);
     if let Some(before) = before {

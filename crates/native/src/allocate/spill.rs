@@ -63,7 +63,7 @@ pub(super) fn fold_single_uses(code: &mut Code, spans: &mut Spans) -> Vec<Reg> {
 }
 
 /// What stands in an instruction instead of a register.
-enum Instead {
+pub(super) enum Instead {
     Memory(Operand),
     /// A number, and whether its register has it in all its 64 bits.
     Number(i64, bool),
@@ -77,7 +77,7 @@ fn with_constant(again: Again, wide: bool) -> Instead {
 }
 
 /// Puts memory or a number in the place of a register that an instruction mentions once; false where it takes none.
-fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
+pub(super) fn fold(ins: &mut Ins, reg: Reg, instead: &Instead) -> bool {
     let mut mentions = 0;
     ins.reads(|r| mentions += u32::from(r == reg));
     if mentions != 1 {
