@@ -19,6 +19,7 @@ mod linearize;
 mod loops;
 mod memory;
 mod native;
+mod nests;
 pub mod opt;
 mod overlap;
 mod padding;

@@ -9,10 +9,11 @@
 
 mod turns;
 
+use crate::nests::Loop;
 use crate::streams::place;
 use monoglot_uop::linear::address;
 use monoglot_uop::{AddrSpace, Arg, Op, UOp};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use turns::Turns;
 
 /// Rows from which on one turn more is cheap.
@@ -34,62 +35,15 @@ pub(crate) fn rows(linear: UOp) -> UOp {
     }
 }
 
-/// A loop of a list.
-struct Loop {
-    /// The places of its RANGE and its END.
-    begin: usize,
-    end: usize,
-    /// The loops directly inside, in order, by their places among all.
-    inside: Vec<usize>,
-    /// How often it turns, where that is known and it counts from 0.
-    turns: Option<i64>,
+/// The STOREs of a loop.
+fn stores<'a>(l: &Loop, list: &'a [UOp]) -> impl Iterator<Item = &'a UOp> {
+    l.body(list).iter().filter(|u| u.op() == Op::Store)
 }
 
-impl Loop {
-    fn all(list: &[UOp]) -> Vec<Loop> {
-        let mut loops: Vec<Loop> = Vec::new();
-        let mut open: Vec<usize> = Vec::new();
-        for (i, u) in list.iter().enumerate() {
-            if u.op() == Op::Range {
-                let own = loops.len();
-                if let Some(&around) = open.last() {
-                    loops[around].inside.push(own);
-                }
-                open.push(own);
-                let turns = u.src()[0].as_int().filter(|_| u.src().len() == 1);
-                loops.push(Loop {
-                    begin: i,
-                    end: i,
-                    inside: Vec::new(),
-                    turns: turns.filter(|n| *n > 0),
-                });
-            }
-            if u.op() == Op::End
-                && let Some(own) = open.pop()
-            {
-                loops[own].end = i;
-            }
-        }
-        loops
-    }
-
-    fn contains(&self, place: usize) -> bool {
-        self.begin < place && place < self.end
-    }
-
-    fn body<'a>(&self, list: &'a [UOp]) -> &'a [UOp] {
-        &list[self.begin + 1..self.end]
-    }
-
-    fn stores<'a>(&self, list: &'a [UOp]) -> impl Iterator<Item = &'a UOp> {
-        self.body(list).iter().filter(|u| u.op() == Op::Store)
-    }
-
-    /// Whether it reads some of this storage.
-    fn reads(&self, list: &[UOp], storage: &FxHashSet<&UOp>) -> bool {
-        let mut loads = self.body(list).iter().filter(|u| u.op() == Op::Load);
-        loads.any(|u| accessed(u).is_some_and(|b| storage.contains(b)))
-    }
+/// Whether a loop reads some of this storage.
+fn reads(l: &Loop, list: &[UOp], storage: &FxHashSet<&UOp>) -> bool {
+    let mut loads = l.body(list).iter().filter(|u| u.op() == Op::Load);
+    loads.any(|u| accessed(u).is_some_and(|b| storage.contains(b)))
 }
 
 /// The storage that a LOAD or STORE is of.
@@ -97,6 +51,27 @@ fn accessed(u: &UOp) -> Option<&UOp> {
     let access = matches!(u.op(), Op::Load | Op::Store);
     let to = u.src().first().filter(|_| access)?;
     address(to).map(|a| a.buffer)
+}
+
+/// Whether nothing that a loop changes in storage of the program's own is read elsewhere, nor in another run of the loop:
+/// the turn for nobody may change it once more.
+fn keeps_to_itself(list: &[UOp], loops: &[Loop], rows: &Loop) -> bool {
+    let own = |u: &&UOp| u.op() == Op::Buffer;
+    let mut first: FxHashMap<&UOp, Op> = FxHashMap::default();
+    for u in rows.body(list) {
+        if let Some(storage) = accessed(u).filter(own) {
+            first.entry(storage).or_insert(u.op());
+        }
+    }
+    let changed: FxHashSet<&UOp> = stores(rows, list)
+        .filter_map(accessed)
+        .filter(own)
+        .collect();
+    let nested = loops.iter().any(|l| l.contains(rows.begin));
+    let carried = |b: &&UOp| first.get(b) == Some(&Op::Load);
+    let mut outside = list[..rows.begin].iter().chain(&list[rows.end..]);
+    let read = |u: &UOp| u.op() == Op::Load && accessed(u).is_some_and(|b| changed.contains(b));
+    !(nested && changed.iter().any(carried) || outside.any(read))
 }
 
 /// A loop that has its turns among those of another one: so many in each.
@@ -131,16 +106,20 @@ impl<'a> Plan<'a> {
             .iter()
             .chain(&list[writer.end..rows.end]);
         let only_it = others.all(|u| u.op() != Op::Store || own(u));
-        let only_past = writer.stores(list).next().is_some() && writer.stores(list).all(past);
-        if !writer.inside.is_empty() || !only_it || !only_past {
+        let only_past = stores(writer, list).next().is_some() && stores(writer, list).all(past);
+        if !writer.inside.is_empty()
+            || !only_it
+            || !only_past
+            || !keeps_to_itself(list, loops, rows)
+        {
             return None;
         }
         let filled =
-            |l: &Loop| -> FxHashSet<&UOp> { l.stores(list).filter_map(accessed).collect() };
+            |l: &Loop| -> FxHashSet<&UOp> { stores(l, list).filter_map(accessed).collect() };
         let mut fillers = before.iter().map(|k| &loops[*k]);
         let fillers: Vec<&Loop> = fillers
             .by_ref()
-            .filter(|l| writer.reads(list, &filled(l)))
+            .filter(|l| reads(writer, list, &filled(l)))
             .collect();
         let host = |host: &'a Loop, filler| Plan {
             list,
@@ -163,7 +142,7 @@ impl<'a> Plan<'a> {
             [filler] => {
                 // Whoever reads next what is filled can do so at once.
                 let mut behind = inner.filter(|l| l.begin > filler.end);
-                let reader = behind.find(|l| l.reads(list, &filled(filler)));
+                let reader = behind.find(|l| reads(l, list, &filled(filler)));
                 let guest = || Guest {
                     own: filler,
                     times: 0,
@@ -177,17 +156,9 @@ impl<'a> Plan<'a> {
 
     /// With the loops of the host and how often guests turn in each turn; None where these do not fit.
     fn fitting(mut self, loops: &'a [Loop]) -> Option<Plan<'a>> {
-        while let [only] = self.host.last()?.0.inside[..] {
-            self.host.push((&loops[only], 1));
-        }
-        if !self.innermost().inside.is_empty() {
-            return None;
-        }
-        let mut all = 1;
-        for (level, first) in self.host.iter_mut().rev() {
-            *first = all;
-            all *= level.turns?;
-        }
+        self.host = self.host[0].0.nest(loops)?;
+        let outermost = self.host[0];
+        let all = outermost.1 * outermost.0.turns?;
         for guest in [&mut self.writer].into_iter().chain(&mut self.filler) {
             let turns = guest.own.turns.filter(|n| n % all == 0)?;
             guest.times = turns / all;
@@ -260,5 +231,110 @@ impl<'a> Plan<'a> {
         let agrees =
             |(range, by): (&UOp, i128)| place.terms.iter().any(|t| t.0 == *range && t.1 == by);
         place.constant >= 0 && end <= step as i128 && known && steps.all(agrees)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monoglot_uop::spec::verify_linear;
+    use monoglot_uop::{AxisType, DType, Shape};
+
+    /// Rows of which one loop fills storage and another writes what is in it, past the caches. A number counts the
+    /// rows, and is stored behind them where that is asked; `around` is a loop around all.
+    fn counted(read: bool, around: bool) -> UOp {
+        let mut list: Vec<UOp> = Vec::new();
+        let mut put = |u: UOp| {
+            if !list.contains(&u) {
+                list.push(u.clone());
+            }
+            u
+        };
+        let number = |n: i64| UOp::int(n, DType::I32);
+        let zero = put(number(0));
+        let lanes = 8;
+        let array = |slot: u64, n: i64| UOp::param(slot, &Shape::of(&[n]), DType::F32, None);
+        let [out, x, total] = [(0, 2560), (1, 2560), (2, 1)].map(|(slot, n)| put(array(slot, n)));
+        let kept = put(UOp::scratch(
+            0,
+            &Shape::of(&[64]),
+            DType::F32,
+            AddrSpace::Local,
+        ));
+        let count = put(UOp::scratch(
+            1,
+            &Shape::of(&[1]),
+            DType::F32,
+            AddrSpace::Reg,
+        ));
+        for n in [1, 2, 8, 40, 64] {
+            put(number(n));
+        }
+        let none = put(UOp::float(0.0, DType::F32));
+        let one = put(UOp::float(1.0, DType::F32));
+        let outer = UOp::range(2i64, 9, AxisType::Loop).with_src(vec![number(2)]);
+        let range = |n: i64, id: u32| UOp::range(n, id, AxisType::Loop).with_src(vec![number(n)]);
+        let begin = put(count.at(std::slice::from_ref(&zero)));
+        let begin = put(begin.store(&none));
+        if around {
+            put(outer.clone());
+        }
+        let r = put(range(40, 1));
+        let counted = put(count.after(&[begin, r.clone()]));
+        let counted = put(counted.at(std::slice::from_ref(&zero)));
+        let row = put(UOp::new(Op::Mul, vec![r.clone(), number(64)], Arg::None));
+        let vector = |storage: &UOp, at: &UOp| {
+            let list = UOp::new(Op::Stack, vec![at.clone()], Arg::None);
+            let size = UOp::new(Op::Stack, vec![number(lanes)], Arg::None);
+            UOp::new(Op::Shrink, vec![storage.clone(), list, size], Arg::None)
+        };
+        let load = |to: &UOp| UOp::new(Op::Load, vec![to.clone()], Arg::None);
+        let fill = put(range(8, 2));
+        let at = put(UOp::new(Op::Mul, vec![fill.clone(), number(8)], Arg::None));
+        let from = put(UOp::new(Op::Add, vec![row.clone(), at.clone()], Arg::None));
+        let from = put(vector(&x, &from));
+        let value = put(load(&from));
+        let to = put(vector(&kept, &at));
+        let store = put(to.store(&value));
+        let filled = put(UOp::new(Op::End, vec![store, fill], Arg::None));
+        let before = put(load(&counted));
+        let more = put(UOp::new(Op::Add, vec![before, one], Arg::None));
+        let more = put(counted.store(&more));
+        let write = put(range(8, 3));
+        let full = put(kept.after(&[filled]));
+        let at = put(UOp::new(Op::Mul, vec![write.clone(), number(8)], Arg::None));
+        let value = put(vector(&full, &at));
+        let value = put(load(&value));
+        let to = put(UOp::new(Op::Add, vec![row, at], Arg::None));
+        let to = put(vector(&out, &to));
+        let past = Arg::Place(None, Some(AddrSpace::Global));
+        let store = put(to.store(&value).with_arg(past));
+        let written = put(UOp::new(Op::End, vec![store, write], Arg::None));
+        let all = put(UOp::new(Op::Group, vec![more, written], Arg::None));
+        let mut end = put(UOp::new(Op::End, vec![all, r], Arg::None));
+        if around {
+            end = put(UOp::new(Op::End, vec![end, outer], Arg::None));
+        }
+        if read {
+            let last = put(count.after(&[end.clone()]));
+            let last = put(last.at(std::slice::from_ref(&zero)));
+            let last = put(load(&last));
+            let to = put(total.at(std::slice::from_ref(&zero)));
+            put(to.store(&last));
+        }
+        UOp::new(Op::Linear, list, Arg::None)
+    }
+
+    #[test]
+    fn what_is_read_behind_the_rows_is_as_it_was() {
+        let turned = |linear: UOp| {
+            let linear = verify_linear(linear).expect("it is a list").into_inner();
+            let new = rows(linear.clone());
+            verify_linear(new.clone()).expect("it is a list yet");
+            new != linear
+        };
+        assert!(turned(counted(false, false)));
+        assert!(!turned(counted(true, false)));
+        assert!(!turned(counted(false, true)));
     }
 }

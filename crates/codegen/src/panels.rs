@@ -1,9 +1,10 @@
-//! What a panel is made of is asked for before it is copied. Flows in: a LINEAR; flows out: the same list, where loops
-//! that only copy rows of storage to LOCAL storage ask for the lines of a later row while they copy one: by a LOAD whose
-//! place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
+//! Rows that are far from each other are asked for before they are read. Flows in: a LINEAR; flows out: the same list,
+//! where loops that only copy rows of storage to LOCAL storage, and loops over long parts of rows, ask for the lines of a
+//! later row while they read one: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is
+//! another one.
 //!
-//! A panel's rows are short, and far from each other in what they are read from: what a core fetches ahead by itself
-//! goes on where the last row ended, so every row would begin with a wait.
+//! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
+//! that others have the rest of, would begin with a wait.
 
 use crate::ahead::{LINE, Later, Loop, UNDER_WAY, insert};
 use crate::graph::node;
@@ -17,6 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const TURNS: i128 = 32;
 /// Most lines between neighbours of a row: what is further is another row.
 const NEXT: i128 = 4;
+/// Fewest lines of a row that is not copied but worked with.
+const LONG: i128 = 16;
 /// Fewest bytes of a LOAD that are worth asking for.
 const LEAST: i128 = 16;
 
@@ -66,19 +69,23 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
 fn parts<'a>(list: &'a [UOp], target: &Target) -> Vec<Part<'a>> {
     let mut open: Vec<(Loop, &UOp)> = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
-    // Where the innermost loop began, and the parts before it.
+    // Where the innermost loop began, the parts before it, and whether it only copies.
     let mut innermost = None;
     let mut lines = FxHashSet::default();
     for (at, u) in list.iter().enumerate() {
         match u.op() {
             Op::Range => {
                 open.push((at, u));
-                innermost = Some((at, parts.len()));
+                innermost = Some((at, parts.len(), true));
             }
-            Op::If | Op::EndIf | Op::AtomicAdd => innermost = None,
-            Op::Store if !copies(u) => {
-                if let Some((_, before)) = innermost.take() {
+            Op::If | Op::EndIf | Op::AtomicAdd => {
+                if let Some((_, before, false)) = innermost.take() {
                     parts.truncate(before);
+                }
+            }
+            Op::Store if !copies(u) => {
+                if let Some((_, _, only_copies)) = &mut innermost {
+                    *only_copies = false;
                 }
             }
             Op::Load if innermost.is_some() => {
@@ -90,7 +97,13 @@ fn parts<'a>(list: &'a [UOp], target: &Target) -> Vec<Part<'a>> {
             }
             Op::End => {
                 open.pop();
-                innermost = None;
+                if let Some((_, before, false)) = innermost.take() {
+                    let own = &parts[before..];
+                    let lines: i128 = own.iter().map(|p| p.turns).sum();
+                    if lines < LONG || own.iter().any(|p| p.inside.is_none()) {
+                        parts.truncate(before);
+                    }
+                }
             }
             _ => {}
         }

@@ -192,6 +192,10 @@ impl<'a> Turns<'a> {
     fn take_from_before(&mut self) {
         let plan = self.plan;
         for u in plan.writer.own.body(plan.list) {
+            if storage_of(u).is_some() {
+                self.left(u);
+                continue;
+            }
             for s in u.src() {
                 self.before(s);
             }
@@ -203,24 +207,34 @@ impl<'a> Turns<'a> {
         if let Some(known) = self.back.get(u) {
             return known.clone();
         }
-        let listed = self.places.get(u).copied();
-        let element = u.op() == Op::Stack && u.src().iter().any(|s| self.places.contains_key(s));
-        let own = listed.is_some_and(|i| i >= self.plan.writer.own.begin);
-        if own || listed.is_none() && !element {
+        let begin = self.plan.writer.own.begin;
+        let outside = |u: &UOp| self.places.get(u).is_some_and(|&i| i < begin);
+        // The vector of an offset is no instruction.
+        let element = u.op() == Op::Stack && u.src().iter().all(outside);
+        let listed = self.places.contains_key(u);
+        if !outside(u) && (listed || !element) {
             return u.clone();
         }
-        let new = if storage_of(u).is_some() {
-            // What other rows left in it.
-            let storage = u.named().clone();
-            match storage.op() {
-                Op::Buffer => storage.after(&[self.turn.clone()]),
-                _ => storage,
-            }
-        } else if address(u).is_some() || self.is_plain(u) {
+        if storage_of(u).is_some() {
+            return self.left(u);
+        }
+        let new = if address(u).is_some() || self.is_plain(u) {
             let src: Srcs = u.src().iter().map(|s| self.before(s)).collect();
             u.with_src(src)
         } else {
             self.waited(u)
+        };
+        self.put(&new);
+        self.back.insert(u.clone(), new.clone());
+        new
+    }
+
+    /// Storage as the row before left it.
+    fn left(&mut self, u: &UOp) -> UOp {
+        let storage = u.named().clone();
+        let new = match storage.op() {
+            Op::Buffer => storage.after(&[self.turn.clone()]),
+            _ => storage,
         };
         self.put(&new);
         self.back.insert(u.clone(), new.clone());
@@ -463,6 +477,9 @@ impl<'a> Turns<'a> {
     /// Append instructions by other names.
     fn copy(&mut self, all: &[&UOp], names: &mut Names) {
         for u in all {
+            if names.contains_key(*u) {
+                continue;
+            }
             let new = self.renamed(u, names);
             self.put(&new);
             names.insert((*u).clone(), new);

@@ -466,6 +466,39 @@ fn sums_are_asked_for_while_terms_are_added() {
     }
 }
 
+/// Long parts of rows that others have the rest of are asked for a row ahead; short ones are not, and neither are rows
+/// that follow each other.
+#[test]
+fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
+    let doubled = |rows: i64, n: i64, pitch: i64| {
+        let r = ranges(&[rows, n], &[]);
+        let place = |slot| {
+            let at = linear(&[(&r[0], pitch), (&r[1], 1)]);
+            param(slot, &[rows * pitch], DType::F32).at(&[at])
+        };
+        let twice = &place(1) * &UOp::float(2.0, DType::F32);
+        sink(&[place(0).store(&twice).end(&r)])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.vector_bytes = target.vector_bytes.min(32);
+        target.caches = [4 << 10, 32 << 10, 16 << 20];
+        let vectors = |k: UOp| (k, vec![split(1, 8, AxisType::Upcast, false)]);
+        let cases = [
+            vectors(doubled(9, 1024, 2048)),
+            vectors(doubled(90, 64, 2048)),
+            vectors(doubled(9, 2048, 2048)),
+        ];
+        let programs = check_for(&device, &target, &cases, 0);
+        let found: Vec<bool> = programs.iter().map(|p| asks(p) > 0).collect();
+        assert_eq!(found, [true, false, false]);
+    }
+}
+
 /// What panels are made of, beyond the second cache, is asked for a few rows before it is copied; also past ends, where
 /// some rows are none.
 #[test]
