@@ -116,9 +116,8 @@ impl<'a> Plan<'a> {
         }
         let filled =
             |l: &Loop| -> FxHashSet<&UOp> { stores(l, list).filter_map(accessed).collect() };
-        let mut fillers = before.iter().map(|k| &loops[*k]);
-        let fillers: Vec<&Loop> = fillers
-            .by_ref()
+        let inner = || before.iter().map(|k| &loops[*k]);
+        let fillers: Vec<&Loop> = inner()
             .filter(|l| reads(writer, list, &filled(l)))
             .collect();
         let host = |host: &'a Loop, filler| Plan {
@@ -132,16 +131,15 @@ impl<'a> Plan<'a> {
             filler,
             host: vec![(host, 1)],
         };
-        let inner = before.iter().map(|k| &loops[*k]);
         match fillers[..] {
             // The one with the most to do.
             [] => {
-                let most = inner.max_by_key(|l| l.end - l.begin)?;
+                let most = inner().max_by_key(|l| l.end - l.begin)?;
                 host(most, None).fitting(loops)
             }
             [filler] => {
                 // Whoever reads next what is filled can do so at once.
-                let mut behind = inner.filter(|l| l.begin > filler.end);
+                let mut behind = inner().filter(|l| l.begin > filler.end);
                 let reader = behind.find(|l| reads(l, list, &filled(filler)));
                 let guest = || Guest {
                     own: filler,
@@ -183,11 +181,10 @@ impl<'a> Plan<'a> {
             .filter_map(accessed)
             .collect();
         let guests = || [&self.writer].into_iter().chain(&self.filler);
-        let of_guest = |b: &UOp| {
-            let mut all = guests().flat_map(|g| g.own.body(list));
-            all.any(|u| accessed(u) == Some(b))
-        };
-        let ours = |b: &&UOp| b.op() == Op::Buffer && changed.contains(b) && of_guest(b);
+        let bodies = guests().flat_map(|g| g.own.body(list));
+        let of_guests: FxHashSet<&UOp> = bodies.filter_map(accessed).collect();
+        let both = |b: &&UOp| changed.contains(b) && of_guests.contains(b);
+        let ours = |b: &&UOp| b.op() == Op::Buffer && both(b);
         let accesses = list
             .iter()
             .enumerate()

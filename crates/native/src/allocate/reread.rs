@@ -10,7 +10,7 @@
 use super::spill::{Instead, fold};
 use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg};
 use crate::table::Vector;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// See the module.
 pub(crate) fn reread(code: &mut Code, level: Level) {
@@ -102,10 +102,18 @@ struct Held {
     again: FxHashMap<usize, Vec<Reg>>,
 }
 
-/// The instruction that makes a value, and those that read it.
+/// The instruction that makes a value, and those that read it, in order.
 struct Life {
     made: usize,
     reads: Vec<usize>,
+}
+
+impl Life {
+    /// The first from an instruction on that reads it.
+    fn next(&self, i: usize) -> Option<usize> {
+        let first = self.reads.partition_point(|&read| read < i);
+        self.reads.get(first).copied()
+    }
 }
 
 impl Body {
@@ -124,16 +132,13 @@ impl Body {
         }
         let mut own: FxHashMap<Reg, Life> = FxHashMap::default();
         let mut written: FxHashMap<Reg, Vec<usize>> = FxHashMap::default();
-        let mut held: FxHashMap<Reg, ()> = FxHashMap::default();
+        let mut held: FxHashSet<Reg> = FxHashSet::default();
         let vector = |r: Reg| code.regs[r.0 as usize].class == Class::Vector;
         for (i, one) in ins.iter().enumerate() {
             one.reads(|r| match own.get_mut(&r) {
-                Some(life) => {
-                    if life.reads.last() != Some(&i) {
-                        life.reads.push(i);
-                    }
-                }
-                None if vector(r) => drop(held.insert(r, ())),
+                Some(life) if life.reads.last() == Some(&i) => {}
+                Some(life) => life.reads.push(i),
+                None if vector(r) => drop(held.insert(r)),
                 None => {}
             });
             let Some(dst) = one.dst else { continue };
@@ -143,7 +148,7 @@ impl Body {
                 continue;
             }
             let alone = outside.of[dst.0 as usize] == number as u32;
-            if writes.len() == 1 && alone && !held.contains_key(&dst) {
+            if writes.len() == 1 && alone && !held.contains(&dst) {
                 let life = Life {
                     made: i,
                     reads: Vec::new(),
@@ -151,7 +156,7 @@ impl Body {
                 own.insert(dst, life);
             } else {
                 own.remove(&dst);
-                held.insert(dst, ());
+                held.insert(dst);
             }
         }
         Some(Body {
@@ -184,10 +189,8 @@ impl Body {
     /// Let go of what is wanted last and is in memory, while more is held at an instruction than there are registers.
     fn let_go(&mut self, code: &mut Code, i: usize, most: usize, held: &mut Held) {
         while held.live.len() > most {
-            let next = |r: &Reg| {
-                let mut reads = self.own[r].reads.iter().copied();
-                (!reads.clone().any(|at| at == i)).then(|| reads.find(|&at| at > i))?
-            };
+            // Where it is read next, unless that is here.
+            let next = |r: &Reg| self.own[r].next(i).filter(|&at| at > i);
             let may = held.live.iter().filter(|r| self.is_in_memory(**r, i));
             let last = may
                 .filter_map(|r| Some((next(r)?, *r)))
@@ -201,11 +204,10 @@ impl Body {
             let Some(life) = self.own.get_mut(&reg) else {
                 return;
             };
-            let (before, after) = life.reads.iter().partition(|r| **r < at);
-            life.reads = before;
+            let first = life.reads.partition_point(|&read| read < at);
             let life = Life {
                 made: life.made,
-                reads: after,
+                reads: life.reads.split_off(first),
             };
             self.own.insert(new, life);
             held.again.entry(at).or_default().push(new);
