@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const TURNS: i128 = 32;
 /// Most lines between neighbours of a row: what is further is another row.
 const NEXT: i128 = 4;
-/// Fewest lines of a row that is not copied but worked with.
+/// Fewest turns over a row that is not copied but worked with.
 const LONG: i128 = 16;
 /// Fewest bytes of a LOAD that are worth asking for.
 const LEAST: i128 = 16;
@@ -31,6 +31,8 @@ struct Part<'a> {
     /// The loop over rows, and the elements from a row to the next one.
     over: (Loop, &'a UOp),
     step: i128,
+    /// Bytes of the storage.
+    size: i128,
     /// Turns of the loop over the row, and the place before that loop, or else of the LOAD.
     turns: i128,
     before: usize,
@@ -98,9 +100,9 @@ fn parts<'a>(list: &'a [UOp], target: &Target) -> Vec<Part<'a>> {
             Op::End => {
                 open.pop();
                 if let Some((_, before, false)) = innermost.take() {
-                    let own = &parts[before..];
-                    let lines: i128 = own.iter().map(|p| p.turns).sum();
-                    if lines < LONG || own.iter().any(|p| p.inside.is_none()) {
+                    let long = |p: &Part| p.inside.is_some() && p.turns >= LONG;
+                    let far = |p: &Part| 2 * p.size > target.caches[2] as i128;
+                    if !parts[before..].iter().all(|p| long(p) && far(p)) {
                         parts.truncate(before);
                     }
                 }
@@ -160,6 +162,7 @@ impl<'a> Part<'a> {
                 load,
                 over,
                 step,
+                size,
                 turns,
                 before,
                 inside: row.then_some(inside.1),

@@ -486,7 +486,7 @@ fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
         }
         target.arranged = true;
         target.vector_bytes = target.vector_bytes.min(32);
-        target.caches = [4 << 10, 32 << 10, 16 << 20];
+        target.caches = [4 << 10, 32 << 10, 64 << 10];
         let vectors = |k: UOp| (k, vec![split(1, 8, AxisType::Upcast, false)]);
         let cases = [
             vectors(doubled(9, 1024, 2048)),
@@ -496,6 +496,9 @@ fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
         let programs = check_for(&device, &target, &cases, 0);
         let found: Vec<bool> = programs.iter().map(|p| asks(p) > 0).collect();
         assert_eq!(found, [true, false, false]);
+        target.caches[2] = 16 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
     }
 }
 
