@@ -445,6 +445,42 @@ fn rows_are_written_while_others_are_worked_out() {
     }
 }
 
+/// The same where the loops that fill, read and write turn as often as each other, or some multiple of that, or not.
+#[test]
+fn rows_are_written_by_loops_of_any_turns() {
+    let turned = |p: &Program| p.src()[1].src().iter().any(|u| u.op() == Op::If);
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.threads = 1;
+        target.vector_bytes = target.vector_bytes.min(32);
+        target.caches[2] = 0;
+        let mut cases: Vec<(UOp, Vec<Opt>)> = Vec::new();
+        for n in [96, 128, 320] {
+            for (kept, writer, sum) in (0..18).map(|k| (k % 2 == 0, k / 2 % 3, k / 6)) {
+                let kernel = rows_by_their_sums(35, n, kept);
+                let lanes = |axis: usize, n: i64| split(axis, n, AxisType::Upcast, false);
+                let sums = split(2 + usize::from(kept), 8 << sum, AxisType::Unroll, false);
+                let mut opts = vec![lanes(1, 8 << writer), sums];
+                if kept {
+                    opts.insert(1, lanes(2, 8 << ((writer + sum) % 3)));
+                }
+                cases.push((kernel, opts));
+            }
+        }
+        let programs = check_for(&device, &target, &cases, 0);
+        let found = programs.iter().filter(|p| turned(p)).count();
+        assert!(
+            found > 20 && found < cases.len(),
+            "{found} of {}",
+            cases.len()
+        );
+    }
+}
+
 /// A block's sums beyond the second cache are asked for before the loop that adds to them.
 #[test]
 fn sums_are_asked_for_while_terms_are_added() {
