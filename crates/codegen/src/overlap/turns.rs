@@ -16,6 +16,8 @@ struct Waiting {
     value: UOp,
     /// Where it waits.
     place: UOp,
+    /// What stands before the loop, so that there is one in the first turn.
+    first: Vec<UOp>,
 }
 
 /// See the module.
@@ -266,15 +268,17 @@ impl<'a> Turns<'a> {
         let storage = UOp::scratch(self.slots, &shape, value.dtype(), AddrSpace::Reg);
         self.slots += 1;
         let zero = UOp::int(0, DType::I32);
-        let first = storage.at(std::slice::from_ref(&zero));
+        let begin = storage.at(std::slice::from_ref(&zero));
         let none = UOp::constant(value.dtype().zero(), value.dtype());
-        let filled = storage.after(&[first.store(&none), self.turn.clone()]);
-        let place = filled.at(&[zero]);
+        let store = begin.store(&none);
+        let filled = storage.after(&[store.clone(), self.turn.clone()]);
+        let place = filled.at(std::slice::from_ref(&zero));
         self.put(&filled);
         self.put(&place);
         self.waiting.push(Waiting {
             value: value.clone(),
             place: place.clone(),
+            first: vec![zero, storage, begin, none, store],
         });
         node(Op::Load, [place])
     }
@@ -284,19 +288,7 @@ impl<'a> Turns<'a> {
         let mut out: Vec<UOp> = Vec::with_capacity(self.out.len());
         for u in std::mem::take(&mut self.out) {
             if u == self.turn {
-                for w in &self.waiting {
-                    let filled = &w.place.src()[0];
-                    let store = &filled.src()[1];
-                    let first = &store.src()[0];
-                    let all = [
-                        &first.src()[1],
-                        &first.src()[0],
-                        first,
-                        &store.src()[1],
-                        store,
-                    ];
-                    out.extend(all.into_iter().cloned());
-                }
+                out.extend(self.waiting.iter().flat_map(|w| w.first.clone()));
             }
             out.push(u);
         }
@@ -310,12 +302,11 @@ impl<'a> Turns<'a> {
     fn wait_for_next(&mut self, end: &UOp) {
         let effect = &end.src()[0];
         let mut effects = vec![self.front.get(effect).unwrap_or(effect).clone()];
-        for w in std::mem::take(&mut self.waiting) {
-            let value = self.front.get(&w.value).unwrap_or(&w.value).clone();
-            let store = w.place.store(&value);
+        let store = |w: &Waiting| w.place.store(self.front.get(&w.value).unwrap_or(&w.value));
+        let stores: Vec<UOp> = self.waiting.iter().map(store).collect();
+        for store in stores {
             self.put(&store);
             effects.push(store);
-            self.waiting.push(w);
         }
         let all = group(effects);
         if all.op() == Op::Group {
@@ -340,15 +331,12 @@ impl<'a> Turns<'a> {
         let end = &plan.list[filler.own.end];
         self.front.insert(end.clone(), effect.clone());
         let behind = &plan.list[filler.own.end..plan.host[0].0.end];
-        for view in behind
-            .iter()
-            .filter(|u| self.follows_filler(u))
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            let new = self.renamed(&view, &self.front);
-            self.put(&new);
-            self.front.insert(view, new);
+        for view in behind {
+            if self.follows_filler(view) {
+                let new = self.renamed(view, &self.front);
+                self.put(&new);
+                self.front.insert(view.clone(), new);
+            }
         }
     }
 

@@ -1,0 +1,363 @@
+//! What lists do about memory beyond the caches: stores that pass them by, rows that are written a turn later, lines that
+//! are asked for ahead. Flows in: kernels; flows out: a failed test where a list does none of it, or another value comes.
+
+use super::*;
+
+/// Whether a program has a STORE that passes the caches by.
+fn streams(program: &Program) -> bool {
+    let list = program.src()[1].src();
+    let past = |u: &UOp| u.op() == Op::Store && *u.arg() != Arg::None;
+    list.iter().any(past)
+}
+
+#[test]
+fn what_passes_the_caches_by_is_the_same() {
+    let Ok(cpu) = Cpu::open(Device::new("CPU"), &Config::default()) else {
+        return;
+    };
+    let device: Arc<dyn Runtime> = Arc::new(cpu);
+    let mut target = device.target().clone();
+    // Which rows are whole lines depends on the width of vectors.
+    target.vector_bytes = target.vector_bytes.min(32);
+    // One thread, for which only the last cache counts.
+    target.threads = 1;
+    target.caches[2] = 0;
+    let copy = |rows: i64, columns: i64, from: u64| {
+        let r = ranges(&[rows, columns], &[]);
+        let at = linear(&[(&r[0], columns), (&r[1], 1)]);
+        let place = |slot| param(slot, &[rows * columns], DType::F32).at(&[at.clone()]);
+        let value = &place(from) * &UOp::float(3.0, DType::F32);
+        sink(&[place(0).store(&value).end(&r)])
+    };
+    let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+    let tile = |n: i64| {
+        let axis = |axis: usize| split(axis, n, AxisType::Upcast, false);
+        (transpose(64, 96), vec![axis(0), axis(1)])
+    };
+    // Whole lines, rows that are none, tiles that are turned, and what the kernel itself reads.
+    let wanted = [true, true, false, true, false, false, true];
+    let mut cases = vec![
+        opts(copy(64, 256, 1)),
+        opts(copy(37, 40, 1)),
+        opts(copy(9, 13, 1)),
+        tile(16),
+        tile(8),
+        opts(copy(64, 256, 0)),
+        opts(flat_matmul(64, 64, 64)),
+    ];
+    cases.extend(kernels().into_iter().map(opts));
+    // Vectors may not be where storage begins that is a part of some other.
+    for from in [0, 8, 16] {
+        let programs = check_for(&device, &target, &cases, from);
+        for (wanted, program) in wanted.iter().zip(&programs) {
+            assert_eq!(streams(program), *wanted, "{}", program.src()[1]);
+        }
+    }
+    target.caches = device.target().caches;
+    let all = check_for(&device, &target, &cases, 0);
+    assert!(
+        !all.iter().any(streams),
+        "what fits the last cache stays in it"
+    );
+}
+
+/// How many lines a program asks for before it reads them.
+fn asks(program: &Program) -> usize {
+    let list = program.src()[1].src();
+    let ahead = |u: &&UOp| u.op() == Op::Load && *u.arg() != Arg::None;
+    list.iter().filter(ahead).count()
+}
+
+#[test]
+fn rows_are_asked_for_while_others_are_read_again() {
+    let rows = |n: i64| {
+        let r = ranges(&[7, n], &[n]);
+        let x = param(1, &[7 * n], DType::F32);
+        let at = |c: &UOp| linear(&[(&r[0], n), (c, 1)]);
+        let greatest = x.at(&[at(&r[2])]).reduce_ranges(ReduceOp::Max, &r[2..]);
+        let value = &x.at(&[at(&r[1])]) + &greatest;
+        let out = param(0, &[7 * n], DType::F32).at(&[at(&r[1])]);
+        sink(&[out.store(&value).end(&r[..2])])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        // Of wider vectors a row of 40 has no loop.
+        target.vector_bytes = target.vector_bytes.min(32);
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        // Four vectors at a time, and one.
+        let mut cases = vec![opts(rows(256)), opts(rows(40))];
+        cases.extend(kernels().into_iter().map(opts));
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+        target.caches[2] = 0;
+        let far = check_for(&device, &target, &cases, 0);
+        assert!(
+            asks(&far[0]) > 0 && asks(&far[1]) > 0,
+            "{}",
+            far[0].src()[1]
+        );
+        target.caches[1] = 0;
+        let wide = check_for(&device, &target, &cases, 0);
+        assert!(wide.iter().all(|p| asks(p) == 0));
+    }
+}
+
+/// `out[r, c] = v[r, c] + y[r] + Σ_c v[r, c]` with v = 2·x, of which a row is kept in storage where that is asked.
+fn rows_by_their_sums(rows: i64, n: i64, kept: bool) -> UOp {
+    let r = ranges(&[rows, n, n], &[n]);
+    let twice = |c: &UOp| {
+        let at = linear(&[(&r[0], n), (c, 1)]);
+        &param(1, &[rows * n], DType::F32).at(&[at]) * &UOp::float(2.0, DType::F32)
+    };
+    let storage = UOp::scratch(0, &Shape::of(&[n]), DType::F32, AddrSpace::Local);
+    let fill = storage.at(&r[2..3]).store(&twice(&r[2])).end(&r[2..3]);
+    let full = storage.after(&[fill]);
+    let value = |c: &UOp| match kept {
+        true => full.at(std::slice::from_ref(c)),
+        false => twice(c),
+    };
+    let sum = value(&r[3]).reduce_ranges(ReduceOp::Add, &r[3..]);
+    let of_row = param(2, &[rows], DType::F32).at(&r[..1]);
+    let place = linear(&[(&r[0], n), (&r[1], 1)]);
+    let out = param(0, &[rows * n], DType::F32).at(&[place]);
+    sink(&[out.store(&(&(&value(&r[1]) + &of_row) + &sum)).end(&r[..2])])
+}
+
+/// The target of a device for one thread, with no last cache: what is written passes all caches by. None where threads
+/// come in groups.
+fn without_last_cache(device: &dyn Runtime) -> Option<Target> {
+    let mut target = device.target().clone();
+    target.arranged = true;
+    target.threads = 1;
+    target.vector_bytes = target.vector_bytes.min(32);
+    target.caches[2] = 0;
+    (!target.workgroups).then_some(target)
+}
+
+/// Whether rows of a program are written a turn later.
+fn turned(program: &Program) -> bool {
+    let list = program.src()[1].src();
+    list.iter().any(|u| u.op() == Op::If)
+}
+
+/// Rows that pass the caches by are written while the next one is worked out, if there are some.
+#[test]
+fn rows_are_written_while_others_are_worked_out() {
+    for device in devices() {
+        let Some(target) = without_last_cache(device.as_ref()) else {
+            continue;
+        };
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        // Loops of the writer that turn as often as those of the row's sum, and more often.
+        let lanes = |axis: usize, n: i64, to: AxisType| split(axis, n, to, false);
+        let more = |kept: bool| {
+            let sums = lanes(3 - usize::from(!kept), 32, AxisType::Unroll);
+            let all = vec![lanes(1, 8, AxisType::Upcast), sums];
+            (rows_by_their_sums(40, 256, kept), all)
+        };
+        let cases = [
+            opts(rows_by_their_sums(40, 256, true)),
+            opts(rows_by_their_sums(40, 256, false)),
+            opts(rows_by_their_sums(33, 96, true)),
+            more(true),
+            more(false),
+            opts(rows_by_their_sums(31, 256, true)),
+        ];
+        for from in [0, 8] {
+            let programs = check_for(&device, &target, &cases, from);
+            let found: Vec<bool> = programs.iter().map(turned).collect();
+            assert_eq!(found, [true, true, true, true, true, false]);
+        }
+    }
+}
+
+/// The same where the loops that fill, read and write turn as often as each other, or some multiple of that, or not.
+#[test]
+fn rows_are_written_by_loops_of_any_turns() {
+    for device in devices() {
+        let Some(target) = without_last_cache(device.as_ref()) else {
+            continue;
+        };
+        let mut cases: Vec<(UOp, Vec<Opt>)> = Vec::new();
+        for n in [96, 128, 320] {
+            for (kept, writer, sum) in (0..18).map(|k| (k % 2 == 0, k / 2 % 3, k / 6)) {
+                let kernel = rows_by_their_sums(35, n, kept);
+                let lanes = |axis: usize, n: i64| split(axis, n, AxisType::Upcast, false);
+                let sums = split(2 + usize::from(kept), 8 << sum, AxisType::Unroll, false);
+                let mut opts = vec![lanes(1, 8 << writer), sums];
+                if kept {
+                    opts.insert(1, lanes(2, 8 << ((writer + sum) % 3)));
+                }
+                cases.push((kernel, opts));
+            }
+        }
+        let programs = check_for(&device, &target, &cases, 0);
+        let found = programs.iter().filter(|p| turned(p)).count();
+        assert!(
+            found > 20 && found < cases.len(),
+            "{found} of {}",
+            cases.len()
+        );
+    }
+}
+
+/// A block's sums beyond the second cache are asked for before the loop that adds to them.
+#[test]
+fn sums_are_asked_for_while_terms_are_added() {
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.caches = [4 << 10, 32 << 10, 256 << 10];
+        let kernel = flat_matmul(256, 128, 384);
+        let opts = crate::opt::choose(&kernel, &target);
+        let cases = [(kernel, opts)];
+        let far = check_for(&device, &target, &cases, 0);
+        assert!(asks(&far[0]) > 0, "{}", far[0].src()[1]);
+        target.caches[1] = 1 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        assert_eq!(asks(&near[0]), 0, "{}", near[0].src()[1]);
+    }
+}
+
+/// Long parts of rows that others have the rest of are asked for a row ahead; short ones are not, and neither are rows
+/// that follow each other.
+#[test]
+fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
+    let doubled = |rows: i64, n: i64, pitch: i64| {
+        let r = ranges(&[rows, n], &[]);
+        let place = |slot| {
+            let at = linear(&[(&r[0], pitch), (&r[1], 1)]);
+            param(slot, &[rows * pitch], DType::F32).at(&[at])
+        };
+        let twice = &place(1) * &UOp::float(2.0, DType::F32);
+        sink(&[place(0).store(&twice).end(&r)])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.vector_bytes = target.vector_bytes.min(32);
+        target.caches = [4 << 10, 32 << 10, 64 << 10];
+        let vectors = |k: UOp| (k, vec![split(1, 8, AxisType::Upcast, false)]);
+        let cases = [
+            vectors(doubled(9, 1024, 2048)),
+            vectors(doubled(90, 64, 2048)),
+            vectors(doubled(9, 2048, 2048)),
+        ];
+        let programs = check_for(&device, &target, &cases, 0);
+        let found: Vec<bool> = programs.iter().map(|p| asks(p) > 0).collect();
+        assert_eq!(found, [true, false, false]);
+        target.caches[2] = 16 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+    }
+}
+
+/// What panels are made of, beyond the second cache, is asked for a few rows before it is copied; also past ends, where
+/// some rows are none.
+#[test]
+fn panels_are_asked_for_while_others_are_copied() {
+    // Whether rows past an end were asked about.
+    let mut past = false;
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        target.caches = [4 << 10, 32 << 10, 16 << 20];
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        let cases = [
+            opts(flat_matmul(96, 256, 192)),
+            opts(flat_matmul(94, 256, 192)),
+        ];
+        let copied = |p: &Program| {
+            let loads = p.src()[1].src().iter().filter(|u| u.op() == Op::Load);
+            let params = loads.filter(|u| *u.arg() != Arg::None);
+            let storage =
+                |u: &UOp| monoglot_uop::linear::address(&u.src()[0]).map(|a| a.buffer.op());
+            params.filter(|u| storage(u) == Some(Op::Param)).count()
+        };
+        let masked = |p: &Program| {
+            let list = p.src()[1].src();
+            let loads = list
+                .iter()
+                .filter(|u| u.op() == Op::Load && *u.arg() != Arg::None);
+            loads
+                .filter_map(|u| u.src().get(2))
+                .filter(|g| g.op() == Op::And)
+                .count()
+        };
+        let far = check_for(&device, &target, &cases, 0);
+        for program in &far {
+            assert!(copied(program) > 0, "{}", program.src()[1]);
+        }
+        past |= far.iter().any(|p| masked(p) > 0);
+        target.caches[1] = 1 << 20;
+        let near = check_for(&device, &target, &cases, 0);
+        for program in &near {
+            assert_eq!(copied(program), 0, "{}", program.src()[1]);
+        }
+    }
+    assert!(past);
+}
+
+#[test]
+fn rows_at_places_from_data_are_asked_for() {
+    // Rows of a table, of the sum of two tables, and a row that another loop is around.
+    let rows = |columns: i64, gated: bool, two: bool| {
+        let r = ranges(&[40, columns], &[]);
+        let at = |slot: u64| param(slot, &[40], DType::U8).at(&r[..1]).cast(DType::Index);
+        let read = |slot: u64, table: u64| {
+            let at = at(slot);
+            let gate = at.lt(&at.like(if gated { 200 } else { 256 }));
+            let x = param(table, &[256, columns], DType::F32);
+            let x = x.at(&[at.valid(&gate), r[1].clone()]);
+            gate.select(&x, &x.like(-1.0))
+        };
+        let value = if two {
+            &read(2, 1) + &read(4, 3)
+        } else {
+            read(2, 1)
+        };
+        let store = param(0, &[40, columns], DType::F32).at(&r).store(&value);
+        sink(&[store.end(&r)])
+    };
+    for device in devices() {
+        let mut target = device.target().clone();
+        if target.workgroups {
+            continue;
+        }
+        target.arranged = true;
+        let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+        let mut cases = vec![
+            opts(rows(256, true, false)),
+            opts(rows(1024, false, false)),
+            opts(rows(256, true, true)),
+            opts(rows(40, true, false)),
+        ];
+        // Of two tables twice as much in the same tile.
+        cases[2].1 = cases[0].1.clone();
+        cases.extend(kernels().into_iter().map(opts));
+        let near = check_for(&device, &target, &cases, 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+        target.caches[2] = 0;
+        let far = check_for(&device, &target, &cases, 0);
+        for program in &far[..3] {
+            assert!(asks(program) > 0, "{}", program.src()[1]);
+        }
+        assert!(asks(&far[2]) >= 2 * asks(&far[0]));
+        target.caches[1] = 0;
+        let wide = check_for(&device, &target, &cases, 0);
+        assert!(wide.iter().all(|p| asks(p) == 0));
+    }
+}
