@@ -26,10 +26,10 @@ pub(crate) fn reread(code: &mut Code, level: Level) {
     if loops.is_empty() {
         return;
     }
-    let outside = Outside::of(code, &loops);
+    let alone_in = alone_in(code, &loops);
     let mut bodies: FxHashMap<usize, (usize, Vec<Ins>)> = FxHashMap::default();
     for (k, &(begin, end)) in loops.iter().enumerate() {
-        let own = Body::of(code, begin..end, k, &outside);
+        let own = Body::of(code, begin..end, k as u32, &alone_in);
         if let Some(new) = own.and_then(|mut body| body.fitted(code, level)) {
             bodies.insert(begin, (end, new));
         }
@@ -50,38 +50,32 @@ pub(crate) fn reread(code: &mut Code, level: Level) {
     }
 }
 
-/// Where registers are mentioned: in one innermost loop alone, or elsewhere as well.
-struct Outside {
-    of: Vec<u32>,
-}
-
-/// In no loop yet, and in several places.
+/// Registers that are mentioned in no loop yet, and those in several places.
 const NOWHERE: u32 = u32::MAX;
 const ELSEWHERE: u32 = u32::MAX - 1;
 
-impl Outside {
-    fn of(code: &Code, loops: &[(usize, usize)]) -> Outside {
-        let mut of = vec![NOWHERE; code.regs.len()];
-        let mut next = 0;
-        for (i, ins) in code.ins.iter().enumerate() {
-            while loops.get(next).is_some_and(|l| i >= l.1) {
-                next += 1;
-            }
-            let inside = loops.get(next).is_some_and(|l| l.0 <= i);
-            let place = if inside { next as u32 } else { ELSEWHERE };
-            let mut mention = |r: Reg| {
-                let known = &mut of[r.0 as usize];
-                *known = match *known {
-                    NOWHERE => place,
-                    other if other == place => place,
-                    _ => ELSEWHERE,
-                };
-            };
-            ins.reads(&mut mention);
-            ins.dst.into_iter().for_each(mention);
+/// By register, the innermost loop that alone mentions it.
+fn alone_in(code: &Code, loops: &[(usize, usize)]) -> Vec<u32> {
+    let mut of = vec![NOWHERE; code.regs.len()];
+    let mut next = 0;
+    for (i, ins) in code.ins.iter().enumerate() {
+        while loops.get(next).is_some_and(|l| i >= l.1) {
+            next += 1;
         }
-        Outside { of }
+        let inside = loops.get(next).is_some_and(|l| l.0 <= i);
+        let place = if inside { next as u32 } else { ELSEWHERE };
+        let mut mention = |r: Reg| {
+            let known = &mut of[r.0 as usize];
+            *known = match *known {
+                NOWHERE => place,
+                other if other == place => place,
+                _ => ELSEWHERE,
+            };
+        };
+        ins.reads(&mut mention);
+        ins.dst.into_iter().for_each(mention);
     }
+    of
 }
 
 /// The instructions of an innermost loop without jumps, as they become.
@@ -121,8 +115,8 @@ impl Body {
     fn of(
         code: &Code,
         range: std::ops::Range<usize>,
-        number: usize,
-        outside: &Outside,
+        number: u32,
+        alone_in: &[u32],
     ) -> Option<Body> {
         let ins = code.ins[range].to_vec();
         let stores = |i: &Ins| i.dst.is_none() && i.op != Do::Prefetch;
@@ -147,7 +141,7 @@ impl Body {
             if !vector(dst) {
                 continue;
             }
-            let alone = outside.of[dst.0 as usize] == number as u32;
+            let alone = alone_in[dst.0 as usize] == number;
             if writes.len() == 1 && alone && !held.contains(&dst) {
                 let life = Life {
                     made: i,
