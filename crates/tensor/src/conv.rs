@@ -26,7 +26,7 @@ pub struct Conv {
 }
 
 /// Of so many products of padding one is worth to be left out.
-const MISSED: i64 = 16;
+const MISSED: i64 = 22;
 
 impl Default for Conv {
     fn default() -> Conv {

@@ -103,8 +103,8 @@ fn chosen<'a>(kernel: &UOp, target: &'a Target, explained: bool) -> Option<Chose
             None if units::choose(&features, &mut chosen).is_some() => {}
             None => {
                 let plan = cpu::Plan::of(&features, target);
-                if along::choose(&features, plan.shared, &mut chosen).is_none()
-                    && across::choose(&features, &plan, &mut chosen).is_none()
+                if across::choose(&features, &plan, &mut chosen).is_none()
+                    && along::choose(&features, plan.shared, &mut chosen).is_none()
                     && product::choose(&features, plan.shared, &mut chosen).is_none()
                 {
                     plan.choose(&features, &mut chosen);
@@ -514,6 +514,38 @@ mod tests {
             assert!(across(&conv(2, 8, 64, 9, 2), threads), "{threads}");
             assert!(!across(&conv(2, 8, 32, 34, 3), threads), "{threads}");
         }
+    }
+
+    /// Of weights of which the second cache does not hold all, so many channels' are staged at a time; threads share the
+    /// blocks.
+    #[test]
+    fn channels_are_done_in_blocks_that_the_second_cache_holds() {
+        for (outputs, height, threads, shared) in
+            [(64, 10, 1, false), (64, 10, 2, true), (96, 9, 2, false)]
+        {
+            let small = Target {
+                caches: [8 << 10, 32 << 10, 1 << 20],
+                threads,
+                ..target(false)
+            };
+            let k = conv(2, 16, outputs, height, 3);
+            let opts = choose(&k, &small);
+            lowers(&check_on(&k, &opts, &small), false);
+            let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+            assert_eq!(stages.count(), 1, "{opts:?}");
+            let blocks = inner(32, AxisType::Loop);
+            assert_eq!(opts[0].op, blocks, "{opts:?}");
+            let first = axes_of_type(&k, &opts, &small, AxisType::Thread);
+            assert_eq!(first == [outputs / 32], shared, "{opts:?}");
+        }
+    }
+
+    /// The extents of the axes of a type after these Opts.
+    fn axes_of_type(k: &UOp, opts: &[Opt], target: &Target, kind: AxisType) -> Vec<i64> {
+        let after = apply(k, opts, target).expect("Opts that can be applied");
+        let axes = crate::opt::axes(&after);
+        let of_type = axes.iter().filter(|r| crate::loops::kind(r) == kind);
+        of_type.map(|r| r.vmax() + 1).collect()
     }
 
     /// Threads that others slow down have fewer parts of what is long; short kernels have a part for each, and so has

@@ -6,12 +6,13 @@
 //! it; elements of the other one are read where they are, each for all lanes. A tile ends by turning its sums, which
 //! are then stored as they lie: that costs a few instructions for as many vectors as terms were added to each.
 
-use super::along::in_order;
+use super::along::{self, in_order};
 use super::cpu::{self, Plan};
 use super::product::{LINE, factor, unroll};
 use super::{Chosen, Weighed, inner, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
+use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
@@ -35,6 +36,8 @@ struct Product {
     lane: usize,
     /// Turns of both that are a tile.
     tile: [i64; 2],
+    /// Lanes whose factor is staged at a time.
+    block: i64,
     /// Axes around both.
     others: Vec<usize>,
     /// Cycles of all tiles.
@@ -44,15 +47,20 @@ struct Product {
 /// Choose the loops; None, with nothing chosen, where vectors along the results cost no more.
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, chosen.target)?;
-    let along = plan.cycles(features, chosen.target);
-    if product.cycles > along {
+    let results = plan.cycles(features, chosen.target);
+    let terms = along::cycles(features, chosen.target);
+    if product.cycles > results.min(terms) {
         return None;
     }
     let mut fork = chosen.fork();
     product.arrange(features, plan.shared, &mut fork)?;
-    let others = vec![("lanes along the results".to_string(), along)];
+    let others = [
+        ("lanes along the results", results),
+        ("along the terms", terms),
+    ];
+    let others = others.map(|(name, cycles)| (name.to_string(), cycles));
     if let Some(choice) = fork.list.iter_mut().rev().find(|_| chosen.explained) {
-        choice.weighed = Some(Weighed::new(product.cycles, "cycles", others));
+        choice.weighed = Some(Weighed::new(product.cycles, "cycles", others.to_vec()));
     }
     *chosen = fork;
     Some(())
@@ -79,29 +87,41 @@ impl Product {
             let rows = factor(features, sum, row, lane).filter(|a| is_plain(a))?;
             let weights = factor(features, sum, lane, row).filter(|a| is_plain(a))?;
             let shared = weights.varies & sum.open == 1 << lane;
-            let fits = weights.size <= target.caches[1] as i64 / 2;
+            let deep = terms as i64 * weights.bytes as i64;
+            // Half of the second cache holds what all lanes read, or they are done in blocks.
+            let whole = weights.size <= target.caches[1] as i64 / 2;
+            let most = match whole {
+                true => features.extent[lane],
+                false => target.caches[1] as i64 / 4 * 3 / deep,
+            };
             let apart = rows.stride[row].unsigned_abs();
             let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
-            if !shared || !fits || !near || !same || terms < TERMS {
+            if !shared || !near || !same || terms < TERMS {
                 return None;
             }
             let extents = [features.extent[row], features.extent[lane]];
             // Which products of a whole row are with padding is known.
             let known = sum.padded >> row & 1 == 1;
-            let whole = known.then(|| best_tile(extents, terms, lanes, true, target));
-            let any = || best_tile(extents, terms, lanes, false, target);
-            let (turn, tile) = whole.flatten().or_else(any)?;
+            let best = |whole| best_tile(extents, terms, lanes, most, whole, target);
+            let whole = known.then(|| best(true));
+            let (turn, tile) = whole.flatten().or_else(|| best(false))?;
             let around = features.count(sum.open & !(1 << lane) & !(1 << row));
-            Some((lane, tile, turn * around * terms))
+            let tiles = extents[1] / tile[1];
+            let block = (1..=tiles).rev().map(|n| n * tile[1]);
+            let block = block
+                .into_iter()
+                .find(|n| *n <= most && extents[1] % n == 0)?;
+            Some((lane, tile, block, turn * around * terms))
         };
         let lanes = bits(sum.open & !(1 << row)).filter_map(of);
-        let (lane, tile, cycles) = lanes.min_by(|a, b| a.2.total_cmp(&b.2))?;
+        let (lane, tile, block, cycles) = lanes.min_by(|a, b| a.3.total_cmp(&b.3))?;
         let rest: Mask = sum.open & !(1 << row) & !(1 << lane);
         Some(Product {
             row,
             lane,
             tile,
+            block,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
             cycles,
         })
@@ -109,17 +129,28 @@ impl Product {
 
     fn arrange(&self, features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
         let [rows, columns] = self.tile;
-        let order = [&self.others[..], &[self.lane, self.row]].concat();
+        let mut around = self.others.clone();
+        if self.block < features.extent[self.lane] {
+            let at = chosen.axis(self.lane, AxisType::Loop)?;
+            let lanes = inner(self.block, AxisType::Loop);
+            chosen.add(lanes, at, "blocks of lanes").then_some(())?;
+            around.insert(0, self.lane);
+        }
+        let order = [&around[..], &[self.lane, self.row]].concat();
         in_order(0, &order, "the results' axis innermost", chosen);
         if let Some(cycles) = shared {
-            cpu::even_threads(&self.others, cycles, chosen);
+            cpu::even_threads(&around, cycles, chosen);
         }
-        // What all tiles read is staged inside of the outermost loop: one of two turns, where threads have none.
-        let threads = |chosen: &Chosen| {
-            let mut axes = chosen.nest.axes.iter();
-            axes.position(|a| a.kind() == AxisType::Thread)
+        // What all tiles read is staged inside of the loop over blocks, or the outermost: one of two turns, where threads
+        // have none.
+        let axes = &chosen.nest.axes;
+        let loops = |k: usize| {
+            let is_loop = move |a: &Axis| a.of == k && a.kind() == AxisType::Loop;
+            (0..axes.len()).filter(move |&at| is_loop(&axes[at]))
         };
-        let around = match threads(chosen) {
+        let blocks = loops(self.lane).rev().nth(1);
+        let threads = || axes.iter().position(|a| a.kind() == AxisType::Thread);
+        let around = match blocks.or_else(threads) {
             Some(at) => at,
             None => {
                 let even = |k: &&usize| features.extent[**k] % 2 == 0;
@@ -134,8 +165,9 @@ impl Product {
             (self.row, rows, "registers reuse what lanes share"),
             (self.lane, columns, "vectors across the results"),
         ] {
-            let at = chosen.axis(k, AxisType::Loop)?;
-            let whole = features.extent[k] == n;
+            let is_loop = |a: &Axis| a.of == k && a.kind() == AxisType::Loop;
+            let at = chosen.nest.axes.iter().rposition(is_loop)?;
+            let whole = chosen.nest.axes[at].extent() == Some(n);
             chosen
                 .add(inner(if whole { 0 } else { n }, AxisType::Upcast), at, why)
                 .then_some(())?;
@@ -162,17 +194,19 @@ impl Product {
     }
 }
 
-/// Rows and columns of the tile of least cost among those that divide both extents, with the cycles of a term of all
-/// tiles.
+/// Rows and columns, at most so many, of the tile of least cost among those that divide both extents, with the cycles
+/// of a term of all tiles.
 fn best_tile(
     extents: [i64; 2],
     terms: f64,
     lanes: i64,
+    most: i64,
     whole: bool,
     target: &Target,
 ) -> Option<(f64, [i64; 2])> {
     let mut best: Option<(f64, [i64; 2])> = None;
-    for vectors in (1..=VECTORS).filter(|v| extents[1] % (v * lanes) == 0) {
+    let fits = |v: &i64| extents[1] % (v * lanes) == 0 && v * lanes <= most;
+    for vectors in (1..=VECTORS).filter(fits) {
         // Sums, a row of one factor, an element of the other, and a product that is not added at once.
         let between = i64::from(!target.native.contains(Op::MulAcc));
         let most = (target.registers as i64 - 1 - between - vectors) / vectors;

@@ -13,7 +13,7 @@
 //! | vectors beside each other | a panel of the staged factor | first cache, three quarters |
 //! | rows, and what else the other factor varies with | the tile's sums | registers |
 
-use super::product::{FEW, LINE, Terms, panel, register_tile, sums_in_parts, unroll};
+use super::product::{BORDER, FEW, LINE, Terms, panel, register_tile, sums_in_parts, unroll};
 use super::{Chosen, cpu, inner};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
@@ -41,6 +41,8 @@ struct Product<'a> {
     above: Vec<usize>,
     row: usize,
     lane: usize,
+    /// Elements of a vector.
+    lanes: i64,
     /// Rows and columns of a tile.
     tile: [i64; 2],
     sum: &'a Reduction,
@@ -71,6 +73,16 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     product.arrange(features, &cut, &block, shared, &mut tried)?;
     *chosen = tried;
     Some(())
+}
+
+/// Cycles of such a product, each part of its sum begun and ended; without end where it is none.
+pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
+    let parts = || {
+        let product = Product::of(features, target)?;
+        let cut = product.cut(features, target)?;
+        Some(product.cycles(features) * (1.0 + BORDER / cut.terms as f64))
+    };
+    parts().unwrap_or(f64::INFINITY)
 }
 
 impl<'a> Product<'a> {
@@ -127,18 +139,21 @@ impl<'a> Product<'a> {
                 above: bits(above).collect(),
                 row,
                 lane,
+                lanes,
                 tile,
                 sum,
             })
         };
-        // In vectors: those of the sums, two a cycle, and of the copies.
-        let cycles = |p: &Product| {
-            let n = features.extent[p.lane];
-            let added = features.count(all) * padded(n, p.tile[1]) as f64 / n as f64;
-            added / 2.0 + COPY * features.count(p.staged.varies & all)
-        };
         let both = [of(a, b), of(b, a)].into_iter().flatten();
-        both.min_by(|x, y| cycles(x).total_cmp(&cycles(y)))
+        both.min_by(|x, y| x.cycles(features).total_cmp(&y.cycles(features)))
+    }
+
+    /// Of vectors: those of the sums, two a cycle, and of the copies.
+    fn cycles(&self, features: &Features) -> f64 {
+        let all = self.sum.open | self.sum.closes;
+        let n = features.extent[self.lane];
+        let added = features.count(all) * padded(n, self.tile[1]) as f64 / n as f64;
+        (added / 2.0 + COPY * features.count(self.staged.varies & all)) / self.lanes as f64
     }
 
     /// The longest parts of which the first cache holds a panel; None where the sum is one.
@@ -194,7 +209,10 @@ impl<'a> Product<'a> {
         ];
         let turns = self.above.iter().map(|&k| of(k, 1, self.staged));
         let all = tiles.into_iter().chain(turns).flatten();
-        Some(all.min_by_key(|b| b.1)?.0)
+        Some(
+            all.min_by_key(|(b, read)| (b.count % threads != 0, *read))?
+                .0,
+        )
     }
 
     /// The axes of a block, lanes innermost.

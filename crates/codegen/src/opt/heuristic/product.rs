@@ -62,7 +62,7 @@ pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
 pub(super) const LINE: u64 = 64;
 /// What beginning and ending a part of a sum costs, in terms.
-const BORDER: f64 = 16.0;
+pub(super) const BORDER: f64 = 16.0;
 /// Terms of a tile whose lines the first cache holds at least, where they do not collide.
 const TERMS: i64 = 64;
 /// Tiles that cost as much as staging what they read.
