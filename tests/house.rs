@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_600),
     ("schedule/src", 5_250),
-    ("codegen/src", 13_700),
+    ("codegen/src", 13_800),
     ("codegen/src/render", 2_500),
     ("native/src", 9_200),
     ("engine/src", 4_100),

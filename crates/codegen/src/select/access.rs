@@ -28,6 +28,31 @@ struct ChunkAccess<'a> {
     is_load: bool,
 }
 
+/// What must hold for all lanes of a gate alike; None where each has a gate of its own.
+fn alike(gate: &UOp) -> Option<UOp> {
+    match gate.op() {
+        Op::Stack if gate.src().iter().all(|s| *s == gate.src()[0]) => Some(gate.src()[0].clone()),
+        Op::And => gate
+            .src()
+            .iter()
+            .filter_map(alike)
+            .reduce(|a, b| alu(Op::And, &[a, b])),
+        _ => None,
+    }
+}
+
+/// The address of a vector, or the storage's first where a condition does not hold: a load of no lanes from a page that
+/// is not there takes a hundred times as long as others.
+fn here(address: &UOp, holds: &UOp) -> UOp {
+    let [storage, at, size] = address.src() else {
+        return address.clone();
+    };
+    let index = &at.src()[0];
+    let index = alu(Op::Where, &[holds.clone(), index.clone(), index.like(0)]);
+    let at = node(Op::Stack, [index]);
+    node(Op::Shrink, [storage.clone(), at, size.clone()])
+}
+
 impl ChunkAccess<'_> {
     fn place(&self, lane: usize) -> Axes<u32> {
         let mut s = self.start.clone();
@@ -120,12 +145,14 @@ impl ChunkAccess<'_> {
         match (alt, gate) {
             (Some(alt), Some(gate)) if gate.is_bool(false) => self.wide(alt),
             (Some(alt), Some(gate)) => {
-                let alt = if address.shape().is_empty() {
-                    lane(alt, 0)
-                } else {
-                    self.wide(alt)
+                if address.shape().is_empty() {
+                    return node(Op::Load, [address, lane(alt, 0), gate]);
+                }
+                let address = match alike(&gate) {
+                    Some(holds) => here(&address, &holds),
+                    None => address,
                 };
-                node(Op::Load, [address, alt, gate])
+                node(Op::Load, [address, self.wide(alt), gate])
             }
             _ => match self.guard(&address) {
                 Some(gate) => {

@@ -8,7 +8,7 @@
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
-use super::product::{LINE, factor, unroll};
+use super::product::{BESIDE, LATENCY, LINE, ROWS, STREAMED, VECTORS, factor, unroll};
 use super::{Chosen, Weighed, inner, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
@@ -16,19 +16,10 @@ use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
-/// Most vectors side by side in a tile, and most elements that they are multiplied by.
-const VECTORS: i64 = 4;
-const ROWS: i64 = 16;
 /// Fewest elements that are neighbours once sums are turned.
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
-/// Cycles from a fused multiply-add to one that needs its result, what a load costs beside those, and bytes that a
-/// tile reads from the second cache in a cycle.
-const LATENCY: f64 = 4.0;
-const BESIDE: f64 = 0.05;
-const STREAMED: f64 = 20.0;
-
 /// Such a product.
 struct Product {
     /// The axis that results are stored along, and that of the lanes.

@@ -37,12 +37,12 @@ use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
 /// Most rows of a tile.
-const ROWS: i64 = 16;
+pub(super) const ROWS: i64 = 16;
 /// Most vectors side by side in a tile.
-const VECTORS: i64 = 4;
+pub(super) const VECTORS: i64 = 4;
 /// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
-const LATENCY: f64 = 4.0;
-const BESIDE: f64 = 0.05;
+pub(super) const LATENCY: f64 = 4.0;
+pub(super) const BESIDE: f64 = 0.05;
 /// Fewest tiles above and beside each other for which a factor is staged.
 const ABOVE: i64 = 4;
 const ASIDE: i64 = 4;
@@ -70,7 +70,7 @@ const FILLED: i64 = 2;
 /// How many times as many cycles a tile of several turns may take.
 const GAIN: f64 = 0.97;
 /// Bytes that a tile reads from the second cache in a cycle.
-const STREAMED: f64 = 20.0;
+pub(super) const STREAMED: f64 = 20.0;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 

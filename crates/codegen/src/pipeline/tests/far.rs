@@ -361,3 +361,34 @@ fn rows_at_places_from_data_are_asked_for() {
         assert!(wide.iter().all(|p| asks(p) == 0));
     }
 }
+
+/// What no lane reads is not asked for far away: rows that come from elsewhere are read from where storage begins while
+/// their condition does not hold.
+#[test]
+fn lanes_that_read_nothing_have_an_address_that_is_there() {
+    let r = ranges(&[24, 48], &[]);
+    let [row, column] = [&r[0], &r[1]];
+    let first = row.lt(&row.like(10));
+    let left = column.lt(&column.like(21));
+    let far = linear(&[(row, 48), (column, 1)]) + 14 * 48;
+    let there = &first & &left;
+    let x = param(1, &[24 * 48], DType::F32).at(&[far.valid(&there)]);
+    let value = there.select(&x, &x.like(0.5));
+    let out = param(0, &[24, 48], DType::F32).at(&r);
+    let kernel = sink(&[out.store(&value).end(&r)]);
+    let lanes = vec![split(1, 16, AxisType::Upcast, false)];
+    for device in devices() {
+        let program = &check_for(
+            &device,
+            device.target(),
+            &[(kernel.clone(), lanes.clone())],
+            0,
+        )[0];
+        let list = program.src()[1].src();
+        let gated = |u: &&UOp| u.op() == Op::Load && u.src().len() > 2;
+        let vectors = list.iter().filter(gated);
+        let mut vectors = vectors.filter(|u| !u.shape().is_empty());
+        let chosen = |u: &UOp| u.src()[0].src()[1].src()[0].op() == Op::Where;
+        assert!(vectors.all(chosen), "{}", program.src()[1]);
+    }
+}
