@@ -20,7 +20,7 @@ const V4: &Known = &[
     ("gemm_f32_4096x64x4096", 1),
     ("gpt2", 7),
     ("minilm", 1),
-    ("resnet50", 14),
+    ("resnet50", 11),
 ];
 
 const V3: &Known = &[
@@ -31,7 +31,7 @@ const V3: &Known = &[
     ("dwconv3x3_64", 1),
     ("gpt2", 8),
     ("minilm", 1),
-    ("resnet50", 13),
+    ("resnet50", 9),
 ];
 
 const V2: &Known = &[
@@ -42,7 +42,7 @@ const V2: &Known = &[
     ("gemm_f32_1023", 1),
     ("gpt2", 7),
     ("minilm", 2),
-    ("resnet50", 17),
+    ("resnet50", 15),
 ];
 
 #[test]
