@@ -540,6 +540,18 @@ mod tests {
         }
     }
 
+    /// Of factors that lie near, rows that no tile divides are padded and done in blocks; others are read where they are.
+    #[test]
+    fn rows_of_no_tile_are_done_in_blocks() {
+        for (rows, blocks) in [(53, true), (54, false), (56, false)] {
+            let k = flat_matmul(rows, 48, 32);
+            let opts = choose(&k, &target(false));
+            lowers(&check_on(&k, &opts, &target(false)), false);
+            let stage = |o: &Opt| matches!(o.op, OptOp::Stage { .. });
+            assert_eq!(opts.iter().any(stage), blocks, "{rows}: {opts:?}");
+        }
+    }
+
     /// The extents of the axes of a type after these Opts.
     fn axes_of_type(k: &UOp, opts: &[Opt], target: &Target, kind: AxisType) -> Vec<i64> {
         let after = apply(k, opts, target).expect("Opts that can be applied");

@@ -347,7 +347,9 @@ impl Product {
         let rows_and_columns = extents[0] as f64 + extents[1] as f64;
         // What is made of the factors is made once, however near they are.
         let made = words || [rows, columns].iter().any(|a| a.bytes < sum.bytes);
-        let near = !made && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
+        // Rows that no tile divides are padded, which blocks are.
+        let divides = (ABOVE..=ROWS).any(|n| extents[0] % n == 0);
+        let near = !made && divides && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
         // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
         let again = extents[0] >= if words { WORDS } else { ABOVE * tile[0] };
         let useful = |k: usize| {
