@@ -328,7 +328,20 @@ impl Maker {
             return None;
         }
         let op = [Op::Shl, Op::Shr][self.dice.roll(2) as usize];
-        self.value(op, &[a, by], Arg::None)
+        match by.as_int() {
+            Some(k @ 1..) if d.is_unsigned() && k < d.bits() as i64 => self.turned(a, k),
+            _ => self.value(op, &[a, by], Arg::None),
+        }
+    }
+
+    /// Bits turned by so many, or some of them lost or met twice.
+    fn turned(&mut self, a: UOp, by: i64) -> Option<UOp> {
+        let d = a.dtype();
+        let other = d.bits() as i64 - by + self.dice.roll(2) as i64;
+        let [by, other] = [by, other].map(|k| self.int(k, d));
+        let left = self.put(Op::Shl, &[a.clone(), by], Arg::None)?;
+        let right = self.put(Op::Shr, &[a, other], Arg::None)?;
+        self.value(Op::Or, &[left, right], Arg::None)
     }
 
     /// By what is not 0.

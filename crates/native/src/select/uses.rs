@@ -2,6 +2,8 @@
 //! values are worked out where they are used first. Invariant: memory that a value is loaded from is not
 //! written between the place where it stands and the one where it is worked out, and no loop lies between.
 
+use super::vector::rotation;
+use crate::code::Level;
 use monoglot_uop::linear::{address, lanes, reads, splat};
 use monoglot_uop::{AddrSpace, Arg, Listing, Op, UOp};
 
@@ -41,7 +43,7 @@ fn compared(gate: &UOp, used: &mut impl FnMut(&UOp)) {
 }
 
 impl Uses {
-    pub(super) fn of(listing: &Listing) -> Uses {
+    pub(super) fn of(listing: &Listing, level: Level) -> Uses {
         let list = listing.instructions();
         let n = list.len();
         let mut scope = vec![0u32; n];
@@ -103,7 +105,10 @@ impl Uses {
                 leaves[k] |= scope[k] != scope[i];
                 first[k] = first[k].min(here as u32);
             };
-            reads(u, &mut used);
+            match rotation(u, level) {
+                Some((x, _)) => used(x),
+                None => reads(u, &mut used),
+            }
             gate(u).into_iter().for_each(|g| compared(g, &mut used));
         }
         Uses {

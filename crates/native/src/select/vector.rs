@@ -41,6 +41,16 @@ impl<'a> Selector<'a> {
             d.bytes()
         };
         let of = Shape { n: shape.n, bytes };
+        if let Some((x, by)) = rotation(u, self.b.level) {
+            let op = match of.bytes {
+                4 => Vector::RolDImm,
+                _ => Vector::RolQImm,
+            };
+            let w = self.width(of);
+            let parts = self.vector_parts(x, of)?;
+            let turned = parts.iter().map(|&r| self.b.of(op, w, &[r], Some(by)));
+            return Ok(turned.collect());
+        }
         if let Some(parts) = self.two_sources(u, d, of)? {
             return Ok(parts);
         }
@@ -561,6 +571,23 @@ fn vector_max(b: &mut Builder, d: DType, w: Width, x: Reg, y: Reg, nan: bool) ->
         Some(3),
     );
     b.of(Vector::Choose, w, &[is, x, most], None)
+}
+
+/// What the lanes of a vector are that are turned by some bits, and by how many, where that is one instruction: the
+/// bits that leave at one end come in at the other.
+pub(super) fn rotation(u: &UOp, level: Level) -> Option<(&UOp, i64)> {
+    let d = u.dtype();
+    let wide = lanes(u) > 0 && d.is_unsigned() && matches!(d.bytes(), 4 | 8);
+    if u.op() != Op::Or || !wide || level < Level::V4 {
+        return None;
+    }
+    let of = |op: Op| u.src().iter().find(|s| s.op() == op);
+    let [left, right] = [of(Op::Shl)?, of(Op::Shr)?];
+    let [up, down] = [left, right].map(|s| shift_count(&s.src()[1]));
+    let [up, down] = [up?, down?];
+    let bits = 8 * d.bytes() as i64;
+    let same = left.src()[0] == right.src()[0];
+    (same && up > 0 && down > 0 && up + down == bits).then_some((&left.src()[0], up))
 }
 
 /// The number by which all lanes are shifted.
