@@ -54,7 +54,7 @@ fn here(address: &UOp, holds: &UOp) -> UOp {
     let all = storage.shape()[0].max();
     let (lo, hi) = index.bounds();
     let past = (-lo).max(hi.saturating_sub(all));
-    if past < all / PAST {
+    if past < all / PAST || all < address.shape().max_len() {
         return address.clone();
     }
     let index = alu(Op::Where, &[holds.clone(), index.clone(), index.like(0)]);
