@@ -42,6 +42,48 @@ impl Span {
     }
 }
 
+/// The kernel in which what a sum's mask asks alike in all of its turns is asked behind it, once.
+pub(crate) fn asked_once(kernel: &UOp) -> Result<UOp> {
+    let ops = kernel.ops_below();
+    if !ops.contains(Op::Reduce) || !ops.contains(Op::Where) {
+        return Ok(kernel.clone());
+    }
+    rebuild(kernel, |u, src| {
+        let new = u.with_src(src);
+        Ok(match u.op() {
+            Op::Reduce => behind(&new).unwrap_or(new),
+            _ => new,
+        })
+    })
+}
+
+/// A fold of what is chosen from values and its identity, as the choice of a fold: each turn would have combined
+/// identities.
+fn behind(fold: &UOp) -> Option<UOp> {
+    let Arg::Reduce(op, _) = fold.arg() else {
+        return None;
+    };
+    let value = &fold.src()[0];
+    let [condition, x, other] = value.src() else {
+        return None;
+    };
+    let identity = op.identity(value.dtype());
+    if value.op() != Op::Where || other.const_value() != Some(identity) {
+        return None;
+    }
+    let turns = |c: &UOp| fold.src()[1..].iter().any(|r| c.ranges().contains(r));
+    let (own, same): (Vec<UOp>, Vec<UOp>) = conjuncts(condition).into_iter().partition(turns);
+    let all = |these: Vec<UOp>| these.into_iter().reduce(|a, b| a & b);
+    let same = all(same)?;
+    let x = match all(own) {
+        Some(own) => own.select(x, other),
+        None => x.clone(),
+    };
+    let rest = fold.src()[1..].iter().cloned();
+    let folded = fold.with_src([x].into_iter().chain(rest).collect::<Vec<_>>());
+    Some(same.select(&folded, other))
+}
+
 /// See the module.
 pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
     let masks = kernel.ops_below().contains(Op::Reduce) && kernel.ops_below().contains(Op::Where);
@@ -500,4 +542,38 @@ fn greater(a: Option<Affine>, b: Affine) -> Option<Affine> {
     less.plus(&a, -1)?;
     let above = less.constant > 0;
     less.terms.is_empty().then_some(if above { b } else { a })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::tests::support::{param, ranges, sink};
+    use monoglot_uop::ReduceOp;
+
+    /// A mask that does not vary with a sum's turns is asked behind it, and the rest of it within.
+    #[test]
+    fn what_turns_have_in_common_is_asked_once() {
+        let r = ranges(&[8, 8], &[32]);
+        let at = |slot, by: &UOp| param(slot, &[8, 32], DType::F32).at(&[by.clone(), r[2].clone()]);
+        let product = at(1, &r[0]) * at(2, &r[1]);
+        let below = r[1].lt(&(&r[0] + 1));
+        let some = r[2].lt(&(&r[0] + 20));
+        let zero = product.like(0.0);
+        for (mask, within) in [(below.clone(), None), (&below & &some, Some(some))] {
+            let value = mask.select(&product, &zero);
+            let sum = value.reduce_ranges(ReduceOp::Add, &r[2..]);
+            let out = param(0, &[8, 8], DType::F32).at(&r[..2]);
+            let kernel = sink(&[out.store(&sum).end(&r[..2])]);
+            let nodes = asked_once(&kernel).expect("a kernel").toposort();
+            let store = nodes.iter().find(|u| u.op() == Op::Store).expect("one");
+            let choice = &store.src()[1];
+            assert_eq!(choice.src()[0], below);
+            let left = &choice.src()[1].src()[0];
+            let expected = match within {
+                Some(some) => some.select(&product, &zero),
+                None => product.clone(),
+            };
+            assert_eq!(*left, expected);
+        }
+    }
 }

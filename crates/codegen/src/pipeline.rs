@@ -109,7 +109,7 @@ pub fn lower(
     let closed = loops::normalise(&optimized)?;
     let flat = memory::flatten(&closed)?;
     let simple = rules::kernel().rewrite(&flat)?;
-    let limited = padding::settle(&limits::limit(&simple)?)?;
+    let limited = limits::asked_once(&padding::settle(&limits::limit(&simple)?)?)?;
     let limited = peel::peel(&limited)?;
     let hoisted = memory::hoist(&limited);
     let expanded = verify_expanded(expand::expand(&hoisted)?)?.into_inner();

@@ -18,7 +18,7 @@ const V4: &Known = &[
     ("convnet", 7),
     ("gemm_f32_2047x1531x777", 2),
     ("gemm_f32_4096x64x4096", 1),
-    ("gpt2", 7),
+    ("gpt2", 6),
     ("minilm", 1),
     ("resnet50", 11),
 ];

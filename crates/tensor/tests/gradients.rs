@@ -420,3 +420,15 @@ fn derivatives_that_are_known_stay_with_their_function() {
     assert_eq!(of(&y, &l), [std::f32::consts::LN_2; 3]);
     assert_eq!(of(&p.log(), &p)[1], 0.5);
 }
+
+/// What a mask leaves out has no part in a gradient, whatever it is.
+#[test]
+fn nothing_flows_through_what_is_left_out() {
+    let x = Tensor::new(&[2.0f32, f32::INFINITY, f32::NAN], [3]);
+    let w = Tensor::new(&[3.0f32, 5.0, 7.0], [3]);
+    let counts = Tensor::new(&[true, false, false], [3]);
+    let loss = counts.select(&(&x * &w), 0.0).sum(.., false);
+    let gradients = loss.gradient(&[&w, &x]).unwrap();
+    assert_eq!(gradients[0].to_vec::<f32>().unwrap(), [2.0, 0.0, 0.0]);
+    assert_eq!(gradients[1].to_vec::<f32>().unwrap(), [3.0, 0.0, 0.0]);
+}

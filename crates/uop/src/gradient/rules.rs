@@ -53,6 +53,16 @@ fn keep(c: &UOp, g: &UOp) -> UOp {
     c.select(g, &g.like(0.0))
 }
 
+/// g·x. Where nothing flows nothing flows on, whatever x is there: what a sum leaves out its derivatives leave out, too.
+fn product(g: &UOp, x: &UOp) -> UOp {
+    match (g.op(), g.src()) {
+        (Op::Where, [c, g, zero]) if zero.const_value().is_some_and(Scalar::is_zero) => {
+            keep(c, &(g * x))
+        }
+        _ => g * x,
+    }
+}
+
 /// What flows to the sources of `u` when `g` flows to it.
 pub(super) fn rule(
     u: &UOp,
@@ -159,9 +169,9 @@ impl At<'_> {
             Arithmetic::Add => self.flow(&[&same, &same]),
             Arithmetic::Sub => self.flow(&[&same, &|| scale(g, -1.0)]),
             Arithmetic::Mul => {
-                let times = |x: &UOp| {
-                    x.const_value()
-                        .map_or_else(|| g * x, |c| scale(g, c.to_f64()))
+                let times = |x: &UOp| match x.const_value() {
+                    Some(c) => scale(g, c.to_f64()),
+                    None => product(g, x),
                 };
                 self.flow(&[&|| times(b), &|| times(a)]);
             }
