@@ -175,6 +175,8 @@ fn integers(m: Mnemonic) -> Option<Rule> {
         Psllw | Vpsllw => Shift(2, |a, by| shl(2, a, by)),
         Pslld | Vpslld => Shift(4, |a, by| shl(4, a, by)),
         Psllq | Vpsllq => Shift(8, |a, by| shl(8, a, by)),
+        Vprold => Shift(4, |a, by| (a as u32).rotate_left(by as u32) as u64),
+        Vprolq => Shift(8, |a, by| a.rotate_left(by as u32)),
         Psrlw | Vpsrlw => Shift(2, |a, by| shr(2, a, by)),
         Psrld | Vpsrld => Shift(4, |a, by| shr(4, a, by)),
         Psrlq | Vpsrlq => Shift(8, |a, by| shr(8, a, by)),
