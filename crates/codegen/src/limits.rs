@@ -42,52 +42,9 @@ impl Span {
     }
 }
 
-/// The kernel in which what a sum's mask asks alike in all of its turns is asked behind it, once.
-pub(crate) fn asked_once(kernel: &UOp) -> Result<UOp> {
-    let ops = kernel.ops_below();
-    if !ops.contains(Op::Reduce) || !ops.contains(Op::Where) {
-        return Ok(kernel.clone());
-    }
-    rebuild(kernel, |u, src| {
-        let new = u.with_src(src);
-        Ok(match u.op() {
-            Op::Reduce => behind(&new).unwrap_or(new),
-            _ => new,
-        })
-    })
-}
-
-/// A fold of what is chosen from values and its identity, as the choice of a fold: each turn would have combined
-/// identities.
-fn behind(fold: &UOp) -> Option<UOp> {
-    let Arg::Reduce(op, _) = fold.arg() else {
-        return None;
-    };
-    let value = &fold.src()[0];
-    let [condition, x, other] = value.src() else {
-        return None;
-    };
-    let identity = op.identity(value.dtype());
-    if value.op() != Op::Where || other.const_value() != Some(identity) {
-        return None;
-    }
-    let turns = |c: &UOp| fold.src()[1..].iter().any(|r| c.ranges().contains(r));
-    let (own, same): (Vec<UOp>, Vec<UOp>) = conjuncts(condition).into_iter().partition(turns);
-    let all = |these: Vec<UOp>| these.into_iter().reduce(|a, b| a & b);
-    let same = all(same)?;
-    let x = match all(own) {
-        Some(own) => own.select(x, other),
-        None => x.clone(),
-    };
-    let rest = fold.src()[1..].iter().cloned();
-    let folded = fold.with_src([x].into_iter().chain(rest).collect::<Vec<_>>());
-    Some(same.select(&folded, other))
-}
-
 /// See the module.
 pub(crate) fn limit(kernel: &UOp) -> Result<UOp> {
-    let masks = kernel.ops_below().contains(Op::Reduce) && kernel.ops_below().contains(Op::Where);
-    if !masks {
+    if !has_masks(kernel) {
         return Ok(kernel.clone());
     }
     let nodes = kernel.toposort();
@@ -195,6 +152,34 @@ fn without(sum: &UOp, conditions: &[UOp]) -> UOp {
         None => masked.value.clone(),
     };
     sum.with_src([&[value], &sum.src()[1..]].concat())
+}
+
+/// Whether some sum may have a mask.
+fn has_masks(kernel: &UOp) -> bool {
+    let ops = kernel.ops_below();
+    ops.contains(Op::Reduce) && ops.contains(Op::Where)
+}
+
+/// The kernel in which what a mask asks alike in all turns of its sum is asked behind it, once.
+pub(crate) fn asked_once(kernel: &UOp) -> Result<UOp> {
+    if !has_masks(kernel) {
+        return Ok(kernel.clone());
+    }
+    rebuild(kernel, |u, src| {
+        let new = u.with_src(src);
+        Ok(behind(&new).unwrap_or(new))
+    })
+}
+
+/// A sum behind which stands what its mask asks alike in all turns; None where it asks nothing so. What may be left out
+/// (`Arg::Padding`) costs nothing where it stands.
+fn behind(sum: &UOp) -> Option<UOp> {
+    let masked = Masked::of(sum).filter(|_| *sum.src()[0].arg() != Arg::Padding)?;
+    let turns = |c: &&UOp| masked.closes().iter().any(|r| c.ranges().contains(r));
+    let alike = masked.conditions.iter().filter(|c| !turns(c)).cloned();
+    let alike: Vec<UOp> = alike.collect();
+    let asked = alike.iter().cloned().reduce(|a, b| a & b)?;
+    Some(asked.select(&without(sum, &alike), &masked.identity()))
 }
 
 /// The turns that all of these reductions want, if they want the same, and not all.

@@ -328,9 +328,10 @@ impl Maker {
             return None;
         }
         let op = [Op::Shl, Op::Shr][self.dice.roll(2) as usize];
-        match by.as_int() {
-            Some(k @ 1..) if d.is_unsigned() && k < d.bits() as i64 => self.turned(a, k),
-            _ => self.value(op, &[a, by], Arg::None),
+        let within = by.as_int().filter(|k| (1..d.bits() as i64).contains(k));
+        match within.filter(|_| d.is_unsigned() && self.dice.roll(2) == 0) {
+            Some(k) => self.turned(a, k),
+            None => self.value(op, &[a, by], Arg::None),
         }
     }
 

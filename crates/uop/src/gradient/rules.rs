@@ -92,7 +92,7 @@ pub(super) fn rule(
         }
         Class::Arithmetic(op) => at.arithmetic(op)?,
         Class::Ternary(op) => match op {
-            Ternary::MulAcc => at.flow(&[&|| g * b, &|| g * a, &|| g.clone()]),
+            Ternary::MulAcc => at.flow(&[&|| product(g, b), &|| product(g, a), &|| g.clone()]),
             Ternary::Where => {
                 at.flow(&[&|| g.clone(), &|| keep(a, g), &|| a.select(&g.like(0.0), g)]);
             }

@@ -41,8 +41,6 @@ struct Product<'a> {
     above: Vec<usize>,
     row: usize,
     lane: usize,
-    /// Elements of a vector.
-    lanes: i64,
     /// Rows and columns of a tile.
     tile: [i64; 2],
     sum: &'a Reduction,
@@ -80,7 +78,8 @@ pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
     let parts = || {
         let product = Product::of(features, target)?;
         let cut = product.cut(features, target)?;
-        Some(product.cycles(features) * (1.0 + BORDER / cut.terms as f64))
+        let lanes = (target.vector_bytes / product.sum.bytes.max(1)).max(1) as f64;
+        Some(product.cycles(features) / lanes * (1.0 + BORDER / cut.terms as f64))
     };
     parts().unwrap_or(f64::INFINITY)
 }
@@ -139,7 +138,6 @@ impl<'a> Product<'a> {
                 above: bits(above).collect(),
                 row,
                 lane,
-                lanes,
                 tile,
                 sum,
             })
@@ -148,12 +146,12 @@ impl<'a> Product<'a> {
         both.min_by(|x, y| x.cycles(features).total_cmp(&y.cycles(features)))
     }
 
-    /// Of vectors: those of the sums, two a cycle, and of the copies.
+    /// Of elements, as many as a vector has at once: sums, two vectors a cycle, and copies.
     fn cycles(&self, features: &Features) -> f64 {
         let all = self.sum.open | self.sum.closes;
         let n = features.extent[self.lane];
         let added = features.count(all) * padded(n, self.tile[1]) as f64 / n as f64;
-        (added / 2.0 + COPY * features.count(self.staged.varies & all)) / self.lanes as f64
+        added / 2.0 + COPY * features.count(self.staged.varies & all)
     }
 
     /// The longest parts of which the first cache holds a panel; None where the sum is one.
