@@ -16,6 +16,7 @@ mod gpu;
 mod product;
 mod serial;
 mod slices;
+mod tile;
 mod units;
 
 use super::features::Features;
@@ -184,6 +185,12 @@ impl<'a> Chosen<'a> {
     /// The place of the innermost of the loops.
     fn last_loop(&self) -> Option<usize> {
         let is_loop = |a: &Axis| a.kind() == AxisType::Loop;
+        self.nest.axes.iter().rposition(is_loop)
+    }
+
+    /// The place of the innermost loop of what is left of an axis of the kernel.
+    fn innermost(&self, of: usize) -> Option<usize> {
+        let is_loop = |a: &Axis| a.of == of && a.kind() == AxisType::Loop;
         self.nest.axes.iter().rposition(is_loop)
     }
 

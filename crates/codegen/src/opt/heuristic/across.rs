@@ -3,16 +3,16 @@
 //! flows out: Opts, added to those chosen. Invariant: no sum is done in parts.
 //!
 //! The factor that varies with the lanes (a convolution's weights) is staged once, in the order in which the tiles read
-//! it; elements of the other one are read where they are, each for all lanes. A tile ends by turning its sums, which
+//! it, or, where the second cache does not hold it, a block of lanes at a time; elements of the other one are read where they are, each for all lanes. A tile ends by turning its sums, which
 //! are then stored as they lie: that costs a few instructions for as many vectors as terms were added to each.
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
-use super::product::{BESIDE, LATENCY, LINE, ROWS, STREAMED, VECTORS, factor, unroll};
+use super::product::{LINE, factor, unroll};
+use super::tile::dividing_tile;
 use super::{Chosen, Weighed, inner, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
-use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
@@ -20,6 +20,7 @@ use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
+
 /// Such a product.
 struct Product {
     /// The axis that results are stored along, and that of the lanes.
@@ -74,48 +75,43 @@ impl Product {
         let is_plain = |a: &Access| a.gate == 0;
         let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
         let terms = features.count(sum.closes);
+        let second = target.caches[1] as i64;
         let of = |lane: usize| {
             let rows = factor(features, sum, row, lane).filter(|a| is_plain(a))?;
             let weights = factor(features, sum, lane, row).filter(|a| is_plain(a))?;
             let shared = weights.varies & sum.open == 1 << lane;
-            let deep = terms as i64 * weights.bytes as i64;
-            // Half of the second cache holds what all lanes read, or they are done in blocks.
-            let whole = weights.size <= target.caches[1] as i64 / 2;
-            let most = match whole {
-                true => features.extent[lane],
-                false => target.caches[1] as i64 / 4 * 3 / deep,
-            };
             let apart = rows.stride[row].unsigned_abs();
             let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
             if !shared || !near || !same || terms < TERMS {
                 return None;
             }
-            let extents = [features.extent[row], features.extent[lane]];
+            let [length, width] = [row, lane].map(|k| features.extent[k]);
+            // Half of the second cache holds all weights, or three quarters those of a block: rows pass by.
+            let most = match weights.size <= second / 2 {
+                true => width,
+                false => second / 4 * 3 / (terms as i64 * weights.bytes as i64),
+            };
+            let tile =
+                |rows: i64| dividing_tile([length, width], terms, lanes, [rows, most], target);
             // Which products of a whole row are with padding is known.
             let known = sum.padded >> row & 1 == 1;
-            let best = |whole| best_tile(extents, terms, lanes, most, whole, target);
-            let whole = known.then(|| best(true));
-            let (turn, tile) = whole.flatten().or_else(|| best(false))?;
-            let around = features.count(sum.open & !(1 << lane) & !(1 << row));
-            let tiles = extents[1] / tile[1];
-            let block = (1..=tiles).rev().map(|n| n * tile[1]);
-            let block = block
-                .into_iter()
-                .find(|n| *n <= most && extents[1] % n == 0)?;
-            Some((lane, tile, block, turn * around * terms))
+            let whole = known.then(|| tile(length)).flatten();
+            let (cycles, tile) = whole.or_else(|| tile(NEAR))?;
+            let mut tiles = (1..=width / tile[1]).rev().map(|n| n * tile[1]);
+            let block = tiles.find(|n| *n <= most && width % n == 0)?;
+            let others: Mask = sum.open & !(1 << row) & !(1 << lane);
+            Some(Product {
+                row,
+                lane,
+                tile,
+                block,
+                others: bits(others).filter(|&k| features.extent[k] > 1).collect(),
+                cycles: cycles * features.count(others) * terms,
+            })
         };
         let lanes = bits(sum.open & !(1 << row)).filter_map(of);
-        let (lane, tile, block, cycles) = lanes.min_by(|a, b| a.3.total_cmp(&b.3))?;
-        let rest: Mask = sum.open & !(1 << row) & !(1 << lane);
-        Some(Product {
-            row,
-            lane,
-            tile,
-            block,
-            others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
-            cycles,
-        })
+        lanes.min_by(|a, b| a.cycles.total_cmp(&b.cycles))
     }
 
     fn arrange(&self, features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
@@ -134,14 +130,11 @@ impl Product {
         }
         // What all tiles read is staged inside of the loop over blocks, or the outermost: one of two turns, where threads
         // have none.
-        let axes = &chosen.nest.axes;
-        let loops = |k: usize| {
-            let is_loop = move |a: &Axis| a.of == k && a.kind() == AxisType::Loop;
-            (0..axes.len()).filter(move |&at| is_loop(&axes[at]))
-        };
-        let blocks = loops(self.lane).rev().nth(1);
-        let threads = || axes.iter().position(|a| a.kind() == AxisType::Thread);
-        let around = match blocks.or_else(threads) {
+        let mut axes = chosen.nest.axes.iter();
+        let threads = axes.position(|a| a.kind() == AxisType::Thread);
+        let blocks = chosen.axis(self.lane, AxisType::Loop);
+        let blocks = blocks.filter(|at| chosen.innermost(self.lane) != Some(*at));
+        let around = match blocks.or(threads) {
             Some(at) => at,
             None => {
                 let even = |k: &&usize| features.extent[**k] % 2 == 0;
@@ -156,8 +149,7 @@ impl Product {
             (self.row, rows, "registers reuse what lanes share"),
             (self.lane, columns, "vectors across the results"),
         ] {
-            let is_loop = |a: &Axis| a.of == k && a.kind() == AxisType::Loop;
-            let at = chosen.nest.axes.iter().rposition(is_loop)?;
+            let at = chosen.innermost(k)?;
             let whole = chosen.nest.axes[at].extent() == Some(n);
             chosen
                 .add(inner(if whole { 0 } else { n }, AxisType::Upcast), at, why)
@@ -183,41 +175,4 @@ impl Product {
         unroll(chosen);
         Some(())
     }
-}
-
-/// Rows and columns, at most so many, of the tile of least cost among those that divide both extents, with the cycles
-/// of a term of all tiles.
-fn best_tile(
-    extents: [i64; 2],
-    terms: f64,
-    lanes: i64,
-    most: i64,
-    whole: bool,
-    target: &Target,
-) -> Option<(f64, [i64; 2])> {
-    let mut best: Option<(f64, [i64; 2])> = None;
-    let fits = |v: &i64| extents[1] % (v * lanes) == 0 && v * lanes <= most;
-    for vectors in (1..=VECTORS).filter(fits) {
-        // Sums, a row of one factor, an element of the other, and a product that is not added at once.
-        let between = i64::from(!target.native.contains(Op::MulAcc));
-        let most = (target.registers as i64 - 1 - between - vectors) / vectors;
-        let least = if whole { extents[0] } else { NEAR };
-        let most = if whole { most } else { most.min(ROWS) };
-        for rows in (least..=most).filter(|r| extents[0] % r == 0) {
-            let added = (rows * vectors) as f64 / 2.0;
-            let loaded = (rows + vectors) as f64;
-            let panel = terms * (vectors * target.vector_bytes as i64) as f64;
-            let streamed = match panel > target.caches[0] as f64 / 2.0 {
-                true => (vectors * target.vector_bytes as i64) as f64 / STREAMED,
-                false => 0.0,
-            };
-            let term = added.max(loaded / 2.0).max(LATENCY).max(streamed) + BESIDE * loaded;
-            let tiles = (extents[0] / rows * (extents[1] / (vectors * lanes))) as f64;
-            let cycles = tiles * term;
-            if best.is_none_or(|b| cycles < b.0) {
-                best = Some((cycles, [rows, vectors * lanes]));
-            }
-        }
-    }
-    best
 }

@@ -13,7 +13,8 @@
 //! | vectors beside each other | a panel of the staged factor | first cache, three quarters |
 //! | rows, and what else the other factor varies with | the tile's sums | registers |
 
-use super::product::{BORDER, FEW, LINE, Terms, panel, register_tile, sums_in_parts, unroll};
+use super::product::{FEW, LINE, sums_in_parts, unroll};
+use super::tile::{BORDER, Terms, panel, register_tile};
 use super::{Chosen, cpu, inner};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};

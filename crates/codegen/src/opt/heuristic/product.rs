@@ -28,6 +28,7 @@
 //!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
+use super::tile::{BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel};
 use super::{Chosen, cpu, inner, outermost};
 use crate::graph::bits;
 use crate::opt::cost;
@@ -36,13 +37,6 @@ use crate::opt::nest::Axis;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
-/// Most rows of a tile.
-pub(super) const ROWS: i64 = 16;
-/// Most vectors side by side in a tile.
-pub(super) const VECTORS: i64 = 4;
-/// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
-pub(super) const LATENCY: f64 = 4.0;
-pub(super) const BESIDE: f64 = 0.05;
 /// Fewest tiles above and beside each other for which a factor is staged.
 const ABOVE: i64 = 4;
 const ASIDE: i64 = 4;
@@ -54,23 +48,16 @@ const OFTEN: i64 = 64;
 /// more than twice as long.
 const USEFUL: f64 = 0.75;
 const USEFUL_WORDS: f64 = 0.5;
-/// Rows that are transposed at a time, and what copying a panel's elements one by one costs, as a share.
-const TURNED: i64 = 4;
-const ONE_BY_ONE: f64 = 0.02;
 /// Turns of an innermost loop over terms that are worth no loop.
 pub(super) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
 pub(super) const LINE: u64 = 64;
-/// What beginning and ending a part of a sum costs, in terms.
-pub(super) const BORDER: f64 = 16.0;
 /// Terms of a tile whose lines the first cache holds at least, where they do not collide.
 const TERMS: i64 = 64;
 /// Tiles that cost as much as staging what they read.
 const FILLED: i64 = 2;
 /// How many times as many cycles a tile of several turns may take.
 const GAIN: f64 = 0.97;
-/// Bytes that a tile reads from the second cache in a cycle.
-pub(super) const STREAMED: f64 = 20.0;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 
@@ -477,73 +464,6 @@ pub(super) fn factor<'a>(
     features.accesses.iter().find(|a| factors(a) && varies(a))
 }
 
-/// The terms of a product's sum.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    /// Bytes of a factor for each turn of the axis of the sum that is cut in parts.
-    pub(super) bytes: i64,
-    /// Terms of such a turn.
-    pub(super) inner: i64,
-    /// Whether they are dot products of words.
-    pub(super) words: bool,
-    /// Whether those of a row are neighbours: a panel is filled by transposing vectors of them, a few rows at a time.
-    pub(super) along: bool,
-}
-
-/// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
-/// term, what it loads, what is past the ends, and how often it ends. Of rows there are so many as fit.
-pub(super) fn register_tile(
-    extents: [i64; 2],
-    deep: Terms,
-    lanes: i64,
-    target: &Target,
-    fits: impl Fn(i64) -> bool,
-) -> [i64; 2] {
-    best_tile(extents, deep, lanes, 1, target, fits).1
-}
-
-/// The same for tiles of so many turns of a loop around, with the cycles of one turn.
-fn best_tile(
-    extents: [i64; 2],
-    terms: Terms,
-    lanes: i64,
-    turns: i64,
-    target: &Target,
-    fits: impl Fn(i64) -> bool,
-) -> (f64, [i64; 2]) {
-    let mut best = (f64::INFINITY, [1, lanes]);
-    let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
-    for vectors in (turns..=VECTORS).step_by(turns as usize) {
-        // Sums, a row of one factor and an element of the other are in registers, and a product that is not added at
-        // once.
-        let between = i64::from(terms.words || !target.native.contains(Op::MulAcc));
-        let most = (target.registers as i64 - 1 - between - vectors) / vectors;
-        let columns = vectors / turns * lanes;
-        let deep = (panel(target) / (vectors * lanes * terms.bytes)).max(1) * terms.inner;
-        for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
-            let added = (rows * vectors) as f64 / 2.0;
-            let loaded = (rows + vectors) as f64;
-            let term = added.max(loaded / 2.0).max(LATENCY) + BESIDE * loaded;
-            let tiles = whole(extents[0], rows) * whole(extents[1], columns);
-            let copies = match terms.along && rows % TURNED != 0 {
-                true => 1.0 + ONE_BY_ONE,
-                false => 1.0,
-            };
-            let cycles = copies * tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
-            if cycles < best.0 {
-                best = (cycles, [rows, columns]);
-            }
-        }
-    }
-    best
-}
-
-/// Bytes of the columns' factor that are staged for a tile: as many as the first cache holds. What other lines take the
-/// place of comes from the second one again, ahead of its use; fewer would be added to each sum at a time.
-pub(super) fn panel(target: &Target) -> i64 {
-    target.caches[0] as i64
-}
-
 /// An axis of a sum in parts of at most so many turns, a multiple of `step`, of `each` terms: as few turns more as
 /// there are, in as few parts.
 fn in_parts(terms: i64, most: i64, step: i64, each: i64) -> Blocks {
@@ -592,8 +512,7 @@ fn cut(chosen: &mut Chosen, row: usize, rows: Blocks, column: usize, columns: Bl
         }
     }
     for (k, from_last) in [(column, 0), (row, 1)] {
-        let mut axes = chosen.nest.axes.iter();
-        let at = axes.rposition(|a| a.of == k && a.kind() == AxisType::Loop);
+        let at = chosen.innermost(k);
         let with = chosen.last_loop().map(|last| last - from_last);
         if let (Some(at), Some(with)) = (at, with)
             && at != with

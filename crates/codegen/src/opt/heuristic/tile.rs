@@ -1,0 +1,125 @@
+//! The register tile of a product: rows of one factor times vectors of the other, whose sums stay in registers. Flows
+//! in: extents, terms and the machine's numbers; flows out: rows and columns of the tile of least cost. Invariant: sums,
+//! and what is multiplied at a time, fit the registers.
+
+use monoglot_uop::{Op, Target};
+
+/// Most rows of a tile.
+pub(super) const ROWS: i64 = 16;
+/// Most vectors side by side in a tile.
+pub(super) const VECTORS: i64 = 4;
+/// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
+pub(super) const LATENCY: f64 = 4.0;
+const BESIDE: f64 = 0.05;
+/// Bytes that a tile reads from the second cache in a cycle.
+pub(super) const STREAMED: f64 = 20.0;
+/// What beginning and ending a part of a sum costs, in terms.
+pub(super) const BORDER: f64 = 16.0;
+/// Rows that are transposed at a time, and what copying a panel's elements one by one costs, as a share.
+pub(super) const TURNED: i64 = 4;
+const ONE_BY_ONE: f64 = 0.02;
+
+/// The terms of a product's sum.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// Bytes of a factor for each turn of the axis of the sum that is cut in parts.
+    pub(super) bytes: i64,
+    /// Terms of such a turn.
+    pub(super) inner: i64,
+    /// Whether they are dot products of words.
+    pub(super) words: bool,
+    /// Whether those of a row are neighbours: a panel is filled by transposing vectors of them, a few rows at a time.
+    pub(super) along: bool,
+}
+
+/// Rows and columns of the tile of least cost, whether they divide the extents or not: what it adds in each
+/// term, what it loads, what is past the ends, and how often it ends. Of rows there are so many as fit.
+pub(super) fn register_tile(
+    extents: [i64; 2],
+    deep: Terms,
+    lanes: i64,
+    target: &Target,
+    fits: impl Fn(i64) -> bool,
+) -> [i64; 2] {
+    best_tile(extents, deep, lanes, 1, target, fits).1
+}
+
+/// The same for tiles of so many turns of a loop around, with the cycles of one turn.
+pub(super) fn best_tile(
+    extents: [i64; 2],
+    terms: Terms,
+    lanes: i64,
+    turns: i64,
+    target: &Target,
+    fits: impl Fn(i64) -> bool,
+) -> (f64, [i64; 2]) {
+    let mut best = (f64::INFINITY, [1, lanes]);
+    let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
+    for vectors in (turns..=VECTORS).step_by(turns as usize) {
+        // Sums, a row of one factor and an element of the other are in registers, and a product that is not added at
+        // once.
+        let between = i64::from(terms.words || !target.native.contains(Op::MulAcc));
+        let most = (target.registers as i64 - 1 - between - vectors) / vectors;
+        let columns = vectors / turns * lanes;
+        let deep = (panel(target) / (vectors * lanes * terms.bytes)).max(1) * terms.inner;
+        for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
+            let term = term(rows, vectors, 0.0);
+            let tiles = whole(extents[0], rows) * whole(extents[1], columns);
+            let copies = match terms.along && rows % TURNED != 0 {
+                true => 1.0 + ONE_BY_ONE,
+                false => 1.0,
+            };
+            let cycles = copies * tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
+            if cycles < best.0 {
+                best = (cycles, [rows, columns]);
+            }
+        }
+    }
+    best
+}
+
+/// Cycles of a term of a tile whose vectors take so many to come from where they are.
+fn term(rows: i64, vectors: i64, streamed: f64) -> f64 {
+    let added = (rows * vectors) as f64 / 2.0;
+    let loaded = (rows + vectors) as f64;
+    added.max(loaded / 2.0).max(LATENCY).max(streamed) + BESIDE * loaded
+}
+
+/// The tile of least cost among those of this many rows at least that divide both extents and have so many columns at
+/// most, with the cycles of a term of all tiles. Its vectors come from the second cache where half of the first does not
+/// hold a panel of so many terms.
+pub(super) fn dividing_tile(
+    extents: [i64; 2],
+    terms: f64,
+    lanes: i64,
+    [fewest_rows, most_columns]: [i64; 2],
+    target: &Target,
+) -> Option<(f64, [i64; 2])> {
+    let mut best: Option<(f64, [i64; 2])> = None;
+    let fits = |v: &i64| extents[1] % (v * lanes) == 0 && v * lanes <= most_columns;
+    for vectors in (1..=VECTORS).filter(fits) {
+        // Sums, a row of one factor, an element of the other, and a product that is not added at once.
+        let between = i64::from(!target.native.contains(Op::MulAcc));
+        let held = (target.registers as i64 - 1 - between - vectors) / vectors;
+        let bytes = (vectors * target.vector_bytes as i64) as f64;
+        let streamed = match terms * bytes > target.caches[0] as f64 / 2.0 {
+            true => bytes / STREAMED,
+            false => 0.0,
+        };
+        let most = held.min(fewest_rows.max(ROWS));
+        for rows in (fewest_rows..=most).filter(|r| extents[0] % r == 0) {
+            let tiles = (extents[0] / rows * (extents[1] / (vectors * lanes))) as f64;
+            let cycles = tiles * term(rows, vectors, streamed);
+            if best.is_none_or(|b| cycles < b.0) {
+                best = Some((cycles, [rows, vectors * lanes]));
+            }
+        }
+    }
+    best
+}
+
+/// Bytes of the columns' factor that are staged for a tile: as many as the first cache holds. What other lines take the
+/// place of comes from the second one again, ahead of its use; fewer would be added to each sum at a time.
+pub(super) fn panel(target: &Target) -> i64 {
+    target.caches[0] as i64
+}
