@@ -13,6 +13,10 @@ use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
 use monoglot_uop::{AddrSpace, Op, Result, UOp};
 
+/// Of an index, the share past the ends of a storage that costs little: a load of no lanes from a page that is not there
+/// takes a hundred times as long as others.
+const PAST: i64 = 256;
+
 /// One chunk of an access: so many lanes from a place.
 #[derive(Clone)]
 struct ChunkAccess<'a> {
@@ -26,40 +30,6 @@ struct ChunkAccess<'a> {
     /// By how much the index grows from lane to lane, where it is a sum.
     step: Option<i64>,
     is_load: bool,
-}
-
-/// What must hold for all lanes of a gate alike; None where each has a gate of its own.
-fn alike(gate: &UOp) -> Option<UOp> {
-    match gate.op() {
-        Op::Stack if gate.src().iter().all(|s| *s == gate.src()[0]) => Some(gate.src()[0].clone()),
-        Op::And => gate
-            .src()
-            .iter()
-            .filter_map(alike)
-            .reduce(|a, b| alu(Op::And, &[a, b])),
-        _ => None,
-    }
-}
-
-/// Of an index, the share past the ends of a storage that costs little: a load of no lanes from a page that is not there
-/// takes a hundred times as long as others.
-const PAST: i64 = 256;
-
-/// The address of a vector, or the storage's first where a condition does not hold and many would be past the ends.
-fn here(address: &UOp, holds: &UOp) -> UOp {
-    let [storage, at, size] = address.src() else {
-        return address.clone();
-    };
-    let index = &at.src()[0];
-    let all = storage.shape()[0].max();
-    let (lo, hi) = index.bounds();
-    let past = (-lo).max(hi.saturating_sub(all));
-    if past < all / PAST || all < address.shape().max_len() {
-        return address.clone();
-    }
-    let index = alu(Op::Where, &[holds.clone(), index.clone(), index.like(0)]);
-    let at = node(Op::Stack, [index]);
-    node(Op::Shrink, [storage.clone(), at, size.clone()])
 }
 
 impl ChunkAccess<'_> {
@@ -524,4 +494,32 @@ impl Devectorise<'_> {
         }
         Ok(group(out))
     }
+}
+
+/// What must hold for all lanes of a gate alike; None where each has a gate of its own.
+fn alike(gate: &UOp) -> Option<UOp> {
+    match gate.op() {
+        Op::And => {
+            let parts = gate.src().iter().filter_map(alike);
+            parts.reduce(|a, b| alu(Op::And, &[a, b]))
+        }
+        _ => monoglot_uop::linear::splat(gate).cloned(),
+    }
+}
+
+/// The address of a vector, or the storage's first where a condition does not hold and many would be past the ends.
+fn here(address: &UOp, holds: &UOp) -> UOp {
+    let [storage, at, size] = address.src() else {
+        return address.clone();
+    };
+    let index = &at.src()[0];
+    let all = storage.shape()[0].max();
+    let (lo, hi) = index.bounds();
+    let past = (-lo).max(hi.saturating_sub(all));
+    if past < all / PAST || all < address.shape().max_len() {
+        return address.clone();
+    }
+    let index = alu(Op::Where, &[holds.clone(), index.clone(), index.like(0)]);
+    let at = node(Op::Stack, [index]);
+    node(Op::Shrink, [storage.clone(), at, size.clone()])
 }

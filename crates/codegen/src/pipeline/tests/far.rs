@@ -3,6 +3,17 @@
 
 use super::*;
 
+/// The devices that do a thing after the other, as targets whose loops are arranged for a machine's caches.
+fn in_order() -> Vec<(Arc<dyn Runtime>, Target)> {
+    let arranged = |device: Arc<dyn Runtime>| {
+        let mut target = device.target().clone();
+        target.arranged = true;
+        (device, target)
+    };
+    let all = devices().into_iter().map(arranged);
+    all.filter(|(_, target)| !target.workgroups).collect()
+}
+
 /// Whether a program has a STORE that passes the caches by.
 fn streams(program: &Program) -> bool {
     let list = program.src()[1].src();
@@ -79,12 +90,7 @@ fn rows_are_asked_for_while_others_are_read_again() {
         let out = param(0, &[7 * n], DType::F32).at(&[at(&r[1])]);
         sink(&[out.store(&value).end(&r[..2])])
     };
-    for device in devices() {
-        let mut target = device.target().clone();
-        if target.workgroups {
-            continue;
-        }
-        target.arranged = true;
+    for (device, mut target) in in_order() {
         // Of wider vectors a row of 40 has no loop.
         target.vector_bytes = target.vector_bytes.min(32);
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
@@ -208,12 +214,7 @@ fn rows_are_written_by_loops_of_any_turns() {
 /// A block's sums beyond the second cache are asked for before the loop that adds to them.
 #[test]
 fn sums_are_asked_for_while_terms_are_added() {
-    for device in devices() {
-        let mut target = device.target().clone();
-        if target.workgroups {
-            continue;
-        }
-        target.arranged = true;
+    for (device, mut target) in in_order() {
         target.caches = [4 << 10, 32 << 10, 256 << 10];
         let kernel = flat_matmul(256, 128, 384);
         let opts = crate::opt::choose(&kernel, &target);
@@ -239,12 +240,7 @@ fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
         let twice = &place(1) * &UOp::float(2.0, DType::F32);
         sink(&[place(0).store(&twice).end(&r)])
     };
-    for device in devices() {
-        let mut target = device.target().clone();
-        if target.workgroups {
-            continue;
-        }
-        target.arranged = true;
+    for (device, mut target) in in_order() {
         target.vector_bytes = target.vector_bytes.min(32);
         target.caches = [4 << 10, 32 << 10, 64 << 10];
         let vectors = |k: UOp| (k, vec![split(1, 8, AxisType::Upcast, false)]);
@@ -268,12 +264,7 @@ fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
 fn panels_are_asked_for_while_others_are_copied() {
     // Whether rows past an end were asked about.
     let mut past = false;
-    for device in devices() {
-        let mut target = device.target().clone();
-        if target.workgroups {
-            continue;
-        }
-        target.arranged = true;
+    for (device, mut target) in in_order() {
         target.caches = [4 << 10, 32 << 10, 16 << 20];
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
         let cases = [
@@ -332,12 +323,7 @@ fn rows_at_places_from_data_are_asked_for() {
         let store = param(0, &[40, columns], DType::F32).at(&r).store(&value);
         sink(&[store.end(&r)])
     };
-    for device in devices() {
-        let mut target = device.target().clone();
-        if target.workgroups {
-            continue;
-        }
-        target.arranged = true;
+    for (device, mut target) in in_order() {
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
         let mut cases = vec![
             opts(rows(256, true, false)),
@@ -387,8 +373,10 @@ fn lanes_that_read_nothing_have_an_address_that_is_there() {
         let list = program.src()[1].src();
         let gated = |u: &&UOp| u.op() == Op::Load && u.src().len() > 2;
         let vectors = list.iter().filter(gated);
-        let mut vectors = vectors.filter(|u| !u.shape().is_empty());
-        let chosen = |u: &UOp| u.src()[0].src()[1].src()[0].op() == Op::Where;
-        assert!(vectors.all(chosen), "{}", program.src()[1]);
+        let vectors: Vec<&UOp> = vectors.filter(|u| !u.shape().is_empty()).collect();
+        let chosen = |u: &&UOp| u.src()[0].src()[1].src()[0].op() == Op::Where;
+        assert!(vectors.iter().all(chosen), "{}", program.src()[1]);
+        let wide = device.target().vector_bytes > DType::F32.bytes();
+        assert_eq!(vectors.is_empty(), !wide, "{}", program.src()[1]);
     }
 }
