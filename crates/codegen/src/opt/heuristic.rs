@@ -535,15 +535,19 @@ mod tests {
                 threads,
                 ..target(false)
             };
-            let k = conv(2, 16, outputs, height, 3);
+            let k = conv(5, 16, outputs, height, 3);
             let opts = choose(&k, &small);
             lowers(&check_on(&k, &opts, &small), false);
             let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
             assert_eq!(stages.count(), 1, "{opts:?}");
             let blocks = inner(32, AxisType::Loop);
             assert_eq!(opts[0].op, blocks, "{opts:?}");
-            let first = axes_of_type(&k, &opts, &small, AxisType::Thread);
-            assert_eq!(first == [outputs / 32], shared, "{opts:?}");
+            let blocks = [outputs / 32];
+            let shares = axes_of_type(&k, &opts, &small, AxisType::Thread);
+            assert_eq!(shares == blocks, shared, "{opts:?}");
+            // A block's weights are staged once: images are inside.
+            let loops = axes_of_type(&k, &opts, &small, AxisType::Loop);
+            assert!(shared || loops.starts_with(&blocks), "{opts:?}");
         }
     }
 
