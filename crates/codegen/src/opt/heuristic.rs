@@ -209,7 +209,7 @@ mod tests {
     use crate::opt::apply;
     use crate::opt::cost::beside;
     use crate::opt::tests::support::*;
-    use monoglot_uop::DType;
+    use monoglot_uop::{DType, ReduceOp};
 
     fn letters(k: &UOp) -> String {
         let axes = crate::opt::axes(k);
@@ -560,6 +560,28 @@ mod tests {
             lowers(&check_on(&k, &opts, &target(false)), false);
             let stage = |o: &Opt| matches!(o.op, OptOp::Stage { .. });
             assert_eq!(opts.iter().any(stage), blocks, "{rows}: {opts:?}");
+        }
+    }
+
+    /// A product within another sum has no rows that are loops.
+    #[test]
+    fn products_within_a_sum_are_no_blocks() {
+        let r = ranges(&[64], &[8, 64]);
+        let at = |slot, by: &UOp| {
+            let place = param(slot, &[64, 8], DType::F32).at(&[by.clone(), r[1].clone()]);
+            place.cast(DType::F64)
+        };
+        let score = (at(1, &r[0]) * at(2, &r[2])).reduce_ranges(ReduceOp::Add, &r[1..2]);
+        let all = (&score * &score).reduce_ranges(ReduceOp::Add, &r[2..]);
+        let out = param(0, &[64], DType::F64).at(&r[..1]);
+        let k = sink(&[out.store(&all).end(&r[..1])]);
+        for threads in [1, 2] {
+            let target = Target {
+                threads,
+                ..target(false)
+            };
+            let opts = choose(&k, &target);
+            lowers(&check_on(&k, &opts, &target), false);
         }
     }
 

@@ -133,7 +133,20 @@ impl Share {
 /// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
 /// chosen, where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    let mut product = Product::of(features, chosen.target)?;
+    let product = Product::of(features, chosen.target)?;
+    let mut fork = chosen.fork();
+    arrange(product, features, shared, &mut fork)?;
+    *chosen = fork;
+    Some(())
+}
+
+/// Put the loops of a product in order.
+fn arrange(
+    mut product: Product,
+    features: &Features,
+    shared: Option<f64>,
+    chosen: &mut Chosen,
+) -> Option<()> {
     let target = chosen.target;
     let [_, tile_columns] = product.tile;
     let extent = |k: usize| features.extent[k];
@@ -180,7 +193,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
         order.extend((columns.count > 1).then_some(product.column));
         cpu::even_threads(&order, cycles, chosen);
     }
-    let rows_at = chosen.last_loop()? - 1;
+    let rows_at = chosen.last_loop()?.checked_sub(1)?;
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);
     let least = match scattered || parts.count > 1 {
         _ if product.made => 1,
@@ -257,7 +270,8 @@ impl Product {
             let mut stores = features.accesses.iter().filter(|a| a.store);
             stores.all(|a| a.stride[*k] == 1)
         };
-        let open = sum.open & features.known;
+        // What another sum goes over is no loop.
+        let open = sum.open & features.known & features.outer;
         let column = bits(open).find(along)?;
         let factors = |row: usize| {
             let rows = factor(features, sum, row, column)?;
