@@ -84,15 +84,39 @@ pub(crate) fn part(x: &UOp, at: usize, n: usize) -> UOp {
 
 /// Lanes of one or two vectors of one length, each by the vector's place and its own.
 pub(crate) fn shuffle(from: &[UOp], picks: &[(usize, usize)]) -> UOp {
-    let of = |k: usize| {
-        let lane = |p: &(usize, usize)| lane_const(if p.0 == k { p.1 } else { 0 });
-        from[k].at(&[node(Op::Stack, picks.iter().map(lane))])
-    };
-    if from.len() == 1 {
-        return of(0);
+    Shuffle::new(from.len(), picks).of(from)
+}
+
+/// Which lanes are taken of one or two vectors: said once for all that are shuffled the same way.
+pub(crate) struct Shuffle {
+    /// By lane, whether it is of the first of two.
+    first: Option<UOp>,
+    /// By vector, its lanes.
+    lanes: SmallVec<[UOp; 2]>,
+}
+
+impl Shuffle {
+    /// Picks as of [`shuffle`], of so many vectors.
+    pub(crate) fn new(vectors: usize, picks: &[(usize, usize)]) -> Shuffle {
+        let first = || node(Op::Stack, picks.iter().map(|p| UOp::bool(p.0 == 0)));
+        let lanes = |k: usize| {
+            let lane = |p: &(usize, usize)| lane_const(if p.0 == k { p.1 } else { 0 });
+            node(Op::Stack, picks.iter().map(lane))
+        };
+        Shuffle {
+            first: (vectors == 2).then(first),
+            lanes: (0..vectors).map(lanes).collect(),
+        }
     }
-    let first = picks.iter().map(|p| UOp::bool(p.0 == 0));
-    node(Op::Where, [node(Op::Stack, first), of(0), of(1)])
+
+    /// Those lanes of these vectors.
+    pub(crate) fn of(&self, from: &[UOp]) -> UOp {
+        let of = |k: usize| from[k].at(std::slice::from_ref(&self.lanes[k]));
+        match &self.first {
+            Some(first) => node(Op::Where, [first.clone(), of(0), of(1)]),
+            None => of(0),
+        }
+    }
 }
 
 /// One step of a fold.

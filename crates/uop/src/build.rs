@@ -89,23 +89,30 @@ impl UOp {
     /// An integer constant of any dtype.
     #[track_caller]
     pub fn int(value: i64, dtype: DType) -> UOp {
-        UOp::constant(Scalar::Int(value as i128), dtype)
+        // Passes ask for the same few again and again.
+        static INDICES: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
+        static LANES: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
+        let few = match dtype {
+            DType::Index => INDICES.get(value as usize),
+            DType::I32 => LANES.get(value as usize),
+            _ => None,
+        };
+        let make = || UOp::constant(Scalar::Int(value as i128), dtype);
+        few.map_or_else(make, |one| one.get_or_init(make).clone())
     }
 
     /// A bool constant.
     #[track_caller]
     pub fn bool(value: bool) -> UOp {
-        UOp::constant(Scalar::Bool(value), DType::Bool)
+        static BOTH: [OnceLock<UOp>; 2] = [const { OnceLock::new() }; 2];
+        let make = || UOp::constant(Scalar::Bool(value), DType::Bool);
+        BOTH[usize::from(value)].get_or_init(make).clone()
     }
 
     /// A constant of dtype `index`.
     #[track_caller]
     pub fn index_const(value: i64) -> UOp {
-        // Passes ask for the same few again and again.
-        static FEW: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
-        let few = usize::try_from(value).ok().and_then(|k| FEW.get(k));
-        let make = || UOp::int(value, DType::Index);
-        few.map_or_else(make, |one| one.get_or_init(make).clone())
+        UOp::int(value, DType::Index)
     }
 
     /// The index that is never valid.

@@ -124,11 +124,26 @@ pub type Storage = Arc<dyn Any + Send + Sync>;
 
 const HOMES: usize = 16;
 const SHARDS: usize = 64;
-type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
-static TABLE: [[Shard; SHARDS]; HOMES] =
-    [const { [const { Mutex::new(HashTable::new()) }; SHARDS] }; HOMES];
+static TABLE: [[Mutex<Shard>; SHARDS]; HOMES] =
+    [const { [const { Mutex::new(Shard::new()) }; SHARDS] }; HOMES];
 
-fn shard(hash: u64, home: u32) -> &'static Shard {
+/// A part of the table.
+struct Shard {
+    nodes: HashTable<(u64, Weak<Node>)>,
+    /// How many were ever entered: as long as it stays, what was not found is not there.
+    entered: u64,
+}
+
+impl Shard {
+    const fn new() -> Shard {
+        Shard {
+            nodes: HashTable::new(),
+            entered: 0,
+        }
+    }
+}
+
+fn shard(hash: u64, home: u32) -> &'static Mutex<Shard> {
     &TABLE[home as usize % HOMES][(hash >> 58) as usize % SHARDS]
 }
 
@@ -153,9 +168,10 @@ impl UOp {
         let (hash, order) = hashes(op, &src, &arg, tag);
         let home = home(op, &src, &arg);
         let same = |n: &Node| n.op == op && n.tag == tag && n.src == src && n.arg == arg;
-        if let Some(found) = lookup((hash, home), same, None) {
-            return Ok(found);
-        }
+        let entered = match lookup((hash, home), same) {
+            Ok(found) => return Ok(found),
+            Err(entered) => entered,
+        };
         let properties = derive(op, &src, &arg).map_err(|e| e.at(origin))?;
         let below = src.iter().fold(OpSet::of(&[op]), |s, u| s.union(u.0.below));
         let node = Arc::new(Node {
@@ -176,8 +192,7 @@ impl UOp {
             origin,
             beside: OnceLock::new(),
         });
-        let same = |n: &Node| n.op == op && n.tag == tag && n.src == node.src && n.arg == node.arg;
-        Ok(lookup((hash, home), same, Some(&node)).unwrap_or(UOp(node)))
+        Ok(enter(node, entered))
     }
 
     /// What the device room keeps with a BUFFER: its storage.
@@ -322,28 +337,54 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// The node of this hash for which `same` holds; where there is none, `new` is entered in the table.
-fn lookup(
-    (hash, home): (u64, u32),
-    same: impl Fn(&Node) -> bool,
-    new: Option<&Arc<Node>>,
-) -> Option<UOp> {
-    // A reference revived under the lock may turn out to be the last: it is dropped after unlocking.
-    let mut revived: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
-    let mut table = unpoisoned(shard(hash, home));
-    let found = table.find(hash, |(h, weak)| {
-        let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else {
-            return false;
-        };
-        revived.push(n);
-        revived.last().is_some_and(|n| same(n))
-    });
-    let found = found.is_some().then(|| revived.pop()).flatten();
-    if let (None, Some(new)) = (&found, new) {
-        table.insert_unique(hash, (hash, Arc::downgrade(new)), |(h, _)| *h);
+/// The node of this hash for which `same` holds; where there is none, how many were ever entered beside it.
+fn lookup((hash, home): (u64, u32), same: impl Fn(&Node) -> bool) -> std::result::Result<UOp, u64> {
+    let shard = unpoisoned(shard(hash, home));
+    let (found, revived) = shard.find(hash, same);
+    let entered = shard.entered;
+    drop(shard);
+    drop(revived);
+    found.ok_or(entered)
+}
+
+/// Enter a node in the table where, since so many were entered, no other thread has made its like; that one else.
+fn enter(node: Arc<Node>, entered: u64) -> UOp {
+    let hash = node.hash;
+    let same = |n: &Node| {
+        n.op == node.op && n.tag == node.tag && n.src == node.src && n.arg == node.arg
+    };
+    let mut shard = unpoisoned(shard(hash, node.home));
+    let (found, revived) = match shard.entered == entered {
+        true => Default::default(),
+        false => shard.find(hash, same),
+    };
+    if found.is_none() {
+        shard.entered += 1;
+        let weak = Arc::downgrade(&node);
+        shard.nodes.insert_unique(hash, (hash, weak), |(h, _)| *h);
     }
-    drop(table);
-    found.map(UOp)
+    drop(shard);
+    drop(revived);
+    found.unwrap_or(UOp(node))
+}
+
+/// References that may turn out to be the last, and are dropped once the table is unlocked.
+type Revived = SmallVec<[Arc<Node>; 2]>;
+
+impl Shard {
+    /// The node of this hash for which `same` holds, and others that were looked at.
+    fn find(&self, hash: u64, same: impl Fn(&Node) -> bool) -> (Option<UOp>, Revived) {
+        let mut revived = Revived::new();
+        let found = self.nodes.find(hash, |(h, weak)| {
+            let Some(n) = (if *h == hash { weak.upgrade() } else { None }) else {
+                return false;
+            };
+            revived.push(n);
+            revived.last().is_some_and(|n| same(n))
+        });
+        let found = found.is_some().then(|| revived.pop()).flatten();
+        (found.map(UOp), revived)
+    }
 }
 
 thread_local! {
@@ -354,12 +395,13 @@ thread_local! {
 impl Drop for Node {
     fn drop(&mut self) {
         let me = self as *const Node;
-        let mut table = unpoisoned(shard(self.hash, self.home));
+        let mut shard = unpoisoned(shard(self.hash, self.home));
         // Losing the race for insertion, a node is dropped without being in the table.
-        if let Ok(entry) = table.find_entry(self.hash, |(_, weak)| weak.as_ptr() == me) {
+        let is_me = |(_, weak): &(u64, Weak<Node>)| weak.as_ptr() == me;
+        if let Ok(entry) = shard.nodes.find_entry(self.hash, is_me) {
             entry.remove();
         }
-        drop(table);
+        drop(shard);
         let mut src = std::mem::take(&mut self.src);
         numbers::give(self.number);
         if let Some(beside) = self.beside.take() {

@@ -2,7 +2,7 @@
 //! of one length; flows out: a vector for each of their lanes. Invariant: nothing but lanes of two vectors at
 //! a time changes places, within groups of 16 bytes as long as there are neighbours.
 
-use crate::build::{NEAR, part, shuffle};
+use crate::build::{NEAR, Shuffle, part, shuffle};
 use monoglot_uop::UOp;
 use monoglot_uop::linear::lanes;
 
@@ -55,11 +55,12 @@ pub(super) type Picks = Vec<(usize, usize)>;
 
 /// Replace the vectors whose numbers differ in a bit.
 fn each_pair(list: &mut [UOp], bit: usize, picks: impl Fn(bool, usize) -> Picks) {
+    let n = lanes(&list[0]);
+    let [low, high] = [false, true].map(|high| Shuffle::new(2, &picks(high, n)));
     for i in (0..list.len()).filter(|i| i & bit == 0) {
         let pair = [list[i].clone(), list[i | bit].clone()];
-        let n = lanes(&pair[0]);
-        list[i] = shuffle(&pair, &picks(false, n));
-        list[i | bit] = shuffle(&pair, &picks(true, n));
+        list[i] = low.of(&pair);
+        list[i | bit] = high.of(&pair);
     }
 }
 

@@ -126,6 +126,10 @@ struct Bank {
     count: usize,
     /// When each is taken, and by whom, as far as that is not over.
     taken: [Vec<(u32, u32, u32)>; 32],
+    /// The first half position from which on each is free.
+    over: [u32; 32],
+    /// A bit for each that has a holder who waits in the frame meanwhile, or had: it may be free before.
+    gaps: u32,
 }
 
 impl Bank {
@@ -133,6 +137,8 @@ impl Bank {
         Bank {
             count,
             taken: Default::default(),
+            over: [0; 32],
+            gaps: 0,
         }
     }
 
@@ -146,8 +152,12 @@ impl Bank {
 
     /// A bit for each that is free.
     fn free(&self, segments: &Segments) -> u32 {
+        let from = segments[0].0;
         let mut free = 0;
-        for i in 0..self.count {
+        for (i, &over) in self.over[..self.count].iter().enumerate() {
+            free |= u32::from(over <= from) << i;
+        }
+        for i in bits(self.gaps & !free) {
             let is = self.overlapping(i, segments).next().is_none();
             free |= u32::from(is) << i;
         }
@@ -183,7 +193,9 @@ impl Bank {
         let mut out: Vec<u32> = self.overlapping(i, segments).map(|t| t.2).collect();
         out.sort_unstable();
         out.dedup();
-        self.taken[i].retain(|t| !out.contains(&t.2));
+        let taken = &mut self.taken[i];
+        taken.retain(|t| !out.contains(&t.2));
+        self.over[i] = taken.iter().map(|t| t.1 + 1).max().unwrap_or(0);
         out.into_iter().map(Reg).collect()
     }
 
@@ -192,7 +204,19 @@ impl Bank {
         let taken = &mut self.taken[i];
         taken.retain(|&(_, end, _)| end >= now);
         taken.extend(segments.iter().map(|&(from, to)| (from, to, number)));
+        let end = segments.last().map_or(now, |s| s.1);
+        self.over[i] = self.over[i].max(end + 1);
+        self.gaps |= u32::from(segments.len() > 1) << i;
     }
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let i = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(i)
+    })
 }
 
 /// Which registers of the machine a destination had best get.
