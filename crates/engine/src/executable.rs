@@ -18,7 +18,7 @@ use monoglot_uop::{Arg, Device, Effort, Op, ProgramInfo, Result, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A program ready to run: its steps name compiled kernels.
@@ -462,8 +462,20 @@ pub(crate) fn unique_kernels(linear: &UOp) -> Vec<Key> {
     keys.filter(|key| seen.insert(key.clone())).collect()
 }
 
+/// Bytes that passes may give back before the allocator gives them back to the system.
+const HEAP: usize = 16 << 20;
+
+/// Let the allocator keep what one pass gives back until the next one asks: glibc's returns the end of its heap as soon
+/// as a few hundred KiB are free, and has every page made anew, until it has seen a larger block go (mallopt(3),
+/// M_TRIM_THRESHOLD). Nothing is written to that block, and others do not mind it.
+fn keep_heap() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(HEAP))));
+}
+
 /// Lower kernels, over as many threads as the configuration allows.
 fn lower_all(kernels: &[Key]) -> Result<Vec<(uop::Program, Timings)>> {
+    keep_heap();
     let targets = kernels.iter().map(|&(_, d)| Ok((d, target(d)?)));
     let targets: FxHashMap<Device, Arc<Target>> = targets.collect::<Result<_>>()?;
     let workers = Config::current()

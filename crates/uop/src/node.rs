@@ -350,9 +350,8 @@ fn lookup((hash, home): (u64, u32), same: impl Fn(&Node) -> bool) -> std::result
 /// Enter a node in the table where, since so many were entered, no other thread has made its like; that one else.
 fn enter(node: Arc<Node>, entered: u64) -> UOp {
     let hash = node.hash;
-    let same = |n: &Node| {
-        n.op == node.op && n.tag == node.tag && n.src == node.src && n.arg == node.arg
-    };
+    let same =
+        |n: &Node| n.op == node.op && n.tag == node.tag && n.src == node.src && n.arg == node.arg;
     let mut shard = unpoisoned(shard(hash, node.home));
     let (found, revived) = match shard.entered == entered {
         true => Default::default(),

@@ -6,6 +6,7 @@ use super::features::{Access, Features, Mask, Reduction, TANGLED};
 use crate::build::NEAR;
 use crate::graph::bits;
 use monoglot_uop::Target;
+use smallvec::SmallVec;
 
 /// Cycles from a fused multiply-add to one that needs its result.
 const LATENCY: f64 = 4.0;
@@ -70,6 +71,8 @@ struct Level {
     blocks: bool,
 }
 
+type Levels = SmallVec<[Level; 4]>;
+
 impl Tile {
     /// Nothing unrolled.
     pub(super) fn single(features: &Features) -> Tile {
@@ -91,11 +94,12 @@ impl Tile {
         self.lane.filter(|l| axes >> l & 1 == 1).or_else(beside)
     }
 
-    /// Iterations left over these axes; a padded axis has one that is not full.
-    pub(super) fn iterations(&self, features: &Features, mask: Mask) -> f64 {
-        bits(mask)
-            .map(|k| ((features.extent[k] + self.factor[k] - 1) / self.factor[k]) as f64)
-            .product()
+    /// Iterations left over an axis; a padded one has one that is not full.
+    fn turns(&self, features: &Features, k: usize) -> f64 {
+        match self.factor[k] {
+            1 => features.extent[k] as f64,
+            f => ((features.extent[k] + f - 1) / f) as f64,
+        }
     }
 
     /// How many of so many threads can be kept busy, at best, by splitting one of the outer loops.
@@ -180,6 +184,9 @@ impl Tile {
             features,
             target,
             unrolled,
+            turns: (0..self.factor.len())
+                .map(|k| self.turns(features, k))
+                .collect(),
             closed: features.closed(),
             after: self.after(features, unrolled),
         }
@@ -193,6 +200,8 @@ struct Estimate<'a> {
     target: &'a Target,
     /// Axes of which the tile has more than one element.
     unrolled: Mask,
+    /// Iterations left, by axis.
+    turns: SmallVec<[f64; 8]>,
     /// Axes that reductions close.
     closed: Mask,
     /// The axis of lanes of what comes after sums across lanes.
@@ -200,6 +209,11 @@ struct Estimate<'a> {
 }
 
 impl Estimate<'_> {
+    /// Iterations left over these axes.
+    fn iterations(&self, mask: Mask) -> f64 {
+        bits(mask).map(|k| self.turns[k]).product()
+    }
+
     /// The axis along which what varies with these has lanes.
     fn lane(&self, varies: Mask) -> Option<usize> {
         let across = self.tile.lane_among(varies);
@@ -325,7 +339,7 @@ impl Estimate<'_> {
             target,
             ..
         } = *self;
-        let mut levels: Vec<Level> = Vec::new();
+        let mut levels = Levels::new();
         let closed = self.closed;
         for a in &features.accesses {
             let n = self.accesses(a);
@@ -374,19 +388,19 @@ impl Estimate<'_> {
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
             let spilled = spilled * l.chain.max(1.0);
             let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
-            let turns = tile.iterations(features, l.loops & closed);
+            let turns = self.iterations(l.loops & closed);
             let at_once = WINDOW / ((l.loads + l.stores + l.ops + 3.0) * turns);
             let busy = (l.loads / 2.0)
                 .max(l.stores)
                 .max(l.ops / 2.0)
                 .max(l.latency / at_once.max(1.0));
             let busy = busy + spilled;
-            let times = tile.iterations(features, l.loops);
+            let times = self.iterations(l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {
                 f64::INFINITY
             } else {
-                tile.iterations(features, 1 << innermost)
+                self.iterations(1 << innermost)
             };
             let left = if trips > 1.0 {
                 times / trips * LEAVE
@@ -402,12 +416,13 @@ impl Estimate<'_> {
         }
         let missed = |a: &Access| self.missed(a) + self.unforeseen(a);
         let missed: f64 = features.accesses.iter().map(missed).sum();
-        Some(sum + tile.iterations(features, features.outer) * missed)
+        Some(sum + self.iterations(features.outer) * missed)
     }
 
     /// Whether the copies along an axis fall into fewer places of the first cache than they need.
     fn collide(&self, a: &Access, k: usize) -> bool {
-        self.tile.factor[k] > beside(a.stride[k].saturating_mul(a.bytes as i64))
+        let rows = self.tile.factor[k];
+        rows > WAYS && rows > beside(a.stride[k].saturating_mul(a.bytes as i64))
     }
 
     /// Cycles in which an iteration of the innermost loop fetches lines that are gone before what else they
@@ -434,11 +449,12 @@ impl Estimate<'_> {
         let lines: f64 = bits(a.varies)
             .map(|k| (tile.factor[k] as f64 * part(k)).max(1.0))
             .product();
-        let stepped = tile.iterations(features, 1 << inner) * lines;
+        let stepped = self.iterations(1 << inner) * lines;
         let bytes = |k: usize| a.stride[k].saturating_mul(a.bytes as i64);
         let second = target.caches[1] as i64;
         let (gone, far) = if part(inner) < 1.0 {
-            let beyond = |k: usize| tile.factor[k] > held(second, bytes(k));
+            let rows = &tile.factor;
+            let beyond = |k: usize| rows[k] > WAYS && rows[k] > held(second, bytes(k));
             let collide = bits(a.varies).any(|k| self.collide(a, k));
             (collide, bits(a.varies).any(beyond))
         } else {
@@ -515,7 +531,7 @@ impl Estimate<'_> {
 /// The level at which something that varies with these axes is computed: inside every reduction that
 /// closes one of them, or else at the innermost of the outer loops among them.
 fn level<'a>(
-    levels: &'a mut Vec<Level>,
+    levels: &'a mut Levels,
     features: &Features,
     closed: Mask,
     varies: Mask,
@@ -564,7 +580,7 @@ pub(super) fn beside(step: i64) -> i64 {
     held(WAYS * ALIAS, step)
 }
 
-/// The same of a cache of so many bytes. Rows so far apart that as many as a set holds, or twice or four times as
+/// The same of a cache of so many bytes, `WAYS` at least. Rows so far apart that as many as a set holds, or twice or four times as
 /// many, begin in the same set, or hardly past it, share it.
 fn held(cache: i64, step: i64) -> i64 {
     let period = (cache / WAYS).max(64);

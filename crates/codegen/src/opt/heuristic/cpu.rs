@@ -352,9 +352,11 @@ pub(super) fn lane_factors(features: &Features, axis: usize, target: &Target) ->
 }
 
 /// Estimates of tiles of one kernel, each made once: climbs that begin apart meet.
-struct Estimates<'a> {
+pub(super) struct Estimates<'a> {
     features: &'a Features,
     target: &'a Target,
+    /// The axes of the loops that count.
+    within: Mask,
     known: RefCell<FxHashMap<Known, Option<f64>>>,
 }
 
@@ -362,21 +364,31 @@ struct Estimates<'a> {
 type Known = (SmallVec<[i64; 8]>, Option<usize>, Mask);
 
 impl<'a> Estimates<'a> {
-    fn new(features: &'a Features, target: &'a Target) -> Estimates<'a> {
+    pub(super) fn new(features: &'a Features, target: &'a Target) -> Estimates<'a> {
+        Estimates::within(Mask::MAX, features, target)
+    }
+
+    /// Of the loops over any of these axes alone.
+    pub(super) fn within(
+        within: Mask,
+        features: &'a Features,
+        target: &'a Target,
+    ) -> Estimates<'a> {
         Estimates {
             features,
             target,
+            within,
             known: RefCell::default(),
         }
     }
 
     /// Cycles of the kernel where so many threads share it.
-    fn shared_by(&self, threads: i64, tile: &Tile) -> Option<f64> {
+    pub(super) fn shared_by(&self, threads: i64, tile: &Tile) -> Option<f64> {
         let key = (tile.factor.as_slice().into(), tile.lane, tile.beside);
         let mut known = self.known.borrow_mut();
         let estimate = known
             .entry(key)
-            .or_insert_with(|| tile.cycles(self.features, self.target));
+            .or_insert_with(|| tile.cycles_within(self.within, self.features, self.target));
         let cycles = (*estimate)?;
         if threads == 1 {
             return Some(cycles);

@@ -7,7 +7,7 @@
 //! each slice, where each of these loops has lanes of its own.
 
 use super::Chosen;
-use super::cpu::{GAIN, arrange, climb, lane_factors};
+use super::cpu::{Estimates, GAIN, arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
 use crate::opt::features::{Access, Features, Mask};
@@ -83,7 +83,8 @@ impl Slices {
 
     /// Vectors along an axis of slices.
     fn across(&self, features: &Features, target: &Target) -> (Tile, f64) {
-        let estimate = |t: &Tile| t.cycles(features, target);
+        let estimates = Estimates::new(features, target);
+        let estimate = |t: &Tile| estimates.shared_by(1, t);
         let climb = |tile: Tile| climb(features, features.known, tile, target, &estimate);
         let mut best = climb(Tile::single(features));
         for k in bits(self.apart & features.known) {
@@ -119,7 +120,8 @@ impl Slices {
                 a.varies & run != 0 && lane.is_some()
             };
             let has_lanes = features.accesses.iter().any(with_lane);
-            let estimate = |t: &Tile| t.cycles_within(run, features, target);
+            let estimates = Estimates::within(run, features, target);
+            let estimate = |t: &Tile| estimates.shared_by(1, t);
             let free = run & features.known;
             let mut best = climb(features, free, tile.clone(), target, &estimate);
             for k in bits(free).filter(|_| !has_lanes) {
