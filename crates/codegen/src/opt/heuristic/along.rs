@@ -1,7 +1,7 @@
 //! Products summed along what lies side by side in both factors, over several axes: gradients of a convolution's
-//! weights. No axis of the results has vectors in memory, and results are fewer than terms. Flows in: what a kernel
-//! does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not
-//! depend on the number of threads.
+//! weights. No axis of the results has vectors in memory, and results are fewer than terms, or no other way is cheaper.
+//! Flows in: what a kernel does, as numbers, and the machine's; flows out: Opts, added to those chosen. Invariant: the
+//! parts of a sum do not depend on the number of threads.
 //!
 //! One factor is staged, transposed: lanes are innermost in a panel of it. The other is read where it is, an
 //! element for all lanes, so what it alone varies with (the taps of a window) repeats nothing but arithmetic.
@@ -13,9 +13,10 @@
 //! | vectors beside each other | a panel of the staged factor | first cache, three quarters |
 //! | rows, and what else the other factor varies with | the tile's sums | registers |
 
+use super::cpu::{self, Plan};
 use super::product::{FEW, LINE, sums_in_parts, unroll};
 use super::tile::{BORDER, Terms, panel, register_tile};
-use super::{Chosen, cpu, inner};
+use super::{Chosen, inner};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
 use crate::opt::staging;
@@ -65,28 +66,34 @@ struct Block {
 /// Choose the loops of such a product, whose cycles are these where threads share it; None, with nothing chosen,
 /// where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, chosen.target)?;
-    let cut = product.cut(features, chosen.target)?;
-    let block = product.block(features, &cut, shared.is_some(), chosen.target)?;
-    let mut tried = chosen.fork();
-    product.arrange(features, &cut, &block, shared, &mut tried)?;
-    *chosen = tried;
-    Some(())
+    Product::of(features, terms(features), chosen.target)?.choose(features, shared, chosen)
 }
 
-/// Cycles of such a product, each part of its sum begun and ended; without end where it is none.
+/// The same of however many results, where their sums take fewer cycles than a plan's: the gradients of the weights of
+/// many channels of small images.
+pub(super) fn instead(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
+    let product = Product::of(features, f64::INFINITY, chosen.target)?;
+    let cycles = product.duration(features, chosen.target)?;
+    let fewer = cycles < plan.cycles(features, chosen.target);
+    fewer.then(|| product.choose(features, plan.shared, chosen))?
+}
+
+/// Terms of all sums.
+fn terms(features: &Features) -> f64 {
+    let mut sums = features.reductions.iter();
+    sums.next().map_or(0.0, |sum| features.count(sum.closes))
+}
+
+/// Cycles of such a product; without end where it is none.
 pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
-    let parts = || {
-        let product = Product::of(features, target)?;
-        let cut = product.cut(features, target)?;
-        let lanes = (target.vector_bytes / product.sum.bytes.max(1)).max(1) as f64;
-        Some(product.cycles(features) / lanes * (1.0 + BORDER / cut.terms as f64))
-    };
-    parts().unwrap_or(f64::INFINITY)
+    let product = Product::of(features, terms(features), target);
+    let cycles = product.and_then(|p| p.duration(features, target));
+    cycles.unwrap_or(f64::INFINITY)
 }
 
 impl<'a> Product<'a> {
-    fn of(features: &'a Features, target: &Target) -> Option<Product<'a>> {
+    /// Such a product of fewer results than this for each element that is staged.
+    fn of(features: &'a Features, most: f64, target: &Target) -> Option<Product<'a>> {
         let [sum] = &features.reductions[..] else {
             return None;
         };
@@ -130,7 +137,7 @@ impl<'a> Product<'a> {
             }
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;
             let again = features.count(without & !with);
-            let often = again >= AGAIN && again < features.count(sum.closes);
+            let often = again >= AGAIN && again < most;
             let worth = read.gate == 0 && tile[0] > 1 && useful >= USEFUL && often;
             worth.then(|| Product {
                 staged,
@@ -145,6 +152,22 @@ impl<'a> Product<'a> {
         };
         let both = [of(a, b), of(b, a)].into_iter().flatten();
         both.min_by(|x, y| x.cycles(features).total_cmp(&y.cycles(features)))
+    }
+
+    fn choose(&self, features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
+        let cut = self.cut(features, chosen.target)?;
+        let block = self.block(features, &cut, shared.is_some(), chosen.target)?;
+        let mut tried = chosen.fork();
+        self.arrange(features, &cut, &block, shared, &mut tried)?;
+        *chosen = tried;
+        Some(())
+    }
+
+    /// Cycles, each part of its sum begun and ended.
+    fn duration(&self, features: &Features, target: &Target) -> Option<f64> {
+        let cut = self.cut(features, target)?;
+        let lanes = (target.vector_bytes / self.sum.bytes.max(1)).max(1) as f64;
+        Some(self.cycles(features) / lanes * (1.0 + BORDER / cut.terms as f64))
     }
 
     /// Of elements, as many as a vector has at once: sums, two vectors a cycle, and copies.
@@ -363,6 +386,22 @@ mod tests {
         }
     }
 
+    /// The gradients of the weights of many channels of small images: more results than terms, which no plan does better.
+    #[test]
+    fn results_may_outnumber_terms() {
+        for (n, c, o, h, k) in [(8, 24, 32, 6, 3), (4, 32, 16, 8, 3), (6, 32, 16, 7, 4)] {
+            let kernel = conv_weights(n, c, o, h, k);
+            let features = Features::of(&kernel).expect("a kernel with loops");
+            assert!(Product::of(&features, terms(&features), &small(2)).is_none());
+            for threads in [1, 2] {
+                let opts = choose(&kernel, &small(threads));
+                lowers(&check_on(&kernel, &opts, &small(threads)), false);
+                let stages = count(&opts, |o| matches!(o, OptOp::Stage { .. }));
+                assert_eq!(stages, 2, "{n} {c} {o} {h} {k}: {opts:?}");
+            }
+        }
+    }
+
     /// Of one tile of rows and lanes blocks are of parts of the lanes, none of which is padding, and no panel is made twice.
     #[test]
     fn one_tile_is_parted_by_its_lanes() {
@@ -373,7 +412,7 @@ mod tests {
         };
         let kernel = conv_weights(4, 1, 32, 12, 5);
         let features = Features::of(&kernel).expect("a kernel with loops");
-        let product = Product::of(&features, &wide).expect("a product");
+        let product = Product::of(&features, terms(&features), &wide).expect("a product");
         assert_eq!(product.tile, [5, 16]);
         let cut = product.cut(&features, &wide).expect("parts");
         let block = product.block(&features, &cut, true, &wide).expect("blocks");
@@ -386,7 +425,10 @@ mod tests {
     #[test]
     fn other_products_are_left_alone() {
         let features = |k: &UOp| Features::of(k).expect("a kernel with loops");
-        let of = |k: &UOp| Product::of(&features(k), &small(1)).is_some();
+        let of = |k: &UOp| {
+            let features = features(k);
+            Product::of(&features, terms(&features), &small(1)).is_some()
+        };
         assert!(of(&conv_weights(3, 8, 16, 12, 3)));
         assert!(!of(&flat_matmul(64, 64, 4096)));
         assert!(!of(&crate::opt::tests::support::conv(2, 3, 16, 20, 3)));
