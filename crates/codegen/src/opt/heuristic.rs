@@ -552,6 +552,35 @@ mod tests {
         }
     }
 
+    /// Channels of weights that lie one behind the other are read along these, and transposed as they are staged.
+    #[test]
+    fn weights_of_one_place_are_transposed() {
+        let r = ranges(&[4, 32, 5], &[128]);
+        let [image, output, place, channel] = [0, 1, 2, 3].map(|k| &r[k]);
+        let x = linear(&[(image, 128 * 5), (channel, 5), (place, 1)]);
+        let w = linear(&[(output, 128), (channel, 1)]);
+        let to = linear(&[(image, 32 * 5), (output, 5), (place, 1)]);
+        let x = param(1, &[4 * 128 * 5], DType::F32).at(&[x]);
+        let w = param(2, &[32 * 128], DType::F32).at(&[w]);
+        let sum = (x * w).reduce_ranges(ReduceOp::Add, &r[3..]);
+        let store = param(0, &[4 * 32 * 5], DType::F32).at(&[to]).store(&sum);
+        let k = sink(&[store.end(&r[..3])]);
+        for threads in [1, 2] {
+            let target = Target {
+                threads,
+                ..target(false)
+            };
+            let opts = choose(&k, &target);
+            lowers(&check_on(&k, &opts, &target), false);
+            let staged = opts
+                .iter()
+                .position(|o| matches!(o.op, OptOp::Stage { .. }));
+            let staged = staged.expect("weights that are staged");
+            let terms = opts[staged + 1].op;
+            assert_eq!(terms, inner(8, AxisType::Upcast), "{opts:?}");
+        }
+    }
+
     /// Of factors that lie near, rows that no tile divides are padded and done in blocks; others are read where they are.
     #[test]
     fn rows_of_no_tile_are_done_in_blocks() {

@@ -8,7 +8,7 @@
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
-use super::product::{LINE, factor, unroll};
+use super::product::{FEW, LINE, factor, unroll};
 use super::tile::dividing_tile;
 use super::{Chosen, Weighed, inner, outermost};
 use crate::graph::bits;
@@ -20,6 +20,11 @@ use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
+/// Cycles of an element that is copied by itself, of a vector of those that are transposed, and of one that is copied as
+/// it lies.
+const ALONE: f64 = 0.5;
+const COPY: f64 = 3.0;
+const WHOLE: f64 = 1.0;
 
 /// Such a product.
 struct Product {
@@ -30,9 +35,11 @@ struct Product {
     tile: [i64; 2],
     /// Lanes whose factor is staged at a time.
     block: i64,
+    /// Terms of it that are read at once, where they are neighbours, and transposed.
+    turned: i64,
     /// Axes around both.
     others: Vec<usize>,
-    /// Cycles of all tiles.
+    /// Cycles of all tiles, and of what is staged.
     cycles: f64,
 }
 
@@ -101,13 +108,24 @@ impl Product {
             let mut tiles = (1..=width / tile[1]).rev().map(|n| n * tile[1]);
             let block = tiles.find(|n| *n <= most && width % n == 0)?;
             let others: Mask = sum.open & !(1 << row) & !(1 << lane);
+            let near = bits(sum.closes).last().filter(|k| weights.stride[*k] == 1);
+            let turned = near.map_or(1, |k| {
+                1 << features.extent[k].trailing_zeros().min(FEW.ilog2())
+            });
+            let each = match turned {
+                _ if weights.stride[lane] == 1 => WHOLE / lanes as f64,
+                1 => ALONE,
+                _ => COPY / lanes as f64,
+            };
+            let copied = each * features.count(weights.varies);
             Some(Product {
                 row,
                 lane,
                 tile,
                 block,
+                turned,
                 others: bits(others).filter(|&k| features.extent[k] > 1).collect(),
-                cycles: cycles * features.count(others) * terms,
+                cycles: cycles * features.count(others) * terms + copied,
             })
         };
         let lanes = bits(sum.open & !(1 << row)).filter_map(of);
@@ -171,6 +189,11 @@ impl Product {
         let why = "what all tiles read, in their order";
         chosen.add(stage, around, why).then_some(())?;
         let last = chosen.last_loop().filter(|last| *last > before)?;
+        if self.turned > 1 {
+            let terms = inner(self.turned, AxisType::Upcast);
+            chosen.add(terms, last - 1, "read along the terms, and transposed");
+        }
+        let last = chosen.last_loop()?;
         chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
         unroll(chosen);
         Some(())
