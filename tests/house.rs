@@ -26,9 +26,9 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_600),
+    ("uop/src", 12_650),
     ("schedule/src", 5_250),
-    ("codegen/src", 13_800),
+    ("codegen/src", 13_900),
     ("codegen/src/render", 2_500),
     ("native/src", 9_200),
     ("engine/src", 4_100),

@@ -157,7 +157,7 @@ impl Bank {
         for (i, &over) in self.over[..self.count].iter().enumerate() {
             free |= u32::from(over <= from) << i;
         }
-        for i in bits(self.gaps & !free) {
+        for i in (0..self.count).filter(|i| self.gaps >> i & 1 == 1) {
             let is = self.overlapping(i, segments).next().is_none();
             free |= u32::from(is) << i;
         }
@@ -208,15 +208,6 @@ impl Bank {
         self.over[i] = self.over[i].max(end + 1);
         self.gaps |= u32::from(segments.len() > 1) << i;
     }
-}
-
-/// The numbers of the bits that are set.
-fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let i = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
-        mask &= mask - 1;
-        Some(i)
-    })
 }
 
 /// Which registers of the machine a destination had best get.
