@@ -20,11 +20,9 @@ use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
-/// Cycles of an element that is copied by itself, of a vector of those that are transposed, and of one that is copied as
-/// it lies.
+/// Cycles of an element that is copied by itself, and of a vector that is copied, or transposed with its neighbours.
 const ALONE: f64 = 0.5;
-const COPY: f64 = 3.0;
-const WHOLE: f64 = 1.0;
+const COPY: f64 = 1.0;
 
 /// Such a product.
 struct Product {
@@ -112,11 +110,8 @@ impl Product {
             let turned = near.map_or(1, |k| {
                 1 << features.extent[k].trailing_zeros().min(FEW.ilog2())
             });
-            let each = match turned {
-                _ if weights.stride[lane] == 1 => WHOLE / lanes as f64,
-                1 => ALONE,
-                _ => COPY / lanes as f64,
-            };
+            let vectors = turned > 1 || weights.stride[lane] == 1;
+            let each = if vectors { COPY / lanes as f64 } else { ALONE };
             let copied = each * features.count(weights.varies);
             Some(Product {
                 row,
