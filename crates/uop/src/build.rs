@@ -92,9 +92,9 @@ impl UOp {
         // Passes ask for the same few again and again.
         static INDICES: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
         static LANES: [OnceLock<UOp>; 256] = [const { OnceLock::new() }; 256];
-        let few = match dtype {
-            DType::Index => INDICES.get(value as usize),
-            DType::I32 => LANES.get(value as usize),
+        let few = match (dtype, usize::try_from(value)) {
+            (DType::Index, Ok(k)) => INDICES.get(k),
+            (DType::I32, Ok(k)) => LANES.get(k),
             _ => None,
         };
         let make = || UOp::constant(Scalar::Int(value as i128), dtype);

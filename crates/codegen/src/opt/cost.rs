@@ -580,8 +580,8 @@ pub(super) fn beside(step: i64) -> i64 {
     held(WAYS * ALIAS, step)
 }
 
-/// The same of a cache of so many bytes, `WAYS` at least. Rows so far apart that as many as a set holds, or twice or four times as
-/// many, begin in the same set, or hardly past it, share it.
+/// The same of a cache of so many bytes, `WAYS` at least. Rows so far apart that as many as a set holds, or twice or
+/// four times as many, begin in the same set, or hardly past it, share it.
 fn held(cache: i64, step: i64) -> i64 {
     let period = (cache / WAYS).max(64);
     let mut share = 1;

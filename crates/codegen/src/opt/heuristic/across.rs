@@ -3,8 +3,9 @@
 //! flows out: Opts, added to those chosen. Invariant: no sum is done in parts.
 //!
 //! The factor that varies with the lanes (a convolution's weights) is staged once, in the order in which the tiles read
-//! it, or, where the second cache does not hold it, a block of lanes at a time; elements of the other one are read where they are, each for all lanes. A tile ends by turning its sums, which
-//! are then stored as they lie: that costs a few instructions for as many vectors as terms were added to each.
+//! it, or, where the second cache does not hold it, a block of lanes at a time; elements of the other one are read where
+//! they are, each for all lanes. A tile ends by turning its sums, which are then stored as they lie: that costs a few
+//! instructions for as many vectors as terms were added to each.
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
@@ -16,7 +17,7 @@ use crate::opt::features::{Access, Features, Mask};
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
-/// Fewest elements that are neighbours once sums are turned.
+/// Fewest elements that are neighbours once sums, or weights, are turned.
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
@@ -106,10 +107,9 @@ impl Product {
             let mut tiles = (1..=width / tile[1]).rev().map(|n| n * tile[1]);
             let block = tiles.find(|n| *n <= most && width % n == 0)?;
             let others: Mask = sum.open & !(1 << row) & !(1 << lane);
-            let near = bits(sum.closes).last().filter(|k| weights.stride[*k] == 1);
-            let turned = near.map_or(1, |k| {
-                1 << features.extent[k].trailing_zeros().min(FEW.ilog2())
-            });
+            let term = bits(sum.closes).last().filter(|k| weights.stride[*k] == 1);
+            let even = |k: usize| 1 << features.extent[k].trailing_zeros().min(FEW.ilog2());
+            let turned = term.map(even).filter(|n| *n >= NEAR).unwrap_or(1);
             let vectors = turned > 1 || weights.stride[lane] == 1;
             let each = if vectors { COPY / lanes as f64 } else { ALONE };
             let copied = each * features.count(weights.varies);
