@@ -552,6 +552,19 @@ mod tests {
         }
     }
 
+    /// What is chosen for one thread, and for two, each checked.
+    fn by_one_thread_and_two(k: &UOp) -> [Vec<Opt>; 2] {
+        [1, 2].map(|threads| {
+            let target = Target {
+                threads,
+                ..target(false)
+            };
+            let opts = choose(k, &target);
+            lowers(&check_on(k, &opts, &target), false);
+            opts
+        })
+    }
+
     /// Channels of weights that lie one behind the other are read along these, and transposed as they are staged.
     #[test]
     fn weights_of_one_place_are_transposed() {
@@ -565,13 +578,7 @@ mod tests {
         let sum = (x * w).reduce_ranges(ReduceOp::Add, &r[3..]);
         let store = param(0, &[4 * 32 * 5], DType::F32).at(&[to]).store(&sum);
         let k = sink(&[store.end(&r[..3])]);
-        for threads in [1, 2] {
-            let target = Target {
-                threads,
-                ..target(false)
-            };
-            let opts = choose(&k, &target);
-            lowers(&check_on(&k, &opts, &target), false);
+        for opts in by_one_thread_and_two(&k) {
             let staged = opts
                 .iter()
                 .position(|o| matches!(o.op, OptOp::Stage { .. }));
@@ -605,14 +612,7 @@ mod tests {
         let all = (&score * &score).reduce_ranges(ReduceOp::Add, &r[2..]);
         let out = param(0, &[64], DType::F64).at(&r[..1]);
         let k = sink(&[out.store(&all).end(&r[..1])]);
-        for threads in [1, 2] {
-            let target = Target {
-                threads,
-                ..target(false)
-            };
-            let opts = choose(&k, &target);
-            lowers(&check_on(&k, &opts, &target), false);
-        }
+        for opts in by_one_thread_and_two(&k) {}
     }
 
     /// The extents of the axes of a type after these Opts.
