@@ -612,7 +612,7 @@ mod tests {
         let all = (&score * &score).reduce_ranges(ReduceOp::Add, &r[2..]);
         let out = param(0, &[64], DType::F64).at(&r[..1]);
         let k = sink(&[out.store(&all).end(&r[..1])]);
-        for opts in by_one_thread_and_two(&k) {}
+        by_one_thread_and_two(&k);
     }
 
     /// The extents of the axes of a type after these Opts.
