@@ -11,11 +11,14 @@ use crate::graph::{Srcs, group, rebuild};
 use crate::loops::{self, fresh, is_loop, kind, next_id};
 use crate::scratch;
 use monoglot_uop::rules::{conjuncts, constraints};
-use monoglot_uop::{Arg, Op, Result, UOp, rules};
+use monoglot_uop::{Arg, DType, Op, Result, UOp, rules};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Most nodes of a body that is repeated, those of its lanes counted.
-const NODES: i64 = 1024;
+/// Most nodes of a body that is repeated, its copies counted.
+const NODES: i64 = 256;
+
+/// What those along the longest axis count for at most, as they are lanes of vectors.
+const VECTOR: i64 = 4;
 
 /// Most loops of a kernel that has been taken apart: loops inside are repeated by each part of those around them.
 const LOOPS: usize = 64;
@@ -255,12 +258,17 @@ fn overwrites(nodes: &[&UOp]) -> bool {
     storage(Op::Store).any(|written| storage(Op::Load).any(|read| read == written))
 }
 
-/// How many nodes these are with all their lanes.
+/// How many nodes these are with all their copies, of which those along the longest axis are taken for the lanes of
+/// vectors. What only says where something lies is mostly known by then.
 fn size(nodes: &[&UOp]) -> i64 {
     let copies = |n: &&UOp| -> i64 {
         let ranges = n.ranges();
-        let lanes = ranges.iter().filter(|r| !is_loop(r));
-        lanes.map(|r| r.vmax() + 1).product()
+        let unrolled = ranges.iter().filter(|r| !is_loop(r));
+        let extents = unrolled.map(|r| r.vmax() + 1);
+        let longest = extents.clone().max().unwrap_or(1);
+        extents.product::<i64>() / longest * longest.min(VECTOR)
     };
-    nodes.iter().map(copies).sum()
+    let place = |n: &UOp| n.op() == Op::Index || n.dtype() == DType::Index;
+    let works = nodes.iter().filter(|n| !place(n));
+    works.map(copies).sum()
 }

@@ -14,8 +14,8 @@ const LATENCY: f64 = 4.0;
 const GATHER: f64 = 1.75;
 /// Simple operations for each vector of sums of which many are folded to lanes of one.
 const TRANSPOSE: f64 = 4.0;
-/// Loads or stores for a vector of elements that are neighbours along another axis.
-const TURNED: f64 = 3.0;
+/// Loads or stores for a vector of elements that are neighbours along another axis, beside those of its neighbours.
+const TURNED: f64 = 2.0;
 /// Loads for a vector of elements that are two apart.
 const APART: f64 = 3.0;
 /// The same where what lies between them is in the tile, too.
@@ -272,7 +272,10 @@ impl Estimate<'_> {
                 let rows = self.copies(a.varies & !(1 << l), a.bytes);
                 copies * masked * self.crossing(a, l) + 0.1 * rows
             }
-            _ if masked == 1.0 && turned => TURNED * copies,
+            _ if masked == 1.0 && turned => {
+                let along = bits(a.varies & self.unrolled).find(|&k| a.stride[k].abs() == 1);
+                TURNED * copies + self.copies_along(along, a.varies, a.bytes)
+            }
             _ => {
                 let lanes = target.vector_bytes / a.bytes.max(1);
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER

@@ -425,6 +425,35 @@ mod tests {
         }
     }
 
+    /// What no number of whole vectors divides is padded to them, and turned in squares, rather than read in rows of
+    /// what divides it.
+    #[test]
+    fn a_transpose_of_odd_rows_gets_whole_vectors() {
+        let wide = Target {
+            vector_bytes: 64,
+            ..target(false)
+        };
+        for (m, n) in [(3000, 2000), (700, 4992)] {
+            let k = transpose(m, n);
+            let opts = choose(&k, &wide);
+            let of = |axis: usize| {
+                let mut all = opts.iter().filter(|o| o.axis == axis);
+                all.find_map(|o| match o.op {
+                    OptOp::Split {
+                        factor,
+                        target: AxisType::Upcast,
+                        ..
+                    } => Some(factor),
+                    _ => None,
+                })
+            };
+            let padded = opts
+                .iter()
+                .any(|o| matches!(o.op, OptOp::PadTo { multiple: 16 }));
+            assert!(padded && of(0) > Some(8) && of(1) > Some(8), "{opts:?}");
+        }
+    }
+
     /// The loops of a transpose go along what is read, a few tiles beside each other inside.
     #[test]
     fn a_transpose_reads_along_rows() {

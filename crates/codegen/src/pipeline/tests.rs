@@ -286,6 +286,39 @@ fn what_lies_between_lanes_is_written_with_them() {
     }
 }
 
+/// Rows that are turned to columns and end within a tile: but for the last, whole vectors are written.
+#[test]
+fn all_but_the_last_tile_of_odd_rows_are_turned() {
+    let whole = |p: &Program| {
+        let list = p.src()[1].src();
+        let ungated = list
+            .iter()
+            .filter(|u| u.op() == Op::Store && u.src().len() == 2);
+        ungated
+            .filter(|u| monoglot_uop::linear::lanes(&u.src()[1]) >= 4)
+            .count()
+    };
+    for device in devices() {
+        for columns in [8, 16, 40] {
+            let pad = Opt {
+                axis: 0,
+                op: OptOp::PadTo { multiple: 16 },
+            };
+            let opts = vec![
+                pad,
+                split(0, 16, AxisType::Upcast, false),
+                split(1, columns, AxisType::Upcast, false),
+            ];
+            let cases = [(transpose(72, 2 * columns), opts)];
+            let programs = check_for(&device, device.target(), &cases, 0);
+            if device.target().lanes(DType::F32) >= 4 && !device.target().workgroups {
+                let found = whole(&programs[0]);
+                assert!(found >= 16, "{columns}: {found}");
+            }
+        }
+    }
+}
+
 /// Of what a tile's updates read, the kind of which there are fewer is held and the other passes by.
 #[test]
 fn updates_hold_the_operands_of_which_there_are_fewer() {

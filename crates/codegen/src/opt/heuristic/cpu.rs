@@ -429,12 +429,16 @@ pub(super) fn climb(
                 .into_iter()
                 .filter(|g| n % g != 0 && *g <= MOST && 4 * g <= n);
             let larger = larger.chain(past);
-            for (g, enlarged) in smaller.map(|g| (g, false)).chain(larger.map(|g| (g, true))) {
+            // Of copies that are too many more are, but vectors that are turned are less code.
+            let mut most = i64::MAX;
+            for g in smaller.chain(larger) {
+                if g > most && n % g == 0 {
+                    continue;
+                }
                 tile.factor[k] = g;
-                let c = match estimate(&tile) {
-                    Some(c) => c,
-                    None if enlarged => break,
-                    None => continue,
+                let Some(c) = estimate(&tile) else {
+                    most = if g > f { most.min(g) } else { most };
+                    continue;
                 };
                 if c < next.map_or(cycles * GAIN, |n| n.2) {
                     next = Some((k, g, c));

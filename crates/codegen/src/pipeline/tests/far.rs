@@ -269,7 +269,7 @@ fn panels_are_asked_for_while_others_are_copied() {
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
         let cases = [
             opts(flat_matmul(96, 256, 192)),
-            opts(flat_matmul(94, 256, 192)),
+            opts(flat_matmul(75, 256, 192)),
         ];
         let copied = |p: &Program| {
             let loads = p.src()[1].src().iter().filter(|u| u.op() == Op::Load);
