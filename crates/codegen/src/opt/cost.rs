@@ -65,6 +65,8 @@ struct Level {
     ops: f64,
     latency: f64,
     registers: f64,
+    /// Cycles for lines that are gone before they are read again.
+    fetched: f64,
     /// Terms that an iteration adds to each sum.
     chain: f64,
     /// Whether sums are done in blocks of a few terms, each a loop.
@@ -350,7 +352,8 @@ impl Estimate<'_> {
             if a.store {
                 level.stores += n
             } else {
-                level.loads += n
+                level.loads += n;
+                level.fetched += n * self.fetched(a);
             }
         }
         for w in &features.work {
@@ -397,7 +400,7 @@ impl Estimate<'_> {
                 .max(l.stores)
                 .max(l.ops / 2.0)
                 .max(l.latency / at_once.max(1.0));
-            let busy = busy + spilled;
+            let busy = busy.max(l.fetched) + spilled;
             let times = self.iterations(l.loops);
             let innermost = 63 - (l.loops & closed).leading_zeros() as i64;
             let trips = if innermost < 0 {
@@ -466,6 +469,52 @@ impl Estimate<'_> {
         };
         let each = if far { FAR } else { NEARBY };
         if gone { lines * each } else { 0.0 }
+    }
+
+    /// Cycles to fetch a line of rows that a sum goes through side by side, and that outer loops go through again, where
+    /// the places of a cache into which they fall hold fewer.
+    fn fetched(&self, a: &Access) -> f64 {
+        let Estimate {
+            tile,
+            features,
+            target,
+            closed,
+            ..
+        } = *self;
+        let lane = self.lane(a.varies);
+        let others = a.varies & !lane.map_or(0, |l| 1 << l);
+        let beside = bits(others & !closed).any(|k| tile.factor[k] > 1);
+        let again = features.outer & !a.varies != 0;
+        if !again || !beside || a.varies & closed == 0 {
+            return 0.0;
+        }
+        let mut lines = 1.0;
+        let mut steps = SmallVec::<[i64; 8]>::new();
+        for k in bits(others) {
+            let inside = closed >> k & 1 == 1;
+            let n = if inside {
+                features.extent[k]
+            } else {
+                tile.factor[k]
+            };
+            if a.stride[k] == TANGLED {
+                return 0.0;
+            }
+            let step = a.stride[k].saturating_abs().saturating_mul(a.bytes as i64);
+            lines *= (n as f64 * (step as f64 / LINE).min(1.0)).max(1.0);
+            steps.extend((n > 1).then_some(step));
+        }
+        let gone = |cache: usize, period: i64| {
+            let apart = steps.iter().fold(period, |g, s| gcd(g, s % period));
+            let held = (WAYS * period) as f64 / (apart as f64).max(LINE);
+            lines > held && 2.0 * held * LINE <= cache as f64
+        };
+        let [first, second, _] = target.caches;
+        match (gone(second, second as i64 / WAYS), gone(first, ALIAS)) {
+            (true, _) => FAR,
+            (_, true) => NEARBY,
+            _ => 0.0,
+        }
     }
 
     /// Cycles for lines from beyond the second cache that nothing fetches ahead, of what is read once: a tile goes
@@ -597,6 +646,10 @@ fn held(cache: i64, step: i64) -> i64 {
         share *= 2;
     }
     share * cache / period
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.

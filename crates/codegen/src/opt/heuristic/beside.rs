@@ -17,6 +17,9 @@ use crate::opt::masked::folded;
 use crate::opt::staging;
 use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
 
+/// Fewest copies of a turn that make it worth to go past the end of a slice, and most that are tried.
+const COPIES: i64 = 4;
+const MOST: i64 = 16;
 /// How many vectors are tried side by side, as long as more are better.
 const VECTORS: [i64; 3] = [1, 2, 4];
 /// Bytes of memory that are fetched together.
@@ -42,15 +45,18 @@ impl Slices {
                 continue;
             }
             let mut fork = chosen.fork();
+            self.whole(features, &mut fork);
             let Some((cycles, features, tile)) = try_lanes(axis, factor, &mut fork) else {
                 continue;
             };
-            others.push((factor.to_string(), cycles));
             // As few vectors as do: what is kept is smaller.
+            let better = others[1..].last().is_none_or(|o| cycles < o.1 * GAIN);
+            others.push((factor.to_string(), cycles));
+            if !better {
+                break;
+            }
             if cycles < best.as_ref().map_or(within, |b| b.0 * GAIN) {
                 best = Some((cycles, fork, features, tile));
-            } else {
-                break;
             }
         }
         let (cycles, fork, features, tile) = best?;
@@ -64,6 +70,25 @@ impl Slices {
         let order: Vec<usize> = bits(slices.apart & features.outer).filter(left).collect();
         cpu::arrange(&features, &tile, &order, chosen);
         Some(())
+    }
+}
+
+impl Slices {
+    /// Have the loops through a slice turn as often as a few copies at a time need, where their extent is a prime or little
+    /// better: `peel` keeps the masks of the last turn out of the others.
+    fn whole(&self, features: &Features, chosen: &mut Chosen) {
+        let inside = self.runs.iter().fold(0, |m, run| m | run);
+        for k in bits(inside & features.known & !self.apart) {
+            let n = features.extent[k];
+            let divides = (COPIES..=MOST).any(|f| n % f == 0);
+            if divides || n < COPIES * MOST {
+                continue;
+            }
+            if let Some(at) = chosen.axis(k, features.kind(k)) {
+                let multiple = COPIES;
+                chosen.add(OptOp::PadTo { multiple }, at, "copies of an odd extent");
+            }
+        }
     }
 }
 
@@ -105,6 +130,16 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
     let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let slice = chosen.axis(axis, AxisType::Loop)?;
+    // Past the end of a slice stands zero.
+    let at_end =
+        |u: &UOp| u.op() == Op::Where && u.src()[2].const_value().is_some_and(|v| v.is_zero());
+    let read = |u: &UOp| {
+        if at_end(u) {
+            u.src()[1].clone()
+        } else {
+            u.clone()
+        }
+    };
     let is_kept = |u: &UOp| u.op() == Op::Index && u.src()[0].op() == Op::After;
     let is_factor = |s: &UOp| {
         let [term] = &s.src()[1..] else { return false };
@@ -112,7 +147,11 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
         let around = |r: &UOp| axes.iter().position(|a| a == r) <= Some(slice);
         let own = s.ranges().iter().filter(|r| !around(r)).count();
         let product = folded(s);
-        let mut kept = product.src().iter().filter(|u| is_kept(u) && open(u));
+        let mut kept = product
+            .src()
+            .iter()
+            .map(read)
+            .filter(|u| is_kept(u) && open(u));
         own == 1
             && product.op() == Op::Mul
             && kept.any(|u| u.ranges().iter().all(|r| around(r) || r == term))
@@ -195,7 +234,7 @@ mod tests {
     use crate::opt::choose;
     use crate::opt::tests::support::{check_on, lowers, target};
     use monoglot_uop::text::parse;
-    use monoglot_uop::{Op, OptOp, Target, UOp};
+    use monoglot_uop::{AxisType, Op, Opt, OptOp, Target, UOp};
 
     /// Scores of every query with every key, kept, and how far they are from the greatest in their place; of
     /// these the weighed sums of values, less what they sum up to. All of it is exact.
@@ -272,7 +311,14 @@ SINK[\"\"] %44
             local_bytes: 1 << 20,
             ..target(false)
         };
-        for [h, l, s, d] in [[2, 16, 64, 4], [3, 20, 64, 6], [2, 9, 7, 4]] {
+        let sizes = [
+            [2, 16, 64, 4],
+            [3, 20, 64, 6],
+            [2, 9, 7, 4],
+            [2, 13, 67, 4],
+            [1, 67, 131, 8],
+        ];
+        for [h, l, s, d] in sizes {
             let kernel = attention(h, l, s, d);
             for threads in [1, 2] {
                 let target = Target {
@@ -283,6 +329,27 @@ SINK[\"\"] %44
                 lowers(&check_on(&kernel, &opts, &target), false);
             }
         }
+    }
+
+    /// Where no few copies divide a slice, it is padded to them, and its sums are done in parts all the same.
+    #[test]
+    fn slices_of_a_prime_length_have_copies() {
+        let small = Target {
+            caches: [16 << 10, 256 << 10, 1 << 20],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        let kernel = attention(4, 131, 257, 16);
+        let opts = choose(&kernel, &small);
+        let padded = |o: &&Opt| o.op == OptOp::PadTo { multiple: 4 };
+        assert_eq!(opts.iter().filter(padded).count(), 5, "{opts:?}");
+        let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+        assert_eq!(stages.count(), 2, "{opts:?}");
+        let copies = |o: &&Opt| match o.op {
+            OptOp::Split { factor, target, .. } => factor >= 4 && target == AxisType::Upcast,
+            _ => false,
+        };
+        assert!(opts.iter().filter(copies).count() > 2, "{opts:?}");
     }
 
     /// Queries lie far apart: what their lanes read is staged, and sums that the first cache does not hold are done
