@@ -25,6 +25,9 @@ pub struct Conv {
     pub output_padding: Dims,
 }
 
+/// Most elements of a window whose gradient is gathered.
+const WINDOWS: i64 = 64;
+
 /// Of so many products of padding one is worth to be left out.
 const MISSED: i64 = 22;
 
@@ -479,6 +482,19 @@ impl Phased {
         self.places.parts(self.step)
     }
 
+    /// Of each phase its taps, and the element of the source at each in the first round.
+    fn taps(&self) -> Vec<Vec<(i64, i64)>> {
+        let phases = self
+            .parts
+            .iter()
+            .flat_map(|p| (0..p.phases).map(move |j| (p, j)));
+        let taps = |(p, j): (&Part, i64)| {
+            let one = |t: i64| (p.tap + j + t * self.step, p.from - t);
+            (0..p.taps).map(one).collect()
+        };
+        phases.map(taps).collect()
+    }
+
     /// The source with as many zeros around it as all parts read.
     fn padded(&self, u: &UOp, a: usize) -> Result<UOp> {
         let last = self.parts.iter().map(|p| p.from).max().unwrap_or(0);
@@ -513,6 +529,24 @@ fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64, ends: &[[i64; 2]
             .narrow(i + 2, 0, &axis.places)?;
     }
     Ok(y)
+}
+
+/// Phases of each axis from `first` on, those of the last one next to each other, each (…, rounds…): put together.
+fn interleaved(parts: Vec<UOp>, first: usize, axes: &[Phased]) -> Result<UOp> {
+    let mut parts = parts;
+    for (i, axis) in axes.iter().enumerate().rev() {
+        let at = first + i;
+        let one = |all: &[UOp]| {
+            let apart = all.iter().map(|u| insert_axis(u, at + 1));
+            let all = join(&apart.collect::<Result<Vec<UOp>>>()?, at + 1)?;
+            let places = [axis.rounds() * axis.step];
+            let sizes = shape(&[&all.shape()[..at], &places, &all.shape()[at + 2..]]);
+            all.reshape(&sizes)?.narrow(at, 0, &axis.places)
+        };
+        let next = parts.chunks(axis.step as usize).map(one);
+        parts = next.collect::<Result<_>>()?;
+    }
+    Ok(parts.swap_remove(0))
 }
 
 /// One part of each axis: (n, g·cout, rounds, phases, …).
@@ -614,6 +648,72 @@ impl Pooling {
         )
     }
 
+    /// Whether an element may lie in several windows, but in so few that each can be asked.
+    fn overlaps(&self) -> bool {
+        let mut axes = self.kernel.iter().zip(&self.stride);
+        let few = self.kernel.iter().product::<i64>() <= WINDOWS;
+        few && axes.any(|(k, s)| k > s) && self.dilation.iter().all(|&d| d == 1)
+    }
+
+    /// What flows to each element: of every window that it lies in, where `chosen` says that it is the one, by how many
+    /// elements are left of the window from it on. Elements that are as many steps from a window's first lie in as many
+    /// windows, so they are worked out together.
+    fn gathered(&self, chosen: &UOp, flow: &UOp, sizes: &Shape) -> Result<UOp> {
+        let places = self.kernel.iter().zip(&self.stride).zip(&self.padding);
+        let axes = places.zip(&sizes[self.first..]);
+        let axes = axes.map(|(((&k, &s), &p), n)| Phased::new(k, s, p, n.clone()));
+        let axes: Vec<Phased> = axes.collect();
+        let around = |u: &UOp| {
+            let mut all = axes.iter().enumerate();
+            all.try_fold(u.clone(), |u, (i, axis)| axis.padded(&u, self.first + i))
+        };
+        let chosen = around(chosen)?;
+        let flow = around(flow)?;
+        // Of each phase all windows: the element of the window, in a row, and where it lies in the source.
+        let mut phases = vec![vec![(0, Vec::new())]];
+        for (axis, &k) in axes.iter().zip(&self.kernel) {
+            let mut longer = Vec::new();
+            for (windows, taps) in phases
+                .iter()
+                .flat_map(|w| axis.taps().into_iter().map(move |t| (w, t)))
+            {
+                let mut all = Vec::new();
+                for (place, at) in windows {
+                    let next = taps.iter().map(|(tap, from)| {
+                        (place * k + tap, [&at[..], &[axis.before + from]].concat())
+                    });
+                    all.extend(next);
+                }
+                longer.push(all);
+            }
+            phases = longer;
+        }
+        let whole = self.kernel.iter().product::<i64>();
+        let rounds: Vec<Dim> = axes.iter().map(Phased::rounds).collect();
+        let there = |u: &UOp, at: &[i64]| {
+            let mut all = at.iter().zip(&rounds).enumerate();
+            all.try_fold(u.clone(), |u, (i, (&at, n))| {
+                u.narrow(self.first + i, at, n)
+            })
+        };
+        let of = |windows: &Vec<(i64, Vec<i64>)>| {
+            let terms = windows.iter().map(|(place, at)| {
+                let hit = there(&chosen, at)?;
+                let own = hit.eq_(&hit.like(whole - place));
+                let flow = there(&flow, at)?;
+                Ok(own.select(&flow, &flow.like(0.0)))
+            });
+            let sum = terms.reduce(|a, b| Ok(a? + b?));
+            let nowhere = || {
+                let of_phase = shape(&[&flow.shape()[..self.first], &rounds]);
+                Ok(UOp::full(flow.dtype().zero(), flow.dtype(), &of_phase))
+            };
+            sum.unwrap_or_else(nowhere)
+        };
+        let parts = phases.iter().map(of).collect::<Result<Vec<UOp>>>()?;
+        interleaved(parts, self.first, &axes)
+    }
+
     /// All of it, in a row.
     fn numbers(&self) -> Vec<i64> {
         let all = [&self.kernel, &self.stride, &self.padding, &self.dilation];
@@ -639,9 +739,43 @@ impl Pooling {
     fn folded(&self, u: &UOp, fill: Scalar, op: ReduceOp) -> Result<UOp> {
         let mut u = padded(u, self.first, &self.padding, fill.to_f64())?;
         let last = u.shape().len();
-        for ((&k, &s), &d) in self.kernel.iter().zip(&self.stride).zip(&self.dilation) {
-            let windows = to_last(&u, self.first)?.windows(k, s, d)?;
+        for (i, &k) in self.kernel.iter().enumerate() {
+            let axis = self.first + i;
+            let windows = to_last(&u, axis)?.windows(k, self.stride[i], self.dilation[i])?;
+            // Back to its place, so that what may be stored lies as what it is made of.
+            let mut order: Vec<usize> = (0..=last).collect();
+            order[axis..last].rotate_right(1);
+            let windows = windows.permute(&order)?;
             u = windows.reduce(op, &[last])?.squeeze_axes(&[last])?;
+        }
+        Ok(u)
+    }
+
+    /// How many elements of each window are left from the first one on that is as great as its `top`, or NaN.
+    fn first_of_equals(&self, u: &UOp, top: &UOp) -> Result<UOp> {
+        let win = self.windows(u, u.dtype().min())?;
+        // Nothing flows to padding, also where what is there is as little.
+        let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
+        let there = self.windows(&all, Scalar::Bool(false))?;
+        let whole = self.kernel.iter().product::<i64>();
+        let mut first = UOp::full(Scalar::Int(0), DType::I32, top.shape());
+        for left in 1..=whole {
+            let of = |u: &UOp| self.element(u, whole - left);
+            let x = of(&win)?;
+            let hit = of(&there)? & (x.eq_(top) | x.ne_(&x));
+            first = hit.select(&first.like(left), &first);
+        }
+        Ok(first)
+    }
+
+    /// Of windows (…, out…, k…) each one's element at a place, in a row.
+    fn element(&self, windows: &UOp, place: i64) -> Result<UOp> {
+        let rank = windows.shape().len() - self.kernel.len();
+        let mut rest = place;
+        let mut u = windows.clone();
+        for (i, &k) in self.kernel.iter().enumerate().rev() {
+            u = u.narrow(rank + i, rest % k, 1)?.squeeze_axes(&[rank + i])?;
+            rest /= k;
         }
         Ok(u)
     }
@@ -656,6 +790,10 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
     Ok(known(top, &[u], &pool.numbers(), |f| {
         let u = &f.inputs[0];
         let pool = Pooling::of_numbers(f.params);
+        if pool.overlaps() {
+            let first = pool.first_of_equals(u, f.y)?;
+            return Ok(vec![Some(pool.gathered(&first, f.g, u.shape())?)]);
+        }
         let win = pool.windows(u, u.dtype().min())?;
         // Nothing flows to padding, also where what is there is as little.
         let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());

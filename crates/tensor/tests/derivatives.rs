@@ -290,6 +290,7 @@ fn convolutions() {
         }),
         ("max_pool", &[&[1, 1, 4, 4]], SYM, |x| x[0].max_pool(2, (), 0, 1).sin()),
         ("max_pool overlapping", &[&[1, 5]], SYM, |x| x[0].max_pool([3], [1], 1, 1).sin()),
+        ("max_pool of strided windows", &[&[1, 2, 5, 4]], SYM, |x| x[0].max_pool([3, 3], [2, 2], 1, 1).sin()),
         ("max_pool dilated", &[&[1, 1, 5, 4]], SYM, |x| x[0].max_pool([2, 2], [2, 1], [1, 0], [2, 1]).sin()),
         ("avg_pool", &[&[1, 1, 4, 4]], SYM, |x| x[0].avg_pool(2, (), 0, true).sin()),
         ("avg_pool padded", &[&[1, 1, 3, 4]], SYM, |x| x[0].avg_pool([2, 3], [1, 2], 1, true).sin()),

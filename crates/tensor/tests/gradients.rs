@@ -259,6 +259,51 @@ fn convolutions_pools_and_losses() {
     );
 }
 
+/// Of overlapping windows with equals, infinities and NaN, each gives to its first: as loops over them say.
+#[test]
+fn windows_that_overlap_give_their_gradient_to_the_first_of_equals() {
+    on_interpreter();
+    let mut random = Random(7);
+    // Height, width, then kernel, stride and padding of both axes.
+    let cases = [
+        [7, 6, 3, 3, 2, 2, 1, 1],
+        [8, 9, 3, 2, 2, 1, 0, 1],
+        [5, 8, 5, 3, 1, 2, 2, 0],
+        [6, 7, 3, 2, 1, 3, 1, 1],
+        [4, 11, 2, 5, 2, 4, 0, 2],
+    ];
+    for [h, w, kh, kw, sh, sw, ph, pw] in cases {
+        let value = |k| match k {
+            0 => f32::NAN,
+            1 | 2 => f32::NEG_INFINITY,
+            k => (k / 3) as f32,
+        };
+        let x: Vec<f32> = (0..2 * h * w).map(|_| value(random.next(16))).collect();
+        let [oh, ow] = [(h + 2 * ph - kh) / sh + 1, (w + 2 * pw - kw) / sw + 1];
+        let g: Vec<f32> = (0..2 * oh * ow)
+            .map(|_| 1.0 + random.next(9) as f32)
+            .collect();
+        let mut wanted = vec![0.0; x.len()];
+        for (i, g) in g.iter().enumerate() {
+            let [n, y, c] = [i as i64 / (oh * ow), i as i64 / ow % oh, i as i64 % ow];
+            let all = (0..kh * kw).map(|k| [y * sh - ph + k / kw, c * sw - pw + k % kw]);
+            let there = all.filter(|&[y, c]| (0..h).contains(&y) && (0..w).contains(&c));
+            let places: Vec<usize> = there.map(|[y, c]| ((n * h + y) * w + c) as usize).collect();
+            let top = |a: f32, b: f32| if a.is_nan() || a >= b { a } else { b };
+            let top = places.iter().map(|&p| x[p]).fold(f32::NEG_INFINITY, top);
+            let hit = |p: &&usize| x[**p] == top || x[**p].is_nan();
+            if let Some(&p) = places.iter().find(hit) {
+                wanted[p] += g;
+            }
+        }
+        let x = Tensor::new(&x, [1, 2, h, w]);
+        let g = Tensor::new(&g, [1, 2, oh, ow]);
+        let y = x.max_pool([kh, kw], [sh, sw], [ph, pw], 1);
+        let got = y.gradient_with(&g, &[&x]).unwrap().remove(0);
+        assert_eq!(got.to_vec::<f32>().unwrap(), wanted, "{h}x{w} by {kh}x{kw}");
+    }
+}
+
 #[test]
 fn a_pool_gives_its_gradient_to_the_first_of_equals() {
     on_interpreter();
