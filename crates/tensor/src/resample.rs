@@ -83,9 +83,14 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
     };
     let x = u.cast(kept.compute_type());
     let table = Shape::new([n.into(), neighbours.clone()]);
-    let i = count(0, &table, DType::I64)?;
-    let k = count(1, &table, DType::I64)?;
-    let old = number(length, DType::I64, &table)?;
+    // Products of lengths may need more than 32 bits; places do not.
+    let d = match how {
+        Interpolation::Area => DType::I64,
+        _ => DType::I32,
+    };
+    let i = count(0, &table, d)?;
+    let k = count(1, &table, d)?;
+    let old = number(length, d, &table)?;
     let (place, weight) = if how == Interpolation::Area {
         let first = &i * &old / n;
         let end = ((&i + 1) * &old + (n - 1)) / n;
@@ -106,7 +111,7 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
         } else {
             &i * 0.0
         };
-        let place = floor(&at).cast(DType::I64) + (k - (neighbours / 2 - 1));
+        let place = floor(&at).cast(d) + (k - (neighbours / 2 - 1));
         let weight = weight(&abs(&(at - place.cast(x.dtype()))), neighbours);
         let place = place.lt(&old).select(&place, &(&old - 1));
         (place.max_(&place.like(0)), weight)

@@ -434,6 +434,38 @@ fn bounds_hold_every_value() {
     }
 }
 
+/// What is compared with a bound and chosen by that is no more than the bound lets through, in all four forms.
+#[test]
+fn bounds_hold_what_a_comparison_chooses() {
+    for (from, to, k) in [(-5, 9, 3), (0, 4, 4), (2, 7, 0), (-3, -1, 5), (1, 1, 1)] {
+        let x = UOp::variable(0, from, to);
+        let bound = x.like(k);
+        let [below, above] = [x.lt(&bound), bound.lt(&x)];
+        let all = [
+            (
+                below.select(&x, &bound),
+                from.min(k),
+                (to.min(k - 1)).max(k),
+            ),
+            (below.select(&bound, &x), k, to.max(k)),
+            (above.select(&x, &bound), k, to.max(k)),
+            (above.select(&bound, &x), from.min(k), k),
+        ];
+        for (i, (u, least, most)) in all.iter().enumerate() {
+            let (lo, hi) = u.bounds();
+            for v in from..=to {
+                let chosen = if i < 2 { v < k } else { k < v };
+                let value = if chosen == (i % 2 == 0) { v } else { k };
+                assert!(
+                    (lo..=hi).contains(&value),
+                    "{u}: {value} of {v}, in {lo} to {hi}"
+                );
+            }
+            assert!(lo >= *least && hi <= *most, "{u}: {lo} to {hi}");
+        }
+    }
+}
+
 #[test]
 fn bounds_hold_every_reduction() {
     let mut rng = Rng(99);

@@ -153,7 +153,7 @@ fn gathered(
 type Places = SmallVec<[usize; 8]>;
 
 /// From how many operations on it is cheaper to do them for all lanes and to take lanes out.
-const LONG: usize = 8;
+const LONG: usize = 4;
 
 /// Whether what leads to these places from data is so many operations.
 fn is_long(t: &Table, places: &[usize], moved: &[bool]) -> bool {

@@ -122,11 +122,52 @@ fn bounds(u: &UOp) -> Interval {
         Op::After => stored(u),
         Op::Reduce => reduce(u).or(any),
         Op::Cast => cast(u),
-        Op::Where => union(src(1), src(2)).or(any),
+        Op::Where => chosen(u).or(any),
         op if op.is_comparison() => comparison(u).or(any),
         op if op.is_elementwise() => arithmetic(u).or(any),
         _ => any,
     }
+}
+
+/// Either value, where what is compared with a bound is itself the value: no more than what the bound lets through.
+fn chosen(u: &UOp) -> Interval {
+    let [condition, yes, no] = u.src() else {
+        return None;
+    };
+    let plain = || union(yes.min_max(), no.min_max());
+    if condition.op() != Op::CmpLt || !u.dtype().is_int() {
+        return plain();
+    }
+    let [below, above] = condition.src() else {
+        return plain();
+    };
+    let (Some(less), Some(more)) = (below.min_max(), above.min_max()) else {
+        return plain();
+    };
+    // What it is at least and at most by the comparison, which holds of `yes` and does not of `no`.
+    let within = |value: &UOp, holds: bool| {
+        let (lo, hi) = value.min_max()?;
+        let [mut lo, mut hi] = [lo.to_i128(), hi.to_i128()];
+        match holds {
+            true if value == below => hi = hi.min(more.1.to_i128() - 1),
+            true if value == above => lo = lo.max(less.0.to_i128() + 1),
+            false if value == below => lo = lo.max(more.0.to_i128()),
+            false if value == above => hi = hi.min(less.1.to_i128()),
+            _ => {}
+        }
+        Some((lo, hi))
+    };
+    let (Some(yes), Some(no)) = (within(yes, true), within(no, false)) else {
+        return plain();
+    };
+    // A value that would have to be more than it can be is never chosen.
+    let (lo, hi) = match (yes.0 <= yes.1, no.0 <= no.1) {
+        (true, false) => yes,
+        (false, true) => no,
+        (false, false) => return plain(),
+        (true, true) => (yes.0.min(no.0), yes.1.max(no.1)),
+    };
+    Some((Int(lo), Int(hi)))
 }
 
 fn stored(u: &UOp) -> Interval {
