@@ -21,6 +21,7 @@ use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
+use std::ops::Range;
 
 /// Fewest sums that an element of a panel is added to for which it is copied; as many as terms are too many to keep.
 const AGAIN: f64 = 16.0;
@@ -66,13 +67,14 @@ struct Block {
 /// Choose the loops of such a product, whose cycles are these where threads share it; None, with nothing chosen,
 /// where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    Product::of(features, terms(features), chosen.target)?.choose(features, shared, chosen)
+    let again = AGAIN..terms(features);
+    Product::of(features, again, chosen.target)?.choose(features, shared, chosen)
 }
 
 /// The same of however many results, where their sums take fewer cycles than a plan's: the gradients of the weights of
-/// many channels of small images.
+/// many channels of small images, and of one.
 pub(super) fn instead(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, f64::INFINITY, chosen.target)?;
+    let product = Product::of(features, 1.0..f64::INFINITY, chosen.target)?;
     let cycles = product.duration(features, chosen.target)?;
     let fewer = cycles < plan.cycles(features, chosen.target);
     fewer.then(|| product.choose(features, plan.shared, chosen))?
@@ -86,14 +88,14 @@ fn terms(features: &Features) -> f64 {
 
 /// Cycles of such a product; without end where it is none.
 pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
-    let product = Product::of(features, terms(features), target);
+    let product = Product::of(features, AGAIN..terms(features), target);
     let cycles = product.and_then(|p| p.duration(features, target));
     cycles.unwrap_or(f64::INFINITY)
 }
 
 impl<'a> Product<'a> {
-    /// Such a product of fewer results than this for each element that is staged.
-    fn of(features: &'a Features, most: f64, target: &Target) -> Option<Product<'a>> {
+    /// Such a product of so many results for each element that is staged.
+    fn of(features: &'a Features, results: Range<f64>, target: &Target) -> Option<Product<'a>> {
         let [sum] = &features.reductions[..] else {
             return None;
         };
@@ -137,7 +139,7 @@ impl<'a> Product<'a> {
             }
             let useful = extents[1] as f64 / padded(extents[1], tile[1]) as f64;
             let again = features.count(without & !with);
-            let often = again >= AGAIN && again < most;
+            let often = results.contains(&again);
             let worth = read.gate == 0 && tile[0] > 1 && useful >= USEFUL && often;
             worth.then(|| Product {
                 staged,
@@ -392,12 +394,28 @@ mod tests {
         for (n, c, o, h, k) in [(8, 24, 32, 6, 3), (4, 32, 16, 8, 3), (8, 40, 32, 6, 3)] {
             let kernel = conv_weights(n, c, o, h, k);
             let features = Features::of(&kernel).expect("a kernel with loops");
-            assert!(Product::of(&features, terms(&features), &small(2)).is_none());
+            assert!(Product::of(&features, AGAIN..terms(&features), &small(2)).is_none());
             for threads in [1, 2] {
                 let opts = choose(&kernel, &small(threads));
                 lowers(&check_on(&kernel, &opts, &small(threads)), false);
                 let stages = count(&opts, |o| matches!(o, OptOp::Stage { .. }));
                 assert_eq!(stages, 2, "{n} {c} {o} {h} {k}: {opts:?}");
+            }
+        }
+    }
+
+    /// So are those of one channel, where fewer places of a window than an element is copied for read it.
+    #[test]
+    fn one_channel_has_few_results() {
+        for (n, o, h, k) in [(24, 32, 14, 3), (40, 32, 16, 3)] {
+            let kernel = conv_weights(n, 1, o, h, k);
+            let features = Features::of(&kernel).expect("a kernel with loops");
+            assert!(Product::of(&features, AGAIN..terms(&features), &small(2)).is_none());
+            for threads in [1, 2] {
+                let opts = choose(&kernel, &small(threads));
+                lowers(&check_on(&kernel, &opts, &small(threads)), false);
+                let stages = count(&opts, |o| matches!(o, OptOp::Stage { .. }));
+                assert_eq!(stages, 2, "{n} {o} {h} {k}: {opts:?}");
             }
         }
     }
@@ -412,7 +430,7 @@ mod tests {
         };
         let kernel = conv_weights(4, 1, 32, 12, 5);
         let features = Features::of(&kernel).expect("a kernel with loops");
-        let product = Product::of(&features, terms(&features), &wide).expect("a product");
+        let product = Product::of(&features, AGAIN..terms(&features), &wide).expect("a product");
         assert_eq!(product.tile, [5, 16]);
         let cut = product.cut(&features, &wide).expect("parts");
         let block = product.block(&features, &cut, true, &wide).expect("blocks");
@@ -427,7 +445,7 @@ mod tests {
         let features = |k: &UOp| Features::of(k).expect("a kernel with loops");
         let of = |k: &UOp| {
             let features = features(k);
-            Product::of(&features, terms(&features), &small(1)).is_some()
+            Product::of(&features, AGAIN..terms(&features), &small(1)).is_some()
         };
         assert!(of(&conv_weights(3, 8, 16, 12, 3)));
         assert!(!of(&flat_matmul(64, 64, 4096)));
