@@ -21,6 +21,8 @@ const AGAIN: f64 = 2.0;
 pub(super) const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
+/// How many times as much an element of padding costs that is read with others than its neighbours: one at a time.
+const APART: f64 = 4.0;
 /// Elements of a result that are computed together, and share what a reduction computes for them.
 pub(super) const TILE: f64 = 16.0;
 /// Elements up to which a reduction is unrolled rather than a loop.
@@ -239,6 +241,21 @@ fn is_view(u: &UOp) -> bool {
 }
 
 /// Operations of one element of one node.
+/// By how much an index grows with a range; None where it is no sum of multiples.
+fn step(index: &UOp, range: &UOp) -> Option<i64> {
+    if index == range {
+        return Some(1);
+    }
+    if !index.ranges().contains(range) {
+        return Some(0);
+    }
+    match (index.op(), index.src()) {
+        (Op::Add, [a, b]) => Some(step(a, range)? + step(b, range)?),
+        (Op::Mul, [a, b]) => Some(step(a, range)? * b.as_int()?),
+        _ => None,
+    }
+}
+
 fn weight(u: &UOp) -> f64 {
     match u.op() {
         Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
@@ -345,8 +362,21 @@ impl Rangeify<'_> {
         } else {
             0.0
         };
-        let inline = loads * light + moved;
+        let apart = op == Op::Pad && wanted.iter().any(|&i| self.steps_over(i));
+        let each = if apart { light * APART } else { light };
+        let inline = loads * each + moved;
         inline > size * light + stored_at + (loads - first) * AGAIN
+    }
+
+    /// Whether the longest loop of a reader along the last axis steps over elements.
+    fn steps_over(&self, i: u32) -> bool {
+        let Some(index) = self.instances[i as usize].at.indices.last() else {
+            return false;
+        };
+        let ranges = index.ranges();
+        let longest = ranges.iter().max_by_key(|r| r.vmax());
+        let step = longest.and_then(|range| step(index, range));
+        step.is_some_and(|step| step.abs() > 1)
     }
 
     fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Draft) -> bool) -> bool {
