@@ -27,8 +27,8 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_650),
-    ("schedule/src", 5_250),
-    ("codegen/src", 13_900),
+    ("schedule/src", 5_300),
+    ("codegen/src", 13_950),
     ("codegen/src/render", 2_500),
     ("native/src", 9_200),
     ("engine/src", 4_100),
