@@ -128,7 +128,16 @@ impl Sure {
             let body = u.src()[0].toposort();
             let inside: Vec<&UOp> = body.iter().filter(|n| n.ranges().contains(range)).collect();
             let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
-            let fills = inside.iter().any(|n| n.op() == Op::After);
+            // Storage that is filled in a loop inside would be by each part's own.
+            let own = |n: &UOp| {
+                let mut closed = inside
+                    .iter()
+                    .filter(|c| closes(c))
+                    .flat_map(|c| &c.src()[1..]);
+                closed.any(|r| n.ranges().contains(r))
+            };
+            let fills = |n: &UOp| n.op() == Op::After && (n.ranges().contains(range) || own(n));
+            let fills = body.iter().any(fills);
             // A loop inside that begins or ends where this one's turn says.
             let told = inside.iter().any(|n| n.op() == Op::Range && *n != range);
             // Loops inside are copied with it, and those beside it are not.
