@@ -128,15 +128,11 @@ impl Sure {
             let body = u.src()[0].toposort();
             let inside: Vec<&UOp> = body.iter().filter(|n| n.ranges().contains(range)).collect();
             let loops = u.src()[1..].iter().filter(|r| is_loop(r)).count();
-            // Storage that is filled in a loop inside would be by each part's own.
-            let own = |n: &UOp| {
-                let mut closed = inside
-                    .iter()
-                    .filter(|c| closes(c))
-                    .flat_map(|c| &c.src()[1..]);
-                closed.any(|r| n.ranges().contains(r))
-            };
-            let fills = |n: &UOp| n.op() == Op::After && (n.ranges().contains(range) || own(n));
+            // Storage that a loop inside fills would be filled by each part's own.
+            let closed = inside.iter().filter(|n| closes(n));
+            let closed = closed.flat_map(|n| &n.src()[1..]);
+            let own: FxHashSet<&UOp> = closed.chain([range]).collect();
+            let fills = |n: &UOp| n.op() == Op::After && n.ranges().iter().any(|r| own.contains(r));
             let fills = body.iter().any(fills);
             // A loop inside that begins or ends where this one's turn says.
             let told = inside.iter().any(|n| n.op() == Op::Range && *n != range);
@@ -277,7 +273,7 @@ fn size(nodes: &[&UOp]) -> i64 {
         let longest = extents.clone().max().unwrap_or(1);
         extents.product::<i64>() / longest * longest.min(VECTOR)
     };
-    let place = |n: &UOp| n.op() == Op::Index || n.dtype() == DType::Index;
-    let works = nodes.iter().filter(|n| !place(n));
+    let places = |n: &UOp| n.op() == Op::Index || n.dtype() == DType::Index;
+    let works = nodes.iter().filter(|n| !places(n));
     works.map(copies).sum()
 }

@@ -6,6 +6,7 @@ use super::features::{Access, Features, Mask, Reduction, TANGLED};
 use crate::build::NEAR;
 use crate::graph::bits;
 use monoglot_uop::Target;
+use monoglot_uop::rules::gcd;
 use smallvec::SmallVec;
 
 /// Cycles from a fused multiply-add to one that needs its result.
@@ -489,23 +490,21 @@ impl Estimate<'_> {
             return 0.0;
         }
         let mut lines = 1.0;
-        let mut steps = SmallVec::<[i64; 8]>::new();
+        let mut steps = SmallVec::<[i128; 8]>::new();
         for k in bits(others) {
-            let inside = closed >> k & 1 == 1;
-            let n = if inside {
-                features.extent[k]
-            } else {
-                tile.factor[k]
-            };
             if a.stride[k] == TANGLED {
                 return 0.0;
             }
+            let n = match closed >> k & 1 {
+                1 => features.extent[k],
+                _ => tile.factor[k],
+            };
             let step = a.stride[k].saturating_abs().saturating_mul(a.bytes as i64);
             lines *= (n as f64 * (step as f64 / LINE).min(1.0)).max(1.0);
-            steps.extend((n > 1).then_some(step));
+            steps.extend((n > 1).then_some(i128::from(step)));
         }
         let gone = |cache: usize, period: i64| {
-            let apart = steps.iter().fold(period, |g, s| gcd(g, s % period));
+            let apart = steps.iter().fold(period.into(), |g, &s| gcd(g, s));
             let held = (WAYS * period) as f64 / (apart as f64).max(LINE);
             lines > held && 2.0 * held * LINE <= cache as f64
         };
@@ -646,10 +645,6 @@ fn held(cache: i64, step: i64) -> i64 {
         share *= 2;
     }
     share * cache / period
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.

@@ -7,7 +7,8 @@
 //! compute: evaluations × ops + the storage of the reductions below, which recomputing moves there
 
 use super::{At, Body, Draft, Rangeify};
-use monoglot_uop::{Arg, DType, Op, OpSet, ReduceOp, Result, UOp, rules};
+use monoglot_uop::rules::{self, Affine};
+use monoglot_uop::{Arg, DType, Op, OpSet, ReduceOp, Result, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ const AGAIN: f64 = 2.0;
 pub(super) const LAUNCH: f64 = 250_000.0;
 /// Operations of an element of what is computed from no data.
 const INDEX: f64 = 4.0;
-/// How many times as much an element of padding costs that is read with others than its neighbours: one at a time.
+/// How many times as much padding costs whose neighbours are not read together: each element goes by itself.
 const APART: f64 = 4.0;
 /// Elements of a result that are computed together, and share what a reduction computes for them.
 pub(super) const TILE: f64 = 16.0;
@@ -241,21 +242,6 @@ fn is_view(u: &UOp) -> bool {
 }
 
 /// Operations of one element of one node.
-/// By how much an index grows with a range; None where it is no sum of multiples.
-fn step(index: &UOp, range: &UOp) -> Option<i64> {
-    if index == range {
-        return Some(1);
-    }
-    if !index.ranges().contains(range) {
-        return Some(0);
-    }
-    match (index.op(), index.src()) {
-        (Op::Add, [a, b]) => Some(step(a, range)? + step(b, range)?),
-        (Op::Mul, [a, b]) => Some(step(a, range)? * b.as_int()?),
-        _ => None,
-    }
-}
-
 fn weight(u: &UOp) -> f64 {
     match u.op() {
         Op::Const | Op::Detach | Op::ContiguousBackward => 0.0,
@@ -373,10 +359,12 @@ impl Rangeify<'_> {
         let Some(index) = self.instances[i as usize].at.indices.last() else {
             return false;
         };
-        let ranges = index.ranges();
-        let longest = ranges.iter().max_by_key(|r| r.vmax());
-        let step = longest.and_then(|range| step(index, range));
-        step.is_some_and(|step| step.abs() > 1)
+        let Some(sum) = Affine::of(index) else {
+            return false;
+        };
+        let loops = sum.terms.iter().filter(|t| t.0.op() == Op::Range);
+        let longest = loops.max_by_key(|t| t.0.vmax());
+        longest.is_some_and(|t| t.1.abs() > 1)
     }
 
     fn any_kernel(&self, wanted: &[u32], is: impl Fn(&Draft) -> bool) -> bool {

@@ -199,7 +199,7 @@ pub(crate) fn atom(u: &UOp) -> &UOp {
 }
 
 /// Greatest common divisor of magnitudes.
-pub(crate) fn gcd(a: i128, b: i128) -> i128 {
+pub fn gcd(a: i128, b: i128) -> i128 {
     let mut a = a.unsigned_abs();
     let mut b = b.unsigned_abs();
     while b != 0 {

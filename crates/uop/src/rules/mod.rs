@@ -44,7 +44,7 @@ use crate::op::{Op, OpSet};
 use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
 use crate::scalar::Scalar;
-pub use affine::Affine;
+pub use affine::{Affine, gcd};
 pub use conditions::{conjuncts, constraints};
 use smallvec::SmallVec;
 use std::sync::LazyLock;

@@ -17,9 +17,8 @@ use crate::opt::masked::folded;
 use crate::opt::staging;
 use monoglot_uop::{AddrSpace, AxisType, Op, OptOp, UOp};
 
-/// Fewest copies of a turn that make it worth to go past the end of a slice, and most that are tried.
+/// Fewest copies of a turn for which it is worth to go past the end of a slice.
 const COPIES: i64 = 4;
-const MOST: i64 = 16;
 /// How many vectors are tried side by side, as long as more are better.
 const VECTORS: [i64; 3] = [1, 2, 4];
 /// Bytes of memory that are fetched together.
@@ -39,13 +38,14 @@ impl Slices {
         let axis = bits(axes).last()?;
         let mut others = vec![("lanes within a slice".to_string(), within)];
         let mut best: Option<(f64, Chosen, Features, Tile)> = None;
+        let mut padded = chosen.fork();
+        self.pad(features, &mut padded);
         for vectors in VECTORS {
             let factor = vectors * lanes;
             if features.extent[axis] <= factor - lanes {
                 continue;
             }
-            let mut fork = chosen.fork();
-            self.whole(features, &mut fork);
+            let mut fork = padded.fork();
             let Some((cycles, features, tile)) = try_lanes(axis, factor, &mut fork) else {
                 continue;
             };
@@ -71,17 +71,15 @@ impl Slices {
         cpu::arrange(&features, &tile, &order, chosen);
         Some(())
     }
-}
 
-impl Slices {
     /// Have the loops through a slice turn as often as a few copies at a time need, where their extent is a prime or little
-    /// better: `peel` keeps the masks of the last turn out of the others.
-    fn whole(&self, features: &Features, chosen: &mut Chosen) {
+    /// better.
+    fn pad(&self, features: &Features, chosen: &mut Chosen) {
         let inside = self.runs.iter().fold(0, |m, run| m | run);
         for k in bits(inside & features.known & !self.apart) {
             let n = features.extent[k];
-            let divides = (COPIES..=MOST).any(|f| n % f == 0);
-            if divides || n < COPIES * MOST {
+            let divides = (COPIES..=cpu::MOST).any(|f| n % f == 0);
+            if divides || n < COPIES * cpu::MOST {
                 continue;
             }
             if let Some(at) = chosen.axis(k, features.kind(k)) {

@@ -16,7 +16,7 @@ pub(super) const THREADED: f64 = 65_536.0;
 /// Streams of memory that are read at once.
 const STREAMS: i64 = 4;
 /// Largest factor of an axis that is not the vectors'.
-const MOST: i64 = 16;
+pub(super) const MOST: i64 = 16;
 /// Longest windows that are unrolled whole to begin with, as neighbours read the same.
 const WINDOW: i64 = 8;
 /// Most vectors of an axis that no number of whole vectors divides.
@@ -429,7 +429,7 @@ pub(super) fn climb(
                 .into_iter()
                 .filter(|g| n % g != 0 && *g <= MOST && 4 * g <= n);
             let larger = larger.chain(past);
-            // Of copies that are too many more are, but vectors that are turned are less code.
+            // More copies than are too many are, too; vectors that are turned are less code.
             let mut most = i64::MAX;
             for g in smaller.chain(larger) {
                 if g > most && n % g == 0 {
