@@ -304,6 +304,28 @@ fn a_matrix_product_with_its_epilogue_is_one_kernel() {
     assert_eq!(kernels(&check(&[gelu], false)), 1);
 }
 
+/// A convolution's padding is read where it is by windows next to each other, and stored for those that are apart: its
+/// elements would be asked about one at a time.
+#[test]
+fn padding_is_stored_for_windows_that_are_apart() {
+    let convolved = |stride: i64| {
+        let x = buffer(&[8, 1000], DType::F32);
+        let zero = DType::F32.zero();
+        let padded = x.pad_axis(1, 1, 1, zero).unwrap();
+        let windows = padded.windows(3, stride, 1).unwrap();
+        let places = windows.shape()[1].max();
+        let w = buffer(&[32, 8, 1, 3], DType::F32);
+        let whole = Shape::of(&[32, 8, places, 3]);
+        let windows = windows.reshape(&Shape::of(&[1, 8, places, 3])).unwrap();
+        let terms = windows.expand(&whole).unwrap() * w.expand(&whole).unwrap();
+        kernels(&check(
+            &[terms.reduce(ReduceOp::Add, &[1, 3]).unwrap()],
+            false,
+        ))
+    };
+    assert_eq!([convolved(1), convolved(2)], [1, 2]);
+}
+
 #[test]
 fn two_reductions_of_one_input_share_a_kernel() {
     let x = buffer(&[40, 30], DType::F32);

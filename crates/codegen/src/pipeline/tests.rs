@@ -3,6 +3,7 @@
 //! is wanted.
 
 use super::{Timings, lower};
+use crate::build::alu;
 use crate::opt::tests::support::{
     backend, buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, transpose,
 };
@@ -169,6 +170,43 @@ fn parts_of_a_loop_have_inner_loops_of_their_own() {
     check(&[(kernel, vec![padded])]);
 }
 
+/// A loop past whose end nothing counts is not taken apart around one that fills a register which it does not vary with:
+/// both parts would fill it.
+#[test]
+fn parts_of_a_loop_do_not_fill_one_register() {
+    let r = ranges(&[10, 15], &[16]);
+    let place = |slot, row: &UOp, of: i64| {
+        let at = linear(&[(row, 16), (&r[2], 1)]);
+        param(slot, &[of * 16], DType::F32).at(&[at])
+    };
+    let kept = UOp::scratch(0, &Shape::of(&[]), DType::F32, AddrSpace::Reg);
+    let filled = kept.after(&[kept.at(&[]).store(&place(2, &r[1], 15))]);
+    let product = &place(1, &r[0], 10) * &filled.at(&[]);
+    let sum = product.reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[10, 15], DType::F32).at(&r[..2]);
+    let kernel = sink(&[out.store(&sum).end(&r[..2])]);
+    let padded = |axis: usize, multiple: i64| Opt {
+        op: OptOp::PadTo { multiple },
+        axis,
+    };
+    let opts = vec![
+        split(1, 0, AxisType::Global, false),
+        split(1, 2, AxisType::Local, false),
+        padded(3, 16),
+        padded(1, 3),
+        padded(0, 5),
+        split(1, 2, AxisType::Loop, false),
+    ];
+    for device in devices().iter().filter(|d| d.target().workgroups) {
+        check_for(
+            device,
+            device.target(),
+            &[(kernel.clone(), opts.clone())],
+            0,
+        );
+    }
+}
+
 /// `out[i] = Σ_{j ≤ i} b[j]²` of storage b with b[j] = 2·x[j] that is filled for every i.
 fn kept_below() -> UOp {
     let r = ranges(&[64, 64], &[64]);
@@ -316,6 +354,29 @@ fn all_but_the_last_tile_of_odd_rows_are_turned() {
                 assert!(found >= 16, "{columns}: {found}");
             }
         }
+    }
+}
+
+/// Places that are worked out of numbers, and kept within a row, are so for all lanes, and their reads need no gate.
+#[test]
+fn places_of_a_gather_are_worked_out_for_all_lanes() {
+    let r = ranges(&[64], &[]);
+    let x = param(1, &[64], DType::F32).at(&r);
+    let place = (&x * 8.0).cast(DType::I32) + 1;
+    let place = place.lt(&place.like(40)).select(&place, &place.like(39));
+    let place = alu(Op::Max, &[place.clone(), place.like(0)]);
+    let value = param(2, &[40], DType::F32).at(&[place.cast(DType::Index)]);
+    let kernel = sink(&[param(0, &[64], DType::F32).at(&r).store(&value).end(&r)]);
+    let opts = vec![split(0, 8, AxisType::Upcast, false)];
+    for device in devices().iter().filter(|d| !d.target().workgroups) {
+        let target = device.target();
+        let programs = check_for(device, target, &[(kernel.clone(), opts.clone())], 0);
+        let list = programs[0].src()[1].src();
+        let scalar = |u: &&UOp| u.op() == Op::Max && u.shape().is_empty();
+        let gated = |u: &&UOp| u.op() == Op::Load && u.src().len() > 2;
+        let wide = target.lanes(DType::F32) >= 4;
+        assert_eq!(list.iter().filter(gated).count(), 0);
+        assert!(!wide || list.iter().filter(scalar).count() == 0);
     }
 }
 
