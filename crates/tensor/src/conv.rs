@@ -1,4 +1,4 @@
-//! Convolution and pooling. Flows in: (n, channels, spatial axes…) and a kernel; out: a
+//! Convolution. Flows in: (n, channels, spatial axes…) and a kernel; out: a
 //! REDUCE over windows, which are views: nothing is copied.
 
 use crate::args::Dims;
@@ -8,7 +8,7 @@ use crate::linalg::{Counts, contracted};
 use crate::movement::to_last;
 use crate::promote::{broadcast_shape, broadcast_to, insert_axis, promoted, resized, size_of};
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Dim, Error, Op, ReduceOp, Result, Scalar, Shape, UOp, gradient};
+use monoglot_uop::{DType, Dim, Error, Result, Scalar, Shape, UOp};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
 #[derive(Clone, Debug)]
@@ -24,9 +24,6 @@ pub struct Conv {
     /// Transposed only: more elements at the end.
     pub output_padding: Dims,
 }
-
-/// Most elements of a window whose gradient is gathered.
-const WINDOWS: i64 = 64;
 
 /// Of so many products of padding one is worth to be left out.
 const MISSED: i64 = 22;
@@ -74,56 +71,9 @@ impl Tensor {
         let y = Tensor::map_all(&[self, weight], |u| f(&u[0], &u[1]));
         y.per_channel(None, bias)
     }
-
-    /// The greatest of every window of the last axes; a tie's gradient goes to the first.
-    #[track_caller]
-    pub fn max_pool(
-        &self,
-        kernel: impl Into<Dims>,
-        stride: impl Into<Dims>,
-        padding: impl Into<Dims>,
-        dilation: impl Into<Dims>,
-    ) -> Tensor {
-        let k = kernel.into();
-        let s = stride.into();
-        let p = padding.into();
-        let d = dilation.into();
-        self.map(|u| max_pool(u, &Pooling::new("max_pool", u, &k, &s, &p, &d)?))
-    }
-
-    /// The mean of every window of the last axes; zeros of the padding count if `count_pad`.
-    #[track_caller]
-    pub fn avg_pool(
-        &self,
-        kernel: impl Into<Dims>,
-        stride: impl Into<Dims>,
-        padding: impl Into<Dims>,
-        count_pad: bool,
-    ) -> Tensor {
-        let k = kernel.into();
-        let s = stride.into();
-        let p = padding.into();
-        self.map(|u| {
-            let pool = Pooling::new("avg_pool", u, &k, &s, &p, &Dims(vec![1]))?;
-            let d = if u.dtype().is_float() {
-                u.dtype()
-            } else {
-                DType::F32
-            };
-            let x = u.cast(d.compute_type());
-            let total = |x: &UOp| pool.folded(x, x.dtype().zero(), ReduceOp::Add);
-            let sums = total(&x)?;
-            let by = if count_pad || pool.padding.iter().all(|&p| p == 0) {
-                x.like(pool.kernel.iter().product::<i64>())
-            } else {
-                total(&UOp::full(x.dtype().one(), x.dtype(), x.shape()))?
-            };
-            Ok(sums.binary(Op::Div, &by).cast(d))
-        })
-    }
 }
 
-fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> Result<Vec<i64>> {
+pub(crate) fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> Result<Vec<i64>> {
     let all = match d.0[..] {
         [one] => vec![one; n],
         _ => d.0.clone(),
@@ -138,18 +88,24 @@ fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> Result<Vec<
 }
 
 /// The shape of these dimensions.
-fn shape(parts: &[&[Dim]]) -> Shape {
+pub(crate) fn shape(parts: &[&[Dim]]) -> Shape {
     Shape::new(parts.iter().flat_map(|p| p.iter().cloned()))
 }
 
 /// As many elements on both sides of the axes from `first` on.
-fn padded(u: &UOp, first: usize, padding: &[i64], fill: f64) -> Result<UOp> {
+pub(crate) fn padded(u: &UOp, first: usize, padding: &[i64], fill: f64) -> Result<UOp> {
     let both = |u: UOp, (i, &p)| pad_axis(&u, first + i, [p, p], PadMode::Constant(fill));
     padding.iter().enumerate().try_fold(u.clone(), both)
 }
 
 /// Windows over the axes from `first` on: (…, a, b) becomes (…, oa, ob, ka, kb).
-fn windows(u: &UOp, first: usize, k: &[i64], stride: &[i64], dilation: &[i64]) -> Result<UOp> {
+pub(crate) fn windows(
+    u: &UOp,
+    first: usize,
+    k: &[i64],
+    stride: &[i64],
+    dilation: &[i64],
+) -> Result<UOp> {
     let n = k.len();
     let mut u = u.clone();
     for i in 0..n {
@@ -424,13 +380,13 @@ fn with_zeros_between(u: &UOp, a: usize, s: i64) -> Result<UOp> {
 }
 
 /// An axis of what a transposed convolution gives: rounds of so many phases.
-struct Phased {
-    step: i64,
+pub(crate) struct Phased {
+    pub(crate) step: i64,
     /// How many are wanted.
     places: Dim,
     parts: Vec<Part>,
     /// Zeros before the source.
-    before: i64,
+    pub(crate) before: i64,
 }
 
 /// Neighbouring phases whose first taps are neighbours, too.
@@ -446,7 +402,7 @@ struct Part {
 
 impl Phased {
     /// Of a kernel of so many taps, places from `cut` on.
-    fn new(k: i64, step: i64, cut: i64, places: Dim) -> Phased {
+    pub(crate) fn new(k: i64, step: i64, cut: i64, places: Dim) -> Phased {
         let mut parts: Vec<Part> = Vec::new();
         for phase in cut..cut + step {
             let tap = phase % step;
@@ -478,25 +434,23 @@ impl Phased {
         }
     }
 
-    fn rounds(&self) -> Dim {
+    pub(crate) fn rounds(&self) -> Dim {
         self.places.parts(self.step)
     }
 
     /// Of each phase its taps, and the element of the source at each in the first round.
-    fn taps(&self) -> Vec<Vec<(i64, i64)>> {
-        let phases = self
-            .parts
-            .iter()
-            .flat_map(|p| (0..p.phases).map(move |j| (p, j)));
-        let taps = |(p, j): (&Part, i64)| {
+    pub(crate) fn taps(&self) -> Vec<Vec<(i64, i64)>> {
+        let of = |p: &Part, j: i64| {
             let one = |t: i64| (p.tap + j + t * self.step, p.from - t);
             (0..p.taps).map(one).collect()
         };
-        phases.map(taps).collect()
+        let parts = self.parts.iter();
+        let phases = parts.flat_map(|p| (0..p.phases).map(move |j| of(p, j)));
+        phases.collect()
     }
 
     /// The source with as many zeros around it as all parts read.
-    fn padded(&self, u: &UOp, a: usize) -> Result<UOp> {
+    pub(crate) fn padded(&self, u: &UOp, a: usize) -> Result<UOp> {
         let last = self.parts.iter().map(|p| p.from).max().unwrap_or(0);
         let after = (self.rounds() + last - &u.shape()[a]).or_more(0);
         u.pad_axis(a, self.before, after, u.dtype().zero())
@@ -513,40 +467,33 @@ fn phases(x: &UOp, w: &UOp, axes: &[Phased], d: &[i64], g: i64, ends: &[[i64; 2]
         all = all.into_iter().flat_map(longer).collect();
     }
     let sum = |parts: &Vec<&Part>| phase(x, w, axes, parts, d, g, ends);
-    let mut sums = all.iter().map(sum).collect::<Result<Vec<UOp>>>()?;
+    let sums = all.iter().map(sum).collect::<Result<Vec<UOp>>>()?;
+    interleaved(sums, 2, axes, |axis| axis.parts.len())
+}
+
+/// So many parts of each axis from `first` on, each (…, rounds, phases, rounds, phases, …), those of the last axis next to
+/// each other: put together.
+pub(crate) fn interleaved(
+    mut parts: Vec<UOp>,
+    first: usize,
+    axes: &[Phased],
+    count: impl Fn(&Phased) -> usize,
+) -> Result<UOp> {
     for (i, axis) in axes.iter().enumerate().rev() {
-        let all = sums.chunks(axis.parts.len());
-        sums = all
-            .map(|parts| join(parts, 2 * i + 3))
-            .collect::<Result<_>>()?;
+        let all = parts.chunks(count(axis));
+        let joined = all.map(|parts| join(parts, first + 2 * i + 1));
+        parts = joined.collect::<Result<_>>()?;
     }
-    let mut y = sums.swap_remove(0);
+    let mut y = parts.swap_remove(0);
     for (i, axis) in axes.iter().enumerate() {
+        let at = first + i;
         let sizes = y.shape();
         let all = [axis.rounds() * axis.step];
         y = y
-            .reshape(&shape(&[&sizes[..i + 2], &all, &sizes[i + 4..]]))?
-            .narrow(i + 2, 0, &axis.places)?;
+            .reshape(&shape(&[&sizes[..at], &all, &sizes[at + 2..]]))?
+            .narrow(at, 0, &axis.places)?;
     }
     Ok(y)
-}
-
-/// Phases of each axis from `first` on, those of the last one next to each other, each (…, rounds…): put together.
-fn interleaved(parts: Vec<UOp>, first: usize, axes: &[Phased]) -> Result<UOp> {
-    let mut parts = parts;
-    for (i, axis) in axes.iter().enumerate().rev() {
-        let at = first + i;
-        let one = |all: &[UOp]| {
-            let apart = all.iter().map(|u| insert_axis(u, at + 1));
-            let all = join(&apart.collect::<Result<Vec<UOp>>>()?, at + 1)?;
-            let places = [axis.rounds() * axis.step];
-            let sizes = shape(&[&all.shape()[..at], &places, &all.shape()[at + 2..]]);
-            all.reshape(&sizes)?.narrow(at, 0, &axis.places)
-        };
-        let next = parts.chunks(axis.step as usize).map(one);
-        parts = next.collect::<Result<_>>()?;
-    }
-    Ok(parts.swap_remove(0))
 }
 
 /// One part of each axis: (n, g·cout, rounds, phases, …).
@@ -597,223 +544,4 @@ fn phase(
     correlate(&x, &w, [&vec![1; n], &vec![0; n], d], g, ends)?
         .reshape(&whole)?
         .permute(&order)
-}
-
-struct Pooling {
-    first: usize,
-    kernel: Vec<i64>,
-    stride: Vec<i64>,
-    padding: Vec<i64>,
-    dilation: Vec<i64>,
-}
-
-impl Pooling {
-    fn new(op: &str, u: &UOp, k: &Dims, s: &Dims, p: &Dims, d: &Dims) -> Result<Pooling> {
-        let rank = u.shape().len();
-        // One number is for all axes after batch and channels.
-        let n = if k.0.len() == 1 {
-            rank.saturating_sub(2).max(1)
-        } else {
-            k.0.len()
-        };
-        let kernel = per_axis(op, "kernel", k, n, 1)?;
-        let stride = if s.0.is_empty() {
-            kernel.clone()
-        } else {
-            per_axis(op, "stride", s, n, 1)?
-        };
-        let padding = per_axis(op, "padding", p, n, 0)?;
-        let dilation = per_axis(op, "dilation", d, n, 1)?;
-        let Some(first) = rank.checked_sub(n) else {
-            return Err(Error::shape(op, format!("{n} axes of shape {}", u.shape())));
-        };
-        Ok(Pooling {
-            first,
-            kernel,
-            stride,
-            padding,
-            dilation,
-        })
-    }
-
-    /// (…, spatial…) as (…, out…, k…).
-    fn windows(&self, u: &UOp, fill: Scalar) -> Result<UOp> {
-        let padded = padded(u, self.first, &self.padding, fill.to_f64())?;
-        windows(
-            &padded,
-            self.first,
-            &self.kernel,
-            &self.stride,
-            &self.dilation,
-        )
-    }
-
-    /// Whether an element may lie in several windows, but in so few that each can be asked.
-    fn overlaps(&self) -> bool {
-        let mut axes = self.kernel.iter().zip(&self.stride);
-        let few = self.kernel.iter().product::<i64>() <= WINDOWS;
-        few && axes.any(|(k, s)| k > s) && self.dilation.iter().all(|&d| d == 1)
-    }
-
-    /// What flows to each element: of every window that it lies in, where `chosen` says that it is the one, by how many
-    /// elements are left of the window from it on. Elements that are as many steps from a window's first lie in as many
-    /// windows, so they are worked out together.
-    fn gathered(&self, chosen: &UOp, flow: &UOp, sizes: &Shape) -> Result<UOp> {
-        let places = self.kernel.iter().zip(&self.stride).zip(&self.padding);
-        let axes = places.zip(&sizes[self.first..]);
-        let axes = axes.map(|(((&k, &s), &p), n)| Phased::new(k, s, p, n.clone()));
-        let axes: Vec<Phased> = axes.collect();
-        let around = |u: &UOp| {
-            let mut all = axes.iter().enumerate();
-            all.try_fold(u.clone(), |u, (i, axis)| axis.padded(&u, self.first + i))
-        };
-        let chosen = around(chosen)?;
-        let flow = around(flow)?;
-        // Of each phase all windows: the element of the window, in a row, and where it lies in the source.
-        let mut phases = vec![vec![(0, Vec::new())]];
-        for (axis, &k) in axes.iter().zip(&self.kernel) {
-            let mut longer = Vec::new();
-            for (windows, taps) in phases
-                .iter()
-                .flat_map(|w| axis.taps().into_iter().map(move |t| (w, t)))
-            {
-                let mut all = Vec::new();
-                for (place, at) in windows {
-                    let next = taps.iter().map(|(tap, from)| {
-                        (place * k + tap, [&at[..], &[axis.before + from]].concat())
-                    });
-                    all.extend(next);
-                }
-                longer.push(all);
-            }
-            phases = longer;
-        }
-        let whole = self.kernel.iter().product::<i64>();
-        let rounds: Vec<Dim> = axes.iter().map(Phased::rounds).collect();
-        let there = |u: &UOp, at: &[i64]| {
-            let mut all = at.iter().zip(&rounds).enumerate();
-            all.try_fold(u.clone(), |u, (i, (&at, n))| {
-                u.narrow(self.first + i, at, n)
-            })
-        };
-        let of = |windows: &Vec<(i64, Vec<i64>)>| {
-            let terms = windows.iter().map(|(place, at)| {
-                let hit = there(&chosen, at)?;
-                let own = hit.eq_(&hit.like(whole - place));
-                let flow = there(&flow, at)?;
-                Ok(own.select(&flow, &flow.like(0.0)))
-            });
-            let sum = terms.reduce(|a, b| Ok(a? + b?));
-            let nowhere = || {
-                let of_phase = shape(&[&flow.shape()[..self.first], &rounds]);
-                Ok(UOp::full(flow.dtype().zero(), flow.dtype(), &of_phase))
-            };
-            sum.unwrap_or_else(nowhere)
-        };
-        let parts = phases.iter().map(of).collect::<Result<Vec<UOp>>>()?;
-        interleaved(parts, self.first, &axes)
-    }
-
-    /// All of it, in a row.
-    fn numbers(&self) -> Vec<i64> {
-        let all = [&self.kernel, &self.stride, &self.padding, &self.dilation];
-        let all = all.into_iter().flatten().copied();
-        all.chain([self.first as i64]).collect()
-    }
-
-    /// The same again.
-    fn of_numbers(numbers: &[i64]) -> Pooling {
-        let n = numbers.len() / 4;
-        let part = |i: usize| numbers[i * n..(i + 1) * n].to_vec();
-        Pooling {
-            first: numbers[4 * n] as usize,
-            kernel: part(0),
-            stride: part(1),
-            padding: part(2),
-            dilation: part(3),
-        }
-    }
-
-    /// Windows folded to one element each, an axis at a time: what windows next to each other have in common along
-    /// one axis is folded once for those along the next.
-    fn folded(&self, u: &UOp, fill: Scalar, op: ReduceOp) -> Result<UOp> {
-        let mut u = padded(u, self.first, &self.padding, fill.to_f64())?;
-        let last = u.shape().len();
-        for (i, &k) in self.kernel.iter().enumerate() {
-            let axis = self.first + i;
-            let windows = to_last(&u, axis)?.windows(k, self.stride[i], self.dilation[i])?;
-            // Back to its place, so that what may be stored lies as what it is made of.
-            let mut order: Vec<usize> = (0..=last).collect();
-            order[axis..last].rotate_right(1);
-            let windows = windows.permute(&order)?;
-            u = windows.reduce(op, &[last])?.squeeze_axes(&[last])?;
-        }
-        Ok(u)
-    }
-
-    /// How many elements of each window are left from the first one on that is as great as its `top`, or NaN.
-    fn first_of_equals(&self, u: &UOp, top: &UOp) -> Result<UOp> {
-        let win = self.windows(u, u.dtype().min())?;
-        // Nothing flows to padding, also where what is there is as little.
-        let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
-        let there = self.windows(&all, Scalar::Bool(false))?;
-        let whole = self.kernel.iter().product::<i64>();
-        let mut first = UOp::full(Scalar::Int(0), DType::I32, top.shape());
-        for left in 1..=whole {
-            let of = |u: &UOp| self.element(u, whole - left);
-            let x = of(&win)?;
-            let hit = of(&there)? & (x.eq_(top) | x.ne_(&x));
-            first = hit.select(&first.like(left), &first);
-        }
-        Ok(first)
-    }
-
-    /// Of windows (…, out…, k…) each one's element at a place, in a row.
-    fn element(&self, windows: &UOp, place: i64) -> Result<UOp> {
-        let rank = windows.shape().len() - self.kernel.len();
-        let mut rest = place;
-        let mut u = windows.clone();
-        for (i, &k) in self.kernel.iter().enumerate().rev() {
-            u = u.narrow(rank + i, rest % k, 1)?.squeeze_axes(&[rank + i])?;
-            rest /= k;
-        }
-        Ok(u)
-    }
-}
-
-/// A REDUCE over windows. What flows back goes to the first of equals, unlike REDUCE's own rule, so
-/// the result is a node of its own kind (a marker), to which that choice belongs.
-fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
-    let top = pool
-        .folded(u, u.dtype().min(), ReduceOp::Max)?
-        .unary(Op::ContiguousBackward);
-    Ok(known(top, &[u], &pool.numbers(), |f| {
-        let u = &f.inputs[0];
-        let pool = Pooling::of_numbers(f.params);
-        if pool.overlaps() {
-            let first = pool.first_of_equals(u, f.y)?;
-            return Ok(vec![Some(pool.gathered(&first, f.g, u.shape())?)]);
-        }
-        let win = pool.windows(u, u.dtype().min())?;
-        // Nothing flows to padding, also where what is there is as little.
-        let all = UOp::full(Scalar::Bool(true), DType::Bool, u.shape());
-        let there = pool.windows(&all, Scalar::Bool(false))?;
-        let n = pool.kernel.len();
-        let sizes = win.shape();
-        let rank = sizes.len() - n;
-        let axes = (rank..rank + n).collect::<Vec<_>>();
-        let whole = pool.kernel.iter().product::<i64>();
-        let ones = shape(&[&sizes[..rank], &vec![Dim::Int(1); n]]);
-        let spread = |u: &UOp| u.reshape(&ones)?.expand(win.shape());
-        // The first of equals is the one furthest from the window's end.
-        let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
-        let left = broadcast_to(&left.reshape(&Shape::of(&pool.kernel))?, win.shape())?;
-        let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(&win));
-        let first = hit
-            .select(&left, &left.like(0))
-            .reduce(ReduceOp::Max, &axes)?
-            .expand(win.shape())?;
-        let flow = left.eq_(&first).select(&spread(f.g)?, &f.g.like(0.0));
-        gradient::gradient(&win, &flow, std::slice::from_ref(u))
-    }))
 }

@@ -45,6 +45,7 @@ mod movement;
 mod norm;
 mod operand;
 mod operators;
+mod pool;
 mod program;
 mod promote;
 mod random;
