@@ -81,7 +81,10 @@ pub(crate) fn per_axis(op: &str, name: &str, d: &Dims, n: usize, least: i64) -> 
     if all.len() != n || all.iter().any(|&v| v < least || v > i32::MAX as i64) {
         return Err(Error::argument(
             op,
-            format!("{name} {:?} for {n} spatial axes", d.0),
+            format!(
+                "{name} {:?} for {n} spatial axes, each at least {least}",
+                d.0
+            ),
         ));
     }
     Ok(all)
