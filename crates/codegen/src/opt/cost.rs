@@ -276,7 +276,7 @@ impl Estimate<'_> {
                 copies * masked * self.crossing(a, l) + 0.1 * rows
             }
             _ if masked == 1.0 && turned => {
-                let along = bits(a.varies & self.unrolled).find(|&k| a.stride[k].abs() == 1);
+                let along = bits(a.varies & self.unrolled).find(|&k| matches!(a.stride[k], 1 | -1));
                 TURNED * copies + self.copies_along(along, a.varies, a.bytes)
             }
             _ => {
