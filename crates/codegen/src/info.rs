@@ -102,8 +102,11 @@ fn estimate(kernel: &UOp, info: &mut ProgramInfo) {
             Op::Reduce => flops += trips(&u.src()[0]),
             Op::Wmma => {
                 if let Arg::Wmma(w) = u.arg() {
-                    flops +=
-                        trips(u) * 2.0 * w.dims.iter().product::<i64>() as f64 / w.threads as f64;
+                    let products = match w.word() {
+                        Some(_) => w.depth(),
+                        None => w.dims.iter().product::<i64>() / w.threads,
+                    };
+                    flops += trips(u) * 2.0 * products as f64;
                 }
             }
             op if op.is_elementwise()

@@ -282,7 +282,7 @@ impl Graph {
         let behind = Behind::of(self, &accesses, &number, count as usize);
         for (store, load) in pairs {
             let k = number[store as usize];
-            if behind.contains(load, k) {
+            if behind.contains(load, k) || self.apart(store, load) {
                 continue;
             }
             let common = self.common_block(store, load);
@@ -295,6 +295,35 @@ impl Graph {
             }
         }
         Ok(())
+    }
+
+    /// Whether two accesses of a block are of elements that lie so far from one place that none is of both.
+    fn apart(&self, a: u32, b: u32) -> bool {
+        let span = |i: u32| {
+            let to = &self.nodes[self.src[i as usize][0] as usize];
+            let [_, index, size @ ..] = to.src() else {
+                return None;
+            };
+            let index = match index.op() {
+                Op::Stack => index.src().first()?,
+                _ => index,
+            };
+            let elements = match size.first().map(UOp::src) {
+                Some([n]) => n.as_int()?,
+                Some(_) => return None,
+                None => 1,
+            };
+            let (from, by) = match index.src() {
+                [from, by] if index.op() == Op::Add && by.op() == Op::Const => (from, by.as_int()?),
+                _ => (index, 0),
+            };
+            Some((from.clone(), by, elements))
+        };
+        let (Some((x, first, n)), Some((y, second, m))) = (span(a), span(b)) else {
+            return false;
+        };
+        let same = self.block[a as usize] == self.block[b as usize] && x == y;
+        same && (first + n <= second || second + m <= first)
     }
 
     /// LOADs and STOREs, by storage and by place.

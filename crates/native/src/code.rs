@@ -236,6 +236,18 @@ pub enum Do {
     Prefetch,
     /// Stores that passed the caches are seen before all that follows.
     Fence,
+    /// Registers of tiles have the rows and bytes that a constant a of the pool says.
+    TileConfigure,
+    /// They are not used any more.
+    TileRelease,
+    /// The tile a (a number, as in all of these) = 0.
+    TileZero,
+    /// The tile b = the rows of memory a, whose index is how far they are from each other.
+    TileLoad,
+    /// The rows of memory a = the tile b.
+    TileStore,
+    /// The tile a += b · c, tiles of words.
+    TileDot(TileDot),
     /// The top of the loop i.
     Loop,
     /// a < b (r/m/i), signed, in the width: to the top of the loop i (the third source), else on. It ends the loop.
@@ -246,6 +258,17 @@ pub enum Do {
     Land,
     /// The end; code goes on to here alone.
     Return,
+}
+
+/// The elements of the words of two tiles: of floats, of bytes with (S) and without (U) a sign.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum TileDot {
+    BF16,
+    SS,
+    SU,
+    US,
+    UU,
 }
 
 impl Operand {

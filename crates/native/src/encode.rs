@@ -10,6 +10,7 @@ mod general;
 mod masked;
 mod masks;
 mod row;
+mod tile;
 mod vector;
 
 use crate::code::Allocated;
@@ -100,6 +101,8 @@ fn straight(e: &mut Emitter<'_>, masks: &Masks, ins: &Ins) -> Result<()> {
         Do::Exchange => general::exchange(e, ins),
         Do::Prefetch => general::prefetch(e, ins),
         Do::Fence => e.emit(Code::Sfence, &[]),
+        Do::TileConfigure | Do::TileRelease | Do::TileZero => tile::tile(e, ins),
+        Do::TileLoad | Do::TileStore | Do::TileDot(_) => tile::tile(e, ins),
         Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land | Do::Argument(_) | Do::Return => {
             Err(broken("a jump, an argument or a return here"))
         }

@@ -19,6 +19,7 @@ mod lanes;
 mod memory;
 mod scalar;
 mod shuffle;
+mod tile;
 mod uses;
 mod vector;
 
@@ -33,6 +34,7 @@ use monoglot_uop::op::{Class as OpClass, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{Arg, DType, Error, Listing, Op, ProgramInfo, Result, UOp};
 use smallvec::SmallVec;
+use tile::Tiles;
 use uses::Uses;
 
 /// Select the instructions of a program.
@@ -52,9 +54,14 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Cod
         variables: info.vars.clone(),
         layout: own_layout(listing.program()),
     };
+    let tiles = tile::has_tiles(listing);
+    if tiles {
+        let all = b.pooled(tile::configuration());
+        b.put(Do::TileConfigure, Width::Z, None, &[Operand::Pool(all)]);
+    }
     if !has_phases(listing.program()) {
         let (b, streams) = versions(listing, listing, &entry, b)?;
-        return Ok(done(b, streams));
+        return Ok(done(b, streams, tiles));
     }
     // The thread's number counts on through the phases.
     let threads = b.number(info.threads.max(1));
@@ -72,7 +79,7 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Cod
         streams |= past;
         b.pop();
     }
-    Ok(done(b, streams))
+    Ok(done(b, streams, tiles))
 }
 
 /// Select a program (or a phase of the whole one); where stores pass the caches twice: vectors do that where storage
@@ -128,8 +135,11 @@ fn versions(
     Ok((b, true))
 }
 
-fn done(mut b: Builder, streams: bool) -> Code {
+fn done(mut b: Builder, streams: bool, tiles: bool) -> Code {
     b.mark = UNMARKED;
+    if tiles {
+        b.put(Do::TileRelease, Width::Z, None, &[]);
+    }
     if streams {
         b.put(Do::Fence, Width::W64, None, &[]);
     }
@@ -202,6 +212,7 @@ struct Selector<'a> {
     under: Vec<(usize, usize)>,
     /// Whether stores pass the caches.
     past: bool,
+    tiles: Tiles<'a>,
 }
 
 impl<'a> Selector<'a> {
@@ -226,6 +237,7 @@ impl<'a> Selector<'a> {
             forms: vec![None; list.len()],
             under: Vec::new(),
             past,
+            tiles: Tiles::of(listing),
         }
     }
 
@@ -258,6 +270,9 @@ impl<'a> Selector<'a> {
         }
         if u.op() != Op::Range {
             self.scope_of[i] = self.b.innermost() as u32;
+        }
+        if self.tile(i)? {
+            return Ok(());
         }
         match u.op().class() {
             OpClass::Leaf(Leaf::Param) if u.is_variable() => self.variable(i),

@@ -173,6 +173,7 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
             1 if choice.below(4) == 0 => OptOp::NoLocals,
             2 => OptOp::Stage {
                 operand: choice.below(3),
+                last: (choice.below(4) == 0).then(|| choice.below(now.axes.len())),
             },
             1..=3 => OptOp::PadTo {
                 multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]),

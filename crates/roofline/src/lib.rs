@@ -11,6 +11,8 @@ mod arena;
 mod portable;
 mod together;
 #[cfg(target_arch = "x86_64")]
+mod tiles;
+#[cfg(target_arch = "x86_64")]
 mod x86;
 
 use arena::{Arena, Line, STREAMS};

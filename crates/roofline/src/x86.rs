@@ -5,6 +5,7 @@
 //! them may be called.
 
 use crate::arena::{BLOCK, Line, STREAMS};
+use crate::tiles;
 use crate::{Arithmetic, Pattern, Stores};
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -16,6 +17,8 @@ pub(crate) struct Level {
     wide: bool,
     bf16: bool,
     dots: Dots,
+    /// Whether products of tiles are used where they are here.
+    tiles: bool,
 }
 
 /// How fours of 8-bit integers are multiplied and added.
@@ -47,19 +50,33 @@ impl Level {
             wide,
             bf16: wide && is_x86_feature_detected!("avx512bf16"),
             dots,
+            tiles: true,
         })
+    }
+
+    /// The tiles whose products do it.
+    fn tiles(self, arithmetic: Arithmetic) -> Option<tiles::Of> {
+        let of = match arithmetic {
+            Arithmetic::F32 => return None,
+            Arithmetic::Bf16 => tiles::Of::Bf16,
+            Arithmetic::I8 => tiles::Of::I8,
+        };
+        (self.tiles && tiles::are_here(of)).then_some(of)
     }
 
     /// Whether there is an instruction for it.
     pub(crate) fn has(self, arithmetic: Arithmetic) -> bool {
         match arithmetic {
             Arithmetic::F32 | Arithmetic::I8 => true,
-            Arithmetic::Bf16 => self.bf16,
+            Arithmetic::Bf16 => self.bf16 || self.tiles(arithmetic).is_some(),
         }
     }
 
     /// Operations of a round of `compute`: two for each product.
     pub(crate) fn operations(self, arithmetic: Arithmetic) -> f64 {
+        if let Some(of) = self.tiles(arithmetic) {
+            return tiles::operations(of);
+        }
         let products = match (arithmetic, self.dots) {
             (Arithmetic::F32, _) if self.wide => WIDE_SUMS * 16,
             (Arithmetic::F32, _) => NARROW_SUMS * 8,
@@ -74,6 +91,9 @@ impl Level {
     pub(crate) fn compute(self, arithmetic: Arithmetic, rounds: usize) {
         // SAFETY: a level has the features that its kernels are compiled for; see the module.
         unsafe {
+            if let Some(of) = self.tiles(arithmetic) {
+                return tiles::compute(of, rounds);
+            }
             match (arithmetic, self.dots) {
                 (Arithmetic::F32, _) if self.wide => wide::multiply_adds(rounds),
                 (Arithmetic::F32, _) => narrow::multiply_adds(rounds),
@@ -369,6 +389,7 @@ mod tests {
             wide: false,
             bf16: false,
             dots: Dots::Steps,
+            tiles: false,
         };
         let here = Level::here();
         here.into_iter().chain(here.map(narrow)).collect()

@@ -139,8 +139,8 @@ pub enum OptOp {
     /// Use the matrix unit numbered `unit` of the target on reduce axis `axis`.
     Tc { unit: usize },
     /// Keep what is read as `operand`, counted in the order of the graph, in LOCAL storage at axis `axis`: all
-    /// that the axes inside of it read, in their order.
-    Stage { operand: usize },
+    /// that the axes inside of it read, in their order, but for the one that is the `last`.
+    Stage { operand: usize, last: Option<usize> },
     /// Go through what reductions fold once for all turns of an axis, where it stands at the turn that an index
     /// names: put each element there.
     Scatter,
@@ -278,39 +278,73 @@ impl TcInfo {
     /// The word that an operand of a dot product is: a unit of one thread whose a is a row and whose b is a column of
     /// as many elements as a word of 32 bits holds takes both as such words, the first element in the lowest bits, and
     /// does for vectors of them in every lane what it does for one. Elements are integers, whose sums are i32, or bf16,
-    /// whose sums are f32. None for a unit of matrices.
+    /// whose sums are f32. So does a unit of tiles (`tile`) for each word of a kernel. None for a unit of a warp.
     pub fn word(&self) -> Option<DType> {
-        let [m, n, k] = self.dims;
         let element = |d: DType| match self.dtype_out {
             DType::I32 => d.is_int() && d != DType::Index,
             DType::F32 => d == DType::BF16,
             _ => false,
         };
-        let size = |d: DType| k.saturating_mul(d.bytes() as i64) == DType::U32.bytes() as i64;
-        let fills = k > 1 && self.dtypes_in.into_iter().all(|d| size(d) && element(d));
-        let dot = self.threads == 1 && m == 1 && n == 1;
-        (dot && fills && self.is_sound()).then_some(DType::U32)
+        let [a, b] = self.dtypes_in;
+        let fills = a.bytes() == b.bytes() && element(a) && element(b) && self.depth() > 1;
+        let alone = self.dims == [1, 1, self.depth()] && self.threads == 1 && self.is_sound();
+        (fills && (alone || self.tile().is_some())).then_some(DType::U32)
+    }
+
+    /// How many elements of the factors a word of 32 bits holds.
+    pub fn depth(&self) -> i64 {
+        (DType::U32.bytes() / self.dtypes_in[0].bytes().max(1)) as i64
+    }
+
+    /// The rows, columns and words of a tile, where a unit of one thread multiplies whole tiles of words: a is row by
+    /// row, b the words of one term of all columns after those of another, c row by row. In a linear program the
+    /// operands of its WMMA are such tiles; in a kernel it does for each word what a dot product does.
+    pub fn tile(&self) -> Option<[i64; 3]> {
+        let [_, _, k] = self.dims;
+        let tiles = *self == TcInfo::tiles(&self.name, self.dtypes_in, self.dtype_out);
+        tiles.then(|| [TILE, TILE, k / self.depth()])
     }
 
     /// The dot product of as many elements as a word of 32 bits holds.
     pub fn dot(name: &str, dtypes_in: [DType; 2], dtype_out: DType) -> TcInfo {
-        let k = (DType::U32.bytes() / dtypes_in[0].bytes().max(1)) as i64;
-        let elements = |digits: Vec<Digit>| Fragment {
+        TcInfo::of_one_thread(name, dtypes_in, dtype_out, 1)
+    }
+
+    /// Products of 16 rows and 16 columns of as many words, whose sums they are added to (Intel, Architecture
+    /// Instruction Set Extensions, "Intel AMX").
+    pub fn tiles(name: &str, dtypes_in: [DType; 2], dtype_out: DType) -> TcInfo {
+        TcInfo::of_one_thread(name, dtypes_in, dtype_out, TILE)
+    }
+
+    /// A product of so many rows and columns of as many words.
+    fn of_one_thread(name: &str, dtypes_in: [DType; 2], dtype_out: DType, size: i64) -> TcInfo {
+        let depth = (DType::U32.bytes() / dtypes_in[0].bytes().max(1)) as i64;
+        let terms = size * depth;
+        let elements = |digits: &[Digit]| Fragment {
             lane: Vec::new(),
-            element: digits,
+            element: (digits.iter().copied())
+                .filter(|d| d.extent() > 1)
+                .collect(),
         };
         TcInfo {
             name: name.into(),
-            dims: [1, 1, k],
+            dims: [size, size, terms],
             threads: 1,
             dtypes_in,
             dtype_out,
-            a: elements(vec![Digit::Column(k, 1)]),
-            b: elements(vec![Digit::Row(k, 1)]),
-            c: elements(Vec::new()),
+            a: elements(&[Digit::Column(terms, 1), Digit::Row(size, 1)]),
+            b: elements(&[
+                Digit::Row(depth, 1),
+                Digit::Column(size, 1),
+                Digit::Row(size, depth),
+            ]),
+            c: elements(&[Digit::Column(size, 1), Digit::Row(size, 1)]),
         }
     }
 }
+
+/// The rows, columns and words of a unit's tile.
+const TILE: i64 = 16;
 
 macro_rules! args {
     ($($(#[$doc:meta])* $variant:ident $(($($part:ty),*))? $kind:literal,)*) => {

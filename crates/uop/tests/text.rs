@@ -479,7 +479,14 @@ fn every_arg_comes_back() {
         OptOp::Swap { with: 2 },
         OptOp::NoLocals,
         OptOp::Tc { unit: 1 },
-        OptOp::Stage { operand: 2 },
+        OptOp::Stage {
+            operand: 2,
+            last: None,
+        },
+        OptOp::Stage {
+            operand: 0,
+            last: Some(3),
+        },
         OptOp::Scatter,
         OptOp::Scan { turns: 1 },
         OptOp::Scan { turns: 16 },

@@ -43,7 +43,7 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, unit: &TcInfo, word: DType) -
     if axis.kind() != AxisType::Reduce {
         return no("is not a REDUCE axis");
     }
-    let depth = unit.dims[2];
+    let depth = unit.depth();
     let Some(turns) = axis.extent().filter(|n| n % depth == 0) else {
         return no(&format!("the extent is not a multiple of {depth}"));
     };
@@ -402,7 +402,10 @@ mod tests {
         let k = byte_matmul(8, 6, 12, DType::I8);
         for operand in 0..2 {
             let stage = monoglot_uop::Opt {
-                op: OptOp::Stage { operand },
+                op: OptOp::Stage {
+                    operand,
+                    last: None,
+                },
                 axis: operand,
             };
             let opts = [tc_by(UNIT, 2), split(0, 4, AxisType::Loop, false), stage];

@@ -56,6 +56,8 @@ pub(super) struct Reduction {
     pub(super) products: bool,
     /// Elements of each factor that are a term: of a dot product those of a word.
     pub(super) packed: i64,
+    /// Rows, columns and words of the tiles that a unit multiplies.
+    pub(super) tile: Option<[i64; 3]>,
     /// Axes with which it varies which of its products are with padding.
     pub(super) padded: Mask,
     /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
@@ -166,7 +168,8 @@ impl Features {
                         open,
                         bytes,
                         products,
-                        packed: dot.map_or(1, |unit| unit.dims[2]),
+                        packed: dot.map_or(1, |unit| unit.depth()),
+                        tile: dot.and_then(|unit| unit.tile()),
                         padded: match u.src()[0].arg() {
                             Arg::Padding => all(&u.src()[0].src()[..1]),
                             _ => 0,

@@ -135,6 +135,12 @@ fn outermost(factor: i64, target: AxisType) -> OptOp {
     }
 }
 
+/// STAGE: the axes of an operand in their order.
+fn staged(operand: usize) -> OptOp {
+    let last = None;
+    OptOp::Stage { operand, last }
+}
+
 /// Opts chosen so far, and the axes as they are after them.
 struct Chosen<'a> {
     nest: LoopNest,

@@ -118,7 +118,7 @@ impl LoopNest {
             OptOp::Swap { with } => swap::step(self, opt, with, target),
             OptOp::NoLocals => nolocals::step(self, opt),
             OptOp::Tc { unit } => tc::step(self, opt, unit, target),
-            OptOp::Stage { operand } => staging::step(self, opt, operand, target),
+            OptOp::Stage { operand, last } => staging::step(self, opt, (operand, last), target),
             OptOp::Scatter => scatter::step(self, opt, target),
             OptOp::Scan { turns } => scan::step(self, opt, turns, target),
         };

@@ -46,17 +46,32 @@ fn refuse(message: impl Into<String>) -> Error {
     Error::argument("staging", message)
 }
 
-/// STAGE: what the axes inside of one make of an operand, kept in LOCAL storage in the order of these axes.
-pub(super) fn step(nest: &mut LoopNest, opt: &Opt, operand: usize, target: &Target) -> Result<()> {
+/// STAGE: what the axes inside of one make of an operand, kept in LOCAL storage in the order of these axes, but for the
+/// one that is said to be the last.
+pub(super) fn step(
+    nest: &mut LoopNest,
+    opt: &Opt,
+    (operand, last): (usize, Option<usize>),
+    target: &Target,
+) -> Result<()> {
     let nodes = nest.kernel().toposort();
     let operands = operands(&nodes);
     let Some(value) = operands.get(operand) else {
         let message = format!("the kernel has {} operands", operands.len());
         return Err(refuse_opt(opt, message));
     };
-    let inside = super::ranges(&nodes).split_off(opt.axis + 1);
+    let mut axes = super::ranges(&nodes);
+    let last = last.map(|k| axes.get(k).cloned());
+    let inside = axes.split_off(opt.axis + 1);
     let open = value.ranges();
-    let over: Vec<UOp> = inside.into_iter().filter(|r| open.contains(r)).collect();
+    let mut over: Vec<UOp> = inside.into_iter().filter(|r| open.contains(r)).collect();
+    if let Some(last) = last {
+        let at = over.iter().position(|r| Some(r) == last.as_ref());
+        let Some(at) = at else {
+            return Err(refuse_opt(opt, "the last axis is none that is kept"));
+        };
+        over[at..].rotate_left(1);
+    }
     if over.is_empty() {
         return Err(refuse_opt(opt, "the operand varies with no axis inside"));
     }

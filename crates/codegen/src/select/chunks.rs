@@ -106,7 +106,9 @@ impl Devectorise<'_> {
                 });
             }
             Op::Reduce => {
-                if let Some(group) = t.groups.get(&(i as u32)) {
+                if let Some(tiled) = self.layout.tiled.take_if(|tiled| tiled.is(i)) {
+                    self.reduce_tiles(&tiled)?;
+                } else if let Some(group) = t.groups.get(&(i as u32)) {
                     self.reduce_group(group);
                 } else if src.len() == 1 {
                     self.reduce_lanes(i);

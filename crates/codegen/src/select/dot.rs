@@ -8,19 +8,20 @@ use monoglot_uop::{DType, TcInfo, UOp};
 use smallvec::smallvec;
 
 impl Native<'_> {
-    /// `acc + Σ a[j]·b[j]`, as the WMMA `of` where there are several lanes.
+    /// `acc + Σ a[j]·b[j]`, as the WMMA `of` where there are several lanes, unless that is one of tiles.
     pub(super) fn dot(&self, of: &UOp, unit: &TcInfo, [a, b, acc]: [&UOp; 3], lanes: usize) -> UOp {
         let wide = |u: &UOp| match u.shape().is_empty() {
             true => splat(u, lanes),
             false => u.clone(),
         };
-        if lanes > 1 {
+        if lanes > 1 && unit.tile().is_none() {
             return of.with_src(smallvec![wide(a), wide(b), wide(acc)] as Srcs);
         }
-        (0..unit.dims[2]).fold(acc.clone(), |sum, j| {
+        let [a, b, acc] = [a, b, acc].map(|u| if lanes > 1 { wide(u) } else { u.clone() });
+        (0..unit.depth()).fold(acc, |sum, j| {
             let [of_a, of_b] = unit.dtypes_in;
-            let x = self.element(a, of_a, unit.dtype_out, j);
-            let y = self.element(b, of_b, unit.dtype_out, j);
+            let x = self.element(&a, of_a, unit.dtype_out, j);
+            let y = self.element(&b, of_b, unit.dtype_out, j);
             match unit.dtype_out.is_float() {
                 true => self.mulacc(&x, &y, &sum),
                 false => self.add(&sum, &self.mul(&x, &y)),

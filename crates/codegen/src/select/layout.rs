@@ -4,6 +4,7 @@
 //! extends along two axes of lanes.
 
 use super::table::{Axes, Table, is_fragment};
+use super::tile::{Tiled, tiled};
 use crate::build::NEAR;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use smallvec::{SmallVec, smallvec};
@@ -16,7 +17,7 @@ pub(super) struct Demand {
 }
 
 /// By axis: by how much an index grows with each step; None where it is no sum.
-type Steps = Axes<Option<i64>>;
+pub(super) type Steps = Axes<Option<i64>>;
 
 pub(super) struct Layout {
     pub(super) demand: Vec<Demand>,
@@ -29,6 +30,8 @@ pub(super) struct Layout {
     /// By node: whether it is index arithmetic that is done for all lanes at once, which are then taken
     /// out of it.
     pub(super) gathered: Vec<bool>,
+    /// The REDUCE that a unit of tiles does.
+    pub(super) tiled: Option<Tiled>,
 }
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
@@ -62,10 +65,13 @@ pub(super) fn is_warps(u: &UOp) -> bool {
 /// See the module. `lanes` are the axes that have them, where that is settled.
 pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
     let none = vec![false; t.len()];
-    let demand = demands(t, target, |_| false, &none);
     let steps = steps(t);
+    let tiled = tiled(t, &steps);
+    let demand = demands(t, target, |_| false, &none, tiled.as_ref());
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
-    let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, &steps, &widest, target));
+    let fixed = tiled.as_ref().map(Tiled::column);
+    let is_lane =
+        lanes.unwrap_or_else(|| choose(t, &demand, (&steps, &widest), fixed, target));
     let unit = t.nodes.iter().any(is_warps);
     let mut chunks: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {
@@ -87,13 +93,14 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
         lane.is_some_and(|k| !matches!(step(k), Some(-1..=1)))
     };
     let gathered = gathered(t, &steps, &is_lane, |k| fitting_bytes(target, &chunks[k]));
-    let demand = demands(t, target, apart, &gathered);
+    let demand = demands(t, target, apart, &gathered, tiled.as_ref());
     Layout {
         demand,
         steps,
         is_lane,
         chunks,
         gathered,
+        tiled,
     }
 }
 
@@ -224,6 +231,7 @@ fn demands(
     target: &Target,
     by_lane: impl Fn(usize) -> bool,
     gathered: &[bool],
+    tiled: Option<&Tiled>,
 ) -> Vec<Demand> {
     let need = |d: &mut [Demand], src: &[u32]| {
         for &s in src {
@@ -265,6 +273,12 @@ fn demands(
                 }
             }
             Op::Range | Op::Special => need(&mut d, src),
+            Op::Reduce if tiled.is_some_and(|tiled| tiled.is(i)) => {
+                let indices = tiled.map(Tiled::indices);
+                for index in indices.into_iter().flatten() {
+                    d[index].index = true;
+                }
+            }
             Op::Reduce if d[i].data && fuses(t, i, target) => need(&mut d, &t.src[src[0] as usize]),
             Op::Reduce if d[i].data => need(&mut d, &src[..1]),
             Op::Index | Op::After | Op::End | Op::Sink | Op::Group | Op::Barrier => {}
@@ -353,16 +367,16 @@ fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
     (0..t.len()).filter_map(element).max().unwrap_or(0)
 }
 
-/// The axes whose elements are lanes, by what the kernel would cost with them: one, and others that no value
-/// shares with those taken.
+/// The axes whose elements are lanes, by what the kernel would cost with them: one, or the one that is fixed, and
+/// others that no value shares with those taken.
 fn choose(
     t: &Table,
     demand: &[Demand],
-    steps: &[Steps],
-    widest: &[usize],
+    (steps, widest): (&[Steps], &[usize]),
+    fixed: Option<usize>,
     target: &Target,
 ) -> Axes<bool> {
-    let mut is_lane: Axes<bool> = smallvec![false; t.rank];
+    let mut is_lane: Axes<bool> = (0..t.rank).map(|k| Some(k) == fixed).collect();
     if let Some(f) = t.nodes.iter().position(is_fragment) {
         // A lane of a warp holds neighbours of a fragment: the axis that no element of it has.
         let own =
@@ -383,12 +397,13 @@ fn choose(
         (cost(t, demand, steps, &lanes, &widths), lanes)
     };
     let scalar = cost(t, demand, steps, &is_lane, &widths);
-    let axes = (0..t.rank).filter(|&k| widths[k] > 1);
+    let meeting = meeting(t);
+    let apart = |k: usize| fixed.is_none_or(|fixed| k != fixed && !meeting[k][fixed]);
+    let axes = (0..t.rank).filter(|&k| widths[k] > 1 && apart(k));
     let mut ranked: Vec<(usize, (f64, Axes<bool>))> =
         axes.map(|k| (k, with(&is_lane, k))).collect();
     ranked.retain(|(_, (cost, _))| *cost < scalar);
     ranked.sort_by(|(a, x), (b, y)| x.0.total_cmp(&y.0).then(b.cmp(a)));
-    let meeting = meeting(t);
     let mut best = (scalar, is_lane);
     for (_, one) in &ranked {
         let mut next = one.clone();

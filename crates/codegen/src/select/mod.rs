@@ -13,6 +13,7 @@ mod legal;
 mod narrow;
 mod reduce;
 mod table;
+mod tile;
 mod transpose;
 
 use monoglot_uop::{Result, Target, UOp};

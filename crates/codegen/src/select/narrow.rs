@@ -7,7 +7,7 @@
 
 use crate::build::{bitcast, bits_type, c, cast};
 use crate::native::Native;
-use monoglot_uop::{DType, UOp};
+use monoglot_uop::{DType, Op, UOp};
 
 /// A small float: stored significand bits, exponent bias, bits of the greatest finite value, of what
 /// overflows and of NaN.
@@ -79,6 +79,11 @@ impl Native<'_> {
         }
         if let Some(v) = x.const_value() {
             return UOp::int(v.to_bits(d) as i64, bits_type(d));
+        }
+        if d == DType::BF16
+            && let Some(bits) = decoded(x)
+        {
+            return bits;
         }
         match d {
             DType::BF16 => cast(
@@ -217,3 +222,14 @@ impl Native<'_> {
         bitcast(&self.or(&bitcast(&value, DType::U32), &sign), DType::F32)
     }
 }
+/// What memory holds of a bf16 that nothing was done with.
+fn decoded(x: &UOp) -> Option<UOp> {
+    let shifted = (x.op() == Op::Bitcast).then(|| &x.src()[0])?;
+    let [wide, by] = shifted.src() else {
+        return None;
+    };
+    let shifts = shifted.op() == Op::Shl && by.as_int() == Some(16);
+    let bits = wide.src().first().filter(|_| shifts && wide.op() == Op::Cast)?;
+    (bits.dtype() == DType::U16).then(|| bits.clone())
+}
+

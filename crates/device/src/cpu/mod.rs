@@ -19,6 +19,7 @@ mod pages;
 #[cfg(target_arch = "x86_64")]
 mod perf;
 mod threads;
+mod tiles;
 mod topology;
 pub(crate) mod units;
 

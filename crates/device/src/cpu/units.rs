@@ -1,6 +1,7 @@
 //! The matrix units of x86-64: dot products of words. Flows in: a level, and names of what machines of it may have
 //! besides; flows out: rows of a target's units. Invariant: of units that do the same the faster one stands first.
 
+use super::tiles;
 use monoglot_uop::{DType, TcInfo};
 
 /// What machines of a level may have besides: what it is called, and its units.
@@ -24,7 +25,19 @@ macro_rules! here {
     };
 }
 
-const EXTENSIONS: [Extension; 3] = [
+const EXTENSIONS: [Extension; 5] = [
+    Extension {
+        name: "amxbf16",
+        arch: "x86-64-v4",
+        units: tiles_of_floats,
+        here: || tiles::are_here(tiles::BF16),
+    },
+    Extension {
+        name: "amxint8",
+        arch: "x86-64-v4",
+        units: tiles_of_bytes,
+        here: || tiles::are_here(tiles::INT8),
+    },
     Extension {
         name: "avxvnni",
         arch: "x86-64-v3",
@@ -63,10 +76,13 @@ pub(crate) fn units<'a>(with: impl IntoIterator<Item = &'a Extension>) -> Vec<Tc
     theirs.chain([pairs()]).collect()
 }
 
-/// One unit for each dot product that there is, whatever instruction does it.
+/// One unit for each dot product that there is, whatever instruction does it, and those of tiles.
 pub(crate) fn every() -> Vec<TcInfo> {
     let [bytes, _] = vnni();
-    [pairs(), bytes].into_iter().chain(floats()).collect()
+    let dots = [pairs(), bytes].into_iter().chain(floats());
+    dots.chain(tiles_of_floats())
+        .chain(tiles_of_bytes())
+        .collect()
 }
 
 /// Products of pairs of 16 bits: PMADDWD, and an addition. Products of bytes are such, too.
@@ -90,6 +106,20 @@ fn integers() -> Vec<TcInfo> {
 /// to be normal is a zero, in operands and results.
 fn floats() -> Vec<TcInfo> {
     vec![TcInfo::dot("vdpbf16ps", [DType::BF16; 2], DType::F32)]
+}
+
+/// Tiles of bf16: in a tile the sums of even and of odd terms, with one rounding each, stand apart until they are added;
+/// what is too small to be normal is a zero.
+fn tiles_of_floats() -> Vec<TcInfo> {
+    vec![TcInfo::tiles("amxbf16", [DType::BF16; 2], DType::F32)]
+}
+
+/// Tiles of bytes with and without signs; sums wrap.
+fn tiles_of_bytes() -> Vec<TcInfo> {
+    let signs = [DType::I8, DType::U8];
+    let pairs = signs.into_iter().flat_map(|a| signs.map(|b| [a, b]));
+    let unit = |of: [DType; 2]| TcInfo::tiles("amxint8", of, DType::I32);
+    pairs.map(unit).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::machine::{Ins, RUN, Run};
 use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
-use super::ops::{Pair, arithmetic, cast, dot, folded, pack, select};
+use super::ops::{Pair, arithmetic, cast, dot, folded, pack, select, tiles};
 use crate::kernel::Signature;
 use monoglot_uop::fold::defined;
 use monoglot_uop::linear::{address, lanes, operands};
@@ -276,8 +276,13 @@ impl<'a> Decoder<'a> {
                         self.operand(&src[1], n)?,
                         self.operand(&src[2], n)?,
                     ];
-                    let product = dot(unit).ok_or_else(|| unsupported(u))?;
                     let dst = self.result(u, n.max(1) * d.bytes());
+                    if unit.tile().is_some() {
+                        let product = tiles(unit).ok_or_else(|| unsupported(u))?;
+                        self.emit(product, dst, at, n, 0);
+                        return Ok(());
+                    }
+                    let product = dot(unit).ok_or_else(|| unsupported(u))?;
                     self.pair(product, dst, at, n, 0);
                     return Ok(());
                 }

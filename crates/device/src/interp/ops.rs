@@ -299,6 +299,72 @@ pub(crate) fn dot(unit: &TcInfo) -> Option<Pair> {
     }
 }
 
+macro_rules! tiles {
+    ($a:ty, $b:ty => $r:ty, $sum:expr) => {{
+        /// A tile of sums.
+        ///
+        /// # Safety
+        /// That of `Run`; operands are whole tiles of words, and n is how many there are in one.
+        unsafe fn tile(f: &mut Frame, i: *const Ins) -> *const Ins {
+            // SAFETY: operands are vectors of n words that are elements of these types, by the decoder's invariant.
+            unsafe {
+                let size = (*i).n.isqrt() as usize;
+                for row in 0..size {
+                    for column in 0..size {
+                        let at = row * size + column;
+                        let words = |k: usize| {
+                            let a = *f.reg::<[$a; 4 / size_of::<$a>()]>((*i).a).add(row * size + k);
+                            let b = *f.reg::<[$b; 4 / size_of::<$b>()]>((*i).b).add(k * size + column);
+                            (a, b)
+                        };
+                        type Words = ([$a; 4 / size_of::<$a>()], [$b; 4 / size_of::<$b>()]);
+                        let sum: fn(&dyn Fn(usize) -> Words, usize, $r) -> $r = $sum;
+                        let c = *f.reg::<$r>((*i).c).add(at);
+                        *f.reg::<$r>((*i).dst).add(at) = sum(&words, size, c);
+                    }
+                }
+                after(f, i)
+            }
+        }
+        Some(tile as Run)
+    }};
+}
+
+macro_rules! tiles_of_bytes {
+    ($a:ty, $b:ty) => {
+        tiles!($a, $b => i32, |words, size, c| {
+            let product = |(a, b): ([$a; 4], [$b; 4])| -> i32 {
+                (0..4).map(|j| i32::from(a[j]) * i32::from(b[j])).sum()
+            };
+            (0..size).fold(c, |sum, k| sum.wrapping_add(product(words(k))))
+        })
+    };
+}
+
+/// The instruction of a product of tiles, as a machine with that unit does it: of floats the sums of even and of odd
+/// terms stand apart until they are added to what there is.
+pub(crate) fn tiles(unit: &TcInfo) -> Option<Run> {
+    match (unit.dtypes_in, unit.dtype_out) {
+        ([DType::I8, DType::I8], DType::I32) => tiles_of_bytes!(i8, i8),
+        ([DType::I8, DType::U8], DType::I32) => tiles_of_bytes!(i8, u8),
+        ([DType::U8, DType::I8], DType::I32) => tiles_of_bytes!(u8, i8),
+        ([DType::U8, DType::U8], DType::I32) => tiles_of_bytes!(u8, u8),
+        ([DType::BF16, DType::BF16], DType::F32) => {
+            tiles!(bf16, bf16 => f32, |words, size, c| {
+                let mut sums = [0f32; 2];
+                for (a, b) in (0..size).map(words) {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        let [x, y] = [a[j], b[j]].map(|v| flushed(v.to_f32()));
+                        *sum = flushed(x.mul_add(y, *sum));
+                    }
+                }
+                flushed(flushed(c) + flushed(sums[0] + sums[1]))
+            })
+        }
+        _ => None,
+    }
+}
+
 /// What an instruction that folds needs besides its operands, packed into `x`.
 pub(crate) fn pack(op: Op, from: DType, to: DType) -> u32 {
     op as u32 | (from as u32) << 8 | (to as u32) << 16

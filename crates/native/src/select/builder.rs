@@ -357,7 +357,7 @@ impl Builder {
     }
 
     /// The number of a constant in the pool.
-    fn pooled(&mut self, constant: Constant) -> u32 {
+    pub(super) fn pooled(&mut self, constant: Constant) -> u32 {
         let code = &mut self.code;
         *self.pool.entry(constant).or_insert_with(|| {
             code.pool.push(constant);

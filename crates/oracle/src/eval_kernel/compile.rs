@@ -560,6 +560,6 @@ fn dot(u: &UOp, unit: &TcInfo, word: DType) -> UOp {
         let at = u.src()[k].binary(Op::Shr, &UOp::int(bits * j, word));
         at.cast(low).bitcast(unit.dtypes_in[k]).cast(u.dtype())
     };
-    let products = (0..unit.dims[2]).map(|j| element(0, j) * element(1, j));
+    let products = (0..unit.depth()).map(|j| element(0, j) * element(1, j));
     products.fold(u.src()[2].clone(), |sum, p| sum + p)
 }

@@ -313,6 +313,9 @@ fn wmma<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
             let fits = s.shape() == lanes && s.dtype() == dtype;
             need!(c, u, fits => "source {i} is {}{}, not {dtype}{lanes}", s.dtype(), s.shape());
         }
+        let tile = t.tile().map(|[rows, columns, _]| rows * columns);
+        let whole = tile.is_none_or(|n| lanes.max_len() == n);
+        need!(c, u, whole => "a unit of tiles multiplies whole ones, not {lanes}");
         return;
     }
     let [of_a, of_b] = t.dtypes_in;

@@ -158,7 +158,10 @@ impl Part for Opt {
             OptOp::Swap { with } => ("SWAP", vec![with.write()]),
             OptOp::NoLocals => ("NOLOCALS", vec![]),
             OptOp::Tc { unit } => ("TC", vec![unit.write()]),
-            OptOp::Stage { operand } => ("STAGE", vec![operand.write()]),
+            OptOp::Stage { operand, last } => {
+                let parts = [operand.write()].into_iter();
+                ("STAGE", parts.chain(last.map(|k| k.write())).collect())
+            }
             OptOp::Scatter => ("SCATTER", vec![]),
             OptOp::Scan { turns: 1 } => ("SCAN", vec![]),
             OptOp::Scan { turns } => ("SCAN", vec![turns.write()]),
@@ -184,7 +187,10 @@ impl Part for Opt {
             "SWAP" => OptOp::Swap { with: at(a, 1)? },
             "NOLOCALS" => OptOp::NoLocals,
             "TC" => OptOp::Tc { unit: at(a, 1)? },
-            "STAGE" => OptOp::Stage { operand: at(a, 1)? },
+            "STAGE" => OptOp::Stage {
+                operand: at(a, 1)?,
+                last: if a.len() > 2 { Some(at(a, 2)?) } else { None },
+            },
             "SCATTER" => OptOp::Scatter,
             "SCAN" => OptOp::Scan {
                 turns: if a.len() > 1 { at(a, 1)? } else { 1 },

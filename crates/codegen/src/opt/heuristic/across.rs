@@ -11,11 +11,11 @@ use super::along::{self, in_order};
 use super::cpu::{self, Plan};
 use super::product::{FEW, LINE, factor, unroll};
 use super::tile::dividing_tile;
-use super::{Chosen, Weighed, inner, outermost};
+use super::{Chosen, Weighed, inner, outermost, staged};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
 use crate::opt::staging;
-use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
+use monoglot_uop::{AxisType, Op, Target, UOp};
 
 /// Fewest elements that are neighbours once sums, or weights, are turned.
 const NEAR: i64 = 4;
@@ -180,7 +180,7 @@ impl Product {
         };
         let operand = staging::operands(&nodes).iter().position(reads)?;
         let before = chosen.last_loop()?;
-        let stage = OptOp::Stage { operand };
+        let stage = staged(operand);
         let why = "what all tiles read, in their order";
         chosen.add(stage, around, why).then_some(())?;
         let last = chosen.last_loop().filter(|last| *last > before)?;

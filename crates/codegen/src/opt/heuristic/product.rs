@@ -28,8 +28,10 @@
 //!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
-use super::tile::{BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel};
-use super::{Chosen, cpu, inner, outermost};
+use super::tile::{
+    BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel, tile_of_units,
+};
+use super::{Chosen, cpu, inner, outermost, staged};
 use crate::graph::bits;
 use crate::opt::cost;
 use crate::opt::features::{Access, Features, Mask, Reduction};
@@ -75,6 +77,8 @@ struct Product {
     lanes: i64,
     /// Rows and columns of a register tile.
     tile: [i64; 2],
+    /// Rows, columns and words of the tiles that a unit multiplies; a register tile is several of those.
+    unit: Option<[i64; 3]>,
     /// An axis around both of which a tile has several turns, and how many.
     turns: Option<(usize, i64)>,
     /// Axes around both.
@@ -161,9 +165,13 @@ fn arrange(
 
     let most = product.panel(target) / (tile_columns * product.term_bytes);
     let each = product.term_bytes / product.bytes;
-    let step = match each == 1 && product.lies.contains(&Lies::Along) {
-        true => product.lanes,
-        false => 1,
+    let step = match (
+        product.unit,
+        each == 1 && product.lies.contains(&Lies::Along),
+    ) {
+        (Some([_, _, words]), _) => words,
+        (None, true) => product.lanes,
+        (None, false) => 1,
     };
     let parts = in_parts(terms, most.max(step), step, each);
     let blocks = match parts.count {
@@ -225,7 +233,7 @@ fn sums_beside(at: usize, chosen: &mut Chosen) -> Option<()> {
     let operand = operands.iter().position(other)?;
     let one_axis = operands[operand].src().len() == 2;
     let before = chosen.last_loop()?;
-    let stage = OptOp::Stage { operand };
+    let stage = staged(operand);
     let staged = chosen.add(stage, at, "sums of columns that all rows share");
     staged.then_some(())?;
     let loops = chosen.last_loop()? - before;
@@ -320,7 +328,10 @@ impl Product {
             words: sum.packed > 1,
             along: lies(rows, row) == Lies::Along,
         };
-        let (mut least, mut tile) = best_tile(extents, deep, lanes, 1, target, |_| true);
+        let (mut least, mut tile) = match sum.tile {
+            Some(unit) => (0.0, tile_of_units(extents, unit)),
+            None => best_tile(extents, deep, lanes, 1, target, |_| true),
+        };
         least *= GAIN;
         let mut turns = None;
         // Where loops are around, a panel has all terms: those of several turns may come from the second cache.
@@ -367,6 +378,7 @@ impl Product {
             bytes: sum.bytes as i64,
             lanes,
             tile,
+            unit: sum.tile,
             turns,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),
@@ -546,6 +558,8 @@ struct Nest {
     beside: Option<usize>,
     /// Those of the columns.
     columns: Vec<usize>,
+    /// That over the tiles of a unit beside each other.
+    units: Option<usize>,
 }
 
 impl Nest {
@@ -571,6 +585,7 @@ impl Nest {
                 rows.checked_sub(1)
             },
             columns: places(product.column, chosen),
+            units: units(product, chosen),
         }
     }
 
@@ -610,6 +625,7 @@ impl Nest {
             // What blocks of rows read again is staged once for all.
             beside: Some(if within.count > 1 { fill } else { block }),
             columns: places(fill + 2, chosen),
+            units: units(product, chosen),
         })
     }
 
@@ -620,25 +636,49 @@ impl Nest {
             self.columns.iter().any(|&c| open.contains(&axes[c]))
         };
         let [rows_lie, columns_lie] = product.lies;
+        let lanes = product.lanes;
         if let Some(at) = self.beside.or(self.around) {
-            stage(
-                chosen,
-                at,
-                "columns of a tile",
-                (columns_lie, product.lanes),
-                of_columns,
-            );
+            let panel = Panel {
+                lies: columns_lie,
+                lanes,
+                last: None,
+            };
+            stage(chosen, at, "columns of a tile", panel, of_columns);
+        }
+        let mut panel = Panel {
+            lies: rows_lie,
+            lanes,
+            last: None,
+        };
+        // Where a unit multiplies tiles, the terms of a row's tile lie together.
+        if let Some([_, _, words]) = product.unit {
+            let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
+            let Some(at) = chosen.nest.axes.iter().rposition(is_term) else {
+                return;
+            };
+            let why = "terms of a unit's tile";
+            chosen.add(inner(words, AxisType::Unroll), at, why);
+            let is_unrolled = |a: &Axis| a.kind() == AxisType::Unroll;
+            panel.last = chosen.nest.axes.iter().rposition(is_unrolled);
+            panel.lies = match rows_lie {
+                Lies::Together => Lies::Along,
+                _ => Lies::Otherwise,
+            };
         }
         if let Some(at) = self.around.filter(|_| rows) {
-            stage(
-                chosen,
-                at,
-                "rows of a part",
-                (rows_lie, product.lanes),
-                |_, _| true,
-            );
+            stage(chosen, at, "rows of a part", panel, |_, _| true);
+        }
+        if let Some(at) = self.units {
+            let why = "a unit's tiles beside each other, at once";
+            chosen.add(inner(0, AxisType::Upcast), at, why);
         }
     }
+}
+
+/// The place of the loop over the tiles of a unit beside each other, which is the last, where there is one.
+fn units(product: &Product, chosen: &Chosen) -> Option<usize> {
+    let [_, unit, _] = product.unit?;
+    chosen.last_loop().filter(|_| product.tile[1] > unit)
 }
 
 /// Keep the sums that so many loops make, from this place on, and do them in parts: the axes of the sum before one
@@ -653,7 +693,7 @@ pub(super) fn sums_in_parts(
     let nodes = chosen.nest.kernel().toposort();
     let sum = main_sum(&nodes)?;
     let operand = staging::operands(&nodes).iter().position(|u| *u == sum)?;
-    let stage = OptOp::Stage { operand };
+    let stage = staged(operand);
     if !chosen.add(stage, at.checked_sub(1)?, "a block's sums, done in parts") {
         return None;
     }
@@ -694,7 +734,20 @@ fn tiles(at: usize, product: &Product, chosen: &mut Chosen) {
     {
         chosen.add(inner(n, AxisType::Upcast), at, "turns of a tile");
     }
-    chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
+    let Some([_, unit, _]) = product.unit else {
+        chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
+        return;
+    };
+    // Those of each tile of the unit lie together: the loop over these is there until they are staged.
+    chosen.add(
+        inner(unit, AxisType::Upcast),
+        at,
+        "columns of a unit's tile",
+    );
+    if columns > unit {
+        let beside = inner(columns / unit, AxisType::Loop);
+        chosen.add(beside, at, "a unit's tiles beside each other");
+    }
 }
 
 /// Unroll the innermost loop over terms where it is short and has others around it, unless the terms would be lanes.
@@ -710,13 +763,22 @@ pub(super) fn unroll(chosen: &mut Chosen) {
     }
 }
 
+/// How a factor lies, as to the order of the storage that is filled with it.
+struct Panel {
+    lies: Lies,
+    /// Elements of a vector.
+    lanes: i64,
+    /// The axis that is the last of the storage, where that is another than the last.
+    last: Option<usize>,
+}
+
 /// Stage the first read inside the sum that is one of these, and fill its storage with vectors, in the order in
 /// which it lies.
 fn stage(
     chosen: &mut Chosen,
     at: usize,
     why: &'static str,
-    (lies, lanes): (Lies, i64),
+    Panel { lies, lanes, last }: Panel,
     is: impl Fn(&UOp, &[UOp]) -> bool,
 ) {
     let nodes = chosen.nest.kernel().toposort();
@@ -732,7 +794,7 @@ fn stage(
         return;
     };
     let before = chosen.last_loop();
-    if !chosen.add(OptOp::Stage { operand }, at, why) {
+    if !chosen.add(OptOp::Stage { operand, last }, at, why) {
         return;
     }
     // The loops that fill it are the last.

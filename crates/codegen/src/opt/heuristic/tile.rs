@@ -11,6 +11,8 @@ pub(super) const VECTORS: i64 = 4;
 /// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
 pub(super) const LATENCY: f64 = 4.0;
 const BESIDE: f64 = 0.05;
+/// What a unit's product of tiles takes beside reading one.
+const UNITS: i64 = 2;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 20.0;
 /// What beginning and ending a part of a sum costs, in terms.
@@ -76,6 +78,19 @@ pub(super) fn best_tile(
         }
     }
     best
+}
+
+/// Rows and columns of a register tile of tiles of a unit: two of each at most, which leaves the unit registers for
+/// what it multiplies.
+pub(super) fn tile_of_units(extents: [i64; 2], [rows, columns, _]: [i64; 3]) -> [i64; 2] {
+    let whole = |n: i64, part: i64| (n + part - 1) / part;
+    let cost = |[above, beside]: &[i64; 2]| {
+        let tiles = whole(extents[0], above * rows) * whole(extents[1], beside * columns);
+        tiles * (UNITS * above * beside + above + beside)
+    };
+    let each = [[2, 2], [2, 1], [1, 2], [1, 1]];
+    let best = each.into_iter().min_by_key(cost).unwrap_or([1, 1]);
+    [best[0] * rows, best[1] * columns]
 }
 
 /// Cycles of a term of a tile whose vectors take so many to come from where they are.

@@ -21,7 +21,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
         if info.word().is_none() || !may_fit(&chosen.nest, info) {
             continue;
         }
-        let depth = info.dims[2];
+        let depth = info.depth();
         let padded = |k: usize| (features.extent[k] + depth - 1) / depth * depth;
         let grown = |k: usize| padded(k) as f64 / features.extent[k] as f64;
         let mut axes: Vec<usize> = bits(sum.closes & features.known).collect();
