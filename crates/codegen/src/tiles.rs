@@ -12,7 +12,7 @@ use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Fewest turns of a loop in which a line can come.
+/// Fewest terms of a loop in which a line can come.
 const TURNS: i64 = 32;
 
 /// Have lines asked for while the loops before them run.
@@ -24,11 +24,14 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut counted = 0;
     for (at, u) in list.iter().enumerate() {
         match u.op() {
-            Op::Range => begin = Some(at).filter(|_| u.vmax() + 1 >= TURNS),
+            Op::Range => begin = Some((at, u.vmax() + 1)),
             Op::End => {
-                let Some(range) = begin.take().filter(|at| *at > 0) else {
+                let Some((range, turns)) = begin.take().filter(|(at, _)| *at > 0) else {
                     continue;
                 };
+                if turns * terms(&list[range..at]) < TURNS {
+                    continue;
+                }
                 for u in &list[counted..range] {
                     before.insert(u);
                 }
@@ -45,6 +48,12 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
         true => linear,
         false => insert(linear, Vec::new(), after),
     }
+}
+
+/// Terms of a sum in each turn of a loop: those of a unit's tile, or one.
+fn terms(body: &[UOp]) -> i64 {
+    let words = |u: &UOp| u.dot()?.tile().map(|[_, _, words]| words);
+    body.iter().filter_map(words).next().unwrap_or(1)
 }
 
 /// What asks for the lines that are read behind the END at a place, and what that needs beyond what stands before the

@@ -9,9 +9,9 @@
 mod affinity;
 mod arena;
 mod portable;
-mod together;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
+mod together;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

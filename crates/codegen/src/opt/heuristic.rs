@@ -136,7 +136,7 @@ fn outermost(factor: i64, target: AxisType) -> OptOp {
 }
 
 /// STAGE: the axes of an operand in their order.
-fn staged(operand: usize) -> OptOp {
+fn keep(operand: usize) -> OptOp {
     let last = None;
     OptOp::Stage { operand, last }
 }

@@ -144,6 +144,10 @@ impl Group {
         let sums: Vec<usize> = members.iter().map(|&i| i as usize).filter(adds).collect();
         let value = |i: usize| t.src[i][0] as usize;
         let terms = |i: usize| -> i64 {
+            // A unit of tiles adds up a tile's terms before it adds them to the sum.
+            if layout.tiled.as_ref().is_some_and(|tiled| tiled.is(i)) {
+                return 1;
+            }
             let before = &t.dims[value(i)];
             let after = &t.dims[i];
             (0..t.rank)

@@ -70,8 +70,7 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
     let demand = demands(t, target, |_| false, &none, tiled.as_ref());
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let fixed = tiled.as_ref().map(Tiled::column);
-    let is_lane =
-        lanes.unwrap_or_else(|| choose(t, &demand, (&steps, &widest), fixed, target));
+    let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, (&steps, &widest), fixed, target));
     let unit = t.nodes.iter().any(is_warps);
     let mut chunks: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {

@@ -229,7 +229,9 @@ fn decoded(x: &UOp) -> Option<UOp> {
         return None;
     };
     let shifts = shifted.op() == Op::Shl && by.as_int() == Some(16);
-    let bits = wide.src().first().filter(|_| shifts && wide.op() == Op::Cast)?;
+    let bits = wide
+        .src()
+        .first()
+        .filter(|_| shifts && wide.op() == Op::Cast)?;
     (bits.dtype() == DType::U16).then(|| bits.clone())
 }
-

@@ -97,12 +97,6 @@ impl Tiled {
                     |k: &usize| step(a, *k) == Some(of_a) && step(b, *k) == Some(of_b) && fits(*k);
                 (0..t.rank).find(found)
             };
-            if std::env::var("TILEDBG").is_ok() {
-                eprintln!(
-                    "dims {:?} a {:?} b {:?} closed {closed:?}",
-                    t.dims[product], steps[a.index], steps[b.index]
-                );
-            }
             let is_closed = |k: usize| closed.contains(&(k as u8));
             let row = find(size, 0, &|k| extent(k) % size == 0 && !is_closed(k))?;
             let column = find(0, 1, &|k| extent(k) == size && !is_closed(k))?;

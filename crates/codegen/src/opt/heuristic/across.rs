@@ -11,7 +11,7 @@ use super::along::{self, in_order};
 use super::cpu::{self, Plan};
 use super::product::{FEW, LINE, factor, unroll};
 use super::tile::dividing_tile;
-use super::{Chosen, Weighed, inner, outermost, staged};
+use super::{Chosen, Weighed, inner, keep, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
 use crate::opt::staging;
@@ -180,7 +180,7 @@ impl Product {
         };
         let operand = staging::operands(&nodes).iter().position(reads)?;
         let before = chosen.last_loop()?;
-        let stage = staged(operand);
+        let stage = keep(operand);
         let why = "what all tiles read, in their order";
         chosen.add(stage, around, why).then_some(())?;
         let last = chosen.last_loop().filter(|last| *last > before)?;

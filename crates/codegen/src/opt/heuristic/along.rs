@@ -16,7 +16,7 @@
 use super::cpu::{self, Plan};
 use super::product::{FEW, LINE, sums_in_parts, unroll};
 use super::tile::{BORDER, Terms, panel, register_tile};
-use super::{Chosen, inner, staged};
+use super::{Chosen, inner, keep};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
 use crate::opt::staging;
@@ -301,7 +301,7 @@ impl<'a> Product<'a> {
             .rposition(|r| crate::loops::kind(r) == AxisType::Upcast)?;
         let reads = |u: &UOp| u.op() != Op::Reduce && u.ranges().contains(&axes[lanes]);
         let operand = staging::operands(&nodes).iter().position(reads)?;
-        chosen.add(staged(operand), at, "a panel with lanes innermost");
+        chosen.add(keep(operand), at, "a panel with lanes innermost");
         let term = chosen.last_loop()? - 1;
         let side_by_side = self.staged.stride[bits(self.sum.closes).last()?] == 1;
         let turned = 1i64 << chosen.nest.axes[term].extent()?.trailing_zeros();

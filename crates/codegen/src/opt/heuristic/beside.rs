@@ -8,7 +8,7 @@
 //! a tile of its own.
 
 use super::slices::Slices;
-use super::{Chosen, Weighed, cpu, inner, outermost, staged};
+use super::{Chosen, Weighed, cpu, inner, keep, outermost};
 use crate::graph::bits;
 use crate::loops;
 use crate::opt::cost::Tile;
@@ -168,7 +168,7 @@ fn sums_in_parts(axis: usize, lanes: i64, chosen: &mut Chosen) -> Option<()> {
     }
     let mut fork = chosen.fork();
     let why = "sums of a slice, done in parts";
-    let stage = fork.add(staged(operand), slice, why);
+    let stage = fork.add(keep(operand), slice, why);
     let fill = fork.last_loop().filter(|_| stage)?;
     // The terms are those of the sum that is stored by the loop.
     let nodes = fork.nest.kernel().toposort();
@@ -222,7 +222,7 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
         .iter()
         .position(|u| u.op() != Op::Reduce && again(u))?;
     let why = "what slices side by side read again";
-    chosen.add(staged(operand), innermost, why).then_some(())
+    chosen.add(keep(operand), innermost, why).then_some(())
 }
 
 #[cfg(test)]

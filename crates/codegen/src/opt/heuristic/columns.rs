@@ -6,7 +6,7 @@
 //! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead.
 
 use super::cpu::{THREADED, threads};
-use super::{Chosen, inner, outermost, staged};
+use super::{Chosen, inner, keep, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features};
 use crate::opt::staging;
@@ -31,7 +31,7 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
     let nodes = chosen.nest.kernel().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
-    chosen.add(staged(operand), at, "sums in parts");
+    chosen.add(keep(operand), at, "sums in parts");
     // Behind the loop that reads the sums stand the one that fills them, and the rows.
     let [read, fill, rows] = [at + 1, at + 2, at + 3];
     let parts = outermost(features.extent[row] / ROWS, AxisType::Reduce);

@@ -31,7 +31,7 @@
 use super::tile::{
     BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel, tile_of_units,
 };
-use super::{Chosen, cpu, inner, outermost, staged};
+use super::{Chosen, cpu, inner, keep, outermost};
 use crate::graph::bits;
 use crate::opt::cost;
 use crate::opt::features::{Access, Features, Mask, Reduction};
@@ -233,7 +233,7 @@ fn sums_beside(at: usize, chosen: &mut Chosen) -> Option<()> {
     let operand = operands.iter().position(other)?;
     let one_axis = operands[operand].src().len() == 2;
     let before = chosen.last_loop()?;
-    let stage = staged(operand);
+    let stage = keep(operand);
     let staged = chosen.add(stage, at, "sums of columns that all rows share");
     staged.then_some(())?;
     let loops = chosen.last_loop()? - before;
@@ -472,6 +472,13 @@ impl Product {
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
     fn panel(&self, target: &Target) -> i64 {
         match self.others.is_empty() {
+            true if self.unit.is_some() => {
+                target.caches[1] as i64
+                    / std::env::var("UP")
+                        .ok()
+                        .and_then(|s| s.parse::<i64>().ok())
+                        .unwrap_or(32)
+            }
             true => panel(target),
             false => target.caches[1] as i64 / 4,
         }
@@ -645,7 +652,7 @@ impl Nest {
             };
             stage(chosen, at, "columns of a tile", panel, of_columns);
         }
-        let mut panel = Panel {
+        let mut rows_of = Panel {
             lies: rows_lie,
             lanes,
             last: None,
@@ -659,14 +666,14 @@ impl Nest {
             let why = "terms of a unit's tile";
             chosen.add(inner(words, AxisType::Unroll), at, why);
             let is_unrolled = |a: &Axis| a.kind() == AxisType::Unroll;
-            panel.last = chosen.nest.axes.iter().rposition(is_unrolled);
-            panel.lies = match rows_lie {
+            rows_of.last = chosen.nest.axes.iter().rposition(is_unrolled);
+            rows_of.lies = match rows_lie {
                 Lies::Together => Lies::Along,
                 _ => Lies::Otherwise,
             };
         }
         if let Some(at) = self.around.filter(|_| rows) {
-            stage(chosen, at, "rows of a part", panel, |_, _| true);
+            stage(chosen, at, "rows of a part", rows_of, |_, _| true);
         }
         if let Some(at) = self.units {
             let why = "a unit's tiles beside each other, at once";
@@ -693,7 +700,7 @@ pub(super) fn sums_in_parts(
     let nodes = chosen.nest.kernel().toposort();
     let sum = main_sum(&nodes)?;
     let operand = staging::operands(&nodes).iter().position(|u| *u == sum)?;
-    let stage = staged(operand);
+    let stage = keep(operand);
     if !chosen.add(stage, at.checked_sub(1)?, "a block's sums, done in parts") {
         return None;
     }
