@@ -94,6 +94,9 @@ pub fn dots() -> Vec<UOp> {
     let halves = [DType::BF16; 2];
     out.push(wide_matmul([9, 13, 16], halves, DType::F32, false));
     out.push(wide_matmul([16, 24, 40], halves, DType::F32, true));
+    let unsigned = [DType::U8; 2];
+    out.push(wide_matmul([16, 8, 24], unsigned, DType::I32, false));
+    out.push(wide_matmul([12, 9, 20], unsigned, DType::I32, true));
     out
 }
 

@@ -28,9 +28,10 @@ const BUFFERS: u64 = 0x40_0000_0000;
 const APART: u64 = 0x1_0000_0000;
 
 /// Levels, with what machines of them may have besides and without, and how many kernels or programs of each.
-const LEVELS: [(&str, usize); 5] = [
+const LEVELS: [(&str, usize); 6] = [
     ("x86-64-v4", 300),
     ("x86-64-v4+avx512vnni+avx512bf16", 300),
+    ("x86-64-v4+amxbf16+amxint8", 100),
     ("x86-64-v3", 100),
     ("x86-64-v3+avxvnni", 100),
     ("x86-64-v2", 100),

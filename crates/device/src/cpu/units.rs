@@ -72,6 +72,8 @@ impl Extension {
 
 /// The units of machines with these extensions: theirs, and what every x86-64 has.
 pub(crate) fn units<'a>(with: impl IntoIterator<Item = &'a Extension>) -> Vec<TcInfo> {
+    let mut with: Vec<&Extension> = with.into_iter().collect();
+    with.sort_by_key(|e| EXTENSIONS.iter().position(|known| known.name == e.name));
     let theirs = with.into_iter().flat_map(|e| (e.units)());
     theirs.chain([pairs()]).collect()
 }
@@ -114,12 +116,15 @@ fn tiles_of_floats() -> Vec<TcInfo> {
     vec![TcInfo::tiles("amxbf16", [DType::BF16; 2], DType::F32)]
 }
 
-/// Tiles of bytes with and without signs; sums wrap.
+/// Tiles of bytes with and without signs; sums wrap. Whichever factor has the rows may be either of two.
 fn tiles_of_bytes() -> Vec<TcInfo> {
-    let signs = [DType::I8, DType::U8];
-    let pairs = signs.into_iter().flat_map(|a| signs.map(|b| [a, b]));
+    let pairs = [
+        [DType::I8, DType::I8],
+        [DType::I8, DType::U8],
+        [DType::U8, DType::U8],
+    ];
     let unit = |of: [DType; 2]| TcInfo::tiles("amxint8", of, DType::I32);
-    pairs.map(unit).collect()
+    pairs.map(unit).to_vec()
 }
 
 #[cfg(test)]
@@ -144,6 +149,10 @@ mod tests {
             names("NULL:X86:x86-64-v4+avx512bf16"),
             ["vdpbf16ps", "pmaddwd"]
         );
+        assert_eq!(
+            names("NULL:X86:x86-64-v4+avx512bf16+amxbf16"),
+            ["amxbf16", "vdpbf16ps", "pmaddwd"]
+        );
     }
 
     #[test]
@@ -162,7 +171,8 @@ mod tests {
         let all: Vec<TcInfo> = EXTENSIONS.iter().flat_map(|e| (e.units)()).collect();
         for unit in all.iter().chain(&[pairs()]) {
             assert!(unit.is_sound() && unit.word().is_some(), "{}", unit.name);
-            let same = |other: &&TcInfo| other.dtypes_in == unit.dtypes_in;
+            let does = |u: &TcInfo| (u.dtypes_in, u.tile());
+            let same = |other: &&TcInfo| does(other) == does(unit);
             assert_eq!(every().iter().filter(same).count(), 1, "{}", unit.name);
         }
     }

@@ -39,7 +39,7 @@ impl Rules {
             half: target.storage.contains(&DType::F16),
             fused: target.native.contains(Op::MulAcc),
             dots: (target.matrix_units.iter())
-                .filter(|unit| unit.word().is_some())
+                .filter(|unit| unit.word().is_some() && unit.tile().is_none())
                 .cloned()
                 .collect(),
             beyond_c: target.dialect != Dialect::C,

@@ -330,12 +330,12 @@ fn element_product(a: i64, b: i64) -> u64 {
 }
 
 /// A word of bfloat16s, as single precision; what is too small to be normal is a zero.
-fn halves(word: u64) -> [u64; 2] {
+pub(super) fn halves(word: u64) -> [u64; 2] {
     [word << 16 & 0xffff_ffff, word & 0xffff_0000].map(flushed)
 }
 
 /// The bits of a single, of a zero where they are those of what is too small to be normal.
-fn flushed(bits: u64) -> u64 {
+pub(super) fn flushed(bits: u64) -> u64 {
     if f32::from_bits(bits as u32).is_subnormal() {
         bits & 0x8000_0000
     } else {

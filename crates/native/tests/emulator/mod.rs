@@ -12,6 +12,7 @@ mod general;
 mod lanes;
 mod memory;
 mod scalars;
+mod tiles;
 mod vector;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -112,6 +113,7 @@ struct Processor {
     general: [u64; 16],
     vectors: [Vector; 32],
     masks: [u64; 8],
+    tiles: tiles::Tiles,
     flags: Option<Flags>,
     memory: Memory,
     ip: u64,
@@ -131,6 +133,7 @@ impl Processor {
             general: std::array::from_fn(|n| 0xbad0_bad0_0000_0000 | n as u64),
             vectors,
             masks: [0x5555_aaaa_1234_8765; 8],
+            tiles: tiles::Tiles::default(),
             flags: None,
             memory,
             ip: CODE,
@@ -158,6 +161,9 @@ impl Processor {
             }
         }
         self.general[4] = self.general[4].wrapping_sub(8);
+        if !self.tiles.are_released() {
+            return Err("tiles are not given back".to_owned());
+        }
         match KEPT.iter().find(|&&n| self.general[n] != before[n]) {
             Some(n) => Err(format!("general register {n} is not as the caller left it")),
             None => Ok(()),
@@ -165,7 +171,8 @@ impl Processor {
     }
 
     fn step(&mut self, decoded: &Decoded) -> Result<()> {
-        if self.general_step(&decoded.it)? || self.vector_step(decoded)? {
+        let it = &decoded.it;
+        if self.general_step(it)? || self.tile_step(it)? || self.vector_step(decoded)? {
             return Ok(());
         }
         Err("an instruction that the emulator does not know".to_owned())
