@@ -26,11 +26,11 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_650),
+    ("uop/src", 12_700),
     ("schedule/src", 5_300),
-    ("codegen/src", 13_950),
+    ("codegen/src", 14_300),
     ("codegen/src/render", 2_500),
-    ("native/src", 9_200),
+    ("native/src", 9_500),
     ("engine/src", 4_100),
     ("tensor/src", 10_200),
     ("device/src", 5_300),

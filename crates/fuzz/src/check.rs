@@ -271,6 +271,20 @@ pub fn kernels(count: u64, programs: &[Vec<UOp>], device: Device) -> Result<Vec<
     Ok(out)
 }
 
+/// The kernels of programs as they are, however large.
+///
+/// # Errors
+/// Where the device cannot be opened.
+pub fn whole_kernels(programs: &[Vec<UOp>], device: Device) -> Result<Vec<UOp>> {
+    let target = Arc::new(open(device)?.target().clone());
+    let scheduled = programs.iter().map(|roots| {
+        let scheduled = Scheduled::new(roots, device, &target, false)?;
+        Ok(scheduled.kernels())
+    });
+    let all: Result<Vec<Vec<UOp>>> = scheduled.collect();
+    Ok(all?.concat())
+}
+
 /// The kernel in which no product is taken to be with padding: on random data that is no zero.
 fn asked(kernel: &UOp) -> UOp {
     kernel.rebuild(

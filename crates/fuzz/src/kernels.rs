@@ -49,8 +49,13 @@ fn wide_matmul([m, k, n]: [i64; 3], of: [DType; 2], wide: DType, turned: bool) -
 
 /// A convolution of (n, c, h, h) with (o, c, k, k).
 pub fn conv(n: i64, c: i64, h: i64, o: i64, k: i64) -> UOp {
-    let x = buffer(&[n, c, h, h], DType::F32);
-    let w = buffer(&[o, c, k, k], DType::F32);
+    conv_of([n, c, h, o, k], DType::F32)
+}
+
+/// The same of a dtype, in f32.
+fn conv_of([n, c, h, o, k]: [i64; 5], of: DType) -> UOp {
+    let x = buffer(&[n, c, h, h], of).cast(DType::F32);
+    let w = buffer(&[o, c, k, k], of).cast(DType::F32);
     let windows = |u: &UOp| u.windows(k, 1, 1).expect("the window fits");
     // (n, c, h, ow, kw) → (n, c, ow, kw, oh, kh) → (n, oh, ow, c, kh, kw)
     let x = windows(&windows(&x).permute(&[0, 1, 3, 4, 2]).expect("five axes"));
@@ -97,6 +102,28 @@ pub fn dots() -> Vec<UOp> {
     let unsigned = [DType::U8; 2];
     out.push(wide_matmul([16, 8, 24], unsigned, DType::I32, false));
     out.push(wide_matmul([12, 9, 20], unsigned, DType::I32, true));
+    out
+}
+
+/// Matrix products of narrow dtypes that units of tiles do, of sizes that no tile divides, and of some that all do, and
+/// convolutions.
+pub fn tiles() -> Vec<UOp> {
+    let mut out = Vec::new();
+    for sizes in [[64, 64, 64], [33, 70, 49], [20, 130, 30], [96, 36, 40]] {
+        for turned in [false, true] {
+            for (of, wide) in [
+                ([DType::I8, DType::I8], DType::I32),
+                ([DType::U8, DType::I8], DType::I32),
+                ([DType::U8, DType::U8], DType::I32),
+                ([DType::BF16, DType::BF16], DType::F32),
+            ] {
+                out.push(wide_matmul(sizes, of, wide, turned));
+            }
+        }
+    }
+    for sizes in [[1, 64, 18, 32, 3], [2, 32, 16, 48, 1]] {
+        out.push(conv_of(sizes, DType::BF16));
+    }
     out
 }
 

@@ -20,6 +20,7 @@ use monoglot_uop::linear::phase_count;
 use monoglot_uop::{Device, Error, ErrorKind, Opt, OptOp, Result, Target, UOp};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The processor's numbers of where the arguments, a thread's own storage and buffers lie.
 const WORDS: u64 = 0x1000_0000;
@@ -194,10 +195,60 @@ fn dot_products_are_done_by_the_units() {
     }
 }
 
+/// Products of sizes that tiles do not divide, in every orientation, on whole tiles: in software, and where there is such a
+/// machine by the same bytes.
+#[test]
+fn tiles_are_multiplied_whole() {
+    let name = "x86-64-v4+amxbf16+amxint8";
+    let device = open(Device::new(&format!("NULL:X86:{name}"))).expect("NULL takes every level");
+    let target = device.target();
+    let here = open(Device::new(&format!("CPU:X86:{name}"))).ok();
+    if here.is_none() {
+        say("NOT COMPARED: this machine has no tiles");
+    }
+    let programs: Vec<Vec<UOp>> = kernels::tiles()
+        .into_iter()
+        .map(|root| vec![root])
+        .collect();
+    let interpreter = Device::new("INTERP:GPU");
+    let kernels = check::whole_kernels(&programs, interpreter).expect("the device is opened");
+    assert_eq!(kernels.len(), programs.len());
+    for kernel in &kernels {
+        let program = lower(
+            kernel,
+            target,
+            backend(target.dialect),
+            None,
+            &mut |_, _| {},
+        );
+        let program = program.expect("it is lowered").0;
+        let (linear, _, _) = program_parts(&program).expect("a program");
+        let whole = |u: &&UOp| u.dot().is_some_and(|unit| unit.tile().is_some());
+        assert!(linear.src().iter().any(|u| whole(&u)), "{kernel}");
+        let compiled = here.as_ref().map(|device| {
+            let all = [(kernel.clone(), None)];
+            CompiledKernels::new(Arc::clone(device), &all).expect("it is compiled")
+        });
+        let mut run = |k: &UOp, bufs: &mut [Vec<u8>], words: &Words| {
+            let mut emulated = bufs.to_vec();
+            emulate(k, target, None, &mut emulated, words)?;
+            if let Some(compiled) = &compiled {
+                compiled.run(k, bufs, words)?;
+                assert!(emulated == bufs, "{k}");
+            }
+            bufs.clone_from_slice(&emulated);
+            Ok(())
+        };
+        let what = compare_kernel(0, kernel, &mut run);
+        assert!(what.is_none(), "{what:?}: {kernel}");
+    }
+}
+
 #[test]
 fn the_processor_in_software_is_this_machine() {
     let kernels = all_kernels(20);
-    for name in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
+    let tiles = "x86-64-v4+amxbf16+amxint8";
+    for name in ["x86-64-v2", "x86-64-v3", "x86-64-v4", tiles] {
         let Ok(device) = open(Device::new(&format!("CPU:X86:{name}"))) else {
             say(&format!("NOT COMPARED: this machine does not run {name}"));
             continue;

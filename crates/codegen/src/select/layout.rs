@@ -3,8 +3,8 @@
 //! of a power of two along an axis of lanes, single elements along the others. Invariant: no value
 //! extends along two axes of lanes.
 
-use super::table::{Axes, Table, is_fragment};
-use super::tile::{Tiled, tiled};
+use super::table::{Axes, Steps, Table, is_fragment};
+use super::tiled::{Tiled, tiled};
 use crate::build::NEAR;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use smallvec::{SmallVec, smallvec};
@@ -15,9 +15,6 @@ pub(super) struct Demand {
     pub(super) data: bool,
     pub(super) index: bool,
 }
-
-/// By axis: by how much an index grows with each step; None where it is no sum.
-pub(super) type Steps = Axes<Option<i64>>;
 
 pub(super) struct Layout {
     pub(super) demand: Vec<Demand>,

@@ -14,6 +14,7 @@ mod narrow;
 mod reduce;
 mod table;
 mod tile;
+mod tiled;
 mod transpose;
 
 use monoglot_uop::{Result, Target, UOp};

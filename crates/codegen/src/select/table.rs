@@ -10,6 +10,9 @@ use smallvec::{SmallVec, smallvec};
 /// A list with an element for every axis.
 pub(super) type Axes<T> = SmallVec<[T; 8]>;
 
+/// By axis: by how much an index grows with each step; None where it is no sum.
+pub(super) type Steps = Axes<Option<i64>>;
+
 /// A set of loops: bit k for the k-th RANGE.
 pub(super) type Loops = u128;
 

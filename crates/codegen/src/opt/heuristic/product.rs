@@ -174,6 +174,9 @@ fn arrange(
         (None, false) => 1,
     };
     let parts = in_parts(terms, most.max(step), step, each);
+    if parts.count > 1 && product.unit.is_some() && each > 1 {
+        return None;
+    }
     let blocks = match parts.count {
         1 => product.stored(terms, extent, shares, target),
         _ => product.kept(parts.of, extent, shares, target),
@@ -215,7 +218,9 @@ fn arrange(
     };
     let again = columns.of / tile_columns * nest.again;
     nest.panels(again >= least, &product, chosen);
-    unroll(chosen);
+    if product.unit.is_none() {
+        unroll(chosen);
+    }
     if features.reductions.len() > 1 {
         // What the rows share, before the loops over them.
         sums_beside(rows_at.checked_sub(1)?, chosen)?;
@@ -238,7 +243,6 @@ fn sums_beside(at: usize, chosen: &mut Chosen) -> Option<()> {
     staged.then_some(())?;
     let loops = chosen.last_loop()? - before;
     let fill = before + 1;
-    let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
     let term = chosen.nest.axes.iter().rposition(is_term)?;
     let terms = chosen.nest.axes[term].extent()?;
     let few = [8, 4]
@@ -573,7 +577,9 @@ impl Nest {
     /// The block whose rows stand at this place, its columns next.
     fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
         above(rows, chosen);
-        tiles(rows, product, chosen);
+        let units = tiles(rows, product, chosen);
+        let term = chosen.axis(product.term, AxisType::Reduce);
+        terms_of_unit(term, product, chosen);
         let axes = &chosen.nest.axes;
         let beside = axes[rows].of == product.column && axes[rows].kind() == AxisType::Loop;
         // Loops that leave the factor as it is may be inside.
@@ -592,7 +598,7 @@ impl Nest {
                 rows.checked_sub(1)
             },
             columns: places(product.column, chosen),
-            units: units(product, chosen),
+            units: chosen.last_loop().filter(|_| units),
         }
     }
 
@@ -620,19 +626,21 @@ impl Nest {
             above(block, chosen);
         }
         let columns_at = if within.count > 1 { block + 1 } else { block };
-        tiles(columns_at, product, chosen);
+        let units = tiles(columns_at, product, chosen);
         let vectors = inner(product.tile[1], AxisType::Upcast);
         for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
             chosen.add(vectors, at, "vectors of sums");
         }
+        let term = chosen.nest.axes.iter().rposition(is_term);
+        terms_of_unit(term, product, chosen);
         Some(Nest {
             around: Some(columns_at - 1),
             again: 1,
             // What blocks of rows read again is staged once for all.
             beside: Some(if within.count > 1 { fill } else { block }),
             columns: places(fill + 2, chosen),
-            units: units(product, chosen),
+            units: chosen.last_loop().filter(|_| units),
         })
     }
 
@@ -657,14 +665,13 @@ impl Nest {
             lanes,
             last: None,
         };
-        // Where a unit multiplies tiles, the terms of a row's tile lie together.
-        if let Some([_, _, words]) = product.unit {
-            let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
+        // Those of a row's tile lie together.
+        if product.unit.is_some() {
             let Some(at) = chosen.nest.axes.iter().rposition(is_term) else {
                 return;
             };
-            let why = "terms of a unit's tile";
-            chosen.add(inner(words, AxisType::Unroll), at, why);
+            let why = "a unit's terms at once";
+            chosen.add(inner(0, AxisType::Unroll), at, why);
             let is_unrolled = |a: &Axis| a.kind() == AxisType::Unroll;
             rows_of.last = chosen.nest.axes.iter().rposition(is_unrolled);
             rows_of.lies = match rows_lie {
@@ -680,12 +687,6 @@ impl Nest {
             chosen.add(inner(0, AxisType::Upcast), at, why);
         }
     }
-}
-
-/// The place of the loop over the tiles of a unit beside each other, which is the last, where there is one.
-fn units(product: &Product, chosen: &Chosen) -> Option<usize> {
-    let [_, unit, _] = product.unit?;
-    chosen.last_loop().filter(|_| product.tile[1] > unit)
 }
 
 /// Keep the sums that so many loops make, from this place on, and do them in parts: the axes of the sum before one
@@ -731,8 +732,9 @@ fn above(at: usize, chosen: &mut Chosen) {
     chosen.add(OptOp::Swap { with: at + 1 }, at, why);
 }
 
-/// Register tiles of the columns at this place and the rows next.
-fn tiles(at: usize, product: &Product, chosen: &mut Chosen) {
+/// Register tiles of the columns at this place and the rows next. Whether the last loop is one over the tiles of a unit
+/// beside each other.
+fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> bool {
     let [rows, columns] = product.tile;
     chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
     // An element of the rows is used for all that is beside it before the next one.
@@ -743,23 +745,33 @@ fn tiles(at: usize, product: &Product, chosen: &mut Chosen) {
     }
     let Some([_, unit, _]) = product.unit else {
         chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
-        return;
+        return false;
     };
+    let several = chosen.nest.axes[at].extent() != Some(columns);
     // Those of each tile of the unit lie together: the loop over these is there until they are staged.
     chosen.add(
         inner(unit, AxisType::Upcast),
         at,
         "columns of a unit's tile",
     );
-    if columns > unit {
-        let beside = inner(columns / unit, AxisType::Loop);
-        chosen.add(beside, at, "a unit's tiles beside each other");
+    let beside = inner(columns / unit, AxisType::Loop);
+    several && columns > unit && chosen.add(beside, at, "a unit's tiles beside each other")
+}
+
+/// Where a unit multiplies tiles, the terms of one are innermost.
+fn terms_of_unit(term: Option<usize>, product: &Product, chosen: &mut Chosen) {
+    if let (Some(at), Some([_, _, words])) = (term, product.unit) {
+        let why = "terms of a unit's tile";
+        chosen.add(inner(words, AxisType::Reduce), at, why);
     }
+}
+
+fn is_term(a: &Axis) -> bool {
+    a.kind() == AxisType::Reduce
 }
 
 /// Unroll the innermost loop over terms where it is short and has others around it, unless the terms would be lanes.
 pub(super) fn unroll(chosen: &mut Chosen) {
-    let is_term = |a: &Axis| a.kind() == AxisType::Reduce;
     let axes = &chosen.nest.axes;
     let Some(last) = axes.iter().rposition(is_term) else {
         return;

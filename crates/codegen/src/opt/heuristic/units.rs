@@ -25,7 +25,9 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
         let padded = |k: usize| (features.extent[k] + depth - 1) / depth * depth;
         let grown = |k: usize| padded(k) as f64 / features.extent[k] as f64;
         let mut axes: Vec<usize> = bits(sum.closes & features.known).collect();
-        axes.retain(|&k| grown(k) <= PADDED);
+        // The words of a tile are those of the axis that is cut in parts.
+        let first = bits(sum.closes).next();
+        axes.retain(|&k| grown(k) <= PADDED && (info.tile().is_none() || Some(k) == first));
         axes.sort_by(|&a, &b| grown(a).total_cmp(&grown(b)));
         for k in axes {
             let mut tried = chosen.fork();
