@@ -641,3 +641,47 @@ impl Graph {
         step
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::tests::support::{param, sink};
+    use monoglot_uop::{AxisType, DType};
+
+    /// Neighbours that are added to in storage: each is read where it is written, and not all before the first.
+    #[test]
+    fn what_lies_apart_from_one_place_is_read_where_it_is_wanted() {
+        let r = UOp::new(
+            Op::Range,
+            vec![UOp::int(16, DType::I32)],
+            Arg::Range(0, AxisType::Loop),
+        );
+        let sums = param(0, &[64], DType::F32);
+        let terms = param(1, &[64], DType::F32);
+        let first = r.binary(Op::Mul, &UOp::int(4, DType::I32));
+        let place = |k: i64| match k {
+            0 => first.clone(),
+            k => first.binary(Op::Add, &UOp::int(k, DType::I32)),
+        };
+        let read = |of: &UOp, k: i64| crate::graph::node(Op::Load, [of.at(&[place(k)])]);
+        let added = (0..4).map(|k| {
+            let sum = read(&terms, k).binary(Op::Add, &read(&sums, k));
+            sums.at(&[place(k)]).store(&sum)
+        });
+        let body = crate::graph::group(added.collect());
+        let kernel = sink(&[body.end(std::slice::from_ref(&r))]);
+        let linear = linearize(&kernel, 16).unwrap();
+        let of_sums = |u: &&UOp| {
+            u.src()
+                .first()
+                .is_some_and(|to| to.src().first() == Some(&sums))
+        };
+        let accesses = linear.src().iter().filter(of_sums);
+        let order: Vec<Op> = accesses
+            .map(UOp::op)
+            .filter(|op| matches!(op, Op::Load | Op::Store))
+            .collect();
+        let each = [Op::Load, Op::Store];
+        assert_eq!(order, each.repeat(4), "{linear}");
+    }
+}

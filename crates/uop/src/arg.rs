@@ -410,3 +410,30 @@ args! {
     /// CUSTOMFUNCTION: a `own::FunctionInfo`.
     Function(Opaque) "function",
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_is_of_words_in_rows() {
+        for (of, depth) in [(DType::BF16, 2), (DType::I8, 4)] {
+            let out = if depth == 2 { DType::F32 } else { DType::I32 };
+            let unit = TcInfo::tiles("unit", [of; 2], out);
+            assert!(unit.is_sound(), "{unit:?}");
+            assert_eq!(unit.word(), Some(DType::U32));
+            assert_eq!(unit.depth(), depth);
+            assert_eq!(unit.tile(), Some([16, 16, 16]));
+            // The second word of the second row of a, of the second column of b, and what they are in c.
+            assert_eq!(unit.a.place(0, 17 * depth), (1, depth));
+            assert_eq!(unit.b.place(0, 17 * depth), (depth, 1));
+            assert_eq!(unit.c.place(0, 17), (1, 1));
+        }
+        let dot = TcInfo::dot("unit", [DType::BF16; 2], DType::F32);
+        assert_eq!((dot.tile(), dot.word()), (None, Some(DType::U32)));
+        // Tiles of another order are those of no unit of one thread.
+        let mut other = TcInfo::tiles("unit", [DType::I8; 2], DType::I32);
+        other.c.element.reverse();
+        assert_eq!((other.tile(), other.word()), (None, None));
+    }
+}

@@ -283,6 +283,28 @@ mod tests {
         assert_eq!(shape(&["SPLIT(1,2,LOCAL)", "SPLIT(1,2,UPCAST)"]), [12]);
     }
 
+    /// Columns of the second factor as they are kept, and with their terms or themselves innermost.
+    #[test]
+    fn the_last_axis_of_storage_may_be_another() {
+        let product = matmul(8, 4, 12);
+        let want = result(&product);
+        let target = target(false);
+        for (opt, dims) in [
+            ("STAGE(0,1)", [4, 12]),
+            ("STAGE(0,1,2)", [4, 12]),
+            ("STAGE(0,1,1)", [12, 4]),
+        ] {
+            let kernel = apply(&product, &[opt.parse().unwrap()], &target).unwrap();
+            let nodes = kernel.toposort();
+            let storage = nodes.iter().find(|u| u.op() == Op::Buffer).unwrap();
+            assert_eq!(storage.shape().ints().unwrap(), dims, "{opt}");
+            assert!(result(&kernel) == want, "{opt}");
+        }
+        let opt = "STAGE(0,1,0)".parse().unwrap();
+        let error = apply(&product, &[opt], &target).unwrap_err().to_string();
+        assert!(error.contains("none that is kept"), "{error}");
+    }
+
     /// A row that is kept, and lanes of sums of it.
     #[test]
     fn what_lanes_keep_is_not_kept_again_in_a_workgroup() {
