@@ -63,7 +63,8 @@ pub(super) fn is_warps(u: &UOp) -> bool {
 pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
     let none = vec![false; t.len()];
     let steps = steps(t);
-    let tiled = tiled(t, &steps);
+    // Sums pass through LOCAL storage, which in a workgroup is not a thread's own.
+    let tiled = tiled(t, &steps).filter(|_| !target.workgroups);
     let demand = demands(t, target, |_| false, &none, tiled.as_ref());
     let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
     let fixed = tiled.as_ref().map(Tiled::column);
