@@ -8,6 +8,7 @@ mod ahead;
 mod atomics;
 mod below;
 mod build;
+mod busy;
 mod decompose;
 mod expand;
 mod gates;

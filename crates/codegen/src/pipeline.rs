@@ -2,8 +2,8 @@
 //! out: PROGRAM(sink, LINEAR, SOURCE, BINARY?). Pure and safe to call from many threads.
 
 use crate::{
-    ahead, atomics, below, expand, gathers, info, limits, linearize, loops, memory, opt, overlap,
-    padding, panels, peel, registers, select, streams, tiles,
+    ahead, atomics, below, busy, expand, gathers, info, limits, linearize, loops, memory, opt,
+    overlap, padding, panels, peel, registers, select, streams, tiles,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -154,7 +154,7 @@ fn in_order(
     let threads = target.arranged && !target.workgroups;
     if threads {
         linear = gathers::ask(tiles::ask(linear, target), target);
-        linear = panels::ask(linear, target);
+        linear = busy::ask(panels::ask(linear, target), target);
     }
     if threads && moved > target.caches[2] as u64 / 2 {
         linear = ahead::ask(linear, target);

@@ -8,11 +8,23 @@ type Caches = [Option<usize>; 3];
 /// Caches where nothing is known of them.
 pub(crate) const CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
 
-/// Bytes of the caches that a core uses: L1 data, L2, and the last level.
+/// The last level is at most so many times the second one of each core. Processors have 1 to 12 times as much; more is
+/// said where a part of a large one is let, whose last level serves others too.
+const SHARE: usize = 16;
+
+/// Bytes of the caches that a core uses: L1 data, L2, and the last level, of which the cores that may be used have a
+/// share.
 pub(super) fn caches() -> [usize; 3] {
     let said = processor::caches();
     let listed = system::caches();
-    std::array::from_fn(|k| said[k].or(listed[k]).map_or(CACHES[k], rounded))
+    let all = std::array::from_fn(|k| said[k].or(listed[k]).map_or(CACHES[k], rounded));
+    let allowed = std::thread::available_parallelism().map_or(1, |n| n.get());
+    shared(all, cores(allowed))
+}
+
+/// Caches where the last one is no more than so many cores' share.
+fn shared([first, second, last]: [usize; 3], cores: usize) -> [usize; 3] {
+    [first, second, last.min(rounded(SHARE * second * cores))]
 }
 
 /// Cores that so many threads run on.
@@ -162,6 +174,16 @@ mod tests {
         let [first, second, last] = caches();
         assert!(first >= 1 << 10 && first <= second && second <= last.max(second));
         assert!((1..=8).contains(&cores(8)));
+    }
+
+    #[test]
+    fn a_last_level_is_a_share() {
+        let caches = |second, last| [48 << 10, second, last];
+        let of = |second, last, cores| shared(caches(second, last), cores)[2] >> 20;
+        // A part of a server, one with all of its cores, and a desktop whose cache is stacked.
+        assert_eq!(of(2 << 20, 256 << 20, 2), 64);
+        assert_eq!(of(2 << 20, 256 << 20, 60), 256);
+        assert_eq!(of(1 << 20, 96 << 20, 8), 96);
     }
 
     #[test]

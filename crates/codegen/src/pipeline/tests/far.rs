@@ -258,6 +258,45 @@ fn parts_of_rows_are_asked_for_while_others_are_worked_with() {
     }
 }
 
+/// Loops that do much with each line of storage beyond the second cache ask for later ones: not where they do little,
+/// nor for what is near, nor for what a loop before went through.
+#[test]
+fn lines_are_asked_for_while_others_are_worked_on() {
+    let polynomial = |x: &UOp, terms: i64| {
+        let term = |sum: UOp, k: i64| &(&sum * x) + &x.like(k as f64);
+        (0..terms).fold(x.clone(), term)
+    };
+    let worked = |n: i64, terms: i64| {
+        let r = ranges(&[n], &[]);
+        let place = |slot| param(slot, &[n], DType::F32).at(&r);
+        sink(&[place(0).store(&polynomial(&place(1), terms)).end(&r)])
+    };
+    // The same elements are gone through once more.
+    let again = |n: i64| {
+        let [first, second] = [0, 1].map(|k| ranges(&[n, n], &[])[k].clone());
+        let x = |r: &UOp| param(2, &[n], DType::F32).at(std::slice::from_ref(r));
+        let to = |slot, r: &UOp| param(slot, &[n], DType::F32).at(std::slice::from_ref(r));
+        let one = to(0, &first).store(&x(&first)).end(&[first.clone()]);
+        let two = to(1, &second).store(&polynomial(&x(&second), 9));
+        sink(&[one, two.end(&[second])])
+    };
+    for (device, mut target) in in_order() {
+        target.vector_bytes = target.vector_bytes.min(32);
+        target.caches = [4 << 10, 32 << 10, 1 << 20];
+        let vectors = |k: UOp| (k, vec![split(0, 8, AxisType::Upcast, false)]);
+        let twice = [0, 1].map(|axis| split(axis, 8, AxisType::Upcast, false));
+        let cases = [
+            vectors(worked(1 << 14, 9)),
+            vectors(worked(1 << 14, 1)),
+            vectors(worked(1 << 12, 9)),
+            (again(1 << 14), twice.to_vec()),
+        ];
+        let programs = check_for(&device, &target, &cases, 0);
+        let found: Vec<usize> = programs.iter().map(asks).collect();
+        assert_eq!(found, [1, 0, 0, 0], "{}", programs[0].src()[1]);
+    }
+}
+
 /// What panels are made of, beyond the second cache, is asked for a few rows before it is copied; also past ends, where
 /// some rows are none.
 #[test]
