@@ -29,7 +29,8 @@
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
 use super::tile::{
-    BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel, tile_of_units,
+    BORDER, LATENCY, ROWS, STREAMED, TURNED, Terms, VECTORS, best_tile, panel, panel_of_units,
+    tile_of_units,
 };
 use super::{Chosen, cpu, inner, keep, outermost};
 use crate::graph::bits;
@@ -177,7 +178,9 @@ fn arrange(
     if parts.count > 1 && product.unit.is_some() && each > 1 {
         return None;
     }
+    let along_rows = parts.count == 1 && product.stores_far(extent, target);
     let blocks = match parts.count {
+        1 if along_rows => product.stored_along(terms, extent, shares, target),
         1 => product.stored(terms, extent, shares, target),
         _ => product.kept(parts.of, extent, shares, target),
     };
@@ -213,6 +216,7 @@ fn arrange(
         false => OFTEN,
     };
     let nest = match parts.count {
+        1 if along_rows => Nest::along_rows(rows_at, &product, chosen),
         1 => Nest::whole(rows_at, &product, chosen),
         n => Nest::in_parts(rows_at, n, &product, blocks.within, chosen)?,
     };
@@ -446,6 +450,34 @@ impl Product {
         }
     }
 
+    /// Whether no cache that is near holds the sums that tiles store: those above each other would each begin to write
+    /// rows elsewhere, those beside each other go on with theirs.
+    fn stores_far(&self, extent: impl Fn(usize) -> i64, target: &Target) -> bool {
+        let sums = extent(self.row).saturating_mul(extent(self.column)) * self.bytes;
+        self.others.is_empty() && self.unit.is_none() && sums > target.caches[1] as i64
+    }
+
+    /// Blocks of sums that tiles beside each other store: of columns there are so many as half of the second cache holds
+    /// the factor of, which each row of tiles reads again.
+    fn stored_along(
+        &self,
+        terms: i64,
+        extent: impl Fn(usize) -> i64,
+        shares: [Share; 2],
+        target: &Target,
+    ) -> Block {
+        let [tile_rows, tile_columns] = self.tile;
+        let deep = terms * self.term_bytes;
+        let most = target.caches[1] as i64 / 2 / deep / tile_columns;
+        let columns = in_blocks(extent(self.column), tile_columns, most, shares[1]);
+        let rows = in_blocks(extent(self.row), tile_rows, i64::MAX, shares[0]);
+        Block {
+            rows,
+            columns,
+            within: rows,
+        }
+    }
+
     /// Blocks of sums that are kept between parts of so many terms.
     fn kept(
         &self,
@@ -476,13 +508,7 @@ impl Product {
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
     fn panel(&self, target: &Target) -> i64 {
         match self.others.is_empty() {
-            true if self.unit.is_some() => {
-                target.caches[1] as i64
-                    / std::env::var("UP")
-                        .ok()
-                        .and_then(|s| s.parse::<i64>().ok())
-                        .unwrap_or(32)
-            }
+            true if self.unit.is_some() => panel_of_units(target),
             true => panel(target),
             false => target.caches[1] as i64 / 4,
         }
@@ -571,6 +597,8 @@ struct Nest {
     columns: Vec<usize>,
     /// That over the tiles of a unit beside each other.
     units: Option<usize>,
+    /// Whether the tiles beside each other are inside those above each other: the factors change places.
+    along_rows: bool,
 }
 
 impl Nest {
@@ -599,6 +627,24 @@ impl Nest {
             },
             columns: places(product.column, chosen),
             units: chosen.last_loop().filter(|_| units),
+            along_rows: false,
+        }
+    }
+
+    /// The same with the tiles beside each other innermost.
+    fn along_rows(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
+        let [tile_rows, tile_columns] = product.tile;
+        let columns = inner(tile_columns, AxisType::Upcast);
+        chosen.add(inner(tile_rows, AxisType::Upcast), rows, "rows of a tile");
+        let at = chosen.innermost(product.column);
+        at.map(|at| chosen.add(columns, at, "columns of a tile, which go on with its rows"));
+        Nest {
+            around: rows.checked_sub(1),
+            again: 1,
+            beside: Some(rows),
+            columns: places(product.column, chosen),
+            units: None,
+            along_rows: true,
         }
     }
 
@@ -641,6 +687,7 @@ impl Nest {
             beside: Some(if within.count > 1 { fill } else { block }),
             columns: places(fill + 2, chosen),
             units: chosen.last_loop().filter(|_| units),
+            along_rows: false,
         })
     }
 
@@ -652,13 +699,27 @@ impl Nest {
         };
         let [rows_lie, columns_lie] = product.lies;
         let lanes = product.lanes;
-        if let Some(at) = self.beside.or(self.around) {
-            let panel = Panel {
-                lies: columns_lie,
-                lanes,
-                last: None,
+        let columns_of = Panel {
+            lies: columns_lie,
+            lanes,
+            last: None,
+        };
+        if self.along_rows {
+            let rows_of = Panel {
+                lies: rows_lie,
+                ..columns_of
             };
-            stage(chosen, at, "columns of a tile", panel, of_columns);
+            if let Some(at) = self.beside.filter(|_| rows) {
+                let of_rows = |u: &UOp, axes: &[UOp]| !of_columns(u, axes);
+                stage(chosen, at, "rows of a tile", rows_of, of_rows);
+            }
+            if let Some(at) = self.around {
+                stage(chosen, at, "columns of all tiles", columns_of, of_columns);
+            }
+            return;
+        }
+        if let Some(at) = self.beside.or(self.around) {
+            stage(chosen, at, "columns of a tile", columns_of, of_columns);
         }
         let mut rows_of = Panel {
             lies: rows_lie,

@@ -13,6 +13,8 @@ pub(super) const LATENCY: f64 = 4.0;
 const BESIDE: f64 = 0.05;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
+/// Panels of them that the second cache could hold.
+const PARTS: i64 = 32;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 20.0;
 /// What beginning and ending a part of a sum costs, in terms.
@@ -137,4 +139,10 @@ pub(super) fn dividing_tile(
 /// place of comes from the second one again, ahead of its use; fewer would be added to each sum at a time.
 pub(super) fn panel(target: &Target) -> i64 {
     target.caches[0] as i64
+}
+
+/// The same for a tile of a unit's tiles, in a part of the second cache: they add so much in a cycle that sums in longer
+/// parts, which are kept less often, are worth more than a first cache.
+pub(super) fn panel_of_units(target: &Target) -> i64 {
+    target.caches[1] as i64 / PARTS
 }
