@@ -324,6 +324,30 @@ fn what_lies_between_lanes_is_written_with_them() {
     }
 }
 
+/// What is read once for vectors of several widths is put into the lanes of one.
+#[test]
+fn narrower_vectors_share_the_lanes_of_what_is_read_once() {
+    for device in devices() {
+        let lanes = device.target().lanes(DType::F32) as i64;
+        let opts = vec![
+            split(0, 2, AxisType::Upcast, false),
+            split(1, 5 * lanes / 2, AxisType::Upcast, false),
+        ];
+        let cases = [(flat_matmul(4, 5 * lanes, 7), opts)];
+        let programs = check_for(&device, device.target(), &cases, 0);
+        if lanes < 4 || device.target().workgroups {
+            continue;
+        }
+        let list = programs[0].src()[1].src();
+        let element = |u: &&UOp| {
+            let of = monoglot_uop::linear::splat(u);
+            u.op() == Op::Stack && of.is_some_and(|s| s.op() == Op::Load)
+        };
+        let found = list.iter().filter(element).count();
+        assert_eq!(found, 2, "{}", programs[0].src()[1]);
+    }
+}
+
 /// Rows that are turned to columns and end within a tile: but for the last, whole vectors are written.
 #[test]
 fn all_but_the_last_tile_of_odd_rows_are_turned() {

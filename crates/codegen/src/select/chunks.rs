@@ -6,9 +6,9 @@ use super::blocks;
 use super::epilogue;
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
-use crate::build::{alu, lane, splat, uniform};
+use crate::build::{alu, lane, part, splat, uniform};
 use crate::graph::{Srcs, group, node};
-use monoglot_uop::{Arg, ErrorKind, Op, Result, Target, UOp};
+use monoglot_uop::{Arg, DType, ErrorKind, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
 
@@ -277,14 +277,18 @@ impl Devectorise<'_> {
         let from = t.src[i][0] as usize;
         let small = &t.dims[from];
         let wide = &t.dims[i];
-        let lane_grows = self.lane_axis(wide).is_some_and(|k| small[k] == 1);
+        let grows = self.lane_axis(wide).filter(|&k| small[k] == 1);
+        let widths = grows.map(|k| self.layout.chunks[k].iter().map(|c| c.1 as usize));
+        let widest = widths.and_then(Iterator::max).unwrap_or(1);
         let chunk = |(start, width): (Axes<u32>, usize)| {
             let one = self.data[from].len() == 1;
             let chunk = &self.data[from][if one { 0 } else { self.chunk_at(small, &start) }];
-            if lane_grows {
-                splat(chunk, width)
-            } else {
-                chunk.clone()
+            // A narrower vector of what is read once has lanes of the widest one.
+            let shared = chunk.op() == Op::Load && chunk.dtype() != DType::Bool && width > 1;
+            match grows {
+                None => chunk.clone(),
+                Some(_) if shared && width < widest => part(&splat(chunk, widest), 0, width),
+                Some(_) => splat(chunk, width),
             }
         };
         self.each_chunk(wide).into_iter().map(chunk).collect()
