@@ -16,8 +16,11 @@ use monoglot_uop::{Op, ReduceOp, Result, Shape, UOp};
 const SHORT: i64 = 16;
 /// From this length on a row is cut in blocks, if there are fewer rows than blocks.
 const LONG: i64 = 1 << 14;
-/// How many blocks.
+/// How many blocks, at least where they are even.
 const BLOCKS: i64 = 16;
+/// Blocks that are folded side by side, and the most turns of each that are taken at a time, as a power of two.
+const SIDE_BY_SIDE: i64 = 8;
+const TURNED: u32 = 4;
 /// Most elements of what one fold is written over.
 const MOST: i64 = 1 << 56;
 
@@ -121,7 +124,12 @@ fn running(x: &UOp, axis: usize, op: ReduceOp, backwards: bool) -> Result<UOp> {
             y
         });
     }
-    let even = (BLOCKS..4 * BLOCKS).find(|b| n % b == 0);
+    let turned = |b: &i64| match b % SIDE_BY_SIDE {
+        0 => (n / b).trailing_zeros().min(TURNED),
+        _ => 0,
+    };
+    let divide = (BLOCKS..4 * BLOCKS).filter(|b| n % b == 0);
+    let even = divide.max_by_key(|b| (turned(b), std::cmp::Reverse(*b)));
     let blocks = even.unwrap_or(BLOCKS).max(n >> 20);
     let each = (n + blocks - 1) / blocks;
     let identity = op.identity(x.dtype());

@@ -57,13 +57,21 @@ pub(super) fn choose(chosen: &mut Chosen) -> bool {
             continue;
         }
         let running = scan::along(nodes, axis);
-        if running.len() == folds {
-            return scan(chosen, at, &running);
+        let mut fork = chosen.fork();
+        let done = if running.len() == folds {
+            scan(&mut fork, at, &running)
+        } else {
+            let placed = scatter::along(nodes, axis);
+            if placed.len() != folds || !pays(&placed, turns, chosen) {
+                continue;
+            }
+            scatter(&mut fork, at, axis, &placed)
+        };
+        // What was put in order for it is of no use to anything else.
+        if done {
+            *chosen = fork;
         }
-        let placed = scatter::along(nodes, axis);
-        if placed.len() == folds && pays(&placed, turns, chosen) {
-            return scatter(chosen, at, axis, &placed);
-        }
+        return done;
     }
     false
 }
@@ -312,5 +320,36 @@ fn around(chosen: &Chosen, at: usize) -> Vec<usize> {
 fn share(chosen: &mut Chosen, around: &[usize], cycles: f64) {
     if chosen.target.threads > 1 && cycles >= THREADED {
         threads(around, cycles, chosen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::opt::choose;
+    use crate::opt::tests::support::*;
+    use monoglot_uop::{AxisType, DType, OptOp, ReduceOp};
+
+    /// What a row shares is folded before it, and the row is done in vectors: no part is cut for a scan that is none.
+    #[test]
+    fn a_row_beside_what_came_before_it_is_vectors() {
+        let [blocks, each] = [16, 6250];
+        let r = ranges(&[blocks, each], &[blocks]);
+        let at = [linear(&[(&r[0], each), (&r[1], 1)])];
+        let place = |slot| param(slot, &[blocks * each], DType::F32).at(&at);
+        let other = param(2, &[blocks], DType::F32).at(&r[2..]);
+        let earlier = r[2].lt(&r[0]).select(&other, &other.like(0.0));
+        let sum = earlier.reduce_ranges(ReduceOp::Add, &r[2..]);
+        let kernel = sink(&[place(0).store(&(place(1) + sum)).end(&r[..2])]);
+        let opts = choose(&kernel, &target(false));
+        let cut = |kind: AxisType| {
+            let splits = opts.iter().filter(move |o| match o.op {
+                OptOp::Split { target, .. } => target == kind,
+                _ => false,
+            });
+            splits.map(|o| o.axis).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(AxisType::Loop), []);
+        assert_eq!(cut(AxisType::Upcast), [1]);
+        check_on(&kernel, &opts, &target(false));
     }
 }
