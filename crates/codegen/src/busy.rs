@@ -57,7 +57,7 @@ struct Line<'a> {
 }
 
 /// The storage that a loop reads.
-fn slots<'a>(list: &'a [UOp], inside: &nests::Loop) -> impl Iterator<Item = u64> {
+fn slots(list: &[UOp], inside: &nests::Loop) -> impl Iterator<Item = u64> {
     let loads = inside.body(list).iter();
     loads.filter_map(|u| plain(u).map(|(slot, _, _)| slot))
 }
