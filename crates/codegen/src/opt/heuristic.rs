@@ -407,6 +407,27 @@ mod tests {
         }
     }
 
+    /// Tiles whose sums no second cache holds are beside each other innermost, and others above each other.
+    #[test]
+    fn tiles_that_write_far_away_go_along_rows() {
+        let small = Target {
+            caches: [1 << 10, 16 << 10, 128 << 10],
+            ..target(false)
+        };
+        let near = Target {
+            caches: [1 << 10, 1 << 20, 8 << 20],
+            ..target(false)
+        };
+        let along = |target: &Target| {
+            let (choices, _) = explain(&flat_matmul(512, 96, 4), target);
+            choices
+                .iter()
+                .any(|c| c.why.ends_with("go on with its rows"))
+        };
+        assert!(along(&small));
+        assert!(!along(&near));
+    }
+
     /// Rows a whole number of times as far apart as a cache's sets repeat lie in one set of it, and so do those
     /// a few bytes less apart, until these are a line's width off; rows inside a line do not.
     #[test]
