@@ -470,7 +470,8 @@ impl Product {
         let deep = terms * self.term_bytes;
         let most = target.caches[1] as i64 / 2 / deep / tile_columns;
         let columns = in_blocks(extent(self.column), tile_columns, most, shares[1]);
-        let rows = in_blocks(extent(self.row), tile_rows, i64::MAX, shares[0]);
+        let all = extent(self.row);
+        let rows = in_blocks(all, tile_rows, all, shares[0]);
         Block {
             rows,
             columns,
