@@ -57,6 +57,9 @@ pub(super) const FEW: i64 = 8;
 pub(super) const LINE: u64 = 64;
 /// Terms of a tile whose lines the first cache holds at least, where they do not collide.
 const TERMS: i64 = 64;
+/// Most terms of sums for which writing these takes time beside adding: of more, a line has a hundred cycles and more on
+/// its way.
+const WRITTEN: i64 = 256;
 /// Tiles that cost as much as staging what they read.
 const FILLED: i64 = 2;
 /// How many times as many cycles a tile of several turns may take.
@@ -178,7 +181,7 @@ fn arrange(
     if parts.count > 1 && product.unit.is_some() && each > 1 {
         return None;
     }
-    let along_rows = parts.count == 1 && product.stores_far(extent, target);
+    let along_rows = parts.count == 1 && product.stores_far(terms, extent, target);
     let blocks = match parts.count {
         1 if along_rows => product.stored_along(terms, extent, shares, target),
         1 => product.stored(terms, extent, shares, target),
@@ -450,11 +453,12 @@ impl Product {
         }
     }
 
-    /// Whether no cache that is near holds the sums that tiles store: those above each other would each begin to write
-    /// rows elsewhere, those beside each other go on with theirs.
-    fn stores_far(&self, extent: impl Fn(usize) -> i64, target: &Target) -> bool {
+    /// Whether no cache that is near holds the sums that tiles store, each of a few terms: those above each other would
+    /// each begin to write rows elsewhere, those beside each other go on with theirs.
+    fn stores_far(&self, terms: i64, extent: impl Fn(usize) -> i64, target: &Target) -> bool {
         let sums = extent(self.row).saturating_mul(extent(self.column)) * self.bytes;
-        self.others.is_empty() && self.unit.is_none() && sums > target.caches[1] as i64
+        let far = terms <= WRITTEN && sums > target.caches[1] as i64;
+        far && self.others.is_empty() && self.unit.is_none()
     }
 
     /// Blocks of sums that tiles beside each other store: of columns there are so many as half of the second cache holds
