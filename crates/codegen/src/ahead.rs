@@ -18,6 +18,11 @@ pub(crate) const LINE: i128 = 64;
 /// Bytes that are under way: more than memory delivers while one line is waited for.
 pub(crate) const UNDER_WAY: i128 = 8192;
 
+/// Fewest bytes of a turn that are worth asking for.
+pub(crate) const LEAST: i128 = 16;
+/// Most lines between neighbours of a row: what is further is another row.
+pub(crate) const NEXT: i128 = 4;
+
 /// A loop, by the place of its RANGE in the list.
 pub(crate) type Loop = usize;
 

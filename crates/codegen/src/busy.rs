@@ -6,27 +6,26 @@
 //! A core looks ahead by as many instructions as it can hold, which are few lines where each takes many, and what it
 //! fetches by itself does not make up for them: memory would wait while the core works, and the core while memory does.
 
-use crate::ahead::{LINE, Later, Loop, UNDER_WAY, insert, plain};
+use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, plain};
 use crate::nests;
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Fewest instructions of a line that are work.
 const WORK: usize = 8;
-/// Fewest bytes of a turn that are worth asking for.
-const LEAST: i128 = 16;
-/// Most lines between turns: what is further is another row.
-const NEXT: i128 = 4;
 
 /// Have lines asked for while others are worked on.
 pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let list = linear.src();
+    if !list.iter().any(|u| is_far(u, target)) {
+        return linear;
+    }
     let mut after: FxHashMap<Loop, Vec<UOp>> = FxHashMap::default();
     let mut numbers = Vec::new();
     // Storage that was gone through already: a cache holds a slice of it.
     let mut read = FxHashSet::default();
-    let innermost = nests::Loop::all(list);
-    for inside in innermost.iter().filter(|l| l.inside.is_empty()) {
+    let loops = nests::Loop::all(list);
+    for inside in loops.iter().filter(|l| l.inside.is_empty()) {
         let lines = lines(list, inside, target);
         let turns = (UNDER_WAY / (lines.len().max(1) as i128 * LINE)).max(1);
         let enough = inside.turns.is_some_and(|n| n as i128 >= 2 * turns);
@@ -44,6 +43,12 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
         true => linear,
         false => insert(linear, numbers, after),
     }
+}
+
+/// Whether this is storage that the second cache does not hold.
+fn is_far(u: &UOp, target: &Target) -> bool {
+    let bytes = || u.shape().max_len() as i128 * u.dtype().bytes() as i128;
+    u.op() == Op::Param && bytes() > target.caches[1] as i128
 }
 
 /// A line that a loop reads.
@@ -74,13 +79,12 @@ fn lines<'a>(list: &'a [UOp], inside: &nests::Loop, target: &Target) -> Vec<Line
         };
         let step = place.terms.iter().find(|t| t.0 == *range).map(|t| t.1);
         let near = LEAST..=NEXT * LINE;
-        let far = load.src()[0].src()[0].shape().max_len() as i128 * bytes;
         let Some(step) = step.filter(|s| near.contains(&(s * bytes))) else {
             continue;
         };
         let mut known: Vec<_> = place.terms.iter().map(|t| (t.0.address(), t.1)).collect();
         known.sort_unstable();
-        if far > target.caches[1] as i128
+        if is_far(&load.src()[0].src()[0], target)
             && seen.insert((slot, known, place.constant * bytes / LINE))
         {
             lines.push(Line {

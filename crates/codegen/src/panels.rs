@@ -6,7 +6,7 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::ahead::{LINE, Later, Loop, UNDER_WAY, insert};
+use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert};
 use crate::graph::node;
 use crate::streams::place;
 use monoglot_uop::linear::address;
@@ -16,12 +16,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most turns between asking and reading.
 const TURNS: i128 = 32;
-/// Most lines between neighbours of a row: what is further is another row.
-const NEXT: i128 = 4;
 /// Fewest turns over a row that is not copied but worked with.
 const LONG: i128 = 16;
-/// Fewest bytes of a LOAD that are worth asking for.
-const LEAST: i128 = 16;
 
 /// A LOAD of a part of a row.
 struct Part<'a> {

@@ -20,8 +20,9 @@
 //! Sums of one part are not kept: a tile stores them. Where loops are around a product (batches, the images and
 //! rows of a convolution), a panel of the columns may be longer, a quarter of the second cache, and the rows'
 //! factor is staged around as many of these as leave it as it is. A factor that few tiles read is read where it
-//! is. A panel is filled as its factor lies: a term at a time, or vectors of terms that are transposed; parts are
-//! then whole vectors.
+//! is. Sums of few terms that no second cache holds are stored by tiles beside each other innermost, and of the
+//! columns' factor half of the second cache is staged for all rows. A panel is filled as its factor lies: a term at a
+//! time, or vectors of terms that are transposed; parts are then whole vectors.
 //!
 //! Where columns are few (a row of an image), a tile may have those of several turns of a loop around: each element of
 //! the rows' factor is then used for more of them.
