@@ -184,8 +184,7 @@ fn arrange(
     }
     let along_rows = parts.count == 1 && product.stores_far(terms, extent, target);
     let blocks = match parts.count {
-        1 if along_rows => product.stored_along(terms, extent, shares, target),
-        1 => product.stored(terms, extent, shares, target),
+        1 => product.stored(terms, along_rows, extent, shares, target),
         _ => product.kept(parts.of, extent, shares, target),
     };
     let Block { rows, columns, .. } = blocks;
@@ -428,25 +427,35 @@ impl Product {
         }
     }
 
-    /// Blocks of sums that each tile stores.
+    /// Blocks of sums that each tile stores. Where tiles beside each other are innermost, there are so many columns as half
+    /// of the second cache holds the factor of, which each row of tiles reads again.
     fn stored(
         &self,
         terms: i64,
+        along_rows: bool,
         extent: impl Fn(usize) -> i64,
         shares: [Share; 2],
         target: &Target,
     ) -> Block {
         let [tile_rows, tile_columns] = self.tile;
         let deep = terms * self.term_bytes;
-        let most = target.caches[1] as i64 / 4 * 3 / deep / tile_rows;
+        let second = target.caches[1] as i64 / 4;
+        let most = match along_rows {
+            true => extent(self.row),
+            false => 3 * second / deep / tile_rows,
+        };
         let rows = in_blocks(extent(self.row), tile_rows, most, shares[0]);
         let sums = target.local_bytes as i64 / 2 / (rows.of * self.bytes);
         let nearby = target.caches[2] as i64 / 4 / deep;
-        let most = sums.min(nearby) / tile_columns;
+        let most = match along_rows {
+            true => 2 * second / deep,
+            false => sums.min(nearby),
+        };
         let within = Blocks {
             count: 1,
             of: rows.of,
         };
+        let most = most / tile_columns;
         Block {
             rows,
             columns: in_blocks(extent(self.column), tile_columns, most, shares[1]),
@@ -460,28 +469,6 @@ impl Product {
         let sums = extent(self.row).saturating_mul(extent(self.column)) * self.bytes;
         let far = terms <= WRITTEN && sums > target.caches[1] as i64;
         far && self.others.is_empty() && self.unit.is_none()
-    }
-
-    /// Blocks of sums that tiles beside each other store: of columns there are so many as half of the second cache holds
-    /// the factor of, which each row of tiles reads again.
-    fn stored_along(
-        &self,
-        terms: i64,
-        extent: impl Fn(usize) -> i64,
-        shares: [Share; 2],
-        target: &Target,
-    ) -> Block {
-        let [tile_rows, tile_columns] = self.tile;
-        let deep = terms * self.term_bytes;
-        let most = target.caches[1] as i64 / 2 / deep / tile_columns;
-        let columns = in_blocks(extent(self.column), tile_columns, most, shares[1]);
-        let all = extent(self.row);
-        let rows = in_blocks(all, tile_rows, all, shares[0]);
-        Block {
-            rows,
-            columns,
-            within: rows,
-        }
     }
 
     /// Blocks of sums that are kept between parts of so many terms.
