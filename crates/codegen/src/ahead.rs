@@ -173,6 +173,12 @@ fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
     again
 }
 
+/// Whether a STORE is to LOCAL storage.
+pub(crate) fn copies(store: &UOp) -> bool {
+    let to = address(&store.src()[0]).map(|a| a.buffer.addrspace());
+    to == Some(Some(AddrSpace::Local))
+}
+
 /// The storage, bytes of an element and place of a LOAD from memory that happens whatever holds.
 pub(crate) fn plain(load: &UOp) -> Option<(u64, i128, Affine)> {
     if load.op() != Op::Load || load.src().len() > 1 {

@@ -18,6 +18,7 @@ mod info;
 mod limits;
 mod linearize;
 mod loops;
+mod meanwhile;
 mod memory;
 mod native;
 mod nests;

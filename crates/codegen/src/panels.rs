@@ -6,12 +6,13 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert};
+use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert};
 use crate::graph::node;
+use crate::meanwhile;
 use crate::streams::place;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeMap;
-use monoglot_uop::{AddrSpace, Op, Target, UOp};
+use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most turns between asking and reading.
@@ -38,7 +39,9 @@ struct Part<'a> {
 
 /// Have rows asked for while others are copied.
 pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
-    let parts = parts(linear.src(), target);
+    let (linear, copied) = meanwhile::ask(linear, target);
+    let mut parts = parts(linear.src(), target);
+    parts.retain(|p| !copied.contains(p.inside.unwrap_or(p.over.1)));
     if parts.is_empty() {
         return linear;
     }
@@ -107,12 +110,6 @@ fn parts<'a>(list: &'a [UOp], target: &Target) -> Vec<Part<'a>> {
         }
     }
     parts
-}
-
-/// Whether a STORE is to LOCAL storage.
-fn copies(store: &UOp) -> bool {
-    let to = address(&store.src()[0]).map(|a| a.buffer.addrspace());
-    to == Some(Some(AddrSpace::Local))
 }
 
 /// What a line is known by: the innermost loop, what its place is but for a constant, and its number.

@@ -98,6 +98,8 @@ struct Product {
     made: bool,
     /// How the rows' factor lies, and the columns'.
     lies: [Lies; 2],
+    /// Whether no cache that is near holds the columns' factor.
+    far: bool,
 }
 
 /// What elements of a factor are neighbours.
@@ -227,6 +229,18 @@ fn arrange(
     nest.panels(again >= least, &product, chosen);
     if product.unit.is_none() {
         unroll(chosen);
+    }
+    // Panels of a tile's columns follow each other.
+    let each = !along_rows && blocks.within.count == 1;
+    let above = blocks.within.of / product.tile[0];
+    if let Some(run) = product.run(parts.of, above).filter(|_| each) {
+        let at = chosen.nest.axes.iter().rposition(is_term)?;
+        let runs = inner(run, AxisType::Reduce);
+        chosen.add(
+            runs,
+            at,
+            "runs of terms, between which panels are asked for",
+        );
     }
     if features.reductions.len() > 1 {
         // What the rows share, before the loops over them.
@@ -397,6 +411,7 @@ impl Product {
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
             collide: cost::beside((step as i64).saturating_mul(rows.bytes as i64)) < TERMS,
             lies: [lies(rows, row), lies(columns, column)],
+            far: columns.size > target.caches[1] as i64,
         })
     }
 
@@ -496,6 +511,18 @@ impl Product {
             columns,
             within,
         }
+    }
+
+    /// Terms of a run, where the panel of the columns' next tile comes from memory: it is asked for between runs (`meanwhile`).
+    /// A panel that is filled a term at a time needs as many turns as there are terms, shared by so many tiles.
+    fn run(&self, terms: i64, tiles: i64) -> Option<i64> {
+        let shared = |run: i64| self.lies[1] != Lies::Together || run <= tiles;
+        let run = [self.lanes, self.lanes / 2]
+            .into_iter()
+            .find(|r| shared(*r));
+        let plain = self.far && self.unit.is_none() && self.term_bytes == self.bytes;
+        let several = |run: &i64| *run >= FEW && terms % run == 0 && terms >= 4 * run;
+        run.filter(several).filter(|_| plain)
     }
 
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.

@@ -341,6 +341,58 @@ fn panels_are_asked_for_while_others_are_copied() {
     assert!(past);
 }
 
+/// Of a product whose terms go in runs, what a panel is made of is asked for in those of the tiles that use the one before,
+/// a few lines in each, however the factor lies and whether tiles and runs divide its lines or not; the loop that copies asks for nothing.
+#[test]
+fn panels_are_asked_for_while_others_are_worked_with() {
+    let turned = |m: i64, n: i64, k: i64| {
+        let r = ranges(&[m, n], &[k]);
+        let read = |slot, row: &UOp, rows: i64| {
+            param(slot, &[rows * k], DType::F32).at(&[linear(&[(row, k), (&r[2], 1)])])
+        };
+        let sum = (read(1, &r[0], m) * read(2, &r[1], n)).reduce_ranges(ReduceOp::Add, &r[2..]);
+        let to = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+        sink(&[to.store(&sum).end(&r[..2])])
+    };
+    let of_columns = |u: &UOp| {
+        let a = monoglot_uop::linear::address(&u.src()[0]);
+        a.and_then(|a| a.buffer.buffer_arg())
+            .is_some_and(|b| b.slot == 2)
+    };
+    let asked = |u: &UOp| u.op() == Op::Load && *u.arg() != Arg::None && of_columns(u);
+    for (device, mut target) in in_order() {
+        target.caches = [8 << 10, 128 << 10, 16 << 20];
+        let widest = target.vector_bytes;
+        for bytes in [64, 32].into_iter().filter(|b| *b <= widest) {
+            target.vector_bytes = bytes;
+            let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
+            let cases = [
+                opts(flat_matmul(128, 256, 320)),
+                opts(turned(128, 256, 320)),
+                opts(flat_matmul(192, 256, 320)),
+                opts(turned(192, 256, 320)),
+            ];
+            for program in check_for(&device, &target, &cases, 0) {
+                let list = program.src()[1].src();
+                let loops = crate::nests::Loop::all(list);
+                let asks = |inner: bool| {
+                    let some = loops.iter().filter(|l| l.inside.is_empty() == inner);
+                    let own = |l: &crate::nests::Loop, i: usize| {
+                        !l.inside.iter().any(|&k| loops[k].contains(i))
+                    };
+                    let of = |l: &crate::nests::Loop| {
+                        let places = (l.begin..l.end).filter(|&i| own(l, i));
+                        places.filter(|&i| asked(&list[i])).count()
+                    };
+                    some.map(of).sum::<usize>()
+                };
+                assert!((1..=8).contains(&asks(false)), "{}", program.src()[1]);
+                assert_eq!(asks(true), 0, "{}", program.src()[1]);
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_at_places_from_data_are_asked_for() {
     // Rows of a table, of the sum of two tables, and a row that another loop is around.

@@ -1,0 +1,273 @@
+//! Panels are asked for while others are worked with. Flows in: a LINEAR; flows out: the same list, where lines of the
+//! panel that is copied next are asked for between runs of terms of this one's tiles, and the RANGEs of the loops that
+//! copy such panels. Invariant: no value is another one.
+//!
+//! ```text
+//! over       a panel after the other
+//!   fill     copies one
+//!   tiles    works with it
+//!     runs   here
+//!       terms
+//! ```
+//!
+//! Memory would be idle while a core adds, and the core while it copies. A core has few lines under way at a time, so some
+//! are asked for in each run: those of some turns of `fill` in each tile, or some of each turn's, which is fewer at once.
+
+use crate::ahead::{LEAST, LINE, asking, copies, insert};
+use crate::graph::node;
+use crate::nests::Loop;
+use crate::streams::place;
+use monoglot_uop::linear::address;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{Op, Target, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Most lines that a run asks for.
+const AT_ONCE: i64 = 8;
+
+/// Have panels asked for meanwhile.
+pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
+    let list = linear.src();
+    let loops = Loop::all(list);
+    let panels = loops
+        .iter()
+        .flat_map(|over| Panel::all(list, &loops, over, target));
+    let mut numbers = Vec::new();
+    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
+    let mut copied = Vec::new();
+    for panel in panels {
+        let asked = panel.asked();
+        let Some(asked) = asked.filter(|a| a.may_stand(list, &loops, panel.runs)) else {
+            continue;
+        };
+        let run = after.entry(panel.runs.begin).or_default();
+        run.extend(asked.list);
+        numbers.extend(asked.numbers);
+        copied.push(panel.fill.clone());
+    }
+    if after.is_empty() {
+        return (linear, copied);
+    }
+    (insert(linear, numbers, after), copied)
+}
+
+/// A panel, by the RANGEs of its loops.
+struct Panel<'a> {
+    over: &'a UOp,
+    fill: &'a UOp,
+    tiles: &'a UOp,
+    runs: &'a Loop,
+    run: &'a UOp,
+    /// What a turn of `fill` reads, in order.
+    lines: Vec<Line<'a>>,
+}
+
+/// A line of storage that the second cache does not hold.
+struct Line<'a> {
+    load: &'a UOp,
+    place: Affine,
+}
+
+/// Which lines a run asks for.
+enum Share {
+    /// All of a turn of `fill`: each tile does so many.
+    Turns(i64),
+    /// So many of those of a turn of `fill` that has the run's number. They are as far apart.
+    Lines { each: i64, step: i128 },
+}
+
+impl<'a> Panel<'a> {
+    /// Those that a loop copies and works with, if the second cache holds two of them beside what else is done.
+    fn all(list: &'a [UOp], loops: &'a [Loop], over: &'a Loop, target: &Target) -> Vec<Panel<'a>> {
+        let inside: Vec<&Loop> = over.inside.iter().map(|&l| &loops[l]).collect();
+        let fills = inside
+            .iter()
+            .enumerate()
+            .filter(|(_, l)| only_copies(l, list));
+        let panels = fills.filter_map(|(at, fill)| {
+            let (tiles, runs) = inside[at + 1..].iter().find_map(|tiles| {
+                let mut runs = tiles.inside.iter().map(|&l| &loops[l]);
+                Some((tiles, runs.find(|l| !l.inside.is_empty())?))
+            })?;
+            let lines = lines(list, fill, &list[over.begin], target);
+            let bytes = lines.len() as i128 * fill.turns? as i128 * LINE;
+            let fits = !lines.is_empty() && 4 * bytes <= target.caches[1] as i128;
+            let counted = over.turns.and(tiles.turns).and(runs.turns);
+            counted.filter(|_| fits).map(|_| Panel {
+                over: &list[over.begin],
+                fill: &list[fill.begin],
+                tiles: &list[tiles.begin],
+                runs,
+                run: &list[runs.begin],
+                lines,
+            })
+        });
+        panels.collect()
+    }
+
+    /// How often a panel's loops turn that fill it, and are over tiles and runs.
+    fn turns(&self) -> [i64; 3] {
+        [self.fill, self.tiles, self.run].map(|r| r.vmax() + 1)
+    }
+
+    /// The share of a run, so that it asks for least.
+    fn share(&self) -> Option<Share> {
+        let [fill, tiles, runs] = self.turns();
+        let lines = self.lines.len() as i64;
+        let in_parts = |n: i64| (n + tiles - 1) / tiles;
+        let turns = in_parts(fill);
+        let each = in_parts(lines);
+        let step = self.step().filter(|_| runs >= fill && each <= AT_ONCE);
+        let all = (runs >= turns && lines <= AT_ONCE).then_some(Share::Turns(turns));
+        match step.filter(|_| all.is_none() || each < lines) {
+            Some(step) => Some(Share::Lines { each, step }),
+            None => all,
+        }
+    }
+
+    /// Elements from each line to the next one.
+    fn step(&self) -> Option<i128> {
+        let [first, .., last] = &self.lines[..] else {
+            return Some(0);
+        };
+        let step = (last.place.constant - first.place.constant) / (self.lines.len() as i128 - 1);
+        let even = |w: &[Line]| {
+            let apart = w[1].place.constant - w[0].place.constant;
+            apart == step && w[1].place.terms == w[0].place.terms
+        };
+        self.lines.windows(2).all(even).then_some(step)
+    }
+
+    /// What asks for a run's share of the next panel. None where no run is short enough, or a place is no number of its type.
+    fn asked(&self) -> Option<Asked> {
+        let [fills, tiles, runs] = self.turns();
+        let share = self.share()?;
+        let (turn, shared) = match share {
+            Share::Turns(n) => {
+                let first = times(self.tiles, n);
+                (node(Op::Add, [first, self.run.clone()]), n)
+            }
+            Share::Lines { .. } => (self.run.clone(), fills),
+        };
+        let next = plus(self.over, 1);
+        let mut gate = below(&next, self.over.vmax() + 1);
+        if runs > shared {
+            gate = node(Op::And, [gate, below(self.run, shared)]);
+        }
+        if turn != *self.run && shared * tiles > fills {
+            gate = node(Op::And, [gate, below(&turn, fills)]);
+        }
+        let later = FxHashMap::from_iter([(self.over.clone(), next), (self.fill.clone(), turn)]);
+        let mut asked = Asked::default();
+        let Share::Lines { each, step } = share else {
+            for line in &self.lines {
+                asked.line(line, line.index()?.substitute(&later), &gate)?;
+            }
+            return Some(asked);
+        };
+        let first = self.lines[0].index()?.substitute(&later);
+        (first.dtype() == self.tiles.dtype()).then_some(())?;
+        let of_tile = node(Op::Add, [first, times(self.tiles, each * step as i64)]);
+        let count = self.lines.len() as i64;
+        for k in 0..each {
+            let there = match each * tiles > count {
+                true => {
+                    let number = plus(&times(self.tiles, each), k);
+                    node(Op::And, [gate.clone(), below(&number, count)])
+                }
+                false => gate.clone(),
+            };
+            asked.line(&self.lines[0], plus(&of_tile, k * step as i64), &there)?;
+        }
+        Some(asked)
+    }
+}
+
+impl Line<'_> {
+    fn index(&self) -> Option<&UOp> {
+        Some(address(&self.load.src()[0])?.index)
+    }
+}
+
+/// Whether a loop only copies, to LOCAL storage.
+fn only_copies(fill: &Loop, list: &[UOp]) -> bool {
+    let body = fill.body(list);
+    let mut stores = body.iter().filter(|u| u.op() == Op::Store).peekable();
+    let branches = |u: &UOp| matches!(u.op(), Op::If | Op::AtomicAdd);
+    let plain = fill.inside.is_empty() && !body.iter().any(branches);
+    plain && stores.peek().is_some() && stores.all(copies)
+}
+
+/// The lines that a turn reads whatever holds, of storage that the second cache does not hold, each once.
+fn lines<'a>(list: &'a [UOp], fill: &Loop, over: &UOp, target: &Target) -> Vec<Line<'a>> {
+    let mut seen = FxHashSet::default();
+    let loads = fill
+        .body(list)
+        .iter()
+        .filter(|u| u.op() == Op::Load && u.src().len() == 1);
+    let found = loads.filter_map(|load| {
+        let a = address(&load.src()[0])?;
+        let bytes = a.buffer.dtype().bytes() as i128;
+        let size = a.buffer.shape().max_len() as i128 * bytes;
+        let far = a.buffer.op() == Op::Param && size > target.caches[1] as i128;
+        let place = place(a.index).filter(|_| far && a.lanes as i128 * bytes >= LEAST)?;
+        let varies = place.terms.iter().any(|t| t.0 == *over);
+        let terms = place.terms.iter().map(|t| (t.0.address(), t.1));
+        let known: Vec<_> = terms.chain([(a.buffer.address(), 0)]).collect();
+        let new = varies && seen.insert((known, place.constant * bytes / LINE));
+        new.then_some(Line { load, place })
+    });
+    let mut lines: Vec<Line> = found.collect();
+    lines.sort_by_key(|l| l.place.constant);
+    lines
+}
+
+/// Constants, and what stands in a run.
+#[derive(Default)]
+struct Asked {
+    numbers: Vec<UOp>,
+    list: Vec<UOp>,
+}
+
+impl Asked {
+    /// Ask for the line of an element. None where its place may be no number of the index's type.
+    fn line(&mut self, line: &Line, index: UOp, gate: &UOp) -> Option<()> {
+        let place = place(&index)?;
+        let most = |t: &(UOp, i128)| t.1.abs() * t.0.vmax() as i128;
+        let reach = place.constant.abs() + place.terms.iter().map(most).sum::<i128>();
+        (reach >> (8 * index.dtype().bytes() - 1) == 0).then_some(())?;
+        let buffer = address(&line.load.src()[0])?.buffer;
+        let to = buffer.at(std::slice::from_ref(&index));
+        let (load, _) = asking(&to, gate);
+        let arithmetic = |u: &UOp| u.op().is_elementwise() || u.op() == to.op() || *u == load;
+        for u in load.toposort().into_iter().filter(arithmetic) {
+            let numbers = u.src().iter().filter(|s| s.op() == Op::Const);
+            self.numbers.extend(numbers.cloned());
+            self.list.push(u);
+        }
+        Some(())
+    }
+
+    /// Whether each instruction is new, or stands where a run may read it.
+    fn may_stand(&self, list: &[UOp], loops: &[Loop], runs: &Loop) -> bool {
+        let places: FxHashMap<&UOp, usize> = list.iter().zip(0..).collect();
+        let closed = |at: usize| {
+            let ended = |l: &Loop| l.contains(at) && !l.contains(runs.begin);
+            at > runs.begin || loops.iter().any(ended)
+        };
+        let mut stand = self.list.iter().filter_map(|u| places.get(u));
+        !stand.any(|at| closed(*at))
+    }
+}
+
+fn plus(u: &UOp, n: i64) -> UOp {
+    node(Op::Add, [u.clone(), UOp::int(n, u.dtype())])
+}
+
+fn times(u: &UOp, n: i64) -> UOp {
+    node(Op::Mul, [u.clone(), UOp::int(n, u.dtype())])
+}
+
+fn below(u: &UOp, end: i64) -> UOp {
+    node(Op::CmpLt, [u.clone(), UOp::int(end, u.dtype())])
+}
