@@ -9,7 +9,8 @@
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
-use super::product::{FEW, LINE, factor, unroll};
+use super::product::factors::{FEW, LINE, factor};
+use super::product::nest::unroll;
 use super::tile::dividing_tile;
 use super::{Chosen, Weighed, inner, keep, outermost};
 use crate::graph::bits;

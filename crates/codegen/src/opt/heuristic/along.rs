@@ -14,7 +14,8 @@
 //! | rows, and what else the other factor varies with | the tile's sums | registers |
 
 use super::cpu::{self, Plan};
-use super::product::{FEW, LINE, sums_in_parts, unroll};
+use super::product::factors::{FEW, LINE};
+use super::product::nest::{sums_in_parts, unroll};
 use super::tile::{BORDER, Terms, panel, register_tile};
 use super::{Chosen, inner, keep};
 use crate::graph::bits;
