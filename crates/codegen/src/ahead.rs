@@ -173,6 +173,12 @@ fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
     again
 }
 
+/// Whether this is storage that the second cache does not hold.
+pub(crate) fn is_far(u: &UOp, target: &Target) -> bool {
+    let bytes = || u.shape().max_len() as i128 * u.dtype().bytes() as i128;
+    u.op() == Op::Param && bytes() > target.caches[1] as i128
+}
+
 /// Whether a STORE is to LOCAL storage.
 pub(crate) fn copies(store: &UOp) -> bool {
     let to = address(&store.src()[0]).map(|a| a.buffer.addrspace());

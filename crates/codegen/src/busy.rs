@@ -6,7 +6,7 @@
 //! A core looks ahead by as many instructions as it can hold, which are few lines where each takes many, and what it
 //! fetches by itself does not make up for them: memory would wait while the core works, and the core while memory does.
 
-use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, plain};
+use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, is_far, plain};
 use crate::nests;
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -43,12 +43,6 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
         true => linear,
         false => insert(linear, numbers, after),
     }
-}
-
-/// Whether this is storage that the second cache does not hold.
-fn is_far(u: &UOp, target: &Target) -> bool {
-    let bytes = || u.shape().max_len() as i128 * u.dtype().bytes() as i128;
-    u.op() == Op::Param && bytes() > target.caches[1] as i128
 }
 
 /// A line that a loop reads.

@@ -13,7 +13,7 @@
 //! Memory would be idle while a core adds, and the core while it copies. A core has few lines under way at a time, so some
 //! are asked for in each run: those of some turns of `fill` in each tile, or some of each turn's, which is fewer at once.
 
-use crate::ahead::{LEAST, LINE, asking, copies, insert};
+use crate::ahead::{LEAST, LINE, asking, copies, insert, is_far};
 use crate::graph::node;
 use crate::nests::Loop;
 use crate::streams::place;
@@ -28,6 +28,9 @@ const AT_ONCE: i64 = 8;
 /// Have panels asked for meanwhile.
 pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
     let list = linear.src();
+    if !list.iter().any(|u| is_far(u, target)) {
+        return (linear, Vec::new());
+    }
     let loops = Loop::all(list);
     let panels = loops
         .iter()
@@ -208,9 +211,8 @@ fn lines<'a>(list: &'a [UOp], fill: &Loop, over: &UOp, target: &Target) -> Vec<L
     let found = loads.filter_map(|load| {
         let a = address(&load.src()[0])?;
         let bytes = a.buffer.dtype().bytes() as i128;
-        let size = a.buffer.shape().max_len() as i128 * bytes;
-        let far = a.buffer.op() == Op::Param && size > target.caches[1] as i128;
-        let place = place(a.index).filter(|_| far && a.lanes as i128 * bytes >= LEAST)?;
+        let vectors = a.lanes as i128 * bytes >= LEAST;
+        let place = place(a.index).filter(|_| vectors && is_far(a.buffer, target))?;
         let varies = place.terms.iter().any(|t| t.0 == *over);
         let terms = place.terms.iter().map(|t| (t.0.address(), t.1));
         let known: Vec<_> = terms.chain([(a.buffer.address(), 0)]).collect();

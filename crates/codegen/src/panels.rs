@@ -6,7 +6,7 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert};
+use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert, is_far};
 use crate::graph::node;
 use crate::meanwhile;
 use crate::streams::place;
@@ -126,8 +126,7 @@ impl<'a> Part<'a> {
         let a = address(&load.src()[0])?;
         let bytes = a.buffer.dtype().bytes() as i128;
         let size = a.buffer.shape().max_len() as i128 * bytes;
-        let far = a.buffer.op() == Op::Param && size > target.caches[1] as i128;
-        if !far || (a.lanes as i128 * bytes) < LEAST {
+        if !is_far(a.buffer, target) || (a.lanes as i128 * bytes) < LEAST {
             return None;
         }
         let place = place(a.index)?;
