@@ -27,6 +27,9 @@
 //! Where columns are few (a row of an image), a tile may have those of several turns of a loop around: each element of
 //! the rows' factor is then used for more of them.
 //!
+//! Where the columns' factor is beyond the second cache and tiles fill their panels one after the other, the terms go in
+//! runs, between which lines of the next panel are asked for.
+//!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
 mod blocks;
