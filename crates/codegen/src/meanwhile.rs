@@ -136,7 +136,8 @@ impl<'a> Panel<'a> {
         let step = (last.place.constant - first.place.constant) / (self.lines.len() as i128 - 1);
         let even = |w: &[Line]| {
             let apart = w[1].place.constant - w[0].place.constant;
-            apart == step && w[1].place.terms == w[0].place.terms
+            let storage = [0, 1].map(|k| &w[k].load.src()[0].src()[0]);
+            apart == step && storage[0] == storage[1] && w[1].place.terms == w[0].place.terms
         };
         self.lines.windows(2).all(even).then_some(step)
     }
