@@ -7,6 +7,7 @@
 //! for the slice of the next turn, if the second cache holds both.
 
 use crate::graph::node;
+use crate::strands::Lines;
 use crate::streams::place;
 use monoglot_uop::linear::address;
 use monoglot_uop::rules::Affine;
@@ -29,14 +30,12 @@ pub(crate) type Loop = usize;
 /// What a slice is known by: the loop over slices, the storage, and where this turn's begins.
 type Slice = (Loop, u64, Vec<(usize, i128)>);
 
-/// A LOAD that reads a slice again.
+/// What a loop reads again of a slice.
 struct Again<'a> {
-    /// Its place in the list.
-    at: usize,
-    load: &'a UOp,
     /// The loop over slices, and the elements from a slice to the next one.
     over: (Loop, &'a UOp),
     step: i128,
+    lines: Lines<'a>,
 }
 
 /// Have slices asked for while those before them are read again.
@@ -48,26 +47,34 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let known: FxHashSet<&UOp> = linear.src().iter().collect();
     let mut numbers: Vec<UOp> = Vec::new();
     let mut after: FxHashMap<Loop, Vec<UOp>> = FxHashMap::default();
-    for read in &again {
-        let (over, range) = read.over;
-        let later = Later::of(read.load, range, read.step, 1, None);
-        if let Some(later) = later.filter(|l| l.all().all(|u| !known.contains(u))) {
-            numbers.extend(later.numbers);
-            after.entry(over).or_default().extend(later.gate);
-            after.entry(read.at).or_default().extend(later.line);
+    for Again { over, step, lines } in &again {
+        let strands = lines.strands();
+        for (k, line) in lines.all.iter().enumerate() {
+            let Some(a) = address(&line.load.src()[0]) else {
+                continue;
+            };
+            let apart = strands.as_ref().and_then(|s| lines.apart(k, s));
+            let mut by = apart.unwrap_or(Affine::number(a.index.dtype(), 0));
+            by.constant += step;
+            let later = Later::by(line.load, &by.build(), over.1, 1, None);
+            if let Some(later) = later.filter(|l| l.all().all(|u| !known.contains(u))) {
+                numbers.extend(later.numbers);
+                after.entry(over.0).or_default().extend(later.gate);
+                after.entry(line.at).or_default().extend(later.line);
+            }
         }
     }
     insert(linear, numbers, after)
 }
 
-/// What asks for the element that a LOAD reads some turns of a loop later.
+/// What asks for an element that a LOAD reads in a later turn of a loop.
 pub(crate) struct Later {
     /// Constants.
     pub(crate) numbers: Vec<UOp>,
     /// Whether there is one.
     pub(crate) gate: Vec<UOp>,
     /// What stands at the LOAD.
-    pub(crate) line: [UOp; 3],
+    pub(crate) line: Vec<UOp>,
 }
 
 impl Later {
@@ -80,21 +87,44 @@ impl Later {
         turns: i128,
         besides: Option<&UOp>,
     ) -> Option<Later> {
-        let end = range.vmax() as i128 + 1 - turns;
+        let index = address(&load.src()[0])?.index;
+        let by = UOp::int((step * turns) as i64, index.dtype());
+        Later::by(load, &by, range, turns, besides)
+    }
+
+    /// So many elements further, in all but so many last turns of a loop.
+    pub(crate) fn by(
+        load: &UOp,
+        elements: &UOp,
+        range: &UOp,
+        last: i128,
+        besides: Option<&UOp>,
+    ) -> Option<Later> {
+        let end = range.vmax() as i128 + 1 - last;
         let a = address(&load.src()[0]).filter(|_| end > 0)?;
-        let by = UOp::int((step * turns) as i64, a.index.dtype());
         let end = UOp::int(end as i64, range.dtype());
         let there = node(Op::CmpLt, [range.clone(), end.clone()]);
-        let index = node(Op::Add, [a.index.clone(), by.clone()]);
-        let wraps = index.bounds().0 as i128 != a.index.bounds().0 as i128 + step * turns;
+        let index = node(Op::Add, [a.index.clone(), elements.clone()]);
+        let sum = |of: fn(&UOp) -> i64| of(a.index) as i128 + of(elements) as i128;
+        let [least, most] = [sum(|u| u.bounds().0), sum(|u| u.bounds().1)];
+        let (lowest, highest) = index.bounds();
+        let wraps = (lowest as i128) < least || highest as i128 > most;
         let to = a.buffer.at(std::slice::from_ref(&index));
         let both = besides.map(|c| node(Op::And, [c.clone(), there.clone()]));
         let gate: Vec<UOp> = [there].into_iter().chain(both).collect();
-        let (line, zero) = asking(&to, gate.last()?);
+        let (asked, zero) = asking(&to, gate.last()?);
+        let counts = |u: &UOp| matches!(u.op(), Op::Range | Op::Special);
+        let mut nodes = elements.toposort_gated(|u| !counts(u));
+        let own: FxHashSet<UOp> = a.index.toposort_gated(|u| !counts(u)).into_iter().collect();
+        nodes.retain(|u| !own.contains(u) && !counts(u));
+        let (numbers, mut line): (Vec<UOp>, Vec<UOp>) =
+            nodes.into_iter().partition(|u| u.op() == Op::Const);
+        line.extend([index, to, asked]);
+        let numbers = numbers.into_iter().chain([end, zero]).collect();
         (!wraps).then_some(Later {
-            numbers: vec![by, end, zero],
+            numbers,
             gate,
-            line: [index, to, line],
+            line,
         })
     }
 
@@ -124,14 +154,14 @@ pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
     (UOp::new(Op::Load, src, near), zero)
 }
 
-/// The LOADs of second passes, one for each line.
+/// What is read in second passes.
 fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
     let mut open: Vec<(Loop, &UOp)> = Vec::new();
     // The first two loops in which each slice is read.
     let mut passes: FxHashMap<Slice, (Loop, Loop)> = FxHashMap::default();
-    // The lines that are asked for, by the loop and where they are but for a constant.
-    let mut lines: FxHashSet<(Loop, Slice, i128)> = FxHashSet::default();
-    let mut again = Vec::new();
+    // What is asked for already, by the innermost loop.
+    let mut parts: FxHashMap<(Loop, Slice), usize> = FxHashMap::default();
+    let mut again: Vec<Again> = Vec::new();
     for (at, load) in list.iter().enumerate() {
         match load.op() {
             Op::Range => open.push((at, load)),
@@ -141,10 +171,11 @@ fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
         let Some((slot, bytes, place)) = plain(load) else {
             continue;
         };
+        let steps = |range: &UOp| place.terms.iter().find(|t| t.0 == *range).map(|t| t.1);
         for pair in open.windows(2).rev() {
             let over = pair[0];
             let inside = pair[1].0;
-            let Some(&(_, step)) = place.terms.iter().find(|t| t.0 == *over.1) else {
+            let Some(step) = steps(over.1) else {
                 continue;
             };
             let slice = (over.0, slot, begin(&place, &open, over.0));
@@ -157,16 +188,16 @@ fn reads<'a>(list: &'a [UOp], target: &Target) -> Vec<Again<'a>> {
             if seen.0 == inside || seen.1 != inside || !fits {
                 continue;
             }
-            let line = place.constant * bytes / LINE;
-            let around = open.last().map_or(0, |l| l.0);
-            if lines.insert((around, slice, line)) {
-                again.push(Again {
-                    at,
-                    load,
-                    over,
-                    step,
+            let inner = open.iter().rev().take_while(|l| l.0 > over.0);
+            let part = *parts
+                .entry((open[open.len() - 1].0, slice))
+                .or_insert_with(|| {
+                    let loops: Vec<_> = inner.map(|l| (l.1, steps(l.1).unwrap_or(0))).collect();
+                    let lines = Lines::of(&loops, bytes);
+                    again.push(Again { over, step, lines });
+                    again.len() - 1
                 });
-            }
+            again[part].lines.add(at, load, place.constant);
             break;
         }
     }

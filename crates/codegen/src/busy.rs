@@ -8,6 +8,7 @@
 
 use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, is_far, plain};
 use crate::nests;
+use crate::strands::Lines;
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,15 +27,26 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut read = FxHashSet::default();
     let loops = nests::Loop::all(list);
     for inside in loops.iter().filter(|l| l.inside.is_empty()) {
-        let lines = lines(list, inside, target);
-        let turns = (UNDER_WAY / (lines.len().max(1) as i128 * LINE)).max(1);
-        let enough = inside.turns.is_some_and(|n| n as i128 >= 2 * turns);
+        let parts = parts(list, inside, target);
+        let lines: usize = parts.iter().map(|p| p.1.all.len()).sum();
+        let ahead = (UNDER_WAY / (lines.max(1) as i128 * LINE)).max(1);
+        let turns = inside.turns.map_or(0, i128::from);
         let range = &list[inside.begin];
-        for line in lines.iter().filter(|l| enough && !read.contains(&l.slot)) {
-            if let Some(later) = Later::of(line.load, range, line.step, turns, None) {
-                numbers.extend(later.numbers);
-                let asked = after.entry(line.at).or_default();
-                asked.extend(later.gate.into_iter().chain(later.line));
+        let long = turns >= 2 * ahead;
+        for (_, lines) in parts.iter().filter(|p| long && !read.contains(&p.0)) {
+            let pages = lines.pages();
+            for (k, line) in lines.all.iter().enumerate() {
+                let of_page = || {
+                    let pages = pages.as_ref()?;
+                    let by = lines.apart(k, pages)?.build();
+                    Later::by(line.load, &by, range, turns - pages.end, None)
+                };
+                let next = || Later::of(line.load, range, lines.step, ahead, None);
+                if let Some(later) = of_page().or_else(next) {
+                    numbers.extend(later.numbers);
+                    let asked = after.entry(line.at).or_default();
+                    asked.extend(later.gate.into_iter().chain(later.line));
+                }
             }
         }
         read.extend(slots(list, inside));
@@ -45,28 +57,19 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     }
 }
 
-/// A line that a loop reads.
-struct Line<'a> {
-    /// The place in the list of the first LOAD of it.
-    at: usize,
-    load: &'a UOp,
-    slot: u64,
-    /// Elements from a turn to the next one.
-    step: i128,
-}
-
 /// The storage that a loop reads.
 fn slots(list: &[UOp], inside: &nests::Loop) -> impl Iterator<Item = u64> {
     let loads = inside.body(list).iter();
     loads.filter_map(|u| plain(u).map(|(slot, _, _)| slot))
 }
 
-/// The lines that a loop reads beyond the second cache, where it does enough with them.
-fn lines<'a>(list: &'a [UOp], inside: &nests::Loop, target: &Target) -> Vec<Line<'a>> {
+/// The lines that a loop reads of storage beyond the second cache, where it does enough with them.
+fn parts<'a>(list: &'a [UOp], inside: &nests::Loop, target: &Target) -> Vec<(u64, Lines<'a>)> {
     let body = inside.body(list);
     let range = &list[inside.begin];
-    let mut seen = FxHashSet::default();
-    let mut lines = Vec::new();
+    // What is read of one storage, from places that differ by a constant.
+    let mut known: FxHashMap<(u64, Vec<(usize, i128)>), usize> = FxHashMap::default();
+    let mut parts: Vec<(u64, Lines)> = Vec::new();
     for (k, load) in body.iter().enumerate() {
         let Some((slot, bytes, place)) = plain(load) else {
             continue;
@@ -76,22 +79,23 @@ fn lines<'a>(list: &'a [UOp], inside: &nests::Loop, target: &Target) -> Vec<Line
         let Some(step) = step.filter(|s| near.contains(&(s * bytes))) else {
             continue;
         };
-        let mut known: Vec<_> = place.terms.iter().map(|t| (t.0.address(), t.1)).collect();
-        known.sort_unstable();
-        if is_far(&load.src()[0].src()[0], target)
-            && seen.insert((slot, known, place.constant * bytes / LINE))
-        {
-            lines.push(Line {
-                at: inside.begin + 1 + k,
-                load,
-                slot,
-                step,
-            });
+        if !is_far(&load.src()[0].src()[0], target) {
+            continue;
         }
+        let mut terms: Vec<_> = place.terms.iter().map(|t| (t.0.address(), t.1)).collect();
+        terms.sort_unstable();
+        let part = *known.entry((slot, terms)).or_insert_with(|| {
+            parts.push((slot, Lines::of(&[(range, step)], bytes)));
+            parts.len() - 1
+        });
+        parts[part]
+            .1
+            .add(inside.begin + 1 + k, load, place.constant);
     }
+    let lines: usize = parts.iter().map(|p| p.1.all.len()).sum();
     let work = |u: &&UOp| u.op().is_elementwise() && !u.shape().is_empty();
-    let works = body.iter().filter(work).count() >= WORK * lines.len();
+    let works = body.iter().filter(work).count() >= WORK * lines;
     let plain = body.iter().all(|u| !matches!(u.op(), Op::If | Op::Wmma));
-    lines.retain(|_| works && plain);
-    lines
+    parts.retain(|_| works && plain);
+    parts
 }

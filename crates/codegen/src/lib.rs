@@ -32,6 +32,7 @@ mod registers;
 mod render;
 mod scratch;
 mod select;
+mod strands;
 mod streams;
 #[cfg(test)]
 mod tests;
