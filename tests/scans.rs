@@ -3,6 +3,7 @@
 
 use monoglot::Config;
 use monoglot::prelude::*;
+use std::collections::HashSet;
 use std::sync::Mutex;
 
 /// The default device is the process's: one test at a time.
@@ -141,6 +142,57 @@ fn gradients_of_lookups_are_added_where_rows_came_from() {
                 &g.to_vec::<f32>().unwrap(),
                 &want,
             );
+        }
+    });
+}
+
+#[test]
+fn what_is_added_at_folded_places_is_what_a_loop_adds() {
+    on_each(|device| {
+        for (rows, count, columns) in [(65, 2, 64), (33, 2, 64), (72, 3, 128), (100, 4, 20)] {
+            let n = (count * columns) as usize;
+            let ids: Vec<i32> = (0..n as i64).map(|i| (i * 7919 % rows) as i32).collect();
+            let added = numbers(n as i64, 5);
+            let twice = Tensor::new(&[ids.clone(), ids.clone()].concat(), [2, count, columns]);
+            let source = Tensor::new(&added, [count, columns]);
+            let zeros = Tensor::zeros([rows, columns]);
+            let got = zeros.scatter_add(0, &twice.max(0, false), &source);
+            let mut want = vec![0.0; (rows * columns) as usize];
+            for (i, v) in added.iter().enumerate() {
+                want[ids[i] as usize * columns as usize + i % columns as usize] += f64::from(*v);
+            }
+            let what = format!("{device}: {rows}×{columns}, {count} added to each column");
+            close(&what, &got.to_vec().unwrap(), &want);
+        }
+    });
+}
+
+#[test]
+fn what_is_put_at_a_place_last_has_its_gradient() {
+    on_each(|device| {
+        for (rows, count, columns) in [
+            (2, 65, 64),
+            (2, 70, 64),
+            (2, 80, 80),
+            (3, 70, 64),
+            (4, 65, 20),
+        ] {
+            let ids: Vec<i32> = numbers(count * columns, 9)
+                .iter()
+                .map(|v| ((v + 1.0) / 2.0 * rows as f32) as i32)
+                .collect();
+            let index = Tensor::new(&ids, [count, columns]);
+            let put = Tensor::ones([count, columns]).parameter();
+            let all = Tensor::zeros([rows, columns]).scatter(0, &index, &put);
+            let got = all.sum(.., false).gradient(&[&put]).unwrap().remove(0);
+            let mut want = vec![0.0; ids.len()];
+            let mut taken = HashSet::new();
+            for i in (0..ids.len()).rev() {
+                let last = taken.insert((ids[i], i % columns as usize));
+                want[i] = if last { 1.0 } else { 0.0 };
+            }
+            let what = format!("{device}: {count}×{columns} into {rows} rows");
+            close(&what, &got.to_vec().unwrap(), &want);
         }
     });
 }

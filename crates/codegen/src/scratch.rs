@@ -184,6 +184,13 @@ pub(crate) fn place(index: &UOp) -> &UOp {
     }
 }
 
+/// Whether a place is worked out from the number of a loop: one that is read there, or folded, may be the same in turns
+/// of it, however it varies.
+fn counts_by(place: &UOp, range: &UOp) -> bool {
+    let nodes = place.toposort_gated(|u| u.op().is_elementwise());
+    place.ranges().contains(range) && nodes.contains(range)
+}
+
 /// A kernel whose own storage has room for each part of the axes that run at the same time around it: lanes
 /// and unrolled parts behind its own axes, threads of a workgroup before them.
 pub(crate) fn spread(kernel: &UOp) -> UOp {
@@ -200,7 +207,7 @@ pub(crate) fn spread(kernel: &UOp) -> UOp {
         let own = address.src().get(1..).unwrap_or_default();
         let list = around.entry(storage).or_default();
         for r in store.ranges().iter() {
-            let apart = own.iter().any(|i| place(i).ranges().contains(r));
+            let apart = own.iter().any(|i| counts_by(place(i), r));
             let kind = r.range_arg().map_or(AxisType::Loop, |(_, t)| t);
             if !apart && shares(kind, storage.addrspace()) && !list.contains(r) {
                 list.push(r.clone());

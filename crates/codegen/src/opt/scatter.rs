@@ -165,7 +165,7 @@ fn own_bytes(nodes: &[UOp]) -> i64 {
 mod tests {
     use super::*;
     use crate::opt::tests::support::*;
-    use monoglot_uop::OptOp;
+    use monoglot_uop::{DType, OptOp, ReduceOp};
 
     fn scattered(axis: usize) -> Opt {
         let op = OptOp::Scatter;
@@ -185,6 +185,42 @@ mod tests {
         let odd = [padto(0, 5), split(0, 5, AxisType::Loop, true), scattered(1)];
         check_on(&kernel, &odd, &target);
         check_on(&kernel, &[swap(0, 1), scattered(1)], &target);
+    }
+
+    /// `out[c, r] = Σ_j (id[c, j] = r ? x[c, j] : 0)`: each column has places of its own.
+    fn placed_by_columns(columns: i64, rows: i64, count: i64) -> UOp {
+        let r = ranges(&[columns, rows], &[count]);
+        let of_column = [r[0].clone(), r[2].clone()];
+        let id = param(1, &[columns, count], DType::I32).at(&of_column);
+        let x = param(2, &[columns, count], DType::F32).at(&of_column);
+        let hit = id.eq_(&r[1].cast(DType::I32));
+        let sum = hit.select(&x, &x.like(0.0));
+        let sum = sum.reduce_ranges(ReduceOp::Add, &r[2..]);
+        let out = param(0, &[columns, rows], DType::F32).at(&r[..2]);
+        sink(&[out.store(&sum).end(&r[..2])])
+    }
+
+    #[test]
+    fn columns_at_once_have_places_of_their_own() {
+        let kernel = placed_by_columns(8, 5, 7);
+        let at_once = |axis| split(axis, 8, AxisType::Upcast, false);
+        let target = target(false);
+        lowers(
+            &check_on(&kernel, &[scattered(1), at_once(0)], &target),
+            false,
+        );
+        lowers(
+            &check_on(&kernel, &[at_once(0), scattered(0)], &target),
+            false,
+        );
+        lowers(
+            &check_on(
+                &kernel,
+                &[split(0, 2, AxisType::Upcast, false), scattered(1)],
+                &target,
+            ),
+            false,
+        );
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub use stores::simplify_tensors;
 use crate::arg::Arg;
 use crate::dtype::DType;
 use crate::fold;
+use crate::marks::NodeMap;
 use crate::node::{Srcs, UOp};
 use crate::op::{Op, OpSet};
 use crate::rewrite::{Rule, RuleSet};
@@ -90,10 +91,18 @@ pub fn kernel() -> &'static RuleSet {
 }
 
 impl UOp {
-    /// This expression in canonical, simplest form.
+    /// This expression in canonical, simplest form. What storage holds is no part of it: loops that fill it, rewritten for
+    /// one of those who read it, would be others than those for the rest.
     pub fn simplify(&self) -> UOp {
+        let mut done = NodeMap::new();
+        if self.ops_below().contains(Op::After) {
+            let filled = self.toposort_gated(|u| u.op() != Op::After);
+            let filled = filled.into_iter().filter(|u| u.op() == Op::After);
+            done.extend(filled.map(|u| (u.clone(), u)));
+        }
         // The set has no endless loop that its tests know of; if it has one, the value is still right.
-        symbolic().rewrite(self).unwrap_or_else(|_| self.clone())
+        let simple = symbolic().rewrite_with(self, &mut done);
+        simple.unwrap_or_else(|_| self.clone())
     }
 }
 
