@@ -80,7 +80,8 @@ const PART: f64 = 2e5;
 
 /// The tile of a kernel that reads more than the second cache holds, row after row, each once, as that of several rows
 /// that are far apart, and the axis of these: each is a stream of memory of its own, which goes on from row to row. Of
-/// rows that follow each other the streams are short, and several in a page.
+/// rows that follow each other the streams are short, and several in a page. Where there are few rows, parts of one are
+/// far apart: the axis is that of the row.
 fn streams(features: &Features, tile: &Tile, target: &Target) -> Option<(usize, Tile)> {
     let [sum] = &features.reductions[..] else {
         return None;
@@ -97,21 +98,21 @@ fn streams(features: &Features, tile: &Tile, target: &Target) -> Option<(usize, 
     if !once || !long || !features.fills.is_empty() || features.mirrored != 0 {
         return None;
     }
-    let axis = bits(features.outer).max_by_key(|&k| rows.stride[k])?;
-    let extent = features.extent[axis];
-    if extent < STREAMS * STREAMS {
-        return None;
-    }
+    let axis = bits(features.outer).max_by_key(|&k| rows.stride[k]);
+    let several = axis.filter(|&k| features.extent[k] >= STREAMS * STREAMS);
+    let axis = several.unwrap_or(lane);
     let mut new = tile.clone();
     bits(features.outer).for_each(|k| new.factor[k] = 1);
     new.factor[axis] = STREAMS;
+    // Each stream's part of the row, where there are too few rows.
+    let part = features.extent[lane] / if axis == lane { STREAMS } else { 1 };
     let vectors =
         |f: i64| f * STREAMS * rows.bytes.max(sum.bytes) as i64 / target.vector_bytes as i64;
-    let fit =
-        |f: &i64| features.extent[lane] % f == 0 && vectors(*f) * 2 <= target.registers as i64;
+    let fit = |f: &i64| part % f == 0 && vectors(*f) * 2 <= target.registers as i64;
     let lanes = lane_factors(features, lane, target).into_iter().filter(fit);
     new.factor[lane] = lanes.max()?;
-    Some((axis, new))
+    let whole = axis != lane || features.extent[lane] % STREAMS == 0;
+    whole.then_some((axis, new))
 }
 
 /// Unroll the loops into a tile, put those that are left in order, and let threads share one of these.
@@ -160,8 +161,15 @@ fn arrange_apart(
             .axis(k, features.kind(k))
             .filter(|_| apart == Some(k));
         if let Some(at) = far {
-            let why = "rows far apart are streams of memory that go on";
-            chosen.add(outermost(f, features.kind(k)), at, why);
+            let why = match outer {
+                true => "rows far apart are streams of memory that go on",
+                false => "parts of a row are streams of memory",
+            };
+            let streams = if outer { f } else { STREAMS };
+            chosen.add(outermost(streams, features.kind(k)), at, why);
+            if !outer {
+                chosen.add(inner(streams, target), at, "streams that are read at once");
+            }
         }
         let why = match (tile.is_lane(k), outer) {
             (true, true) => "vectors along the contiguous axis",
