@@ -1,5 +1,6 @@
 //! Lines that are asked for in several places at once. Flows in: the lines that a turn of a loop reads; flows out: how far
-//! from each of them the line is that the turn asks for instead. Invariant: all turns together ask for each line once.
+//! from each of them the line is that the turn asks for instead. Invariant: all turns together ask for each line, and for
+//! as many as they read.
 //!
 //! What a core fetches by itself goes on within a page, so of lines that follow each other few are under way, however
 //! many of them are asked for. A part that is asked for as several strands, each of whole pages, has as many times more.
@@ -100,7 +101,7 @@ impl<'a> Lines<'a> {
 
     /// The same of the pages that are read after those of a turn, one for each strand; None where there are no others, too.
     pub(crate) fn pages(&self) -> Option<Strands> {
-        let turns = STRANDS * PAGE / self.all.len() as i128;
+        let turns = STRANDS * PAGE * self.turns_of_line() / self.all.len() as i128;
         let parts = self.turns / turns.max(1);
         if parts < 2 || !(turns as u128).is_power_of_two() {
             return None;
@@ -115,22 +116,34 @@ impl<'a> Lines<'a> {
         Some(strands)
     }
 
-    fn of_turns(&self, turns: i128, turn: Affine) -> Option<Strands> {
+    /// How many turns read one line: several, where a turn reads a part of one.
+    fn turns_of_line(&self) -> i128 {
+        LINE / (self.step * self.bytes).clamp(1, LINE)
+    }
+
+    fn of_turns(&self, end: i128, mut turn: Affine) -> Option<Strands> {
         let each = self.all.len() as i128;
         let beside = self.all.windows(2).all(|w| w[1].number == w[0].number + 1);
-        let follow = beside && self.step * self.bytes == each * LINE;
+        let part = self.turns_of_line();
+        let follow = beside && self.step * self.bytes * part == each * LINE;
+        let turns = end / part;
+        if part > 1 {
+            let line = quotient(&turn.build(), part);
+            turn = Affine::number(turn.dtype, 0);
+            turn.term(&line, 1)?;
+        }
         let lines = turns * each;
         let rounds = |count: i128| count % each == 0 && turns % (count / each) == 0;
         let fits = |count: &i128| {
             lines >= count * PAGE && lines % count == 0 && (each % count == 0 || rounds(*count))
         };
         let count = [STRANDS, STRANDS / 2].into_iter().find(fits)?;
-        follow.then_some(Strands {
+        (follow && end % part == 0).then_some(Strands {
             count,
             long: lines / count,
             each,
             from: Affine::number(turn.dtype, 0),
-            end: turns,
+            end,
             turn,
         })
     }
@@ -176,4 +189,110 @@ fn quotient(u: &UOp, by: i128) -> UOp {
 fn remainder(u: &UOp, by: i128) -> UOp {
     let mask = UOp::int(by as i64 - 1, u.dtype());
     node(Op::And, [u.clone(), mask])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opt::tests::support::{param, ranges};
+    use monoglot_uop::DType;
+    use rustc_hash::FxHashMap;
+
+    /// The lines that the turns of two loops ask for, of a storage of f32 of which each turn reads so many lines, or every
+    /// so many turns one, and how many of the first asks are of different pages.
+    fn asked(
+        [outer, inner]: [i64; 2],
+        each: i64,
+        part: i64,
+        pages: bool,
+    ) -> Option<(Vec<i64>, usize)> {
+        let elements = LINE as i64 / 4;
+        let step = each * elements / part;
+        let r = ranges(&[outer, inner], &[]);
+        let storage = param(0, &[2 * outer * inner * step], DType::F32);
+        let turn = &(&r[0] * &r[0].like(inner)) + &r[1];
+        let loads: Vec<UOp> = (0..each)
+            .map(|k| &(&turn * &turn.like(step)) + &turn.like(k * elements))
+            .map(|at| node(Op::Load, [storage.at(&[at])]))
+            .collect();
+        let loops = [(&r[1], step as i128), (&r[0], (inner * step) as i128)];
+        let mut lines = Lines::of(&loops, 4);
+        for (k, load) in loads.iter().enumerate() {
+            lines.add(k, load, k as i128 * elements as i128);
+        }
+        let strands = if pages {
+            lines.pages()
+        } else {
+            lines.strands()
+        }?;
+        let mut asked = Vec::new();
+        for t in 0..strands.end as i64 {
+            let here =
+                [(&r[0], t / inner), (&r[1], t % inner)].map(|(r, n)| (r.clone(), r.like(n)));
+            let here = FxHashMap::from_iter(here);
+            for (k, line) in lines.all.iter().enumerate() {
+                let index = address(&line.load.src()[0])?.index;
+                let at = index + &lines.apart(k, &strands)?.build();
+                asked.push(at.substitute(&here).simplify().as_int()? / elements);
+            }
+        }
+        let mut first: Vec<i64> = asked[..16].iter().map(|l| l / PAGE as i64).collect();
+        first.sort_unstable();
+        first.dedup();
+        Some((asked, first.len()))
+    }
+
+    #[test]
+    fn each_line_is_asked_for_and_several_pages_at_a_time() {
+        let whole = [
+            ([1, 256], 1, 1),
+            ([50, 20], 2, 1),
+            ([3, 128], 4, 1),
+            ([7, 64], 8, 1),
+            ([5, 32], 16, 1),
+            ([1, 130], 1, 1),
+            ([4, 128], 1, 2),
+            ([1, 1024], 1, 4),
+        ];
+        for (turns, each, part) in whole {
+            let (mut lines, places) = asked(turns, each, part, false).unwrap();
+            assert!(places >= 2, "{turns:?} × {each} / {part}: {places}");
+            lines.sort_unstable();
+            let all = (0..turns[0] * turns[1] * each).map(|t| t / part);
+            assert_eq!(lines, Vec::from_iter(all));
+        }
+        for (inner, each, part) in [
+            (1024, 1, 1),
+            (700, 2, 1),
+            (128, 4, 1),
+            (100, 8, 1),
+            (2048, 1, 2),
+        ] {
+            let (mut lines, places) = asked([1, inner], each, part, true).unwrap();
+            assert_eq!(places, 4, "{inner} × {each} / {part}");
+            lines.sort_unstable();
+            let next = 4 * PAGE as i64;
+            let all = (0..lines.len() as i64).map(|t| next + t / part);
+            assert_eq!(lines, Vec::from_iter(all));
+            assert!(lines[lines.len() - 1] < inner * each / part);
+        }
+    }
+
+    #[test]
+    fn what_is_short_or_odd_is_one_strand() {
+        for (inner, each, part) in [
+            (127, 1, 1),
+            (255, 3, 1),
+            (129, 1, 1),
+            (16, 4, 1),
+            (255, 1, 2),
+        ] {
+            let one = asked([1, inner], each, part, false);
+            assert!(one.is_none(), "{inner} × {each} / {part}");
+        }
+        for (inner, each, part) in [(511, 1, 1), (127, 4, 1), (900, 3, 1), (1023, 1, 2)] {
+            let one = asked([1, inner], each, part, true);
+            assert!(one.is_none(), "{inner} × {each} / {part}");
+        }
+    }
 }

@@ -79,6 +79,16 @@ fn asks(program: &Program) -> usize {
     list.iter().filter(ahead).count()
 }
 
+/// Whether a program asks for what is several pages apart: the number of a turn is taken apart, or goes on by a line where
+/// the turn's own place goes on by several.
+fn asks_apart(program: &Program) -> bool {
+    let list = program.src()[1].src();
+    let ahead = |u: &&UOp| u.op() == Op::Load && *u.arg() != Arg::None;
+    let place = |u: &UOp| monoglot_uop::linear::address(&u.src()[0]).map(|a| a.index.clone());
+    let mut offsets = list.iter().filter(ahead).filter_map(place);
+    offsets.any(|index| index.op() == Op::Add && index.src()[1].op() != Op::Const)
+}
+
 #[test]
 fn rows_are_asked_for_while_others_are_read_again() {
     let rows = |n: i64| {
@@ -94,8 +104,8 @@ fn rows_are_asked_for_while_others_are_read_again() {
         // Of wider vectors a row of 40 has no loop.
         target.vector_bytes = target.vector_bytes.min(32);
         let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
-        // Four vectors at a time, and one.
-        let mut cases = vec![opts(rows(256)), opts(rows(40))];
+        // Four vectors at a time, one, and rows of several pages.
+        let mut cases = vec![opts(rows(256)), opts(rows(40)), opts(rows(4096))];
         cases.extend(kernels().into_iter().map(opts));
         let near = check_for(&device, &target, &cases, 0);
         assert!(near.iter().all(|p| asks(p) == 0));
@@ -106,6 +116,8 @@ fn rows_are_asked_for_while_others_are_read_again() {
             "{}",
             far[0].src()[1]
         );
+        assert!(asks_apart(&far[2]), "{}", far[2].src()[1]);
+        assert!(!asks_apart(&far[0]), "{}", far[0].src()[1]);
         target.caches[1] = 0;
         let wide = check_for(&device, &target, &cases, 0);
         assert!(wide.iter().all(|p| asks(p) == 0));
@@ -283,17 +295,22 @@ fn lines_are_asked_for_while_others_are_worked_on() {
     for (device, mut target) in in_order() {
         target.vector_bytes = target.vector_bytes.min(32);
         target.caches = [4 << 10, 32 << 10, 1 << 20];
-        let vectors = |k: UOp| (k, vec![split(0, 8, AxisType::Upcast, false)]);
+        let upcast = |k: UOp, n| (k, vec![split(0, n, AxisType::Upcast, false)]);
+        let vectors = |k: UOp| upcast(k, 8);
         let twice = [0, 1].map(|axis| split(axis, 8, AxisType::Upcast, false));
         let cases = [
             vectors(worked(1 << 14, 9)),
             vectors(worked(1 << 14, 1)),
             vectors(worked(1 << 12, 9)),
             (again(1 << 14), twice.to_vec()),
+            upcast(worked(1 << 14, 9), 16),
+            upcast(worked(1 << 12, 9), 16),
         ];
         let programs = check_for(&device, &target, &cases, 0);
         let found: Vec<usize> = programs.iter().map(asks).collect();
-        assert_eq!(found, [1, 0, 0, 0], "{}", programs[0].src()[1]);
+        assert_eq!(found, [1, 0, 0, 0, 1, 0], "{}", programs[0].src()[1]);
+        let apart: Vec<bool> = programs.iter().map(asks_apart).collect();
+        assert_eq!(apart, [true, false, false, false, true, false]);
     }
 }
 
