@@ -221,8 +221,7 @@ fn stage_text(kernel: &UOp, args: &Args) -> Result<String> {
     }
     let (program, _) = lowered?;
     if wanted == Lowering::Render {
-        let (_, source, _) = device::program_parts(&program)?;
-        return Ok(source.to_string());
+        return Ok(device::program_source(&program)?.to_string());
     }
     Ok(print(&seen.unwrap_or(program.into_inner())))
 }

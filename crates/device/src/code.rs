@@ -41,7 +41,7 @@ impl Launch {
     /// # Errors
     /// `Verify` where it is no program.
     pub(crate) fn of(program: &Program, own: usize, at: u128, bytes: usize) -> Result<Launch> {
-        let (linear, _, info) = program_parts(program)?;
+        let (linear, info) = program_parts(program)?;
         Ok(Launch {
             info: info.clone(),
             signature: Signature::of(linear, info),

@@ -28,27 +28,35 @@ pub trait Kernel: Any + Send + Sync {
     }
 }
 
-/// LINEAR, source text and record of a PROGRAM node.
+/// LINEAR and record of a PROGRAM node.
+///
+/// # Errors
+/// `Verify` where `program` is not PROGRAM(sink, LINEAR, …).
+pub fn program_parts(program: &UOp) -> Result<(&UOp, &Arc<ProgramInfo>)> {
+    let linear = program.src().iter().find(|u| u.op() == Op::Linear);
+    match (program.arg(), linear) {
+        (Arg::Program(info), Some(linear)) => Ok((linear, info)),
+        _ => Err(lacks(program, "PROGRAM(sink, LINEAR, …)")),
+    }
+}
+
+/// The source text of a PROGRAM node. A listing of machine code is written when it is asked for first.
 ///
 /// # Errors
 /// `Verify` where `program` is not PROGRAM(sink, LINEAR, SOURCE).
-pub fn program_parts(program: &UOp) -> Result<(&UOp, &str, &Arc<ProgramInfo>)> {
-    let part = |op: Op| program.src().iter().find(|u| u.op() == op);
-    match (
-        program.arg(),
-        part(Op::Linear),
-        part(Op::Source).and_then(|source| source.arg().text()),
-    ) {
-        (Arg::Program(info), Some(linear), Some(text)) => Ok((linear, text, info)),
-        _ => {
-            let message = format!("{program:?} is not PROGRAM(sink, LINEAR, SOURCE)");
-            Err(ErrorKind::Verify {
-                stage: "program".into(),
-                message,
-            }
-            .into())
-        }
+pub fn program_source(program: &UOp) -> Result<&str> {
+    let source = program.src().iter().find(|u| u.op() == Op::Source);
+    let text = source.and_then(|source| source.arg().text());
+    text.ok_or_else(|| lacks(program, "PROGRAM(sink, LINEAR, SOURCE)"))
+}
+
+fn lacks(program: &UOp, what: &str) -> Error {
+    let message = format!("{program:?} is not {what}");
+    ErrorKind::Verify {
+        stage: "program".into(),
+        message,
     }
+    .into()
 }
 
 /// The machine code of a PROGRAM node.

@@ -36,7 +36,7 @@ pub use disk::open_file;
 pub use folder::{Folder, NewFolder, Pieces, Sum};
 pub use function::{HostArguments, HostElement, HostFunction, HostKernel, running};
 pub use kept::{StorageUse, all_storage, release_kept, set_memory_limit, storage_use};
-pub use kernel::{Kernel, program_binary, program_parts};
+pub use kernel::{Kernel, program_binary, program_parts, program_source};
 pub use queue::Queue;
 pub use registry::{Listed, list, open, open_for_code};
 pub use runtime::{Runtime, Unpacked};

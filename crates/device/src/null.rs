@@ -82,7 +82,7 @@ impl Runtime for Null {
 
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         let kernel = |p: &Program| -> Result<Arc<dyn Kernel>> {
-            let (linear, _, info) = program_parts(p)?;
+            let (linear, info) = program_parts(p)?;
             Ok(Arc::new(Idle(Signature::of(linear, info))))
         };
         programs.iter().map(kernel).collect()

@@ -356,7 +356,7 @@ fn compute(missing: &[Key]) -> Result<Vec<Compute>> {
         for ((i, program), kernel) in of_device.into_iter().zip(&programs).zip(compiled) {
             count(|c| &c.compiled);
             report::compiled(&missing[i].0, program, &**runtime);
-            let info = program_parts(program)?.2.clone();
+            let info = program_parts(program)?.1.clone();
             all[i] = Some(Compute { kernel, info });
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn compute(function: &FunctionInfo, args: &[UOp], outs: usize) -> Res
             let params: Vec<UOp> = (0..).zip(args).map(|(slot, a)| param(slot, a)).collect();
             let runtime = open(function.device)?;
             let program = source.program(&params, outs, &runtime.target().arch);
-            let info = program_parts(&program)?.2.clone();
+            let info = program_parts(&program)?.1.clone();
             let kernel = runtime.compile(&[program])?.remove(0);
             Ok(Compute { kernel, info })
         }

@@ -6,7 +6,7 @@ use crate::events::{self, Event};
 use crate::queues::Queues;
 use monoglot_codegen::opt::explain;
 use monoglot_codegen::opt::heuristic::{Choice, Weighed};
-use monoglot_device::{Config, Runtime, program_parts};
+use monoglot_device::{Config, Runtime, program_parts, program_source};
 use monoglot_schedule::{Function, users};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::{DType, Device, Op, Program, ProgramInfo, Result, Scalar, UOp};
@@ -57,7 +57,7 @@ pub(crate) fn compiles_again(device: Device, why: &str) {
 /// Of each kernel when it is compiled, DEBUG=3 shows what is expected of it, the Opts and why, and what was
 /// weighed against them, 4 the source, 5 the kernel's UOps, 6 its linear program, 7 the machine code.
 pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
-    let Ok((linear, source, info)) = program_parts(program) else {
+    let Ok((linear, info)) = program_parts(program) else {
         return;
     };
     let name = &info.name;
@@ -75,7 +75,9 @@ pub(crate) fn compiled(kernel: &UOp, program: &Program, runtime: &dyn Runtime) {
         let choices: String = choices.iter().map(choice).collect();
         format!("{name}: {n} instructions{expected}{choices}")
     });
-    tell(4, || source.to_string());
+    tell(4, || {
+        program_source(program).unwrap_or_default().to_string()
+    });
     tell(5, || kernel.to_string());
     tell(6, || linear.to_string());
     tell(7, || {

@@ -56,7 +56,7 @@ fn all_kernels(count: u64) -> Vec<UOp> {
 
 /// Run a program in software on buffers, each so many bytes after where its region begins.
 fn run(program: &UOp, bufs: &mut [(Vec<u8>, usize)], words: &[i64]) -> Result<()> {
-    let (linear, _, info) = program_parts(program)?;
+    let (linear, info) = program_parts(program)?;
     let mut function = Function::new(program_binary(program)?);
     let mut memory = Memory::default();
     let place = |k: usize| BUFFERS + k as u64 * APART;
@@ -222,7 +222,7 @@ fn tiles_are_multiplied_whole() {
             &mut |_, _| {},
         );
         let program = program.expect("it is lowered").0;
-        let (linear, _, _) = program_parts(&program).expect("a program");
+        let (linear, _) = program_parts(&program).expect("a program");
         let whole = |u: &&UOp| u.dot().is_some_and(|unit| unit.tile().is_some());
         assert!(linear.src().iter().any(|u| whole(&u)), "{kernel}");
         let compiled = here.as_ref().map(|device| {

@@ -26,7 +26,7 @@ pub(crate) mod units;
 use crate::code::{self, Launch, Packed};
 use crate::config::Config;
 use crate::folder::TrustedCode;
-use crate::kernel::{Arguments, Kernel, Signature, program_parts};
+use crate::kernel::{Arguments, Kernel, Signature, program_parts, program_source};
 use crate::kind::{Kind, Name};
 use crate::pool::{Budget, Pool};
 use crate::private::{self, Scratch};
@@ -169,7 +169,8 @@ impl Cpu {
     fn units<'a>(&self, programs: &'a [Program]) -> Result<Vec<Unit<'a>>> {
         let mut units = Vec::with_capacity(programs.len());
         for program in programs {
-            let (_, source, info) = program_parts(program)?;
+            let (_, info) = program_parts(program)?;
+            let source = program_source(program)?;
             let name = &*info.name;
             units.push(Unit {
                 key: self.key(name, source)?,
@@ -293,7 +294,8 @@ impl Runtime for Cpu {
     }
 
     fn assembly(&self, program: &Program) -> Result<Option<String>> {
-        let (_, source, info) = program_parts(program)?;
+        let (_, info) = program_parts(program)?;
+        let source = program_source(program)?;
         self.compiler()?.assembly(&info.name, source).map(Some)
     }
 
@@ -354,7 +356,7 @@ impl Runtime for Cpu {
         let programs = programs.collect::<Result<Vec<_>>>()?;
         let codes = self.codes(&units)?;
         let mut kernels: Vec<Arc<dyn Kernel>> = Vec::with_capacity(programs.len());
-        for ((linear, _, info), unit) in programs.iter().zip(&units) {
+        for ((linear, info), unit) in programs.iter().zip(&units) {
             kernels.push(Arc::new(CpuKernel {
                 code: codes[&unit.key].clone(),
                 signature: Signature::of(linear, info),

@@ -12,7 +12,7 @@ use super::threads::Threads;
 use crate::code::{self, Launch, Packed};
 use crate::config::Config;
 use crate::folder::TrustedCode;
-use crate::kernel::{Arguments, Kernel, Signature, program_binary, program_parts};
+use crate::kernel::{Arguments, Kernel, Signature, program_binary, program_parts, program_source};
 use crate::kind::missing;
 use crate::pool::{Budget, Pool};
 use crate::queue::{Host, Queue};
@@ -69,8 +69,7 @@ impl Runtime for Native {
 
     /// The listing that the back end gives with its code.
     fn assembly(&self, program: &Program) -> Result<Option<String>> {
-        let (_, source, _) = program_parts(program)?;
-        Ok(Some(source.to_string()))
+        program_source(program).map(|s| Some(s.to_string()))
     }
 
     fn code_key(&self) -> Option<String> {
@@ -91,7 +90,7 @@ impl Runtime for Native {
         let mut launches = Vec::with_capacity(programs.len());
         for program in programs {
             let code = program_binary(program)?;
-            let (linear, _, _) = program_parts(program)?;
+            let (linear, _) = program_parts(program)?;
             let at = object.len() as u128;
             launches.push(Launch::of(program, own_bytes(linear), at, code.len())?);
             object.extend_from_slice(code);
@@ -138,7 +137,7 @@ impl Runtime for Native {
         let mut kernels: Vec<Arc<dyn Kernel>> = Vec::with_capacity(programs.len());
         let mut names = Vec::with_capacity(programs.len());
         for (program, function) in programs.iter().zip(functions) {
-            let (linear, _, info) = program_parts(program)?;
+            let (linear, info) = program_parts(program)?;
             names.push((function.start(), function.bytes(), &*info.name));
             // SAFETY: the code of a program is that of a function of this type (`Backend`, `Program::trusted`).
             let entry = unsafe { std::mem::transmute::<*const u8, Entry>(function.start()) };

@@ -198,7 +198,7 @@ impl Runtime for Interp {
     fn compile(&self, programs: &[Program]) -> Result<Vec<Arc<dyn Kernel>>> {
         let groups = self.target.workgroups;
         let kernel = |p: &Program| -> Result<Arc<dyn Kernel>> {
-            let (linear, _, info) = program_parts(p)?;
+            let (linear, info) = program_parts(p)?;
             let phases = if groups {
                 vec![linear.clone()]
             } else {
