@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_700),
     ("schedule/src", 5_300),
-    ("codegen/src", 14_800),
+    ("codegen/src", 15_000),
     ("codegen/src/render", 2_500),
     ("native/src", 9_500),
     ("engine/src", 4_100),

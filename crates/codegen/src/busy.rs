@@ -6,7 +6,7 @@
 //! A core looks ahead by as many instructions as it can hold, which are few lines where each takes many, and what it
 //! fetches by itself does not make up for them: memory would wait while the core works, and the core while memory does.
 
-use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, is_far, plain};
+use crate::asks::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, is_far, plain};
 use crate::nests;
 use crate::strands::Lines;
 use monoglot_uop::{Op, Target, UOp};

@@ -5,7 +5,7 @@
 //!
 //! What a core fetches ahead by itself goes on where the last row ended, so every row would begin with a wait.
 
-use crate::ahead::{LINE, Loop, UNDER_WAY, asking, insert, plain};
+use crate::asks::{LINE, Loop, UNDER_WAY, asking, insert, plain};
 use crate::graph::node;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeMap;

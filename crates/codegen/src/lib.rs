@@ -5,6 +5,7 @@
 //! where they order what others use: an AFTER is its first source under another name, a GROUP nothing.
 
 mod ahead;
+mod asks;
 mod atomics;
 mod below;
 mod build;

@@ -13,7 +13,7 @@
 //! Memory would be idle while a core adds, and the core while it copies. A core has few lines under way at a time, so some
 //! are asked for in each run: those of some turns of `fill` in each tile, or some of each turn's, which is fewer at once.
 
-use crate::ahead::{LEAST, LINE, asking, copies, insert, is_far};
+use crate::asks::{LEAST, LINE, asking, copies, insert, is_far};
 use crate::graph::node;
 use crate::nests::Loop;
 use crate::streams::place;

@@ -6,7 +6,7 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::ahead::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert, is_far};
+use crate::asks::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert, is_far};
 use crate::graph::node;
 use crate::meanwhile;
 use crate::streams::place;

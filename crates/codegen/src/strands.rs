@@ -5,7 +5,7 @@
 //! What a core fetches by itself goes on within a page, so of lines that follow each other few are under way, however
 //! many of them are asked for. A part that is asked for as several strands, each of whole pages, has as many times more.
 
-use crate::ahead::LINE;
+use crate::asks::LINE;
 use crate::graph::node;
 use monoglot_uop::linear::address;
 use monoglot_uop::rules::Affine;

@@ -5,7 +5,7 @@
 //! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
 //! fetches them ahead, and the loop would be over before the first is there.
 
-use crate::ahead::{LINE, insert};
+use crate::asks::{LINE, insert};
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeSet;
 use monoglot_uop::rules::Affine;

@@ -1,0 +1,133 @@
+//! What passes that ask ahead share: lines that are asked for by a LOAD whose place is LOCAL, and whose value nobody needs.
+//! Flows in: what reads, and how much later; flows out: what asks, and the list with it. Invariant: no value is another one.
+
+use crate::graph::node;
+use crate::streams::place;
+use monoglot_uop::linear::address;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Bytes that come at a time.
+pub(crate) const LINE: i128 = 64;
+/// Bytes that are under way: more than memory delivers while one line is waited for.
+pub(crate) const UNDER_WAY: i128 = 8192;
+
+/// Fewest bytes of a turn that are worth asking for.
+pub(crate) const LEAST: i128 = 16;
+/// Most lines between neighbours of a row: what is further is another row.
+pub(crate) const NEXT: i128 = 4;
+
+/// A loop, by the place of its RANGE in the list.
+pub(crate) type Loop = usize;
+
+/// What asks for an element that a LOAD reads in a later turn of a loop.
+pub(crate) struct Later {
+    /// Constants.
+    pub(crate) numbers: Vec<UOp>,
+    /// Whether there is one.
+    pub(crate) gate: Vec<UOp>,
+    /// What stands at the LOAD.
+    pub(crate) line: Vec<UOp>,
+}
+
+impl Later {
+    /// So many turns later, a turn being that many elements, where the condition holds besides, if there is one. None
+    /// where there are fewer turns, or where the place is no number of the index's type.
+    pub(crate) fn of(
+        load: &UOp,
+        range: &UOp,
+        step: i128,
+        turns: i128,
+        besides: Option<&UOp>,
+    ) -> Option<Later> {
+        let index = address(&load.src()[0])?.index;
+        let by = UOp::int((step * turns) as i64, index.dtype());
+        Later::by(load, &by, range, turns, besides)
+    }
+
+    /// So many elements further, in all but so many last turns of a loop.
+    pub(crate) fn by(
+        load: &UOp,
+        elements: &UOp,
+        range: &UOp,
+        last: i128,
+        besides: Option<&UOp>,
+    ) -> Option<Later> {
+        let end = range.vmax() as i128 + 1 - last;
+        let a = address(&load.src()[0]).filter(|_| end > 0)?;
+        let end = UOp::int(end as i64, range.dtype());
+        let there = node(Op::CmpLt, [range.clone(), end.clone()]);
+        let index = node(Op::Add, [a.index.clone(), elements.clone()]);
+        let sum = |of: fn(&UOp) -> i64| of(a.index) as i128 + of(elements) as i128;
+        let [least, most] = [sum(|u| u.bounds().0), sum(|u| u.bounds().1)];
+        let (lowest, highest) = index.bounds();
+        let wraps = (lowest as i128) < least || highest as i128 > most;
+        let to = a.buffer.at(std::slice::from_ref(&index));
+        let both = besides.map(|c| node(Op::And, [c.clone(), there.clone()]));
+        let gate: Vec<UOp> = [there].into_iter().chain(both).collect();
+        let (asked, zero) = asking(&to, gate.last()?);
+        let counts = |u: &UOp| matches!(u.op(), Op::Range | Op::Special);
+        let mut nodes = elements.toposort_gated(|u| !counts(u));
+        let own: FxHashSet<UOp> = a.index.toposort_gated(|u| !counts(u)).into_iter().collect();
+        nodes.retain(|u| !own.contains(u) && !counts(u));
+        let (numbers, mut line): (Vec<UOp>, Vec<UOp>) =
+            nodes.into_iter().partition(|u| u.op() == Op::Const);
+        line.extend([index, to, asked]);
+        let numbers = numbers.into_iter().chain([end, zero]).collect();
+        (!wraps).then_some(Later {
+            numbers,
+            gate,
+            line,
+        })
+    }
+
+    /// All but the constants.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &UOp> {
+        self.gate.iter().chain(&self.line)
+    }
+}
+
+/// A LINEAR with constants before all else and other instructions behind those at these places, each once.
+pub(crate) fn insert(linear: UOp, numbers: Vec<UOp>, mut after: FxHashMap<usize, Vec<UOp>>) -> UOp {
+    let mut list = numbers;
+    for (i, u) in linear.src().iter().enumerate() {
+        list.push(u.clone());
+        list.extend(after.remove(&i).into_iter().flatten());
+    }
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    list.retain(|u| seen.insert(u.clone()));
+    linear.with_src(list)
+}
+
+/// What asks for the line of an element, if there is one, and the constant that it needs.
+pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
+    let zero = UOp::constant(to.dtype().zero(), to.dtype());
+    let src = vec![to.clone(), zero.clone(), gate.clone()];
+    let near = Arg::Place(None, Some(AddrSpace::Local));
+    (UOp::new(Op::Load, src, near), zero)
+}
+
+/// Whether this is storage that the second cache does not hold.
+pub(crate) fn is_far(u: &UOp, target: &Target) -> bool {
+    let bytes = || u.shape().max_len() as i128 * u.dtype().bytes() as i128;
+    u.op() == Op::Param && bytes() > target.caches[1] as i128
+}
+
+/// Whether a STORE is to LOCAL storage.
+pub(crate) fn copies(store: &UOp) -> bool {
+    let to = address(&store.src()[0]).map(|a| a.buffer.addrspace());
+    to == Some(Some(AddrSpace::Local))
+}
+
+/// The storage, bytes of an element and place of a LOAD from memory that happens whatever holds.
+pub(crate) fn plain(load: &UOp) -> Option<(u64, i128, Affine)> {
+    if load.op() != Op::Load || load.src().len() > 1 {
+        return None;
+    }
+    let a = address(&load.src()[0])?;
+    let buffer = load.src()[0].src()[0].buffer_arg()?;
+    let param = load.src()[0].src()[0].op() == Op::Param;
+    let bytes = buffer.dtype.bytes() as i128;
+    param.then_some((buffer.slot, bytes, place(a.index)?))
+}
