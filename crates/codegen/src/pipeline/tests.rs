@@ -5,14 +5,15 @@
 use super::{Timings, lower};
 use crate::build::alu;
 use crate::opt::tests::support::{
-    backend, buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, transpose,
+    backend, buffers, flat_matmul, kernels, linear, matmul, param, ranges, sink, split, tc_by,
+    transpose,
 };
 use monoglot_device::{Config, Runtime, Storage, cpu::Cpu, interp::Interp};
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random::{Choice, sample};
 use monoglot_uop::{
     AddrSpace, Arg, AxisType, Backend, Code, DType, Device, Listing, Op, OpSet, Opt, OptOp,
-    Program, ProgramInfo, ReduceOp, Result, Scalar, Shape, Target, UOp,
+    Program, ProgramInfo, ReduceOp, Result, Scalar, Shape, Target, TcInfo, UOp,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -260,6 +261,26 @@ fn storage_of_a_thread_is_named_by_a_pointer() {
         text.matches("l0 + ").count() + text.matches("l0[").count() > 1,
         "{text}"
     );
+}
+
+/// Products of pairs of floats, a pair at a time: an element is the number that its bits are, whatever the other's are.
+#[test]
+fn words_by_themselves_are_exact() {
+    let r = ranges(&[5, 3], &[12]);
+    let row = |slot: u64, i: usize| {
+        let at = linear(&[(&r[i], 12), (&r[2], 1)]);
+        param(slot, &[12 * 5], DType::BF16)
+            .at(&[at])
+            .cast(DType::F32)
+    };
+    let sum = (row(1, 0) * row(2, 1)).reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[15], DType::F32).at(&[linear(&[(&r[0], 3), (&r[1], 1)])]);
+    let cases = [(sink(&[out.store(&sum).end(&r[..2])]), vec![tc_by(0, 2)])];
+    for device in devices() {
+        let mut target = device.target().clone();
+        target.matrix_units = vec![TcInfo::dot("pairs", [DType::BF16; 2], DType::F32)];
+        check_for(&device, &target, &cases, 0);
+    }
 }
 
 /// How often the listing of a [`Byte`] was written.

@@ -36,7 +36,10 @@ impl Native<'_> {
         let by = |n: i64, d: DType| UOp::int(n, d);
         let high = self.shl(word, &by(top - bits * j, DType::U32));
         if from.is_float() {
-            return bitcast(&high, DType::F32);
+            // The elements below it are no part of its significand.
+            let own = UOp::int(((1 << bits) - 1) << top, DType::U32);
+            let alone = if j == 0 { high } else { self.and(&high, &own) };
+            return bitcast(&alone, DType::F32);
         }
         let held = match from.is_unsigned() {
             true => DType::U32,
