@@ -197,6 +197,26 @@ fn what_is_put_at_a_place_last_has_its_gradient() {
     });
 }
 
+/// What a fold is set to before its loop is set in every turn of a loop that says how long it is, though what is folded
+/// there is a constant.
+#[test]
+fn products_of_triangles_are_of_their_own_row() {
+    on_each(|device| {
+        for n in [4, 7, 33] {
+            for (k, lower) in [(0, true), (0, false), (1, true)] {
+                let ones = Tensor::full([n, n], 1i32);
+                let part = if lower { ones.tril(k) } else { ones.triu(k) };
+                let got = part.prod(1, false).to_vec::<i64>().unwrap();
+                let whole = |r: i64| {
+                    let last = if lower { n - 1 <= r + k } else { r == 0 };
+                    i64::from(last)
+                };
+                assert_eq!(got, Vec::from_iter((0..n).map(whole)), "{device}: {n}, {k}");
+            }
+        }
+    });
+}
+
 #[test]
 fn numbers_are_counted_in_every_dtype() {
     on_each(|device| {

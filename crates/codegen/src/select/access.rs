@@ -515,7 +515,7 @@ fn here(address: &UOp, holds: &UOp) -> UOp {
     let index = &at.src()[0];
     let all = storage.shape()[0].max();
     let (lo, hi) = index.bounds();
-    let past = (-lo).max(hi.saturating_sub(all));
+    let past = lo.saturating_neg().max(hi.saturating_sub(all));
     if past < all / PAST || all < address.shape().max_len() {
         return address.clone();
     }

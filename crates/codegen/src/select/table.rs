@@ -107,7 +107,7 @@ impl Table {
             }
             if matches!(u.op(), Op::Reduce | Op::End) {
                 let closed = t.src[i][1..].iter().fold(0, |m, &r| m | t.own_loop(r));
-                open = t.loops[t.src[i][0] as usize] & !closed;
+                open &= !closed;
             }
             t.loops.push(open);
             if u.op() == Op::Reduce && u.src().len() > 1 {

@@ -24,10 +24,11 @@ fn known(u: &UOp) -> Option<&Ranges> {
 
 fn open(u: &UOp) -> Ranges {
     let closes = matches!(u.op(), Op::End | Op::Reduce);
-    let (pass, closed) = u.src().split_at(if closes { 1 } else { u.src().len() });
+    let closed = &u.src()[if closes { 1 } else { u.src().len() }..];
     let mut all: Vec<UOp> = Vec::new();
     let mut last: Option<&Ranges> = None;
-    for below in pass.iter().filter_map(known) {
+    // A loop's bounds may vary with one around it, whatever its body does.
+    for below in u.src().iter().filter_map(known) {
         crate::effort::visited(below.len());
         for r in below.iter() {
             if !closed.contains(r) && !all.contains(r) {
