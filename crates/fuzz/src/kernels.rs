@@ -68,12 +68,47 @@ fn conv_of([n, c, h, o, k]: [i64; 5], of: DType) -> UOp {
     )
 }
 
+/// Elements of a value added up where an index of its shape names one of so many places along an axis.
+pub fn at_places(x: &UOp, index: &UOp, axis: usize, places: i64) -> Option<UOp> {
+    let mut one = x.shape().ints()?;
+    one.insert(axis, 1);
+    let mut all = one.clone();
+    all[axis] = places;
+    let mut along = vec![1; all.len()];
+    along[axis] = places;
+    let place = view(&UOp::arange(places, index.dtype()), &along, &all);
+    let hit = view(index, &one, &all).eq_(&place);
+    let value = hit.select(
+        &view(x, &one, &all),
+        &view(&x.like(0), &vec![1; all.len()], &all),
+    );
+    let mut out = all;
+    out.remove(axis + 1);
+    sum(value, &[axis + 1]).reshape(&Shape::of(&out)).ok()
+}
+
+/// Sums of columns, or of rows, at places of their own, which are read or folded.
+fn columns_at_places() -> Vec<UOp> {
+    let x = buffer(&[7, 8], DType::F32);
+    let read = buffer(&[7, 8], DType::I32);
+    let folded = buffer(&[3, 7, 8], DType::I32).reduce(ReduceOp::Max, &[0]);
+    let folded = folded.and_then(|u| u.reshape(&Shape::of(&[7, 8])));
+    let folded = folded.expect("three axes");
+    let cases = [(&read, 0), (&read, 1), (&folded, 0), (&folded, 1)];
+    let cases = cases.into_iter().flat_map(|(index, axis)| {
+        let sums = at_places(&x, index, axis, 5).expect("sizes are known");
+        [sums.permute(&[1, 0]).expect("two axes"), sums]
+    });
+    cases.collect()
+}
+
 /// All programs there are: hand-written ones, one layer of each model, and the cases of a folder.
 ///
 /// # Errors
 /// Where the folder cannot be read.
 pub fn programs(cases: &Path, device: Device) -> Result<Vec<Vec<UOp>>> {
     let own = by_hand().into_iter().chain(dots());
+    let own = own.chain(columns_at_places());
     let mut out: Vec<Vec<UOp>> = own.map(|root| vec![root]).collect();
     for w in Workload::ALL {
         let roots = graph(w, w.has_layers().then_some(1), device)?.roots;

@@ -4,6 +4,7 @@
 //! comparison or a cast, so devices must agree to the bit there; what a transcendental gives is kept
 //! apart (`smooth`) and only feeds arithmetic, whose results are compared within a tolerance.
 
+use crate::kernels::at_places;
 use crate::own;
 use monoglot_uop::{Arg, DType, Device, Dim, Op, ReduceOp, Scalar, Shape, UOp, fold};
 
@@ -83,13 +84,43 @@ fn step(dice: &mut Dice, pool: &[Entry], device: Device) -> Option<Entry> {
     let one = dice.roll(pool.len() as u64) as usize;
     let other = dice.roll(pool.len() as u64) as usize;
     let e = pool[pool.len() - 1 - one.min(other)].clone();
-    match dice.roll(21) / 2 {
-        0..3 => movement(dice, &e, pool),
-        3..5 => reduce(dice, &e),
-        5..9 => elementwise(dice, &e, pool),
-        9 => assign(dice, &e),
+    match dice.roll(22) {
+        0..6 => movement(dice, &e, pool),
+        6..10 => reduce(dice, &e),
+        10..18 => elementwise(dice, &e, pool),
+        18..20 => assign(dice, &e),
+        20 => placed(dice, &e, pool),
         _ => own(dice, &e, pool, device),
     }
+}
+
+/// Elements added up where numbers say, which are read, worked out or folded.
+fn placed(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
+    let x = &e.value;
+    let dims = x.shape().ints()?;
+    let axis = dice.roll(dims.len() as u64) as usize;
+    let number = |m: &&Entry| m.value.shape() == x.shape() && m.value.dtype().is_int() && !m.smooth;
+    let numbers: Vec<&Entry> = pool.iter().filter(number).collect();
+    if dims.is_empty() || numbers.is_empty() || x.dtype() == DType::Bool {
+        return None;
+    }
+    let places = 2 + dice.roll(6) as i64;
+    let number = dice.pick::<&Entry>(&numbers).value.cast(DType::I32);
+    let index = match dice.roll(3) {
+        0 => number,
+        1 => number.binary(Op::Mod, &number.like(places)),
+        _ => {
+            let [one, two] = [1, 2].map(|n| Shape::of(&[&[n][..], &dims].concat()));
+            let twice = number.reshape(&one).ok()?.expand(&two).ok()?;
+            let folded = twice.reduce(ReduceOp::Max, &[0]).ok()?;
+            folded.reshape(x.shape()).ok()?
+        }
+    };
+    Some(Entry {
+        value: at_places(x, &index, axis, places)?,
+        smooth: e.smooth,
+        size: e.size * dims[axis] as f64,
+    })
 }
 
 /// What a kernel of a user's own makes of a value and another like it.
