@@ -544,3 +544,29 @@ fn powers_of_differences_by_any_factor() {
         }
     });
 }
+
+/// What leaves nothing of a number, by a literal and by what is known of an element only as an interval, in
+/// other widths and beside other lanes.
+#[test]
+fn shifts_past_the_width_leave_nothing() {
+    let words: Vec<u16> = (0..37).map(|i| i % 3).collect();
+    on_each(|device| {
+        let bytes = Tensor::new(&[201u8; 37], [37]);
+        let words = Tensor::new(&words, [37]);
+        let far = bytes.maximum(10);
+        for (how, nothing) in [
+            ("<< 10", bytes.shl(10)),
+            (">> 8", bytes.shr(8)),
+            ("<< at least 10", bytes.shl(&far)),
+            (">> at least 10", bytes.shr(&far)),
+        ] {
+            let chosen = words.ne(0).select(nothing.cast(DType::U16), &words + 7);
+            let chosen = chosen.to_vec::<u16>().expect("it runs");
+            let want: Vec<u16> = (0..37).map(|i| if i % 3 == 0 { 7 } else { 0 }).collect();
+            assert_eq!(chosen, want, "{device}: {how}");
+            let sum = (nothing.cast(DType::I32) + words.cast(DType::I32)).to_vec::<i32>();
+            let want: Vec<i32> = (0..37).map(|i| i % 3).collect();
+            assert_eq!(sum.expect("it runs"), want, "{device}: {how}");
+        }
+    });
+}

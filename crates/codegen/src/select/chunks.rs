@@ -6,7 +6,7 @@ use super::blocks;
 use super::epilogue;
 use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
-use crate::build::{alu, lane, part, splat, uniform};
+use crate::build::{alu, bitcast, cast, lane, part, splat, uniform};
 use crate::graph::{Srcs, group, node};
 use monoglot_uop::{Arg, DType, ErrorKind, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
@@ -169,6 +169,9 @@ impl Devectorise<'_> {
                     }
                     out.push(match u.arg() {
                         Arg::None => alu(op, &s),
+                        // A constant stands for every lane, and remains one.
+                        _ if op == Op::Cast => cast(&s[0], u.dtype()),
+                        _ if op == Op::Bitcast => bitcast(&s[0], u.dtype()),
                         // What is not known of a whole chunk is not asked.
                         Arg::Padding => {
                             let inside = uniform(&s[0]).is_none_or(|c| c.truthy());

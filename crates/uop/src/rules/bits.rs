@@ -24,6 +24,8 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(and_index[x, c: cnst]: x & c => x % &int_const(int(c)? + 1, DType::Index), if x.dtype() == DType::Index && mask(c)),
         // 0 << x = 0; 0 >> x = 0
         rule!(zero_shifted[z: cnst, x]: z.with_(SHIFTS, x) => z, if int(z) == Some(0)),
+        // x << c = 0, and unsigned x >> c = 0, where c is the width or more
+        rule!(shifted_out[u, x, c: cnst]: x.with_(SHIFTS, c).bind(u) => x.like(0), if past(u, c)),
         // (x << c) << d = x << (c + d); (x >> c) >> d = x >> (c + d)
         rule!(shift_shift[u, v, x, c: cnst, d: cnst]: x.with_(SHIFTS, c).bind(v).with_(SHIFTS, d).bind(u) =>
             shift(u.op(), x, c, d), if u.op() == v.op()),
@@ -39,6 +41,13 @@ pub(super) fn rules() -> Vec<Rule> {
 fn ones(c: &UOp) -> bool {
     let d = c.dtype();
     d.is_int() && int(c) == Some(if d.is_unsigned() { limits(d).1 } else { -1 })
+}
+
+/// Whether a shift by a constant leaves no bit of what is shifted.
+fn past(u: &UOp, c: &UOp) -> bool {
+    let zeros = u.op() == Op::Shl || u.dtype().is_unsigned();
+    let width = i128::from(u.dtype().bits());
+    zeros && u.dtype() != DType::Index && int(c).is_some_and(|by| by >= width)
 }
 
 fn mask(c: &UOp) -> bool {
