@@ -414,3 +414,31 @@ fn a_sum_under_a_mask_is_carried_along_by_whoever_wrote_it() {
         }
     });
 }
+
+/// Gradients whose masks are read by several, while more is in use than there are registers.
+#[test]
+fn gradients_of_running_sums_are_masked_where_they_are_negative() {
+    on_each(|device| {
+        for (m, len) in [(6, 47), (7, 47), (8, 33), (8, 47), (9, 21)] {
+            let v = numbers(m * len, 777);
+            let x = Tensor::new(&v, [m, len]);
+            let loss = x.cumsum(0).leaky_relu(0.1).square().mean(.., false);
+            let got = loss.gradient(&[&x]).expect("a gradient")[0].to_vec::<f32>();
+            let (n, len) = ((m * len) as usize, len as usize);
+            let mut sums: Vec<f64> = v.iter().map(|&x| f64::from(x)).collect();
+            for i in len..n {
+                sums[i] += sums[i - len];
+            }
+            let slope = |s: &f64| 2.0 / n as f64 * if *s > 0.0 { *s } else { 0.01 * s };
+            let mut want: Vec<f64> = sums.iter().map(slope).collect();
+            for i in (0..n - len).rev() {
+                want[i] += want[i + len];
+            }
+            close(
+                &format!("{device}: {m} rows of {len}"),
+                &got.expect("values"),
+                &want,
+            );
+        }
+    });
+}

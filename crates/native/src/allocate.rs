@@ -43,7 +43,7 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
         spans = spans::registers(&code, &waits);
     }
     let mut round = 1;
-    let places = loop {
+    let mut places = loop {
         let assigned = assign::assign(&code, &spans, level, tiny);
         if assigned.spilled.is_empty() {
             break assigned.places;
@@ -66,7 +66,7 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
             .retain(|ins| ins.dst.is_none_or(|dst| !dropped[dst.0 as usize]));
     }
     if slots > 0 {
-        frame::drop_reloads(&mut code, &places);
+        frame::drop_reloads(&mut code, &mut places);
         frame::drop_stores(&mut code, slots);
         slots = frame::share_slots(&mut code, slots);
     }

@@ -283,6 +283,20 @@ impl Operand {
             Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
         }
     }
+
+    /// Has it read other registers.
+    pub fn rename(&mut self, name: impl Fn(Reg) -> Reg) {
+        match self {
+            Operand::Reg(r) => *r = name(*r),
+            Operand::Mem(m) | Operand::Each(m) => {
+                m.base = name(m.base);
+                for (index, _) in &mut m.index {
+                    *index = name(*index);
+                }
+            }
+            Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
+        }
+    }
 }
 
 /// An instruction.

@@ -3,40 +3,55 @@
 //! overlap keep two places.
 
 use super::spans;
-use crate::code::{Code, Do, Ins, Operand, Place};
+use crate::code::{Code, Do, Ins, Operand, Place, Reg};
 use crate::table::Vector;
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Drops loads of places in the frame into a register that holds what is there: it was stored from that register,
-/// or loaded into it, and nothing was written to either since.
-pub(super) fn drop_reloads(code: &mut Code, places: &[Place]) {
-    // By register of the machine the place in the frame whose content it holds.
-    let mut holds: [Option<u32>; 48] = [None; 48];
-    code.ins.retain(|ins| {
+/// Drops loads of places in the frame into a register of the machine that holds what is there: it was stored from that
+/// register, or loaded into it, and nothing was written to either since. What was loaded has the name of what it holds
+/// from there on, so that who reads a register can still be told by its name.
+pub(super) fn drop_reloads(code: &mut Code, places: &mut [Place]) {
+    // By register of the machine the place in the frame whose content it holds, and the name under which it does.
+    let mut holds: [Option<(u32, Reg)>; 48] = [None; 48];
+    let mut names: FxHashMap<Reg, Reg> = FxHashMap::default();
+    code.ins.retain_mut(|ins| {
+        if !names.is_empty() {
+            for source in &mut ins.src {
+                source.rename(|r| names.get(&r).copied().unwrap_or(r));
+            }
+        }
         if matches!(ins.op, Do::Loop | Do::Land) {
             holds = [None; 48];
         }
-        let dst = ins.dst.and_then(|dst| number(places[dst.0 as usize]));
+        let dst = ins
+            .dst
+            .and_then(|reg| Some((number(places[reg.0 as usize])?, reg)));
         match (ins.op, &ins.src[..], dst) {
-            (Do::Load64 | Do::Vector(Vector::Load), [Operand::Slot(slot)], Some(dst)) => {
-                let still = holds[dst] == Some(*slot);
-                holds[dst] = Some(*slot);
-                return !still;
+            (Do::Load64 | Do::Vector(Vector::Load), [Operand::Slot(slot)], Some((at, dst))) => {
+                if let Some((_, held)) = holds[at].filter(|(held, _)| held == slot) {
+                    names.insert(dst, held);
+                    return false;
+                }
+                holds[at] = Some((*slot, dst));
             }
             (_, [Operand::Slot(slot), Operand::Reg(from)], None) => {
                 for held in &mut holds {
-                    held.take_if(|held| held == slot);
+                    held.take_if(|(held, _)| held == slot);
                 }
-                if let Some(from) = number(places[from.0 as usize]) {
-                    holds[from] = Some(*slot);
+                if let Some(at) = number(places[from.0 as usize]) {
+                    holds[at] = Some((*slot, *from));
                 }
             }
-            (_, _, Some(dst)) => holds[dst] = None,
+            (_, _, Some((at, _))) => holds[at] = None,
             _ => {}
         }
         true
     });
+    for reg in names.into_keys() {
+        places[reg.0 as usize] = Place::Nowhere;
+    }
 }
 
 /// Drops stores to places in the frame that nothing reads.

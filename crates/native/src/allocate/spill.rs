@@ -312,22 +312,8 @@ impl Rewrite<'_> {
 
 /// Have an instruction read one register for another.
 fn rename(ins: &mut Ins, reg: Reg, other: Reg) {
-    let renamed = |r: &mut Reg| {
-        if *r == reg {
-            *r = other;
-        }
-    };
     for source in &mut ins.src {
-        match source {
-            Operand::Reg(r) => renamed(r),
-            Operand::Mem(m) | Operand::Each(m) => {
-                renamed(&mut m.base);
-                if let Some((index, _)) = &mut m.index {
-                    renamed(index);
-                }
-            }
-            Operand::Pool(_) | Operand::Slot(_) | Operand::Imm(_) => {}
-        }
+        source.rename(|r| if r == reg { other } else { r });
     }
 }
 

@@ -170,6 +170,13 @@ pub(crate) fn allocated(code: &Code, level: Level) -> Allocated {
     if let Err(what) = check(code, &after, level) {
         panic!("{what}\n{}", listing(code, &after));
     }
+    let mut written = vec![false; after.code.regs.len()];
+    for ins in &after.code.ins {
+        ins.reads(|r| assert!(written[r.0 as usize], "{r:?}: {}", listing(code, &after)));
+        ins.dst
+            .into_iter()
+            .for_each(|r| written[r.0 as usize] = true);
+    }
     for seed in 0..4 {
         let was = super::run::before(code, seed);
         let is = super::run::after(&after, seed);
