@@ -1,11 +1,13 @@
 //! What a tile is added to is asked for before its terms. Flows in: a LINEAR; flows out: the same list, where the
-//! lines that are read behind an innermost loop, of LOCAL storage that the second cache does not hold, are asked for
-//! before that loop: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is another one.
+//! lines that are read behind an innermost loop, or loops with nothing but each other inside, of LOCAL storage that the
+//! second cache does not hold, are asked for before these: by a LOAD whose place is LOCAL, and whose value nobody needs.
+//! Invariant: no value is another one.
 //!
 //! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
-//! fetches them ahead, and the loop would be over before the first is there.
+//! fetches them ahead, and its terms would be over before the first is there.
 
 use crate::asks::{LINE, insert};
+use crate::nests::Loop;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeSet;
 use monoglot_uop::rules::Affine;
@@ -18,36 +20,42 @@ const TURNS: i64 = 32;
 /// Have lines asked for while the loops before them run.
 pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let list = linear.src();
+    let far = |u: &UOp| u.op() == Op::Buffer && is_far(u, target);
+    if !list.iter().any(far) {
+        return linear;
+    }
+    let loops = Loop::all(list);
     let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
-    let mut begin = None;
     let mut before: NodeSet = NodeSet::new();
     let mut counted = 0;
-    for (at, u) in list.iter().enumerate() {
-        match u.op() {
-            Op::Range => begin = Some((at, u.vmax() + 1)),
-            Op::End => {
-                let Some((range, turns)) = begin.take().filter(|(at, _)| *at > 0) else {
-                    continue;
-                };
-                if turns * terms(&list[range..at]) < TURNS {
-                    continue;
-                }
-                for u in &list[counted..range] {
-                    before.insert(u);
-                }
-                counted = range;
-                let asked = behind(list, at, &before, target);
-                if !asked.is_empty() {
-                    after.insert(range - 1, asked);
-                }
-            }
-            _ => {}
+    for nest in loops.iter().filter(|l| l.begin > 0) {
+        if all_terms(list, &loops, nest).is_none_or(|terms| terms < TURNS) {
+            continue;
+        }
+        for u in &list[counted..nest.begin] {
+            before.insert(u);
+        }
+        counted = nest.begin;
+        let asked = behind(list, nest.end, &before, target);
+        if !asked.is_empty() {
+            after.insert(nest.begin - 1, asked);
         }
     }
     match after.is_empty() {
         true => linear,
         false => insert(linear, Vec::new(), after),
     }
+}
+
+/// Terms of the sums of a loop, or of loops that have nothing but each other inside.
+fn all_terms(list: &[UOp], loops: &[Loop], nest: &Loop) -> Option<i64> {
+    let turns = list[nest.begin].vmax() + 1;
+    let inside = match nest.inside[..] {
+        [] => terms(nest.body(list)),
+        [only] => all_terms(list, loops, &loops[only])?,
+        _ => return None,
+    };
+    Some(turns.saturating_mul(inside))
 }
 
 /// Terms of a sum in each turn of a loop: those of a unit's tile, or one.
@@ -79,6 +87,13 @@ fn behind(list: &[UOp], end: usize, before: &NodeSet, target: &Target) -> Vec<UO
     out
 }
 
+/// Whether this is LOCAL storage that the second cache does not hold.
+fn is_far(storage: &UOp, target: &Target) -> bool {
+    let bytes = storage.shape().max_len() as i128 * storage.dtype().bytes() as i128;
+    let local = storage.addrspace() == Some(AddrSpace::Local);
+    local && bytes > target.caches[1] as i128
+}
+
 /// A line of storage that the second cache does not hold.
 #[derive(PartialEq, Eq, Hash)]
 struct Line {
@@ -93,9 +108,7 @@ impl Line {
     fn of(load: &UOp, target: &Target) -> Option<Line> {
         let a = address(&load.src()[0])?;
         let bytes = a.buffer.dtype().bytes() as i128;
-        let size = a.buffer.shape().max_len() as i128 * bytes;
-        let kept = a.buffer.addrspace() == Some(AddrSpace::Local);
-        if !kept || size <= target.caches[1] as i128 {
+        if !is_far(a.buffer, target) {
             return None;
         }
         let place = Affine::of(a.index)?;

@@ -133,13 +133,15 @@ impl Product {
     /// Terms of a run, where the panel of the columns' next tile comes from memory: it is asked for between runs (`meanwhile`).
     /// A panel that is filled a term at a time needs as many turns as there are terms, shared by so many tiles.
     pub(super) fn run(&self, terms: i64, tiles: i64) -> Option<i64> {
-        let shared = |run: i64| self.lies[1] != Lies::Together || run <= tiles;
-        let run = [self.lanes, self.lanes / 2]
-            .into_iter()
-            .find(|r| shared(*r));
+        let most = match self.lies[1] {
+            Lies::Together => tiles.min(4 * self.lanes),
+            _ => self.lanes,
+        };
         let plain = self.far && self.unit.is_none() && self.term_bytes == self.bytes;
         let several = |run: &i64| *run >= FEW && terms % run == 0 && terms >= 4 * run;
-        run.filter(several).filter(|_| plain)
+        let mut runs = [8, 4, 2, 1].map(|k| k * self.lanes / 2).into_iter();
+        let run = runs.find(|run| *run <= most && several(run));
+        run.filter(|_| plain)
     }
 
     /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
