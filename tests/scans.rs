@@ -442,3 +442,43 @@ fn gradients_of_running_sums_are_masked_where_they_are_negative() {
         }
     });
 }
+
+/// The gradient of the greatest of each window, of a row that the windows do not fill.
+#[test]
+fn gradients_of_windows_leave_out_what_is_in_none() {
+    on_each(|device| {
+        for (window, step) in [
+            (2, 2),
+            (4, 4),
+            (4, 3),
+            (5, 6),
+            (8, 8),
+            (12, 12),
+            (12, 13),
+            (16, 17),
+            (32, 33),
+        ] {
+            for n in (window..6 * window + 3).step_by(1 + window as usize / 8) {
+                let v: Vec<f32> = (0..n).map(|i| (i * 37 % 23) as f32).collect();
+                let x = Tensor::new(&v, [1, 1, n]);
+                let y = x.max_pool([window], [step], [0], [1]);
+                let count = (n - window) / step + 1;
+                let seed = Tensor::new(&vec![1.5f32; count as usize], [1, 1, count]);
+                let g = &y.gradient_with(&seed, &[&x]).expect("a gradient")[0];
+                Tensor::realize_all(&[&y, g]).expect("it runs");
+                let mut want = vec![0.0; n as usize];
+                for first in (0..count as usize).map(|k| k * step as usize) {
+                    let mut best = first;
+                    for k in first..first + window as usize {
+                        if v[k] > v[best] {
+                            best = k;
+                        }
+                    }
+                    want[best] += 1.5;
+                }
+                let got = g.to_vec::<f32>().expect("values");
+                assert_eq!(got, want, "{device}: windows of {window} by {step} in {n}");
+            }
+        }
+    });
+}

@@ -43,9 +43,15 @@ pub(super) fn devectorise(kernel: &UOp, target: &Target) -> Result<UOp> {
     }
     let mut transposed = FxHashSet::default();
     if let Some(epilogue) = epilogue::lanes(&t, &layout, target)? {
-        transposed = epilogue.transposed;
-        t = Table::new(&epilogue.kernel)?;
-        layout = layout::layout(&t, target, Some(epilogue.lanes));
+        let lying = Table::new(&epilogue.kernel)?;
+        let own = layout::layout(&lying, target, Some(epilogue.lanes));
+        // Lanes have masks, whose ends are worked out of an element: a sum that lies across chunks has none by itself.
+        let mut sums = (0..lying.len()).filter(|&i| epilogue.transposed.contains(&lying.nodes[i]));
+        if !sums.any(|i| own.demand[i].index) {
+            transposed = epilogue.transposed;
+            t = lying;
+            layout = own;
+        }
     }
     let n = t.len();
     let slot = t
