@@ -482,3 +482,25 @@ fn gradients_of_windows_leave_out_what_is_in_none() {
         }
     });
 }
+
+/// What a row takes over from is filled for each row, also the part that is the same in all: padding of axes of which
+/// one has a length that varies.
+#[test]
+fn padding_is_filled_for_every_row() {
+    on_each(|device| {
+        let x = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
+        for pads in [[[1, 0], [1, 0]], [[0, 1], [0, 1]], [[2, 1], [1, 2]]] {
+            let of = |x: &Tensor| {
+                let x = x.pad(&pads, PadMode::Constant(0.5));
+                let y = &x - x.sum([1], true);
+                let z = &y - y.sum([1], true);
+                [z.to_vec::<f32>(), x.softmax(1).to_vec::<f32>()].map(|v| v.expect("values"))
+            };
+            let [want, got] = [of(&x), of(&x.dynamic(0, 1..=64))];
+            for (want, got) in want.iter().zip(&got) {
+                let want: Vec<f64> = want.iter().map(|&x| f64::from(x)).collect();
+                close(&format!("{device}: {pads:?}"), got, &want);
+            }
+        }
+    });
+}

@@ -134,7 +134,11 @@ impl Graph {
             range,
             ..Graph::default()
         };
-        let open = g.open()?;
+        let mut open = g.open(&FxHashMap::default())?;
+        let anew = g.filled_anew(&open);
+        if !anew.is_empty() {
+            open = g.open(&anew)?;
+        }
         g.nest(&open)?;
         let block = |(i, &open)| {
             g.loop_of(i as u32)
@@ -173,8 +177,9 @@ impl Graph {
         self.range.iter().position(|&r| r == range)
     }
 
-    /// The open loops of every node.
-    fn open(&mut self) -> Result<Vec<u128>> {
+    /// The open loops of every node, of some STOREs more than those on which they depend.
+    fn open(&mut self, more: &FxHashMap<u32, u128>) -> Result<Vec<u128>> {
+        self.end.fill(ROOT);
         let mut open: Vec<u128> = Vec::with_capacity(self.nodes.len());
         for i in 0..self.nodes.len() {
             let mut mask = self.src[i].iter().fold(0, |m, &s| m | open[s as usize]);
@@ -190,11 +195,66 @@ impl Graph {
                     self.end[k] = i as u32;
                     mask &= !(1 << k);
                 }
+                Op::Store => mask |= more.get(&(i as u32)).copied().unwrap_or(0),
                 _ => {}
             }
             open.push(mask);
         }
         Ok(open)
+    }
+
+    /// STOREs that fill storage which another value takes over, by the loops in which it does: the next turn of these
+    /// finds that value, so storage is filled anew in each, whether what is stored varies or not. What a turn takes
+    /// over from the one before it reads behind a RANGE.
+    fn filled_anew(&self, open: &[u128]) -> FxHashMap<u32, u128> {
+        let mut filled: FxHashMap<u32, Vec<(u32, &[u32])>> = FxHashMap::default();
+        for (i, u) in self.nodes.iter().enumerate() {
+            let [storage, effects @ ..] = &self.src[i][..] else {
+                continue;
+            };
+            let void = |&e: &u32| self.nodes[e as usize].op().is_void();
+            let fills = u.op() == Op::After && self.nodes[*storage as usize].op() == Op::Buffer;
+            if fills && effects.iter().all(void) {
+                filled
+                    .entry(*storage)
+                    .or_default()
+                    .push((i as u32, effects));
+            }
+        }
+        let mut more: FxHashMap<u32, u128> = FxHashMap::default();
+        for (&storage, names) in filled.iter().filter(|(_, names)| names.len() > 1) {
+            for (name, effects) in names {
+                let around = effects.iter().fold(0, |m, &e| m | open[e as usize]);
+                let stores = self.stores(storage, effects);
+                let mut seen: FxHashSet<u32> = stores.iter().copied().collect();
+                let mut stack: Vec<u32> = stores;
+                while let Some(i) = stack.pop() {
+                    if let Some((_, first)) = names.iter().find(|(n, _)| *n == i && i != *name) {
+                        for store in self.stores(storage, first) {
+                            *more.entry(store).or_default() |= around;
+                        }
+                    }
+                    stack.extend(self.src[i as usize].iter().filter(|s| seen.insert(**s)));
+                }
+            }
+        }
+        more
+    }
+
+    /// The STOREs to a storage among effects.
+    fn stores(&self, storage: u32, effects: &[u32]) -> Vec<u32> {
+        let mut stack: Vec<u32> = effects.to_vec();
+        let mut out = Vec::new();
+        while let Some(i) = stack.pop() {
+            let src = &self.src[i as usize];
+            match self.nodes[i as usize].op() {
+                Op::Store if self.src[src[0] as usize].first() == Some(&storage) => out.push(i),
+                Op::End => stack.push(src[0]),
+                Op::Group | Op::Barrier => stack.extend(src),
+                _ => {}
+            }
+        }
+        out
     }
 
     /// Which loop stands in which: a loop whose END still depends on others stands inside those.

@@ -50,7 +50,9 @@ fn candidate(sink: &UOp) -> Option<(UOp, UOp)> {
             let of = |u: &&&UOp| u.src()[0].named() == old;
             let here = |u: &UOp| u.src()[1..] == *place;
             let before = |u: &UOp| !u.ranges().iter().any(|r| own.contains(r));
-            let goes = |u: &UOp| below.contains(u) && (here(u) || before(u));
+            // What is filled once for several turns is overwritten in the first of them.
+            let anew = |u: &UOp| end.ranges().iter().all(|r| u.src()[0].ranges().contains(r));
+            let goes = |u: &UOp| below.contains(u) && (here(u) || before(u)) && anew(u);
             old != fresh
                 && old.op() == Op::Buffer
                 && old.shape() == fresh.shape()
