@@ -290,7 +290,7 @@ impl Operand {
             Operand::Reg(r) => *r = name(*r),
             Operand::Mem(m) | Operand::Each(m) => {
                 m.base = name(m.base);
-                for (index, _) in &mut m.index {
+                if let Some((index, _)) = &mut m.index {
                     *index = name(*index);
                 }
             }

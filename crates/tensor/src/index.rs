@@ -296,7 +296,7 @@ pub(crate) fn slice(
     }
     // The last element may stand before the end of its step.
     let whole = &count * step;
-    let here = whole.or_less(n - &first);
+    let here = whole.or_less((n - &first).or_more(0));
     let span = u.narrow(a, &first, &here)?;
     let whole = span.pad_axis(a, 0, &whole - &here, u.dtype().zero())?;
     whole

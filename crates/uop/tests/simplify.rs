@@ -491,3 +491,37 @@ fn no_sum_is_made_up_that_leaves_64_bits() {
         }
     }
 }
+
+/// Products of a counter and lengths that vary, each as often as one likes, have one form.
+#[test]
+fn products_of_lengths_have_one_form() {
+    let lengths = [UOp::variable(0, 1, 64), UOp::variable(1, 1, 8)];
+    let [n, m] = &lengths;
+    for r in [range(2, 0), range(7, 5)] {
+        let products = [
+            vec![&r, n, n],
+            vec![n, n, &r],
+            vec![&r, n, m, n],
+            vec![n, &r, m, m],
+            vec![n, &r, n, &r],
+        ];
+        for mut factors in products {
+            let last = factors.len() - 1;
+            let mut forms = Vec::new();
+            for turn in 0..factors.len() {
+                factors.rotate_left(1);
+                let left = factors[1..].iter().fold(factors[0].clone(), |a, b| a * *b);
+                let right = factors[..last]
+                    .iter()
+                    .rev()
+                    .fold(factors[last].clone(), |a, b| *b * &a);
+                forms.extend([left.simplify(), right.simplify()]);
+                assert!(
+                    forms.iter().all(|f| *f == forms[0]),
+                    "{turn}: {}",
+                    show(&left)
+                );
+            }
+        }
+    }
+}

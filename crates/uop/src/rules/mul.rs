@@ -24,7 +24,8 @@ pub(super) fn rules() -> Vec<Rule> {
         // (-x)·c = x·(-c)
         rule!(mul_neg[x, c: cnst]: x.under(Op::Neg) * c => x * &int_const(-int(c)?, c.dtype()), if x.dtype().is_int()),
         // x·(y·z) = (x·y)·z, in order
-        rule!(mul_chain[x, y, z]: x * (y * z) => (x * y) * z, if x.dtype() == DType::Index && x.op() != Op::Const && z.op() != Op::Const),
+        rule!(mul_chain[u, x, y, z]: (x * (y * z)).bind(u) => (x * y) * z,
+            if x.dtype() == DType::Index && x.op() != Op::Const && z.op() != Op::Const && u.src()[1].op() == Op::Mul),
         // (x·y)·z = (x·z)·y, in order
         rule!(mul_order[x, y, z]: (x * y) * z => (x * z) * y,
             if x.dtype() == DType::Index && y.op() != Op::Const && z.op() != Op::Const && key(z) < key(y)),
