@@ -504,3 +504,37 @@ fn padding_is_filled_for_every_row() {
         }
     });
 }
+
+/// What each element adds up of all elements of its row is added up of the row as it was.
+#[test]
+fn rows_that_are_added_at_places_are_read_whole() {
+    on_each(|device| {
+        for (n, m) in [(64, 4), (64, 8), (9, 16)] {
+            let v = numbers(n * m, 5);
+            let ids: Vec<i32> = (0..n * m)
+                .map(|i| ((i % m * 3 + i / m) % m) as i32)
+                .collect();
+            let x = Tensor::new(&v, [n, m]);
+            let at = Tensor::new(&ids, [n, m]);
+            let z = x.roll([-1], [1]);
+            let loss = z.scatter_add(1, &at, &z).square().mean(.., false);
+            let got = loss.gradient(&[&x]).expect("a gradient")[0].to_vec::<f32>();
+            let (n, m) = (n as usize, m as usize);
+            let next = |i: usize| i / m * m + (i + 1) % m;
+            let place = |i: usize| i / m * m + ids[i] as usize;
+            let mut y: Vec<f64> = (0..n * m).map(|i| f64::from(v[next(i)])).collect();
+            for i in 0..n * m {
+                y[place(i)] += f64::from(v[next(i)]);
+            }
+            let mut want = vec![0.0; n * m];
+            for i in 0..n * m {
+                want[next(i)] += 2.0 / (n * m) as f64 * (y[i] + y[place(i)]);
+            }
+            close(
+                &format!("{device}: {n} rows of {m}"),
+                &got.expect("values"),
+                &want,
+            );
+        }
+    });
+}

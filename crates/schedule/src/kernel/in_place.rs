@@ -49,7 +49,13 @@ fn candidate(sink: &UOp) -> Option<(UOp, UOp)> {
         let fits = |old: &UOp| {
             let of = |u: &&&UOp| u.src()[0].named() == old;
             let here = |u: &UOp| u.src()[1..] == *place;
-            let before = |u: &UOp| !u.ranges().iter().any(|r| own.contains(r));
+            let varies = |u: &UOp| u.ranges().iter().any(|r| own.contains(r));
+            let closes = |u: &UOp, range: &UOp| {
+                matches!(u.op(), Op::Reduce | Op::End) && u.src()[1..].contains(range)
+            };
+            // A fold of what does not vary may itself: it is made anew in each turn.
+            let folded = |range: &UOp| below.iter().any(|u| closes(u, range) && varies(u));
+            let before = |u: &UOp| !varies(u) && !u.ranges().iter().any(folded);
             // What is filled once for several turns is overwritten in the first of them.
             let anew = |u: &UOp| end.ranges().iter().all(|r| u.src()[0].ranges().contains(r));
             let goes = |u: &UOp| below.contains(u) && (here(u) || before(u)) && anew(u);
