@@ -538,3 +538,40 @@ fn rows_that_are_added_at_places_are_read_whole() {
         }
     });
 }
+
+/// The gradient of running sums of a stack, whose parts are added up by what keeps them.
+#[test]
+fn running_sums_of_a_stack_have_gradients() {
+    on_each(|device| {
+        for (rows, columns) in [(13, 17), (40, 2), (33, 3)] {
+            let v = numbers(rows * columns, 3);
+            let x = Tensor::new(&v, [rows, columns]);
+            for axis in [1, 2] {
+                let loss = Tensor::stack(&[&x, &(&x * 2.0)], 0)
+                    .cumsum(axis)
+                    .square()
+                    .sum(.., false);
+                let got = loss.gradient(&[&x]).expect("a gradient")[0].to_vec::<f32>();
+                let (step, len) = match axis {
+                    1 => (columns as usize, rows as usize),
+                    _ => (1, columns as usize),
+                };
+                let place = |i: usize| i / step % len;
+                let mut sums: Vec<f64> = v.iter().map(|&x| f64::from(x)).collect();
+                for i in (0..sums.len()).filter(|&i| place(i) > 0) {
+                    sums[i] += sums[i - step];
+                }
+                // Twice the sums of x, and four times those of 2x.
+                let mut want: Vec<f64> = sums.iter().map(|s| 10.0 * s).collect();
+                for i in (0..sums.len()).rev().filter(|&i| place(i) + 1 < len) {
+                    want[i] += want[i + step];
+                }
+                close(
+                    &format!("{device}: {rows} by {columns}, axis {axis}"),
+                    &got.expect("values"),
+                    &want,
+                );
+            }
+        }
+    });
+}

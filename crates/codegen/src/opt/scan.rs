@@ -12,7 +12,7 @@
 //! * at least one reduction folds what stands below, or above, a place that moves with the axis by one, and
 //!   nothing else of it varies with the axis; the first turn folds one element at most;
 //! * turns that are taken at a time divide it, and have no loop inside and no other storage that is filled;
-//! * the axes inside are loops of known extents, and all of it varies with each of them;
+//! * the axes inside are loops of known extents that close with it, and all of it varies with each of them;
 //! * where there are some, threads do not share storage, which is within what LOCAL storage may be.
 
 use super::masked::Masked;
@@ -148,6 +148,14 @@ pub(super) fn step(nest: &mut LoopNest, opt: &Opt, together: i64, target: &Targe
     };
     if together < 1 || turns % together != 0 {
         return Err(refuse(opt, format!("{together} does not divide {turns}")));
+    }
+    let closed = |r: &UOp| kernel.src()[0].src()[1..].contains(r);
+    if axes[opt.axis + 1..]
+        .iter()
+        .filter(is_loop)
+        .any(|r| !closed(r))
+    {
+        return Err(refuse(opt, "a loop inside fills other storage"));
     }
     if together > 1 && nodes.iter().any(|u| u.op() == Op::After) {
         return Err(refuse(opt, "other storage is filled in its order"));
