@@ -60,6 +60,21 @@ const PROGRAMS: &[(&str, Program)] = &[
     ("layer norm", |x| LayerNorm::new(6).forward(x)),
     ("the last row", |x| x.index(-1)),
     ("flattened", |x| x.reshape([-1]).square()),
+    ("every other row from the third", |x| {
+        x.slice_axis(0, Some(2), None, 2)
+    }),
+    ("every third from behind", |x| {
+        x.slice_axis(0, Some(-4), None, 3) * 2.0
+    }),
+    ("all pairs, twice", |x| {
+        x.matmul(&x.t()).flatten(0, -1).repeat([2])
+    }),
+    ("the last of those behind each other", |x| {
+        let last = x.slice_axis(0, Some(-2), None, 1);
+        let both = Tensor::stack(&[&last, &(&last * 2.0)], 0);
+        let all = Tensor::cat(&[&both, &both.flip(1), &both], 1);
+        all.slice_axis(1, Some(-2), None, 1)
+    }),
     ("turned over", |x| x.flip(0) + x),
     ("rows by number", |x| {
         x.index_select(0, &Tensor::new(&[0i32, 0, 0], [3]))

@@ -156,6 +156,10 @@ fn given(gate: &UOp, index: &UOp) -> Option<UOp> {
             map.entry(r.clone()).or_insert(stand);
         }
         reads.insert(v, x);
+        // A loop turns as often as it does, whatever holds in some of its turns.
+        for r in inside.iter().filter(|u| u.op() == Op::Range) {
+            map.entry(r.clone()).or_insert_with(|| r.clone());
+        }
         let new = best.substitute(&map).simplify();
         let new = new.substitute(&reads).simplify();
         if cost(&new) < cost(&best) {
