@@ -570,3 +570,64 @@ fn shifts_past_the_width_leave_nothing() {
         }
     });
 }
+
+/// Odd functions keep the sign of zero, and the error function stays within ±1.
+#[test]
+fn functions_keep_signs_and_bounds() {
+    let odd: [(&str, fn(&Tensor) -> Tensor); 8] = [
+        ("sin", Tensor::sin),
+        ("tanh", Tensor::tanh),
+        ("erf", Tensor::erf),
+        ("sinh", Tensor::sinh),
+        ("asinh", Tensor::asinh),
+        ("asin", Tensor::asin),
+        ("atan", Tensor::atan),
+        ("atanh", Tensor::atanh),
+    ];
+    on_each(|device| {
+        let zeros = Tensor::new(&[0.0f64, -0.0], [2]);
+        for (name, function) in odd {
+            for dtype in [DType::F32, DType::F64] {
+                let y = function(&zeros.cast(dtype)).reciprocal();
+                let y = y.cast(DType::F64).to_vec::<f64>().expect("it runs");
+                assert_eq!(
+                    y,
+                    [f64::INFINITY, f64::NEG_INFINITY],
+                    "{device}: {name} {dtype}"
+                );
+            }
+        }
+        let n = 1 << 14;
+        let x: Vec<f32> = (0..n).map(|i| 3.0 + i as f32 * (3.0 / n as f32)).collect();
+        let x = Tensor::new(&x, [n]);
+        let erf = x.erf().max(.., false).item::<f32>().expect("it runs");
+        assert_eq!(erf, 1.0, "{device}");
+        let below = x
+            .neg()
+            .gelu()
+            .max(.., false)
+            .item::<f32>()
+            .expect("it runs");
+        assert!(below <= 0.0, "{device}: {below}");
+    });
+}
+
+/// Bounds that a dtype does not have bound nothing.
+#[test]
+fn bounds_below_zero_are_none_of_what_is_never_negative() {
+    on_each(|device| {
+        let x = Tensor::new(&[0u8, 1, 5, 255], [4]);
+        let got = x.hardtanh().to_vec::<u8>().expect("it runs");
+        assert_eq!(got, [0, 1, 1, 1], "{device}");
+        let got = x.clamp(-1.0, 7.0).to_vec::<u8>().expect("it runs");
+        assert_eq!(got, [0, 1, 5, 7], "{device}");
+        let got = x.ne(0).hardtanh().to_vec::<bool>().expect("it runs");
+        assert_eq!(got, [false, true, true, true], "{device}");
+        let got = x
+            .cast(DType::I8)
+            .hardtanh()
+            .to_vec::<i8>()
+            .expect("it runs");
+        assert_eq!(got, [0, 1, 1, -1], "{device}");
+    });
+}

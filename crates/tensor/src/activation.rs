@@ -4,7 +4,7 @@
 use crate::Tensor;
 use crate::elementwise::methods;
 use crate::functions as f;
-use monoglot_uop::{Op, UOp};
+use monoglot_uop::{DType, Op, UOp};
 
 /// α of selu.
 const SELU_ALPHA: f64 = 1.6732632423543772;
@@ -25,7 +25,8 @@ fn relu(x: &UOp) -> UOp {
 /// x between the bounds, with gradient 0 at them and at NaN, which stays; a marker as relu's result.
 fn between<const LOW: i64, const HIGH: i64>(x: &UOp) -> UOp {
     let high = x.like(HIGH as f64);
-    let low = x.like(LOW as f64);
+    let negative = !x.dtype().is_unsigned() && x.dtype() != DType::Bool;
+    let low = x.like(if negative { LOW } else { LOW.max(0) } as f64);
     let below = high.binary(Op::CmpLe, x).select(&high, x);
     let y = x.binary(Op::CmpLe, &low).select(&low, &below);
     let y = y.unary(Op::ContiguousBackward);

@@ -92,9 +92,11 @@ pub(crate) fn sign(x: &UOp) -> UOp {
     }
 }
 
-/// `y` with the sign of x (y ≥ 0).
+/// `y` with the sign of x, also where that is −0 (y ≥ 0).
 fn signed(y: &UOp, x: &UOp) -> UOp {
-    x.lt(&x.like(0.0)).select(&y.unary(Op::Neg), y)
+    let sign = word(x);
+    let sign = &sign & &sign.like(i64::MIN >> (64 - sign.dtype().bits()));
+    (word(y) | sign).bitcast(x.dtype())
 }
 
 /// e^x where speed counts and x is not far from 0: the error grows with |x|, to 5·10⁻⁶ at the end of
@@ -147,7 +149,7 @@ pub(crate) fn sigmoid(x: &UOp) -> UOp {
 pub(crate) fn tanh(x: &UOp) -> UOp {
     let y = if x.dtype() == DType::F64 {
         let t = expm1(&(abs(x) * -2.0));
-        signed(&div(&t.unary(Op::Neg), &(&t + 2.0)), x)
+        signed(&div(&abs(&t), &(&t + 2.0)), x)
     } else {
         // The quotient at the limit is 1 exactly, fused or not.
         let c = clamped(x, 9.07);
@@ -176,7 +178,11 @@ pub(crate) fn erf(x: &UOp) -> UOp {
     } else {
         let c = clamped(x, 4.0);
         let u = &c * &c;
-        div(&(c * polynomial(&u, ERF_P)), &polynomial(&u, ERF_Q))
+        // The quotient is a unit in the last place beyond 1 where it is nearly that.
+        clamped(
+            &div(&(c * polynomial(&u, ERF_P)), &polynomial(&u, ERF_Q)),
+            1.0,
+        )
     };
     known!(y, x, |_, x, g| scale(
         &(g * &exp(&(x * x).unary(Op::Neg))),
@@ -355,7 +361,8 @@ pub(crate) fn round(x: &UOp) -> UOp {
         .ne_(&x.like(0.0));
     let half = x.like(0.5);
     let up = half.lt(&part) | (part.eq_(&half) & odd);
-    up.select(&(&t + &signed(&x.like(1.0), x)), &t)
+    let away = x.lt(&x.like(0.0)).select(&x.like(-1.0), &x.like(1.0));
+    up.select(&(&t + &away), &t)
 }
 
 /// The remainder of truncated division, with the sign of a; NaN where b = 0. It is exact where
