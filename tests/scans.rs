@@ -424,7 +424,8 @@ fn gradients_of_running_sums_are_masked_where_they_are_negative() {
             let x = Tensor::new(&v, [m, len]);
             let loss = x.cumsum(0).leaky_relu(0.1).square().mean(.., false);
             let got = loss.gradient(&[&x]).expect("a gradient")[0].to_vec::<f32>();
-            let (n, len) = ((m * len) as usize, len as usize);
+            let n = (m * len) as usize;
+            let len = len as usize;
             let mut sums: Vec<f64> = v.iter().map(|&x| f64::from(x)).collect();
             for i in len..n {
                 sums[i] += sums[i - len];
@@ -519,7 +520,7 @@ fn rows_that_are_added_at_places_are_read_whole() {
             let z = x.roll([-1], [1]);
             let loss = z.scatter_add(1, &at, &z).square().mean(.., false);
             let got = loss.gradient(&[&x]).expect("a gradient")[0].to_vec::<f32>();
-            let (n, m) = (n as usize, m as usize);
+            let [n, m] = [n, m].map(|k| k as usize);
             let next = |i: usize| i / m * m + (i + 1) % m;
             let place = |i: usize| i / m * m + ids[i] as usize;
             let mut y: Vec<f64> = (0..n * m).map(|i| f64::from(v[next(i)])).collect();

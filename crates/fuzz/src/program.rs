@@ -48,9 +48,18 @@ struct Entry {
 pub fn random(seed: u64, ops: u64, device: Device) -> Vec<UOp> {
     let mut dice = Dice::new(seed);
     let mut pool: Vec<Entry> = Vec::new();
-    let dims: [&[i64]; 6] = [&[4, 6], &[6], &[2, 3, 4], &[17], &[1, 8], &[3, 1, 5]];
+    let dims: [&[i64]; 8] = [
+        &[4, 6],
+        &[6],
+        &[2, 3, 4],
+        &[17],
+        &[1, 8],
+        &[3, 1, 5],
+        &[64, 4],
+        &[40, 9],
+    ];
     for _ in 0..2 + dice.roll(3) {
-        let shape = Shape::of(dims[dice.roll(6) as usize]);
+        let shape = Shape::of(dims[dice.roll(8) as usize]);
         let dtype = *dice.pick(&[
             DType::F32,
             DType::F32,
@@ -84,14 +93,68 @@ fn step(dice: &mut Dice, pool: &[Entry], device: Device) -> Option<Entry> {
     let one = dice.roll(pool.len() as u64) as usize;
     let other = dice.roll(pool.len() as u64) as usize;
     let e = pool[pool.len() - 1 - one.min(other)].clone();
-    match dice.roll(22) {
+    match dice.roll(24) {
         0..6 => movement(dice, &e, pool),
         6..10 => reduce(dice, &e),
         10..18 => elementwise(dice, &e, pool),
         18..20 => assign(dice, &e),
         20 => placed(dice, &e, pool),
-        _ => own(dice, &e, pool, device),
+        21 => own(dice, &e, pool, device),
+        _ => rows(dice, &e, pool),
     }
+}
+
+/// Steps along an axis, each of which wants whole rows of the one before, or neighbours: a kernel keeps some of them.
+fn rows(dice: &mut Dice, e: &Entry, pool: &[Entry]) -> Option<Entry> {
+    let dims = e.value.shape().ints()?;
+    let axis = dice.roll(dims.len() as u64) as usize;
+    if e.value.dtype() == DType::Bool || *dims.get(axis)? < 2 {
+        return None;
+    }
+    let mut row = e.clone();
+    for _ in 0..2 + dice.roll(3) {
+        row = row_step(dice, &row, pool, axis, dims[axis])?;
+    }
+    Some(row)
+}
+
+/// One of those, along an axis of n.
+fn row_step(dice: &mut Dice, e: &Entry, pool: &[Entry], axis: usize, n: i64) -> Option<Entry> {
+    let x = &e.value;
+    let folded = |op| x.reduce(op, &[axis]).ok()?.expand(x.shape()).ok();
+    let part = |from: i64, count: i64, to: i64| {
+        let at = |k: i64| {
+            let mut at = vec![Dim::Int(0); x.shape().len()];
+            at[axis] = Dim::Int(k);
+            at
+        };
+        let mut small = x.shape().ints()?;
+        small[axis] = count;
+        let part = x.shrink(&at(from), &Shape::of(&small)).ok()?;
+        part.pad(&at(to), x.shape(), x.dtype().zero()).ok()
+    };
+    let first = 1 + dice.roll(n as u64 - 1) as i64;
+    let (value, factor) = match dice.roll(6) {
+        0 => (x - &folded(ReduceOp::Add)?, 1.0 + n as f64),
+        1 => (x - &folded(ReduceOp::Max)?, 2.0),
+        2 => (part(first, n - first, 0)? + part(0, first, n - first)?, 1.0),
+        3 => (part(0, n - first, first)?, 1.0),
+        4 => (x + &x.flip(1 << axis).ok()?, 2.0),
+        _ => {
+            let number =
+                |m: &&Entry| m.value.shape() == x.shape() && m.value.dtype().is_int() && !m.smooth;
+            let numbers: Vec<&Entry> = pool.iter().filter(number).collect();
+            let number = numbers.get(dice.roll(numbers.len().max(1) as u64) as usize)?;
+            let number = number.value.cast(DType::I32);
+            let index = number.binary(Op::Mod, &number.like(n));
+            (x + &at_places(x, &index, axis, n)?, 1.0 + n as f64)
+        }
+    };
+    Some(Entry {
+        value,
+        smooth: e.smooth,
+        size: e.size * factor,
+    })
 }
 
 /// Elements added up where numbers say, which are read, worked out or folded.
