@@ -574,7 +574,8 @@ fn shifts_past_the_width_leave_nothing() {
 /// Odd functions keep the sign of zero, and the error function stays within ±1.
 #[test]
 fn functions_keep_signs_and_bounds() {
-    let odd: [(&str, fn(&Tensor) -> Tensor); 8] = [
+    type Function = fn(&Tensor) -> Tensor;
+    let odd: [(&str, Function); 8] = [
         ("sin", Tensor::sin),
         ("tanh", Tensor::tanh),
         ("erf", Tensor::erf),

@@ -324,7 +324,7 @@ impl Ins {
                 Form::Two | Form::Pass => Some(0),
                 Form::Three | Form::ThreeCommuting => Some(1),
                 Form::Fma | Form::Dot | Form::Choose => Some(1),
-                Form::Table => Some(2),
+                Form::Table | Form::MaskFma => Some(2),
                 Form::MaskLoad => Some(1),
                 Form::Store | Form::MaskStore => Some(0),
                 Form::ShiftImm | Form::Extract | Form::Extract0 => None,

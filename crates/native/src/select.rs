@@ -145,8 +145,9 @@ fn done(mut b: Builder, streams: bool, tiles: bool) -> Code {
     }
     b.put(Do::Return, Width::W64, None, &[]);
     let variables = std::mem::take(&mut b.variables);
+    let level = b.level;
     let mut code = b.finish();
-    clean::clean(&mut code, &variables);
+    clean::clean(&mut code, &variables, level);
     code
 }
 

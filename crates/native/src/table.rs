@@ -36,8 +36,31 @@ pub enum Form {
     /// `dst, a, b, c`: c and the products of the elements of a's and b's lanes. dst is where c is, and neither a nor b is
     /// there. b may be in memory.
     Dot,
+    /// `dst, mask, a, b, c`: a·b + c, rounded once, in the lanes whose mask has its sign bit, c elsewhere. dst is where c is,
+    /// and neither a nor b is there. b may be in memory.
+    MaskFma,
     /// `dst, a, order, b`: lanes of a and b by their numbers, those of b after those of a. b may be in memory.
     Table,
+}
+
+impl Form {
+    /// The sources that are multiplied while what they are added to stands where the result goes.
+    pub(crate) fn factors(self) -> std::ops::Range<usize> {
+        match self {
+            Form::Dot => 0..2,
+            Form::MaskFma => 1..3,
+            _ => 0..0,
+        }
+    }
+
+    /// The source that others are added to.
+    pub(crate) fn sum(self) -> Option<usize> {
+        match self {
+            Form::Fma | Form::Dot => Some(2),
+            Form::MaskFma => Some(3),
+            _ => None,
+        }
+    }
 }
 
 /// What an operand of an encoding is.
@@ -360,6 +383,8 @@ vectors! {
     Choose Choose _ VEX_Vpblendvb_xmm_xmm_xmmm128_xmm VEX_Vpblendvb_ymm_ymm_ymmm256_ymm EVEX_Vpblendmb_xmm_k1z_xmm_xmmm128 EVEX_Vpblendmb_ymm_k1z_ymm_ymmm256 EVEX_Vpblendmb_zmm_k1z_zmm_zmmm512;
     ChoosePs Choose _ VEX_Vblendvps_xmm_xmm_xmmm128_xmm VEX_Vblendvps_ymm_ymm_ymmm256_ymm EVEX_Vblendmps_xmm_k1z_xmm_xmmm128b32 EVEX_Vblendmps_ymm_k1z_ymm_ymmm256b32 EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32;
     FmaPs Fma _ VEX_Vfmadd231ps_xmm_xmm_xmmm128 VEX_Vfmadd231ps_ymm_ymm_ymmm256 EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32 EVEX_Vfmadd231ps_ymm_k1z_ymm_ymmm256b32 EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er;
+    MaskFmaPs MaskFma _ _ _ EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32 EVEX_Vfmadd231ps_ymm_k1z_ymm_ymmm256b32 EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er;
+    MaskFmaPd MaskFma _ _ _ EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64 EVEX_Vfmadd231pd_ymm_k1z_ymm_ymmm256b64 EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er;
     FmaPd Fma _ VEX_Vfmadd231pd_xmm_xmm_xmmm128 VEX_Vfmadd231pd_ymm_ymm_ymmm256 EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64 EVEX_Vfmadd231pd_ymm_k1z_ymm_ymmm256b64 EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er;
     FmaSs Fma _ VEX_Vfmadd231ss_xmm_xmm_xmmm32 _ EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er _ _;
     FmaSd Fma _ VEX_Vfmadd231sd_xmm_xmm_xmmm64 _ EVEX_Vfmadd231sd_xmm_k1z_xmm_xmmm64_er _ _;

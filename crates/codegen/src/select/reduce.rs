@@ -111,7 +111,18 @@ impl Devectorise<'_> {
                 Op::MulAcc,
                 &[value.src()[0].clone(), value.src()[1].clone(), acc.clone()],
             ),
-            Some(acc) => combine(f.op, acc, &value),
+            Some(acc) => match chosen(&value).filter(|(_, product)| fuses(product)) {
+                // A product that the sum is without in some lanes.
+                Some((mask, product)) => {
+                    let factors = product.src().iter().cloned();
+                    let terms: Srcs = factors.chain([acc.clone()]).collect();
+                    alu(
+                        Op::Where,
+                        &[mask.clone(), alu(Op::MulAcc, &terms), acc.clone()],
+                    )
+                }
+                None => combine(f.op, acc, &value),
+            },
             None => value,
         }
     }
@@ -344,6 +355,17 @@ fn combine_moved(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
 /// The only element, or vector, of a register.
 fn first_place(register: &UOp) -> UOp {
     register.at(&[lane_const(0)])
+}
+
+/// The mask of what is nothing where that is false, and what it is elsewhere.
+fn chosen(value: &UOp) -> Option<(&UOp, &UOp)> {
+    match value.src() {
+        [mask, product, other] if value.op() == Op::Where => {
+            let nothing = uniform(other).is_some_and(|c| c.is_zero());
+            nothing.then_some((mask, product))
+        }
+        _ => None,
+    }
 }
 
 /// One vector out of several that are as wide: neighbours in pairs.

@@ -268,6 +268,7 @@ fn wished_sources(ins: &Ins, level: Level) -> (&'static [usize], Option<usize>) 
         Do::Vector(v) => match (v.form(), level) {
             (Form::Fma, _) => (&[2, 0, 1], None),
             (Form::Dot, _) => (&[2], None),
+            (Form::MaskFma, _) => (&[3], None),
             (Form::Table, _) => (&[0, 1], Some(2)),
             (Form::ThreeCommuting, Level::V2) => (&[0, 1], None),
             (Form::Three, Level::V2) => (&[0], Some(1)),

@@ -3,7 +3,6 @@
 //! reads at 2p and writes at 2p + 1; a span that leaves a loop covers all of it.
 
 use crate::code::{Code, Do, Operand, Reg};
-use crate::table::Form;
 use rustc_hash::FxHashMap;
 
 /// No position, no loop, no register.
@@ -88,8 +87,8 @@ pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
         }
         ins.reads(|r| walk.mention(r.0, at));
         // What a dot product is added to stands where it goes before its factors are read.
-        if matches!(ins.op, Do::Vector(v) if v.form() == Form::Dot) {
-            let factors = ins.src.iter().take(2);
+        if let Do::Vector(v) = ins.op {
+            let factors = ins.src[v.form().factors()].iter();
             factors.for_each(|s| s.reads(|r| walk.stay(r.0, at + 1)));
         }
         if let Some(dst) = ins.dst {

@@ -16,6 +16,7 @@ use super::emitter::mask;
 use super::general::register;
 use super::row::Row;
 use super::row::copy_of;
+use super::row::width_of;
 use crate::code::Width;
 use crate::table::Form;
 use crate::table::Kind;
@@ -136,9 +137,9 @@ pub(super) fn lane(vector: Vector) -> usize {
         V::CmpEqB | V::CmpGtB | V::MoveMaskB | V::Choose | V::MaskLoad1 | V::MaskStore1 => 1,
         V::CmpEqW | V::CmpGtW | V::BlendW | V::MaskLoad2 | V::MaskStore2 => 2,
         V::CmpEqD | V::CmpGtD | V::CmpPs | V::CmpSs | V::MoveMaskPs | V::ChoosePs => 4,
-        V::BlendPs | V::MaskLoad4 | V::MaskStore4 => 4,
+        V::BlendPs | V::MaskLoad4 | V::MaskStore4 | V::MaskFmaPs => 4,
         V::CmpEqQ | V::CmpGtQ | V::CmpPd | V::CmpSd | V::MoveMaskPd => 8,
-        V::BlendPd | V::MaskLoad8 | V::MaskStore8 => 8,
+        V::BlendPd | V::MaskLoad8 | V::MaskStore8 | V::MaskFmaPd => 8,
         _ => 0,
     }
 }
@@ -170,6 +171,16 @@ pub(super) fn row(
                 None => row,
             };
             row.emit_under(e, &[dst, *b, *a], Under::Merging(mask))
+        }
+        (Form::MaskFma, Some(dst), [mask, a, b, c]) => {
+            let mask = in_register(e, row, lane, *mask, held)?;
+            if dst != *c {
+                if dst == *a || dst == *b {
+                    return Err(broken("a sum where one of its factors is"));
+                }
+                copy_of(e, dst, *c, width_of(row))?;
+            }
+            row.emit_under(e, &[dst, *a, *b], Under::Merging(mask))
         }
         (Form::Two, Some(dst), [a]) => {
             row.emit(e, &[Source::Mask(MASK), *a])?;
@@ -297,11 +308,7 @@ fn permute(e: &mut Emitter<'_>, row: Row, dst: Source, pair: [Source; 2], imm: i
 
 /// Lanes of two. The encoding overwrites a, or the order; where dst is neither but is b, b waits on the stack.
 fn table(e: &mut Emitter<'_>, row: Row, dst: Source, [a, order, b]: [Source; 3]) -> Result<()> {
-    let width = match row.kinds[0] {
-        Kind::Zmm => Width::Z,
-        Kind::Ymm => Width::Y,
-        _ => Width::X,
-    };
+    let width = width_of(row);
     if dst == a {
         return row.emit(e, &[dst, order, b]);
     }

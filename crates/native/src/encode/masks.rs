@@ -120,7 +120,7 @@ fn mask_operand(ins: &Ins, is: impl Fn(Reg) -> bool) -> Option<usize> {
     };
     let here = |k: &usize| matches!(ins.src.get(*k), Some(Operand::Reg(r)) if is(*r));
     match (vector, vector.form()) {
-        (Vector::Choose, _) | (_, Form::MaskLoad) => Some(0).filter(here),
+        (Vector::Choose, _) | (_, Form::MaskLoad | Form::MaskFma) => Some(0).filter(here),
         (_, Form::MaskStore) => Some(1).filter(here),
         (Vector::And, _) => [0, 1].into_iter().find(here),
         _ => None,

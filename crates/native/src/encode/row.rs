@@ -137,3 +137,12 @@ fn argument(kind: Kind, operand: Source) -> Result<Argument> {
         _ => return Err(broken(format!("{operand:?} where {kind:?} is"))),
     })
 }
+
+/// The width of a row's registers.
+pub(super) fn width_of(row: Row) -> Width {
+    match row.kinds[0] {
+        Kind::Zmm => Width::Z,
+        Kind::Ymm => Width::Y,
+        _ => Width::X,
+    }
+}

@@ -10,11 +10,11 @@ use super::masked;
 use super::masks::Masks;
 use super::row::Row;
 use super::row::copy_of;
+use super::row::width_of;
 use crate::code::Ins;
 use crate::code::Level;
 use crate::code::Width;
 use crate::table::Form;
-use crate::table::Kind;
 use crate::table::Vector;
 use iced_x86::Code;
 use monoglot_uop::Result;
@@ -192,15 +192,6 @@ fn dot(e: &mut Emitter<'_>, row: Row, dst: Source, [a, b, c]: [Source; 3]) -> Re
     }
     copy_of(e, dst, c, width_of(row))?;
     row.emit(e, &[dst, a, b])
-}
-
-/// The width of a row's registers.
-fn width_of(row: Row) -> Width {
-    match row.kinds[0] {
-        Kind::Zmm => Width::Z,
-        Kind::Ymm => Width::Y,
-        _ => Width::X,
-    }
 }
 
 /// dst = a·b + c. The digits of a form say which operand is where: 231 is x = y·z + x, 213 is x = y·x + z and

@@ -1,15 +1,18 @@
 //! What selection leaves over. Flows in: code; flows out: the same without values that nobody reads, and with
 //! values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
 
-use crate::code::{Code, Do, Ins, Operand, Reg};
-use crate::table::Form;
+use crate::code::{Code, Do, Ins, Level, Operand, Reg};
+use crate::table::{Form, Vector};
 use rustc_hash::FxHashSet;
 
-pub(super) fn clean(code: &mut Code, variables: &FxHashSet<Reg>) {
+pub(super) fn clean(code: &mut Code, variables: &FxHashSet<Reg>, level: Level) {
     let mut keep = vec![true; code.ins.len()];
     let mut reads = vec![0u32; code.regs.len()];
     for ins in &code.ins {
         ins.reads(|r| reads[r.0 as usize] += 1);
+    }
+    if level >= Level::V4 {
+        add_under_masks(code, &mut keep, &mut reads);
     }
     take_over(code, &mut keep, &mut reads, variables);
     for (i, ins) in code.ins.iter().enumerate().rev() {
@@ -36,14 +39,70 @@ fn accumulated(ins: &Ins) -> Option<(usize, Reg)> {
         return None;
     };
     let k = match v.form() {
-        Form::Fma | Form::Dot => 2,
         Form::Three | Form::ThreeCommuting => 0,
-        _ => return None,
+        form => form.sum()?,
     };
     match ins.src[k] {
         Operand::Reg(reg) => Some((k, reg)),
         _ => None,
     }
+}
+
+/// Instructions between a sum and what chooses it, at most.
+const BETWEEN: usize = 16;
+
+/// A fused sum that only a choice between it and what it was added to reads is made in the lanes that choose it.
+fn add_under_masks(code: &mut Code, keep: &mut [bool], reads: &mut [u32]) {
+    for i in 0..code.ins.len() {
+        let Some((at, masked)) = added_under_mask(code, i, reads) else {
+            continue;
+        };
+        keep[at] = false;
+        for ins in [&code.ins[at], &code.ins[i]] {
+            ins.reads(|r| reads[r.0 as usize] -= 1);
+        }
+        masked.reads(|r| reads[r.0 as usize] += 1);
+        code.ins[i] = masked;
+    }
+}
+
+/// Where the sum is that an instruction chooses so, and what does both.
+fn added_under_mask(code: &Code, i: usize, reads: &[u32]) -> Option<(usize, Ins)> {
+    let choice = &code.ins[i];
+    let chooses = matches!(choice.op, Do::Vector(v) if v.form() == Form::Choose);
+    let &[mask, Operand::Reg(sum), other @ Operand::Reg(_)] = &choice.src[..] else {
+        return None;
+    };
+    if !chooses || reads[sum.0 as usize] != 1 {
+        return None;
+    }
+    let near = code.ins[..i].iter().rev().take(BETWEEN);
+    let back = near
+        .take_while(|ins| !is_control(ins.op))
+        .position(|ins| ins.dst == Some(sum))?;
+    let at = i - 1 - back;
+    let added = &code.ins[at];
+    let op = match added.op {
+        Do::Vector(Vector::FmaPs) => Vector::MaskFmaPs,
+        Do::Vector(Vector::FmaPd) => Vector::MaskFmaPd,
+        _ => return None,
+    };
+    let &[a @ Operand::Reg(_), b @ Operand::Reg(_), c] = &added.src[..] else {
+        return None;
+    };
+    let written = |s: &Operand| {
+        let mut between = code.ins[at..i].iter();
+        matches!(*s, Operand::Reg(r) if between.any(|ins| ins.dst == Some(r)))
+    };
+    let same = c == other && added.width == choice.width && ![a, b, c].iter().any(written);
+    same.then(|| {
+        let masked = Ins {
+            op: Do::Vector(op),
+            src: [mask, a, b, c].into_iter().collect(),
+            ..choice.clone()
+        };
+        (at, masked)
+    })
 }
 
 fn is_control(op: Do) -> bool {
@@ -76,9 +135,11 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
             // A factor of a dot product stays where it is while the sum is made.
             let apart = |code: &Code, at: usize| {
                 let ins = &code.ins[at];
-                let dot = matches!(ins.op, Do::Vector(v) if v.form() == Form::Dot);
-                let mut factors = ins.src.iter().take(2);
-                !dot || !factors.any(|s| *s == Operand::Reg(to))
+                let factors = match ins.op {
+                    Do::Vector(v) => v.form().factors(),
+                    _ => 0..0,
+                };
+                !ins.src[factors].contains(&Operand::Reg(to))
             };
             let free = |code: &Code, at: usize, of: u32| {
                 at != usize::MAX && of == block && last <= at + 1 && apart(code, at)

@@ -31,7 +31,8 @@ impl Processor {
         let m = it.mnemonic();
         self.aligned(decoded)?;
         if let Some(rule) = rule(m) {
-            if it.op_mask() != Register::None {
+            let merges = matches!(rule, Rule::Fused(..)) && !it.zeroing_masking();
+            if it.op_mask() != Register::None && !merges {
                 return Err("a mask where the emulator has none".to_owned());
             }
             let legacy = decoded.legacy;
@@ -236,7 +237,15 @@ impl Processor {
                         set(&mut v, lane, 0, value(0));
                         v
                     }
-                    false => made(bytes, lane, value),
+                    false if it.op_mask() == Register::None => made(bytes, lane, value),
+                    false => {
+                        let bits = self.masks[number(it.op_mask())];
+                        let others = self.source(it, 0)?;
+                        made(bytes, lane, |k| match bits >> k & 1 {
+                            1 => value(k),
+                            _ => get(&others, lane, k),
+                        })
+                    }
                 }
             }
         };

@@ -78,10 +78,10 @@ fn varied(mut ins: Ins, vector: Vector, chance: &mut Chance) -> Ins {
             _ => None,
         })
         .collect();
-    let factors = vector.form() == Form::Dot;
+    let factors = matches!(vector.form(), Form::Dot | Form::MaskFma);
     if chance.coin() && !sources.is_empty() && !factors {
         ins.dst = Some(chance.of(&sources));
-    } else if matches!(vector.form(), Form::Fma | Form::Dot) {
+    } else if matches!(vector.form(), Form::Fma | Form::Dot | Form::MaskFma) {
         ins.dst = Some(v(7));
     }
     ins

@@ -107,6 +107,32 @@ fn masks_that_only_choose_stay_in_mask_registers() {
 }
 
 #[test]
+fn sums_are_made_in_the_lanes_of_their_mask() {
+    // A sum that stays where it is, and one that others read, too: it is copied first.
+    let added = |dst: u8, mask: u8, sum: u8| {
+        let src = [rv(mask), rv(0), rv(1), rv(sum)];
+        vector(Vector::MaskFmaPs, dst, &src)
+    };
+    let body = [
+        compared(2, 1),
+        vector(Vector::Or, 10, &[rv(1), rv(1)]),
+        added(10, 2, 10),
+        added(11, 2, 1),
+    ];
+    let encoded = function(&body, &[10, 11]);
+    assert_eq!(in_vectors(&encoded), 0);
+    let lanes = after(&encoded, &before());
+    for results in &lanes[2..4] {
+        for (k, got) in results.iter().enumerate() {
+            let [a, b] = [0, 1].map(|v| before()[v][k]);
+            let want = if holds(1, a, b) { a.mul_add(b, b) } else { b };
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{k}: {got} {want}");
+        }
+    }
+}
+
+#[test]
 fn masks_that_others_read_are_vectors() {
     let choose = |dst: u8, mask: u8| vector(Vector::Choose, dst, &[rv(mask), rv(0), rv(1)]);
     let cases = [

@@ -43,7 +43,7 @@ fn bank(column: usize) -> u8 {
 pub(crate) fn is_masked(vector: Vector, column: usize) -> bool {
     let own = matches!(
         vector.form(),
-        Form::Choose | Form::MaskLoad | Form::MaskStore | Form::Table
+        Form::Choose | Form::MaskLoad | Form::MaskStore | Form::MaskFma | Form::Table
     );
     let blends = matches!(
         vector,
@@ -62,6 +62,7 @@ fn kinds(vector: Vector, column: usize) -> [Kind; 4] {
         Vector::MaskLoad1 | Vector::MaskLoad2 => Vector::MaskLoad4,
         Vector::MaskStore1 | Vector::MaskStore2 => Vector::MaskStore4,
         Vector::TableW | Vector::TableD | Vector::TableQ => Vector::Choose,
+        Vector::MaskFmaPs | Vector::MaskFmaPd => Vector::FmaPs,
         other => other,
     };
     like.operands()[(column - 2).min(2)].map(|kind| match (kind, column) {
@@ -131,6 +132,10 @@ fn sources(vector: Vector, column: usize, bank: u8, memory: Operand) -> Vec<Oper
                 Operand::Reg(register(kinds[2], bank, 2)),
                 Operand::Reg(register(kinds[0], bank, 0)),
             ];
+        }
+        Form::MaskFma => {
+            let [sum, a, b] = [0, 1, 2].map(|n| Operand::Reg(register(kinds[n], bank, n as u8)));
+            return vec![Operand::Reg(register(kinds[1], bank, 3)), a, b, sum];
         }
         _ => kinds.split_off(1),
     };
