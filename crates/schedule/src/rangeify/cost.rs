@@ -46,13 +46,6 @@ pub(super) fn is_data(u: &UOp) -> bool {
     u.device().is_some() || u.ops_below().intersects(DATA)
 }
 
-/// Whether this is where an index is equal to data: the data names the one place to which all goes that is chosen by it,
-/// and who reads it stored, and not this, compares with all places.
-pub(super) fn names_places(u: &UOp) -> bool {
-    let equal = matches!(u.op(), Op::CmpEq | Op::CmpNe);
-    equal && is_data(u) && !u.src().iter().all(is_data)
-}
-
 /// Ops that are never worth storing: they are stored already, or cost nothing.
 const FREE: OpSet = OpSet::of(&[
     Op::Param,
@@ -313,9 +306,6 @@ impl Rangeify<'_> {
         let reduces = too_long && op == Op::Reduce;
         if (wide || long) && (light > little || op == Op::After || reduces) {
             return true;
-        }
-        if names_places(u) {
-            return false;
         }
         let first: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
         let stored_at = bytes(u) * BYTE + first * READ + LAUNCH;
