@@ -108,10 +108,15 @@ pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
     (UOp::new(Op::Load, src, near), zero)
 }
 
-/// Whether this is storage that the second cache does not hold.
+/// Whether this is memory that the second cache does not hold.
 pub(crate) fn is_far(u: &UOp, target: &Target) -> bool {
-    let bytes = || u.shape().max_len() as i128 * u.dtype().bytes() as i128;
-    u.op() == Op::Param && bytes() > target.caches[1] as i128
+    u.op() == Op::Param && is_beyond(u, target)
+}
+
+/// Whether the second cache does not hold this storage.
+pub(crate) fn is_beyond(storage: &UOp, target: &Target) -> bool {
+    let bytes = storage.shape().max_len() as i128 * storage.dtype().bytes() as i128;
+    bytes > target.caches[1] as i128
 }
 
 /// Whether a STORE is to LOCAL storage.

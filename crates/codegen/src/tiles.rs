@@ -6,7 +6,7 @@
 //! A tile of a blocked product ends with a few lines of the block's sums, each far from the last: nothing else
 //! fetches them ahead, and its terms would be over before the first is there.
 
-use crate::asks::{LINE, insert};
+use crate::asks::{LINE, insert, is_beyond};
 use crate::nests::Loop;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeSet;
@@ -89,9 +89,7 @@ fn behind(list: &[UOp], end: usize, before: &NodeSet, target: &Target) -> Vec<UO
 
 /// Whether this is LOCAL storage that the second cache does not hold.
 fn is_far(storage: &UOp, target: &Target) -> bool {
-    let bytes = storage.shape().max_len() as i128 * storage.dtype().bytes() as i128;
-    let local = storage.addrspace() == Some(AddrSpace::Local);
-    local && bytes > target.caches[1] as i128
+    storage.addrspace() == Some(AddrSpace::Local) && is_beyond(storage, target)
 }
 
 /// A line of storage that the second cache does not hold.
