@@ -142,3 +142,63 @@ fn needs(to: &UOp, before: &NodeSet) -> Option<Vec<UOp>> {
     }
     Some(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::node;
+    use monoglot_uop::{AxisType, DType, Shape};
+
+    /// Loops of these turns, each the only one inside the last, and behind them a LOAD of a block's sums.
+    fn summed(turns: &[i64]) -> UOp {
+        let storage = |slot, n: i64, space| UOp::scratch(slot, &Shape::of(&[n]), DType::F32, space);
+        let [first, far] = [0, 64].map(|n| UOp::int(n, DType::I32));
+        let [sum, sums] = [
+            storage(0, 1, AddrSpace::Reg),
+            storage(1, 1 << 20, AddrSpace::Local),
+        ];
+        let to = sum.at(std::slice::from_ref(&first));
+        let zero = UOp::constant(DType::F32.zero(), DType::F32);
+        let range = |(id, &n): (usize, &i64)| UOp::range(n, id as u32, AxisType::Reduce);
+        let ranges: Vec<UOp> = turns.iter().enumerate().map(range).collect();
+        let mut list = vec![
+            first,
+            far.clone(),
+            zero.clone(),
+            sum,
+            sums.clone(),
+            to.clone(),
+        ];
+        list.extend(ranges.iter().cloned());
+        list.push(to.store(&zero));
+        for r in ranges.iter().rev() {
+            let body = list[list.len() - 1].clone();
+            list.push(body.end(std::slice::from_ref(r)));
+        }
+        let at = sums.at(&[far]);
+        list.extend([at.clone(), node(Op::Load, [at])]);
+        UOp::new(Op::Linear, list, Arg::None)
+    }
+
+    #[test]
+    fn sums_are_asked_for_before_all_loops_over_their_terms() {
+        let target = Target {
+            caches: [48 << 10, 1 << 20, 32 << 20],
+            ..crate::opt::tests::support::target(false)
+        };
+        for (turns, asked) in [
+            (&[64][..], true),
+            (&[4, 16], true),
+            (&[4, 4], false),
+            (&[8], false),
+        ] {
+            let linear = ask(summed(turns), &target);
+            let list = linear.src();
+            let asks = |u: &UOp| u.op() == Op::Load && *u.arg() != Arg::None;
+            let place = list.iter().position(asks);
+            let loops = list.iter().position(|u| u.op() == Op::Range);
+            assert_eq!(place.is_some(), asked, "{turns:?}");
+            assert!(place < loops, "{turns:?}: {place:?} {loops:?}");
+        }
+    }
+}
