@@ -175,3 +175,73 @@ fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{Class, Mem, UNMARKED, Width};
+
+    /// A fused sum of what is loaded, and a choice between it and what it was added to, or something else; what else
+    /// stores the sum.
+    fn chosen(same: bool, read_twice: bool) -> Code {
+        let mut code = Code::default();
+        let base = code.reg(Class::General, 8);
+        let [mask, a, b, c, sum, out] = [(); 6].map(|()| code.reg(Class::Vector, 64));
+        let mut put = |op, dst, src: &[Operand]| {
+            code.ins.push(Ins {
+                op,
+                width: Width::Z,
+                dst,
+                src: src.iter().copied().collect(),
+                mark: UNMARKED,
+            });
+        };
+        let at = |displacement| {
+            Operand::Mem(Mem {
+                base,
+                index: None,
+                displacement,
+            })
+        };
+        put(Do::Argument(0), Some(base), &[]);
+        for (k, reg) in [mask, a, b, c].into_iter().enumerate() {
+            put(Do::Vector(Vector::Load), Some(reg), &[at(64 * k as i32)]);
+        }
+        put(
+            Do::Vector(Vector::FmaPs),
+            Some(sum),
+            &[a, b, c].map(Operand::Reg),
+        );
+        let other = if same { c } else { a };
+        put(
+            Do::Vector(Vector::Choose),
+            Some(out),
+            &[mask, sum, other].map(Operand::Reg),
+        );
+        let stored = if read_twice { &[out, sum][..] } else { &[out] };
+        for reg in stored {
+            put(
+                Do::Vector(Vector::Store),
+                None,
+                &[at(256), Operand::Reg(*reg)],
+            );
+        }
+        put(Do::Return, None, &[]);
+        code
+    }
+
+    #[test]
+    fn a_sum_that_a_mask_chooses_is_one_instruction() {
+        for (same, read_twice) in [(true, false), (false, false), (true, true)] {
+            for level in [Level::V3, Level::V4] {
+                let mut code = chosen(same, read_twice);
+                clean(&mut code, &FxHashSet::default(), level);
+                let count = |op| code.ins.iter().filter(|i| i.op == Do::Vector(op)).count();
+                let all = [Vector::MaskFmaPs, Vector::FmaPs, Vector::Choose].map(count);
+                let one = same && !read_twice && level == Level::V4;
+                let want = if one { [1, 0, 0] } else { [0, 1, 1] };
+                assert_eq!(all, want, "{same} {read_twice} {level:?}");
+            }
+        }
+    }
+}
