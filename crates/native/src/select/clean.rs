@@ -1,5 +1,5 @@
-//! What selection leaves over. Flows in: code; flows out: the same without values that nobody reads, and with
-//! values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
+//! What selection leaves over. Flows in: code; flows out: the same without values that nobody reads, with sums made under the
+//! masks that choose them, and with values that only a variable takes worked out there. Invariant: what is stored, and in which order, stays.
 
 use crate::code::{Code, Do, Ins, Level, Operand, Reg};
 use crate::table::{Form, Vector};
