@@ -27,7 +27,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_700),
-    ("schedule/src", 5_300),
+    ("schedule/src", 5_400),
     ("codegen/src", 15_100),
     ("codegen/src/render", 2_500),
     ("native/src", 9_600),

@@ -2,6 +2,7 @@
 //! whatever this one is. Flows in: the façade; flows out: counts, each with the limit that keeps it.
 
 use monoglot::compiler::engine::{compile, default_device};
+use monoglot::compiler::uop::text::print;
 use monoglot::prelude::*;
 use monoglot::{Config, Conv, models, nn};
 
@@ -127,6 +128,37 @@ fn what_goes_to_places_of_data_is_no_more_than_two() {
     let ones = Tensor::ones([512]).cast(DType::I32);
     let none = Tensor::zeros([300]).cast(DType::I32);
     assert!(kernels(&[&none.scatter_add(0, &ids, &ones)]) <= 2);
+}
+
+/// However wide the rows of a table are, and also where the table is a product's operand: what is added to its
+/// gradient there is a kernel of its own. Where an index is equal to data is neither stored nor kept for all rows.
+#[test]
+fn gradients_of_lookups_go_where_their_ids_say() {
+    let cases = [
+        (1000, 72, 8192, false),
+        (1000, 128, 8192, false),
+        (50_257, 768, 1024, false),
+        (1000, 128, 512, true),
+        (50_257, 768, 128, true),
+    ];
+    for (rows, width, count, tied) in cases {
+        let table = input([rows, width]);
+        let ids = Tensor::empty([count], DType::I32, default_device());
+        let found = table.embedding(&ids);
+        let found = match tied {
+            true => found.tanh().linear(&table, None),
+            false => found,
+        };
+        let loss = found.square().mean(.., false);
+        let gradient = loss.gradient(&[&table]).expect("it has one");
+        let root = gradient[0].uop().expect("well-formed");
+        let programs = compile(&[root]).expect("it compiles").programs;
+        let mut opts = programs.iter().map(|p| print(&p.src()[0]));
+        assert!(
+            opts.any(|o| o.contains("SCATTER")),
+            "{rows} {width} {count} {tied}"
+        );
+    }
 }
 
 /// Three steps of the network are a kernel: of 1,024 elements, 55 steps in 10 blocks.

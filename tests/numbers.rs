@@ -632,3 +632,27 @@ fn bounds_below_zero_are_none_of_what_is_never_negative() {
         assert_eq!(got, [0, 1, 1, -1], "{device}");
     });
 }
+
+/// However few rows there are, what a softmax of a product is made of is one number: its rows sum to 1, and the
+/// logarithm of the largest share of large scores is that of 1.
+#[test]
+fn shares_of_a_product_sum_to_one() {
+    on_each(|device| {
+        for (rows, terms) in [(1, 7), (3, 9), (5, 7), (5, 16), (6, 16), (9, 16), (40, 33)] {
+            Tensor::manual_seed(3);
+            let x = Tensor::randn([rows, terms]) * 40.0;
+            x.realize().expect("it can be computed");
+            let w = Tensor::randn([terms, 7]);
+            w.realize().expect("it can be computed");
+            let shares = x.matmul(&w).softmax(-1);
+            shares.realize().expect("it can be computed");
+            for sum in shares.sum(-1, false).to_vec::<f32>().expect("f32 values") {
+                assert!((sum - 1.0).abs() <= 3e-7, "{device} {rows} {terms}: {sum}");
+            }
+            let largest = x.matmul(&w).log_softmax(-1).max(-1, false);
+            for log in largest.to_vec::<f32>().expect("f32 values") {
+                assert!(log <= 0.0, "{device} {rows} {terms}: {log}");
+            }
+        }
+    });
+}

@@ -28,6 +28,8 @@ const APART: f64 = 4.0;
 pub(super) const TILE: f64 = 16.0;
 /// Elements up to which a reduction is unrolled rather than a loop.
 pub(super) const SHORT: f64 = 16.0;
+/// Terms of which a sum is added up in one order wherever that is.
+const FEW: f64 = 4.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 /// Operations that are still computed in a kernel that is long enough.
@@ -46,6 +48,13 @@ pub(super) fn is_data(u: &UOp) -> bool {
     u.device().is_some() || u.ops_below().intersects(DATA)
 }
 
+/// Whether this is where an index is equal to data: the data names the one place to which all goes that is chosen by it,
+/// and who reads it stored, and not this, compares with all places.
+pub(super) fn names_places(u: &UOp) -> bool {
+    let equal = matches!(u.op(), Op::CmpEq | Op::CmpNe);
+    equal && is_data(u) && !u.src().iter().all(is_data)
+}
+
 /// Ops that are never worth storing: they are stored already, or cost nothing.
 const FREE: OpSet = OpSet::of(&[
     Op::Param,
@@ -56,7 +65,7 @@ const FREE: OpSet = OpSet::of(&[
 ]);
 
 /// Ops below which nothing counts for those who use them.
-const LEAVES: OpSet = OpSet::of(&[
+pub(super) const LEAVES: OpSet = OpSet::of(&[
     Op::Reduce,
     Op::Param,
     Op::Const,
@@ -237,7 +246,7 @@ fn is_inside(range: &UOp) -> bool {
     range.range_arg().is_some_and(|(_, axis)| axis.is_reduce())
 }
 
-fn is_view(u: &UOp) -> bool {
+pub(super) fn is_view(u: &UOp) -> bool {
     u.op().is_movement() && !matches!(u.op(), Op::Pad | Op::Index | Op::Stack)
 }
 
@@ -280,14 +289,14 @@ fn bytes(u: &UOp) -> f64 {
 
 impl Rangeify<'_> {
     /// Whether a node that nobody asked to store is stored.
-    pub(super) fn stores(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> bool {
+    pub(super) fn stores(&mut self, n: u32, u: &UOp, wanted: &[u32]) -> Result<bool> {
         let op = u.op();
         let at = n as usize;
         if matches!(op, Op::Contiguous | Op::Copy) {
-            return true;
+            return Ok(true);
         }
         if FREE.contains(op) || is_view(u) || u.dtype() == DType::Index {
-            return false;
+            return Ok(false);
         }
         // What is wanted already may still be computed in a long kernel, if that is little.
         let long = self.any_kernel(wanted, |k| k.size >= k.target.max_nodes);
@@ -296,7 +305,7 @@ impl Rangeify<'_> {
         let counts = is_data(u) || too_long && self.costs.free[at] > LITTLE;
         let cheap = op != Op::Reduce && self.costs.light[at] < 32.0;
         if !counts && (cheap || self.has_closed_form(u)) {
-            return false;
+            return Ok(false);
         }
         let light = self.costs.light[at];
         let heavy = self.costs.heavy[at];
@@ -305,20 +314,33 @@ impl Rangeify<'_> {
         let little = if wide || too_long { 1.5 } else { LITTLE };
         let reduces = too_long && op == Op::Reduce;
         if (wide || long) && (light > little || op == Op::After || reduces) {
-            return true;
+            return Ok(true);
+        }
+        if names_places(u) {
+            return Ok(false);
         }
         let first: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
         let stored_at = bytes(u) * BYTE + first * READ + LAUNCH;
         if op == Op::Reduce {
             if self.costs.compared[at] && wanted.len() > 1 && u.dtype().is_float() {
-                return true;
+                return Ok(true);
             }
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
+            // Added up twice it is rounded differently: what is above the greatest would not be 0, nor a share of all 1.
+            let sums = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max);
+            if sums && u.dtype().is_float() && wanted.len() > 1 && length > FEW {
+                return Ok(true);
+            }
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
+            if let &[i] = wanted
+                && self.is_apart(u, i)?
+            {
+                return Ok(true);
+            }
             if let &[i] = wanted
                 && let Some(stored) = self.parts_from(u, i, length, work)
             {
-                return stored;
+                return Ok(stored);
             }
             let inline: f64 = wanted
                 .iter()
@@ -326,13 +348,13 @@ impl Rangeify<'_> {
                 .sum();
             // A long reduction inside a reduction has no registers to live in: keep kernels simple.
             let nested = wanted.len() == 1 && length > SHORT && self.in_reduce(wanted[0], size);
-            return inline > size * work + stored_at || nested;
+            return Ok(inline > size * work + stored_at || nested);
         }
         if self.stays_near(u, wanted) {
-            return false;
+            return Ok(false);
         }
         if wanted.len() > COPIES && light > 8.0 {
-            return true;
+            return Ok(true);
         }
         let loads: f64 = wanted
             .iter()
@@ -340,7 +362,7 @@ impl Rangeify<'_> {
             .sum();
         let blown = wanted.len() > 1 || loads > size * 1.5;
         if !blown {
-            return false;
+            return Ok(false);
         }
         // Small reductions below are stored whatever happens here; large ones only because of it.
         let moved = if heavy * 8.0 > bytes(u) {
@@ -351,7 +373,7 @@ impl Rangeify<'_> {
         let apart = op == Op::Pad && wanted.iter().any(|&i| self.steps_over(i));
         let each = if apart { light * APART } else { light };
         let inline = loads * each + moved;
-        inline > size * light + stored_at + (loads - first) * AGAIN
+        Ok(inline > size * light + stored_at + (loads - first) * AGAIN)
     }
 
     /// Whether the longest loop of a reader along the last axis steps over elements.

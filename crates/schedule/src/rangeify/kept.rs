@@ -6,7 +6,7 @@
 //! kept over the others. Invariant: all that a kernel keeps or shares (`shared`) is of the same slices, whose
 //! loops stand outermost, and what it keeps of as many slices as a vector has lanes fits its LOCAL storage.
 
-use super::cost::{SHORT, TILE, count, is_data};
+use super::cost::{SHORT, TILE, count, is_data, names_places};
 use super::{Around, At, Body, Instance, Rangeify};
 use monoglot_uop::{AddrSpace, Arg, AxisType, DType, Op, Shape, UOp};
 use rustc_hash::FxHashSet;
@@ -121,6 +121,7 @@ impl Rangeify<'_> {
         let masks = chosen && u.src()[1..].iter().any(|s| !is_data(s));
         if !stored
             || masks
+            || names_places(u)
             || !is_data(u)
             || matches!(u.dtype(), DType::Index | DType::Void)
             || kernel.target.workgroups

@@ -11,6 +11,7 @@ mod cost;
 mod expand;
 mod kept;
 mod movement;
+mod places;
 mod shared;
 
 use cost::Costs;
@@ -350,7 +351,7 @@ impl Rangeify<'_> {
             let fill = self.filled_by(wanted[0]);
             return fill.map_or(Ok(()), |i| self.expand(i, &u));
         }
-        let store = must && !is_argument(&u) || asked && self.stores(n, &u, &wanted);
+        let store = must && !is_argument(&u) || asked && self.stores(n, &u, &wanted)?;
         if !store {
             for i in wanted {
                 self.expand(i, &u)?;
