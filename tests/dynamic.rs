@@ -258,3 +258,46 @@ fn a_training_step_takes_batches_of_any_length() -> Result<()> {
     close("losses", 0, &losses(true)?, &losses(false)?);
     Ok(())
 }
+
+/// Also one that may only be 0 or 1, or a number: loops that have a turn or none are loops.
+#[test]
+fn short_lengths_are_lengths() -> Result<()> {
+    let _alone = alone();
+    let steps: [(&str, fn(&Tensor) -> Tensor); 7] = [
+        ("normalised", |x| x.layer_norm([3], None, None, 1e-5)),
+        ("shares of a row", |x| x.softmax(-1)),
+        ("shares of a column", |x| x.softmax(0)),
+        ("running", |x| x.cumsum(0)),
+        ("attention", |x| x.attention(x, x, None, false)),
+        ("products of rows", |x| x.matmul(&x.t())),
+        ("products of columns", |x| x.t().matmul(x)),
+    ];
+    let lengths = [(0, 0..=0), (0, 0..=1), (1, 0..=1), (1, 1..=1), (2, 2..=2)];
+    for device in ["CPU", "INTERP"].map(Device::new) {
+        for (name, step) in steps {
+            for (n, bounds) in &lengths {
+                let x = numbers(&[*n, 3]).to(device);
+                let got = step(&x.dynamic(0, bounds.clone())).to_vec::<f32>()?;
+                close(name, *n, &got, &step(&x).to_vec::<f32>()?);
+            }
+            for n in [0, 1, 4] {
+                // Every fourth: none, or one.
+                let x = numbers(&[n, 3]).to(device);
+                let fourth = |x: Tensor| step(&x.slice_axis(0, None, None, 4)).to_vec::<f32>();
+                close(name, n, &fourth(x.dynamic(0, 0..=4))?, &fourth(x)?);
+            }
+        }
+    }
+    let table = numbers(&[5, 3]).parameter();
+    let ids = Tensor::new(&[4i64, 1], [2]).dynamic(0, 2..=2);
+    let loss = table.embedding(&ids).square().sum(.., false);
+    let gradient = loss.gradient(&[&table])?;
+    let want = Tensor::new(&[0f32, 1., 0., 0., 1.], [5, 1]) * &table * 2.0;
+    close(
+        "looked up",
+        2,
+        &gradient[0].to_vec::<f32>()?,
+        &want.to_vec::<f32>()?,
+    );
+    Ok(())
+}

@@ -638,7 +638,7 @@ fn bounds_below_zero_are_none_of_what_is_never_negative() {
 #[test]
 fn shares_of_a_product_sum_to_one() {
     on_each(|device| {
-        for (rows, terms) in [(1, 7), (3, 9), (5, 7), (5, 16), (6, 16), (9, 16), (40, 33)] {
+        for (rows, terms) in [(1, 2), (3, 9), (5, 3), (5, 16), (6, 16), (9, 16), (40, 33)] {
             Tensor::manual_seed(3);
             let x = Tensor::randn([rows, terms]) * 40.0;
             x.realize().expect("it can be computed");

@@ -135,9 +135,10 @@ impl Graph {
             ..Graph::default()
         };
         let mut open = g.open(&FxHashMap::default())?;
-        let anew = g.filled_anew(&open);
-        if !anew.is_empty() {
-            open = g.open(&anew)?;
+        let mut more = g.filled_anew(&open);
+        g.closed_unvaried(&open, &mut more);
+        if !more.is_empty() {
+            open = g.open(&more)?;
         }
         g.nest(&open)?;
         let block = |(i, &open)| {
@@ -195,7 +196,7 @@ impl Graph {
                     self.end[k] = i as u32;
                     mask &= !(1 << k);
                 }
-                Op::Store => mask |= more.get(&(i as u32)).copied().unwrap_or(0),
+                Op::Store | Op::AtomicAdd => mask |= more.get(&(i as u32)).copied().unwrap_or(0),
                 _ => {}
             }
             open.push(mask);
@@ -241,14 +242,34 @@ impl Graph {
         more
     }
 
+    /// STOREs that are closed by a loop and do not vary with it, by that loop: one of a length of 0 or 1, in whose only
+    /// turn its index is 0.
+    fn closed_unvaried(&self, open: &[u128], more: &mut FxHashMap<u32, u128>) {
+        for (k, &end) in self.end.iter().enumerate().filter(|(_, end)| **end != ROOT) {
+            for store in self.effects(&[end]) {
+                if open[store as usize] >> k & 1 == 0 {
+                    *more.entry(store).or_default() |= 1 << k;
+                }
+            }
+        }
+    }
+
     /// The STOREs to a storage among effects.
     fn stores(&self, storage: u32, effects: &[u32]) -> Vec<u32> {
-        let mut stack: Vec<u32> = effects.to_vec();
+        let mut all = self.effects(effects);
+        let to = |i: &u32| self.src[self.src[*i as usize][0] as usize].first();
+        all.retain(|i| to(i) == Some(&storage));
+        all
+    }
+
+    /// What is written by effects.
+    fn effects(&self, of: &[u32]) -> Vec<u32> {
+        let mut stack: Vec<u32> = of.to_vec();
         let mut out = Vec::new();
         while let Some(i) = stack.pop() {
             let src = &self.src[i as usize];
             match self.nodes[i as usize].op() {
-                Op::Store if self.src[src[0] as usize].first() == Some(&storage) => out.push(i),
+                Op::Store | Op::AtomicAdd => out.push(i),
                 Op::End => stack.push(src[0]),
                 Op::Group | Op::Barrier => stack.extend(src),
                 _ => {}

@@ -39,10 +39,11 @@ impl Tensor {
                 Error::argument("dynamic", message)
             })?;
             let length = declared(bounds)?.at("dynamic", now)?;
-            if dims[axis] == length.0 {
+            let varies = dims[axis].as_int().is_none();
+            if varies && dims[axis] == length.0 {
                 return Ok(u);
             }
-            if dims[axis].as_int().is_none() {
+            if varies {
                 let message = format!("axis {axis} of shape {} varies already", u.shape());
                 return Err(Error::argument("dynamic", message));
             }

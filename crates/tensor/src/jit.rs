@@ -71,7 +71,8 @@ pub trait Body<M> {
     fn run(&self, arguments: Self::Arguments) -> Self::Outcome;
 }
 
-/// The function of this closure, whose calls are captured.
+/// The function of this closure, whose calls are captured. Calls of it from several threads take turns; those of two
+/// functions that write one tensor do not, and each may begin from what the other has not written yet.
 ///
 /// # Errors
 /// Where the device that programs would run on cannot be opened.

@@ -54,7 +54,11 @@ impl Variable {
             let message = format!("{value} is outside {min}..={max}");
             return Err(Error::argument(op, message));
         }
-        Ok(Size(Dim::of(&self.0.bind_to(value))))
+        // What has one value is that number.
+        Ok(Size(match min == max {
+            true => Dim::Int(value),
+            false => Dim::of(&self.0.bind_to(value)),
+        }))
     }
 
     /// A length between these bounds, for an operation.

@@ -28,8 +28,6 @@ const APART: f64 = 4.0;
 pub(super) const TILE: f64 = 16.0;
 /// Elements up to which a reduction is unrolled rather than a loop.
 pub(super) const SHORT: f64 = 16.0;
-/// Terms of which a sum is added up in one order wherever that is.
-const FEW: f64 = 4.0;
 /// Most kernels or index patterns in which one value is computed anew.
 const COPIES: usize = 4;
 /// Operations that are still computed in a kernel that is long enough.
@@ -328,7 +326,7 @@ impl Rangeify<'_> {
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
             // Added up twice it is rounded differently: what is above the greatest would not be 0, nor a share of all 1.
             let sums = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max);
-            if sums && u.dtype().is_float() && wanted.len() > 1 && length > FEW {
+            if sums && u.dtype().is_float() && wanted.len() > 1 && length > 1.0 {
                 return Ok(true);
             }
             let work = length * self.costs.light[self.number[&u.src()[0]] as usize].max(1.0);
