@@ -263,7 +263,8 @@ fn a_training_step_takes_batches_of_any_length() -> Result<()> {
 #[test]
 fn short_lengths_are_lengths() -> Result<()> {
     let _alone = alone();
-    let steps: [(&str, fn(&Tensor) -> Tensor); 7] = [
+    type Step = fn(&Tensor) -> Tensor;
+    let steps: [(&str, Step); 7] = [
         ("normalised", |x| x.layer_norm([3], None, None, 1e-5)),
         ("shares of a row", |x| x.softmax(-1)),
         ("shares of a column", |x| x.softmax(0)),
