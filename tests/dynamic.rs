@@ -212,6 +212,9 @@ fn what_does_not_fit_says_so() -> Result<()> {
     assert!(e.to_string().contains("varies already"), "{e}");
     assert!((&y + &numbers(&[8, 6]).dynamic(0, 1..=20)).check().is_err());
     assert!((&y + &numbers(&[9, 6]).dynamic(0, 1..=20)).check().is_ok());
+    let e = x.dynamic(0, 0..=20).index(-1).check().expect_err("of none");
+    assert!(e.to_string().contains("begins too low"), "{e}");
+    assert!(y.index(-1).check().is_ok());
     // What takes no such length names itself.
     let refused: [(&str, Program); 3] = [
         ("chunk", |x| x.chunk(2, 0).remove(0)),
@@ -262,7 +265,7 @@ fn a_training_step_takes_batches_of_any_length() -> Result<()> {
 /// Also one that may only be 0 or 1, or a number: loops that have a turn or none are loops.
 #[test]
 fn short_lengths_are_lengths() -> Result<()> {
-    let _alone = alone();
+    let _one = alone();
     type Step = fn(&Tensor) -> Tensor;
     let steps: [(&str, Step); 7] = [
         ("normalised", |x| x.layer_norm([3], None, None, 1e-5)),

@@ -161,6 +161,18 @@ fn gradients_of_lookups_go_where_their_ids_say() {
     }
 }
 
+/// Of a product of any length: its tree has as many levels as that has digits, and few are one loop nest.
+#[test]
+fn long_products_have_gradients() {
+    for n in [65_537, 300_000] {
+        let x = input([n]);
+        let gradient = x.prod(.., false).gradient(&[&x]);
+        let root = gradient.expect("it has one")[0].uop().expect("well-formed");
+        let kernels = compile(&[root]).expect("it compiles").kernels;
+        assert!(kernels <= 24, "{n}: {kernels}");
+    }
+}
+
 /// Three steps of the network are a kernel: of 1,024 elements, 55 steps in 10 blocks.
 #[test]
 fn a_sort_does_three_steps_a_kernel() {

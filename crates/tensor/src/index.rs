@@ -136,6 +136,13 @@ impl Tensor {
                 }
                 .into());
             }
+            if i < 0 && size.min() + i < 0 {
+                let [least, most] = [size.min(), size.max()];
+                let message = format!(
+                    "element {i} of an axis of {least}..={most}: its variable begins too low"
+                );
+                return Err(Error::argument("index", message));
+            }
             let at = match size {
                 Dim::Sym(n) if i < 0 => Dim::simplest(n + i),
                 _ => Dim::Int(i.rem_euclid(n)),

@@ -50,7 +50,16 @@ pub(super) fn is_data(u: &UOp) -> bool {
 /// and who reads it stored, and not this, compares with all places.
 pub(super) fn names_places(u: &UOp) -> bool {
     let equal = matches!(u.op(), Op::CmpEq | Op::CmpNe);
-    equal && is_data(u) && !u.src().iter().all(is_data)
+    let index = |s: &UOp| !is_data(s) && !is_same_everywhere(s);
+    equal && is_data(u) && u.src().iter().any(index)
+}
+
+/// Whether all elements are one constant.
+fn is_same_everywhere(mut u: &UOp) -> bool {
+    while is_view(u) || u.op() == Op::Cast {
+        u = &u.src()[0];
+    }
+    u.op() == Op::Const
 }
 
 /// Ops that are never worth storing: they are stored already, or cost nothing.
