@@ -65,11 +65,16 @@ fn trained(block: &Block, x: &Tensor, w: &[Vec<Tensor>]) -> Result<(Tensor, Vec<
 /// Equal within a millionth of the greatest.
 #[track_caller]
 fn near(a: &Tensor, b: &Tensor) {
+    within(1e-6, a, b);
+}
+
+/// Apart by no more than such a share of the greatest.
+fn within(share: f32, a: &Tensor, b: &Tensor) {
     let a = read(a);
     let b = read(b);
     let most = a.iter().fold(0.0f32, |m, x| m.max(x.abs()));
     for (x, y) in a.iter().zip(&b) {
-        assert!((x - y).abs() <= 1e-6 * most.max(1.0), "{x} and {y}");
+        assert!((x - y).abs() <= share * most.max(1.0), "{x} and {y}");
     }
 }
 
@@ -147,7 +152,7 @@ fn they_nest() -> Result<()> {
     let want = plain(&plain(&x)).square().sum(.., false);
     let want = want.gradient(&targets)?;
     for (a, b) in first.iter().flatten().zip(&want) {
-        close(a, b);
+        within(1e-5, a, b);
     }
     Ok(())
 }
