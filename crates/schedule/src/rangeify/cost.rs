@@ -124,9 +124,6 @@ pub(super) struct Costs {
     free: Vec<f64>,
     /// Bytes of the reductions there, were each stored.
     heavy: Vec<f64>,
-    /// What reaches a comparison of reductions with one another. A sum or product of floats there is
-    /// computed once: twice it may round differently, and what is equal would differ.
-    compared: Vec<bool>,
 }
 
 impl Costs {
@@ -192,23 +189,7 @@ impl Costs {
             cones.push(cone);
             shares.push(share);
         }
-        let mut compared = vec![false; nodes.len()];
-        for (n, u) in nodes.iter().enumerate().rev() {
-            let sum = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max)
-                && u.dtype().is_float();
-            let both = || u.src().iter().all(|s| s.ops_below().contains(Op::Reduce));
-            if compared[n] && !sum || u.op().is_comparison() && both() {
-                for s in u.src() {
-                    compared[number[s] as usize] = true;
-                }
-            }
-        }
-        Costs {
-            light,
-            free,
-            heavy,
-            compared,
-        }
+        Costs { light, free, heavy }
     }
 }
 
@@ -329,11 +310,8 @@ impl Rangeify<'_> {
         let first: f64 = wanted.iter().map(|&i| self.evaluations(i)).sum();
         let stored_at = bytes(u) * BYTE + first * READ + LAUNCH;
         if op == Op::Reduce {
-            if self.costs.compared[at] && wanted.len() > 1 && u.dtype().is_float() {
-                return Ok(true);
-            }
             let length = u.src()[0].shape().max_len() as f64 / size.max(1.0);
-            // Added up twice it is rounded differently: what is above the greatest would not be 0, nor a share of all 1.
+            // Added up twice it is rounded differently: what is equal would differ, and the shares of a row not be 1 together.
             let sums = matches!(u.arg(), Arg::Reduce(op, _) if *op != ReduceOp::Max);
             if sums && u.dtype().is_float() && wanted.len() > 1 && length > 1.0 {
                 return Ok(true);
