@@ -161,7 +161,7 @@ fn gradients_of_lookups_go_where_their_ids_say() {
     }
 }
 
-/// Of a product of any length: its tree has as many levels as that has digits, and few are one loop nest.
+/// Of a product of any length: its tree has as many levels as that has digits, and those that several places want are stored.
 #[test]
 fn long_products_have_gradients() {
     for n in [65_537, 300_000] {

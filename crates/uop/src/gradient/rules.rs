@@ -258,9 +258,6 @@ fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {
     }
 }
 
-/// Levels of a tree of products that are one loop nest.
-const TOGETHER: usize = 6;
-
 /// The product of all others along `axes`, for every element. No division, so zeros are no special
 /// case: products of neighbours are taken up a binary tree, and down it every node hands to each child
 /// its own share times the sibling's product.
@@ -287,12 +284,7 @@ fn exclusive_products(x: &UOp, axes: &[usize]) -> Result<UOp> {
     while m > 1 {
         m /= 2;
         let pairs = levels[levels.len() - 1].reshape(&rows(&[m, 2]))?;
-        let level = pairs.reduce(ReduceOp::Mul, &[2])?.reshape(&rows(&[m]))?;
-        // Each level stands on those below, and all stand beside each other where they meet again.
-        levels.push(match levels.len() % TOGETHER {
-            0 => level.unary(Op::Contiguous),
-            _ => level,
-        });
+        levels.push(pairs.reduce(ReduceOp::Mul, &[2])?.reshape(&rows(&[m]))?);
     }
     let mut share = UOp::full(one, x.dtype(), &rows(&[1]));
     for level in levels.iter().rev().skip(1) {
