@@ -136,7 +136,7 @@ binaries! {
     /// a shifted right by b bits, arithmetic where signed.
     shr: Numbers, One(Op::Shr);
     /// a to the power b.
-    pow: Numbers, One(Op::Pow);
+    pow: Numbers, Made(f::pow), One(Op::Pow);
     /// The greater; NaN if either is. A tie shares the gradient.
     maximum: Any, One(Op::Max);
     /// The lesser; NaN if either is. A tie shares the gradient.

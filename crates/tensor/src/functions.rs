@@ -6,6 +6,7 @@
 //! with a `Shortcut`; the parts would give the same values.
 
 use crate::coefficients::*;
+use crate::promote::constant_of;
 use monoglot_uop::gradient::{cos as cosine, scale};
 use monoglot_uop::node::{Rule, Shortcut};
 use monoglot_uop::{DType, Op, UOp};
@@ -435,6 +436,42 @@ pub(crate) fn atan2(y: &UOp, x: &UOp) -> UOp {
         let size = y.mul_acc(y, &(x * x));
         let d = size.eq_(&size.like(0.0)).select(&size, &div(f.g, &size));
         Ok(vec![Some(&d * x), Some(scale(&(&d * y), -1.0))])
+    })
+}
+
+/// a^b; where the exponent is a number that few products, a quotient or a root give, those.
+pub(crate) fn pow(a: &UOp, b: &UOp) -> UOp {
+    match constant_of(b) {
+        Some(b) => pow_number(a, b.to_f64()),
+        None => a.binary(Op::Pow, b),
+    }
+}
+
+fn pow_number(a: &UOp, b: f64) -> UOp {
+    // A power of −0 is one of 0, and one of −∞ is one of ∞.
+    let root = || {
+        let zero = a.like(0.0);
+        let all = a.eq_(&a.like(f64::NEG_INFINITY));
+        let positive = all.select(&a.like(f64::INFINITY), &a.eq_(&zero).select(&zero, a));
+        positive.unary(Op::Sqrt)
+    };
+    let twice = 2.0 * b;
+    let y = match twice as i64 {
+        _ if twice.fract() != 0.0 => return a.binary(Op::Pow, &a.like(b)),
+        -4 => recip(a) * recip(a),
+        -2 => recip(a),
+        -1 => recip(&root()),
+        1 => root(),
+        2 => return a.clone(),
+        4 => a * a,
+        6 => a * a * a,
+        8 => (a * a) * (a * a),
+        _ => return a.binary(Op::Pow, &a.like(b)),
+    };
+    known(y, &[a], &[twice as i64], |f| {
+        let b = f.params[0] as f64 / 2.0;
+        let slope = scale(&pow_number(&f.inputs[0], b - 1.0), b);
+        Ok(vec![Some(f.g * &slope)])
     })
 }
 

@@ -97,6 +97,38 @@ fn functions_are_within_a_few_ulp() {
 }
 
 #[test]
+fn powers_that_are_products_are_powers() {
+    on_interpreter();
+    let mut xs = vec![f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0];
+    let sizes = (-4600..4600).map(|i| 10f64.powf(f64::from(i) / 120.0) as f32);
+    xs.extend(sizes.flat_map(|x| [x, -x]));
+    let n = xs.len() as i64;
+    for exponent in [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 1.5] {
+        let powers = f32s(&Tensor::new(&xs, [n]).pow(exponent));
+        for (&x, y) in xs.iter().zip(powers) {
+            let exact = f64::from(x).powf(exponent);
+            let want = exact as f32;
+            let unit = f64::from(want.abs().max(f32::MIN_POSITIVE)) * 2f64.powi(-23);
+            let near = (f64::from(y) - exact).abs() <= 2.0 * unit;
+            let same = y == want && (y != 0.0 || y.is_sign_negative() == want.is_sign_negative());
+            let nan = y.is_nan() && want.is_nan();
+            let ends = !want.is_finite() || want == 0.0;
+            assert!(
+                nan || same || near && !ends,
+                "{x:e}^{exponent} = {y:e}, not {want:e}"
+            );
+        }
+    }
+    let narrow = Tensor::new(&[1.1f32, -3.0, 7.3], [3]).cast(DType::BF16);
+    let rounded_once = narrow
+        .cast(DType::F32)
+        .pow(3)
+        .cast(DType::BF16)
+        .cast(DType::F32);
+    assert_eq!(f32s(&narrow.pow(3).cast(DType::F32)), f32s(&rounded_once));
+}
+
+#[test]
 fn exponentials_of_every_size() {
     on_interpreter();
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();

@@ -14,40 +14,52 @@ use monoglot_uop::{AxisType, Op, OptOp, Target};
 
 /// Rows that are added at a time.
 const ROWS: i64 = 8;
-/// Fewest parts of a sum, and fewest columns.
-const PARTS: i64 = 16;
+/// Fewest rows of a sum, fewest columns, and fewest of these in a vector.
+const LONG: i64 = 32;
 const COLUMNS: i64 = 256;
-/// Bytes of a page, and of memory that a core moves in a cycle.
-const PAGE: i64 = 4096;
+const NARROWEST: i64 = 4;
+/// Bytes of memory that a core moves in a cycle.
 const MOVED: f64 = 8.0;
 
 /// Choose the loops of sums of columns; None, with nothing chosen, where the kernel is none.
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
     let ([row, column], cycles) = sums(features, chosen.target)?;
-    let at = chosen.axis(column, AxisType::Loop)?;
-    let columns = inner(together(features, column, chosen.target)?, AxisType::Loop);
-    let held = chosen.add(columns, at, "columns whose sums the first cache holds");
-    held.then_some(())?;
+    let mut at = chosen.axis(column, AxisType::Loop)?;
+    let columns = together(features, column, chosen.target)?;
+    if columns == features.extent[column] {
+        at = at.checked_sub(1)?;
+    } else {
+        let columns = inner(columns, AxisType::Loop);
+        let held = chosen.add(columns, at, "columns whose sums the first cache holds");
+        held.then_some(())?;
+    }
     let nodes = chosen.nest.kernel().toposort();
     let mut operands = staging::operands(&nodes).into_iter();
     let operand = operands.position(|u| u.op() == Op::Reduce)?;
     chosen.add(keep(operand), at, "sums in parts");
     // Behind the loop that reads the sums stand the one that fills them, and the rows.
     let [read, fill, rows] = [at + 1, at + 2, at + 3];
-    let parts = outermost(features.extent[row] / ROWS, AxisType::Reduce);
-    chosen.add(parts, rows, "parts of a few rows");
+    let of = features.extent[row];
+    let few = (1..=ROWS).rfind(|few| of % few == 0)?;
+    if few > 1 {
+        let parts = outermost(of / few, AxisType::Reduce);
+        chosen.add(parts, rows, "parts of a few rows");
+    }
     chosen.add(OptOp::Swap { with: fill }, rows, "around columns");
     let [own, set, rows] = [fill + 1, fill + 2, fill + 3];
-    let few = chosen.axis(rows, AxisType::Reduce)?;
-    chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
-    let lanes = chosen.target.vector_bytes as i64 / features.reductions[0].bytes.max(1) as i64;
+    if few > 1 {
+        let few = chosen.axis(rows, AxisType::Reduce)?;
+        chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
+    }
+    let lanes = common(columns, lanes(features, chosen.target));
     for of in [read, own, set] {
         if let Some(at) = chosen.axis(of, AxisType::Loop) {
             chosen.add(inner(lanes, AxisType::Upcast), at, "vectors of columns");
         }
     }
     if chosen.target.threads > 1 && cycles >= THREADED {
-        threads(&[column], cycles, chosen);
+        let around: Vec<usize> = bits(features.outer).collect();
+        threads(&around, cycles, chosen);
     }
     Some(())
 }
@@ -63,13 +75,12 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let mut stores = features.accesses.iter().filter(|a| a.store);
     let [n, rows] = [features.extent[column], features.extent[row]];
     let inside = sum.open == features.outer && stores.all(|a| a.stride[column] == 1);
-    let long = rows % ROWS == 0 && rows >= PARTS * ROWS && n >= COLUMNS;
+    let long = rows >= LONG && n >= COLUMNS;
     // One read is of an element for each term of each sum, along rows; others are of a row or a column.
     let whole = |a: &&Access| !a.store && a.varies >> row & a.varies >> column & 1 == 1;
     let mut reads = features.accesses.iter().filter(whole);
     let read = reads.next().filter(|_| reads.next().is_none())?;
-    let apart = read.stride[row].saturating_mul(read.bytes as i64);
-    let far = read.stride[column] == 1 && apart >= PAGE && read.gate == 0;
+    let far = read.stride[column] == 1 && read.stride[row] >= n && read.gate == 0;
     let once = features.outer & !read.varies == 0;
     let beyond = read.size > target.caches[1] as i64;
     let all = known && inside && long && far && once && beyond;
@@ -80,10 +91,25 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
 /// threads share.
 fn together(features: &Features, column: usize, target: &Target) -> Option<i64> {
     let n = features.extent[column];
-    let lanes = (target.vector_bytes / features.reductions[0].bytes.max(1)).max(1) as i64;
-    let most = (target.caches[0] as i64 / 2 / 8).min(n / 2.max(target.threads as i64));
-    let fits = |c: &i64| n % c == 0 && c % lanes == 0;
+    let lanes = lanes(features, target);
+    let around = features.count(features.outer & !(1 << column)) as i64;
+    let parts = match around {
+        1 => 2.max(target.threads as i64),
+        _ => 1,
+    };
+    let most = (target.caches[0] as i64 / 2 / 8).min(n / parts);
+    let fits = |c: &i64| n % c == 0 && common(*c, lanes) >= NARROWEST;
     (COLUMNS / 2..=most).rev().find(fits)
+}
+
+/// Elements of a vector.
+fn lanes(features: &Features, target: &Target) -> i64 {
+    (target.vector_bytes / features.reductions[0].bytes.max(1)).max(1) as i64
+}
+
+/// The longest vector of which both are whole numbers.
+fn common(columns: i64, lanes: i64) -> i64 {
+    1 << columns.trailing_zeros().min(lanes.trailing_zeros())
 }
 
 #[cfg(test)]
@@ -95,15 +121,24 @@ mod tests {
     };
     use monoglot_uop::{DType, ReduceOp, UOp};
 
-    /// A vector of k elements times a matrix.
-    fn sums(n: i64, k: i64) -> UOp {
-        let r = ranges(&[n], &[k]);
-        let a = param(1, &[k], DType::F32).at(&r[1..]);
-        let b = param(2, &[k * n], DType::F32).at(&[linear(&[(&r[1], n), (&r[0], 1)])]);
-        let out = param(0, &[n], DType::F32).at(&r[..1]);
-        sink(&[out
-            .store(&(a * b).reduce_ranges(ReduceOp::Add, &r[1..]))
-            .end(&r[..1])])
+    /// A vector of k elements times each of several matrices.
+    fn sums(matrices: &[i64], n: i64, k: i64) -> UOp {
+        let r = ranges(&[matrices, &[n]].concat(), &[k]);
+        let count: i64 = matrices.iter().product();
+        let outer = &r[..matrices.len() + 1];
+        let rows = &r[matrices.len() + 1..];
+        let a = param(1, &[k], DType::F32).at(rows);
+        let place = |width: i64| {
+            let mut terms = vec![(&outer[matrices.len()], 1)];
+            terms.extend(outer[..matrices.len()].iter().map(|r| (r, width * n)));
+            terms
+        };
+        let mut read = place(k);
+        read.push((&rows[0], n));
+        let b = param(2, &[count * k * n], DType::F32).at(&[linear(&read)]);
+        let out = param(0, &[count * n], DType::F32).at(&[linear(&place(1))]);
+        let sum = (a * b).reduce_ranges(ReduceOp::Add, rows);
+        sink(&[out.store(&sum).end(outer)])
     }
 
     /// The same parts for any number of threads; what other results read again is no sum of columns.
@@ -115,10 +150,14 @@ mod tests {
             ..target(false)
         };
         for (kernel, parts) in [
-            (sums(1024, 160), Some(20)),
-            (sums(1536, 128), Some(16)),
-            (sums(1024, 161), None),
-            (sums(512, 160), None),
+            (sums(&[], 1024, 160), Some(20)),
+            (sums(&[], 1536, 128), Some(16)),
+            (sums(&[], 1024, 161), Some(23)),
+            (sums(&[], 512, 160), Some(20)),
+            (sums(&[], 514, 160), None),
+            (sums(&[], 1024, 31), None),
+            (sums(&[3], 260, 40), Some(5)),
+            (sums(&[2], 1024, 160), Some(20)),
             (flat_matmul(2, 1024, 160), None),
         ] {
             for threads in [1, 3] {
@@ -140,5 +179,19 @@ mod tests {
                 assert_eq!(found, parts, "{opts:?}");
             }
         }
+    }
+
+    /// Where no few rows divide all, one is added at a time.
+    #[test]
+    fn a_prime_number_of_rows_is_added_one_by_one() {
+        let small = Target {
+            caches: [8 << 10, 16 << 10, 128 << 10],
+            ..target(false)
+        };
+        let kernel = sums(&[2], 256, 37);
+        let opts = choose(&kernel, &small);
+        let staged = opts.iter().any(|o| matches!(o.op, OptOp::Stage { .. }));
+        assert!(staged, "{opts:?}");
+        lowers(&check_on(&kernel, &opts, &small), false);
     }
 }

@@ -159,7 +159,10 @@ impl Product {
         let made = words || [rows, columns].iter().any(|a| a.bytes < sum.bytes);
         // Rows that no tile divides are padded, which blocks are.
         let divides = (ABOVE..=ROWS).any(|n| extents[0] % n == 0);
-        let near = !made && divides && rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
+        // Columns that are no neighbours are put together once, for all rows.
+        let neighbours = columns.stride[column].unsigned_abs() <= 1;
+        let held = rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
+        let near = !made && divides && neighbours && held;
         // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
         let again = extents[0] >= if words { WORDS } else { ABOVE * tile[0] };
         let useful = |k: usize| {
