@@ -29,7 +29,17 @@ pub(super) fn once(kernel: &UOp) -> Option<UOp> {
         let fewer = is_choice(&new).then(|| without(&new)).flatten();
         done.insert(u, fewer.unwrap_or(new));
     }
-    Some(done[kernel].clone()).filter(|k| k != kernel)
+    // What others want with the choice is computed once more without it.
+    let new = &done[kernel];
+    let less = |k: &UOp| work(&k.toposort()) <= work(&nodes);
+    (new != kernel && less(new)).then(|| new.clone())
+}
+
+/// What the arithmetic of some nodes costs, each once.
+fn work(nodes: &[UOp]) -> f32 {
+    let floats = nodes.iter().filter(|u| u.dtype().is_float());
+    let arithmetic = floats.filter(|u| u.op().is_elementwise());
+    arithmetic.map(|u| u.op().traits().cost as f32).sum()
 }
 
 fn is_choice(u: &UOp) -> bool {
@@ -176,6 +186,17 @@ mod tests {
             assert_eq!(choices(&less), wanted, "{less}");
             assert_eq!(run(&k), run(&less));
         }
+    }
+
+    #[test]
+    fn what_others_want_is_not_computed_twice() {
+        let (r, inside) = rows();
+        let x = param(1, 30).at(&[&(&r[0] * 10) + &r[1]]);
+        let power = inside.select(&x, &(&x * -1.0)).unary(Op::Exp2);
+        let chosen = inside.select(&power, &x.like(1.0));
+        let k = kernel(&r, &(&chosen * &(&power + 1.0).unary(Op::Recip)));
+        assert_eq!(once(&k), None);
+        assert!(once(&kernel(&r, &chosen)).is_some());
     }
 
     #[test]
