@@ -59,6 +59,19 @@ fn a_product_takes_its_epilogue_along() {
     assert_eq!(kernels(&[&(a.matmul(&b) + bias).gelu()]), 1);
 }
 
+/// Two in one kernel would leave no registers for a tile of either; where they are little, a kernel costs more than that.
+#[test]
+fn products_that_meet_are_a_kernel_each() {
+    let x = input([64, 128]);
+    let weights = [256, 256].map(|n| input([n, 128]));
+    let [gate, up] = weights.each_ref().map(|w| x.linear(w, None));
+    assert_eq!(kernels(&[&(gate.silu() * &up)]), 2);
+    assert_eq!(kernels(&[&(&gate + &up)]), 2);
+    let few = input([4, 8]);
+    let little = weights.map(|w| few.linear(&w.narrow(1, 0, 8), None));
+    assert_eq!(kernels(&[&(&little[0] + &little[1])]), 1);
+}
+
 #[test]
 fn reductions_of_one_input_share_a_kernel() {
     let x = input([64, 256]);

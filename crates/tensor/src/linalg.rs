@@ -241,28 +241,81 @@ fn einsum(equation: &str, operands: &[UOp]) -> Result<UOp> {
     let sizes = spelled.sizes(operands, &bad)?;
     let d = spelled.dtype(&sizes, operands);
     let Equation { terms, result } = spelled;
-    // What is contracted so far, and the next operand: each with its letters.
-    let mut parts: Vec<(UOp, Vec<char>)> = Vec::new();
-    for (i, (u, t)) in operands.iter().zip(&terms).enumerate() {
-        parts.push(diagonals(u.cast(d), t)?);
-        let needed = |c: &char| result.contains(c) || terms[i + 1..].iter().any(|t| t.contains(c));
-        let place = |c: &char| result.iter().position(|o| o == c).unwrap_or(usize::MAX);
-        let mut all: Vec<(char, Dim)> = sizes.clone();
-        all.retain(|(c, _)| parts.iter().any(|(_, t)| t.contains(c)));
-        all.sort_by_key(|(c, _)| (!needed(c), place(c)));
-        let shape = Shape::new(all.iter().map(|(_, n)| n.clone()));
-        let mut letters: Vec<char> = all.into_iter().map(|(c, _)| c).collect();
-        let arranged = parts.iter().map(|(u, t)| arrange(u, t, &letters));
-        let arranged: Vec<UOp> = arranged.collect::<Result<_>>()?;
-        let keep = letters.iter().filter(|c| needed(c)).count();
-        let axes: Vec<usize> = (keep..letters.len()).collect();
-        letters.truncate(keep);
-        let factors: Vec<&UOp> = arranged.iter().collect();
-        let sums = contracted(&factors, &shape, d.compute_type(), &axes, None)?;
-        parts = vec![(sums.squeeze_axes(&axes)?, letters)];
+    let plain = |(u, t): (&UOp, &Vec<char>)| diagonals(u.cast(d), t);
+    let mut left: Vec<Lettered> = operands
+        .iter()
+        .zip(&terms)
+        .map(plain)
+        .collect::<Result<_>>()?;
+    while left.len() > 1 {
+        let terms: Vec<Vec<char>> = left.iter().map(|(_, t)| t.clone()).collect();
+        let [i, j] = cheapest_pair(&terms, &result, &sizes).1;
+        let second = left.remove(j);
+        let first = left.remove(i);
+        let mut others: Vec<char> = result.clone();
+        others.extend(left.iter().flat_map(|(_, t)| t));
+        let own = |c: &char| others.contains(c) || second.1.contains(c);
+        let first = summed(&[first], own, &result, &sizes, d)?;
+        let both = summed(&[first, second], |c| others.contains(c), &result, &sizes, d)?;
+        left.insert(i, both);
     }
     // The letters that are left are those of the result, in its order.
-    Ok(parts.remove(0).0.cast(d))
+    let whole = summed(&left, |c| result.contains(c), &result, &sizes, d)?;
+    Ok(whole.0.cast(d))
+}
+
+/// A factor with the letters of its axes.
+type Lettered = (UOp, Vec<char>);
+
+/// The sum of a product over all letters that are not needed; its axes are in the order of the result.
+fn summed(
+    factors: &[Lettered],
+    needed: impl Fn(&char) -> bool,
+    result: &[char],
+    sizes: &[(char, Dim)],
+    d: DType,
+) -> Result<Lettered> {
+    let place = |c: &char| result.iter().position(|o| o == c).unwrap_or(usize::MAX);
+    let mut all: Vec<(char, Dim)> = sizes.to_vec();
+    all.retain(|(c, _)| factors.iter().any(|(_, t)| t.contains(c)));
+    all.sort_by_key(|(c, _)| (!needed(c), place(c)));
+    let shape = Shape::new(all.iter().map(|(_, n)| n.clone()));
+    let mut letters: Vec<char> = all.into_iter().map(|(c, _)| c).collect();
+    let arranged = factors.iter().map(|(u, t)| arrange(u, t, &letters));
+    let arranged: Vec<UOp> = arranged.collect::<Result<_>>()?;
+    let keep = letters.iter().filter(|c| needed(c)).count();
+    let axes: Vec<usize> = (keep..letters.len()).collect();
+    letters.truncate(keep);
+    let factors: Vec<&UOp> = arranged.iter().collect();
+    let sums = contracted(&factors, &shape, d.compute_type(), &axes, None)?;
+    Ok((sums.squeeze_axes(&axes)?, letters))
+}
+
+/// Most factors of which all orders are tried.
+const ALL_ORDERS: usize = 5;
+
+/// The two factors that are contracted first where all takes the fewest products, and how many these are; of many factors
+/// those of the fewest between them. Of equals the first.
+fn cheapest_pair(terms: &[Vec<char>], result: &[char], sizes: &[(char, Dim)]) -> (f64, [usize; 2]) {
+    let mut best = (f64::INFINITY, [0, 1]);
+    for j in 1..terms.len() {
+        for i in 0..j {
+            let mut rest = terms.to_vec();
+            let mut both = rest.remove(j);
+            both.extend(rest.remove(i));
+            let each = sizes.iter().filter(|(c, _)| both.contains(c));
+            let mut products: f64 = each.map(|(_, n)| n.max() as f64).product();
+            both.retain(|c| result.contains(c) || rest.iter().any(|t| t.contains(c)));
+            if rest.len() < ALL_ORDERS && !rest.is_empty() {
+                rest.insert(i, both);
+                products += cheapest_pair(&rest, result, sizes).0;
+            }
+            if products < best.0 {
+                best = (products, [i, j]);
+            }
+        }
+    }
+    best
 }
 
 /// Letters that occur twice become one axis: the diagonal.

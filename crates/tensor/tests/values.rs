@@ -128,6 +128,67 @@ fn powers_that_are_products_are_powers() {
     assert_eq!(f32s(&narrow.pow(3).cast(DType::F32)), f32s(&rounded_once));
 }
 
+/// Whatever pair is contracted first, the sum is the same: of whole numbers, exactly.
+#[test]
+fn sums_of_many_factors_in_any_order() {
+    on_interpreter();
+    let sizes = |letter: char| 2 + (letter as i64 - 'a' as i64) % 3;
+    let factor = |letters: &str, k: usize| {
+        let shape: Vec<i64> = letters.chars().map(sizes).collect();
+        let n: i64 = shape.iter().product();
+        let values: Vec<f64> = (0..n)
+            .map(|i| ((i + k as i64) * 7 % 11 - 5) as f64)
+            .collect();
+        (values.clone(), Tensor::new(&values, shape))
+    };
+    for equation in [
+        "ab,bc,cd->ad",
+        "ab,cd,bc->da",
+        "a,b,c,d->ca",
+        "ab,ab,b->a",
+        "abc,c,b,ad->d",
+        "ab,bc,cd,de,ef,fa->be",
+        "a,ab,abc->",
+    ] {
+        let (left, right) = equation.split_once("->").expect("a result");
+        let terms: Vec<&str> = left.split(',').collect();
+        let factors: Vec<_> = terms
+            .iter()
+            .enumerate()
+            .map(|(k, t)| factor(t, k))
+            .collect();
+        let tensors: Vec<&Tensor> = factors.iter().map(|f| &f.1).collect();
+        let got: Vec<f64> = Tensor::einsum(equation, &tensors).to_vec().expect("values");
+        let place = |letters: &str, at: &[i64; 6]| {
+            letters
+                .chars()
+                .fold(0, |all, c| all * sizes(c) + at[(c as u8 - b'a') as usize])
+        };
+        let mut want = vec![0.0; got.len()];
+        let used = |k: usize| {
+            if left.contains((b'a' + k as u8) as char) {
+                sizes((b'a' + k as u8) as char)
+            } else {
+                1
+            }
+        };
+        let all: i64 = (0..6).map(used).product();
+        for mut turn in 0..all {
+            let at: [i64; 6] = std::array::from_fn(|k| {
+                let digit = turn % used(k);
+                turn /= used(k);
+                digit
+            });
+            let product = terms
+                .iter()
+                .zip(&factors)
+                .map(|(t, f)| f.0[place(t, &at) as usize]);
+            want[place(right, &at) as usize] += product.product::<f64>();
+        }
+        assert_eq!(got, want, "{equation}");
+    }
+}
+
 #[test]
 fn exponentials_of_every_size() {
     on_interpreter();

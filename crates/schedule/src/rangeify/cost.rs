@@ -323,7 +323,7 @@ impl Rangeify<'_> {
                 return Ok(true);
             }
             if let &[i] = wanted
-                && let Some(stored) = self.parts_from(u, i, length, work)
+                && let Some(stored) = self.parts_from(u, i, [length, work], stored_at)
             {
                 return Ok(stored);
             }

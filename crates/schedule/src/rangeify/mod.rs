@@ -162,6 +162,8 @@ struct Draft {
     buffers: usize,
     /// The ranges with which its reductions vary, where they are all that is inside of these.
     shared: Option<Vec<UOp>>,
+    /// Whether one of them is a product over all of its ranges.
+    multiplies: bool,
     /// Bytes of LOCAL storage for a vector of slices.
     kept: f64,
     target: Arc<Target>,
@@ -414,6 +416,7 @@ impl Rangeify<'_> {
             size: 1,
             buffers: 1,
             shared: None,
+            multiplies: false,
             kept: 0.0,
             target,
         });

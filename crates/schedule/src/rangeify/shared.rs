@@ -15,6 +15,8 @@ use monoglot_uop::{Arg, Op, ReduceOp, UOp};
 pub(super) const PARTS: f64 = 64.0;
 /// As many operations as this many kernels cost are done by one thread, if need be.
 const ALONE: f64 = 8.0;
+/// How much more than storing it a product does that takes as much longer where it is not tiled.
+const UNTILED: f64 = 2.0;
 /// Stands for a reduction among the numbers of the ranges that those around vary with, and for all ranges.
 const REDUCTION: u32 = u32::MAX;
 const ANY: u32 = u32::MAX - 1;
@@ -56,9 +58,16 @@ impl Rangeify<'_> {
     }
 
     /// Whether a REDUCE with one instance is stored, if that follows from its ranges: not where slices share
-    /// it, but where its kernel shares reductions over others. `length` is how many elements it folds, `work`
-    /// what that costs.
-    pub(super) fn parts_from(&mut self, u: &UOp, i: u32, length: f64, work: f64) -> Option<bool> {
+    /// it, but where its kernel shares reductions over others, or is a product already and this one is no less than what
+    /// it costs to store it: one kernel is one product in tiles. `length` is how many elements it folds, `work` what
+    /// that costs.
+    pub(super) fn parts_from(
+        &mut self,
+        u: &UOp,
+        i: u32,
+        [length, work]: [f64; 2],
+        stored_at: f64,
+    ) -> Option<bool> {
         let open = self.open(i)?;
         let instance = &self.instances[i as usize];
         let number = instance.kernel as usize;
@@ -89,6 +98,12 @@ impl Rangeify<'_> {
             }
         } else if length <= SHORT {
             return None;
+        }
+        if plain && is_product(u) {
+            if kernel.multiplies && count(&open) * work > UNTILED * stored_at {
+                return Some(true);
+            }
+            self.kernels[number].multiplies = true;
         }
         self.kernels[number].shared = Some(open);
         (!plain).then_some(false)
