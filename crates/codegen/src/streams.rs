@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// Bytes that are written to memory at a time.
 const LINE: i128 = 64;
+/// Lines from which on a run may begin or end within one: half of that is written by others, and waits for memory.
+const LONG: i128 = 256;
 
 /// A STORE whose place is a sum of multiples of loops' numbers.
 struct Write<'a> {
@@ -26,8 +28,9 @@ struct Write<'a> {
     /// The loops and what the place grows by at a turn of each, but for a constant.
     terms: Vec<(&'a UOp, i128)>,
     constant: i128,
-    /// What it grows by in the loop around it.
+    /// What it grows by in the loop around it, and how often that turns.
     step: i128,
+    turns: i128,
     /// Its number among the loop's writes to the storage.
     turn: usize,
 }
@@ -118,7 +121,9 @@ impl<'a> Write<'a> {
         let step = |r: &UOp| place.terms.iter().find(|t| t.0 == *r).map(|t| t.1);
         let loops = open.iter().map(|l| l.1.and_then(|r| Some((r, step(r)?))));
         let mut terms: Vec<(&UOp, i128)> = loops.collect::<Option<_>>()?;
-        let step = terms.last().map_or(0, |t| t.1);
+        let last = terms.last();
+        let step = last.map_or(0, |t| t.1);
+        let turns = last.map_or(1, |t| turns(t.0));
         let vectors = |k: i128| k % lanes == 0;
         let fits = place.terms.iter().all(|t| vectors(t.1));
         terms.sort_by_key(|t| t.0.address());
@@ -129,6 +134,7 @@ impl<'a> Write<'a> {
             terms,
             constant: place.constant,
             step,
+            turns,
             turn: 0,
         })
     }
@@ -142,6 +148,29 @@ impl<'a> Write<'a> {
         let whole = |k: i128| k * self.bytes % LINE == 0;
         whole(self.constant) && self.terms.iter().all(|t| whole(t.1))
     }
+}
+
+/// How often a loop turns; once where nobody knows.
+fn turns(range: &UOp) -> i128 {
+    let known = range.src().first().and_then(UOp::const_value);
+    known.map_or(1, |n| n.to_i128())
+}
+
+/// Whether a run of so many elements, which a loop's next turn goes on with, shares few lines with others: it is long, or
+/// begins and ends where lines do. Loops around may go on with it.
+fn goes_on(run: &Write, length: i128) -> bool {
+    let mut all = length * run.turns;
+    let mut others: Vec<(&UOp, i128)> = run.terms.clone();
+    let inner = others
+        .iter()
+        .position(|t| t.1 == run.step && turns(t.0) == run.turns);
+    inner.map(|k| others.swap_remove(k));
+    while let Some(k) = others.iter().position(|t| t.1 == all) {
+        all *= turns(others.swap_remove(k).0);
+    }
+    let whole = |k: i128| k * run.bytes % LINE == 0;
+    let borders = whole(run.constant) && whole(all) && others.iter().all(|t| whole(t.1));
+    borders || all * run.bytes >= LONG * LINE
 }
 
 /// Those of a loop's writes to one storage that are whole lines: runs of neighbours one after the other (few lines
@@ -160,8 +189,55 @@ fn whole_lines<'a>(mut writes: Vec<Write<'a>>) -> Vec<&'a UOp> {
     let whole = |run: &&&[Write]| {
         let in_turn = run.windows(2).all(|w| w[0].turn + 1 == w[1].turn);
         let lines = in_turn && run[0].begins() && length(run) * run[0].bytes % LINE == 0;
-        lines || runs.len() == 1 && run[0].step == length(run)
+        let follows = runs.len() == 1 && run[0].step == length(run);
+        lines || follows && goes_on(&run[0], length(run))
     };
     let all = runs.iter().filter(whole).flat_map(|run| run.iter());
     all.map(|w| w.store).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monoglot_uop::text::parse;
+
+    /// Vectors of eight in rows of so many, `apart` elements from each other, behind the first `begin`.
+    fn rows(row: i64, apart: i64, begin: i64) -> usize {
+        let text = format!(
+            "LINEAR {{
+              p0 = PARAM[0, f32, GLOBAL] (8000000,)
+              p1 = PARAM[1, f32, GLOBAL] (8000000,)
+              8i32 {row}i32 {apart}i32 {begin}i32 900i32
+              r0 = RANGE[0, LOOP] 900i32
+              %0 = MUL r0 {apart}
+              r1 = RANGE[1, LOOP] {row}i32
+              %1 = MUL r1 8
+              %2 = ADD %0 %1
+              %3 = ADD %2 {begin}
+              %4 = SHRINK p1 (%3,) (8i32,)
+              %5 = LOAD %4
+              %6 = SHRINK p0 (%3,) (8i32,)
+              %7 = STORE %6 %5
+              %8 = END %7 r1
+              %9 = END %8 r0
+            }}"
+        );
+        let linear = parse(&text).expect("it is a list");
+        chosen(linear.src()).len()
+    }
+
+    #[test]
+    fn short_rows_that_share_lines_with_others_stay() {
+        // Whole lines; rows that follow each other, whatever they begin with; a part of each that is whole lines.
+        assert_eq!(rows(16, 128, 0), 1);
+        assert_eq!(rows(17, 136, 0), 1);
+        assert_eq!(rows(17, 136, 8), 1);
+        assert_eq!(rows(14, 128, 16), 1);
+        // What others write beside it is in the same lines.
+        assert_eq!(rows(15, 136, 8), 0);
+        assert_eq!(rows(15, 128, 0), 0);
+        assert_eq!(rows(14, 128, 8), 0);
+        // Of long rows that is little.
+        assert_eq!(rows(900, 7208, 8), 1);
+    }
 }
