@@ -46,11 +46,12 @@ fn is_choice(u: &UOp) -> bool {
     u.op() == Op::Where && u.dtype().is_float() && *u.arg() == Arg::None
 }
 
-/// Whether a node is computed of others of its iteration alone, without a fault whatever they are.
+/// Whether a node is computed of others of its iteration, or of a loop of its own, without a fault whatever they are.
 fn is_harmless(u: &UOp) -> bool {
     let of_floats = |s: &UOp| s.dtype().is_float();
     let compares = u.op().is_comparison() && u.src().iter().all(of_floats);
-    u.op().is_elementwise() && (u.dtype().is_float() || compares)
+    let computed = u.op().is_elementwise() || u.op() == Op::Reduce;
+    compares || computed && u.dtype().is_float()
 }
 
 /// A WHERE whose first value has lost the choices that this one has made; None where there are none.
@@ -216,6 +217,22 @@ mod tests {
         // One place fewer than there are rows.
         let k = numbers(2);
         assert_eq!(once(&k), None);
+    }
+
+    /// A row's sum is read for the row, whichever of its elements asks.
+    #[test]
+    fn what_a_row_adds_up_does_not_ask_for_its_ends() {
+        let (r, inside) = rows();
+        let term = UOp::range(8, 7, AxisType::Reduce);
+        let at = &(&r[0] * 8) + &term;
+        let x = param(1, 24).at(&[at.valid(&inside)]);
+        let sum = x.reduce_ranges(monoglot_uop::ReduceOp::Add, &[term]);
+        let k = kernel(&r, &inside.select(&sum, &sum.like(0.0)));
+        let less = once(&k).unwrap();
+        let sums = less.toposort();
+        let sum = sums.iter().find(|u| u.op() == Op::Reduce).unwrap();
+        assert_eq!(sum.ranges().to_vec(), [r[0].clone()], "{less}");
+        assert_eq!(run(&k), run(&less));
     }
 
     #[test]
