@@ -67,6 +67,12 @@ fn products_that_meet_are_a_kernel_each() {
     let [gate, up] = weights.each_ref().map(|w| x.linear(w, None));
     assert_eq!(kernels(&[&(gate.silu() * &up)]), 2);
     assert_eq!(kernels(&[&(&gate + &up)]), 2);
+    let both = (&gate + &up).gradient_with(&input([64, 256]), &[&x]);
+    assert_eq!(kernels(&[&both.expect("it has one")[0]]), 2);
+    // One of few terms beside one of many.
+    let low = x.linear(&input([8, 128]), None).contiguous();
+    let adapted = &gate + low.linear(&input([256, 8]), None);
+    assert_eq!(kernels(&[&adapted]), 3);
     let few = input([4, 8]);
     let little = weights.map(|w| few.linear(&w.narrow(1, 0, 8), None));
     assert_eq!(kernels(&[&(&little[0] + &little[1])]), 1);

@@ -1,8 +1,8 @@
 //! What is done to the tensor graph before ranges: the tensor rules, arrays without elements, long
-//! reductions in two steps, wide stacks as trees, copies of what files hold. Flows in and out: roots of a
+//! reductions in two steps, sums of products apart, wide stacks as trees, copies of what files hold. Flows in and out: roots of a
 //! tensor graph.
 
-use crate::rangeify::is_stored;
+use crate::rangeify::{is_stored, multiplies};
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::node::Srcs;
 use monoglot_uop::own::FunctionInfo;
@@ -48,7 +48,14 @@ pub(crate) fn prepare(
             Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => {
                 narrow(&new)?
             }
-            Op::Reduce => split(&new, target)?,
+            Op::Reduce => {
+                let parts = apart(&new).into_iter().map(|sum| split(&sum, target));
+                let parts: Vec<UOp> = parts.collect::<Result<_>>()?;
+                parts
+                    .into_iter()
+                    .reduce(|all, sum| all + sum)
+                    .unwrap_or(new)
+            }
             Op::Copy => copied(new),
             Op::Call => stored_arguments(new)?,
             _ => new,
@@ -135,6 +142,25 @@ fn stored_arguments(call: UOp) -> Result<UOp> {
         };
     }
     call.try_with_src(src)
+}
+
+/// The sums that a sum of several products is, as what flows back to an operand of several matrices: each is one that
+/// tiles compute.
+fn apart(u: &UOp) -> Vec<UOp> {
+    let mut addends = vec![u.src()[0].clone()];
+    while let Some(k) = addends.iter().position(|a| a.op() == Op::Add) {
+        let sum = addends.remove(k);
+        addends.extend_from_slice(sum.src());
+        if addends.len() > WIDE {
+            break;
+        }
+    }
+    let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _));
+    if !adds || !addends.iter().all(multiplies) {
+        return vec![u.clone()];
+    }
+    let sum = |addend: UOp| u.with_src(vec![addend]);
+    addends.into_iter().map(sum).collect()
 }
 
 /// An array computed from arrays without elements is a constant.

@@ -16,6 +16,7 @@ mod shared;
 
 use cost::Costs;
 pub(crate) use movement::{Algebra, Indices};
+pub(crate) use shared::multiplies;
 
 use monoglot_uop::graph::toposort_many;
 use monoglot_uop::own::FunctionInfo;
@@ -162,8 +163,8 @@ struct Draft {
     buffers: usize,
     /// The ranges with which its reductions vary, where they are all that is inside of these.
     shared: Option<Vec<UOp>>,
-    /// Whether one of them is a product over all of its ranges.
-    multiplies: bool,
+    /// What its greatest product over all of its ranges costs; 0 where it has none.
+    product: f64,
     /// Bytes of LOCAL storage for a vector of slices.
     kept: f64,
     target: Arc<Target>,
@@ -416,7 +417,7 @@ impl Rangeify<'_> {
             size: 1,
             buffers: 1,
             shared: None,
-            multiplies: false,
+            product: 0.0,
             kept: 0.0,
             target,
         });

@@ -58,9 +58,9 @@ impl Rangeify<'_> {
     }
 
     /// Whether a REDUCE with one instance is stored, if that follows from its ranges: not where slices share
-    /// it, but where its kernel shares reductions over others, or is a product already and this one is no less than what
-    /// it costs to store it: one kernel is one product in tiles. `length` is how many elements it folds, `work` what
-    /// that costs.
+    /// it, but where its kernel shares reductions over others, or is a product already and one of the two is much more
+    /// than what it costs to store this: one kernel is one product in tiles. `length` is how many elements it folds,
+    /// `work` what that costs.
     pub(super) fn parts_from(
         &mut self,
         u: &UOp,
@@ -78,6 +78,14 @@ impl Rangeify<'_> {
         let around = &instance.at.around;
         let every = open.len() == kernel.ranges.len();
         let plain = every && around.is_empty();
+        if plain && is_product(u) {
+            let greater = kernel.product.max(count(&open) * work);
+            if kernel.product > 0.0 && greater > UNTILED * stored_at {
+                return Some(true);
+            }
+            self.kernels[number].product = greater;
+        }
+        let kernel = &self.kernels[number];
         if kernel.shared.as_ref().is_some_and(|s| *s != open) {
             return (plain && length > SHORT).then_some(true);
         }
@@ -98,12 +106,6 @@ impl Rangeify<'_> {
             }
         } else if length <= SHORT {
             return None;
-        }
-        if plain && is_product(u) {
-            if kernel.multiplies && count(&open) * work > UNTILED * stored_at {
-                return Some(true);
-            }
-            self.kernels[number].multiplies = true;
         }
         self.kernels[number].shared = Some(open);
         (!plain).then_some(false)
@@ -156,7 +158,11 @@ fn is_dense(u: &UOp) -> bool {
 
 /// Whether a REDUCE is a product that reads each of its factors again and again.
 fn is_product(u: &UOp) -> bool {
-    let mut value = &u.src()[0];
+    matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && multiplies(&u.src()[0])
+}
+
+/// Whether a value, whose sums are asked for, is a product of factors that are the same for many of these.
+pub(crate) fn multiplies(mut value: &UOp) -> bool {
     while value.op() == Op::Cast {
         value = &value.src()[0];
     }
@@ -170,7 +176,5 @@ fn is_product(u: &UOp) -> bool {
         }
         false
     };
-    matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _))
-        && value.op() == Op::Mul
-        && value.src().iter().all(again)
+    value.op() == Op::Mul && value.src().iter().all(again)
 }
