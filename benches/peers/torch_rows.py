@@ -169,6 +169,33 @@ def convolutions():
     )
 
 
+def layers():
+    def swiglu(x, gate, up, down):
+        return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+
+    def lora(x, w, a, b):
+        return F.linear(x, w) + F.linear(F.linear(x, a), b) * 0.5
+
+    def rnn_cell(x, w, h, u, bias):
+        return torch.tanh(F.linear(x, w, bias) + F.linear(h, u))
+
+    def norm_and_conv(x, w):
+        return F.conv2d(F.relu(F.batch_norm(x, None, None, training=True)), w, padding=1)
+
+    square = (256, 256)
+    within = (2048, 1024)
+    return {
+        "swiglu_512x1024x2048": row((512, 1024), within, within, (1024, 2048), call=swiglu),
+        "lora_512x1024_16": row((512, 1024), (1024, 1024), (16, 1024), (1024, 16), call=lora),
+        "rnn_cell_64x256": row((64, 256), square, (64, 256), square, (256,), call=rnn_cell),
+        "bn_conv3x3_8x64x28x28": row((8, 64, 28, 28), (64, 64, 3, 3), call=norm_and_conv),
+        "patches4x4_3_96_8x224x224": row(
+            (8, 3, 224, 224), (96, 3, 4, 4), call=lambda x, w: F.conv2d(x, w, stride=4)
+        ),
+        "mean_axis1_128x197x768": row((128, 197, 768), call=lambda x: torch.mean(x, 1)),
+    }
+
+
 def places():
     """What reads and writes at places that come from data."""
 
@@ -210,5 +237,5 @@ def places():
 
 
 with torch.no_grad():
-    ROWS = products() | lines() | convolutions() | places() | torch_networks.rows()
+    ROWS = products() | lines() | convolutions() | layers() | places() | torch_networks.rows()
     timing.main(f"torch {torch.__version__.split('+')[0]}", ROWS, ARGS)

@@ -6,6 +6,7 @@
 mod calls;
 mod convolutions;
 mod launches;
+mod layers;
 mod networks;
 mod places;
 mod products;
@@ -61,6 +62,7 @@ pub(super) fn all() -> Vec<Workload> {
     let mut all = products::all();
     all.extend(rows::all());
     all.extend(convolutions::all());
+    all.extend(layers::all());
     all.extend(places::all());
     all.extend(networks::all());
     all.extend(launches::all());

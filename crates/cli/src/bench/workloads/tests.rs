@@ -120,6 +120,84 @@ fn matrices_meet_vectors_both_ways() {
 }
 
 #[test]
+fn products_meet_in_layers() {
+    let [rows, width, within] = [3usize, 4, 5];
+    let silu = |x: f64| x / (1.0 + (-x).exp());
+    // Rows times the transpose of a matrix.
+    let linear = |x: &[f64], w: &[f64], [n, k, m]: [usize; 3]| {
+        product([n, k, m], |i, l| x[i * k + l], |l, j| w[j * k + l])
+    };
+    let s = Small::of(layers::swiglu("swiglu", [3, 4, 5]));
+    let [gate, up] = [1, 2].map(|k| linear(&s.inputs[0], &s.inputs[k], [rows, width, within]));
+    let through: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| silu(*g) * u).collect();
+    s.gives(&linear(&through, &s.inputs[3], [rows, within, width]));
+    let s = Small::of(layers::lora("lora", [3, 4, 2]));
+    let whole = linear(&s.inputs[0], &s.inputs[1], [rows, width, width]);
+    let thin = linear(&s.inputs[0], &s.inputs[2], [rows, width, 2]);
+    let thin = linear(&thin, &s.inputs[3], [rows, 2, width]);
+    let sums = whole.iter().zip(&thin).map(|(a, b)| a + 0.5 * b);
+    s.gives(&sums.collect::<Vec<_>>());
+    let s = Small::of(layers::rnn_cell("cell", [3, 4]));
+    let [x, h] = [0, 2].map(|k| linear(&s.inputs[k], &s.inputs[k + 1], [rows, width, width]));
+    let sums = (0..rows * width).map(|e| (x[e] + h[e] + s.inputs[4][e % width]).tanh());
+    s.gives(&sums.collect::<Vec<_>>());
+}
+
+#[test]
+fn images_are_normed_and_cut() {
+    let [batch, channels, size] = [2usize, 3, 4];
+    let pixels = size * size;
+    let s = Small::of(layers::norm_and_conv("norm", [2, 3, 4]));
+    let of_channel = |c: usize| {
+        let images = s.inputs[0].chunks(pixels).skip(c).step_by(channels);
+        images.flatten().copied().collect::<Vec<f64>>()
+    };
+    let normed = |n: usize, c: usize, i: usize, j: usize| {
+        let all = of_channel(c);
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        let x = s.inputs[0][((n * channels + c) * size + i) * size + j];
+        ((x - mean) / (variance + 1e-5).sqrt()).max(0.0)
+    };
+    let mut wanted = Vec::new();
+    for e in 0..batch * channels * pixels {
+        let [n, o] = [e / pixels / channels, e / pixels % channels];
+        let [i, j] = [e % pixels / size, e % size];
+        let mut sum = 0.0;
+        for k in 0..channels * 9 {
+            let [c, a, b] = [k / 9, i + k % 9 / 3, j + k % 3];
+            if (1..=size).contains(&a) && (1..=size).contains(&b) {
+                sum += normed(n, c, a - 1, b - 1) * s.inputs[1][o * channels * 9 + k];
+            }
+        }
+        wanted.push(sum);
+    }
+    s.gives(&wanted);
+    let [width, patch] = [5usize, 2];
+    let s = Small::of(layers::patches("patches", [2, 3, 4, 5, 2]));
+    let across = size / patch;
+    let mut wanted = Vec::new();
+    for e in 0..batch * width * across * across {
+        let [n, o] = [e / across / across / width, e / across / across % width];
+        let [i, j] = [e / across % across, e % across];
+        let terms = (0..channels * patch * patch).map(|k| {
+            let [c, a, b] = [k / 4, i * patch + k % 4 / 2, j * patch + k % 2];
+            s.inputs[0][((n * channels + c) * size + a) * size + b] * s.inputs[1][o * 12 + k]
+        });
+        wanted.push(terms.sum());
+    }
+    s.gives(&wanted);
+    let s = Small::of(layers::mean_axis1("mean", [2, 3, 4]));
+    let mean = |e: usize| {
+        (0..3)
+            .map(|r| s.inputs[0][e / 4 * 12 + r * 4 + e % 4])
+            .sum::<f64>()
+            / 3.0
+    };
+    s.gives(&(0..8).map(mean).collect::<Vec<_>>());
+}
+
+#[test]
 fn attention_weighs_values() {
     let [heads, width, length] = [2usize, 3, 5];
     let sizes = [2, 3, 5];
