@@ -69,6 +69,13 @@ fn products_that_meet_are_a_kernel_each() {
     assert_eq!(kernels(&[&(&gate + &up)]), 2);
     let both = (&gate + &up).gradient_with(&input([64, 256]), &[&x]);
     assert_eq!(kernels(&[&both.expect("it has one")[0]]), 2);
+    // What several steps give back to one matrix, the first of which had nothing to go on from.
+    let step =
+        |h: Tensor, k: i64| (h.matmul(&weights[1].narrow(0, 0, 128)) + &x.narrow(0, k, 1)).tanh();
+    let state = (0..4).fold(Tensor::zeros([64, 128]), step);
+    let back = state.gradient_with(&input([64, 128]), &[&weights[1]]);
+    let back = kernels(&[&back.expect("it has one")[0]]);
+    assert!(back <= 3 * 4 + 2, "{back}");
     // One of few terms beside one of many.
     let low = x.linear(&input([8, 128]), None).contiguous();
     let adapted = &gate + low.linear(&input([256, 8]), None);

@@ -156,8 +156,8 @@ fn turns(range: &UOp) -> i128 {
     known.map_or(1, |n| n.to_i128())
 }
 
-/// Whether a run of so many elements, which a loop's next turn goes on with, shares few lines with others: it is long, or
-/// begins and ends where lines do. Loops around may go on with it.
+/// Whether a run of so many elements, which a loop's next turn goes on with, shares few lines with others: it is one, long,
+/// or begins and ends where lines do. Loops around may go on with it.
 fn goes_on(run: &Write, length: i128) -> bool {
     let mut all = length * run.turns;
     let mut others: Vec<(&UOp, i128)> = run.terms.clone();
@@ -170,7 +170,7 @@ fn goes_on(run: &Write, length: i128) -> bool {
     }
     let whole = |k: i128| k * run.bytes % LINE == 0;
     let borders = whole(run.constant) && whole(all) && others.iter().all(|t| whole(t.1));
-    borders || all * run.bytes >= LONG * LINE
+    others.is_empty() || borders || all * run.bytes >= LONG * LINE
 }
 
 /// Those of a loop's writes to one storage that are whole lines: runs of neighbours one after the other (few lines

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Parts of a STACK that one kernel chooses between.
 const WIDE: usize = 16;
+/// Most products of which the sum is taken apart.
+const SUMS: usize = 256;
 /// Elements folded by one loop when there are too few results to share among threads.
 const LONG: i64 = 1 << 16;
 /// Parts of such a fold, as many as may be.
@@ -144,23 +146,25 @@ fn stored_arguments(call: UOp) -> Result<UOp> {
     call.try_with_src(src)
 }
 
-/// The sums that a sum of several products is, as what flows back to an operand of several matrices: each is one that
-/// tiles compute.
+/// The sums that a sum of several products is, as what flows back to an operand of several matrices, or to a matrix from
+/// several steps: each is one that tiles compute.
 fn apart(u: &UOp) -> Vec<UOp> {
     let mut addends = vec![u.src()[0].clone()];
     while let Some(k) = addends.iter().position(|a| a.op() == Op::Add) {
         let sum = addends.remove(k);
         addends.extend_from_slice(sum.src());
-        if addends.len() > WIDE {
+        if addends.len() > SUMS {
             break;
         }
     }
     let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _));
-    if !adds || !addends.iter().all(multiplies) {
+    let sum = |addend: UOp| u.with_src(vec![addend]);
+    let (products, others): (Vec<UOp>, Vec<UOp>) = addends.into_iter().partition(multiplies);
+    if !adds || products.is_empty() {
         return vec![u.clone()];
     }
-    let sum = |addend: UOp| u.with_src(vec![addend]);
-    addends.into_iter().map(sum).collect()
+    let rest = others.into_iter().reduce(|all, other| all + other);
+    products.into_iter().chain(rest).map(sum).collect()
 }
 
 /// An array computed from arrays without elements is a constant.

@@ -38,8 +38,9 @@ impl Tensor {
 
     /// Einstein's summation: `einsum("bij,bkj->bik", &[&a, &b])`. A letter twice in one operand is its
     /// diagonal; letters that the result lacks are summed; without `->` it has the letters that occur
-    /// once, in alphabetical order. `...` stands for axes that broadcast. Operands are contracted from
-    /// left to right. Integers widen as sums do where an axis of one operand alone is summed.
+    /// once, in alphabetical order. `...` stands for axes that broadcast. Of several operands the pair
+    /// is contracted first with which all takes the fewest products. Integers widen as sums do where
+    /// an axis of one operand alone is summed.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Tensor {
         Tensor::map_all(operands, |u| einsum(equation, u))

@@ -161,10 +161,16 @@ fn is_product(u: &UOp) -> bool {
     matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _)) && multiplies(&u.src()[0])
 }
 
-/// Whether a value, whose sums are asked for, is a product of factors that are the same for many of these.
+/// Whether a value, whose sums are asked for, is a product of factors that are the same for many of these, or where it
+/// counts.
 pub(crate) fn multiplies(mut value: &UOp) -> bool {
-    while value.op() == Op::Cast {
-        value = &value.src()[0];
+    let zero = |u: &UOp| u.const_value().is_some_and(|v| v.is_zero());
+    loop {
+        value = match (value.op(), value.src()) {
+            (Op::Cast, [of]) => of,
+            (Op::Where, [_, of, other]) if zero(other) => of,
+            _ => break,
+        };
     }
     let again = |factor: &UOp| {
         let mut at = factor;
