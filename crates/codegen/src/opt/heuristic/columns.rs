@@ -1,9 +1,9 @@
-//! Sums along an axis whose turns are pages apart: a few rows at a time are added to the sums of all columns
+//! Sums along an axis that is not the innermost: a few rows at a time are added to the sums of all columns
 //! that the first cache holds, so that memory is read along rows. Flows in: what a kernel does, as numbers,
 //! and the machine's; flows out: Opts, added to those chosen. Invariant: the parts of a sum do not depend on
 //! the number of threads.
 //!
-//! Walking down the columns instead, each line is a page away from the last, and nothing fetches it ahead.
+//! Walking down a few columns instead, lines are a row away from each other, and nothing fetches them ahead.
 
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, keep, outermost};

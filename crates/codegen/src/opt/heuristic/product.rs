@@ -20,7 +20,7 @@
 //! Sums of one part are not kept: a tile stores them. Where loops are around a product (batches, the images and
 //! rows of a convolution), a panel of the columns may be longer, a quarter of the second cache, and the rows'
 //! factor is staged around as many of these as leave it as it is. A factor that few tiles read is read where it
-//! is. Sums of few terms that no second cache holds are stored by tiles beside each other innermost, and of the
+//! is, unless its columns are apart there. Sums of few terms that no second cache holds are stored by tiles beside each other innermost, and of the
 //! columns' factor half of the second cache is staged for all rows. A panel is filled as its factor lies: a term at a
 //! time, or vectors of terms that are transposed; parts are then whole vectors.
 //!
