@@ -50,14 +50,7 @@ pub(crate) fn prepare(
             Op::Stack if new.src().len() > WIDE && new.dtype() != monoglot_uop::DType::Index => {
                 narrow(&new)?
             }
-            Op::Reduce => {
-                let parts = apart(&new).into_iter().map(|sum| split(&sum, target));
-                let parts: Vec<UOp> = parts.collect::<Result<_>>()?;
-                parts
-                    .into_iter()
-                    .reduce(|all, sum| all + sum)
-                    .unwrap_or(new)
-            }
+            Op::Reduce => apart(&new, |sum| split(sum, target))?,
             Op::Copy => copied(new),
             Op::Call => stored_arguments(new)?,
             _ => new,
@@ -148,7 +141,7 @@ fn stored_arguments(call: UOp) -> Result<UOp> {
 
 /// The sums that a sum of several products is, as what flows back to an operand of several matrices, or to a matrix from
 /// several steps: each is one that tiles compute.
-fn apart(u: &UOp) -> Vec<UOp> {
+fn apart(u: &UOp, each: impl Fn(&UOp) -> Result<UOp>) -> Result<UOp> {
     let mut addends = vec![u.src()[0].clone()];
     while let Some(k) = addends.iter().position(|a| a.op() == Op::Add) {
         let sum = addends.remove(k);
@@ -158,13 +151,21 @@ fn apart(u: &UOp) -> Vec<UOp> {
         }
     }
     let adds = matches!(u.arg(), Arg::Reduce(ReduceOp::Add, _));
-    let sum = |addend: UOp| u.with_src(vec![addend]);
+    // A number that is added to all is one for each of them.
+    let shape = u.src()[0].shape();
+    let sum = |addend: UOp| match addend.shape() == shape {
+        true => u.with_src(vec![addend]),
+        false => u.with_src(vec![addend.broadcast(shape)]),
+    };
     let (products, others): (Vec<UOp>, Vec<UOp>) = addends.into_iter().partition(multiplies);
     if !adds || products.is_empty() {
-        return vec![u.clone()];
+        return each(u);
     }
     let rest = others.into_iter().reduce(|all, other| all + other);
-    products.into_iter().chain(rest).map(sum).collect()
+    let sums = products.into_iter().chain(rest).map(|a| each(&sum(a)));
+    let sums: Vec<UOp> = sums.collect::<Result<_>>()?;
+    let all = sums.into_iter().reduce(|all, sum| all + sum);
+    Ok(all.unwrap_or_else(|| u.clone()))
 }
 
 /// An array computed from arrays without elements is a constant.

@@ -128,6 +128,37 @@ fn powers_that_are_products_are_powers() {
     assert_eq!(f32s(&narrow.pow(3).cast(DType::F32)), f32s(&rounded_once));
 }
 
+/// Products, a number and other values in one sum: each product is a sum of its own, and the rest another.
+#[test]
+fn sums_of_products_and_numbers() {
+    on_interpreter();
+    let values = |n: i64| -> Vec<f32> { (0..n).map(|i| (i * 7 % 11 - 5) as f32).collect() };
+    let [a, b, c] = [12, 15, 60].map(values);
+    let x = Tensor::new(&a, [4, 3, 1]);
+    let y = Tensor::new(&b, [3, 5]);
+    let z = Tensor::new(&c, [4, 3, 5]);
+    let term = |i: usize, k: usize, j: usize| [a[i * 3 + k] * b[k * 5 + j], c[(i * 3 + k) * 5 + j]];
+    let cases: [(&str, Tensor, f32, f32); 4] = [
+        ("a number", &x * &y + 2.0, 0.0, 2.0),
+        (
+            "a number first",
+            (&x * &y * 1.0 + 2.0) + &x * &y * 0.0,
+            0.0,
+            2.0,
+        ),
+        ("a value", &x * &y + &z, 1.0, 0.0),
+        ("both", &z + 3.0 + &x * &y, 1.0, 3.0),
+    ];
+    for (name, all, of_z, number) in cases {
+        let got = f32s(&all.sum(1, false));
+        let sum = |e: usize| {
+            let terms = (0..3).map(|k| term(e / 5, k, e % 5));
+            terms.map(|[p, z]| p + of_z * z + number).sum::<f32>()
+        };
+        assert_eq!(got, (0..20).map(sum).collect::<Vec<_>>(), "{name}");
+    }
+}
+
 /// Whatever pair is contracted first, the sum is the same: of whole numbers, exactly.
 #[test]
 fn sums_of_many_factors_in_any_order() {
