@@ -191,6 +191,10 @@ fn power(x: &UOp, n: &UOp) -> Option<UOp> {
 
 /// The fold over `r` of `c ? x : identity`.
 fn chosen(op: ReduceOp, c: &UOp, x: &UOp, r: &UOp) -> Option<UOp> {
+    // What a loop gives is no condition inside of that loop.
+    if [c, x].iter().all(|u| u.ops_below().contains(Op::Reduce)) {
+        return None;
+    }
     let conditions = parts(c, Op::And)?;
     let (with, free): (Vec<UOp>, Vec<UOp>) = conditions.into_iter().partition(|p| varies(p, r));
     for (i, p) in with.iter().enumerate() {
