@@ -28,9 +28,8 @@ struct Write<'a> {
     /// The loops and what the place grows by at a turn of each, but for a constant.
     terms: Vec<(&'a UOp, i128)>,
     constant: i128,
-    /// What it grows by in the loop around it, and how often that turns.
-    step: i128,
-    turns: i128,
+    /// The loop around it, and what it grows by in that.
+    inner: Option<(&'a UOp, i128)>,
     /// Its number among the loop's writes to the storage.
     turn: usize,
 }
@@ -121,9 +120,7 @@ impl<'a> Write<'a> {
         let step = |r: &UOp| place.terms.iter().find(|t| t.0 == *r).map(|t| t.1);
         let loops = open.iter().map(|l| l.1.and_then(|r| Some((r, step(r)?))));
         let mut terms: Vec<(&UOp, i128)> = loops.collect::<Option<_>>()?;
-        let last = terms.last();
-        let step = last.map_or(0, |t| t.1);
-        let turns = last.map_or(1, |t| turns(t.0));
+        let inner = terms.last().copied();
         let vectors = |k: i128| k % lanes == 0;
         let fits = place.terms.iter().all(|t| vectors(t.1));
         terms.sort_by_key(|t| t.0.address());
@@ -133,8 +130,7 @@ impl<'a> Write<'a> {
             bytes,
             terms,
             constant: place.constant,
-            step,
-            turns,
+            inner,
             turn: 0,
         })
     }
@@ -156,15 +152,15 @@ fn turns(range: &UOp) -> i128 {
     known.map_or(1, |n| n.to_i128())
 }
 
-/// Whether a run of so many elements, which a loop's next turn goes on with, shares few lines with others: it is one, long,
-/// or begins and ends where lines do. Loops around may go on with it.
+/// Whether the loop's next turn goes on with a run of so many elements, and what all turns write shares few lines with
+/// others: it is one run, long, or begins and ends where lines do. Loops around may go on with it.
 fn goes_on(run: &Write, length: i128) -> bool {
-    let mut all = length * run.turns;
-    let mut others: Vec<(&UOp, i128)> = run.terms.clone();
-    let inner = others
-        .iter()
-        .position(|t| t.1 == run.step && turns(t.0) == run.turns);
-    inner.map(|k| others.swap_remove(k));
+    let Some((inner, _)) = run.inner.filter(|t| t.1 == length) else {
+        return false;
+    };
+    let mut all = length * turns(inner);
+    let mut others = run.terms.clone();
+    others.retain(|t| t.0 != inner);
     while let Some(k) = others.iter().position(|t| t.1 == all) {
         all *= turns(others.swap_remove(k).0);
     }
@@ -189,8 +185,7 @@ fn whole_lines<'a>(mut writes: Vec<Write<'a>>) -> Vec<&'a UOp> {
     let whole = |run: &&&[Write]| {
         let in_turn = run.windows(2).all(|w| w[0].turn + 1 == w[1].turn);
         let lines = in_turn && run[0].begins() && length(run) * run[0].bytes % LINE == 0;
-        let follows = runs.len() == 1 && run[0].step == length(run);
-        lines || follows && goes_on(&run[0], length(run))
+        lines || runs.len() == 1 && goes_on(&run[0], length(run))
     };
     let all = runs.iter().filter(whole).flat_map(|run| run.iter());
     all.map(|w| w.store).collect()
