@@ -149,6 +149,43 @@ fn expected<T: PartialOrd + Copy>(x: &[T], k: usize, largest: bool) -> Vec<i32> 
     at
 }
 
+/// Elements of 8 bytes of which many have one half in common, of either sign, in order and back, of rows and of columns.
+#[test]
+fn elements_of_eight_bytes_are_in_order_by_all_of_their_bits() {
+    let n = 150i64;
+    let wide: Vec<i64> = (0..2 * n)
+        .map(|i| match i % 9 {
+            0 => i64::MIN + i % 4,
+            1 => i64::MAX - i % 4,
+            _ => {
+                ((i * 41 % 5 - 2) << 32)
+                    + [0, 1, -1, 0x7fff_ffff, 0x8000_0000][(i * 7 % 5) as usize]
+            }
+        })
+        .collect();
+    let bits: Vec<u64> = wide.iter().map(|&v| v as u64).collect();
+    let floats: Vec<f64> = bits.iter().map(|&v| f64::from_bits(v)).collect();
+    fn found<T: monoglot::Element + PartialOrd + Copy>(x: &[T], n: i64, device: &str) {
+        let rows = Tensor::new(x, [2, n]);
+        for descending in [false, true] {
+            let got = rows
+                .argsort(1, descending)
+                .to_vec::<i32>()
+                .expect("it runs");
+            let down = rows.t().argsort(0, descending).t().contiguous();
+            assert_eq!(down.to_vec::<i32>().expect("it runs"), got, "{device}");
+            for (row, got) in x.chunks(n as usize).zip(got.chunks(n as usize)) {
+                assert_eq!(got, expected(row, n as usize, descending), "{device}");
+            }
+        }
+    }
+    on_each(|device| {
+        found(&wide, n, device);
+        found(&bits, n, device);
+        found(&floats, n, device);
+    });
+}
+
 /// A few are found in groups, many by sorting: both are the beginning of the order.
 #[test]
 fn the_first_few_are_those_of_the_whole_order() {

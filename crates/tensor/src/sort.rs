@@ -299,68 +299,62 @@ fn the_chosen(x: &UOp, chosen: &UOp, last: usize) -> Result<UOp> {
 /// Steps of the network that one kernel does: three, which change places among eight elements.
 const TOGETHER: u32 = 3;
 
-/// The order by a bitonic network (Batcher 1968). What it sorts is an integer for each element that no other has,
-/// its place below its order; an element of 8 bytes has two.
+/// The order by a bitonic network. Elements of 8 bytes are put in order by their lower halves, and those that have
+/// found their places so by their upper ones, which keeps ties.
 fn bitonic(x: &UOp, n: i64, descending: bool) -> Result<(UOp, UOp)> {
     let axis = x.shape().len() - 1;
-    let size = (n as u64).next_power_of_two() as i64;
+    let at = |u: &UOp, places: &UOp| {
+        let places = Tensor::wrap(Ok(places.clone()));
+        Tensor::wrap(Ok(u.clone()))
+            .gather(axis as i64, &places)
+            .uop()
+    };
     let key = ordered(x, !descending);
+    let from = match key.dtype() {
+        DType::I64 => {
+            let signed = key.binary(Op::Xor, &key.like(1 << 31));
+            let lower = places(&signed.cast(DType::I32), n)?;
+            let upper = key.binary(Op::Shr, &key.like(32)).cast(DType::I32);
+            at(&lower, &places(&at(&upper, &lower)?, n)?)?.unary(Op::Contiguous)
+        }
+        _ => places(&key, n)?,
+    };
+    Ok((at(x, &from)?, from))
+}
+
+/// From where the elements of a key of 4 bytes come in its order by a bitonic network (Batcher 1968). What it sorts is
+/// an integer for each element that no other has, its place below its key.
+fn places(key: &UOp, n: i64) -> Result<UOp> {
+    let axis = key.shape().len() - 1;
+    let size = (n as u64).next_power_of_two() as i64;
     // What is added stands last: nothing is greater, and ties keep their order.
     let key = key.pad_axis(axis, 0, size - n, key.dtype().max())?;
-    let at = count(axis, key.shape(), DType::I32)?;
+    let wide = key.cast(DType::I64);
     let place = (1i64 << 32) - 1;
-    let mut items = match key.dtype() {
-        DType::I64 => vec![key, at],
-        _ => {
-            let wide = key.cast(DType::I64);
-            let high = wide.binary(Op::Mul, &wide.like(place + 1));
-            vec![(high + at.cast(DType::I64)).unary(Op::Contiguous)]
-        }
-    };
+    let at = count(axis, key.shape(), DType::I32)?.cast(DType::I64);
+    let mut items = (wide.binary(Op::Mul, &wide.like(place + 1)) + at).unary(Op::Contiguous);
     for block in 1..=size.ilog2() {
         for step in (0..block).rev() {
             // The first step of a block pairs its ends, the others neighbours at a distance.
             items = exchanged(&items, axis, size, 1 << step, step + 1 == block)?;
             if step % TOGETHER == 0 {
                 // Stored, so that no step is computed again by its readers.
-                items = items.iter().map(|u| u.unary(Op::Contiguous)).collect();
+                items = items.unary(Op::Contiguous);
             }
         }
     }
-    let from = match &items[..] {
-        [item] => item.binary(Op::And, &item.like(place)).cast(DType::I32),
-        items => items[1].clone(),
-    };
-    let from = from.narrow(axis, 0, n)?.unary(Op::Contiguous);
-    let index = Tensor::wrap(Ok(from.clone()));
-    let value = Tensor::wrap(Ok(x.clone())).gather(axis as i64, &index);
-    Ok((value.uop()?, from))
+    let from = items.binary(Op::And, &items.like(place)).cast(DType::I32);
+    Ok(from.narrow(axis, 0, n)?.unary(Op::Contiguous))
 }
 
 /// A step of the network: of each two elements that are so far apart, or at the same distance from the ends of
 /// their block, the lesser stands first.
-fn exchanged(
-    items: &[UOp],
-    axis: usize,
-    size: i64,
-    stride: i64,
-    mirrored: bool,
-) -> Result<Vec<UOp>> {
-    let halved = resized(&items[0], axis, &[size / (2 * stride), 2, stride]);
+fn exchanged(items: &UOp, axis: usize, size: i64, stride: i64, mirrored: bool) -> Result<UOp> {
+    let halved = resized(items, axis, &[size / (2 * stride), 2, stride]);
     let turned = if mirrored { 3 } else { 1 } << (axis + 1);
-    let mut pairs = Vec::with_capacity(items.len());
-    for u in items {
-        let u = u.reshape(&halved)?;
-        let other = u.flip(turned)?;
-        pairs.push((u, other));
-    }
-    let (key, other) = &pairs[0];
-    let mut less = other.lt(key);
-    if let Some((place, other_place)) = pairs.get(1) {
-        less = less | (other.eq_(key) & other_place.lt(place));
-    }
+    let each = items.reshape(&halved)?;
+    let other = each.flip(turned)?;
     let far = count(axis + 1, &halved, DType::I32)?;
-    let exchanged = less.ne_(&far.eq_(&far.like(1)));
-    let chosen = |(u, other): &(UOp, UOp)| exchanged.select(other, u).reshape(items[0].shape());
-    pairs.iter().map(chosen).collect()
+    let exchanged = other.lt(&each).ne_(&far.eq_(&far.like(1)));
+    exchanged.select(&other, &each).reshape(items.shape())
 }
