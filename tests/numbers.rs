@@ -149,6 +149,48 @@ fn expected<T: PartialOrd + Copy>(x: &[T], k: usize, largest: bool) -> Vec<i32> 
     at
 }
 
+/// Quotients and remainders by known numbers, which are rounded down, at the ends of each type and beside multiples.
+#[test]
+fn integers_are_divided_by_known_numbers_downwards() {
+    use DType::*;
+    let edges: Vec<i128> = (0..64)
+        .flat_map(|k| [(1i128 << k) - 1, 1 << k, (1 << k) + 1])
+        .flat_map(|n| [n, -n])
+        .chain(-300..300)
+        .collect();
+    on_each(|device| {
+        for d in [I8, I16, I32, I64, U8, U16, U32, U64] {
+            let all = d.min().to_i128()..=d.max().to_i128();
+            let fits = |n: &i128| all.contains(n);
+            let numbers: Vec<i128> = edges.iter().copied().filter(fits).collect();
+            let bits: Vec<i64> = numbers.iter().map(|&n| n as i64).collect();
+            let x = Tensor::new(&bits, [bits.len()]).cast(d);
+            x.realize().expect("it runs");
+            for by in [1i64, 3, 7, 8, 100, 127, 641, -1, -2, -7, i32::MAX as i64] {
+                if !fits(&by.into()) {
+                    continue;
+                }
+                let divisor = Tensor::scalar(by).cast(d);
+                let divided = [x.floor_div(&divisor), x.modulo(&divisor)];
+                let got = divided.map(|t| t.cast(I64).to_vec::<i64>().expect("it runs"));
+                for (k, &n) in numbers.iter().enumerate() {
+                    let by = i128::from(by);
+                    let down = n.div_euclid(by) - i128::from(by < 0 && n.rem_euclid(by) != 0);
+                    // The least number by -1 wraps.
+                    let down = if fits(&down) { down } else { n };
+                    let want = [down, n.wrapping_sub(down.wrapping_mul(by))].map(|v| v as i64);
+                    let want = if down == n && by == -1 {
+                        [n as i64, 0]
+                    } else {
+                        want
+                    };
+                    assert_eq!([got[0][k], got[1][k]], want, "{d} {n} by {by} on {device}");
+                }
+            }
+        }
+    });
+}
+
 /// Elements of 8 bytes of which many have one half in common, of either sign, in order and back, of rows and of columns.
 #[test]
 fn elements_of_eight_bytes_are_in_order_by_all_of_their_bits() {

@@ -297,7 +297,7 @@ fn results(case: &Case, d: DType, data: &Data) -> (Vec<Scalar>, Vec<u8>) {
     (values, bytes)
 }
 
-fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
+fn check_devices(names: &[&str], cases: impl Fn(DType) -> Vec<Case>, data: impl Fn(DType) -> Data) {
     let mut wrong = Vec::new();
     let runtimes: Vec<&Arc<dyn Runtime>> = names
         .iter()
@@ -305,10 +305,7 @@ fn check_devices(names: &[&str], computes: impl Fn(DType) -> bool) {
         .collect();
     let mut plans = Vec::new();
     for &d in &DTYPES {
-        let all: Vec<Case> = cases(d)
-            .into_iter()
-            .filter(|c| computes(d) || matches!(c.op, Op::Cast | Op::Bitcast))
-            .collect();
+        let all = cases(d);
         let data = Arc::new(data(d));
         for part in all.chunks(30) {
             let want: Arc<Vec<_>> = Arc::new(part.iter().map(|c| results(c, d, &data)).collect());
@@ -372,10 +369,93 @@ fn every_op_on_the_cpu() {
     } else {
         "CPU"
     };
-    check_devices(&["CPU", lower], |d| d != DType::F16);
+    let moves = |c: &Case| matches!(c.op, Op::Cast | Op::Bitcast);
+    let computed = |d: DType| {
+        let mut all = cases(d);
+        all.retain(|c| d != DType::F16 || moves(c));
+        all
+    };
+    check_devices(&["CPU", lower], computed, data);
 }
 
 #[test]
 fn every_op_in_the_interpreter() {
-    check_devices(&["INTERP"], |_| true);
+    check_devices(&["INTERP"], cases, data);
+}
+
+/// By every number that a byte holds, of wider types by those beside powers of two and by divisors of numbers near
+/// them: the product that stands for a division must be exact to the last number.
+#[test]
+fn divisions_by_known_numbers_are_exact() {
+    let by = |d: DType| -> Vec<i64> {
+        if !d.is_int() {
+            return Vec::new();
+        }
+        let most = d.max().to_i128().min(i64::MAX.into()) as i64;
+        if d.bytes() == 1 {
+            return (1..=most).collect();
+        }
+        let near = |k: u32| [(1 << k) - 1, 1 << k, (1 << k) + 1];
+        let mut all: Vec<i64> = (0..62).flat_map(near).collect();
+        all.extend([
+            6,
+            10,
+            11,
+            13,
+            100,
+            641,
+            1000,
+            6_700_417,
+            715_827_883,
+            most - 1,
+            most,
+        ]);
+        all.retain(|by| (1..=most).contains(by));
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let divided = |d: DType| {
+        let of = |op: Op| by(d).into_iter().map(move |by| (op, by));
+        let all = of(Op::TruncDiv).chain(of(Op::TruncMod));
+        let case = |(op, by): (Op, i64)| Case {
+            text: format!("{} {d} by {by}", op.name()),
+            build: |c, a, _, _| {
+                let by = UOp::int(c.fixed.unwrap_or(1), a.dtype());
+                a.binary(c.op, &splat(&by, lanes(a)))
+            },
+            op,
+            to: d,
+            fixed: Some(by),
+        };
+        all.map(case).collect()
+    };
+    // Numbers beside multiples of each, too.
+    let numbers = |d: DType| {
+        let mut v = values(d, if d.bytes() == 1 { 256 } else { 300 });
+        if d.is_int() && d.bytes() > 1 {
+            let lo = d.min().to_i128();
+            let hi = d.max().to_i128();
+            let beside = |by: i64| {
+                let last = hi / i128::from(by) * i128::from(by);
+                let first = lo / i128::from(by) * i128::from(by);
+                [last - 1, last, last + 1, first - 1, first, first + 1]
+            };
+            let all = by(d).into_iter().flat_map(beside);
+            v.extend(all.filter(|n| (lo..=hi).contains(n)).map(Scalar::Int));
+        }
+        while !v.len().is_multiple_of(64) {
+            v.push(v[0]);
+        }
+        Data {
+            n: v.len(),
+            columns: [v.clone(), v.clone(), v],
+        }
+    };
+    let widths: &[&str] = if cfg!(target_arch = "x86_64") {
+        &["CPU", "CPU:X86:x86-64-v3", "CPU:X86:x86-64-v2"]
+    } else {
+        &["CPU"]
+    };
+    check_devices(widths, divided, numbers);
 }

@@ -12,6 +12,7 @@ mod builder;
 mod cast;
 mod clean;
 mod control;
+mod divide;
 mod dot;
 mod elementwise;
 mod integer;

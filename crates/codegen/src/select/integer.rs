@@ -34,6 +34,8 @@ impl Native<'_> {
                     let q = self.quotient(&self.add(a, &c(a, k * n)), b);
                     return self.add(&q, &c(a, -k));
                 }
+                let (sign, magnitude) = self.above_zero(a);
+                return self.xor(&self.quotient(&magnitude, b), &sign);
             }
             _ => {}
         }
@@ -65,6 +67,8 @@ impl Native<'_> {
                 if let Some(k) = shift_up(a.dtype(), ia, n) {
                     return self.remainder(&self.add(a, &c(a, k * n)), b);
                 }
+                let q = self.idiv(a, b, ia, ib);
+                return self.sub(a, &self.mul(&q, b));
             }
             _ => {}
         }
@@ -78,6 +82,16 @@ impl Native<'_> {
             r = self.select(&self.equal(b, &c(b, 0)), a, &r);
         }
         r
+    }
+
+    /// All bits of an integer's sign, and the integer or, of a negative one, its complement: below 0 a division by what
+    /// is positive rounds down where that of the complement rounds to zero.
+    fn above_zero(&self, a: &UOp) -> (UOp, UOp) {
+        let sign = self.shr(a, &c(a, a.dtype().bits() as i64 - 1));
+        let magnitude = self.xor(a, &sign);
+        // What is known of it.
+        let known = self.native(Op::Max, &[&magnitude, &c(a, 0)], || magnitude.clone());
+        (sign, known)
     }
 
     fn safe(&self, b: &UOp, zero: bool, wraps: bool) -> UOp {

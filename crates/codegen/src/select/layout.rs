@@ -128,7 +128,7 @@ fn gathered(
         let arithmetic = is_index_arithmetic(t, i);
         moved[i] = !arithmetic || sources().any(|s| moved[s]);
         let wide = t.nodes[i].dtype().bytes();
-        let narrow = wide <= widest(axis) && !divides(t.nodes[i].op());
+        let narrow = wide <= widest(axis) && !divides(&t.nodes[i]);
         fits[i] = !arithmetic || narrow && sources().all(|s| fits[s]);
     }
     let mut gathered = vec![false; t.len()];
@@ -216,9 +216,10 @@ pub(super) fn is_index_arithmetic(t: &Table, i: usize) -> bool {
     }
 }
 
-/// What vectors have no instruction for.
-fn divides(op: Op) -> bool {
-    matches!(op, Op::Idiv | Op::Mod | Op::TruncDiv | Op::TruncMod)
+/// What vectors have no instructions for: divisions by what is not known.
+fn divides(u: &UOp) -> bool {
+    let known = |by: &UOp| by.as_int().is_some_and(|by| by > 0);
+    matches!(u.op(), Op::TruncDiv | Op::TruncMod) && !known(&u.src()[1])
 }
 
 /// What is needed as what. `by_lane` tells of an access whether its lanes go one by one, `gathered` which

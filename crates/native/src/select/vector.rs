@@ -11,12 +11,30 @@ use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, Result, UOp};
 
 /// An instruction by the bytes of its lanes.
-fn by_lane(lane: usize, of: [Vector; 4]) -> Vector {
+pub(super) fn by_lane(lane: usize, of: [Vector; 4]) -> Vector {
     of[lane.trailing_zeros() as usize]
 }
 
-const ADD: [Vector; 4] = [Vector::AddB, Vector::AddW, Vector::AddD, Vector::AddQ];
-const SUB: [Vector; 4] = [Vector::SubB, Vector::SubW, Vector::SubD, Vector::SubQ];
+pub(super) const ADD: [Vector; 4] = [Vector::AddB, Vector::AddW, Vector::AddD, Vector::AddQ];
+pub(super) const SUB: [Vector; 4] = [Vector::SubB, Vector::SubW, Vector::SubD, Vector::SubQ];
+const SHL: [Vector; 4] = [
+    Vector::ShlWImm,
+    Vector::ShlWImm,
+    Vector::ShlDImm,
+    Vector::ShlQImm,
+];
+pub(super) const SHR: [Vector; 4] = [
+    Vector::ShrWImm,
+    Vector::ShrWImm,
+    Vector::ShrDImm,
+    Vector::ShrQImm,
+];
+const SAR: [Vector; 4] = [
+    Vector::SarWImm,
+    Vector::SarWImm,
+    Vector::SarDImm,
+    Vector::SarQImm,
+];
 const EQUAL: [Vector; 4] = [
     Vector::CmpEqB,
     Vector::CmpEqW,
@@ -167,10 +185,7 @@ impl<'a> Selector<'a> {
             return Ok(None);
         }
         let parts = match u.op() {
-            Op::TruncDiv | Op::TruncMod => {
-                let bounds = u.src()[1].bounds();
-                self.each_lane(u, of, |s, r| Ok(s.quotient(u.op(), d, r[0], r[1], bounds)))?
-            }
+            Op::TruncDiv | Op::TruncMod => self.divide_lanes(u, d, of)?,
             Op::Shl | Op::Shr if !self.shifts(u, d, of) => self.each_lane(u, of, |s, r| {
                 s.shifted(u.op(), d, r[0], Operand::Reg(r[1]), false)
             })?,
@@ -182,14 +197,13 @@ impl<'a> Selector<'a> {
     /// Whether there are instructions for a shift of vectors.
     fn shifts(&self, u: &UOp, d: DType, of: Shape) -> bool {
         let signed = u.op() == Op::Shr && !d.is_unsigned();
-        let known = shift_count(&u.src()[1]).is_some();
+        let known = number_in_each(&u.src()[1]).is_some();
         let all = self.b.level >= Level::V4;
         match of.bytes {
             2 | 8 if all => true,
-            8 => !signed && (known || self.shifts_by_lane()),
+            8 => known || !signed && self.shifts_by_lane(),
             4 => known || self.shifts_by_lane(),
-            2 => known,
-            _ => known && !signed,
+            _ => known,
         }
     }
 
@@ -333,7 +347,7 @@ impl<'a> Selector<'a> {
     }
 
     /// The low halves of products.
-    fn multiply(&mut self, lane: usize, w: Width, x: Reg, y: Reg) -> Reg {
+    pub(super) fn multiply(&mut self, lane: usize, w: Width, x: Reg, y: Reg) -> Reg {
         match lane {
             2 => self.b.of(Vector::MulW, w, &[x, y], None),
             4 => self.b.of(Vector::MulD, w, &[x, y], None),
@@ -365,7 +379,7 @@ impl<'a> Selector<'a> {
     /// Shifts for which there are instructions.
     fn shift_lanes(&mut self, u: &UOp, signed: bool, lane: usize, w: Width, s: &[Reg]) -> Reg {
         let left = u.op() == Op::Shl;
-        let Some(by) = shift_count(&u.src()[1]) else {
+        let Some(by) = number_in_each(&u.src()[1]) else {
             let op = match (left, signed, lane) {
                 (true, _, 2) => Vector::ShlVW,
                 (true, _, 4) => Vector::ShlVD,
@@ -386,23 +400,28 @@ impl<'a> Selector<'a> {
             return self.b.constant([0; 64], w);
         }
         let by = if past { bits - 1 } else { by };
-        let op = match (left, signed, lane) {
-            (true, _, 8) => Vector::ShlQImm,
-            (true, _, 4) => Vector::ShlDImm,
-            (true, _, _) => Vector::ShlWImm,
-            (_, true, 8) => Vector::SarQImm,
-            (_, true, 4) => Vector::SarDImm,
-            (_, true, _) => Vector::SarWImm,
-            (_, _, 8) => Vector::ShrQImm,
-            (_, _, 4) => Vector::ShrDImm,
-            _ => Vector::ShrWImm,
-        };
-        let shifted = self.b.of(op, w, &s[..1], Some(by));
+        match (left, signed) {
+            (true, _) => self.shifted_by(SHL, lane, w, s[0], by),
+            (_, false) => self.shifted_by(SHR, lane, w, s[0], by),
+            _ if lane == 1 || lane == 8 && self.b.level < Level::V4 => {
+                // As numbers without sign that are half their range more.
+                let more = self.sign_bits(lane, w);
+                let shifted = self.b.of(Vector::Xor, w, &[s[0], more], None);
+                let shifted = self.shifted_by(SHR, lane, w, shifted, by);
+                let more = self.b.splat_bits(1 << (bits - 1) >> by, lane, w);
+                self.b.of(by_lane(lane, SUB), w, &[shifted, more], None)
+            }
+            _ => self.shifted_by(SAR, lane, w, s[0], by),
+        }
+    }
+
+    /// Lanes that are shifted by a number; of bytes, which are as words, what came from the neighbour goes.
+    fn shifted_by(&mut self, op: [Vector; 4], lane: usize, w: Width, x: Reg, by: i64) -> Reg {
+        let shifted = self.b.of(by_lane(lane, op), w, &[x], Some(by));
         if lane > 1 {
             return shifted;
         }
-        // Bytes by words: what came from the neighbour goes.
-        let kept = if left {
+        let kept = if op == SHL {
             0xffu64 << by & 0xff
         } else {
             0xff >> by
@@ -583,15 +602,15 @@ pub(super) fn rotation(u: &UOp, level: Level) -> Option<(&UOp, i64)> {
     }
     let of = |op: Op| u.src().iter().find(|s| s.op() == op);
     let [left, right] = [of(Op::Shl)?, of(Op::Shr)?];
-    let [up, down] = [left, right].map(|s| shift_count(&s.src()[1]));
+    let [up, down] = [left, right].map(|s| number_in_each(&s.src()[1]));
     let [up, down] = [up?, down?];
     let bits = 8 * d.bytes() as i64;
     let same = left.src()[0] == right.src()[0];
     (same && up > 0 && down > 0 && up + down == bits).then_some((&left.src()[0], up))
 }
 
-/// The number by which all lanes are shifted.
-fn shift_count(u: &UOp) -> Option<i64> {
+/// The number that every lane has.
+pub(super) fn number_in_each(u: &UOp) -> Option<i64> {
     let one = match u.op() {
         Op::Const => u,
         _ => monoglot_uop::linear::splat(u)?,

@@ -126,6 +126,7 @@ fn integers(m: Mnemonic) -> Option<Rule> {
         Psubd | Vpsubd => Two(4, |a, b, _| a.wrapping_sub(b)),
         Psubq | Vpsubq => Two(8, |a, b, _| a.wrapping_sub(b)),
         Pmullw | Vpmullw => Two(2, |a, b, _| a.wrapping_mul(b)),
+        Pmulhuw | Vpmulhuw => Two(2, |a, b, _| (a * b) >> 16),
         Pmulld | Vpmulld => Two(4, |a, b, _| a.wrapping_mul(b)),
         Vpmullq => Two(8, |a, b, _| a.wrapping_mul(b)),
         Pmuludq | Vpmuludq => Two(8, |a, b, _| (a & 0xffff_ffff) * (b & 0xffff_ffff)),
