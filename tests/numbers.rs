@@ -2,6 +2,7 @@
 //! zeros, indices beyond every axis. Flows in: the façade; flows out: comparisons with plain Rust.
 
 use monoglot::Config;
+use monoglot::compiler::uop::Scalar;
 use monoglot::compiler::uop::fold::threefry;
 use monoglot::prelude::*;
 use std::sync::Mutex;
@@ -185,6 +186,43 @@ fn integers_are_divided_by_known_numbers_downwards() {
                         want
                     };
                     assert_eq!([got[0][k], got[1][k]], want, "{d} {n} by {by} on {device}");
+                }
+            }
+        }
+    });
+}
+
+/// Integers as narrower floats: rounded once, where a rounding to f32 or f64 on the way would be halfway between two.
+#[test]
+fn integers_become_floats_by_one_rounding() {
+    use DType::*;
+    let beside = |n: i128| [n - 1, n, n + 1];
+    // With so many bits, halfway between two of which the lower is even or odd, and what is just beside that.
+    let halfway = |bits: u32, above: u32| {
+        let even = ((1i128 << bits) + 2) << above;
+        let half = 1i128 << above >> 1;
+        [even + half, even + (1 << above) + half]
+    };
+    let numbers: Vec<i128> = [8, 11, 24, 53]
+        .into_iter()
+        .flat_map(|bits| (1..63 - bits).flat_map(move |above| halfway(bits - 1, above)))
+        .chain((0..64).map(|k| 1 << k))
+        .flat_map(beside)
+        .flat_map(|n| [n, -n])
+        .collect();
+    on_each(|device| {
+        for from in [I8, U8, I16, U16, I32, U32, I64, U64] {
+            let all = from.min().to_i128()..=from.max().to_i128();
+            let fits = |n: &&i128| all.contains(n);
+            let numbers: Vec<i128> = numbers.iter().filter(fits).copied().collect();
+            let bits: Vec<i64> = numbers.iter().map(|&n| n as i64).collect();
+            let x = Tensor::new(&bits, [bits.len()]).cast(from);
+            x.realize().expect("it runs");
+            for to in [F16, BF16, F8E4M3, F8E5M2, F32, F64] {
+                let got = x.cast(to).cast(F64).to_vec::<f64>().expect("it runs");
+                for (&n, got) in numbers.iter().zip(got) {
+                    let want = Scalar::Int(n).cast(to).to_f64();
+                    assert_eq!(got, want, "{n} of {from} to {to} on {device}");
                 }
             }
         }

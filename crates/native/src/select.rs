@@ -14,6 +14,7 @@ mod clean;
 mod control;
 mod divide;
 mod dot;
+mod doubles;
 mod elementwise;
 mod integer;
 mod lanes;

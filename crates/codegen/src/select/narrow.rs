@@ -145,23 +145,29 @@ impl Native<'_> {
             DType::F64 => self.f64_to_odd_f32(x),
             DType::Bool | DType::I8 | DType::U8 | DType::I16 | DType::U16 => cast(x, DType::F32),
             d if d.is_int() && d.bytes() == 4 || x.dtype() == DType::I32 => {
-                self.f64_to_odd_f32(&cast(x, DType::F64))
+                cast(&self.rounded_to_odd(x, 9, 24), DType::F32)
             }
             d if d.is_int() => {
-                let k = |v: i64| c(x, v);
-                // The low bits only matter as one: what is left fits the significand of f64.
-                let sticky = self.cmpne(&self.and(x, &k(0xffff)), &k(0));
-                let one = self.shl(&self.select(&sticky, &k(1), &k(0)), &k(15));
-                let odd = self.or(&self.and(x, &k(!0xffff)), &one);
-                let mut near = self.cmplt(x, &k(1 << 32));
-                if !x.dtype().is_unsigned() {
-                    near = self.and(&near, &self.cmplt(&k(-(1 << 32)), x));
-                }
-                self.f64_to_odd_f32(&cast(&self.select(&near, x, &odd), DType::F64))
+                self.f64_to_odd_f32(&cast(&self.rounded_to_odd(x, 16, 32), DType::F64))
             }
             _ => x.clone(),
         };
         self.round(&x, to)
+    }
+
+    /// An integer of which so many low bits matter only as one, unless it is less than 2^`exact`: what is left fits a
+    /// significand, and rounding it again is rounding once.
+    fn rounded_to_odd(&self, x: &UOp, low: u32, exact: u32) -> UOp {
+        let k = |v: i64| c(x, v);
+        let mask = (1 << low) - 1;
+        let sticky = self.cmpne(&self.and(x, &k(mask)), &k(0));
+        let one = self.select(&sticky, &k(1 << (low - 1)), &k(0));
+        let odd = self.or(&self.and(x, &k(!mask)), &one);
+        let mut near = self.cmplt(x, &k(1 << exact));
+        if !x.dtype().is_unsigned() {
+            near = self.and(&near, &self.cmplt(&k(-(1 << exact)), x));
+        }
+        self.select(&near, x, &odd)
     }
 
     /// An f64 as f32 rounded to odd, so that rounding it again is rounding once.

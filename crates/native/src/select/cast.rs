@@ -305,6 +305,7 @@ impl<'a> Selector<'a> {
         let from = a.dtype();
         let n = own.n;
         let words = Shape { n, bytes: 4 };
+        let longs = Shape { n, bytes: 8 };
         Ok(Some(match (from, to) {
             (i, DType::F32) if i.is_int() && (i.bytes() < 4 || i == DType::I32) => {
                 let parts = self.vector_parts(a, own)?;
@@ -335,9 +336,40 @@ impl<'a> Selector<'a> {
             (DType::F32, i) if i.is_int() && (i.bytes() < 4 || i == DType::I32) => {
                 let parts = self.vector_parts(a, own)?;
                 let within = within(a, i);
-                let words = self.words_from(&parts, own, i, within);
-                let resized = self.resize(&words, own, i.bytes(), true);
-                resized.into_iter().collect()
+                let of = self.words_from(&parts, own, i, within);
+                self.resize(&of, words, i.bytes(), true)
+            }
+            (DType::F64, i) if i.is_int() && i.bytes() <= 4 => {
+                let parts = self.vector_parts(a, own)?;
+                let of = self.words_of_doubles(&parts, own, i, within(a, i));
+                self.resize(&of, words, i.bytes(), true)
+            }
+            (DType::F32, DType::U32) => {
+                let parts = self.vector_parts(a, own)?;
+                let parts = self.spread_out(Vector::CvtPs2Pd, &parts, own, 8);
+                self.words_of_doubles(&parts, longs, to, within(a, to))
+            }
+            (DType::F64, DType::I64 | DType::U64) => {
+                let parts = self.vector_parts(a, own)?;
+                self.longs_of_doubles(&parts, longs, to)
+            }
+            (DType::F32, DType::I64 | DType::U64) => {
+                let parts = self.vector_parts(a, own)?;
+                let parts = self.spread_out(Vector::CvtPs2Pd, &parts, own, 8);
+                self.longs_of_doubles(&parts, longs, to)
+            }
+            (DType::I64 | DType::U64, DType::F64) => {
+                let parts = self.vector_parts(a, own)?;
+                self.doubles_of_longs(&parts, longs, from == DType::I64)
+            }
+            (DType::U32, DType::F32 | DType::F64) => {
+                let parts = self.vector_parts(a, own)?;
+                let parts = self.resize(&parts, own, 8, false);
+                let doubles = self.doubles_of_longs(&parts, longs, false);
+                match to {
+                    DType::F32 => self.draw_in(Vector::CvtPd2Ps, None, &doubles, longs, 4),
+                    _ => doubles,
+                }
             }
             _ => return Ok(None),
         }))
@@ -372,7 +404,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Conversions to lanes half as wide, whose halves are put together.
-    fn draw_in(
+    pub(super) fn draw_in(
         &mut self,
         op: Vector,
         imm: Option<i64>,
