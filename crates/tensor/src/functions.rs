@@ -163,7 +163,7 @@ pub(crate) fn tanh(x: &UOp) -> UOp {
 /// x between −limit and limit; NaN stays.
 fn clamped(x: &UOp, limit: f64) -> UOp {
     let low = x.lt(&x.like(-limit)).select(&x.like(-limit), x);
-    x.like(limit).lt(x).select(&x.like(limit), &low)
+    x.like(limit).lt(&low).select(&x.like(limit), &low)
 }
 
 /// The error function: in f32 a rational function of x; in f64 a series in x² below 1 and e^(−x²)

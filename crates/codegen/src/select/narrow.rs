@@ -75,7 +75,11 @@ impl Native<'_> {
             return bitcast(x, self.stored(d));
         }
         if self.stored(d) == d {
-            return cast(x, d);
+            // What was rounded, or read and nothing done with.
+            let before = (x.op() == Op::Cast).then(|| x.src()[0].clone());
+            return before
+                .filter(|b| b.dtype() == d)
+                .unwrap_or_else(|| cast(x, d));
         }
         if let Some(v) = x.const_value() {
             return UOp::int(v.to_bits(d) as i64, bits_type(d));
@@ -86,10 +90,10 @@ impl Native<'_> {
             return bits;
         }
         match d {
-            DType::BF16 => cast(
-                &self.shr(&bitcast(x, DType::U32), &UOp::int(16, DType::U32)),
-                DType::U16,
-            ),
+            DType::BF16 => {
+                let bits = rounded(x).unwrap_or_else(|| bitcast(x, DType::U32));
+                cast(&self.shr(&bits, &UOp::int(16, DType::U32)), DType::U16)
+            }
             d => self.pack(x, d),
         }
     }
@@ -228,6 +232,14 @@ impl Native<'_> {
         bitcast(&self.or(&bitcast(&value, DType::U32), &sign), DType::F32)
     }
 }
+
+/// The bits of what was rounded to a bf16 by cutting off the lower half, with that.
+fn rounded(x: &UOp) -> Option<UOp> {
+    let cut = (x.op() == Op::Bitcast).then(|| &x.src()[0])?;
+    let masked = cut.op() == Op::And && cut.src()[1].as_int() == Some(0xffff_0000);
+    masked.then(|| cut.src()[0].clone())
+}
+
 /// What memory holds of a bf16 that nothing was done with.
 fn decoded(x: &UOp) -> Option<UOp> {
     let shifted = (x.op() == Op::Bitcast).then(|| &x.src()[0])?;

@@ -455,7 +455,7 @@ impl<'a> Selector<'a> {
             let second = self.vector_parts(y, shape)?;
             return self.chosen(gate, &first, &second, shape);
         }
-        if let Some(parts) = self.least(gate, x, y, shape)? {
+        if let Some(parts) = self.lesser_or_greater(gate, x, y, shape)? {
             return Ok(parts);
         }
         let w = self.width(shape);
@@ -514,8 +514,8 @@ impl<'a> Selector<'a> {
             .collect())
     }
 
-    /// `a < b ? a : b` of floats, which is an instruction.
-    fn least(
+    /// `a < b ? a : b` and `a < b ? b : a` of floats, which are an instruction.
+    fn lesser_or_greater(
         &mut self,
         gate: &'a UOp,
         x: &'a UOp,
@@ -523,11 +523,17 @@ impl<'a> Selector<'a> {
         shape: Shape,
     ) -> Result<Option<Parts>> {
         let floats = matches!(x.dtype(), DType::F32 | DType::F64);
-        let own = gate.op() == Op::CmpLt && gate.src()[0] == *x && gate.src()[1] == *y;
-        if !floats || !own {
+        if !floats || gate.op() != Op::CmpLt {
             return Ok(None);
         }
-        let op = by_type(x.dtype(), Vector::MinPs, Vector::MinPd);
+        let [a, b] = gate.src() else {
+            return Ok(None);
+        };
+        let op = match (a == x && b == y, a == y && b == x) {
+            (true, _) => by_type(x.dtype(), Vector::MinPs, Vector::MinPd),
+            (_, true) => by_type(x.dtype(), Vector::MaxPs, Vector::MaxPd),
+            _ => return Ok(None),
+        };
         let w = self.width(shape);
         let first = self.vector_parts(x, shape)?;
         let second = self.vector_parts(y, shape)?;
