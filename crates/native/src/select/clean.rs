@@ -109,19 +109,49 @@ fn is_control(op: Do) -> bool {
     matches!(op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land)
 }
 
+/// The block of each instruction as they are gone through. What is skipped together is one of its own: before it and behind
+/// it the block is the same, since both are done or neither.
+#[derive(Default)]
+struct Blocks {
+    last: u32,
+    now: u32,
+    /// Where skips that are open land, and the blocks around them.
+    open: Vec<(Operand, u32)>,
+}
+
+impl Blocks {
+    fn of(&mut self, ins: &Ins) -> u32 {
+        let around = self.now;
+        if is_control(ins.op) {
+            self.last += 1;
+            self.now = self.last;
+        }
+        match (ins.op, &ins.src[..]) {
+            (Do::SkipIf(_), &[.., label]) if self.open.last().is_none_or(|o| o.0 != label) => {
+                self.open.push((label, around));
+            }
+            (Do::Land, &[label]) => {
+                if let Some((_, outer)) = self.open.pop_if(|o| o.0 == label) {
+                    self.now = outer;
+                }
+            }
+            _ => {}
+        }
+        self.now
+    }
+}
+
 /// A value that is moved to a variable and read by nobody else is worked out in the variable, where nothing reads or
 /// writes that between.
 fn take_over(code: &mut Code, keep: &mut [bool], reads: &mut [u32], variables: &FxHashSet<Reg>) {
-    let mut block = 0u32;
+    let mut blocks = Blocks::default();
     // Of each register: where it was written last, in which block, and where it was last mentioned, one further.
     let mut written = vec![(usize::MAX, 0u32); code.regs.len()];
     let mut mentioned = vec![0usize; code.regs.len()];
     let count = code.ins.len();
     for (i, kept) in keep.iter_mut().enumerate().take(count) {
         let ins = &code.ins[i];
-        if is_control(ins.op) {
-            block += 1;
-        }
+        let block = blocks.of(ins);
         if ins.op == Do::Move
             && let Some(to) = ins.dst
             && let [Operand::Reg(from)] = ins.src[..]
@@ -242,6 +272,66 @@ mod tests {
                 let want = if one { [1, 0, 0] } else { [0, 1, 1] };
                 assert_eq!(all, want, "{same} {read_twice} {level:?}");
             }
+        }
+    }
+
+    /// A sum for a variable, which is moved there behind what may be skipped; the sum stands before that or is part of it.
+    fn moved_behind_a_skip(inside: bool) -> (Code, Reg) {
+        let mut code = Code::default();
+        let [base, gate] = [(); 2].map(|()| code.reg(Class::General, 8));
+        let [variable, sum, other] = [(); 3].map(|()| code.reg(Class::Vector, 64));
+        let label = Operand::Imm(0);
+        let at = Operand::Mem(Mem {
+            base,
+            index: None,
+            displacement: 0,
+        });
+        let add = |dst| {
+            let src = [variable, other].map(Operand::Reg);
+            (Do::Vector(Vector::AddPs), Some(dst), src.to_vec())
+        };
+        let load = |dst| (Do::Vector(Vector::Load), Some(dst), vec![at]);
+        let skip = [Operand::Reg(gate), Operand::Imm(0), label];
+        let skip = (Do::SkipIf(crate::code::Cond::Equal), None, skip.to_vec());
+        let first = if inside { load(sum) } else { add(sum) };
+        let second = if inside { add(sum) } else { load(other) };
+        let all = vec![
+            (Do::Argument(0), Some(base), Vec::new()),
+            (Do::Argument(1), Some(gate), Vec::new()),
+            load(variable),
+            load(other),
+            first,
+            skip,
+            second,
+            (Do::Land, None, vec![label]),
+            (Do::Move, Some(variable), vec![Operand::Reg(sum)]),
+            (
+                Do::Vector(Vector::Store),
+                None,
+                [variable, other].map(|r| [at, Operand::Reg(r)]).concat(),
+            ),
+            (Do::Return, None, Vec::new()),
+        ];
+        for (op, dst, src) in all {
+            code.ins.push(Ins {
+                op,
+                width: Width::Z,
+                dst,
+                src: src.into_iter().collect(),
+                mark: UNMARKED,
+            });
+        }
+        (code, variable)
+    }
+
+    #[test]
+    fn what_is_skipped_between_does_not_keep_a_sum_from_its_variable() {
+        for inside in [false, true] {
+            let (mut code, variable) = moved_behind_a_skip(inside);
+            let variables = FxHashSet::from_iter([variable]);
+            clean(&mut code, &variables, Level::V4);
+            let moves = code.ins.iter().filter(|i| i.op == Do::Move).count();
+            assert_eq!(moves, usize::from(inside), "{inside}");
         }
     }
 }
