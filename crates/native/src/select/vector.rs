@@ -35,6 +35,9 @@ const SAR: [Vector; 4] = [
     Vector::SarDImm,
     Vector::SarQImm,
 ];
+const SHL_BY: [Vector; 4] = [Vector::ShlVW, Vector::ShlVW, Vector::ShlVD, Vector::ShlVQ];
+const SHR_BY: [Vector; 4] = [Vector::ShrVW, Vector::ShrVW, Vector::ShrVD, Vector::ShrVQ];
+const SAR_BY: [Vector; 4] = [Vector::SarVW, Vector::SarVW, Vector::SarVD, Vector::SarVQ];
 const EQUAL: [Vector; 4] = [
     Vector::CmpEqB,
     Vector::CmpEqW,
@@ -197,14 +200,8 @@ impl<'a> Selector<'a> {
     /// Whether there are instructions for a shift of vectors.
     fn shifts(&self, u: &UOp, d: DType, of: Shape) -> bool {
         let signed = u.op() == Op::Shr && !d.is_unsigned();
-        let known = number_in_each(&u.src()[1]).is_some();
-        let all = self.b.level >= Level::V4;
-        match of.bytes {
-            2 | 8 if all => true,
-            8 => known || !signed && self.shifts_by_lane(),
-            4 => known || self.shifts_by_lane(),
-            _ => known,
-        }
+        let longest = of.bytes == 8 && signed && self.b.level < Level::V4;
+        number_in_each(&u.src()[1]).is_some() || self.shifts_by_lane() && !longest
     }
 
     fn mask_of(&mut self, u: &UOp, lane: usize, w: Width, s: &[Reg]) -> Result<Reg> {
@@ -380,18 +377,12 @@ impl<'a> Selector<'a> {
     fn shift_lanes(&mut self, u: &UOp, signed: bool, lane: usize, w: Width, s: &[Reg]) -> Reg {
         let left = u.op() == Op::Shl;
         let Some(by) = number_in_each(&u.src()[1]) else {
-            let op = match (left, signed, lane) {
-                (true, _, 2) => Vector::ShlVW,
-                (true, _, 4) => Vector::ShlVD,
-                (true, _, _) => Vector::ShlVQ,
-                (_, true, 2) => Vector::SarVW,
-                (_, true, 8) => Vector::SarVQ,
-                (_, true, _) => Vector::SarVD,
-                (_, _, 2) => Vector::ShrVW,
-                (_, _, 4) => Vector::ShrVD,
-                _ => Vector::ShrVQ,
+            let op = match (left, signed) {
+                (true, _) => SHL_BY,
+                (_, true) => SAR_BY,
+                _ => SHR_BY,
             };
-            return self.b.of(op, w, s, None);
+            return self.shifted_each(op, lane, w, s[0], s[1]);
         };
         // A count is a number without sign.
         let bits = 8 * lane as i64;
@@ -413,6 +404,36 @@ impl<'a> Selector<'a> {
             }
             _ => self.shifted_by(SAR, lane, w, s[0], by),
         }
+    }
+
+    /// Lanes that are shifted by a number each. Those of which no instruction is are the halves of longer ones.
+    fn shifted_each(&mut self, op: [Vector; 4], lane: usize, w: Width, x: Reg, by: Reg) -> Reg {
+        let least = if self.b.level >= Level::V4 { 2 } else { 4 };
+        if lane >= least {
+            return self.b.of(by_lane(lane, op), w, &[x, by], None);
+        }
+        let long = 2 * lane;
+        let bits = 8 * lane as i64;
+        let low = self.low_bits(8 * lane, long, w);
+        let lower = match op {
+            SHL_BY => x,
+            SHR_BY => self.b.of(Vector::And, w, &[x, low], None),
+            _ => {
+                let up = self.shifted_by(SHL, long, w, x, bits);
+                self.shifted_by(SAR, long, w, up, bits)
+            }
+        };
+        let upper = match op {
+            SHL_BY => self.b.of(Vector::AndNot, w, &[low, x], None),
+            _ => x,
+        };
+        let lower_by = self.b.of(Vector::And, w, &[by, low], None);
+        let upper_by = self.shifted_by(SHR, long, w, by, bits);
+        let lower = self.shifted_each(op, long, w, lower, lower_by);
+        let upper = self.shifted_each(op, long, w, upper, upper_by);
+        let lower = self.b.of(Vector::And, w, &[lower, low], None);
+        let upper = self.b.of(Vector::AndNot, w, &[low, upper], None);
+        self.b.of(Vector::Or, w, &[lower, upper], None)
     }
 
     /// Lanes that are shifted by a number; of bytes, which are as words, what came from the neighbour goes.
