@@ -648,7 +648,7 @@ fn held(cache: i64, step: i64) -> i64 {
 }
 
 /// Vectors for `n` elements, at most `lanes` each: whole ones, then powers of two.
-fn chunks(n: i64, lanes: usize) -> f64 {
+pub(super) fn chunks(n: i64, lanes: usize) -> f64 {
     let lanes = lanes as i64;
     (n / lanes + (n % lanes).count_ones() as i64) as f64
 }

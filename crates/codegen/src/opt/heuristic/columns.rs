@@ -8,6 +8,7 @@
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, keep, outermost};
 use crate::graph::bits;
+use crate::opt::cost::chunks;
 use crate::opt::features::{Access, Features};
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target};
@@ -18,6 +19,9 @@ const ROWS: i64 = 8;
 const LONG: i64 = 32;
 const COLUMNS: i64 = 256;
 const NARROWEST: i64 = 4;
+/// Most vectors that are added at once where no whole ones divide all columns, and by how much worse these may be filled.
+const VECTORS: i64 = 8;
+const NEARLY: f64 = 1.15;
 /// Bytes of memory that a core moves in a cycle.
 const MOVED: f64 = 8.0;
 
@@ -51,10 +55,10 @@ pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
         let few = chosen.axis(rows, AxisType::Reduce)?;
         chosen.add(inner(0, AxisType::Unroll), few, "rows at once");
     }
-    let lanes = common(columns, lanes(features, chosen.target));
+    let several = vectors(columns, lanes(features, chosen.target))?;
     for of in [read, own, set] {
         if let Some(at) = chosen.axis(of, AxisType::Loop) {
-            chosen.add(inner(lanes, AxisType::Upcast), at, "vectors of columns");
+            chosen.add(inner(several, AxisType::Upcast), at, "vectors of columns");
         }
     }
     if chosen.target.threads > 1 && cycles >= THREADED {
@@ -98,7 +102,7 @@ fn together(features: &Features, column: usize, target: &Target) -> Option<i64> 
         _ => 1,
     };
     let most = (target.caches[0] as i64 / 2 / 8).min(n / parts);
-    let fits = |c: &i64| n % c == 0 && common(*c, lanes) >= NARROWEST;
+    let fits = |c: &i64| n % c == 0 && vectors(*c, lanes).is_some();
     (COLUMNS / 2..=most).rev().find(fits)
 }
 
@@ -107,9 +111,14 @@ fn lanes(features: &Features, target: &Target) -> i64 {
     (target.vector_bytes / features.reductions[0].bytes.max(1)).max(1) as i64
 }
 
-/// The longest vector of which both are whole numbers.
-fn common(columns: i64, lanes: i64) -> i64 {
-    1 << columns.trailing_zeros().min(lanes.trailing_zeros())
+/// How many columns are added at once: the fewest that fill vectors nearly as well as any number of them that divides all;
+/// None where most of a vector would be empty.
+fn vectors(columns: i64, lanes: i64) -> Option<i64> {
+    let taken = |f: i64| chunks(f, lanes as usize) / f as f64;
+    let several = (1..=VECTORS * lanes).filter(|f| columns % f == 0);
+    let least = several.clone().map(taken).fold(f64::INFINITY, f64::min);
+    let most = (NEARLY * least).min(1.0 / NARROWEST as f64);
+    several.into_iter().find(|f| taken(*f) <= most)
 }
 
 #[cfg(test)]
