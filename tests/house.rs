@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_700),
     ("schedule/src", 5_400),
-    ("codegen/src", 15_100),
+    ("codegen/src", 15_150),
     ("codegen/src/render", 2_500),
     ("native/src", 9_950),
     ("engine/src", 4_100),

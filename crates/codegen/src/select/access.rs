@@ -9,9 +9,9 @@
 use super::chunks::{Devectorise, broken};
 use super::table::Axes;
 use super::transpose::{by_turns, transpose, turns};
-use crate::build::{NEAR, alu, lane, lane_const, shuffle, splat, uniform};
+use crate::build::{NEAR, alu, cast, lane, lane_const, shuffle, splat, uniform};
 use crate::graph::{group, node};
-use monoglot_uop::{AddrSpace, Op, Result, UOp};
+use monoglot_uop::{AddrSpace, DType, Op, Result, UOp};
 
 /// Of an index, the share past the ends of a storage that costs little: a load of no lanes from a page that is not there
 /// takes a hundred times as long as others.
@@ -359,7 +359,33 @@ impl ChunkAccess<'_> {
         }
     }
 
+    /// Lanes at places of data, each with its gate: where that does not hold, an element that is there is read and not
+    /// used, so that no lane waits for its gate. None where the places are not lanes of one value.
+    fn gather(&self, alt: Option<&UOp>) -> Option<UOp> {
+        let alt = self.wide(alt?);
+        let gate = self.gate().filter(|g| !g.shape().is_empty())?;
+        let first = self.index(0);
+        let places = first.src().first().filter(|_| first.op() == Op::Index)?;
+        let own = (0..self.lanes).all(|k| self.index(k) == lane(places, k));
+        let last = self.storage.shape()[0].as_int()? - 1;
+        let known = self.d.target.native.contains(Op::Max) && own;
+        if !known || !(0..i32::MAX.into()).contains(&last) {
+            return None;
+        }
+        let near = narrowed(places);
+        let above = |x: &UOp| alu(Op::Max, &[x.clone(), x.like(0)]);
+        let before = |x: &UOp| alu(Op::Sub, &[x.like(last), x.clone()]);
+        // The lesser of it and the last place is as far before that as what is not negative.
+        let near = before(&above(&before(&above(&near))));
+        let read = |k: usize| node(Op::Load, [self.storage.at(&[lane(&near, k)])]);
+        let values = node(Op::Stack, (0..self.lanes).map(read));
+        Some(alu(Op::Where, &[gate, values, alt]))
+    }
+
     fn read_lanes(&self, alt: Option<&UOp>) -> UOp {
+        if let Some(values) = self.gather(alt) {
+            return values;
+        }
         let single = ChunkAccess {
             lanes: 1,
             ..self.clone()
@@ -493,6 +519,20 @@ impl Devectorise<'_> {
             out = turned.into_iter().map(|(_, k)| out[k].clone()).collect();
         }
         Ok(group(out))
+    }
+}
+
+/// The low 32 bits of an integer, out of those of what it is made of.
+fn narrowed(x: &UOp) -> UOp {
+    let wraps = matches!(x.op(), Op::Add | Op::Sub | Op::Mul);
+    match x.op() {
+        _ if x.dtype() == DType::I32 => x.clone(),
+        Op::Cast if x.src()[0].dtype() == DType::I32 => x.src()[0].clone(),
+        _ if wraps => {
+            let narrow: Vec<UOp> = x.src().iter().map(narrowed).collect();
+            alu(x.op(), &narrow)
+        }
+        _ => cast(x, DType::I32),
     }
 }
 
