@@ -61,8 +61,10 @@ impl<'a> Tally<'a> {
         self.compared += 1;
     }
 
-    /// What went wrong with a text.
+    /// What went wrong with a text. It is told at once: a run of hours may be ended before its end tells all.
     pub(crate) fn wrong(&mut self, seed: u64, setting: &str, message: &str, text: String) {
+        let begins = message.lines().next().unwrap_or_default();
+        (self.tell)(&format!("seed {seed} on {setting}: {begins}"));
         self.failures.push(Failure {
             seed,
             setting: setting.into(),
