@@ -358,6 +358,10 @@ impl<'a> Selector<'a> {
                 let parts = self.spread_out(Vector::CvtPs2Pd, &parts, own, 8);
                 self.longs_of_doubles(&parts, longs, to)
             }
+            (DType::I64, DType::F32) => {
+                let parts = self.vector_parts(a, own)?;
+                self.singles_of_longs(&parts, longs)
+            }
             (DType::I64 | DType::U64, DType::F64) => {
                 let parts = self.vector_parts(a, own)?;
                 self.doubles_of_longs(&parts, longs, from == DType::I64)

@@ -7,12 +7,14 @@
 use super::builder::Parts;
 use super::scalar::ORDERED;
 use super::{Selector, Shape};
-use crate::code::{Reg, Width};
+use crate::code::{Level, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::DType;
 
 const UNITS: f64 = (1u64 << 52) as f64;
 const HALF: f64 = (1u64 << 32) as f64;
+/// So many low bits less, an integer of 64 is an f64.
+const SHORT: usize = 11;
 /// ⌊x⌋ and x towards 0, as `RoundPd` is told.
 const DOWN: i64 = 9;
 const TO_ZERO: i64 = 11;
@@ -78,6 +80,11 @@ impl Selector<'_> {
             let x = self.clamped(p, w, to, past);
             let end = self.double(past, w);
             let is_past = self.b.of(Vector::CmpPd, w, &[end, x], Some(2));
+            if to == DType::I64 && self.b.level >= Level::V4 {
+                let word = self.b.of(Vector::CvttPd2QQ, w, &[x], None);
+                out.push(self.b.of(Vector::Xor, w, &[word, is_past], None));
+                continue;
+            }
             let whole = self.b.of(Vector::RoundPd, w, &[x], Some(TO_ZERO));
             let upper = self.with(Vector::MulPd, w, whole, 1.0 / HALF);
             let upper = self.b.of(Vector::RoundPd, w, &[upper], Some(DOWN));
@@ -115,5 +122,36 @@ impl Selector<'_> {
             out.push(self.b.of(Vector::AddPd, w, &[upper, lower], None));
         }
         out
+    }
+
+    /// i64 as f32, rounded once: of what an f64 does not hold, low bits count as one.
+    pub(super) fn singles_of_longs(&mut self, parts: &[Reg], of: Shape) -> Parts {
+        if self.b.level >= Level::V4 {
+            return self.draw_in(Vector::CvtQQ2Ps, None, parts, of, 4);
+        }
+        let w = self.width(of);
+        let low = self.low_bits(SHORT, 8, w);
+        let near = self.b.splat_bits(1 << 53, 8, w);
+        let zero = self.b.constant([0; 64], w);
+        let mut kept = Parts::new();
+        for &p in parts {
+            // A bit that no low one has: whether there are any.
+            let rest = self.b.of(Vector::And, w, &[p, low], None);
+            let carried = self.b.of(Vector::AddQ, w, &[rest, low], None);
+            let carried = self
+                .b
+                .of(Vector::ShrQImm, w, &[carried], Some(SHORT as i64));
+            let sticky = self
+                .b
+                .of(Vector::ShlQImm, w, &[carried], Some(SHORT as i64 - 1));
+            let most = self.b.of(Vector::AndNot, w, &[low, p], None);
+            let odd = self.b.of(Vector::Or, w, &[most, sticky], None);
+            let up = self.b.of(Vector::AddQ, w, &[p, near], None);
+            let up = self.b.of(Vector::ShrQImm, w, &[up], Some(54));
+            let exact = self.b.of(Vector::CmpEqQ, w, &[up, zero], None);
+            kept.push(self.b.of(Vector::Choose, w, &[exact, p, odd], None));
+        }
+        let doubles = self.doubles_of_longs(&kept, of, true);
+        self.draw_in(Vector::CvtPd2Ps, None, &doubles, of, 4)
     }
 }
