@@ -205,7 +205,6 @@ fn conversions(m: Mnemonic) -> Option<Rule> {
         Cvtpd2ps | Vcvtpd2ps => Convert(8, 4, narrowed),
         Cvtdq2pd | Vcvtdq2pd => Convert(4, 8, |a| f64::from(a as i32).to_bits()),
         Vcvtqq2ps => Convert(8, 4, |a| u64::from((a as i64 as f32).to_bits())),
-        Vcvttpd2qq => Convert(8, 8, |a| truncated(f64::from_bits(a), 8)),
         Cvttpd2dq | Vcvttpd2dq => Convert(8, 4, |a| truncated(f64::from_bits(a), 4)),
         Vcvtqq2pd => Convert(8, 8, |a| (a as i64 as f64).to_bits()),
         Vcvttpd2qq => Convert(8, 8, |a| truncated(f64::from_bits(a), 8)),
