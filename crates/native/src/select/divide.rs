@@ -121,7 +121,7 @@ impl<'a> Selector<'a> {
         let w = of.width;
         let subtract = by_lane(of.lane, SUB);
         let sign = of.signed.then(|| self.sign(of.lane, w, x));
-        // −n is the complement of n − 1.
+        // −n is the complement of n, less all bits of a sign.
         let negated = |s: &mut Self, n: Reg| match sign {
             Some(sign) => {
                 let turned = s.b.of(Vector::Xor, w, &[n, sign], None);
@@ -131,7 +131,7 @@ impl<'a> Selector<'a> {
         };
         let n = negated(self, x);
         let quotient = match of.by {
-            1 => n,
+            1 => self.b.stable(n),
             _ => self.magnitudes_divided(of, n),
         };
         if !remainder {
