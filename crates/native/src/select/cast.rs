@@ -389,7 +389,13 @@ impl<'a> Selector<'a> {
     }
 
     /// Conversions to wider lanes, of the low lanes of a register.
-    fn spread_out(&mut self, op: Vector, parts: &[Reg], from: Shape, to: usize) -> Parts {
+    pub(super) fn spread_out(
+        &mut self,
+        op: Vector,
+        parts: &[Reg],
+        from: Shape,
+        to: usize,
+    ) -> Parts {
         let shape = Shape {
             n: from.n,
             bytes: to,

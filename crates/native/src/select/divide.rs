@@ -78,6 +78,9 @@ impl<'a> Selector<'a> {
         };
         let by = number_in_each(&u.src()[1]).filter(|by| *by > 0);
         let Some(by) = by else {
+            if of.bytes <= 4 {
+                return self.divide_by_lanes(u, d, of);
+            }
             let bounds = u.src()[1].bounds();
             return self.each_lane(u, of, |s, r| Ok(s.quotient(u.op(), d, r[0], r[1], bounds)));
         };
@@ -95,6 +98,53 @@ impl<'a> Selector<'a> {
             _ => self.words_divided(&lanes, x, remainder),
         });
         Ok(each.collect())
+    }
+
+    /// A division by lanes, as floats: those of twice the bits and more hold quotients near enough, since one that is no
+    /// whole number is at least 1/b from the next, and its error far less. The least number by −1 is itself.
+    fn divide_by_lanes(&mut self, u: &'a UOp, d: DType, of: Shape) -> Result<Parts> {
+        let [words, longs] = [4, 8].map(|bytes| Shape { bytes, ..of });
+        let signed = !d.is_unsigned();
+        let a = self.vector_parts(&u.src()[0], of)?;
+        let b = self.vector_parts(&u.src()[1], of)?;
+        let float = |s: &mut Self, parts: &[Reg]| match (of.bytes, signed) {
+            (4, true) => s.spread_out(Vector::CvtDQ2Pd, parts, of, 8),
+            (4, false) => {
+                let parts = s.resize(parts, of, 8, false);
+                s.doubles_of_longs(&parts, longs, false)
+            }
+            _ => {
+                let parts = s.resize(parts, of, 4, signed);
+                s.each(Vector::CvtDQ2Ps, words, &parts)
+            }
+        };
+        let (divide, shape) = match of.bytes {
+            4 => (Vector::DivPd, longs),
+            _ => (Vector::DivPs, words),
+        };
+        let over = float(self, &a);
+        let under = float(self, &b);
+        let w = self.width(shape);
+        let pairs = over.iter().zip(&under);
+        let real: Parts = pairs
+            .map(|(&x, &y)| self.b.of(divide, w, &[x, y], None))
+            .collect();
+        let quotient = match of.bytes {
+            4 => self.words_of_doubles(&real, longs, d, true),
+            _ => {
+                let whole = self.each(Vector::CvttPs2DQ, words, &real);
+                self.resize(&whole, words, of.bytes, true)
+            }
+        };
+        if u.op() == Op::TruncDiv {
+            return Ok(quotient);
+        }
+        let w = self.width(of);
+        let rest = quotient.iter().zip(&b).zip(&a).map(|((&q, &b), &a)| {
+            let whole = self.multiply(of.bytes, w, q, b);
+            self.b.of(by_lane(of.bytes, SUB), w, &[a, whole], None)
+        });
+        Ok(rest.collect())
     }
 
     /// Bytes: those of even and those of odd places as words.
