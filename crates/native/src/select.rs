@@ -20,6 +20,7 @@ mod integer;
 mod lanes;
 mod memory;
 mod scalar;
+mod shift;
 mod shuffle;
 mod tile;
 mod uses;

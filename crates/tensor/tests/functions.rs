@@ -1,19 +1,9 @@
 //! Functions against f64. Flows in: arguments of every size, also at the ends of their domains; flows out: comparisons.
 
+mod common;
+
+use common::{f32s, ints, on_interpreter};
 use monoglot_tensor::{DType, Tensor};
-
-/// No compiler is waited for.
-fn on_interpreter() {
-    monoglot_engine::set_default_device(monoglot_tensor::Device::new("INTERP"));
-}
-
-fn f32s(t: &Tensor) -> Vec<f32> {
-    t.to_vec().expect("f32 values")
-}
-
-fn ints(t: &Tensor) -> Vec<i32> {
-    t.to_vec().expect("i32 values")
-}
 
 #[test]
 fn functions_are_within_a_few_ulp() {

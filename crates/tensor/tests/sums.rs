@@ -1,20 +1,10 @@
 //! Sums of products and over windows against plain loops: einsum, correlations, pools, resampling. Flows in: arrays;
 //! flows out: comparisons.
 
+mod common;
+
+use common::{f32s, ints, on_interpreter};
 use monoglot_tensor::{Conv, DType, Interpolation, Tensor};
-
-/// No compiler is waited for.
-fn on_interpreter() {
-    monoglot_engine::set_default_device(monoglot_tensor::Device::new("INTERP"));
-}
-
-fn f32s(t: &Tensor) -> Vec<f32> {
-    t.to_vec().expect("f32 values")
-}
-
-fn ints(t: &Tensor) -> Vec<i32> {
-    t.to_vec().expect("i32 values")
-}
 
 /// Products, a number and other values in one sum: each product is a sum of its own, and the rest another.
 #[test]

@@ -1,20 +1,10 @@
 //! Indexing against plain loops, scans, sorting, random numbers. Flows in: arguments, also at the ends of their ranges;
 //! flows out: comparisons.
 
+mod common;
+
+use common::{f32s, ints, on_interpreter};
 use monoglot_tensor::{DType, Index, PadMode, Tensor};
-
-/// No compiler is waited for.
-fn on_interpreter() {
-    monoglot_engine::set_default_device(monoglot_tensor::Device::new("INTERP"));
-}
-
-fn f32s(t: &Tensor) -> Vec<f32> {
-    t.to_vec().expect("f32 values")
-}
-
-fn ints(t: &Tensor) -> Vec<i32> {
-    t.to_vec().expect("i32 values")
-}
 
 #[test]
 fn slices_are_pythons() {

@@ -4,7 +4,8 @@
 
 use super::builder::Parts;
 use super::integer::width;
-use super::vector::{ADD, SHR, SUB, by_lane, number_in_each};
+use super::lanes::{ADD, SUB, by_lane, number_in_each};
+use super::shift::SHR;
 use super::{Selector, Shape};
 use crate::code::{Cond, Do, Level, Operand, Reg, Width};
 use crate::table::Vector;

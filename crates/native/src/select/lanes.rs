@@ -9,6 +9,23 @@ use monoglot_uop::linear::{self, gathered, lanes};
 use monoglot_uop::{DType, Op, Result, UOp};
 use smallvec::SmallVec;
 
+/// An instruction by the bytes of its lanes.
+pub(super) fn by_lane(lane: usize, of: [Vector; 4]) -> Vector {
+    of[lane.trailing_zeros() as usize]
+}
+
+pub(super) const ADD: [Vector; 4] = [Vector::AddB, Vector::AddW, Vector::AddD, Vector::AddQ];
+pub(super) const SUB: [Vector; 4] = [Vector::SubB, Vector::SubW, Vector::SubD, Vector::SubQ];
+
+/// The number that every lane has.
+pub(super) fn number_in_each(u: &UOp) -> Option<i64> {
+    let one = match u.op() {
+        Op::Const => u,
+        _ => linear::splat(u)?,
+    };
+    one.as_int()
+}
+
 impl<'a> Selector<'a> {
     /// A scalar in every lane of a register of a shape.
     pub(super) fn broadcast(&mut self, reg: Reg, d: DType, shape: Shape) -> Reg {

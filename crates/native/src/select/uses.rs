@@ -2,7 +2,7 @@
 //! values are worked out where they are used first. Invariant: memory that a value is loaded from is not
 //! written between the place where it stands and the one where it is worked out, and no loop lies between.
 
-use super::vector::rotation;
+use super::shift::rotation;
 use crate::code::Level;
 use monoglot_uop::linear::{address, lanes, reads, splat};
 use monoglot_uop::{AddrSpace, Arg, Listing, Op, UOp};

@@ -3,41 +3,15 @@
 
 use super::builder::{Builder, Parts, splat};
 use super::integer::condition;
+use super::lanes::{ADD, SUB, by_lane};
 use super::scalar::{by_type, predicate};
+use super::shift::rotation;
 use super::{Selector, Shape};
 use crate::code::{Cond, Level, Operand, Reg, Width};
 use crate::table::Vector;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, Result, UOp};
 
-/// An instruction by the bytes of its lanes.
-pub(super) fn by_lane(lane: usize, of: [Vector; 4]) -> Vector {
-    of[lane.trailing_zeros() as usize]
-}
-
-pub(super) const ADD: [Vector; 4] = [Vector::AddB, Vector::AddW, Vector::AddD, Vector::AddQ];
-pub(super) const SUB: [Vector; 4] = [Vector::SubB, Vector::SubW, Vector::SubD, Vector::SubQ];
-const SHL: [Vector; 4] = [
-    Vector::ShlWImm,
-    Vector::ShlWImm,
-    Vector::ShlDImm,
-    Vector::ShlQImm,
-];
-pub(super) const SHR: [Vector; 4] = [
-    Vector::ShrWImm,
-    Vector::ShrWImm,
-    Vector::ShrDImm,
-    Vector::ShrQImm,
-];
-const SAR: [Vector; 4] = [
-    Vector::SarWImm,
-    Vector::SarWImm,
-    Vector::SarDImm,
-    Vector::SarQImm,
-];
-const SHL_BY: [Vector; 4] = [Vector::ShlVW, Vector::ShlVW, Vector::ShlVD, Vector::ShlVQ];
-const SHR_BY: [Vector; 4] = [Vector::ShrVW, Vector::ShrVW, Vector::ShrVD, Vector::ShrVQ];
-const SAR_BY: [Vector; 4] = [Vector::SarVW, Vector::SarVW, Vector::SarVD, Vector::SarVQ];
 const EQUAL: [Vector; 4] = [
     Vector::CmpEqB,
     Vector::CmpEqW,
@@ -195,13 +169,6 @@ impl<'a> Selector<'a> {
             _ => return Ok(None),
         };
         Ok(Some(parts))
-    }
-
-    /// Whether there are instructions for a shift of vectors.
-    fn shifts(&self, u: &UOp, d: DType, of: Shape) -> bool {
-        let signed = u.op() == Op::Shr && !d.is_unsigned();
-        let longest = of.bytes == 8 && signed && self.b.level < Level::V4;
-        number_in_each(&u.src()[1]).is_some() || self.shifts_by_lane() && !longest
     }
 
     fn mask_of(&mut self, u: &UOp, lane: usize, w: Width, s: &[Reg]) -> Result<Reg> {
@@ -373,84 +340,6 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Shifts for which there are instructions.
-    fn shift_lanes(&mut self, u: &UOp, signed: bool, lane: usize, w: Width, s: &[Reg]) -> Reg {
-        let left = u.op() == Op::Shl;
-        let Some(by) = number_in_each(&u.src()[1]) else {
-            let op = match (left, signed) {
-                (true, _) => SHL_BY,
-                (_, true) => SAR_BY,
-                _ => SHR_BY,
-            };
-            return self.shifted_each(op, lane, w, s[0], s[1]);
-        };
-        // A count is a number without sign.
-        let bits = 8 * lane as i64;
-        let past = by < 0 || by >= bits;
-        if past && !signed {
-            return self.b.constant([0; 64], w);
-        }
-        let by = if past { bits - 1 } else { by };
-        match (left, signed) {
-            (true, _) => self.shifted_by(SHL, lane, w, s[0], by),
-            (_, false) => self.shifted_by(SHR, lane, w, s[0], by),
-            _ if lane == 1 || lane == 8 && self.b.level < Level::V4 => {
-                // As numbers without sign that are half their range more.
-                let more = self.sign_bits(lane, w);
-                let shifted = self.b.of(Vector::Xor, w, &[s[0], more], None);
-                let shifted = self.shifted_by(SHR, lane, w, shifted, by);
-                let more = self.b.splat_bits(1 << (bits - 1) >> by, lane, w);
-                self.b.of(by_lane(lane, SUB), w, &[shifted, more], None)
-            }
-            _ => self.shifted_by(SAR, lane, w, s[0], by),
-        }
-    }
-
-    /// Lanes that are shifted by a number each. Those of which no instruction is are the halves of longer ones.
-    fn shifted_each(&mut self, op: [Vector; 4], lane: usize, w: Width, x: Reg, by: Reg) -> Reg {
-        let least = if self.b.level >= Level::V4 { 2 } else { 4 };
-        if lane >= least {
-            return self.b.of(by_lane(lane, op), w, &[x, by], None);
-        }
-        let long = 2 * lane;
-        let bits = 8 * lane as i64;
-        let low = self.low_bits(8 * lane, long, w);
-        let lower = match op {
-            SHL_BY => x,
-            SHR_BY => self.b.of(Vector::And, w, &[x, low], None),
-            _ => {
-                let up = self.shifted_by(SHL, long, w, x, bits);
-                self.shifted_by(SAR, long, w, up, bits)
-            }
-        };
-        let upper = match op {
-            SHL_BY => self.b.of(Vector::AndNot, w, &[low, x], None),
-            _ => x,
-        };
-        let lower_by = self.b.of(Vector::And, w, &[by, low], None);
-        let upper_by = self.shifted_by(SHR, long, w, by, bits);
-        let lower = self.shifted_each(op, long, w, lower, lower_by);
-        let upper = self.shifted_each(op, long, w, upper, upper_by);
-        let lower = self.b.of(Vector::And, w, &[lower, low], None);
-        let upper = self.b.of(Vector::AndNot, w, &[low, upper], None);
-        self.b.of(Vector::Or, w, &[lower, upper], None)
-    }
-
-    /// Lanes that are shifted by a number; of bytes, which are as words, what came from the neighbour goes.
-    fn shifted_by(&mut self, op: [Vector; 4], lane: usize, w: Width, x: Reg, by: i64) -> Reg {
-        let shifted = self.b.of(by_lane(lane, op), w, &[x], Some(by));
-        if lane > 1 {
-            return shifted;
-        }
-        let kept = if op == SHL {
-            0xffu64 << by & 0xff
-        } else {
-            0xff >> by
-        };
-        let kept = self.b.splat_bits(kept, 1, w);
-        self.b.of(Vector::And, w, &[shifted, kept], None)
-    }
-
     /// WHERE.
     pub(super) fn choose(&mut self, u: &'a UOp) -> Result<Parts> {
         let shape = self.shape(u);
@@ -617,30 +506,4 @@ fn vector_max(b: &mut Builder, d: DType, w: Width, x: Reg, y: Reg, nan: bool) ->
         Some(3),
     );
     b.of(Vector::Choose, w, &[is, x, most], None)
-}
-
-/// What the lanes of a vector are that are turned by some bits, and by how many, where that is one instruction: the
-/// bits that leave at one end come in at the other.
-pub(super) fn rotation(u: &UOp, level: Level) -> Option<(&UOp, i64)> {
-    let d = u.dtype();
-    let wide = lanes(u) > 0 && d.is_unsigned() && matches!(d.bytes(), 4 | 8);
-    if u.op() != Op::Or || !wide || level < Level::V4 {
-        return None;
-    }
-    let of = |op: Op| u.src().iter().find(|s| s.op() == op);
-    let [left, right] = [of(Op::Shl)?, of(Op::Shr)?];
-    let [up, down] = [left, right].map(|s| number_in_each(&s.src()[1]));
-    let [up, down] = [up?, down?];
-    let bits = 8 * d.bytes() as i64;
-    let same = left.src()[0] == right.src()[0];
-    (same && up > 0 && down > 0 && up + down == bits).then_some((&left.src()[0], up))
-}
-
-/// The number that every lane has.
-pub(super) fn number_in_each(u: &UOp) -> Option<i64> {
-    let one = match u.op() {
-        Op::Const => u,
-        _ => monoglot_uop::linear::splat(u)?,
-    };
-    one.as_int()
 }
