@@ -331,11 +331,15 @@ impl ChunkAccess<'_> {
         let along = |k: &usize| Some(*k) != self.axis && dims[*k] > 1 && beside(*k);
         let axis = (0..dims.len()).find(along)?;
         let most = self.d.target.vector_bytes / bytes.max(1);
-        let left = (dims[axis] - self.start[axis]) as usize;
-        let n = (0..).map(|p| most >> p).find(|n| *n <= left)?;
+        let all = dims[axis] as usize;
+        let left = all - self.start[axis] as usize;
+        // Those that are left over go together with some before them, once more: what is written twice is the same.
+        let whole = left.next_power_of_two().min(most);
+        let n = (0..).map(|p| whole >> p).find(|n| *n <= all)?;
+        let begin = (self.start[axis] as usize).min(all - n);
         let start = |j: usize| {
             let mut start = self.start.clone();
-            start[axis] += if back(axis) { n - 1 - j } else { j } as u32;
+            start[axis] = (begin + if back(axis) { n - 1 - j } else { j }) as u32;
             start
         };
         let place = |j: usize| self.d.chunk_at(dims, &start(j));
@@ -463,7 +467,7 @@ impl Devectorise<'_> {
             let n = places.len();
             let rows = (0..chunk.lanes).map(|lane| cast(first.along(axis, n, lane).read(None)));
             for (q, value) in places.into_iter().zip(transpose(rows.collect())) {
-                out[q] = Some(value);
+                out[q].get_or_insert(value);
             }
         }
         Ok(out.into_iter().flatten().collect())
