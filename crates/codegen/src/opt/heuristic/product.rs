@@ -40,6 +40,7 @@ use self::blocks::{Block, Blocks, FILLED, in_parts};
 use self::factors::{Lies, Product};
 use self::nest::{Nest, is_term, main_sum, unroll};
 use super::{Chosen, cpu, inner, keep, outermost};
+use crate::opt::cost::part;
 use crate::opt::features::Features;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, UOp};
@@ -70,9 +71,11 @@ fn arrange(
     let [_, tile_columns] = product.tile;
     let extent = |k: usize| features.extent[k];
     let terms = extent(product.term);
-    let alone = product.others.is_empty();
+    let threads = target.threads as i64;
+    let mut around = product.others.iter();
+    let alone = around.all(|k| part(extent(*k), threads).is_none());
     let threads = if shared.is_some() && alone {
-        target.threads as i64
+        threads
     } else {
         1
     };

@@ -44,13 +44,15 @@ impl Share {
 
 impl Product {
     /// How many blocks of rows and of columns there are at least, and threads that divide them: where nothing else
-    /// is around a block, two at least of the longer: each stages the other's factor again.
+    /// is around a block, two at least of the longer: each stages the other's factor again. Where threads cannot divide
+    /// what is around, they divide the rows.
     pub(super) fn shares(&self, extent: impl Fn(usize) -> i64, threads: i64) -> [Share; 2] {
-        let divided = Share { fewest: 2, threads };
-        match self.others.is_empty() {
-            false => [Share::WHOLE; 2],
-            true if extent(self.column) > extent(self.row) => [Share::WHOLE, divided],
-            true => [divided, Share::WHOLE],
+        let alone = self.others.is_empty();
+        let fewest = if alone { 2 } else { 1 };
+        let divided = Share { fewest, threads };
+        match alone && extent(self.column) > extent(self.row) {
+            true => [Share::WHOLE, divided],
+            false => [divided, Share::WHOLE],
         }
     }
 

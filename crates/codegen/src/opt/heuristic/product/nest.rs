@@ -30,7 +30,8 @@ impl Nest {
     /// The block whose rows stand at this place, its columns next.
     pub(super) fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
         above(rows, chosen);
-        let units = tiles(rows, product, chosen);
+        let (units, gone) = tiles(rows, product, chosen);
+        let rows = rows - gone;
         let term = chosen.axis(product.term, AxisType::Reduce);
         terms_of_unit(term, product, chosen);
         let axes = &chosen.nest.axes;
@@ -97,7 +98,7 @@ impl Nest {
             above(block, chosen);
         }
         let columns_at = if within.count > 1 { block + 1 } else { block };
-        let units = tiles(columns_at, product, chosen);
+        let (units, gone) = tiles(columns_at, product, chosen);
         let vectors = inner(product.tile[1], AxisType::Upcast);
         for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
@@ -106,10 +107,10 @@ impl Nest {
         let term = chosen.nest.axes.iter().rposition(is_term);
         terms_of_unit(term, product, chosen);
         Some(Nest {
-            around: Some(columns_at - 1),
+            around: Some(columns_at - 1 - gone),
             again: 1,
             // What blocks of rows read again is staged once for all.
-            beside: Some(if within.count > 1 { fill } else { block }),
+            beside: Some(if within.count > 1 { fill } else { block } - gone),
             columns: places(fill + 2, chosen),
             units: chosen.last_loop().filter(|_| units),
             along_rows: false,
@@ -219,19 +220,22 @@ fn above(at: usize, chosen: &mut Chosen) {
 }
 
 /// Register tiles of the columns at this place and the rows next. Whether the last loop is one over the tiles of a unit
-/// beside each other.
-fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> bool {
+/// beside each other, and how many loops before that place are gone.
+fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> (bool, usize) {
     let [rows, columns] = product.tile;
     chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
     // An element of the rows is used for all that is beside it before the next one.
+    let mut gone = 0;
     if let Some((k, n)) = product.turns
-        && let Some(at) = chosen.axis(k, AxisType::Loop)
+        && let Some(around) = chosen.axis(k, AxisType::Loop)
     {
-        chosen.add(inner(n, AxisType::Upcast), at, "turns of a tile");
+        gone = usize::from(chosen.nest.axes[around].extent() == Some(n));
+        chosen.add(inner(n, AxisType::Upcast), around, "turns of a tile");
     }
+    let at = at - gone;
     let Some([_, unit, _]) = product.unit else {
         chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
-        return false;
+        return (false, gone);
     };
     let several = chosen.nest.axes[at].extent() != Some(columns);
     // Those of each tile of the unit lie together: the loop over these is there until they are staged.
@@ -241,7 +245,11 @@ fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> bool {
         "columns of a unit's tile",
     );
     let beside = inner(columns / unit, AxisType::Loop);
-    several && columns > unit && chosen.add(beside, at, "a unit's tiles beside each other")
+    let several = several && columns > unit;
+    (
+        several && chosen.add(beside, at, "a unit's tiles beside each other"),
+        gone,
+    )
 }
 
 /// Where a unit multiplies tiles, the terms of one are innermost.
