@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_700),
     ("schedule/src", 5_400),
-    ("codegen/src", 15_150),
+    ("codegen/src", 15_300),
     ("codegen/src/render", 2_500),
     ("native/src", 10_070),
     ("engine/src", 4_100),

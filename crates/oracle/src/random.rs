@@ -179,11 +179,13 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
                 multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]),
             },
             _ => {
-                let divisors: Vec<i64> = (2..=n.min(64)).filter(|d| n % d == 0).collect();
-                let factor = if divisors.is_empty() || choice.below(8) == 0 {
+                // Parts that do not divide are for what may be done twice.
+                let any = choice.below(6) == 0;
+                let parts: Vec<i64> = (2..=n.min(64)).filter(|d| any || n % d == 0).collect();
+                let factor = if parts.is_empty() || choice.below(8) == 0 {
                     0
                 } else {
-                    choice.of(&divisors)
+                    choice.of(&parts)
                 };
                 let target = choice.of(AxisType::ALL);
                 OptOp::Split {

@@ -539,7 +539,7 @@ mod tests {
             registers: 16,
             ..target(false)
         };
-        let (choices, _) = explain(&conv(8, 64, 60, 29, 2), &target);
+        let (choices, _) = explain(&conv(8, 64, 4, 29, 2), &target);
         let tiles = choices.iter().filter_map(|c| c.weighed.as_ref());
         let tiles: Vec<&Weighed> = tiles.filter(|w| w.unit == "cycles").collect();
         assert!(tiles.len() > 2, "{choices:?}");
@@ -577,7 +577,64 @@ mod tests {
             assert!(across(&conv(2, 8, 32, 10, 3), threads), "{threads}");
             assert!(across(&conv(2, 8, 64, 9, 2), threads), "{threads}");
             assert!(!across(&conv(2, 8, 32, 34, 3), threads), "{threads}");
+            // One image of an odd height, a prime width, channels that are no whole vectors: the last tiles begin earlier.
+            assert!(across(&conv(1, 8, 32, 15, 3), threads), "{threads}");
+            assert!(across(&conv(1, 8, 64, 19, 3), threads), "{threads}");
+            assert!(across(&conv(2, 8, 44, 12, 3), threads), "{threads}");
         }
+    }
+
+    /// Products of images by one matrix, of columns that are no whole vectors.
+    fn images_by_a_matrix(images: i64, rows: i64, columns: i64, terms: i64) -> UOp {
+        let r = ranges(&[images, rows, columns], &[terms]);
+        let [image, row, column, term] = [0, 1, 2, 3].map(|k| &r[k]);
+        let a = linear(&[(row, terms), (term, 1)]);
+        let b = linear(&[(image, terms * columns), (term, columns), (column, 1)]);
+        let to = linear(&[(image, rows * columns), (row, columns), (column, 1)]);
+        let a = param(1, &[rows * terms], DType::F32).at(&[a]);
+        let b = param(2, &[images * terms * columns], DType::F32).at(&[b]);
+        let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[3..]);
+        let out = param(0, &[images * rows * columns], DType::F32).at(&[to]);
+        sink(&[out.store(&sum).end(&r[..3])])
+    }
+
+    /// Where threads leave as many turns of a loop as a tile has, it is none any more: its columns are vectors still.
+    #[test]
+    fn tiles_of_several_turns_have_vectors() {
+        for threads in [1, 2] {
+            let wide = Target {
+                threads,
+                ..target(false)
+            };
+            let k = images_by_a_matrix(4, 116, 196, 116);
+            let (choices, _) = explain(&k, &wide);
+            let has = |why: &str| choices.iter().any(|c| c.why == why);
+            assert!(has("turns of a tile"), "{choices:?}");
+            let opts: Vec<Opt> = choices.iter().map(|c| c.opt).collect();
+            let vectors = axes_of_type(&k, &opts, &wide, AxisType::Loop);
+            assert!(vectors.contains(&(208 / 16)), "{opts:?}");
+            let shares = axes_of_type(&k, &opts, &wide, AxisType::Thread);
+            assert_eq!(shares.len() + 1, threads, "{opts:?}");
+            lowers(&apply(&k, &opts, &wide).unwrap(), false);
+        }
+    }
+
+    /// Threads share the rows of a product that stands in a loop which they cannot divide.
+    #[test]
+    fn threads_share_rows_where_loops_around_are_prime() {
+        let small = Target {
+            caches: [8 << 10, 64 << 10, 1 << 20],
+            threads: 2,
+            ..target(false)
+        };
+        let k = images_by_a_matrix(37, 48, 40, 24);
+        let opts = choose(&k, &small);
+        lowers(&check_on(&k, &opts, &small), false);
+        assert_eq!(
+            axes_of_type(&k, &opts, &small, AxisType::Thread),
+            [2],
+            "{opts:?}"
+        );
     }
 
     /// Of weights of which the second cache does not hold all, so many channels' are staged at a time; threads share the

@@ -13,9 +13,12 @@
 use super::cost;
 use super::nest::LoopNest;
 use super::refuse as refuse_opt;
+use crate::loops::{fresh, kind, next_id};
 use crate::scratch;
 use monoglot_uop::marks::{NodeMap, NodeSet};
+use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, AxisType, DType, Error, Op, Opt, Result, Shape, Target, UOp};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// Rows of storage that a tile has at once, and bytes of a line of a cache.
@@ -138,37 +141,102 @@ impl LoopNest {
     /// Keep a value of the kernel as it is after the Opts so far; the RANGEs are those of its axes.
     pub(super) fn stage(&mut self, staging: &Staging, target: &Target) -> Result<()> {
         let kernel = self.kernel();
-        let storage = storage(&kernel, staging, target)?;
         let Staging { value, over, .. } = staging;
-        let mut next = crate::loops::next_id(&kernel);
-        let own: Vec<UOp> = over
-            .iter()
-            .map(|r| crate::loops::fresh(r, AxisType::Loop, &mut next))
-            .collect();
-        let here = over.iter().cloned().zip(own.iter().cloned()).collect();
+        let runs = runs(value, over);
+        let storage = storage(&kernel, staging, &runs, target)?;
+        let mut next = next_id(&kernel);
+        let mut all = |run: &&[UOp]| fresh(&whole(run), AxisType::Loop, &mut next);
+        let own: Vec<UOp> = runs.iter().map(&mut all).collect();
         let mut slot = scratch::next_slot(&kernel) + 1;
-        let part = scratch::copied(value, here, &mut slot);
+        let part = scratch::copied(value, in_runs(value, &runs, &own), &mut slot);
         let around: Vec<UOp> = (value.ranges().iter())
-            .filter(|r| !over.contains(r) && scratch::turns(crate::loops::kind(r)))
+            .filter(|r| !over.contains(r) && scratch::turns(kind(r)))
             .cloned()
             .collect();
         let shared = staging.space == AddrSpace::Local && target.workgroups;
         // Loops would take the place of lanes around storage that threads wait for before its next turn.
-        let lanes = over.iter().any(|r| !scratch::turns(crate::loops::kind(r)));
+        let lanes = over.iter().any(|r| !scratch::turns(kind(r)));
         if shared && lanes && value.ops_below().contains(Op::Buffer) {
             return Err(refuse("it is made of what its lanes keep"));
         }
         let filled = scratch::filled(&storage, &own, &part, &own, &around, shared);
-        let read = filled.at(over);
+        let read = filled.at(&runs.iter().map(|run| number(run)).collect::<Vec<_>>());
         *self =
             LoopNest::new(&kernel.substitute(&[((*value).clone(), read)].into_iter().collect()))?;
         Ok(())
     }
 }
 
+/// The place that a value reads, where it is nothing but that read, converted or with constants.
+fn place(value: &UOp) -> Option<&UOp> {
+    let mut u = value;
+    while u.op().is_elementwise() {
+        let mut made_of = u.src().iter().filter(|s| s.op() != Op::Const);
+        u = made_of.next().filter(|_| made_of.next().is_none())?;
+    }
+    match u.src() {
+        [storage, index] if u.op() == Op::Index && storage.op() == Op::Param => Some(index),
+        _ => None,
+    }
+}
+
+/// Axes in their order; those of a sum along which a value reads on from one to the next are together: they are kept, and
+/// filled, as one.
+fn runs<'a>(value: &UOp, over: &'a [UOp]) -> Vec<&'a [UOp]> {
+    let sum = place(value).and_then(Affine::of);
+    let terms = sum.map_or_else(SmallVec::new, |sum| sum.terms);
+    let factor = |r: &UOp| {
+        let mut of = terms.iter().filter(|t| t.0.ranges().contains(r));
+        let one = of.next().filter(|t| t.0 == *r)?;
+        of.next().is_none().then_some(one.1)
+    };
+    let turns = |r: &UOp| r.src()[0].as_int().filter(|_| kind(r) == AxisType::Reduce);
+    let goes_on = |outer: &UOp, inner: &UOp| {
+        let known = turns(outer).and(turns(inner)).map(i128::from);
+        let after = known.zip(factor(inner)).map(|(n, step)| n * step);
+        after.is_some() && factor(outer) == after
+    };
+    over.chunk_by(goes_on).collect()
+}
+
+/// An axis as long as all of a run.
+fn whole(run: &[UOp]) -> UOp {
+    let [first, _, ..] = run else {
+        return run[0].clone();
+    };
+    let turns = run.iter().filter_map(|r| r.src()[0].as_int());
+    let all = turns.fold(1i64, i64::saturating_mul);
+    first.with_src(vec![UOp::int(all, first.dtype())])
+}
+
+/// The number of a turn among all of a run.
+fn number(run: &[UOp]) -> UOp {
+    let next = |at: UOp, r: &UOp| &(&at * &r.src()[0]) + r;
+    run[1..].iter().fold(run[0].clone(), next)
+}
+
+/// What takes the place of axes, and of where a value reads, where each run is an axis of its own.
+fn in_runs(value: &UOp, runs: &[&[UOp]], own: &[UOp]) -> FxHashMap<UOp, UOp> {
+    let all = runs.iter().zip(own);
+    let alone = all.clone().filter(|(run, _)| run.len() == 1);
+    let mut here: FxHashMap<UOp, UOp> = alone.map(|(run, r)| (run[0].clone(), r.clone())).collect();
+    if let Some(index) = place(value).filter(|_| here.len() < runs.len())
+        && let Some(mut sum) = Affine::of(index)
+    {
+        for (run, r) in all.filter(|(run, _)| run.len() > 1) {
+            let last = run.len() - 1;
+            sum.terms.retain(|t| !run[..last].contains(&t.0));
+            let step = sum.terms.iter_mut().find(|t| t.0 == run[last]);
+            step.into_iter().for_each(|t| t.0 = r.clone());
+        }
+        here.insert(index.clone(), sum.build().substitute(&here));
+    }
+    here
+}
+
 /// The storage for a value, if it can be stored.
-fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
-    let Staging { value, over, space } = staging;
+fn storage(kernel: &UOp, staging: &Staging, runs: &[&[UOp]], target: &Target) -> Result<UOp> {
+    let Staging { value, space, .. } = staging;
     let nodes = kernel.toposort();
     if !nodes.contains(value) {
         return Err(refuse("the value is none of the kernel's"));
@@ -202,9 +270,10 @@ fn storage(kernel: &UOp, staging: &Staging, target: &Target) -> Result<UOp> {
         return Err(refuse(format!("in {} storage", space.name())));
     }
     let open = value.ranges();
-    let mut dims = Vec::with_capacity(over.len());
-    for r in *over {
-        let known = r.src()[0].as_int().filter(|_| open.contains(r));
+    let mut dims = Vec::with_capacity(runs.len());
+    for run in runs {
+        let within = run.iter().all(|r| open.contains(r));
+        let known = whole(run).src()[0].as_int().filter(|_| within);
         let Some(extent) = known else {
             return Err(refuse("it does not vary with an axis of a known extent"));
         };
@@ -242,7 +311,7 @@ fn apart(row: i64, dtype: DType) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opt::tests::support::{buffers, kernels, matmul, staged, staged_kernels, target};
+    use crate::opt::tests::support::*;
     use crate::opt::{apply, axes};
     use monoglot_oracle::eval_kernel::eval_kernel;
 
@@ -303,6 +372,26 @@ mod tests {
         let opt = "STAGE(0,1,0)".parse().unwrap();
         let error = apply(&product, &[opt], &target).unwrap_err().to_string();
         assert!(error.contains("none that is kept"), "{error}");
+    }
+
+    /// Weights of one output lie one behind the other, elements of an image do not.
+    #[test]
+    fn terms_that_follow_each_other_are_kept_as_one_axis() {
+        let image = conv(1, 2, 4, 6, 3);
+        let want = result(&image);
+        for (opt, dims) in [
+            ("STAGE(1,1)", vec![18]),
+            ("STAGE(0,1)", vec![4, 18]),
+            ("STAGE(0,1,1)", vec![18, 4]),
+            ("STAGE(0,1,4)", vec![4, 9, 2]),
+            ("STAGE(2,0)", vec![4, 2, 3, 3]),
+        ] {
+            let kernel = apply(&image, &[opt.parse().unwrap()], &target(false)).unwrap();
+            let nodes = kernel.toposort();
+            let storage = nodes.iter().find(|u| u.op() == Op::Buffer).unwrap();
+            assert_eq!(storage.shape().ints().unwrap(), dims, "{opt}");
+            assert!(result(&kernel) == want, "{opt}");
+        }
     }
 
     /// A row that is kept, and lanes of sums of it.

@@ -11,7 +11,7 @@ use super::along::{self, in_order};
 use super::cpu::{self, Plan};
 use super::product::factors::{FEW, LINE, factor};
 use super::product::nest::unroll;
-use super::tile::dividing_tile;
+use super::tile::{parts, whole_tile};
 use super::{Chosen, Weighed, inner, keep, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
@@ -22,6 +22,8 @@ use monoglot_uop::{AxisType, Op, Target, UOp};
 const NEAR: i64 = 4;
 /// Fewest terms of a sum for which turning it costs nothing.
 const TERMS: f64 = 64.0;
+/// Cycles of a vector that is turned: of the sums, and of what is read beside them.
+const TURNED: f64 = 1.0;
 /// Cycles of an element that is copied by itself, and of a vector that is copied, or transposed with its neighbours.
 const ALONE: f64 = 0.5;
 const COPY: f64 = 1.0;
@@ -45,7 +47,7 @@ struct Product {
 
 /// Choose the loops; None, with nothing chosen, where vectors along the results cost no more.
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, chosen.target)?;
+    let product = Product::of(features, chosen.nest.repeats(), chosen.target)?;
     let results = plan.cycles(features, chosen.target);
     let terms = along::cycles(features, chosen.target);
     if product.cycles > results.min(terms) {
@@ -66,7 +68,7 @@ pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> O
 }
 
 impl Product {
-    fn of(features: &Features, target: &Target) -> Option<Product> {
+    fn of(features: &Features, again: bool, target: &Target) -> Option<Product> {
         let [sum] = &features.reductions[..] else {
             return None;
         };
@@ -94,26 +96,48 @@ impl Product {
                 return None;
             }
             let [length, width] = [row, lane].map(|k| features.extent[k]);
-            // Half of the second cache holds all weights, or three quarters those of a block: rows pass by.
+            let others: Mask = sum.open & !(1 << row) & !(1 << lane);
+            let shares = target.threads.max(2) as i64;
+            let even = bits(others).any(|k| features.extent[k] % shares == 0);
+            // Half of the second cache holds all weights, or three quarters those of a block: rows pass by. Where no other
+            // loop has equal parts, blocks of lanes are those.
             let most = match weights.size <= second / 2 {
-                true => width,
+                true if even => width,
+                true => width / shares,
                 false => second / 4 * 3 / (terms as i64 * weights.bytes as i64),
             };
-            let tile =
-                |rows: i64| dividing_tile([length, width], terms, lanes, [rows, most], target);
+            let tile = |rows: i64| {
+                let limits = [rows, most];
+                whole_tile([length, width], terms, lanes, limits, again, target)
+            };
             // Which products of a whole row are with padding is known.
             let known = sum.padded >> row & 1 == 1;
             let whole = known.then(|| tile(length)).flatten();
             let (cycles, tile) = whole.or_else(|| tile(NEAR))?;
-            let mut tiles = (1..=width / tile[1]).rev().map(|n| n * tile[1]);
-            let block = tiles.find(|n| *n <= most && width % n == 0)?;
-            let others: Mask = sum.open & !(1 << row) & !(1 << lane);
-            let term = bits(sum.closes).last().filter(|k| weights.stride[*k] == 1);
-            let even = |k: usize| 1 << features.extent[k].trailing_zeros().min(FEW.ilog2());
-            let turned = term.map(even).filter(|n| *n >= NEAR).unwrap_or(1);
+            let fits = |n: &i64| *n <= most.max(tile[1]) && (again || width % n == 0);
+            let blocks = (1..=parts(width, tile[1])).map(|n| (n * tile[1]).min(width));
+            let least = |n: &i64| {
+                let count = parts(width, *n);
+                (!even && count % shares != 0, count * n, -n)
+            };
+            let block = blocks.filter(fits).min_by_key(least)?;
+            // Terms that follow each other are copied as those of one axis.
+            let closes: Vec<usize> = bits(sum.closes).collect();
+            let mut together = 1i64;
+            for &k in closes.iter().rev() {
+                if weights.stride[k] != together {
+                    break;
+                }
+                together *= features.extent[k];
+            }
+            let even = 1 << together.trailing_zeros().min(FEW.ilog2());
+            let turned = if even >= NEAR { even } else { 1 };
             let vectors = turned > 1 || weights.stride[lane] == 1;
             let each = if vectors { COPY / lanes as f64 } else { ALONE };
             let copied = each * features.count(weights.varies);
+            let both = |a: &&Access| a.varies >> row & a.varies >> lane & 1 == 1;
+            let sums = features.count(sum.open) / lanes as f64;
+            let turning = TURNED * sums * features.accesses.iter().filter(both).count() as f64;
             Some(Product {
                 row,
                 lane,
@@ -121,7 +145,7 @@ impl Product {
                 block,
                 turned,
                 others: bits(others).filter(|&k| features.extent[k] > 1).collect(),
-                cycles: cycles * features.count(others) * terms + copied,
+                cycles: cycles * features.count(others) * terms + copied + turning,
             })
         };
         let lanes = bits(sum.open & !(1 << row)).filter_map(of);

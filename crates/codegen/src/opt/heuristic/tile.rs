@@ -102,19 +102,23 @@ fn term(rows: i64, vectors: i64, streamed: f64) -> f64 {
     added.max(loaded / 2.0).max(LATENCY).max(streamed) + BESIDE * loaded
 }
 
-/// The tile of least cost among those of this many rows at least that divide both extents and have so many columns at
-/// most, with the cycles of a term of all tiles. Its vectors come from the second cache where half of the first does not
-/// hold a panel of so many terms.
-pub(super) fn dividing_tile(
+/// The tile of least cost among those of this many rows at least that have so many columns at most, with the cycles of a
+/// term of all tiles: those that divide both extents, or, where turns may be done again, are no longer. Its vectors come
+/// from the second cache where half of the first does not hold a panel of so many terms.
+pub(super) fn whole_tile(
     extents: [i64; 2],
     terms: f64,
     lanes: i64,
     [fewest_rows, most_columns]: [i64; 2],
+    again: bool,
     target: &Target,
 ) -> Option<(f64, [i64; 2])> {
     let mut best: Option<(f64, [i64; 2])> = None;
-    let fits = |v: &i64| extents[1] % (v * lanes) == 0 && v * lanes <= most_columns;
-    for vectors in (1..=VECTORS).filter(fits) {
+    let fits = |n: i64, part: i64, again: bool| n % part == 0 || again && part < n;
+    // Some number of vectors divides what one does.
+    let odd = again && extents[1] % lanes != 0;
+    let beside = |v: &i64| fits(extents[1], v * lanes, odd) && v * lanes <= most_columns;
+    for vectors in (1..=VECTORS).filter(beside) {
         // Sums, a row of one factor, an element of the other, and a product that is not added at once.
         let between = i64::from(!target.native.contains(Op::MulAcc));
         let held = (target.registers as i64 - 1 - between - vectors) / vectors;
@@ -124,15 +128,24 @@ pub(super) fn dividing_tile(
             false => 0.0,
         };
         let most = held.min(fewest_rows.max(ROWS));
-        for rows in (fewest_rows..=most).filter(|r| extents[0] % r == 0) {
-            let tiles = (extents[0] / rows * (extents[1] / (vectors * lanes))) as f64;
-            let cycles = tiles * term(rows, vectors, streamed);
+        let all = (most + 1..=held).filter(|r| *r == extents[0]);
+        for rows in (fewest_rows..=most).chain(all) {
+            if !fits(extents[0], rows, again) {
+                continue;
+            }
+            let tiles = parts(extents[0], rows) * parts(extents[1], vectors * lanes);
+            let cycles = tiles as f64 * term(rows, vectors, streamed);
             if best.is_none_or(|b| cycles < b.0) {
                 best = Some((cycles, [rows, vectors * lanes]));
             }
         }
     }
     best
+}
+
+/// How many parts of an extent there are, the last of which may be past its end, or begin in the one before.
+pub(super) fn parts(extent: i64, part: i64) -> i64 {
+    (extent + part - 1) / part
 }
 
 /// Bytes of the columns' factor that are staged for a tile: as many as the first cache holds. What other lines take the
