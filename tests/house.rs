@@ -26,9 +26,9 @@ const LADDER: &[(&str, &[&str])] = &[
 /// The most lines of code of a part of the house, a path below `crates`: its smallness is part of its
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
-    ("uop/src", 12_700),
+    ("uop/src", 12_720),
     ("schedule/src", 5_400),
-    ("codegen/src", 15_300),
+    ("codegen/src", 15_350),
     ("codegen/src/render", 2_500),
     ("native/src", 10_070),
     ("engine/src", 4_100),

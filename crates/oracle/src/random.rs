@@ -175,17 +175,19 @@ pub fn sample(kernel: &UOp, target: &Target, seed: u64) -> Vec<Opt> {
                 operand: choice.below(3),
                 last: (choice.below(4) == 0).then(|| choice.below(now.axes.len())),
             },
+            4 => OptOp::Cover {
+                factor: 2 + choice.below(15) as i64,
+                target: choice.of(&[AxisType::Loop, AxisType::Upcast]),
+            },
             1..=3 => OptOp::PadTo {
                 multiple: choice.of(&[2, 3, 4, 5, 7, 8, 16, 32]),
             },
             _ => {
-                // Parts that do not divide are for what may be done twice.
-                let any = choice.below(6) == 0;
-                let parts: Vec<i64> = (2..=n.min(64)).filter(|d| any || n % d == 0).collect();
-                let factor = if parts.is_empty() || choice.below(8) == 0 {
+                let divisors: Vec<i64> = (2..=n.min(64)).filter(|d| n % d == 0).collect();
+                let factor = if divisors.is_empty() || choice.below(8) == 0 {
                     0
                 } else {
-                    choice.of(&parts)
+                    choice.of(&divisors)
                 };
                 let target = choice.of(AxisType::ALL);
                 OptOp::Split {

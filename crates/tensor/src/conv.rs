@@ -8,7 +8,7 @@ use crate::linalg::{Counts, contracted};
 use crate::movement::to_last;
 use crate::promote::{broadcast_shape, broadcast_to, insert_axis, promoted, resized, size_of};
 use crate::tensor::Tensor;
-use monoglot_uop::{DType, Dim, Error, Result, Scalar, Shape, UOp};
+use monoglot_uop::{DType, Dim, Error, Op, Result, Scalar, Shape, UOp};
 
 /// Stride, padding, dilation (one number per spatial axis, or one for all) and groups.
 #[derive(Clone, Debug)]
@@ -492,9 +492,15 @@ pub(crate) fn interleaved(
         let at = first + i;
         let sizes = y.shape();
         let all = [axis.rounds() * axis.step];
-        y = y
-            .reshape(&shape(&[&sizes[..at], &all, &sizes[at + 2..]]))?
-            .narrow(at, 0, &axis.places)?;
+        y = y.reshape(&shape(&[&sizes[..at], &all, &sizes[at + 2..]]))?;
+    }
+    // Rounds of which some phases are not wanted are written whole: only then is each place one of a round and a phase.
+    let whole = |axis: &Phased| axis.rounds() * axis.step == axis.places;
+    if !axes.iter().all(whole) {
+        y = y.unary(Op::Contiguous);
+    }
+    for (i, axis) in axes.iter().enumerate() {
+        y = y.narrow(first + i, 0, &axis.places)?;
     }
     Ok(y)
 }

@@ -130,6 +130,9 @@ pub enum OptOp {
         target: AxisType,
         top: bool,
     },
+    /// Parts of `factor` turns, an axis of type `target` inside; the last begins in the one before where they do not
+    /// divide the extent.
+    Cover { factor: i64, target: AxisType },
     /// Pad an axis to the next multiple.
     PadTo { multiple: i64 },
     /// Exchange an axis with `with`.

@@ -488,6 +488,10 @@ fn every_arg_comes_back() {
             last: Some(3),
         },
         OptOp::Scatter,
+        OptOp::Cover {
+            factor: 14,
+            target: AxisType::Upcast,
+        },
         OptOp::Scan { turns: 1 },
         OptOp::Scan { turns: 16 },
     ];

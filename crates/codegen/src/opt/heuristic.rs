@@ -126,6 +126,15 @@ fn inner(factor: i64, target: AxisType) -> OptOp {
     }
 }
 
+/// SPLIT, or COVER where the factor does not divide the extent: a new axis of this type, the inner part.
+fn covered(extent: i64, factor: i64, target: AxisType) -> OptOp {
+    match extent % factor {
+        0 if extent == factor => inner(0, target),
+        0 => inner(factor, target),
+        _ => OptOp::Cover { factor, target },
+    }
+}
+
 /// SPLIT: a new axis of this type, the outer part.
 fn outermost(factor: i64, target: AxisType) -> OptOp {
     OptOp::Split {

@@ -20,6 +20,7 @@
 
 pub mod accumulate;
 mod cost;
+mod cover;
 mod dot;
 mod features;
 pub mod heuristic;
@@ -114,6 +115,7 @@ impl LoopNest {
                 target,
                 top,
             } => split::step(self, opt, factor, target, top),
+            OptOp::Cover { factor, target } => cover::step(self, opt, factor, target),
             OptOp::PadTo { multiple } => padto::step(self, opt, multiple),
             OptOp::Swap { with } => swap::step(self, opt, with, target),
             OptOp::NoLocals => nolocals::step(self, opt),

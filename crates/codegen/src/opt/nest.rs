@@ -1,7 +1,7 @@
 //! A kernel's axes while Opts are applied, and the one rebuild at the end. Flows in: a kernel; flows
 //! out: the kernel over the new axes. Invariant: every RANGE of the kernel is, at any time, an
 //! expression over the axes of the nest that takes each of its values once (where no pad's condition
-//! is false), or, where a part of a SPLIT begins in the one before, more often.
+//! is false), or more often where a COVER says so.
 
 use super::rows::Rows;
 use crate::graph::node;
@@ -65,7 +65,7 @@ pub(super) struct Mma {
 /// The loops of a kernel between two Opts.
 #[derive(Clone)]
 pub(super) struct LoopNest {
-    sink: UOp,
+    pub(super) sink: UOp,
     pub(super) nodes: Arc<[UOp]>,
     /// The axes, sorted by type; within a type from the outermost to the innermost.
     pub(super) axes: Vec<Axis>,
@@ -197,19 +197,6 @@ impl LoopNest {
     /// Whether the threads of a workgroup wait for each other.
     pub(super) fn waits(&self) -> bool {
         self.sink.ops_below().contains(Op::Barrier)
-    }
-
-    /// Whether turns of the kernel's loops may be done twice: it reads nothing of what it writes, and keeps nothing.
-    pub(super) fn repeats(&self) -> bool {
-        let keeps = [Op::Buffer, Op::AtomicAdd, Op::Barrier];
-        let below = self.sink.ops_below();
-        let storage = |u: &UOp| u.src().first().map(|s| s.named().clone());
-        let stores = self.nodes.iter().filter(|u| u.op() == Op::Store);
-        let written: Vec<Option<UOp>> = stores.clone().map(|u| storage(&u.src()[0])).collect();
-        let reads = |u: &UOp| u.op() == Op::Index && written.contains(&storage(u));
-        let made_of = |u: &UOp| u.toposort().iter().any(reads);
-        let mut again = stores.flat_map(|u| u.src()[0].src()[1..].iter().chain(&u.src()[1..]));
-        !keeps.iter().any(|op| below.contains(*op)) && !again.any(made_of)
     }
 
     /// Whether every effect of the kernel is inside the loop over this RANGE.

@@ -154,6 +154,7 @@ impl Part for Opt {
                 }
                 ("SPLIT", parts)
             }
+            OptOp::Cover { factor, target } => ("COVER", vec![factor.write(), target.write()]),
             OptOp::PadTo { multiple } => ("PADTO", vec![multiple.write()]),
             OptOp::Swap { with } => ("SWAP", vec![with.write()]),
             OptOp::NoLocals => ("NOLOCALS", vec![]),
@@ -180,6 +181,10 @@ impl Part for Opt {
                 factor: at(a, 1)?,
                 target: at(a, 2)?,
                 top: a.get(3).is_some_and(|v| v.is("top")),
+            },
+            "COVER" => OptOp::Cover {
+                factor: at(a, 1)?,
+                target: at(a, 2)?,
             },
             "PADTO" => OptOp::PadTo {
                 multiple: at(a, 1)?,

@@ -12,9 +12,10 @@ use super::cpu::{self, Plan};
 use super::product::factors::{FEW, LINE, factor};
 use super::product::nest::unroll;
 use super::tile::{parts, whole_tile};
-use super::{Chosen, Weighed, inner, keep, outermost};
+use super::{Chosen, Weighed, covered, inner, keep, outermost};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
+use crate::opt::nest::LoopNest;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, Target, UOp};
 
@@ -47,7 +48,7 @@ struct Product {
 
 /// Choose the loops; None, with nothing chosen, where vectors along the results cost no more.
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, chosen.nest.repeats(), chosen.target)?;
+    let product = Product::of(features, &chosen.nest, chosen.target)?;
     let results = plan.cycles(features, chosen.target);
     let terms = along::cycles(features, chosen.target);
     if product.cycles > results.min(terms) {
@@ -68,7 +69,7 @@ pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> O
 }
 
 impl Product {
-    fn of(features: &Features, again: bool, target: &Target) -> Option<Product> {
+    fn of(features: &Features, nest: &LoopNest, target: &Target) -> Option<Product> {
         let [sum] = &features.reductions[..] else {
             return None;
         };
@@ -84,6 +85,7 @@ impl Product {
         let is_plain = |a: &Access| a.gate == 0;
         let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
         let terms = features.count(sum.closes);
+        let again = nest.repeats();
         let second = target.caches[1] as i64;
         let of = |lane: usize| {
             let rows = factor(features, sum, row, lane).filter(|a| is_plain(a))?;
@@ -157,7 +159,7 @@ impl Product {
         let mut around = self.others.clone();
         if self.block < features.extent[self.lane] {
             let at = chosen.axis(self.lane, AxisType::Loop)?;
-            let lanes = inner(self.block, AxisType::Loop);
+            let lanes = covered(features.extent[self.lane], self.block, AxisType::Loop);
             chosen.add(lanes, at, "blocks of lanes").then_some(())?;
             around.insert(0, self.lane);
         }
@@ -188,10 +190,9 @@ impl Product {
             (self.lane, columns, "vectors across the results"),
         ] {
             let at = chosen.innermost(k)?;
-            let whole = chosen.nest.axes[at].extent() == Some(n);
-            chosen
-                .add(inner(if whole { 0 } else { n }, AxisType::Upcast), at, why)
-                .then_some(())?;
+            let extent = chosen.nest.axes[at].extent()?;
+            let tile = covered(extent, n, AxisType::Upcast);
+            chosen.add(tile, at, why).then_some(())?;
         }
         let nodes = chosen.nest.kernel().toposort();
         let axes = crate::opt::ranges(&nodes);

@@ -68,8 +68,13 @@ struct Block {
 /// Choose the loops of such a product, whose cycles are these where threads share it; None, with nothing chosen,
 /// where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    let again = AGAIN..terms(features);
-    Product::of(features, again, chosen.target)?.choose(features, shared, chosen)
+    long(features, chosen.target)?.choose(features, shared, chosen)
+}
+
+/// Such a product of which the first cache does not hold a panel of all terms.
+fn long<'a>(features: &'a Features, target: &Target) -> Option<Product<'a>> {
+    let product = Product::of(features, AGAIN..terms(features), target)?;
+    (terms(features) > product.most(target) as f64).then_some(product)
 }
 
 /// The same of however many results, where their sums take fewer cycles than a plan's: the gradients of the weights of
@@ -89,8 +94,7 @@ fn terms(features: &Features) -> f64 {
 
 /// Cycles of such a product; without end where it is none.
 pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
-    let product = Product::of(features, AGAIN..terms(features), target);
-    let cycles = product.and_then(|p| p.duration(features, target));
+    let cycles = long(features, target).and_then(|p| p.duration(features, target));
     cycles.unwrap_or(f64::INFINITY)
 }
 
@@ -181,9 +185,14 @@ impl<'a> Product<'a> {
         added / 2.0 + COPY * features.count(self.staged.varies & all)
     }
 
-    /// The longest parts of which the first cache holds a panel; None where the sum is one.
+    /// Terms of which the first cache holds a panel.
+    fn most(&self, target: &Target) -> i64 {
+        panel(target) / (self.tile[1] * self.sum.bytes as i64)
+    }
+
+    /// The longest parts of which the first cache holds a panel, two at least; None where these are short.
     fn cut(&self, features: &Features, target: &Target) -> Option<Cut> {
-        let most = panel(target) / (self.tile[1] * self.sum.bytes as i64);
+        let most = self.most(target);
         let axes: Vec<usize> = bits(self.sum.closes).collect();
         let mut terms = 1;
         for (at, n) in axes.iter().map(|&k| features.extent[k]).enumerate().rev() {
@@ -196,7 +205,16 @@ impl<'a> Product<'a> {
             }
             terms *= n;
         }
-        None
+        // All fit one: as few parts as there may be.
+        let n = features.extent[*axes.first()?];
+        let parts = (2..=n).find(|p| n % p == 0)?;
+        let terms = terms / parts;
+        let cut = Cut {
+            at: 0,
+            parts,
+            terms,
+        };
+        (terms >= TERMS).then_some(cut)
     }
 
     /// The blocks that make least be read again: of rows or lanes, or one for each turn of what is above besides.
@@ -208,7 +226,10 @@ impl<'a> Product<'a> {
         target: &Target,
     ) -> Option<Block> {
         let alone = self.around.iter().all(|&k| features.extent[k] == 1);
-        let threads = if shared && alone { target.threads } else { 1 } as i64;
+        let threads = target.threads as i64;
+        let divides = |k: &usize| features.extent[*k] % threads == 0;
+        let even = self.around.iter().any(divides);
+        let threads = if shared && !even { threads } else { 1 };
         let fewest = if alone { 2 } else { 1 };
         let second = (target.caches[1] as i64).min(target.local_bytes as i64);
         let inside = self.inside();
