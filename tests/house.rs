@@ -27,7 +27,7 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_720),
-    ("schedule/src", 5_400),
+    ("schedule/src", 5_420),
     ("codegen/src", 15_350),
     ("codegen/src/render", 2_500),
     ("native/src", 10_070),

@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 
 /// Cycles from a fused multiply-add to one that needs its result.
 const LATENCY: f64 = 4.0;
+/// What masks cost at the ends of a row, as a share.
+const ENDS: f64 = 1.05;
 /// Simple operations for each element of a vector put together from scattered places.
 const GATHER: f64 = 1.75;
 /// Simple operations for each vector of sums of which many are folded to lanes of one.
@@ -261,10 +263,12 @@ impl Estimate<'_> {
             return copies;
         };
         let padded = features.extent[l] % tile.factor[l] != 0;
-        let masked = if padded || a.gate >> l & 1 == 1 {
-            2.0
-        } else {
-            1.0
+        // Which lanes of a whole row are inside is known: only the vectors at its ends have masks.
+        let known = !padded && tile.factor[l] == features.extent[l];
+        let masked = match padded || a.gate >> l & 1 == 1 {
+            true if known => ENDS,
+            true => 2.0,
+            false => 1.0,
         };
         match a.stride[l] {
             _ if masked == 1.0 && self.paired(a, l) => PAIRED * copies,
@@ -528,13 +532,15 @@ impl Estimate<'_> {
         if a.store || !once || a.size <= self.target.caches[1] as i64 {
             return 0.0;
         }
-        let apart = |k: &usize| *k != lane && a.stride[*k] != TANGLED;
         let bytes = |k: usize| a.stride[k].unsigned_abs() as f64 * a.bytes as f64;
+        // Rows that are read whole go on from one to the next.
+        let row = factor[lane] as f64 * bytes(lane);
+        let apart = |k: &usize| *k != lane && a.stride[*k] != TANGLED && bytes(*k) > row;
         let rows: f64 = bits(a.varies & features.known)
             .filter(|k| apart(k) && (LINE..PAGE).contains(&bytes(*k)))
             .map(|k| factor[k] as f64)
             .product();
-        let lines = rows * (factor[lane] as f64 * bytes(lane) / LINE);
+        let lines = rows * row / LINE;
         if rows <= RUNS { 0.0 } else { FAR * lines }
     }
 

@@ -40,6 +40,18 @@ impl Access {
     }
 }
 
+/// Whether this only says which elements are read: a condition on indices, or the choice of what is read where it holds.
+fn is_gate(u: &UOp) -> bool {
+    match u.src() {
+        [gate, read, other] if u.op() == Op::Where && read.op() == Op::Index => {
+            let place = &read.src()[1..];
+            let same = |i: &UOp| i.op() == Op::Where && i.src()[0] == *gate;
+            other.op() == Op::Const && place.len() == 1 && place.iter().all(same)
+        }
+        _ => u.dtype() == DType::Bool && !u.ops_below().contains(Op::Index),
+    }
+}
+
 /// Arithmetic on elements: how many simple operations, each varying with the same axes.
 pub(super) struct OpCount {
     pub(super) varies: Mask,
@@ -207,7 +219,8 @@ impl Features {
                 let free = fused
                     .iter()
                     .any(|(masked, product)| masked == u || product == u)
-                    || self.free.contains(u);
+                    || self.free.contains(u)
+                    || is_gate(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
                     self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
                 }

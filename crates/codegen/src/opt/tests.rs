@@ -21,7 +21,7 @@ fn random_schedules_keep_what_kernels_compute() {
             assert_eq!(opts, sample(k, &target(true), seed));
         }
     }
-    assert_eq!(kinds.len(), 6, "every OptOp is drawn");
+    assert_eq!(kinds.len(), 7, "every OptOp is drawn");
 }
 
 #[test]

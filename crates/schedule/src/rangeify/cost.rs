@@ -335,7 +335,7 @@ impl Rangeify<'_> {
             let nested = wanted.len() == 1 && length > SHORT && self.in_reduce(wanted[0], size);
             return Ok(inline > size * work + stored_at || nested);
         }
-        if self.stays_near(u, wanted) {
+        if self.stays_near(u, wanted) || self.has_whole_rows(u, wanted) {
             return Ok(false);
         }
         if wanted.len() > COPIES && light > 8.0 {
@@ -362,7 +362,7 @@ impl Rangeify<'_> {
     }
 
     /// Whether the longest loop of a reader along the last axis steps over elements.
-    fn steps_over(&self, i: u32) -> bool {
+    pub(super) fn steps_over(&self, i: u32) -> bool {
         let Some(index) = self.instances[i as usize].at.indices.last() else {
             return false;
         };

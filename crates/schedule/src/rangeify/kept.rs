@@ -18,6 +18,8 @@ const TERMS: f64 = 128.0;
 const NEAR: f64 = 2.0;
 /// Operations that a read costs where elements lie apart.
 const APART: f64 = 3.0;
+/// Vectors of a row that a tile has.
+const ROW: usize = 4;
 /// Most nodes that are looked at below a value.
 const BELOW: usize = 64;
 
@@ -108,12 +110,27 @@ impl Rangeify<'_> {
         Ok(storage.after(&[fill]).at(&[read]))
     }
 
+    /// Whether what surrounds rows is known to those who step over these one by one, and multiply each element once: a
+    /// tile has whole rows of so many vectors, and masks at their ends. Of shorter rows other parts of tiles are empty.
+    pub(super) fn has_whole_rows(&self, u: &UOp, wanted: &[u32]) -> bool {
+        if u.op() != Op::Pad {
+            return false;
+        }
+        let each = |&i: &u32| self.products(i) <= 1.0 && !self.steps_over(i);
+        let row = u.src()[0].shape().last().map_or(0, |n| n.max()) as usize;
+        let kernel = &self.kernels[self.instances[wanted[0] as usize].kernel as usize];
+        let lanes = kernel.target.lanes(u.dtype());
+        let fits = row > (ROW - 1) * lanes && row <= ROW * lanes;
+        lanes > 1 && fits && wanted.iter().all(each)
+    }
+
     /// How a value would be kept; None where it cannot be.
     fn plan(&self, u: &UOp, wanted: &[u32]) -> Option<Plan> {
         let number = self.instances[wanted[0] as usize].kernel;
         let kernel = &self.kernels[number as usize];
         // What surrounds a slice is kept with it for windows over it, not for a product's.
         let padded = u.op() == Op::Pad && wanted.iter().all(|&i| self.products(i) <= 1.0);
+        let padded = padded && !self.has_whole_rows(u, wanted);
         let stored = u.op().is_elementwise() || u.op() == Op::Reduce || padded;
         // What follows from the indices alone is cheaper to compute again; so is a choice by it, which tells those
         // who read what it chooses from where they need none of it.
