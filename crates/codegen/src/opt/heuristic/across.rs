@@ -5,7 +5,9 @@
 //! The factor that varies with the lanes (a convolution's weights) is staged once, in the order in which the tiles read
 //! it, or, where the second cache does not hold it, a block of lanes at a time; elements of the other one are read where
 //! they are, each for all lanes. A tile ends by turning its sums, which are then stored as they lie: that costs a few
-//! instructions for as many vectors as terms were added to each.
+//! instructions for as many vectors as terms were added to each. Of rows and lanes that no tile divides the last one begins
+//! in the one before it (COVER), where turns may be done twice. Staged is inside of a loop: that over threads' parts, or
+//! over blocks of lanes, of which there are two at least where no other loop has equal parts.
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
@@ -90,22 +92,21 @@ impl Product {
         let of = |lane: usize| {
             let rows = factor(features, sum, row, lane).filter(|a| is_plain(a))?;
             let weights = factor(features, sum, lane, row).filter(|a| is_plain(a))?;
-            let shared = weights.varies & sum.open == 1 << lane;
+            let all_share = weights.varies & sum.open == 1 << lane;
             let apart = rows.stride[row].unsigned_abs();
             let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
-            if !shared || !near || !same || terms < TERMS {
+            if !all_share || !near || !same || terms < TERMS {
                 return None;
             }
             let [length, width] = [row, lane].map(|k| features.extent[k]);
             let others: Mask = sum.open & !(1 << row) & !(1 << lane);
-            let shares = target.threads.max(2) as i64;
-            let even = bits(others).any(|k| features.extent[k] % shares == 0);
+            let divides = |by: i64| bits(others).any(|k| features.extent[k] % by == 0);
             // Half of the second cache holds all weights, or three quarters those of a block: rows pass by. Where no other
-            // loop has equal parts, blocks of lanes are those.
+            // loop has halves, blocks of lanes are those.
             let most = match weights.size <= second / 2 {
-                true if even => width,
-                true => width / shares,
+                true if divides(2) => width,
+                true => width / 2,
                 false => second / 4 * 3 / (terms as i64 * weights.bytes as i64),
             };
             let tile = |rows: i64| {
@@ -118,9 +119,11 @@ impl Product {
             let (cycles, tile) = whole.or_else(|| tile(NEAR))?;
             let fits = |n: &i64| *n <= most.max(tile[1]) && (again || width % n == 0);
             let blocks = (1..=parts(width, tile[1])).map(|n| (n * tile[1]).min(width));
+            let threads = target.threads as i64;
+            let shared = divides(threads);
             let least = |n: &i64| {
                 let count = parts(width, *n);
-                (!even && count % shares != 0, count * n, -n)
+                (!shared && count % threads != 0, count * n, -n)
             };
             let block = blocks.filter(fits).min_by_key(least)?;
             // Terms that follow each other are copied as those of one axis.
