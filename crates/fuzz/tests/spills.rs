@@ -15,34 +15,40 @@ type Known = [(&'static str, usize)];
 const V4: &Known = &[
     ("attention_12x64_128_causal", 3),
     ("attention_12x64_512_causal", 3),
-    ("convnet", 7),
-    ("gemm_f32_2047x1531x777", 2),
+    ("convnet", 8),
+    ("dwconv3x3_64", 2),
     ("gemm_f32_4096x64x4096", 2),
     ("gpt2", 4),
     ("minilm", 1),
-    ("resnet50", 9),
+    ("resnet50", 4),
 ];
 
 const V3: &Known = &[
     ("attention_12x64_128_causal", 4),
     ("attention_12x64_512_causal", 4),
-    ("convnet", 12),
+    ("conv3x3_64_64", 1),
+    ("conv3x3_64_64_groups4", 1),
+    ("conv3x3_64_64_stride2", 1),
+    ("conv5x5_32_32", 1),
+    ("convnet", 13),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     ("gpt2", 7),
     ("minilm", 1),
-    ("resnet50", 7),
+    ("resnet50", 3),
 ];
 
 const V2: &Known = &[
     ("attention_12x64_128_causal", 5),
     ("attention_12x64_512_causal", 5),
+    ("conv3x3_64_64", 1),
+    ("conv3x3_64_64_groups4", 1),
+    ("conv3x3_64_64_stride2", 1),
     ("conv5x5_32_32", 1),
     ("convnet", 15),
-    ("gemm_f32_1023", 1),
     ("gpt2", 8),
     ("minilm", 2),
-    ("resnet50", 8),
+    ("resnet50", 3),
 ];
 
 #[test]
