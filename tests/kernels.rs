@@ -243,6 +243,25 @@ fn windows_over_planes_are_one() {
     }
 }
 
+/// What surrounds an image is copied with it, but for rows of more than three vectors and at most four of the eight lanes
+/// that this machine has.
+#[test]
+fn whole_rows_are_read_where_they_lie() {
+    for (width, copied) in [(20, true), (28, false), (32, false), (40, true)] {
+        let x = input([8, 64, 16, width]);
+        let how = Conv {
+            padding: 1.into(),
+            groups: 64,
+            ..Conv::default()
+        };
+        let y = x.conv2d(&input([64, 1, 3, 3]), None, &how);
+        let root = y.uop().expect("well-formed");
+        let programs = compile(&[root]).expect("it compiles").programs;
+        let text: String = programs.iter().map(|p| print(&p.src()[0])).collect();
+        assert_eq!(text.contains("LOCAL]"), copied, "{width}: {text}");
+    }
+}
+
 /// Each of four phases of a stride of two is a product of its own, where its taps are, and one kernel puts them
 /// together.
 #[test]

@@ -23,7 +23,7 @@ use monoglot_uop::{AxisType, Op, Target, UOp};
 
 /// Fewest elements that are neighbours once sums, or weights, are turned.
 const NEAR: i64 = 4;
-/// Fewest terms of a sum for which turning it costs nothing.
+/// Fewest terms of a sum that is turned.
 const TERMS: f64 = 64.0;
 /// Cycles of a vector that is turned: of the sums, and of what is read beside them.
 const TURNED: f64 = 1.0;
