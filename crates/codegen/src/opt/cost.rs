@@ -264,9 +264,8 @@ impl Estimate<'_> {
         };
         let padded = features.extent[l] % tile.factor[l] != 0;
         // Which lanes of a whole row are inside is known: only the vectors at its ends have masks.
-        let known = !padded && tile.factor[l] == features.extent[l];
         let masked = match padded || a.gate >> l & 1 == 1 {
-            true if known => ENDS,
+            true if self.is_whole(l) => ENDS,
             true => 2.0,
             false => 1.0,
         };
@@ -288,6 +287,11 @@ impl Estimate<'_> {
                 copies * (tile.factor[l].min(lanes as i64) as f64) * GATHER
             }
         }
+    }
+
+    /// Whether the tile has all of an axis.
+    fn is_whole(&self, axis: usize) -> bool {
+        self.tile.factor[axis] == self.features.extent[axis]
     }
 
     /// Whether elements are two apart along the lanes, and what lies between them is another axis of two, whole in the
@@ -362,6 +366,10 @@ impl Estimate<'_> {
             }
         }
         for w in &features.work {
+            let lane = self.lane(w.varies);
+            if w.gate && lane.is_none_or(|l| self.is_whole(l)) {
+                continue;
+            }
             level(&mut levels, features, closed, w.varies).ops +=
                 w.ops * self.copies(w.varies, w.bytes);
         }

@@ -57,6 +57,8 @@ pub(super) struct OpCount {
     pub(super) varies: Mask,
     pub(super) bytes: usize,
     pub(super) ops: f64,
+    /// Says which elements are read: no work where lanes are whole rows, of which that is known.
+    pub(super) gate: bool,
 }
 
 pub(super) struct Reduction {
@@ -188,7 +190,7 @@ impl Features {
                         },
                         blocks: adds && u.dtype().is_float() && long,
                     });
-                    self.add_work(body | closes, bytes, 1.0);
+                    self.add_work((body | closes, bytes), 1.0, false);
                 }
                 open
             }
@@ -219,10 +221,10 @@ impl Features {
                 let free = fused
                     .iter()
                     .any(|(masked, product)| masked == u || product == u)
-                    || self.free.contains(u)
-                    || is_gate(u);
+                    || self.free.contains(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
-                    self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
+                    let bytes = u.dtype().compute_type().bytes();
+                    self.add_work((mask, bytes), op.traits().cost, is_gate(u));
                 }
                 mask
             }
@@ -230,14 +232,16 @@ impl Features {
         }
     }
 
-    fn add_work(&mut self, varies: Mask, bytes: usize, ops: f64) {
-        match self
-            .work
-            .iter_mut()
-            .find(|w| w.varies == varies && w.bytes == bytes)
-        {
+    fn add_work(&mut self, of: (Mask, usize), ops: f64, gate: bool) {
+        let same = |w: &&mut OpCount| (w.varies, w.bytes) == of && w.gate == gate;
+        match self.work.iter_mut().find(same) {
             Some(w) => w.ops += ops,
-            None => self.work.push(OpCount { varies, bytes, ops }),
+            None => self.work.push(OpCount {
+                varies: of.0,
+                bytes: of.1,
+                ops,
+                gate,
+            }),
         }
     }
 
