@@ -15,6 +15,9 @@ pub(super) type Mask = u64;
 /// Terms from which on a sum of floats is done in blocks of blocks.
 const MANY: i64 = 4096;
 
+/// What an operation of a condition on indices costs: some of them are known outside of the loop.
+const CONDITION: f64 = 0.5;
+
 /// The stride of an index that is not linear in the axis.
 pub(super) const TANGLED: i64 = i64::MIN;
 
@@ -224,7 +227,10 @@ impl Features {
                     || self.free.contains(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
                     let bytes = u.dtype().compute_type().bytes();
-                    self.add_work((mask, bytes), op.traits().cost, is_gate(u));
+                    let gate = is_gate(u);
+                    let condition = gate && u.dtype() == DType::Bool;
+                    let part = if condition { CONDITION } else { 1.0 };
+                    self.add_work((mask, bytes), part * op.traits().cost, gate);
                 }
                 mask
             }
