@@ -3,6 +3,7 @@
 //! the shape of the result.
 
 use crate::graph::node;
+use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Dim, Op, ReduceOp, Scalar, UOp, fold::fold};
 use smallvec::SmallVec;
 
@@ -84,37 +85,24 @@ pub(crate) fn part(x: &UOp, at: usize, n: usize) -> UOp {
 
 /// Lanes of one or two vectors of one length, each by the vector's place and its own.
 pub(crate) fn shuffle(from: &[UOp], picks: &[(usize, usize)]) -> UOp {
-    Shuffle::new(from.len(), picks).of(from)
+    Shuffle::new(lanes(&from[0]), picks).of(from)
 }
 
 /// Which lanes are taken of one or two vectors: said once for all that are shuffled the same way.
-pub(crate) struct Shuffle {
-    /// By lane, whether it is of the first of two.
-    first: Option<UOp>,
-    /// By vector, its lanes.
-    lanes: SmallVec<[UOp; 2]>,
-}
+pub(crate) struct Shuffle(UOp);
 
 impl Shuffle {
-    /// Picks as of [`shuffle`], of so many vectors.
-    pub(crate) fn new(vectors: usize, picks: &[(usize, usize)]) -> Shuffle {
-        let first = || node(Op::Stack, picks.iter().map(|p| UOp::bool(p.0 == 0)));
-        let lanes = |k: usize| {
-            let lane = |p: &(usize, usize)| lane_const(if p.0 == k { p.1 } else { 0 });
-            node(Op::Stack, picks.iter().map(lane))
-        };
-        Shuffle {
-            first: (vectors == 2).then(first),
-            lanes: (0..vectors).map(lanes).collect(),
-        }
+    /// Picks as of [`shuffle`], of vectors of so many lanes.
+    pub(crate) fn new(n: usize, picks: &[(usize, usize)]) -> Shuffle {
+        let lane = |&(which, at): &(usize, usize)| lane_const(which * n + at);
+        Shuffle(node(Op::Stack, picks.iter().map(lane)))
     }
 
     /// Those lanes of these vectors.
     pub(crate) fn of(&self, from: &[UOp]) -> UOp {
-        let of = |k: usize| from[k].at(std::slice::from_ref(&self.lanes[k]));
-        match &self.first {
-            Some(first) => node(Op::Where, [first.clone(), of(0), of(1)]),
-            None => of(0),
+        match from {
+            [one] => one.at(std::slice::from_ref(&self.0)),
+            two => node(Op::Shuffle, two.iter().chain([&self.0]).cloned()),
         }
     }
 }

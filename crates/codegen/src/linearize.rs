@@ -155,7 +155,7 @@ impl Graph {
 
     /// What picks lanes of the same two vectors stands together: these are often needed by nobody else.
     fn find_twins(&mut self) {
-        let picks = |i: u32| self.nodes[i as usize].op() == Op::Where;
+        let picks = |i: u32| self.nodes[i as usize].op() == Op::Shuffle;
         let of = |i: u32| {
             let ([a, b], _) = gathered(&self.nodes[i as usize])?;
             Some(([a.address(), b.address()], self.block[i as usize]))

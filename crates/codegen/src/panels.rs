@@ -17,6 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most turns between asking and reading.
 const TURNS: i128 = 32;
+/// Turns of a loop over vectors of rows inside of that along them.
+const FEW: i64 = 4;
 /// Fewest turns over a row that is not copied but worked with.
 const LONG: i128 = 16;
 
@@ -33,6 +35,8 @@ struct Part<'a> {
     /// Turns of the loop over the row, and the place before that loop, or else of the LOAD.
     turns: i128,
     before: usize,
+    /// Turns of a loop inside of that one, over vectors of rows.
+    beside: i128,
     /// The loop over the row, where there is one.
     inside: Option<&'a UOp>,
 }
@@ -49,7 +53,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut numbers: Vec<UOp> = Vec::new();
     let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
     for rows in parts.chunk_by(|a, b| a.over.0 == b.over.0) {
-        let row: i128 = rows.iter().map(|p| p.turns * LINE).sum();
+        let row: i128 = rows.iter().map(|p| p.turns * p.beside * LINE).sum();
         let ahead = (UNDER_WAY / row).clamp(1, TURNS);
         if 2 * ahead * row > target.caches[1] as i128 {
             continue;
@@ -131,23 +135,33 @@ impl<'a> Part<'a> {
         }
         let place = place(a.index)?;
         let step = |l: &(Loop, &UOp)| place.terms.iter().find(|t| t.0 == *l.1).map(|t| t.1);
-        let inside = open.last()?;
+        let along = |l: &(Loop, &UOp)| step(l).is_some_and(|n| n.abs() * bytes <= NEXT * LINE);
+        let innermost = open.last()?;
+        // Rows of a few vectors may be a loop inside of that along all of them.
+        let around = open.len().checked_sub(2).map(|k| &open[k]);
+        let few = |l: &&(Loop, &UOp)| innermost.1.vmax() < FEW && !along(innermost) && along(l);
+        let inside = around.filter(few).unwrap_or(innermost);
         let next = step(inside)?;
-        let row = next.abs() * bytes <= NEXT * LINE;
+        let row = along(inside);
         let over = match row {
-            true => *open.get(open.len().checked_sub(2)?)?,
+            true => *open.iter().rfind(|l| l.0 < inside.0)?,
             false => *inside,
         };
+        let count = |l: &(Loop, &UOp)| l.1.vmax() as i128 + 1;
         let (turns, before) = match row {
-            true => (inside.1.vmax() as i128 + 1, inside.0 - 1),
+            true => (count(inside), inside.0 - 1),
             false => (1, at),
+        };
+        let beside = match inside.0 == innermost.0 {
+            true => 1,
+            false => count(innermost),
         };
         let step = step(&over)?;
         // Rows that follow each other are one.
         let apart = step != next * turns;
         let mut known = vec![(a.buffer.address(), 0)];
         known.extend(place.terms.iter().map(|t| (t.0.address(), t.1)));
-        let line = (inside.0, known, place.constant * bytes / LINE);
+        let line = (innermost.0, known, place.constant * bytes / LINE);
         (apart || !row).then_some((
             Part {
                 at,
@@ -157,6 +171,7 @@ impl<'a> Part<'a> {
                 size,
                 turns,
                 before,
+                beside,
                 inside: row.then_some(inside.1),
             },
             line,

@@ -199,6 +199,8 @@ fn movement(op: Movement) -> Vec<Case> {
         }
         // A value on one device has one replica.
         Movement::Replicated => Vec::new(),
+        // Lanes are a linear program's: vectors that are transposed have them.
+        Movement::Shuffle => Vec::new(),
     }
 }
 

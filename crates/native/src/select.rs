@@ -31,7 +31,7 @@ use crate::own::{OwnLayout, own_layout};
 use crate::table::Vector;
 use builder::{Builder, Kind, Parts, one, splat};
 use monoglot_uop::backend::unsupported;
-use monoglot_uop::linear::{address, has_phases, lanes, phases, storage_of};
+use monoglot_uop::linear::{address, gathered, has_phases, lanes, phases, storage_of};
 use monoglot_uop::marks::NodeMap;
 use monoglot_uop::op::{Class as OpClass, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
@@ -327,6 +327,10 @@ impl<'a> Selector<'a> {
         match u.op().class() {
             OpClass::Memory(Memory::Load) => self.load(i),
             OpClass::Movement(Movement::Stack) => self.stack(u),
+            OpClass::Movement(Movement::Shuffle) => match gathered(u) {
+                Some((from, picks)) => self.shuffle(from, &picks, self.shape(u)),
+                None => Err(self.unsupported(u)),
+            },
             OpClass::Movement(Movement::Index | Movement::Shrink) => self.pick(u),
             OpClass::Movement(Movement::Bitcast) => self.bitcast(u),
             _ if u.op().is_elementwise() => self.elementwise(u),

@@ -88,6 +88,7 @@ pub fn operands<'a>(u: &'a UOp, mut f: impl FnMut(&'a UOp)) {
             }
         }
         Op::If => f(&u.src()[0]),
+        Op::Shuffle => u.src()[..2].iter().for_each(f),
         Op::Param
         | Op::Buffer
         | Op::Const

@@ -17,7 +17,7 @@ use crate::spec::Lowered;
 fn wants_names(u: &UOp) -> bool {
     let wide = lanes(u) > 0;
     match u.op() {
-        Op::Stack | Op::Index | Op::Shrink => true,
+        Op::Stack | Op::Shuffle | Op::Index | Op::Shrink => true,
         Op::Cast => u.src()[0].dtype().is_float() && !u.dtype().is_float(),
         Op::Load | Op::Store => u.src().len() > 2 && lanes(&u.src()[0]) > 0,
         op => match op.traits().repeats {
@@ -159,7 +159,7 @@ fn mask_bytes(u: &UOp, at: &NodeMap<&UOp, u32>, items: &[Item]) -> u8 {
             u.src()[0].dtype().bytes() as u8
         }
         Op::Where => of(&u.src()[1]).max(of(&u.src()[2])).max(1),
-        Op::Load | Op::Stack | Op::Bitcast => match gathered(u) {
+        Op::Load | Op::Stack | Op::Shuffle | Op::Bitcast => match gathered(u) {
             Some(([a, b], _)) => of(a).max(of(b)).max(1),
             None => 1,
         },

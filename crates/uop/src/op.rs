@@ -81,6 +81,7 @@ ops! {
         Shrink "SHRINK" 3..3 "none" "tsl" "keep src[2] elements from offset src[1]";
         Index "INDEX" 1..255 "none" "tksl" "index axes from the left";
         Stack "STACK" 0..255 "none" "tksl" "join along a new leading axis";
+        Shuffle "SHUFFLE" 3..3 "none" "l" "elements src[2] of src[0] followed by src[1]";
         Bitcast "BITCAST" 1..1 "dtype" "tksl" "reinterpret the bytes, rescaling the last axis";
         Replicated "REPLICATED" 1..1 "axes" "t" "mark as replicated along axes, collapsing them to 1";
     }

@@ -91,6 +91,10 @@ const ROWS: &[(&str, &str)] = &[
         "STACK d d",
         "i32(2, 4, 6) (CPU,CPU:1) - -2147483648..2147483647 1",
     ),
+    (
+        "SHUFFLE l l (0i32, 16i32, 31i32)",
+        "i32(3,) - - -2147483648..2147483647 -",
+    ),
     ("BITCAST[u8] f", "u8(4, 32) CPU GLOBAL 0..255 -"),
     (
         "REPLICATED[0] d",

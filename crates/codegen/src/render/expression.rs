@@ -119,6 +119,10 @@ impl Renderer<'_> {
             Class::Memory(Memory::Load) => return self.load(o, u, k),
             Class::Movement(op) => match op {
                 Movement::Stack => return self.stack(o, u, k),
+                Movement::Shuffle => match gathered(u) {
+                    Some((from, lanes)) => return self.shuffle(o, from, &lanes, k),
+                    None => return Err(self.unsupported(u)),
+                },
                 Movement::Index | Movement::Shrink => return self.pick(o, u, k),
                 Movement::Bitcast => return self.bitcast(o, &s[0], k),
                 _ => return Err(self.unsupported(u)),
@@ -126,9 +130,6 @@ impl Renderer<'_> {
             _ if u.op() == Op::Wmma => return self.dot(o, u, k),
             _ if u.op() == Op::Custom => return self.custom(o, u),
             _ => {}
-        }
-        if let Some((from, lanes)) = gathered(u) {
-            return self.shuffle(o, from, &lanes, k);
         }
         let compares = u.op().is_comparison();
         let of = ValueType {

@@ -11,7 +11,7 @@ use crate::graph::{Srcs, group, node};
 use crate::native::Native;
 use monoglot_uop::linear::lanes;
 use monoglot_uop::{AddrSpace, Arg, Op, ReduceOp, Shape, UOp};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// One REDUCE being lowered.
 struct Fold {
@@ -296,60 +296,42 @@ fn moves(u: &UOp) -> Vec<UOp> {
     let mut out = Vec::new();
     let mut at = u;
     while let Some(moved) = Moved::of(at) {
-        out.extend(moved.how.iter().map(|u| (*u).clone()));
-        at = moved.from[0];
+        out.push(moved.how.clone());
+        at = &moved.from[0];
     }
     out
 }
 
 /// Lanes of one vector, or two.
 struct Moved<'a> {
-    from: SmallVec<[&'a UOp; 2]>,
-    how: SmallVec<[&'a UOp; 3]>,
+    from: &'a [UOp],
+    /// The list of lanes.
+    how: &'a UOp,
 }
 
 impl Moved<'_> {
     fn of(u: &UOp) -> Option<Moved<'_>> {
         let known = |s: &UOp| s.op() == Op::Stack && s.src().iter().all(|c| c.op() == Op::Const);
-        let [a, b, rest @ ..] = u.src() else {
-            return None;
+        let (how, from) = u.src().split_last()?;
+        let moves = match u.op() {
+            Op::Index => known(how) && lanes(&from[0]) == lanes(u),
+            op => op == Op::Shuffle,
         };
-        let one = u.op() == Op::Index && known(b) && lanes(a) == lanes(u);
-        if one {
-            return Some(Moved {
-                from: smallvec![a],
-                how: smallvec![b],
-            });
-        }
-        let [c] = rest else { return None };
-        if u.op() != Op::Where || !known(a) {
-            return None;
-        }
-        let [x, y] = [Moved::of(b)?, Moved::of(c)?];
-        let single = x.from.len() == 1 && y.from.len() == 1;
-        single.then(|| Moved {
-            from: smallvec![x.from[0], y.from[0]],
-            how: smallvec![a, x.how[0], y.how[0]],
-        })
+        moves.then_some(Moved { from, how })
     }
 }
 
 /// One step of a fold: where the lanes of both were moved the same way, of what they were before.
 fn combine_moved(op: ReduceOp, a: &UOp, b: &UOp) -> UOp {
-    let (Some(x), Some(y)) = (Moved::of(a), Moved::of(b)) else {
+    let moved = Moved::of(a).zip(Moved::of(b));
+    let Some(moved) = moved.filter(|m| m.0.how == m.1.how && m.0.from.len() == m.1.from.len())
+    else {
         return combine(op, a, b);
     };
-    if x.how != y.how {
-        return combine(op, a, b);
-    }
-    let one = |k: usize| combine_moved(op, x.from[k], y.from[k]);
-    match x.how[..] {
-        [first, i, j] => {
-            let moved = [one(0).at(&[i.clone()]), one(1).at(&[j.clone()])];
-            node(Op::Where, [first.clone()].into_iter().chain(moved))
-        }
-        _ => one(0).at(&[x.how[0].clone()]),
-    }
+    let pairs = moved.0.from.iter().zip(moved.1.from);
+    let mut src: Srcs = pairs.map(|(x, y)| combine_moved(op, x, y)).collect();
+    src.push(moved.0.how.clone());
+    node(a.op(), src)
 }
 
 /// The only element, or vector, of a register.

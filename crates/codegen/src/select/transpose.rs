@@ -56,7 +56,7 @@ pub(super) type Picks = Vec<(usize, usize)>;
 /// Replace the vectors whose numbers differ in a bit.
 fn each_pair(list: &mut [UOp], bit: usize, picks: impl Fn(bool, usize) -> Picks) {
     let n = lanes(&list[0]);
-    let [low, high] = [false, true].map(|high| Shuffle::new(2, &picks(high, n)));
+    let [low, high] = [false, true].map(|high| Shuffle::new(n, &picks(high, n)));
     for i in (0..list.len()).filter(|i| i & bit == 0) {
         let pair = [list[i].clone(), list[i | bit].clone()];
         list[i] = low.of(&pair);
@@ -90,9 +90,15 @@ mod tests {
         let known = |u: &UOp| u.as_int().expect("a lane that is known") as usize;
         match vector.op() {
             Op::Stack => known(&vector.src()[at]) as i64,
-            Op::Where => {
-                let first = vector.src()[0].src()[at].is_bool(true);
-                element(&vector.src()[if first { 1 } else { 2 }], at)
+            Op::Shuffle => {
+                let [a, b, list] = vector.src() else {
+                    panic!("a SHUFFLE of two vectors");
+                };
+                let at = known(&list.src()[at]);
+                match at < lanes(a) {
+                    true => element(a, at),
+                    false => element(b, at - lanes(a)),
+                }
             }
             Op::Index => element(&vector.src()[0], known(&vector.src()[1].src()[at])),
             Op::Shrink => element(&vector.src()[0], known(&vector.src()[1].src()[0]) + at),

@@ -9,7 +9,7 @@ use super::memory::{copies, copy, ended, loops, pause, splats, unless, wait};
 use super::ops::{Pair, arithmetic, cast, dot, folded, pack, select, tiles};
 use crate::kernel::Signature;
 use monoglot_uop::fold::defined;
-use monoglot_uop::linear::{address, lanes, operands};
+use monoglot_uop::linear::{address, gathered, lanes, operands};
 use monoglot_uop::op::Class;
 use monoglot_uop::{
     AddrSpace, Arg, DType, Error, ErrorKind, Op, ProgramInfo, Result, Scalar, TcInfo, UOp,
@@ -298,6 +298,7 @@ impl<'a> Decoder<'a> {
             Op::Load | Op::Store => self.access(u)?,
             Op::AtomicAdd => self.atomic(u)?,
             Op::Stack => self.stack(u)?,
+            Op::Shuffle => self.shuffle(u)?,
             Op::Index | Op::Shrink if address(u).is_some() => {}
             Op::Index | Op::Shrink => self.pick(u)?,
             Op::Bitcast => {
@@ -376,6 +377,23 @@ impl<'a> Decoder<'a> {
         let dst = self.result(u, n * size);
         for (s, to) in src.iter().zip((dst..).step_by(size)) {
             let from = self.operand(s, 0)?;
+            self.emit(copies(size), to, [from, 0, 0], 0, size as u32);
+        }
+        Ok(())
+    }
+
+    /// Lanes of two vectors are copied.
+    fn shuffle(&mut self, u: &'a UOp) -> Result<()> {
+        let Some((of, picks)) = gathered(u) else {
+            return Err(unsupported(u));
+        };
+        let size = u.dtype().bytes();
+        let n = lanes(of[0]);
+        let from = [self.operand(of[0], 0)?, self.operand(of[1], 0)?];
+        let dst = self.result(u, picks.len() * size);
+        for (pick, to) in picks.into_iter().zip((dst..).step_by(size)) {
+            let pick = pick as usize;
+            let from = from[pick / n] + (pick % n * size) as u32;
             self.emit(copies(size), to, [from, 0, 0], 0, size as u32);
         }
         Ok(())

@@ -441,22 +441,14 @@ impl Maker {
                 self.value(Op::Index, &[a, list], Arg::None)
             }
             4 => {
-                // Two lists of lanes, of which a mask takes one or the other.
                 let b = self.any(d, n);
+                if lanes(&b) == 0 {
+                    return None;
+                }
                 let w = *self.dice.pick(&WIDTHS);
-                let mut sides = Vec::new();
-                for side in [a, b] {
-                    let picks: Vec<UOp> = (0..w).map(|_| lane(self.dice.roll(n as u64))).collect();
-                    let list = UOp::new(Op::Stack, picks, Arg::None);
-                    sides.push(self.put(Op::Index, &[side, list], Arg::None)?);
-                }
-                let mut mask = Vec::new();
-                for _ in 0..w {
-                    mask.push(self.special(DType::Bool));
-                }
-                let mask = self.put(Op::Stack, &mask, Arg::None)?;
-                sides.insert(0, mask);
-                self.value(Op::Where, &sides, Arg::None)
+                let picks: Vec<UOp> = (0..w).map(|_| lane(self.dice.roll(2 * n as u64))).collect();
+                let list = UOp::new(Op::Stack, picks, Arg::None);
+                self.value(Op::Shuffle, &[a, b, list], Arg::None)
             }
             _ => {
                 let b = self.any(d, n);

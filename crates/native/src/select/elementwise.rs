@@ -5,16 +5,13 @@
 use super::builder::{Parts, one};
 use super::{Selector, Shape};
 use crate::code::{Class, Operand, Reg};
-use monoglot_uop::linear::{gathered, lanes};
+use monoglot_uop::linear::lanes;
 use monoglot_uop::{DType, Op, Result, UOp};
 
 impl<'a> Selector<'a> {
     /// The registers of an elementwise operation's value.
     pub(super) fn elementwise(&mut self, u: &'a UOp) -> Result<Parts> {
         let shape = self.shape(u);
-        if let Some((from, picks)) = gathered(u) {
-            return self.shuffle(from, &picks, shape);
-        }
         match u.op() {
             Op::Cast => return self.cast(u),
             Op::Where => return self.choose(u),

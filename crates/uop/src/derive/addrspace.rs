@@ -13,7 +13,7 @@ impl UOp {
             match (u.op(), u.arg()) {
                 (Op::Param | Op::Buffer, Arg::Buffer(b)) => return b.addrspace,
                 (Op::Load, Arg::Place(_, space)) => return *space,
-                (Op::Stack, _) => return None,
+                (Op::Stack | Op::Shuffle, _) => return None,
                 (op, _) if op.is_movement() || op == Op::After => u = u.src().first()?,
                 _ => return None,
             }

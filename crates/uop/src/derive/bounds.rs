@@ -114,6 +114,7 @@ fn bounds(u: &UOp) -> Interval {
             parts.reduce(union).unwrap_or(any)
         }
         Op::Load if u.src().len() > 1 => union(src(0), src(1)),
+        Op::Shuffle => union(src(0), src(1)),
         op if op.is_movement() => src(0),
         Op::Load | Op::Copy | Op::Contiguous | Op::ContiguousBackward | Op::Detach => src(0),
         // What is asserted is not proved: what computes with it may run before that is found out.

@@ -23,6 +23,7 @@ pub(crate) fn dtype(op: Op, src: &[UOp], arg: &Arg) -> Result<DType> {
         (Op::Wmma, _) => Ok(src[2].dtype()),
         (Op::Stack, _) if src.is_empty() => Ok(DType::Index),
         (Op::Stack, _) => agree(op, src).map(|_| first()),
+        (Op::Shuffle, _) => agree(op, &src[..2]).map(|_| first()),
         (Op::Where, _) if first() != DType::Bool => Err(Error::dtype(
             "WHERE",
             format!("the condition is {}, not bool", first()),

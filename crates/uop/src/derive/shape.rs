@@ -56,6 +56,7 @@ fn of(op: Op, src: &[UOp], arg: &Arg) -> Result<Shape> {
         Op::Pad | Op::Shrink => placed(op, src),
         Op::Index => index(src),
         Op::Stack => stack(src),
+        Op::Shuffle => Ok(src[2].shape().clone()),
         Op::Bitcast => bitcast(src, arg),
         Op::Reduce | Op::Replicated | Op::GetTuple => match arg {
             Arg::Reduce(_, axes) | Arg::Axes(axes) => collapse(op, src[0].shape(), axes),

@@ -228,6 +228,7 @@ impl At<'_> {
                 self.first(share.expand(a.shape())?);
             }
             Movement::Bitcast => {}
+            Movement::Shuffle => return none(u),
         }
         Ok(())
     }

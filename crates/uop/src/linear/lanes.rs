@@ -1,6 +1,6 @@
 //! How a vector that is put together comes about: one scalar in every lane, lanes of other vectors (a
-//! STACK of them, or a WHERE that chooses between two lists), or a list of scalars. Every target asks, as each has instructions of its own for the first two.
-//! Flows in: the vector; flows out: that scalar, or those lanes.
+//! STACK of them, or a SHUFFLE), or a list of scalars. Every target asks, as each has instructions of its own for the
+//! first two. Flows in: the vector; flows out: that scalar, or those lanes.
 
 use super::{lanes, storage_of};
 use crate::node::UOp;
@@ -12,43 +12,17 @@ pub fn splat(u: &UOp) -> Option<&UOp> {
     (u.op() == Op::Stack && u.src().iter().all(|s| s == first)).then_some(first)
 }
 
-/// Lanes of at most two vectors of one length, put together by a STACK or chosen by a WHERE: the vectors, and
-/// each lane's number among those of the first and then the second.
+/// Lanes of at most two vectors of one length, put together by a STACK or a SHUFFLE: the vectors, and each lane's
+/// number among those of the first and then the second.
 pub fn gathered(u: &UOp) -> Option<([&UOp; 2], Vec<i64>)> {
-    match u.op() {
-        Op::Stack if u.src().len() > 1 => stacked(u),
-        Op::Where => chosen(u),
+    match (u.op(), u.src()) {
+        (Op::Stack, src) if src.len() > 1 => stacked(u),
+        (Op::Shuffle, [a, b, list]) => {
+            let picks: Option<Vec<i64>> = list.src().iter().map(UOp::as_int).collect();
+            Some(([a, b], picks?))
+        }
         _ => None,
     }
-}
-
-/// WHERE(mask, INDEX(a, lanes), INDEX(b, lanes)), where mask and lanes are constants.
-fn chosen(u: &UOp) -> Option<([&UOp; 2], Vec<i64>)> {
-    let [mask, x, y] = u.src() else {
-        return None;
-    };
-    let [a, first] = picked(x)?;
-    let [b, second] = picked(y)?;
-    if mask.op() != Op::Stack || a.shape() != b.shape() {
-        return None;
-    }
-    let mut picks = Vec::with_capacity(mask.src().len());
-    for ((m, i), j) in mask.src().iter().zip(first.src()).zip(second.src()) {
-        picks.push(match m.const_value()?.truthy() {
-            true => i.as_int()?,
-            false => j.as_int()? + lanes(b) as i64,
-        });
-    }
-    Some(([a, b], picks))
-}
-
-/// A vector, and the list of lanes that are taken of it.
-fn picked(u: &UOp) -> Option<[&UOp; 2]> {
-    let [v, list] = u.src() else {
-        return None;
-    };
-    let lanes = u.op() == Op::Index && list.op() == Op::Stack && storage_of(v).is_none();
-    lanes.then_some([v, list])
 }
 
 fn stacked(u: &UOp) -> Option<([&UOp; 2], Vec<i64>)> {

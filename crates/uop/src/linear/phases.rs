@@ -85,5 +85,6 @@ pub(crate) fn is_repeated(u: &UOp) -> bool {
         u.op(),
         Op::Const | Op::Param | Op::Buffer | Op::Special | Op::Stack | Op::Index | Op::Shrink
     );
-    names || matches!(u.op(), Op::After | Op::Bitcast) || u.op().is_elementwise()
+    let values = matches!(u.op(), Op::After | Op::Bitcast | Op::Shuffle);
+    names || values || u.op().is_elementwise()
 }

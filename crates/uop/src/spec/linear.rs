@@ -3,7 +3,7 @@
 //!
 //! 1. The root is a LINEAR; only ops of programs occur; no tags; args fit; CONSTs are of their dtype.
 //! 2. Every operand is an earlier instruction. Exempt are the shape and bounds of PARAM and BUFFER, and
-//!    the constant offsets, sizes and lane numbers of SHRINK and INDEX. SINK stands last, if at all.
+//!    the constant offsets, sizes and lane numbers of SHRINK, INDEX and SHUFFLE. SINK stands last, if at all.
 //! 3. RANGE and END, IF and ENDIF nest. A value made inside is not used outside.
 //! 4. No value has dtype `index`. A RANGE counts in i32 or i64.
 //! 5. PARAM: GLOBAL, flat; or a variable of shape (). Slots are distinct. BUFFER: LOCAL or REG, flat; REG
@@ -17,7 +17,8 @@
 //!    too, or is a CONST. Gates are bool, of shape () or the address's. A STORE whose place is GLOBAL, which passes
 //!    the caches by, is of a vector to a PARAM and has no gate.
 //! 9. Shapes are () or (W,), W at most 1024. Operands of an elementwise op have its shape; exempt are a CONST of shape ()
-//!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars.
+//!    and the condition of a WHERE of shape (). BITCAST keeps the width. STACK is of scalars,
+//!    SHUFFLE of two vectors of one length, whose lanes are numbered through.
 //! 10. SPECIAL is gidx0…2, lidx0…2 or tid, each once, an i32, and counts to a number from 1 on. WMMA's fragments are its unit's, which make whole matrices;
 //!     of a dot product they are words, in as many lanes as what is added to.
 //! 11. A BARRIER between the threads of a CPU stands outside loops and conditions. No value that memory or
@@ -164,7 +165,7 @@ fn operands<'a>(c: &mut Verifier<'a>, u: &'a UOp, scopes: &Scopes<'a>) {
     let to_address = matches!(u.op(), Load | Store | AtomicAdd | GetAddr | After);
     let to_storage = matches!(u.op(), Index | Shrink | GetAddr | After);
     for (i, s) in u.src().iter().enumerate() {
-        let place = i > 0 && matches!(u.op(), Index | Shrink);
+        let place = i > 0 && matches!(u.op(), Index | Shrink) || i == 2 && u.op() == Shuffle;
         if place && is_number(s) {
             continue;
         }
@@ -251,6 +252,14 @@ fn shapes<'a>(c: &mut Verifier<'a>, u: &'a UOp) {
                 "BITCAST from {from} to another width");
         }
         Op::Stack => need!(c, u, src.iter().all(|s| s.shape().is_empty()) => "STACK of vectors"),
+        Op::Shuffle => {
+            let [a, b, list] = [0, 1, 2].map(|k| src[k].shape());
+            need!(c, u, a.len() == 1 && a == b => "lanes of {a} and {b}, not of vectors of one length");
+            let all = 2 * a.max_len();
+            let inside = |s: &UOp| s.as_int().is_some_and(|k| (0..all).contains(&k));
+            let known = list.len() == 1 && is_number(&src[2]) && src[2].src().iter().all(inside);
+            need!(c, u, known => "lanes are constants below {all}");
+        }
         Op::Index if src.len() != 2 => c.fault(u, "INDEX has one index here"),
         Op::Index | Op::Shrink if storage_of(&src[0]).is_none() => {
             let n = src[0].shape().max_len();

@@ -38,6 +38,8 @@ struct Product {
     lane: usize,
     /// Turns of both that are a tile.
     tile: [i64; 2],
+    /// Elements of a vector.
+    lanes: i64,
     /// Lanes whose factor is staged at a time.
     block: i64,
     /// Terms of it that are read at once, where they are neighbours, and transposed.
@@ -147,6 +149,7 @@ impl Product {
                 row,
                 lane,
                 tile,
+                lanes,
                 block,
                 turned,
                 others: bits(others).filter(|&k| features.extent[k] > 1).collect(),
@@ -218,7 +221,9 @@ impl Product {
             chosen.add(terms, last - 1, "read along the terms, and transposed");
         }
         let last = chosen.last_loop()?;
-        chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
+        // What is transposed at once is a vector's rows: those of several are a loop, not more code.
+        let lanes = if self.turned > 1 { self.lanes } else { 0 };
+        chosen.add(inner(lanes, AxisType::Upcast), last, "vectors of a panel");
         unroll(chosen);
         Some(())
     }

@@ -2,6 +2,7 @@
 //! are asked for ahead. Flows in: kernels; flows out: a failed test where a list does none of it, or another value comes.
 
 use super::*;
+use crate::opt::tests::support::conv;
 
 /// The devices that do a thing after the other, as targets whose loops are arranged for a machine's caches.
 fn in_order() -> Vec<(Arc<dyn Runtime>, Target)> {
@@ -356,6 +357,33 @@ fn panels_are_asked_for_while_others_are_copied() {
         }
     }
     assert!(past);
+}
+
+/// Rows of several vectors are copied by a loop over these inside of that along them: the next rows are asked for, not
+/// those of the next vector.
+#[test]
+fn rows_of_several_vectors_are_asked_for_while_others_are_copied() {
+    for (device, mut target) in in_order() {
+        target.vector_bytes = 16;
+        target.caches = [4 << 10, 32 << 10, 16 << 20];
+        let image = conv(2, 64, 256, 6, 1);
+        let opts = crate::opt::choose(&image, &target);
+        let programs = check_for(&device, &target, &[(image, opts)], 0);
+        let list = programs[0].src()[1].src();
+        let asked = list
+            .iter()
+            .position(|u| u.op() == Op::Load && *u.arg() != Arg::None);
+        let asked = asked.unwrap_or_else(|| panic!("{}", programs[0].src()[1]));
+        let around: Vec<&UOp> = list[..asked]
+            .iter()
+            .filter(|u| u.op() == Op::Range)
+            .collect();
+        let gate = list[asked].src()[2].toposort();
+        let over = gate.iter().find(|u| u.op() == Op::Range);
+        // Blocks, panels, terms, vectors.
+        assert_eq!(around.len(), 4);
+        assert_eq!(over, Some(around[1]), "{}", programs[0].src()[1]);
+    }
 }
 
 /// Of a product whose terms go in runs, what a panel is made of is asked for in those of the tiles that use the one before,
