@@ -355,9 +355,10 @@ impl Estimate<'_> {
         } = *self;
         let mut levels = Levels::new();
         let closed = self.closed;
-        for a in &features.accesses {
+        let counts = |loops: Mask| within == Mask::MAX || loops & within != 0;
+        for a in features.accesses.iter().filter(|a| counts(a.loops)) {
             let n = self.accesses(a);
-            let level = level(&mut levels, features, closed, a.varies);
+            let level = level(&mut levels, a.loops);
             if a.store {
                 level.stores += n
             } else {
@@ -365,15 +366,17 @@ impl Estimate<'_> {
                 level.fetched += n * self.fetched(a);
             }
         }
-        for w in &features.work {
+        for w in features.work.iter().filter(|w| counts(w.loops)) {
             let lane = self.lane(w.varies);
             if w.gate && lane.is_none_or(|l| self.is_whole(l)) {
                 continue;
             }
-            level(&mut levels, features, closed, w.varies).ops +=
-                w.ops * self.copies(w.varies, w.bytes);
+            level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);
         }
         for r in &features.reductions {
+            if ![r.inside, r.around].into_iter().any(counts) {
+                continue;
+            }
             let across = tile.lane_among(r.closes);
             let with_lane = r.open | across.map_or(0, |l| 1 << l);
             let sums = self.copies(with_lane, r.bytes);
@@ -381,7 +384,7 @@ impl Estimate<'_> {
                 .filter(|k| Some(*k) != across)
                 .map(|k| tile.factor[k] as f64)
                 .product();
-            let inner = level(&mut levels, features, closed, r.closes);
+            let inner = level(&mut levels, r.inside);
             inner.latency = inner.latency.max(LATENCY * chain);
             inner.chain = inner.chain.max(chain);
             inner.blocks |= r.blocks;
@@ -390,7 +393,7 @@ impl Estimate<'_> {
             inner.registers += kept + self.held(r);
             // Lanes are folded once the loop is done.
             if across.is_some() {
-                let outer = level(&mut levels, features, closed, r.open & !closed);
+                let outer = level(&mut levels, r.around);
                 outer.ops += match self.after {
                     Some(_) => TRANSPOSE * sums,
                     None => sums + 8.0 * self.copies(r.open, r.bytes),
@@ -398,8 +401,7 @@ impl Estimate<'_> {
             }
         }
         let mut sum = 0.0;
-        let counts = |l: &&Level| within == Mask::MAX || l.loops & within != 0;
-        for l in levels.iter().filter(counts) {
+        for l in levels.iter().filter(|l| counts(l.loops)) {
             if l.loads + l.stores + l.ops > body {
                 return None;
             }
@@ -593,36 +595,16 @@ impl Estimate<'_> {
     }
 }
 
-/// The level at which something that varies with these axes is computed: inside every reduction that
-/// closes one of them, or else at the innermost of the outer loops among them.
-fn level<'a>(
-    levels: &'a mut Levels,
-    features: &Features,
-    closed: Mask,
-    varies: Mask,
-) -> &'a mut Level {
-    let sums = features.reductions.iter();
-    let sums = sums.filter(|r| r.closes & varies != 0);
-    let inside = sums.fold(varies, |m, r| m | r.closes | r.open);
-    let innermost = inside & features.outer;
-    // Loops that fill storage, and others inside of the same slices, stand side by side.
-    let around = features.slices().map_or(Mask::MAX, |s| s | inside);
-    let outer = if innermost == 0 {
-        0
-    } else {
-        features.outer & around & (Mask::MAX >> innermost.leading_zeros())
-    };
-    let loops = outer | inside & closed;
-    let at = levels
-        .iter()
-        .position(|l| l.loops == loops)
-        .unwrap_or_else(|| {
-            levels.push(Level {
-                loops,
-                ..Level::default()
-            });
-            levels.len() - 1
+/// The level of these loops.
+fn level(levels: &mut Levels, loops: Mask) -> &mut Level {
+    let at = levels.iter().position(|l| l.loops == loops);
+    let at = at.unwrap_or_else(|| {
+        levels.push(Level {
+            loops,
+            ..Level::default()
         });
+        levels.len() - 1
+    });
     &mut levels[at]
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Access {
     pub(super) gate: Mask,
     /// Bytes of the whole buffer.
     pub(super) size: i64,
+    /// The loops in which it is done (as of all that has these).
+    pub(super) loops: Mask,
 }
 
 impl Access {
@@ -60,6 +62,7 @@ pub(super) struct OpCount {
     pub(super) varies: Mask,
     pub(super) bytes: usize,
     pub(super) ops: f64,
+    pub(super) loops: Mask,
     /// Says which elements are read: no work where lanes are whole rows, of which that is known.
     pub(super) gate: bool,
 }
@@ -77,6 +80,9 @@ pub(super) struct Reduction {
     pub(super) tile: Option<[i64; 3]>,
     /// Axes with which it varies which of its products are with padding.
     pub(super) padded: Mask,
+    /// The loops in which its terms are added, and those in which it is done.
+    pub(super) inside: Mask,
+    pub(super) around: Mask,
     /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
     pub(super) blocks: bool,
 }
@@ -141,7 +147,44 @@ impl Features {
             varies.insert(u, mask);
         }
         features.mirrored = features.mirrored();
+        features.place();
         Some(features)
+    }
+
+    /// Find the loops in which all is done.
+    fn place(&mut self) {
+        let closed = self.closed();
+        let accesses: Vec<Mask> = (self.accesses.iter().map(|a| self.loops(a.varies))).collect();
+        let work: Vec<Mask> = (self.work.iter().map(|w| self.loops(w.varies))).collect();
+        let sums = self.reductions.iter();
+        let sums = sums.map(|r| [r.closes, r.open & !closed].map(|varies| self.loops(varies)));
+        let sums: Vec<[Mask; 2]> = sums.collect();
+        for (a, loops) in self.accesses.iter_mut().zip(accesses) {
+            a.loops = loops;
+        }
+        for (w, loops) in self.work.iter_mut().zip(work) {
+            w.loops = loops;
+        }
+        for (r, [inside, around]) in self.reductions.iter_mut().zip(sums) {
+            r.inside = inside;
+            r.around = around;
+        }
+    }
+
+    /// The loops in which something that varies with these axes is computed: those of every reduction that closes one of
+    /// them, or else up to the innermost of the outer loops among them.
+    fn loops(&self, varies: Mask) -> Mask {
+        let sums = self.reductions.iter();
+        let sums = sums.filter(|r| r.closes & varies != 0);
+        let inside = sums.fold(varies, |m, r| m | r.closes | r.open);
+        let innermost = inside & self.outer;
+        // Loops that fill storage, and others inside of the same slices, stand side by side.
+        let around = self.slices().map_or(Mask::MAX, |s| s | inside);
+        let outer = match innermost {
+            0 => 0,
+            _ => self.outer & around & (Mask::MAX >> innermost.leading_zeros()),
+        };
+        outer | inside & self.closed()
     }
 
     fn visit<'a>(
@@ -191,6 +234,8 @@ impl Features {
                             Arg::Padding => all(&u.src()[0].src()[..1]),
                             _ => 0,
                         },
+                        inside: 0,
+                        around: 0,
                         blocks: adds && u.dtype().is_float() && long,
                     });
                     self.add_work((body | closes, bytes), 1.0, false);
@@ -246,6 +291,7 @@ impl Features {
                 varies: of.0,
                 bytes: of.1,
                 ops,
+                loops: 0,
                 gate,
             }),
         }
@@ -265,6 +311,7 @@ impl Features {
             varies,
             gate: 0,
             size: 0,
+            loops: 0,
         };
         if index.op() != Op::Index {
             return a;
