@@ -17,8 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most turns between asking and reading.
 const TURNS: i128 = 32;
-/// Turns of a loop over vectors of rows inside of that along them.
-const FEW: i64 = 4;
+/// Most turns of a loop over vectors of rows around that along them.
+const FEW: i128 = 4;
 /// Fewest turns over a row that is not copied but worked with.
 const LONG: i128 = 16;
 
@@ -35,7 +35,7 @@ struct Part<'a> {
     /// Turns of the loop over the row, and the place before that loop, or else of the LOAD.
     turns: i128,
     before: usize,
-    /// Turns of a loop inside of that one, over vectors of rows.
+    /// Turns of a loop around that one, over vectors of rows.
     beside: i128,
     /// The loop over the row, where there is one.
     inside: Option<&'a UOp>,
@@ -136,32 +136,33 @@ impl<'a> Part<'a> {
         let place = place(a.index)?;
         let step = |l: &(Loop, &UOp)| place.terms.iter().find(|t| t.0 == *l.1).map(|t| t.1);
         let along = |l: &(Loop, &UOp)| step(l).is_some_and(|n| n.abs() * bytes <= NEXT * LINE);
-        let innermost = open.last()?;
-        // Rows of a few vectors may be a loop inside of that along all of them.
-        let around = open.len().checked_sub(2).map(|k| &open[k]);
-        let few = |l: &&(Loop, &UOp)| innermost.1.vmax() < FEW && !along(innermost) && along(l);
-        let inside = around.filter(few).unwrap_or(innermost);
+        let inside = open.last()?;
         let next = step(inside)?;
         let row = along(inside);
+        let count = |l: &(Loop, &UOp)| l.1.vmax() as i128 + 1;
+        let around = || open.iter().rev().skip(1);
+        // Rows of a few vectors, which the loop around them goes on with: those of its next turn.
+        let beside = around().next().filter(|l| row && count(l) <= FEW);
+        let goes_on = |l: &&(Loop, &UOp)| {
+            let outer = around().nth(1).and_then(step);
+            outer.is_some() && outer == step(l).map(|n| n * count(l))
+        };
+        let beside = beside.filter(goes_on);
         let over = match row {
-            true => *open.iter().rfind(|l| l.0 < inside.0)?,
+            true => *around().nth(usize::from(beside.is_some()))?,
             false => *inside,
         };
-        let count = |l: &(Loop, &UOp)| l.1.vmax() as i128 + 1;
         let (turns, before) = match row {
             true => (count(inside), inside.0 - 1),
             false => (1, at),
         };
-        let beside = match inside.0 == innermost.0 {
-            true => 1,
-            false => count(innermost),
-        };
+        let beside = beside.map_or(1, count);
         let step = step(&over)?;
         // Rows that follow each other are one.
         let apart = step != next * turns;
         let mut known = vec![(a.buffer.address(), 0)];
         known.extend(place.terms.iter().map(|t| (t.0.address(), t.1)));
-        let line = (innermost.0, known, place.constant * bytes / LINE);
+        let line = (inside.0, known, place.constant * bytes / LINE);
         (apart || !row).then_some((
             Part {
                 at,

@@ -15,12 +15,12 @@ type Known = [(&'static str, usize)];
 const V4: &Known = &[
     ("attention_12x64_128_causal", 3),
     ("attention_12x64_512_causal", 3),
-    ("convnet", 8),
+    ("convnet", 7),
     ("dwconv3x3_64", 2),
     ("gemm_f32_4096x64x4096", 2),
     ("gpt2", 4),
     ("minilm", 1),
-    ("resnet50", 4),
+    ("resnet50", 1),
 ];
 
 const V3: &Known = &[
@@ -30,7 +30,7 @@ const V3: &Known = &[
     ("conv3x3_64_64_groups4", 1),
     ("conv3x3_64_64_stride2", 1),
     ("conv5x5_32_32", 1),
-    ("convnet", 13),
+    ("convnet", 12),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
     ("gpt2", 7),
@@ -39,15 +39,15 @@ const V3: &Known = &[
 ];
 
 const V2: &Known = &[
-    ("attention_12x64_128_causal", 5),
-    ("attention_12x64_512_causal", 5),
+    ("attention_12x64_128_causal", 4),
+    ("attention_12x64_512_causal", 4),
     ("conv3x3_64_64", 1),
     ("conv3x3_64_64_groups4", 1),
     ("conv3x3_64_64_stride2", 1),
     ("conv5x5_32_32", 1),
     ("convnet", 15),
     ("gpt2", 8),
-    ("minilm", 2),
+    ("minilm", 1),
     ("resnet50", 3),
 ];
 

@@ -367,8 +367,10 @@ impl Estimate<'_> {
             }
         }
         for w in features.work.iter().filter(|w| counts(w.loops)) {
+            // A copy waits for its stores, not for what they say.
             let lane = self.lane(w.varies);
-            if w.gate && lane.is_none_or(|l| self.is_whole(l)) {
+            let waits = features.reductions.is_empty();
+            if w.gate && (waits || lane.is_none_or(|l| self.is_whole(l))) {
                 continue;
             }
             level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);

@@ -63,7 +63,7 @@ pub(super) struct OpCount {
     pub(super) bytes: usize,
     pub(super) ops: f64,
     pub(super) loops: Mask,
-    /// Says which elements are read: no work where lanes are whole rows, of which that is known.
+    /// Says which elements are read: no work where lanes are whole rows, of which that is known, and none in a copy.
     pub(super) gate: bool,
 }
 

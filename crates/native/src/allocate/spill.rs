@@ -211,6 +211,9 @@ impl Rewrite<'_> {
         if !matches!(ins.op, Do::Argument(_)) {
             self.out.append(&mut self.late);
         }
+        if self.waits(&ins) {
+            return;
+        }
         let mut spilled: SmallVec<[Reg; 8]> = SmallVec::new();
         ins.reads(|r| {
             let elsewhere = !matches!(self.kept[r.0 as usize], Kept::Register);
@@ -225,6 +228,20 @@ impl Rewrite<'_> {
             self.source(&mut ins, reg);
         }
         self.destination(ins);
+    }
+
+    /// Whether it only has a register wait in the frame (`split`) that is there all the time now.
+    fn waits(&self, ins: &Ins) -> bool {
+        let reg = match (ins.op, &ins.src[..], ins.dst) {
+            (Do::Load64 | Do::Vector(Vector::Load), [Operand::Slot(_)], Some(reg)) => reg,
+            (
+                Do::Store64 | Do::Vector(Vector::Store),
+                [Operand::Slot(_), Operand::Reg(reg)],
+                None,
+            ) => *reg,
+            _ => return false,
+        };
+        matches!(self.kept[reg.0 as usize], Kept::Slot(_))
     }
 
     /// Takes one register out of the sources.

@@ -19,7 +19,7 @@ use crate::graph::bits;
 use crate::opt::features::{Access, Features, Mask};
 use crate::opt::nest::LoopNest;
 use crate::opt::staging;
-use monoglot_uop::{AxisType, Op, Target, UOp};
+use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
 /// Fewest elements that are neighbours once sums, or weights, are turned.
 const NEAR: i64 = 4;
@@ -221,9 +221,15 @@ impl Product {
             chosen.add(terms, last - 1, "read along the terms, and transposed");
         }
         let last = chosen.last_loop()?;
-        // What is transposed at once is a vector's rows: those of several are a loop, not more code.
-        let lanes = if self.turned > 1 { self.lanes } else { 0 };
+        // What is transposed at once is a vector's rows: those of several are a loop, not more code, around that along the
+        // terms: each row is a stream of memory.
+        let several = self.turned > 1 && columns > self.lanes;
+        let lanes = if several { self.lanes } else { 0 };
         chosen.add(inner(lanes, AxisType::Upcast), last, "vectors of a panel");
+        if several {
+            let why = "rows that go on from one turn to the next";
+            chosen.add(OptOp::Swap { with: last }, last - 1, why);
+        }
         unroll(chosen);
         Some(())
     }
