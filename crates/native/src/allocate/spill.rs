@@ -234,11 +234,7 @@ impl Rewrite<'_> {
     fn waits(&self, ins: &Ins) -> bool {
         let reg = match (ins.op, &ins.src[..], ins.dst) {
             (Do::Load64 | Do::Vector(Vector::Load), [Operand::Slot(_)], Some(reg)) => reg,
-            (
-                Do::Store64 | Do::Vector(Vector::Store),
-                [Operand::Slot(_), Operand::Reg(reg)],
-                None,
-            ) => *reg,
+            (_, [Operand::Slot(_), Operand::Reg(reg)], None) => *reg,
             _ => return false,
         };
         matches!(self.kept[reg.0 as usize], Kept::Slot(_))
