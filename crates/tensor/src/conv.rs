@@ -124,41 +124,56 @@ pub(crate) fn windows(
     u.permute(&order)
 }
 
-/// The numbers of `how` for a weight that fits x: stride, padding, dilation, output padding.
+/// The numbers of `how` for a weight that fits x: stride, padding, dilation, output padding. `takes` says for how many
+/// channels a weight is, of so many along its second axis a group.
 fn numbers(
     op: &str,
     x: &UOp,
     w: &UOp,
     how: &Conv,
-    fits: impl Fn(i64, &[i64]) -> bool,
+    takes: impl Fn(&[i64]) -> Option<i64>,
 ) -> Result<[Vec<i64>; 4]> {
     let n = x.shape().len().saturating_sub(2);
     let ws = w.sizes(op)?;
-    let channels = match n {
-        0 => 0,
-        _ => size_of(op, x, 1)?,
+    let groups = how.groups;
+    let wrong = |why: String| {
+        let message = format!("shape {} with weights {}: {why}", x.shape(), w.shape());
+        Err(Error::shape(op, message))
     };
-    let numbers = [
+    if n == 0 || ws.len() != n + 2 {
+        let axes = [x.shape().len(), ws.len()];
+        return wrong(format!(
+            "{} axes with weights of {}, where two stand before as many spatial ones in both",
+            axes[0], axes[1]
+        ));
+    }
+    if groups < 1 || ws[0] % groups != 0 {
+        return wrong(format!(
+            "groups: {groups} does not divide the {} along the weights' first axis",
+            ws[0]
+        ));
+    }
+    let channels = size_of(op, x, 1)?;
+    match takes(&ws) {
+        Some(taken) if taken == channels => {}
+        taken => {
+            let taken = taken.unwrap_or(i64::MAX);
+            return wrong(format!(
+                "{channels} channels, where weights with groups: {groups} take {taken}"
+            ));
+        }
+    }
+    Ok([
         per_axis(op, "stride", &how.stride, n, 1)?,
         per_axis(op, "padding", &how.padding, n, 0)?,
         per_axis(op, "dilation", &how.dilation, n, 1)?,
         per_axis(op, "output_padding", &how.output_padding, n, 0)?,
-    ];
-    let same = n > 0 && ws.len() == n + 2 && how.groups > 0 && ws[0] % how.groups == 0;
-    if !same || !fits(channels, &ws) {
-        return Err(Error::shape(
-            op,
-            format!("shape {} with weights {} by {how:?}", x.shape(), w.shape()),
-        ));
-    }
-    Ok(numbers)
+    ])
 }
 
 fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let g = how.groups;
-    let [s, p, d, _] = numbers("conv", x, w, how, |channels, w| {
-        w[1].checked_mul(g) == Some(channels)
-    })?;
+    let [s, p, d, _] = numbers("conv", x, w, how, |w| w[1].checked_mul(g))?;
     correlate(x, w, [&s, &p, &d], g, &vec![[0, 0]; s.len()])
 }
 
@@ -292,7 +307,7 @@ fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, how: [&[i64]; 3], g: i64) -> Resu
 /// kernel, and nothing else: phases of as many taps are one sum over windows, with channels for each.
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let op = "conv_transpose";
-    let [s, p, d, extra] = numbers(op, x, w, how, |channels, w| channels == w[0])?;
+    let [s, p, d, extra] = numbers(op, x, w, how, |w| Some(w[0]))?;
     let ws = w.sizes(op)?;
     let mut places = Vec::with_capacity(s.len());
     for i in 0..s.len() {

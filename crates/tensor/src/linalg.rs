@@ -68,10 +68,14 @@ pub(crate) fn matmul(a: &UOp, b: &UOp, counts: Option<&UOp>) -> Result<UOp> {
     };
     let left = insert_axis(&a, a.shape().len() - 1)?;
     let right = insert_axis(&b, b.shape().len() - 2)?;
-    if left.shape().last() != right.shape().last() {
-        return Err(fail(""));
+    if let (Some(columns), Some(rows)) = (left.shape().last(), right.shape().last())
+        && columns != rows
+    {
+        let hint = format!(": {columns:?} columns meet {rows:?} rows");
+        return Err(fail(&hint));
     }
-    let all = broadcast_shape("matmul", &[&left, &right]).map_err(|_| fail(""))?;
+    let apart = |_| fail(": the axes before the last two do not broadcast");
+    let all = broadcast_shape("matmul", &[&left, &right]).map_err(apart)?;
     let n = all.len();
     let counts = counts.map(|c| insert_axis(c, c.shape().len() - 1));
     let counts = counts.transpose()?;

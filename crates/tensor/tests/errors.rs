@@ -78,10 +78,24 @@ fn shapes() {
     refused("Argument", "expand", t(&[1]).expand([-3]));
     refused("Argument", "expand", t(&[1, 1]).expand([FAR, 4]));
     refused("Shape", "matmul: shapes (2, 3) and (2, 3)", f.matmul(&f));
+    refused("Shape", "(2, 3) and (2, 3): 3 columns meet 2 rows", f.matmul(&f));
     refused("Shape", "matmul", f.matmul(&t(&[4])));
     refused("Shape", "matmul", t(&[2, 4, 5]).matmul(&t(&[3, 5, 4])));
+    refused("Shape", "the axes before the last two do not broadcast", t(&[2, 4, 5]).matmul(&t(&[3, 5, 4])));
     let image = Tensor::ones([1, 1, 4, 4]);
     let kernel = Tensor::ones([4, 1, 3, 3]);
+    let in_groups = |groups| Conv { groups, ..Conv::default() };
+    for (why, shape, weights, groups) in [
+        ("3 channels, where weights with groups: 1 take 2", &[1, 3, 4, 4][..], &[4, 2, 3, 3][..], 1),
+        ("4 channels, where weights with groups: 2 take 6", &[1, 4, 4, 4], &[4, 3, 3, 3], 2),
+        ("groups: 3 does not divide the 4 along", &[1, 6, 4, 4], &[4, 2, 3, 3], 3),
+        ("groups: 0 does not divide", &[1, 1, 4, 4], &[4, 1, 3, 3], 0),
+        ("3 axes with weights of 4", &[3, 4, 4], &[4, 3, 3, 3], 1),
+        ("2 axes with weights of 4", &[3, 4], &[4, 3, 3, 3], 1),
+    ] {
+        refused("Shape", why, t(shape).conv2d(&t(weights), None, &in_groups(groups)));
+    }
+    refused("Shape", "2 channels, where weights with groups: 1 take 3", t(&[1, 2, 4, 4]).conv_transpose(&t(&[3, 2, 3, 3]), None, &Conv::default()));
     for bias in [Tensor::ones([1]), Tensor::ones([2, 2])] {
         refused("Shape", "for the channels of shape (1, 4, 2, 2)", image.conv2d(&kernel, Some(&bias), &Conv::default()));
     }
