@@ -367,10 +367,9 @@ impl Estimate<'_> {
             }
         }
         for w in features.work.iter().filter(|w| counts(w.loops)) {
-            // A copy waits for its stores, not for what they say.
+            // Lanes of results have masks that loads take for nothing.
             let lane = self.lane(w.varies);
-            let waits = features.reductions.is_empty();
-            if w.gate && (waits || lane.is_none_or(|l| self.is_whole(l))) {
+            if w.gate && lane.is_none_or(|l| self.is_whole(l) || closed >> l & 1 == 0) {
                 continue;
             }
             level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);

@@ -15,9 +15,6 @@ pub(super) type Mask = u64;
 /// Terms from which on a sum of floats is done in blocks of blocks.
 const MANY: i64 = 4096;
 
-/// What an operation of a condition on indices costs: some of them are known outside of the loop.
-const CONDITION: f64 = 0.5;
-
 /// The stride of an index that is not linear in the axis.
 pub(super) const TANGLED: i64 = i64::MIN;
 
@@ -63,7 +60,7 @@ pub(super) struct OpCount {
     pub(super) bytes: usize,
     pub(super) ops: f64,
     pub(super) loops: Mask,
-    /// Says which elements are read: no work where lanes are whole rows, of which that is known, and none in a copy.
+    /// Says which elements are read: work only where lanes are terms of a sum, and parts of rows.
     pub(super) gate: bool,
 }
 
@@ -272,10 +269,7 @@ impl Features {
                     || self.free.contains(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
                     let bytes = u.dtype().compute_type().bytes();
-                    let gate = is_gate(u);
-                    let condition = gate && u.dtype() == DType::Bool;
-                    let part = if condition { CONDITION } else { 1.0 };
-                    self.add_work((mask, bytes), part * op.traits().cost, gate);
+                    self.add_work((mask, bytes), op.traits().cost, is_gate(u));
                 }
                 mask
             }
