@@ -367,11 +367,6 @@ impl Estimate<'_> {
             }
         }
         for w in features.work.iter().filter(|w| counts(w.loops)) {
-            // Lanes of results have masks that loads take for nothing.
-            let lane = self.lane(w.varies);
-            if w.gate && lane.is_none_or(|l| self.is_whole(l) || closed >> l & 1 == 0) {
-                continue;
-            }
             level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);
         }
         for r in &features.reductions {

@@ -60,8 +60,6 @@ pub(super) struct OpCount {
     pub(super) bytes: usize,
     pub(super) ops: f64,
     pub(super) loops: Mask,
-    /// Says which elements are read: work only where lanes are terms of a sum, and parts of rows.
-    pub(super) gate: bool,
 }
 
 pub(super) struct Reduction {
@@ -235,7 +233,7 @@ impl Features {
                         around: 0,
                         blocks: adds && u.dtype().is_float() && long,
                     });
-                    self.add_work((body | closes, bytes), 1.0, false);
+                    self.add_work(body | closes, bytes, 1.0);
                 }
                 open
             }
@@ -266,10 +264,10 @@ impl Features {
                 let free = fused
                     .iter()
                     .any(|(masked, product)| masked == u || product == u)
-                    || self.free.contains(u);
+                    || self.free.contains(u)
+                    || is_gate(u);
                 if !free && !u.src().iter().all(|s| s.dtype() == DType::Index) {
-                    let bytes = u.dtype().compute_type().bytes();
-                    self.add_work((mask, bytes), op.traits().cost, is_gate(u));
+                    self.add_work(mask, u.dtype().compute_type().bytes(), op.traits().cost);
                 }
                 mask
             }
@@ -277,16 +275,15 @@ impl Features {
         }
     }
 
-    fn add_work(&mut self, of: (Mask, usize), ops: f64, gate: bool) {
-        let same = |w: &&mut OpCount| (w.varies, w.bytes) == of && w.gate == gate;
+    fn add_work(&mut self, varies: Mask, bytes: usize, ops: f64) {
+        let same = |w: &&mut OpCount| w.varies == varies && w.bytes == bytes;
         match self.work.iter_mut().find(same) {
             Some(w) => w.ops += ops,
             None => self.work.push(OpCount {
-                varies: of.0,
-                bytes: of.1,
+                varies,
+                bytes,
                 ops,
                 loops: 0,
-                gate,
             }),
         }
     }

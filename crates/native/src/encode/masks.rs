@@ -39,6 +39,15 @@ impl Masks {
             let count = &mut writes[dst.0 as usize];
             *count = count.saturating_add(1);
         }
+        // How many instructions want each as a mask, and nothing else.
+        let mut uses: FxHashMap<Reg, u32> = FxHashMap::default();
+        for ins in list.iter().filter(|i| !is_and(i)) {
+            if let Some(k) = mask_operand(ins, |_| Some(0))
+                && let Operand::Reg(r) = ins.src[k]
+            {
+                *uses.entry(r).or_default() += 1;
+            }
+        }
         let mut made: FxHashMap<Reg, Made> = FxHashMap::default();
         let mut block = 0;
         let mut comparisons = 0;
@@ -47,7 +56,8 @@ impl Masks {
                 block += 1;
             }
             let mut wanted = None;
-            if let Some(k) = mask_operand(ins, |r| made.contains_key(&r))
+            let used = |r: Reg| uses.get(&r).copied().unwrap_or(0);
+            if let Some(k) = mask_operand(ins, |r| made.get(&r).map(|_| used(r)))
                 && let Operand::Reg(r) = ins.src[k]
                 && let Some(m) = made.get_mut(&r)
                 && m.block == block
@@ -97,7 +107,7 @@ impl Masks {
 
     /// The mask that an instruction wants, and which source it is.
     pub(super) fn wanted(&self, ins: &Ins) -> Option<(usize, Held)> {
-        let k = mask_operand(ins, |r| self.0.contains_key(&r))?;
+        let k = mask_operand(ins, |r| self.0.get(&r).map(|_| 0))?;
         match ins.src[k] {
             Operand::Reg(r) => Some((k, *self.0.get(&r)?)),
             _ => None,
@@ -113,16 +123,26 @@ fn compared(ins: &Ins) -> Option<Vector> {
     }
 }
 
-/// The source that may be a mask register, where these are masks.
-fn mask_operand(ins: &Ins, is: impl Fn(Reg) -> bool) -> Option<usize> {
+/// Whether lanes of one are kept where those of the other say so: either may be a mask register.
+fn is_and(ins: &Ins) -> bool {
+    ins.op == Do::Vector(Vector::And)
+}
+
+/// The source that may be a mask register, where these are masks: of two the one that more want as one.
+fn mask_operand(ins: &Ins, uses: impl Fn(Reg) -> Option<u32>) -> Option<usize> {
     let Do::Vector(vector) = ins.op else {
         return None;
     };
-    let here = |k: &usize| matches!(ins.src.get(*k), Some(Operand::Reg(r)) if is(*r));
+    let of = |k: usize| match ins.src.get(k) {
+        Some(Operand::Reg(r)) => uses(*r),
+        _ => None,
+    };
+    let here = |k: &usize| of(*k).is_some();
     match (vector, vector.form()) {
         (Vector::Choose, _) | (_, Form::MaskLoad | Form::MaskFma) => Some(0).filter(here),
         (_, Form::MaskStore) => Some(1).filter(here),
-        (Vector::And, _) => [0, 1].into_iter().find(here),
+        // Of equals the first.
+        (Vector::And, _) => [1, 0].into_iter().filter(here).max_by_key(|&k| of(k)),
         _ => None,
     }
 }
