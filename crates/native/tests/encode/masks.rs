@@ -106,6 +106,39 @@ fn masks_that_only_choose_stay_in_mask_registers() {
     }
 }
 
+/// Of two masks that are joined one is a vector: the one that nothing else wants, whichever stands first.
+#[test]
+fn of_two_masks_the_one_that_more_want_stays() {
+    for order in [[2, 3], [3, 2]] {
+        let body = [
+            compared(2, 1),
+            compared(3, 2),
+            vector(Vector::And, 10, &order.map(rv)),
+            vector(Vector::Choose, 11, &[rv(3), rv(0), rv(1)]),
+            vector(Vector::Choose, 12, &[rv(3), rv(1), rv(0)]),
+        ];
+        let encoded = function(&body, &[10, 11, 12]);
+        assert_eq!(in_vectors(&encoded), 1, "{order:?}");
+        let back = decoded(&encoded);
+        let back = back.iter().filter(|i| i.mnemonic() == Mnemonic::Vpmovd2m);
+        assert_eq!(back.count(), 0, "{order:?}");
+        let lanes = after(&encoded, &before());
+        for k in 0..16 {
+            let [a, b] = [0, 1].map(|v| before()[v][k]);
+            let both = if holds(1, a, b) && holds(2, a, b) {
+                u32::MAX
+            } else {
+                0
+            };
+            assert_eq!(lanes[2][k].to_bits(), both, "{order:?} {k}");
+            let want = if holds(2, a, b) { [a, b] } else { [b, a] };
+            for (got, want) in [lanes[3][k], lanes[4][k]].into_iter().zip(want) {
+                assert_eq!(got.to_bits(), want.to_bits(), "{order:?} {k}");
+            }
+        }
+    }
+}
+
 #[test]
 fn sums_are_made_in_the_lanes_of_their_mask() {
     // A sum that stays where it is, and one that others read, too: it is copied first.
