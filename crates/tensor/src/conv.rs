@@ -124,14 +124,14 @@ pub(crate) fn windows(
     u.permute(&order)
 }
 
-/// The numbers of `how` for a weight that fits x: stride, padding, dilation, output padding. `takes` says for how many
-/// channels a weight is, of so many along its second axis a group.
+/// The numbers of `how` for a weight that fits x: stride, padding, dilation, output padding. `takes` says of
+/// how many channels images are that a weight of these sizes fits.
 fn numbers(
     op: &str,
     x: &UOp,
     w: &UOp,
     how: &Conv,
-    takes: impl Fn(&[i64]) -> Option<i64>,
+    takes: impl Fn(&[i64]) -> i64,
 ) -> Result<[Vec<i64>; 4]> {
     let n = x.shape().len().saturating_sub(2);
     let ws = w.sizes(op)?;
@@ -141,10 +141,10 @@ fn numbers(
         Err(Error::shape(op, message))
     };
     if n == 0 || ws.len() != n + 2 {
-        let axes = [x.shape().len(), ws.len()];
         return wrong(format!(
             "{} axes with weights of {}, where two stand before as many spatial ones in both",
-            axes[0], axes[1]
+            x.shape().len(),
+            ws.len()
         ));
     }
     if groups < 1 || ws[0] % groups != 0 {
@@ -154,14 +154,11 @@ fn numbers(
         ));
     }
     let channels = size_of(op, x, 1)?;
-    match takes(&ws) {
-        Some(taken) if taken == channels => {}
-        taken => {
-            let taken = taken.unwrap_or(i64::MAX);
-            return wrong(format!(
-                "{channels} channels, where weights with groups: {groups} take {taken}"
-            ));
-        }
+    let taken = takes(&ws);
+    if taken != channels {
+        return wrong(format!(
+            "{channels} channels, where weights with groups: {groups} take {taken}"
+        ));
     }
     Ok([
         per_axis(op, "stride", &how.stride, n, 1)?,
@@ -173,7 +170,7 @@ fn numbers(
 
 fn conv(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let g = how.groups;
-    let [s, p, d, _] = numbers("conv", x, w, how, |w| w[1].checked_mul(g))?;
+    let [s, p, d, _] = numbers("conv", x, w, how, |w| w[1].saturating_mul(g))?;
     correlate(x, w, [&s, &p, &d], g, &vec![[0, 0]; s.len()])
 }
 
@@ -307,7 +304,7 @@ fn flow_to_input(x: &UOp, w: &UOp, flow: &UOp, how: [&[i64]; 3], g: i64) -> Resu
 /// kernel, and nothing else: phases of as many taps are one sum over windows, with channels for each.
 fn conv_transpose(x: &UOp, w: &UOp, how: &Conv) -> Result<UOp> {
     let op = "conv_transpose";
-    let [s, p, d, extra] = numbers(op, x, w, how, |w| Some(w[0]))?;
+    let [s, p, d, extra] = numbers(op, x, w, how, |w| w[0])?;
     let ws = w.sizes(op)?;
     let mut places = Vec::with_capacity(s.len());
     for i in 0..s.len() {

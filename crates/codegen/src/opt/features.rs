@@ -29,7 +29,7 @@ pub(super) struct Access {
     pub(super) gate: Mask,
     /// Bytes of the whole buffer.
     pub(super) size: i64,
-    /// The loops in which it is done (as of all that has these).
+    /// The loops in which it is done.
     pub(super) loops: Mask,
 }
 
@@ -59,6 +59,7 @@ pub(super) struct OpCount {
     pub(super) varies: Mask,
     pub(super) bytes: usize,
     pub(super) ops: f64,
+    /// The loops in which they are done.
     pub(super) loops: Mask,
 }
 
@@ -75,8 +76,9 @@ pub(super) struct Reduction {
     pub(super) tile: Option<[i64; 3]>,
     /// Axes with which it varies which of its products are with padding.
     pub(super) padded: Mask,
-    /// The loops in which its terms are added, and those in which it is done.
+    /// The loops in which its terms are added.
     pub(super) inside: Mask,
+    /// The loops in which what it gives is folded.
     pub(super) around: Mask,
     /// Adds many floats one by one: their sums are those of blocks, which are added to others with what that loses.
     pub(super) blocks: bool,
