@@ -113,17 +113,9 @@ type Segments = SmallVec<[(u32, u32); 2]>;
 /// What keeping a register in the frame costs, by what it relieves.
 fn price(code: &Code, spans: &Spans, number: u32, stays: u32) -> f32 {
     let relief = stays.clamp(1, RELIEF);
-    let info = code.regs[number as usize];
-    // A vector that waits in the frame is written again by each load from there. Addresses are worth as much as what
-    // is carried: what they are of waits for them.
-    let waits = spans
-        .gaps
-        .get(&number)
-        .filter(|_| info.class == Class::Vector);
-    let loaded = waits.map_or(0, |gaps| gaps.len() as u32);
-    let factor = match info.again {
+    let factor = match code.regs[number as usize].again {
         Some(_) => CONSTANT,
-        None if spans.of[number as usize].writes > 1 + loaded => CARRIED,
+        None if spans.of[number as usize].writes > 1 => CARRIED,
         None => 1.0,
     };
     spans.of[number as usize].cost * factor / relief as f32
