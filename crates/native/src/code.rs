@@ -153,6 +153,22 @@ impl Cond {
             Cond::AboveEqual => Cond::Below,
         }
     }
+
+    /// The condition that holds of the integers the other way round where this one holds.
+    pub fn turned(self) -> Cond {
+        match self {
+            Cond::Equal => Cond::Equal,
+            Cond::NotEqual => Cond::NotEqual,
+            Cond::Less => Cond::Greater,
+            Cond::LessEqual => Cond::GreaterEqual,
+            Cond::Greater => Cond::Less,
+            Cond::GreaterEqual => Cond::LessEqual,
+            Cond::Below => Cond::Above,
+            Cond::BelowEqual => Cond::AboveEqual,
+            Cond::Above => Cond::Below,
+            Cond::AboveEqual => Cond::BelowEqual,
+        }
+    }
 }
 
 /// What an instruction does. Sources are listed as `a, b, c`; `r/m` may be a register or memory (pool and frame

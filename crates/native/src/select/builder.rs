@@ -106,6 +106,12 @@ impl Builder {
         self.scopes.len() - 1
     }
 
+    /// The number of the innermost open loop; 0 where there is none.
+    pub(super) fn innermost_loop(&self) -> usize {
+        let is_loop = |s: &Scope| matches!(s.kind, Kind::Loop { .. });
+        self.scopes.iter().rposition(is_loop).unwrap_or(0)
+    }
+
     /// Open a scope.
     pub(super) fn push(&mut self, kind: Kind) {
         self.scopes.push(Scope {

@@ -55,29 +55,38 @@ impl<'a> Selector<'a> {
         gate
     }
 
-    /// The comparisons that hold where a gate does: those of a conjunction one by one, as a jump takes them.
+    /// The comparisons that hold where a gate does: those of a conjunction one by one, as a jump takes them; one that is
+    /// the same in all turns of a loop is worked out before it.
     pub(super) fn tests(&mut self, gate: &UOp) -> Result<Tests> {
         let mut tests = Tests::new();
         let mut open = vec![gate.clone()];
         while let Some(u) = open.pop() {
             let s = u.src();
-            if u.op() == Op::And && open.len() + tests.len() < PARTS {
+            let both = u.op() == Op::And && open.len() + tests.len() < PARTS;
+            if both && !self.is_before(&u) {
                 open.extend(s.iter().rev().cloned());
                 continue;
             }
             let compared = s.first().map_or(DType::Void, UOp::dtype);
             let cond = condition(u.op(), compared).filter(|_| compared.is_int());
-            let constant = |s: &UOp| s.op() == Op::Const;
             tests.push(match cond {
-                Some(cond) if !constant(&s[0]) => Test {
-                    cond,
-                    width: width(compared),
-                    a: self.scalar(&s[0])?,
-                    b: match self.integer_source(&s[1])? {
-                        Operand::Imm(n) => Operand::Imm(n),
-                        _ => Operand::Reg(self.scalar(&s[1])?),
-                    },
-                },
+                Some(cond) => {
+                    let turned = s[0].op() == Op::Const;
+                    let [a, b] = if turned {
+                        [&s[1], &s[0]]
+                    } else {
+                        [&s[0], &s[1]]
+                    };
+                    Test {
+                        cond: if turned { cond.turned() } else { cond },
+                        width: width(compared),
+                        a: self.scalar(a)?,
+                        b: match self.integer_source(b)? {
+                            Operand::Imm(n) => Operand::Imm(n),
+                            _ => Operand::Reg(self.scalar(b)?),
+                        },
+                    }
+                }
                 _ => Test {
                     cond: Cond::NotEqual,
                     width: Width::W32,
@@ -87,6 +96,12 @@ impl<'a> Selector<'a> {
             });
         }
         Ok(tests)
+    }
+
+    /// Whether a value stands before the innermost loop.
+    fn is_before(&self, u: &UOp) -> bool {
+        let place = self.listing.place(u);
+        place.is_some_and(|i| (self.scope_of[i] as usize) < self.b.innermost_loop())
     }
 
     /// Open a condition around a gated load, the stores under the same gate that stand with it in one block, and what

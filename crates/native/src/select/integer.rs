@@ -66,6 +66,14 @@ impl<'a> Selector<'a> {
         if matches!(u.op(), Op::TruncDiv | Op::TruncMod) {
             return self.divide(u);
         }
+        let first = s[0].op() == Op::Const && d != DType::Bool;
+        if let Some(cond) = condition(u.op(), d).filter(|_| first) {
+            let a = Operand::Reg(self.scalar(&s[1])?);
+            let b = self.integer_source(&s[0])?;
+            return Ok(self
+                .b
+                .general(Do::Compare(cond.turned()), width(d), &[a, b]));
+        }
         let mut regs = Vec::with_capacity(3);
         let swaps = s.len() == 2 && s[0].op() == Op::Const && u.op().traits().commutes;
         let a = self.scalar(if swaps { &s[1] } else { &s[0] })?;
