@@ -8,6 +8,7 @@ use super::layout::{self, Layout, is_index_arithmetic};
 use super::table::{Axes, Table, is_fragment};
 use crate::build::{alu, bitcast, cast, lane, part, splat, uniform};
 use crate::graph::{Srcs, group, node};
+use monoglot_uop::rules::below;
 use monoglot_uop::{Arg, DType, ErrorKind, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -174,7 +175,7 @@ impl Devectorise<'_> {
                         s[2] = splat(&s[2], s[0].shape().max_len() as usize);
                     }
                     out.push(match u.arg() {
-                        Arg::None => alu(op, &s),
+                        Arg::None => at_place(op, &s),
                         // A constant stands for every lane, and remains one.
                         _ if op == Op::Cast => cast(&s[0], u.dtype()),
                         _ if op == Op::Bitcast => bitcast(&s[0], u.dtype()),
@@ -338,7 +339,7 @@ impl Devectorise<'_> {
                         .map(|&s| self.index_at(s as usize, &start))
                         .collect();
                     match u.arg() {
-                        Arg::None => alu(op, &s),
+                        Arg::None => at_place(op, &s),
                         _ => crate::build::cast(&s[0], u.dtype()),
                     }
                 }
@@ -385,6 +386,15 @@ impl Devectorise<'_> {
             alu(Op::Add, &[base.clone(), UOp::int(offset, base.dtype())])
         }
     }
+}
+
+/// An operation on what is known of one place. Of a comparison of integers, what was added for the place is taken from the
+/// other side: several of them compare the same with numbers.
+fn at_place(op: Op, src: &[UOp]) -> UOp {
+    let is_sum = |s: &UOp| s.op() == Op::Add && s.dtype().is_int() && s.shape().is_empty();
+    let moves = op == Op::CmpLt && src.iter().any(is_sum);
+    let moved = moves.then(|| below(&src[0], &src[1])).flatten();
+    moved.unwrap_or_else(|| alu(op, src))
 }
 
 /// Every choice of one part along each axis, row-major: where each begins, and how many elements it holds.

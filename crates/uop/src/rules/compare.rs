@@ -28,7 +28,7 @@ pub(super) fn rules() -> Vec<Rule> {
         // x ≤ y is not y < x (not for floats: NaN)
         rule!(at_most[x, y]: x.le_(y) => not(&y.lt(x)), if !x.dtype().is_float()),
         // Σ k·x < Σ k·y + c is canonical
-        rule!(less_affine[x, y]: x.lt(y) => less(&difference(x, y)?), if x.dtype().is_int()),
+        rule!(less_affine[x, y]: x.lt(y) => below(x, y)?, if x.dtype().is_int()),
         // Σ k·x = Σ k·y + c is canonical
         rule!(equals_affine[x, y]: x.eq_(y) => equal(&difference(x, y)?), if x.dtype().is_int()),
         // and its opposite
@@ -88,6 +88,11 @@ pub(super) fn difference(x: &UOp, y: &UOp) -> Option<Affine> {
     l.dtype = DType::Index;
     l.plus(&right, -1)?;
     Some(l)
+}
+
+/// x < y of integers, canonically; None where that is not known to be the same.
+pub fn below(x: &UOp, y: &UOp) -> Option<UOp> {
+    less(&difference(x, y)?)
 }
 
 /// l < 0, canonically.

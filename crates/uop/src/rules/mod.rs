@@ -46,6 +46,7 @@ use crate::rewrite::{Rule, RuleSet};
 use crate::rule;
 use crate::scalar::Scalar;
 pub use affine::{Affine, gcd};
+pub use compare::below;
 pub use conditions::{conjuncts, constraints};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
