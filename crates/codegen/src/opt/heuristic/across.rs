@@ -172,7 +172,7 @@ impl Product {
         let order = [&around[..], &[self.lane, self.row]].concat();
         in_order(0, &order, "the results' axis innermost", chosen);
         if let Some(cycles) = shared {
-            cpu::even_threads(&around, cycles, chosen);
+            cpu::even_threads(&around, None, cycles, chosen);
         }
         // What all tiles read is staged inside of the loop over blocks, or the outermost: one of two turns, where threads
         // have none.

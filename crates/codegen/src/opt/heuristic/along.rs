@@ -74,7 +74,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
 /// Such a product of which the first cache does not hold a panel of all terms.
 fn long<'a>(features: &'a Features, target: &Target) -> Option<Product<'a>> {
     let product = Product::of(features, AGAIN..terms(features), target)?;
-    (terms(features) > product.most(target) as f64).then_some(product)
+    (terms(features) > product.most(features, target) as f64).then_some(product)
 }
 
 /// The same of however many results, where their sums take fewer cycles than a plan's: the gradients of the weights of
@@ -130,6 +130,7 @@ impl<'a> Product<'a> {
             let terms = Terms {
                 bytes: sum.bytes as i64,
                 inner: 1,
+                all: features.count(sum.closes) as i64,
                 words: sum.packed > 1,
                 along: false,
             };
@@ -186,13 +187,15 @@ impl<'a> Product<'a> {
     }
 
     /// Terms of which the first cache holds a panel.
-    fn most(&self, target: &Target) -> i64 {
-        panel(target) / (self.tile[1] * self.sum.bytes as i64)
+    fn most(&self, features: &Features, target: &Target) -> i64 {
+        let all = features.count(self.sum.closes) as i64;
+        let term = self.tile[1] * self.sum.bytes as i64;
+        panel(target, all, term) / term
     }
 
     /// The longest parts of which the first cache holds a panel, two at least; None where these are short.
     fn cut(&self, features: &Features, target: &Target) -> Option<Cut> {
-        let most = self.most(target);
+        let most = self.most(features, target);
         let axes: Vec<usize> = bits(self.sum.closes).collect();
         let mut terms = 1;
         for (at, n) in axes.iter().map(|&k| features.extent[k]).enumerate().rev() {

@@ -185,7 +185,7 @@ fn arrange_apart(
     if shared && turned(features, tile).is_some() {
         threads(order, cycles, chosen);
     } else if shared {
-        even_threads(order, cycles, chosen);
+        even_threads(order, None, cycles, chosen);
     }
 }
 
@@ -559,17 +559,29 @@ fn swap(features: &Features, tile: &Tile, order: &[usize], chosen: &mut Chosen) 
 
 /// Share the loop that divides best among the threads; one alone takes so many cycles.
 pub(super) fn threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
-    share(order, cycles, 1, chosen);
+    share(order, None, cycles, 1, chosen);
 }
 
 /// The same in parts that are smaller than a thread's share, where each is still long: who is slowed by others has
 /// fewer of them. Not for what only turns its tiles, and waits for memory alone: its parts begin anew in lines all over.
-pub(super) fn even_threads(order: &[usize], cycles: f64, chosen: &mut Chosen) {
-    share(order, cycles, SMALLER, chosen);
+/// Where a tile has so many turns of a loop, a part of it has whole tiles.
+pub(super) fn even_threads(
+    order: &[usize],
+    turns: Option<(usize, i64)>,
+    cycles: f64,
+    chosen: &mut Chosen,
+) {
+    share(order, turns, cycles, SMALLER, chosen);
 }
 
 /// In parts for each thread, at most so many.
-fn share(order: &[usize], cycles: f64, most: i64, chosen: &mut Chosen) {
+fn share(
+    order: &[usize],
+    turns: Option<(usize, i64)>,
+    cycles: f64,
+    most: i64,
+    chosen: &mut Chosen,
+) {
     let threads = chosen.target.threads as i64;
     let mut best = None;
     let mut most_busy = 0.0;
@@ -577,7 +589,8 @@ fn share(order: &[usize], cycles: f64, most: i64, chosen: &mut Chosen) {
         let Some(at) = chosen.axis(k, AxisType::Loop) else {
             continue;
         };
-        let n = chosen.nest.axes[at].extent();
+        let turns = turns.map_or(1, |(of, turns)| if of == k { turns } else { 1 });
+        let n = chosen.nest.axes[at].extent().map(|n| n / turns);
         if let Some(n) = n
             && let Some((parts, busy)) = part(n, threads)
             && busy > most_busy * 1.05

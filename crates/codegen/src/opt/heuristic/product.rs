@@ -39,21 +39,21 @@ pub(super) mod nest;
 use self::blocks::{Block, Blocks, FILLED, in_parts};
 use self::factors::{Lies, Product};
 use self::nest::{Nest, is_term, main_sum, unroll};
+use super::tile::OFTEN;
 use super::{Chosen, cpu, inner, keep, outermost};
 use crate::opt::cost::part;
 use crate::opt::features::Features;
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, UOp};
 
-/// How often a factor is read again where a copy of it costs nothing beside that.
-const OFTEN: i64 = 64;
 /// Fewest tiles beside each other for which the rows' factor is staged.
 const ASIDE: i64 = 4;
 
 /// Choose the loops of a blocked product, whose cycles are these where threads share it; None, with nothing
 /// chosen, where it is none.
 pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
-    let product = Product::of(features, chosen.target)?;
+    let threads = shared.map_or(1, |_| chosen.target.threads as i64);
+    let product = Product::of(features, threads, chosen.target)?;
     let mut fork = chosen.fork();
     arrange(product, features, shared, &mut fork)?;
     *chosen = fork;
@@ -81,8 +81,9 @@ fn arrange(
     };
     let shares = product.shares(extent, threads);
 
-    let most = product.panel(target) / (tile_columns * product.term_bytes);
     let each = product.term_bytes / product.bytes;
+    let panel = product.panel(terms * each, target);
+    let most = panel / (tile_columns * product.term_bytes);
     let step = match (
         product.unit,
         each == 1 && product.lies.contains(&Lies::Along),
@@ -121,7 +122,7 @@ fn arrange(
         let mut order = product.others.clone();
         order.extend((rows.count > 1).then_some(product.row));
         order.extend((columns.count > 1).then_some(product.column));
-        cpu::even_threads(&order, cycles, chosen);
+        cpu::even_threads(&order, product.turns, cycles, chosen);
     }
     let rows_at = chosen.last_loop()?.checked_sub(1)?;
     let scattered = product.scattered || rows.count * rows.of != extent(product.row);

@@ -543,6 +543,48 @@ fn long_kernels_have_more_parts_than_threads() {
     }
 }
 
+/// The rows and columns of the register tile of a product by one thread, with so many registers of so many bytes.
+fn register_tile_of(k: &UOp, registers: usize, vector_bytes: usize) -> [i64; 2] {
+    let machine = Target {
+        registers,
+        vector_bytes,
+        threads: 1,
+        caches: [32 << 10, 1 << 20, 32 << 20],
+        ..target(false)
+    };
+    let (choices, _) = explain(k, &machine);
+    ["rows of a tile", "columns of a tile"].map(|why| {
+        let choice = choices.iter().find(|c| c.why == why);
+        match choice.map(|c| c.opt.op) {
+            Some(OptOp::Split { factor, .. }) => factor,
+            _ => panic!("no {why}: {choices:?}"),
+        }
+    })
+}
+
+/// Eight sums take as long as one multiply-add: a tile has more where there are registers for them.
+#[test]
+fn tiles_have_more_sums_than_a_multiply_add_takes() {
+    for n in [512, 1024, 2048] {
+        let k = flat_matmul(n, n, n);
+        assert_eq!(register_tile_of(&k, 16, 32), [6, 16], "{n}");
+        let [rows, columns] = register_tile_of(&k, 32, 64);
+        assert_eq!(columns, 32, "{n}");
+        assert!(rows * columns / 16 > 8, "{n}: {rows}");
+    }
+}
+
+/// Rows past the end are copied, one by one where they lie along the terms: few columns do not make up for that.
+#[test]
+fn of_few_columns_tiles_divide_the_rows() {
+    let k = flat_matmul(200, 100, 300);
+    let [rows, _] = register_tile_of(&k, 32, 64);
+    assert_eq!(200 % rows, 0);
+    let k = flat_matmul(64, 256, 256);
+    let [rows, _] = register_tile_of(&k, 16, 32);
+    assert_eq!(64 % rows, 0);
+}
+
 #[test]
 fn a_large_product_gets_threads_a_register_tile_and_vectors() {
     let k = flat_matmul(512, 512, 512);

@@ -8,8 +8,10 @@ use monoglot_uop::{Op, Target};
 pub(super) const ROWS: i64 = 16;
 /// Most vectors side by side in a tile.
 pub(super) const VECTORS: i64 = 4;
-/// Cycles from a fused multiply-add to one that needs its result, and what a load costs beside those.
+/// Cycles from a fused multiply-add to one that needs its result, how many times as many the sums of a tile should take
+/// (where they only just cover it, what comes late makes all of them late), and what a load costs beside those.
 pub(super) const LATENCY: f64 = 4.0;
+const SLACK: f64 = 1.05;
 const BESIDE: f64 = 0.05;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
@@ -17,19 +19,26 @@ const UNITS: i64 = 2;
 const PARTS: i64 = 32;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 20.0;
-/// What beginning and ending a part of a sum costs, in terms.
+/// What beginning and ending a part of a sum costs, in terms, and what panels cost that fill the first cache, as a share.
 pub(super) const BORDER: f64 = 16.0;
-/// Rows that are transposed at a time, and what copying a panel's elements one by one costs, as a share.
+const CROWDED: f64 = 0.04;
+/// Rows that are transposed at a time, cycles to copy an element of a panel with others, and by itself.
 pub(super) const TURNED: i64 = 4;
-const ONE_BY_ONE: f64 = 0.02;
+const TOGETHER: f64 = 0.25;
+const ONE_BY_ONE: f64 = 1.0;
+/// What masks cost of columns that no whole tiles are, as a share.
+const MASKED: f64 = 0.05;
+/// Tiles beside each other for which the rows' factor is copied in any case.
+pub(super) const OFTEN: i64 = 64;
 
 /// The terms of a product's sum.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     /// Bytes of a factor for each turn of the axis of the sum that is cut in parts.
     pub(super) bytes: i64,
-    /// Terms of such a turn.
+    /// Terms of such a turn, and in all.
     pub(super) inner: i64,
+    pub(super) all: i64,
     /// Whether they are dot products of words.
     pub(super) words: bool,
     /// Whether those of a row are neighbours: a panel is filled by transposing vectors of them, a few rows at a time.
@@ -65,15 +74,26 @@ pub(super) fn best_tile(
         let between = i64::from(terms.words || !target.native.contains(Op::MulAcc));
         let most = (target.registers as i64 - 1 - between - vectors) / vectors;
         let columns = vectors / turns * lanes;
-        let deep = (panel(target) / (vectors * lanes * terms.bytes)).max(1) * terms.inner;
+        let turn = vectors * lanes * terms.bytes;
+        let panel = panel(target, terms.all, turn / terms.inner);
+        let deep = (panel / turn).max(1) * terms.inner;
+        let crowded = terms.all > deep && panel == target.caches[0] as i64;
+        let masked = extents[1] % columns != 0;
+        let ends = if crowded { CROWDED } else { 0.0 } + if masked { MASKED } else { 0.0 };
         for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
             let term = term(rows, vectors, 0.0);
             let tiles = whole(extents[0], rows) * whole(extents[1], columns);
-            let copies = match terms.along && rows % TURNED != 0 {
-                true => 1.0 + ONE_BY_ONE,
-                false => 1.0,
+            let padded = extents[0] % rows != 0;
+            let copied = padded || terms.all > deep || extents[1] >= OFTEN * columns;
+            let each = match terms.along && rows % TURNED != 0 {
+                true => ONE_BY_ONE,
+                false => TOGETHER,
             };
-            let cycles = copies * tiles / turns as f64 * term * (1.0 + BORDER / deep as f64);
+            let each = if copied { each } else { 0.0 };
+            // Beside what is done with an element.
+            let copies = each * (2 * lanes) as f64 / extents[1] as f64;
+            let beside = (1.0 + ends + copies) * (1.0 + BORDER / deep as f64);
+            let cycles = tiles / turns as f64 * term * beside;
             if cycles < best.0 {
                 best = (cycles, [rows, columns]);
             }
@@ -99,7 +119,7 @@ pub(super) fn tile_of_units(extents: [i64; 2], [rows, columns, _]: [i64; 3]) -> 
 fn term(rows: i64, vectors: i64, streamed: f64) -> f64 {
     let added = (rows * vectors) as f64 / 2.0;
     let loaded = (rows + vectors) as f64;
-    added.max(loaded / 2.0).max(LATENCY).max(streamed) + BESIDE * loaded
+    added.max(loaded / 2.0).max(SLACK * LATENCY).max(streamed) + BESIDE * loaded
 }
 
 /// The tile of least cost among those of this many rows at least that have so many columns at most, with the cycles of a
@@ -148,10 +168,16 @@ pub(super) fn parts(extent: i64, part: i64) -> i64 {
     (extent + part - 1) / part
 }
 
-/// Bytes of the columns' factor that are staged for a tile: as many as the first cache holds. What other lines take the
-/// place of comes from the second one again, ahead of its use; fewer would be added to each sum at a time.
-pub(super) fn panel(target: &Target) -> i64 {
-    target.caches[0] as i64
+/// Bytes of the columns' factor that are staged for a tile, of so many terms in all of so many bytes each: as many as the
+/// first cache holds. What other lines take the place of comes from the second one again, ahead of its use; half as many
+/// stay, where that costs more than the ends of twice as many parts.
+pub(super) fn panel(target: &Target, all: i64, term: i64) -> i64 {
+    let whole = target.caches[0] as i64;
+    let terms = whole / term.max(1);
+    match all > terms && BORDER / (terms as f64) < CROWDED {
+        true => whole / 2,
+        false => whole,
+    }
 }
 
 /// The same for a tile of a unit's tiles, in a part of the second cache: they add so much in a cycle that sums in longer

@@ -146,11 +146,12 @@ impl Product {
         run.filter(|_| plain)
     }
 
-    /// Bytes of the columns' factor that are staged for a tile: where loops are around, sums are not kept.
-    pub(super) fn panel(&self, target: &Target) -> i64 {
+    /// Bytes of the columns' factor that are staged for a tile, of so many terms in all: where loops are around, sums are not
+    /// kept.
+    pub(super) fn panel(&self, all: i64, target: &Target) -> i64 {
         match self.others.is_empty() {
             true if self.unit.is_some() => panel_of_units(target),
-            true => panel(target),
+            true => panel(target, all, self.tile[1] * self.bytes),
             false => target.caches[1] as i64 / 4,
         }
     }

@@ -69,7 +69,8 @@ pub(super) enum Lies {
 }
 
 impl Product {
-    pub(super) fn of(features: &Features, target: &Target) -> Option<Product> {
+    /// The product of a kernel that so many threads share, if it is one.
+    pub(super) fn of(features: &Features, threads: i64, target: &Target) -> Option<Product> {
         let sums = features.reductions.iter().filter(|r| r.products);
         let sum = sums.max_by_key(|r| r.open.count_ones())?;
         let along = |k: &usize| {
@@ -123,6 +124,7 @@ impl Product {
         let deep = Terms {
             bytes: term_bytes,
             inner,
+            all: features.count(sum.closes) as i64,
             words: sum.packed > 1,
             along: lies(rows, row) == Lies::Along,
         };
@@ -140,7 +142,11 @@ impl Product {
         };
         let reads_on = |k: &usize| columns.varies & !rows.varies >> k & 1 == 1;
         if let Some(k) = bits(rest).filter(reads_on).last() {
-            for n in (2..=VECTORS).filter(|n| features.extent[k] % n == 0) {
+            // Threads that take parts of the loop take whole tiles.
+            let extent = features.extent[k];
+            let busy = |n: i64| cost::part(n, threads).map_or(1.0, |p| p.1);
+            let fits = |n: &i64| extent % n == 0 && busy(extent / n) >= 0.95 * busy(extent);
+            for n in (2..=VECTORS).filter(fits) {
                 let (cycles, other) = best_tile(extents, deep, lanes, n, target, |_| true);
                 let tiles = (other[0] * n) as f64;
                 let cycles = cycles.max(cycles * streamed(n) / (tiles / 2.0).max(LATENCY));
