@@ -30,7 +30,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("schedule/src", 5_420),
     ("codegen/src", 15_400),
     ("codegen/src/render", 2_500),
-    ("native/src", 10_135),
+    ("native/src", 10_280),
     ("engine/src", 4_100),
     ("tensor/src", 10_200),
     ("device/src", 5_300),

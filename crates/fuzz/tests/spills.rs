@@ -2,7 +2,7 @@
 //! programs; flows out: a failed test that tells the loops that spill.
 //!
 //! `monoglot-fuzz spills` tells them all, and with `--show NAME` their code. What stands here spills yet: addresses of
-//! many rows, tiles that a schedule made too large for the registers, numbers that a loop reads and does not change.
+//! many rows, and tiles that a schedule made too large for the registers.
 
 use monoglot_device::Config;
 use monoglot_fuzz::spills::{programs, spilling};
@@ -13,38 +13,30 @@ use std::collections::BTreeMap;
 type Known = [(&'static str, usize)];
 
 const V4: &Known = &[
-    ("attention_12x64_128_causal", 3),
-    ("attention_12x64_512_causal", 3),
     ("convnet", 7),
     ("dwconv3x3_64", 2),
-    ("gpt2", 2),
+    ("gpt2", 1),
     ("minilm", 1),
     ("resnet50", 1),
 ];
 
 const V3: &Known = &[
-    ("attention_12x64_128_causal", 4),
-    ("attention_12x64_512_causal", 4),
-    ("conv3x3_64_64_groups4", 1),
     ("convnet", 11),
     ("cumsum_4096", 2),
     ("dwconv3x3_64", 1),
-    ("gpt2", 5),
+    ("gpt2", 3),
     ("minilm", 1),
-    ("resnet50", 3),
+    ("resnet50", 1),
 ];
 
 const V2: &Known = &[
-    ("attention_12x64_128_causal", 4),
-    ("attention_12x64_512_causal", 4),
-    ("conv3x3_64_64", 1),
-    ("conv3x3_64_64_groups4", 1),
-    ("conv3x3_64_64_stride2", 1),
+    ("attention_12x64_128_causal", 1),
+    ("attention_12x64_512_causal", 1),
     ("conv5x5_32_32", 1),
     ("convnet", 15),
-    ("gpt2", 6),
+    ("gpt2", 5),
     ("minilm", 1),
-    ("resnet50", 5),
+    ("resnet50", 3),
 ];
 
 #[test]

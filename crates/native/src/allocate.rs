@@ -7,6 +7,7 @@
 //! the next and is never kept in the frame itself, so that rounds come to an end.
 
 mod assign;
+mod before;
 mod frame;
 mod reread;
 mod spans;
@@ -57,6 +58,9 @@ pub fn allocate(code: Code, level: Level) -> Allocated {
         spans = spans::registers(&code, &waits);
         round += 1;
     };
+    if slots > 0 {
+        before::load_before_loops(&mut code, &spans, level, &mut places, &mut origin);
+    }
     if !gone.is_empty() {
         let mut dropped = vec![false; code.regs.len()];
         for reg in gone {

@@ -12,7 +12,7 @@ use crate::table::Form;
 use smallvec::SmallVec;
 
 /// The general registers in the order of preference: those first that a function need not keep for its caller.
-const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15];
+pub(super) const GENERAL: [u8; 11] = [6, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15];
 
 /// How a constant's cost compares with that of a value that must be stored.
 const CONSTANT: f32 = 0.4;

@@ -255,7 +255,8 @@ impl Rewrite<'_> {
             return;
         }
         let tiny = self.tiny(reg);
-        if matches!(self.kept[number], Kept::Slot(_)) {
+        // What the end of a loop read is in its register in the loop alone.
+        if matches!(self.kept[number], Kept::Slot(_)) && ins.op != Do::Next {
             self.remember(reg, tiny);
         }
         let reload = match &self.kept[number] {
