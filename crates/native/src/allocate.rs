@@ -3,8 +3,9 @@
 //! it succeeds, and equal code gets equal places.
 //!
 //! A round is: where each register is in use (`spans`), places in the order of starts (`assign`), and a rewriting
-//! that keeps in the frame what found no place (`spill`); after the last, `frame` tidies what it put there. What the rewriting puts in lives from one instruction to
-//! the next and is never kept in the frame itself, so that rounds come to an end.
+//! that keeps in the frame what found no place (`spill`); after the last, `before` takes loads out of innermost loops, and
+//! `frame` tidies what is left there. What the rewriting puts in lives from one instruction to the next and is never kept in
+//! the frame itself, so that rounds come to an end.
 
 mod assign;
 mod before;
