@@ -6,7 +6,7 @@
 use crate::native::Native;
 use crate::opt::tests::support::target;
 use monoglot_uop::op::Transcendental;
-use monoglot_uop::{DType, Op, OpSet, Scalar, Shape, Target, UOp, fold};
+use monoglot_uop::{Arg, DType, Op, OpSet, Scalar, Shape, Target, UOp, fold};
 
 struct Rng(u64);
 
@@ -146,6 +146,30 @@ fn powers_of_what_is_at_most_0_are_within_their_bound() {
             let bound = Op::Exp2.traits().ulps + slack;
             let error = ulps(got, fold::transcendental(Transcendental::Exp2, x), d);
             assert!(error <= bound, "{d} {x:e}: {got:e}, {error} ulp");
+        }
+    }
+}
+
+#[test]
+fn powers_of_what_is_at_most_0_are_those_of_anything_to_the_bit() {
+    let t = with_fma();
+    let native = Native { target: &t };
+    let mut rng = Rng(4);
+    for d in [DType::F32, DType::F64] {
+        let mut all: Vec<f64> = strata(&mut Rng(5), d);
+        all.extend((0..4000).map(|_| d.from_f64(rng.uniform(-1200.0, 0.0)).to_f64()));
+        all.extend((0..2400).map(|i| -f64::from(i) * 0.5));
+        for x in all.into_iter().filter(|x| x.is_nan() || *x <= 0.0) {
+            for by in [1.0, std::f64::consts::LOG2_E, 0.5, 1e-3, 1e300] {
+                let factors = [x, by].map(|v| UOp::float(v, d));
+                let product = UOp::new(Op::Mul, factors.to_vec(), Arg::None);
+                let argument = if by == 1.0 { &factors[0] } else { &product };
+                let math = super::math(&native, argument).unwrap();
+                let all = [math.exp2(argument), math.exp2_below(argument)];
+                let [one, other] = all.map(|u| u.simplify().const_value().unwrap().to_f64());
+                let same = one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan();
+                assert!(same, "{d} {x:e} times {by}: {one:e}, {other:e}");
+            }
         }
     }
 }

@@ -1,0 +1,87 @@
+//! What two kernels compute of one expression is the same to the bit, so that an element is found among those that it
+//! was taken from: in one a power is known to be at most 1, in another it is not. Flows in: the façade; flows out:
+//! counts of elements that are equal, and places, on every device here.
+
+use monoglot::Config;
+use monoglot::prelude::*;
+use std::sync::Mutex;
+
+/// The default device is the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Those with fused multiply-adds, one without, and the interpreter.
+const DEVICES: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["CPU", "CPU:X86:x86-64-v3", "CPU:X86:x86-64-v2", "INTERP"]
+} else {
+    &["CPU", "INTERP"]
+};
+
+fn on_each(mut f: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in DEVICES {
+        Config {
+            device: Some((*device).into()),
+            ..Config::default()
+        }
+        .set();
+        f(device)?;
+    }
+    Ok(())
+}
+
+fn values(shape: [i64; 2]) -> Tensor {
+    let n = shape[0] * shape[1];
+    let data = (0..n).map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 300.0);
+    Tensor::new(&data.collect::<Vec<_>>(), shape)
+}
+
+/// Powers of what is at most 0, of several kinds.
+type Powers = [(&'static str, fn(&Tensor) -> Tensor); 4];
+
+const POWERS: Powers = [
+    ("softmax", |x| x.softmax(1)),
+    ("exp", |x| (x - x.max(1, true)).exp()),
+    ("exp2", |x| (x - x.max(1, true)).exp2()),
+    ("a multiple's exp", |x| ((x - x.max(1, true)) * 0.3).exp()),
+];
+
+#[test]
+fn the_least_of_a_row_is_one_of_its_elements() -> Result<()> {
+    on_each(|device| {
+        for (name, powers) in POWERS {
+            for shape in [[1, 3], [8, 12], [4, 37], [32, 7]] {
+                let p = powers(&values(shape));
+                let found = p.eq(p.min(1, true)).any(1, false).sum(.., false);
+                assert_eq!(found.item::<i64>()?, shape[0], "{device}: {name} {shape:?}");
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_the_least_is_added_to_has_its_gradient() -> Result<()> {
+    on_each(|device| {
+        let b = Tensor::zeros([1]).parameter();
+        let least = (values([8, 12]).softmax(1) + &b).min(1, false);
+        let gradient = least.sum(.., false).gradient(&[&b])?;
+        assert_eq!(gradient[0].item::<f32>()?, 8.0, "{device}");
+        Ok(())
+    })
+}
+
+#[test]
+fn shares_along_a_length_that_varies_have_one_place_each() -> Result<()> {
+    on_each(|device| {
+        for columns in [2, 5, 9] {
+            let x = values([3, columns]).dynamic(1, 1..=9);
+            let shares = x.softmax(0);
+            let mut places = shares.argsort(0, true).sort(0, false).to_vec::<i32>()?;
+            places.dedup();
+            assert_eq!(places, [0, 1, 2], "{device}: {columns}");
+            let least = shares.sort(0, true).min(.., false).item::<f32>()?;
+            assert!(least > 0.0, "{device}: {columns}: {least}");
+        }
+        Ok(())
+    })
+}
