@@ -239,3 +239,33 @@ fn what_goes_through_a_slice_several_times_is_one_kernel() {
         }
     }
 }
+
+/// A condition that stands for the whole of a slice, under which its elements are conditions themselves.
+#[test]
+fn slices_of_conditions_have_statistics() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for device in ["CPU", "INTERP"] {
+        on(device);
+        let x = Tensor::new(&[1f32, -1.0, 2.0, 3.0, -2.0, -1.0], [2, 3]);
+        let positive = x.gt(0.0);
+        let padded = positive.pad(&[[1, 0], [0, 0]], PadMode::Constant(0.0));
+        let some = positive.bitwise_and(Tensor::arange(0, 3, 1).lt(2));
+        let picked = positive.index((.., &Tensor::new(&[0i32, 2, 1, 1], [4])));
+        let spread = |mask: &Tensor, axis| mask.cast(DType::F32).std(axis, false, 0);
+        let third = 2f32.sqrt() / 3.0;
+        let cases = [
+            ("padded", spread(&padded, 1), vec![0.0, third, third]),
+            ("some", spread(&some, 1), vec![third, third]),
+            ("some, down", spread(&some, 0), vec![0.0, 0.0, 0.0]),
+            ("picked, down", spread(&picked, 0), vec![0.0, 0.5, 0.0, 0.0]),
+        ];
+        for (name, got, want) in cases {
+            let got = got.to_vec::<f32>().expect("it compiles");
+            let near = got.iter().zip(&want).all(|(g, w)| (g - w).abs() < 1e-6);
+            assert!(
+                near && got.len() == want.len(),
+                "{device}: {name}: {got:?}, not {want:?}"
+            );
+        }
+    }
+}

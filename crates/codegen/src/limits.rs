@@ -147,7 +147,10 @@ fn without(sum: &UOp, conditions: &[UOp]) -> UOp {
     let value = match left.cloned().reduce(|a, b| a & b) {
         Some(gate) => {
             let choice = gate.select(&masked.value, &masked.identity());
-            choice.with_arg(sum.src()[0].arg().clone())
+            match masked.is_padding() {
+                true => choice.with_arg(Arg::Padding),
+                false => choice,
+            }
         }
         None => masked.value.clone(),
     };
@@ -174,7 +177,7 @@ pub(crate) fn asked_once(kernel: &UOp) -> Result<UOp> {
 /// A sum behind which stands what its mask asks alike in all turns; None where it asks nothing so. What may be left out
 /// (`Arg::Padding`) costs nothing where it stands.
 fn behind(sum: &UOp) -> Option<UOp> {
-    let masked = Masked::of(sum).filter(|_| *sum.src()[0].arg() != Arg::Padding)?;
+    let masked = Masked::of(sum).filter(|m| !m.is_padding())?;
     let turns = |c: &&UOp| masked.closes().iter().any(|r| c.ranges().contains(r));
     let alike = masked.conditions.iter().filter(|c| !turns(c)).cloned();
     let alike: Vec<UOp> = alike.collect();

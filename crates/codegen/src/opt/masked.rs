@@ -55,6 +55,11 @@ impl Masked {
         others.map(|(_, c)| c.clone()).reduce(|a, b| a & b)
     }
 
+    /// Whether what it says may be left out (`Arg::Padding`).
+    pub(crate) fn is_padding(&self) -> bool {
+        choice(&self.reduce.src()[0]).is_some_and(|c| *c.arg() == Arg::Padding)
+    }
+
     /// Whether it stands inside another reduction.
     pub(super) fn is_nested(&self) -> bool {
         let open = self.reduce.ranges();
@@ -78,6 +83,18 @@ pub(crate) fn folded(reduce: &UOp) -> UOp {
     }
 }
 
+fn uncast(value: &UOp) -> &UOp {
+    match value.op() {
+        Op::Cast => &value.src()[0],
+        _ => value,
+    }
+}
+
+/// The choice that a value is.
+fn choice(value: &UOp) -> Option<&UOp> {
+    Some(uncast(value)).filter(|u| u.op() == Op::Where)
+}
+
 /// `(c, x)` of a value that is x where c holds, and the identity elsewhere.
 fn chosen(op: ReduceOp, value: &UOp) -> Option<(UOp, UOp)> {
     let d = value.dtype();
@@ -85,10 +102,7 @@ fn chosen(op: ReduceOp, value: &UOp) -> Option<(UOp, UOp)> {
         let value = u.cast(d).simplify().const_value();
         value.is_some_and(|v| v == op.identity(d) || v.is_zero() && op == ReduceOp::Add)
     };
-    let at = match value.op() {
-        Op::Cast => &value.src()[0],
-        _ => value,
-    };
+    let at = uncast(value);
     if at.dtype() == DType::Bool && at != value {
         return identity(&UOp::bool(false)).then(|| (at.clone(), value.like(1)));
     }
