@@ -123,7 +123,7 @@ binaries! {
     mul: Any, One(Op::Mul);
     /// a / b as real numbers: integers give f32.
     div: Reals, One(Op::Div);
-    /// The remainder with the sign of b (integers: a where b = 0).
+    /// The remainder with the sign of b (integers: a where b = 0). Floats: as `fmod`.
     modulo: Numbers, Made(f::floor_mod), One(Op::Mod);
     /// Bitwise, or logical, and.
     bitwise_and: Any, One(Op::And);
@@ -157,7 +157,8 @@ binaries! {
     floor_div: Numbers, Made(f::floor_div), One(Op::Idiv);
     /// a / b rounded toward zero (integers: 0 where b = 0).
     trunc_div: Numbers, Made(|a, b| f::div(a, b).unary(Op::Trunc)), Made(int_trunc_div);
-    /// The remainder with the sign of a.
+    /// The remainder with the sign of a. Of floats it is exact as long as a/b is finite and, in f64, below 2³¹⁸; NaN
+    /// where a/b overflows or b = 0.
     fmod: Numbers, Made(f::fmod), Made(int_fmod);
     /// The angle of the point (b, a), between −π and π.
     atan2: Reals, Made(f::atan2);

@@ -30,7 +30,8 @@ impl Tensor {
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
         let axis = class_axis(tri!(self.ndim()));
         let logs = self.log_softmax(axis as i64);
-        if !tri!(target.dtype()).is_float() {
+        let dtype = tri!(target.dtype());
+        if !dtype.is_float() {
             return logs.pick_classes("cross_entropy", target, reduction, smoothing);
         }
         let shape = tri!(self.dims());
@@ -41,7 +42,7 @@ impl Tensor {
             return Tensor::failed(Error::shape("cross_entropy", message));
         }
         let soft = if smoothing > 0.0 {
-            target * (1.0 - smoothing) + share(&shape[axis], smoothing)
+            target * (1.0 - smoothing) + share(&shape[axis], smoothing, dtype)
         } else {
             target.clone()
         };
@@ -125,8 +126,8 @@ impl Tensor {
 }
 
 /// What each of so many classes has of the smoothing.
-fn share(classes: &Dim, smoothing: f64) -> Tensor {
-    let n = number(classes, DType::F32, &Shape::SCALAR);
+fn share(classes: &Dim, smoothing: f64, dtype: DType) -> Tensor {
+    let n = number(classes, dtype.compute_type(), &Shape::SCALAR);
     Tensor::wrap(n.map(|n| n.like(smoothing).binary(Op::Div, &n)))
 }
 

@@ -249,6 +249,10 @@ fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
     };
     // The greatest length is as far from the end as any.
     let n = u.shape()[a].max();
+    if n > i64::from(i32::MAX) {
+        let message = format!("places among {n} elements, which i32 does not hold");
+        return Err(Error::shape(op, message));
+    }
     let hit = if u.dtype().is_float() {
         u.eq_(&m) | u.ne_(u)
     } else {

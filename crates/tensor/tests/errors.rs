@@ -100,6 +100,7 @@ fn shapes() {
         refused("Shape", "for the channels of shape (1, 4, 2, 2)", image.conv2d(&kernel, Some(&bias), &Conv::default()));
     }
     refused("Shape", "probabilities", f.cross_entropy(&Tensor::ones([3]), Reduction::Mean, 0.0));
+    refused("Shape", "which i32 does not hold", Tensor::arange(0, 1 << 32, 1).argmax(0, false));
     refused("DType", "void", f.cast(DType::Void));
     refused("Shape", "a scalar multiplies", f.matmul(&t(&[])));
     refused("Shape", "matmul", t(&[2]).dot(&t(&[3])));

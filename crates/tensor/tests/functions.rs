@@ -3,7 +3,7 @@
 mod common;
 
 use common::{f32s, ints, on_interpreter};
-use monoglot_tensor::{DType, Tensor};
+use monoglot_tensor::{DType, Reduction, Tensor};
 
 #[test]
 fn functions_are_within_a_few_ulp() {
@@ -414,4 +414,24 @@ fn literals_are_not_rounded_to_narrow_floats_before_they_count() {
             assert!(b.to_vec::<bool>().unwrap()[0], "comparison {i} in {d}");
         }
     }
+}
+
+/// The share of smoothing that each class has is as exact as the probabilities are.
+#[test]
+fn smoothed_probabilities_keep_their_dtype() {
+    on_interpreter();
+    let x = [0.3f64, -1.2, 0.7, 2.1, -0.4, 0.9, 1.4, -2.2];
+    let p = [0.1f64, 0.2, 0.3, 0.4, 0.25, 0.05, 0.6, 0.1];
+    let smoothing = 0.1;
+    let rows = x.chunks(4).zip(p.chunks(4)).map(|(x, p)| {
+        let log = x.iter().map(|v| v.exp()).sum::<f64>().ln();
+        let terms = x.iter().zip(p);
+        let term = |(x, p): (&f64, &f64)| (log - x) * (p * (1.0 - smoothing) + smoothing / 4.0);
+        terms.map(term).sum::<f64>()
+    });
+    let want = rows.sum::<f64>() / 2.0;
+    let [x, p] = [x, p].map(|v| Tensor::new(&v, [2, 4]));
+    let loss = x.cross_entropy(&p, Reduction::Mean, smoothing);
+    let got = loss.item::<f64>().expect("a number");
+    assert!((got - want).abs() < 1e-14, "{got}, not {want}");
 }
