@@ -5,7 +5,11 @@
 //! A line that is written through the caches is read first, and lies where something else could. That is of use
 //! where somebody reads it before it is driven out, so only a kernel whose storage caches do not hold streams what it
 //! writes, and only storage that it does not read. Lines have to be written whole: by the vectors of one turn of the
-//! loop around them, or by one vector after the other in its turns.
+//! loop around them, or by one vector after the other in its turns. A vector of a line whose places are multiples of
+//! half of it is written in halves.
+//!
+//! A store that passes the caches holds up those behind it. Where a kernel reads storage of its own across the vectors
+//! that it wrote there, each read waits for these stores, so none passes.
 
 use crate::graph::rebuild;
 use monoglot_uop::linear::{Address, address};
@@ -14,8 +18,9 @@ use monoglot_uop::{AddrSpace, Arg, DType, Op, Result, Target, UOp};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
-/// Bytes that are written to memory at a time.
+/// Bytes that are written to memory at a time, and those at multiples of which a store is of one piece.
 const LINE: i128 = 64;
+const PIECE: i128 = 32;
 /// Lines from which on a run may begin or end within one: half of that is written by others, and waits for memory.
 const LONG: i128 = 256;
 
@@ -79,7 +84,13 @@ fn chosen(list: &[UOp]) -> FxHashSet<&UOp> {
             Op::Range => open.push((i, Some(u))),
             Op::If => open.push((i, None)),
             Op::End | Op::EndIf => drop(open.pop()),
-            Op::Load | Op::AtomicAdd => read.extend(address(&u.src()[0]).map(|a| a.buffer)),
+            Op::Load | Op::AtomicAdd => {
+                let from = address(&u.src()[0]);
+                if from.as_ref().is_some_and(crosses) {
+                    return FxHashSet::default();
+                }
+                read.extend(from.map(|a| a.buffer));
+            }
             Op::Store => {
                 if let Some(a) = address(&u.src()[0])
                     && let Some(slot) = a.buffer.buffer_arg().map(|b| b.slot)
@@ -98,6 +109,16 @@ fn chosen(list: &[UOp]) -> FxHashSet<&UOp> {
     let storage = |w: &Write| address(&w.store.src()[0]).is_some_and(|a| read.contains(a.buffer));
     let free = writes.into_values().filter(|w| !storage(&w[0]));
     free.flat_map(whole_lines).collect()
+}
+
+/// Whether a vector of storage of the kernel's own lies in several of those that are written there.
+fn crosses(a: &Address) -> bool {
+    let lanes = a.lanes.max(1) as i128;
+    let whole = |place: Affine| {
+        let terms = place.terms.iter().map(|t| t.1);
+        terms.chain([place.constant]).all(|k| k % lanes == 0)
+    };
+    a.buffer.addrspace() == Some(AddrSpace::Local) && !place(a.index).is_some_and(whole)
 }
 
 /// An index as a sum of multiples of the numbers of loops and threads; None where it is something else.
@@ -121,7 +142,7 @@ impl<'a> Write<'a> {
         let loops = open.iter().map(|l| l.1.and_then(|r| Some((r, step(r)?))));
         let mut terms: Vec<(&UOp, i128)> = loops.collect::<Option<_>>()?;
         let inner = terms.last().copied();
-        let vectors = |k: i128| k % lanes == 0;
+        let vectors = |k: i128| k % lanes.min(PIECE / bytes) == 0;
         let fits = place.terms.iter().all(|t| vectors(t.1));
         terms.sort_by_key(|t| t.0.address());
         (fits && vectors(place.constant)).then_some(Write {
@@ -196,29 +217,53 @@ mod tests {
     use super::*;
     use monoglot_uop::text::parse;
 
-    /// Vectors of eight in rows of so many, `apart` elements from each other, behind the first `begin`.
-    fn rows(row: i64, apart: i64, begin: i64) -> usize {
+    /// Vectors of so many lanes in rows of so many, `apart` elements from each other, behind the first `begin`; what is
+    /// written there is read from the kernel's own storage, `own` elements behind where such vectors begin.
+    fn vectors(lanes: i64, row: i64, apart: i64, begin: i64, own: i64) -> usize {
         let text = format!(
             "LINEAR {{
               p0 = PARAM[0, f32, GLOBAL] (8000000,)
-              p1 = PARAM[1, f32, GLOBAL] (8000000,)
-              8i32 {row}i32 {apart}i32 {begin}i32 900i32
+              b0 = BUFFER[0, f32, LOCAL] (8000000,)
+              {lanes}i32 {row}i32 {apart}i32 {begin}i32 900i32 {own}i32
               r0 = RANGE[0, LOOP] 900i32
               %0 = MUL r0 {apart}
               r1 = RANGE[1, LOOP] {row}i32
-              %1 = MUL r1 8
+              %1 = MUL r1 {lanes}
               %2 = ADD %0 %1
               %3 = ADD %2 {begin}
-              %4 = SHRINK p1 (%3,) (8i32,)
-              %5 = LOAD %4
-              %6 = SHRINK p0 (%3,) (8i32,)
-              %7 = STORE %6 %5
-              %8 = END %7 r1
-              %9 = END %8 r0
+              %4 = ADD %1 {own}
+              %5 = SHRINK b0 (%4,) ({lanes}i32,)
+              %6 = LOAD %5
+              %7 = SHRINK p0 (%3,) ({lanes}i32,)
+              %8 = STORE %7 %6
+              %9 = END %8 r1
+              %10 = END %9 r0
             }}"
         );
         let linear = parse(&text).expect("it is a list");
         chosen(linear.src()).len()
+    }
+
+    fn rows(row: i64, apart: i64, begin: i64) -> usize {
+        vectors(8, row, apart, begin, 0)
+    }
+
+    #[test]
+    fn vectors_of_a_line_may_begin_in_the_middle_of_one() {
+        // Rows that follow each other: 12 · 16 elements and half a line, and a quarter of one.
+        assert_eq!(vectors(16, 12, 192, 8, 0), 1);
+        assert_eq!(vectors(16, 12, 200, 0, 0), 0);
+        assert_eq!(vectors(16, 12, 192, 4, 0), 0);
+    }
+
+    #[test]
+    fn nothing_passes_what_is_read_across_vectors_that_were_written() {
+        for own in [0, 16] {
+            assert_eq!(vectors(16, 12, 192, 0, own), 1);
+        }
+        for own in [2, 8] {
+            assert_eq!(vectors(16, 12, 192, 0, own), 0);
+        }
     }
 
     #[test]

@@ -233,6 +233,7 @@ impl Prelude {
         let bytes = lanes * width;
         let floats = bytes / 4;
         once(&mut self.types, ("f32", floats));
+        once(&mut self.types, ("f32", floats.min(8)));
         let (feature, bits) = match bytes {
             16 => ("__SSE__", ""),
             32 => ("__AVX__", "256"),
@@ -240,12 +241,26 @@ impl Prelude {
         };
         let either = |past: &str| {
             format!(
-                "if (((u64)(s) & {}) == 0) {past}; else *({v}m *)(p) = v_",
+                "if (((u64)(s) & {}) != 0) *({v}m *)(p) = v_; else {past}",
                 bytes - 1
             )
         };
-        let call = format!("__builtin_ia32_movntps{bits}((f32 *)(p), (f32x{floats})v_)");
-        let any = format!("__builtin_nontemporal_store(v_, ({v} *)(p))");
+        // Half a line may begin where a vector of a whole one is written.
+        let halves = |whole: String, half: [String; 2]| match bytes {
+            64 => format!(
+                "if (((u64)(p) & 63) == 0) {whole}; else {{ f32x8 *h_ = (f32x8 *)&v_; {}; {}; }}",
+                half[0], half[1]
+            ),
+            _ => whole,
+        };
+        let call = halves(
+            format!("__builtin_ia32_movntps{bits}((f32 *)(p), (f32x{floats})v_)"),
+            [0, 1].map(|k| format!("__builtin_ia32_movntps256((f32 *)(p) + {}, h_[{k}])", 8 * k)),
+        );
+        let any = halves(
+            format!("__builtin_nontemporal_store(v_, ({v} *)(p))"),
+            [0, 1].map(|k| format!("__builtin_nontemporal_store(h_[{k}], (f32x8 *)(p) + {k})")),
+        );
         let block = |text: String| format!("do {{ {v} v_ = v; {text}; }} while (0)");
         let cases = [
             ("defined(__clang__)".to_string(), block(either(&any))),

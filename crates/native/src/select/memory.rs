@@ -302,13 +302,21 @@ impl<'a> Selector<'a> {
             None if *u.arg() != Arg::None
                 && per >= 16
                 && self.past
-                && self.is_multiple(&a, per as i64) =>
+                && self.is_multiple(&a, per.min(32) as i64) =>
             {
                 let places = self.places(u, shape)?;
-                let width = self.width(shape);
+                let whole = self.is_multiple(&a, per as i64);
                 for (&from, &to) in parts.iter().zip(&places) {
-                    let src = [Operand::Mem(to), Operand::Reg(from)];
-                    self.b.put(Do::Vector(Vector::StorePast), width, None, &src);
+                    match to.displacement.checked_add(32).filter(|_| !whole) {
+                        // Half a line begins here.
+                        Some(displacement) => {
+                            let high = self.low_bytes(from, 32, 32);
+                            self.store_past(to, from, Width::Y);
+                            self.store_past(Mem { displacement, ..to }, high, Width::Y);
+                        }
+                        None if whole => self.store_past(to, from, self.width(shape)),
+                        None => store_part(&mut self.b, d, shape.n, per, to, from),
+                    }
                 }
             }
             None => {
@@ -319,6 +327,11 @@ impl<'a> Selector<'a> {
             }
         }
         Ok(())
+    }
+
+    fn store_past(&mut self, to: Mem, from: Reg, width: Width) {
+        let src = [Operand::Mem(to), Operand::Reg(from)];
+        self.b.put(Do::Vector(Vector::StorePast), width, None, &src);
     }
 
     fn store_register(
