@@ -57,7 +57,7 @@ fn phased(language: &'static Language, listing: &Listing, info: &ProgramInfo) ->
         body.push_str("  }\n");
     }
     body.push_str(prelude.fence());
-    Ok(format!("{}{body}}}\n", prelude.text(language)))
+    Ok(format!("{}{body}}}\n", prelude.text(language, &body)))
 }
 
 /// A program as a function of a language.
@@ -67,7 +67,7 @@ fn function(language: &'static Language, listing: &Listing, info: &ProgramInfo) 
     (language.entry)(&mut body, &info.name, &arguments(list, info)?);
     let mut prelude = statements(language, listing, Prelude::default(), &mut body, 1)?;
     body.push_str(prelude.fence());
-    Ok(format!("{}{body}}}\n", prelude.text(language)))
+    Ok(format!("{}{body}}}\n", prelude.text(language, &body)))
 }
 
 /// The instructions of a listing, and the prelude with what they need besides.

@@ -20,6 +20,8 @@ pub(super) struct Language {
     pub(super) name: &'static str,
     /// What the names of scalar types stand for.
     pub(super) scalars: &'static str,
+    /// What defines f16, which compilers of some years ago do not have.
+    pub(super) half: &'static str,
     /// Hardware indices: the name of the SPECIAL, and the expression.
     pub(super) specials: &'static [(&'static str, &'static str)],
     /// The statement that is a BARRIER.
@@ -59,10 +61,10 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned u32;
 typedef unsigned long long u64;
-typedef _Float16 f16;
 typedef float f32;
 typedef double f64;
 ",
+    half: "typedef _Float16 f16;\n",
     specials: &[("tid", "tid")],
     barrier: None,
     atomics: Some((

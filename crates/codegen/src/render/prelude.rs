@@ -416,10 +416,14 @@ impl Prelude {
         self.define(&head, case.as_slice(), &otherwise);
     }
 
-    /// Everything noted, as text that may be repeated in one translation unit.
-    pub(super) fn text(&self, language: &Language) -> String {
+    /// Everything noted for a function, as text that may be repeated in one translation unit.
+    pub(super) fn text(&self, language: &Language, function: &str) -> String {
         let mut out = String::with_capacity(512 + 160 * self.types.len() + self.macros.len());
         out.push_str(language.scalars);
+        let named = |text: &str| text.contains(scalar(DType::F16));
+        if named(function) || named(&self.macros) || self.types.iter().any(|t| named(t.0)) {
+            out.push_str(language.half);
+        }
         let mut counts: Vec<usize> = Vec::new();
         for &(name, lanes) in &self.types {
             // A scalar's name ends in its bits.
