@@ -369,7 +369,7 @@ impl Estimate<'_> {
         for w in features.work.iter().filter(|w| counts(w.loops)) {
             level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);
         }
-        for r in &features.reductions {
+        for (i, r) in features.reductions.iter().enumerate() {
             if ![r.inside, r.around].into_iter().any(counts) {
                 continue;
             }
@@ -387,6 +387,10 @@ impl Estimate<'_> {
             // A sum of blocks stands beside that of the block, and what it lost beside that.
             let kept = if r.blocks { 3.0 * sums } else { sums };
             inner.registers += kept + self.held(r);
+            let before = &features.reductions[..i];
+            if before.iter().all(|b| b.closes != r.closes) {
+                inner.registers += self.unchanged(r);
+            }
             // Lanes are folded once the loop is done.
             if across.is_some() {
                 let outer = level(&mut levels, r.around);
@@ -565,6 +569,18 @@ impl Estimate<'_> {
             .map(|a| lengths * self.copies(a.varies, a.bytes))
             .sum();
         held + 1.0
+    }
+
+    /// Registers for values that the innermost loop of a reduction does not change.
+    fn unchanged(&self, r: &Reduction) -> f64 {
+        let loops = bits(r.closes).filter(|&k| self.turns[k] > 1.0);
+        let Some(innermost) = loops.last() else {
+            return 0.0;
+        };
+        let by = |varies: Mask| varies >> innermost & 1 == 1;
+        let shared = self.features.shared.iter();
+        let stays = shared.filter(|s| by(s.users) && !by(s.varies));
+        stays.map(|s| self.copies(s.varies, s.bytes)).sum()
     }
 
     /// Registers for operands of a reduction: one operand is held whole, the others pass by. Where several sums

@@ -91,6 +91,14 @@ pub(super) struct Fill {
     pub(super) open: Mask,
 }
 
+/// A value that stays while others change that are computed from it.
+pub(super) struct Shared {
+    /// Axes with which it varies, and those with which one that is computed from it does.
+    pub(super) varies: Mask,
+    pub(super) users: Mask,
+    pub(super) bytes: usize,
+}
+
 #[derive(Default)]
 pub(super) struct Features {
     /// RANGEs, in the order of their numbers.
@@ -107,6 +115,8 @@ pub(super) struct Features {
     /// Axes of two that the kernel reads in both directions: their turns read the same elements. And those along
     /// which results are neighbours, of which each turn is another value.
     pub(super) mirrored: Mask,
+    /// Values of which others are computed that vary with more.
+    pub(super) shared: Vec<Shared>,
     /// Axes that a comparison asks about by themselves.
     compared: Mask,
     /// What is asked about padding, only where it costs nothing.
@@ -144,8 +154,33 @@ impl Features {
             varies.insert(u, mask);
         }
         features.mirrored = features.mirrored();
+        features.find_shared(&nodes, &varies);
         features.place();
         Some(features)
+    }
+
+    /// Find what loops of reductions hold for several of their terms.
+    fn find_shared(&mut self, nodes: &[UOp], varies: &NodeMap<&UOp, Mask>) {
+        let closed = self.closed();
+        let of = |u: &UOp| varies.get(u).copied().unwrap_or(0);
+        let is_value = |u: &UOp| !matches!(u.dtype(), DType::Index | DType::Bool);
+        let mut users: NodeMap<&UOp, Mask> = NodeMap::new();
+        for u in nodes.iter().filter(|u| u.op().is_elementwise()) {
+            let stays = |s: &&UOp| of(u) & closed & !of(s) != 0;
+            let values = u
+                .src()
+                .iter()
+                .filter(|s| s.op() != Op::Const && is_value(s));
+            for s in values.filter(stays) {
+                *users.get_or_insert_with(s, || 0) |= of(u);
+            }
+        }
+        let shared = users.iter().map(|(s, users)| Shared {
+            varies: of(s),
+            users: *users,
+            bytes: s.dtype().bytes(),
+        });
+        self.shared = shared.collect();
     }
 
     /// Find the loops in which all is done.

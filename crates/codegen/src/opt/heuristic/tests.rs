@@ -57,6 +57,73 @@ fn what_is_chosen_can_be_applied_and_keeps_the_result() {
     }
 }
 
+/// The statistics of what comes back to windows: where the greatest stands and what comes back do not change in the loops
+/// over a window, so ten rows of them at once would be more than there are registers.
+#[test]
+fn values_that_the_innermost_loop_does_not_change_take_registers() {
+    let text = "p0 = PARAM[0, f32, CPU] (8,)
+r0 = RANGE[0, LOOP] 8
+%0 = INDEX p0 r0 : f32
+p2 = PARAM[2, i32, CPU] (51200,)
+r1 = RANGE[1, REDUCE] 64
+r2 = RANGE[2, REDUCE] 10
+r3 = RANGE[3, REDUCE] 2
+r4 = RANGE[4, REDUCE] 10
+r5 = RANGE[5, REDUCE] 2
+%1 = MUL r0 6400
+%2 = MUL r1 100
+%3 = ADD %1 %2
+%4 = MUL r2 10
+%5 = ADD %3 %4
+%6 = ADD %5 r4
+%7 = INDEX p2 %6 : i32
+%8 = MUL r3 2
+%9 = ADD %8 r5
+%10 = CAST[i32] %9
+%11 = CMPEQ %10 %7
+p3 = PARAM[3, f32, CPU] (51200,)
+%12 = INDEX p3 %6 : f32
+%13 = WHERE %11 %12 0.0
+p4 = PARAM[4, f32, CPU] (204800,)
+%14 = MUL r0 25600
+%15 = MUL r1 400
+%16 = ADD %14 %15
+%17 = MUL r2 40
+%18 = ADD %16 %17
+%19 = MUL r3 20
+%20 = ADD %18 %19
+%21 = MUL r4 2
+%22 = ADD %20 %21
+%23 = ADD %22 r5
+%24 = INDEX p4 %23 : f32
+%25 = MUL %13 %24
+%26 = REDUCE[ADD] %25 r1 r2 r3 r4 r5
+%27 = STORE %0 %26
+%28 = END %27 r0
+p1 = PARAM[1, f32, CPU] (8,)
+%29 = INDEX p1 r0 : f32
+%30 = REDUCE[ADD] %13 r1 r2 r3 r4 r5
+%31 = STORE %29 %30
+%32 = END %31 r0
+SINK[\"\"] %28 %32
+";
+    let kernel = monoglot_uop::text::parse(text).expect("a kernel");
+    for registers in [16, 32] {
+        let target = Target {
+            registers,
+            ..target(false)
+        };
+        let opts = choose(&kernel, &target);
+        let arranged = check_on(&kernel, &opts, &target);
+        let all = letters(&arranged);
+        assert_eq!(
+            all.matches("r10").count(),
+            1,
+            "{registers} registers: {all}"
+        );
+    }
+}
+
 /// What lies between elements two apart is in the tile, where it is an axis of two: what comes back to windows of
 /// two by two.
 #[test]
