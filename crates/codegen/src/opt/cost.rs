@@ -37,9 +37,10 @@ const WAYS: i64 = 8;
 const LINE: f64 = 64.0;
 const NEARBY: f64 = 4.0;
 const FAR: f64 = 12.0;
-/// Bytes of a page, and the runs of memory in one that are fetched ahead.
+/// Bytes of a page, the runs of memory in one that are fetched ahead, and those in all pages beyond the last cache.
 const PAGE: f64 = 4096.0;
 const RUNS: f64 = 4.0;
+const STREAMS: f64 = 16.0;
 /// Bytes of memory that a core moves in a cycle.
 const BANDWIDTH: f64 = 8.0;
 /// Bytes that a core moves in a cycle from beyond each cache.
@@ -531,7 +532,7 @@ impl Estimate<'_> {
     }
 
     /// Cycles for lines from beyond the second cache that nothing fetches ahead, of what is read once: a tile goes
-    /// through more rows of a page than are followed.
+    /// through more rows of a page than are followed, or more rows of memory.
     fn unforeseen(&self, a: &Access) -> f64 {
         let features = self.features;
         let factor = &self.tile.factor;
@@ -546,10 +547,14 @@ impl Estimate<'_> {
         // Rows that are read whole go on from one to the next.
         let row = factor[lane] as f64 * bytes(lane);
         let apart = |k: &usize| *k != lane && a.stride[*k] != TANGLED && bytes(*k) > row;
-        let rows: f64 = bits(a.varies & features.known)
-            .filter(|k| apart(k) && (LINE..PAGE).contains(&bytes(*k)))
-            .map(|k| factor[k] as f64)
-            .product();
+        let rows = |most: f64| -> f64 {
+            bits(a.varies & features.known)
+                .filter(|k| apart(k) && (LINE..most).contains(&bytes(*k)))
+                .map(|k| factor[k] as f64)
+                .product()
+        };
+        let far = a.size > self.target.caches[2] as i64 && rows(f64::INFINITY) > STREAMS;
+        let rows = rows(if far { f64::INFINITY } else { PAGE });
         let lines = rows * row / LINE;
         if rows <= RUNS { 0.0 } else { FAR * lines }
     }
