@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 type Known = [(&'static str, usize)];
 
 const V4: &Known = &[
-    ("convnet", 7),
+    ("convnet", 6),
     ("dwconv3x3_64", 2),
     ("gpt2", 1),
     ("minilm", 1),
@@ -33,7 +33,7 @@ const V2: &Known = &[
     ("attention_12x64_128_causal", 1),
     ("attention_12x64_512_causal", 1),
     ("conv5x5_32_32", 1),
-    ("convnet", 15),
+    ("convnet", 14),
     ("gpt2", 5),
     ("minilm", 1),
     ("resnet50", 3),
