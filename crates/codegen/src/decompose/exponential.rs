@@ -101,10 +101,6 @@ impl Math<'_> {
         let (x, by) = self.multiple(x);
         let [lo, hi] = self.exp2_range().map(|end| end / by);
         let x = self.cut(x, lo.min(hi), lo.max(hi));
-        if by == 1.0 {
-            let (t, n) = self.exp2_nearest(&x);
-            return self.exp2_tail(&t, &self.o.sub(&x, &n));
-        }
         let magic = self.c(self.exp2_magic());
         let t = self.times(&x, by, &magic);
         self.exp2_tail(&t, &self.times(&x, by, &self.o.sub(&magic, &t)))
