@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod far;
+mod windows;
 
 /// A kernel lowered with the back end of the target's dialect.
 fn lower_for(kernel: &UOp, target: &Target, opts: Option<&[Opt]>) -> Result<(Program, Timings)> {

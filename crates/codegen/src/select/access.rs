@@ -206,7 +206,7 @@ impl ChunkAccess<'_> {
     /// Lanes two places apart: every other one of the vector that begins with the first of them and of the one
     /// that ends with the last. None where each lane has a gate of its own, or another value where it is shut.
     fn every_other(&self, alt: Option<&UOp>) -> Option<UOp> {
-        if let Some(value) = self.by_pairs() {
+        if let Some(value) = self.by_pairs().or_else(|| self.behind_pairs()) {
             return Some(value);
         }
         let n = self.lanes;
@@ -276,6 +276,33 @@ impl ChunkAccess<'_> {
             (0, at / half * near + k / (n / 2) * half + at % half)
         };
         Some(shuffle(&[taken], &(0..n).map(place).collect::<Vec<_>>()))
+    }
+
+    /// Lanes two places apart of the kernel's own storage, where another axis has what lies between those before: but for
+    /// the last they lie in the vectors that hold these. Vectors that begin with the first would lie across those that
+    /// were written, and be waited for.
+    fn behind_pairs(&self) -> Option<UOp> {
+        let n = self.lanes;
+        let own = self.storage.addrspace() == Some(AddrSpace::Local);
+        let dims = &self.d.t.dims[self.index];
+        let steps = &self.d.layout.steps[self.index];
+        let third = |k: &usize| steps[*k] == Some(1) && self.start[*k] == 2 && dims[*k] == 3;
+        let axis = (0..dims.len()).find(third).filter(|_| own && n >= 4)?;
+        if self.gate.is_some() || self.axis == Some(axis) {
+            return None;
+        }
+        let mut first = self.clone();
+        first.start[axis] = 0;
+        let index = first.index(0);
+        let both = [0, n].map(|offset| self.load(self.beside(&index, offset), None, None));
+        let pick = |k: usize| ((2 * k + 2) / n % 2, (2 * k + 2) % n);
+        let most = shuffle(&both, &(0..n).map(pick).collect::<Vec<_>>());
+        let last = splat(&self.load(self.scalar(n - 1), None, None), n);
+        let place = |k: usize| if k + 1 < n { (0, k) } else { (1, k) };
+        Some(shuffle(
+            &[most, last],
+            &(0..n).map(place).collect::<Vec<_>>(),
+        ))
     }
 
     /// The chunk, of those after this one in a STORE, whose lanes lie between those of this one.
