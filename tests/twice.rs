@@ -1,6 +1,6 @@
 //! What two kernels compute of one expression is the same to the bit, so that an element is found among those that it
-//! was taken from: in one a power is known to be at most 1, in another it is not. Flows in: the façade; flows out:
-//! counts of elements that are equal, and places, on every device here.
+//! was taken from: in one a power is known to be at most 1, in another it is not. And what one knows of the other's
+//! rounding is so on every device. Flows in: the façade; flows out: counts of elements that are equal, places, errors.
 
 use monoglot::Config;
 use monoglot::prelude::*;
@@ -83,6 +83,42 @@ fn shares_beside_a_length_that_varies_have_one_place_each() -> Result<()> {
             }
             let least = shares.sort(1, true).min(.., false).item::<f32>()?;
             assert!(least > 0.0, "{device}: {columns}: {least}");
+        }
+        Ok(())
+    })
+}
+
+/// An exponential's argument is rounded before the power is taken, since what that lost is put right behind it.
+#[test]
+fn exponentials_lose_nothing_twice() -> Result<()> {
+    on_each(|device| {
+        // Without fused multiply-adds what was lost is not known as well.
+        let fused = !device.ends_with("v2");
+        let [single_bound, double_bound] = if fused { [4.0, 24.0] } else { [36.0, 64.0] };
+        for columns in [1, 7, 40] {
+            let rows = 320 / columns;
+            let at = |i: i64| (i * 7919 % 1601) as f64 / 10.0 - 80.0;
+            let data: Vec<f32> = (0..rows * columns).map(|i| at(i) as f32).collect();
+            let x = Tensor::new(&data, [rows, columns]);
+            let most = data.iter().copied().fold(f32::MIN, f32::max);
+            // In units of the dtype's epsilon, relative to what is right.
+            let worst = |got: Tensor, of: &dyn Fn(f32) -> f64, epsilon: f64| -> Result<f64> {
+                let got = got.cast(DType::F64).to_vec::<f64>()?;
+                let off = |(g, x): (&f64, &f32)| (g / of(*x) - 1.0).abs() / epsilon;
+                Ok(got.iter().zip(&data).map(off).fold(0.0, f64::max))
+            };
+            let exp = |x: f32| f64::from(x).exp();
+            let epsilon = f64::from(f32::EPSILON);
+            let found = worst(x.exp(), &exp, epsilon)?;
+            assert!(found < single_bound, "{device}: exp of f32: {found}");
+            let found = worst(x.cast(DType::F64).exp(), &exp, f64::EPSILON)?;
+            assert!(found < double_bound, "{device}: exp of f64: {found}");
+            let below = ((&x - x.max(.., true)) * 0.5).exp();
+            let found = worst(below, &|x| exp((x - most) * 0.5), epsilon)?;
+            assert!(
+                found < single_bound,
+                "{device}: of what is at most 0: {found}"
+            );
         }
         Ok(())
     })

@@ -108,7 +108,7 @@ pub(crate) fn exp_near(x: &UOp) -> UOp {
 
 /// e^x: 2^t with t = x·log₂e rounded, corrected by what that rounding lost, x − t·ln 2.
 pub(crate) fn exp(x: &UOp) -> UOp {
-    let t = x * LOG2_E;
+    let t = x.mul_rounded(&x.like(LOG2_E));
     let lost = t.mul_acc(&x.like(-LN_2), x);
     // As much as 1 is lost only where 2^t is 0 or ∞ already (there it may also be ∞ − ∞).
     let fix = (&lost * &lost)

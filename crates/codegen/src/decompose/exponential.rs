@@ -68,12 +68,13 @@ impl Math<'_> {
         o.select(&o.cmplt(&hi, &x), &hi, &x)
     }
 
-    /// What an argument is a multiple of, and the number: their product is not rounded before it is reduced.
+    /// What an argument is a multiple of, and the positive number: their product is not rounded before it is reduced.
     fn multiple<'x>(&self, x: &'x UOp) -> (&'x UOp, f64) {
         let number = |x: f64| self.format.float.from_f64(x).to_f64();
         let [lo, hi] = self.exp2_range();
         // The ends of the range are numbers of the format, too.
-        let fits = |c: &f64| [*c, lo / c, hi / c].iter().all(|&x| number(x).is_normal());
+        let ends = |c: f64| [c, lo / c, hi / c];
+        let fits = |c: &f64| *c > 0.0 && ends(*c).iter().all(|&x| number(x).is_normal());
         let product = Some(x).filter(|x| x.may_contract());
         let by = |x: &UOp| uniform(&x.src()[1]).map(|c| c.to_f64()).filter(fits);
         product
@@ -91,7 +92,7 @@ impl Math<'_> {
 
     /// 2^x. x = n + f with n the nearest integer (read off `x + magic`), 2^f by a degree-6 polynomial in fma, 2^n in two
     /// factors (`exp2_tail`). The reduction is Muller, "Elementary Functions" (3rd ed.), chapter 11. A multiple of a value
-    /// is not rounded before that: e^x is 2^(x log2 e).
+    /// is not rounded before that, unless it says so (`Arg::Rounded`).
     ///
     /// 18 ops, where a maximum and a minimum are one each. Every f32: at most 0.8784 ulp (1.09 with mulacc rounded
     /// twice); exact at integers; +inf from 128 on, 0 from -150 down, subnormals between -149 and -126 kept.
@@ -100,7 +101,7 @@ impl Math<'_> {
     pub(super) fn exp2(&self, x: &UOp) -> UOp {
         let (x, by) = self.multiple(x);
         let [lo, hi] = self.exp2_range().map(|end| end / by);
-        let x = self.cut(x, lo.min(hi), lo.max(hi));
+        let x = self.cut(x, lo, hi);
         let magic = self.c(self.exp2_magic());
         let t = self.times(&x, by, &magic);
         self.exp2_tail(&t, &self.times(&x, by, &self.o.sub(&magic, &t)))
@@ -114,10 +115,7 @@ impl Math<'_> {
         let o = self.o;
         let lift = self.format.mant as f64 + 1.0 + (self.format.mant % 2) as f64;
         let bias = self.format.bias as f64 + lift;
-        let (x, by) = match self.multiple(x) {
-            (_, by) if by < 0.0 => (x, 1.0),
-            positive => positive,
-        };
+        let (x, by) = self.multiple(x);
         // There the factor is 0.
         let least = self.c(-bias / by);
         let greater = || o.select(&o.cmplt(x, &least), &least, x);
