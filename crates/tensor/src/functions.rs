@@ -106,10 +106,18 @@ pub(crate) fn exp_near(x: &UOp) -> UOp {
     known!((x * LOG2_E).unary(Op::Exp2), x, |y, _, g| g * y)
 }
 
-/// e^x: 2^t with t = x·log₂e rounded, corrected by what that rounding lost, x − t·ln 2.
+/// What ln 2 is more than the nearest f64.
+const LN_2_REST: f64 = 2.319_046_813_846_299_6e-17;
+
+/// e^x: 2^t with t = x·log₂e rounded, corrected by what that rounding lost, x − t·ln 2, for which ln 2 is in two parts.
 pub(crate) fn exp(x: &UOp) -> UOp {
     let t = x.mul_rounded(&x.like(LOG2_E));
+    let rest = match x.dtype() {
+        DType::F64 => LN_2_REST,
+        _ => LN_2 - f64::from(LN_2 as f32),
+    };
     let lost = t.mul_acc(&x.like(-LN_2), x);
+    let lost = t.mul_acc(&x.like(-rest), &lost);
     // As much as 1 is lost only where 2^t is 0 or ∞ already (there it may also be ∞ − ∞).
     let fix = (&lost * &lost)
         .lt(&x.like(1.0))
