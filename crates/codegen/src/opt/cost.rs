@@ -583,8 +583,8 @@ impl Estimate<'_> {
             return 0.0;
         };
         let by = |varies: Mask| varies >> innermost & 1 == 1;
-        let shared = self.features.shared.iter();
-        let stays = shared.filter(|s| by(s.users) && !by(s.varies));
+        let steady = self.features.steady.iter();
+        let stays = steady.filter(|s| by(s.users) && !by(s.varies));
         stays.map(|s| self.copies(s.varies, s.bytes)).sum()
     }
 

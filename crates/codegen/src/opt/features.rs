@@ -92,7 +92,7 @@ pub(super) struct Fill {
 }
 
 /// A value that stays while others change that are computed from it.
-pub(super) struct Shared {
+pub(super) struct Steady {
     /// Axes with which it varies, and those with which one that is computed from it does.
     pub(super) varies: Mask,
     pub(super) users: Mask,
@@ -116,7 +116,7 @@ pub(super) struct Features {
     /// which results are neighbours, of which each turn is another value.
     pub(super) mirrored: Mask,
     /// Values of which others are computed that vary with more.
-    pub(super) shared: Vec<Shared>,
+    pub(super) steady: Vec<Steady>,
     /// Axes that a comparison asks about by themselves.
     compared: Mask,
     /// What is asked about padding, only where it costs nothing.
@@ -154,13 +154,13 @@ impl Features {
             varies.insert(u, mask);
         }
         features.mirrored = features.mirrored();
-        features.find_shared(&nodes, &varies);
+        features.find_steady(&nodes, &varies);
         features.place();
         Some(features)
     }
 
     /// Find what loops of reductions hold for several of their terms.
-    fn find_shared(&mut self, nodes: &[UOp], varies: &NodeMap<&UOp, Mask>) {
+    fn find_steady(&mut self, nodes: &[UOp], varies: &NodeMap<&UOp, Mask>) {
         let closed = self.closed();
         let of = |u: &UOp| varies.get(u).copied().unwrap_or(0);
         let is_value = |u: &UOp| !matches!(u.dtype(), DType::Index | DType::Bool);
@@ -175,12 +175,12 @@ impl Features {
                 *users.get_or_insert_with(s, || 0) |= of(u);
             }
         }
-        let shared = users.iter().map(|(s, users)| Shared {
+        let steady = users.iter().map(|(s, users)| Steady {
             varies: of(s),
             users: *users,
             bytes: s.dtype().bytes(),
         });
-        self.shared = shared.collect();
+        self.steady = steady.collect();
     }
 
     /// Find the loops in which all is done.

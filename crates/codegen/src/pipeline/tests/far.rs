@@ -22,6 +22,34 @@ fn streams(program: &Program) -> bool {
     list.iter().any(past)
 }
 
+/// Rows from some storage, times three.
+fn copy(rows: i64, columns: i64, from: u64) -> UOp {
+    let r = ranges(&[rows, columns], &[]);
+    let at = linear(&[(&r[0], columns), (&r[1], 1)]);
+    let place = |slot| param(slot, &[rows * columns], DType::F32).at(&[at.clone()]);
+    let value = &place(from) * &UOp::float(3.0, DType::F32);
+    sink(&[place(0).store(&value).end(&r)])
+}
+
+/// Rows of a line and a half, wherever their storage begins: every second one has its vectors in the middle of lines.
+#[test]
+fn vectors_in_the_middle_of_lines_pass_the_caches_by_in_halves() {
+    let Ok(cpu) = Cpu::open(Device::new("CPU"), &Config::default()) else {
+        return;
+    };
+    let device: Arc<dyn Runtime> = Arc::new(cpu);
+    let mut target = device.target().clone();
+    target.threads = 1;
+    target.caches[2] = 0;
+    let opts = vec![split(1, 24, AxisType::Upcast, false)];
+    for from in [0, 4, 8, 16] {
+        let cases = [(copy(37, 24, 1), opts.clone())];
+        let programs = check_for(&device, &target, &cases, from);
+        let wide = target.vector_bytes >= 32;
+        assert_eq!(streams(&programs[0]), wide, "{}", programs[0].src()[1]);
+    }
+}
+
 #[test]
 fn what_passes_the_caches_by_is_the_same() {
     let Ok(cpu) = Cpu::open(Device::new("CPU"), &Config::default()) else {
@@ -34,13 +62,6 @@ fn what_passes_the_caches_by_is_the_same() {
     // One thread, for which only the last cache counts.
     target.threads = 1;
     target.caches[2] = 0;
-    let copy = |rows: i64, columns: i64, from: u64| {
-        let r = ranges(&[rows, columns], &[]);
-        let at = linear(&[(&r[0], columns), (&r[1], 1)]);
-        let place = |slot| param(slot, &[rows * columns], DType::F32).at(&[at.clone()]);
-        let value = &place(from) * &UOp::float(3.0, DType::F32);
-        sink(&[place(0).store(&value).end(&r)])
-    };
     let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
     let tile = |n: i64| {
         let axis = |axis: usize| split(axis, n, AxisType::Upcast, false);
