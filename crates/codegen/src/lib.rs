@@ -35,6 +35,7 @@ mod scratch;
 mod select;
 mod strands;
 mod streams;
+mod stripes;
 #[cfg(test)]
 mod tests;
 mod tiles;

@@ -3,7 +3,7 @@
 
 use crate::{
     ahead, atomics, below, busy, expand, gathers, info, limits, linearize, loops, memory, opt,
-    overlap, padding, panels, peel, registers, select, streams, tiles,
+    overlap, padding, panels, peel, registers, select, streams, stripes, tiles,
 };
 use monoglot_uop::spec::{Expanded, Lowered, verify_expanded, verify_kernel, verify_linear};
 use monoglot_uop::{Arg, Backend, Effort, Opt, Program, Result, Target, UOp, rules};
@@ -155,6 +155,7 @@ fn in_order(
     if threads {
         linear = gathers::ask(tiles::ask(linear, target), target);
         linear = busy::ask(panels::ask(linear, target), target);
+        linear = stripes::ask(linear, target);
     }
     if threads && moved > target.caches[2] as u64 / 2 {
         linear = ahead::ask(linear, target);

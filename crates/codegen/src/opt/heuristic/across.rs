@@ -98,7 +98,9 @@ impl Product {
             let apart = rows.stride[row].unsigned_abs();
             let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
-            if !all_share || !near || !same || terms < TERMS {
+            // Lines of which each tile reads a part come again and again: from a cache.
+            let far = rows.size > target.caches[2] as i64;
+            if !all_share || !near || !same || terms < TERMS || far {
                 return None;
             }
             let [length, width] = [row, lane].map(|k| features.extent[k]);

@@ -440,6 +440,20 @@ fn narrow_images_have_vectors_across_their_channels() {
     }
 }
 
+/// A factor of which each tile reads parts of lines is read where it lies while a cache holds it.
+#[test]
+fn vectors_across_need_a_factor_that_a_cache_holds() {
+    let k = flat_matmul(192, 50, 128);
+    for (last, held) in [(32 << 10, true), (16 << 10, false)] {
+        let mut target = target(false);
+        target.caches[2] = last;
+        let opts = choose(&k, &target);
+        lowers(&check_on(&k, &opts, &target), false);
+        let stage = |o: &Opt| matches!(o.op, OptOp::Stage { .. });
+        assert_eq!(opts.iter().any(stage), held, "{opts:?}");
+    }
+}
+
 /// Products of images by one matrix, of columns that are no whole vectors.
 fn images_by_a_matrix(images: i64, rows: i64, columns: i64, terms: i64) -> UOp {
     let r = ranges(&[images, rows, columns], &[terms]);

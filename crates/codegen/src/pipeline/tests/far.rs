@@ -460,6 +460,38 @@ fn panels_are_asked_for_while_others_are_worked_with() {
 }
 
 #[test]
+fn stripes_are_asked_for_while_others_are_multiplied() {
+    // Eight columns at a time, of which the last may be some of those before; columns by themselves; whole lines.
+    let columns = |n: i64, op: OptOp| (flat_matmul(4, n, 16), vec![Opt { op, axis: 1 }]);
+    let eight = split(1, 8, AxisType::Upcast, false).op;
+    let cover = OptOp::Cover {
+        factor: 8,
+        target: AxisType::Upcast,
+    };
+    let lines = split(1, 16, AxisType::Upcast, false).op;
+    let cases = vec![
+        columns(256, eight),
+        columns(253, cover),
+        (flat_matmul(4, 256, 16), Vec::new()),
+        columns(256, lines),
+        (
+            flat_matmul(4, 256, 48),
+            vec![split(1, 8, AxisType::Upcast, false)],
+        ),
+    ];
+    for (device, mut target) in in_order() {
+        // A matrix is more than the second cache, which holds four times the lines of a stripe of 32 rows.
+        target.caches[1] = 4 * 32 * 64;
+        let programs = check_for(&device, &target, &cases, 0);
+        let asked: Vec<usize> = programs.iter().map(asks).collect();
+        assert_eq!(asked, [1, 1, 1, 0, 0]);
+        target.caches[1] = 16 * 256 * 4;
+        let near = check_for(&device, &target, &cases[..3], 0);
+        assert!(near.iter().all(|p| asks(p) == 0));
+    }
+}
+
+#[test]
 fn rows_at_places_from_data_are_asked_for() {
     // Rows of a table, of the sum of two tables, and a row that another loop is around.
     let rows = |columns: i64, gated: bool, two: bool| {

@@ -1,0 +1,140 @@
+//! Stripes of a matrix are asked for while those before them are multiplied. Flows in: a LINEAR; flows out: the same
+//! list, where terms that each read a few neighbours of a row of memory, of which a loop around them reads the next few,
+//! ask for what that turn reads: by a LOAD whose place is LOCAL, and whose value nobody needs. Invariant: no value is
+//! another one.
+//!
+//! ```text
+//! over       a stripe after the other
+//!   terms    a row after the other, each a line at least from the last
+//! ```
+//!
+//! What a core fetches by itself goes along rows, and no row of a stripe ends where the next one begins.
+
+use crate::asks::{LINE, Loop, insert, is_far};
+use monoglot_uop::linear::address;
+use monoglot_uop::marks::NodeMap;
+use monoglot_uop::rules::Affine;
+use monoglot_uop::{AddrSpace, Arg, DType, Op, Target, UOp};
+use rustc_hash::FxHashMap;
+
+/// A row's elements that a term reads are known by the storage and what is added to their place but for a number.
+type Row = (usize, Vec<(usize, i128)>);
+
+/// Have stripes asked for while others are multiplied.
+pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
+    let list = linear.src();
+    if !list.iter().any(|u| is_far(u, target)) {
+        return linear;
+    }
+    let mut open: Vec<(Loop, &UOp)> = Vec::new();
+    // The last element of each row that the innermost loop reads, and its number.
+    let mut rows: FxHashMap<Row, (usize, i128, &UOp)> = FxHashMap::default();
+    let mut asked: Vec<(usize, Loop, Vec<UOp>)> = Vec::new();
+    for (at, u) in list.iter().enumerate() {
+        match u.op() {
+            Op::Range => {
+                open.push((at, u));
+                rows.clear();
+            }
+            Op::End => {
+                let mut last: Vec<(usize, &UOp)> = rows.drain().map(|r| (r.1.0, r.1.2)).collect();
+                last.sort_unstable_by_key(|l| l.0);
+                let inside = open.last().map_or(0, |l| l.0);
+                let next = |(at, load)| Some((at, inside, next(load, &open, target)?));
+                asked.extend(last.into_iter().filter_map(next));
+                open.pop();
+            }
+            Op::Load if u.src().len() == 1 => {
+                let Some(a) = address(&u.src()[0]).filter(|a| is_far(a.buffer, target)) else {
+                    continue;
+                };
+                if let Some(place) = place(a.index) {
+                    let terms = place.terms.iter().map(|t| (t.0.address(), t.1));
+                    let row = (a.buffer.address(), terms.collect());
+                    let last = rows.entry(row).or_insert((at, i128::MIN, u));
+                    if place.constant > last.1 {
+                        *last = (at, place.constant, u);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if asked.is_empty() {
+        return linear;
+    }
+    // The place behind which each instruction stands, and those of an innermost loop that others ask in.
+    let mut known: FxHashMap<UOp, usize> = list.iter().cloned().zip(0..).collect();
+    let mut loops: FxHashMap<UOp, Loop> = FxHashMap::default();
+    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
+    let mut numbers = Vec::new();
+    for (at, inside, nodes) in asked {
+        let elsewhere = |u: &UOp| known.contains_key(u) && loops.get(u) != Some(&inside);
+        let (constants, nodes): (Vec<UOp>, Vec<UOp>) =
+            nodes.into_iter().partition(|u| u.op() == Op::Const);
+        if nodes.iter().any(elsewhere) {
+            continue;
+        }
+        numbers.extend(constants);
+        for u in nodes {
+            let before = |s: &UOp| known.get(s).is_none_or(|place| *place < inside);
+            let varies = u.op() == Op::Load || u.ranges().contains(&list[inside]);
+            let place = match !varies && u.src().iter().all(before) {
+                true => inside - 1,
+                false => at,
+            };
+            known.insert(u.clone(), place);
+            loops.insert(u.clone(), inside);
+            after.entry(place).or_default().push(u);
+        }
+    }
+    insert(linear, numbers, after)
+}
+
+/// What asks in the innermost of these loops for what a LOAD there reads of the next stripe, or of the last one again,
+/// operands first, if the second cache holds the lines of both beside what else is done.
+fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> {
+    let a = address(&load.src()[0])?;
+    let bytes = a.buffer.dtype().bytes() as i128;
+    let place = place(a.index)?;
+    let mut lines = 1i128;
+    for &(_, range) in open.iter().rev() {
+        let varies = |t: &&(UOp, i128)| t.0.ranges().contains(range);
+        let Some((atom, times)) = place.terms.iter().find(varies) else {
+            continue;
+        };
+        let at = |turn: UOp| FxHashMap::from_iter([(range.clone(), turn)]);
+        // Of a loop whose last turn begins in the one before it, the first step.
+        let first = |n: i64| atom.substitute(&at(range.like(n))).simplify().as_int();
+        let step = (first(1)? - first(0)?) as i128 * times;
+        if step.abs() * bytes >= LINE {
+            lines *= range.vmax() as i128 + 1;
+            continue;
+        }
+        if lines == 1
+            || step <= 0
+            || range.vmax() < 1
+            || 4 * lines * LINE > target.caches[1] as i128
+        {
+            return None;
+        }
+        let last = range.like(range.vmax());
+        let left = &range.like(range.vmax() - 1) - range;
+        let turn = &last - &left.binary(Op::Max, &range.like(0));
+        let to = load.src()[0].substitute(&at(turn));
+        let near = Arg::Place(None, Some(AddrSpace::Local));
+        let asked = UOp::new(Op::Load, vec![to], near);
+        let own = load.toposort();
+        let own: NodeMap<&UOp, usize> = own.iter().zip(0..).collect();
+        let nodes = asked.toposort().into_iter();
+        return Some(nodes.filter(|u| !own.contains_key(u)).collect());
+    }
+    None
+}
+
+/// An index as a sum of multiples of what it is made of.
+fn place(index: &UOp) -> Option<Affine> {
+    let mut place = Affine::number(DType::Index, 0);
+    place.add(index, 1)?;
+    Some(place)
+}
