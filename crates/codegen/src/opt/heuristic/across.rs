@@ -11,6 +11,7 @@
 
 use super::along::{self, in_order};
 use super::cpu::{self, Plan};
+use super::product;
 use super::product::factors::{FEW, LINE, factor};
 use super::product::nest::unroll;
 use super::tile::{parts, whole_tile};
@@ -25,6 +26,8 @@ use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 const NEAR: i64 = 4;
 /// Fewest terms of a sum that is turned.
 const TERMS: f64 = 64.0;
+/// How many times the cycles of blocks there may be: what these read is put together first.
+const NEARLY: f64 = 0.95;
 /// Cycles of a vector that is turned: of the sums, and of what is read beside them.
 const TURNED: f64 = 1.0;
 /// Cycles of an element that is copied by itself, and of a vector that is copied, or transposed with its neighbours.
@@ -50,7 +53,7 @@ struct Product {
     cycles: f64,
 }
 
-/// Choose the loops; None, with nothing chosen, where vectors along the results cost no more.
+/// Choose the loops; None, with nothing chosen, where vectors along the results, or blocks, cost no more.
 pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> Option<()> {
     let product = Product::of(features, &chosen.nest, chosen.target)?;
     let results = plan.cycles(features, chosen.target);
@@ -58,11 +61,20 @@ pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> O
     if product.cycles > results.min(terms) {
         return None;
     }
+    // Loops around, over rows of an image, leave blocks short.
+    let blocked = match product.others[..] {
+        [] => product::cycles(features, chosen.target),
+        _ => f64::INFINITY,
+    };
+    if product.cycles > NEARLY * blocked {
+        return None;
+    }
     let mut fork = chosen.fork();
     product.arrange(features, plan.shared, &mut fork)?;
     let others = [
         ("lanes along the results", results),
         ("along the terms", terms),
+        ("in blocks", blocked),
     ];
     let others = others.map(|(name, cycles)| (name.to_string(), cycles));
     if let Some(choice) = fork.list.iter_mut().rev().find(|_| chosen.explained) {
@@ -99,7 +111,8 @@ impl Product {
             let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
             // Lines of which each tile reads a part come again and again: from a cache.
-            let far = rows.size > target.caches[2] as i64;
+            let image = features.count(rows.varies & (sum.closes | 1 << row));
+            let far = image * rows.bytes as f64 > target.caches[2] as f64;
             if !all_share || !near || !same || terms < TERMS || far {
                 return None;
             }

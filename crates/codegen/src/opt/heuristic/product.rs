@@ -44,7 +44,7 @@ use super::{Chosen, cpu, inner, keep, outermost};
 use crate::opt::cost::part;
 use crate::opt::features::Features;
 use crate::opt::staging;
-use monoglot_uop::{AxisType, Op, OptOp, UOp};
+use monoglot_uop::{AxisType, Op, OptOp, Target, UOp};
 
 /// Fewest tiles beside each other for which the rows' factor is staged.
 const ASIDE: i64 = 4;
@@ -58,6 +58,11 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
     arrange(product, features, shared, &mut fork)?;
     *chosen = fork;
     Some(())
+}
+
+/// Estimated cycles of one thread for the tiles of a blocked product; infinite where it is none.
+pub(super) fn cycles(features: &Features, target: &Target) -> f64 {
+    Product::of(features, 1, target).map_or(f64::INFINITY, |p| p.cycles)
 }
 
 /// Put the loops of a product in order.

@@ -56,6 +56,8 @@ pub(super) struct Product {
     pub(super) lies: [Lies; 2],
     /// Whether no cache that is near holds the columns' factor.
     pub(super) far: bool,
+    /// Cycles of all tiles.
+    pub(super) cycles: f64,
 }
 
 /// What elements of a factor are neighbours.
@@ -128,11 +130,11 @@ impl Product {
             words: sum.packed > 1,
             along: lies(rows, row) == Lies::Along,
         };
-        let (mut least, mut tile) = match sum.tile {
+        let (mut cycles, mut tile) = match sum.tile {
             Some(unit) => (0.0, tile_of_units(extents, unit)),
             None => best_tile(extents, deep, lanes, 1, target, |_| true),
         };
-        least *= GAIN;
+        let mut most = GAIN * cycles;
         let mut turns = None;
         // Where loops are around, a panel has all terms: those of several turns may come from the second cache.
         let panel = features.extent[term] * term_bytes * lanes;
@@ -147,11 +149,12 @@ impl Product {
             let busy = |n: i64| cost::part(n, threads).map_or(1.0, |p| p.1);
             let fits = |n: &i64| extent % n == 0 && busy(extent / n) >= 0.95 * busy(extent);
             for n in (2..=VECTORS).filter(fits) {
-                let (cycles, other) = best_tile(extents, deep, lanes, n, target, |_| true);
+                let (own, other) = best_tile(extents, deep, lanes, n, target, |_| true);
                 let tiles = (other[0] * n) as f64;
-                let cycles = cycles.max(cycles * streamed(n) / (tiles / 2.0).max(LATENCY));
-                if cycles < least {
-                    least = cycles;
+                let own = own.max(own * streamed(n) / (tiles / 2.0).max(LATENCY));
+                if own < most {
+                    most = own;
+                    cycles = own;
                     tile = other;
                     turns = Some((k, n));
                 }
@@ -194,6 +197,7 @@ impl Product {
             collide: cost::beside((step as i64).saturating_mul(rows.bytes as i64)) < TERMS,
             lies: [lies(rows, row), lies(columns, column)],
             far: columns.size > target.caches[1] as i64,
+            cycles: cycles * features.count(sum.closes) * features.count(rest),
         })
     }
 
