@@ -111,11 +111,7 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> 
             lines *= range.vmax() as i128 + 1;
             continue;
         }
-        if lines == 1
-            || step <= 0
-            || range.vmax() < 1
-            || 4 * lines * LINE > target.caches[1] as i128
-        {
+        if lines == 1 || step <= 0 || 4 * lines * LINE > target.caches[1] as i128 {
             return None;
         }
         let last = range.like(range.vmax());
