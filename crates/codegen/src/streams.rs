@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 /// Bytes that are written to memory at a time, and those at multiples of which a store is of one piece.
 const LINE: i128 = 64;
 const PIECE: i128 = 32;
+/// Vectors that a core reads or computes, several threads at once, while memory takes a line that is written.
+const WORK: f64 = 8.0;
 /// Lines from which on a run may begin or end within one: half of that is written by others, and waits for memory.
 const LONG: i128 = 256;
 
@@ -44,14 +46,48 @@ type Loop = usize;
 
 /// Whether what a kernel writes stays in caches that hold all of its storage, of which it moves more than half of the
 /// last cache: they do for several threads, which together write faster than memory takes it. One thread waits for each
-/// line that it writes to be read first.
+/// line that it writes to be read first, and several that work on each line for longer than memory takes it leave caches
+/// that are nearly full to what is read.
 pub(crate) fn is_kept(linear: &UOp, target: &Target) -> bool {
     let [_, second, last] = target.caches;
     let threads = target.threads.min(target.cores);
     let params = linear.src().iter().filter(|u| u.op() == Op::Param);
     let bytes = params.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
     let storage = bytes.fold(0i64, i64::saturating_add);
-    target.threads > 1 && storage <= (last + threads * second) as i64
+    let most = (last + threads * second) as i64;
+    let full = 4 * storage > 3 * last as i64;
+    target.threads > 1 && storage <= most && !(full && work(linear.src()) >= WORK)
+}
+
+/// Vectors that are read or computed for each line that is written.
+fn work(list: &[UOp]) -> f64 {
+    let mut turns = vec![1.0];
+    let mut vectors = 0.0;
+    let mut lines = 0.0;
+    for u in list {
+        let times = turns[turns.len() - 1];
+        match u.op() {
+            Op::Range => turns.push(times * (u.vmax() + 1) as f64),
+            Op::End => drop(turns.pop()),
+            Op::Store => {
+                let bytes = u.src()[1].shape().max_len() * u.src()[1].dtype().bytes() as i64;
+                lines += if is_memory(u) {
+                    times * bytes as f64 / LINE as f64
+                } else {
+                    0.0
+                };
+            }
+            Op::Load if is_memory(u) => vectors += times,
+            op if op.is_elementwise() && !u.shape().is_empty() => vectors += times,
+            _ => {}
+        }
+    }
+    vectors / lines
+}
+
+/// Whether a LOAD or STORE is of a PARAM.
+fn is_memory(u: &UOp) -> bool {
+    address(&u.src()[0]).is_some_and(|a| a.buffer.op() == Op::Param)
 }
 
 /// Name the STOREs that pass the caches by.

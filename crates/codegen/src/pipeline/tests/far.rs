@@ -50,6 +50,35 @@ fn vectors_in_the_middle_of_lines_pass_the_caches_by_in_halves() {
     }
 }
 
+/// Several threads keep what they write in caches that hold all of it, but where they work on it and these are nearly full.
+#[test]
+fn what_is_worked_on_leaves_the_caches_to_what_is_read() {
+    let squares = |n: usize| {
+        let r = ranges(&[64, 256], &[]);
+        let at = linear(&[(&r[0], 256), (&r[1], 1)]);
+        let place = |slot| param(slot, &[64 * 256], DType::F32).at(&[at.clone()]);
+        let value = (0..n).fold(place(1), |v, _| &(&v * &v) + &place(1));
+        let opts = vec![split(1, 16, AxisType::Upcast, false)];
+        (sink(&[place(0).store(&value).end(&r)]), opts)
+    };
+    let storage = 2 * 64 * 256 * 4;
+    for (device, mut target) in in_order() {
+        target.threads = 2;
+        target.cores = 2;
+        target.caches[1] = 0;
+        let cases = [
+            (0, storage, false),
+            (9, storage, true),
+            (9, storage / 2 * 3, false),
+        ];
+        for (squared, last, past) in cases {
+            target.caches[2] = last;
+            let programs = check_for(&device, &target, &[squares(squared)], 0);
+            assert_eq!(streams(&programs[0]), past, "{}", programs[0].src()[1]);
+        }
+    }
+}
+
 #[test]
 fn what_passes_the_caches_by_is_the_same() {
     let Ok(cpu) = Cpu::open(Device::new("CPU"), &Config::default()) else {
