@@ -21,8 +21,10 @@ use std::collections::BTreeMap;
 /// Bytes that are written to memory at a time, and those at multiples of which a store is of one piece.
 const LINE: i128 = 64;
 const PIECE: i128 = 32;
-/// Vectors that a core reads or computes, several threads at once, while memory takes a line that is written.
-const WORK: f64 = 8.0;
+/// Vectors that a core reads or computes, several threads at once, while memory takes a line that is written, and while a
+/// line comes from the last cache.
+const WORK: f64 = 20.0;
+const READ: f64 = 4.0;
 /// Lines from which on a run may begin or end within one: half of that is written by others, and waits for memory.
 const LONG: i128 = 256;
 
@@ -56,11 +58,11 @@ pub(crate) fn is_kept(linear: &UOp, target: &Target) -> bool {
     let storage = bytes.fold(0i64, i64::saturating_add);
     let most = (last + threads * second) as i64;
     let full = 4 * storage > 3 * last as i64;
-    target.threads > 1 && storage <= most && !(full && work(linear.src()) >= WORK)
+    target.threads > 1 && storage <= most && !(full && work(linear.src(), storage as f64) >= WORK)
 }
 
-/// Vectors that are read or computed for each line that is written.
-fn work(list: &[UOp]) -> f64 {
+/// Vectors that are read or computed for each line that is written, of so many bytes of storage.
+fn work(list: &[UOp], storage: f64) -> f64 {
     let mut turns = vec![1.0];
     let mut vectors = 0.0;
     let mut lines = 0.0;
@@ -82,7 +84,7 @@ fn work(list: &[UOp]) -> f64 {
             _ => {}
         }
     }
-    vectors / lines
+    (vectors + READ * (storage / LINE as f64 - lines)) / lines
 }
 
 /// Whether a LOAD or STORE is of a PARAM.
