@@ -57,7 +57,7 @@ pub(crate) fn is_kept(linear: &UOp, target: &Target) -> bool {
     let bytes = params.map(|u| u.shape().max_len() * u.dtype().bytes() as i64);
     let storage = bytes.fold(0i64, i64::saturating_add);
     let most = (last + threads * second) as i64;
-    let full = 4 * storage > 3 * last as i64;
+    let full = storage > last as i64 / 4 * 3;
     target.threads > 1 && storage <= most && !(full && work(linear.src(), storage as f64) >= WORK)
 }
 

@@ -106,12 +106,12 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> 
         let at = |turn: UOp| FxHashMap::from_iter([(range.clone(), turn)]);
         // Of a loop whose last turn begins in the one before it, the first step.
         let first = |n: i64| atom.substitute(&at(range.like(n))).simplify().as_int();
-        let step = (first(1)? - first(0)?) as i128 * times;
-        if step.abs() * bytes >= LINE {
-            lines *= range.vmax() as i128 + 1;
+        let step = (first(1)? as i128 - first(0)? as i128).saturating_mul(*times);
+        if step.saturating_abs() >= LINE / bytes.max(1) {
+            lines = lines.saturating_mul(range.vmax() as i128 + 1);
             continue;
         }
-        if lines == 1 || step <= 0 || 4 * lines * LINE > target.caches[1] as i128 {
+        if lines == 1 || step <= 0 || lines > target.caches[1] as i128 / (4 * LINE) {
             return None;
         }
         let last = range.like(range.vmax());
