@@ -159,12 +159,17 @@ fn crosses(a: &Address) -> bool {
     a.buffer.addrspace() == Some(AddrSpace::Local) && !place(a.index).is_some_and(whole)
 }
 
-/// An index as a sum of multiples of the numbers of loops and threads; None where it is something else.
-pub(crate) fn place(index: &UOp) -> Option<Affine> {
+/// An index as a sum of multiples of what it is made of.
+pub(crate) fn multiples(index: &UOp) -> Option<Affine> {
     let mut place = Affine::number(DType::Index, 0);
     place.add(index, 1)?;
+    Some(place)
+}
+
+/// The same where these are the numbers of loops and threads; None where it is something else.
+pub(crate) fn place(index: &UOp) -> Option<Affine> {
     let counts = |t: &(UOp, i128)| matches!(t.0.op(), Op::Range | Op::Special);
-    place.terms.iter().all(counts).then_some(place)
+    multiples(index).filter(|place| place.terms.iter().all(counts))
 }
 
 impl<'a> Write<'a> {

@@ -11,10 +11,10 @@
 //! What a core fetches by itself goes along rows, and no row of a stripe ends where the next one begins.
 
 use crate::asks::{LINE, Loop, insert, is_far};
+use crate::streams::multiples;
 use monoglot_uop::linear::address;
 use monoglot_uop::marks::NodeMap;
-use monoglot_uop::rules::Affine;
-use monoglot_uop::{AddrSpace, Arg, DType, Op, Target, UOp};
+use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::FxHashMap;
 
 /// A row's elements that a term reads are known by the storage and what is added to their place but for a number.
@@ -48,7 +48,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
                 let Some(a) = address(&u.src()[0]).filter(|a| is_far(a.buffer, target)) else {
                     continue;
                 };
-                if let Some(place) = place(a.index) {
+                if let Some(place) = multiples(a.index) {
                     let terms = place.terms.iter().map(|t| (t.0.address(), t.1));
                     let row = (a.buffer.address(), terms.collect());
                     let last = rows.entry(row).or_insert((at, i128::MIN, u));
@@ -96,7 +96,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
 fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> {
     let a = address(&load.src()[0])?;
     let bytes = a.buffer.dtype().bytes() as i128;
-    let place = place(a.index)?;
+    let place = multiples(a.index)?;
     let mut lines = 1i128;
     for &(_, range) in open.iter().rev() {
         let varies = |t: &&(UOp, i128)| t.0.ranges().contains(range);
@@ -126,11 +126,4 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> 
         return Some(nodes.filter(|u| !own.contains_key(u)).collect());
     }
     None
-}
-
-/// An index as a sum of multiples of what it is made of.
-fn place(index: &UOp) -> Option<Affine> {
-    let mut place = Affine::number(DType::Index, 0);
-    place.add(index, 1)?;
-    Some(place)
 }
