@@ -386,6 +386,8 @@ pub struct RegInfo {
     pub bytes: u8,
     /// Its value, where that is a constant: it is written once, by a `Load` of the pool, a `Zero` or an `Immediate`.
     pub again: Option<Again>,
+    /// Whether it holds what memory has that the code does not write.
+    pub lasting: bool,
 }
 
 /// A constant of the pool: as many of the bytes as are read, the others are 0.
@@ -409,6 +411,7 @@ impl Code {
             class,
             bytes: bytes as u8,
             again: None,
+            lasting: false,
         });
         Reg(self.regs.len() as u32 - 1)
     }

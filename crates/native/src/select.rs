@@ -36,6 +36,7 @@ use monoglot_uop::marks::NodeMap;
 use monoglot_uop::op::{Class as OpClass, Leaf, Memory, Movement, Order};
 use monoglot_uop::spec::verify_linear;
 use monoglot_uop::{Arg, DType, Error, Listing, Op, ProgramInfo, Result, UOp};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tile::Tiles;
 use uses::Uses;
@@ -54,6 +55,7 @@ pub fn select(listing: &Listing, info: &ProgramInfo, level: Level) -> Result<Cod
         thread,
         own,
         slots: slots(listing.instructions(), info),
+        written: written(listing),
         variables: info.vars.clone(),
         layout: own_layout(listing.program()),
     };
@@ -167,12 +169,24 @@ fn slots(list: &[UOp], info: &ProgramInfo) -> Vec<u64> {
     slots
 }
 
+/// The slots that a program writes to.
+fn written(listing: &Listing) -> FxHashSet<u64> {
+    let writes = |u: &&UOp| matches!(u.op(), Op::Store | Op::AtomicAdd);
+    let to = listing.instructions().iter().filter(writes);
+    let to = to.filter_map(|u| address(u.src()[0].named()));
+    to.filter(|a| a.buffer.op() == Op::Param)
+        .filter_map(|a| Some(a.buffer.buffer_arg()?.slot))
+        .collect()
+}
+
 /// What a function begins with.
 struct Entry<'e> {
     arguments: Reg,
     thread: Reg,
     own: Reg,
     slots: Vec<u64>,
+    /// Of those the ones that the program writes to.
+    written: FxHashSet<u64>,
     variables: Vec<usize>,
     layout: OwnLayout<'e>,
 }

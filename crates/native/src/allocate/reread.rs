@@ -1,25 +1,28 @@
 //! Values that are read from memory again instead of being held. Flows in: code as selection made it; flows out: the
 //! same code, in which innermost loops that hold more vectors than the machine has registers read what is in memory
-//! where it is wanted next. Invariant: between two such reads of one value nothing is written to memory, and neither
+//! where it is wanted next. Invariant: between two such reads of one value that memory is not written, and neither
 //! are the registers of the address.
 //!
 //! What would be kept in the frame is so stored once less, and with AVX-512 an element that all lanes read is no
 //! instruction of its own. Who is wanted last is let go of first (L. A. Belady, A study of replacement algorithms for a
-//! virtual-storage computer, 1966).
+//! virtual-storage computer, 1966). Where that is not enough, what was read before the loop is read in it: first what
+//! it mentions least.
 
 use super::spill::{Instead, fold};
+use super::split::most;
 use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg};
 use crate::table::Vector;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 
 /// See the module.
 pub(crate) fn reread(code: &mut Code, level: Level) {
     let mut begin = None;
-    let mut loops: Vec<(usize, usize)> = Vec::new();
+    let mut loops: Vec<Range<usize>> = Vec::new();
     for (i, ins) in code.ins.iter().enumerate() {
         match ins.op {
             Do::Loop => begin = Some(i),
-            Do::Next => loops.extend(begin.take().map(|begin| (begin + 1, i))),
+            Do::Next => loops.extend(begin.take().map(|begin| begin + 1..i)),
             _ => {}
         }
     }
@@ -28,10 +31,11 @@ pub(crate) fn reread(code: &mut Code, level: Level) {
     }
     let alone_in = alone_in(code, &loops);
     let mut bodies: FxHashMap<usize, (usize, Vec<Ins>)> = FxHashMap::default();
-    for (k, &(begin, end)) in loops.iter().enumerate() {
-        let own = Body::of(code, begin..end, k as u32, &alone_in);
-        if let Some(new) = own.and_then(|mut body| body.fitted(code, level)) {
-            bodies.insert(begin, (end, new));
+    for (k, range) in loops.iter().enumerate() {
+        let is_alone = |r: Reg| alone_in[r.0 as usize] == k as u32;
+        let body = Body::of(code, range.clone(), is_alone);
+        if let Some(new) = body.and_then(|body| body.fitted(code, level)) {
+            bodies.insert(range.start, (range.end, new));
         }
     }
     if bodies.is_empty() {
@@ -48,6 +52,13 @@ pub(crate) fn reread(code: &mut Code, level: Level) {
             code.ins.push(ins);
         }
     }
+    // What was let go of before anybody read it.
+    let mut read = vec![false; code.regs.len()];
+    for ins in &code.ins {
+        ins.reads(|r| read[r.0 as usize] = true);
+    }
+    let is_read = |ins: &Ins| ins.dst.is_none_or(|dst| read[dst.0 as usize]);
+    code.ins.retain(|ins| is_read(ins) || !is_load(ins));
 }
 
 /// Registers that are mentioned in no loop yet, and those in several places.
@@ -55,38 +66,45 @@ const NOWHERE: u32 = u32::MAX;
 const ELSEWHERE: u32 = u32::MAX - 1;
 
 /// By register, the innermost loop that alone mentions it.
-fn alone_in(code: &Code, loops: &[(usize, usize)]) -> Vec<u32> {
+fn alone_in(code: &Code, loops: &[Range<usize>]) -> Vec<u32> {
     let mut of = vec![NOWHERE; code.regs.len()];
     let mut next = 0;
     for (i, ins) in code.ins.iter().enumerate() {
-        while loops.get(next).is_some_and(|l| i >= l.1) {
+        while loops.get(next).is_some_and(|l| i >= l.end) {
             next += 1;
         }
-        let inside = loops.get(next).is_some_and(|l| l.0 <= i);
+        let inside = loops.get(next).is_some_and(|l| l.contains(&i));
         let place = if inside { next as u32 } else { ELSEWHERE };
-        let mut mention = |r: Reg| {
+        mentions(ins, |r| {
             let known = &mut of[r.0 as usize];
             *known = match *known {
                 NOWHERE => place,
                 other if other == place => place,
                 _ => ELSEWHERE,
             };
-        };
-        ins.reads(&mut mention);
-        ins.dst.into_iter().for_each(mention);
+        });
     }
     of
 }
 
+/// The registers that an instruction reads, and then the one that it writes.
+fn mentions(ins: &Ins, mut f: impl FnMut(Reg)) {
+    ins.reads(&mut f);
+    ins.dst.into_iter().for_each(f);
+}
+
 /// The instructions of an innermost loop without jumps, as they become.
 struct Body {
+    range: Range<usize>,
     ins: Vec<Ins>,
-    /// Of a vector that is the loop's own and written once: where, and where it is read, in order.
+    /// Of a vector that is the loop's own and written once: where it lives.
     own: FxHashMap<Reg, Life>,
     /// Where registers are written.
     written: FxHashMap<Reg, Vec<usize>>,
     /// Vectors that are held throughout.
-    throughout: usize,
+    throughout: FxHashSet<Reg>,
+    /// Whether something is written to memory.
+    stores: bool,
 }
 
 /// What is in registers at an instruction, and by instruction what is read again for it.
@@ -94,15 +112,24 @@ struct Body {
 struct Held {
     live: Vec<Reg>,
     again: FxHashMap<usize, Vec<Reg>>,
+    /// How many too many there were at most.
+    over: usize,
 }
 
-/// The instruction that makes a value, and those that read it, in order.
+/// What makes a value, where, and the instructions that read it, in order.
+#[derive(Clone)]
 struct Life {
+    by: Ins,
     made: usize,
     reads: Vec<usize>,
 }
 
 impl Life {
+    /// The register that it is in at first.
+    fn value(&self) -> Reg {
+        self.by.dst.unwrap_or(Reg(0))
+    }
+
     /// The first from an instruction on that reads it.
     fn next(&self, i: usize) -> Option<usize> {
         let first = self.reads.partition_point(|&read| read < i);
@@ -111,29 +138,32 @@ impl Life {
 }
 
 impl Body {
-    /// None where something is written to memory, or not all is done.
-    fn of(
-        code: &Code,
-        range: std::ops::Range<usize>,
-        number: u32,
-        alone_in: &[u32],
-    ) -> Option<Body> {
-        let ins = code.ins[range].to_vec();
-        let stores = |i: &Ins| i.dst.is_none() && i.op != Do::Prefetch;
+    /// None where not all is done.
+    fn of(code: &Code, range: Range<usize>, is_alone: impl Fn(Reg) -> bool) -> Option<Body> {
+        let ins = &code.ins[range.clone()];
         let jumps = |i: &Ins| matches!(i.op, Do::SkipIf(_) | Do::Land | Do::Exchange);
-        if ins.iter().any(|i| stores(i) || jumps(i)) {
+        let stores = ins.iter().any(|i| i.dst.is_none() && i.op != Do::Prefetch);
+        // Beside what is written to memory, what is read again has been read before, or is an element for all lanes.
+        let lasts = |i: &Ins| {
+            let mut lasts = false;
+            let each = element(i).is_some();
+            mentions(i, |r| {
+                lasts |= code.regs[r.0 as usize].lasting && (each || !is_alone(r))
+            });
+            lasts
+        };
+        if ins.iter().any(jumps) || stores && !ins.iter().any(lasts) {
             return None;
         }
         let mut own: FxHashMap<Reg, Life> = FxHashMap::default();
         let mut written: FxHashMap<Reg, Vec<usize>> = FxHashMap::default();
-        let mut held: FxHashSet<Reg> = FxHashSet::default();
+        let mut throughout: FxHashSet<Reg> = FxHashSet::default();
         let vector = |r: Reg| code.regs[r.0 as usize].class == Class::Vector;
         for (i, one) in ins.iter().enumerate() {
             one.reads(|r| match own.get_mut(&r) {
                 Some(life) if life.reads.last() == Some(&i) => {}
                 Some(life) => life.reads.push(i),
-                None if vector(r) => drop(held.insert(r)),
-                None => {}
+                None => throughout.extend(Some(r).filter(|r| vector(*r))),
             });
             let Some(dst) = one.dst else { continue };
             let writes = written.entry(dst).or_default();
@@ -141,34 +171,66 @@ impl Body {
             if !vector(dst) {
                 continue;
             }
-            let alone = alone_in[dst.0 as usize] == number;
-            if writes.len() == 1 && alone && !held.contains(&dst) {
+            if writes.len() == 1 && is_alone(dst) && !throughout.contains(&dst) {
                 let life = Life {
+                    by: one.clone(),
                     made: i,
                     reads: Vec::new(),
                 };
                 own.insert(dst, life);
             } else {
                 own.remove(&dst);
-                held.insert(dst);
+                throughout.insert(dst);
             }
         }
         Some(Body {
-            ins,
+            ins: ins.to_vec(),
+            range,
             own,
             written,
-            throughout: held.len(),
+            throughout,
+            stores,
         })
     }
 
     /// The instructions, where some hold more than there are registers and that can be helped.
-    fn fitted(&mut self, code: &mut Code, level: Level) -> Option<Vec<Ins>> {
-        let most = (level.vector_registers() as usize).checked_sub(self.throughout)?;
-        let mut held = Held::default();
+    fn fitted(mut self, code: &mut Code, level: Level) -> Option<Vec<Ins>> {
+        let own = self.own.clone();
+        let mut held = self.held(code, level, FxHashMap::default());
+        let before = match held.over {
+            0 => Vec::new(),
+            _ => self.read_before(code),
+        };
+        let mut within = 0;
+        while held.over > 0 && within < before.len() {
+            within = before.len().min(within + held.over.max(within));
+            self.own = own.clone();
+            let mut again: FxHashMap<usize, Vec<Reg>> = FxHashMap::default();
+            for life in &before[..within] {
+                self.throughout.remove(&life.value());
+                let new = copy(code, life.value());
+                self.own.insert(new, life.clone());
+                again.entry(life.made).or_default().push(new);
+            }
+            held = self.held(code, level, again);
+        }
+        (!held.again.is_empty()).then(|| self.rewritten(&held.again, level))
+    }
+
+    /// What is read again where, with what is so in any case, for no more to be held than there are registers.
+    fn held(&mut self, code: &mut Code, level: Level, again: FxHashMap<usize, Vec<Reg>>) -> Held {
+        let most = most(level, Class::Vector) as i64 - self.throughout.len() as i64;
+        let mut held = Held {
+            again,
+            ..Held::default()
+        };
         for i in 0..self.ins.len() {
-            // What is read again here lives from here on.
-            let new = held.again.get(&i).into_iter().flatten();
-            held.live.extend(new.copied());
+            // What is read again here lives from here on, unless it is an operand.
+            for &new in held.again.get(&i).into_iter().flatten() {
+                if !self.is_operand(new, &mut self.ins[i].clone(), level) {
+                    held.live.push(new);
+                }
+            }
             self.let_go(code, i, most, &mut held);
             held.live
                 .retain(|r| self.own[r].reads.last().is_some_and(|&last| last > i));
@@ -177,51 +239,86 @@ impl Body {
             }
             self.let_go(code, i, most, &mut held);
         }
-        (!held.again.is_empty()).then(|| self.rewritten(&held.again, level))
+        held
     }
 
     /// Let go of what is wanted last and is in memory, while more is held at an instruction than there are registers.
-    fn let_go(&mut self, code: &mut Code, i: usize, most: usize, held: &mut Held) {
-        while held.live.len() > most {
+    fn let_go(&mut self, code: &mut Code, i: usize, most: i64, held: &mut Held) {
+        while held.live.len() as i64 > most {
             // Where it is read next, unless that is here.
             let next = |r: &Reg| self.own[r].next(i).filter(|&at| at > i);
-            let may = held.live.iter().filter(|r| self.is_in_memory(**r, i));
+            let may = held.live.iter().filter(|r| self.is_in_memory(code, **r));
             let last = may
                 .filter_map(|r| Some((next(r)?, *r)))
                 .max_by_key(|l| (l.0, l.1.0));
             let Some((at, reg)) = last.filter(|l| l.0 > i + 1) else {
+                let over = held.live.len() as i64 - most;
+                held.over = held.over.max(over as usize);
                 return;
             };
             held.live.retain(|r| *r != reg);
-            let info = code.regs[reg.0 as usize];
-            let new = code.reg(info.class, info.bytes as usize);
+            let new = copy(code, reg);
             let Some(life) = self.own.get_mut(&reg) else {
                 return;
             };
             let first = life.reads.partition_point(|&read| read < at);
+            let reads = life.reads.split_off(first);
             let life = Life {
-                made: life.made,
-                reads: life.reads.split_off(first),
+                reads,
+                ..life.clone()
             };
             self.own.insert(new, life);
             held.again.entry(at).or_default().push(new);
         }
     }
 
-    /// Whether what a register holds can be read again anywhere behind an instruction, as long as it is wanted.
-    fn is_in_memory(&self, reg: Reg, i: usize) -> bool {
+    /// Whether what a register holds can be read again anywhere as long as it is wanted. Beside what is written to
+    /// other memory elements alone are: whole vectors lie across lines of the cache, where a place in the frame does not.
+    fn is_in_memory(&self, code: &Code, reg: Reg) -> bool {
         let life = &self.own[&reg];
-        let made = &self.ins[life.made];
-        let [Operand::Mem(from)] = made.src[..] else {
-            return false;
-        };
-        let last = life.reads.last().copied().unwrap_or(i);
-        let still = |r: &Reg| {
-            let writes = self.written.get(r).into_iter().flatten();
-            writes.copied().all(|at| at < life.made || at > last)
-        };
-        let mut address = [from.base].into_iter().chain(from.index.map(|x| x.0));
-        is_load(made) && address.all(|r| still(&r))
+        let last = life.reads.last().copied().unwrap_or(life.made);
+        let mut still = true;
+        life.by.reads(|r| {
+            let mut writes = self.written.get(&r).into_iter().flatten();
+            still &= writes.all(|&at| at < life.made || at > last);
+        });
+        let lasting = code.regs[life.value().0 as usize].lasting && element(&life.by).is_some();
+        is_load(&life.by) && still && (lasting || !self.stores)
+    }
+
+    /// What is held throughout though it was read before the loop, which stands where that was done, and memory has it
+    /// still; first what is mentioned least. What is mentioned more often than twice costs more than what would be kept
+    /// in the frame instead.
+    fn read_before(&self, code: &Code) -> Vec<Life> {
+        let mut reads: FxHashMap<Reg, Vec<usize>> = FxHashMap::default();
+        for (i, ins) in self.ins.iter().enumerate() {
+            ins.reads(|r| reads.entry(r).or_default().push(i));
+        }
+        reads.values_mut().for_each(Vec::dedup);
+        let mut written: FxHashSet<Reg> = self.written.keys().copied().collect();
+        let mut out: Vec<Life> = Vec::new();
+        let mut inside = 0;
+        for ins in code.ins[..self.range.start - 1].iter().rev() {
+            match ins.op {
+                Do::Next => inside += 1,
+                Do::Loop if inside > 0 => inside -= 1,
+                Do::Loop | Do::SkipIf(_) | Do::Land => break,
+                _ => {}
+            }
+            let Some(dst) = ins.dst else { continue };
+            let mut kept = written.insert(dst) && self.throughout.contains(&dst);
+            ins.reads(|r| kept &= !written.contains(&r));
+            let lasting = code.regs[dst.0 as usize].lasting && is_load(ins);
+            if kept && lasting && inside == 0 && reads[&dst].len() <= 2 {
+                out.push(Life {
+                    by: ins.clone(),
+                    made: reads[&dst][0],
+                    reads: reads[&dst].clone(),
+                });
+            }
+        }
+        out.sort_by_key(|life| (life.reads.len(), life.value().0));
+        out
     }
 
     /// With what is read again.
@@ -230,39 +327,38 @@ impl Body {
         let mut out = Vec::with_capacity(self.ins.len() * 5 / 4);
         for (i, ins) in self.ins.iter().enumerate() {
             let mut ins = ins.clone();
-            // It was let go of before anybody read it.
-            let life = ins.dst.and_then(|dst| self.own.get(&dst));
-            if is_load(&ins) && life.is_some_and(|life| life.reads.is_empty()) {
-                continue;
-            }
-            for new in again.get(&i).into_iter().flatten() {
-                let first = self.ins[self.own[new].made].dst;
-                names.extend(first.map(|first| (first, *new)));
+            for &new in again.get(&i).into_iter().flatten() {
+                let life = &self.own[&new];
+                if !self.is_operand(new, &mut ins, level) {
+                    names.insert(life.value(), new);
+                    out.push(Ins {
+                        dst: Some(new),
+                        ..life.by.clone()
+                    });
+                }
             }
             for s in &mut ins.src {
                 if let Operand::Reg(r) = s {
                     *r = names.get(r).copied().unwrap_or(*r);
                 }
             }
-            for &new in again.get(&i).into_iter().flatten() {
-                let life = &self.own[&new];
-                let made = &self.ins[life.made];
-                let alone = life.reads.len() == 1;
-                if alone
-                    && let Some(memory) = operand(made, &ins, level)
-                    && fold(&mut ins, new, &Instead::Memory(memory))
-                {
-                    continue;
-                }
-                out.push(Ins {
-                    dst: Some(new),
-                    ..made.clone()
-                });
-            }
             out.push(ins);
         }
         out
     }
+
+    /// Whether what is read again for an instruction is memory in it, as which it then stands there.
+    fn is_operand(&self, new: Reg, reader: &mut Ins, level: Level) -> bool {
+        let life = &self.own[&new];
+        let memory = operand(&life.by, reader, level).filter(|_| life.reads.len() == 1);
+        memory.is_some_and(|memory| fold(reader, life.value(), &Instead::Memory(memory)))
+    }
+}
+
+/// A register for what another one has.
+fn copy(code: &mut Code, reg: Reg) -> Reg {
+    let info = code.regs[reg.0 as usize];
+    code.reg(info.class, info.bytes as usize)
 }
 
 /// Whether an instruction does nothing but read a vector from memory, or an element for every lane of one.
@@ -413,5 +509,71 @@ mod tests {
         same(twice(40, Vector::Load, false, true));
         // There is room for these.
         same(twice(20, Vector::Load, false, false));
+    }
+
+    /// A loop that stores sums of so many elements that were read before it; whether memory has these still, and whether
+    /// an address is written behind them.
+    fn of_elements_before(count: i32, lasting: bool, moves: bool) -> Code {
+        let mut code = Code::default();
+        let base = code.reg(Class::General, 8);
+        let to = code.reg(Class::General, 8);
+        put(&mut code, Do::Argument(0), Some(base), &[]);
+        put(&mut code, Do::Argument(1), Some(to), &[]);
+        let at = |base: Reg, displacement: i32| {
+            Operand::Mem(Mem {
+                base,
+                index: None,
+                displacement,
+            })
+        };
+        let each = Do::Vector(Vector::BroadcastSsMem);
+        let mut values = Vec::new();
+        for k in 0..count {
+            let v = code.reg(Class::Vector, 32);
+            code.regs[v.0 as usize].lasting = lasting;
+            put(&mut code, each, Some(v), &[at(base, 4 * k)]);
+            values.push(v);
+        }
+        let next = [Operand::Reg(base), Operand::Imm(4)];
+        if moves {
+            put(&mut code, Do::Add, Some(base), &next);
+        }
+        put(&mut code, Do::Loop, None, &[Operand::Imm(7)]);
+        let mut sum = values[0];
+        for &v in &values[1..] {
+            let both = [Operand::Reg(sum), Operand::Reg(v)];
+            sum = code.reg(Class::Vector, 32);
+            put(&mut code, Do::Vector(Vector::AddPs), Some(sum), &both);
+        }
+        let stored = [at(to, 0), Operand::Reg(sum)];
+        put(&mut code, Do::Vector(Vector::Store), None, &stored);
+        let more = [Operand::Reg(to), Operand::Imm(5), Operand::Imm(7)];
+        put(&mut code, Do::Next, None, &more);
+        put(&mut code, Do::Return, None, &[]);
+        code
+    }
+
+    #[test]
+    fn what_was_read_before_a_loop_is_read_in_it() {
+        for level in [Level::V2, Level::V3, Level::V4] {
+            let before = of_elements_before(40, true, false);
+            let mut code = before.clone();
+            reread(&mut code, level);
+            let each = code.ins.iter().filter(|ins| {
+                let each = |s: &Operand| matches!(s, Operand::Each(_));
+                element(ins).is_some() || ins.src.iter().any(each)
+            });
+            assert_eq!(each.count(), 40, "{level:?}: once each, where it is wanted");
+            let allocated = super::super::allocate(code, level);
+            let spilling = in_innermost_loops(&allocated);
+            assert!(spilling.is_empty(), "{level:?}: {spilling:#?}");
+            for (count, lasting, moves) in [(40, false, false), (40, true, true), (10, true, false)]
+            {
+                let before = of_elements_before(count, lasting, moves);
+                let mut code = before.clone();
+                reread(&mut code, level);
+                assert_eq!(code.ins, before.ins, "{level:?} {count} {lasting} {moves}");
+            }
+        }
     }
 }

@@ -316,6 +316,7 @@ impl Rewrite<'_> {
         let info = self.regs[reg.0 as usize];
         self.regs.push(RegInfo {
             again: None,
+            lasting: false,
             ..info
         });
         self.origin.push(self.origin[reg.0 as usize]);

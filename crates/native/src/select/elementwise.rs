@@ -57,12 +57,11 @@ impl<'a> Selector<'a> {
             }
             out.push(f(self, &regs)?);
         }
+        let mut out: Vec<Operand> = out.into_iter().map(Operand::Reg).collect();
         if u.dtype() == DType::Bool {
             for r in &mut out {
                 let neg = crate::code::Do::Neg;
-                *r = self
-                    .b
-                    .general(neg, crate::code::Width::W64, &[Operand::Reg(*r)]);
+                *r = Operand::Reg(self.b.general(neg, crate::code::Width::W64, &[*r]));
             }
         }
         Ok(self.build(&out, shape))

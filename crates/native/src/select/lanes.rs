@@ -100,6 +100,7 @@ impl<'a> Selector<'a> {
                     _ => Vector::BroadcastQ,
                 };
                 let reg = self.b.vector(op, width, &[Operand::Mem(from)]);
+                self.b.code.regs[reg.0 as usize].lasting = self.lasts(s);
                 return Ok(SmallVec::from_elem(reg, count));
             }
             let reg = self.scalar(s)?;
@@ -109,13 +110,25 @@ impl<'a> Selector<'a> {
         if is_constant(u) {
             return Ok(self.constant_lanes(u, shape));
         }
+        let scalar = Shape {
+            n: 0,
+            bytes: shape.bytes,
+        };
         let mut scalars = Vec::with_capacity(u.src().len());
         for s in u.src() {
-            scalars.push(self.scalar(s)?);
+            scalars.push(match u.dtype() {
+                DType::Bool => {
+                    let word = Operand::Reg(self.scalar(s)?);
+                    Operand::Reg(self.b.general(Do::Neg, Width::W64, &[word]))
+                }
+                _ => self.source(s, scalar, 0)?,
+            });
         }
-        if u.dtype() == DType::Bool {
-            for s in &mut scalars {
-                *s = self.b.general(Do::Neg, Width::W64, &[Operand::Reg(*s)]);
+        let in_memory = |s: &Operand| matches!(s, Operand::Mem(_));
+        let floats = Self::class(u.dtype()) == Class::Vector;
+        if floats && !scalars.iter().all(in_memory) {
+            for (to, s) in scalars.iter_mut().zip(u.src()) {
+                *to = Operand::Reg(self.scalar(s)?);
             }
         }
         Ok(self.build(&scalars, shape))
@@ -136,8 +149,8 @@ impl<'a> Selector<'a> {
         parts
     }
 
-    /// A vector of scalars in their registers.
-    pub(super) fn build(&mut self, scalars: &[Reg], shape: Shape) -> Parts {
+    /// A vector of scalars: in registers, or, of floats all, in memory.
+    pub(super) fn build(&mut self, scalars: &[Operand], shape: Shape) -> Parts {
         let per = self.per_part(shape);
         let mut parts = Parts::new();
         for list in scalars.chunks(per) {
@@ -169,30 +182,23 @@ impl<'a> Selector<'a> {
     }
 
     /// At most 16 bytes of scalars.
-    fn build_piece(&mut self, scalars: &[Reg], lane: usize) -> Reg {
+    fn build_piece(&mut self, scalars: &[Operand], lane: usize) -> Reg {
         let class = |s: &Self, r: Reg| s.b.code.regs[r.0 as usize].class;
-        let first = scalars[0];
-        if class(self, first) == Class::Vector {
-            // Pairs, and pairs of pairs.
-            let mut list: SmallVec<[Reg; 4]> = scalars.iter().copied().collect();
-            if lane == 4 && list.len() > 1 {
-                list = list
-                    .chunks(2)
-                    .map(|p| {
-                        self.b
-                            .of(Vector::UnpackLowPs, Width::X, &[p[0], p[p.len() - 1]], None)
-                    })
-                    .collect();
+        let first = match scalars[0] {
+            Operand::Reg(first) if class(self, first) == Class::Vector => {
+                return self.paired(scalars, lane);
             }
-            return match list[..] {
-                [a, b] => self.b.of(Vector::UnpackLowPd, Width::X, &[a, b], None),
-                _ => self.b.stable(list[0]),
-            };
-        }
-        let begin = if lane == 8 {
-            Vector::MoveGprQ
-        } else {
-            Vector::MoveGprD
+            from @ Operand::Mem(_) if lane < 4 => {
+                let load = if lane == 1 { Do::Load8U } else { Do::Load16U };
+                Operand::Reg(self.b.general(load, Width::W64, &[from]))
+            }
+            first => first,
+        };
+        let begin = match (first, lane) {
+            (Operand::Mem(_), 8) => Vector::Load8,
+            (Operand::Mem(_), _) => Vector::Load4,
+            (_, 8) => Vector::MoveGprQ,
+            _ => Vector::MoveGprD,
         };
         let insert = match lane {
             1 => Vector::InsertB,
@@ -200,11 +206,31 @@ impl<'a> Selector<'a> {
             4 => Vector::InsertD,
             _ => Vector::InsertQ,
         };
-        let mut reg = self.b.of(begin, Width::X, &[first], None);
+        let mut reg = self.b.vector(begin, Width::X, &[first]);
         for (k, &s) in scalars.iter().enumerate().skip(1) {
-            reg = self.b.of(insert, Width::X, &[reg, s], Some(k as i64));
+            let src = [Operand::Reg(reg), s, Operand::Imm(k as i64)];
+            reg = self.b.vector(insert, Width::X, &src);
         }
         reg
+    }
+
+    /// At most 16 bytes of floats in registers: pairs, and pairs of pairs.
+    fn paired(&mut self, scalars: &[Operand], lane: usize) -> Reg {
+        let mut pair = |op: Vector, p: &[Operand]| {
+            Operand::Reg(self.b.vector(op, Width::X, &[p[0], p[p.len() - 1]]))
+        };
+        let mut list: SmallVec<[Operand; 4]> = scalars.iter().copied().collect();
+        if lane == 4 && list.len() > 1 {
+            let pairs = list.chunks(2);
+            list = pairs.map(|p| pair(Vector::UnpackLowPs, p)).collect();
+        }
+        if list.len() == 2 {
+            list = [pair(Vector::UnpackLowPd, &list)].into_iter().collect();
+        }
+        match list[0] {
+            Operand::Reg(reg) => self.b.stable(reg),
+            other => self.b.vector(Vector::Load8, Width::X, &[other]),
+        }
     }
 
     /// The k-th 16 bytes of a register as low ones.

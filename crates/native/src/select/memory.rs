@@ -151,9 +151,18 @@ impl<'a> Selector<'a> {
             let bytes = Width::of_vector(per).bytes();
             let to = self.b.code.reg(Class::Vector, bytes);
             load_bytes(&mut self.b, per, from, to);
+            self.b.code.regs[to.0 as usize].lasting = self.lasts(u);
             parts.push(to);
         }
         Ok(parts)
+    }
+
+    /// Whether a LOAD is of memory that the program does not write.
+    pub(super) fn lasts(&self, u: &UOp) -> bool {
+        let from = address(u.src()[0].named()).map(|a| a.buffer);
+        let slot = from.and_then(UOp::buffer_arg).map(|b| b.slot);
+        from.is_some_and(|from| from.op() == Op::Param)
+            && slot.is_some_and(|slot| !self.entry.written.contains(&slot))
     }
 
     fn new_scalar(&mut self, d: DType) -> Reg {

@@ -151,6 +151,7 @@ pub(crate) fn allocated(body: Vec<Ins>, pool: &[Constant], slots: u32) -> Alloca
         },
         bytes: if n < 16 { 8 } else { wide.max(16) as u8 },
         again: None,
+        lasting: false,
     };
     Allocated {
         code: Code {
