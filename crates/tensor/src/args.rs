@@ -3,7 +3,7 @@
 
 use monoglot_uop::DType;
 
-/// Sizes, or any list of integers: `[2, 3]`, `&[2, 3]`, `vec![2, 3]`, `7`, `()` for none.
+/// Sizes, or any list of integers: `[2, 3]`, `(2, 3)`, `&[2, 3]`, `vec![2, 3]`, `7`, `()` for none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dims(pub Vec<i64>);
 

@@ -92,7 +92,14 @@ pub struct Sizes(pub(crate) Vec<Dim>);
 conversions! {
     [T: Integer] T => Size, |n| Size(Dim::Int(n.value()));
     [] &Size => Size, |n| n.clone();
-    [D: Into<Dims>] D => Sizes, |dims| Sizes(dims.into().0.into_iter().map(Dim::Int).collect());
+    [] Dims => Sizes, |dims| Sizes(dims.0.into_iter().map(Dim::Int).collect());
+    [] () => Sizes, |none| Dims::from(none).into();
+    [T: Integer] T => Sizes, |n| Dims::from(n).into();
+    [T: Integer] &[T] => Sizes, |all| Dims::from(all).into();
+    [T: Integer, const N: usize] [T; N] => Sizes, |all| Dims::from(all).into();
+    [T: Integer, const N: usize] &[T; N] => Sizes, |all| Dims::from(all).into();
+    [T: Integer] Vec<T> => Sizes, |all| Dims::from(all).into();
+    [T: Integer] &Vec<T> => Sizes, |all| Dims::from(all).into();
     [] &[Size] => Sizes, |all| Sizes(all.iter().map(|s| s.0.clone()).collect());
     [] Vec<Size> => Sizes, |all| Sizes::from(&all[..]);
     [const N: usize] [Size; N] => Sizes, |all| Sizes::from(&all[..]);
@@ -104,6 +111,13 @@ macro_rules! tuples {
             #[allow(non_snake_case)]
             fn from(($($t,)*): ($($t,)*)) -> Sizes {
                 Sizes(vec![$($t.into().0),*])
+            }
+        }
+
+        impl<$($t: Integer),*> From<($($t,)*)> for Dims {
+            #[allow(non_snake_case)]
+            fn from(($($t,)*): ($($t,)*)) -> Dims {
+                Dims(vec![$($t.value()),*])
             }
         }
     )* };

@@ -20,6 +20,21 @@ fn expressions_run() {
     assert_eq!(f32s(&g[0]), [2.0, 4.0, 6.0, 8.0]);
 }
 
+/// Lists of numbers are arrays, or tuples, whose numbers may be of several types: sizes, axes, kernels, shifts.
+#[test]
+fn tuples_stand_where_arrays_do() {
+    let rows = 2usize;
+    let a = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], (rows, 3i64));
+    assert_eq!(f32s(&a.permute((1, 0))), f32s(&a.t()));
+    assert_eq!(f32s(&a.sum((0, -1), false)), [21.0]);
+    assert_eq!(f32s(&a.roll((1, 1), (0, 1))), f32s(&a.roll([1, 1], [0, 1])));
+    let images = a.reshape((1, 1, rows, 3));
+    let pooled = images.avg_pool((2, 3), (1i64, 1), 0, true);
+    assert_eq!(f32s(&pooled), [3.5]);
+    let e = Tensor::new(&[1.0f32], (rows, 3)).to_vec::<f32>();
+    assert!(e.is_err(), "one element for six");
+}
+
 #[test]
 fn promotion_is_pytorchs() {
     use DType::*;
