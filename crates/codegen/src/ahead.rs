@@ -6,12 +6,12 @@
 //! for memory in its first pass, and leaves it idle in those that find the slice in a cache. So the second pass asks
 //! for the slice of the next turn, if the second cache holds both.
 
-use crate::asks::{Later, Loop, insert, plain};
+use crate::asks::{Asks, Later, Loop, plain};
 use crate::strands::Lines;
 use monoglot_uop::linear::address;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{Op, Target, UOp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// What a slice is known by: the loop over slices, the storage, and where this turn's begins.
 type Slice = (Loop, u64, Vec<(usize, i128)>);
@@ -30,9 +30,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     if again.is_empty() {
         return linear;
     }
-    let known: FxHashSet<&UOp> = linear.src().iter().collect();
-    let mut numbers: Vec<UOp> = Vec::new();
-    let mut after: FxHashMap<Loop, Vec<UOp>> = FxHashMap::default();
+    let mut asks = Asks::of(linear.src());
     for Again { over, step, lines } in &again {
         let strands = lines.strands();
         for (k, line) in lines.all.iter().enumerate() {
@@ -42,15 +40,12 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
             let apart = strands.as_ref().and_then(|s| lines.apart(k, s));
             let mut by = apart.unwrap_or(Affine::number(a.index.dtype(), 0));
             by.constant += step;
-            let later = Later::by(line.load, &by.build(), over.1, 1, None);
-            if let Some(later) = later.filter(|l| l.all().all(|u| !known.contains(u))) {
-                numbers.extend(later.numbers);
-                after.entry(over.0).or_default().extend(later.gate);
-                after.entry(line.at).or_default().extend(later.line);
+            if let Some(later) = Later::by(line.load, &by.build(), over.1, 1, None) {
+                asks.add(later, over.0, over.0, line.at);
             }
         }
     }
-    insert(linear, numbers, after)
+    asks.put(&linear)
 }
 
 /// What is read in second passes.

@@ -4,6 +4,7 @@
 use crate::graph::node;
 use crate::streams::place;
 use monoglot_uop::linear::address;
+use monoglot_uop::marks::NodeMap;
 use monoglot_uop::rules::Affine;
 use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,11 +22,14 @@ pub(crate) const NEXT: i128 = 4;
 /// A loop, by the place of its RANGE in the list.
 pub(crate) type Loop = usize;
 
+/// Places of another turn of a loop, each with what is new in it.
+pub(crate) type Turned = FxHashMap<UOp, (UOp, Vec<UOp>)>;
+
 /// What asks for an element that a LOAD reads in a later turn of a loop.
 pub(crate) struct Later {
     /// Constants.
     pub(crate) numbers: Vec<UOp>,
-    /// Whether there is one.
+    /// Whether there is one, or what else is the same in all turns of an inner loop.
     pub(crate) gate: Vec<UOp>,
     /// What stands at the LOAD.
     pub(crate) line: Vec<UOp>,
@@ -82,9 +86,98 @@ impl Later {
         })
     }
 
-    /// All but the constants.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &UOp> {
-        self.gate.iter().chain(&self.line)
+    /// What a LOAD reads so many turns later, or in the last one: no jump stands before what asks, as it would where that
+    /// is done under a condition. What an inner loop does not change comes first, as a gate does.
+    pub(crate) fn in_turn(
+        load: &UOp,
+        range: &UOp,
+        turns: i128,
+        inside: &UOp,
+        turned: &mut Turned,
+    ) -> Option<Later> {
+        let a = address(&load.src()[0]).filter(|_| turns <= range.vmax() as i128)?;
+        let [base, by @ ..] = a.index.src() else {
+            return None;
+        };
+        let moved = a.index.op() == Op::Add && by[0].op() == Op::Const;
+        let (base, by) = if moved {
+            (base, by)
+        } else {
+            (a.index, &[][..])
+        };
+        let (place, nodes) = turned.entry(base.clone()).or_insert_with(|| {
+            let last = range.like(range.vmax());
+            let left = &range.like(range.vmax() - turns as i64) - range;
+            let turn = &last - &left.binary(Op::Max, &range.like(0));
+            let place = base.substitute(&FxHashMap::from_iter([(range.clone(), turn)]));
+            let own: FxHashSet<UOp> = base.toposort().into_iter().collect();
+            let nodes = place.toposort_gated(|u| !own.contains(u));
+            (
+                place,
+                nodes.into_iter().filter(|u| !own.contains(u)).collect(),
+            )
+        });
+        let near = Arg::Place(None, Some(AddrSpace::Local));
+        let mut nodes = nodes.clone();
+        let place = by
+            .iter()
+            .fold(place.clone(), |a, b| node(Op::Add, [a, b.clone()]));
+        let to = a.buffer.at(std::slice::from_ref(&place));
+        nodes.extend([place, to.clone(), UOp::new(Op::Load, vec![to], near)]);
+        let (numbers, nodes): (Vec<UOp>, Vec<UOp>) =
+            nodes.into_iter().partition(|u| u.op() == Op::Const);
+        let varies = |u: &UOp| u.op() == Op::Load || u.ranges().contains(inside);
+        let (line, gate) = nodes.into_iter().partition(varies);
+        Some(Later {
+            numbers,
+            gate,
+            line,
+        })
+    }
+}
+
+/// What is asked for in a list.
+pub(crate) struct Asks<'a> {
+    /// Where each instruction stands.
+    known: NodeMap<&'a UOp, usize>,
+    /// With which loop others are asked.
+    within: FxHashMap<UOp, Loop>,
+    numbers: Vec<UOp>,
+    after: FxHashMap<usize, Vec<UOp>>,
+}
+
+impl<'a> Asks<'a> {
+    pub(crate) fn of(list: &'a [UOp]) -> Asks<'a> {
+        Asks {
+            known: list.iter().zip(0..).collect(),
+            within: FxHashMap::default(),
+            numbers: Vec::new(),
+            after: FxHashMap::default(),
+        }
+    }
+
+    /// Ask in a loop: the gate stands behind one instruction, the rest behind another. Nothing is asked where a part of it
+    /// is computed elsewhere, or later.
+    pub(crate) fn add(&mut self, later: Later, inside: Loop, before: usize, at: usize) {
+        let alone = |u: &UOp| self.within.get(u).is_none_or(|with| *with == inside);
+        let there = |s: &UOp| self.known.get(s).is_none_or(|place| *place <= before);
+        let early = |u: &UOp| there(u) && alone(u) && u.src().iter().all(there);
+        let new = |u: &UOp| !self.known.contains_key(u) && alone(u);
+        if later.gate.iter().all(early) && later.line.iter().all(new) {
+            let own = later.gate.iter().chain(&later.line);
+            self.within.extend(own.map(|u| (u.clone(), inside)));
+            self.numbers.extend(later.numbers);
+            self.after.entry(before).or_default().extend(later.gate);
+            self.after.entry(at).or_default().extend(later.line);
+        }
+    }
+
+    /// The list with all that.
+    pub(crate) fn put(self, linear: &UOp) -> UOp {
+        match self.after.is_empty() {
+            true => linear.clone(),
+            false => insert(linear.clone(), self.numbers, self.after),
+        }
     }
 }
 
@@ -135,4 +228,39 @@ pub(crate) fn plain(load: &UOp) -> Option<(u64, i128, Affine)> {
     let param = load.src()[0].src()[0].op() == Op::Param;
     let bytes = buffer.dtype.bytes() as i128;
     param.then_some((buffer.slot, bytes, place(a.index)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monoglot_uop::DType;
+
+    /// What two loops would ask with one gate stands in the first alone: it may not be seen from the other.
+    #[test]
+    fn a_gate_is_of_one_loop() {
+        let numbers: Vec<UOp> = (0..6).map(|n| UOp::int(n, DType::I32)).collect();
+        let linear = UOp::new(Op::Linear, numbers.clone(), Arg::None);
+        let sum = |a: &UOp, b: &UOp| node(Op::Add, [a.clone(), b.clone()]);
+        let gate = sum(&numbers[0], &numbers[1]);
+        let later = |k: usize| Later {
+            numbers: Vec::new(),
+            gate: vec![gate.clone()],
+            line: vec![sum(&gate, &numbers[k])],
+        };
+        let mut asks = Asks::of(linear.src());
+        asks.add(later(2), 3, 2, 3);
+        asks.add(later(4), 5, 4, 5);
+        // What comes later is no operand of a gate.
+        let late = Later {
+            gate: vec![sum(&numbers[0], &numbers[5])],
+            ..later(2)
+        };
+        asks.add(late, 3, 2, 3);
+        let list = asks.put(&linear);
+        let mut want = numbers.clone();
+        want.insert(3, gate.clone());
+        want.insert(5, sum(&gate, &numbers[2]));
+        assert_eq!(list.src(), want);
+        assert_eq!(Asks::of(linear.src()).put(&linear), linear);
+    }
 }

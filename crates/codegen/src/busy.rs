@@ -6,7 +6,7 @@
 //! A core looks ahead by as many instructions as it can hold, which are few lines where each takes many, and what it
 //! fetches by itself does not make up for them: memory would wait while the core works, and the core while memory does.
 
-use crate::asks::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, insert, is_far, plain};
+use crate::asks::{Asks, LEAST, LINE, Later, NEXT, UNDER_WAY, is_far, plain};
 use crate::nests;
 use crate::strands::Lines;
 use monoglot_uop::{Op, Target, UOp};
@@ -21,8 +21,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     if !list.iter().any(|u| is_far(u, target)) {
         return linear;
     }
-    let mut after: FxHashMap<Loop, Vec<UOp>> = FxHashMap::default();
-    let mut numbers = Vec::new();
+    let mut asks = Asks::of(list);
     // Storage that was gone through already: a cache holds a slice of it.
     let mut read = FxHashSet::default();
     let loops = nests::Loop::all(list);
@@ -43,18 +42,13 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
                 };
                 let next = || Later::of(line.load, range, lines.step, ahead, None);
                 if let Some(later) = of_page().or_else(next) {
-                    numbers.extend(later.numbers);
-                    let asked = after.entry(line.at).or_default();
-                    asked.extend(later.gate.into_iter().chain(later.line));
+                    asks.add(later, inside.begin, line.at, line.at);
                 }
             }
         }
         read.extend(slots(list, inside));
     }
-    match after.is_empty() {
-        true => linear,
-        false => insert(linear, numbers, after),
-    }
+    asks.put(&linear)
 }
 
 /// The storage that a loop reads.

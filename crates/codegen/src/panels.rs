@@ -6,12 +6,11 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::asks::{LEAST, LINE, Later, Loop, NEXT, UNDER_WAY, copies, insert, is_far};
+use crate::asks::{Asks, LEAST, LINE, Later, Loop, NEXT, Turned, UNDER_WAY, copies, is_far};
 use crate::graph::node;
 use crate::meanwhile;
 use crate::streams::place;
 use monoglot_uop::linear::address;
-use monoglot_uop::marks::NodeMap;
 use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -49,25 +48,22 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     if parts.is_empty() {
         return linear;
     }
-    let known: NodeMap<&UOp, usize> = linear.src().iter().zip(0..).collect();
-    let mut numbers: Vec<UOp> = Vec::new();
-    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
+    let mut asks = Asks::of(linear.src());
     for rows in parts.chunk_by(|a, b| a.over.0 == b.over.0) {
         let row: i128 = rows.iter().map(|p| p.turns * p.beside * LINE).sum();
         let ahead = (UNDER_WAY / row).clamp(1, TURNS);
         if 2 * ahead * row > target.caches[1] as i128 {
             continue;
         }
-        for (part, asked) in rows
-            .iter()
-            .filter_map(|p| Some((p, p.later(ahead, &known)?)))
-        {
-            numbers.extend(asked.numbers);
-            after.entry(part.before).or_default().extend(asked.gate);
-            after.entry(part.at).or_default().extend(asked.line);
+        let mut turned = FxHashMap::default();
+        for part in rows {
+            if let Some(later) = part.later(ahead, &mut turned) {
+                let inside = part.inside.map_or(part.over.0, |_| part.before + 1);
+                asks.add(later, inside, part.before, part.at);
+            }
         }
     }
-    insert(linear, numbers, after)
+    asks.put(&linear)
 }
 
 /// The parts of rows that are copied, one for each line.
@@ -179,27 +175,22 @@ impl<'a> Part<'a> {
         ))
     }
 
-    /// What asks for the same element so many rows later. None where a part of it is computed already, or where whether it
-    /// is read depends on more than the row.
-    fn later(&self, rows: i128, known: &NodeMap<&UOp, usize>) -> Option<Later> {
+    /// What asks for the same element so many rows later. None where whether it is read depends on more than the row.
+    fn later(&self, rows: i128, turned: &mut Turned) -> Option<Later> {
         let (_, range) = self.over;
-        let of = |condition| Later::of(self.load, range, self.step, rows, condition);
-        let new = |u: &UOp| !known.contains_key(u);
         let Some(own) = self.load.src().get(2) else {
-            return of(None).filter(|later| later.all().all(new));
+            return match self.inside {
+                Some(inside) => Later::in_turn(self.load, range, rows, inside, turned),
+                None => Later::of(self.load, range, self.step, rows, None),
+            };
         };
         let number = UOp::int(rows as i64, range.dtype());
         let row = node(Op::Add, [range.clone(), number.clone()]);
         let condition = self.at_row(own, &row)?;
-        let mut later = of(Some(&condition)).filter(|later| later.all().all(new))?;
-        let parts = condition.toposort();
-        if parts
-            .iter()
-            .any(|u| known.get(u).is_some_and(|at| *at > self.before))
-        {
-            return None;
-        }
-        let parts = parts.into_iter().filter(|u| new(u) && u.op() != Op::Const);
+        let mut later = Later::of(self.load, range, self.step, rows, Some(&condition))?;
+        let known = own.toposort();
+        let parts = condition.toposort().into_iter();
+        let parts = parts.filter(|u| u.op() != Op::Const && !known.contains(u));
         later.gate = parts.chain(later.gate).collect();
         later.numbers.push(number);
         Some(later)

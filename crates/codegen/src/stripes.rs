@@ -10,11 +10,10 @@
 //!
 //! What a core fetches by itself goes along rows, and no row of a stripe ends where the next one begins.
 
-use crate::asks::{LINE, Loop, insert, is_far};
+use crate::asks::{Asks, LINE, Later, Loop, is_far};
 use crate::streams::multiples;
 use monoglot_uop::linear::address;
-use monoglot_uop::marks::NodeMap;
-use monoglot_uop::{AddrSpace, Arg, Op, Target, UOp};
+use monoglot_uop::{Op, Target, UOp};
 use rustc_hash::FxHashMap;
 
 /// A row's elements that a term reads are known by the storage and what is added to their place but for a number.
@@ -29,7 +28,7 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     let mut open: Vec<(Loop, &UOp)> = Vec::new();
     // The last element of each row that the innermost loop reads, and its number.
     let mut rows: FxHashMap<Row, (usize, i128, &UOp)> = FxHashMap::default();
-    let mut asked: Vec<(usize, Loop, Vec<UOp>)> = Vec::new();
+    let mut asked: Vec<(usize, Loop, Later)> = Vec::new();
     for (at, u) in list.iter().enumerate() {
         match u.op() {
             Op::Range => {
@@ -60,40 +59,15 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
             _ => {}
         }
     }
-    if asked.is_empty() {
-        return linear;
+    let mut asks = Asks::of(list);
+    for (at, inside, later) in asked {
+        asks.add(later, inside, inside - 1, at);
     }
-    // The place behind which each instruction stands, and those of an innermost loop that others ask in.
-    let mut known: FxHashMap<UOp, usize> = list.iter().cloned().zip(0..).collect();
-    let mut loops: FxHashMap<UOp, Loop> = FxHashMap::default();
-    let mut after: FxHashMap<usize, Vec<UOp>> = FxHashMap::default();
-    let mut numbers = Vec::new();
-    for (at, inside, nodes) in asked {
-        let elsewhere = |u: &UOp| known.contains_key(u) && loops.get(u) != Some(&inside);
-        let (constants, nodes): (Vec<UOp>, Vec<UOp>) =
-            nodes.into_iter().partition(|u| u.op() == Op::Const);
-        if nodes.iter().any(elsewhere) {
-            continue;
-        }
-        numbers.extend(constants);
-        for u in nodes {
-            let before = |s: &UOp| known.get(s).is_none_or(|place| *place < inside);
-            let varies = u.op() == Op::Load || u.ranges().contains(&list[inside]);
-            let place = match !varies && u.src().iter().all(before) {
-                true => inside - 1,
-                false => at,
-            };
-            known.insert(u.clone(), place);
-            loops.insert(u.clone(), inside);
-            after.entry(place).or_default().push(u);
-        }
-    }
-    insert(linear, numbers, after)
+    asks.put(&linear)
 }
 
-/// What asks in the innermost of these loops for what a LOAD there reads of the next stripe, or of the last one again,
-/// operands first, if the second cache holds the lines of both beside what else is done.
-fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> {
+/// What asks in the innermost of these loops for what a LOAD there reads of the next stripe, or of the last one again, if the second cache holds the lines of both beside what else is done.
+fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Later> {
     let a = address(&load.src()[0])?;
     let bytes = a.buffer.dtype().bytes() as i128;
     let place = multiples(a.index)?;
@@ -114,16 +88,7 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Vec<UOp>> 
         if lines == 1 || step <= 0 || lines > target.caches[1] as i128 / (4 * LINE) {
             return None;
         }
-        let last = range.like(range.vmax());
-        let left = &range.like(range.vmax() - 1) - range;
-        let turn = &last - &left.binary(Op::Max, &range.like(0));
-        let to = load.src()[0].substitute(&at(turn));
-        let near = Arg::Place(None, Some(AddrSpace::Local));
-        let asked = UOp::new(Op::Load, vec![to], near);
-        let own = load.toposort();
-        let own: NodeMap<&UOp, usize> = own.iter().zip(0..).collect();
-        let nodes = asked.toposort().into_iter();
-        return Some(nodes.filter(|u| !own.contains_key(u)).collect());
+        return Later::in_turn(load, range, 1, open.last()?.1, &mut FxHashMap::default());
     }
     None
 }
