@@ -96,14 +96,9 @@ impl Later {
         turned: &mut Turned,
     ) -> Option<Later> {
         let a = address(&load.src()[0]).filter(|_| turns <= range.vmax() as i128)?;
-        let [base, by @ ..] = a.index.src() else {
-            return None;
-        };
-        let moved = a.index.op() == Op::Add && by[0].op() == Op::Const;
-        let (base, by) = if moved {
-            (base, by)
-        } else {
-            (a.index, &[][..])
+        let (base, by) = match a.index.src() {
+            [base, by] if a.index.op() == Op::Add && by.op() == Op::Const => (base, Some(by)),
+            _ => (a.index, None),
         };
         let (place, nodes) = turned.entry(base.clone()).or_insert_with(|| {
             let last = range.like(range.vmax());
@@ -111,17 +106,16 @@ impl Later {
             let turn = &last - &left.binary(Op::Max, &range.like(0));
             let place = base.substitute(&FxHashMap::from_iter([(range.clone(), turn)]));
             let own: FxHashSet<UOp> = base.toposort().into_iter().collect();
-            let nodes = place.toposort_gated(|u| !own.contains(u));
-            (
-                place,
-                nodes.into_iter().filter(|u| !own.contains(u)).collect(),
-            )
+            let mut nodes = place.toposort_gated(|u| !own.contains(u));
+            nodes.retain(|u| !own.contains(u));
+            (place, nodes)
         });
         let near = Arg::Place(None, Some(AddrSpace::Local));
         let mut nodes = nodes.clone();
-        let place = by
-            .iter()
-            .fold(place.clone(), |a, b| node(Op::Add, [a, b.clone()]));
+        let place = match by {
+            Some(by) => node(Op::Add, [place.clone(), by.clone()]),
+            None => place.clone(),
+        };
         let to = a.buffer.at(std::slice::from_ref(&place));
         nodes.extend([place, to.clone(), UOp::new(Op::Load, vec![to], near)]);
         let (numbers, nodes): (Vec<UOp>, Vec<UOp>) =
