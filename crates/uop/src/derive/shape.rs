@@ -164,10 +164,16 @@ fn resized(op: Op, src: &[UOp]) -> Result<Shape> {
             "as",
         ),
     };
-    if fits {
-        Ok(to)
-    } else {
-        Err(Error::shape(op.name(), format!("shape {from} {how} {to}")))
+    let counted = |s: &Shape| match s.ints().and_then(|all| product(&all)) {
+        Some(n) if how == "as" => format!("{s} of {n} elements"),
+        _ => s.to_string(),
+    };
+    match fits {
+        true => Ok(to),
+        false => {
+            let message = format!("shape {} {how} {}", counted(from), counted(&to));
+            Err(Error::shape(op.name(), message))
+        }
     }
 }
 
