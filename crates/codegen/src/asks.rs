@@ -132,8 +132,8 @@ impl Later {
 
 /// What is asked for in a list.
 pub(crate) struct Asks<'a> {
-    /// Where each instruction stands.
-    known: NodeMap<&'a UOp, usize>,
+    /// Where each instruction stands, and the end of the loop or condition that it stands in.
+    known: NodeMap<&'a UOp, (usize, usize)>,
     /// With which loop others are asked.
     within: FxHashMap<UOp, Loop>,
     numbers: Vec<UOp>,
@@ -142,8 +142,18 @@ pub(crate) struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     pub(crate) fn of(list: &'a [UOp]) -> Asks<'a> {
+        let mut ends = vec![usize::MAX];
+        let place = |(at, u): (usize, &'a UOp)| {
+            let known = (u, (at, ends.last().copied().unwrap_or(usize::MAX)));
+            match u.op() {
+                Op::End | Op::EndIf => ends.push(at),
+                Op::Range | Op::If => drop(ends.pop()),
+                _ => {}
+            }
+            known
+        };
         Asks {
-            known: list.iter().zip(0..).collect(),
+            known: list.iter().enumerate().rev().map(place).collect(),
             within: FxHashMap::default(),
             numbers: Vec::new(),
             after: FxHashMap::default(),
@@ -151,10 +161,11 @@ impl<'a> Asks<'a> {
     }
 
     /// Ask in a loop: the gate stands behind one instruction, the rest behind another. Nothing is asked where a part of it
-    /// is computed elsewhere, or later.
+    /// is computed elsewhere, or the gate needs what cannot be seen there.
     pub(crate) fn add(&mut self, later: Later, inside: Loop, before: usize, at: usize) {
         let alone = |u: &UOp| self.within.get(u).is_none_or(|with| *with == inside);
-        let there = |s: &UOp| self.known.get(s).is_none_or(|place| *place <= before);
+        let seen = |&(at, end): &(usize, usize)| at <= before && before < end;
+        let there = |s: &UOp| self.known.get(s).is_none_or(seen);
         let early = |u: &UOp| there(u) && alone(u) && u.src().iter().all(there);
         let new = |u: &UOp| !self.known.contains_key(u) && alone(u);
         if later.gate.iter().all(early) && later.line.iter().all(new) {
@@ -256,5 +267,31 @@ mod tests {
         want.insert(5, sum(&gate, &numbers[2]));
         assert_eq!(list.src(), want);
         assert_eq!(Asks::of(linear.src()).put(&linear), linear);
+    }
+
+    /// What another pass put into a loop is no gate behind that loop, and one that stands before both is.
+    #[test]
+    fn a_gate_is_seen_where_it_stands() {
+        let [one, two] = [1, 2].map(|n| UOp::int(n, DType::I32));
+        let range = UOp::new(
+            Op::Range,
+            vec![two.clone()],
+            Arg::Range(0, monoglot_uop::AxisType::Loop),
+        );
+        let gate = node(Op::Add, [one.clone(), two.clone()]);
+        let end = crate::graph::group(Vec::new()).end(std::slice::from_ref(&range));
+        let asked = |list: [&UOp; 5]| {
+            let linear = UOp::new(Op::Linear, list.map(UOp::clone).to_vec(), Arg::None);
+            let later = Later {
+                numbers: Vec::new(),
+                gate: vec![gate.clone()],
+                line: vec![node(Op::Mul, [gate.clone(), two.clone()])],
+            };
+            let mut asks = Asks::of(linear.src());
+            asks.add(later, 4, 4, 4);
+            asks.put(&linear).src().len()
+        };
+        assert_eq!(asked([&one, &two, &range, &gate, &end]), 5);
+        assert_eq!(asked([&one, &two, &gate, &range, &end]), 6);
     }
 }

@@ -66,7 +66,8 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> UOp {
     asks.put(&linear)
 }
 
-/// What asks in the innermost of these loops for what a LOAD there reads of the next stripe, or of the last one again, if the second cache holds the lines of both beside what else is done.
+/// What asks in the innermost of these loops for what a LOAD there reads of the next stripe, or of the last one again, if
+/// the second cache holds the lines of both beside what else is done.
 fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Later> {
     let a = address(&load.src()[0])?;
     let bytes = a.buffer.dtype().bytes() as i128;

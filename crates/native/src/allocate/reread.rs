@@ -116,20 +116,16 @@ struct Held {
     over: usize,
 }
 
-/// What makes a value, where, and the instructions that read it, in order.
+/// The register that a value is in at first, what makes it, where, and the instructions that read it, in order.
 #[derive(Clone)]
 struct Life {
+    value: Reg,
     by: Ins,
     made: usize,
     reads: Vec<usize>,
 }
 
 impl Life {
-    /// The register that it is in at first.
-    fn value(&self) -> Reg {
-        self.by.dst.unwrap_or(Reg(0))
-    }
-
     /// The first from an instruction on that reads it.
     fn next(&self, i: usize) -> Option<usize> {
         let first = self.reads.partition_point(|&read| read < i);
@@ -173,6 +169,7 @@ impl Body {
             }
             if writes.len() == 1 && is_alone(dst) && !throughout.contains(&dst) {
                 let life = Life {
+                    value: dst,
                     by: one.clone(),
                     made: i,
                     reads: Vec::new(),
@@ -207,8 +204,8 @@ impl Body {
             self.own = own.clone();
             let mut again: FxHashMap<usize, Vec<Reg>> = FxHashMap::default();
             for life in &before[..within] {
-                self.throughout.remove(&life.value());
-                let new = copy(code, life.value());
+                self.throughout.remove(&life.value);
+                let new = copy(code, life.value);
                 self.own.insert(new, life.clone());
                 again.entry(life.made).or_default().push(new);
             }
@@ -282,7 +279,7 @@ impl Body {
             let mut writes = self.written.get(&r).into_iter().flatten();
             still &= writes.all(|&at| at < life.made || at > last);
         });
-        let lasting = code.regs[life.value().0 as usize].lasting && element(&life.by).is_some();
+        let lasting = code.regs[life.value.0 as usize].lasting && element(&life.by).is_some();
         is_load(&life.by) && still && (lasting || !self.stores)
     }
 
@@ -296,6 +293,8 @@ impl Body {
         }
         reads.values_mut().for_each(Vec::dedup);
         let mut written: FxHashSet<Reg> = self.written.keys().copied().collect();
+        let lasting = |r: &&Reg| code.regs[r.0 as usize].lasting && !written.contains(r);
+        let mut wanted: FxHashSet<Reg> = self.throughout.iter().filter(lasting).copied().collect();
         let mut out: Vec<Life> = Vec::new();
         let mut inside = 0;
         for ins in code.ins[..self.range.start - 1].iter().rev() {
@@ -303,21 +302,23 @@ impl Body {
                 Do::Next => inside += 1,
                 Do::Loop if inside > 0 => inside -= 1,
                 Do::Loop | Do::SkipIf(_) | Do::Land => break,
+                _ if wanted.is_empty() => break,
                 _ => {}
             }
             let Some(dst) = ins.dst else { continue };
-            let mut kept = written.insert(dst) && self.throughout.contains(&dst);
+            written.insert(dst);
+            let mut kept = wanted.remove(&dst) && is_load(ins) && inside == 0;
             ins.reads(|r| kept &= !written.contains(&r));
-            let lasting = code.regs[dst.0 as usize].lasting && is_load(ins);
-            if kept && lasting && inside == 0 && reads[&dst].len() <= 2 {
+            if kept && reads[&dst].len() <= 2 {
                 out.push(Life {
+                    value: dst,
                     by: ins.clone(),
                     made: reads[&dst][0],
                     reads: reads[&dst].clone(),
                 });
             }
         }
-        out.sort_by_key(|life| (life.reads.len(), life.value().0));
+        out.sort_by_key(|life| (life.reads.len(), life.value.0));
         out
     }
 
@@ -330,7 +331,7 @@ impl Body {
             for &new in again.get(&i).into_iter().flatten() {
                 let life = &self.own[&new];
                 if !self.is_operand(new, &mut ins, level) {
-                    names.insert(life.value(), new);
+                    names.insert(life.value, new);
                     out.push(Ins {
                         dst: Some(new),
                         ..life.by.clone()
@@ -351,7 +352,7 @@ impl Body {
     fn is_operand(&self, new: Reg, reader: &mut Ins, level: Level) -> bool {
         let life = &self.own[&new];
         let memory = operand(&life.by, reader, level).filter(|_| life.reads.len() == 1);
-        memory.is_some_and(|memory| fold(reader, life.value(), &Instead::Memory(memory)))
+        memory.is_some_and(|memory| fold(reader, life.value, &Instead::Memory(memory)))
     }
 }
 
