@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 type Known = [(&'static str, usize)];
 
 const V4: &Known = &[
-    ("convnet", 4),
+    ("convnet", 3),
     ("dwconv3x3_64", 2),
     ("gpt2", 1),
     ("minilm", 1),
