@@ -101,8 +101,8 @@ impl Processor {
                 let tiles = self.tiles.registers.as_mut().ok_or_else(none)?;
                 tiles[number(it.op0_register())] = [[0; ROW]; ROWS];
             }
-            M::Tileloadd | M::Tilestored => {
-                let loads = m == M::Tileloadd;
+            M::Tileloaddt1 | M::Tilestored => {
+                let loads = m == M::Tileloaddt1;
                 let register = if loads {
                     it.op0_register()
                 } else {

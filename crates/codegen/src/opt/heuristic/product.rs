@@ -30,6 +30,9 @@
 //! Where the columns' factor is beyond the second cache and tiles fill their panels one after the other, the terms go in
 //! runs, between which lines of the next panel are asked for.
 //!
+//! A unit's product stages the columns of a few tiles at once: of a row of their factor lines are read whole, and several
+//! beside each other.
+//!
 //! What does not divide is padded: what is staged past an end is zero, so the innermost loops have no masks.
 
 mod blocks;
@@ -106,6 +109,7 @@ fn arrange(
         1 => product.stored(terms, along_rows, extent, shares, target),
         _ => product.kept(parts.of, extent, shares, target),
     };
+    let panels = product.panels(parts.of, &blocks, target);
     let Block { rows, columns, .. } = blocks;
 
     for (k, b) in [
@@ -139,8 +143,8 @@ fn arrange(
     };
     let nest = match parts.count {
         1 if along_rows => Nest::along_rows(rows_at, &product, chosen),
-        1 => Nest::whole(rows_at, &product, chosen),
-        n => Nest::in_parts(rows_at, n, &product, blocks.within, chosen)?,
+        1 => Nest::whole(rows_at, panels, &product, chosen),
+        n => Nest::in_parts(rows_at, n, panels, &product, blocks.within, chosen)?,
     };
     let again = columns.of / tile_columns * nest.again;
     nest.panels(again >= least, &product, chosen);

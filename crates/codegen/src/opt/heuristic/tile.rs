@@ -15,8 +15,8 @@ const SLACK: f64 = 1.05;
 const BESIDE: f64 = 0.05;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
-/// Panels of them that the second cache could hold.
-const PARTS: i64 = 32;
+/// Panels of them that the second cache could hold, of elements of one byte and a word for each.
+const PARTS: i64 = 8;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 20.0;
 /// What beginning and ending a part of a sum costs, in terms, and what panels cost that fill the first cache, as a share.
@@ -181,7 +181,8 @@ pub(super) fn panel(target: &Target, all: i64, term: i64) -> i64 {
 }
 
 /// The same for a tile of a unit's tiles, in a part of the second cache: they add so much in a cycle that sums in longer
-/// parts, which are kept less often, are worth more than a first cache.
-pub(super) fn panel_of_units(target: &Target) -> i64 {
-    target.caches[1] as i64 / PARTS
+/// parts, which are kept less often, are worth more than a first cache. There are as many terms whatever a word holds of
+/// these: each lies in another page, and of so many is known where they are.
+pub(super) fn panel_of_units(target: &Target, packed: i64) -> i64 {
+    target.caches[1] as i64 / (PARTS * packed)
 }

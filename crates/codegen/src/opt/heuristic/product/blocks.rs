@@ -10,6 +10,8 @@ use monoglot_uop::Target;
 const WRITTEN: i64 = 256;
 /// Tiles that cost as much as staging what they read.
 pub(super) const FILLED: i64 = 2;
+/// Panels of tiles beside each other that the second cache could hold: what is above them needs it more.
+const BESIDE: i64 = 8;
 /// What masks cost where an extent is padded, as a share.
 const MASKS: f64 = 0.01;
 
@@ -146,11 +148,24 @@ impl Product {
         run.filter(|_| plain)
     }
 
+    /// Register tiles of a unit whose columns are staged at once: what is read of a row of their factor is then more than a
+    /// line. Where the columns of a whole block are, one.
+    pub(super) fn panels(&self, terms: i64, block: &Block, target: &Target) -> i64 {
+        let columns = self.tile[1];
+        let bytes = columns * terms * self.term_bytes;
+        let fits = |n: &i64| {
+            block.columns.of % (n * columns) == 0 && n * bytes <= target.caches[1] as i64 / BESIDE
+        };
+        let several = self.unit.is_some() && block.within.count == 1;
+        let most = [4, 2].into_iter().filter(|_| several).find(fits);
+        most.unwrap_or(1)
+    }
+
     /// Bytes of the columns' factor that are staged for a tile, of so many terms in all: where loops are around, sums are not
     /// kept.
     pub(super) fn panel(&self, all: i64, target: &Target) -> i64 {
         match self.others.is_empty() {
-            true if self.unit.is_some() => panel_of_units(target),
+            true if self.unit.is_some() => panel_of_units(target, self.packed),
             true => panel(target, all, self.tile[1] * self.bytes),
             false => target.caches[1] as i64 / 4,
         }

@@ -40,6 +40,8 @@ pub(super) struct Product {
     pub(super) tile: [i64; 2],
     /// Rows, columns and words of the tiles that a unit multiplies; a register tile is several of those.
     pub(super) unit: Option<[i64; 3]>,
+    /// Elements of a word.
+    pub(super) packed: i64,
     /// An axis around both of which a tile has several turns, and how many.
     pub(super) turns: Option<(usize, i64)>,
     /// Axes around both.
@@ -189,6 +191,7 @@ impl Product {
             lanes,
             tile,
             unit: sum.tile,
+            packed: sum.packed,
             turns,
             varies: rows.varies,
             others: bits(rest).filter(|&k| features.extent[k] > 1).collect(),

@@ -28,9 +28,9 @@ pub(super) struct Nest {
 
 impl Nest {
     /// The block whose rows stand at this place, its columns next.
-    pub(super) fn whole(rows: usize, product: &Product, chosen: &mut Chosen) -> Nest {
+    pub(super) fn whole(rows: usize, panels: i64, product: &Product, chosen: &mut Chosen) -> Nest {
         above(rows, chosen);
-        let (units, gone) = tiles(rows, product, chosen);
+        let (units, gone) = tiles(rows, panels, product, chosen);
         let rows = rows - gone;
         let term = chosen.axis(product.term, AxisType::Reduce);
         terms_of_unit(term, product, chosen);
@@ -78,6 +78,7 @@ impl Nest {
     pub(super) fn in_parts(
         rows: usize,
         parts: i64,
+        panels: i64,
         product: &Product,
         within: Blocks,
         chosen: &mut Chosen,
@@ -98,7 +99,7 @@ impl Nest {
             above(block, chosen);
         }
         let columns_at = if within.count > 1 { block + 1 } else { block };
-        let (units, gone) = tiles(columns_at, product, chosen);
+        let (units, gone) = tiles(columns_at, panels, product, chosen);
         let vectors = inner(product.tile[1], AxisType::Upcast);
         for columns in [rows + 1, fill + 4] {
             let at = chosen.axis(columns, AxisType::Loop)?;
@@ -129,6 +130,7 @@ impl Nest {
             lies: columns_lie,
             lanes,
             last: None,
+            goes_on: None,
         };
         if self.along_rows {
             let rows_of = Panel {
@@ -145,12 +147,22 @@ impl Nest {
             return;
         }
         if let Some(at) = self.beside.or(self.around) {
+            let together = self.units.filter(|_| columns_lie == Lies::Together);
+            let goes_on = together.map(|unit| {
+                let around = self.columns.iter().filter(|c| (at + 1..unit).contains(*c));
+                around.count()
+            });
+            let columns_of = Panel {
+                goes_on,
+                ..columns_of
+            };
             stage(chosen, at, "columns of a tile", columns_of, of_columns);
         }
         let mut rows_of = Panel {
             lies: rows_lie,
             lanes,
             last: None,
+            goes_on: None,
         };
         // Those of a row's tile lie together.
         if product.unit.is_some() {
@@ -171,7 +183,9 @@ impl Nest {
         }
         if let Some(at) = self.units {
             let why = "a unit's tiles beside each other, at once";
-            chosen.add(inner(0, AxisType::Upcast), at, why);
+            let [_, columns] = product.tile;
+            let few = product.unit.map_or(0, |[_, unit, _]| columns / unit);
+            chosen.add(inner(few, AxisType::Upcast), at, why);
         }
     }
 }
@@ -221,7 +235,7 @@ fn above(at: usize, chosen: &mut Chosen) {
 
 /// Register tiles of the columns at this place and the rows next. Whether the last loop is one over the tiles of a unit
 /// beside each other, and how many loops before that place are gone.
-fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> (bool, usize) {
+fn tiles(at: usize, panels: i64, product: &Product, chosen: &mut Chosen) -> (bool, usize) {
     let [rows, columns] = product.tile;
     chosen.add(inner(rows, AxisType::Upcast), at + 1, "rows of a tile");
     // An element of the rows is used for all that is beside it before the next one.
@@ -237,15 +251,14 @@ fn tiles(at: usize, product: &Product, chosen: &mut Chosen) -> (bool, usize) {
         chosen.add(inner(columns, AxisType::Upcast), at, "columns of a tile");
         return (false, gone);
     };
-    let several = chosen.nest.axes[at].extent() != Some(columns);
+    let several = chosen.nest.axes[at].extent() != Some(columns) && columns > unit;
     // Those of each tile of the unit lie together: the loop over these is there until they are staged.
     chosen.add(
         inner(unit, AxisType::Upcast),
         at,
         "columns of a unit's tile",
     );
-    let beside = inner(columns / unit, AxisType::Loop);
-    let several = several && columns > unit;
+    let beside = inner(panels * columns / unit, AxisType::Loop);
     (
         several && chosen.add(beside, at, "a unit's tiles beside each other"),
         gone,
@@ -283,6 +296,8 @@ struct Panel {
     lanes: i64,
     /// The axis that is the last of the storage, where that is another than the last.
     last: Option<usize>,
+    /// Which of the loops that fill it goes on where a vector ends: all of its turns are read at once, line by line.
+    goes_on: Option<usize>,
 }
 
 /// Stage the first read inside the sum that is one of these, and fill its storage with vectors, in the order in
@@ -291,7 +306,7 @@ fn stage(
     chosen: &mut Chosen,
     at: usize,
     why: &'static str,
-    Panel { lies, lanes, last }: Panel,
+    panel: Panel,
     is: impl Fn(&UOp, &[UOp]) -> bool,
 ) {
     let nodes = chosen.nest.kernel().toposort();
@@ -307,6 +322,9 @@ fn stage(
         return;
     };
     let before = chosen.last_loop();
+    let Panel {
+        lies, lanes, last, ..
+    } = panel;
     if !chosen.add(OptOp::Stage { operand, last }, at, why) {
         return;
     }
@@ -331,6 +349,10 @@ fn stage(
     }
     let last = chosen.last_loop().unwrap_or(last);
     chosen.add(inner(0, AxisType::Upcast), last, "vectors of a panel");
+    if let Some(goes_on) = panel.goes_on {
+        let why = "what shares lines, at once";
+        chosen.add(inner(0, AxisType::Upcast), before + 1 + goes_on, why);
+    }
 }
 
 /// Of the sums of a kernel the one that varies with most axes.
