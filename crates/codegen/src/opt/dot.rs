@@ -253,10 +253,14 @@ fn is_zero(u: &UOp) -> bool {
     u.const_value().is_some_and(|v| v.is_zero())
 }
 
-/// Whether all values of an expression are of a dtype, however it is computed.
+/// Whether all values of an expression are of a dtype, however it is computed. A float may be 0 where a condition does not
+/// hold: past the end of an axis that is padded.
 fn holds(dtype: DType, u: &UOp) -> bool {
     if dtype.is_float() {
-        return u.op() == Op::Cast && u.src()[0].dtype() == dtype;
+        return match u.src() {
+            [_, value, other] if u.op() == Op::Where => is_zero(other) && holds(dtype, value),
+            _ => u.op() == Op::Cast && u.src()[0].dtype() == dtype,
+        };
     }
     let (low, high) = u.bounds();
     let least = dtype.min().to_i128();
@@ -275,9 +279,12 @@ fn bits(u: &UOp, dtype: DType, word: DType) -> UOp {
 
 /// The same where the word's others are any.
 fn whole_bits(u: &UOp, dtype: DType, word: DType) -> UOp {
-    match dtype.is_float() {
-        true => u.src()[0].bitcast(DType::U16).cast(word),
-        false => u.cast(word),
+    match u.src() {
+        _ if !dtype.is_float() => u.cast(word),
+        [of] => of.bitcast(DType::U16).cast(word),
+        [gate, value, _] => gate.select(&whole_bits(value, dtype, word), &UOp::int(0, word)),
+        // Past the end, where that is known.
+        _ => UOp::int(0, word),
     }
 }
 
@@ -395,6 +402,31 @@ mod tests {
         let nodes = after.toposort();
         let word = |u: &&UOp| u.op() == Op::Param && u.dtype() == DType::U32;
         assert_eq!(nodes.iter().filter(word).count(), 1);
+    }
+
+    /// Past the end of an axis each factor is a 0, not the product.
+    #[test]
+    fn floats_may_be_padded() {
+        let unit = TcInfo::dot("pairs", [DType::BF16; 2], DType::F32);
+        let target = Target {
+            matrix_units: vec![unit],
+            ..target(false)
+        };
+        let product = |m: i64, n: i64, k: i64| {
+            let r = ranges(&[m, n], &[k]);
+            let wide = |x: UOp| x.cast(DType::F32);
+            let a = param(1, &[m * k], DType::BF16).at(&[linear(&[(&r[0], k), (&r[2], 1)])]);
+            let b = param(2, &[k * n], DType::BF16).at(&[linear(&[(&r[2], n), (&r[1], 1)])]);
+            let out = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+            let sum = (wide(a) * wide(b)).reduce_ranges(ReduceOp::Add, &r[2..]);
+            sink(&[out.store(&sum).end(&r[..2])])
+        };
+        let k = product(4, 5, 7);
+        check_on(&k, &[padto(2, 2), tc_by(0, 2)], &target);
+        let blocks = [padto(2, 2), tc_by(0, 2), padto(2, 3), padto(0, 8)];
+        check_on(&k, &blocks, &target);
+        // What is one word: its second half is past the end whatever the axes are.
+        check_on(&product(3, 4, 1), &[padto(2, 2), tc_by(0, 2)], &target);
     }
 
     #[test]
