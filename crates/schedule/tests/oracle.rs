@@ -304,6 +304,29 @@ fn a_matrix_product_with_its_epilogue_is_one_kernel() {
     assert_eq!(kernels(&check(&[gelu], false)), 1);
 }
 
+/// What a layer of bf16 gives the next one lies in memory as that, not as the f32 that sums are made of.
+#[test]
+fn what_is_read_wider_is_stored_as_it_is() {
+    let layer = |x: &UOp, n: i64| {
+        let k = x.shape()[1].max();
+        let weights = buffer(&[k, n], DType::BF16).cast(DType::F32);
+        matmul(&x.cast(DType::F32), &weights).cast(DType::BF16)
+    };
+    let network = |sizes: [i64; 4]| {
+        let [rows, inputs, hidden, outputs] = sizes;
+        let x = buffer(&[rows, inputs], DType::BF16);
+        [layer(&layer(&layer(&x, hidden), hidden), outputs)]
+    };
+    check(&network([8, 12, 16, 4]), false);
+    // Sums that are worth storing.
+    let (function, _) = callify(&network([128, 256, 512, 64]), |_| false).unwrap();
+    let schedule = scheduled(&function);
+    let nodes = schedule.linear.toposort();
+    let stored = nodes.iter().filter(|u| u.op() == Op::Buffer);
+    let dtypes: Vec<DType> = stored.map(UOp::dtype).collect();
+    assert_eq!(dtypes, [DType::BF16; 3]);
+}
+
 /// A convolution's padding is read where it is by windows next to each other, and stored for those that are apart: its
 /// elements would be asked about one at a time.
 #[test]

@@ -238,6 +238,12 @@ pub(super) fn is_view(u: &UOp) -> bool {
     u.op().is_movement() && !matches!(u.op(), Op::Pad | Op::Index | Op::Stack)
 }
 
+/// Whether this is a computed value as a dtype of more bytes: what is stored, if anything is, is that value as it was.
+fn widens(u: &UOp) -> bool {
+    let [of] = u.src() else { return false };
+    u.op() == Op::Cast && of.dtype().bytes() < u.dtype().bytes() && !super::is_stored(of)
+}
+
 /// Operations of one element of one node.
 fn weight(u: &UOp) -> f64 {
     match u.op() {
@@ -283,7 +289,7 @@ impl Rangeify<'_> {
         if matches!(op, Op::Contiguous | Op::Copy) {
             return Ok(true);
         }
-        if FREE.contains(op) || is_view(u) || u.dtype() == DType::Index {
+        if FREE.contains(op) || is_view(u) || u.dtype() == DType::Index || widens(u) {
             return Ok(false);
         }
         // What is wanted already may still be computed in a long kernel, if that is little.
