@@ -201,8 +201,8 @@ fn fits(chosen: &Chosen) -> bool {
     bytes.sum::<i64>() <= chosen.target.local_bytes as i64
 }
 
-/// Stage a read that varies with the lanes and is read again in the slice, if there is one: inside so many loops
-/// over slices.
+/// Stage a read that varies with the lanes and is read again in the slice, or that all lanes want as another dtype in each
+/// turn of a sum, if there is one: inside so many loops over slices.
 fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
     let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
@@ -217,12 +217,27 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
             |r: &UOp| kind(r) == AxisType::Loop && !axes[..slices].contains(r) && !open.contains(r);
         open.contains(lane) && sums.filter(inside).any(|s| s.ranges().iter().any(other))
     };
+    let most = chosen.target.caches[1] as i64 / 2;
+    let converted = |u: &UOp| {
+        let open = u.ranges();
+        let narrow = u.op() == Op::Cast && u.src()[0].dtype().bytes() < u.dtype().bytes();
+        let inside = open.iter().filter(|r| !axes[..slices].contains(r));
+        let extents = inside.map(|r| r.src()[0].as_int());
+        let bytes = extents.fold(Some(u.dtype().bytes() as i64), |all, n| {
+            all?.checked_mul(n?)
+        });
+        let summed = open.iter().any(|r| kind(r) == AxisType::Reduce);
+        narrow && summed && !open.contains(lane) && bytes.is_some_and(|n| n <= most)
+    };
     let operands = staging::operands(&nodes);
-    let operand = operands
-        .iter()
-        .position(|u| u.op() != Op::Reduce && again(u))?;
-    let why = "what slices side by side read again";
-    chosen.add(keep(operand), innermost, why).then_some(())
+    let staged = |is: &dyn Fn(&UOp) -> bool, why, chosen: &mut Chosen| {
+        let operand = operands
+            .iter()
+            .position(|u| u.op() != Op::Reduce && is(u))?;
+        chosen.add(keep(operand), innermost, why).then_some(())
+    };
+    staged(&again, "what slices side by side read again", chosen)
+        .or_else(|| staged(&converted, "what they share, converted once", chosen))
 }
 
 #[cfg(test)]
@@ -235,11 +250,15 @@ mod tests {
     /// Scores of every query with every key, kept, and how far they are from the greatest in their place; of
     /// these the weighed sums of values, less what they sum up to. All of it is exact.
     fn attention(heads: i64, queries: i64, keys: i64, width: i64) -> UOp {
+        parse(&text_of(heads, queries, keys, width)).expect("a kernel")
+    }
+
+    fn text_of(heads: i64, queries: i64, keys: i64, width: i64) -> String {
         let all = heads * queries * width;
         let values = heads * keys * width;
         let head = keys * width;
         let own = queries * width;
-        let text = format!(
+        format!(
             "p0 = PARAM[0, f32, CPU] ({all},)
 r0 = RANGE[0, LOOP] {heads}
 r1 = RANGE[1, LOOP] {queries}
@@ -296,8 +315,7 @@ p3 = PARAM[3, f32, CPU] ({values},)
 %44 = END %43 r0 r1 r2
 SINK[\"\"] %44
 "
-        );
-        parse(&text).expect("a kernel")
+        )
     }
 
     #[test]
@@ -323,6 +341,41 @@ SINK[\"\"] %44
                 };
                 let opts = choose(&kernel, &target);
                 lowers(&check_on(&kernel, &opts, &target), false);
+            }
+        }
+    }
+
+    /// Keys of another dtype are not converted for each vector of queries and turn of their sums: once for a head.
+    #[test]
+    fn what_slices_share_is_converted_once() {
+        let small = Target {
+            caches: [8 << 10, 64 << 10, 128 << 10],
+            local_bytes: 1 << 20,
+            ..target(false)
+        };
+        for [h, l, s, d] in [[2, 64, 64, 8], [3, 36, 67, 4], [2, 16, 64, 4]] {
+            let text = text_of(h, l, s, d)
+                .replace("p2 = PARAM[2, f32", "p2 = PARAM[2, bf16")
+                .replace(
+                    "%14 = INDEX p2 %13",
+                    "%45 = INDEX p2 %13\n%14 = CAST[f32] %45",
+                );
+            let kernel = parse(&text).expect("a kernel");
+            for threads in [1, 2] {
+                let target = Target {
+                    threads,
+                    ..small.clone()
+                };
+                let opts = choose(&kernel, &target);
+                let after = check_on(&kernel, &opts, &target);
+                lowers(&after, false);
+                let nodes = after.toposort();
+                let is_term = |r: &UOp| r.range_arg().is_some_and(|(_, t)| t == AxisType::Reduce);
+                let mut converted = nodes.iter().filter(|u| u.op() == Op::Cast);
+                assert!(
+                    converted.all(|u| !u.ranges().iter().any(is_term)),
+                    "{opts:?}"
+                );
             }
         }
     }

@@ -10,7 +10,7 @@ use super::Chosen;
 use super::cpu::{Estimates, GAIN, arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
-use crate::opt::features::{Access, Features, Mask};
+use crate::opt::features::{Access, Features, Fill, Mask};
 use monoglot_uop::{AxisType, Target};
 
 pub(super) struct Slices {
@@ -35,9 +35,10 @@ impl Slices {
             (features.reductions.iter()).partition(|r| r.open & inside == 0);
         let apart = slice.or(outermost.first().map(|r| r.open))?;
         let loops = features.of_kind(AxisType::Loop);
-        let fills = features.fills.iter().map(|f| f.open);
-        let mut opens = fills.chain(outermost.iter().map(|r| r.open));
-        if opens.any(|open| (open ^ apart) & loops != 0) {
+        let mut opens = outermost.iter().map(|r| r.open);
+        // What is kept for several slices is filled before these.
+        let strange = |f: &Fill| f.open & !apart & loops != 0;
+        if opens.any(|open| (open ^ apart) & loops != 0) || features.fills.iter().any(strange) {
             return None;
         }
         let elements = features.outer & !apart & !filled;
