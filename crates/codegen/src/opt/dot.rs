@@ -412,21 +412,13 @@ mod tests {
             matrix_units: vec![unit],
             ..target(false)
         };
-        let product = |m: i64, n: i64, k: i64| {
-            let r = ranges(&[m, n], &[k]);
-            let wide = |x: UOp| x.cast(DType::F32);
-            let a = param(1, &[m * k], DType::BF16).at(&[linear(&[(&r[0], k), (&r[2], 1)])]);
-            let b = param(2, &[k * n], DType::BF16).at(&[linear(&[(&r[2], n), (&r[1], 1)])]);
-            let out = param(0, &[m * n], DType::F32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
-            let sum = (wide(a) * wide(b)).reduce_ranges(ReduceOp::Add, &r[2..]);
-            sink(&[out.store(&sum).end(&r[..2])])
-        };
-        let k = product(4, 5, 7);
+        let of = |m, n, k| product(m, n, k, [DType::BF16, DType::BF16, DType::F32]);
+        let k = of(4, 5, 7);
         check_on(&k, &[padto(2, 2), tc_by(0, 2)], &target);
         let blocks = [padto(2, 2), tc_by(0, 2), padto(2, 3), padto(0, 8)];
         check_on(&k, &blocks, &target);
         // What is one word: its second half is past the end whatever the axes are.
-        check_on(&product(3, 4, 1), &[padto(2, 2), tc_by(0, 2)], &target);
+        check_on(&of(3, 4, 1), &[padto(2, 2), tc_by(0, 2)], &target);
     }
 
     #[test]

@@ -222,10 +222,8 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
         let open = u.ranges();
         let narrow = u.op() == Op::Cast && u.src()[0].dtype().bytes() < u.dtype().bytes();
         let inside = open.iter().filter(|r| !axes[..slices].contains(r));
-        let extents = inside.map(|r| r.src()[0].as_int());
-        let bytes = extents.fold(Some(u.dtype().bytes() as i64), |all, n| {
-            all?.checked_mul(n?)
-        });
+        let mut extents = inside.map(|r| r.src()[0].as_int());
+        let bytes = extents.try_fold(u.dtype().bytes() as i64, |all, n| all.checked_mul(n?));
         let summed = open.iter().any(|r| kind(r) == AxisType::Reduce);
         narrow && summed && !open.contains(lane) && bytes.is_some_and(|n| n <= most)
     };

@@ -137,11 +137,16 @@ pub(crate) fn matmul(m: i64, n: i64, k: i64) -> UOp {
 
 /// `out[i, j] = Σ_r a[i, r]·b[r, j]` of flat bytes, a signed and b of this dtype, in i32.
 pub(crate) fn byte_matmul(m: i64, n: i64, k: i64, of_b: DType) -> UOp {
+    product(m, n, k, [DType::I8, of_b, DType::I32])
+}
+
+/// A product of these dtypes, and the one in which it is added up.
+pub(crate) fn product(m: i64, n: i64, k: i64, [of_a, of_b, of_sum]: [DType; 3]) -> UOp {
     let r = ranges(&[m, n], &[k]);
-    let wide = |x: UOp| x.cast(DType::I32);
-    let a = wide(param(1, &[m * k], DType::I8).at(&[linear(&[(&r[0], k), (&r[2], 1)])]));
+    let wide = |x: UOp| x.cast(of_sum);
+    let a = wide(param(1, &[m * k], of_a).at(&[linear(&[(&r[0], k), (&r[2], 1)])]));
     let b = wide(param(2, &[k * n], of_b).at(&[linear(&[(&r[2], n), (&r[1], 1)])]));
-    let out = param(0, &[m * n], DType::I32).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
+    let out = param(0, &[m * n], of_sum).at(&[linear(&[(&r[0], n), (&r[1], 1)])]);
     let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
     sink(&[out.store(&sum).end(&r[..2])])
 }

@@ -9,12 +9,16 @@ use monoglot_uop::Target;
 
 /// Fewest tiles above each other for which the columns' factor is staged.
 const ABOVE: i64 = 4;
-/// Fewest rows for which words of the columns' factor are put together.
+/// Fewest rows for which words of the columns' factor are put together, and for which words of halves that lie together are
+/// transposed: fewer are done along these, each line of which is read once.
 const WORDS: i64 = 4;
+const HALVES: i64 = 8;
 /// Least share of the padded extents that is no padding, and where factors are words: what does without them takes
 /// more than twice as long.
 const USEFUL: f64 = 0.75;
 const USEFUL_WORDS: f64 = 0.5;
+/// The same of the terms of a unit's tiles, which do several times what vectors do.
+const USEFUL_TERMS: f64 = 0.2;
 /// Turns of an innermost loop over terms that are worth no loop.
 pub(crate) const FEW: i64 = 8;
 /// Bytes of a line of a cache.
@@ -175,14 +179,25 @@ impl Product {
         let held = rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
         let near = !made && divides && neighbours && held;
         // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
-        let again = extents[0] >= if words { WORDS } else { ABOVE * tile[0] };
+        let turned = sum.packed == 2 && lies(columns, column) == Lies::Along;
+        let fewest = match (words, turned) {
+            (true, true) => HALVES,
+            (true, false) => WORDS,
+            (false, _) => ABOVE * tile[0],
+        };
+        let again = extents[0] >= fewest;
         let useful = |k: usize| {
             let padded = (extents[k] + tile[k] - 1) / tile[k] * tile[k];
             extents[k] as f64 / padded as f64
         };
+        let terms = sum.tile.is_none_or(|[_, _, words]| {
+            let n = features.extent[term];
+            let padded = (n + words - 1) / words * words;
+            n as f64 >= USEFUL_TERMS * padded as f64
+        });
         let step = rows.stride[last].unsigned_abs();
         let least = if words { USEFUL_WORDS } else { USEFUL };
-        (again && !near && useful(0) * useful(1) >= least).then_some(Product {
+        (again && terms && !near && useful(0) * useful(1) >= least).then_some(Product {
             row,
             column,
             term,
