@@ -127,7 +127,7 @@ pub fn dots() -> Vec<UOp> {
     ];
     let mut out = Vec::new();
     for of in integers {
-        out.push(wide_matmul([16, 8, 24], of, DType::I32, false));
+        out.push(wide_matmul([16, 24, 24], of, DType::I32, false));
         out.push(wide_matmul([12, 9, 20], of, DType::I32, false));
         out.push(wide_matmul([10, 14, 8], of, DType::I32, true) * 3 + 1);
     }
@@ -135,7 +135,7 @@ pub fn dots() -> Vec<UOp> {
     out.push(wide_matmul([9, 13, 16], halves, DType::F32, false));
     out.push(wide_matmul([16, 24, 40], halves, DType::F32, true));
     let unsigned = [DType::U8; 2];
-    out.push(wide_matmul([16, 8, 24], unsigned, DType::I32, false));
+    out.push(wide_matmul([16, 24, 24], unsigned, DType::I32, false));
     out.push(wide_matmul([12, 9, 20], unsigned, DType::I32, true));
     out
 }
@@ -144,7 +144,13 @@ pub fn dots() -> Vec<UOp> {
 /// convolutions.
 pub fn tiles() -> Vec<UOp> {
     let mut out = Vec::new();
-    for sizes in [[64, 64, 64], [33, 70, 49], [20, 130, 30], [96, 36, 40]] {
+    for sizes in [
+        [64, 64, 64],
+        [33, 70, 49],
+        [20, 130, 30],
+        [96, 36, 40],
+        [40, 95, 256],
+    ] {
         for turned in [false, true] {
             for (of, wide) in [
                 ([DType::I8, DType::I8], DType::I32),

@@ -154,7 +154,8 @@ impl Product {
         let columns = self.tile[1];
         let bytes = columns * terms * self.term_bytes;
         let fits = |n: &i64| {
-            block.columns.of % (n * columns) == 0 && n * bytes <= target.caches[1] as i64 / BESIDE
+            let few = n * bytes <= target.caches[1] as i64 / BESIDE;
+            few && block.columns.of % (n * columns) == 0 && block.columns.of > n * columns
         };
         let several = self.unit.is_some() && block.within.count == 1;
         let most = [4, 2].into_iter().filter(|_| several).find(fits);
