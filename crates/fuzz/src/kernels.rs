@@ -34,7 +34,7 @@ pub fn matmul(m: i64, k: i64, n: i64, dtype: DType) -> UOp {
 }
 
 /// The same of dtypes that are made wider first, the second factor turned or not.
-fn wide_matmul([m, k, n]: [i64; 3], of: [DType; 2], wide: DType, turned: bool) -> UOp {
+pub fn wide_matmul([m, k, n]: [i64; 3], of: [DType; 2], wide: DType, turned: bool) -> UOp {
     let a = buffer(&[m, k], of[0]).cast(wide);
     let b = match turned {
         true => buffer(&[n, k], of[1]),

@@ -17,7 +17,7 @@ use monoglot_native::own_bytes;
 use monoglot_oracle::eval_kernel::eval_kernel;
 use monoglot_oracle::random;
 use monoglot_uop::linear::phase_count;
-use monoglot_uop::{Device, Error, ErrorKind, Opt, OptOp, Result, Target, UOp};
+use monoglot_uop::{AxisType, DType, Device, Error, ErrorKind, Opt, OptOp, Result, Target, UOp};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -193,6 +193,38 @@ fn dot_products_are_done_by_the_units() {
             assert_eq!(used[k] > 0, first, "{name}: {}", unit.name);
         }
     }
+}
+
+/// Units are taken for as many terms and rows as are worth it, and tiles of them read whole lines of what lies together.
+#[test]
+fn units_are_taken_where_they_pay() {
+    let opts = |name: &str, sizes: [i64; 3], turned: bool| {
+        let product = kernels::wide_matmul(sizes, [DType::BF16; 2], DType::F32, turned);
+        let device = Device::new("INTERP:GPU");
+        let kernels = check::whole_kernels(&[vec![product]], device).expect("it is opened");
+        let level = format!("NULL:X86:x86-64-v4+{name}");
+        let device = open(Device::new(&level)).expect("NULL takes every level");
+        monoglot_codegen::opt::choose(&kernels[0], device.target())
+    };
+    let is_unit = |o: &Opt| matches!(o.op, OptOp::Tc { .. });
+    let taken = |name, sizes, turned| opts(name, sizes, turned).iter().any(is_unit);
+    for (terms, fills) in [(4, false), (8, true), (31, true)] {
+        let sizes = [256, terms, 256];
+        assert_eq!(taken("amxbf16", sizes, false), fills, "{terms} terms");
+    }
+    for (rows, enough) in [(4, false), (8, true)] {
+        let sizes = [rows, 1024, 1024];
+        assert_eq!(taken("avx512bf16", sizes, true), enough, "{rows} rows");
+        assert!(taken("avx512bf16", sizes, false), "{rows} rows");
+    }
+    // A tile has two units' tiles beside each other: four tiles are eight of these.
+    let all = opts("amxbf16", [256, 512, 1024], false);
+    let eight = OptOp::Split {
+        factor: 8,
+        target: AxisType::Loop,
+        top: false,
+    };
+    assert!(all.iter().any(|o| o.op == eight), "{all:?}");
 }
 
 /// Products of sizes that tiles do not divide, in every orientation, on whole tiles: in software, and where there is such a

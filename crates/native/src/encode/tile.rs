@@ -36,6 +36,7 @@ pub(super) fn tile(e: &mut Emitter<'_>, ins: &Ins) -> Result<()> {
         Do::TileLoad => {
             let from = Argument::Memory(e.nth_address(ins, 0)?);
             let tile = register(e, ins, 1)?;
+            // Past the first cache, which a few tiles would fill.
             e.emit(Code::VEX_Tileloaddt1_tmm_sibmem, &[tile, from])
         }
         Do::TileStore => {

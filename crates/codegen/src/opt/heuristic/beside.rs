@@ -316,13 +316,17 @@ SINK[\"\"] %44
         )
     }
 
-    #[test]
-    fn slices_side_by_side_keep_the_result() {
-        let small = Target {
+    fn small() -> Target {
+        Target {
             caches: [8 << 10, 64 << 10, 128 << 10],
             local_bytes: 1 << 20,
             ..target(false)
-        };
+        }
+    }
+
+    #[test]
+    fn slices_side_by_side_keep_the_result() {
+        let small = small();
         let sizes = [
             [2, 16, 64, 4],
             [3, 20, 64, 6],
@@ -346,11 +350,7 @@ SINK[\"\"] %44
     /// Keys of another dtype are not converted for each vector of queries and turn of their sums: once for a head.
     #[test]
     fn what_slices_share_is_converted_once() {
-        let small = Target {
-            caches: [8 << 10, 64 << 10, 128 << 10],
-            local_bytes: 1 << 20,
-            ..target(false)
-        };
+        let small = small();
         for [h, l, s, d] in [[2, 64, 64, 8], [3, 36, 67, 4], [2, 16, 64, 4]] {
             let text = text_of(h, l, s, d)
                 .replace("p2 = PARAM[2, f32", "p2 = PARAM[2, bf16")

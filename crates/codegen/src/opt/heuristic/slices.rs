@@ -10,7 +10,7 @@ use super::Chosen;
 use super::cpu::{Estimates, GAIN, arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
-use crate::opt::features::{Access, Features, Fill, Mask};
+use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, Target};
 
 pub(super) struct Slices {
@@ -37,8 +37,8 @@ impl Slices {
         let loops = features.of_kind(AxisType::Loop);
         let mut opens = outermost.iter().map(|r| r.open);
         // What is kept for several slices is filled before these.
-        let strange = |f: &Fill| f.open & !apart & loops != 0;
-        if opens.any(|open| (open ^ apart) & loops != 0) || features.fills.iter().any(strange) {
+        let mut fills = features.fills.iter().map(|f| f.open & !apart);
+        if opens.any(|open| (open ^ apart) & loops != 0) || fills.any(|open| open & loops != 0) {
             return None;
         }
         let elements = features.outer & !apart & !filled;

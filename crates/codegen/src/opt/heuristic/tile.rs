@@ -15,7 +15,7 @@ const SLACK: f64 = 1.05;
 const BESIDE: f64 = 0.05;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
-/// Panels of them that the second cache could hold, of elements of one byte and a word for each.
+/// Panels of them that the second cache could hold, for each element of a word.
 const PARTS: i64 = 8;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 20.0;
