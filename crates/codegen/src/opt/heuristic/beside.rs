@@ -365,15 +365,13 @@ SINK[\"\"] %44
                     ..small.clone()
                 };
                 let opts = choose(&kernel, &target);
-                let after = check_on(&kernel, &opts, &target);
-                lowers(&after, false);
-                let nodes = after.toposort();
-                let is_term = |r: &UOp| r.range_arg().is_some_and(|(_, t)| t == AxisType::Reduce);
-                let mut converted = nodes.iter().filter(|u| u.op() == Op::Cast);
-                assert!(
-                    converted.all(|u| !u.ranges().iter().any(is_term)),
-                    "{opts:?}"
-                );
+                lowers(&check_on(&kernel, &opts, &target), false);
+                let stages = |opts: &[Opt]| {
+                    let stages = opts.iter().filter(|o| matches!(o.op, OptOp::Stage { .. }));
+                    stages.count()
+                };
+                let plain = choose(&attention(h, l, s, d), &target);
+                assert_eq!(stages(&opts), stages(&plain) + 1, "{opts:?}");
             }
         }
     }
