@@ -237,7 +237,8 @@ impl Features {
                 let open = body & !closes;
                 if u.op() == Op::End {
                     self.outer |= closes;
-                    if open != 0 {
+                    let own = u.src()[0].src().first().and_then(UOp::addrspace);
+                    if open != 0 || own.is_some_and(|space| space != AddrSpace::Global) {
                         self.fills.push(Fill { closes, open });
                     }
                 } else {

@@ -74,6 +74,21 @@ mod tests {
         }
     }
 
+    /// What fills storage that varies with no loop around it stands beside the loops that read it.
+    #[test]
+    fn a_fill_of_all_is_done_once() {
+        let target = target(false);
+        let cycles = |opts: &[&str]| {
+            let opts: Vec<_> = opts.iter().map(|o| o.parse().unwrap()).collect();
+            let kernel = apply(&flat_matmul(256, 256, 64), &opts, &target).unwrap();
+            predict(&kernel, &target).unwrap().cycles
+        };
+        let tile = ["SPLIT(0,4,UPCAST)", "SPLIT(1,16,UPCAST)"];
+        let staged = ["SPLIT(0,4,UPCAST)", "SPLIT(1,16,UPCAST)", "STAGE(0,1)"];
+        let share = cycles(&staged) / cycles(&tile);
+        assert!((0.5..2.0).contains(&share), "{share}");
+    }
+
     #[test]
     fn the_tile_is_read_off_the_kernel() {
         let target = target(false);
