@@ -33,6 +33,12 @@ const TURNED: f64 = 1.0;
 /// Cycles of an element that is copied by itself, and of a vector that is copied, or transposed with its neighbours.
 const ALONE: f64 = 0.5;
 const COPY: f64 = 1.0;
+/// Bytes that come from beyond the second cache in a cycle, before they are copied.
+const FETCHED: f64 = 8.0;
+/// Bytes of a page, how many of them a core has at hand, and cycles to find one more.
+const PAGE: f64 = 4096.0;
+const PAGES: f64 = 64.0;
+const WALKED: f64 = 7.0;
 
 /// Such a product.
 struct Product {
@@ -47,8 +53,9 @@ struct Product {
     block: i64,
     /// Terms of it that are read at once, where they are neighbours, and transposed.
     turned: i64,
-    /// Axes around both.
+    /// Axes around both, and whether the sum goes over several.
     others: Vec<usize>,
+    windows: bool,
     /// Cycles of all tiles, and of what is staged.
     cycles: f64,
 }
@@ -61,10 +68,11 @@ pub(super) fn choose(features: &Features, plan: &Plan, chosen: &mut Chosen) -> O
     if product.cycles > results.min(terms) {
         return None;
     }
-    // Loops around, over rows of an image, leave blocks short.
-    let blocked = match product.others[..] {
-        [] => product::cycles(features, chosen.target),
-        _ => f64::INFINITY,
+    // Blocks of a row of an image, around which its windows are summed, are short.
+    let short = !product.others.is_empty() && product.windows;
+    let blocked = match short {
+        true => f64::INFINITY,
+        false => product::cycles(features, chosen.target),
     };
     if product.cycles > NEARLY * blocked {
         return None;
@@ -98,6 +106,7 @@ impl Product {
             stores.all(|a| a.stride[*k] == 1)
         };
         let row = bits(sum.open).find(along)?;
+        let last = bits(sum.closes).last()?;
         let is_plain = |a: &Access| a.gate == 0;
         let lanes = (target.vector_bytes / sum.bytes.max(1)).max(1) as i64;
         let terms = features.count(sum.closes);
@@ -126,9 +135,21 @@ impl Product {
                 true => width / 2,
                 false => second / 4 * 3 / (terms as i64 * weights.bytes as i64),
             };
+            // Terms that are no neighbours lie in lines of their own.
+            let next = rows.stride[last].unsigned_abs() * rows.bytes as u64;
+            let lines = |n: i64| match next >= LINE {
+                true => LINE as f64 + n as f64 * (apart * rows.bytes as u64) as f64,
+                false => 0.0,
+            };
+            let all = terms * next as f64 / PAGE;
+            let walked = match all > PAGES {
+                true => WALKED * (next as f64 / PAGE).min(1.0),
+                false => 0.0,
+            };
             let tile = |rows: i64| {
                 let limits = [rows, most];
-                whole_tile([length, width], terms, lanes, limits, again, target)
+                let late = (lines, walked);
+                whole_tile([length, width], terms, lanes, limits, again, late, target)
             };
             // Which products of a whole row are with padding is known.
             let known = sum.padded >> row & 1 == 1;
@@ -156,6 +177,10 @@ impl Product {
             let turned = if even >= NEAR { even } else { 1 };
             let vectors = turned > 1 || weights.stride[lane] == 1;
             let each = if vectors { COPY / lanes as f64 } else { ALONE };
+            let each = match weights.size > second {
+                true => each + weights.bytes as f64 / FETCHED,
+                false => each,
+            };
             let copied = each * features.count(weights.varies);
             let both = |a: &&Access| a.varies >> row & a.varies >> lane & 1 == 1;
             let sums = features.count(sum.open) / lanes as f64;
@@ -168,6 +193,7 @@ impl Product {
                 block,
                 turned,
                 others: bits(others).filter(|&k| features.extent[k] > 1).collect(),
+                windows: sum.closes.count_ones() > 1,
                 cycles: cycles * features.count(others) * terms + copied + turning,
             })
         };

@@ -16,7 +16,7 @@
 use super::cpu::{self, Plan};
 use super::product::factors::{FEW, LINE};
 use super::product::nest::{sums_in_parts, unroll};
-use super::tile::{BORDER, Terms, panel, register_tile};
+use super::tile::{BORDER, Terms, panel, register_tile, term_ahead};
 use super::{Chosen, inner, keep};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
@@ -45,8 +45,9 @@ struct Product<'a> {
     above: Vec<usize>,
     row: usize,
     lane: usize,
-    /// Rows and columns of a tile.
+    /// Rows and columns of a tile, and elements of a vector.
     tile: [i64; 2],
+    lanes: i64,
     sum: &'a Reduction,
 }
 
@@ -155,6 +156,7 @@ impl<'a> Product<'a> {
                 row,
                 lane,
                 tile,
+                lanes,
                 sum,
             })
         };
@@ -174,16 +176,18 @@ impl<'a> Product<'a> {
     /// Cycles, each part of its sum begun and ended.
     fn duration(&self, features: &Features, target: &Target) -> Option<f64> {
         let cut = self.cut(features, target)?;
-        let lanes = (target.vector_bytes / self.sum.bytes.max(1)).max(1) as f64;
-        Some(self.cycles(features) / lanes * (1.0 + BORDER / cut.terms as f64))
+        Some(self.cycles(features) * (1.0 + BORDER / cut.terms as f64))
     }
 
-    /// Of elements, as many as a vector has at once: sums, two vectors a cycle, and copies.
+    /// Cycles of the terms of all tiles, and of copies.
     fn cycles(&self, features: &Features) -> f64 {
         let all = self.sum.open | self.sum.closes;
+        let [rows, columns] = self.tile;
         let n = features.extent[self.lane];
-        let added = features.count(all) * padded(n, self.tile[1]) as f64 / n as f64;
-        added / 2.0 + COPY * features.count(self.staged.varies & all)
+        let added = features.count(all) * padded(n, columns) as f64 / n as f64;
+        let tiles = added / (rows * columns) as f64;
+        let copied = features.count(self.staged.varies & all) / self.lanes as f64;
+        tiles * term_ahead(rows, columns / self.lanes) + COPY * copied
     }
 
     /// Terms of which the first cache holds a panel.

@@ -468,6 +468,36 @@ fn images_by_a_matrix(images: i64, rows: i64, columns: i64, terms: i64) -> UOp {
     sink(&[out.store(&sum).end(&r[..3])])
 }
 
+/// Vectors lie across the results where terms are found quickly: not where each lies in another page, of more than a core
+/// has at hand, and weights come from far away, and not where blocks of an image's product cost less.
+#[test]
+fn vectors_across_are_weighed_against_blocks_of_images_and_far_terms() {
+    let wide = Target {
+        vector_bytes: 64,
+        registers: 32,
+        caches: [48 << 10, 2 << 20, 32 << 20],
+        local_bytes: 1 << 20,
+        ..target(false)
+    };
+    for (images, rows, columns, terms, across) in [
+        (1, 256, 196, 256, true),
+        (1, 128, 784, 512, false),
+        (1, 512, 49, 2048, false),
+        (8, 64, 784, 64, false),
+        (8, 256, 196, 256, true),
+    ] {
+        let kernel = images_by_a_matrix(images, rows, columns, terms);
+        let (choices, _) = explain(&kernel, &wide);
+        let found = choices
+            .iter()
+            .any(|c| c.why == "vectors across the results");
+        assert_eq!(
+            found, across,
+            "{images} {rows} {columns} {terms}: {choices:?}"
+        );
+    }
+}
+
 /// Where threads leave as many turns of a loop as a tile has, it is none any more: its columns are vectors still.
 #[test]
 fn tiles_of_several_turns_have_vectors() {

@@ -18,7 +18,7 @@ const UNITS: i64 = 2;
 /// Panels of them that the second cache could hold, for each element of a word.
 const PARTS: i64 = 8;
 /// Bytes that a tile reads from the second cache in a cycle.
-pub(super) const STREAMED: f64 = 20.0;
+pub(super) const STREAMED: f64 = 24.0;
 /// What beginning and ending a part of a sum costs, in terms, and what panels cost that fill the first cache, as a share.
 pub(super) const BORDER: f64 = 16.0;
 const CROWDED: f64 = 0.04;
@@ -81,7 +81,10 @@ pub(super) fn best_tile(
         let masked = extents[1] % columns != 0;
         let ends = if crowded { CROWDED } else { 0.0 } + if masked { MASKED } else { 0.0 };
         for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
-            let term = term(rows, vectors, 0.0);
+            // Tiles above each other read other rows, which come from the second cache.
+            let others = if rows < extents[0] { rows } else { 0 };
+            let bytes = (others * terms.bytes / terms.inner) as f64;
+            let term = term(rows, vectors, bytes / STREAMED, 0.0);
             let tiles = whole(extents[0], rows) * whole(extents[1], columns);
             let padded = extents[0] % rows != 0;
             let copied = padded || terms.all > deep || extents[1] >= OFTEN * columns;
@@ -115,22 +118,40 @@ pub(super) fn tile_of_units(extents: [i64; 2], [rows, columns, _]: [i64; 3]) -> 
     [best[0] * rows, best[1] * columns]
 }
 
-/// Cycles of a term of a tile whose vectors take so many to come from where they are.
-fn term(rows: i64, vectors: i64, streamed: f64) -> f64 {
+/// Cycles of a term of a tile whose rows, and whose vectors, take so many to come from where they are: elements of
+/// rows while others are loaded, vectors ahead of their use.
+fn term(rows: i64, vectors: i64, fetched: f64, streamed: f64) -> f64 {
+    let added = issued(rows, vectors, fetched);
+    added.max(SLACK * LATENCY).max(streamed) + beside(rows, vectors)
+}
+
+/// The same where sums need not be waited for.
+pub(super) fn term_ahead(rows: i64, vectors: i64) -> f64 {
+    issued(rows, vectors, 0.0) + beside(rows, vectors)
+}
+
+/// Cycles in which a term of a tile is loaded and added.
+fn issued(rows: i64, vectors: i64, fetched: f64) -> f64 {
     let added = (rows * vectors) as f64 / 2.0;
-    let loaded = (rows + vectors) as f64;
-    added.max(loaded / 2.0).max(SLACK * LATENCY).max(streamed) + BESIDE * loaded
+    added.max((rows + vectors) as f64 / 2.0 + fetched)
+}
+
+/// What loads cost beside what is added.
+fn beside(rows: i64, vectors: i64) -> f64 {
+    BESIDE * (rows + vectors) as f64
 }
 
 /// The tile of least cost among those of this many rows at least that have so many columns at most, with the cycles of a
-/// term of all tiles: those that divide both extents, or, where turns may be done again, are no longer. Its vectors come
-/// from the second cache where half of the first does not hold a panel of so many terms.
+/// term of all tiles: those that divide both extents, or, where turns may be done again, are no longer. Its vectors, and
+/// the bytes of lines in which a term of so many rows lies, come from the second cache where half of the first does not
+/// hold those of so many terms; for each term, so many cycles go to find the page that it lies in.
 pub(super) fn whole_tile(
     extents: [i64; 2],
     terms: f64,
     lanes: i64,
     [fewest_rows, most_columns]: [i64; 2],
     again: bool,
+    (lines, walked): (impl Fn(i64) -> f64, f64),
     target: &Target,
 ) -> Option<(f64, [i64; 2])> {
     let mut best: Option<(f64, [i64; 2])> = None;
@@ -142,11 +163,6 @@ pub(super) fn whole_tile(
         // Sums, a row of one factor, an element of the other, and a product that is not added at once.
         let between = i64::from(!target.native.contains(Op::MulAcc));
         let held = (target.registers as i64 - 1 - between - vectors) / vectors;
-        let bytes = (vectors * target.vector_bytes as i64) as f64;
-        let streamed = match terms * bytes > target.caches[0] as f64 / 2.0 {
-            true => bytes / STREAMED,
-            false => 0.0,
-        };
         let most = held.min(fewest_rows.max(ROWS));
         let all = (most + 1..=held).filter(|r| *r == extents[0]);
         for rows in (fewest_rows..=most).chain(all) {
@@ -154,7 +170,12 @@ pub(super) fn whole_tile(
                 continue;
             }
             let tiles = parts(extents[0], rows) * parts(extents[1], vectors * lanes);
-            let cycles = tiles as f64 * term(rows, vectors, streamed);
+            let bytes = (vectors * target.vector_bytes as i64) as f64 + lines(rows);
+            let streamed = match terms * bytes > target.caches[0] as f64 / 2.0 {
+                true => bytes / STREAMED,
+                false => 0.0,
+            };
+            let cycles = tiles as f64 * (term(rows, vectors, 0.0, streamed) + walked);
             if best.is_none_or(|b| cycles < b.0) {
                 best = Some((cycles, [rows, vectors * lanes]));
             }
