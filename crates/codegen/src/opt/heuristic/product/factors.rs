@@ -1,14 +1,17 @@
 //! What a product is. Flows in: what a kernel does, as numbers; flows out: its rows, columns and terms, the register tile,
 //! and how the factors lie. Invariant: each factor varies with the rows or with the columns, not with both.
 
-use super::super::tile::{LATENCY, ROWS, STREAMED, Terms, VECTORS, best_tile, tile_of_units};
+use super::super::tile::{
+    LATENCY, ROWS, STREAMED, Terms, VECTORS, best_tile, parts, tile_of_units,
+};
 use crate::graph::bits;
 use crate::opt::cost;
 use crate::opt::features::{Access, Features, Mask, Reduction};
 use monoglot_uop::Target;
 
-/// Fewest tiles above each other for which the columns' factor is staged.
+/// Fewest tiles above each other for which the columns' factor is staged, and where its columns are neighbours.
 const ABOVE: i64 = 4;
+const NEAR_ABOVE: i64 = 5;
 /// Fewest rows for which words of the columns' factor are put together, and for which words of halves that lie together are
 /// transposed: fewer are done along these, each line of which is read once.
 const WORDS: i64 = 4;
@@ -178,14 +181,20 @@ impl Product {
         let neighbours = columns.stride[column].unsigned_abs() <= 1;
         let held = rows_and_columns * deep <= 4.0 * target.caches[0] as f64;
         let near = !made && divides && neighbours && held;
-        // What is staged is worth its copy where enough tiles read it; words, where enough rows do.
-        let turned = sum.packed == 2 && lies(columns, column) == Lies::Along;
-        let fewest = match (words, turned) {
-            (true, true) => HALVES,
-            (true, false) => WORDS,
-            (false, _) => ABOVE * tile[0],
+        let second = target.caches[1] as i64;
+        // What is staged is worth its copy where enough tiles read it: two, where each would fetch it from beyond the second
+        // cache again, or no tile of several rows divides them; words, where enough rows do.
+        let above = match neighbours {
+            true if !divides || columns.size > second / 2 => 2,
+            true => NEAR_ABOVE,
+            false => ABOVE,
         };
-        let again = extents[0] >= fewest;
+        let turned = sum.packed == 2 && lies(columns, column) == Lies::Along;
+        let again = match (words, turned) {
+            (true, true) => extents[0] >= HALVES,
+            (true, false) => extents[0] >= WORDS,
+            (false, _) => parts(extents[0], tile[0]) >= above,
+        };
         let useful = |k: usize| {
             let padded = (extents[k] + tile[k] - 1) / tile[k] * tile[k];
             extents[k] as f64 / padded as f64
@@ -214,7 +223,7 @@ impl Product {
             scattered: rows.gate != 0 || step.saturating_mul(rows.bytes as u64) >= LINE,
             collide: cost::beside((step as i64).saturating_mul(rows.bytes as i64)) < TERMS,
             lies: [lies(rows, row), lies(columns, column)],
-            far: columns.size > target.caches[1] as i64,
+            far: columns.size > second,
             cycles: cycles * features.count(sum.closes) * features.count(rest),
         })
     }
