@@ -133,6 +133,7 @@ impl<'a> Product<'a> {
                 inner: 1,
                 all: features.count(sum.closes) as i64,
                 words: sum.packed > 1,
+                whole: [1, 1],
                 along: false,
             };
             let mut tile = register_tile(extents, terms, lanes, target, divides);

@@ -41,6 +41,8 @@ pub(super) struct Terms {
     pub(super) all: i64,
     /// Whether they are dot products of words.
     pub(super) words: bool,
+    /// Of how many tiles of rows, and of columns, there is a multiple.
+    pub(super) whole: [i64; 2],
     /// Whether those of a row are neighbours: a panel is filled by transposing vectors of them, a few rows at a time.
     pub(super) along: bool,
 }
@@ -67,7 +69,10 @@ pub(super) fn best_tile(
     fits: impl Fn(i64) -> bool,
 ) -> (f64, [i64; 2]) {
     let mut best = (f64::INFINITY, [1, lanes]);
-    let whole = |n: i64, part: i64| ((n + part - 1) / part) as f64;
+    let tiles = |k: usize, part: i64| {
+        let each = part * terms.whole[k];
+        parts(extents[k], each) * terms.whole[k]
+    };
     for vectors in (turns..=VECTORS).step_by(turns as usize) {
         // Sums, a row of one factor and an element of the other are in registers, and a product that is not added at
         // once.
@@ -85,7 +90,7 @@ pub(super) fn best_tile(
             let others = if rows < extents[0] { rows } else { 0 };
             let bytes = (others * terms.bytes / terms.inner) as f64;
             let term = term(rows, vectors, bytes / STREAMED, 0.0);
-            let tiles = whole(extents[0], rows) * whole(extents[1], columns);
+            let tiles = (tiles(0, rows) * tiles(1, columns)) as f64;
             let padded = extents[0] % rows != 0;
             let copied = padded || terms.all > deep || extents[1] >= OFTEN * columns;
             let each = match terms.along && rows % TURNED != 0 {

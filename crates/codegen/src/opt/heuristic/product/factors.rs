@@ -137,6 +137,12 @@ impl Product {
             inner,
             all: features.count(sum.closes) as i64,
             words: sum.packed > 1,
+            // Of what stands alone the longer side is halved (`Product::shares`).
+            whole: match features.count(rest) > 1.0 {
+                true => [1, 1],
+                false if extents[1] > extents[0] => [1, 2],
+                false => [2, 1],
+            },
             along: lies(rows, row) == Lies::Along,
         };
         let (mut cycles, mut tile) = match sum.tile {
