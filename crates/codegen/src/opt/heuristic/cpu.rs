@@ -292,6 +292,9 @@ fn least(estimates: &Estimates) -> Tile {
     if cycles < more * GAIN { anew } else { grown }
 }
 
+/// Of each factor, the elements of a tile of sums along lanes from which a climb begins.
+const SQUARE: i64 = 4;
+
 /// The tile of least cost that climbing along these axes finds from each choice of vectors, where none
 /// is fixed, and its cost.
 fn search(estimates: &Estimates, threads: i64, free: Mask, fixed: &Tile) -> (Tile, f64) {
@@ -316,9 +319,17 @@ fn search(estimates: &Estimates, threads: i64, free: Mask, fixed: &Tile) -> (Til
             let between = features.between(k) & free;
             let mut pairs = tile.clone();
             bits(between).for_each(|j| pairs.factor[j] = features.extent[j]);
+            // Of sums along lanes, few of each factor's are better than many of one.
+            let mut square = tile.clone();
+            let folds = features.outer >> k & 1 == 0;
+            for j in bits(free & features.outer).filter(|_| folds) {
+                let divides = |f: &i64| features.extent[j] % f == 0;
+                square.factor[j] = (1..=SQUARE).rfind(divides).unwrap_or(1);
+            }
             let more = [
                 (windows != 0 && even).then_some(whole),
                 (between != 0).then_some(pairs),
+                folds.then_some(square),
             ];
             for start in [Some(tile)].into_iter().chain(more) {
                 let Some(next) = start.map(climb) else {
