@@ -191,7 +191,8 @@ impl Product {
         // What is staged is worth its copy where enough tiles read it: two, where each would fetch it from beyond the second
         // cache again, or no tile of several rows divides them; words, where enough rows do.
         let above = match neighbours {
-            true if !divides || columns.size > second / 2 => 2,
+            _ if !divides => 2,
+            true if columns.size > second / 2 => 2,
             true => NEAR_ABOVE,
             false => ABOVE,
         };
