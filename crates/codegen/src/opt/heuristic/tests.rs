@@ -168,9 +168,17 @@ fn what_is_explained_is_what_is_chosen() {
 
 /// What is read again for every row is read a part at a time, as much as the last cache holds.
 #[test]
-fn a_product_beyond_the_caches_is_done_in_parts() {
-    for (rows, n, parts) in [(16, 4096, true), (16, 512, false)] {
-        let opts = choose(&flat_matmul(rows, n, n), &target(false));
+fn sums_beyond_the_caches_are_done_in_parts() {
+    for (rows, n, parts) in [(4096, 4096, true), (16, 512, false)] {
+        // The greatest of a row's sums with a column: no product, which would be staged.
+        let r = ranges(&[rows, n], &[n]);
+        let [row, column, term] = [0, 1, 2].map(|k| &r[k]);
+        let a = param(1, &[rows * n], DType::F32).at(&[linear(&[(row, n), (term, 1)])]);
+        let b = param(2, &[n * n], DType::F32).at(&[linear(&[(term, n), (column, 1)])]);
+        let most = (a + b).reduce_ranges(ReduceOp::Max, &r[2..]);
+        let out = param(0, &[rows * n], DType::F32).at(&[linear(&[(row, n), (column, 1)])]);
+        let kernel = sink(&[out.store(&most).end(&r[..2])]);
+        let opts = choose(&kernel, &target(false));
         let split = |o: &Opt| {
             matches!(
                 o.op,
