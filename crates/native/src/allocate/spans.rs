@@ -75,6 +75,7 @@ pub(super) struct Spans {
 /// The spans of the registers.
 pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
     let mut walk = Walk::new(code.regs.len());
+    // For each loop, where the code begins that runs as often as it does.
     let mut begun: Vec<u32> = Vec::new();
     let mut gaps: FxHashMap<u32, Vec<(u32, u32)>> = FxHashMap::default();
     let mut moves: Vec<Shared> = Vec::new();
@@ -83,7 +84,7 @@ pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
         let at = 2 * p as u32;
         if ins.op == Do::Loop {
             walk.open(at);
-            begun.push(at);
+            begun.push(control);
         }
         ins.reads(|r| walk.mention(r.0, at));
         // What a dot product is added to stands where it goes before its factors are read.
@@ -109,9 +110,11 @@ pub(super) fn registers(code: &Code, waits: &Waits) -> Spans {
             Do::Next => {
                 control = at + 1;
                 walk.close(at + 1);
-                let start = begun.pop().unwrap_or(at);
+                let before = begun.pop().unwrap_or(at);
                 if let Some(Operand::Imm(label)) = ins.src.get(2) {
                     for reg in waits.get(label).into_iter().flatten() {
+                        // Nothing in the loop mentions it.
+                        let start = before.max(walk.of[reg.0 as usize].last + 1);
                         gaps.entry(reg.0).or_default().push((start, at + 1));
                     }
                 }

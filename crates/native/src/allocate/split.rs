@@ -279,7 +279,10 @@ fn insert(code: &mut Code, spans: &Spans, waits: &Waits, slots: &mut u32) {
         for reg in regs {
             let info = code.regs[reg.0 as usize];
             match (slot_of.get(reg), begins) {
-                (Some(&slot), true) => list.push(store(slot, *reg, info)),
+                (Some(&slot), true) => {
+                    let at = stored(&list, *reg);
+                    list.insert(at, store(slot, *reg, info));
+                }
                 (Some(&slot), false) => list.push(load(slot, *reg, info)),
                 (None, false) => list.extend(made.get(reg).cloned()),
                 (None, true) => {}
@@ -290,4 +293,20 @@ fn insert(code: &mut Code, spans: &Spans, waits: &Waits, slots: &mut u32) {
         }
     }
     code.ins = list;
+}
+
+/// Most instructions before a loop that may have the place of what waits around it.
+const BEFORE: usize = 64;
+
+/// Where a register is stored that waits around the loop that comes next: ahead of what sets the counters of that, so that
+/// these may have its place.
+fn stored(list: &[Ins], reg: Reg) -> usize {
+    let stays = |ins: &Ins| {
+        let mut mentions = ins.dst == Some(reg);
+        ins.reads(|r| mentions |= r == reg);
+        let control = matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land);
+        mentions || control || matches!(ins.op, Do::Argument(_))
+    };
+    let passed = list.iter().rev().take(BEFORE).take_while(|ins| !stays(ins));
+    list.len() - passed.count()
 }
