@@ -506,6 +506,39 @@ fn vectors_across_are_weighed_against_blocks_of_images_and_far_terms() {
     }
 }
 
+/// A number of rows that no tile divides is padded: one row at a time, each would read all columns again from where they
+/// are.
+#[test]
+fn a_prime_number_of_rows_is_done_in_tiles() {
+    let wide = Target {
+        vector_bytes: 64,
+        registers: 32,
+        caches: [48 << 10, 2 << 20, 32 << 20],
+        local_bytes: 1 << 20,
+        ..target(false)
+    };
+    for (rows, columns, terms) in [
+        (17, 4096, 256),
+        (37, 512, 512),
+        (29, 23, 128),
+        (31, 768, 768),
+    ] {
+        let (choices, _) = explain(&flat_matmul(rows, columns, terms), &wide);
+        let found = choices.iter().any(|c| c.why == "rows of a tile");
+        assert!(found, "{rows} {columns} {terms}: {choices:?}");
+    }
+    // Of few rows of terms that lie beside each other, several of each factor are done at once.
+    let r = ranges(&[16, 512], &[512]);
+    let [row, column, term] = [0, 1, 2].map(|k| &r[k]);
+    let a = param(1, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (term, 1)])]);
+    let b = param(2, &[512 * 512], DType::F32).at(&[linear(&[(column, 512), (term, 1)])]);
+    let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
+    let out = param(0, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (column, 1)])]);
+    let opts = choose(&sink(&[out.store(&sum).end(&r[..2])]), &wide);
+    let several = |o: &&Opt| matches!(o.op, OptOp::Split { target: AxisType::Upcast, factor, .. } if factor > 1);
+    assert_eq!(opts.iter().filter(several).count(), 2, "{opts:?}");
+}
+
 /// Where threads leave as many turns of a loop as a tile has, it is none any more: its columns are vectors still.
 #[test]
 fn tiles_of_several_turns_have_vectors() {

@@ -212,7 +212,11 @@ impl Product {
             n as f64 >= USEFUL_TERMS * padded as f64
         });
         let step = rows.stride[last].unsigned_abs();
-        let least = if words { USEFUL_WORDS } else { USEFUL };
+        let least = if words || !divides {
+            USEFUL_WORDS
+        } else {
+            USEFUL
+        };
         (again && terms && !near && useful(0) * useful(1) >= least).then_some(Product {
             row,
             column,
