@@ -116,8 +116,11 @@ impl Product {
             let rows = factor(features, sum, row, lane).filter(|a| is_plain(a))?;
             let weights = factor(features, sum, lane, row).filter(|a| is_plain(a))?;
             let all_share = weights.varies & sum.open == 1 << lane;
-            let apart = rows.stride[row].unsigned_abs();
-            let near = apart.saturating_mul(rows.bytes as u64) <= LINE;
+            let [wide, next] = [row, last].map(|k| {
+                let step = rows.stride[k].unsigned_abs();
+                step.saturating_mul(rows.bytes as u64)
+            });
+            let near = wide <= LINE;
             let same = weights.bytes == sum.bytes && rows.bytes == sum.bytes;
             // Lines of which each tile reads a part come again and again: from a cache.
             let image = features.count(rows.varies & (sum.closes | 1 << row));
@@ -136,9 +139,8 @@ impl Product {
                 false => second / 4 * 3 / (terms as i64 * weights.bytes as i64),
             };
             // Terms that are no neighbours lie in lines of their own.
-            let next = rows.stride[last].unsigned_abs() * rows.bytes as u64;
             let lines = |n: i64| match next >= LINE {
-                true => LINE as f64 + n as f64 * (apart * rows.bytes as u64) as f64,
+                true => LINE as f64 + n as f64 * wide as f64,
                 false => 0.0,
             };
             let all = terms * next as f64 / PAGE;
