@@ -38,11 +38,11 @@ const LINE: f64 = 64.0;
 const NEARBY: f64 = 4.0;
 const FAR: f64 = 12.0;
 /// Bytes of a page, the runs of memory in one that are fetched ahead, and those in all pages beyond the last cache.
-const PAGE: f64 = 4096.0;
+pub(super) const PAGE: f64 = 4096.0;
 const RUNS: f64 = 4.0;
 const STREAMS: f64 = 16.0;
 /// Bytes of memory that a core moves in a cycle.
-const BANDWIDTH: f64 = 8.0;
+pub(super) const BANDWIDTH: f64 = 8.0;
 /// Bytes that a core moves in a cycle from beyond each cache.
 const MOVED: [f64; 3] = [32.0, 12.0, 8.0];
 /// The part of what takes less time that is not done while what takes most is.

@@ -74,15 +74,17 @@ mod tests {
         }
     }
 
+    /// Expected cycles of a product with these Opts.
+    fn cycles(opts: &[&str]) -> f64 {
+        let target = target(false);
+        let opts: Vec<_> = opts.iter().map(|o| o.parse().unwrap()).collect();
+        let kernel = apply(&flat_matmul(256, 256, 64), &opts, &target).unwrap();
+        predict(&kernel, &target).unwrap().cycles
+    }
+
     /// What fills storage that varies with no loop around it stands beside the loops that read it.
     #[test]
     fn a_fill_of_all_is_done_once() {
-        let target = target(false);
-        let cycles = |opts: &[&str]| {
-            let opts: Vec<_> = opts.iter().map(|o| o.parse().unwrap()).collect();
-            let kernel = apply(&flat_matmul(256, 256, 64), &opts, &target).unwrap();
-            predict(&kernel, &target).unwrap().cycles
-        };
         let tile = ["SPLIT(0,4,UPCAST)", "SPLIT(1,16,UPCAST)"];
         let staged = ["SPLIT(0,4,UPCAST)", "SPLIT(1,16,UPCAST)", "STAGE(0,1)"];
         let share = cycles(&staged) / cycles(&tile);
@@ -91,12 +93,6 @@ mod tests {
 
     #[test]
     fn the_tile_is_read_off_the_kernel() {
-        let target = target(false);
-        let cycles = |opts: &[&str]| {
-            let opts: Vec<_> = opts.iter().map(|o| o.parse().unwrap()).collect();
-            let kernel = apply(&flat_matmul(256, 256, 64), &opts, &target).unwrap();
-            predict(&kernel, &target).unwrap().cycles
-        };
         let plain = cycles(&[]);
         let lanes = cycles(&["SPLIT(1,8,UPCAST)"]);
         let tile = cycles(&["SPLIT(0,4,UPCAST)", "SPLIT(1,16,UPCAST)"]);

@@ -17,6 +17,7 @@ use super::product::nest::unroll;
 use super::tile::{parts, whole_tile};
 use super::{Chosen, Weighed, covered, inner, keep, outermost};
 use crate::graph::bits;
+use crate::opt::cost::{BANDWIDTH, PAGE};
 use crate::opt::features::{Access, Features, Mask};
 use crate::opt::nest::LoopNest;
 use crate::opt::staging;
@@ -33,10 +34,7 @@ const TURNED: f64 = 1.0;
 /// Cycles of an element that is copied by itself, and of a vector that is copied, or transposed with its neighbours.
 const ALONE: f64 = 0.5;
 const COPY: f64 = 1.0;
-/// Bytes that come from beyond the second cache in a cycle, before they are copied.
-const FETCHED: f64 = 8.0;
-/// Bytes of a page, how many of them a core has at hand, and cycles to find one more.
-const PAGE: f64 = 4096.0;
+/// How many pages a core has at hand, and cycles to find one more.
 const PAGES: f64 = 64.0;
 const WALKED: f64 = 7.0;
 
@@ -179,8 +177,9 @@ impl Product {
             let turned = if even >= NEAR { even } else { 1 };
             let vectors = turned > 1 || weights.stride[lane] == 1;
             let each = if vectors { COPY / lanes as f64 } else { ALONE };
+            // They are fetched before they are copied.
             let each = match weights.size > second {
-                true => each + weights.bytes as f64 / FETCHED,
+                true => each + weights.bytes as f64 / BANDWIDTH,
                 false => each,
             };
             let copied = each * features.count(weights.varies);

@@ -8,7 +8,7 @@
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, keep, outermost};
 use crate::graph::bits;
-use crate::opt::cost::chunks;
+use crate::opt::cost::{BANDWIDTH, chunks};
 use crate::opt::features::{Access, Features};
 use crate::opt::staging;
 use monoglot_uop::{AxisType, Op, OptOp, Target};
@@ -24,8 +24,6 @@ const NARROWEST: i64 = 4;
 /// Most vectors that are added at once where no whole ones divide all columns, and by how much worse these may be filled.
 const VECTORS: i64 = 8;
 const NEARLY: f64 = 1.15;
-/// Bytes of memory that a core moves in a cycle.
-const MOVED: f64 = 8.0;
 
 /// Choose the loops of sums of columns; None, with nothing chosen, where the kernel is none.
 pub(super) fn choose(features: &Features, chosen: &mut Chosen) -> Option<()> {
@@ -94,7 +92,7 @@ fn sums(features: &Features, target: &Target) -> Option<([usize; 2], f64)> {
     let once = features.outer & !read.varies == 0;
     let beyond = read.size > target.caches[1] as i64;
     let all = known && inside && long && far && once && beyond;
-    all.then_some(([row, column], read.size as f64 / MOVED))
+    all.then_some(([row, column], read.size as f64 / BANDWIDTH))
 }
 
 /// How many columns are done together: their sums are held in eight bytes. There is a loop around them, which

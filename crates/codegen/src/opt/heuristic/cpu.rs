@@ -320,16 +320,18 @@ fn search(estimates: &Estimates, threads: i64, free: Mask, fixed: &Tile) -> (Til
             let mut pairs = tile.clone();
             bits(between).for_each(|j| pairs.factor[j] = features.extent[j]);
             // Of sums along lanes, few of each factor's are better than many of one.
-            let mut square = tile.clone();
-            let folds = features.outer >> k & 1 == 0;
-            for j in bits(free & features.outer).filter(|_| folds) {
-                let divides = |f: &i64| features.extent[j] % f == 0;
-                square.factor[j] = (1..=SQUARE).rfind(divides).unwrap_or(1);
-            }
+            let square = (features.outer >> k & 1 == 0).then(|| {
+                let mut square = tile.clone();
+                for j in bits(free & features.outer) {
+                    let divides = |f: &i64| features.extent[j] % f == 0;
+                    square.factor[j] = (1..=SQUARE).rfind(divides).unwrap_or(1);
+                }
+                square
+            });
             let more = [
                 (windows != 0 && even).then_some(whole),
                 (between != 0).then_some(pairs),
-                folds.then_some(square),
+                square,
             ];
             for start in [Some(tile)].into_iter().chain(more) {
                 let Some(next) = start.map(climb) else {

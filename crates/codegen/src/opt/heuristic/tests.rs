@@ -476,17 +476,22 @@ fn images_by_a_matrix(images: i64, rows: i64, columns: i64, terms: i64) -> UOp {
     sink(&[out.store(&sum).end(&r[..3])])
 }
 
-/// Vectors lie across the results where terms are found quickly: not where each lies in another page, of more than a core
-/// has at hand, and weights come from far away, and not where blocks of an image's product cost less.
-#[test]
-fn vectors_across_are_weighed_against_blocks_of_images_and_far_terms() {
-    let wide = Target {
+/// A machine with long vectors and a large second cache.
+fn wide() -> Target {
+    Target {
         vector_bytes: 64,
         registers: 32,
         caches: [48 << 10, 2 << 20, 32 << 20],
         local_bytes: 1 << 20,
         ..target(false)
-    };
+    }
+}
+
+/// Vectors lie across the results where terms are found quickly: not where each lies in another page, of more than a core
+/// has at hand, and weights come from far away, and not where blocks of an image's product cost less.
+#[test]
+fn vectors_across_are_weighed_against_blocks_of_images_and_far_terms() {
+    let wide = wide();
     for (images, rows, columns, terms, across) in [
         (1, 256, 196, 256, true),
         (1, 128, 784, 512, false),
@@ -510,13 +515,7 @@ fn vectors_across_are_weighed_against_blocks_of_images_and_far_terms() {
 /// are.
 #[test]
 fn a_prime_number_of_rows_is_done_in_tiles() {
-    let wide = Target {
-        vector_bytes: 64,
-        registers: 32,
-        caches: [48 << 10, 2 << 20, 32 << 20],
-        local_bytes: 1 << 20,
-        ..target(false)
-    };
+    let wide = wide();
     for (rows, columns, terms) in [
         (17, 4096, 256),
         (37, 512, 512),
@@ -527,15 +526,22 @@ fn a_prime_number_of_rows_is_done_in_tiles() {
         let found = choices.iter().any(|c| c.why == "rows of a tile");
         assert!(found, "{rows} {columns} {terms}: {choices:?}");
     }
-    // Of few rows of terms that lie beside each other, several of each factor are done at once.
+}
+
+/// Of few rows of terms that lie beside each other in both factors, several of each are done at once.
+#[test]
+fn tiles_along_the_terms_have_several_of_each_factor() {
     let r = ranges(&[16, 512], &[512]);
     let [row, column, term] = [0, 1, 2].map(|k| &r[k]);
     let a = param(1, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (term, 1)])]);
     let b = param(2, &[512 * 512], DType::F32).at(&[linear(&[(column, 512), (term, 1)])]);
     let sum = (a * b).reduce_ranges(ReduceOp::Add, &r[2..]);
     let out = param(0, &[16 * 512], DType::F32).at(&[linear(&[(row, 512), (column, 1)])]);
-    let opts = choose(&sink(&[out.store(&sum).end(&r[..2])]), &wide);
-    let several = |o: &&Opt| matches!(o.op, OptOp::Split { target: AxisType::Upcast, factor, .. } if factor > 1);
+    let opts = choose(&sink(&[out.store(&sum).end(&r[..2])]), &wide());
+    let several = |o: &&Opt| match o.op {
+        OptOp::Split { target, factor, .. } => target == AxisType::Upcast && factor > 1,
+        _ => false,
+    };
     assert_eq!(opts.iter().filter(several).count(), 2, "{opts:?}");
 }
 

@@ -113,9 +113,8 @@ pub(super) fn best_tile(
 /// Rows and columns of a register tile of tiles of a unit: two of each at most, which leaves the unit registers for
 /// what it multiplies.
 pub(super) fn tile_of_units(extents: [i64; 2], [rows, columns, _]: [i64; 3]) -> [i64; 2] {
-    let whole = |n: i64, part: i64| (n + part - 1) / part;
     let cost = |[above, beside]: &[i64; 2]| {
-        let tiles = whole(extents[0], above * rows) * whole(extents[1], beside * columns);
+        let tiles = parts(extents[0], above * rows) * parts(extents[1], beside * columns);
         tiles * (UNITS * above * beside + above + beside)
     };
     let each = [[2, 2], [2, 1], [1, 2], [1, 1]];
