@@ -276,6 +276,13 @@ pub enum Do {
     Return,
 }
 
+impl Do {
+    /// Whether what follows may run more or less often than what stands before.
+    pub(crate) fn is_control(self) -> bool {
+        matches!(self, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land)
+    }
+}
+
 /// The elements of the words of two tiles: of floats, of bytes with (S) and without (U) a sign.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

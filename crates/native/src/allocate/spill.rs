@@ -205,7 +205,7 @@ impl Rewrite<'_> {
         self.number += 1;
         let now = self.number;
         self.recent.retain(|r| r.2 + STAYS >= now);
-        if matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land) {
+        if ins.op.is_control() {
             self.recent.clear();
         }
         if !matches!(ins.op, Do::Argument(_)) {

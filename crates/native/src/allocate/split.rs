@@ -304,8 +304,7 @@ fn stored(list: &[Ins], reg: Reg) -> usize {
     let stays = |ins: &Ins| {
         let mut mentions = ins.dst == Some(reg);
         ins.reads(|r| mentions |= r == reg);
-        let control = matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land);
-        mentions || control || matches!(ins.op, Do::Argument(_))
+        mentions || ins.op.is_control() || matches!(ins.op, Do::Argument(_))
     };
     let passed = list.iter().rev().take(BEFORE).take_while(|ins| !stays(ins));
     list.len() - passed.count()

@@ -52,7 +52,7 @@ impl Masks {
         let mut block = 0;
         let mut comparisons = 0;
         for ins in list {
-            if matches!(ins.op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land) {
+            if ins.op.is_control() {
                 block += 1;
             }
             let mut wanted = None;

@@ -78,7 +78,7 @@ fn added_under_mask(code: &Code, i: usize, reads: &[u32]) -> Option<(usize, Ins)
     }
     let near = code.ins[..i].iter().rev().take(BETWEEN);
     let back = near
-        .take_while(|ins| !is_control(ins.op))
+        .take_while(|ins| !ins.op.is_control())
         .position(|ins| ins.dst == Some(sum))?;
     let at = i - 1 - back;
     let added = &code.ins[at];
@@ -105,10 +105,6 @@ fn added_under_mask(code: &Code, i: usize, reads: &[u32]) -> Option<(usize, Ins)
     })
 }
 
-fn is_control(op: Do) -> bool {
-    matches!(op, Do::Loop | Do::Next | Do::SkipIf(_) | Do::Land)
-}
-
 /// The block of each instruction as they are gone through. What is skipped together is one of its own: before it and behind
 /// it the block is the same, since both are done or neither.
 #[derive(Default)]
@@ -122,7 +118,7 @@ struct Blocks {
 impl Blocks {
     fn of(&mut self, ins: &Ins) -> u32 {
         let around = self.now;
-        if is_control(ins.op) {
+        if ins.op.is_control() {
             self.last += 1;
             self.now = self.last;
         }
