@@ -60,7 +60,8 @@ struct Panel<'a> {
     fill: &'a UOp,
     tiles: &'a UOp,
     runs: &'a Loop,
-    run: &'a UOp,
+    /// The number of a run, of all that a tile has.
+    run: UOp,
     /// What a turn of `fill` reads, in order.
     lines: Vec<Line<'a>>,
 }
@@ -88,20 +89,19 @@ impl<'a> Panel<'a> {
             .enumerate()
             .filter(|(_, l)| only_copies(l, list));
         let panels = fills.filter_map(|(at, fill)| {
-            let (tiles, runs) = inside[at + 1..].iter().find_map(|tiles| {
-                let mut runs = tiles.inside.iter().map(|&l| &loops[l]);
-                Some((tiles, runs.find(|l| !l.inside.is_empty())?))
-            })?;
+            let mut after = inside[at + 1..].iter();
+            let (tiles, (runs, run)) =
+                after.find_map(|tiles| Some((tiles, runs(list, loops, tiles)?)))?;
             let lines = lines(list, fill, &list[over.begin], target);
             let bytes = lines.len() as i128 * fill.turns? as i128 * LINE;
             let fits = !lines.is_empty() && 4 * bytes <= target.caches[1] as i128;
-            let counted = over.turns.and(tiles.turns).and(runs.turns);
+            let counted = over.turns.and(tiles.turns);
             counted.filter(|_| fits).map(|_| Panel {
                 over: &list[over.begin],
                 fill: &list[fill.begin],
                 tiles: &list[tiles.begin],
                 runs,
-                run: &list[runs.begin],
+                run,
                 lines,
             })
         });
@@ -110,7 +110,7 @@ impl<'a> Panel<'a> {
 
     /// How often a panel's loops turn that fill it, and are over tiles and runs.
     fn turns(&self) -> [i64; 3] {
-        [self.fill, self.tiles, self.run].map(|r| r.vmax() + 1)
+        [self.fill, self.tiles, &self.run].map(|r| r.vmax() + 1)
     }
 
     /// The share of a run, so that it asks for least.
@@ -156,9 +156,9 @@ impl<'a> Panel<'a> {
         let next = plus(self.over, 1);
         let mut gate = below(&next, self.over.vmax() + 1);
         if runs > shared {
-            gate = node(Op::And, [gate, below(self.run, shared)]);
+            gate = node(Op::And, [gate, below(&self.run, shared)]);
         }
-        if turn != *self.run && shared * tiles > fills {
+        if turn != self.run && shared * tiles > fills {
             gate = node(Op::And, [gate, below(&turn, fills)]);
         }
         let later = FxHashMap::from_iter([(self.over.clone(), next), (self.fill.clone(), turn)]);
@@ -191,6 +191,23 @@ impl Line<'_> {
     fn index(&self) -> Option<&UOp> {
         Some(address(&self.load.src()[0])?.index)
     }
+}
+
+/// The innermost loop of a tile's that has others inside, and the number of its turn: parts of the sum may be around.
+fn runs<'a>(list: &[UOp], loops: &'a [Loop], tiles: &Loop) -> Option<(&'a Loop, UOp)> {
+    let around = |l: &Loop| {
+        let mut inside = l.inside.iter().map(|&l| &loops[l]);
+        inside.find(|l| !l.inside.is_empty())
+    };
+    let mut runs = around(tiles)?;
+    let mut run = list[runs.begin].clone();
+    while let Some(inner) = around(runs) {
+        let turn = &list[inner.begin];
+        run = node(Op::Add, [times(&run, inner.turns?), turn.clone()]);
+        runs = inner;
+    }
+    runs.turns?;
+    Some((runs, run))
 }
 
 /// Whether a loop only copies, to LOCAL storage.
@@ -251,12 +268,12 @@ impl Asked {
         Some(())
     }
 
-    /// Whether each instruction is new, or stands where a run may read it.
+    /// Whether each instruction is new, or stands where a run may read it, or in a run, before which it may stand.
     fn may_stand(&self, list: &[UOp], loops: &[Loop], runs: &Loop) -> bool {
         let places: FxHashMap<&UOp, usize> = list.iter().zip(0..).collect();
         let closed = |at: usize| {
-            let ended = |l: &Loop| l.contains(at) && !l.contains(runs.begin);
-            at > runs.begin || loops.iter().any(ended)
+            let ended = |l: &Loop| l.contains(at) && !l.contains(runs.begin + 1);
+            at > runs.end || loops.iter().any(ended)
         };
         let mut stand = self.list.iter().filter_map(|u| places.get(u));
         !stand.any(|at| closed(*at))

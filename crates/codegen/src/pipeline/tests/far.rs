@@ -458,16 +458,18 @@ fn panels_are_asked_for_while_others_are_worked_with() {
     };
     let asked = |u: &UOp| u.op() == Op::Load && *u.arg() != Arg::None && of_columns(u);
     for (device, mut target) in in_order() {
-        target.caches = [8 << 10, 128 << 10, 16 << 20];
         let widest = target.vector_bytes;
-        for bytes in [64, 32].into_iter().filter(|b| *b <= widest) {
+        // Sums of more terms than a float should add one after the other are in parts around the runs.
+        let sizes = [(64, 320, 8, 128), (32, 320, 8, 128), (32, 512, 32, 256)];
+        for (bytes, terms, first, second) in sizes.into_iter().filter(|s| s.0 <= widest) {
+            target.caches = [first << 10, second << 10, 16 << 20];
             target.vector_bytes = bytes;
             let opts = |k: UOp| (k.clone(), crate::opt::choose(&k, &target));
             let cases = [
-                opts(flat_matmul(128, 256, 320)),
-                opts(turned(128, 256, 320)),
-                opts(flat_matmul(192, 256, 320)),
-                opts(turned(192, 256, 320)),
+                opts(flat_matmul(128, 256, terms)),
+                opts(turned(128, 256, terms)),
+                opts(flat_matmul(192, 256, terms)),
+                opts(turned(192, 256, terms)),
             ];
             for program in check_for(&device, &target, &cases, 0) {
                 let list = program.src()[1].src();
