@@ -7,7 +7,7 @@
 //! each slice, where each of these loops has lanes of its own.
 
 use super::Chosen;
-use super::cpu::{Estimates, GAIN, arrange, climb, lane_factors};
+use super::cpu::{Estimates, GAIN, SLIGHT, arrange, climb, lane_factors};
 use crate::graph::bits;
 use crate::opt::cost::Tile;
 use crate::opt::features::{Access, Features, Mask};
@@ -141,6 +141,27 @@ impl Slices {
         // Slices side by side would have more code and no more to do at a time: they wait for nothing of each
         // other.
         let cycles = tile.cycles(features, target).unwrap_or(f64::INFINITY);
-        (tile, cycles)
+        let even = self.even(features, tile.clone());
+        match even.cycles(features, target) {
+            Some(c) if c <= cycles * SLIGHT => (even, c),
+            _ => (tile, cycles),
+        }
+    }
+
+    /// The tile whose runs through a slice of which something is kept do as many elements in a turn: each turn of the run
+    /// that keeps them may then be one of the next run, and of what is written.
+    fn even(&self, features: &Features, mut tile: Tile) -> Tile {
+        if features.fills.is_empty() {
+            return tile;
+        }
+        let lanes = || bits(tile.beside & !self.apart);
+        let Some(most) = lanes().max_by_key(|&k| tile.factor[k]) else {
+            return tile;
+        };
+        let as_long = |k: &usize| features.extent[*k] == features.extent[most];
+        for k in lanes().filter(as_long).collect::<Vec<_>>() {
+            tile.factor[k] = tile.factor[most];
+        }
+        tile
     }
 }

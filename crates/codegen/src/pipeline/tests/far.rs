@@ -236,6 +236,17 @@ fn rows_are_written_while_others_are_worked_out() {
             more(false),
             opts(rows_by_their_sums(31, 256, true)),
         ];
+        // Loops that go through a row of which something is kept turn as often as each other.
+        let factors = cases[0].1.iter().filter_map(|opt| match opt.op {
+            OptOp::Split { factor, .. } => Some(factor),
+            _ => None,
+        });
+        let factors: Vec<i64> = factors.collect();
+        assert!(
+            factors.len() == 3 && factors.iter().all(|f| *f == factors[0]),
+            "{:?}",
+            cases[0].1
+        );
         for from in [0, 8] {
             let programs = check_for(&device, &target, &cases, from);
             let found: Vec<bool> = programs.iter().map(turned).collect();
