@@ -50,16 +50,14 @@ impl<'a> Selector<'a> {
     /// A register of lanes.
     fn arrange(&mut self, list: &[Lane], lane: usize) -> Reg {
         let first = list[0].0;
-        let in_order = list.iter().enumerate().all(|(k, &l)| l == (first, k));
-        if in_order {
+        if list.iter().enumerate().all(|(k, &l)| l == (first, k)) {
             return self.b.stable(first);
         }
         if list.len() * lane <= 16 {
             return self.arrange_half(list, lane);
         }
-        let within = |bytes: usize| list.iter().all(|l| (l.1 + 1) * lane <= bytes);
         if list.len() * lane == 32
-            && within(32)
+            && list.iter().all(|l| (l.1 + 1) * lane <= 32)
             && let Some(reg) = self.arrange_whole(list, lane)
         {
             return reg;
@@ -127,14 +125,13 @@ impl<'a> Selector<'a> {
         let [a, b] = sides;
         let side = |l: Lane| usize::from(l.0 != a);
         // Whole halves.
-        let halves: SmallVec<[Lane; 2]> = list.chunks(half).map(|h| h[0]).collect();
         let whole = list.chunks(half).all(|h| {
             let (reg, k) = h[0];
             k % half == 0 && h.iter().enumerate().all(|(j, &l)| l == (reg, k + j))
         });
         if whole {
             let select = |l: Lane| (2 * side(l) + l.1 / half) as i64;
-            let imm = select(halves[0]) | select(halves[1]) << 4;
+            let imm = select(list[0]) | select(list[half]) << 4;
             return Some(self.b.of(Vector::Permute128, Width::Y, &[a, b], Some(imm)));
         }
         // The same order within both halves.
@@ -149,17 +146,33 @@ impl<'a> Selector<'a> {
         if same && let Some(reg) = self.in_halves(sides, &order, lane, Width::Y) {
             return Some(reg);
         }
-        if a != b || lane < 4 {
+        // By a look-up of two registers where there is one.
+        if lane < 4 || a != b && self.b.level >= Level::V4 {
             return None;
         }
-        // Any order of words of one register.
+        let placed = self.in_place(a, list, lane);
+        if a == b {
+            return Some(placed);
+        }
+        let other = self.in_place(b, list, lane);
         let words = lane / 4;
-        let mut constant: Constant = [0; 64];
-        for (k, word) in constant[..32].chunks_mut(4).enumerate() {
+        let of = |k: usize| (side(list[k / words]) as i64) << k;
+        let imm = Some((0..8).map(of).sum());
+        Some(self.b.of(Vector::BlendPs, Width::Y, &[placed, other], imm))
+    }
+
+    /// The lanes of 32 bytes that are one register's in their places, by the numbers of their words.
+    fn in_place(&mut self, reg: Reg, list: &[Lane], lane: usize) -> Reg {
+        if list.iter().enumerate().all(|(k, l)| l.0 != reg || l.1 == k) {
+            return reg;
+        }
+        let words = lane / 4;
+        let mut order: Constant = [0; 64];
+        for (k, word) in order[..32].chunks_mut(4).enumerate() {
             word[0] = (list[k / words].1 * words + k % words) as u8;
         }
-        let order = self.b.constant(constant, Width::Y);
-        Some(self.b.of(Vector::PermuteD, Width::Y, &[order, a], None))
+        let order = self.b.constant(order, Width::Y);
+        self.b.of(Vector::PermuteD, Width::Y, &[order, reg], None)
     }
 
     /// An instruction that puts lanes of two registers into an order within 16 bytes.
@@ -193,10 +206,7 @@ impl<'a> Selector<'a> {
             return Some(self.b.of(op, width, &[a, b], None));
         }
         if lane == 4 {
-            let imm = order
-                .iter()
-                .enumerate()
-                .fold(0, |imm, (k, o)| imm | (o.1 as i64) << (2 * k));
+            let imm = (0..half).map(|k| (order[k].1 as i64) << (2 * k)).sum();
             if !both {
                 return Some(self.b.of(Vector::ShuffleD, width, &[a], Some(imm)));
             }
@@ -205,12 +215,8 @@ impl<'a> Selector<'a> {
                 let pair = [[a, b][of(0)], [a, b][of(2)]];
                 return Some(self.b.of(Vector::ShufflePs, width, &pair, Some(imm)));
             }
-            let stays = order.iter().enumerate().all(|(k, o)| o.1 == k);
-            if stays {
-                let imm = order
-                    .iter()
-                    .enumerate()
-                    .fold(0, |imm, (k, o)| imm | (o.0 as i64) << k);
+            if (0..half).all(|k| order[k].1 == k) {
+                let imm: i64 = (0..half).map(|k| (of(k) as i64) << k).sum();
                 let imm = imm * (0x1111 >> (16 - width.bytes() / 4));
                 return Some(self.b.of(Vector::BlendPs, width, &[a, b], Some(imm)));
             }
