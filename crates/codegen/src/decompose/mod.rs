@@ -11,7 +11,7 @@ mod threefry;
 use crate::native::Native;
 use math::{F32, F64, Math};
 use monoglot_uop::op::Transcendental;
-use monoglot_uop::{DType, UOp};
+use monoglot_uop::{DType, Op, UOp};
 
 pub(crate) use threefry::threefry;
 
@@ -23,6 +23,9 @@ pub(crate) fn transcendental(legal: &Native, op: Transcendental, x: &UOp) -> Opt
         Transcendental::Exp2 => m.exp2(x),
         Transcendental::Log2 if single => m.log2_f32(x),
         Transcendental::Log2 => m.log2_f64(x),
+        Transcendental::Sin if single && legal.has(Op::MulAcc) && !legal.target.workgroups => {
+            m.sin_in_f64(x)
+        }
         Transcendental::Sin if single => m.sin_f32(x),
         Transcendental::Sin => m.sin_f64(x),
     })

@@ -1,7 +1,7 @@
 //! sin x. Flows in: a value in f32 or f64; flows out: its sine, every argument covered, within the
 //! errors stated at each function.
 
-use super::math::{Math, joined, u64c};
+use super::math::{F64, Math, joined, u64c};
 use crate::build::{bitcast, cast};
 use crate::native::Native;
 use monoglot_uop::{DType, UOp};
@@ -38,23 +38,66 @@ fn window(o: &Native, a: &UOp, b: &UOp, s: &UOp, ns: &UOp) -> UOp {
     o.or(&o.shl(a, s), &o.shr(&o.shr(b, &u64c(1)), ns))
 }
 
+/// The 53 digits from one on, as the part of 1/pi that they are.
+fn digits(from: usize) -> f64 {
+    let word = |all: u128, &w: &u32| all << 32 | u128::from(w);
+    let bits = INV_PI[from / 32..][..3].iter().fold(0, word) >> (43 - from % 32);
+    (bits as u64 & u64::MAX >> 11) as f64 * 2f64.powi(-53 - from as i32)
+}
+
 impl Math<'_> {
-    /// sin x, its argument reduced: |x| is `r` plus a multiple of pi, whose parity is the top bit of `odd` and turns the
-    /// sign; below 1 nothing has to be reduced. For |r| <= pi/2, sin r = r + r (c0 u + u^2 W(u)), u = r^2.
+    /// sin r = r + r (c0 u + u^2 W(u)), u = r^2, for |r| <= pi/2.
     ///
     /// Taking c0 out of the Horner chain costs one multiplication and spares the rounding of c0 + u W, which near
     /// the crest would be half an ulp.
+    fn sin_near(&self, r: &UOp, coef: &[u32]) -> UOp {
+        let o = self.o;
+        let (c0, rest) = coef.split_at(self.width() / 32);
+        let u = o.mul(r, r);
+        let w = o.mul(&o.mul(&u, &u), &self.poly(&u, rest));
+        let t = o.mulacc(&u, &self.cb(joined(c0)), &w);
+        o.mulacc(r, &t, r)
+    }
+
+    /// sin x for every x of f32 in f64, where products are fused: x/pi is a product with each of two parts of 1/pi, and k the
+    /// integer nearest to the first one, which is off by 2^-7 at most. Digits before these would give even integers alone
+    /// for numbers as great, so the parts begin later for them, in steps in which f64 has k's low bit.
+    ///
+    /// 32 ops. Every f32: at most 1.5663 ulp; -0 gives -0; infinities and NaN give NaN.
+    pub(super) fn sin_in_f64(&self, x: &UOp) -> UOp {
+        let o = self.o;
+        let c = Math {
+            format: &F64,
+            ..*self
+        };
+        let wide = cast(x, DType::F64);
+        let ax = c.abs(&wide);
+        let part = |k: usize| {
+            let of = |step: usize| c.c(digits((22 * step).saturating_sub(2) + 53 * k));
+            let less = |step: usize| o.cmplt(&ax, &c.c(2f64.powi(44 + 22 * step as i32)));
+            let choose = |far: UOp, step: usize| o.select(&less(step), &of(step), &far);
+            (0..4).rev().fold(of(4), choose)
+        };
+        let [high, low] = [part(0), part(1)];
+        let magic = c.c(1.5 * 2f64.powi(52));
+        let t = o.mulacc(&wide, &high, &magic);
+        let r = o.mulacc(&wide, &high, &o.sub(&magic, &t));
+        let r = o.mul(&o.mulacc(&wide, &low, &r), &c.c(std::f64::consts::PI));
+        let odd = o.shl(&c.bits(&t), &u64c(63));
+        let r = cast(&c.float(&o.xor(&c.bits(&r), &odd)), DType::F32);
+        let s = self.sin_near(&r, &SIN_F32);
+        o.select(&o.cmpne(x, &self.c(0.0)), &s, x)
+    }
+
+    /// sin x, its argument reduced: |x| is `r` plus a multiple of pi, whose parity is the top bit of `odd` and turns the
+    /// sign; below 1 nothing has to be reduced.
     fn sin_tail(&self, x: &UOp, r: &UOp, odd: &UOp, coef: &[u32]) -> UOp {
         let o = self.o;
         let ax = self.abs(x);
         let below = o.cmplt(&ax, &self.c(1.0));
         let r = &o.select(&below, &ax, r);
         let sign = o.xor(&self.bits(x), &o.select(&below, &self.u(0), odd));
-        let (c0, rest) = coef.split_at(self.width() / 32);
-        let u = o.mul(r, r);
-        let w = o.mul(&o.mul(&u, &u), &self.poly(&u, rest));
-        let t = o.mulacc(&u, &self.cb(joined(c0)), &w);
-        let s = o.mulacc(r, &t, r);
+        let s = self.sin_near(r, coef);
         let y = self.float(&o.xor(&self.bits(&s), &o.and(&sign, &self.u(self.sign()))));
         o.select(&o.cmplt(&ax, &self.c(f64::INFINITY)), &y, &self.c(f64::NAN))
     }
