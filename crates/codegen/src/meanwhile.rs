@@ -202,6 +202,7 @@ fn runs<'a>(list: &[UOp], loops: &'a [Loop], tiles: &Loop) -> Option<(&'a Loop, 
     let mut runs = around(tiles)?;
     let mut run = list[runs.begin].clone();
     while let Some(inner) = around(runs) {
+        runs.turns?;
         let turn = &list[inner.begin];
         run = node(Op::Add, [times(&run, inner.turns?), turn.clone()]);
         runs = inner;

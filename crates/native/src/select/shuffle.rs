@@ -1,6 +1,6 @@
 //! Lanes of two vectors in a new order. Flows in: the vectors and of each lane its number among theirs; flows out:
-//! registers. Always: an instruction of its own where the machine has one for the order, else bytes picked of each
-//! piece of 16 bytes and put together.
+//! registers. Always: an instruction of its own where the machine has one for the order, else words put in their places
+//! and blended, or bytes picked of each piece of 16 bytes and put together.
 
 use super::builder::Parts;
 use super::{Selector, Shape};
