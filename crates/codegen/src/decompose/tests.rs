@@ -192,6 +192,27 @@ fn every_stratum_is_within_its_bound() {
     }
 }
 
+/// The greatest numbers of each binade are where the digits of 1/pi that a range begins with have most to do.
+#[test]
+fn sines_are_within_their_bound_at_the_end_of_each_binade() {
+    let fused = with_fma();
+    let plain = target(false);
+    let mut rng = Rng(6);
+    for e in -3..128 {
+        let all = (0..40).map(|_| rng.uniform(1.98, 2.0) * 2f64.powi(e));
+        for x in all
+            .map(|x| DType::F32.from_f64(x).to_f64())
+            .filter(|x| x.is_finite())
+        {
+            for t in [&fused, &plain] {
+                let got = run(t, Op::Sin, DType::F32, &[-x]);
+                let off = ulps(got, (-x).sin(), DType::F32);
+                assert!(off <= Op::Sin.traits().ulps, "{x:e}: {got:e}, {off} ulp");
+            }
+        }
+    }
+}
+
 #[test]
 fn powers_are_right_for_zeros_infinities_and_negative_bases() {
     let t = with_fma();
