@@ -104,7 +104,7 @@ impl Later {
             let last = range.like(range.vmax());
             let left = &range.like(range.vmax() - turns as i64) - range;
             let turn = &last - &left.binary(Op::Max, &range.like(0));
-            let place = base.substitute(&FxHashMap::from_iter([(range.clone(), turn)]));
+            let place = at_turn(base, range, turn);
             let own: FxHashSet<UOp> = base.toposort().into_iter().collect();
             let mut nodes = place.toposort_gated(|u| !own.contains(u));
             nodes.retain(|u| !own.contains(u));
@@ -204,6 +204,13 @@ pub(crate) fn asking(to: &UOp, gate: &UOp) -> (UOp, UOp) {
     let src = vec![to.clone(), zero.clone(), gate.clone()];
     let near = Arg::Place(None, Some(AddrSpace::Local));
     (UOp::new(Op::Load, src, near), zero)
+}
+
+/// What a loop's counter is in, at another turn of it. Other counters stay: so do those that begin or end where that
+/// loop's turn says, as none but theirs is the loop around.
+pub(crate) fn at_turn(u: &UOp, range: &UOp, turn: UOp) -> UOp {
+    let known = FxHashMap::from_iter([(range.clone(), turn)]);
+    u.rebuild(&known, |u| u.op() != Op::Range, |u, src| u.with_src(src))
 }
 
 /// Whether this is memory that the second cache does not hold.

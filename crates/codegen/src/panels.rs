@@ -6,7 +6,9 @@
 //! What a core fetches ahead by itself goes on where the last row ended, so every row of a panel, and every part of a row
 //! that others have the rest of, would begin with a wait.
 
-use crate::asks::{Asks, LEAST, LINE, Later, Loop, NEXT, Turned, UNDER_WAY, copies, is_far};
+use crate::asks::{
+    Asks, LEAST, LINE, Later, Loop, NEXT, Turned, UNDER_WAY, at_turn, copies, is_far,
+};
 use crate::graph::node;
 use crate::meanwhile;
 use crate::streams::place;
@@ -207,6 +209,6 @@ impl<'a> Part<'a> {
         if !condition.shape().is_empty() || nodes.iter().any(|u| !plain(u) || inner(u)) {
             return None;
         }
-        Some(condition.substitute(&FxHashMap::from_iter([(range.clone(), row.clone())])))
+        Some(at_turn(condition, range, row.clone()))
     }
 }

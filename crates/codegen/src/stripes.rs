@@ -10,7 +10,7 @@
 //!
 //! What a core fetches by itself goes along rows, and no row of a stripe ends where the next one begins.
 
-use crate::asks::{Asks, LINE, Later, Loop, is_far};
+use crate::asks::{Asks, LINE, Later, Loop, at_turn, is_far};
 use crate::streams::multiples;
 use monoglot_uop::linear::address;
 use monoglot_uop::{Op, Target, UOp};
@@ -74,13 +74,13 @@ fn next(load: &UOp, open: &[(Loop, &UOp)], target: &Target) -> Option<Later> {
     let place = multiples(a.index)?;
     let mut lines = 1i128;
     for &(_, range) in open.iter().rev() {
-        let varies = |t: &&(UOp, i128)| t.0.ranges().contains(range);
+        let counters = |u: &UOp| u.toposort_gated(|u| u.op() != Op::Range);
+        let varies = |t: &&(UOp, i128)| counters(&t.0).contains(range);
         let Some((atom, times)) = place.terms.iter().find(varies) else {
             continue;
         };
-        let at = |turn: UOp| FxHashMap::from_iter([(range.clone(), turn)]);
         // Of a loop whose last turn begins in the one before it, the first step.
-        let first = |n: i64| atom.substitute(&at(range.like(n))).simplify().as_int();
+        let first = |n: i64| at_turn(atom, range, range.like(n)).simplify().as_int();
         let step = (first(1)? as i128 - first(0)? as i128).saturating_mul(*times);
         if step.saturating_abs() >= LINE / bytes.max(1) {
             lines = lines.saturating_mul(range.vmax() as i128 + 1);

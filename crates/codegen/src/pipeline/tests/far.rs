@@ -538,6 +538,39 @@ fn stripes_are_asked_for_while_others_are_multiplied() {
     }
 }
 
+/// Terms of which the loop over stripes says where they begin or end, as in the gradients of causal attention: the
+/// counter of the terms is the one of the loop that reads them, whichever stripe is asked for.
+#[test]
+fn stripes_of_a_triangle_are_asked_for() {
+    let triangle = |above: bool| {
+        let r = ranges(&[128, 16], &[32]);
+        let a = param(1, &[32 * 128], DType::F32).at(&[linear(&[(&r[2], 128), (&r[0], 1)])]);
+        let b = param(2, &[32 * 16], DType::F32).at(&[linear(&[(&r[2], 16), (&r[1], 1)])]);
+        let [row, term] = [&r[0], &(&r[2] * &r[2].like(4))];
+        let some = if above { row.lt(term) } else { term.lt(row) };
+        let value = &a * &b;
+        let sum = some
+            .select(&value, &value.like(0.0))
+            .reduce_ranges(ReduceOp::Add, &r[2..]);
+        let to = param(0, &[128 * 16], DType::F32).at(&[linear(&[(&r[0], 16), (&r[1], 1)])]);
+        sink(&[to.store(&sum).end(&r[..2])])
+    };
+    let opts = vec![
+        split(0, 8, AxisType::Upcast, false),
+        split(1, 16, AxisType::Upcast, false),
+    ];
+    let cases = [true, false].map(|above| (triangle(above), opts.clone()));
+    for (device, mut target) in in_order() {
+        target.caches[1] = 4 * 32 * 64;
+        for program in check_for(&device, &target, &cases, 0) {
+            let list = program.src()[1].src();
+            let told = |u: &UOp| u.op() == Op::Range && u.src().iter().any(|s| s.op() != Op::Const);
+            assert!(list.iter().any(told), "{}", program.src()[1]);
+            assert!(asks(&program) > 0, "{}", program.src()[1]);
+        }
+    }
+}
+
 #[test]
 fn rows_at_places_from_data_are_asked_for() {
     // Rows of a table, of the sum of two tables, and a row that another loop is around.
