@@ -1,5 +1,6 @@
-//! What vectors of one length give, those of others give: shapes large enough for tiles, panels and vectors across, which
-//! differ by machine. Flows in: the façade; flows out: differences beyond rounding.
+//! What vectors of one length give, those of others give, and so do small caches and large ones: shapes large enough for
+//! tiles, panels, vectors across and lines that are asked for, which differ by machine. Flows in: the façade; flows out:
+//! differences beyond rounding.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -97,6 +98,33 @@ fn product(seed: u64) -> Results {
     read([&y, &rows, &y.max(-1, false), &y.cumsum(0), &y.sum(0, false)])
 }
 
+/// Attention of some positions to others, those up to a distance or all before, and its gradients: by a mask, whose scores
+/// are computed and replaced, or as causal, whose terms are left out.
+fn attention(seed: u64) -> Results {
+    let mut next = numbers(seed);
+    let mut of = |list: &[i64]| list[next(list.len() as i64) as usize];
+    let [queries, keys] = [0, 1].map(|_| of(&[33, 64, 100, 128, 160]));
+    let width = of(&[8, 16, 32, 40]);
+    let reach = of(&[keys, keys, 16]);
+    let begin = of(&[0, 0, keys - queries]);
+    let q = filled(&[4, 4, queries, width], seed);
+    let [k, v] = [1, 2].map(|n| filled(&[4, 4, keys, width], seed + n));
+    let from = Tensor::arange(begin, begin + queries, 1).reshape([queries, 1]);
+    let apart = from - Tensor::arange(0, keys, 1);
+    let seen = apart.ge(0) & apart.lt(reach);
+    let causal = of(&[0, 1]) == 1;
+    let mask = Some(&seen).filter(|_| !causal);
+    let y = q.attention(&k, &v, mask, causal);
+    let gradients = y.square().sum(.., false).gradient(&[&q, &k, &v]);
+    let gradients = gradients.expect("it has gradients");
+    // Sums over the terms before each, and over those after it.
+    let scores = q.matmul(&k.permute([0, 1, 3, 2])).contiguous();
+    let some = seen.select(&scores, 0.0);
+    let sums = some.matmul(&v);
+    let turned = some.permute([0, 1, 3, 2]).matmul(&q);
+    read([&y, &sums, &turned].into_iter().chain(&gradients))
+}
+
 /// Many ids into few places, in lengths that parts divide and not, with ids that name no place; as often as threads
 /// share it.
 #[test]
@@ -129,11 +157,12 @@ fn counts_are_those_of_a_loop() {
 }
 
 #[test]
-fn vectors_of_any_length_give_the_same() {
+fn vectors_of_any_length_and_caches_of_any_size_give_the_same() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    let on = |device: &str| {
+    let on = |device: &str, caches: Option<[usize; 3]>| {
         Config {
             device: Some(device.into()),
+            caches,
             ..Config::default()
         }
         .set();
@@ -141,18 +170,30 @@ fn vectors_of_any_length_give_the_same() {
         convolutions
             .chain((0..16).map(|k| padded(300 + k)))
             .chain((0..16).map(|k| product(200 + k)))
+            .chain((0..16).map(|k| attention(400 + k)))
             .collect::<Vec<Results>>()
     };
-    let want = on("CPU:X86:x86-64-v2");
-    let got = on("CPU");
-    for (case, (want, got)) in want.iter().zip(&got).enumerate() {
+    let want = on("CPU:X86:x86-64-v2", None);
+    same(&want, &on("CPU", None), "the machine's own");
+    if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+        println!("this machine has no AVX2: its vectors did not run with small caches");
+        return;
+    }
+    // Nearly all storage is more than a cache holds.
+    let small = Some([8 << 10, 64 << 10, 512 << 10]);
+    same(&want, &on("CPU:X86:x86-64-v3", small), "small caches");
+}
+
+fn same(want: &[Results], got: &[Results], which: &str) {
+    assert_eq!(want.len(), got.len());
+    for (case, (want, got)) in want.iter().zip(got).enumerate() {
         for (part, (want, got)) in want.iter().zip(got).enumerate() {
             let most = want.iter().fold(1f32, |m, x| m.max(x.abs()));
             for (at, (x, y)) in want.iter().zip(got).enumerate() {
                 let near = (x - y).abs() <= 2e-5 * most;
                 assert!(
                     near,
-                    "case {case}, result {part}, element {at}: {x} and {y}"
+                    "{which}: case {case}, result {part}, element {at}: {x} and {y}"
                 );
             }
         }
