@@ -187,6 +187,27 @@ fn gradients_of_lookups_go_where_their_ids_say() {
     }
 }
 
+/// No index is compared with every place, of what is put there last, and of elements that are told apart.
+#[test]
+fn what_is_put_at_places_of_data_follows_them() {
+    let ids = Tensor::empty([5000], DType::I32, default_device());
+    let put = input([40_000]).scatter(0, &ids, &input([5000]));
+    let rows = Tensor::empty([50, 300], DType::I32, default_device());
+    let along = input([70, 300]).scatter(0, &rows, &input([50, 300]));
+    let inverse = input([5000]).unique().inverse;
+    for (case, y) in [put, along, inverse].iter().enumerate() {
+        let root = y.uop().expect("well-formed");
+        let programs = compile(&[root]).expect("it compiles").programs;
+        let opts = programs.iter().map(|p| print(&p.src()[0]));
+        let folds = opts.filter(|o| o.contains("REDUCE[MAX]") || o.contains("SCATTER"));
+        let folds: Vec<String> = folds.collect();
+        assert!(!folds.is_empty(), "{case}");
+        for kernel in folds {
+            assert!(kernel.contains("SCATTER"), "{case}: {kernel}");
+        }
+    }
+}
+
 /// Of a product of any length: its tree has as many levels as that has digits, and those that several places want are stored.
 #[test]
 fn long_products_have_gradients() {

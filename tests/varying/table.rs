@@ -101,6 +101,9 @@ pub(crate) const PLAIN: &[Row] = &[
     ("long sort beside", &[N, 70], |x| x.sort(1, false), Back),
     ("argsort", &[N, 6], |x| x.argsort(0, true), No),
     ("argsort beside", &[N, 6], |x| x.argsort(1, false), No),
+    ("unique", &[N], |x| x.floor().unique().values, No),
+    ("counts", &[2, N], |x| x.floor().unique().counts, No),
+    ("inverse", &[N, 3], |x| x.floor().unique().inverse, No),
     ("topk", &[2, N], |x| x.topk(1, 1, true).0, Back),
     ("topk beside", &[N, 6], |x| x.topk(3, 1, true).0, Back),
     (

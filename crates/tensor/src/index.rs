@@ -243,9 +243,8 @@ impl Tensor {
             let column = source("scatter", &src, &index, &x, a)?.expand(hit.shape())?;
             let k = hit.shape().len() - 2;
             let order = count(k, hit.shape(), DType::I32)? + 1;
-            let last = hit
-                .select(&order, &order.like(0))
-                .reduce(ReduceOp::Max, &[k])?;
+            let none = UOp::constant(DType::I32.min(), DType::I32);
+            let last = hit.select(&order, &none).reduce(ReduceOp::Max, &[k])?;
             let wins = order.eq_(&last.expand(hit.shape())?);
             let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &x)?;
             let won = cover(&last.squeeze_axes(&[k])?, a, &x)?;

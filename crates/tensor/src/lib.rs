@@ -59,6 +59,7 @@ mod sort;
 mod tensor;
 mod trace;
 mod tree;
+mod unique;
 mod view;
 
 pub use args::{Axes, Dims, Element, Integer};
@@ -83,3 +84,4 @@ pub use resample::Interpolation;
 pub use tensor::Tensor;
 pub use trace::observe;
 pub use tree::{Fixed, Leaf, Outcome, Passed, Rebuild, Tensors, again};
+pub use unique::Unique;

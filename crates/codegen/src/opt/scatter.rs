@@ -23,7 +23,7 @@ use monoglot_uop::{AddrSpace, AxisType, Opt, Result, Shape, Target, UOp};
 use rustc_hash::FxHashMap;
 
 /// Most bytes of a kernel's LOCAL storage.
-const MOST: i64 = 1 << 24;
+pub(super) const MOST: i64 = 1 << 24;
 
 /// A reduction of which an index says at which turn of an axis it stands.
 pub(super) struct Placed {

@@ -4,8 +4,8 @@
 //!
 //! A scan's axis turns in order. Where the loops inside of it are contiguous, they are vectors, and what they
 //! carry is as much as the first cache holds; where it is contiguous itself, it is innermost, and rows stand
-//! side by side, so that their sums wait for each other. A scatter's destinations are parts that the second
-//! cache holds.
+//! side by side, so that their sums wait for each other. A scatter's destinations are parts, each of which goes through
+//! all indices: as few as what is gained by a nearer cache pays for.
 
 use super::cpu::{THREADED, threads};
 use super::{Chosen, inner, outermost};
@@ -34,6 +34,11 @@ const VECTORS: i64 = 4;
 const LINE: usize = 64;
 /// Cycles for each element that is put in its place.
 const PLACED: f64 = 4.0;
+/// Cycles for an index that a part goes past, and those lost where nothing foresees whether it is the part's own.
+const PASSED: f64 = 1.5;
+const MISTAKEN: f64 = 20.0;
+/// Cycles to fetch a line of destinations from each cache but the first, and from memory, as others are under way.
+const FETCHED: [f64; 3] = [1.5, 5.0, 30.0];
 
 pub(super) fn choose(chosen: &mut Chosen) -> bool {
     let nodes = chosen.nest.nodes.clone();
@@ -83,10 +88,9 @@ fn pays(placed: &[Placed], turns: i64, chosen: &Chosen) -> bool {
     !chosen.target.workgroups && !placed.iter().all(few)
 }
 
-fn count(ranges: &[UOp]) -> i64 {
-    ranges
-        .iter()
-        .fold(1, |n, r| n.saturating_mul(r.src()[0].vmax()))
+fn count<'a>(ranges: impl IntoIterator<Item = &'a UOp>) -> i64 {
+    let turns = ranges.into_iter().map(|r| r.src()[0].vmax());
+    turns.fold(1, i64::saturating_mul)
 }
 
 /// Parts of a loop, outermost, that are no longer than `most`, each of whole `units`, and a multiple of
@@ -124,16 +128,22 @@ fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> boo
     let row: i64 = placed.iter().map(bytes).sum();
     let folded = |p: &Placed| count(p.masked.closes()) * count(&p.inside);
     let elements: i64 = placed.iter().map(folded).sum();
-    let most = chosen.target.caches[1] as i64 / 2 / row.max(1);
+    let others = count(&placed[0].around(axis));
     let arranged = chosen.target.arranged;
     let at = if arranged {
-        parts(
-            chosen,
-            at,
-            most.max(1),
-            1,
-            "destinations that the second cache holds",
-        )
+        let named: Vec<[i64; 2]> = placed.iter().map(named).collect();
+        let [indices, lines] = [0, 1].map(|k| named.iter().map(|n| n[k] as f64).sum::<f64>());
+        let filled = Filled {
+            turns,
+            row,
+            indices,
+            lines,
+            elements: elements as f64,
+            threads: (chosen.target.threads as i64 / others.max(1)).max(1),
+            caches: chosen.target.caches.map(|c| c as f64 / 2.0),
+        };
+        let most = filled.at_once();
+        parts(chosen, at, most, 1, "destinations that a cache holds")
     } else {
         Some(at)
     };
@@ -145,13 +155,75 @@ fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> boo
         let around = around(chosen, at);
         vectors(chosen);
         let cycles = PLACED * elements as f64 + (turns * row / 4) as f64;
-        share(
-            chosen,
-            &around,
-            cycles * count(&placed[0].around(axis)) as f64,
-        );
+        share(chosen, &around, cycles * others as f64);
     }
     true
+}
+
+/// How many indices a part of the destinations goes past, and the lines of destinations that these name.
+fn named(placed: &Placed) -> [i64; 2] {
+    let varies = |r: &&UOp| placed.turn.ranges().contains(r);
+    let (told, each): (Vec<_>, Vec<_>) = placed.inside.iter().partition(varies);
+    let indices = count(placed.masked.closes()).saturating_mul(count(told));
+    let bytes = count(each) * placed.masked.reduce.dtype().bytes() as i64;
+    [
+        indices,
+        indices.saturating_mul(bytes.div_euclid(LINE as i64) + 1),
+    ]
+}
+
+/// Destinations, and what is put there.
+struct Filled {
+    turns: i64,
+    /// Bytes of a turn's.
+    row: i64,
+    /// Indices, the lines that they name, and elements that are put there.
+    indices: f64,
+    lines: f64,
+    elements: f64,
+    /// Threads that share the parts.
+    threads: i64,
+    /// Bytes of each cache that may be used.
+    caches: [f64; 3],
+}
+
+impl Filled {
+    /// Turns of a part, so that all are filled soonest.
+    fn at_once(&self) -> i64 {
+        let bytes = self.turns.saturating_mul(self.row.max(1));
+        let least = bytes.div_euclid(scatter::MOST) + 1;
+        let double = |&n: &i64| n.checked_mul(2).filter(|n| *n < 2 * self.turns);
+        let numbers = std::iter::successors(Some(least), double);
+        let best = numbers.min_by(|&a, &b| self.cycles(a).total_cmp(&self.cycles(b)));
+        let best = best.unwrap_or(least).min(self.turns);
+        ((self.turns + best - 1) / best).max(1)
+    }
+
+    /// Cycles of the thread that does most, where there are so many parts. Each goes past all indices, and which are its
+    /// own nothing foresees.
+    fn cycles(&self, parts: i64) -> f64 {
+        let at_once = parts.min(self.threads) as f64;
+        let each = ((parts + self.threads - 1) / self.threads) as f64;
+        let mistaken = if parts > 1 { MISTAKEN / at_once } else { 0.0 };
+        let bytes = (self.turns * self.row) as f64;
+        // They are set, and read when all is there.
+        let lines = self.lines + 2.0 * bytes / LINE as f64;
+        let fetched = lines * self.fetched(bytes / parts as f64, at_once);
+        let placed = PLACED * self.elements + fetched;
+        self.indices * (PASSED * each + mistaken) + placed / at_once
+    }
+
+    /// Cycles to fetch a line of one of several parts that are filled at once.
+    fn fetched(&self, part: f64, at_once: f64) -> f64 {
+        let [first, second, last] = self.caches;
+        let [nearby, far, beyond] = FETCHED;
+        match part {
+            p if p <= first => 0.0,
+            p if p <= second => nearby,
+            p if p * at_once <= last => far,
+            _ => beyond,
+        }
+    }
 }
 
 fn scan(chosen: &mut Chosen, at: usize, running: &[Running]) -> bool {
@@ -351,5 +423,33 @@ mod tests {
         assert_eq!(cut(AxisType::Loop), []);
         assert_eq!(cut(AxisType::Upcast), [1]);
         check_on(&kernel, &opts, &target(false));
+    }
+
+    /// Each part goes past all indices: few of them fill parts that a near cache holds, many fill all at once, as far as
+    /// storage of a kernel's own goes.
+    #[test]
+    fn destinations_are_parts_where_few_indices_are() {
+        let mut machine = target(false);
+        machine.caches = [32 << 10, 256 << 10, 32 << 20];
+        let mut parts = |rows: i64, width: i64, count: i64, threads: usize| {
+            machine.threads = threads;
+            let top = |o: &monoglot_uop::Opt| match o.op {
+                OptOp::Split {
+                    factor,
+                    target: AxisType::Loop,
+                    top: true,
+                } => Some(factor),
+                _ => None,
+            };
+            let opts = choose(&placed(rows, width, count), &machine);
+            assert!(opts.iter().any(|o| o.op == OptOp::Scatter), "{opts:?}");
+            opts.iter().find_map(top).unwrap_or(1)
+        };
+        for threads in [1, 2] {
+            assert_eq!(parts(1 << 18, 1, 1 << 18, threads), 1);
+            assert_eq!(parts(1 << 20, 1, 1 << 20, threads), 1);
+            assert!(parts(30_000, 128, 1024, threads) > 16);
+            assert!(parts(1 << 23, 1, 1 << 20, threads) >= 2);
+        }
     }
 }
