@@ -79,7 +79,7 @@ pub(crate) fn turned(u: &UOp) -> UOp {
 }
 
 /// min(a, b) through MAX.
-fn minimum(a: &UOp, b: &UOp) -> UOp {
+pub(crate) fn minimum(a: &UOp, b: &UOp) -> UOp {
     turned(&turned(a).max_(&turned(b)))
 }
 

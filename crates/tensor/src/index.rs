@@ -5,6 +5,7 @@
 //! embedding, and where the settings ask for it (`Config::check`), it is an error of the realize.
 
 use crate::args::{Integer, conversions};
+use crate::binary::minimum;
 use crate::length::{Sizes, product};
 use crate::movement::{from_last, to_last};
 use crate::promote::{broadcast, count, counter, insert_axis, number, resized, vector};
@@ -245,7 +246,13 @@ impl Tensor {
             let order = count(k, hit.shape(), DType::I32)? + 1;
             let none = UOp::constant(DType::I32.min(), DType::I32);
             let last = hit.select(&order, &none).reduce(ReduceOp::Max, &[k])?;
-            let wins = order.eq_(&last.expand(hit.shape())?);
+            // Where there is none the first is read, and not kept: no place needs a branch.
+            let some = last.binary(Op::Max, &last.like(1));
+            let some = match hit.shape()[k].as_int() {
+                Some(n) => minimum(&some, &last.like(n)),
+                None => some,
+            };
+            let wins = order.eq_(&some.expand(hit.shape())?);
             let new = cover(&added(&wins.select(&column, &zero(&column)), k)?, a, &x)?;
             let won = cover(&last.squeeze_axes(&[k])?, a, &x)?;
             let y = won.like(0).lt(&won).select(&new, &x);

@@ -154,7 +154,7 @@ fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> boo
     if arranged {
         let around = around(chosen, at);
         vectors(chosen);
-        let cycles = PLACED * elements as f64 + (turns * row / 4) as f64;
+        let cycles = PLACED * elements as f64 + turns as f64 * row as f64 / 4.0;
         share(chosen, &around, cycles * others as f64);
     }
     true
@@ -192,7 +192,7 @@ impl Filled {
     fn at_once(&self) -> i64 {
         let bytes = self.turns.saturating_mul(self.row.max(1));
         let least = bytes.div_euclid(scatter::MOST) + 1;
-        let double = |&n: &i64| n.checked_mul(2).filter(|n| *n < 2 * self.turns);
+        let double = |&n: &i64| n.checked_mul(2).filter(|n| n / 2 < self.turns);
         let numbers = std::iter::successors(Some(least), double);
         let best = numbers.min_by(|&a, &b| self.cycles(a).total_cmp(&self.cycles(b)));
         let best = best.unwrap_or(least).min(self.turns);
@@ -205,7 +205,7 @@ impl Filled {
         let at_once = parts.min(self.threads) as f64;
         let each = ((parts + self.threads - 1) / self.threads) as f64;
         let mistaken = if parts > 1 { MISTAKEN / at_once } else { 0.0 };
-        let bytes = (self.turns * self.row) as f64;
+        let bytes = self.turns as f64 * self.row as f64;
         // They are set, and read when all is there.
         let lines = self.lines + 2.0 * bytes / LINE as f64;
         let fetched = lines * self.fetched(bytes / parts as f64, at_once);
