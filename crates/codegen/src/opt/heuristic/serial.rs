@@ -35,7 +35,7 @@ const LINE: usize = 64;
 /// Cycles for each element that is put in its place.
 const PLACED: f64 = 4.0;
 /// Cycles for an index that a part goes past, and those lost where nothing foresees whether it is the part's own.
-const PASSED: f64 = 1.5;
+const PASSED: f64 = 5.0;
 const MISTAKEN: f64 = 20.0;
 /// Cycles to fetch a line of destinations from each cache but the first, and from memory, as others are under way.
 const FETCHED: [f64; 3] = [1.5, 5.0, 30.0];
@@ -138,7 +138,6 @@ fn scatter(chosen: &mut Chosen, at: usize, axis: &UOp, placed: &[Placed]) -> boo
             row,
             indices,
             lines,
-            elements: elements as f64,
             threads: (chosen.target.threads as i64 / others.max(1)).max(1),
             caches: chosen.target.caches.map(|c| c as f64 / 2.0),
         };
@@ -177,10 +176,9 @@ struct Filled {
     turns: i64,
     /// Bytes of a turn's.
     row: i64,
-    /// Indices, the lines that they name, and elements that are put there.
+    /// Indices, and the lines that they name.
     indices: f64,
     lines: f64,
-    elements: f64,
     /// Threads that share the parts.
     threads: i64,
     /// Bytes of each cache that may be used.
@@ -192,10 +190,12 @@ impl Filled {
     fn at_once(&self) -> i64 {
         let bytes = self.turns.saturating_mul(self.row.max(1));
         let least = bytes.div_euclid(scatter::MOST) + 1;
-        let double = |&n: &i64| n.checked_mul(2).filter(|n| n / 2 < self.turns);
-        let numbers = std::iter::successors(Some(least), double);
+        // More than what a cache holds, or threads share, are more to go past and nothing nearer.
+        let held = self.caches.map(|c| (bytes as f64 / c).ceil() as i64);
+        let numbers = [1, self.threads].into_iter().chain(held);
+        let numbers = numbers.map(|n| n.max(least).min(self.turns));
         let best = numbers.min_by(|&a, &b| self.cycles(a).total_cmp(&self.cycles(b)));
-        let best = best.unwrap_or(least).min(self.turns);
+        let best = best.unwrap_or(least).max(1);
         ((self.turns + best - 1) / best).max(1)
     }
 
@@ -209,7 +209,7 @@ impl Filled {
         // They are set, and read when all is there.
         let lines = self.lines + 2.0 * bytes / LINE as f64;
         let fetched = lines * self.fetched(bytes / parts as f64, at_once);
-        let placed = PLACED * self.elements + fetched;
+        let placed = PLACED * self.lines + fetched;
         self.indices * (PASSED * each + mistaken) + placed / at_once
     }
 
