@@ -1,9 +1,13 @@
 //! The different elements of a tensor. Flows in: the façade; flows out: comparisons with a loop.
 
-#![cfg(target_arch = "x86_64")]
-
 use monoglot::Config;
 use monoglot::prelude::*;
+
+const DEVICES: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["CPU", "CPU:X86:x86-64-v2", "INTERP"]
+} else {
+    &["CPU", "INTERP"]
+};
 
 /// What is there, how often and where, of several dtypes and lengths, beside a loop; NaN and zeros are one each.
 #[test]
@@ -49,9 +53,9 @@ fn different_elements_are_counted() {
             "{device}"
         );
     }
-    for device in ["CPU", "CPU:X86:x86-64-v2", "INTERP"] {
+    for device in DEVICES {
         Config {
-            device: Some(device.into()),
+            device: Some((*device).into()),
             ..Config::default()
         }
         .set();
@@ -79,6 +83,11 @@ fn different_elements_are_counted() {
         let one = Tensor::new(&[4.0f32], [0i64; 0]).unique();
         assert_eq!(one.values.to_vec::<f32>().expect("it runs"), [4.0]);
         assert_eq!(one.inverse.shape().expect("it has one"), [0usize; 0]);
+        let captured = jit(|x: &Tensor| x.unique()).expect("it is captured");
+        let all = captured.call((&Tensor::new(&[7i32, 2, 7], [3]),));
+        let all = all.expect("it runs");
+        assert_eq!(all.values.to_vec::<i32>().expect("it runs"), [2, 7, 7]);
+        assert_eq!(all.inverse.to_vec::<i32>().expect("it runs"), [1, 0, 1]);
         let none = Tensor::zeros([0]).unique();
         assert_eq!(none.count.item::<i32>().expect("it runs"), 0);
         assert!(none.values.to_vec::<f32>().expect("it runs").is_empty());

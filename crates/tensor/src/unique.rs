@@ -2,6 +2,7 @@
 //! known before values are, so that a captured function may ask; how many there are is a value.
 
 use crate::tensor::Tensor;
+use crate::tree::{Leaf, Rebuild, Tensors};
 use monoglot_uop::DType;
 
 /// What a tensor of n elements has, each once (see `Tensor::unique`).
@@ -17,15 +18,32 @@ pub struct Unique {
     pub inverse: Tensor,
 }
 
+impl Tensors for Unique {
+    fn leaves<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
+        let all = [&self.count, &self.values, &self.counts, &self.inverse];
+        all.into_iter().for_each(|t| t.leaves(see));
+    }
+
+    fn rebuilt(&self, with: &mut dyn Rebuild) -> Unique {
+        Unique {
+            count: with.tensor(&self.count),
+            values: with.tensor(&self.values),
+            counts: with.tensor(&self.counts),
+            inverse: with.tensor(&self.inverse),
+        }
+    }
+}
+
 impl Tensor {
     /// The different elements, in order: NaN is greatest and one, and so are both zeros. What is not read is not
-    /// computed.
+    /// computed; what is read together (`realize_all`, a captured function) is sorted once.
     ///
     /// ```
     /// # use monoglot_tensor::Tensor;
     /// # fn main() -> monoglot_uop::Result<()> {
     /// let x = Tensor::new(&[3, 1, 3, 2], [2, 2]);
     /// let all = x.unique();
+    /// Tensor::realize_all(&[&all.count, &all.values, &all.inverse])?;
     /// let some = all.values.narrow(0, 0, all.count.item::<i32>()?);
     /// assert_eq!(some.to_vec::<i32>()?, [1, 2, 3]);
     /// assert_eq!(all.inverse.to_vec::<i32>()?, [2, 0, 2, 1]);
