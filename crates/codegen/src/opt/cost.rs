@@ -25,6 +25,10 @@ const APART: f64 = 3.0;
 const PAIRED: f64 = 1.5;
 /// The same where lanes lie in the other order.
 const REVERSED: f64 = 2.0;
+/// Cycles of an operation that the next waits for, where a third to a half of them stand aside.
+const STEP: f64 = 2.0;
+/// Cycles to fold one half of a vector's lanes with the other.
+const HALVED: f64 = 6.0;
 /// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
 const WINDOW: f64 = 200.0;
 /// Cycles lost where a loop ends, and terms of a block of a sum that waits for memory.
@@ -75,6 +79,30 @@ struct Level {
     chain: f64,
     /// Whether sums are done in blocks of a few terms, each a loop.
     blocks: bool,
+    /// Cycles from the first to the last of what waits for each other.
+    depth: f64,
+}
+
+/// What is done once for each slice.
+#[derive(Default)]
+struct Slice {
+    body: f64,
+    depth: f64,
+    cycles: f64,
+}
+
+impl Slice {
+    fn add(&mut self, body: f64, depth: f64, cycles: f64) {
+        self.body += body;
+        self.depth += depth;
+        self.cycles += cycles;
+    }
+
+    /// Cycles in which nothing is done, as no more slices are in flight than these few instructions make.
+    fn idle(&self) -> f64 {
+        let at_once = (WINDOW / self.body.max(1.0)).max(1.0);
+        (self.depth / at_once - self.cycles).max(0.0)
+    }
 }
 
 type Levels = SmallVec<[Level; 4]>;
@@ -368,8 +396,12 @@ impl Estimate<'_> {
             }
         }
         for w in features.work.iter().filter(|w| counts(w.loops)) {
-            level(&mut levels, w.loops).ops += w.ops * self.copies(w.varies, w.bytes);
+            let level = level(&mut levels, w.loops);
+            level.ops += w.ops * self.copies(w.varies, w.bytes);
+            level.depth += w.ops * STEP;
         }
+        // Slices of which each is folded across lanes.
+        let mut slices = None;
         for (i, r) in features.reductions.iter().enumerate() {
             if ![r.inside, r.around].into_iter().any(counts) {
                 continue;
@@ -393,8 +425,11 @@ impl Estimate<'_> {
                 inner.registers += self.unchanged(r);
             }
             // Lanes are folded once the loop is done.
-            if across.is_some() {
+            if let Some(lane) = across {
                 let outer = level(&mut levels, r.around);
+                let lanes = (target.vector_bytes / r.bytes.max(1)).min(tile.factor[lane] as usize);
+                outer.depth += HALVED * (lanes as f64).log2();
+                slices = slices.or(Some(self.iterations(r.around)));
                 outer.ops += match self.after {
                     Some(_) => TRANSPOSE * sums,
                     None => sums + 8.0 * self.copies(r.open, r.bytes),
@@ -402,6 +437,7 @@ impl Estimate<'_> {
             }
         }
         let mut sum = 0.0;
+        let mut slice = Slice::default();
         for l in levels.iter().filter(|l| counts(l.loops)) {
             if l.loads + l.stores + l.ops > body {
                 return None;
@@ -409,9 +445,10 @@ impl Estimate<'_> {
             // What has no register is written and read for each term.
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
             let spilled = spilled * l.chain.max(1.0);
-            let issued = (l.loads + l.stores + l.ops + 3.0) / 6.0;
+            let body = l.loads + l.stores + l.ops + 3.0;
+            let issued = body / 6.0;
             let turns = self.iterations(l.loops & closed);
-            let at_once = WINDOW / ((l.loads + l.stores + l.ops + 3.0) * turns);
+            let at_once = WINDOW / (body * turns);
             let busy = (l.loads / 2.0)
                 .max(l.stores)
                 .max(l.ops / 2.0)
@@ -434,8 +471,13 @@ impl Estimate<'_> {
             } else {
                 left
             };
-            sum += times * busy.max(issued) + left;
+            let cycles = busy.max(issued);
+            sum += times * cycles + left;
+            if slices == Some(times) {
+                slice.add(body, l.depth, cycles);
+            }
         }
+        sum += slices.unwrap_or(0.0) * slice.idle();
         let missed = |a: &Access| self.missed(a) + self.unforeseen(a);
         let missed: f64 = features.accesses.iter().map(missed).sum();
         Some(sum + self.iterations(features.outer) * missed)

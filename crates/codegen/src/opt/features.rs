@@ -204,19 +204,19 @@ impl Features {
     }
 
     /// The loops in which something that varies with these axes is computed: those of every reduction that closes one of
-    /// them, or else up to the innermost of the outer loops among them.
+    /// them, or else up to the innermost of the outer loops among them. What is unrolled is no loop.
     fn loops(&self, varies: Mask) -> Mask {
         let sums = self.reductions.iter();
         let sums = sums.filter(|r| r.closes & varies != 0);
         let inside = sums.fold(varies, |m, r| m | r.closes | r.open);
-        let innermost = inside & self.outer;
+        let innermost = inside & self.outer & !self.of_kind(AxisType::Upcast);
         // Loops that fill storage, and others inside of the same slices, stand side by side.
         let around = self.slices().map_or(Mask::MAX, |s| s | inside);
         let outer = match innermost {
             0 => 0,
             _ => self.outer & around & (Mask::MAX >> innermost.leading_zeros()),
         };
-        outer | inside & self.closed()
+        outer | inside & (self.outer | self.closed())
     }
 
     fn visit<'a>(

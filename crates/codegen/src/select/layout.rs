@@ -3,18 +3,12 @@
 //! of a power of two along an axis of lanes, single elements along the others. Invariant: no value
 //! extends along two axes of lanes.
 
-use super::table::{Axes, Steps, Table, is_fragment};
+use super::across::{After, Lanes};
+use super::table::{Axes, Demand, Steps, Table, is_fragment, is_warps};
 use super::tiled::{Tiled, tiled};
 use crate::build::NEAR;
 use monoglot_uop::{Arg, DType, Op, Target, UOp};
 use smallvec::{SmallVec, smallvec};
-
-/// By node: needed as data (chunks), needed as index arithmetic (a scalar form).
-#[derive(Clone, Copy, Default)]
-pub(super) struct Demand {
-    pub(super) data: bool,
-    pub(super) index: bool,
-}
 
 pub(super) struct Layout {
     pub(super) demand: Vec<Demand>,
@@ -22,6 +16,8 @@ pub(super) struct Layout {
     pub(super) steps: Vec<Steps>,
     /// By axis: whether its chunks are vectors.
     pub(super) is_lane: Axes<bool>,
+    /// By axis: elements of a vector along it.
+    widths: Axes<usize>,
     /// By axis: first element and length of each chunk.
     pub(super) chunks: Axes<Vec<(u32, u32)>>,
     /// By node: whether it is index arithmetic that is done for all lanes at once, which are then taken
@@ -29,6 +25,17 @@ pub(super) struct Layout {
     pub(super) gathered: Vec<bool>,
     /// The REDUCE that a unit of tiles does.
     pub(super) tiled: Option<Tiled>,
+}
+
+impl Layout {
+    pub(super) fn lanes(&self) -> Lanes<'_> {
+        Lanes {
+            demand: &self.demand,
+            steps: &self.steps,
+            is_lane: &self.is_lane,
+            widths: &self.widths,
+        }
+    }
 }
 
 /// A REDUCE over a product that fused multiply-adds accumulate: the factors take the product's place.
@@ -54,11 +61,6 @@ pub(super) fn product(t: &Table, i: usize) -> usize {
     }
 }
 
-/// A product that the lanes of a warp do together.
-pub(super) fn is_warps(u: &UOp) -> bool {
-    u.op() == Op::Wmma && u.dot().is_none()
-}
-
 /// See the module. `lanes` are the axes that have them, where that is settled.
 pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> Layout {
     let none = vec![false; t.len()];
@@ -66,16 +68,20 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
     // Sums pass through LOCAL storage, which in a workgroup is not a thread's own.
     let tiled = tiled(t, &steps).filter(|_| !target.workgroups);
     let demand = demands(t, target, |_| false, &none, tiled.as_ref());
-    let widest: Axes<usize> = (0..t.rank).map(|k| widest(t, &demand, k)).collect();
+    let width = |k: usize| match widest(t, &demand, k) {
+        0 => 1,
+        bytes => fitting(target, bytes),
+    };
+    let widths: Axes<usize> = (0..t.rank).map(width).collect();
     let fixed = tiled.as_ref().map(Tiled::column);
-    let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, (&steps, &widest), fixed, target));
+    let is_lane = lanes.unwrap_or_else(|| choose(t, &demand, (&steps, &widths), fixed, target));
     let unit = t.nodes.iter().any(is_warps);
     let mut chunks: Axes<Vec<(u32, u32)>> = SmallVec::new();
     for k in 0..t.rank {
         let extent = t.dims.iter().map(|d| d[k]).max().unwrap_or(1);
         let lanes = match is_lane[k] {
             true if unit => extent.next_power_of_two() as usize,
-            true => fitting(target, widest[k]),
+            true => widths[k],
             false => 1,
         };
         chunks.push(cut(extent, lanes as u32));
@@ -95,6 +101,7 @@ pub(super) fn layout(t: &Table, target: &Target, lanes: Option<Axes<bool>>) -> L
         demand,
         steps,
         is_lane,
+        widths,
         chunks,
         gathered,
         tiled,
@@ -370,7 +377,7 @@ fn widest(t: &Table, demand: &[Demand], axis: usize) -> usize {
 fn choose(
     t: &Table,
     demand: &[Demand],
-    (steps, widest): (&[Steps], &[usize]),
+    (steps, widths): (&[Steps], &Axes<usize>),
     fixed: Option<usize>,
     target: &Target,
 ) -> Axes<bool> {
@@ -384,17 +391,21 @@ fn choose(
         }
         return is_lane;
     }
-    let width = |bytes: &usize| match bytes {
-        0 => 1,
-        bytes => fitting(target, *bytes),
+    let cost = |is_lane: &Axes<bool>| {
+        let lanes = Lanes {
+            demand,
+            steps,
+            is_lane,
+            widths,
+        };
+        cost(t, lanes, target)
     };
-    let widths: Axes<usize> = widest.iter().map(width).collect();
     let with = |lanes: &Axes<bool>, k: usize| {
         let mut lanes = lanes.clone();
         lanes[k] = true;
-        (cost(t, demand, steps, &lanes, &widths), lanes)
+        (cost(&lanes), lanes)
     };
-    let scalar = cost(t, demand, steps, &is_lane, &widths);
+    let scalar = cost(&is_lane);
     let meeting = meeting(t);
     let apart = |k: usize| fixed.is_none_or(|fixed| k != fixed && !meeting[k][fixed]);
     let axes = (0..t.rank).filter(|&k| widths[k] > 1 && apart(k));
@@ -432,43 +443,6 @@ fn meeting(t: &Table) -> Axes<Axes<bool>> {
         }
     }
     out
-}
-
-/// The axis of lanes that a REDUCE closes.
-pub(super) fn across(u: &UOp, is_lane: impl Fn(usize) -> bool) -> Option<usize> {
-    let Arg::Reduce(_, closed) = u.arg() else {
-        return None;
-    };
-    closed.iter().map(|&a| a as usize).find(|&a| is_lane(a))
-}
-
-/// The axis along which what REDUCEs across lanes leave is stored side by side: the last one that any of them
-/// leaves, where that is the same for all.
-pub(super) fn axis_after(
-    t: &Table,
-    steps: &[Steps],
-    is_lane: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    let mut axis = None;
-    for (i, u) in t.nodes.iter().enumerate() {
-        if across(u, &is_lane).is_none() {
-            continue;
-        }
-        let left = (0..t.rank).rev().find(|&k| t.dims[i][k] > 1)?;
-        if axis.is_some_and(|a| a != left) {
-            return None;
-        }
-        axis = Some(left);
-    }
-    let axis = axis?;
-    for (i, u) in t.nodes.iter().enumerate() {
-        let address = t.src[i].first().map_or(0, |&s| s as usize);
-        if u.op() == Op::Store && t.dims[address][axis] > 1 {
-            let index = t.src[address].get(1);
-            index.filter(|&&x| steps[x as usize][axis] == Some(1))?;
-        }
-    }
-    Some(axis)
 }
 
 /// Instructions for each vector that is transposed.
@@ -513,17 +487,17 @@ fn vectors(n: usize, lanes: usize) -> f64 {
 }
 
 /// Instructions, roughly, where these axes are cut into vectors of so many lanes.
-fn cost(
-    t: &Table,
-    demand: &[Demand],
-    steps: &[Steps],
-    is_lane: &Axes<bool>,
-    widths: &Axes<usize>,
-) -> f64 {
-    // What comes after sums across these lanes has lanes along another axis.
-    let after = axis_after(t, steps, |l| is_lane[l]);
+fn cost(t: &Table, lanes: Lanes, target: &Target) -> f64 {
+    let Lanes {
+        demand,
+        steps,
+        is_lane,
+        widths,
+    } = lanes;
+    // What comes after sums across these lanes may have lanes along another axis.
+    let after = After::of(t, lanes, target);
     // Factors of a sum across lanes are read as they lie.
-    let closed = |k: usize| t.nodes.iter().any(|u| across(u, |l| l == k).is_some());
+    let closed = |k: usize| t.nodes.iter().any(|u| lanes.across(u) == Some(k));
     let closed: Axes<bool> = (0..t.rank).map(|k| is_lane[k] && closed(k)).collect();
     let mut sum = 0.0;
     for (i, u) in t.nodes.iter().enumerate() {
@@ -544,7 +518,8 @@ fn cost(
         };
         let extent = |k: usize| t.dims[of][k] as usize;
         let across = (0..t.rank).find(|&k| is_lane[k] && extent(k) > 1);
-        let axis = across.or(after);
+        let after = after.as_ref().filter(|after| after.is_after[i]);
+        let axis = across.or(after.map(|after| after.axis));
         let lanes = axis.map_or(1, |k| widths[k].max(1));
         let others: f64 = (0..t.rank)
             .filter(|&k| Some(k) != axis)

@@ -3,6 +3,7 @@
 //! over register accumulators. Invariant: every value has shape () or (W,) with W a power of two.
 
 mod access;
+mod across;
 mod blocks;
 mod chunks;
 mod dot;

@@ -13,6 +13,13 @@ pub(super) type Axes<T> = SmallVec<[T; 8]>;
 /// By axis: by how much an index grows with each step; None where it is no sum.
 pub(super) type Steps = Axes<Option<i64>>;
 
+/// By node: needed as data (chunks), needed as index arithmetic (a scalar form).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Demand {
+    pub(super) data: bool,
+    pub(super) index: bool,
+}
+
 /// A set of loops: bit k for the k-th RANGE.
 pub(super) type Loops = u128;
 
@@ -47,6 +54,11 @@ fn operands(u: &UOp) -> &[UOp] {
 /// A list of values that became an axis: RESHAPE(PERMUTE(STACK)).
 pub(super) fn is_fragment(u: &UOp) -> bool {
     u.op() == Op::Reshape && u.src()[0].op() == Op::Permute && u.src()[0].src()[0].op() == Op::Stack
+}
+
+/// A product that the lanes of a warp do together.
+pub(super) fn is_warps(u: &UOp) -> bool {
+    u.op() == Op::Wmma && u.dot().is_none()
 }
 
 /// Storage, and the lists that become axes, have shapes that are no lanes.

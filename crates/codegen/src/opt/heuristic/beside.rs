@@ -29,14 +29,14 @@ const SHORT: i64 = 32;
 const GAIN: f64 = 0.95;
 
 impl Slices {
-    /// Choose lanes along an axis of slices; None, with nothing chosen, where lanes within them cost less.
-    pub(super) fn beside(&self, features: &Features, chosen: &mut Chosen) -> Option<()> {
+    /// Choose lanes along an axis of slices; None, with nothing chosen, where that takes no less than so many cycles, those
+    /// of a tile of all loops as they are.
+    pub(super) fn beside(&self, features: &Features, most: f64, chosen: &mut Chosen) -> Option<()> {
         let target = chosen.target;
-        let (_, within) = self.by_run(features, Tile::single(features), target);
         let lanes = (target.vector_bytes / 4).max(1) as i64;
         let axes = self.apart & features.known & features.of_kind(AxisType::Loop);
         let axis = bits(axes).last()?;
-        let mut others = vec![("lanes within a slice".to_string(), within)];
+        let mut others = vec![("slices as they lie".to_string(), most)];
         let mut best: Option<(f64, Chosen, Features, Tile)> = None;
         let mut padded = chosen.fork();
         self.pad(features, &mut padded);
@@ -55,7 +55,7 @@ impl Slices {
             if !better {
                 break;
             }
-            if cycles < best.as_ref().map_or(within, |b| b.0 * GAIN) {
+            if cycles < best.as_ref().map_or(most, |b| b.0 * GAIN) {
                 best = Some((cycles, fork, features, tile));
             }
         }

@@ -66,20 +66,20 @@ impl Slices {
     }
 
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
-        if !features.fills.is_empty() && self.beside(features, chosen).is_some() {
+        let (tile, cycles) = self.tile(features, chosen.target);
+        if self.beside(features, cycles, chosen).is_some() {
             return;
         }
-        let tile = self.tile(features, chosen.target);
         let left = |k: &usize| features.extent[*k] > tile.factor[*k];
         let loops: Vec<usize> = bits(self.apart & features.outer).filter(left).collect();
         arrange(features, &tile, &loops, chosen);
     }
 
-    /// The tile of least cost. It is that of one thread: slices are many.
-    fn tile(&self, features: &Features, target: &Target) -> Tile {
-        let (across, more) = self.across(features, target);
-        let (within, cycles) = self.within(features, target);
-        if cycles < more { within } else { across }
+    /// The tile of least cost, and that. It is that of one thread: slices are many.
+    fn tile(&self, features: &Features, target: &Target) -> (Tile, f64) {
+        let across = self.across(features, target);
+        let within = self.by_run(features, Tile::single(features), target);
+        if within.1 < across.1 { within } else { across }
     }
 
     /// Vectors along an axis of slices.
@@ -100,11 +100,6 @@ impl Slices {
             }
         }
         best
-    }
-
-    /// Vectors along an axis of each run.
-    fn within(&self, features: &Features, target: &Target) -> (Tile, f64) {
-        self.by_run(features, Tile::single(features), target)
     }
 
     /// The tile with each run's own factors, and lanes where it has none yet.
