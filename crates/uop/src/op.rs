@@ -144,7 +144,7 @@ ops! {
     /// Elementwise functions of a float, by approximation.
     Transcendental {
         Exp2 "EXP2" 1..1 "none" "tksl" "2^a" => FLOATS.derived().cost(12.0).ulps(1.0).repeats(Repeats::Vectors);
-        Log2 "LOG2" 1..1 "none" "tksl" "log2 a" => FLOATS.derived().cost(12.0).ulps(1.0).repeats(Repeats::Vectors);
+        Log2 "LOG2" 1..1 "none" "tksl" "log2 a" => FLOATS.derived().cost(32.0).ulps(1.0).repeats(Repeats::Vectors);
         Sin "SIN" 1..1 "none" "tksl" "sin a" => FLOATS.derived().cost(40.0).ulps(2.0).within(-1.0, 1.0).repeats(Repeats::Vectors);
     }
     /// Elementwise, to another dtype.

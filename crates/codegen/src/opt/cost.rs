@@ -28,7 +28,7 @@ const REVERSED: f64 = 2.0;
 /// Cycles of an operation that the next waits for, where a third to a half of them stand aside.
 const STEP: f64 = 2.0;
 /// Cycles to fold one half of a vector's lanes with the other.
-const HALVED: f64 = 6.0;
+const HALVED: f64 = 10.0;
 /// Instructions that a core has in flight: of sums shorter than that, the next begin meanwhile.
 const WINDOW: f64 = 200.0;
 /// Cycles lost where a loop ends, and terms of a block of a sum that waits for memory.

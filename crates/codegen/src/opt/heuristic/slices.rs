@@ -13,6 +13,9 @@ use crate::opt::cost::Tile;
 use crate::opt::features::{Access, Features, Mask};
 use monoglot_uop::{AxisType, Target};
 
+/// How many times as many cycles less is less by any estimate.
+const CLEAR: f64 = 0.9;
+
 pub(super) struct Slices {
     /// The axes that tell slices apart.
     pub(super) apart: Mask,
@@ -66,20 +69,22 @@ impl Slices {
     }
 
     pub(super) fn choose(&self, features: &Features, chosen: &mut Chosen) {
-        let (tile, cycles) = self.tile(features, chosen.target);
-        if self.beside(features, cycles, chosen).is_some() {
+        let across = self.across(features, chosen.target);
+        let within = self.by_run(features, Tile::single(features), chosen.target);
+        let least = within.1.min(across.1);
+        // Where nothing is kept of a slice, what is staged for it is so for lanes alone.
+        let most = match features.fills.is_empty() {
+            true => least * CLEAR,
+            false => within.1,
+        };
+        if self.beside(features, most, chosen).is_some() {
             return;
         }
+        // The tile is that of one thread: slices are many.
+        let (tile, _) = if within.1 < across.1 { within } else { across };
         let left = |k: &usize| features.extent[*k] > tile.factor[*k];
         let loops: Vec<usize> = bits(self.apart & features.outer).filter(left).collect();
         arrange(features, &tile, &loops, chosen);
-    }
-
-    /// The tile of least cost, and that. It is that of one thread: slices are many.
-    fn tile(&self, features: &Features, target: &Target) -> (Tile, f64) {
-        let across = self.across(features, target);
-        let within = self.by_run(features, Tile::single(features), target);
-        if within.1 < across.1 { within } else { across }
     }
 
     /// Vectors along an axis of slices.
