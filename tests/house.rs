@@ -28,7 +28,7 @@ const LADDER: &[(&str, &[&str])] = &[
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_720),
     ("schedule/src", 5_420),
-    ("codegen/src", 16_000),
+    ("codegen/src", 16_100),
     ("codegen/src/render", 2_500),
     ("native/src", 10_430),
     ("engine/src", 4_100),
