@@ -1,5 +1,5 @@
-//! Slices side by side: vectors in which each lane is a slice, where a kernel keeps something of its slices and
-//! no values lie side by side along these. Flows in: what a kernel does, as numbers; flows out: Opts, added to
+//! Slices side by side: vectors in which each lane is a slice, where a kernel keeps something of its slices or these
+//! are short, and no values lie side by side along them. Flows in: what a kernel does, as numbers; flows out: Opts, added to
 //! those chosen. Invariant: what is kept of a vector of slices fits LOCAL storage.
 //!
 //! All loops through a slice have the same lanes, so nothing is folded across lanes, and what a slice shares is
@@ -416,5 +416,54 @@ SINK[\"\"] %44
         let bytes: i64 = local.map(|u| u.shape().max_len() * 4).sum();
         // As many slices as lanes, of scores, queries and sums.
         assert!(bytes <= 64 * (512 + 16 + 16) * 4, "{bytes}");
+    }
+
+    /// The logarithms of probabilities along rows of so many numbers: nothing is kept of a row.
+    fn log_softmax(rows: i64, n: i64) -> UOp {
+        let text = format!(
+            "p0 = PARAM[0, f32, CPU] ({all},)
+             r0 = RANGE[0, LOOP] {rows}
+             %0 = MUL r0 {n}
+             r1 = RANGE[1, LOOP] {n}
+             %1 = ADD %0 r1
+             %2 = INDEX p0 %1 : f32
+             p1 = PARAM[1, f32, CPU] ({all},)
+             %3 = INDEX p1 %1 : f32
+             r2 = RANGE[2, REDUCE] {n}
+             %4 = ADD %0 r2
+             %5 = INDEX p1 %4 : f32
+             %6 = REDUCE[MAX] %5 r2
+             %7 = SUB %3 %6
+             r3 = RANGE[3, REDUCE] {n}
+             %8 = ADD %0 r3
+             %9 = INDEX p1 %8 : f32
+             %10 = SUB %9 %6
+             %12 = EXP2 %10
+             %13 = REDUCE[ADD] %12 r3
+             %14 = LOG2 %13
+             %16 = SUB %7 %14
+             %17 = STORE %2 %16
+             %18 = END %17 r0 r1
+             SINK %18",
+            all = rows * n
+        );
+        parse(&text).expect("a kernel")
+    }
+
+    /// A short row in a vector would have each operation wait for the one before: its lanes are rows.
+    #[test]
+    fn short_slices_are_lanes() {
+        let target = target(false);
+        let lanes = target.vector_bytes as i64 / 4;
+        for n in [3, 5, 6, 7, 12] {
+            let opts = choose(&log_softmax(40_000, n), &target);
+            let rows = |o: &&Opt| match o.op {
+                OptOp::Split { factor, target, .. } => {
+                    o.axis == 0 && factor % lanes == 0 && target == AxisType::Upcast
+                }
+                _ => false,
+            };
+            assert_eq!(opts.iter().filter(rows).count(), 1, "{n}: {opts:?}");
+        }
     }
 }
