@@ -82,7 +82,7 @@ impl After {
             let width = lanes.widths[closed];
             let whole = width * bytes == target.vector_bytes;
             let extent = t.dims.iter().map(|d| d[closed]).max().unwrap_or(1);
-            let even = extent as usize % width == 0;
+            let even = (extent as usize).is_multiple_of(width);
             if !(whole && even) || (t.dims[i][axis] as usize) < near {
                 return None;
             }
