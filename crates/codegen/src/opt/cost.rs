@@ -86,21 +86,21 @@ struct Level {
 /// What is done once for each slice.
 #[derive(Default)]
 struct Slice {
-    body: f64,
+    instructions: f64,
     depth: f64,
     cycles: f64,
 }
 
 impl Slice {
-    fn add(&mut self, body: f64, depth: f64, cycles: f64) {
-        self.body += body;
+    fn add(&mut self, instructions: f64, depth: f64, cycles: f64) {
+        self.instructions += instructions;
         self.depth += depth;
         self.cycles += cycles;
     }
 
     /// Cycles in which nothing is done, as no more slices are in flight than these few instructions make.
     fn idle(&self) -> f64 {
-        let at_once = (WINDOW / self.body.max(1.0)).max(1.0);
+        let at_once = (WINDOW / self.instructions.max(1.0)).max(1.0);
         (self.depth / at_once - self.cycles).max(0.0)
     }
 }
@@ -445,10 +445,10 @@ impl Estimate<'_> {
             // What has no register is written and read for each term.
             let spilled = (l.registers + 2.0 - target.registers as f64).max(0.0);
             let spilled = spilled * l.chain.max(1.0);
-            let body = l.loads + l.stores + l.ops + 3.0;
-            let issued = body / 6.0;
+            let instructions = l.loads + l.stores + l.ops + 3.0;
+            let issued = instructions / 6.0;
             let turns = self.iterations(l.loops & closed);
-            let at_once = WINDOW / (body * turns);
+            let at_once = WINDOW / (instructions * turns);
             let busy = (l.loads / 2.0)
                 .max(l.stores)
                 .max(l.ops / 2.0)
@@ -474,7 +474,7 @@ impl Estimate<'_> {
             let cycles = busy.max(issued);
             sum += times * cycles + left;
             if slices == Some(times) {
-                slice.add(body, l.depth, cycles);
+                slice.add(instructions, l.depth, cycles);
             }
         }
         sum += slices.unwrap_or(0.0) * slice.idle();

@@ -18,6 +18,7 @@ use monoglot_uop::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod across;
 mod asked;
 mod far;
 mod windows;

@@ -57,7 +57,6 @@ impl Lanes<'_> {
 pub(super) struct After {
     /// The axis along which results lie.
     pub(super) axis: usize,
-    pub(super) sums: Vec<usize>,
     /// By node: whether it is one of these sums, or between them and the STOREs (these too): what extends along that
     /// axis.
     pub(super) is_after: Vec<bool>,
@@ -115,16 +114,12 @@ impl After {
             let elsewhere = !is_after[user] || is_sum[user];
             elsewhere && t.src[user].iter().any(|&s| is_made[s as usize])
         };
-        let sums: Vec<usize> = (0..t.len()).filter(|&i| is_sum[i]).collect();
-        let apart = sums.iter().all(|&i| is_after[i]) && !(0..t.len()).any(needed);
+        let left = |i: usize| is_sum[i] && !is_after[i];
+        let apart = !(0..t.len()).any(|i| left(i) || needed(i));
         // An index takes elements of its own out of what it is made of.
         let places = |i: usize| is_made[i] && lanes.demand[i].index;
         let apart = apart && !(0..t.len()).any(places);
-        apart.then_some(After {
-            axis,
-            sums,
-            is_after,
-        })
+        apart.then_some(After { axis, is_after })
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) fn lanes(t: &Table, layout: &Layout, target: &Target) -> Result<Optio
     })?;
     let mut lanes = layout.is_lane.clone();
     lanes.push(true);
-    let transposed = found.sums.iter().map(|&i| t.nodes[i].clone()).collect();
+    let sums = (0..t.len()).filter(|&i| found.is_after[i] && t.nodes[i].op() == Op::Reduce);
+    let transposed = sums.map(|i| t.nodes[i].clone()).collect();
     Ok(Some(Epilogue {
         kernel,
         lanes,
