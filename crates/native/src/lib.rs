@@ -5,7 +5,7 @@
 //! equal bytes.
 //!
 //! The way: `select` makes instructions over registers without number of the list, `allocate` gives the registers
-//! numbers, `encode` makes bytes of it.
+//! numbers, `unroll` has short loops jump less often, `encode` makes bytes of it.
 
 pub mod allocate;
 pub mod check;
@@ -16,6 +16,7 @@ pub mod own;
 pub mod select;
 pub mod spills;
 pub mod table;
+mod unroll;
 
 pub use own::{OwnLayout, own_bytes, own_layout};
 
@@ -77,13 +78,14 @@ fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) ->
     let mut selected = select::select(listing, info, level)?;
     allocate::reread(&mut selected, level);
     let before = checks.then(|| selected.clone());
-    let allocated = allocate::allocate(selected, level);
+    let mut allocated = allocate::allocate(selected, level);
     if let Some(before) = before {
         check::check(&before, &allocated, level).map_err(|message| ErrorKind::Verify {
             stage: "allocate".into(),
             message,
         })?;
     }
+    unroll::unroll(&mut allocated, level);
     let encoded = encode::encode(&allocated, level)?;
     let marks = encoded.marks.iter().map(|&(offset, number)| {
         let ins = allocated.code.ins.get(number as usize);

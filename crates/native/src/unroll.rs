@@ -1,0 +1,551 @@
+//! Several turns of an innermost loop between jumps. Flows in: code whose registers have numbers; flows out: the same
+//! code, whose short innermost loops jump less often. Always: each turn does what it did, in the order in which it
+//! did it; registers hold the same after a loop.
+//!
+//! A register that a turn moves on by a number, after all that it addresses by it, is moved on once for all turns
+//! between jumps: those past the first have its steps in their displacements. What is written and read in a turn alone has
+//! in each the name of a register of its own, of the same place: with AVX-512 a mask is told by who reads its name.
+
+use crate::code::{Allocated, Do, Ins, Level, Operand, Place, Reg};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// Instructions between jumps at most: what keeps them decoded holds a few thousand.
+const BETWEEN: usize = 160;
+/// Turns between jumps at most: a jump and what counts are then a small part of what they do.
+const TURNS: i64 = 4;
+/// General registers of the machine.
+const GENERAL: usize = 16;
+
+/// Has innermost loops that are short, and turn a known number of times, jump less often.
+pub(crate) fn unroll(code: &mut Allocated, level: Level) {
+    let loops = innermost(&code.code.ins);
+    if loops.is_empty() {
+        return;
+    }
+    let mentions = match level {
+        Level::V4 => mentions(&code.code.ins, code.places.len()),
+        _ => Vec::new(),
+    };
+    let count = code.code.ins.len();
+    let mut old = std::mem::take(&mut code.code.ins).into_iter();
+    let mut new = Vec::with_capacity(2 * count);
+    let mut from = 0;
+    for l in loops {
+        new.extend(old.by_ref().take(l.start - from));
+        from = l.end;
+        let all: Vec<Ins> = old.by_ref().take(l.len()).collect();
+        let Some(mut several) = Loop::of(&new, &all, &code.places) else {
+            new.extend(all);
+            continue;
+        };
+        several.name(&all, &mentions);
+        several.write(&all, &mut new);
+        for r in several.names() {
+            code.code.regs.push(code.code.regs[r.0 as usize]);
+            code.places.push(code.places[r.0 as usize]);
+            code.origin.push(code.origin[r.0 as usize]);
+        }
+    }
+    new.extend(old);
+    code.code.ins = new;
+}
+
+/// From the top to the end of each loop in which nothing else jumps, of at most so many instructions as two turns may have.
+fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
+    let mut loops = Vec::new();
+    let mut top = None;
+    for (at, ins) in all.iter().enumerate().filter(|(_, i)| i.op.is_control()) {
+        let from = top.take().filter(|_| ins.op == Do::Next);
+        loops.extend(from.map(|from| from..at + 1));
+        top = (ins.op == Do::Loop).then_some(at);
+    }
+    loops.retain(|l| l.len() <= BETWEEN / 2 + 2);
+    loops
+}
+
+/// How often instructions mention each register.
+fn mentions(all: &[Ins], registers: usize) -> Vec<u32> {
+    let mut count = vec![0; registers];
+    for ins in all {
+        let mut one = |r: Reg| count[r.0 as usize] += 1;
+        ins.reads(&mut one);
+        ins.dst.into_iter().for_each(one);
+    }
+    count
+}
+
+/// An innermost loop of which several turns stand between jumps.
+struct Loop<'a> {
+    /// By number of the register, the instruction of a turn that moves it on once for all of these, and by how much a turn does.
+    moves: [Option<(usize, i64)>; GENERAL],
+    /// Where its counter begins, by how much a turn moves that on, how often it turns, and how often between jumps.
+    first: i64,
+    step: i64,
+    turns: i64,
+    at_once: i64,
+    /// By number of a register of the list, the machine's.
+    places: &'a [Place],
+    /// What is written and read in a turn alone, in order.
+    own: FxHashMap<Reg, u32>,
+}
+
+impl<'a> Loop<'a> {
+    /// The loop that these instructions are, from its top to its end, after those that came before.
+    fn of(before: &[Ins], all: &[Ins], places: &'a [Place]) -> Option<Loop<'a>> {
+        let [_, turn @ .., next] = all else {
+            return None;
+        };
+        let [Operand::Reg(counter), Operand::Imm(end), _] = next.src[..] else {
+            return None;
+        };
+        let counter = general(places, counter)?;
+        let mut before = before.iter().rev().take_while(|ins| !ins.op.is_control());
+        let begins = before.find(|ins| written(places, ins) == Some(counter))?;
+        let (Do::Immediate, [Operand::Imm(first)]) = (begins.op, &begins.src[..]) else {
+            return None;
+        };
+        let mut uses = [Use::default(); GENERAL];
+        for (at, ins) in turn.iter().enumerate() {
+            note(&mut uses, at, ins, places);
+        }
+        let counts = uses[counter].moved.filter(|_| !uses[counter].written);
+        let step = counts.map(|(_, step)| step).filter(|step| *step > 0)?;
+        let turns = (end - first + step - 1) / step;
+        let most = (BETWEEN / turn.len()) as i64;
+        let at_once = [TURNS, TURNS / 2]
+            .into_iter()
+            .find(|n| *n <= most && 2 * n <= turns)?;
+        let several = Loop {
+            moves: uses.map(Use::once),
+            first: *first,
+            step,
+            turns,
+            at_once,
+            places,
+            own: FxHashMap::default(),
+        };
+        let reached = |ins: &Ins| several.later(ins, at_once - 1, 0).is_some();
+        (*first >= 0 && turn.iter().all(reached)).then_some(several)
+    }
+
+    /// Find what is written in a turn before it is read, and mentioned nowhere else.
+    fn name(&mut self, all: &[Ins], mentions: &[u32]) {
+        if mentions.is_empty() {
+            return;
+        }
+        let mut here: FxHashMap<Reg, (u32, bool)> = FxHashMap::default();
+        let mut written = Vec::new();
+        for ins in all {
+            ins.reads(|r| here.entry(r).or_insert((0, false)).0 += 1);
+            if let Some(dst) = ins.dst {
+                let one = here.entry(dst).or_insert_with(|| {
+                    written.push(dst);
+                    (0, true)
+                });
+                one.0 += 1;
+            }
+        }
+        written.retain(|r| here[r] == (mentions[r.0 as usize], true));
+        self.own = written.into_iter().zip(0..).collect();
+    }
+
+    /// Of each register that is named in turns past the first, what it is in that.
+    fn names(&self) -> Vec<Reg> {
+        let mut own: Vec<(u32, Reg)> = self.own.iter().map(|(r, k)| (*k, *r)).collect();
+        own.sort_unstable();
+        let more = self.at_once + self.turns % self.at_once - 1;
+        let all = (0..more).flat_map(|_| &own);
+        all.map(|(_, r)| *r).collect()
+    }
+
+    /// Append the loop, and what turns are left after those that all stand between jumps.
+    fn write(&self, all: &[Ins], new: &mut Vec<Ins>) {
+        let [top, turn @ .., next] = all else {
+            return;
+        };
+        let left = self.turns % self.at_once;
+        new.push(top.clone());
+        self.several(turn, self.at_once, 0, new);
+        let mut next = next.clone();
+        next.src[1] = Operand::Imm(self.first + self.step * (self.turns - left));
+        new.push(next);
+        self.several(turn, left, self.at_once, new);
+    }
+
+    /// Append so many turns, after so many that have names.
+    fn several(&self, turn: &[Ins], count: i64, named: i64, new: &mut Vec<Ins>) {
+        for k in 0..count {
+            for (at, ins) in turn.iter().enumerate() {
+                let moves = self.moves.iter().flatten().find(|(of, _)| *of == at);
+                match moves {
+                    Some(_) if k + 1 < count => {}
+                    Some((_, step)) => {
+                        let mut ins = ins.clone();
+                        ins.src[1] = Operand::Imm(step * count);
+                        new.push(ins);
+                    }
+                    None => new.extend(self.later(ins, k, named + k)),
+                }
+            }
+        }
+    }
+
+    /// An instruction as it is so many turns later, in the turn that is named by a number; None where its displacement would
+    /// not go so far.
+    fn later(&self, ins: &Ins, turns: i64, named: i64) -> Option<Ins> {
+        let mut ins = ins.clone();
+        let name = |r: Reg| match self.own.get(&r).filter(|_| named > 0) {
+            Some(k) => {
+                let before = (named - 1) as usize * self.own.len();
+                Reg((self.places.len() + before) as u32 + k)
+            }
+            None => r,
+        };
+        for source in &mut ins.src {
+            if let Operand::Mem(m) | Operand::Each(m) = source {
+                let index = m
+                    .index
+                    .map_or(0, |(r, scale)| self.step(r) * i64::from(scale));
+                let further = (self.step(m.base) + index) * turns;
+                m.displacement = (i64::from(m.displacement) + further).try_into().ok()?;
+            }
+            source.rename(name);
+        }
+        ins.dst = ins.dst.map(name);
+        Some(ins)
+    }
+
+    /// By how much a turn would move on what is moved on once for all.
+    fn step(&self, r: Reg) -> i64 {
+        let moves = general(self.places, r).and_then(|r| self.moves[r]);
+        moves.map_or(0, |(_, step)| step)
+    }
+}
+
+/// What a turn does to a general register.
+#[derive(Copy, Clone, Default)]
+struct Use {
+    /// The first instruction that moves it on, and by how much.
+    moved: Option<(usize, i64)>,
+    /// The last instruction that addresses by it.
+    addresses: Option<usize>,
+    /// Whether it is written besides, and read.
+    written: bool,
+    read: bool,
+}
+
+impl Use {
+    /// What moves it on, where that may be done once for several turns.
+    fn once(self) -> Option<(usize, i64)> {
+        let moved = self.moved.filter(|_| !self.written && !self.read);
+        moved.filter(|(at, _)| self.addresses < Some(*at))
+    }
+}
+
+/// Add what an instruction does to registers.
+fn note(uses: &mut [Use; GENERAL], at: usize, ins: &Ins, places: &[Place]) {
+    let general = |r: Reg| general(places, r);
+    let to = written(places, ins);
+    let moves = match (ins.op, &ins.src[..]) {
+        (Do::Add, [Operand::Reg(r), Operand::Imm(step)]) if general(*r) == to => Some(*step),
+        _ => None,
+    };
+    if let Some(to) = to {
+        match moves {
+            Some(step) if uses[to].moved.is_none() => uses[to].moved = Some((at, step)),
+            _ => uses[to].written = true,
+        }
+    }
+    // Rows of a tile are so far from each other: that is no part of where the first one lies.
+    let tile = matches!(ins.op, Do::TileLoad | Do::TileStore);
+    for source in &ins.src {
+        match source {
+            Operand::Reg(r) if moves.is_none() => {
+                general(*r).into_iter().for_each(|r| uses[r].read = true);
+            }
+            Operand::Mem(m) | Operand::Each(m) => {
+                let index = m.index.map(|(r, _)| r);
+                for r in std::iter::once(m.base).chain(index).filter_map(general) {
+                    uses[r].addresses = Some(at);
+                }
+                let apart = index.filter(|_| tile).and_then(general);
+                apart.into_iter().for_each(|r| uses[r].read = true);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The machine's number of the general register that an instruction writes.
+fn written(places: &[Place], ins: &Ins) -> Option<usize> {
+    ins.dst.and_then(|dst| general(places, dst))
+}
+
+/// The machine's number of a general register.
+fn general(places: &[Place], r: Reg) -> Option<usize> {
+    match places.get(r.0 as usize) {
+        Some(Place::General(number)) => Some((*number).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{Class, Code, Mem, UNMARKED, Width};
+
+    /// An instruction of 64 bits on general registers, whose numbers are the machine's.
+    fn ins(op: Do, dst: Option<u32>, src: &[Operand]) -> Ins {
+        Ins {
+            op,
+            width: Width::W64,
+            dst: dst.map(Reg),
+            src: src.iter().copied().collect(),
+            mark: UNMARKED,
+        }
+    }
+
+    fn reg(number: u32) -> Operand {
+        Operand::Reg(Reg(number))
+    }
+
+    fn at(base: u32, index: Option<(u32, u8)>, displacement: i32) -> Operand {
+        let index = index.map(|(r, scale)| (Reg(r), scale));
+        Operand::Mem(Mem {
+            base: Reg(base),
+            index,
+            displacement,
+        })
+    }
+
+    fn add(register: u32, step: i64) -> Ins {
+        let src = [reg(register), Operand::Imm(step)];
+        ins(Do::Add, Some(register), &src)
+    }
+
+    fn store(to: Operand, value: u32) -> Ins {
+        ins(Do::Store64, None, &[to, reg(value)])
+    }
+
+    /// A turn in a loop that begins and ends so, whose counter is register 0.
+    fn around(first: i64, end: i64, turn: &[Ins]) -> Allocated {
+        let mut all = vec![ins(Do::Immediate, Some(0), &[Operand::Imm(first)])];
+        all.push(ins(Do::Loop, None, &[Operand::Imm(7)]));
+        all.extend_from_slice(turn);
+        let next = [reg(0), Operand::Imm(end), Operand::Imm(7)];
+        all.push(ins(Do::Next, None, &next));
+        all.push(ins(Do::Return, None, &[]));
+        let mut code = Code::default();
+        (0..GENERAL).for_each(|_| {
+            code.reg(Class::General, 8);
+        });
+        code.ins = all;
+        Allocated {
+            code,
+            places: (0..GENERAL as u8).map(Place::General).collect(),
+            origin: (0..GENERAL as u32).map(Reg).collect(),
+            slots: 0,
+        }
+    }
+
+    /// What code stores where, in order, and what registers hold at its end.
+    fn run(code: &Allocated) -> (Vec<[i64; 2]>, [i64; GENERAL]) {
+        let mut registers = [0; GENERAL];
+        let place = |r: Reg| general(&code.places, r).expect("a general register");
+        registers
+            .iter_mut()
+            .zip(1i64..)
+            .for_each(|(r, k)| *r = k << 20);
+        let mut stored = Vec::new();
+        let mut here = 0;
+        let mut top = 0;
+        loop {
+            let ins = &code.code.ins[here];
+            let value = |s: &Operand| match *s {
+                Operand::Reg(r) => registers[place(r)],
+                Operand::Imm(number) => number,
+                Operand::Mem(m) => {
+                    let index = m
+                        .index
+                        .map_or(0, |(r, scale)| registers[place(r)] * i64::from(scale));
+                    registers[place(m.base)] + index + i64::from(m.displacement)
+                }
+                _ => panic!("{s:?} is in no test"),
+            };
+            let values: Vec<i64> = ins.src.iter().map(value).collect();
+            let result = match ins.op {
+                Do::Add => values[0] + values[1],
+                Do::Store64 => {
+                    stored.push([values[0], values[1]]);
+                    0
+                }
+                Do::Next if values[0] < values[1] => {
+                    here = top;
+                    continue;
+                }
+                Do::Return => return (stored, registers),
+                _ => values[0],
+            };
+            if let Some(dst) = ins.dst {
+                registers[place(dst)] = result;
+            }
+            here += 1;
+            if ins.op == Do::Loop {
+                top = here;
+            }
+        }
+    }
+
+    /// Turns that differ in what they do to registers, and how often their first one is moved on by four of them.
+    fn turns() -> Vec<(&'static str, Vec<Ins>, usize)> {
+        let count = add(0, 1);
+        let plain = store(at(6, None, 16), 8);
+        let indexed = store(at(7, Some((6, 4)), 16), 8);
+        vec![
+            (
+                "an address",
+                vec![plain.clone(), add(6, 24), count.clone()],
+                1,
+            ),
+            (
+                "an index",
+                vec![indexed.clone(), plain.clone(), add(6, 24), count.clone()],
+                1,
+            ),
+            (
+                "an index and its base",
+                vec![indexed, add(7, -8), add(6, 24), count.clone()],
+                1,
+            ),
+            (
+                "what is stored too",
+                vec![
+                    store(at(7, None, 0), 6),
+                    plain.clone(),
+                    add(6, 24),
+                    count.clone(),
+                ],
+                4,
+            ),
+            (
+                "what is moved on before it addresses",
+                vec![add(6, 24), plain.clone(), count.clone()],
+                4,
+            ),
+            (
+                "what is moved on between",
+                vec![plain.clone(), add(6, 24), plain.clone(), count.clone()],
+                4,
+            ),
+            (
+                "what is written besides",
+                vec![
+                    plain.clone(),
+                    add(6, 24),
+                    ins(Do::Move, Some(6), &[reg(9)]),
+                    count.clone(),
+                ],
+                4,
+            ),
+            (
+                "a counter that addresses",
+                vec![
+                    plain.clone(),
+                    store(at(9, Some((0, 8)), 0), 8),
+                    add(6, 24),
+                    count.clone(),
+                ],
+                1,
+            ),
+            (
+                "a counter that is stored",
+                vec![
+                    plain.clone(),
+                    store(at(9, None, 0), 0),
+                    add(6, 24),
+                    count.clone(),
+                ],
+                1,
+            ),
+            (
+                "what is of a turn alone",
+                vec![
+                    ins(Do::Move, Some(10), &[reg(6)]),
+                    add(10, 5),
+                    store(at(9, None, 0), 10),
+                    add(6, 24),
+                    count.clone(),
+                ],
+                4,
+            ),
+            ("a counter in twos", vec![plain, add(6, 24), add(0, 2)], 1),
+        ]
+    }
+
+    #[test]
+    fn turns_do_what_they_did() {
+        for (what, turn, moves) in turns() {
+            for first in [0, 3] {
+                for end in first + 1..first + 40 {
+                    let before = around(first, end, &turn);
+                    for level in [Level::V3, Level::V4] {
+                        let mut after = before.clone();
+                        unroll(&mut after, level);
+                        assert_eq!(run(&before), run(&after), "{what}: {first} to {end}");
+                    }
+                }
+            }
+            let mut after = around(0, 64, &turn);
+            unroll(&mut after, Level::V3);
+            let moved = after.code.ins.iter().filter(|i| i.dst == Some(Reg(6)));
+            let all = moved.filter(|i| i.op == Do::Add).count();
+            assert_eq!(all, moves, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_a_turn_alone_has_a_name_in_each() {
+        let mut turn = vec![ins(Do::Move, Some(10), &[reg(9)])];
+        turn.push(store(at(8, None, 0), 10));
+        turn.push(ins(Do::Move, Some(11), &[reg(9)]));
+        turn.push(add(0, 1));
+        let mut code = around(0, 10, &turn);
+        // What is read after the loop keeps its name.
+        let last = code.code.ins.len() - 1;
+        code.code.ins.insert(last, store(at(8, None, 8), 11));
+        unroll(&mut code, Level::V4);
+        let written = |number: usize| {
+            let here = |r: &Reg| general(&code.places, *r) == Some(number);
+            let mut all: Vec<Reg> = code.code.ins.iter().filter_map(|i| i.dst).collect();
+            all.retain(here);
+            let turns = all.len();
+            all.sort_unstable();
+            all.dedup();
+            (turns, all.len())
+        };
+        assert_eq!(written(10), (6, 6));
+        assert_eq!(written(11), (6, 1));
+    }
+
+    #[test]
+    fn what_goes_too_far_or_turns_too_seldom_stays() {
+        let far = [store(at(6, None, i32::MAX - 100), 8), add(6, 64), add(0, 1)];
+        let near = [store(at(6, None, 0), 8), add(6, 64), add(0, 1)];
+        let long: Vec<Ins> = std::iter::repeat_n(store(at(6, None, 0), 8), BETWEEN)
+            .chain([add(0, 1)])
+            .collect();
+        let unknown = [store(at(6, None, 0), 8), ins(Do::Move, Some(0), &[reg(3)])];
+        for (turn, end) in [
+            (&far[..], 64),
+            (&near[..], 3),
+            (&long[..], 64),
+            (&unknown[..], 64),
+        ] {
+            let before = around(0, end, turn);
+            let mut after = before.clone();
+            unroll(&mut after, Level::V3);
+            assert_eq!(before.code.ins, after.code.ins);
+        }
+    }
+}
