@@ -1,6 +1,6 @@
 //! Several turns of an innermost loop between jumps. Flows in: code whose registers have numbers; flows out: the same
-//! code, whose short innermost loops jump less often. Always: each turn does what it did, in the order in which it
-//! did it; registers hold the same after a loop.
+//! code, whose short innermost loops jump less often, or not at all. Always: each turn does what it did, in the order in
+//! which it did it; what is read after a loop is what it was.
 //!
 //! A register that a turn moves on by a number, after all that it addresses by it, is moved on once for all turns
 //! between jumps: those past the first have its steps in their displacements. What is written and read in a turn alone has
@@ -14,6 +14,8 @@ use std::ops::Range;
 const BETWEEN: usize = 160;
 /// Turns between jumps at most: a jump and what counts are then a small part of what they do.
 const TURNS: i64 = 4;
+/// Turns at most that are no loop.
+const FEW: i64 = 8;
 /// General registers of the machine.
 const GENERAL: usize = 16;
 
@@ -23,10 +25,7 @@ pub(crate) fn unroll(code: &mut Allocated, level: Level) {
     if loops.is_empty() {
         return;
     }
-    let mentions = match level {
-        Level::V4 => mentions(&code.code.ins, code.places.len()),
-        _ => Vec::new(),
-    };
+    let mentions = mentions(&code.code.ins, code.places.len());
     let count = code.code.ins.len();
     let mut old = std::mem::take(&mut code.code.ins).into_iter();
     let mut new = Vec::with_capacity(2 * count);
@@ -35,11 +34,13 @@ pub(crate) fn unroll(code: &mut Allocated, level: Level) {
         new.extend(old.by_ref().take(l.start - from));
         from = l.end;
         let all: Vec<Ins> = old.by_ref().take(l.len()).collect();
-        let Some(mut several) = Loop::of(&new, &all, &code.places) else {
+        let Some(mut several) = Loop::of(&new, &all, &code.places, &mentions) else {
             new.extend(all);
             continue;
         };
-        several.name(&all, &mentions);
+        if level == Level::V4 {
+            several.name(&all, &mentions);
+        }
         several.write(&all, &mut new);
         for r in several.names() {
             code.code.regs.push(code.code.regs[r.0 as usize]);
@@ -77,8 +78,8 @@ fn mentions(all: &[Ins], registers: usize) -> Vec<u32> {
 
 /// An innermost loop of which several turns stand between jumps.
 struct Loop<'a> {
-    /// By number of the register, the instruction of a turn that moves it on once for all of these, and by how much a turn does.
-    moves: [Option<(usize, i64)>; GENERAL],
+    /// By number of the register, what is moved on once for all of these.
+    moved: [Option<Moved>; GENERAL],
     /// Where its counter begins, by how much a turn moves that on, how often it turns, and how often between jumps.
     first: i64,
     step: i64,
@@ -90,35 +91,63 @@ struct Loop<'a> {
     own: FxHashMap<Reg, u32>,
 }
 
+/// A register that a turn moves on.
+#[derive(Copy, Clone)]
+struct Moved {
+    /// The instruction of a turn that does, and by how much.
+    at: usize,
+    step: i64,
+    /// Whether something besides the loop reads it.
+    is_read_after: bool,
+    /// The number that it is in the first turn, and where that is set, if the loop is all that wants it and never jumps.
+    begins: Option<(usize, i64)>,
+}
+
 impl<'a> Loop<'a> {
     /// The loop that these instructions are, from its top to its end, after those that came before.
-    fn of(before: &[Ins], all: &[Ins], places: &'a [Place]) -> Option<Loop<'a>> {
+    fn of(before: &[Ins], all: &[Ins], places: &'a [Place], mentions: &[u32]) -> Option<Loop<'a>> {
         let [_, turn @ .., next] = all else {
             return None;
         };
         let [Operand::Reg(counter), Operand::Imm(end), _] = next.src[..] else {
             return None;
         };
-        let counter = general(places, counter)?;
-        let mut before = before.iter().rev().take_while(|ins| !ins.op.is_control());
-        let begins = before.find(|ins| written(places, ins) == Some(counter))?;
-        let (Do::Immediate, [Operand::Imm(first)]) = (begins.op, &begins.src[..]) else {
-            return None;
-        };
         let mut uses = [Use::default(); GENERAL];
         for (at, ins) in turn.iter().enumerate() {
             note(&mut uses, at, ins, places);
         }
-        let counts = uses[counter].moved.filter(|_| !uses[counter].written);
-        let step = counts.map(|(_, step)| step).filter(|step| *step > 0)?;
+        let counts = &mut uses[general(places, counter)?];
+        counts.mentions += 1;
+        let moved = counts.moved.filter(|_| !counts.written);
+        let step = moved.map(|(_, step)| step).filter(|step| *step > 0)?;
+        let begins = set_before(before, places, counter);
+        let (_, first) = begins.filter(|(_, first)| *first >= 0)?;
         let turns = (end - first + step - 1) / step;
         let most = (BETWEEN / turn.len()) as i64;
-        let at_once = [TURNS, TURNS / 2]
-            .into_iter()
-            .find(|n| *n <= most && 2 * n <= turns)?;
+        let whole = turns <= FEW.min(most);
+        let at_once = match whole {
+            true => turns,
+            false => [TURNS, TURNS / 2]
+                .into_iter()
+                .find(|n| *n <= most && 2 * n <= turns)?,
+        };
+        let moved = |u: Use| {
+            let (at, step) = u.once()?;
+            let r = turn[at].dst?;
+            let begins = set_before(before, places, r);
+            // Besides the turns, where it is set.
+            let outside = mentions[r.0 as usize] - u.mentions;
+            let is_read_after = outside > u32::from(begins.is_some());
+            Some(Moved {
+                at,
+                step,
+                is_read_after,
+                begins: begins.filter(|_| whole && !is_read_after && !u.is_base),
+            })
+        };
         let several = Loop {
-            moves: uses.map(Use::once),
-            first: *first,
+            moved: uses.map(moved),
+            first,
             step,
             turns,
             at_once,
@@ -126,14 +155,11 @@ impl<'a> Loop<'a> {
             own: FxHashMap::default(),
         };
         let reached = |ins: &Ins| several.later(ins, at_once - 1, 0).is_some();
-        (*first >= 0 && turn.iter().all(reached)).then_some(several)
+        turn.iter().all(reached).then_some(several)
     }
 
     /// Find what is written in a turn before it is read, and mentioned nowhere else.
     fn name(&mut self, all: &[Ins], mentions: &[u32]) {
-        if mentions.is_empty() {
-            return;
-        }
         let mut here: FxHashMap<Reg, (u32, bool)> = FxHashMap::default();
         let mut written = Vec::new();
         for ins in all {
@@ -164,28 +190,38 @@ impl<'a> Loop<'a> {
         let [top, turn @ .., next] = all else {
             return;
         };
+        if self.turns == self.at_once {
+            let begins = self.moved.iter().flatten().filter_map(|m| m.begins);
+            let mut unread: Vec<usize> = begins.map(|(at, _)| at).collect();
+            unread.sort_unstable();
+            for at in unread.into_iter().rev() {
+                new.remove(at);
+            }
+            self.several(turn, 0..self.turns, true, new);
+            return;
+        }
         let left = self.turns % self.at_once;
         new.push(top.clone());
-        self.several(turn, self.at_once, 0, new);
+        self.several(turn, 0..self.at_once, false, new);
         let mut next = next.clone();
         next.src[1] = Operand::Imm(self.first + self.step * (self.turns - left));
         new.push(next);
-        self.several(turn, left, self.at_once, new);
+        self.several(turn, self.at_once..self.at_once + left, true, new);
     }
 
-    /// Append so many turns, after so many that have names.
-    fn several(&self, turn: &[Ins], count: i64, named: i64, new: &mut Vec<Ins>) {
-        for k in 0..count {
+    /// Append turns, named by these numbers, which are the last ones or go on to a jump.
+    fn several(&self, turn: &[Ins], named: Range<i64>, last: bool, new: &mut Vec<Ins>) {
+        let count = named.end - named.start;
+        for (k, name) in named.enumerate() {
             for (at, ins) in turn.iter().enumerate() {
-                let moves = self.moves.iter().flatten().find(|(of, _)| *of == at);
-                match moves {
-                    Some(_) if k + 1 < count => {}
-                    Some((_, step)) => {
-                        let mut ins = ins.clone();
-                        ins.src[1] = Operand::Imm(step * count);
-                        new.push(ins);
-                    }
-                    None => new.extend(self.later(ins, k, named + k)),
+                let Some(moved) = self.moved.iter().flatten().find(|m| m.at == at) else {
+                    new.extend(self.later(ins, k as i64, name));
+                    continue;
+                };
+                if k as i64 + 1 == count && (moved.is_read_after || !last) {
+                    let mut ins = ins.clone();
+                    ins.src[1] = Operand::Imm(moved.step * count);
+                    new.push(ins);
                 }
             }
         }
@@ -204,10 +240,14 @@ impl<'a> Loop<'a> {
         };
         for source in &mut ins.src {
             if let Operand::Mem(m) | Operand::Each(m) = source {
-                let index = m
-                    .index
-                    .map_or(0, |(r, scale)| self.step(r) * i64::from(scale));
-                let further = (self.step(m.base) + index) * turns;
+                let mut further = self.moved(m.base).map_or(0, |base| base.step * turns);
+                if let Some((index, scale)) = m.index
+                    && let Some(moved) = self.moved(index)
+                {
+                    let begins = moved.begins.map(|(_, number)| number);
+                    further += (moved.step * turns + begins.unwrap_or(0)) * i64::from(scale);
+                    m.index = m.index.filter(|_| begins.is_none());
+                }
                 m.displacement = (i64::from(m.displacement) + further).try_into().ok()?;
             }
             source.rename(name);
@@ -216,10 +256,21 @@ impl<'a> Loop<'a> {
         Some(ins)
     }
 
-    /// By how much a turn would move on what is moved on once for all.
-    fn step(&self, r: Reg) -> i64 {
-        let moves = general(self.places, r).and_then(|r| self.moves[r]);
-        moves.map_or(0, |(_, step)| step)
+    /// What is moved on once for all.
+    fn moved(&self, r: Reg) -> Option<&Moved> {
+        self.moved[general(self.places, r)?].as_ref()
+    }
+}
+
+/// Where a register is set last, in the straight stretch that instructions end with, if that is to a number, and to which.
+fn set_before(before: &[Ins], places: &[Place], r: Reg) -> Option<(usize, i64)> {
+    let straight = before.iter().enumerate().rev();
+    let mut straight = straight.take_while(|(_, ins)| !ins.op.is_control());
+    let place = general(places, r);
+    let (at, ins) = straight.find(|(_, ins)| written(places, ins) == place)?;
+    match (ins.op, &ins.src[..]) {
+        (Do::Immediate, [Operand::Imm(number)]) if ins.dst == Some(r) => Some((at, *number)),
+        _ => None,
     }
 }
 
@@ -230,9 +281,13 @@ struct Use {
     moved: Option<(usize, i64)>,
     /// The last instruction that addresses by it.
     addresses: Option<usize>,
+    /// Whether an address begins with it.
+    is_base: bool,
     /// Whether it is written besides, and read.
     written: bool,
     read: bool,
+    /// How often it is mentioned.
+    mentions: u32,
 }
 
 impl Use {
@@ -248,15 +303,17 @@ fn note(uses: &mut [Use; GENERAL], at: usize, ins: &Ins, places: &[Place]) {
     let general = |r: Reg| general(places, r);
     let to = written(places, ins);
     let moves = match (ins.op, &ins.src[..]) {
-        (Do::Add, [Operand::Reg(r), Operand::Imm(step)]) if general(*r) == to => Some(*step),
+        (Do::Add, [Operand::Reg(r), Operand::Imm(step)]) if ins.dst == Some(*r) => Some(*step),
         _ => None,
     };
     if let Some(to) = to {
+        uses[to].mentions += 1;
         match moves {
             Some(step) if uses[to].moved.is_none() => uses[to].moved = Some((at, step)),
             _ => uses[to].written = true,
         }
     }
+    ins.reads(|r| general(r).into_iter().for_each(|r| uses[r].mentions += 1));
     // Rows of a tile are so far from each other: that is no part of where the first one lies.
     let tile = matches!(ins.op, Do::TileLoad | Do::TileStore);
     for source in &ins.src {
@@ -265,12 +322,14 @@ fn note(uses: &mut [Use; GENERAL], at: usize, ins: &Ins, places: &[Place]) {
                 general(*r).into_iter().for_each(|r| uses[r].read = true);
             }
             Operand::Mem(m) | Operand::Each(m) => {
-                let index = m.index.map(|(r, _)| r);
-                for r in std::iter::once(m.base).chain(index).filter_map(general) {
-                    uses[r].addresses = Some(at);
+                if let Some(base) = general(m.base) {
+                    uses[base].addresses = Some(at);
+                    uses[base].is_base = true;
                 }
-                let apart = index.filter(|_| tile).and_then(general);
-                apart.into_iter().for_each(|r| uses[r].read = true);
+                if let Some(index) = m.index.and_then(|(r, _)| general(r)) {
+                    uses[index].addresses = Some(at);
+                    uses[index].read |= tile;
+                }
             }
             _ => {}
         }
@@ -328,13 +387,15 @@ mod tests {
         ins(Do::Store64, None, &[to, reg(value)])
     }
 
-    /// A turn in a loop that begins and ends so, whose counter is register 0.
-    fn around(first: i64, end: i64, turn: &[Ins]) -> Allocated {
+    /// A turn in a loop that begins and ends so, whose counter is register 0, and what is stored after it.
+    fn around(first: i64, end: i64, turn: &[Ins], after: &[u32]) -> Allocated {
         let mut all = vec![ins(Do::Immediate, Some(0), &[Operand::Imm(first)])];
+        all.push(ins(Do::Immediate, Some(6), &[Operand::Imm(40)]));
         all.push(ins(Do::Loop, None, &[Operand::Imm(7)]));
         all.extend_from_slice(turn);
         let next = [reg(0), Operand::Imm(end), Operand::Imm(7)];
         all.push(ins(Do::Next, None, &next));
+        all.extend(after.iter().map(|r| store(at(8, None, 8), *r)));
         all.push(ins(Do::Return, None, &[]));
         let mut code = Code::default();
         (0..GENERAL).for_each(|_| {
@@ -349,8 +410,8 @@ mod tests {
         }
     }
 
-    /// What code stores where, in order, and what registers hold at its end.
-    fn run(code: &Allocated) -> (Vec<[i64; 2]>, [i64; GENERAL]) {
+    /// What code stores where, in order.
+    fn run(code: &Allocated) -> Vec<[i64; 2]> {
         let mut registers = [0; GENERAL];
         let place = |r: Reg| general(&code.places, r).expect("a general register");
         registers
@@ -384,7 +445,7 @@ mod tests {
                     here = top;
                     continue;
                 }
-                Do::Return => return (stored, registers),
+                Do::Return => return stored,
                 _ => values[0],
             };
             if let Some(dst) = ins.dst {
@@ -486,21 +547,40 @@ mod tests {
     #[test]
     fn turns_do_what_they_did() {
         for (what, turn, moves) in turns() {
-            for first in [0, 3] {
-                for end in first + 1..first + 40 {
-                    let before = around(first, end, &turn);
-                    for level in [Level::V3, Level::V4] {
-                        let mut after = before.clone();
-                        unroll(&mut after, level);
-                        assert_eq!(run(&before), run(&after), "{what}: {first} to {end}");
-                    }
+            let all = (0..40).flat_map(|n| [(0, n), (3, n)]);
+            for (first, n) in all.filter(|(_, n)| *n > 0) {
+                for (level, after) in [(Level::V3, &[][..]), (Level::V4, &[6, 0])] {
+                    let before = around(first, first + n, &turn, after);
+                    let mut code = before.clone();
+                    unroll(&mut code, level);
+                    assert_eq!(run(&before), run(&code), "{what}: {n} from {first}");
                 }
             }
-            let mut after = around(0, 64, &turn);
-            unroll(&mut after, Level::V3);
-            let moved = after.code.ins.iter().filter(|i| i.dst == Some(Reg(6)));
+            let mut code = around(0, 64, &turn, &[]);
+            unroll(&mut code, Level::V3);
+            let moved = code.code.ins.iter().filter(|i| i.dst == Some(Reg(6)));
             let all = moved.filter(|i| i.op == Do::Add).count();
             assert_eq!(all, moves, "{what}");
+        }
+    }
+
+    #[test]
+    fn few_turns_are_no_loop_and_count_nothing() {
+        for (what, turn, moves) in turns().into_iter().filter(|(_, _, moves)| *moves == 1) {
+            let mut code = around(0, 3, &turn, &[]);
+            unroll(&mut code, Level::V3);
+            let left = |op: Do| code.code.ins.iter().filter(|i| i.op == op).count();
+            assert_eq!(left(Do::Loop) + left(Do::Next), 0, "{what}");
+            let of = |r: u32| {
+                code.code
+                    .ins
+                    .iter()
+                    .filter(|i| i.dst == Some(Reg(r)))
+                    .count()
+            };
+            // What an address begins with is set, but not moved on.
+            let is_base = turn.contains(&store(at(6, None, 16), 8));
+            assert_eq!(of(6), usize::from(is_base), "{what}: {moves}");
         }
     }
 
@@ -510,10 +590,8 @@ mod tests {
         turn.push(store(at(8, None, 0), 10));
         turn.push(ins(Do::Move, Some(11), &[reg(9)]));
         turn.push(add(0, 1));
-        let mut code = around(0, 10, &turn);
         // What is read after the loop keeps its name.
-        let last = code.code.ins.len() - 1;
-        code.code.ins.insert(last, store(at(8, None, 8), 11));
+        let mut code = around(0, 10, &turn, &[11]);
         unroll(&mut code, Level::V4);
         let written = |number: usize| {
             let here = |r: &Reg| general(&code.places, *r) == Some(number);
@@ -531,18 +609,19 @@ mod tests {
     #[test]
     fn what_goes_too_far_or_turns_too_seldom_stays() {
         let far = [store(at(6, None, i32::MAX - 100), 8), add(6, 64), add(0, 1)];
-        let near = [store(at(6, None, 0), 8), add(6, 64), add(0, 1)];
-        let long: Vec<Ins> = std::iter::repeat_n(store(at(6, None, 0), 8), BETWEEN)
-            .chain([add(0, 1)])
-            .collect();
+        let stores = |count: usize| -> Vec<Ins> {
+            let all = std::iter::repeat_n(store(at(6, None, 0), 8), count);
+            all.chain([add(0, 1)]).collect()
+        };
+        let [middling, long] = [BETWEEN / 2 - 1, BETWEEN].map(stores);
         let unknown = [store(at(6, None, 0), 8), ins(Do::Move, Some(0), &[reg(3)])];
         for (turn, end) in [
             (&far[..], 64),
-            (&near[..], 3),
+            (&middling[..], 3),
             (&long[..], 64),
             (&unknown[..], 64),
         ] {
-            let before = around(0, end, turn);
+            let before = around(0, end, turn, &[]);
             let mut after = before.clone();
             unroll(&mut after, Level::V3);
             assert_eq!(before.code.ins, after.code.ins);
