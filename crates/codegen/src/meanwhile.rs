@@ -43,8 +43,13 @@ pub(crate) fn ask(linear: UOp, target: &Target) -> (UOp, Vec<UOp>) {
         let Some(asked) = asked.filter(|a| a.may_stand(list, &loops, panel.runs)) else {
             continue;
         };
-        let run = after.entry(panel.runs.begin).or_default();
-        run.extend(asked.list);
+        // What is the same in all runs is worked out before them.
+        let run = &list[panel.runs.begin..panel.runs.end];
+        let ranges: Vec<&UOp> = run.iter().filter(|u| u.op() == Op::Range).collect();
+        let same = |u: &UOp| !u.ranges().iter().any(|r| ranges.contains(&r));
+        let (same, other): (Vec<UOp>, Vec<UOp>) = asked.list.into_iter().partition(same);
+        after.entry(panel.runs.begin - 1).or_default().extend(same);
+        after.entry(panel.runs.begin).or_default().extend(other);
         numbers.extend(asked.numbers);
         copied.push(panel.fill.clone());
     }
@@ -282,11 +287,17 @@ impl Asked {
 }
 
 fn plus(u: &UOp, n: i64) -> UOp {
-    node(Op::Add, [u.clone(), UOp::int(n, u.dtype())])
+    match n {
+        0 => u.clone(),
+        _ => node(Op::Add, [u.clone(), UOp::int(n, u.dtype())]),
+    }
 }
 
 fn times(u: &UOp, n: i64) -> UOp {
-    node(Op::Mul, [u.clone(), UOp::int(n, u.dtype())])
+    match n {
+        1 => u.clone(),
+        _ => node(Op::Mul, [u.clone(), UOp::int(n, u.dtype())]),
+    }
 }
 
 fn below(u: &UOp, end: i64) -> UOp {

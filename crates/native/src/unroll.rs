@@ -52,7 +52,7 @@ pub(crate) fn unroll(code: &mut Allocated, level: Level) {
     code.code.ins = new;
 }
 
-/// From the top to the end of each loop in which nothing else jumps, of at most so many instructions as two turns may have.
+/// From the top to the end of each loop in which nothing else jumps, of at most so many instructions as may be between jumps.
 fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
     let mut loops = Vec::new();
     let mut top = None;
@@ -61,7 +61,7 @@ fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
         loops.extend(from.map(|from| from..at + 1));
         top = (ins.op == Do::Loop).then_some(at);
     }
-    loops.retain(|l| l.len() <= BETWEEN / 2 + 2);
+    loops.retain(|l| l.len() <= BETWEEN);
     loops
 }
 
@@ -123,7 +123,8 @@ impl<'a> Loop<'a> {
         let begins = set_before(before, places, counter);
         let (_, first) = begins.filter(|(_, first)| *first >= 0)?;
         let turns = (end - first + step - 1) / step;
-        let most = (BETWEEN / turn.len()) as i64;
+        let once = uses.iter().filter(|u| u.once().is_some()).count();
+        let most = (BETWEEN / (turn.len() - once).max(1)) as i64;
         let whole = turns <= FEW.min(most);
         let at_once = match whole {
             true => turns,
