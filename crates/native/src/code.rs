@@ -264,7 +264,8 @@ pub enum Do {
     TileStore,
     /// The tile a += b · c, tiles of words.
     TileDot(TileDot),
-    /// The top of the loop i.
+    /// The top of the loop i, which turns so often at most (the second source, where that is known and its counter never
+    /// negative).
     Loop,
     /// a < b (r/m/i), signed, in the width: to the top of the loop i (the third source), else on. It ends the loop.
     Next,

@@ -3,10 +3,12 @@
 //! which it did it; what is read after a loop is what it was.
 //!
 //! A register that a turn moves on by a number, after all that it addresses by it, is moved on once for all turns
-//! between jumps: those past the first have its steps in their displacements. What is written and read in a turn alone has
+//! between jumps: those past the first have its steps in their displacements. Where nobody knows how often a loop turns, its
+//! counter is ahead by all turns between jumps but one, so that it is compared with the end as it was; the turns left are a
+//! loop of their own. What is written and read in a turn alone has
 //! in each the name of a register of its own, of the same place: with AVX-512 a mask is told by who reads its name.
 
-use crate::code::{Allocated, Do, Ins, Level, Operand, Place, Reg};
+use crate::code::{Allocated, Cond, Do, Ins, Level, Operand, Place, Reg, Width};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -16,16 +18,19 @@ const BETWEEN: usize = 160;
 const TURNS: i64 = 4;
 /// Turns at most that are no loop.
 const FEW: i64 = 8;
+/// Turns of a loop, of which nobody knows how often it turns, at most: where fewer are all there can be, asking costs more.
+const MANY: i64 = 16;
 /// General registers of the machine.
 const GENERAL: usize = 16;
 
-/// Has innermost loops that are short, and turn a known number of times, jump less often.
+/// Has innermost loops that are short jump less often.
 pub(crate) fn unroll(code: &mut Allocated, level: Level) {
     let loops = innermost(&code.code.ins);
     if loops.is_empty() {
         return;
     }
     let mentions = mentions(&code.code.ins, code.places.len());
+    let mut labels = labels(&code.code.ins);
     let count = code.code.ins.len();
     let mut old = std::mem::take(&mut code.code.ins).into_iter();
     let mut new = Vec::with_capacity(2 * count);
@@ -41,7 +46,7 @@ pub(crate) fn unroll(code: &mut Allocated, level: Level) {
         if level == Level::V4 {
             several.name(&all, &mentions);
         }
-        several.write(&all, &mut new);
+        several.write(&all, &mut labels, &mut new);
         for r in several.names() {
             code.code.regs.push(code.code.regs[r.0 as usize]);
             code.places.push(code.places[r.0 as usize]);
@@ -65,6 +70,16 @@ fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
     loops
 }
 
+/// The first number that no loop or jump has.
+fn labels(all: &[Ins]) -> i64 {
+    let placed = all.iter().filter(|i| matches!(i.op, Do::Loop | Do::Land));
+    let numbers = placed.filter_map(|i| match i.src[0] {
+        Operand::Imm(number) => Some(number),
+        _ => None,
+    });
+    numbers.max().map_or(0, |most| most + 1)
+}
+
 /// How often instructions mention each register.
 fn mentions(all: &[Ins], registers: usize) -> Vec<u32> {
     let mut count = vec![0; registers];
@@ -80,10 +95,11 @@ fn mentions(all: &[Ins], registers: usize) -> Vec<u32> {
 struct Loop<'a> {
     /// By number of the register, what is moved on once for all of these.
     moved: [Option<Moved>; GENERAL],
-    /// Where its counter begins, by how much a turn moves that on, how often it turns, and how often between jumps.
-    first: i64,
+    /// By how much a turn moves its counter on.
     step: i64,
-    turns: i64,
+    /// Where the counter begins, and how often the loop turns.
+    known: Option<[i64; 2]>,
+    /// Turns between jumps.
     at_once: i64,
     /// By number of a register of the list, the machine's.
     places: &'a [Place],
@@ -97,6 +113,8 @@ struct Moved {
     /// The instruction of a turn that does, and by how much.
     at: usize,
     step: i64,
+    /// How many turns it is ahead of them.
+    ahead: i64,
     /// Whether something besides the loop reads it.
     is_read_after: bool,
     /// The number that it is in the first turn, and where that is set, if the loop is all that wants it and never jumps.
@@ -106,31 +124,46 @@ struct Moved {
 impl<'a> Loop<'a> {
     /// The loop that these instructions are, from its top to its end, after those that came before.
     fn of(before: &[Ins], all: &[Ins], places: &'a [Place], mentions: &[u32]) -> Option<Loop<'a>> {
-        let [_, turn @ .., next] = all else {
+        let [top, turn @ .., next] = all else {
             return None;
         };
-        let [Operand::Reg(counter), Operand::Imm(end), _] = next.src[..] else {
+        let [
+            Operand::Reg(of),
+            end @ (Operand::Reg(_) | Operand::Imm(_)),
+            _,
+        ] = next.src[..]
+        else {
             return None;
         };
         let mut uses = [Use::default(); GENERAL];
         for (at, ins) in turn.iter().enumerate() {
             note(&mut uses, at, ins, places);
         }
-        let counts = &mut uses[general(places, counter)?];
+        let counter = general(places, of)?;
+        let counts = &mut uses[counter];
         counts.mentions += 1;
         let moved = counts.moved.filter(|_| !counts.written);
         let step = moved.map(|(_, step)| step).filter(|step| *step > 0)?;
-        let begins = set_before(before, places, counter);
-        let (_, first) = begins.filter(|(_, first)| *first >= 0)?;
-        let turns = (end - first + step - 1) / step;
+        let is_end = |r: Reg| general(places, r).is_some_and(|r| uses[r].is_same());
+        if matches!(end, Operand::Reg(r) if !is_end(r)) {
+            return None;
+        }
+        let begins = set_before(before, places, of).filter(|(_, first)| *first >= 0);
+        let known = match (begins, end) {
+            (Some((_, first)), Operand::Imm(end)) => Some([first, (end - first + step - 1) / step]),
+            _ => None,
+        };
         let once = uses.iter().filter(|u| u.once().is_some()).count();
         let most = (BETWEEN / (turn.len() - once).max(1)) as i64;
-        let whole = turns <= FEW.min(most);
-        let at_once = match whole {
-            true => turns,
-            false => [TURNS, TURNS / 2]
-                .into_iter()
-                .find(|n| *n <= most && 2 * n <= turns)?,
+        let whole = known.is_some_and(|[_, turns]| turns <= FEW.min(most));
+        let mut several = [TURNS, TURNS / 2].into_iter().filter(|n| *n <= most);
+        let at_once = match (known, top.src.get(1)) {
+            (Some([_, turns]), _) if whole => turns,
+            (Some([_, turns]), _) => several.find(|n| 2 * n <= turns)?,
+            (None, Some(Operand::Imm(MANY..))) if uses[counter].once().is_some() => {
+                several.next()?
+            }
+            _ => return None,
         };
         let moved = |u: Use| {
             let (at, step) = u.once()?;
@@ -139,24 +172,34 @@ impl<'a> Loop<'a> {
             // Besides the turns, where it is set.
             let outside = mentions[r.0 as usize] - u.mentions;
             let is_read_after = outside > u32::from(begins.is_some());
+            let ahead = match known.is_none() && r == of {
+                true => at_once - 1,
+                false => 0,
+            };
             Some(Moved {
                 at,
                 step,
+                ahead,
                 is_read_after,
                 begins: begins.filter(|_| whole && !is_read_after && !u.is_base),
             })
         };
         let several = Loop {
             moved: uses.map(moved),
-            first,
             step,
-            turns,
+            known,
             at_once,
             places,
             own: FxHashMap::default(),
         };
-        let reached = |ins: &Ins| several.later(ins, at_once - 1, 0).is_some();
-        turn.iter().all(reached).then_some(several)
+        // What reaches the first and the last turn reaches those between.
+        let reached = |ins: &Ins| {
+            let mut turns = [0, at_once - 1].into_iter();
+            turns.all(|k| several.later(ins, k, 0).is_some())
+        };
+        let mut moved = several.moved.iter().flatten();
+        let small = moved.all(|m| i32::try_from(m.step * at_once).is_ok());
+        (small && turn.iter().all(reached)).then_some(several)
     }
 
     /// Find what is written in a turn before it is read, and mentioned nowhere else.
@@ -181,33 +224,82 @@ impl<'a> Loop<'a> {
     fn names(&self) -> Vec<Reg> {
         let mut own: Vec<(u32, Reg)> = self.own.iter().map(|(r, k)| (*k, *r)).collect();
         own.sort_unstable();
-        let more = self.at_once + self.turns % self.at_once - 1;
+        let more = match self.known {
+            Some([_, turns]) => self.at_once + turns % self.at_once - 1,
+            None => self.at_once,
+        };
         let all = (0..more).flat_map(|_| &own);
         all.map(|(_, r)| *r).collect()
     }
 
     /// Append the loop, and what turns are left after those that all stand between jumps.
-    fn write(&self, all: &[Ins], new: &mut Vec<Ins>) {
+    fn write(&self, all: &[Ins], labels: &mut i64, new: &mut Vec<Ins>) {
         let [top, turn @ .., next] = all else {
             return;
         };
-        if self.turns == self.at_once {
+        let Some([first, turns]) = self.known else {
+            self.ask_first(all, labels, new);
+            return;
+        };
+        if turns == self.at_once {
             let begins = self.moved.iter().flatten().filter_map(|m| m.begins);
             let mut unread: Vec<usize> = begins.map(|(at, _)| at).collect();
             unread.sort_unstable();
             for at in unread.into_iter().rev() {
                 new.remove(at);
             }
-            self.several(turn, 0..self.turns, true, new);
+            self.several(turn, 0..turns, true, new);
             return;
         }
-        let left = self.turns % self.at_once;
+        let left = turns % self.at_once;
         new.push(top.clone());
         self.several(turn, 0..self.at_once, false, new);
         let mut next = next.clone();
-        next.src[1] = Operand::Imm(self.first + self.step * (self.turns - left));
+        next.src[1] = Operand::Imm(first + self.step * (turns - left));
         new.push(next);
         self.several(turn, self.at_once..self.at_once + left, true, new);
+    }
+
+    /// The same where it is not known how often the loop turns: as long as so many turns are left, all at once, then one by
+    /// one. Numbers of 32 bits are counted and compared as ones of 64, which none is ahead of: none is negative.
+    fn ask_first(&self, all: &[Ins], labels: &mut i64, new: &mut Vec<Ins>) {
+        let [top, turn @ .., next] = all else {
+            return;
+        };
+        let [Operand::Reg(counter), end, _] = next.src[..] else {
+            return;
+        };
+        let own = *labels;
+        *labels += 3;
+        let here = Operand::Reg(counter);
+        let made = |op: Do, width: Width, src: &[Operand]| Ins {
+            op,
+            width,
+            dst: None,
+            src: src.iter().copied().collect(),
+            mark: next.mark,
+        };
+        let ahead = self.step * (self.at_once - 1);
+        let moved = |by: i64| Ins {
+            dst: Some(counter),
+            ..made(Do::Add, Width::W64, &[here, Operand::Imm(by)])
+        };
+        let pass = |width: Width, label: i64| {
+            let skip = Do::SkipIf(Cond::GreaterEqual);
+            made(skip, width, &[here, end, Operand::Imm(label)])
+        };
+        new.push(moved(ahead));
+        new.push(pass(Width::W64, own + 1));
+        new.push(made(Do::Loop, Width::W64, &[Operand::Imm(own)]));
+        self.several(turn, 1..1 + self.at_once, false, new);
+        new.push(made(Do::Next, Width::W64, &[here, end, Operand::Imm(own)]));
+        new.push(made(Do::Land, Width::W64, &[Operand::Imm(own + 1)]));
+        new.push(moved(-ahead));
+        new.push(pass(next.width, own + 2));
+        new.push(top.clone());
+        new.extend_from_slice(turn);
+        new.push(next.clone());
+        new.push(made(Do::Land, Width::W64, &[Operand::Imm(own + 2)]));
     }
 
     /// Append turns, named by these numbers, which are the last ones or go on to a jump.
@@ -216,7 +308,8 @@ impl<'a> Loop<'a> {
         for (k, name) in named.enumerate() {
             for (at, ins) in turn.iter().enumerate() {
                 let Some(moved) = self.moved.iter().flatten().find(|m| m.at == at) else {
-                    new.extend(self.later(ins, k as i64, name));
+                    let there = self.later(ins, k as i64, name);
+                    new.push(there.expect("what reaches the last turn reaches this one"));
                     continue;
                 };
                 if k as i64 + 1 == count && (moved.is_read_after || !last) {
@@ -241,12 +334,14 @@ impl<'a> Loop<'a> {
         };
         for source in &mut ins.src {
             if let Operand::Mem(m) | Operand::Each(m) = source {
-                let mut further = self.moved(m.base).map_or(0, |base| base.step * turns);
+                let base = self.moved(m.base);
+                let mut further = base.map_or(0, |base| base.step * (turns - base.ahead));
                 if let Some((index, scale)) = m.index
                     && let Some(moved) = self.moved(index)
                 {
                     let begins = moved.begins.map(|(_, number)| number);
-                    further += (moved.step * turns + begins.unwrap_or(0)) * i64::from(scale);
+                    let there = moved.step * (turns - moved.ahead) + begins.unwrap_or(0);
+                    further += there * i64::from(scale);
                     m.index = m.index.filter(|_| begins.is_none());
                 }
                 m.displacement = (i64::from(m.displacement) + further).try_into().ok()?;
@@ -292,6 +387,11 @@ struct Use {
 }
 
 impl Use {
+    /// Whether it is the same in all turns.
+    fn is_same(self) -> bool {
+        self.moved.is_none() && !self.written
+    }
+
     /// What moves it on, where that may be done once for several turns.
     fn once(self) -> Option<(usize, i64)> {
         let moved = self.moved.filter(|_| !self.written && !self.read);
@@ -390,11 +490,17 @@ mod tests {
 
     /// A turn in a loop that begins and ends so, whose counter is register 0, and what is stored after it.
     fn around(first: i64, end: i64, turn: &[Ins], after: &[u32]) -> Allocated {
+        to(first, Operand::Imm(end), turn, after)
+    }
+
+    /// The same where the end is a number, or a register that is none before.
+    fn to(first: i64, end: Operand, turn: &[Ins], after: &[u32]) -> Allocated {
         let mut all = vec![ins(Do::Immediate, Some(0), &[Operand::Imm(first)])];
         all.push(ins(Do::Immediate, Some(6), &[Operand::Imm(40)]));
-        all.push(ins(Do::Loop, None, &[Operand::Imm(7)]));
+        let most = Operand::Imm(MANY);
+        all.push(ins(Do::Loop, None, &[Operand::Imm(7), most]));
         all.extend_from_slice(turn);
-        let next = [reg(0), Operand::Imm(end), Operand::Imm(7)];
+        let next = [reg(0), end, Operand::Imm(7)];
         all.push(ins(Do::Next, None, &next));
         all.extend(after.iter().map(|r| store(at(8, None, 8), *r)));
         all.push(ins(Do::Return, None, &[]));
@@ -411,17 +517,21 @@ mod tests {
         }
     }
 
-    /// What code stores where, in order.
-    fn run(code: &Allocated) -> Vec<[i64; 2]> {
+    /// What code stores where, in order, where register 5 holds a number.
+    fn run(code: &Allocated, five: i64) -> Vec<[i64; 2]> {
         let mut registers = [0; GENERAL];
         let place = |r: Reg| general(&code.places, r).expect("a general register");
         registers
             .iter_mut()
             .zip(1i64..)
             .for_each(|(r, k)| *r = k << 20);
+        registers[5] = five;
         let mut stored = Vec::new();
         let mut here = 0;
-        let mut top = 0;
+        let find = |op: Do, label: &Operand| {
+            let is = |i: &Ins| i.op == op && i.src[0] == *label;
+            code.code.ins.iter().position(is).expect("a label")
+        };
         loop {
             let ins = &code.code.ins[here];
             let value = |s: &Operand| match *s {
@@ -443,7 +553,11 @@ mod tests {
                     0
                 }
                 Do::Next if values[0] < values[1] => {
-                    here = top;
+                    here = find(Do::Loop, &ins.src[2]);
+                    continue;
+                }
+                Do::SkipIf(Cond::GreaterEqual) if values[0] >= values[1] => {
+                    here = find(Do::Land, &ins.src[2]);
                     continue;
                 }
                 Do::Return => return stored,
@@ -453,9 +567,6 @@ mod tests {
                 registers[place(dst)] = result;
             }
             here += 1;
-            if ins.op == Do::Loop {
-                top = here;
-            }
         }
     }
 
@@ -551,10 +662,13 @@ mod tests {
             let all = (0..40).flat_map(|n| [(0, n), (3, n)]);
             for (first, n) in all.filter(|(_, n)| *n > 0) {
                 for (level, after) in [(Level::V3, &[][..]), (Level::V4, &[6, 0])] {
-                    let before = around(first, first + n, &turn, after);
-                    let mut code = before.clone();
-                    unroll(&mut code, level);
-                    assert_eq!(run(&before), run(&code), "{what}: {n} from {first}");
+                    for end in [Operand::Imm(first + n), reg(5)] {
+                        let before = to(first, end, &turn, after);
+                        let mut code = before.clone();
+                        unroll(&mut code, level);
+                        let [before, code] = [before, code].map(|c| run(&c, first + n));
+                        assert_eq!(before, code, "{what}: {n} from {first}, {end:?}");
+                    }
                 }
             }
             let mut code = around(0, 64, &turn, &[]);
@@ -586,6 +700,30 @@ mod tests {
     }
 
     #[test]
+    fn turns_of_which_nobody_knows_how_many_are_done_at_once_too() {
+        for (what, turn, moves) in turns() {
+            let mut code = to(0, reg(5), &turn, &[]);
+            unroll(&mut code, Level::V3);
+            let loops = code.code.ins.iter().filter(|i| i.op == Do::Loop).count();
+            let is_read = what == "a counter that is stored";
+            assert_eq!(loops, if is_read { 1 } else { 2 }, "{what}: {moves}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_a_turn_writes_is_asked_for_in_each() {
+        let turn = [
+            store(at(6, None, 0), 8),
+            ins(Do::Move, Some(5), &[reg(9)]),
+            add(0, 1),
+        ];
+        let before = to(0, reg(5), &turn, &[]);
+        let mut after = before.clone();
+        unroll(&mut after, Level::V3);
+        assert_eq!(before.code.ins, after.code.ins);
+    }
+
+    #[test]
     fn what_is_of_a_turn_alone_has_a_name_in_each() {
         let mut turn = vec![ins(Do::Move, Some(10), &[reg(9)])];
         turn.push(store(at(8, None, 0), 10));
@@ -610,6 +748,7 @@ mod tests {
     #[test]
     fn what_goes_too_far_or_turns_too_seldom_stays() {
         let far = [store(at(6, None, i32::MAX - 100), 8), add(6, 64), add(0, 1)];
+        let wide = [store(at(6, None, 0), 8), add(6, 1 << 29), add(0, 1)];
         let stores = |count: usize| -> Vec<Ins> {
             let all = std::iter::repeat_n(store(at(6, None, 0), 8), count);
             all.chain([add(0, 1)]).collect()
@@ -618,6 +757,7 @@ mod tests {
         let unknown = [store(at(6, None, 0), 8), ins(Do::Move, Some(0), &[reg(3)])];
         for (turn, end) in [
             (&far[..], 64),
+            (&wide[..], 64),
             (&middling[..], 3),
             (&long[..], 64),
             (&unknown[..], 64),

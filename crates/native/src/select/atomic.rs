@@ -76,6 +76,7 @@ fn add_float(b: &mut Builder, d: DType, place: Mem, value: Reg) {
         counter,
         first: Operand::Imm(0),
         end: Operand::Imm(1),
+        most: None,
         width: Width::W32,
         guarded: false,
     });

@@ -44,11 +44,13 @@ pub(super) type Tests = SmallVec<[Test; 2]>;
 pub(super) enum Kind {
     /// The function.
     Function,
-    /// A loop: its counter, where it begins, and where it ends.
+    /// A loop: its counter, where it begins, where it ends, and how often it turns at most, where that is known and no counter is
+    /// negative.
     Loop {
         counter: Reg,
         first: Operand,
         end: Operand,
+        most: Option<i64>,
         width: Width,
         guarded: bool,
     },
@@ -147,6 +149,7 @@ impl Builder {
                 counter,
                 first,
                 end,
+                most,
                 width,
                 guarded,
             } => {
@@ -161,7 +164,9 @@ impl Builder {
                 if guarded {
                     outer.ins.push(skip(Cond::GreaterEqual, here, width, end));
                 }
-                outer.ins.push(control(Do::Loop, width, None, &[label]));
+                let mut top = control(Do::Loop, width, None, &[label]);
+                top.src.extend(most.map(Operand::Imm));
+                outer.ins.push(top);
                 outer.ins.extend(scope.ins);
                 outer.ins.extend(scope.latch);
                 let one = Operand::Imm(1);

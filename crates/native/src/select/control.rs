@@ -201,11 +201,13 @@ impl<'a> Selector<'a> {
             _ => Operand::Reg(self.scalar(&u.src()[0])?),
         };
         let counter = self.b.code.reg(Class::General, 8);
+        let most = Some(u.bounds()).filter(|(first, _)| *first >= 0);
         self.b.variables.insert(counter);
         self.b.push(Kind::Loop {
             counter,
             first,
             end,
+            most: most.map(|(first, last)| last.saturating_sub(first).saturating_add(1)),
             width,
             guarded,
         });
