@@ -127,52 +127,45 @@ impl<'a> Loop<'a> {
         let [top, turn @ .., next] = all else {
             return None;
         };
-        let [
-            Operand::Reg(of),
-            end @ (Operand::Reg(_) | Operand::Imm(_)),
-            _,
-        ] = next.src[..]
-        else {
+        let [Operand::Reg(counter), end, _] = next.src[..] else {
             return None;
         };
-        let mut uses = [Use::default(); GENERAL];
-        for (at, ins) in turn.iter().enumerate() {
-            note(&mut uses, at, ins, places);
-        }
-        let counter = general(places, of)?;
-        let counts = &mut uses[counter];
-        counts.mentions += 1;
+        let uses = Use::all(turn, places);
+        let counts = uses[general(places, counter)?];
         let moved = counts.moved.filter(|_| !counts.written);
         let step = moved.map(|(_, step)| step).filter(|step| *step > 0)?;
-        let is_end = |r: Reg| general(places, r).is_some_and(|r| uses[r].is_same());
-        if matches!(end, Operand::Reg(r) if !is_end(r)) {
-            return None;
-        }
-        let begins = set_before(before, places, of).filter(|(_, first)| *first >= 0);
-        let known = match (begins, end) {
-            (Some((_, first)), Operand::Imm(end)) => Some([first, (end - first + step - 1) / step]),
-            _ => None,
+        let is_same = |r: Reg| {
+            let end = general(places, r).map(|r| uses[r]);
+            end.is_some_and(|u| u.moved.is_none() && !u.written)
+        };
+        let known = match (set_before(before, places, counter), end) {
+            (Some((_, first)), Operand::Imm(end)) if first >= 0 => {
+                Some([first, (end - first + step - 1) / step])
+            }
+            (_, Operand::Imm(_)) => None,
+            (_, Operand::Reg(r)) if is_same(r) => None,
+            _ => return None,
         };
         let once = uses.iter().filter(|u| u.once().is_some()).count();
         let most = (BETWEEN / (turn.len() - once).max(1)) as i64;
-        let whole = known.is_some_and(|[_, turns]| turns <= FEW.min(most));
         let mut several = [TURNS, TURNS / 2].into_iter().filter(|n| *n <= most);
         let at_once = match (known, top.src.get(1)) {
-            (Some([_, turns]), _) if whole => turns,
+            (Some([_, turns]), _) if turns <= FEW.min(most) => turns,
             (Some([_, turns]), _) => several.find(|n| 2 * n <= turns)?,
-            (None, Some(Operand::Imm(MANY..))) if uses[counter].once().is_some() => {
-                several.next()?
+            (None, Some(Operand::Imm(MANY..))) => {
+                several.next().filter(|_| counts.once().is_some())?
             }
             _ => return None,
         };
+        let whole = known.is_some_and(|[_, turns]| turns == at_once);
         let moved = |u: Use| {
             let (at, step) = u.once()?;
             let r = turn[at].dst?;
             let begins = set_before(before, places, r);
-            // Besides the turns, where it is set.
-            let outside = mentions[r.0 as usize] - u.mentions;
-            let is_read_after = outside > u32::from(begins.is_some());
-            let ahead = match known.is_none() && r == of {
+            // Besides the turns, the end of the loop and where it is set.
+            let inside = u.mentions + u32::from(r == counter);
+            let is_read_after = mentions[r.0 as usize] > inside + u32::from(begins.is_some());
+            let ahead = match known.is_none() && r == counter {
                 true => at_once - 1,
                 false => 0,
             };
@@ -387,9 +380,13 @@ struct Use {
 }
 
 impl Use {
-    /// Whether it is the same in all turns.
-    fn is_same(self) -> bool {
-        self.moved.is_none() && !self.written
+    /// What a turn does to each of them.
+    fn all(turn: &[Ins], places: &[Place]) -> [Use; GENERAL] {
+        let mut uses = [Use::default(); GENERAL];
+        for (at, ins) in turn.iter().enumerate() {
+            note(&mut uses, at, ins, places);
+        }
+        uses
     }
 
     /// What moves it on, where that may be done once for several turns.
