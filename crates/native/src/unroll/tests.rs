@@ -304,7 +304,9 @@ fn what_goes_too_far_or_turns_too_seldom_stays() {
     };
     let [middling, long] = [BETWEEN / 2 - 1, BETWEEN].map(stores);
     let unknown = [store(at(6, None, 0), 8), ins(Do::Move, Some(0), &[reg(3)])];
+    let again = [ins(Do::Move, Some(0), &[reg(3)]), add(0, 1)];
     for (turn, end) in [
+        (&again[..], 64),
         (&far[..], 64),
         (&wide[..], 64),
         (&middling[..], 3),
