@@ -273,6 +273,17 @@ fn panels_are_asked_for_while_others_are_worked_with() {
                 };
                 assert!((1..=8).contains(&asks(false)), "{}", program.src()[1]);
                 assert_eq!(asks(true), 0, "{}", program.src()[1]);
+                // Whether it is asked for is not worked out in a run that does not change that.
+                let gates = list.iter().filter(|u| asked(u)).map(|u| &u.src()[2]);
+                for gate in gates {
+                    let at = list.iter().position(|u| u == gate).expect("a gate");
+                    let around = loops.iter().filter(|l| l.contains(at));
+                    let in_vain = |l: &crate::nests::Loop| !gate.ranges().contains(&list[l.begin]);
+                    let runs = around.filter(|l| in_vain(l) && !l.inside.is_empty());
+                    let mut inner =
+                        runs.map(|l| l.inside.iter().all(|&k| loops[k].inside.is_empty()));
+                    assert!(!inner.any(|last| last), "{}", program.src()[1]);
+                }
             }
         }
     }
