@@ -30,7 +30,7 @@ const MOST_LINES: &[(&str, usize)] = &[
     ("schedule/src", 5_420),
     ("codegen/src", 16_100),
     ("codegen/src/render", 2_500),
-    ("native/src", 10_820),
+    ("native/src", 11_050),
     ("engine/src", 4_100),
     ("tensor/src", 10_200),
     ("device/src", 5_300),

@@ -9,6 +9,7 @@
 
 mod assign;
 mod before;
+mod embed;
 mod frame;
 mod reread;
 mod spans;
@@ -16,6 +17,7 @@ mod spill;
 mod split;
 
 use crate::code::{Allocated, Code, Level, Reg};
+pub(crate) use embed::embed;
 pub(crate) use reread::reread;
 use spans::{NONE, Waits};
 

@@ -69,6 +69,7 @@ unsafe impl Backend for Checked {
 pub fn allocated(listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Allocated> {
     let level = level(target)?;
     let mut selected = select::select(listing, info, level)?;
+    allocate::embed(&mut selected, level);
     allocate::reread(&mut selected, level);
     Ok(allocate::allocate(selected, level))
 }
@@ -76,6 +77,7 @@ pub fn allocated(listing: &Listing, info: &ProgramInfo, target: &Target) -> Resu
 fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) -> Result<Code> {
     let level = level(target)?;
     let mut selected = select::select(listing, info, level)?;
+    allocate::embed(&mut selected, level);
     allocate::reread(&mut selected, level);
     let before = checks.then(|| selected.clone());
     let mut allocated = allocate::allocate(selected, level);

@@ -369,7 +369,7 @@ fn is_load(ins: &Ins) -> bool {
 }
 
 /// The element of memory that an instruction puts in every lane.
-fn element(ins: &Ins) -> Option<Mem> {
+pub(super) fn element(ins: &Ins) -> Option<Mem> {
     use Vector::{BroadcastD, BroadcastQ, BroadcastSdMem, BroadcastSsMem};
     match (ins.op, &ins.src[..]) {
         (
@@ -381,12 +381,13 @@ fn element(ins: &Ins) -> Option<Mem> {
 }
 
 /// What a load loads, as an operand of the one instruction that reads it, if it may be one.
-fn operand(made: &Ins, reader: &Ins, level: Level) -> Option<Operand> {
+pub(super) fn operand(made: &Ins, reader: &Ins, level: Level) -> Option<Operand> {
     use Vector::*;
+    let words = matches!(reader.op, Do::Vector(DotW | DotUB | DotBF16));
     let singles = matches!(reader.op, Do::Vector(AddPs | SubPs | MulPs | FmaPs));
     let doubles = matches!(reader.op, Do::Vector(AddPd | SubPd | MulPd | FmaPd));
     let each = match made.op {
-        Do::Vector(BroadcastSsMem) => singles,
+        Do::Vector(BroadcastSsMem) => singles || words,
         Do::Vector(BroadcastSdMem) => doubles,
         _ => false,
     };

@@ -134,6 +134,7 @@ fn takes_number(op: Do) -> bool {
 fn commutes(op: Do) -> bool {
     match op {
         Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor => true,
+        Do::Vector(Vector::DotW | Vector::DotBF16) => true,
         Do::Vector(v) => matches!(v.form(), Form::ThreeCommuting | Form::Fma),
         _ => false,
     }

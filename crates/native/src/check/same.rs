@@ -156,6 +156,7 @@ fn makes_what_is_said(code: &Code, ins: &Ins, dst: Reg) -> bool {
 /// Whether an instruction does the same with its first two sources in the other order.
 fn may_change_places(op: Do) -> bool {
     match op {
+        Do::Vector(Vector::DotW | Vector::DotBF16) => true,
         Do::Vector(v) => v.form() == Form::ThreeCommuting || v.form() == Form::Fma,
         _ => matches!(op, Do::Add | Do::Mul | Do::And | Do::Or | Do::Xor),
     }
