@@ -162,7 +162,10 @@ impl<'a> Product<'a> {
             })
         };
         let both = [of(a, b), of(b, a)].into_iter().flatten();
-        both.min_by(|x, y| x.cycles(features).total_cmp(&y.cycles(features)))
+        both.min_by(|x, y| {
+            let [x, y] = [x, y].map(|a| a.cycles(features, target));
+            x.total_cmp(&y)
+        })
     }
 
     fn choose(&self, features: &Features, shared: Option<f64>, chosen: &mut Chosen) -> Option<()> {
@@ -177,18 +180,18 @@ impl<'a> Product<'a> {
     /// Cycles, each part of its sum begun and ended.
     fn duration(&self, features: &Features, target: &Target) -> Option<f64> {
         let cut = self.cut(features, target)?;
-        Some(self.cycles(features) * (1.0 + BORDER / cut.terms as f64))
+        Some(self.cycles(features, target) * (1.0 + BORDER / cut.terms as f64))
     }
 
     /// Cycles of the terms of all tiles, and of copies.
-    fn cycles(&self, features: &Features) -> f64 {
+    fn cycles(&self, features: &Features, target: &Target) -> f64 {
         let all = self.sum.open | self.sum.closes;
         let [rows, columns] = self.tile;
         let n = features.extent[self.lane];
         let added = features.count(all) * padded(n, columns) as f64 / n as f64;
         let tiles = added / (rows * columns) as f64;
         let copied = features.count(self.staged.varies & all) / self.lanes as f64;
-        tiles * term_ahead(rows, columns / self.lanes) + COPY * copied
+        tiles * term_ahead(rows, columns / self.lanes, target) + COPY * copied
     }
 
     /// Terms of which the first cache holds a panel.

@@ -9,10 +9,12 @@ pub(super) const ROWS: i64 = 16;
 /// Most vectors side by side in a tile.
 pub(super) const VECTORS: i64 = 4;
 /// Cycles from a fused multiply-add to one that needs its result, how many times as many the sums of a tile should take
-/// (where they only just cover it, what comes late makes all of them late), and what a load costs beside those.
+/// (where they only just cover it, what comes late makes all of them late), and what a load costs beside those: where some
+/// elements are operands of those, another one.
 pub(super) const LATENCY: f64 = 4.0;
 const SLACK: f64 = 1.05;
 const BESIDE: f64 = 0.05;
+const ALONE: f64 = 0.1;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
 /// Panels of them that the second cache could hold, for each element of a word.
@@ -89,7 +91,7 @@ pub(super) fn best_tile(
             // Tiles above each other read other rows, which come from the second cache.
             let others = if rows < extents[0] { rows } else { 0 };
             let bytes = (others * terms.bytes / terms.inner) as f64;
-            let term = term(rows, vectors, bytes / STREAMED, 0.0);
+            let term = term(rows, vectors, bytes / STREAMED, 0.0, target);
             let tiles = (tiles(0, rows) * tiles(1, columns)) as f64;
             let padded = extents[0] % rows != 0;
             let copied = padded || terms.all > deep || extents[1] >= OFTEN * columns;
@@ -124,14 +126,14 @@ pub(super) fn tile_of_units(extents: [i64; 2], [rows, columns, _]: [i64; 3]) -> 
 
 /// Cycles of a term of a tile whose rows, and whose vectors, take so many to come from where they are: elements of
 /// rows while others are loaded, vectors ahead of their use.
-fn term(rows: i64, vectors: i64, fetched: f64, streamed: f64) -> f64 {
+fn term(rows: i64, vectors: i64, fetched: f64, streamed: f64, target: &Target) -> f64 {
     let added = issued(rows, vectors, fetched);
-    added.max(SLACK * LATENCY).max(streamed) + beside(rows, vectors)
+    added.max(SLACK * LATENCY).max(streamed) + beside(rows, vectors, target)
 }
 
 /// The same where sums need not be waited for.
-pub(super) fn term_ahead(rows: i64, vectors: i64) -> f64 {
-    issued(rows, vectors, 0.0) + beside(rows, vectors)
+pub(super) fn term_ahead(rows: i64, vectors: i64, target: &Target) -> f64 {
+    issued(rows, vectors, 0.0) + beside(rows, vectors, target)
 }
 
 /// Cycles in which a term of a tile is loaded and added.
@@ -140,9 +142,19 @@ fn issued(rows: i64, vectors: i64, fetched: f64) -> f64 {
     added.max((rows + vectors) as f64 / 2.0 + fetched)
 }
 
-/// What loads cost beside what is added.
-fn beside(rows: i64, vectors: i64) -> f64 {
-    BESIDE * (rows + vectors) as f64
+/// What loads cost beside what is added: those of elements that are no operands of this. There are no more of both than
+/// sums (`native/src/allocate/embed.rs`).
+fn beside(rows: i64, vectors: i64, target: &Target) -> f64 {
+    let loads = rows + vectors;
+    if target.arch != "x86-64-v4" {
+        return BESIDE * loads as f64;
+    }
+    let more = (rows * vectors - loads).max(0);
+    let operands = match vectors {
+        1 => rows,
+        n => rows.min(more / (n - 1)),
+    };
+    ALONE * (loads - operands) as f64
 }
 
 /// The tile of least cost among those of this many rows at least that have so many columns at most, with the cycles of a
@@ -179,7 +191,7 @@ pub(super) fn whole_tile(
                 true => bytes / STREAMED,
                 false => 0.0,
             };
-            let cycles = tiles as f64 * (term(rows, vectors, 0.0, streamed) + walked);
+            let cycles = tiles as f64 * (term(rows, vectors, 0.0, streamed, target) + walked);
             if best.is_none_or(|b| cycles < b.0) {
                 best = Some((cycles, [rows, vectors * lanes]));
             }
