@@ -375,7 +375,7 @@ mod tests {
 
     fn small(threads: usize) -> Target {
         Target {
-            caches: [8 << 10, 64 << 10, 1 << 20],
+            caches: [11 << 10, 64 << 10, 1 << 20],
             threads,
             ..target(false)
         }

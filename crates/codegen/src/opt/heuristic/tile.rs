@@ -21,9 +21,8 @@ const UNITS: i64 = 2;
 const PARTS: i64 = 8;
 /// Bytes that a tile reads from the second cache in a cycle.
 pub(super) const STREAMED: f64 = 24.0;
-/// What beginning and ending a part of a sum costs, in terms, and what panels cost that fill the first cache, as a share.
+/// What beginning and ending a part of a sum costs, in terms.
 pub(super) const BORDER: f64 = 16.0;
-const CROWDED: f64 = 0.04;
 /// Rows that are transposed at a time, cycles to copy an element of a panel with others, and by itself.
 pub(super) const TURNED: i64 = 4;
 const TOGETHER: f64 = 0.25;
@@ -82,11 +81,9 @@ pub(super) fn best_tile(
         let most = (target.registers as i64 - 1 - between - vectors) / vectors;
         let columns = vectors / turns * lanes;
         let turn = vectors * lanes * terms.bytes;
-        let panel = panel(target, terms.all, turn / terms.inner);
-        let deep = (panel / turn).max(1) * terms.inner;
-        let crowded = terms.all > deep && panel == target.caches[0] as i64;
+        let deep = (panel(target, terms.all, turn / terms.inner) / turn).max(1) * terms.inner;
         let masked = extents[1] % columns != 0;
-        let ends = if crowded { CROWDED } else { 0.0 } + if masked { MASKED } else { 0.0 };
+        let ends = if masked { MASKED } else { 0.0 };
         for rows in (1..=most.min(ROWS)).filter(|rows| fits(*rows)) {
             // Tiles above each other read other rows, which come from the second cache.
             let others = if rows < extents[0] { rows } else { 0 };
@@ -143,13 +140,13 @@ fn issued(rows: i64, vectors: i64, fetched: f64) -> f64 {
 }
 
 /// What loads cost beside what is added: those of elements that are no operands of this. There are no more of both than
-/// sums (`native/src/allocate/embed.rs`).
+/// sums, vectors counted twice (`native/src/allocate/embed.rs`).
 fn beside(rows: i64, vectors: i64, target: &Target) -> f64 {
     let loads = rows + vectors;
     if target.arch != "x86-64-v4" {
         return BESIDE * loads as f64;
     }
-    let more = (rows * vectors - loads).max(0);
+    let more = (rows * vectors - loads - vectors).max(0);
     let operands = match vectors {
         1 => rows,
         n => rows.min(more / (n - 1)),
@@ -205,15 +202,16 @@ pub(super) fn parts(extent: i64, part: i64) -> i64 {
     (extent + part - 1) / part
 }
 
-/// Bytes of the columns' factor that are staged for a tile, of so many terms in all of so many bytes each: as many as the
-/// first cache holds. What other lines take the place of comes from the second one again, ahead of its use; half as many
-/// stay, where that costs more than the ends of twice as many parts.
+/// Bytes of the columns' factor that are staged for a tile, of so many terms in all of so many bytes each: three quarters
+/// of the first cache. Rows and sums go through the rest, and where a core has two threads the other one has some of
+/// it: of a panel that fills it a part comes from the second cache each time. That costs less than sums of two parts where
+/// it has all terms.
 pub(super) fn panel(target: &Target, all: i64, term: i64) -> i64 {
     let whole = target.caches[0] as i64;
-    let terms = whole / term.max(1);
-    match all > terms && BORDER / (terms as f64) < CROWDED {
-        true => whole / 2,
-        false => whole,
+    if all * term <= whole {
+        whole
+    } else {
+        whole * 3 / 4
     }
 }
 

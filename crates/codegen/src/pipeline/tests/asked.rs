@@ -246,7 +246,7 @@ fn panels_are_asked_for_while_others_are_worked_with() {
     for (device, mut target) in in_order() {
         let widest = target.vector_bytes;
         // Sums of more terms than a float should add one after the other are in parts around the runs.
-        let sizes = [(64, 320, 8, 128), (32, 320, 8, 128), (32, 512, 32, 256)];
+        let sizes = [(64, 320, 11, 128), (32, 320, 11, 128), (32, 512, 22, 448)];
         for (bytes, terms, first, second) in sizes.into_iter().filter(|s| s.0 <= widest) {
             target.caches = [first << 10, second << 10, 16 << 20];
             target.vector_bytes = bytes;
