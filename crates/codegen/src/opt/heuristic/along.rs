@@ -16,7 +16,7 @@
 use super::cpu::{self, Plan};
 use super::product::factors::{FEW, LINE};
 use super::product::nest::{sums_in_parts, unroll};
-use super::tile::{BORDER, Terms, panel, register_tile, term_ahead};
+use super::tile::{BORDER, Terms, panel_of_part, register_tile, term_ahead};
 use super::{Chosen, inner, keep};
 use crate::graph::bits;
 use crate::opt::features::{Access, Features, Reduction};
@@ -75,7 +75,7 @@ pub(super) fn choose(features: &Features, shared: Option<f64>, chosen: &mut Chos
 /// Such a product of which the first cache does not hold a panel of all terms.
 fn long<'a>(features: &'a Features, target: &Target) -> Option<Product<'a>> {
     let product = Product::of(features, AGAIN..terms(features), target)?;
-    (terms(features) > product.most(features, target) as f64).then_some(product)
+    (terms(features) > product.most(target) as f64).then_some(product)
 }
 
 /// The same of however many results, where their sums take fewer cycles than a plan's: the gradients of the weights of
@@ -195,15 +195,13 @@ impl<'a> Product<'a> {
     }
 
     /// Terms of which the first cache holds a panel.
-    fn most(&self, features: &Features, target: &Target) -> i64 {
-        let all = features.count(self.sum.closes) as i64;
-        let term = self.tile[1] * self.sum.bytes as i64;
-        panel(target, all, term) / term
+    fn most(&self, target: &Target) -> i64 {
+        panel_of_part(target) / (self.tile[1] * self.sum.bytes as i64)
     }
 
     /// The longest parts of which the first cache holds a panel, two at least; None where these are short.
     fn cut(&self, features: &Features, target: &Target) -> Option<Cut> {
-        let most = self.most(features, target);
+        let most = self.most(target);
         let axes: Vec<usize> = bits(self.sum.closes).collect();
         let mut terms = 1;
         for (at, n) in axes.iter().map(|&k| features.extent[k]).enumerate().rev() {

@@ -9,12 +9,12 @@ pub(super) const ROWS: i64 = 16;
 /// Most vectors side by side in a tile.
 pub(super) const VECTORS: i64 = 4;
 /// Cycles from a fused multiply-add to one that needs its result, how many times as many the sums of a tile should take
-/// (where they only just cover it, what comes late makes all of them late), and what a load costs beside those: where some
-/// elements are operands of those, another one.
+/// (where they only just cover it, what comes late makes all of them late), and what a load costs beside those.
 pub(super) const LATENCY: f64 = 4.0;
 const SLACK: f64 = 1.05;
 const BESIDE: f64 = 0.05;
-const ALONE: f64 = 0.1;
+/// Bytes of the vectors of which panels may be longer than the first cache.
+const WIDE: usize = 64;
 /// What a unit's product of tiles takes beside reading one.
 const UNITS: i64 = 2;
 /// Panels of them that the second cache could hold, for each element of a word.
@@ -151,7 +151,7 @@ fn beside(rows: i64, vectors: i64, target: &Target) -> f64 {
         1 => rows,
         n => rows.min(more / (n - 1)),
     };
-    ALONE * (loads - operands) as f64
+    BESIDE * (loads - operands) as f64
 }
 
 /// The tile of least cost among those of this many rows at least that have so many columns at most, with the cycles of a
@@ -202,16 +202,26 @@ pub(super) fn parts(extent: i64, part: i64) -> i64 {
     (extent + part - 1) / part
 }
 
-/// Bytes of the columns' factor that are staged for a tile, of so many terms in all of so many bytes each: three quarters
-/// of the first cache. Rows and sums go through the rest, and where a core has two threads the other one has some of
-/// it: of a panel that fills it a part comes from the second cache each time. That costs less than sums of two parts where
-/// it has all terms.
+/// Bytes of the columns' factor that are staged for a tile, for a part of a sum: three quarters of the first cache. Rows and
+/// sums go through the rest, and where a core has two threads the other one has some of it: of a panel that fills it a
+/// part comes from the second cache each time.
+pub(super) fn panel_of_part(target: &Target) -> i64 {
+    target.caches[0] as i64 * 3 / 4
+}
+
+/// The same of so many terms in all of so many bytes each: that all of it comes from the second cache, ahead of its use, costs less
+/// than keeping the sums of two parts. So it is measured with vectors of 64 bytes; with shorter ones what fills the first
+/// cache takes a twentieth longer already.
 pub(super) fn panel(target: &Target, all: i64, term: i64) -> i64 {
-    let whole = target.caches[0] as i64;
-    if all * term <= whole {
-        whole
+    let first = target.caches[0] as i64;
+    let most = if target.vector_bytes >= WIDE {
+        2 * first
     } else {
-        whole * 3 / 4
+        first
+    };
+    match all * term <= most {
+        true => most,
+        false => panel_of_part(target),
     }
 }
 
