@@ -96,21 +96,24 @@ fn operands(body: &mut Vec<Ins>, mentions: &[[u32; 2]], level: Level) {
         .collect();
     // Of those that there are, as many as leave no more reads than products.
     let more: usize = may.iter().map(|(_, readers)| readers.len() - 1).sum();
-
     let mut left = more.min(products.saturating_sub(read));
     let share = left;
     let mut due = 0;
     let mut gone = Vec::new();
+    let mut changed = vec![false; body.len()];
     for (at, readers) in may {
         let reads = readers.len() - 1;
         due += reads * share;
-        if reads > left || due < reads * more {
+        // Of two elements that one instruction reads the first is its operand.
+        let taken = readers.iter().any(|(place, _)| changed[*place]);
+        if reads > left || due < reads * more || taken {
             continue;
         }
         due -= reads * more;
         left -= reads;
         gone.push(at);
         for (place, ins) in readers {
+            changed[place] = true;
             body[place] = ins;
         }
     }
@@ -366,6 +369,40 @@ mod tests {
         let before = format!("{code:?}");
         embed(&mut code, Level::V3);
         assert_eq!(format!("{code:?}"), before, "AVX2 has no such operands");
+    }
+
+    #[test]
+    fn of_two_elements_in_one_instruction_one_is_an_operand() {
+        let (mut code, index) = tile(8, false);
+        let at = code.ins.iter().position(|i| i.op == Do::Next);
+        let at = at.expect("the loop ends") - 1;
+        let rest = code.ins.split_off(at);
+        let base = code.ins[0].dst.expect("an argument is put somewhere");
+        let each = [code.reg(Class::Vector, 64), code.reg(Class::Vector, 64)];
+        for (r, k) in each.iter().zip(0..) {
+            let from = [Operand::Mem(Mem {
+                base,
+                index: Some((index, 4)),
+                displacement: 2048 + 4 * k,
+            })];
+            let load = Do::Vector(Vector::BroadcastSsMem);
+            put(&mut code, load, Some(*r), &from);
+        }
+        // Both by two sums, and many that leave room for reads.
+        for k in 0..20 {
+            let sum = code.reg(Class::Vector, 64);
+            let [a, b] = if k < 2 { each } else { [sum; 2] };
+            let added = [a, b, sum].map(Operand::Reg);
+            put(&mut code, Do::Vector(Vector::FmaPs), Some(sum), &added);
+        }
+        code.ins.extend(rest);
+        embed(&mut code, Level::V4);
+        // Whatever is read is made.
+        let made: Vec<Reg> = code.ins.iter().filter_map(|i| i.dst).collect();
+        for ins in &code.ins {
+            let unmade = |r: Reg| assert!(made.contains(&r) || !each.contains(&r), "{ins:?}");
+            ins.reads(unmade);
+        }
     }
 
     #[test]
