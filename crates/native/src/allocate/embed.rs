@@ -45,7 +45,7 @@ pub(crate) fn embed(code: &mut Code, level: Level) {
         from = range.end + 1;
         let begins = old.next();
         let mut body: Vec<Ins> = old.by_ref().take(range.len()).collect();
-        let own = own(&body, &mentions);
+        let own = own(&body, &code.ins, &mentions);
         operands(&mut body, &mentions, level);
         let Some(next) = old.next() else {
             break;
@@ -261,12 +261,15 @@ fn reads(body: &[Ins], register: Reg) -> u32 {
     count
 }
 
-/// What a body writes and alone reads.
-fn own(body: &[Ins], mentions: &[[u32; 2]]) -> Vec<Reg> {
-    let moves = |ins: &&Ins| ins.op == Do::Add;
-    let written = body.iter().filter(moves).filter_map(|ins| ins.dst);
-    let own = |r: &Reg| reads(body, *r) == mentions[r.0 as usize][1];
-    written.filter(own).collect()
+/// What a body moves on and alone reads, from where it is set just before its loop: it begins there in all of its runs.
+fn own(body: &[Ins], before: &[Ins], mentions: &[[u32; 2]]) -> Vec<Reg> {
+    let straight = || before.iter().rev().take_while(|ins| !ins.op.is_control());
+    let own = |r: &Reg| {
+        let set = straight().any(|ins| ins.dst == Some(*r));
+        set && reads(body, *r) == mentions[r.0 as usize][1]
+    };
+    let moves = body.iter().filter(|ins| ins.op == Do::Add);
+    moves.filter_map(|ins| ins.dst).filter(own).collect()
 }
 
 #[cfg(test)]
@@ -425,6 +428,23 @@ mod tests {
             assert_eq!((m.base, m.index), (pointer, None));
             assert!((0..32).contains(&m.displacement));
         }
+    }
+
+    #[test]
+    fn an_index_that_goes_on_from_run_to_run_moves_on_too() {
+        let (mut code, index) = tile(8, false);
+        // A loop around, before which the index is set.
+        let top = code.ins.iter().position(|i| i.op == Do::Loop);
+        let top = top.expect("it has a loop");
+        let around = Ins {
+            src: [Operand::Imm(8)].into_iter().collect(),
+            ..code.ins[top].clone()
+        };
+        code.ins.insert(top, around);
+        embed(&mut code, Level::V4);
+        let on = |i: &&Ins| i.op == Do::Add && i.dst == Some(index);
+        assert_eq!(code.ins.iter().filter(on).count(), 1);
+        assert!(!elements(&code).is_empty());
     }
 
     #[test]
