@@ -17,12 +17,17 @@ mod spill;
 mod split;
 
 use crate::code::{Allocated, Code, Level, Reg};
-pub(crate) use embed::embed;
-pub(crate) use reread::reread;
 use spans::{NONE, Waits};
 
 /// Rounds after which all that can be is kept in the frame: code that needs more than a few has not been seen.
 const ROUNDS: usize = 16;
+
+/// Has instructions read from memory what need not be in a register: what comes before places are given, and the
+/// checker.
+pub(crate) fn read_from_memory(code: &mut Code, level: Level) {
+    embed::embed(code, level);
+    reread::reread(code, level);
+}
 
 /// Gives every register a place.
 pub fn allocate(code: Code, level: Level) -> Allocated {

@@ -69,16 +69,14 @@ unsafe impl Backend for Checked {
 pub fn allocated(listing: &Listing, info: &ProgramInfo, target: &Target) -> Result<Allocated> {
     let level = level(target)?;
     let mut selected = select::select(listing, info, level)?;
-    allocate::embed(&mut selected, level);
-    allocate::reread(&mut selected, level);
+    allocate::read_from_memory(&mut selected, level);
     Ok(allocate::allocate(selected, level))
 }
 
 fn emit(listing: &Listing, info: &ProgramInfo, target: &Target, checks: bool) -> Result<Code> {
     let level = level(target)?;
     let mut selected = select::select(listing, info, level)?;
-    allocate::embed(&mut selected, level);
-    allocate::reread(&mut selected, level);
+    allocate::read_from_memory(&mut selected, level);
     let before = checks.then(|| selected.clone());
     let mut allocated = allocate::allocate(selected, level);
     if let Some(before) = before {

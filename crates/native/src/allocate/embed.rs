@@ -18,7 +18,7 @@ use crate::table::{Form, Vector};
 use std::ops::Range;
 
 /// See the module.
-pub(crate) fn embed(code: &mut Code, level: Level) {
+pub(super) fn embed(code: &mut Code, level: Level) {
     if level < Level::V4 {
         return;
     }

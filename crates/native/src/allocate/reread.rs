@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// See the module.
-pub(crate) fn reread(code: &mut Code, level: Level) {
+pub(super) fn reread(code: &mut Code, level: Level) {
     let mut begin = None;
     let mut loops: Vec<Range<usize>> = Vec::new();
     for (i, ins) in code.ins.iter().enumerate() {
