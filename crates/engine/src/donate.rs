@@ -9,7 +9,7 @@
 
 use crate::versions::{self, Claim, Tried};
 use monoglot_schedule::assigned_buffer;
-use monoglot_uop::graph::toposort_many;
+use monoglot_uop::graph::{nodes_below, toposort_many};
 use monoglot_uop::{Op, UOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,24 +18,34 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// # Errors
 /// `Busy` where another run has claimed one of them.
 pub(crate) fn claims(roots: &[UOp]) -> Tried<FxHashMap<UOp, Claim>> {
-    let mut claims: FxHashMap<&UOp, Claim> = FxHashMap::default();
-    for buffer in roots.iter().filter_map(assigned_buffer) {
-        if !claims.contains_key(buffer)
-            && let Some(claim) = versions::claim(buffer)?
-        {
-            claims.insert(buffer, claim);
-        }
+    // What was assigned before anybody asked for what it begins as finds nothing to write over.
+    let candidate = |root| {
+        let buffer = assigned_buffer(root)?;
+        let new = versions::is_new(buffer);
+        (!new || begins(root)).then_some((buffer, new))
+    };
+    let candidates: FxHashMap<&UOp, bool> = roots.iter().filter_map(candidate).collect();
+    let mut claims = Vec::new();
+    for (buffer, new) in candidates {
+        claims.extend(versions::claim(buffer)?.map(|claim| (buffer, claim, new)));
     }
     if claims.is_empty() {
         return Ok(FxHashMap::default());
     }
+    // Nobody can have read what a new one held.
     let exclusive = exclusive(roots);
-    let claims = claims
-        .into_iter()
-        .filter(|(buffer, _)| exclusive.contains(buffer));
-    Ok(claims
-        .map(|(buffer, claim)| (buffer.clone(), claim))
-        .collect())
+    claims.retain(|(buffer, _, new)| *new || exclusive.contains(*buffer));
+    let claims = claims.into_iter();
+    Ok(claims.map(|(b, claim, _)| (b.clone(), claim)).collect())
+}
+
+/// Whether this is what a parameter begins as: the value that is stored in a BUFFER of its own, which had none yet.
+pub(crate) fn begins(u: &UOp) -> bool {
+    let [own, store] = u.src() else { return false };
+    let whole = u.op() == Op::After && store.op() == Op::Store && store.src()[0] == *own;
+    // What it was assigned before anybody asked for it reads what it begins as.
+    let assigned = || nodes_below(&store.src()[1..], |_| true).contains(&own);
+    whole && own.op() == Op::Buffer && versions::is_new(own) && !assigned()
 }
 
 /// The BUFFERs below `roots` that only `roots` hold, each held by the caller and by a tensor.

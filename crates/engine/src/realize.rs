@@ -61,7 +61,7 @@ pub fn read(u: &UOp) -> Result<Vec<u8>> {
 pub fn realized(u: &UOp) -> Result<Option<Value>> {
     let nothing = FxHashMap::default();
     until_free(|| {
-        let found = resolve(std::slice::from_ref(u), &nothing)?.remove(0);
+        let found = resolve(std::slice::from_ref(u), &nothing)?.0.remove(0);
         let there = is_view_of_storage(&found, &nothing)?;
         there.then(|| held(found)).transpose()
     })
@@ -135,7 +135,15 @@ pub(crate) fn until_free<T>(f: impl Fn() -> Tried<T>) -> Result<T> {
 /// As `realize`, once: the values, or who stands in the way.
 pub(crate) fn attempt(roots: &[UOp]) -> Tried<Vec<UOp>> {
     let mut claims = donate::claims(roots)?;
-    let resolved = resolve(roots, &claims)?;
+    let (resolved, beginnings) = resolve(roots, &claims)?;
+    if !beginnings.is_empty() {
+        // Kept with the parameters: who reads them next finds them, by the program that these roots have now.
+        drop(claims);
+        for (parameter, value) in beginnings.iter().zip(attempt(&beginnings)?) {
+            parameter.set_realized(&value, true);
+        }
+        return attempt(roots);
+    }
     let mut all = true;
     for u in &resolved {
         all &= is_view_of_storage(u, &claims)?;
@@ -298,12 +306,13 @@ pub fn open_file(path: impl AsRef<Path>, dtype: DType) -> Result<UOp> {
 
 /// The roots of a run that writes nothing in place, as `resolve` gives them.
 pub(crate) fn resolved(roots: &[UOp]) -> Tried<Vec<UOp>> {
-    resolve(roots, &FxHashMap::default())
+    Ok(resolve(roots, &FxHashMap::default())?.0)
 }
 
 /// The roots with everything that is realized already replaced by where it is. An expression of constants
 /// has no device of its own: below a root it may be wanted on another than where it was once realized.
-fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
+/// Beside them, what parameters below them begin as where nobody has computed that yet.
+fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Vec<UOp>)> {
     let free = |u: &UOp| u.device().is_none() && !roots.contains(u);
     let found = |u: &UOp| {
         let Some(v) = u.realized().filter(|v| v != u && !free(u)) else {
@@ -330,9 +339,11 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
     if let Some(stop) = stop {
         return Err(stop);
     }
-    let homeless = nodes.into_iter().any(|u| elsewhere(u).is_some());
+    let homeless = nodes.iter().any(|u| elsewhere(u).is_some());
+    let is_beginning = |u: &&UOp| donate::begins(u) && !map.contains_key(*u) && !roots.contains(u);
+    let beginnings = nodes.into_iter().filter(is_beginning).cloned().collect();
     if map.is_empty() && !homeless {
-        return Ok(roots.to_vec());
+        return Ok((roots.to_vec(), beginnings));
     }
     let all = UOp::sink(roots).rebuild(
         &map,
@@ -357,7 +368,7 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<Vec<UOp>> {
             elsewhere(&u).unwrap_or(u)
         },
     );
-    Ok(all.src().to_vec())
+    Ok((all.src().to_vec(), beginnings))
 }
 
 /// A value that replaces all of a BUFFER which is no more, since another thread replaced it too: it goes

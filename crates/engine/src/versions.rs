@@ -122,6 +122,11 @@ pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
     }
 }
 
+/// Whether a BUFFER was never asked for storage.
+pub(crate) fn is_new(buffer: &UOp) -> bool {
+    known(buffer).is_none()
+}
+
 /// Whether the value of a BUFFER is no more.
 pub(crate) fn is_gone(buffer: &UOp) -> bool {
     known(buffer).is_some_and(|v| matches!(*v.lock(), State::Taken | State::Lost(_)))

@@ -1,0 +1,113 @@
+//! What a parameter begins as is computed once, by whoever first reads it, and not again by each who does. Flows in:
+//! the façade; flows out: values, and the engine's counters, which are the process's: one test at a time.
+
+use monoglot::counters;
+use monoglot::prelude::*;
+use std::sync::Mutex;
+
+static ONE: Mutex<()> = Mutex::new(());
+
+/// How many kernels `f` runs, and how many programs it schedules.
+fn cost(f: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
+    let before = counters();
+    f()?;
+    let after = counters();
+    Ok((
+        after.launches - before.launches,
+        after.schedules - before.schedules,
+    ))
+}
+
+#[test]
+fn a_network_that_nobody_trained_draws_its_numbers_once() -> Result<()> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    Tensor::manual_seed(3);
+    let x = Tensor::new(&(0..40).map(|i| i as f32).collect::<Vec<_>>(), [5, 8]);
+    let layer = Linear::new(8, 6);
+    let mut given = Vec::new();
+    let mut costs = Vec::new();
+    for _ in 0..3 {
+        costs.push(cost(|| {
+            given.push(layer.forward(&x).to_vec::<f32>()?);
+            Ok(())
+        })?);
+    }
+    assert_eq!(costs[1], (1, 0), "{costs:?}");
+    assert_eq!(costs[2], (1, 0), "{costs:?}");
+    assert_eq!(given[0], given[1]);
+    assert_eq!(given[0], given[2]);
+    let w = layer.weight.to_vec::<f32>()?;
+    let b = layer.bias.as_ref().expect("a bias").to_vec::<f32>()?;
+    for (at, y) in given[0].iter().enumerate() {
+        let row = at / 6;
+        let column = at % 6;
+        let terms = (0..8).map(|k| (row * 8 + k) as f64 * w[column * 8 + k] as f64);
+        let right = terms.sum::<f64>() + b[column] as f64;
+        assert!((*y as f64 - right).abs() < 1e-4, "{at}: {y} {right}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_assigned_before_anybody_read_it_begins_where_it_should() -> Result<()> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let start = Tensor::new(&[1.0f32, -2.0, 4.0], [3]);
+    let w = (&start * 2.0).parameter();
+    let mut schedules = Vec::new();
+    for step in 1..=4 {
+        let (_, scheduled) = cost(|| {
+            let loss = (&w * &w).sum(.., false);
+            let g = loss.gradient(&[&w])?;
+            w.assign(&w - &g[0] * 0.25);
+            Tensor::realize_all(&[&w, &loss])?;
+            let before = [2.0f32, -4.0, 8.0].map(|v| v * 0.5f32.powi(step - 1));
+            assert_eq!(
+                loss.item::<f32>()?,
+                before.iter().map(|v| v * v).sum::<f32>()
+            );
+            assert_eq!(w.to_vec::<f32>()?, before.map(|v| v / 2.0));
+            Ok(())
+        })?;
+        schedules.push(scheduled);
+    }
+    assert_eq!(
+        schedules[2..],
+        [0; 2],
+        "steps are one program: {schedules:?}"
+    );
+
+    let w = (&start + 1.0).parameter();
+    let early = &w * 10.0;
+    w.narrow(0, 1, 1).assign(7.0);
+    assert_eq!(w.to_vec::<f32>()?, [2.0, 7.0, 5.0]);
+    assert_eq!(early.to_vec::<f32>()?, [20.0, -10.0, 50.0]);
+
+    // One whose beginning reads another's.
+    let a = (&start * 3.0).parameter();
+    let b = (&a + 1.0).parameter();
+    let sum = &a + &b;
+    assert_eq!(sum.to_vec::<f32>()?, [7.0, -11.0, 25.0]);
+    a.assign(0.0).realize()?;
+    assert_eq!(b.to_vec::<f32>()?, [4.0, -5.0, 13.0]);
+    Ok(())
+}
+
+#[test]
+fn threads_that_read_it_at_once_find_the_same() -> Result<()> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    for round in 0..20 {
+        let w = Tensor::randn([33, 17]).parameter();
+        let sums: Vec<Result<Vec<f32>>> = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..3)
+                .map(|_| scope.spawn(|| (&w * 2.0).to_vec::<f32>()))
+                .collect();
+            let values = readers.into_iter().map(|r| r.join().expect("no panic"));
+            values.collect()
+        });
+        let twice: Vec<f32> = w.to_vec::<f32>()?.iter().map(|v| v * 2.0).collect();
+        for seen in sums {
+            assert_eq!(seen?, twice, "round {round}");
+        }
+    }
+    Ok(())
+}
