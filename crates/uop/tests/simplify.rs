@@ -1,6 +1,7 @@
 //! What the simplifier makes of index expressions: known results, and random index maps compared
 //! with what they were at every point. Flows in: expressions; flows out: comparisons.
 
+use monoglot_uop::effort::Effort;
 use monoglot_uop::{AxisType, DType, Op, Scalar, UOp};
 use rustc_hash::FxHashMap;
 
@@ -92,6 +93,49 @@ fn divisions_take_numerators_apart() {
     check((&j * -1) / -3, &j / 3, &both);
     check(&i / 0, UOp::index_const(0), &both);
     check(&i % 0, i.clone(), &both);
+}
+
+#[test]
+fn quotients_by_great_numbers_come_to_an_end() {
+    let r = range(100, 0);
+    let ranges = [r.clone()];
+    // What is no sum, and may be less than 0.
+    let part = r
+        .lt(&UOp::index_const(50))
+        .select(&UOp::index_const(-7), &(&r * &r));
+    let divisors = [
+        1 << 29,
+        (1 << 30) - 7,
+        1 << 30,
+        (1 << 31) - 1,
+        1 << 31,
+        1 << 40,
+    ];
+    for dtype in [DType::I32, DType::I64, DType::U64, DType::Index] {
+        let fits = |n: i64| dtype != DType::I32 || i32::try_from(n).is_ok();
+        let signed = dtype != DType::U64;
+        for c in divisors.into_iter().filter(|&c| fits(c)) {
+            let begins = [-7, 0, 5, c - 50, c / 2, 50 - c, -c, 3 * c - 9];
+            for begin in begins
+                .into_iter()
+                .filter(|&b| fits(b) && (signed || b >= 0))
+            {
+                for (varies, step) in [(&r, 1), (&r, 4), (&r, -3), (&part, 1), (&part, 4)] {
+                    let x = (&(varies * step) + begin).cast(dtype);
+                    if !signed && begin < 300 && (step < 0 || *varies == part) {
+                        continue;
+                    }
+                    let q = &x / c;
+                    let m = &x % c;
+                    let before = Effort::so_far();
+                    agree(&q, &q.simplify(), &ranges);
+                    agree(&m, &m.simplify(), &ranges);
+                    let rewrites = Effort::since(before).rewrites;
+                    assert!(rewrites < 100, "{}: {rewrites}", show(&q));
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -25,8 +25,9 @@ use crate::shape::Dim;
 use pattern::{Bindings, Pat};
 use std::sync::Arc;
 
-/// Most rewrites in a row that start from one node; more is a loop among the rules.
-const CHAIN: u32 = 4096;
+/// Most rewrites in a row that start from one node, or from what the last one made below it; more is a loop among the
+/// rules.
+const CHAIN: u32 = 1 << 18;
 
 type Apply = dyn Fn(&Bindings) -> Option<UOp> + Send + Sync;
 
@@ -261,7 +262,7 @@ impl RuleSet {
                     let waits = |s: &&UOp| !self.untouched(s) && !done.contains_key(s);
                     stack.push(Frame::Enter(u.clone(), chain));
                     let below = u.src().iter().rev().filter(waits);
-                    stack.extend(below.map(|s| Frame::Enter(s.clone(), 0)));
+                    stack.extend(below.map(|s| Frame::Enter(s.clone(), chain)));
                 }
                 Some(new) if new != u => {
                     stack.push(Frame::Link(u, new.clone()));
@@ -391,6 +392,18 @@ mod tests {
             e.to_string().contains("there") && e.to_string().contains("back"),
             "{e}"
         );
+    }
+
+    #[test]
+    fn a_loop_below_what_rules_made_is_one_too() {
+        let sink: RuleSet = RuleSet::new(
+            "sink",
+            vec![
+                rule!(deeper[x, c: cnst]: x + c => (x + &UOp::int(c.as_int()? + 1, x.dtype())) * 2),
+            ],
+        );
+        let e = sink.rewrite(&(UOp::variable(0, 0, 9) + 3)).unwrap_err();
+        assert!(e.to_string().contains("deeper"), "{e}");
     }
 
     #[test]

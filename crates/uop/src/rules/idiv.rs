@@ -188,13 +188,15 @@ pub(super) fn split(n: &Affine, c: i128) -> Option<(Affine, Affine)> {
     short
 }
 
-/// constant = c·m + r, so that rest + r is least in 0..c where intervals are small, else r is.
+/// constant = c·m + r, so that rest + r is least in 0..c where what varies has a small interval, else r is. Which of
+/// the two does not depend on the constant: what is shifted once is where it belongs.
 fn shifted(rest: &Affine, constant: i128, c: i128) -> (i128, Affine) {
     let mut out = rest.clone();
-    out.constant = constant;
+    out.constant = 0;
     let lo = out.interval().0;
+    out.constant = constant;
     let m = if lo.abs() < 1 << 30 {
-        lo.div_euclid(c)
+        (lo + constant).div_euclid(c)
     } else {
         constant.div_euclid(c)
     };
