@@ -166,11 +166,13 @@ def lstm(times):
 def rows():
     return {
         "minilm_b1_s128": {"": lambda: mini_lm(1)},
+        "minilm_b1_captured_s128": {"": lambda: mini_lm(1)},
         "minilm_b32_s128": {"": lambda: mini_lm(32)},
         "gpt2_decode_ctx128": {"": decode},
         "gpt2_decode_captured_ctx128": {"": decode},
         "gpt2_decode_bf16_ctx128": {"": lambda: decode(torch.bfloat16)},
         "gpt2_prefill_128": {"": prefill},
+        "gpt2_prefill_captured_128": {"": prefill},
         "mnist_train_b512": {"": mnist},
         "char_transformer_step_b16x64": {"": characters},
         "char_transformer_write_256": {"": letters},

@@ -14,8 +14,9 @@ mod char_transformer;
 /// See the module.
 pub(super) fn all() -> Vec<Workload> {
     vec![
-        minilm("minilm_b1_s128", 1),
-        minilm("minilm_b32_s128", 32),
+        minilm("minilm_b1_s128", 1, false),
+        minilm("minilm_b1_captured_s128", 1, true),
+        minilm("minilm_b32_s128", 32, false),
         call(
             "gpt2_decode_ctx128",
             moving(GPT2_WEIGHTS + CACHED, 0.0),
@@ -23,11 +24,8 @@ pub(super) fn all() -> Vec<Workload> {
         ),
         decode("gpt2_decode_captured_ctx128", DType::F32),
         decode("gpt2_decode_bf16_ctx128", DType::BF16),
-        call(
-            "gpt2_prefill_128",
-            computing(PREFILL, GPT2_WEIGHTS, 0.0),
-            gpt2_prefill,
-        ),
+        prefill("gpt2_prefill_128", false),
+        prefill("gpt2_prefill_captured_128", true),
         call("mnist_train_b512", computing(MNIST, 0.0, 0.0), mnist),
         call(
             "char_transformer_step_b16x64",
@@ -64,8 +62,9 @@ fn lstm(name: &'static str, times: i64) -> Workload {
     })
 }
 
-/// Six layers of 384 with 1536 inside, over 128 tokens.
-fn minilm(name: &'static str, batch: i64) -> Workload {
+/// Six layers of 384 with 1536 inside, over 128 tokens: written down in each call, or captured, as peers that compile a
+/// model before they run it do.
+fn minilm(name: &'static str, batch: i64, captured: bool) -> Workload {
     let width = 384.0;
     let inner = 1536.0;
     let tokens = 128.0;
@@ -79,7 +78,11 @@ fn minilm(name: &'static str, batch: i64) -> Workload {
             .map(|i| (1000 + i * 7919 % 20000) as i32)
             .collect();
         let ids = Tensor::new(&ids, [batch, 128]);
-        Ok(Box::new(move || net.forward(&ids).realize()))
+        if !captured {
+            return Ok(Box::new(move || net.forward(&ids).realize()));
+        }
+        let forward = jit(move |ids: &Tensor| net.forward(ids))?;
+        Ok(Box::new(move || forward.call(&ids).map(drop)))
     })
 }
 
@@ -123,12 +126,19 @@ fn decode(name: &'static str, dtype: DType) -> Workload {
     })
 }
 
-/// 128 tokens at once.
-fn gpt2_prefill() -> Result<Call> {
-    let net = models::Gpt2::small(12);
-    let ids = Tensor::new(&(0..128).collect::<Vec<i32>>(), [1, 128]);
-    net.realize()?;
-    Ok(Box::new(move || net.next(&ids).realize()))
+/// 128 tokens at once; as `minilm`.
+fn prefill(name: &'static str, captured: bool) -> Workload {
+    let work = computing(PREFILL, GPT2_WEIGHTS, 0.0);
+    call(name, work, move || {
+        let net = models::Gpt2::small(12);
+        let ids = Tensor::new(&(0..128).collect::<Vec<i32>>(), [1, 128]);
+        net.realize()?;
+        if !captured {
+            return Ok(Box::new(move || net.next(&ids).realize()));
+        }
+        let next = jit(move |ids: &Tensor| net.next(ids))?;
+        Ok(Box::new(move || next.call(&ids).map(drop)))
+    })
 }
 
 /// Forward and both gradients of every layer, but for the first one's input.
