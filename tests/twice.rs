@@ -123,3 +123,103 @@ fn exponentials_lose_nothing_twice() -> Result<()> {
         Ok(())
     })
 }
+
+/// Of several rows, what is greatest in each, in ways of which each has a gradient that finds it again.
+type Greatest = [(&'static str, fn(&Tensor) -> Tensor); 6];
+
+const GREATEST: Greatest = [
+    ("max", |x| x.max(0, true)),
+    ("min", |x| x.min(0, true)),
+    ("cummax", |x| x.cummax(0)),
+    ("max_pool", |x| x.max_pool(3, 3, 0, 1)),
+    ("max_pool of windows that overlap", |x| {
+        x.max_pool(3, 1, 1, 1)
+    }),
+    ("clamp", |x| x.clamp(-0.1, 0.1)),
+];
+
+/// Whether there is something in a gradient, and it is that of `plain`.
+fn is_that(found: &Tensor, plain: &[f32], what: &str) -> Result<()> {
+    let found = found.to_vec::<f32>()?;
+    let size = plain.iter().fold(0f32, |m, v| m.max(v.abs()));
+    assert!(size > 1e-3, "{what}: nothing flows");
+    for (i, (f, p)) in found.iter().zip(plain).enumerate() {
+        assert!((f - p).abs() < 1e-3 * size, "{what}: {i}: {f}, not {p}");
+    }
+    Ok(())
+}
+
+/// One of them is kept, and what it was found among is computed by another kernel than before.
+#[test]
+fn the_greatest_of_what_is_computed_again_has_its_gradient() -> Result<()> {
+    on_each(|device| {
+        for (name, greatest) in GREATEST {
+            for rows in [3, 17, 46] {
+                let what = format!("{device}: {name} of {rows} rows");
+                Tensor::manual_seed(rows as u64);
+                let x = Tensor::randn([rows, 17]);
+                let k = Tensor::randn([17, 65]);
+                let v = Tensor::randn([65, 9]);
+                Tensor::realize_all(&[&x, &k, &v])?;
+                let among = |x: &Tensor| x.matmul(&k).softmax(-1).matmul(&v);
+                let net =
+                    |x: &Tensor| greatest(&among(x).reshape([1, 1, rows, 9]).squeeze(0).squeeze(0));
+                let weight = |y: &Tensor| -> Result<Tensor> {
+                    let n = y.numel()? as i64;
+                    Ok((y.flatten(0, -1) * (Tensor::arange(1, n + 1, 1) * 0.1)).sum(.., false))
+                };
+                let plain = weight(&net(&x))?.gradient(&[&x])?.remove(0);
+                let plain = plain.to_vec::<f32>()?;
+
+                let f = function(|x: &Tensor| net(x));
+                let twice = weight(&f.call(&x)?)? + weight(&f.call(&(&x * 1.0))?)? * 0.0;
+                is_that(
+                    &twice.gradient(&[&x])?[0],
+                    &plain,
+                    &format!("{what}, in a function"),
+                )?;
+
+                let y = net(&x);
+                let loss = weight(&y)?;
+                let same = net(&x);
+                same.realize()?;
+                is_that(&loss.gradient(&[&x])?[0], &plain, &format!("{what}, kept"))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_place_of_the_greatest_is_found_beside_one_that_is_kept() -> Result<()> {
+    on_each(|device| {
+        for seed in 0..4 {
+            Tensor::manual_seed(seed);
+            let x = Tensor::randn([9, 17]);
+            let k = Tensor::randn([17, 65]);
+            let v = Tensor::randn([65, 33]);
+            Tensor::realize_all(&[&x, &k, &v])?;
+            let scores = x.matmul(&k).softmax(-1).matmul(&v);
+            let right = scores.argmax(1, false).to_vec::<i32>()?;
+            let least = scores.argmin(1, false).to_vec::<i32>()?;
+            let kept = [
+                scores.max(1, true),
+                scores.min(1, true),
+                scores.max(1, false),
+            ];
+            Tensor::realize_all(&kept.iter().collect::<Vec<_>>())?;
+            assert_eq!(scores.argmax(1, false).to_vec::<i32>()?, right, "{device}");
+            assert_eq!(scores.argmin(1, false).to_vec::<i32>()?, least, "{device}");
+            let all = scores.to_vec::<f32>()?;
+            for (row, place) in right.iter().enumerate() {
+                let row = &all[33 * row..][..33];
+                let greatest = row.iter().fold(f32::MIN, |m, v| m.max(*v));
+                assert!(
+                    greatest - row[*place as usize] < 1e-4,
+                    "{device}: {row:?} {place}"
+                );
+            }
+        }
+        Ok(())
+    })
+}

@@ -258,7 +258,8 @@ impl Operand {
 /// the result is a marker.
 fn kept(y: &UOp, x: &UOp) -> UOp {
     let rule = |f: &Flow<'_>| {
-        let same = f.y.eq_(&f.inputs[0]);
+        let (x, y) = f::afresh(f);
+        let same = y.eq_(&x);
         Ok(vec![Some(same.select(f.g, &f.g.like(0)))])
     };
     f::known(y.unary(Op::ContiguousBackward), &[x], &[], rule)

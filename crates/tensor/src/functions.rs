@@ -8,7 +8,7 @@
 use crate::coefficients::*;
 use crate::promote::constant_of;
 use monoglot_uop::gradient::{cos as cosine, scale};
-use monoglot_uop::node::{Rule, Shortcut};
+use monoglot_uop::node::{Flow, Rule, Shortcut};
 use monoglot_uop::{DType, Op, UOp};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
@@ -20,6 +20,15 @@ pub(crate) fn known(y: UOp, inputs: &[&UOp], params: &[i64], rule: Rule) -> UOp 
         params: params.into(),
         rule,
     })
+}
+
+/// The input of a derivative's rule, and the value computed from it once more: of the same bits where one is looked for
+/// in the other, also where only one of the two is stored and the other computed by another kernel than before.
+pub(crate) fn afresh(f: &Flow<'_>) -> (UOp, UOp) {
+    let x = f.inputs[0].unary(Op::Detach);
+    let map = [(f.inputs[0].clone(), x.clone())].into_iter().collect();
+    let y = f.y.substitute(&map);
+    (x, y)
 }
 
 /// A function of x whose derivative is known: `known!(value, x, |y, x, g| what flows to x)`.

@@ -3,7 +3,7 @@
 
 use crate::args::Dims;
 use crate::conv::{Phased, interleaved, padded, per_axis, shape, windows};
-use crate::functions::known;
+use crate::functions::{afresh, known};
 use crate::movement::to_last;
 use crate::promote::broadcast_to;
 use crate::tensor::Tensor;
@@ -272,8 +272,9 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
     Ok(known(top, &[u], &pool.numbers(), |f| {
         let u = &f.inputs[0];
         let pool = Pooling::of_numbers(f.params);
+        let (x, y) = afresh(f);
         if pool.overlaps() {
-            return Ok(vec![Some(pool.gathered(u, f.y, f.g)?)]);
+            return Ok(vec![Some(pool.gathered(&x, &y, f.g)?)]);
         }
         let win = pool.windows(u, u.dtype().min())?;
         let there = pool.there(u)?;
@@ -287,7 +288,8 @@ fn max_pool(u: &UOp, pool: &Pooling) -> Result<UOp> {
         // The first of equals is the one furthest from the window's end.
         let left = UOp::arange(whole, DType::I32).unary(Op::Neg) + whole;
         let left = broadcast_to(&left.reshape(&Shape::of(&pool.kernel))?, win.shape())?;
-        let hit = there & (win.eq_(&spread(f.y)?) | win.ne_(&win));
+        let among = pool.windows(&x, u.dtype().min())?;
+        let hit = there & (among.eq_(&spread(&y)?) | among.ne_(&among));
         let first = hit
             .select(&left, &left.like(0))
             .reduce(ReduceOp::Max, &axes)?

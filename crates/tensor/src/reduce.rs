@@ -243,6 +243,8 @@ fn greatest(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
 
 /// The first position of the greatest: the least distance from the end among those that equal it.
 fn arg(op: &str, u: &UOp, axes: &[usize]) -> Result<UOp> {
+    // Of the same bits as what it is found among, wherever somebody keeps the greatest by itself.
+    let u = &u.unary(Op::Detach);
     let m = greatest(op, u, axes)?.expand(u.shape())?;
     let Some(&a) = axes.first() else {
         return Ok(UOp::full(Scalar::Int(0), DType::I32, u.shape()));

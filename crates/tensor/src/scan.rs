@@ -4,7 +4,7 @@
 //! The compiler carries it along the axis, so that it costs as much as its elements. Where there are few
 //! rows, a long one is cut in blocks, whose folds are folded first. How depends on the shape alone.
 
-use crate::functions::known;
+use crate::functions::{afresh, known};
 use crate::promote::{count, counter, insert_axis, resized};
 use crate::reduce::added;
 use crate::tensor::Tensor;
@@ -69,16 +69,16 @@ impl Tensor {
         self.along("cummax", axis, |x, a| {
             let y = running(x, a, ReduceOp::Max, false)?;
             Ok(known(y, &[x], &[a as i64], |f| {
-                let x = &f.inputs[0];
+                let (x, y) = afresh(f);
                 let axis = axis_in(f);
                 let n = &x.shape()[axis];
                 let counts = counter(n.max());
                 // The last place that was as great as all up to it, or NaN as they are.
-                let top = f.y.eq_(x) | (f.y.ne_(f.y) & x.ne_(x));
+                let top = y.eq_(&x) | (y.ne_(&y) & x.ne_(&x));
                 let here = count(axis, x.shape(), counts)?;
                 let found = top.select(&here, &here.like(-1));
                 let from = running(&found, axis, ReduceOp::Max, false)?;
-                let pairs = resized(x, axis, &[n.clone(), n.clone()]);
+                let pairs = resized(&x, axis, &[n.clone(), n.clone()]);
                 let from = insert_axis(&from, axis)?.expand(&pairs)?;
                 let hit = from.eq_(&count(axis, &pairs, counts)?);
                 let wide = f.g.cast(f.g.dtype().compute_type());

@@ -250,7 +250,10 @@ fn reduce(u: &UOp, g: &UOp) -> Result<UOp> {
     match op {
         ReduceOp::Add => g.expand(x.shape()),
         ReduceOp::Max => {
-            let mask = x.eq_(&u.expand(x.shape())?);
+            // Both of the same bits, wherever the greatest is stored and what it was found among is not.
+            let x = &x.unary(Op::Detach);
+            let top = x.reduce(ReduceOp::Max, &axes)?;
+            let mask = x.eq_(&top.expand(x.shape())?);
             let d = x.dtype().compute_type();
             let count = mask.cast(d).reduce(ReduceOp::Add, &axes)?.cast(x.dtype());
             Ok(keep(&mask, &g.binary(Op::Div, &count).expand(x.shape())?))
