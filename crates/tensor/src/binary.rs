@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::{DType, Operand};
 use Form::{Made, One};
 use Takes::{Any, Numbers, Reals};
-use monoglot_uop::{Arg, Error, Op, UOp};
+use monoglot_uop::{Arg, Error, Op, Scalar, UOp};
 
 /// What a method is on floats, or on integers and bools.
 enum Form {
@@ -32,6 +32,10 @@ enum Takes {
 
 #[track_caller]
 fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operand) -> Tensor {
+    let literal = match b {
+        Operand::Int(v) => Some(v),
+        _ => None,
+    };
     let b = b.tensor(&a.into());
     Tensor::map_all(&[a, &b], |u| {
         let x = &u[0];
@@ -48,6 +52,9 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
         match form {
             One(op) => {
                 let shape = broadcast_shape(name, &[x, y])?;
+                if let Some(truth) = literal.and_then(|v| beyond(op, v, d)) {
+                    return Ok(UOp::full(Scalar::Bool(truth), DType::Bool, &shape));
+                }
                 // A weak float that the narrow one cannot hold is not rounded before it counts, only before
                 // it is compared.
                 let wider = |u: &UOp| u.dtype().is_float() && u.dtype().bytes() > d.bytes();
@@ -67,6 +74,25 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
             }
         }
     })
+}
+
+/// What a comparison with a literal gives that the dtype's integers do not reach: the same for all of them.
+fn beyond(op: Op, literal: i64, d: DType) -> Option<bool> {
+    let (Scalar::Int(least), Scalar::Int(greatest)) = (d.min(), d.max()) else {
+        return None;
+    };
+    let literal = i128::from(literal);
+    if (least..=greatest).contains(&literal) {
+        return None;
+    }
+    let above = literal > greatest;
+    match op {
+        Op::CmpLt | Op::CmpLe => Some(above),
+        Op::CmpGt | Op::CmpGe => Some(!above),
+        Op::CmpEq => Some(false),
+        Op::CmpNe => Some(true),
+        _ => None,
+    }
 }
 
 /// Values in the opposite order: negated floats, complements of integers (which is exact at their ends).

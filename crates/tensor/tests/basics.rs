@@ -64,6 +64,30 @@ fn promotion_is_pytorchs() {
     }
 }
 
+/// A literal does not wrap before it is compared.
+#[test]
+fn comparisons_with_literals_beyond_a_dtype_are_those_of_numbers() {
+    let bools = |t: Tensor| t.to_vec::<bool>().unwrap();
+    let u8s = Tensor::new(&[0u8, 1, 200, 255], [2, 2]);
+    assert_eq!(bools(u8s.lt(300)), [true; 4]);
+    assert_eq!(bools(u8s.le(256)), [true; 4]);
+    assert_eq!(bools(u8s.le(255)), [true; 4]);
+    assert_eq!(bools(u8s.gt(-1)), [true; 4]);
+    assert_eq!(bools(u8s.ge(-56)), [true; 4]);
+    assert_eq!(bools(u8s.eq(257)), [false; 4]);
+    assert_eq!(bools(u8s.ne(256)), [true; 4]);
+    let i32s = Tensor::new(&[i32::MIN, -1, 7, i32::MAX], [4]);
+    assert_eq!(bools(i32s.lt(-(1i64 << 40))), [false; 4]);
+    assert_eq!(bools(i32s.ge(i64::MIN)), [true; 4]);
+    assert_eq!(bools(i32s.gt(i32::MAX)), [false; 4]);
+    assert_eq!(bools(i32s.eq(1i64 << 32)), [false; 4]);
+    let u64s = Tensor::new(&[0u64, u64::MAX], [2]);
+    assert_eq!(bools(u64s.gt(-1)), [true; 2]);
+    assert_eq!(bools(u64s.ne(-1)), [true; 2]);
+    let column = Tensor::new(&[3i8, -3], [2, 1]);
+    assert_eq!(bools(column.lt(128)), [true; 2]);
+}
+
 #[test]
 fn errors_travel_with_the_users_line() {
     let a = Tensor::ones([2, 3]);
