@@ -29,6 +29,10 @@ impl Tensor {
     #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction, smoothing: f64) -> Tensor {
         let axis = class_axis(tri!(self.ndim()));
+        if !(0.0..=1.0).contains(&smoothing) {
+            let message = format!("a smoothing of {smoothing}; it is a share, from 0 to 1");
+            return Tensor::failed(Error::argument("cross_entropy", message));
+        }
         let logs = self.log_softmax(axis as i64);
         let dtype = tri!(target.dtype());
         if !dtype.is_float() {
@@ -36,9 +40,8 @@ impl Tensor {
         }
         let shape = tri!(self.dims());
         let of_target = tri!(target.dims());
-        if of_target != shape || !(0.0..=1.0).contains(&smoothing) {
-            let message =
-                format!("probabilities {of_target} and smoothing {smoothing} for shape {shape}");
+        if of_target != shape {
+            let message = format!("probabilities {of_target} for shape {shape}");
             return Tensor::failed(Error::shape("cross_entropy", message));
         }
         let soft = if smoothing > 0.0 {

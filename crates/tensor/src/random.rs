@@ -76,6 +76,10 @@ impl Tensor {
     /// Normal with a mean and a standard deviation, f32.
     #[track_caller]
     pub fn normal(shape: impl Into<Sizes>, mean: f64, std: f64) -> Tensor {
+        if std < 0.0 {
+            let message = format!("a standard deviation of {std}; it is at least 0");
+            return Tensor::failed(Error::argument("normal", message));
+        }
         Tensor::random("normal", shape.into(), |w| {
             let low = shifted(w, 8);
             let low = &low & &low.like(0xff_ffff);
