@@ -391,19 +391,12 @@ fn einsum_and_gradients() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn shares_and_deviations_that_are_none() {
     let (f, i, _) = setup();
     for smoothing in [-0.1, 1.5, f64::NAN] {
-        refused(
-            "Argument",
-            "a share",
-            f.cross_entropy(&i, Reduction::Mean, smoothing),
-        );
-        refused(
-            "Argument",
-            "a share",
-            f.cross_entropy(&f, Reduction::Mean, smoothing),
-        );
+        refused("Argument", "a share", f.cross_entropy(&i, Reduction::Mean, smoothing));
+        refused("Argument", "a share", f.cross_entropy(&f, Reduction::Mean, smoothing));
     }
     refused("Argument", "deviation", Tensor::normal([2], 0.0, -1.0));
 }
