@@ -22,7 +22,7 @@ impl Tensor {
         let value = value.into();
         let value = match &value {
             Operand::Tensor(t) => t.uop(),
-            literal => self.beside(literal).uop(),
+            literal => self.instead("assign", literal).uop(),
         };
         let new = value.and_then(|v| self.replaced_by(&v));
         let new = new.map_err(|e| e.at(line));

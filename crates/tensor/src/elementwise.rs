@@ -151,6 +151,21 @@ impl Tensor {
         self.map(|u| Ok(f(u)))
     }
 
+    /// As `beside`, for a literal that takes the place of values, so that their dtype must hold it: what is less than 0 as the
+    /// complement of its size where there is no sign.
+    #[track_caller]
+    pub(crate) fn instead(&self, op: &str, literal: &Operand) -> Tensor {
+        let d = tri!(self.dtype());
+        if let (Operand::Int(v), Scalar::Int(least), Scalar::Int(most)) =
+            (literal, d.min(), d.max())
+            && !(least.min(-most)..=most).contains(&i128::from(*v))
+        {
+            let message = format!("{v} for a tensor of {d}, which holds {least} to {most}");
+            return Tensor::failed(Error::dtype(op, message));
+        }
+        self.beside(literal)
+    }
+
     /// For values of this dtype: a literal as a constant, in the dtype of computing where it is no value
     /// of a narrow float.
     #[track_caller]
@@ -234,7 +249,9 @@ impl Tensor {
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
         mask.choose(
             "masked_fill",
-            &self.beside(&value.into()).cast(tri!(self.dtype())),
+            &self
+                .instead("masked_fill", &value.into())
+                .cast(tri!(self.dtype())),
             self,
         )
     }

@@ -392,6 +392,22 @@ fn einsum_and_gradients() {
 
 #[test]
 #[rustfmt::skip]
+fn literals_that_a_dtype_does_not_hold() {
+    setup();
+    let bytes = || Tensor::new(&[1u8, 200], [2]);
+    refused("DType", "u8, which holds 0 to 255", bytes().assign(300));
+    refused("DType", "-256 for a tensor of u8", bytes().assign(-256));
+    refused("DType", "holds 0 to 255", bytes().set_at(0, 256));
+    refused("DType", "-129 for a tensor of i8", Tensor::new(&[1i8], [1]).assign(-129));
+    refused("DType", "i32", Tensor::new(&[1i32], [1]).assign(1i64 << 40));
+    refused("DType", "masked_fill", bytes().masked_fill(&bytes().gt(2), 300));
+    assert_eq!(bytes().assign(-1).to_vec::<u8>().unwrap(), [255, 255]);
+    assert_eq!(bytes().masked_fill(&bytes().gt(2), 255).to_vec::<u8>().unwrap(), [1, 255]);
+    assert_eq!(Tensor::new(&[1u64], [1]).assign(i64::MAX).to_vec::<u64>().unwrap(), [i64::MAX as u64]);
+}
+
+#[test]
+#[rustfmt::skip]
 fn shares_and_deviations_that_are_none() {
     let (f, i, _) = setup();
     for smoothing in [-0.1, 1.5, f64::NAN] {
