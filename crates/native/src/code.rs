@@ -4,6 +4,7 @@
 
 use crate::table::{Form, Vector};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// The instruction sets that code is made for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -423,6 +424,26 @@ impl Code {
         });
         Reg(self.regs.len() as u32 - 1)
     }
+}
+
+/// The loops that have none inside, each from its top to the jump back.
+pub(crate) fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
+    let mut loops = Vec::new();
+    let mut top = None;
+    for (at, ins) in all.iter().enumerate() {
+        match ins.op {
+            Do::Loop => top = Some(at),
+            Do::Next => loops.extend(top.take().map(|top| top..at + 1)),
+            _ => {}
+        }
+    }
+    loops
+}
+
+/// Whether nothing in a loop jumps before its end.
+pub(crate) fn is_straight(body: &[Ins]) -> bool {
+    let mut inside = body[1..body.len() - 1].iter();
+    !inside.any(|ins| ins.op.is_control())
 }
 
 /// The mark of an instruction that is of none of the program's.

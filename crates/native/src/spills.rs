@@ -1,7 +1,7 @@
 //! What code keeps in the frame where it turns most often. Flows in: allocated code; flows out: the instructions of
 //! its innermost loops that read or write a place in the frame.
 
-use crate::code::{Allocated, Do, Ins, Operand};
+use crate::code::{Allocated, Ins, Operand, innermost};
 
 /// An innermost loop that reads or writes places in the frame.
 #[derive(Clone, Debug)]
@@ -14,32 +14,21 @@ pub struct Spilling<'a> {
 
 /// The innermost loops that spill, in order.
 pub fn in_innermost_loops(allocated: &Allocated) -> Vec<Spilling<'_>> {
-    let mut found = Vec::new();
-    // Where the loop begins that was opened last, until another is opened in it.
-    let mut begin = None;
     let list = &allocated.code.ins;
-    for (i, ins) in list.iter().enumerate() {
-        if ins.op == Do::Loop {
-            begin = Some(i);
-        }
-        if ins.op != Do::Next {
-            continue;
-        }
-        let Some(begin) = begin.take() else { continue };
-        let ins = &list[begin..=i];
+    let loops = innermost(list).into_iter().map(|l| &list[l]);
+    let spilling = |ins| {
         let slot = |s: &Operand| matches!(s, Operand::Slot(_));
-        let spills: Vec<&Ins> = ins.iter().filter(|i| i.src.iter().any(slot)).collect();
-        if !spills.is_empty() {
-            found.push(Spilling { ins, spills });
-        }
-    }
-    found
+        let names = |i: &&Ins| i.src.iter().any(slot);
+        let spills: Vec<&Ins> = <[Ins]>::iter(ins).filter(names).collect();
+        (!spills.is_empty()).then_some(Spilling { ins, spills })
+    };
+    loops.filter_map(spilling).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::{UNMARKED, Width};
+    use crate::code::{Do, UNMARKED, Width};
 
     fn ins(op: Do, src: &[Operand]) -> Ins {
         Ins {

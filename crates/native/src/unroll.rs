@@ -8,7 +8,9 @@
 //! loop of their own. What is written and read in a turn alone has
 //! in each the name of a register of its own, of the same place: with AVX-512 a mask is told by who reads its name.
 
-use crate::code::{Allocated, Cond, Do, Ins, Level, Operand, Place, Reg, Width};
+use crate::code::{
+    Allocated, Cond, Do, Ins, Level, Operand, Place, Reg, Width, innermost, is_straight,
+};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -25,7 +27,8 @@ const GENERAL: usize = 16;
 
 /// Has innermost loops that are short jump less often.
 pub(crate) fn unroll(code: &mut Allocated, level: Level) {
-    let loops = innermost(&code.code.ins);
+    let mut loops = innermost(&code.code.ins);
+    loops.retain(|l| l.len() <= BETWEEN && is_straight(&code.code.ins[l.clone()]));
     if loops.is_empty() {
         return;
     }
@@ -55,19 +58,6 @@ pub(crate) fn unroll(code: &mut Allocated, level: Level) {
     }
     new.extend(old);
     code.code.ins = new;
-}
-
-/// From the top to the end of each loop in which nothing else jumps, of at most so many instructions as may be between jumps.
-fn innermost(all: &[Ins]) -> Vec<Range<usize>> {
-    let mut loops = Vec::new();
-    let mut top = None;
-    for (at, ins) in all.iter().enumerate().filter(|(_, i)| i.op.is_control()) {
-        let from = top.take().filter(|_| ins.op == Do::Next);
-        loops.extend(from.map(|from| from..at + 1));
-        top = (ins.op == Do::Loop).then_some(at);
-    }
-    loops.retain(|l| l.len() <= BETWEEN);
-    loops
 }
 
 /// The first number that no loop or jump has.

@@ -5,7 +5,7 @@
 use super::assign::GENERAL;
 use super::spans::{NONE, Spans};
 use super::spill::load;
-use crate::code::{Class, Code, Do, Ins, Level, Operand, Place, Reg};
+use crate::code::{Class, Code, Do, Ins, Level, Operand, Place, Reg, innermost};
 use crate::table::Vector;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -27,8 +27,8 @@ pub(super) fn load_before_loops(
     let mut before: FxHashMap<usize, Vec<Ins>> = FxHashMap::default();
     let mut gone: FxHashSet<Reg> = FxHashSet::default();
     let mut effort = 0;
-    for (start, end) in innermost(code) {
-        let body = &code.ins[start..=end];
+    for l in innermost(&code.ins) {
+        let body = &code.ins[l.clone()];
         let mut seen: FxHashSet<u32> = body.iter().filter_map(write).map(|w| w.0).collect();
         let once = |slot: &u32| stored.contains_key(slot) && seen.insert(*slot);
         let wanted: Vec<u32> = body.iter().flat_map(reads).filter(once).collect();
@@ -39,7 +39,13 @@ pub(super) fn load_before_loops(
         if effort > EFFORT {
             break;
         }
-        let mut free = free(spans, level, places, 2 * start as u32, 2 * end as u32 + 1);
+        let mut free = free(
+            spans,
+            level,
+            places,
+            2 * l.start as u32,
+            2 * l.end as u32 - 1,
+        );
         for slot in wanted {
             let kept = stored[&slot];
             let info = code.regs[kept.0 as usize];
@@ -52,12 +58,15 @@ pub(super) fn load_before_loops(
             code.regs.push(info);
             origin.push(origin[kept.0 as usize]);
             places.push(free.remove(at));
-            before.entry(start).or_default().push(load(slot, reg, info));
-            for p in start..=end {
+            before
+                .entry(l.start)
+                .or_default()
+                .push(load(slot, reg, info));
+            for p in l.clone() {
                 let ins = &mut code.ins[p];
                 if let Some(loaded) = ins.dst.filter(|_| is_load(ins, slot)) {
                     let last = spans.of[loaded.0 as usize].end as usize / 2;
-                    if last > end {
+                    if last >= l.end {
                         continue;
                     }
                     gone.insert(loaded);
@@ -89,20 +98,6 @@ pub(super) fn load_before_loops(
     for reg in gone {
         places[reg.0 as usize] = Place::Nowhere;
     }
-}
-
-/// The first and the last instruction of each loop that has none inside.
-fn innermost(code: &Code) -> Vec<(usize, usize)> {
-    let mut out = Vec::new();
-    let mut begun = None;
-    for (p, ins) in code.ins.iter().enumerate() {
-        match ins.op {
-            Do::Loop => begun = Some(p),
-            Do::Next => out.extend(begun.take().map(|start| (start, p))),
-            _ => {}
-        }
-    }
-    out
 }
 
 /// The place in the frame that an instruction writes, and from which register.

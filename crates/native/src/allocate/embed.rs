@@ -13,38 +13,31 @@
 
 use super::reread::{element, operand};
 use super::spill::{Instead, fold};
-use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg, Width};
+use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg, Width, innermost, is_straight};
 use crate::table::{Form, Vector};
-use std::ops::Range;
 
 /// See the module.
 pub(super) fn embed(code: &mut Code, level: Level) {
     if level < Level::V4 {
         return;
     }
-    let mut begin = None;
-    let mut bodies: Vec<Range<usize>> = Vec::new();
-    for (at, ins) in code.ins.iter().enumerate() {
-        match ins.op {
-            Do::Loop => begin = Some(at + 1),
-            Do::SkipIf(_) | Do::Land | Do::Exchange => begin = None,
-            Do::Next => bodies.extend(begin.take().map(|begin| begin..at)),
-            _ => {}
-        }
-    }
-    bodies.retain(|body| code.ins[body.clone()].iter().any(adds_products));
-    if bodies.is_empty() {
+    let mut loops = innermost(&code.ins);
+    loops.retain(|l| {
+        let body = &code.ins[l.clone()];
+        let moves = |ins: &Ins| ins.op == Do::Exchange;
+        is_straight(body) && body.iter().any(adds_products) && !body.iter().any(moves)
+    });
+    if loops.is_empty() {
         return;
     }
     let mentions = mentions(code);
     let mut old = std::mem::take(&mut code.ins).into_iter();
     let mut from = 0;
-    for range in bodies {
-        let top = range.start - 1;
-        code.ins.extend(old.by_ref().take(top - from));
-        from = range.end + 1;
+    for l in loops {
+        code.ins.extend(old.by_ref().take(l.start - from));
+        from = l.end;
         let begins = old.next();
-        let mut body: Vec<Ins> = old.by_ref().take(range.len()).collect();
+        let mut body: Vec<Ins> = old.by_ref().take(l.len() - 2).collect();
         let own = own(&body, &code.ins, &mentions);
         operands(&mut body, &mentions, level);
         let Some(next) = old.next() else {

@@ -10,22 +10,15 @@
 
 use super::spill::{Instead, fold};
 use super::split::most;
-use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg};
+use crate::code::{Class, Code, Do, Ins, Level, Mem, Operand, Reg, innermost};
 use crate::table::Vector;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// See the module.
 pub(super) fn reread(code: &mut Code, level: Level) {
-    let mut begin = None;
-    let mut loops: Vec<Range<usize>> = Vec::new();
-    for (i, ins) in code.ins.iter().enumerate() {
-        match ins.op {
-            Do::Loop => begin = Some(i),
-            Do::Next => loops.extend(begin.take().map(|begin| begin + 1..i)),
-            _ => {}
-        }
-    }
+    let loops = innermost(&code.ins).into_iter();
+    let loops: Vec<Range<usize>> = loops.map(|l| l.start + 1..l.end - 1).collect();
     if loops.is_empty() {
         return;
     }
