@@ -48,6 +48,27 @@ fn a_network_that_nobody_trained_draws_its_numbers_once() -> Result<()> {
     Ok(())
 }
 
+/// What nobody else holds is not kept: of a network that is cast there are not both.
+#[test]
+fn what_nobody_reads_again_is_not_kept() -> Result<()> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    Tensor::manual_seed(4);
+    let n = 1u64 << 20;
+    let before = counters().in_use;
+    let half = Tensor::randn([n as i64])
+        .parameter()
+        .cast(DType::BF16)
+        .parameter();
+    half.realize()?;
+    assert_eq!(counters().in_use - before, 2 * n);
+    let w = Tensor::randn([n as i64]).parameter();
+    let sum = w.sum(.., false);
+    sum.realize()?;
+    let kept = counters().in_use - before - 2 * n;
+    assert!((4 * n..5 * n).contains(&kept), "{kept}");
+    Ok(())
+}
+
 #[test]
 fn what_is_assigned_before_anybody_read_it_begins_where_it_should() -> Result<()> {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());

@@ -340,8 +340,7 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Ve
         return Err(stop);
     }
     let homeless = nodes.iter().any(|u| elsewhere(u).is_some());
-    let is_beginning = |u: &&UOp| donate::begins(u) && !map.contains_key(*u) && !roots.contains(u);
-    let beginnings = nodes.into_iter().filter(is_beginning).cloned().collect();
+    let beginnings = donate::beginnings(roots, &nodes);
     if map.is_empty() && !homeless {
         return Ok((roots.to_vec(), beginnings));
     }
@@ -374,13 +373,9 @@ fn resolve(roots: &[UOp], claims: &FxHashMap<UOp, Claim>) -> Tried<(Vec<UOp>, Ve
 /// A value that replaces all of a BUFFER which is no more, since another thread replaced it too: it goes
 /// to a new one.
 fn elsewhere(u: &UOp) -> Option<UOp> {
-    let [old, store] = u.src() else { return None };
-    let whole = u.op() == Op::After && old.op() == Op::Buffer && store.op() == Op::Store;
-    if !whole || store.src()[0] != *old || !versions::is_gone(old) {
-        return None;
-    }
+    let (old, value) = donate::replaced(u).filter(|(old, _)| versions::is_gone(old))?;
     let new = UOp::buffer(old.shape(), old.dtype(), old.device()?);
-    Some(new.after(&[new.store(&store.src()[1])]))
+    Some(new.after(&[new.store(value)]))
 }
 
 /// The BUFFER that a view reads, and the byte at which it starts; None for anything else.

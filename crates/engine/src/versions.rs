@@ -122,11 +122,6 @@ pub(crate) fn is_here(buffer: &UOp) -> Tried<bool> {
     }
 }
 
-/// Whether a BUFFER was never asked for storage.
-pub(crate) fn is_new(buffer: &UOp) -> bool {
-    known(buffer).is_none()
-}
-
 /// Whether the value of a BUFFER is no more.
 pub(crate) fn is_gone(buffer: &UOp) -> bool {
     known(buffer).is_some_and(|v| matches!(*v.lock(), State::Taken | State::Lost(_)))
@@ -194,7 +189,7 @@ pub(crate) fn claim(buffer: &UOp) -> Tried<Option<Claim>> {
 }
 
 /// The version of a BUFFER, if it has one.
-fn known(buffer: &UOp) -> Option<Arc<Version>> {
+pub(crate) fn known(buffer: &UOp) -> Option<Arc<Version>> {
     let held = buffer.storage()?.downcast::<Owned>().ok()?;
     Some(held.0.clone())
 }
