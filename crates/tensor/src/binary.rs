@@ -6,7 +6,7 @@
 
 use crate::functions as f;
 use crate::promote::{broadcast, broadcast_shape, operand, promoted};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use Form::{Made, One};
 use Takes::{Any, Numbers, Reals};
@@ -35,6 +35,10 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
     let literal = match b {
         Operand::Int(v) => Some(v),
         _ => None,
+    };
+    let b = match (literal, name) {
+        (Some(v), "maximum" | "minimum") => Operand::Int(reached(v, tri!(a.dtype()))),
+        _ => b,
     };
     let b = b.tensor(&a.into());
     Tensor::map_all(&[a, &b], |u| {
@@ -74,6 +78,16 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
             }
         }
     })
+}
+
+/// The integer of a dtype that is nearest to a literal.
+fn reached(literal: i64, d: DType) -> i64 {
+    match (d.min(), d.max()) {
+        (Scalar::Int(least), Scalar::Int(greatest)) => {
+            i128::from(literal).clamp(least, greatest) as i64
+        }
+        _ => literal,
+    }
 }
 
 /// What a comparison with a literal gives that the dtype's integers do not reach: the same for all of them.
@@ -163,9 +177,9 @@ binaries! {
     shr: Numbers, One(Op::Shr);
     /// a to the power b.
     pow: Numbers, Made(f::pow), One(Op::Pow);
-    /// The greater; NaN if either is. A tie shares the gradient.
+    /// The greater; NaN if either is. A tie shares the gradient. A literal that integers do not reach is the nearest of them.
     maximum: Any, One(Op::Max);
-    /// The lesser; NaN if either is. A tie shares the gradient.
+    /// The lesser; NaN if either is. A tie shares the gradient. A literal that integers do not reach is the nearest of them.
     minimum: Any, Made(minimum);
     /// a < b, as bool.
     lt: Any, One(Op::CmpLt);

@@ -100,8 +100,12 @@ struct Roots {
 }
 
 impl Roots {
-    /// The number of a root whose value is given out.
+    /// The number of a root whose value is given out. Where nothing flows through it, it lies apart, as in `realize`.
     fn shown(&mut self, u: UOp) -> usize {
+        let u = match u.viewed().op() {
+            Op::Detach => u.unary(Op::Contiguous),
+            _ => u,
+        };
         let next = self.all.len();
         let at = *self.at.entry(u.clone()).or_insert(next);
         if at == next {

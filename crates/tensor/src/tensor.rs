@@ -8,7 +8,7 @@ use crate::trace;
 use crate::view::shown;
 use monoglot_engine as engine;
 use monoglot_uop::derive::device::common_device;
-use monoglot_uop::{DType, Device, Error, ErrorKind, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Error, ErrorKind, Op, Result, Shape, UOp};
 use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
@@ -163,6 +163,7 @@ impl Tensor {
             // The line is the first tensor's: an error that has one keeps it.
             tensors.iter().fold(e, |e, t| e.at(t.0.line))
         })?;
+        let done = apart(&roots, done)?;
         for ((t, old), new) in cells.iter().zip(&roots).zip(done) {
             trace::write(&t.0, |held| held.realized(old, new));
         }
@@ -412,6 +413,32 @@ fn take_back(tensors: &[Tensor], expressions: &[UOp]) {
             trace::write(&view.0, |held| *held = Held::of(shown));
         }
     }
+}
+
+/// The values of these expressions. Of one that nothing flows through, to what it is computed from, the value may lie where
+/// something else's does: to a gradient both would be one, so it has storage of its own.
+fn apart(roots: &[UOp], mut values: Vec<UOp>) -> Result<Vec<UOp>> {
+    let shared = |root: &UOp, value: &UOp| {
+        let stops = root.ops_below().contains(Op::Detach) && root.op() != Op::After;
+        // A new BUFFER is held by its value alone.
+        stops && root != value && value.viewed().owners() > 1
+    };
+    let all = roots.iter().zip(&values).enumerate();
+    let of: Vec<usize> = all
+        .filter(|(_, (r, v))| shared(r, v))
+        .map(|(k, _)| k)
+        .collect();
+    if of.is_empty() {
+        return Ok(values);
+    }
+    let copies: Vec<UOp> = of
+        .iter()
+        .map(|&k| values[k].unary(Op::Contiguous))
+        .collect();
+    for (k, copy) in of.into_iter().zip(engine::realize(&copies)?) {
+        values[k] = copy;
+    }
+    Ok(values)
 }
 
 /// An error that our own code made, without our line.

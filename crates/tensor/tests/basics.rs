@@ -84,6 +84,12 @@ fn comparisons_with_literals_beyond_a_dtype_are_those_of_numbers() {
     let u64s = Tensor::new(&[0u64, u64::MAX], [2]);
     assert_eq!(bools(u64s.gt(-1)), [true; 2]);
     assert_eq!(bools(u64s.ne(-1)), [true; 2]);
+    assert_eq!(u8s.minimum(300).to_vec::<u8>().unwrap(), [0, 1, 200, 255]);
+    assert_eq!(u8s.maximum(-1).to_vec::<u8>().unwrap(), [0, 1, 200, 255]);
+    assert_eq!(u8s.minimum(-1).to_vec::<u8>().unwrap(), [0; 4]);
+    assert_eq!(u64s.maximum(-1).to_vec::<u64>().unwrap(), [0, u64::MAX]);
+    let i8s = Tensor::new(&[-128i8, 1], [2]);
+    assert_eq!(i8s.maximum(300).to_vec::<i8>().unwrap(), [127; 2]);
     let column = Tensor::new(&[3i8, -3], [2, 1]);
     assert_eq!(bools(column.lt(128)), [true; 2]);
 }

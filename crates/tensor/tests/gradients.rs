@@ -1,7 +1,7 @@
 //! Gradients of random small programs against differences in f64, and of programs that are deep or
 //! wide, in a small stack. Flows in: seeds; flows out: a failed test that names the program.
 
-use monoglot_tensor::{Conv, DType, Dims, PadMode, Reduction, Tensor};
+use monoglot_tensor::{Conv, DType, Dims, PadMode, Reduction, Tensor, jit};
 
 /// No compiler is waited for.
 fn on_interpreter() {
@@ -476,4 +476,55 @@ fn nothing_flows_through_what_is_left_out() {
     let gradients = loss.gradient(&[&w, &x]).unwrap();
     assert_eq!(gradients[0].to_vec::<f32>().unwrap(), [2.0, 0.0, 0.0]);
     assert_eq!(gradients[1].to_vec::<f32>().unwrap(), [3.0, 0.0, 0.0]);
+}
+
+/// What nothing flows through is a value of its own, also where it lies in storage.
+#[test]
+fn what_is_detached_stays_so_when_it_is_realized() {
+    let f32s = |t: &Tensor| t.to_vec::<f32>().unwrap();
+    let x = Tensor::new(&[0.5f32, -1.0], [2]);
+    x.realize().unwrap();
+    type Way = fn(&Tensor) -> Tensor;
+    let ways: [(&str, Way); 8] = [
+        ("detach", |w| w.detach()),
+        ("of a multiple", |w| (w * 1.0).detach()),
+        ("a multiple of it", |w| w.detach() * 1.0),
+        ("reshaped", |w| w.detach().reshape([1, 2]).reshape([2])),
+        ("assigned", |w| Tensor::zeros([2]).assign(w.detach())),
+        ("twice", |w| w.detach().detach()),
+        ("captured", |w| {
+            let detached = jit(|w: &Tensor| w.detach()).unwrap();
+            detached.call(w).unwrap()
+        }),
+        ("of parts", |w| {
+            let part = w.narrow(0, 0, 1).detach();
+            part.realize().unwrap();
+            Tensor::cat(&[&part, &w.narrow(0, 1, 1).detach()], 0)
+        }),
+    ];
+    for (name, way) in ways {
+        for realized in [false, true] {
+            let w = Tensor::new(&[1.0f32, 2.0], [2]).parameter();
+            if realized {
+                w.realize().unwrap();
+            }
+            let old = way(&w);
+            old.realize().unwrap();
+            w.realize().unwrap();
+            let loss = (&w * 2.0 + &old * 3.0).sum(.., false);
+            let g = loss.gradient(&[&w, &old]).unwrap();
+            assert_eq!(f32s(&g[0]), [2.0; 2], "{name}, {realized}");
+            assert_eq!(f32s(&g[1]), [3.0; 2], "{name}, {realized}");
+            w.assign(&w + 1.0).realize().unwrap();
+            assert_eq!(f32s(&old), [1.0, 2.0], "{name}, {realized}");
+        }
+    }
+    let y = &x * 5.0;
+    let same = y.detach();
+    Tensor::realize_all(&[&y, &same]).unwrap();
+    let g = (&y * 2.0 + &same * 3.0)
+        .sum(.., false)
+        .gradient(&[&y])
+        .unwrap();
+    assert_eq!(f32s(&g[0]), [2.0; 2]);
 }
