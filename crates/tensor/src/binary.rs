@@ -5,7 +5,7 @@
 //! kind (bool, integer, float) is higher than the other's.
 
 use crate::functions as f;
-use crate::promote::{broadcast, broadcast_shape, operand, promoted};
+use crate::promote::{broadcast, broadcast_shape, integers, operand, promoted};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use Form::{Made, One};
@@ -82,24 +82,16 @@ fn apply(name: &str, takes: Takes, float: Form, int: Form, a: &Tensor, b: Operan
 
 /// The integer of a dtype that is nearest to a literal.
 fn reached(literal: i64, d: DType) -> i64 {
-    match (d.min(), d.max()) {
-        (Scalar::Int(least), Scalar::Int(greatest)) => {
-            i128::from(literal).clamp(least, greatest) as i64
-        }
-        _ => literal,
-    }
+    integers(d).map_or(literal, |all| {
+        i128::from(literal).clamp(*all.start(), *all.end()) as i64
+    })
 }
 
 /// What a comparison with a literal gives that the dtype's integers do not reach: the same for all of them.
 fn beyond(op: Op, literal: i64, d: DType) -> Option<bool> {
-    let (Scalar::Int(least), Scalar::Int(greatest)) = (d.min(), d.max()) else {
-        return None;
-    };
     let literal = i128::from(literal);
-    if (least..=greatest).contains(&literal) {
-        return None;
-    }
-    let above = literal > greatest;
+    let all = integers(d).filter(|all| !all.contains(&literal))?;
+    let above = literal > *all.end();
     match op {
         Op::CmpLt | Op::CmpLe => Some(above),
         Op::CmpGt | Op::CmpGe => Some(!above),

@@ -5,7 +5,7 @@
 //! f32.
 
 use crate::functions as f;
-use crate::promote::{broadcast, promoted};
+use crate::promote::{broadcast, integers, promoted};
 use crate::tensor::{Tensor, tri};
 use crate::{DType, Operand};
 use monoglot_uop::gradient::scale;
@@ -156,11 +156,14 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn instead(&self, op: &str, literal: &Operand) -> Tensor {
         let d = tri!(self.dtype());
-        if let (Operand::Int(v), Scalar::Int(least), Scalar::Int(most)) =
-            (literal, d.min(), d.max())
-            && !(least.min(-most)..=most).contains(&i128::from(*v))
+        if let (Operand::Int(v), Some(all)) = (literal, integers(d))
+            && !(*all.start().min(&-all.end())..=*all.end()).contains(&i128::from(*v))
         {
-            let message = format!("{v} for a tensor of {d}, which holds {least} to {most}");
+            let message = format!(
+                "{v} for a tensor of {d}, which holds {} to {}",
+                all.start(),
+                all.end()
+            );
             return Tensor::failed(Error::dtype(op, message));
         }
         self.beside(literal)

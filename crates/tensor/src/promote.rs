@@ -3,6 +3,7 @@
 
 use crate::DType;
 use monoglot_uop::{Dim, Error, ErrorKind, Op, Result, Scalar, Shape, UOp};
+use std::ops::RangeInclusive;
 
 fn kind_of(d: DType) -> u8 {
     match d {
@@ -90,6 +91,14 @@ pub(crate) fn operand(u: &UOp, d: DType, shape: &Shape, other: &UOp) -> Result<U
             Ok(UOp::constant(v, d))
         }
         Some(v) => broadcast_to(&UOp::constant(v, d), shape),
+    }
+}
+
+/// The integers of a dtype; None where it has others, or truth values.
+pub(crate) fn integers(d: DType) -> Option<RangeInclusive<i128>> {
+    match (d.min(), d.max()) {
+        (Scalar::Int(least), Scalar::Int(most)) => Some(least..=most),
+        _ => None,
     }
 }
 
