@@ -22,8 +22,10 @@ fn cost(f: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
 fn a_network_that_nobody_trained_draws_its_numbers_once() -> Result<()> {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     Tensor::manual_seed(3);
-    let x = Tensor::new(&(0..40).map(|i| i as f32).collect::<Vec<_>>(), [5, 8]);
-    let layer = Linear::new(8, 6);
+    // So many numbers that they are drawn by a kernel of their own.
+    let x: Vec<f32> = (0..128 * 384).map(|i| (i % 40) as f32 / 40.0).collect();
+    let x = Tensor::new(&x, [128, 384]);
+    let layer = Linear::new(384, 1536);
     let mut given = Vec::new();
     let mut costs = Vec::new();
     for _ in 0..3 {
@@ -39,11 +41,12 @@ fn a_network_that_nobody_trained_draws_its_numbers_once() -> Result<()> {
     let w = layer.weight.to_vec::<f32>()?;
     let b = layer.bias.as_ref().expect("a bias").to_vec::<f32>()?;
     for (at, y) in given[0].iter().enumerate() {
-        let row = at / 6;
-        let column = at % 6;
-        let terms = (0..8).map(|k| (row * 8 + k) as f64 * w[column * 8 + k] as f64);
+        let row = at / 1536;
+        let column = at % 1536;
+        let terms =
+            (0..384).map(|k| ((row * 384 + k) % 40) as f64 / 40.0 * w[column * 384 + k] as f64);
         let right = terms.sum::<f64>() + b[column] as f64;
-        assert!((*y as f64 - right).abs() < 1e-4, "{at}: {y} {right}");
+        assert!((*y as f64 - right).abs() < 1e-2, "{at}: {y} {right}");
     }
     Ok(())
 }
@@ -53,14 +56,18 @@ fn a_network_that_nobody_trained_draws_its_numbers_once() -> Result<()> {
 fn what_nobody_reads_again_is_not_kept() -> Result<()> {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     Tensor::manual_seed(4);
-    let n = 1u64 << 20;
+    let n = 1u64 << 22;
     let before = counters().in_use;
-    let half = Tensor::randn([n as i64])
-        .parameter()
-        .cast(DType::BF16)
-        .parameter();
+    let half = || {
+        let whole = Tensor::randn([n as i64]).parameter();
+        whole.cast(DType::BF16).parameter()
+    };
+    let half = half();
     half.realize()?;
     assert_eq!(counters().in_use - before, 2 * n);
+    let most = counters().peak - before;
+    // Those that it was cast from are there for a moment, and once.
+    assert!(most < 7 * n, "{most}");
     let w = Tensor::randn([n as i64]).parameter();
     let sum = w.sum(.., false);
     sum.realize()?;
