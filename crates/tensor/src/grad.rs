@@ -86,7 +86,8 @@ impl Tensor {
         self.map(|u| {
             let device = u.device().unwrap_or_else(engine::default_device);
             let own = UOp::buffer(u.shape(), u.dtype(), device);
-            Ok(own.after(&[own.store(u)]))
+            // What it begins as is no part of what it is a function of.
+            Ok(own.after(&[own.store(&u.unary(Op::Detach))]))
         })
     }
 }

@@ -528,3 +528,21 @@ fn what_is_detached_stays_so_when_it_is_realized() {
         .unwrap();
     assert_eq!(f32s(&g[0]), [2.0; 2]);
 }
+
+/// A parameter owns its value: nothing flows to what it was made of, realized or not.
+#[test]
+fn nothing_flows_through_what_a_parameter_begins_as() {
+    on_interpreter();
+    let f32s = |t: &Tensor| t.to_vec::<f32>().unwrap();
+    for realized in [false, true] {
+        let a = Tensor::new(&[1.0f32, 2.0], [2]).parameter();
+        let b = (&a * 3.0).parameter();
+        if realized {
+            Tensor::realize_all(&[&a, &b]).unwrap();
+        }
+        let loss = (&b * &b + &a).sum(.., false);
+        let g = loss.gradient(&[&a, &b]).unwrap();
+        assert_eq!(f32s(&g[0]), [1.0; 2], "{realized}");
+        assert_eq!(f32s(&g[1]), [6.0, 12.0], "{realized}");
+    }
+}
