@@ -9,6 +9,7 @@ mod mistakes;
 mod odd_scans;
 mod programs;
 mod scans;
+mod stand_ins;
 
 use monoglot::prelude::*;
 

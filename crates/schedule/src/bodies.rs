@@ -27,18 +27,25 @@ pub(crate) fn resolved(roots: &[UOp]) -> Result<(Vec<UOp>, Vec<UOp>)> {
     if !roots.iter().any(has) {
         return Ok((roots, Vec::new()));
     }
-    let mut times: FxHashMap<UOp, usize> = FxHashMap::default();
-    for u in toposort_many(&roots, has) {
-        if u.op() == Op::Function {
-            *times.entry(u.src()[0].clone()).or_default() += 1;
-        }
+    let mut known: FxHashMap<UOp, Body> = FxHashMap::default();
+    let mut functions = toposort_many(&roots, has);
+    functions.retain(|u| u.op() == Op::Function);
+    for f in &functions {
+        let body = &f.src()[0];
+        let body = known.entry(body.clone()).or_insert_with(|| Body::of(body));
+        body.times += 1;
     }
-    let shared = |f: &UOp| times[&f.src()[0]] > 1 && is_worth_it(f) && has_lengths(f);
-    let roots = inline_functions(&roots, |f| match f.arg() {
+    let has_lengths = |f: &UOp| known[&f.src()[0]].has_lengths(f);
+    let shared = |f: &UOp| known[&f.src()[0]].times > 1 && is_worth_it(f) && has_lengths(f);
+    let keep = |f: &UOp| match f.arg() {
         Arg::Scan(_) => true,
         Arg::Recompute(Recompute::Again) => has_lengths(f),
         _ => shared(f),
-    })?;
+    };
+    let roots = match functions.iter().all(keep) {
+        true => roots,
+        false => inline_functions(&roots, keep)?,
+    };
     assertions_outside(&roots, |f| matches!(f.arg(), Arg::Recompute(_)))
 }
 
@@ -48,13 +55,28 @@ fn is_worth_it(function: &UOp) -> bool {
     below.contains(Op::Reduce) && !below.contains(Op::Assert)
 }
 
-/// Whether a call may be of a program of its own: its lengths are variables there, too.
-fn has_lengths(function: &UOp) -> bool {
-    let argument = |p: &UOp| function.src().get(1 + slot(p)?);
-    let mut lengths = params(&function.src()[0])
-        .into_iter()
-        .filter(UOp::is_variable);
-    lengths.all(|p| argument(&p).is_some_and(UOp::is_variable))
+/// What is asked of a body for each of its calls.
+struct Body {
+    /// How many of them there are.
+    times: usize,
+    /// The numbers of its variables.
+    lengths: Vec<usize>,
+}
+
+impl Body {
+    fn of(body: &UOp) -> Body {
+        let lengths = params(body).into_iter().filter(UOp::is_variable);
+        Body {
+            times: 0,
+            lengths: lengths.filter_map(|p| slot(&p)).collect(),
+        }
+    }
+
+    /// Whether a call may be of a program of its own: its lengths are variables there, too.
+    fn has_lengths(&self, function: &UOp) -> bool {
+        let argument = |&k: &usize| function.src().get(1 + k).is_some_and(UOp::is_variable);
+        self.lengths.iter().all(argument)
+    }
 }
 
 /// How many arguments a body has at most.

@@ -7,10 +7,11 @@
 use crate::random;
 use crate::recorded::{Facts, Source, Traced, assigned_view};
 use crate::signature::{Shown, Signature, with_lengths};
+use crate::stand_ins;
 use crate::tensor::Tensor;
 use crate::trace::Draw;
 use crate::tree::Tensors;
-use monoglot_uop::function::{abstracted, call, checkpoint};
+use monoglot_uop::function::{call, checkpoint};
 use monoglot_uop::{Op, Result, UOp};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl<R: Tensors> Called<R> {
         place.extend(numbered(&capture.inputs).map(|(u, k)| (u, Argument::Input(k))));
         place.extend(numbered(&capture.words).map(|(u, k)| (u, Argument::Word(k))));
         place.extend(numbered(&capture.lengths).map(|(u, k)| (u, Argument::Length(k))));
-        let made = abstracted(&roots, &[])?;
+        let made = stand_ins::body(roots, |u| place.contains_key(u))?;
         let argument = |u: &UOp| {
             let known = place.remove(u);
             known.unwrap_or_else(|| Argument::Constant(u.clone()))

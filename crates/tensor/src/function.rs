@@ -9,7 +9,7 @@ use crate::jit::{Body, traced};
 use crate::kept::Kept;
 use crate::signature::Shown;
 use crate::tensor::Tensor;
-use crate::trace;
+use crate::trace::{self, Standing};
 use crate::tree::{Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_engine::Config;
@@ -155,7 +155,8 @@ impl<A: Tensors, R: Tensors> Function<'_, A, R> {
     /// The body for calls that look like this one.
     fn made(&self, arguments: &A, shown: &Shown) -> Result<Called<R>> {
         engine::open_default()?;
-        let traced = traced(self.who, &*self.body, arguments, shown, Vec::new())?;
+        let who = (self.who, Standing::Shared);
+        let traced = traced(who, &*self.body, arguments, shown, Vec::new())?;
         Called::of(traced, shown.signature.clone())
     }
 

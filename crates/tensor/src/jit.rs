@@ -11,7 +11,7 @@ use crate::random;
 use crate::recorded::{Recorded, Traced};
 use crate::signature::{Over, Shown};
 use crate::tensor::Tensor;
-use crate::trace;
+use crate::trace::{self, Standing};
 use crate::tree::{Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_engine::Config;
@@ -219,7 +219,8 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
 
     /// What the function does.
     fn trace(&self, arguments: &A, shown: &Shown, varying: Vec<usize>) -> Result<Traced<R>> {
-        traced(self.who, &*self.body, arguments, shown, varying)
+        let who = (self.who, Standing::Own);
+        traced(who, &*self.body, arguments, shown, varying)
     }
 
     /// Trace the function again, and compare.
@@ -239,13 +240,13 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
     }
 }
 
-/// What a function does with these arguments; `who` tells it from others, and cells at these addresses are inputs even
+/// What a function does with these arguments; `who` tells it from others, with whose stand-ins, and cells at these addresses are inputs even
 /// where they are constants.
 ///
 /// # Errors
 /// Those of the function, and `Capture` where it reads what depends on the call, or calls itself.
 pub(crate) fn traced<A: Tensors, R: Tensors>(
-    who: usize,
+    (who, standing): (usize, Standing),
     body: &dyn Fn(A) -> Result<R>,
     arguments: &A,
     shown: &Shown,
@@ -269,7 +270,7 @@ pub(crate) fn traced<A: Tensors, R: Tensors>(
         body(arguments)
     };
     let finish = |tree, trace| Traced::of(tree, trace, shown);
-    trace::trace(who, varying, run, finish)
+    trace::trace(who, standing, varying, run, finish)
 }
 
 /// Tells an argument that a closure takes by reference from one that it takes by value.

@@ -56,6 +56,7 @@ mod scan;
 mod shape;
 mod signature;
 mod sort;
+mod stand_ins;
 mod tensor;
 mod trace;
 mod tree;

@@ -8,7 +8,7 @@ use crate::jit::Body;
 use crate::random;
 use crate::signature::Over;
 use crate::tensor::Tensor;
-use crate::trace::{self, As, Draw, Trace};
+use crate::trace::{self, As, Draw, Standing, Trace};
 use crate::tree::{Leaf, Outcome, Passed, Tensors};
 use monoglot_engine as engine;
 use monoglot_uop::function::{abstracted_behind, scan as node, without_assertions};
@@ -116,7 +116,7 @@ fn looped<M, C: Tensors, X: Tensors, Y: Tensors>(
             trace,
         })
     };
-    let traced = trace::trace(trace::fresh(), Vec::new(), run, finish)?;
+    let traced = trace::trace(trace::fresh(), Standing::Own, Vec::new(), run, finish)?;
     same_carries(&begin, &traced.carries)?;
     let (last, gathered) = traced.node(begin, carried, slices, parts, length, reversed)?;
     Ok((

@@ -7,9 +7,10 @@
 //! before a trace is changed by it, however it ends; and other threads see nothing of it.
 
 use crate::cell::{Cell, Held};
+use crate::stand_ins;
 use crate::view::shown;
 use monoglot_engine as engine;
-use monoglot_uop::{DType, Dim, Error, ErrorKind, Op, OpSet, Result, Shape, UOp};
+use monoglot_uop::{DType, Device, Dim, Error, ErrorKind, Op, OpSet, Result, Shape, UOp};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell as Slot, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +20,8 @@ use std::sync::{Arc, RwLock};
 #[derive(Default)]
 pub(crate) struct Trace {
     number: u64,
+    /// How many it is within, where it has the stand-ins of others so deep.
+    deep: Option<usize>,
     /// Who is traced, and whose bodies that runs: by what tells them apart.
     running: Vec<usize>,
     /// Stand-ins, by input.
@@ -74,6 +77,15 @@ pub(crate) enum As {
     Failed,
     /// It was passed, too.
     Passed(usize),
+}
+
+/// Whose stand-ins a trace has.
+#[derive(Copy, Clone)]
+pub(crate) enum Standing {
+    /// Its own: who runs what was traced tells it from others by them.
+    Own,
+    /// Those of every trace so deep: what was traced is made into a body without them.
+    Shared,
 }
 
 /// What is done with the stream of random numbers.
@@ -135,19 +147,22 @@ pub(crate) fn fresh() -> usize {
 /// Those of `run` and `finish`; `Capture` where traces stand too deep in each other: it would never end.
 pub(crate) fn trace<T, R>(
     who: usize,
+    standing: Standing,
     varying: Vec<usize>,
     run: impl FnOnce() -> Result<T>,
     finish: impl FnOnce(T, Trace) -> Result<R>,
 ) -> Result<R> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let deep = TRACES.with_borrow(Vec::len);
     let trace = Trace {
         number,
+        deep: matches!(standing, Standing::Shared).then_some(deep),
         running: vec![who],
         varying,
         ..Trace::default()
     };
-    if TRACES.with_borrow(Vec::len) >= DEEPEST {
+    if deep >= DEEPEST {
         return Err(endless());
     }
     let closing = TRACES.with_borrow_mut(|all| {
@@ -239,13 +254,15 @@ pub(crate) fn draw(count: &Dim) -> Option<[UOp; 2]> {
     if OPEN.get() == 0 {
         return None;
     }
-    let word = || engine::stand_in(&Shape::of(&[]), DType::U64, engine::default_device());
-    let words = [word(), word()];
     with(|t| {
         t.draws.push(Draw::Numbers(count.clone()));
-        t.words.extend_from_slice(&words);
-    })?;
-    Some(words)
+        let mut word = || {
+            let word = t.stand_in(&Shape::of(&[]), DType::U64, engine::default_device());
+            t.words.push(word.clone());
+            word
+        };
+        [word(), word()]
+    })
 }
 
 /// Take down that a stream of random numbers begins; false where no trace is open.
@@ -428,10 +445,19 @@ impl Trace {
             return known;
         }
         let device = value.device().unwrap_or_else(engine::default_device);
-        let stand_in = engine::stand_in(value.shape(), value.dtype(), device);
+        let stand_in = self.stand_in(value.shape(), value.dtype(), device);
         self.inputs.push(stand_in);
         self.by_value.insert(value.clone(), self.inputs.len() - 1);
         self.inputs.len() - 1
+    }
+
+    /// The next stand-in.
+    fn stand_in(&self, shape: &Shape, dtype: DType, device: Device) -> UOp {
+        let number = self.inputs.len() + self.words.len();
+        match self.deep {
+            Some(deep) => stand_ins::stand_in(deep, number, shape, dtype, device),
+            None => engine::stand_in(shape, dtype, device),
+        }
     }
 
     /// A cell in place of another.

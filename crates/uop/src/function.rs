@@ -279,6 +279,9 @@ pub fn assertions_outside(
     roots: &[UOp],
     of: impl Fn(&UOp) -> bool,
 ) -> Result<(Vec<UOp>, Vec<UOp>)> {
+    if !roots.iter().any(|r| r.ops_below().contains(Op::Assert)) {
+        return Ok((roots.to_vec(), Vec::new()));
+    }
     // By FUNCTION.
     let mut asserted: FxHashMap<UOp, Vec<UOp>> = FxHashMap::default();
     let new = |u: &UOp, mut src: Srcs| {
