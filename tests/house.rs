@@ -27,12 +27,12 @@ const LADDER: &[(&str, &[&str])] = &[
 /// value. A file counts for the longest path that it lies under.
 const MOST_LINES: &[(&str, usize)] = &[
     ("uop/src", 12_720),
-    ("schedule/src", 5_420),
+    ("schedule/src", 5_440),
     ("codegen/src", 16_100),
     ("codegen/src/render", 2_500),
     ("native/src", 11_050),
     ("engine/src", 4_100),
-    ("tensor/src", 10_200),
+    ("tensor/src", 10_300),
     ("device/src", 5_300),
     ("device/src/interp", 2_500),
 ];

@@ -8,6 +8,7 @@ mod heard;
 mod programs;
 mod training;
 mod trees;
+mod twins;
 mod values;
 
 use std::sync::{Mutex, MutexGuard};

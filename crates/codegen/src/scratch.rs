@@ -256,10 +256,16 @@ pub(crate) fn spread(kernel: &UOp) -> UOp {
     )
 }
 
-/// A graph over other ranges, where they are open: what closes them itself stays as it is. Storage that is
-/// filled inside of them is another in the copy, numbered from `slot` on.
+/// A graph over other ranges, or over others of what is computed with ranges, where these are open: what closes them
+/// itself stays as it is. Storage that is filled inside of them is another in the copy, numbered from `slot` on.
 pub(crate) fn copied(root: &UOp, mut map: FxHashMap<UOp, UOp>, slot: &mut u64) -> UOp {
-    let ranges: FxHashSet<UOp> = map.keys().cloned().collect();
+    let mut ranges: FxHashSet<UOp> = FxHashSet::default();
+    for old in map.keys() {
+        match old.op() {
+            Op::Range => drop(ranges.insert(old.clone())),
+            _ => ranges.extend(old.ranges().iter().cloned()),
+        }
+    }
     let inside = |u: &UOp| u.ranges().iter().any(|r| ranges.contains(r));
     if root.ops_below().contains(Op::Buffer) {
         for u in root.toposort() {

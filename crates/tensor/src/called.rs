@@ -44,7 +44,7 @@ impl<R: Tensors> Called<R> {
     /// # Errors
     /// `Argument` where a tensor cannot be one of the body's.
     pub(crate) fn of(traced: Traced<R>, signature: Arc<Signature>) -> Result<Called<R>> {
-        let Traced { capture, facts } = traced;
+        let Traced { capture, facts, .. } = traced;
         let mut roots: Vec<UOp> = Vec::new();
         let mut values = Vec::with_capacity(capture.roots.len());
         for (root, shown) in capture.roots.iter().zip(&capture.shown) {

@@ -363,11 +363,16 @@ fn spread(x: &UOp, w: &UOp, how: [&[i64]; 3], places: &[Dim], g: i64) -> Result<
     phases(&y, &w, &axes, d, g, &ends)
 }
 
-/// Zeros around an axis; as many are cut off where they are less than none.
-fn around(u: &UOp, a: usize, before: i64, after: Dim) -> Result<UOp> {
+/// Zeros around an axis; as many are cut off where they are less than none. Where more are cut off before than there are,
+/// the rest is cut off of the zeros behind.
+fn around(u: &UOp, a: usize, before: i64, mut after: Dim) -> Result<UOp> {
     let u = match before {
         0.. => u.pad_axis(a, before, 0, u.dtype().zero())?,
-        cut => u.narrow(a, -cut, &u.shape()[a] + cut)?,
+        cut => {
+            let there = u.shape()[a].as_int().unwrap_or(-cut).min(-cut);
+            after = after + (there + cut);
+            u.narrow(a, there, &u.shape()[a] - there)?
+        }
     };
     let whole = &u.shape()[a] + &after;
     match (after.min() >= 0, after.max() <= 0) {

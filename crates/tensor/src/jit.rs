@@ -146,7 +146,8 @@ impl<A: Tensors, R: Tensors> Jit<'_, A, R> {
             let mut varying: Vec<usize> = Vec::new();
             loop {
                 let traced = self.trace(&arguments, &shown, varying.clone())?;
-                let more = traced.written_constants();
+                let mut more = traced.written_constants();
+                more.extend(&traced.together);
                 if more.is_empty() {
                     return Program::of(traced, &shown, here);
                 }

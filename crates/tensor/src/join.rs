@@ -6,6 +6,7 @@ use crate::length::{Size, Sizes};
 use crate::promote::{count, counter, insert_axis, number, resized, size_of, spread, vector};
 use crate::shape::sizes;
 use crate::tensor::{Tensor, axis_of};
+use crate::trace::is_constant;
 use monoglot_uop::{Arg, Dim, Error, Op, Result, Scalar, Shape, UOp};
 use std::panic::Location;
 
@@ -236,8 +237,10 @@ pub(crate) fn join(parts: &[UOp], axis: usize) -> Result<UOp> {
         .collect::<Result<Vec<i64>>>()?;
     let total = sum(&lens).unwrap_or(-1);
     let shape = sizes("cat", Sizes(resized(&parts[0], axis, &[total]).to_vec()))?;
+    // What is empty is nothing of the value, but the value is a function of it.
+    let counts = |&(u, n): &(&UOp, i64)| n > 0 || total > 0 && !is_constant(u);
     let empty = &parts[0];
-    let parts: Vec<(&UOp, i64)> = parts.iter().zip(lens).filter(|(_, n)| *n > 0).collect();
+    let parts: Vec<(&UOp, i64)> = parts.iter().zip(lens).filter(counts).collect();
     let n = match parts[..] {
         [] => return Ok(empty.clone()),
         [(one, _)] => return Ok(one.clone()),

@@ -17,6 +17,7 @@ use crate::signature::{Over, Shown, Signature, with_lengths};
 use crate::tensor::Tensor;
 use crate::trace::{self, As, Draw, Trace};
 use crate::tree::{Leaf, Tensors};
+use crate::view::shown;
 use monoglot_engine::{Caller, Capture, Captured};
 use monoglot_uop::{Error, ErrorKind, Op, Result, UOp};
 use rustc_hash::FxHashMap;
@@ -29,6 +30,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Traced<R> {
     pub(crate) capture: Capture,
     pub(crate) facts: Facts<R>,
+    /// Cells, by address, that were one input, though the function writes one of them: in the next call they differ.
+    pub(crate) together: Vec<usize>,
 }
 
 /// A captured function, ready for calls.
@@ -171,10 +174,14 @@ impl<R: Tensors> Traced<R> {
                 replaced[k] = Some(write.root);
             }
         }
+        let written = (0..replaced.len()).filter(|k| replaced[*k].is_some());
+        let together = written.map(|k| trace.cells_of(k));
+        let together = together.filter(|cells| cells.len() > 1).flatten().collect();
         let asked = std::mem::take(&mut trace.asked);
         let bounds = Bounds::of(&roots.all, &shown.lengths, asked);
         let guards = Guards::of(&trace, &argument, bounds);
         Ok(Traced {
+            together,
             facts: Facts {
                 inputs: inputs.into_iter().flatten().collect(),
                 guards,
@@ -200,7 +207,9 @@ impl<R: Tensors> Traced<R> {
     /// # Errors
     /// What scheduling and compiling say.
     pub(crate) fn compile(self, signature: Arc<Signature>) -> Result<Recorded<R>> {
-        let Traced { capture, mut facts } = self;
+        let Traced {
+            capture, mut facts, ..
+        } = self;
         let captured = capture.compile()?;
         for write in &mut facts.writes {
             if matches!(write.was, Was::Input(k) if !captured.takes(k)) {
@@ -314,25 +323,31 @@ impl<R: Tensors> Recorded<R> {
             if let (Source::Argument(k), Some((Some(_), _))) = (&write.to, t.viewed()) {
                 return Err(assigned_view(*k, t));
             }
-            before.push(match write.was {
-                Was::Anything => trace::outside(&t.0).value.ok(),
+            // Who held it here would keep it from being written in place.
+            let own = match write.was {
+                Was::Anything => false,
                 Was::Input(k) => {
                     written[k] = true;
-                    None
+                    Arc::ptr_eq(&facts.inputs[k].tensor(shown).0, &t.0)
                 }
+            };
+            before.push(match own {
+                true => None,
+                false => trace::outside(&t.0).value.ok(),
             });
         }
         let drawn = random::taken(stream, &facts.draws, &facts.lengths, &shown.lengths)?;
         let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
         let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
             for (write, before) in facts.writes.iter().zip(&before) {
-                let was = match write.was {
+                let given = match write.was {
                     Was::Input(k) => given[k].as_ref(),
-                    Was::Anything => before.as_ref(),
+                    Was::Anything => None,
                 };
-                if let (Some(old), Some(new)) = (was, &made[write.root]) {
+                if let Some(new) = &made[write.root] {
                     let cell = &write.to.tensor(shown).0;
-                    trace::write(cell, |held| held.realized(old, new.clone()));
+                    let olds = [before.as_ref(), given];
+                    trace::write(cell, |held| held.realized(olds, new.clone()));
                 }
             }
             self.keep(given, &written);
@@ -410,10 +425,9 @@ impl<R: Tensors> Facts<R> {
                         let message = "a value of a captured function is missing".into();
                         Error::from(ErrorKind::Run { message })
                     })?;
-                    let view = view.as_ref().map(|(base, to)| View {
-                        base: Arc::downgrade(&base.tensor(shown).0),
-                        to: to.clone(),
-                    });
+                    let view = view.as_ref();
+                    let view = view.map(|(base, to)| through(base.tensor(shown), to));
+                    let view = view.transpose()?;
                     Tensor::made_of(Ok(value), line, view)
                 }
             });
@@ -425,6 +439,19 @@ impl<R: Tensors> Facts<R> {
             are: &shown.lengths,
         }))
     }
+}
+
+/// A view of a tensor, which is one of what that is a view of, if it is one.
+fn through(base: &Tensor, to: &UOp) -> Result<View> {
+    let above = trace::shown_of(&base.0, &base.uop()?);
+    let (base, to) = match above {
+        Some((root, above)) => (root, shown(to, &above)?),
+        None => (base.0.clone(), to.clone()),
+    };
+    Ok(View {
+        base: Arc::downgrade(&base),
+        to,
+    })
 }
 
 impl Source {

@@ -2,6 +2,7 @@
 //! neighbours, one axis after another.
 
 use crate::args::Dims;
+use crate::binary::minimum;
 use crate::functions::{abs, floor, recip};
 use crate::index::take;
 use crate::length::Sizes;
@@ -113,7 +114,7 @@ fn resample(u: &UOp, axis: usize, n: i64, how: Interpolation) -> Result<UOp> {
         };
         let place = floor(&at).cast(d) + (k - (neighbours / 2 - 1));
         let weight = weight(&abs(&(at - place.cast(x.dtype()))), neighbours);
-        let place = place.lt(&old).select(&place, &(&old - 1));
+        let place = minimum(&place, &(&old - 1));
         (place.max_(&place.like(0)), weight)
     };
     let x = take(&x, &[axis], &[place])?;

@@ -42,7 +42,7 @@ pub(crate) struct Trace {
     pub(crate) remembered: Vec<UOp>,
     /// Sizes whose numbers the function asked for, and those.
     pub(crate) asked: Vec<(UOp, i64)>,
-    /// Cells, by address, that are inputs though their expressions read nothing.
+    /// Cells, by address, each of which is an input of its own, though its expression reads nothing or is another's.
     varying: Vec<usize>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn fresh() -> usize {
 }
 
 /// What `run` gives with a trace open, and that trace, which `finish` looks at before it is closed. `varying` are
-/// cells, by address, whose values are another in each call, even where they are constants now.
+/// cells, by address, whose values are another in each call, even where they are constants now, or another cell's.
 ///
 /// # Errors
 /// Those of `run` and `finish`; `Capture` where traces stand too deep in each other: it would never end.
@@ -293,7 +293,7 @@ pub(crate) fn pass(of: &Arc<Cell>) -> Result<Arc<Cell>> {
         if let Some(&known) = t.passed_at.get(&address(of)) {
             return Ok(t.passed[known].own.clone());
         }
-        let input = t.input(&value);
+        let input = t.input(of, &value);
         let own = Arc::new(t.cell(of, Ok(t.inputs[input].clone())));
         t.passed_at.insert(address(of), t.passed.len());
         t.passed.push(Passed {
@@ -368,6 +368,15 @@ impl Trace {
         self.number
     }
 
+    /// The cells, by address, whose values this input is.
+    pub(crate) fn cells_of(&self, input: usize) -> Vec<usize> {
+        let passed = self.passed.iter().filter(|p| p.input == input);
+        let reached = self.reached.iter();
+        let reached = reached.filter(|r| matches!(r.as_what, As::Input(k) if k == input));
+        let cells = passed.map(|p| &p.of).chain(reached.map(|r| &r.cell));
+        cells.map(address).collect()
+    }
+
     /// The cell in place of one from before the trace, which is within those that are open.
     pub(crate) fn reached(&mut self, cell: &Arc<Cell>) -> Arc<Cell> {
         TRACES.with_borrow_mut(|lower| self.reach(lower, cell))
@@ -407,7 +416,7 @@ impl Trace {
             let begun = begun.expect("the base was reached");
             return (begun.and_then(|b| shown(&to, &b)), As::View);
         }
-        let varies = held.assigned || self.varying.contains(&address(cell));
+        let varies = held.assigned || self.varies(cell);
         if !varies && is_constant(value) {
             return (Ok(value.clone()), As::Constant(value.clone()));
         }
@@ -418,8 +427,13 @@ impl Trace {
             };
             return (Err(error.into()), As::Failed);
         }
-        let input = self.input(value);
+        let input = self.input(cell, value);
         (Ok(self.inputs[input].clone()), As::Input(input))
+    }
+
+    /// Whether a cell is an input of its own.
+    fn varies(&self, cell: &Arc<Cell>) -> bool {
+        self.varying.contains(&address(cell))
     }
 
     fn met(
@@ -439,16 +453,20 @@ impl Trace {
         instead
     }
 
-    /// The input that stands for the value of an expression.
-    fn input(&mut self, value: &UOp) -> usize {
-        if let Some(&known) = self.by_value.get(value) {
+    /// The input that stands for the value of a cell.
+    fn input(&mut self, cell: &Arc<Cell>, value: &UOp) -> usize {
+        let own = self.varies(cell);
+        if let Some(&known) = self.by_value.get(value).filter(|_| !own) {
             return known;
         }
         let device = value.device().unwrap_or_else(engine::default_device);
         let stand_in = self.stand_in(value.shape(), value.dtype(), device);
+        let number = self.inputs.len();
         self.inputs.push(stand_in);
-        self.by_value.insert(value.clone(), self.inputs.len() - 1);
-        self.inputs.len() - 1
+        if !own {
+            self.by_value.insert(value.clone(), number);
+        }
+        number
     }
 
     /// The next stand-in.

@@ -93,7 +93,7 @@ impl<R: Tensors> Traced<R> {
         argument: &[usize],
         line: &'static Location<'static>,
     ) -> Result<(Traced<Vec<Tensor>>, Vec<Hidden>)> {
-        let Traced { capture, facts } = self;
+        let Traced { capture, facts, .. } = self;
         let mut own = Own {
             argument,
             cells: Vec::new(),
@@ -159,7 +159,12 @@ impl<R: Tensors> Traced<R> {
             places,
             lengths: facts.lengths,
         };
-        Ok((Traced { capture, facts }, hidden))
+        let traced = Traced {
+            capture,
+            facts,
+            together: Vec::new(),
+        };
+        Ok((traced, hidden))
     }
 }
 

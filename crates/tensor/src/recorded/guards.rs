@@ -18,6 +18,8 @@ pub(crate) struct Guards {
     inputs: Vec<(Tensor, UOp)>,
     /// Cells that had equal expressions.
     equal: Vec<[Tensor; 2]>,
+    /// Cells that had the expressions of arguments, by number.
+    given: Vec<(Tensor, usize)>,
     /// Cells with expressions that read nothing.
     pub(super) constants: Vec<(Tensor, UOp)>,
     /// Cells of views, and whether they show what their bases are now.
@@ -42,6 +44,8 @@ impl Guards {
             ..Guards::none(bounds)
         };
         let mut first: FxHashMap<usize, &Arc<Cell>> = FxHashMap::default();
+        let given = trace.passed.iter().zip(argument);
+        let given: FxHashMap<usize, usize> = given.map(|(p, &at)| (p.input, at)).collect();
         for reached in &trace.reached {
             let tensor = Tensor(reached.cell.clone());
             let mut passed = None;
@@ -54,6 +58,8 @@ impl Guards {
                     guards
                         .inputs
                         .push((tensor.clone(), trace.inputs[*k].clone()));
+                    let at = given.get(k);
+                    guards.given.extend(at.map(|&at| (tensor.clone(), at)));
                     match first.get(k) {
                         Some(other) => guards.equal.push([Tensor((*other).clone()), tensor]),
                         None => drop(first.insert(*k, &reached.cell)),
@@ -106,6 +112,10 @@ impl Guards {
             && self.check == Config::current().check
             && self.views.iter().all(|(t, was)| shows(t) == *was)
             && self
+                .given
+                .iter()
+                .all(|(t, at)| now(t) == now(&shown.tensors[*at]))
+            && self
                 .flags
                 .iter()
                 .all(|(f, was)| f.load(Ordering::Relaxed) == *was)
@@ -144,6 +154,7 @@ impl Guards {
         Guards {
             inputs: Vec::new(),
             equal: Vec::new(),
+            given: Vec::new(),
             constants: Vec::new(),
             views: Vec::new(),
             failed: Vec::new(),

@@ -33,8 +33,8 @@ pub(super) fn rules() -> Vec<Rule> {
         rule!(gate_shut_second[n: cnst, x]: x.with_(ARITHMETIC, n) => n, if n.is_invalid()),
         // g ? invalid : i = not g ? i : invalid
         rule!(gate_first[g, n: cnst, i]: g.select(n, i) => super::compare::not(g).select(i, n), if n.is_invalid() && !i.is_invalid()),
-        // i, where g holds
-        rule!(gate_known[g, i, n: cnst]: g.select(i, n) => given(g, i)?.valid(g), if n.is_invalid()),
+        // i, where g holds; where it has another gate, once both are one
+        rule!(gate_known[g, i, n: cnst]: g.select(i, n) => given(g, i)?.valid(g), if n.is_invalid() && !is_gated(i)),
         // a loop of one step
         rule!(range_one[n: cnst]: Pat::op(Op::Range, [n.into_pat()]) => UOp::index_const(0), if int(n) == Some(1)),
         // which needs no closing
@@ -88,6 +88,11 @@ fn ungated(u: &UOp, g: &UOp, src: [&UOp; 2]) -> UOp {
     } else {
         new
     }
+}
+
+/// Whether an index is valid only where something holds.
+fn is_gated(i: &UOp) -> bool {
+    i.op() == Op::Where && i.src()[2].is_invalid()
 }
 
 /// Slots of variables that stand for something while it is simplified.

@@ -201,15 +201,14 @@ fn fits(chosen: &Chosen) -> bool {
     bytes.sum::<i64>() <= chosen.target.local_bytes as i64
 }
 
-/// Stage a read that varies with the lanes and is read again in the slice, or that all lanes want as another dtype in each
-/// turn of a sum, if there is one: inside so many loops over slices.
-fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
+/// What is better staged inside so many loops over slices: reads that vary with the lanes and are read again in the
+/// slice, and those that all lanes want as another dtype in each turn of a sum; by number among what can be.
+fn again(slices: usize, chosen: &Chosen) -> Option<Vec<(usize, &'static str)>> {
     let nodes = chosen.nest.kernel().toposort();
     let axes = crate::opt::ranges(&nodes);
     let kind = |r: &UOp| loops::kind(r);
     let lane = axes.iter().find(|r| kind(r) == AxisType::Upcast)?;
-    let innermost = slices.checked_sub(1)?;
-    let again = |u: &UOp| {
+    let varies = |u: &UOp| {
         let open = u.ranges();
         let sums = nodes.iter().filter(|s| s.op() == Op::Reduce);
         let inside = |s: &&UOp| s.src()[1..].iter().any(|r| open.contains(r));
@@ -228,14 +227,25 @@ fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
         narrow && summed && !open.contains(lane) && bytes.is_some_and(|n| n <= most)
     };
     let operands = staging::operands(&nodes);
-    let staged = |is: &dyn Fn(&UOp) -> bool, why, chosen: &mut Chosen| {
-        let operand = operands
-            .iter()
-            .position(|u| u.op() != Op::Reduce && is(u))?;
-        chosen.add(keep(operand), innermost, why).then_some(())
+    let which = |is: &dyn Fn(&UOp) -> bool, why| {
+        let is = |(_, u): &(usize, &UOp)| u.op() != Op::Reduce && is(u);
+        let found = operands.iter().enumerate().filter(is);
+        found.map(|(k, _)| (k, why)).collect::<Vec<_>>()
     };
-    staged(&again, "what slices side by side read again", chosen)
-        .or_else(|| staged(&converted, "what they share, converted once", chosen))
+    let mut found = which(&varies, "what slices side by side read again");
+    found.extend(which(&converted, "what they share, converted once"));
+    Some(found)
+}
+
+/// Stage one of these, if there is one of which fewer are left then: what is read to fill another slice stays as it is.
+fn stage(slices: usize, chosen: &mut Chosen) -> Option<()> {
+    let before = again(slices, chosen)?;
+    let &(operand, why) = before.first()?;
+    let mut fork = chosen.fork();
+    fork.add(keep(operand), slices.checked_sub(1)?, why)
+        .then_some(())?;
+    let left = again(slices, &fork)?;
+    (left.len() < before.len()).then(|| *chosen = fork)
 }
 
 #[cfg(test)]
