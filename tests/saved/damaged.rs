@@ -166,7 +166,7 @@ fn with_text(place: &Place, change: impl FnOnce(String) -> String) -> Result<()>
     fs::write(&path, &new).expect("ours");
     let scratch = Place::new("scratch");
     let sum = |text: &str| {
-        let folder = monoglot::compiler::device::NewFolder::beside(scratch.path(), "x")?;
+        let folder = monoglot::compiler::device::NewFolder::beside(scratch.path(), "x", |_| true)?;
         let sum = folder.write("x", |put| put(text.as_bytes()))?;
         Ok::<_, Error>((sum.bytes, format!("{:032x}", sum.digest)))
     };

@@ -109,6 +109,28 @@ fn files_go_in_and_come_out() -> Result<()> {
     ] {
         assert!(text.contains(part), "{text}");
     }
+    // A name that the file has not is no other one's.
+    let bytes = [0; 24];
+    let only = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2, 3], &bytes);
+    let only = safetensors::serialize([("only", only.expect("it fits"))], None).expect("bytes");
+    std::fs::write(place.0.join("one.safetensors"), only).expect("written");
+    for [file, has] in [["y", "it has calls, y,"], ["one", "it has only,"]] {
+        let input = format!("x={file}.safetensors#z");
+        let args = ["program", "--input", &input, "--input", "scale=1"];
+        let (ok, _, told) = monoglot(&place.0, &args);
+        assert!(
+            !ok && told.contains("has no \"z\"") && told.contains(has),
+            "{told}"
+        );
+    }
+    // What somebody put into a program's folder stays there.
+    std::fs::write(place.0.join("again/notes.txt"), "mine").expect("written");
+    let inputs = ["--input", "x=x.npy", "--input", "scale=1"];
+    let more = ["--save", "again"];
+    let (ok, _, told) = monoglot(&place.0, &[&["program"], &inputs[..], &more[..]].concat());
+    assert!(!ok && told.contains("notes.txt"), "{told}");
+    assert!(place.0.join("again/notes.txt").exists());
+    std::fs::remove_file(place.0.join("again/notes.txt")).expect("it is there");
     let again = Program::load(place.0.join("again"))?;
     let count = again.tensors().next().map(|(_, t, _)| t.clone());
     assert_eq!(count.expect("it has one").to_vec::<f32>()?, [3.0]);

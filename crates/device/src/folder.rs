@@ -71,11 +71,11 @@ const UNFINISHED: &str = ".unfinished";
 
 impl NewFolder {
     /// A new one for `target`, which does not exist, is empty, or has a file of the name `mark`, as folders of
-    /// this kind have.
+    /// this kind have, and nothing but files whose names `is_own` says such folders have.
     ///
     /// # Errors
     /// `Io` where the folder around it is missing or cannot be written, or where `target` is something else.
-    pub fn beside(target: &Path, mark: &str) -> Result<NewFolder> {
+    pub fn beside(target: &Path, mark: &str, is_own: impl Fn(&str) -> bool) -> Result<NewFolder> {
         let fail = |message: String| failed(target, message);
         let target = std::path::absolute(target).map_err(|e| fail(e.to_string()))?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
@@ -87,9 +87,15 @@ impl NewFolder {
                 return Err(fail(message.into()));
             }
             Ok(_) => {
-                let mut entries = fs::read_dir(&target).map_err(|e| fail(e.to_string()))?;
-                if entries.next().is_some() && !target.join(mark).is_file() {
+                let entries = fs::read_dir(&target).map_err(|e| fail(e.to_string()))?;
+                let names = entries.flatten().map(|e| e.file_name());
+                let names: Vec<String> = names.map(|n| n.to_string_lossy().into()).collect();
+                if !names.is_empty() && !target.join(mark).is_file() {
                     let message = format!("holds other files and no {mark}; name a new folder");
+                    return Err(fail(message));
+                }
+                if let Some(other) = names.iter().find(|n| !is_own(n)) {
+                    let message = format!("holds {other}, which would be lost; name a new folder");
                     return Err(fail(message));
                 }
             }
@@ -430,8 +436,12 @@ mod tests {
         path
     }
 
+    fn beside(target: &Path) -> Result<NewFolder> {
+        NewFolder::beside(target, "mark", |name| name == "mark")
+    }
+
     fn save(target: &Path, text: &[u8]) -> Sum {
-        let new = NewFolder::beside(target, "mark").unwrap();
+        let new = beside(target).unwrap();
         let sum = new.write("mark", |put| put(text)).unwrap();
         new.finish().unwrap();
         sum
@@ -447,7 +457,7 @@ mod tests {
         assert_eq!(folder.read_whole("mark", &second).unwrap(), b"second");
         assert!(folder.read_whole("mark", &first).is_err());
         // One that is given up leaves what was there, and nothing else.
-        let new = NewFolder::beside(&target, "mark").unwrap();
+        let new = beside(&target).unwrap();
         new.write("mark", |put| put(b"third")).unwrap();
         drop(new);
         assert_eq!(folder.read_whole("mark", &second).unwrap(), b"second");
@@ -464,11 +474,15 @@ mod tests {
         let target = place("other");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("thesis.tex"), "years of work").unwrap();
-        let error = NewFolder::beside(&target, "mark").err().unwrap();
+        let error = beside(&target).err().unwrap();
         assert!(error.to_string().contains("holds other files"), "{error}");
-        assert!(NewFolder::beside(&target.join("thesis.tex"), "mark").is_err());
-        assert!(NewFolder::beside(&target.join("a/b"), "mark").is_err());
-        assert!(NewFolder::beside(Path::new("/"), "mark").is_err());
+        assert!(beside(&target.join("thesis.tex")).is_err());
+        assert!(beside(&target.join("a/b")).is_err());
+        // Nor is one in which somebody put something of his own.
+        fs::write(target.join("mark"), "one").unwrap();
+        let error = beside(&target).err().unwrap();
+        assert!(error.to_string().contains("thesis.tex"), "{error}");
+        assert!(beside(Path::new("/")).is_err());
         fs::remove_dir_all(&target).unwrap();
     }
 

@@ -120,7 +120,7 @@ fn is_told(e: &Error) -> bool {
 /// A copy of a folder with something changed; what that is, in words.
 fn change(from: &Path, to: &Path, dice: &mut Dice) -> Result<String> {
     let _ = fs::remove_dir_all(to);
-    let new = NewFolder::beside(to, FILES[0])?;
+    let new = NewFolder::beside(to, FILES[0], |_| true)?;
     let mut files: Vec<(&str, Vec<u8>)> = Vec::with_capacity(FILES.len());
     for name in FILES {
         files.push((name, fs::read(from.join(name)).unwrap_or_default()));

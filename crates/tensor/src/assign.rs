@@ -27,11 +27,19 @@ impl Tensor {
         let new = value.and_then(|v| self.replaced_by(&v));
         let new = new.map_err(|e| e.at(line));
         new.iter().for_each(|u| u.viewed().set_line(line));
-        if let (Err(e), Some((Some(base), _))) = (&new, self.viewed()) {
+        match new {
+            Ok(_) => self.set(new),
+            Err(e) => self.fail(e),
+        }
+        self.clone()
+    }
+
+    /// Carry an error from now on, and so what this is a view of.
+    fn fail(&self, e: Error) {
+        if let Some((Some(base), _)) = self.viewed() {
             base.set(Err(e.clone()));
         }
-        self.set(new);
-        self.clone()
+        self.set(Err(e));
     }
 
     /// This tensor's new expression; where it is a view, its base has its own from now on too.
@@ -51,20 +59,20 @@ impl Tensor {
         .map(|new| of(&new))
     }
 
-    /// Assign to the elements at these positions: `t.set_at((0, 1..3), 2.5)`.
+    /// Assign to the elements at these positions: `t.set_at((0, 1..3), 2.5)`. Where there are none, or the value does not
+    /// fit, this tensor carries the error from now on.
     #[track_caller]
     pub fn set_at(&self, indices: impl Indices, value: impl Into<Operand>) -> Tensor {
         let part = self.index(indices);
-        if part.check().is_ok() && part.viewed().is_none() {
-            return Tensor::failed(Error::argument(
-                "set_at",
-                "index tensors name no view; use scatter",
-            ));
+        let scattered = || Error::argument("set_at", "index tensors name no view; use scatter");
+        let place = part
+            .check()
+            .and_then(|()| part.viewed().ok_or_else(scattered));
+        match place {
+            Ok(_) => drop(part.assign(value)),
+            Err(e) => self.fail(e.at(Location::caller())),
         }
-        match part.assign(value).check() {
-            Ok(()) => self.clone(),
-            Err(e) => Tensor::failed(e),
-        }
+        self.clone()
     }
 }
 

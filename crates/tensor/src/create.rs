@@ -7,7 +7,7 @@ use crate::index::named;
 use crate::length::Sizes;
 use crate::promote::{counter, triangle};
 use crate::shape::{MOST, sizes, whole};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, held};
 use monoglot_engine as engine;
 use monoglot_uop::{DType, Device, Dim, Error, Op, Result, Scalar, UOp};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Tensor {
     /// The values in a file, shape (n,), on DISK: `to` a device what is needed, and only that is read.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, dtype: DType) -> Tensor {
-        Tensor::wrap(engine::open_file(path, dtype))
+        Tensor::wrap(held(dtype).and_then(|dtype| engine::open_file(path, dtype)))
     }
 
     /// A 0-d tensor.
@@ -184,13 +184,16 @@ pub(crate) fn scalar(bytes: &[u8], dtype: DType) -> Scalar {
 }
 
 pub(crate) fn upload(bytes: &[u8], dims: Dims, dtype: DType, device: Device) -> Result<UOp> {
-    let n = bytes.len() / dtype.bytes().max(1);
+    let n = bytes.len() / held(dtype)?.bytes();
     let shape = whole("new", &[Dim::from(n)], &Sizes::from(dims).0)?;
     if shape.max_len() != n as i64 || n * dtype.bytes() != bytes.len() {
-        return Err(Error::shape(
-            "new",
-            format!("{n} elements of {dtype} for shape {shape}"),
-        ));
+        let whole = n * dtype.bytes() == bytes.len();
+        let count = match whole {
+            true => format!("{n} elements"),
+            false => format!("{} bytes", bytes.len()),
+        };
+        let message = format!("{count} of {dtype} for shape {shape}");
+        return Err(Error::shape("new", message));
     }
     engine::upload(bytes, &shape, dtype, device)
 }

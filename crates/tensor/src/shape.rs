@@ -7,12 +7,13 @@ use monoglot_uop::{Dim, Error, Result, Shape};
 /// Elements of a tensor, at most: their bytes are a number too.
 pub(crate) const MOST: i64 = 1 << 59;
 
-/// A shape that a tensor can have: no size below 0, and no more elements than can be addressed.
+/// A shape that a tensor can have: no size below 0, and no more elements than can be addressed, also where there are
+/// none.
 pub(crate) fn sizes(op: &str, sizes: impl Into<Sizes>) -> Result<Shape> {
     let dims = sizes.into().0;
     let times = |n: i64, d: &Dim| match d.min() {
         ..0 => None,
-        _ => n.checked_mul(d.max()),
+        _ => n.checked_mul(d.max().max(1)),
     };
     match dims.iter().try_fold(1i64, times) {
         Some(0..=MOST) => Ok(Shape::new(dims)),

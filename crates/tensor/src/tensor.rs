@@ -301,6 +301,7 @@ impl Tensor {
         let line = Location::caller();
         value.iter().for_each(|u| u.set_line(line));
         let value = value.and_then(few_axes);
+        let value = value.and_then(|u| held(u.dtype()).map(|_| u));
         Tensor::made_of(value.map_err(|e| e.at(line)), line, view)
     }
 
@@ -388,6 +389,20 @@ fn few_axes(u: UOp) -> Result<UOp> {
             "tensor",
             format!("{n} axes, where {MOST_AXES} are the most"),
         )),
+    }
+}
+
+/// A dtype that tensors have.
+///
+/// # Errors
+/// `DType` where it is one of the compiler's own.
+pub(crate) fn held(dtype: DType) -> Result<DType> {
+    match dtype {
+        DType::Index | DType::Void => {
+            let message = format!("no tensor is of {dtype}; places are numbered in i32 or i64");
+            Err(Error::dtype("tensor", message))
+        }
+        _ => Ok(dtype),
     }
 }
 

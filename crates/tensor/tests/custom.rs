@@ -558,6 +558,19 @@ fn source_runs_where_programs_are_written_in_it() {
     );
     assert!(matches!(error(&y).kind(), ErrorKind::Compile { .. }));
     says(&y, &["nothing"]);
+    // So does what is called as nothing in it is, or calls what is nowhere.
+    for [text, entry] in [
+        ["void f(float *y) { y[0] = 1; }", "g"],
+        ["void other(float *); void f(float *y) { other(y); }", "f"],
+    ] {
+        // SAFETY: it never runs.
+        let op = unsafe { CustomOp::c("unknown", text, entry) };
+        let [y] = op.call(
+            [Output::new([1], DType::F32)],
+            &[&x.to(Device::new("CPU:C"))],
+        );
+        assert!(matches!(error(&y).kind(), ErrorKind::Compile { .. }));
+    }
 }
 
 /// Counts how often each of 16 numbers stands among the first input, in steps of the second.

@@ -305,8 +305,8 @@ fn axes_and_indices() {
     refused("Argument", "narrow", f.narrow(1, -4, 1));
     refused("Argument", "narrow", f.narrow(1, 1, FAR));
     refused("Argument", "narrow", f.narrow(1, 0, -1));
-    refused("Index", "index 9", f.set_at(9, 1.0));
     refused("Argument", "scatter", f.set_at((0, &i.index(0)), 1.0));
+    refused("Index", "index 9", setup().0.set_at(9, 1.0));
 }
 
 #[test]
@@ -348,11 +348,38 @@ fn empty_axes_and_making() {
     refused("Argument", "by 0", Tensor::arange(0, 3, 0));
     refused("Argument", "arange", Tensor::arange_of(0.0, f64::INFINITY, 1.0, DType::F32));
     refused("Argument", "one_hot", Tensor::new(&[1i32], [1]).one_hot(0));
+    refused("Argument", "sizes [0,", Tensor::zeros([0, FAR, FAR]));
+    refused("Argument", "new", Tensor::from_bytes(&[], [0, FAR, FAR], DType::F32));
     refused("Shape", "1 elements of f32 for shape (2,)", Tensor::new(&[1.0f32], [2]));
     refused("Shape", "new", Tensor::new(&[1.0f32; 6], [4, -1]));
     refused("Argument", "new", Tensor::new(&[1.0f32; 6], [FAR, 2]));
     refused("Argument", "new", Tensor::new(&[1.0f32; 6], [FAR]));
-    refused("Shape", "new", Tensor::from_bytes(&[0; 7], [1], DType::F32));
+    refused("Shape", "7 bytes", Tensor::from_bytes(&[0; 7], [1], DType::F32));
+}
+
+#[test]
+#[rustfmt::skip]
+fn dtypes_of_the_compilers_own() {
+    let (f, ..) = setup();
+    for dtype in [DType::Index, DType::Void] {
+        refused("DType", "no ", f.cast(dtype));
+        refused("DType", "no tensor is of", Tensor::open("Cargo.toml", dtype));
+        refused("DType", "no tensor is of", Tensor::from_bytes(&[0; 8], [1], dtype));
+        refused("DType", "no tensor is of", Tensor::empty([1], dtype, Device::new("INTERP")));
+    }
+}
+
+#[test]
+fn places_that_are_not_there_are_not_assigned() {
+    setup();
+    let row = Tensor::zeros([5]);
+    row.set_at(99, 1.0);
+    let e = row.to_vec::<f32>().unwrap_err();
+    assert!(e.to_string().contains("index 99 of an axis of 5"), "{e}");
+    let whole = Tensor::zeros([2, 3]);
+    let view = whole.narrow(0, 0, 1);
+    view.set_at((0, 5), 1.0);
+    assert!(whole.to_vec::<f32>().is_err());
 }
 
 #[test]

@@ -30,16 +30,15 @@ const DTYPES: [(DType, Dtype); 15] = [
 
 /// The array of a file: of several the one of that name, or of the one behind a #.
 pub(super) fn read(path: &str, name: &str) -> Result<Array, Failure> {
-    let (path, name) = match path.rsplit_once(".safetensors#") {
-        Some((stem, name)) => (&path[..stem.len() + ".safetensors".len()], name),
-        None => (path, name),
-    };
+    let asked = path.rsplit_once(".safetensors#");
+    let path = asked.map_or(path, |(stem, _)| &path[..stem.len() + ".safetensors".len()]);
+    let asked = asked.map(|(_, name)| name);
     let path = Path::new(path);
     let told = |message: String| Failure::Told(format!("{}: {message}", path.display()));
     let bytes = std::fs::read(path).map_err(|e| told(e.to_string()))?;
     match extension(path) {
         "npy" => npy::parse(&bytes, name).map_err(told),
-        "safetensors" => named(&bytes, name).map_err(told),
+        "safetensors" => named(&bytes, name, asked).map_err(told),
         _ => Err(told(
             "is neither .npy nor .safetensors, and no number".into(),
         )),
@@ -69,24 +68,28 @@ fn extension(path: &Path) -> &str {
     extension.unwrap_or_default()
 }
 
-fn named(bytes: &[u8], name: &str) -> Result<Array, String> {
+/// The array that is asked for by its name in the file, or the one of that name, or the only one.
+fn named(bytes: &[u8], name: &str, asked: Option<&str>) -> Result<Array, String> {
+    let wanted = asked.unwrap_or(name);
     let file = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
     let all = file.tensors();
-    let found = all.iter().find(|(n, _)| n == name);
+    let found = all.iter().find(|(n, _)| n == wanted);
     let (_, view) = match (found, &all[..]) {
-        (Some(one), _) | (None, [one]) => one,
+        (Some(one), _) => one,
+        (None, [one]) if asked.is_none() => one,
+        (None, []) => return Err("has no array".into()),
         (None, _) => {
             let names: Vec<&str> = all.iter().map(|(n, _)| &**n).collect();
             return Err(format!(
-                "has no {name:?}; it has {}, of which one is named by FILE#NAME",
+                "has no {wanted:?}; it has {}, of which one is named by FILE#NAME",
                 names.join(", ")
             ));
         }
     };
     let known = DTYPES.iter().find(|(_, d)| *d == view.dtype());
-    let (dtype, _) = known.ok_or_else(|| format!("{name:?} is of {:?}", view.dtype()))?;
+    let (dtype, _) = known.ok_or_else(|| format!("{wanted:?} is of {:?}", view.dtype()))?;
     Ok(Array {
-        name: name.into(),
+        name: wanted.into(),
         dtype: *dtype,
         shape: view.shape().to_vec(),
         bytes: view.data().to_vec(),

@@ -114,7 +114,7 @@ impl Program {
 
     fn write(&self, target: &Path) -> Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
-        let folder = NewFolder::beside(target, MANIFEST)?;
+        let folder = NewFolder::beside(target, MANIFEST, is_own)?;
         let captured = self.recorded.captured();
         let constants = captured.constants();
         let mut all = Vec::with_capacity(self.own.len() + constants.len());
@@ -299,4 +299,8 @@ impl SavedPort {
             what,
         })
     }
+}
+/// Whether folders of programs have a file of this name.
+fn is_own(name: &str) -> bool {
+    [MANIFEST, weights::FILE, engine::TEXT].contains(&name) || name.starts_with("code-")
 }
