@@ -33,7 +33,7 @@ impl Tensor {
         } else {
             weight.t()
         };
-        self.matmul(&turned).plus(bias)
+        self.matmul(&turned).weighted(None, bias)
     }
 
     /// Einstein's summation: `einsum("bij,bkj->bik", &[&a, &b])`. A letter twice in one operand is its

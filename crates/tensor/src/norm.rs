@@ -6,8 +6,9 @@ use crate::elementwise::real;
 use crate::functions as f;
 use crate::promote::size_of;
 use crate::reduce::{mean, var};
-use crate::tensor::Tensor;
-use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
+use crate::tensor::{Tensor, tri};
+use monoglot_uop::node::Srcs;
+use monoglot_uop::{DType, Dim, Error, Op, Result, Shape, UOp};
 
 impl Tensor {
     /// Over the last axes, whose sizes are `shape`; weight and bias have that shape.
@@ -145,31 +146,50 @@ impl Tensor {
 
     #[track_caller]
     pub(crate) fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        let mut y = self;
-        if let Some(w) = weight {
-            y = &y * &w.channels(&y);
-        }
-        if let Some(b) = bias {
-            y = &y + &b.channels(&y);
-        }
-        y
+        let channels = |t: Option<&Tensor>| t.map(|t| t.channels(&self));
+        let weight = channels(weight);
+        let bias = channels(bias);
+        self.weighted(weight.as_ref(), bias.as_ref())
     }
 
+    /// Times a weight, and with a bias, where there are; of what was just computed, which is rounded once, at the end.
     #[track_caller]
-    fn weighted(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        match weight {
-            Some(w) => (self * w).plus(bias),
-            None => self.plus(bias),
+    pub(crate) fn weighted(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
+        if weight.is_none() && bias.is_none() {
+            return self;
         }
+        let wide = self.same(unrounded);
+        let rounded = self.dtype() != wide.dtype();
+        let y = match weight {
+            Some(w) => wide * w,
+            None => wide,
+        };
+        let y = match bias {
+            Some(b) => y + b,
+            None => y,
+        };
+        if !rounded {
+            return y;
+        }
+        let parts = [Some(&self), weight, bias].into_iter().flatten();
+        let dtypes: Result<Vec<DType>> = parts.map(Tensor::dtype).collect();
+        let dtypes = tri!(dtypes);
+        y.cast(dtypes[1..].iter().fold(dtypes[0], |d, e| d.promote(*e)))
     }
+}
 
-    /// With a bias, where there is one.
-    #[track_caller]
-    pub(crate) fn plus(self, bias: Option<&Tensor>) -> Tensor {
-        match bias {
-            Some(b) => self + b,
-            None => self,
+/// What a value was before it was rounded to a half type, where that was done last, but for its shape, and no derivative
+/// is known that begins there.
+fn unrounded(u: &UOp) -> UOp {
+    let from = u.src().first().filter(|_| u.shortcut().is_none());
+    match (u.op(), from) {
+        (Op::Cast, Some(wide)) if wide.dtype() == u.dtype().compute_type() => wide.clone(),
+        (Op::Reshape, Some(of)) => {
+            let mut src = Srcs::from(u.src());
+            src[0] = unrounded(of);
+            u.with_src(src)
         }
+        _ => u.clone(),
     }
 }
 

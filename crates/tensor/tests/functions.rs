@@ -435,3 +435,35 @@ fn smoothed_probabilities_keep_their_dtype() {
     let got = loss.item::<f64>().expect("a number");
     assert!((got - want).abs() < 1e-14, "{got}, not {want}");
 }
+
+/// Weights and biases meet what was computed before it is rounded.
+#[test]
+fn halves_are_rounded_once() {
+    on_interpreter();
+    for dtype in [DType::BF16, DType::F16] {
+        let of = |values: &[f32], shape: &[i64]| Tensor::new(values, shape).cast(dtype);
+        let tiny = if dtype == DType::BF16 { 256.0 } else { 2048.0 };
+        let x = of(&[1.0, 1.0], &[1, 2]);
+        let y = x.linear(&of(&[1.0, 1.0 / tiny], &[1, 2]), Some(&of(&[-1.0], &[1])));
+        assert_eq!(y.dtype().unwrap(), dtype);
+        assert_eq!(f32s(&y.cast(DType::F32)), [1.0 / tiny]);
+        let ramp: Vec<f32> = (0..48).map(|i| ((i * 37) % 29) as f32 / 7.0).collect();
+        let x = of(&ramp, &[2, 6, 4]);
+        let last = [of(&ramp[3..7], &[4]), of(&ramp[9..13], &[4])];
+        let each = [of(&ramp[3..9], &[6]), of(&ramp[20..26], &[6])];
+        type Norm = fn(&Tensor, &Tensor, &Tensor) -> Tensor;
+        let norms: [(Norm, &[Tensor; 2]); 3] = [
+            (|x, w, b| x.layer_norm([4], Some(w), Some(b), 1e-5), &last),
+            (|x, w, b| x.rms_norm([4], Some(w), 1e-5) + b * 0.0, &last),
+            (|x, w, b| x.group_norm(3, Some(w), Some(b), 1e-5), &each),
+        ];
+        for (k, (norm, [w, b])) in norms.iter().enumerate() {
+            let wide = [&x, w, b].map(|t| t.cast(DType::F32));
+            let want = norm(&wide[0], &wide[1], &wide[2]).cast(dtype);
+            let got = norm(&x, w, b);
+            assert_eq!(got.dtype().unwrap(), dtype);
+            let got = f32s(&got.cast(DType::F32));
+            assert_eq!(got, f32s(&want.cast(DType::F32)), "{dtype}, norm {k}");
+        }
+    }
+}
