@@ -4,10 +4,11 @@
 //! file reads a setting from the environment.
 
 use crate::private;
-use monoglot_uop::Device;
+use monoglot_uop::{Device, Error, Result};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub kept_bytes: Option<usize>,
     /// `PERF`: whether profilers are told where kernels in machine code lie, in `/tmp/perf-PID.map`.
     pub perf: bool,
+    /// What the environment asks for that cannot be read, in words: no device is opened then.
+    pub unread: Option<String>,
 }
 
 impl Default for Config {
@@ -64,6 +67,7 @@ impl Default for Config {
             memory_limit: None,
             kept_bytes: None,
             perf: false,
+            unread: None,
         }
     }
 }
@@ -110,26 +114,51 @@ impl Known {
 }
 
 impl Config {
-    /// The settings that the environment asks for. What cannot be read as a number is ignored.
+    /// The settings that the environment asks for.
     pub fn from_env() -> Config {
-        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
+        Config::of(|name| std::env::var(name).ok())
+    }
+
+    /// The settings that these variables ask for.
+    fn of(var: impl Fn(&str) -> Option<String>) -> Config {
+        let var = |name: &str| var(name).filter(|v| !v.trim().is_empty());
+        let is_set = |name: &str| var(name).is_some_and(|v| v.trim() != "0");
+        let mut unread = None;
+        let debug = read("DEBUG", &var, "0 to 7", &mut unread, number);
+        let threads = read("MONOGLOT_THREADS", &var, "a number", &mut unread, number);
+        let cores = read("MONOGLOT_CORES", &var, "a number", &mut unread, number);
+        let caches = "sizes of three caches, such as 32K,1M,32M";
+        let caches = read("MONOGLOT_CACHES", &var, caches, &mut unread, cache_list);
+        let size = "a size such as 512M or 2G";
+        let memory_limit = read("MONOGLOT_MEMORY", &var, size, &mut unread, bytes);
+        let kept = |v: &str| if v == "0" { Some(0) } else { bytes(v) };
+        let kept_bytes = read("MONOGLOT_KEPT", &var, size, &mut unread, kept);
         Config {
             device: var("DEV"),
-            check: var("CHECK").is_some_and(|v| v.trim() != "0"),
+            check: is_set("CHECK"),
             retrace: var("CHECK").is_some_and(|v| v.trim().parse::<u8>().is_ok_and(|n| n > 1)),
-            debug: var("DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
-            threads: var("MONOGLOT_THREADS").and_then(|v| v.parse().ok()),
-            cores: var("MONOGLOT_CORES").and_then(|v| v.parse().ok()),
-            caches: var("MONOGLOT_CACHES").and_then(|v| cache_list(&v)),
+            debug: debug.unwrap_or(0),
+            threads,
+            cores,
+            caches,
             cache_dir: var("MONOGLOT_CACHE").map(PathBuf::from),
             compiler: var("CC"),
-            memory_limit: var("MONOGLOT_MEMORY").and_then(|v| bytes(v.trim())),
-            kept_bytes: var("MONOGLOT_KEPT").and_then(|v| match v.trim() {
-                "0" => Some(0),
-                size => bytes(size),
-            }),
-            perf: var("PERF").is_some_and(|v| v.trim() != "0"),
+            memory_limit,
+            kept_bytes,
+            perf: is_set("PERF"),
+            unread,
             ..Config::default()
+        }
+    }
+
+    /// Whether all that the environment asks for could be read.
+    ///
+    /// # Errors
+    /// `Argument` where something could not.
+    pub(crate) fn readable(&self) -> Result<()> {
+        match &self.unread {
+            None => Ok(()),
+            Some(message) => Err(Error::argument("the environment", message.as_str())),
         }
     }
 
@@ -186,6 +215,26 @@ fn cache_list(text: &str) -> Option<[usize; 3]> {
     sizes?.try_into().ok()
 }
 
+/// The value of a variable that is set; where it cannot be read, what it should be is told.
+fn read<T>(
+    name: &str,
+    var: impl Fn(&str) -> Option<String>,
+    what: &str,
+    unread: &mut Option<String>,
+    of: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let text = var(name)?;
+    let value = of(text.trim());
+    if value.is_none() {
+        unread.get_or_insert(format!("{name}={text} is not {what}"));
+    }
+    value
+}
+
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
 /// A size such as `48K` or `2M`, in bytes.
 pub(crate) fn bytes(text: &str) -> Option<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -220,6 +269,31 @@ mod tests {
         for wrong in ["", "1K,2K", "1K,2K,3K,4K", "1K,2K,x", "0,1,2", "1K,2Q,3K"] {
             assert_eq!(cache_list(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let of = |name: &'static str, text: &'static str| {
+            Config::of(move |n| (n == name).then(|| text.into()))
+        };
+        for [name, text] in [
+            ["MONOGLOT_THREADS", "abc"],
+            ["MONOGLOT_THREADS", "-1"],
+            ["MONOGLOT_CACHES", "32K,1M"],
+            ["MONOGLOT_MEMORY", "2Q"],
+            ["DEBUG", "much"],
+        ] {
+            let config = of(name, text);
+            let told = config.unread.expect("it is no number");
+            assert!(told.starts_with(&format!("{name}={text} is not")), "{told}");
+            let e = of(name, text).readable().expect_err("it is none");
+            assert!(e.to_string().contains(&told), "{e}");
+        }
+        assert_eq!(of("MONOGLOT_THREADS", " 3 ").threads, Some(3));
+        assert_eq!(of("MONOGLOT_THREADS", " ").unread, None);
+        assert_eq!(of("MONOGLOT_KEPT", "0").kept_bytes, Some(0));
+        assert!(of("CHECK", "2").retrace);
+        assert!(!of("CHECK", "0").check);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub fn open(device: Device) -> Result<Opened> {
 /// As `open`.
 pub fn open_for_code(device: Device) -> Result<Opened> {
     met(device, || {
+        Config::current().readable()?;
         let kinds = kinds();
         let (kind, name) = parse(device, &kinds)?;
         match kind.name == cpu::KIND.name {
@@ -130,6 +131,7 @@ fn kinds() -> Vec<Kind> {
 }
 
 fn open_new(device: Device, config: &Config) -> Result<Arc<dyn Runtime>> {
+    config.readable()?;
     let kinds = kinds();
     let (kind, name) = parse(device, &kinds)?;
     (kind.open)(&name, config)
