@@ -121,18 +121,18 @@ impl Config {
 
     /// The settings that these variables ask for.
     fn of(var: impl Fn(&str) -> Option<String>) -> Config {
-        let var = |name: &str| var(name).filter(|v| !v.trim().is_empty());
+        let var = &|name: &str| var(name).filter(|v| !v.trim().is_empty());
         let is_set = |name: &str| var(name).is_some_and(|v| v.trim() != "0");
         let mut unread = None;
-        let debug = read("DEBUG", &var, "0 to 7", &mut unread, number);
-        let threads = read("MONOGLOT_THREADS", &var, "a number", &mut unread, number);
-        let cores = read("MONOGLOT_CORES", &var, "a number", &mut unread, number);
+        let debug = read("DEBUG", var, "0 to 7", &mut unread, number);
+        let threads = read("MONOGLOT_THREADS", var, "a number", &mut unread, number);
+        let cores = read("MONOGLOT_CORES", var, "a number", &mut unread, number);
         let caches = "sizes of three caches, such as 32K,1M,32M";
-        let caches = read("MONOGLOT_CACHES", &var, caches, &mut unread, cache_list);
+        let caches = read("MONOGLOT_CACHES", var, caches, &mut unread, cache_list);
         let size = "a size such as 512M or 2G";
-        let memory_limit = read("MONOGLOT_MEMORY", &var, size, &mut unread, bytes);
+        let memory_limit = read("MONOGLOT_MEMORY", var, size, &mut unread, bytes);
         let kept = |v: &str| if v == "0" { Some(0) } else { bytes(v) };
-        let kept_bytes = read("MONOGLOT_KEPT", &var, size, &mut unread, kept);
+        let kept_bytes = read("MONOGLOT_KEPT", var, size, &mut unread, kept);
         Config {
             device: var("DEV"),
             check: is_set("CHECK"),

@@ -8,7 +8,7 @@ use crate::promote::size_of;
 use crate::reduce::{mean, var};
 use crate::tensor::{Tensor, tri};
 use monoglot_uop::node::Srcs;
-use monoglot_uop::{DType, Dim, Error, Op, Result, Shape, UOp};
+use monoglot_uop::{Dim, Error, Op, Result, Shape, UOp};
 
 impl Tensor {
     /// Over the last axes, whose sizes are `shape`; weight and bias have that shape.
@@ -159,7 +159,6 @@ impl Tensor {
             return self;
         }
         let wide = self.same(unrounded);
-        let rounded = self.dtype() != wide.dtype();
         let y = match weight {
             Some(w) => wide * w,
             None => wide,
@@ -168,13 +167,9 @@ impl Tensor {
             Some(b) => y + b,
             None => y,
         };
-        if !rounded {
-            return y;
-        }
         let parts = [Some(&self), weight, bias].into_iter().flatten();
-        let dtypes: Result<Vec<DType>> = parts.map(Tensor::dtype).collect();
-        let dtypes = tri!(dtypes);
-        y.cast(dtypes[1..].iter().fold(dtypes[0], |d, e| d.promote(*e)))
+        let promoted = parts.map(Tensor::dtype).reduce(|d, e| Ok(d?.promote(e?)));
+        promoted.map_or(y.clone(), |d| y.cast(tri!(d)))
     }
 }
 

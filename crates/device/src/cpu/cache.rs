@@ -207,17 +207,36 @@ fn store(object: &Path, keys: &[u128], folder: &Path, scratch: &Path) -> io::Res
     Ok(())
 }
 
-/// Load the kernel of that key from an object.
+/// Load the kernel of that key from an object, where all that it calls is there: found missing in a call, that would end
+/// the process.
 pub(crate) fn load(path: &Path, key: u128) -> Option<LoadedCode> {
     // SAFETY: the object was compiled from our own source and is whole (checksum, or just written);
     // it has no initialisers.
-    let library = unsafe { Library::new(path) }.ok()?;
+    let library = unsafe { library(path) }.ok()?;
     // SAFETY: under this name our source defines a function of this type.
     let entry = *unsafe { library.get::<Entry>(symbol(key).as_bytes()) }.ok()?;
     Some(LoadedCode {
         entry,
         _library: library,
     })
+}
+
+/// An object, where all that it calls is there.
+///
+/// # Safety
+/// As `Library::new`.
+#[cfg(unix)]
+unsafe fn library(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix;
+    // SAFETY: the caller's.
+    let library = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
+    library.map(Library::from)
+}
+
+#[cfg(not(unix))]
+unsafe fn library(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: the caller's.
+    unsafe { Library::new(path) }
 }
 
 /// Device, inode, seconds and nanoseconds of the last change, and size.

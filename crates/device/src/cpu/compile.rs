@@ -121,15 +121,7 @@ impl Compiler {
         command.args(["-x", "c", "-", "-o"]).arg(&out);
         if cfg!(target_os = "linux") {
             // Conversions of f16 are in libgcc; libm only where a function is left that needs it.
-            // What is nowhere is an error now, not when it is called.
-            command.args([
-                "-x",
-                "none",
-                "-lgcc",
-                "-Wl,--as-needed",
-                "-lm",
-                "-Wl,-z,defs",
-            ]);
+            command.args(["-x", "none", "-lgcc", "-Wl,--as-needed", "-lm"]);
         }
         let names: Vec<&str> = units.iter().map(|u| u.name).take(4).collect();
         let done = self.run(&mut command, &text, &names.join(", "));

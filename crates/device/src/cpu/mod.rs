@@ -272,7 +272,8 @@ impl Cpu {
         let codes: Option<Vec<(u128, LoadedCode)>> = keys.iter().map(load).collect();
         let Some(codes) = codes else {
             let compiler = self.compiler()?.program().display().to_string();
-            let message = "it reports success, but what it made cannot be loaded".into();
+            let message = "it reports success, but what it made cannot be loaded: it may call what is nowhere";
+            let message = message.into();
             return Err(ErrorKind::Compile { compiler, message }.into());
         };
         self.cache.store(&object, &keys);
