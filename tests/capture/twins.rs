@@ -94,11 +94,17 @@ fn what_is_written_is_passed_as_a_view_of_all_of_it() -> Result<()> {
 
 #[test]
 fn a_view_of_a_view_that_was_passed_writes_through_both() -> Result<()> {
-    let base = Tensor::new(&[1f32, 2.0, 3.0, 4.0], [2, 2]);
-    let part = base.flip(0);
-    let row = jit(|x: &Tensor| x.index(0))?;
-    let first = row.call(&part)?;
-    first.assign(Tensor::new(&[7f32, 8.0], [2]));
-    assert_eq!(f32s(&base), [1.0, 2.0, 7.0, 8.0]);
+    for assigned in [false, true] {
+        let base = Tensor::new(&[1f32, 2.0, 3.0, 4.0], [2, 2]);
+        if assigned {
+            base.set_at(0, 5.0);
+        }
+        let part = base.flip(0);
+        let row = jit(|x: &Tensor| x.index(0))?;
+        let first = row.call(&part)?;
+        first.assign(Tensor::new(&[7f32, 8.0], [2]));
+        let above = if assigned { [5.0; 2] } else { [1.0, 2.0] };
+        assert_eq!(f32s(&base), [&above[..], &[7.0, 8.0]].concat());
+    }
     Ok(())
 }

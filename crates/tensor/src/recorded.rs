@@ -443,15 +443,12 @@ impl<R: Tensors> Facts<R> {
 
 /// A view of a tensor, which is one of what that is a view of, if it is one.
 fn through(base: &Tensor, to: &UOp) -> Result<View> {
-    let above = trace::shown_of(&base.0, &base.uop()?);
-    let (base, to) = match above {
-        Some((root, above)) => (root, shown(to, &above)?),
-        None => (base.0.clone(), to.clone()),
+    let (root, to) = match base.viewed() {
+        Some((Some(root), above)) => (root, shown(to, above)?),
+        _ => (base.clone(), to.clone()),
     };
-    Ok(View {
-        base: Arc::downgrade(&base),
-        to,
-    })
+    let base = Arc::downgrade(&root.0);
+    Ok(View { base, to })
 }
 
 impl Source {
