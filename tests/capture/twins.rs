@@ -78,6 +78,35 @@ fn states_that_begin_alike_are_written_each() -> Result<()> {
     Ok(())
 }
 
+/// A tensor that is only read stays, though what is written had its value and is written in place where it can be.
+#[test]
+fn what_is_read_stays_beside_its_twin_that_is_written() -> Result<()> {
+    for assigned in [false, true] {
+        for reads_first in [false, true] {
+            let read = Tensor::new(&[1f32, 2.0], [2]);
+            let seen = Tensor::zeros([2]);
+            if assigned {
+                read.assign(&read);
+            }
+            let twin = Tensor::zeros([2]).rebind(&read);
+            let step = jit(|x: &Tensor| {
+                if reads_first {
+                    seen.assign(&read);
+                }
+                twin.assign(&twin - x);
+                seen.assign(&seen + &read);
+            })?;
+            step.call(Tensor::full([2], 3f32))?;
+            assert_eq!(f32s(&read), [1.0, 2.0], "{assigned}, {reads_first}");
+            assert_eq!(f32s(&twin), [-2.0, -1.0], "{assigned}, {reads_first}");
+            step.call(Tensor::full([2], 3f32))?;
+            assert_eq!(f32s(&read), [1.0, 2.0], "{assigned}, {reads_first}");
+            assert_eq!(f32s(&twin), [-5.0, -4.0], "{assigned}, {reads_first}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_written_is_passed_as_a_view_of_all_of_it() -> Result<()> {
     let p = Tensor::new(&[1f32, 2.0], [2]).parameter();

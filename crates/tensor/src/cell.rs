@@ -46,11 +46,9 @@ impl Held {
         }
     }
 
-    /// The value in storage, unless another thread assigned another one meanwhile: it is one of those that it was, or where
-    /// that is.
-    pub(crate) fn realized(&mut self, olds: [Option<&UOp>; 2], new: UOp) {
-        let is = |now: &UOp, old: &UOp| now == old || old.realized().as_ref() == Some(now);
-        let stays = |now: &UOp| olds.into_iter().flatten().any(|old| is(now, old));
+    /// The value in storage, unless another thread assigned another one meanwhile: it is what it was, or where that is.
+    pub(crate) fn realized(&mut self, old: &UOp, new: UOp) {
+        let stays = |now: &UOp| now == old || old.realized().as_ref() == Some(now);
         if self.value.as_ref().is_ok_and(stays) {
             *self = Held::of(Ok(new));
         }

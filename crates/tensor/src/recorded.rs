@@ -169,14 +169,20 @@ impl<R: Tensors> Traced<R> {
             }
         }
         let mut replaced = vec![None; trace.inputs.len()];
-        for write in &writes {
-            if let Was::Input(k) = write.was {
+        let mut together = Vec::new();
+        for write in &mut writes {
+            let Was::Input(k) = write.was else { continue };
+            let cells = trace.cells_of(k);
+            if cells.len() > 1 {
+                together.extend(cells);
+            }
+            // Of cells that are one input, that which it comes from may be written in place.
+            if inputs[k].as_ref().is_some_and(|from| from.is(&write.to)) {
                 replaced[k] = Some(write.root);
+            } else {
+                write.was = Was::Anything;
             }
         }
-        let written = (0..replaced.len()).filter(|k| replaced[*k].is_some());
-        let together = written.map(|k| trace.cells_of(k));
-        let together = together.filter(|cells| cells.len() > 1).flatten().collect();
         let asked = std::mem::take(&mut trace.asked);
         let bounds = Bounds::of(&roots.all, &shown.lengths, asked);
         let guards = Guards::of(&trace, &argument, bounds);
@@ -323,31 +329,25 @@ impl<R: Tensors> Recorded<R> {
             if let (Source::Argument(k), Some((Some(_), _))) = (&write.to, t.viewed()) {
                 return Err(assigned_view(*k, t));
             }
-            // Who held it here would keep it from being written in place.
-            let own = match write.was {
-                Was::Anything => false,
+            before.push(match write.was {
+                Was::Anything => trace::outside(&t.0).value.ok(),
                 Was::Input(k) => {
                     written[k] = true;
-                    Arc::ptr_eq(&facts.inputs[k].tensor(shown).0, &t.0)
+                    None
                 }
-            };
-            before.push(match own {
-                true => None,
-                false => trace::outside(&t.0).value.ok(),
             });
         }
         let drawn = random::taken(stream, &facts.draws, &facts.lengths, &shown.lengths)?;
         let values: RefCell<Vec<Option<UOp>>> = RefCell::default();
         let take = |given: &[Option<UOp>], made: &[Option<UOp>]| {
             for (write, before) in facts.writes.iter().zip(&before) {
-                let given = match write.was {
+                let was = match write.was {
                     Was::Input(k) => given[k].as_ref(),
-                    Was::Anything => None,
+                    Was::Anything => before.as_ref(),
                 };
-                if let Some(new) = &made[write.root] {
+                if let (Some(old), Some(new)) = (was, &made[write.root]) {
                     let cell = &write.to.tensor(shown).0;
-                    let olds = [before.as_ref(), given];
-                    trace::write(cell, |held| held.realized(olds, new.clone()));
+                    trace::write(cell, |held| held.realized(old, new.clone()));
                 }
             }
             self.keep(given, &written);
@@ -452,6 +452,15 @@ fn through(base: &Tensor, to: &UOp) -> Result<View> {
 }
 
 impl Source {
+    /// Whether both are one tensor.
+    fn is(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Argument(a), Source::Argument(b)) => a == b,
+            (Source::Cell(a), Source::Cell(b)) => Arc::ptr_eq(&a.0, &b.0),
+            _ => false,
+        }
+    }
+
     pub(crate) fn tensor<'a>(&'a self, shown: &'a Shown) -> &'a Tensor {
         match self {
             Source::Argument(k) => &shown.tensors[*k],

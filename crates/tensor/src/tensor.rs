@@ -165,7 +165,7 @@ impl Tensor {
         })?;
         let done = apart(&roots, done)?;
         for ((t, old), new) in cells.iter().zip(&roots).zip(done) {
-            trace::write(&t.0, |held| held.realized([Some(old), None], new));
+            trace::write(&t.0, |held| held.realized(old, new));
         }
         Ok(())
     }

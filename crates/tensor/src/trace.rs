@@ -455,17 +455,15 @@ impl Trace {
 
     /// The input that stands for the value of a cell.
     fn input(&mut self, cell: &Arc<Cell>, value: &UOp) -> usize {
-        let own = self.varies(cell);
-        if let Some(&known) = self.by_value.get(value).filter(|_| !own) {
+        let shared = !self.varies(cell);
+        if let Some(&known) = self.by_value.get(value).filter(|_| shared) {
             return known;
         }
         let device = value.device().unwrap_or_else(engine::default_device);
         let stand_in = self.stand_in(value.shape(), value.dtype(), device);
-        let number = self.inputs.len();
         self.inputs.push(stand_in);
-        if !own {
-            self.by_value.insert(value.clone(), number);
-        }
+        let number = self.inputs.len() - 1;
+        shared.then(|| self.by_value.insert(value.clone(), number));
         number
     }
 
