@@ -76,7 +76,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(Failure::Output(e)) => format!("the answer could not be written: {e}"),
-        Err(Failure::Library(e)) => e.to_string(),
+        // A line of ours says nothing to whoever wrote a command.
+        Err(Failure::Library(e)) => monoglot::Error::new(e.kind().clone()).to_string(),
         Err(Failure::Told(message)) => message,
     };
     // Nobody to tell is no reason to fail further.

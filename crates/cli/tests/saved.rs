@@ -62,6 +62,7 @@ fn what_is_missing_is_told_with_how_to_give_it() -> Result<()> {
     assert!(!ok && told.contains("takes no \"z\""), "{told}");
     let (ok, _, told) = monoglot(&place.0, &["nowhere"]);
     assert!(!ok && told.contains("no such folder"), "{told}");
+    assert!(!told.contains(".rs:"), "a line of ours: {told}");
     let args = ["program", "--input", "x=none.npy", "--input", "scale=1"];
     let (ok, _, told) = monoglot(&place.0, &args);
     assert!(!ok && told.contains("none.npy"), "{told}");

@@ -146,10 +146,13 @@ impl Tensor {
 
     #[track_caller]
     pub(crate) fn per_channel(self, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
-        let channels = |t: Option<&Tensor>| t.map(|t| t.channels(&self));
-        let weight = channels(weight);
-        let bias = channels(bias);
-        self.weighted(weight.as_ref(), bias.as_ref())
+        let mut each = [None, None];
+        for (own, given) in each.iter_mut().zip([weight, bias]) {
+            if let Some(t) = given {
+                *own = Some(t.channels(&self));
+            }
+        }
+        self.weighted(each[0].as_ref(), each[1].as_ref())
     }
 
     /// Times a weight, and with a bias, where there are; of what was just computed, which is rounded once, at the end.
@@ -169,7 +172,10 @@ impl Tensor {
         };
         let parts = [Some(&self), weight, bias].into_iter().flatten();
         let promoted = parts.map(Tensor::dtype).reduce(|d, e| Ok(d?.promote(e?)));
-        promoted.map_or(y.clone(), |d| y.cast(tri!(d)))
+        match promoted {
+            Some(d) => y.cast(tri!(d)),
+            None => y,
+        }
     }
 }
 
